@@ -1,0 +1,51 @@
+# Every target makes what it needs, from `python3` and `make` alone.
+.DEFAULT_GOAL := help
+.PHONY: help install demo test check bench lock
+VENV := .venv
+PY := $(VENV)/bin/python
+
+help:  ## list the targets
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+
+# Debian ships python3 without the venv module: where it is missing and we may, install it.
+$(PY):
+	@python3 -c 'import ensurepip, venv' 2>/dev/null || { echo "installing python3-venv"; \
+	  SUDO=$$([ "$$(id -u)" = 0 ] || echo sudo); $$SUDO apt-get update -qq && $$SUDO apt-get install -y -qq python3-venv >/dev/null; }
+	@python3 -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Payoff needs Python 3.11 or later")'
+	python3 -m venv $(VENV)
+
+$(VENV)/installed: requirements.lock pyproject.toml | $(PY)
+	@echo "installing the pinned dependencies into $(VENV)"
+	@$(PY) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	@$(PY) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(VENV)/installed-dev: requirements-dev.lock $(VENV)/installed
+	@echo "installing the pinned development tools into $(VENV)"
+	@$(PY) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
+	@touch $@
+
+install: $(VENV)/installed  ## make the environment .venv
+
+demo: install  ## train, predict and explain on real data over HTTP, then go on serving (EXIT=1: stop)
+	@$(VENV)/bin/payoff demo $(if $(EXIT),--exit)
+
+test: $(VENV)/installed-dev  ## run the tests
+	@echo "tests"; $(PY) -m pytest
+
+check: $(VENV)/installed-dev  ## format, lint, types, import contracts, tests: what CI runs
+	@echo "format";    $(VENV)/bin/ruff format --check --quiet .
+	@echo "lint";      $(VENV)/bin/ruff check --quiet .
+	@echo "types";     $(VENV)/bin/mypy
+	@echo "contracts"; $(VENV)/bin/lint-imports
+	@echo "tests";     $(PY) -m pytest
+
+bench: install  ## run every benchmark and print its figures
+	@for script in benchmarks/*.py; do echo "== $$script"; $(PY) $$script || exit 1; done
+
+lock:  ## renew the two lock files (needs uv)
+	uv pip compile pyproject.toml --extra build --universal --python-version 3.11 --generate-hashes \
+	  --no-emit-index-url --no-emit-find-links --no-header --quiet --output-file requirements.lock
+	uv pip compile pyproject.toml --extra build --extra dev --universal --python-version 3.11 --generate-hashes \
+	  --constraint requirements.lock \
+	  --no-emit-index-url --no-emit-find-links --no-header --quiet --output-file requirements-dev.lock

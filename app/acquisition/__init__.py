@@ -1,0 +1,1 @@
+"""Which feature is worth buying next. Pure."""

@@ -1,0 +1,1 @@
+"""HTTP: wire types and routes, no logic."""

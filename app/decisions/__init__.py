@@ -1,0 +1,1 @@
+"""Which action pays most: benefit matrices, thresholds, hierarchies, calibration. Pure."""

@@ -1,0 +1,72 @@
+"""What can go wrong, named after the fact. Nothing here knows HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Flaw:
+    """One place in what was sent, as a JSON pointer, and what to mend there."""
+
+    loc: str
+    msg: str
+
+
+class PayoffError(Exception):
+    """Something the caller can be told about; the class's docstring is the title."""
+
+    def __init__(self, detail: str, flaws: Iterable[Flaw] = ()) -> None:
+        super().__init__(detail)
+        self.detail = detail
+        self.flaws = tuple(flaws)
+
+    @property
+    def title(self) -> str:
+        return (type(self).__doc__ or "Error").strip()
+
+
+class Invalid(PayoffError, ValueError):
+    """The request cannot be used as it is"""
+
+    @classmethod
+    def at(cls, loc: str, msg: str) -> Invalid:
+        """One flaw at one place; `loc` is relative to the argument checked (`""` is the argument itself)."""
+        return cls(msg, [Flaw(loc, msg)])
+
+    def under(self, prefix: str) -> Invalid:
+        """The same error seen from further out: every place gains `prefix`."""
+        return Invalid(self.detail, [Flaw(prefix + flaw.loc, flaw.msg) for flaw in self.flaws])
+
+
+class NotFound(PayoffError):
+    """There is no such thing"""
+
+
+class Conflict(PayoffError):
+    """The request conflicts with the present state"""
+
+
+class TooLarge(PayoffError):
+    """More was sent than this service accepts"""
+
+
+class KeyMissing(PayoffError):
+    """An API key is needed"""
+
+
+class Forbidden(PayoffError):
+    """The API key does not allow this"""
+
+
+class TooMany(PayoffError):
+    """Too many requests"""
+
+
+class NotReady(PayoffError):
+    """The service is not ready"""
+
+
+class Damaged(PayoffError):
+    """A stored file is not what was published"""

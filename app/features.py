@@ -1,0 +1,149 @@
+"""The features of a table: their names, their types, and rows turned into numbers.
+
+A row becomes a line of float64: numbers as they are, a category as its position in the feature's `categories`, a
+missing value as NaN. Every estimator of this service takes such lines, with the positions of its categorical columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from operator import itemgetter
+from typing import Any, Literal
+
+import numpy as np
+
+from app.errors import Flaw, Invalid
+
+_NUMBERS = {float, int, type(None)}
+_WORDS = {str, type(None)}
+_MOST_FLAWS = 20  # enough to see the pattern; a batch may hold millions
+
+
+@dataclass(frozen=True)
+class Feature:
+    """A column: `categories` are the values a categorical one had in training, in order."""
+
+    name: str
+    type: Literal["numeric", "categorical"]
+    categories: tuple[str, ...] = ()
+
+
+class Schema:
+    """An ordered list of features that turns instances into a matrix."""
+
+    def __init__(self, features: Sequence[Feature]) -> None:
+        self.features = tuple(features)
+        self.names = tuple(feature.name for feature in self.features)
+        self.categorical = tuple(j for j, feature in enumerate(self.features) if feature.type == "categorical")
+        self._position = {name: j for j, name in enumerate(self.names)}
+        self._codes = {
+            j: {word: float(code) for code, word in enumerate(self.features[j].categories)} for j in self.categorical
+        }
+        self._pick = itemgetter(*self.names) if len(self.names) > 1 else lambda row: (row[self.names[0]],)
+
+    def encode(self, instances: Sequence[Any], *, booleans_possible: bool = True) -> tuple[np.ndarray, list[str]]:
+        """Rows (lists in feature order, or objects by feature name) as a float64 matrix, and warnings.
+
+        Shapes: n instances of m features give (n, m), C-contiguous; n may be 0. `booleans_possible=False` spares
+        the check that no number is a boolean, where the caller knows it. A category never seen in training counts
+        as missing and is warned about. Raises Invalid with the place, `/row/column` or `/row/name`, of every value
+        of a wrong type and of every unknown or absent name. O(n m).
+        """
+        rows = self._rows(instances)
+        if rows is None:
+            raise Invalid("the instances do not fit the model's features", self._flaws(instances))
+        if self.categorical:
+            return self._encode_columns(rows, instances)
+        if booleans_possible and not _NUMBERS.issuperset(map(type, chain.from_iterable(rows))):
+            raise Invalid("the instances do not fit the model's features", self._flaws(instances))
+        return self._encode_numbers(rows, instances), []
+
+    def subset(self, instance: Mapping[str, Any]) -> tuple[np.ndarray, list[str]]:
+        """One object that may lack features, as a float64 row (m,) with NaN where absent or null, and warnings."""
+        unknown = [Flaw(f"/{_escape(name)}", "unknown feature") for name in instance if name not in self._position]
+        if unknown:
+            raise Invalid("there are features the model does not know", unknown)
+        X, warnings = self.encode([{**dict.fromkeys(self.names), **instance}])
+        return X[0], warnings
+
+    def _rows(self, instances: Sequence[Any]) -> Sequence[Sequence[Any]] | None:
+        """Every instance as a sequence in feature order, or None where one cannot be."""
+        width = len(self.names)
+        kinds = set(map(type, instances))
+        if kinds <= {list, tuple}:
+            return instances if set(map(len, instances)) <= {width} else None
+        if kinds == {dict} and set(map(len, instances)) == {width}:
+            try:
+                return list(map(self._pick, instances))
+            except KeyError:
+                return None
+        return None
+
+    def _encode_numbers(self, rows: Sequence[Sequence[Any]], instances: Sequence[Any]) -> np.ndarray:
+        if not rows:
+            return np.empty((0, len(self.names)))
+        X = np.array(rows)
+        if X.dtype.kind == "O" and _NUMBERS.issuperset(map(type, X.flat)):
+            X = X.astype(np.float64)
+        if X.dtype.kind not in "fiu" or X.ndim != 2:
+            raise Invalid("the instances do not fit the model's features", self._flaws(instances))
+        return np.ascontiguousarray(X, dtype=np.float64)
+
+    def _encode_columns(self, rows: Sequence[Sequence[Any]], instances: Sequence[Any]) -> tuple[np.ndarray, list[str]]:
+        X = np.empty((len(rows), len(self.names)))
+        warnings: list[str] = []
+        for j, column in enumerate(zip(*rows, strict=True)):
+            allowed = _WORDS if j in self._codes else _NUMBERS
+            if not allowed.issuperset(map(type, column)):
+                raise Invalid("the instances do not fit the model's features", self._flaws(instances))
+            if j not in self._codes:
+                X[:, j] = np.array(column, dtype=np.float64)
+                continue
+            X[:, j] = np.array(list(map(self._codes[j].get, column)), dtype=np.float64)
+            unseen = int(np.isnan(X[:, j]).sum()) - column.count(None)
+            if unseen:
+                word = next(word for word in column if word is not None and word not in self._codes[j])
+                warnings.append(
+                    f"{unseen} of {len(rows)} values of {self.names[j]!r} were never seen in training"
+                    f" (for example {word[:40]!r}) and count as missing"
+                )
+        return X, warnings
+
+    def _flaws(self, instances: Sequence[Any]) -> list[Flaw]:
+        """The slow way round, to word what is wrong."""
+        flaws: list[Flaw] = []
+        if len(set(map(type, instances)) & {list, dict}) > 1:
+            flaws.append(Flaw("", "instances are either all lists or all objects"))
+        for i, instance in enumerate(instances):
+            flaws.extend(self._flaws_of_one(f"/{i}", instance))
+            if len(flaws) >= _MOST_FLAWS:
+                break
+        return flaws[:_MOST_FLAWS]
+
+    def _flaws_of_one(self, loc: str, instance: Any) -> list[Flaw]:
+        if isinstance(instance, dict):
+            flaws = [
+                Flaw(f"{loc}/{_escape(name)}", "unknown feature") for name in instance if name not in self._position
+            ]
+            absent = [name for name in self.names if name not in instance]
+            flaws += [Flaw(loc, f"feature {name!r} is absent; send null where it is missing") for name in absent]
+            cells = [(_escape(name), self._position[name], instance[name]) for name in self.names if name in instance]
+        elif isinstance(instance, list | tuple):
+            if len(instance) != len(self.names):
+                return [Flaw(loc, f"{len(instance)} values for {len(self.names)} features")]
+            flaws = []
+            cells = [(str(j), j, value) for j, value in enumerate(instance)]
+        else:
+            return [Flaw(loc, "an instance is a list in feature order or an object by feature name")]
+        for step, j, value in cells:
+            if type(value) not in (_WORDS if j in self._codes else _NUMBERS):
+                needed = "a string" if j in self._codes else "a number"
+                flaws.append(Flaw(f"{loc}/{step}", f"{self.names[j]!r} takes {needed} or null"))
+        return flaws
+
+
+def _escape(name: str) -> str:
+    """A name as one step of a JSON pointer (RFC 6901)."""
+    return name.replace("~", "~0").replace("/", "~1")

@@ -1,0 +1,1 @@
+"""Which set of items has the smallest expected loss. Pure."""

@@ -1,0 +1,89 @@
+"""Everything that can be set, from environment variables that begin with PAYOFF_."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, SecretStr
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+
+class Settings(BaseSettings):
+    """The service's settings; the text under each one is its documentation."""
+
+    model_config = SettingsConfigDict(env_prefix="PAYOFF_", frozen=True, use_attribute_docstrings=True, extra="forbid")
+
+    home: Path = Path(".payoff")
+    """The one folder that holds state besides the registry: the database and the data sets."""
+
+    models: str = "models"
+    """Where models are kept: a folder or any fsspec URL."""
+
+    datasets: str = ""
+    """Where data sets are kept: a folder or any fsspec URL; by default `datasets` in the home folder."""
+
+    database: str = ""
+    """SQLAlchemy URL of the job table and registry index; by default SQLite in the home folder."""
+
+    admin_key: SecretStr | None = None
+    """The API key that may do everything; without it (and without other keys) no key is asked for."""
+
+    signing_key: SecretStr | None = None
+    """Signs published models (HMAC-SHA256); when set, files that this service did not sign are refused."""
+
+    allow_version_skew: bool = False
+    """Load models that were made with another version of scikit-learn, at your own risk."""
+
+    workers: int = Field(default=1, ge=0, le=64)
+    """Jobs that this process runs at once; 0 leaves them to `payoff worker` processes."""
+
+    job_attempts: int = Field(default=3, ge=1, le=100)
+    """How often a job is tried whose process or machine died."""
+
+    job_seconds: float = Field(default=3600, gt=0)
+    """Wall time after which a job is stopped and fails."""
+
+    job_memory_mb: int = Field(default=4096, ge=64)
+    """Resident memory beyond which a job is stopped and fails."""
+
+    job_threads: int = Field(default=1, ge=1)
+    """Threads that the numerical libraries may use inside one job."""
+
+    lease_seconds: float = Field(default=10, gt=1)
+    """How long a worker may be silent before its job is given to another."""
+
+    max_body_mb: float = Field(default=64, gt=0)
+    """Largest request body, 413 beyond it."""
+
+    max_upload_mb: float = Field(default=512, gt=0)
+    """Largest data set upload, 413 beyond it."""
+
+    max_rows: int = Field(default=5_000_000, ge=1)
+    """Most rows of a data set."""
+
+    max_columns: int = Field(default=10_000, ge=1)
+    """Most columns of a data set."""
+
+    max_categories: int = Field(default=1_000, ge=2)
+    """Most distinct values of a categorical feature; more look like an identifier or free text."""
+
+    cache_mb: int = Field(default=512, ge=1)
+    """Memory for loaded models, measured by the size of their files."""
+
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    """The least grave log line that is written."""
+
+    access_log: bool = True
+    """Write a log line for each request."""
+
+    shutdown_seconds: float = Field(default=20, ge=0)
+    """How long running requests may take to end when the service stops."""
+
+    @property
+    def database_url(self) -> str:
+        return self.database or f"sqlite:///{self.home.absolute() / 'payoff.db'}"
+
+    @property
+    def datasets_url(self) -> str:
+        return self.datasets or str(self.home.absolute() / "datasets")

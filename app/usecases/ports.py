@@ -1,0 +1,20 @@
+"""What the use cases work with; built once, in wiring."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from app.data.store import DatasetStore
+from app.database import Database
+from app.jobs.queue import Queue
+from app.registry.registry import Registry
+
+
+@dataclass(frozen=True)
+class Ports:
+    """The stores behind every use case."""
+
+    database: Database
+    datasets: DatasetStore
+    queue: Queue
+    registry: Registry
