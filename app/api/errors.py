@@ -1,0 +1,114 @@
+"""Errors on the wire: RFC 9457 problem documents, from one table and one handler."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Any
+
+import orjson
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, Field
+from pydantic_core import ErrorDetails
+from starlette.exceptions import HTTPException
+
+from app import errors
+
+MEDIA_TYPE = "application/problem+json"
+
+STATUS: dict[type[errors.PayoffError], int] = {
+    errors.Invalid: 422,
+    errors.NotFound: 404,
+    errors.Conflict: 409,
+    errors.Damaged: 409,
+    errors.TooLarge: 413,
+    errors.KeyMissing: 401,
+    errors.Forbidden: 403,
+    errors.TooMany: 429,
+    errors.NotReady: 503,
+}
+
+
+class FlawDocument(BaseModel):
+    """One place in the request and what to mend there."""
+
+    loc: str = Field(description="JSON pointer into what was sent", examples=["/instances/3/1"])
+    msg: str = Field(description="what is wrong, and what is needed", examples=["'age' takes a number or null"])
+
+
+class Problem(BaseModel):
+    """What went wrong (RFC 9457)."""
+
+    type: str = Field(examples=["urn:payoff:problem:invalid"])
+    title: str = Field(examples=["The request cannot be used as it is"])
+    status: int = Field(examples=[422])
+    detail: str = Field(examples=["'age' takes a number or null"])
+    errors: list[FlawDocument] | None = Field(default=None, description="for bad input: every place found wrong")
+
+
+def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """What a route declares in `responses=` for the problems it can answer with."""
+    schema = {"$ref": f"#/components/schemas/{Problem.__name__}"}
+    return {
+        status: {"description": HTTPStatus(status).phrase, "content": {MEDIA_TYPE: {"schema": schema}}}
+        for status in statuses
+    }
+
+
+def problem(
+    status: int, title: str, detail: str, flaws: tuple[errors.Flaw, ...] = (), headers: dict[str, str] | None = None
+) -> Response:
+    """A problem document as a response; `type` is derived from the title of its status."""
+    family = HTTPStatus(status).phrase.lower().replace(" ", "-")
+    body: dict[str, Any] = {
+        "type": f"urn:payoff:problem:{family}",
+        "title": title,
+        "status": status,
+        "detail": detail,
+    }
+    if flaws:
+        body["errors"] = [{"loc": flaw.loc, "msg": flaw.msg} for flaw in flaws]
+    return Response(orjson.dumps(body), status, headers, MEDIA_TYPE)
+
+
+def respond(error: errors.PayoffError) -> Response:
+    """The response for one of our own errors: the status of the nearest family in its class's line of descent."""
+    status = next(STATUS[family] for family in type(error).__mro__ if family in STATUS)
+    headers = {401: {"WWW-Authenticate": 'ApiKey realm="payoff"'}, 503: {"Retry-After": "1"}}.get(status)
+    return problem(status, error.title, error.detail, error.flaws, headers)
+
+
+def flaws_of(details: list[ErrorDetails] | list[Any]) -> tuple[errors.Flaw, ...]:
+    """Pydantic's findings as flaws; `body` is left out of the place, other sources of input are named in it."""
+    flaws = []
+    for found in details:
+        steps = found["loc"][1:] if found["loc"][:1] == ("body",) else found["loc"]
+        if found["type"] == "json_invalid":
+            steps = ()
+        pointer = "".join("/" + str(step).replace("~", "~0").replace("/", "~1") for step in steps)
+        flaws.append(errors.Flaw(pointer, found["msg"]))
+    return tuple(flaws)
+
+
+def install(app: FastAPI) -> None:
+    """Answer every error of `app` with a problem document."""
+
+    async def own(_request: Request, error: Exception) -> Response:
+        assert isinstance(error, errors.PayoffError)
+        return respond(error)
+
+    async def validation(_request: Request, error: Exception) -> Response:
+        assert isinstance(error, RequestValidationError)
+        flaws = flaws_of(list(error.errors()))
+        return respond(errors.Invalid(flaws[0].msg if flaws else "the request is not as documented", flaws))
+
+    async def http(_request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        phrase = HTTPStatus(error.status_code).phrase
+        status = 422 if error.status_code == 400 else error.status_code  # unreadable bodies count as bad input
+        headers = dict(error.headers) if error.headers else None
+        return problem(status, phrase, str(error.detail), (), headers)
+
+    app.add_exception_handler(errors.PayoffError, own)
+    app.add_exception_handler(RequestValidationError, validation)
+    app.add_exception_handler(HTTPException, http)
