@@ -1,0 +1,84 @@
+"""Raw rows as the columns a linear model sees: numbers scaled, categories one-hot, missing values marked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+from scipy import sparse
+
+_DENSE = 0.3  # the share of non-zeros from which a dense matrix is the smaller one, about
+
+
+@dataclass(frozen=True)
+class Design:
+    """A fitted preparation of rows (n, m) with NaN where missing.
+
+    The columns, in order: the `numeric` features, a missing one as its training mean, centred and scaled to variance
+    1; a 0/1 mark "is missing" for each numeric feature in `marked`, those that training had missing values in; a
+    0/1 column for each category of each `categorical` feature that training saw, "missing" as one of them if seen.
+    A value missing only at prediction thus counts as the mean of a number and as none of the categories. Not scaled:
+    marks and categories, so that the penalty holds rare ones near zero. `values[c]` are the codes that training saw
+    of the c-th categorical feature, NaN last. A row's weight counts as that many rows.
+    """
+
+    numeric: np.ndarray
+    means: np.ndarray
+    scales: np.ndarray
+    marked: np.ndarray
+    categorical: np.ndarray
+    values: tuple[np.ndarray, ...]
+
+    @classmethod
+    def fit(cls, X: np.ndarray, weights: np.ndarray, categorical: Sequence[int]) -> Self:
+        """Learn from rows (n, m) with positive weights (n,). O(n m log n)."""
+        numeric = np.array(sorted(set(range(X.shape[1])) - set(categorical)), dtype=np.intp)
+        N = X[:, numeric]
+        missing = np.isnan(N)
+        W = weights[:, None] * ~missing
+        known = W.sum(axis=0)
+        filled = np.where(missing, 0.0, N)
+        means = (W * filled).sum(axis=0) / np.where(known > 0, known, 1.0)
+        spread = np.sqrt((W * (filled - means) ** 2).sum(axis=0) / weights.sum())
+        # A column that varies by rounding only is constant: scaled up, the rounding would look like data.
+        constant = spread <= 10 * np.finfo(np.float64).eps * np.abs(filled).max(axis=0, initial=0.0)
+        values = tuple(np.unique(X[:, j]) for j in categorical)
+        return cls(
+            numeric,
+            means,
+            np.where(constant, 1.0, spread),
+            np.flatnonzero(missing.any(axis=0)),
+            np.array(list(categorical), dtype=np.intp),
+            values,
+        )
+
+    @property
+    def width(self) -> int:
+        """The number of columns."""
+        return len(self.numeric) + len(self.marked) + sum(map(len, self.values))
+
+    def matrix(self, X: np.ndarray) -> np.ndarray | sparse.csr_matrix:
+        """The columns (n, width) for rows (n, m); sparse where that is the smaller form. O(n width) at most."""
+        N = X[:, self.numeric]
+        missing = np.isnan(N)
+        numbers = (np.where(missing, self.means, N) - self.means) / self.scales
+        front = np.concatenate((numbers, missing[:, self.marked]), axis=1)
+        filled = front.shape[1] + len(self.categorical)
+        if not len(self.categorical):
+            return front
+        columns = sparse.hstack((sparse.csr_matrix(front), self._one_hot(X)), format="csr")
+        return columns.toarray() if filled >= _DENSE * self.width else columns
+
+    def _one_hot(self, X: np.ndarray) -> sparse.csr_matrix:
+        """A 0/1 column per seen value; a row with an unseen one has none."""
+        rows, columns, start = [], [], 0
+        for j, seen in zip(self.categorical, self.values, strict=True):
+            place = np.minimum(np.searchsorted(seen, X[:, j]), len(seen) - 1)
+            known = (seen[place] == X[:, j]) | (np.isnan(seen[place]) & np.isnan(X[:, j]))
+            rows.append(np.flatnonzero(known))
+            columns.append(start + place[known])
+            start += len(seen)
+        at = (np.concatenate(rows), np.concatenate(columns))
+        return sparse.csr_matrix((np.ones(len(at[0])), at), shape=(len(X), start))

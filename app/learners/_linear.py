@@ -1,0 +1,113 @@
+"""A linear model folded together with its preparation, so that a row costs one product."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+from scipy.special import expit
+
+from app.learners._design import Design
+from app.learners._scores import softmax, summed
+
+
+@dataclass(frozen=True)
+class Linear:
+    """Scores (n, L) of raw rows (n, m): what a linear model on `Design.matrix` gives, with everything multiplied out.
+
+    `coef` (numeric features, L) and `intercept` (L,) act on raw numbers; `means` fill a missing one and `marks` (as
+    `coef`) are added for it; `table` (values, L) holds the term of every category code, from `offsets` on for each
+    feature, the last of its `lasts + 1` places being "missing", which is also where codes beyond training end.
+    """
+
+    numeric: np.ndarray | None
+    coef: np.ndarray
+    intercept: np.ndarray
+    means: np.ndarray
+    marks: np.ndarray
+    categorical: np.ndarray
+    lasts: np.ndarray
+    offsets: np.ndarray
+    table: np.ndarray
+
+    @classmethod
+    def fold(cls, design: Design, coef: np.ndarray, intercept: np.ndarray) -> Self:
+        """From the coefficients (L, width) and intercepts (L,) of L linear models on the design's columns."""
+        m = len(design.numeric)
+        marked = m + len(design.marked)
+        raw = coef[:, :m].T / design.scales[:, None]
+        marks = np.zeros_like(raw)
+        marks[design.marked] = coef[:, m:marked].T
+        tables, start = [], marked
+        for seen in design.values:
+            tables.append(_table(seen, coef[:, start : start + len(seen)].T))
+            start += len(seen)
+        sizes = np.array([len(table) for table in tables], dtype=np.intp)
+        return cls(
+            numeric=design.numeric if tables else None,
+            coef=np.ascontiguousarray(raw),
+            intercept=intercept - design.means @ raw,
+            means=design.means,
+            marks=marks,
+            categorical=design.categorical,
+            lasts=(sizes - 1).astype(np.float64),
+            offsets=(np.cumsum(sizes) - sizes).astype(np.intp),
+            table=np.concatenate(tables) if tables else np.empty((0, len(intercept))),
+        )
+
+    def scores(self, X: np.ndarray) -> np.ndarray:
+        """Linear scores (n, L), finite for all rows of finite numbers and NaN. O(n m L)."""
+        N = X if self.numeric is None else X.take(self.numeric, axis=1)
+        Z: np.ndarray = N.dot(self.coef)
+        Z += self.intercept
+        flat = Z.ravel()
+        if not flat.dot(flat) < np.inf:  # something is missing, or beyond all measure
+            Z = self._careful(N)
+        if self.numeric is not None:
+            # fmin passes over NaN: a missing code goes to the last place, and so does one beyond training.
+            codes = np.fmin(X.take(self.categorical, axis=1), self.lasts).astype(np.intp)
+            codes += self.offsets
+            Z += summed(self.table, codes)
+        return Z
+
+    def _careful(self, N: np.ndarray) -> np.ndarray:
+        missing = np.isnan(N)
+        scores: np.ndarray = np.where(missing, self.means, np.clip(N, -1e100, 1e100)).dot(self.coef)
+        scores += self.intercept
+        scores += missing.astype(np.float64).dot(self.marks)
+        return scores
+
+
+def _table(seen: np.ndarray, terms: np.ndarray) -> np.ndarray:
+    """Terms by category code, "missing" last, from the codes seen in training (NaN last) and their terms."""
+    known = ~np.isnan(seen)
+    codes = seen[known].astype(np.intp)
+    absent = np.zeros(terms.shape[1]) if known.all() else terms[-1]
+    table = np.tile(absent, (int(codes.max(initial=-1)) + 2, 1))
+    table[codes] = terms[known]
+    return table
+
+
+@dataclass(frozen=True)
+class Logit:
+    """Two classes from one score: probabilities (n, 2) of the first and the second."""
+
+    linear: Linear
+    converged: bool
+
+    def posterior(self, X: np.ndarray) -> np.ndarray:
+        z = self.linear.scores(X)
+        P: np.ndarray = expit(np.concatenate((-z, z), axis=1))
+        return P
+
+
+@dataclass(frozen=True)
+class Softmax:
+    """K classes from K scores."""
+
+    linear: Linear
+    converged: bool
+
+    def posterior(self, X: np.ndarray) -> np.ndarray:
+        return softmax(self.linear.scores(X))

@@ -1,0 +1,166 @@
+"""What all learners share: checks, calibration by cross-fitting, and the fast way to probabilities.
+
+A learner's own part is `_fit_raw`, which returns a small picklable scorer; the rest is here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import ClassVar, Protocol, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.model_selection import StratifiedKFold
+from sklearn.utils import Tags
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+
+from app.decisions.calibration import Calibrator, fit_isotonic, fit_sigmoid
+from app.errors import Invalid
+from app.progress import part
+
+CALIBRATIONS = ("auto", "isotonic", "sigmoid", "none")
+_FOLDS = 5
+_MOST_CATEGORIES = 2**20  # models keep a place for every code
+_FIT: dict[str, Callable[[np.ndarray, np.ndarray, np.ndarray], Calibrator]] = {
+    "isotonic": fit_isotonic,
+    "sigmoid": fit_sigmoid,
+}
+
+
+class Scorer(Protocol):
+    """A fitted model without its calibration."""
+
+    def posterior(self, X: np.ndarray) -> np.ndarray:
+        """Probabilities (n, K) for rows (n, m), NaN where missing; checks nothing."""
+        ...
+
+
+class Learner(ClassifierMixin, BaseEstimator):
+    """Base of the classifiers. A subclass stores its parameters (these three among them) and has `_fit_raw`.
+
+    `calibration`: `isotonic` or `sigmoid` curves on cross-fitted probabilities, `none`, or `auto`: by the number of
+    rows of the smallest class, with the class's own limits `_auto`. `categorical_features`: the columns that hold
+    category codes 0, 1, …; None is none. `random_state` decides the folds, and what the subclass draws.
+    Fitted: `classes_`, `model_` (a Scorer), `calibrator_` (or None), `calibration_` (the method used).
+    """
+
+    calibration: str
+    categorical_features: Sequence[int] | None
+    random_state: int | np.random.RandomState | None
+
+    _auto: ClassVar[tuple[float, float]] = (50, 500)
+    """Rows of the smallest class from which `auto` takes sigmoid, and isotonic."""
+
+    classes_: np.ndarray
+    n_features_in_: int
+    model_: Scorer
+    calibrator_: Calibrator | None
+    calibration_: str
+
+    def _fit_raw(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> Scorer:
+        """A model of rows (n, m), true classes 0…K-1 (each occurs) and positive weights; may report progress."""
+        raise NotImplementedError
+
+    def _check(self) -> None:
+        """Raise Invalid where a parameter of the subclass is wrong; `classes_` and `n_features_in_` are known."""
+
+    def fit(self, X: np.ndarray, y: np.ndarray, sample_weight: np.ndarray | None = None) -> Self:
+        """Fit on rows (n, m), NaN where missing, and labels (n,); weights (n,) >= 0 count as repeated rows do.
+
+        Raises Invalid for a wrong parameter and for fewer than two classes. Time: one raw fit, and up to five
+        more on four fifths of the rows where the probabilities are calibrated.
+        """
+        X, y = validate_data(self, X, y, dtype=np.float64, order="C", ensure_all_finite="allow-nan")
+        check_classification_targets(y)
+        weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        counted = weights > 0  # a row that weighs nothing must not matter, not even for the folds
+        X, y, weights = X[counted], y[counted], weights[counted]
+        self.classes_, codes = np.unique(y, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise Invalid.at("", f"labels hold {len(self.classes_)} class; a classifier needs rows of two classes")
+        self._check_common()
+        self._check_codes(X)
+        self._check()
+        self._fit_calibrated(X, codes, weights)
+        return self
+
+    def predict_proba(self, X: np.ndarray) -> np.ndarray:
+        """Posterior probabilities (n, K) in the order of `classes_`, for rows (n, m), NaN where missing."""
+        return self.posterior(self._validated(X))
+
+    def predict(self, X: np.ndarray) -> np.ndarray:
+        """The most probable class of each row (n, m); ties to the first class."""
+        chosen: np.ndarray = self.classes_[self.predict_proba(X).argmax(axis=1)]
+        return chosen
+
+    def posterior(self, X: np.ndarray) -> np.ndarray:
+        """`predict_proba` without any check, for float64 C-contiguous rows (n, m)."""
+        P = self.model_.posterior(X)
+        return P if self.calibrator_ is None else self.calibrator_.apply(P)
+
+    def _validated(self, X: np.ndarray) -> np.ndarray:
+        check_is_fitted(self)
+        rows: np.ndarray = validate_data(
+            self, X, dtype=np.float64, order="C", ensure_all_finite="allow-nan", reset=False
+        )
+        self._check_codes(rows)
+        return rows
+
+    def _check_common(self) -> None:
+        if self.calibration not in CALIBRATIONS:
+            raise Invalid.at("/calibration", f"calibration is one of {', '.join(CALIBRATIONS)}")
+        columns = self._categorical()
+        if len(set(columns)) < len(columns) or not set(columns) <= set(range(self.n_features_in_)):
+            at = "/categorical_features"
+            raise Invalid.at(at, f"categorical features are distinct columns below {self.n_features_in_}")
+
+    def _check_codes(self, X: np.ndarray) -> None:
+        """Category codes are whole numbers from 0; one that training never saw counts as missing."""
+        for j in self._categorical():
+            codes = X[~np.isnan(X[:, j]), j]
+            if np.any((codes < 0) | (codes != np.floor(codes)) | (codes >= _MOST_CATEGORIES)):
+                raise Invalid.at("", f"column {j} holds category codes: 0, 1, … below {_MOST_CATEGORIES}, or missing")
+
+    def _categorical(self) -> list[int]:
+        return [] if self.categorical_features is None else [int(j) for j in self.categorical_features]
+
+    def _numeric(self) -> list[int]:
+        return sorted(set(range(self.n_features_in_)) - set(self._categorical()))
+
+    def _method(self, smallest: int) -> str:
+        """The calibration for a smallest class of so many rows; one row cannot be both in a fold and out of it."""
+        if smallest < 2:
+            return "none"
+        if self.calibration != "auto":
+            return self.calibration
+        sigmoid, isotonic = self._auto
+        if smallest >= isotonic:
+            return "isotonic"
+        return "sigmoid" if smallest >= sigmoid else "none"
+
+    def _fit_calibrated(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> None:
+        smallest = int(np.bincount(codes).min())
+        self.calibration_ = self._method(smallest)
+        folds = 0 if self.calibration_ == "none" else min(_FOLDS, smallest)
+        self.calibrator_ = None
+        if folds:
+            P = self._out_of_fold(X, codes, weights, folds)
+            self.calibrator_ = _FIT[self.calibration_](P, codes, weights)
+        with part(folds / (folds + 1), 1.0, "final fit" if folds else "fit"):
+            self.model_ = self._fit_raw(X, codes, weights)
+
+    def _out_of_fold(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray, folds: int) -> np.ndarray:
+        """Each row's probabilities (n, K) from a model that did not see it."""
+        P = np.empty((len(X), len(self.classes_)))
+        splits = StratifiedKFold(folds, shuffle=True, random_state=self.random_state).split(X, codes)
+        for number, (inside, outside) in enumerate(splits):
+            with part(number / (folds + 1), (number + 1) / (folds + 1), f"calibration fold {number + 1} of {folds}"):
+                model = self._fit_raw(X[inside], codes[inside], weights[inside])
+                P[outside] = model.posterior(np.ascontiguousarray(X[outside]))
+        return P
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags

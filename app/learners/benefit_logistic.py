@@ -1,0 +1,182 @@
+"""Benefit-based logistic regression: errors weigh in training what a benefit matrix says they cost."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from scipy.special import expit, log_expit
+
+from app.errors import Flaw, Invalid
+from app.learners._design import Design
+from app.learners._linear import Linear, Logit
+from app.learners._scores import softmax
+from app.learners.base import Learner
+from app.learners.logistic import check_strength, fit_linear
+
+ONE_VS_REST = ("normalised", "as_printed")
+
+
+def rest_weights(benefits: np.ndarray, shares: np.ndarray, one_vs_rest: str = "normalised") -> np.ndarray:
+    """The weight eta (K,) that the rest carries against each class k, for benefits (K, K) and class shares (K,).
+
+    `eta = (b00 - b01) / (b11 - b10)`, where b00, b01 and b10 combine the rest's entries of the matrix: as means by
+    the rest's shares (`normalised`; with two classes eta[1] is the binary eta), or as printed, as sums by all
+    classes' shares. Raises Invalid (relative to the matrix) where one is not positive and finite, with the row to
+    mend: then being right about a class pays no more than being wrong, and no weight expresses that.
+    Benefit-based classification, sections on the benefit objective and on the multiclass case. O(K^2).
+    """
+    B = np.asarray(benefits, dtype=np.float64)
+    K = len(shares)
+    if B.shape != (K, K) or not np.isfinite(B).all():
+        raise Invalid.at(
+            "", f"training needs a {K} x {K} benefit matrix of finite numbers: a row and a column per class"
+        )
+    W = np.tile(shares, (K, 1))  # W[k, i]: what class i counts among the rest of k
+    np.fill_diagonal(W, 0.0)
+    if one_vs_rest == "normalised":
+        W /= W.sum(axis=1, keepdims=True)
+    right = np.diag(B)
+    spared = W @ right - (W * B.T).sum(axis=1)  # b00 - b01: what it pays not to call the rest k
+    gained = right - (W * B).sum(axis=1)  # b11 - b10: what it pays to call k itself
+    with np.errstate(all="ignore"):
+        eta: np.ndarray = spared / gained
+    usable = (spared > 0) & (gained > 0) & (eta > 0) & np.isfinite(eta)
+    needed = range(1, 2) if K == 2 else range(K)
+    flaws = [flaw for k in needed if not usable[k] for flaw in _flaws(B, k, float(spared[k]), float(gained[k]))]
+    if flaws:
+        raise Invalid("the benefit matrix cannot weigh the training rows", flaws)
+    return eta
+
+
+def _flaws(B: np.ndarray, k: int, spared: float, gained: float) -> list[Flaw]:
+    """What is wrong with the matrix for class k against the rest."""
+    if len(B) == 2:
+        rows = [i for i, pays in ((0, spared), (1, gained)) if not pays > 0]
+        text = "the benefit of class {0} when it is true, [{0}][{0}], must exceed that of the other, [{0}][{1}]"
+        flaws = [Flaw(f"/{i}", text.format(i, 1 - i)) for i in rows]
+    else:
+        flaws = []
+        if not gained > 0:
+            flaws.append(
+                Flaw(f"/{k}/{k}", f"must exceed the combined benefit {B[k, k] - gained:.6g} of row {k}'s errors")
+            )
+        if not spared > 0:
+            text = f"column {k}: calling other classes {k} must pay less than being right about them, on average"
+            flaws.append(Flaw("", text))
+    return flaws or [Flaw("", f"the differences of benefits for class {k} are too far apart: their ratio has no value")]
+
+
+@dataclass(frozen=True)
+class WeightedLogit(Logit):
+    """Two classes: `linear` scores the unweighted log-odds, `shifts` (1,) = log eta undoes the undoing."""
+
+    shifts: np.ndarray
+
+    def weighted(self, X: np.ndarray) -> np.ndarray:
+        z = self.linear.scores(X) - self.shifts
+        return np.asarray(expit(np.concatenate((-z, z), axis=1)))
+
+
+@dataclass(frozen=True)
+class OneVsRest:
+    """K classes: `linear` scores each one's unweighted log-odds against the rest, `shifts` (K,) = log eta."""
+
+    linear: Linear
+    converged: bool
+    shifts: np.ndarray
+
+    def posterior(self, X: np.ndarray) -> np.ndarray:
+        return softmax(log_expit(self.linear.scores(X)))  # each q divided by their sum, with no 0/0 far out
+
+    def weighted(self, X: np.ndarray) -> np.ndarray:
+        return np.asarray(expit(self.linear.scores(X) - self.shifts))
+
+
+class BenefitLogistic(Learner):
+    """Benefit-weighted logistic regression: binary for two classes, one against the rest for more.
+
+    `benefits` (K, K): `benefits[i][j]` of calling i j, in the order of the sorted classes; None weighs all alike.
+    `C`: inverse strength of the L2 penalty. `one_vs_rest`: how the rest's benefits are combined (`rest_weights`).
+    The other parameters are `Learner`'s.
+
+    Trained with weight eta on class 0 (the rest), the model's own score is `q / (q + eta (1 - q))`, cut at 1/2:
+    `weighted_scores`, which `predict` follows. `predict_proba` undoes the weighting and gives q, so that any other
+    matrix can be decided on later without counting benefits twice. Fitted, besides `Learner`'s: `eta_` (K,),
+    `converged_`. Raises Invalid at `/benefits/…` where the matrix gives no positive eta.
+    """
+
+    _auto: ClassVar[tuple[float, float]] = (np.inf, 1000)
+
+    def __init__(
+        self,
+        *,
+        benefits: np.ndarray | Sequence[Sequence[float]] | None = None,
+        C: float = 1.0,
+        calibration: str = "auto",
+        one_vs_rest: str = "normalised",
+        categorical_features: Sequence[int] | None = None,
+        random_state: int | np.random.RandomState | None = None,
+    ) -> None:
+        self.benefits = benefits
+        self.C = C
+        self.calibration = calibration
+        self.one_vs_rest = one_vs_rest
+        self.categorical_features = categorical_features
+        self.random_state = random_state
+
+    model_: WeightedLogit | OneVsRest
+
+    @property
+    def converged_(self) -> bool:
+        return self.model_.converged
+
+    @property
+    def eta_(self) -> np.ndarray:
+        """The weights (K,) that the last fit gave to the rest of each class; class 1's alone for two classes."""
+        eta: np.ndarray = np.exp(self.model_.shifts)
+        return eta
+
+    def weighted_scores(self, X: np.ndarray) -> np.ndarray:
+        """The trained models' own scores (n, K), before calibration, each with its own cut at 1/2.
+
+        Two classes: columns 1 - s and s. More: each class's score against the rest; rows do not sum to 1.
+        """
+        return self.model_.weighted(self._validated(X))
+
+    def predict(self, X: np.ndarray) -> np.ndarray:
+        """The class of the largest weighted score (ties to the first); without benefits the most probable class."""
+        if self.benefits is None:
+            return super().predict(X)
+        chosen: np.ndarray = self.classes_[self.weighted_scores(X).argmax(axis=1)]
+        return chosen
+
+    def _check(self) -> None:
+        check_strength(self.C)
+        if self.one_vs_rest not in ONE_VS_REST:
+            raise Invalid.at("/one_vs_rest", f"one_vs_rest is one of {', '.join(ONE_VS_REST)}")
+
+    def _fit_raw(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> WeightedLogit | OneVsRest:
+        K = len(self.classes_)
+        eta = self._eta(codes, weights)
+        design = Design.fit(X, weights, self._categorical())
+        columns = design.matrix(X)
+        classes = [1] if K == 2 else list(range(K))
+        fits = [fit_linear(columns, codes == k, np.where(codes == k, 1.0, eta[k]) * weights, self.C) for k in classes]
+        shifts = np.log(eta[classes])
+        coef = np.concatenate([model.coef_ for model, _ in fits])
+        intercept = np.concatenate([model.intercept_ for model, _ in fits]) + shifts
+        linear = Linear.fold(design, coef, intercept)
+        scorer = WeightedLogit if K == 2 else OneVsRest
+        return scorer(linear, all(converged for _, converged in fits), shifts)
+
+    def _eta(self, codes: np.ndarray, weights: np.ndarray) -> np.ndarray:
+        if self.benefits is None:
+            return np.ones(len(self.classes_))
+        sums = np.bincount(codes, weights)
+        try:
+            return rest_weights(np.asarray(self.benefits, dtype=np.float64), sums / sums.sum(), self.one_vs_rest)
+        except Invalid as error:
+            raise error.under("/benefits") from None

@@ -1,0 +1,182 @@
+"""The kinds of learner that can be trained: name, parameters, and how each is built. A new one is one more entry."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator
+
+from app.errors import Flaw, Invalid
+from app.learners.benefit_logistic import BenefitLogistic
+from app.learners.cost_naive_bayes import CostNaiveBayes
+from app.learners.logistic import Logistic
+from app.learners.parameters import Parameter
+
+CALIBRATION = Parameter(
+    "calibration",
+    "choice",
+    "auto",
+    "How probabilities are made to mean what they say, on cross-fitted predictions: curves of steps (isotonic),"
+    " a logistic curve (sigmoid), or as the model gives them (none). auto chooses by the size of the smallest class.",
+    choices=("auto", "isotonic", "sigmoid", "none"),
+)
+STRENGTH = Parameter(
+    "C",
+    "number",
+    1.0,
+    "Inverse strength of the L2 penalty on the coefficients: smaller values keep them smaller.",
+    low=0.0,
+    above_low=True,
+)
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of learner: its name in requests, its estimator, and what may be said about it.
+
+    `benefits`: whether a benefit matrix takes part in training: `ignored`, `optional` or `required`.
+    """
+
+    name: str
+    estimator: type[BaseEstimator]
+    parameters: tuple[Parameter, ...]
+    doc: str
+    benefits: str = "ignored"
+
+    @property
+    def needs_benefits(self) -> bool:
+        """Whether training is refused without a benefit matrix."""
+        return self.benefits == "required"
+
+    def build(
+        self,
+        parameters: Mapping[str, Any],
+        *,
+        categorical_features: Sequence[int] | None = None,
+        benefits: np.ndarray | None = None,
+        random_state: int | None = None,
+    ) -> Any:
+        """The estimator, not fitted, for parameters as `resolve` returns them; inner learners are built, too.
+
+        `benefits` (K, K) reaches estimators that train with it. Raises Invalid where one is needed and absent.
+        """
+        if self.needs_benefits and benefits is None:
+            raise Invalid.at("/benefits", f"{self.name} trains with a benefit matrix; send one as benefits")
+        arguments: dict[str, Any] = {"categorical_features": categorical_features, "random_state": random_state}
+        if self.benefits != "ignored":
+            arguments["benefits"] = benefits
+        for parameter in self.parameters:
+            value = parameters[parameter.name]
+            if parameter.type == "learner" and value is not None:
+                inner = KINDS[value["kind"]]
+                value = inner.build(value, categorical_features=categorical_features, random_state=random_state)
+            arguments[parameter.argument or parameter.name] = value
+        return self.estimator(**arguments)
+
+    def describe(self) -> dict[str, Any]:
+        """The kind for the API's users, ready for JSON."""
+        parameters = [parameter.describe() for parameter in self.parameters]
+        return {"kind": self.name, "description": self.doc, "benefits": self.benefits, "parameters": parameters}
+
+
+KINDS: dict[str, Kind] = {
+    kind.name: kind
+    for kind in (
+        Kind(
+            "logistic",
+            Logistic,
+            (STRENGTH, CALIBRATION),
+            "Multinomial logistic regression, blind to costs: decisions come from its probabilities.",
+        ),
+        Kind(
+            "benefit_logistic",
+            BenefitLogistic,
+            (
+                STRENGTH,
+                CALIBRATION,
+                Parameter(
+                    "one_vs_rest",
+                    "choice",
+                    "normalised",
+                    "With three classes or more: how the rest's benefits are combined, as their mean by class shares"
+                    " (normalised; reduces to the two-class weight), or as the printed sums (as_printed).",
+                    choices=("normalised", "as_printed"),
+                ),
+            ),
+            "Logistic regression whose errors weigh what the benefit matrix says; one class against the rest when"
+            " there are three or more.",
+            benefits="required",
+        ),
+        Kind(
+            "cost_naive_bayes",
+            CostNaiveBayes,
+            (
+                Parameter(
+                    "alpha",
+                    "number",
+                    1.0,
+                    "Rows added to every value of every feature in each class, so that nothing counts as impossible.",
+                    low=0.0,
+                    above_low=True,
+                ),
+                Parameter(
+                    "bins",
+                    "integer",
+                    10,
+                    "Into how many categories of about equal counts a number is divided, at most.",
+                    low=2,
+                    high=256,
+                ),
+                CALIBRATION,
+            ),
+            "Naive Bayes on categories and binned numbers; a missing value is left out of the product.",
+        ),
+    )
+}
+
+
+def resolve(learner: Mapping[str, Any]) -> tuple[Kind, dict[str, Any]]:
+    """The kind and all its parameters, defaults filled in, for `{"kind": …, parameter: value, …}`.
+
+    Raises Invalid with every flaw, at `/kind` or at the parameter's name, unknown ones included.
+    """
+    kind = _kind(learner.get("kind"))
+    known = {parameter.name: parameter for parameter in kind.parameters}
+    names = ", ".join(known) or "none"
+    flaws = [
+        Flaw(
+            "/" + name.replace("~", "~0").replace("/", "~1"),
+            f"{kind.name} has no parameter {name[:40]!r}; it has {names}",
+        )
+        for name in learner
+        if name != "kind" and name not in known
+    ]
+    parameters: dict[str, Any] = {}
+    for name, parameter in known.items():
+        try:
+            parameters[name] = _value(parameter, learner.get(name, parameter.default))
+        except Invalid as error:
+            flaws.extend(error.under(f"/{name}").flaws)
+    if flaws:
+        raise Invalid("the learner cannot be used as described", flaws)
+    return kind, parameters
+
+
+def _kind(name: Any) -> Kind:
+    kind = KINDS.get(name) if isinstance(name, str) else None
+    if kind is None:
+        raise Invalid.at("/kind", f"kind is one of {', '.join(KINDS)}")
+    return kind
+
+
+def _value(parameter: Parameter, value: Any) -> Any:
+    checked = parameter.check(value)
+    if parameter.type != "learner" or checked is None:
+        return checked
+    if checked.get("kind") not in parameter.choices:
+        raise Invalid.at("/kind", f"kind is one of {', '.join(parameter.choices)} here")
+    kind, inner = resolve(checked)
+    return {"kind": kind.name, **inner}

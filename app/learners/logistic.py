@@ -1,0 +1,73 @@
+"""Multinomial logistic regression on raw rows, blind to costs."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import ClassVar
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression
+
+from app.errors import Invalid
+from app.learners._design import Design
+from app.learners._linear import Linear, Logit, Softmax
+from app.learners.base import Learner
+
+_MOST_STEPS = 2000
+
+
+def fit_linear(
+    columns: np.ndarray, codes: np.ndarray, weights: np.ndarray, C: float
+) -> tuple[LogisticRegression, bool]:
+    """scikit-learn's L2-penalised logistic regression on prepared columns, and whether it converged."""
+    model = LogisticRegression(C=C, max_iter=_MOST_STEPS)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # kept as `converged_` instead
+        model.fit(columns, codes, sample_weight=weights)
+    return model, bool(np.max(model.n_iter_) < _MOST_STEPS)
+
+
+def check_strength(C: float) -> None:
+    """Raise Invalid unless C is positive and finite."""
+    if isinstance(C, bool) or not 0 < C < np.inf:
+        raise Invalid.at("/C", f"C is a number above 0, not {C!r}")
+
+
+class Logistic(Learner):
+    """Multinomial logistic regression with its preparation of rows inside (see `_design.Design`).
+
+    `C`: inverse strength of the L2 penalty. The other parameters are `Learner`'s. Fitted, besides `Learner`'s:
+    `converged_`, False where the last fit still moved when its steps were used up. A row costs one product.
+    """
+
+    _auto: ClassVar[tuple[float, float]] = (np.inf, 1000)
+
+    def __init__(
+        self,
+        *,
+        C: float = 1.0,
+        calibration: str = "auto",
+        categorical_features: Sequence[int] | None = None,
+        random_state: int | np.random.RandomState | None = None,
+    ) -> None:
+        self.C = C
+        self.calibration = calibration
+        self.categorical_features = categorical_features
+        self.random_state = random_state
+
+    model_: Logit | Softmax
+
+    @property
+    def converged_(self) -> bool:
+        return self.model_.converged
+
+    def _check(self) -> None:
+        check_strength(self.C)
+
+    def _fit_raw(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> Logit | Softmax:
+        design = Design.fit(X, weights, self._categorical())
+        model, converged = fit_linear(design.matrix(X), codes, weights, self.C)
+        linear = Linear.fold(design, model.coef_, model.intercept_)
+        return Logit(linear, converged) if len(self.classes_) == 2 else Softmax(linear, converged)

@@ -1,0 +1,87 @@
+"""A learner's parameter: what a request may say, its default, and what it is for."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from app.errors import Invalid
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One parameter of a kind of learner.
+
+    `low` and `high` bound numbers and integers, inclusively, `low` exclusively with `above_low`. `choices` are the
+    words of a choice, or the kinds that a learner (a model inside the model) may be of. `optional` admits null.
+    `argument` is the estimator's name for it where `name` cannot be one (`lambda`).
+    """
+
+    name: str
+    type: Literal["number", "integer", "choice", "boolean", "learner"]
+    default: Any
+    doc: str
+    low: float | None = None
+    high: float | None = None
+    above_low: bool = False
+    choices: tuple[str, ...] = ()
+    optional: bool = False
+    argument: str = ""
+
+    def check(self, value: Any) -> Any:
+        """The value as the estimator takes it; raises Invalid (at `""`) with what is allowed.
+
+        A boolean is no number, and an integer is written without a decimal point. A learner is only checked for
+        its form here.
+        """
+        if (value is None and self.optional) or self._fits(value):
+            return float(value) if self.type == "number" and value is not None else value
+        null = " or null" if self.optional else ""
+        raise Invalid.at("", f"{self.name} takes {self.allowed()}{null}, not {_shown(value)}")
+
+    def allowed(self) -> str:
+        """What the parameter takes, in words."""
+        if self.type == "choice":
+            return "one of " + ", ".join(self.choices)
+        if self.type == "boolean":
+            return "true or false"
+        if self.type == "learner":
+            return f"a learner of kind {' or '.join(self.choices)}"
+        limits = [] if self.low is None else [f"{'above' if self.above_low else 'at least'} {self.low:g}"]
+        limits += [] if self.high is None else [f"at most {self.high:g}"]
+        return " ".join(["a number" if self.type == "number" else "an integer", " and ".join(limits)]).strip()
+
+    def describe(self) -> dict[str, Any]:
+        """The parameter for the API's users, ready for JSON."""
+        return {
+            "name": self.name,
+            "type": self.type,
+            "default": self.default,
+            "allowed": self.allowed() + (" or null" if self.optional else ""),
+            "description": self.doc,
+        }
+
+    def _fits(self, value: Any) -> bool:
+        if self.type == "choice":
+            return isinstance(value, str) and value in self.choices
+        if self.type == "boolean":
+            return isinstance(value, bool)
+        if self.type == "learner":
+            return isinstance(value, dict)
+        number = int if self.type == "integer" else (int, float)
+        return isinstance(value, number) and not isinstance(value, bool) and self._within(value)
+
+    def _within(self, value: float) -> bool:
+        try:
+            finite = math.isfinite(value)
+        except OverflowError:  # an integer beyond the floats
+            return False
+        above = self.low is None or value > self.low or (value == self.low and not self.above_low)
+        return finite and above and (self.high is None or value <= self.high)
+
+
+def _shown(value: Any) -> str:
+    """A value, short enough for a message."""
+    text = repr(value)
+    return text if len(text) <= 40 else text[:37] + "…"
