@@ -2,21 +2,28 @@
 
 On a local disk a folder is written beside its place, flushed and renamed into it. On object stores, which have no
 rename, the file named `seal` is written last and removed first: a folder without its seal does not exist.
+
+A path is steps joined by `/`. No step may be empty or begin with a dot, so no name, wherever it comes from, leads out
+of the root: such a path is answered with NotFound.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
+import time
 import uuid
 from collections.abc import Mapping
 from pathlib import Path
+from typing import BinaryIO, cast
 
 import fsspec
 
 from app.errors import Conflict, NotFound
 
 _HIDDEN = "."  # names that begin so are work in progress
+_LEFTOVERS = f"{_HIDDEN}*." + "[0-9a-f]" * 32  # what _beside names, as a pattern
+_ABANDONED_SECONDS = 3600.0  # no folder takes an hour to write
 
 
 class Storage:
@@ -25,7 +32,8 @@ class Storage:
     def __init__(self, url: str, seal: str) -> None:
         self.url = url
         self.seal = seal
-        self._fs, self._root = fsspec.core.url_to_fs(url)
+        # a listing remembered from before another process wrote would hide what is there
+        self._fs, self._root = fsspec.core.url_to_fs(url, use_listings_cache=False)
         self._local = "file" in _protocols(self._fs)
         self._fs.makedirs(self._root, exist_ok=True)
 
@@ -46,13 +54,24 @@ class Storage:
 
     def read(self, folder: str, name: str) -> bytes:
         """The bytes of one file; NotFound where it, or its folder's seal, is absent."""
+        self._need_seal(folder, name)
+        return self.read_alone(f"{folder}/{name}")
+
+    def open(self, folder: str, name: str) -> BinaryIO:
+        """One file, seekable, to be read piece by piece and closed; NotFound as in `read`."""
+        self._need_seal(folder, name)
         try:
-            return bytes(self._fs.cat_file(self._path(folder, name)))
+            return cast(BinaryIO, self._fs.open(self._path(folder, name), "rb"))
         except FileNotFoundError as absent:
             raise NotFound(f"there is no {folder}/{name}") from absent
 
     def size(self, folder: str, name: str) -> int:
-        return int(self._fs.size(self._path(folder, name)))
+        """Bytes of one file; NotFound as in `read`."""
+        self._need_seal(folder, name)
+        try:
+            return int(self._fs.size(self._path(folder, name)))
+        except FileNotFoundError as absent:
+            raise NotFound(f"there is no {folder}/{name}") from absent
 
     def folders(self, under: str = "") -> list[str]:
         """Names directly below `under`, sealed or not, sorted."""
@@ -63,16 +82,26 @@ class Storage:
         names = (entry["name"].rstrip("/").rsplit("/", 1)[-1] for entry in entries if entry["type"] == "directory")
         return sorted(name for name in names if not name.startswith(_HIDDEN))
 
+    def read_alone(self, path: str) -> bytes:
+        """The bytes of a file that `write` put there; NotFound where it is absent."""
+        try:
+            return bytes(self._fs.cat_file(self._path(path)))
+        except FileNotFoundError as absent:
+            raise NotFound(f"there is no {path}") from absent
+
     def write(self, path: str, content: bytes) -> None:
         """Put one file in place of whatever was there, atomically."""
         if not self._local:
             self._fs.pipe_file(self._path(path), content)
             return
         target = Path(self._path(path))
-        target.parent.mkdir(parents=True, exist_ok=True)
-        beside = target.with_name(f"{_HIDDEN}{target.name}.{uuid.uuid4().hex}")
-        _write_flushed(beside, content)
-        beside.replace(target)
+        self._make_parents(target)
+        beside = _beside(target)
+        try:
+            _write_flushed(beside, content)
+            beside.replace(target)
+        finally:
+            beside.unlink(missing_ok=True)
         _flush_directory(target.parent)
 
     def local_path(self, folder: str, name: str) -> Path | None:
@@ -83,11 +112,12 @@ class Storage:
         """Remove a folder with all in it; it ceases to exist at once. Nothing happens where it is absent."""
         path = self._path(folder)
         if self._local:
-            trash = Path(path).with_name(f"{_HIDDEN}trash.{uuid.uuid4().hex}")
+            trash = _beside(Path(path))
             try:
                 Path(path).rename(trash)
             except FileNotFoundError:
                 return
+            _flush_directory(trash.parent)
             shutil.rmtree(trash, ignore_errors=True)
             return
         if self.exists(folder):
@@ -95,9 +125,28 @@ class Storage:
         if self._fs.exists(path):
             self._fs.rm(path, recursive=True)
 
+    def sweep(self, older_than_seconds: float = _ABANDONED_SECONDS) -> int:
+        """Remove what killed processes left half-written or half-removed on a local disk; how many there were."""
+        if not self._local:
+            return 0
+        root, eldest = Path(self._root), time.time() - older_than_seconds
+        swept = 0
+        for leftover in [*root.glob(_LEFTOVERS), *root.glob(f"*/{_LEFTOVERS}")]:
+            try:
+                if leftover.stat().st_mtime > eldest:
+                    continue
+            except FileNotFoundError:
+                continue  # its owner was alive and has just finished
+            if leftover.is_dir():
+                shutil.rmtree(leftover, ignore_errors=True)
+            else:
+                leftover.unlink(missing_ok=True)
+            swept += 1
+        return swept
+
     def _publish_by_rename(self, target: Path, files: Mapping[str, bytes]) -> None:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        beside = target.with_name(f"{_HIDDEN}{target.name}.{uuid.uuid4().hex}")
+        self._make_parents(target)
+        beside = _beside(target)
         beside.mkdir()
         try:
             for name, content in files.items():
@@ -105,18 +154,38 @@ class Storage:
             _flush_directory(beside)
             beside.rename(target)
         except OSError as error:
-            shutil.rmtree(beside, ignore_errors=True)
             if target.exists():
                 raise Conflict(f"{target.name} exists already") from error
             raise
+        finally:
+            shutil.rmtree(beside, ignore_errors=True)
         _flush_directory(target.parent)
 
+    def _make_parents(self, target: Path) -> None:
+        """Make the folders above `target`, and flush the entries of those that are new."""
+        new = [parent for parent in target.parents if not parent.exists()]
+        target.parent.mkdir(parents=True, exist_ok=True)
+        for folder in new:
+            _flush_directory(folder.parent)
+
+    def _need_seal(self, folder: str, name: str) -> None:
+        if name != self.seal and not self.exists(folder):
+            raise NotFound(f"there is no {folder}")
+
     def _path(self, *parts: str) -> str:
-        return "/".join([self._root, *[part for part in parts if part]])
+        steps = [step for part in parts if part for step in part.split("/")]
+        if any(not step or step.startswith(_HIDDEN) or "\0" in step for step in steps):
+            raise NotFound(f"there is no {'/'.join(steps)!r}")
+        return "/".join([self._root, *steps])
 
 
 def _protocols(fs: fsspec.AbstractFileSystem) -> tuple[str, ...]:
     return (fs.protocol,) if isinstance(fs.protocol, str) else tuple(fs.protocol)
+
+
+def _beside(path: Path) -> Path:
+    """A hidden name of its own in the same folder: renaming between the two is atomic."""
+    return path.with_name(f"{_HIDDEN}{path.name}.{uuid.uuid4().hex}")
 
 
 def _write_flushed(path: Path, content: bytes) -> None:
