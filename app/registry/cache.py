@@ -1,0 +1,96 @@
+"""Values in memory, bounded by the bytes they stand for, each loaded once however many ask."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Hashable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from threading import Lock
+from time import monotonic
+from typing import Generic, TypeVar
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+
+@dataclass
+class _Entry(Generic[V]):
+    value: V
+    size: int
+    used: float
+
+
+class Cache(Generic[K, V]):
+    """Least recently used goes first. Evicting drops a reference: who holds the value goes on with it.
+
+    The latest value stays even when it alone is bigger than the bound: loading it anew for every request would need
+    the same memory and far more time. So at most max(limit, biggest value) bytes are kept.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.loads = 0
+        self.failures = 0
+        self.evictions = 0
+        self._entries: dict[K | None, _Entry[V]] = {}
+        self._loading: dict[K, Future[V]] = {}
+        self._lock = Lock()
+
+    def get(self, key: K | None) -> V | None:
+        """What is kept under `key`, without waiting: no lock is taken, since dict look-ups are atomic."""
+        entry = self._entries.get(key)
+        if entry is None:
+            return None
+        entry.used = monotonic()
+        return entry.value
+
+    def load(self, key: K, loader: Callable[[], tuple[V, int]]) -> V:
+        """What is kept under `key`, or what `loader` returns (value, bytes).
+
+        Who asks while another loads waits for the same load. A failure is raised to all who wait, and forgotten.
+        """
+        with self._lock:
+            entry = self._entries.get(key)
+            if entry is not None:
+                return entry.value
+            waiting = self._loading.get(key)
+            future = waiting or self._loading.setdefault(key, Future())
+        if waiting is None:
+            self._run(key, future, loader)
+        return future.result()
+
+    def keep(self, keys: Collection[K]) -> None:
+        """Drop everything but `keys`."""
+        with self._lock:
+            for key in self._entries.keys() - set(keys):
+                del self._entries[key]
+
+    @property
+    def size(self) -> int:
+        """Bytes that the kept values stand for."""
+        return sum(entry.size for entry in list(self._entries.values()))
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def _run(self, key: K, future: Future[V], loader: Callable[[], tuple[V, int]]) -> None:
+        try:
+            value, size = loader()
+        except BaseException as error:  # even an interrupt must not leave the others waiting
+            with self._lock:
+                self.failures += 1
+                del self._loading[key]
+            future.set_exception(error)
+            raise
+        with self._lock:
+            self.loads += 1
+            self._make_room(size)
+            self._entries[key] = _Entry(value, size, monotonic())
+            del self._loading[key]
+        future.set_result(value)
+
+    def _make_room(self, size: int) -> None:
+        while self._entries and self.size + size > self.limit:
+            oldest = min(self._entries, key=lambda key: self._entries[key].used)
+            del self._entries[oldest]
+            self.evictions += 1

@@ -1,0 +1,133 @@
+"""A model's card: all that is known about a version, and the digests of the files beside it.
+
+Format rule: an optional field with a default may be added under the same number, since readers pass over fields they
+do not know. Any other change raises FORMAT and adds to UPGRADES a function that turns the JSON object of the number
+before into the new one. A card with a higher number than this service knows is refused, never guessed at.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+from collections.abc import Callable
+from datetime import UTC, datetime
+from importlib.metadata import version as version_of
+from typing import Annotated, Any, Final, Literal, Self
+
+import numpy as np
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, FiniteFloat, StrictInt, StrictStr, model_validator
+from pydantic import ValidationError as Unreadable
+
+from app.errors import Conflict, Damaged
+from app.features import Feature, Schema
+
+FORMAT: Final = 1
+UPGRADES: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
+_PACKAGES = ("payoff", "numpy", "scikit-learn", "joblib")
+NAME = r"[a-z0-9][a-z0-9_-]{0,63}"
+
+Name = Annotated[str, Field(pattern=f"^{NAME}$")]
+Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+
+class LearnerCard(_Part):
+    """What was fitted, with every parameter, defaults too."""
+
+    kind: str
+    parameters: dict[str, Any] = {}
+
+
+class FeatureCard(_Part):
+    """A column of the training table; `categories` are its values, in the order of their codes."""
+
+    name: str
+    type: Literal["numeric", "categorical"]
+    categories: list[str] = []
+
+
+class DataCard(_Part):
+    """What it was trained on."""
+
+    dataset: str | None = Field(default=None, description="null where the rows came with the training request")
+    digest: str
+    rows: int = Field(ge=0, description="rows that were fitted, without the held-out ones")
+    holdout_rows: int = Field(default=0, ge=0)
+
+
+def installed_packages() -> dict[str, str]:
+    """The versions that decide whether a pickle made here can be read elsewhere."""
+    return {"python": platform.python_version(), **{name: version_of(name) for name in _PACKAGES}}
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+class Card(_Part):
+    """One published version of a model. `sizes` (bytes) and `sha256` are filled when its files are staged."""
+
+    format: Literal[1] = FORMAT
+    name: Name
+    version: int = Field(ge=1)
+    job: str | None = Field(default=None, description="the training job that made it")
+    learner: LearnerCard
+    features: list[FeatureCard] = Field(min_length=1)
+    labels: list[str] = Field(description="the target column; several when multi-label")
+    classes: list[StrictInt | StrictStr] | None = Field(description="in the order of probabilities; null: regression")
+    class_priors: dict[str, FiniteFloat] = Field(default={}, description="shares of the classes in training, by name")
+    metrics: dict[str, Any] = Field(default={}, description="on the hold-out")
+    data: DataCard
+    benefits: list[list[FiniteFloat]] | None = None
+    feature_costs: list[dict[str, Any]] | None = None
+    seed: int = 0
+    sizes: dict[str, int] = {}
+    packages: dict[str, str] = Field(default_factory=installed_packages)
+    sha256: dict[str, Digest] = {}
+    created_at: AwareDatetime = Field(default_factory=_now)
+    fit_seconds: FiniteFloat = Field(default=0.0, ge=0)
+
+    @model_validator(mode="after")
+    def _priors_name_the_classes(self) -> Self:
+        if self.class_priors and set(self.class_priors) != {str(name) for name in self.classes or []}:
+            raise ValueError("class_priors need one entry for each class, by its name")
+        return self
+
+    @property
+    def folder(self) -> str:
+        return f"{self.name}/{self.version}"
+
+    def schema_of_features(self) -> Schema:
+        """What turns instances into this model's matrix."""
+        return Schema([Feature(part.name, part.type, tuple(part.categories)) for part in self.features])
+
+    def priors(self) -> np.ndarray:
+        """Class priors in training, float64 (K,) in the order of `classes`; empty for regression."""
+        names = [str(name) for name in self.classes or []] if self.class_priors else []
+        return np.array([self.class_priors[name] for name in names], dtype=np.float64)
+
+    def to_bytes(self) -> bytes:
+        """Canonical JSON: equal cards give equal bytes. ValueError where a number is NaN or infinite."""
+        document = self.model_dump(mode="json")
+        text = json.dumps(document, sort_keys=True, indent=1, ensure_ascii=False, allow_nan=False)
+        return text.encode() + b"\n"
+
+
+def read_card(content: bytes) -> Card:
+    """A card from its bytes; Damaged where they are none, Conflict where a newer service wrote them."""
+    try:
+        document = json.loads(content)
+        number = int(document["format"])
+    except (ValueError, TypeError, KeyError) as error:
+        raise Damaged("this card is not JSON with a format number") from error
+    if number > FORMAT:
+        raise Conflict(f"this card has format {number}, and this service reads formats up to {FORMAT}: upgrade it")
+    try:
+        for older in range(number, FORMAT):
+            document = UPGRADES[older](document)
+        return Card.model_validate(document)
+    except (Unreadable, KeyError, TypeError) as error:
+        raise Damaged(f"this card cannot be read as format {number}: {error}") from error

@@ -1,0 +1,195 @@
+"""Models at rest: a folder for each version, sealed by its card, under any fsspec URL.
+
+WHO MUST BE TRUSTED. `model.joblib` is a pickle, and loading a pickle runs whatever code it names. So whoever can write
+into the registry's folder can run code as this service. Without a signing key the digests in the card only guard
+against damage: somebody who can write the folder can write a card to match. With a signing key, everybody who knows the
+key is trusted, and nobody else: a card whose HMAC-SHA256 is absent or wrong is refused before anything is unpickled,
+and since the card holds the digests of the other files, the one signature covers them all. The key guards against
+foreign code, not against old models: aliases and the list of versions are not signed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import io
+import warnings
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, BinaryIO
+
+import joblib
+import numpy as np
+import sklearn
+from sklearn.exceptions import InconsistentVersionWarning
+
+from app.errors import Conflict, Damaged, NotFound
+from app.registry.card import Card, read_card
+from app.registry.loaded import Holdout, Loaded
+from app.registry.mirror import Mirror, read_mirror
+from app.registry.snapshot import Key
+from app.storage import Storage
+
+CARD = "card.json"
+SIGNATURE = "card.hmac"
+ESTIMATOR = "model.joblib"
+HOLDOUT = "holdout.npz"
+MIRROR = "index.json"
+_BLOCK = 2**20
+
+
+def pack(estimator: Any, holdout: Holdout | None = None) -> dict[str, bytes]:
+    """A fitted estimator, and its hold-out where there is one, as the files of a version."""
+    artifact = io.BytesIO()
+    joblib.dump(estimator, artifact)
+    files = {ESTIMATOR: artifact.getvalue()}
+    if holdout is not None:
+        table = io.BytesIO()
+        np.savez_compressed(table, scores=np.asarray(holdout.scores, dtype=np.float64), y=np.asarray(holdout.y))
+        files[HOLDOUT] = table.getvalue()
+    return files
+
+
+class Files:
+    """Reads and writes version folders and the index's mirror beside them."""
+
+    def __init__(self, url: str, *, signing_key: bytes | None, allow_version_skew: bool) -> None:
+        self.storage = Storage(url, CARD)
+        self._signing_key = signing_key
+        self._allow_version_skew = allow_version_skew
+
+    def stage(self, card: Card, files: Mapping[str, bytes], at: datetime) -> Card:
+        """Write a version's folder whole; the card as it can be read back, with sizes, digests and the time.
+
+        Conflict where the folder exists; ValueError where the card holds a number that JSON cannot.
+        """
+        sealed = card.model_copy(
+            update={
+                "sizes": {name: len(content) for name, content in files.items()},
+                "sha256": {name: hashlib.sha256(content).hexdigest() for name, content in files.items()},
+                "created_at": at,
+            }
+        )
+        content = sealed.to_bytes()
+        signature = {} if self._signing_key is None else {SIGNATURE: self._sign(content)}
+        self.storage.publish(card.folder, {**files, **signature, CARD: content})
+        return read_card(content)
+
+    def read_card(self, key: Key) -> tuple[Card, bytes]:
+        """A version's card and its bytes, not checked against signature or index.
+
+        NotFound where there is no such folder, Damaged where the card is unreadable or another version's.
+        """
+        content = self.storage.read(_folder(key), CARD)
+        card = read_card(content)
+        if (card.name, card.version) != key:
+            raise Damaged(f"the card in {_folder(key)} is that of {card.folder}")
+        return card, content
+
+    def trusted_card(self, key: Key, digest: str | None = None) -> Card:
+        """A version's card, signed by us where there is a key, and with the SHA-256 `digest` where that is known.
+
+        Damaged where it is not; where it is absent, too, if there is a digest, and NotFound otherwise.
+        """
+        try:
+            card, content = self.read_card(key)
+        except NotFound as absent:
+            if digest is None:
+                raise
+            raise Damaged(f"the folder of {key[0]} version {key[1]} is missing") from absent
+        if digest is not None and hashlib.sha256(content).hexdigest() != digest:
+            raise Damaged(f"{card.folder}/{CARD} is not the card that was published")
+        if self._signing_key is not None:
+            self._check_signature(card, content)
+        return card
+
+    def read(self, card: Card, name: str) -> bytes:
+        """A file of a version; Damaged where it is not the one that the card was written for."""
+        if name not in card.sha256:
+            raise Damaged(f"the card of {card.folder} does not list {name}")
+        try:
+            content = self.storage.read(card.folder, name)
+        except NotFound as absent:
+            raise Damaged(f"{card.folder}/{name} is missing") from absent
+        if hashlib.sha256(content).hexdigest() != card.sha256[name]:
+            raise Damaged(f"{card.folder}/{name} does not have the digest in its card: it was changed or damaged")
+        return content
+
+    def open(self, card: Card, name: str) -> BinaryIO:
+        """The same as a file at its beginning, for the caller to close; read through once, in little memory."""
+        try:
+            file = self.storage.open(card.folder, name)
+        except NotFound as absent:
+            raise Damaged(f"{card.folder}/{name} is missing") from absent
+        if _digest(file) != card.sha256.get(name):
+            file.close()
+            raise Damaged(f"{card.folder}/{name} does not have the digest in its card: it was changed or damaged")
+        file.seek(0)
+        return file
+
+    def load(self, key: Key, digest: str) -> tuple[Loaded, int]:
+        """A model in memory and the bytes of its files; nothing is unpickled before all checks have passed."""
+        card = self.trusted_card(key, digest)
+        self._check_skew(card)
+        artifact = self.read(card, ESTIMATOR)
+        holdout = _unpack_holdout(self.read(card, HOLDOUT)) if HOLDOUT in card.sha256 else None
+        loaded = Loaded(card, card.schema_of_features(), _unpickle(card, artifact), holdout)
+        return loaded, sum(card.sizes.values())
+
+    def write_mirror(self, mirror: Mirror) -> None:
+        self.storage.write(f"{mirror.name}/{MIRROR}", mirror.to_bytes())
+
+    def read_mirror(self, name: str) -> Mirror | None:
+        """What `write_mirror` wrote, None where nothing is; Damaged where it is unreadable."""
+        path = f"{name}/{MIRROR}"
+        try:
+            return read_mirror(self.storage.read_alone(path), path)
+        except NotFound:
+            return None
+
+    def _sign(self, content: bytes) -> bytes:
+        assert self._signing_key is not None
+        return hmac.digest(self._signing_key, content, "sha256").hex().encode()
+
+    def _check_signature(self, card: Card, content: bytes) -> None:
+        try:
+            signature = self.storage.read(card.folder, SIGNATURE)
+        except NotFound as absent:
+            raise Damaged(f"{card.folder} is not signed, and a signing key is set: it is not loaded") from absent
+        if not hmac.compare_digest(signature, self._sign(content)):
+            raise Damaged(f"the signature of {card.folder} was not made with this service's key: it is not loaded")
+
+    def _check_skew(self, card: Card) -> None:
+        made_with = card.packages.get("scikit-learn")
+        if made_with != sklearn.__version__ and not self._allow_version_skew:
+            raise Conflict(
+                f"{card.folder} was made with scikit-learn {made_with}, and {sklearn.__version__} is installed: train"
+                " it again, or set PAYOFF_ALLOW_VERSION_SKEW to load it at your own risk"
+            )
+
+
+def _unpickle(card: Card, artifact: bytes) -> Any:
+    if card.packages.get("scikit-learn") != sklearn.__version__:
+        # the operator allowed it; for the whole process, since catch_warnings is not safe among threads
+        warnings.filterwarnings("ignore", category=InconsistentVersionWarning)
+    try:
+        return joblib.load(io.BytesIO(artifact))
+    except Exception as error:
+        what = f"{type(error).__name__}: {error}"
+        raise Damaged(f"{card.folder}/{ESTIMATOR} cannot be loaded by this version of the service: {what}") from error
+
+
+def _unpack_holdout(content: bytes) -> Holdout:
+    with np.load(io.BytesIO(content), allow_pickle=False) as table:
+        return Holdout(table["scores"], table["y"])
+
+
+def _digest(file: BinaryIO) -> str:
+    digest = hashlib.sha256()
+    while block := file.read(_BLOCK):
+        digest.update(block)
+    return digest.hexdigest()
+
+
+def _folder(key: Key) -> str:
+    return f"{key[0]}/{key[1]}"

@@ -1,0 +1,210 @@
+"""Which versions and aliases exist: the truth is in SQL, and each change is mirrored into the registry's folder.
+
+Every change begins by raising the one revision number. That row's lock makes writers of all processes queue, and the
+number tells readers that their snapshot is old. The mirror is written before the transaction commits, so the folder
+never lacks what the database has; after a crash in between it may be one change ahead.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from sqlalchemy import Connection, delete, func, insert, select, update
+from sqlalchemy.dialects import postgresql, sqlite
+
+from app.database import Database
+from app.errors import Conflict, NotFound
+from app.registry.card import Card
+from app.registry.listing import alias_history
+from app.registry.mirror import Mirror
+from app.registry.snapshot import Key, Snapshot
+from app.registry.tables import TABLES, aliases, history, models, state, versions
+
+
+class Index:
+    """Reads and changes of the index; each change happens inside the caller's transaction."""
+
+    def __init__(self, database: Database, mirror: Callable[[Mirror], None]) -> None:
+        self._database = database
+        self._mirror = mirror
+        self._upsert = sqlite.insert if database.is_sqlite else postgresql.insert
+
+    def create(self) -> None:
+        """Make the tables where they are absent."""
+        self._database.create(TABLES)
+        with self._database.writing() as connection:
+            connection.execute(self._upsert(state).values(id=1, revision=0).on_conflict_do_nothing())
+
+    def reserve(self, connection: Connection, name: str) -> int:
+        """The next version number of `name`, never given before and never again."""
+        with self._change(connection, name):
+            row = self._upsert(models).values(name=name, next_version=2)
+            counted = row.on_conflict_do_update(
+                index_elements=[models.c.name], set_={"next_version": models.c.next_version + 1}
+            )
+            number: int = connection.execute(counted.returning(models.c.next_version)).scalar_one()
+            return number - 1
+
+    def add(self, connection: Connection, card: Card, content: bytes) -> None:
+        """Publish a reserved version; `content` is its card as stored. Conflict where it is there, or not reserved."""
+        with self._change(connection, card.name):
+            reserved = connection.execute(select(models.c.next_version).where(models.c.name == card.name)).scalar()
+            if reserved is None or card.version >= reserved:
+                raise Conflict(f"version {card.version} of {card.name!r} was not reserved")
+            if self.has(connection, (card.name, card.version)):
+                raise Conflict(f"version {card.version} of {card.name!r} is published already")
+            self._insert_version(connection, card, content)
+
+    def set_alias(self, connection: Connection, name: str, alias: str, version: int, who: str) -> None:
+        """Point `alias` at a version; pointing it where it points changes nothing. NotFound without that version."""
+        with self._change(connection, name):
+            self.need(connection, (name, version))
+            before = self._target(connection, name, alias)
+            if before == version:
+                return
+            row = self._upsert(aliases).values(name=name, alias=alias, version=version)
+            connection.execute(
+                row.on_conflict_do_update(
+                    index_elements=[aliases.c.name, aliases.c.alias], set_={"version": row.excluded.version}
+                )
+            )
+            self._remember(connection, name, alias, who, before, version)
+
+    def delete_alias(self, connection: Connection, name: str, alias: str, who: str) -> None:
+        """NotFound where there is none."""
+        with self._change(connection, name):
+            before = self._target(connection, name, alias)
+            if before is None:
+                raise NotFound(f"there is no model {name!r} with alias {alias!r}")
+            connection.execute(delete(aliases).where(aliases.c.name == name, aliases.c.alias == alias))
+            self._remember(connection, name, alias, who, before, None)
+
+    def delete_version(self, connection: Connection, key: Key) -> None:
+        """NotFound where there is none, Conflict while an alias points at it."""
+        name, version = key
+        with self._change(connection, name):
+            self.need(connection, key)
+            pointing = select(aliases.c.alias).where(aliases.c.name == name, aliases.c.version == version)
+            names = sorted(connection.execute(pointing).scalars())
+            if names:
+                raise Conflict(
+                    f"{name}@{names[0]} points at version {version} ({len(names)} such aliases): move it first"
+                )
+            connection.execute(delete(versions).where(versions.c.name == name, versions.c.version == version))
+
+    def delete_model(self, connection: Connection, name: str, who: str) -> list[int]:
+        """All versions and aliases; what was deleted. The counter and the history stay."""
+        with self._change(connection, name):
+            gone = list(connection.execute(select(versions.c.version).where(versions.c.name == name)).scalars())
+            if not gone:
+                raise NotFound(f"there is no model {name!r}")
+            for alias, version in connection.execute(
+                select(aliases.c.alias, aliases.c.version).where(aliases.c.name == name)
+            ).all():
+                self._remember(connection, name, alias, who, version, None)
+            connection.execute(delete(aliases).where(aliases.c.name == name))
+            connection.execute(delete(versions).where(versions.c.name == name))
+            return gone
+
+    def has(self, connection: Connection, key: Key) -> bool:
+        found = select(versions.c.version).where(versions.c.name == key[0], versions.c.version == key[1])
+        return connection.execute(found).first() is not None
+
+    def need(self, connection: Connection, key: Key) -> None:
+        if not self.has(connection, key):
+            raise NotFound(f"there is no model {key[0]!r} with version {key[1]}")
+
+    def is_empty(self, connection: Connection) -> bool:
+        return connection.execute(select(models.c.name).limit(1)).first() is None
+
+    def revision(self, connection: Connection) -> int:
+        number: int = connection.execute(select(state.c.revision)).scalar_one()
+        return number
+
+    def snapshot(self, connection: Connection) -> Snapshot:
+        """Everything that can be referred to; O(number of versions and aliases)."""
+        revision = self.revision(connection)  # first: what is read after it is not older
+        digests = {
+            (row.name, row.version): row.sha256
+            for row in connection.execute(select(versions.c.name, versions.c.version, versions.c.sha256))
+        }
+        pointing = connection.execute(select(aliases.c.name, aliases.c.alias, aliases.c.version)).all()
+        return Snapshot.of(revision, digests, [(row.name, row.alias, row.version) for row in pointing])
+
+    def clear(self, connection: Connection) -> None:
+        """Forget everything, as the first step of a rebuild; writers of other processes wait from here on."""
+        self._raise_revision(connection)
+        for table in (history, aliases, versions, models):
+            connection.execute(delete(table))
+
+    def restore(self, connection: Connection, mirror: Mirror, cards: list[tuple[Card, bytes]]) -> None:
+        """Put back one model from what its folder says; aliases of versions that are not there are left out."""
+        connection.execute(insert(models).values(name=mirror.name, next_version=mirror.next_version))
+        for card, content in cards:
+            self._insert_version(connection, card, content)
+        there = {card.version for card, _ in cards}
+        for alias, version in mirror.aliases.items():
+            if version in there:
+                connection.execute(insert(aliases).values(name=mirror.name, alias=alias, version=version))
+        if mirror.history:
+            connection.execute(insert(history), [{**dict(move), "name": mirror.name} for move in mirror.history])
+
+    def mirrored(self, connection: Connection, name: str) -> Mirror:
+        """All that the index knows of a reserved name and its version folders do not."""
+        counted = select(models.c.next_version).where(models.c.name == name)
+        numbers = select(versions.c.version).where(versions.c.name == name).order_by(versions.c.version)
+        pointing = select(aliases.c.alias, aliases.c.version).where(aliases.c.name == name)
+        return Mirror(
+            name=name,
+            next_version=connection.execute(counted).scalar_one(),
+            versions=list(connection.execute(numbers).scalars()),
+            aliases={row.alias: row.version for row in connection.execute(pointing)},
+            history=alias_history(connection, name),
+        )
+
+    @contextmanager
+    def _change(self, connection: Connection, name: str) -> Iterator[None]:
+        self._raise_revision(connection)
+        yield
+        self._mirror(self.mirrored(connection, name))
+
+    def _raise_revision(self, connection: Connection) -> None:
+        connection.execute(update(state).values(revision=state.c.revision + 1))
+
+    def _target(self, connection: Connection, name: str, alias: str) -> int | None:
+        pointing = select(aliases.c.version).where(aliases.c.name == name, aliases.c.alias == alias)
+        return connection.execute(pointing).scalar()
+
+    def _insert_version(self, connection: Connection, card: Card, content: bytes) -> None:
+        scalars = {name: value for name, value in card.metrics.items() if isinstance(value, int | float | str)}
+        connection.execute(
+            insert(versions).values(
+                name=card.name,
+                version=card.version,
+                sha256=hashlib.sha256(content).hexdigest(),
+                job=card.job,
+                kind=card.learner.kind,
+                metrics=json.dumps(scalars),
+                created_at=card.created_at.timestamp(),
+                card=content.decode(),
+            )
+        )
+
+    def _remember(
+        self, connection: Connection, name: str, alias: str, who: str, before: int | None, after: int | None
+    ) -> None:
+        last = select(func.coalesce(func.max(history.c.seq), 0)).where(history.c.name == name)
+        connection.execute(
+            insert(history).values(
+                name=name,
+                seq=last.scalar_subquery() + 1,
+                at=self._database.now,
+                who=who,
+                alias=alias,
+                from_version=before,
+                to_version=after,
+            )
+        )

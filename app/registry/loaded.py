@@ -1,0 +1,59 @@
+"""A model in memory, ready to answer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from app.features import Schema
+from app.registry.card import Card
+
+
+@dataclass(frozen=True, eq=False)
+class Holdout:
+    """The model's probabilities for rows it was not fitted on, and the truth.
+
+    `scores` is float64 (n, K), columns in the order of the card's classes. `y` holds codes: positions in those
+    classes, (n,); for several labels 0 or 1 each, (n, K); for regression the values themselves.
+    """
+
+    scores: np.ndarray
+    y: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class Loaded:
+    """A version of a model with all that a request needs; shared by requests, so nobody may change it."""
+
+    card: Card
+    schema: Schema
+    estimator: Any
+    holdout: Holdout | None
+
+    @cached_property
+    def name(self) -> str:
+        return self.card.name
+
+    @cached_property
+    def version(self) -> int:
+        return self.card.version
+
+    @cached_property
+    def classes(self) -> tuple[int | str, ...]:
+        """In the order of the probabilities; empty for regression."""
+        return tuple(self.card.classes or ())
+
+    @cached_property
+    def priors(self) -> np.ndarray:
+        """Class priors in training, float64 (K,) in the order of `classes`; empty for regression."""
+        priors = self.card.priors()
+        priors.flags.writeable = False
+        return priors
+
+    @cached_property
+    def model(self) -> dict[str, Any]:
+        """What answers carry as `model`."""
+        return {"name": self.card.name, "version": self.card.version}

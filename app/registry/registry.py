@@ -1,0 +1,270 @@
+"""The model registry as the rest of the service sees it."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from hashlib import sha256
+from threading import Event, Lock, Thread
+from typing import Any, BinaryIO
+
+from sqlalchemy import Connection, select
+from sqlalchemy.exc import SQLAlchemyError
+
+from app.database import Database
+from app.errors import Conflict, Damaged, NotReady, PayoffError
+from app.registry.cache import Cache
+from app.registry.card import Card, read_card
+from app.registry.files import ESTIMATOR, Files, pack
+from app.registry.index import Index
+from app.registry.listing import ModelLine, ModelPage, card_text, describe_model, list_models
+from app.registry.loaded import Holdout, Loaded
+from app.registry.rebuild import rebuild
+from app.registry.snapshot import Key, Reference, Snapshot, check_name
+
+_POLL_SECONDS = 0.5  # half of the second within which every process sees a change
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Stats:
+    """What is in memory now (`bytes`: of files), and what happened since the start."""
+
+    models: int
+    bytes: int
+    loads: int
+    failures: int
+    evictions: int
+
+
+class Registry:
+    """Published models: files below `url`, their index in `database`, loaded ones in memory.
+
+    Publishing is `reserve`, `stage`, and `add` in the transaction that also ends the job. Answering is `cached`, which
+    does no input or output, and where that has nothing, `load`. `start` keeps the view of what exists fresh.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        database: Database,
+        *,
+        signing_key: bytes | None = None,
+        allow_version_skew: bool = False,
+        cache_bytes: int = 512 * 2**20,
+    ) -> None:
+        self._database = database
+        self._files = Files(url, signing_key=signing_key, allow_version_skew=allow_version_skew)
+        self._index = Index(database, self._files.write_mirror)
+        self._cache: Cache[Key, Loaded] = Cache(cache_bytes)
+        self._snapshot = Snapshot()
+        self._refreshing = Lock()
+        self._stopped = Event()
+        self._poller: Thread | None = None
+
+    def create(self) -> None:
+        """Make the index's tables where they are absent."""
+        self._index.create()
+
+    # publishing
+
+    def reserve(self, name: str) -> int:
+        """The next version number of a model, never given twice; in a transaction of its own."""
+        check_name(name)
+        with self._database.writing() as connection:
+            return self._index.reserve(connection, name)
+
+    def stage(self, card: Card, estimator: Any, holdout: Holdout | None = None) -> Card:
+        """Write a reserved version's files; it stays invisible until `add`.
+
+        Returns the card with sizes, digests and the time. Conflict where that folder exists; ValueError where the
+        card holds NaN or infinity.
+        """
+        with self._database.reading() as connection:
+            now = connection.execute(select(self._database.now)).scalar_one()
+        return self._files.stage(card, pack(estimator, holdout), datetime.fromtimestamp(now, UTC))
+
+    def staged(self, name: str, version: int) -> Card | None:
+        """The card of a folder that was staged and not added, None where there is none that is whole and ours.
+
+        A job tried again adopts it when `card.job` is its own; otherwise it calls `discard` and stages anew.
+        """
+        with self._database.reading() as connection:
+            if self._index.has(connection, (name, version)):
+                return None
+        try:
+            card = self._files.trusted_card((name, version))
+            for file in card.sha256:
+                self._files.read(card, file)
+        except PayoffError:
+            return None
+        return card
+
+    def discard(self, name: str, version: int) -> None:
+        """Remove a folder that was staged and not added; nothing happens where there is none."""
+        with self._database.reading() as connection:
+            if self._index.has(connection, (name, version)):
+                raise Conflict(f"version {version} of {name!r} is published; delete it instead")
+        self._files.storage.remove(f"{name}/{version}")
+
+    def add(self, connection: Connection, card: Card) -> None:
+        """Publish a staged version inside the caller's transaction: it is visible when that commits."""
+        stored, content = self._files.read_card((card.name, card.version))
+        if stored != card:
+            raise Conflict(f"{card.folder} was staged with another card")
+        self._index.add(connection, card, content)
+
+    # answering
+
+    def resolve(self, reference: str) -> Key:
+        """The (name, version) that a reference means now; no I/O. Invalid, NotFound, or NotReady before `refresh`."""
+        if not self.ready:
+            raise NotReady("the registry has not been read yet")
+        return self._snapshot.resolve(reference)
+
+    def cached(self, reference: str) -> Loaded | None:
+        """The model if it is in memory: two dict look-ups, nothing that could wait."""
+        return self._cache.get(self._snapshot.references.get(reference))
+
+    def load(self, reference: str) -> Loaded:
+        """The model, read from its files where it is not in memory; blocks, so not for the event loop.
+
+        Invalid, NotFound; Damaged where a file is not what was published; Conflict where another scikit-learn made it.
+        """
+        snapshot = self._snapshot
+        if reference not in snapshot.references:
+            Reference.parse(reference)
+            self.refresh()  # it may have been published a moment ago
+            snapshot = self._snapshot
+        key = snapshot.resolve(reference)
+        try:
+            loaded = self._cache.load(key, lambda: self._files.load(key, snapshot.digests[key]))
+        except Damaged:
+            self.refresh()
+            if self.resolve(reference) != key:  # the version was deleted while it was read
+                return self.load(reference)
+            raise
+        if key not in self._snapshot.digests:  # deleted as well, but late enough to be answered with once more
+            self._cache.keep(self._snapshot.digests)
+        return loaded
+
+    @property
+    def ready(self) -> bool:
+        """Whether it is known what exists."""
+        return self._snapshot.revision >= 0
+
+    def stats(self) -> Stats:
+        cache = self._cache
+        return Stats(len(cache), cache.size, cache.loads, cache.failures, cache.evictions)
+
+    # keeping up
+
+    def start(self) -> None:
+        """Read what exists, and go on doing so in a thread until `stop`."""
+        self._files.storage.sweep()
+        self._look()
+        self._stopped.clear()
+        self._poller = Thread(target=self._keep_polling, name="registry", daemon=True)
+        self._poller.start()
+
+    def stop(self) -> None:
+        self._stopped.set()
+        if self._poller is not None:
+            self._poller.join()
+
+    def refresh(self) -> None:
+        """See what other processes changed: one small query where nothing did. NotReady where the database is away."""
+        try:
+            self._refresh()
+        except SQLAlchemyError as error:
+            raise NotReady("the registry's index cannot be read at the moment") from error
+
+    # managing
+
+    def models(self, after: str, limit: int) -> list[ModelLine]:
+        """At most `limit` models by name, those after the name `after` (`""`: from the first)."""
+        with self._database.reading() as connection:
+            return list_models(connection, after, limit)
+
+    def model(self, name: str) -> ModelPage:
+        with self._database.reading() as connection:
+            return describe_model(connection, name)
+
+    def card(self, name: str, version: int) -> Card:
+        with self._database.reading() as connection:
+            return read_card(card_text(connection, (name, version)).encode())
+
+    def artifact(self, name: str, version: int) -> tuple[Card, BinaryIO]:
+        """The card and the verified joblib file, open at its beginning, for the caller to close."""
+        with self._database.reading() as connection:
+            text = card_text(connection, (name, version))
+        card = self._files.trusted_card((name, version), sha256(text.encode()).hexdigest())
+        return card, self._files.open(card, ESTIMATOR)
+
+    def set_alias(self, name: str, alias: str, version: int, who: str) -> None:
+        """Point an alias at a published version; the history remembers `who`."""
+        check_name(alias, "alias")
+        with self._database.writing() as connection:
+            self._index.set_alias(connection, name, alias, version, who)
+        self._look()
+
+    def delete_alias(self, name: str, alias: str, who: str) -> None:
+        with self._database.writing() as connection:
+            self._index.delete_alias(connection, name, alias, who)
+        self._look()
+
+    def delete_version(self, name: str, version: int) -> None:
+        """Conflict while an alias points at it. Requests that hold the model finish undisturbed."""
+        with self._database.writing() as connection:
+            self._index.delete_version(connection, (name, version))
+        self._files.storage.remove(f"{name}/{version}")
+        self._look()
+
+    def delete_model(self, name: str, who: str) -> None:
+        """All versions and aliases; later versions still get new numbers."""
+        with self._database.writing() as connection:
+            gone = self._index.delete_model(connection, name, who)
+        for version in gone:
+            self._files.storage.remove(f"{name}/{version}")
+        self._look()
+
+    def rebuild(self) -> int:
+        """Replace the index by what the folder says, see `rebuild.rebuild`; how many versions there are."""
+        with self._database.writing() as connection:
+            count = self._rebuild(connection)
+        self._look()
+        return count
+
+    def rebuild_if_empty(self) -> None:
+        """Rebuild where the database knows no model, as after its loss."""
+        with self._database.reading() as connection:
+            if not self._index.is_empty(connection):
+                return  # the usual case, without waiting for writers
+        with self._database.writing() as connection:
+            if self._index.is_empty(connection):
+                self._rebuild(connection)
+        self._look()
+
+    def _rebuild(self, connection: Connection) -> int:
+        rebuilt = rebuild(connection, self._index, self._files)
+        for folder in rebuilt.left_out:
+            _log.warning("left out of the registry's index: %s", folder)
+        return rebuilt.versions
+
+    def _refresh(self) -> None:
+        with self._refreshing, self._database.reading() as connection:
+            if self._index.revision(connection) != self._snapshot.revision:
+                self._snapshot = self._index.snapshot(connection)
+                self._cache.keep(self._snapshot.digests)
+
+    def _keep_polling(self) -> None:
+        while not self._stopped.wait(_POLL_SECONDS):
+            self._look()
+
+    def _look(self) -> None:
+        try:
+            self._refresh()
+        except SQLAlchemyError as error:
+            _log.warning("the registry's index cannot be read, the last view of it stays: %s", error)

@@ -1,0 +1,93 @@
+"""What exists, in memory: every reference a caller may write, and the version it means at this moment."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from app.errors import Invalid, NotFound
+from app.registry.card import NAME
+
+Key = tuple[str, int]
+
+_REFERENCE = re.compile(rf"(?P<name>{NAME})(?::(?P<version>[1-9][0-9]{{0,8}})|@(?P<alias>{NAME}))?")
+_NAME = re.compile(NAME)
+_MOST_NAMED = 10
+
+
+@dataclass(frozen=True)
+class Reference:
+    """`name` (its latest version), `name:3` or `name@alias`, taken apart."""
+
+    name: str
+    version: int | None = None
+    alias: str | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> Reference:
+        """Invalid, with the empty place, where `text` is not a reference."""
+        match = _REFERENCE.fullmatch(text)
+        if match is None:
+            raise Invalid.at(
+                "",
+                f"{text[:80]!r} is not a model reference: write name, name:3 (a version) or name@alias, with names of"
+                " at most 64 characters a-z, 0-9, _ and - that begin with a letter or digit",
+            )
+        version = match["version"]
+        return cls(match["name"], int(version) if version else None, match["alias"])
+
+
+def check_name(text: str, what: str = "model") -> str:
+    """`text` itself; Invalid, with the empty place, where it cannot name a model or alias."""
+    if not _NAME.fullmatch(text):
+        raise Invalid.at(
+            "",
+            f"{text[:80]!r} cannot name a {what}: use at most 64 characters a-z, 0-9, _ and -,"
+            " beginning with a letter or digit",
+        )
+    return text
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The published versions and aliases as of `revision` of the index (-1: nothing was read yet)."""
+
+    revision: int = -1
+    digests: Mapping[Key, str] = field(default_factory=dict)
+    references: Mapping[str, Key] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, revision: int, digests: Mapping[Key, str], aliases: Iterable[tuple[str, str, int]]) -> Snapshot:
+        """From the digest of every version's card and the rows (name, alias, version); O(n log n)."""
+        references: dict[str, Key] = {}
+        for name, version in sorted(digests):  # the highest comes last and stays under the bare name
+            references[f"{name}:{version}"] = references[name] = (name, version)
+        references |= {
+            f"{name}@{alias}": (name, version) for name, alias, version in aliases if (name, version) in digests
+        }
+        return cls(revision, digests, references)
+
+    def resolve(self, text: str) -> Key:
+        """The version that a reference means; Invalid where it is none, NotFound, naming what there is, otherwise."""
+        key = self.references.get(text)
+        if key is not None:
+            return key
+        wanted = Reference.parse(text)
+        if wanted.name not in self.references:
+            there_are = sorted({name for name, _ in self.digests})
+            raise NotFound(f"there is no model {wanted.name!r}; {_listing('models', there_are)}")
+        if wanted.alias is not None:
+            prefix = f"{wanted.name}@"
+            there_are = sorted(known.removeprefix(prefix) for known in self.references if known.startswith(prefix))
+            raise NotFound(f"{wanted.name!r} has no alias {wanted.alias!r}; {_listing('aliases', there_are)}")
+        numbers = sorted((version for name, version in self.digests if name == wanted.name), reverse=True)
+        raise NotFound(f"{wanted.name!r} has no version {wanted.version}; {_listing('versions', map(str, numbers))}")
+
+
+def _listing(what: str, there_are: Iterable[str]) -> str:
+    names = list(there_are)
+    if not names:
+        return f"there are no {what} yet"
+    rest = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    return f"{what} there are: {', '.join(names[:_MOST_NAMED])}{rest}"

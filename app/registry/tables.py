@@ -1,0 +1,66 @@
+"""The index's tables, alike on SQLite and PostgreSQL. Times are seconds since 1970 by the database's clock."""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    CheckConstraint,
+    Column,
+    Double,
+    ForeignKey,
+    ForeignKeyConstraint,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    Text,
+)
+
+TABLES = MetaData()
+
+state = Table(
+    "registry_state",
+    TABLES,
+    Column("id", Integer, CheckConstraint("id = 1"), primary_key=True, autoincrement=False),
+    Column("revision", Integer, nullable=False),
+)
+
+models = Table(
+    "models",
+    TABLES,
+    Column("name", String(64), primary_key=True),
+    Column("next_version", Integer, nullable=False),  # stays when all versions are deleted
+)
+
+versions = Table(
+    "versions",
+    TABLES,
+    Column("name", ForeignKey(models.c.name), primary_key=True),
+    Column("version", Integer, primary_key=True, autoincrement=False),
+    Column("sha256", String(64), nullable=False),  # of card.json, byte by byte
+    Column("job", Text),
+    Column("kind", Text, nullable=False),
+    Column("metrics", Text, nullable=False),  # the single numbers among the card's, as JSON, for listings
+    Column("created_at", Double, nullable=False),
+    Column("card", Text, nullable=False),
+)
+
+aliases = Table(
+    "aliases",
+    TABLES,
+    Column("name", String(64), primary_key=True),
+    Column("alias", String(64), primary_key=True),
+    Column("version", Integer, nullable=False),
+    ForeignKeyConstraint(["name", "version"], [versions.c.name, versions.c.version]),  # none can dangle
+)
+
+history = Table(
+    "alias_history",
+    TABLES,
+    Column("name", ForeignKey(models.c.name), primary_key=True),
+    Column("seq", Integer, primary_key=True, autoincrement=False),
+    Column("at", Double, nullable=False),
+    Column("who", Text, nullable=False),
+    Column("alias", String(64), nullable=False),
+    Column("from_version", Integer),
+    Column("to_version", Integer),
+)

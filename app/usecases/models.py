@@ -1,0 +1,50 @@
+"""Looking at published models, pointing aliases at them, and deleting them."""
+
+from __future__ import annotations
+
+from typing import BinaryIO
+
+from app.registry.card import Card
+from app.registry.listing import ModelLine, ModelPage
+from app.usecases.ports import Ports
+
+
+def page(ports: Ports, *, page_size: int, page_token: str | None) -> tuple[list[ModelLine], str | None]:
+    """Models by name, and the token of the next page, None at the end. The token is the last name of a page."""
+    lines = ports.registry.models(page_token or "", page_size + 1)
+    more = len(lines) > page_size
+    return lines[:page_size], lines[page_size - 1].name if more else None
+
+
+def describe(ports: Ports, name: str) -> ModelPage:
+    """NotFound where there is no such model."""
+    return ports.registry.model(name)
+
+
+def card(ports: Ports, name: str, version: int) -> Card:
+    """NotFound where there is no such version."""
+    return ports.registry.card(name, version)
+
+
+def artifact(ports: Ports, name: str, version: int) -> tuple[Card, BinaryIO]:
+    """The card and the joblib file, verified and open; Damaged where it is not what was published."""
+    return ports.registry.artifact(name, version)
+
+
+def set_alias(ports: Ports, name: str, alias: str, version: int, *, who: str) -> None:
+    """Point an alias, new or not, at a version that is published."""
+    ports.registry.set_alias(name, alias, version, who)
+
+
+def delete_alias(ports: Ports, name: str, alias: str, *, who: str) -> None:
+    ports.registry.delete_alias(name, alias, who)
+
+
+def delete_version(ports: Ports, name: str, version: int) -> None:
+    """Conflict while an alias points at it."""
+    ports.registry.delete_version(name, version)
+
+
+def delete(ports: Ports, name: str, *, who: str) -> None:
+    """The model with all versions and aliases."""
+    ports.registry.delete_model(name, who)
