@@ -1,0 +1,212 @@
+"""Decisions from a posterior and a benefit matrix, and what decisions earn.
+
+`B[i][a]` is the benefit of action `a` when the truth is class `i`: positive is gain, negative is cost; any sign is
+legal.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import reduce
+from itertools import chain
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from app.errors import Flaw, Invalid
+
+LARGEST = 1e150  # sums and products of two such benefits stay far from overflow
+TIE = 8 * float(np.finfo(np.float64).eps)  # per class; rounding of inputs, products and sums stays below half of it
+
+_LISTS = {list, tuple}
+_NUMBERS = {float, int}
+_MOST_FLAWS = 20
+
+
+class Decision(NamedTuple):
+    """The action taken for each of n rows, int (n,), and the expected benefit of every action, float64 (n, A)."""
+
+    choice: np.ndarray
+    expected_benefits: np.ndarray
+
+
+def decide(P: np.ndarray, B: np.ndarray) -> Decision:
+    """The action with the largest expected benefit `sum_i p_i b[i][a]` for every row, ties to the lowest index.
+
+    Shapes: posteriors P (n, K); B (K, A) for all rows or (n, K, A) for each its own. The choice is made on expected
+    regrets `sum_i p_i (max_c b[i][c] - b[i][a])`, the same rule as a sum of nonnegative terms: nothing cancels, so a
+    constant added to a row of B, however large, changes no decision as long as it is added exactly, nor does a positive
+    factor. Actions whose regrets differ by rounding only (relatively `TIE * K`) are tied. O(n K A).
+    """
+    if B.ndim == 3 and len(B) == 1:
+        B = B[0]
+    if B.ndim == 2:
+        return Decision(_least(_losses(B).T.dot(P.T), P.shape[1]), P.dot(B))
+    regrets = np.einsum("nk,nka->an", P, _losses(B))
+    return Decision(_least(regrets, P.shape[1]), np.einsum("nk,nka->na", P, B))
+
+
+def irrelevance(B: np.ndarray, actions: Sequence[object] | None = None) -> list[str]:
+    """A warning where one action is at least as good as every other for every class, so that the data do not matter.
+
+    B is (K, A) or (n, K, A); `actions` names the A columns (default: their numbers). Empty where the data matter.
+    """
+    inferior = _losses(B).any(axis=-2)
+    relevant = inferior.all(axis=-1)
+    if relevant.all():
+        return []
+    if B.ndim == 3:
+        count = len(B) - int(np.count_nonzero(relevant))
+        which = f"in the benefit matrices of {count} of {len(B)} instances one action"
+    else:
+        best = int(inferior.argmin())
+        which = f"action {(actions[best] if actions is not None else best)!r}"
+    return [f"{which} is at least as good as every other whatever the class: the data do not matter"]
+
+
+def upper_bound(priors: np.ndarray, B: np.ndarray) -> float:
+    """The mean benefit of someone who knows every class: `sum_i pi_i max_a b[i][a]` for priors (K,) and B (K, A)."""
+    return float(priors @ B.max(axis=1))
+
+
+def mu(benefit: float, bound: float) -> float | None:
+    """`benefit / bound`, 1 being perfect; None where the bound is not positive or so small that the ratio overflows.
+
+    The paper's performance metric (Benefit-Based Performance Metric).
+    """
+    ratio = float(benefit) / float(bound) if bound > 0 else math.inf
+    return ratio if math.isfinite(ratio) else None
+
+
+def row_benefits(y: np.ndarray, choice: np.ndarray, B: np.ndarray) -> np.ndarray:
+    """What each decision earned, float64 (n,), for class codes y (n,), actions (n,) and B (K, A) or (n, K, A)."""
+    earned: np.ndarray = B[y, choice] if B.ndim == 2 else B[np.arange(len(y)), y, choice]
+    return earned
+
+
+def realised_benefit(y: np.ndarray, choice: np.ndarray, B: np.ndarray, weights: np.ndarray | None = None) -> float:
+    """The mean benefit of n >= 1 decisions, optionally with nonnegative weights (n,); shapes as in `row_benefits`.
+
+    Raises Invalid where there are no rows or the weights sum to nothing.
+    """
+    if not len(y) or (weights is not None and not weights.sum() > 0):
+        raise Invalid.at("", "there are no rows to take the mean benefit of; give rows, with positive weights if any")
+    return float(np.average(row_benefits(y, choice, B), weights=weights))
+
+
+def confusion(y: np.ndarray, choice: np.ndarray, n_classes: int, n_actions: int) -> np.ndarray:
+    """How many rows of each class met each action: int64 (K, A) from class codes (n,) and actions (n,)."""
+    counts = np.bincount(y * n_actions + choice, minlength=n_classes * n_actions)
+    return counts.reshape(n_classes, n_actions).astype(np.int64, copy=False)
+
+
+def as_benefits(value: Any, n_classes: int, n_instances: int | None = None, n_actions: int | None = None) -> np.ndarray:
+    """Benefits as sent (nested lists, or an array) as float64: (K, A), or (n, K, A) where nested three deep.
+
+    `n_instances` allows, and counts, one matrix per instance; None allows a single matrix only. `n_actions` is the
+    number of columns needed; None takes any. Benefits are finite numbers of magnitude at most `LARGEST`. Raises Invalid
+    with the place of each flaw, `/class/action` or `/instance/class/action`. O(size).
+    """
+    B = _converted(value)
+    if B is None or not _fits(B, n_classes, n_instances, n_actions):
+        shown = value.tolist() if isinstance(value, np.ndarray) else value
+        raise Invalid("the benefit matrix cannot be used", _flaws(shown, n_classes, n_instances, n_actions))
+    return B
+
+
+def _losses(B: np.ndarray) -> np.ndarray:
+    """What each action falls short of the best one for each class, shaped like B, all nonnegative."""
+    if B.ndim == 2:
+        best: np.ndarray = B.max(axis=1)
+    else:  # an axis as short as the actions is reduced ten times as fast action by action
+        best = reduce(np.maximum, np.moveaxis(B, -1, 0))
+    losses: np.ndarray = best[..., None] - B
+    return losses
+
+
+def _least(regrets: np.ndarray, n_classes: int) -> np.ndarray:
+    """The lowest index with the least regret up to rounding in every column of regrets (A, n)."""
+    slack = 1.0 + TIE * n_classes
+    if regrets.shape[1] == 1:  # a single prediction: lists beat arrays
+        column = regrets[:, 0].tolist()
+        most = min(column) * slack
+        return np.array([next(a for a, regret in enumerate(column) if regret <= most)])
+    tied: np.ndarray = regrets <= regrets.min(axis=0) * slack
+    first: np.ndarray = tied.argmax(axis=0)
+    return first
+
+
+def _converted(value: Any) -> np.ndarray | None:
+    """The value as a float64 array of whatever shape, or None where it is ragged or holds anything but numbers."""
+    if isinstance(value, np.ndarray) and value.dtype.kind in "fiu":
+        return np.asarray(value, dtype=np.float64)
+    shape: list[int] = []
+    level = [value.tolist() if isinstance(value, np.ndarray) else value]
+    while level and type(level[0]) in _LISTS:
+        lengths = set(map(len, level)) if _LISTS.issuperset(map(type, level)) else ()
+        if len(lengths) != 1:
+            return None
+        shape.extend(lengths)
+        level = list(chain.from_iterable(level))
+    if not _NUMBERS.issuperset(map(type, level)):
+        return None
+    try:
+        return np.array(level, dtype=np.float64).reshape(shape)
+    except OverflowError:  # an integer beyond all floats
+        return None
+
+
+def _fits(B: np.ndarray, n_classes: int, n_instances: int | None, n_actions: int | None) -> bool:
+    per_instance = B.ndim == 3 and n_instances is not None and len(B) == n_instances
+    if not (B.ndim == 2 or per_instance) or B.shape[-2] != n_classes or not B.size:
+        return False
+    return n_actions in (None, B.shape[-1]) and bool(np.abs(B).max() <= LARGEST)  # NaN compares false
+
+
+def _flaws(value: Any, n_classes: int, n_instances: int | None, n_actions: int | None) -> list[Flaw]:
+    """The slow way round, to word what is wrong."""
+    if not _depth(value, 3):
+        return _flaws_of_one("", value, n_classes, n_actions or _width(value))
+    if n_instances is None:
+        return [Flaw("", "one benefit matrix is needed here, not one per instance")]
+    if len(value) != n_instances:
+        return [Flaw("", f"{len(value)} benefit matrices for {n_instances} instances; send one, or one per instance")]
+    flaws: list[Flaw] = []
+    for i, matrix in enumerate(value):
+        flaws.extend(_flaws_of_one(f"/{i}", matrix, n_classes, n_actions or _width(value[0])))
+        if len(flaws) >= _MOST_FLAWS:
+            break
+    return flaws[:_MOST_FLAWS]
+
+
+def _flaws_of_one(loc: str, matrix: Any, n_classes: int, width: int) -> list[Flaw]:
+    if type(matrix) not in _LISTS:
+        return [Flaw(loc, "a benefit matrix is a list of rows, one per actual class")]
+    if len(matrix) != n_classes:
+        return [Flaw(loc, f"{len(matrix)} rows for {n_classes} classes; send one row per actual class")]
+    flaws = []
+    for i, row in enumerate(matrix):
+        if type(row) not in _LISTS:
+            flaws.append(Flaw(f"{loc}/{i}", "a row is a list of numbers, one per action"))
+        elif len(row) != width or not width:
+            flaws.append(Flaw(f"{loc}/{i}", f"{len(row)} benefits where {max(width, 1)} are needed, one per action"))
+        else:
+            flaws.extend(Flaw(f"{loc}/{i}/{a}", wrong) for a, cell in enumerate(row) if (wrong := _wrong(cell)))
+    return flaws[:_MOST_FLAWS]
+
+
+def _wrong(cell: Any) -> str:
+    if type(cell) not in _NUMBERS:
+        return "a benefit is a number"
+    return "" if abs(cell) <= LARGEST else f"a benefit is a finite number of magnitude at most {LARGEST:g}"
+
+
+def _depth(value: Any, levels: int) -> bool:
+    """Whether the first thing inside the first thing … is a list, `levels` deep."""
+    return type(value) in _LISTS and (levels == 1 or (bool(value) and _depth(value[0], levels - 1)))
+
+
+def _width(matrix: Any) -> int:
+    """How many actions the first row has; 0 where there is none."""
+    return len(matrix[0]) if _depth(matrix, 2) else 0

@@ -1,0 +1,109 @@
+"""Several rare classes against one majority class: the cost rules of hierarchical cost-sensitive classification.
+
+Class H is the majority, D_1…D_K the others. `C_HD`: cost of calling an H a D; `C_DH`: of calling a D an H; `C_DD`: of
+calling a D the wrong D; a right call costs nothing. (Paper, Hierarchical Cost-Sensitive Kernel Logistic Regression.)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from app.decisions.benefit import LARGEST, TIE, decide, irrelevance
+from app.errors import Flaw, Invalid
+
+
+class BetaDelta(NamedTuple):
+    """The class called for each row, int (n,), and the rule's beta and delta, None where they are not finite."""
+
+    choice: np.ndarray
+    beta: float | None
+    delta: float | None
+    warnings: list[str]
+
+
+class Hierarchical(NamedTuple):
+    """The class called for each row, int (n,), and the least P(D) called D, None where both its costs are 0."""
+
+    choice: np.ndarray
+    p_star: float | None
+    warnings: list[str]
+
+
+def beta_delta(
+    P: np.ndarray, majority: int, C_DD: float, C_HD: float, C_DH: float, *, classes: Sequence[object] | None = None
+) -> BetaDelta:
+    """The class of least expected cost, for posteriors P (n, classes) and the index of the majority class.
+
+    For C_DD > 0 it has the largest of `P(D_1)…P(D_K), beta P(H) - delta`, with `beta = (C_DH + C_HD - C_DD) / C_DD` and
+    `delta = (C_DH - C_DD) / C_DD`. It is found as `decide` on `equivalent_benefits`, which is the same and neither
+    divides nor cancels: ties go to the lowest class index. For C_DD = 0 all minority classes cost the same; then the
+    rule is `hierarchical`, which names the likeliest of them. Costs are finite numbers from 0 to `LARGEST`; Invalid at
+    `/C_DD`, `/C_HD`, `/C_DH`, `/majority` otherwise. `classes` names them in warnings. O(n classes²).
+    """
+    B = equivalent_benefits(P.shape[1], majority, C_DD, C_HD, C_DH)
+    if C_DD == 0:
+        choice, _, warnings = hierarchical(P, majority, C_HD, C_DH)
+        return BetaDelta(choice, None, None, [_NO_BETA, *warnings])
+    beta, delta = (C_DH + C_HD - C_DD) / float(C_DD), (C_DH - C_DD) / float(C_DD)
+    choice, warnings = decide(P, B).choice, irrelevance(B, classes)
+    if not (math.isfinite(beta) and math.isfinite(delta)):
+        return BetaDelta(choice, None, None, [_HUGE_BETA, *warnings])
+    return BetaDelta(choice, beta, delta, warnings)
+
+
+def hierarchical(P: np.ndarray, majority: int, C_HD: float, C_DH: float) -> Hierarchical:
+    """The likeliest minority class where `P(D) >= p* = C_HD / (C_HD + C_DH)`, else the majority class.
+
+    Shapes and errors as in `beta_delta`. Decided as `C_DH P(D) >= C_HD P(H)`, equal up to rounding counting as equal,
+    so that a tie goes to the minority as in the paper, also where both costs are 0 and p* is undefined; of equally
+    likely minority classes the lowest index. It leaves C_DD out of the first stage, and so costs at most
+    `C_DD P(D) (1 - 1/K)` more than `beta_delta`, K being the number of minority classes. O(n classes).
+    """
+    _check(P.shape[1], majority, C_HD=C_HD, C_DH=C_DH)
+    minority = np.delete(np.arange(P.shape[1]), majority)
+    rare = P[:, minority]
+    likeliest = minority[rare.argmax(axis=1)]
+    is_rare = C_DH * rare.sum(axis=1) * (1 + TIE * P.shape[1]) >= C_HD * P[:, majority]
+    choice = np.where(is_rare, likeliest, majority)
+    if C_HD == C_DH == 0:
+        return Hierarchical(choice, None, [_NO_P_STAR])
+    return Hierarchical(
+        choice, C_HD / (C_HD + C_DH), [_ALWAYS_RARE] if C_HD == 0 else [_NEVER_RARE] if C_DH == 0 else []
+    )
+
+
+def equivalent_benefits(n_classes: int, majority: int, C_DD: float, C_HD: float, C_DH: float) -> np.ndarray:
+    """The costs as a benefit matrix, float64 (classes, classes), whose columns are the classes called."""
+    _check(n_classes, majority, C_DD=C_DD, C_HD=C_HD, C_DH=C_DH)
+    B = np.full((n_classes, n_classes), -float(C_DD))
+    B[majority, :] = -float(C_HD)
+    B[:, majority] = -float(C_DH)
+    np.fill_diagonal(B, 0.0)
+    return B + 0.0  # no -0.0
+
+
+_NO_BETA = (
+    "C_DD is 0: beta and delta are undefined; the rule is P(D) >= C_HD / (C_HD + C_DH), then the likeliest of them"
+)
+_HUGE_BETA = (
+    "C_DD is so small beside the other costs that beta and delta overflow; the decisions are right all the same"
+)
+_NO_P_STAR = "C_HD and C_DH are both 0: p* is undefined, and every instance counts as a tie, which goes to the minority"
+_ALWAYS_RARE = "C_HD is 0: every instance is called a minority class"
+_NEVER_RARE = "C_DH is 0: an instance is called a minority class only where the majority class has probability 0"
+
+
+def _check(n_classes: int, majority: int, **costs: float) -> None:
+    flaws = [
+        Flaw(f"/{name}", f"a cost is a finite number from 0 to {LARGEST:g}")
+        for name, cost in costs.items()
+        if isinstance(cost, bool) or not isinstance(cost, int | float) or not 0 <= cost <= LARGEST
+    ]
+    if n_classes < 2 or not 0 <= majority < n_classes:
+        flaws.append(Flaw("/majority", "the majority is one of at least two classes"))
+    if flaws:
+        raise Invalid("the costs cannot be used", flaws)

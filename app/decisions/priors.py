@@ -1,0 +1,70 @@
+"""Class priors where a model is used, and posteriors corrected for them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from app.errors import Flaw, Invalid
+
+_SUM_TOLERANCE = 1e-6  # people write thirds with six digits
+
+
+def as_priors(value: Any, classes: Sequence[str]) -> np.ndarray:
+    """Class priors as sent, an object from class to share, as float64 (K,) in the order of `classes`.
+
+    Every class must be there, with a share from 0 to 1, and the shares must sum to 1 within 1e-6; they are then scaled
+    to sum to 1 exactly. Raises Invalid with the place, `/class`, of every flaw.
+    """
+    if not isinstance(value, Mapping):
+        raise Invalid.at("", "priors are an object with one share per class")
+    known = set(classes)
+    flaws = [Flaw(f"/{_escape(str(name))}", "unknown class") for name in value if name not in known]
+    flaws += [
+        Flaw("", f"class {name!r} is absent; give 0 where it never occurs") for name in classes if name not in value
+    ]
+    flaws += [
+        Flaw(f"/{_escape(name)}", "a share is a number from 0 to 1")
+        for name in classes
+        if name in value and not (type(value[name]) in (int, float) and 0 <= value[name] <= 1)
+    ]
+    if flaws:
+        raise Invalid("the priors cannot be used", flaws)
+    priors = np.array([value[name] for name in classes], dtype=np.float64)
+    if abs(priors.sum() - 1) > _SUM_TOLERANCE:
+        raise Invalid.at("", f"the priors sum to {priors.sum():.8g}; scale them to sum to 1")
+    scaled: np.ndarray = priors / priors.sum()
+    return scaled
+
+
+def shift_priors(P: np.ndarray, trained: np.ndarray, used: np.ndarray) -> tuple[np.ndarray, list[str]]:
+    """Posteriors under other class priors than those of training, and warnings: `p_k used_k / trained_k`, renormalised.
+
+    Shapes: P (n, K), trained and used (K,), each summing to 1; the answer is (n, K), rows summing to 1. It is Bayes'
+    rule where only the priors differ between training and use (label shift). A class with `used_k = 0` gets 0. A row
+    whose mass lies on such classes alone says nothing about the others: it gets the priors in use, and a warning.
+    Raises Invalid at `/k` where class k occurs in use but never did in training. O(n K).
+    """
+    unseen = np.flatnonzero((trained <= 0) & (used > 0))
+    if unseen.size:
+        flaws = [Flaw(f"/{k}", "the class never occurred in training; its share must be 0") for k in unseen]
+        raise Invalid("the priors cannot be used", flaws)
+    ratio = np.divide(used, trained, out=np.zeros(len(used)), where=trained > 0)
+    shifted = P * (ratio / ratio.max())
+    total = shifted.sum(axis=1, keepdims=True)
+    if total.min(initial=1.0) > 0:
+        return shifted / total, []
+    lost = total[:, 0] <= 0
+    shifted[lost], total[lost] = used, 1.0
+    warning = (
+        f"{np.count_nonzero(lost)} of {len(P)} instances can, by the model, only be of classes whose prior is 0;"
+        " they got the priors themselves"
+    )
+    return shifted / total, [warning]
+
+
+def _escape(name: str) -> str:
+    """A name as one step of a JSON pointer (RFC 6901)."""
+    return name.replace("~", "~0").replace("/", "~1")

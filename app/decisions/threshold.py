@@ -1,0 +1,170 @@
+"""Two classes and two actions: the cut on the probability of class 1, from the benefits or from hold-out scores."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from app.errors import Invalid
+
+_TIE = 16 * float(np.finfo(np.float64).eps)  # relative; sums of four nonnegative products differ by rounding below it
+
+
+_JUST_ABOVE_0 = math.nextafter(0.0, 1.0)
+_JUST_BELOW_1 = math.nextafter(1.0, 0.0)
+_JUST_ABOVE_1 = math.nextafter(1.0, 2.0)
+
+
+@dataclass(frozen=True)
+class Cut:
+    """Take action `above` where the score of class 1 exceeds `value`, else `below`; at `value` itself the lower index.
+
+    `value` None: always take `above`, which then equals `below`.
+    """
+
+    value: float | None
+    above: int = 1
+    below: int = 0
+    warnings: tuple[str, ...] = ()
+
+
+def posterior_threshold(B: np.ndarray, actions: Sequence[object] = (0, 1)) -> Cut:
+    """The cut t* on the posterior of class 1 that takes the action with the larger expected benefit, for B (2, 2).
+
+    With `d = (b11 - b10) + (b00 - b01)`: for d > 0 action 1 is taken where `p1 > t* = (b00 - b01) / d`; for d < 0 the
+    inequality turns round; for d = 0 the action is the same whatever p1. t* outside (0, 1) says that one action is at
+    least as good for both classes. `actions` names the two in warnings. Paper, Benefit-Based Performance Metric.
+    """
+    first, second = _gains(B)
+    d = first + second
+    if d == 0:
+        constant = int(first < 0)
+        return Cut(None, constant, constant, (_one_dominates(actions, constant),))
+    value = _ratio(first, second, d)
+    above = int(d > 0)
+    if not 0 < value < 1:
+        return Cut(value, above, 1 - above, (_one_dominates(actions, above if value <= 0 else 1 - above),))
+    return Cut(value, above, 1 - above, () if d > 0 else (_TURNED.format(one=actions[1], zero=actions[0]),))
+
+
+def _gains(B: np.ndarray) -> tuple[float, float]:
+    """What action 0 gains over the other on class 0, and action 1 on class 1."""
+    (b00, b01), (b10, b11) = B.tolist()
+    return b00 - b01, b11 - b10
+
+
+def _ratio(first: float, second: float, d: float) -> float:
+    """`first / d` for `d = first + second`, kept off 0 and 1 where only rounding would put it there."""
+    if first == 0 or second == 0:
+        return float(second == 0)
+    value = first / d
+    if (first > 0) == (second > 0):
+        return min(max(value, _JUST_ABOVE_0), _JUST_BELOW_1)
+    return min(value, -_JUST_ABOVE_0) if (first > 0) != (d > 0) else max(value, _JUST_ABOVE_1)
+
+
+_TURNED = (
+    "action {one!r} is the better one for the first class and {zero!r} for the second, so {one!r} is taken where the"
+    " probability of the second class is BELOW the threshold; swap the columns if that is not meant"
+)
+
+
+def _one_dominates(actions: Sequence[object], better: int) -> str:
+    return (
+        f"action {actions[better]!r} is at least as good as {actions[1 - better]!r} whatever the class:"
+        " no threshold inside (0, 1) parts them and the data do not matter"
+    )
+
+
+def decide_by_threshold(p1: np.ndarray, cut: Cut) -> np.ndarray:
+    """The action, int (n,), for scores of class 1 (n,): `cut.above` beyond the cut, `cut.below` before, ties to 0."""
+    if cut.value is None:
+        return np.full(len(p1), cut.above)
+    beyond = p1 > cut.value if cut.above >= cut.below else p1 >= cut.value
+    return np.where(beyond, cut.above, cut.below)
+
+
+class HoldoutScores:
+    """Hold-out scores sorted once, to ask many benefit matrices for their best cut.
+
+    `scores` float64 (n,): larger means class 1 is likelier, calibrated or not; `y` codes 0 and 1 (n,). Raises Invalid
+    where a score is not finite or a class is absent. O(n log n) here, O(m) per question for m distinct scores.
+    """
+
+    def __init__(self, scores: np.ndarray, y: np.ndarray) -> None:
+        counts = np.bincount(y, minlength=2)
+        if len(counts) != 2 or not counts.all():
+            raise Invalid.at("", "the hold-out needs rows of class 0 and of class 1, and no other; hold out more rows")
+        if not np.isfinite(scores).all():
+            raise Invalid.at("", "the hold-out holds scores that are not finite numbers")
+        self.frequencies: np.ndarray = counts / len(y)
+        self._scores, place = np.unique(scores, return_inverse=True)
+        # how many rows of each class lie before cut j, (2, m + 1): none before cut 0, the j lowest scores before cut j
+        cuts = len(self._scores) + 1
+        before = np.bincount(y * cuts + place + 1, minlength=2 * cuts).reshape(2, cuts).cumsum(axis=1)
+        self._before, self._beyond = before / counts[:, None], (counts[:, None] - before) / counts[:, None]
+
+    def best(
+        self, B: np.ndarray, priors: np.ndarray | None = None, actions: Sequence[object] = (0, 1)
+    ) -> tuple[Cut, float]:
+        """The cut with the largest mean benefit on the hold-out, of all there are, and that benefit, for B (2, 2).
+
+        `priors` (2,) reweigh the classes (default: their shares in the hold-out). The cut lies midway between
+        neighbouring scores, or just outside them all; of equally good cuts it is the one that takes action 0 most
+        often. Action 1 is taken below it where `(b11 - b10) + (b00 - b01) < 0`, and there is no cut but one action
+        throughout where that one is at least as good for both classes; warnings as from `posterior_threshold`.
+        """
+        posterior = posterior_threshold(B, actions)
+        if posterior.value is None or not 0 < posterior.value < 1:
+            better = posterior.below if (posterior.value or 0) >= 1 else posterior.above
+            constant = Cut(None, better, better, posterior.warnings)
+            return constant, self.benefit(constant, B, priors)
+        above = posterior.above
+        missed = self._means(B.max(axis=1, keepdims=True) - B, above, priors)  # nonnegative sums: rounding is relative
+        equal = np.flatnonzero(missed <= missed.min() * (1 + _TIE))
+        j = int(equal[-1] if above else equal[0])
+        return Cut(self._value(j, above), above, 1 - above, posterior.warnings), float(self._means(B, above, priors)[j])
+
+    def benefit(self, cut: Cut, B: np.ndarray, priors: np.ndarray | None = None) -> float:
+        """The mean benefit on the hold-out of any cut, for B (2, 2): the paper's B(t)."""
+        if cut.value is None or cut.above == cut.below:
+            return float(self._priors(priors) @ B[:, cut.above])
+        return float(self._means(B, cut.above, priors)[self._below(np.array([cut.value]), cut.above)[0]])
+
+    def curve(
+        self, B: np.ndarray, points: int = 200, priors: np.ndarray | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """B(t) at evenly spaced t from 0 to 1: thresholds and benefits, each (points,), the cut turned as in `best`."""
+        if points < 2:
+            raise Invalid.at("/points", "a curve needs at least 2 points")
+        thresholds = np.linspace(0.0, 1.0, points)
+        above = int(sum(_gains(B)) >= 0)
+        return thresholds, self._means(B, above, priors)[self._below(thresholds, above)]
+
+    def _means(self, B: np.ndarray, above: int, priors: np.ndarray | None) -> np.ndarray:
+        """`pi0 F0 b[0][below] + pi0 (1 - F0) b[0][above] + …` for every cut, (m + 1,)."""
+        weighted = self._priors(priors)[:, None] * B
+        means: np.ndarray = weighted[:, 1 - above] @ self._before + weighted[:, above] @ self._beyond
+        return means
+
+    def _priors(self, priors: np.ndarray | None) -> np.ndarray:
+        return self.frequencies if priors is None else priors
+
+    def _below(self, thresholds: np.ndarray, above: int) -> np.ndarray:
+        """How many distinct scores get action `below`: a score at the threshold gets action 0, whichever that is."""
+        return np.searchsorted(self._scores, thresholds, side="right" if above else "left")
+
+    def _value(self, j: int, above: int) -> float:
+        """A threshold that has exactly j distinct scores before it."""
+        if j == 0:
+            return math.nextafter(self._scores[0], -math.inf)
+        if j == len(self._scores):
+            return math.nextafter(self._scores[-1], math.inf)
+        low, high = float(self._scores[j - 1]), float(self._scores[j])
+        middle = low + (high - low) / 2
+        if low < middle < high:
+            return middle
+        return low if above else high  # neighbours with no number between them

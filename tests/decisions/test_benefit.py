@@ -1,0 +1,289 @@
+"""Decisions under a benefit matrix, and the matrix as it is sent."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from app.decisions.benefit import (
+    LARGEST,
+    as_benefits,
+    confusion,
+    decide,
+    irrelevance,
+    mu,
+    realised_benefit,
+    row_benefits,
+    upper_bound,
+)
+from app.errors import Invalid
+from tests.reference import decisions as reference
+
+
+def problems(count, seed):
+    """Random (posterior, matrix of any signs), K 2…8, A 1…10, of very different scales and offsets."""
+    rng = np.random.default_rng(seed)
+    for _ in range(count):
+        K, A = rng.integers(2, 9), rng.integers(1, 11)
+        p = rng.dirichlet(np.full(K, rng.choice([0.1, 1.0, 10.0])))
+        yield p, rng.normal(rng.normal(0, 3), 10.0 ** rng.uniform(-3, 6), size=(K, A))
+
+
+def integer_problems(count, seed):
+    """Posteriors that are counts, matrices of small integers: many exact ties, and all numbers known exactly."""
+    rng = np.random.default_rng(seed)
+    for _ in range(count):
+        K, A = rng.integers(2, 9), rng.integers(1, 11)
+        counts = rng.multinomial(rng.integers(1, 15), rng.dirichlet(np.ones(K)))
+        yield counts, rng.integers(-2, 3, size=(K, A)).astype(float)
+
+
+def test_decisions_equal_exhaustive_search_in_exact_arithmetic():
+    """10,000 random matrices and posteriors, each against fractions, one by one and per-instance agreeing."""
+    for p, B in problems(10_000, seed=1):
+        expected = reference.best_action(p, B)
+
+        assert decide(p[None], B).choice.tolist() == [expected]
+        assert decide(np.vstack([p, p[::-1]]), np.stack([B, B[::-1]])).choice.tolist() == [expected, expected]
+
+
+def test_exact_ties_go_to_the_lowest_index_whatever_the_rounding():
+    """Posteriors such as 1/3 are rounded; actions that tie for the true shares tie all the same."""
+    ties = 0
+    for counts, B in integer_problems(5_000, seed=2):
+        exact = [Fraction(int(c), int(counts.sum())) for c in counts]
+        benefits = reference.expected_benefits(exact, [[Fraction(b) for b in row] for row in B])
+        ties += benefits.count(max(benefits)) > 1
+        p = counts / counts.sum()
+
+        assert decide(p[None], B).choice[0] == benefits.index(max(benefits))
+        assert decide(np.vstack([p, p]), B).choice.tolist() == [benefits.index(max(benefits))] * 2
+
+    assert ties > 500
+
+
+def test_row_shifts_and_positive_scaling_change_no_decision():
+    rng = np.random.default_rng(3)
+    for counts, B in integer_problems(3_000, seed=4):
+        p = (counts / counts.sum())[None]
+        choice = decide(p, B).choice
+        shift = rng.integers(-(2**45), 2**45, size=(len(B), 1))  # exact in float64 together with small integers
+
+        assert decide(p, B + shift).choice == choice
+        assert decide(p, B * 3.0).choice == choice
+        assert decide(p, B * 2.0**-400).choice == choice
+    for p, B in problems(3_000, seed=5):
+        assert decide(p[None], B * 10 ** rng.uniform(-100, 100)).choice == decide(p[None], B).choice
+
+
+def test_many_rows_decide_as_each_alone():
+    """One matrix for all rows, and one for each, both equal to asking row by row."""
+    rng = np.random.default_rng(6)
+    P, B = rng.dirichlet(np.ones(4), 500), rng.normal(size=(500, 4, 3))
+    common, own = decide(P, B[0]), decide(P, B)
+    alone = [decide(P[[i]], B[[i]]) for i in range(500)]
+
+    assert common.choice.tolist() == [decide(P[[i]], B[0]).choice[0] for i in range(500)]
+    assert own.choice.tolist() == [one.choice[0] for one in alone]
+    np.testing.assert_allclose(own.expected_benefits, np.vstack([one.expected_benefits for one in alone]), rtol=1e-12)
+    np.testing.assert_allclose(common.expected_benefits, P @ B[0], rtol=1e-12)
+    assert common.expected_benefits.flags.c_contiguous
+    assert own.expected_benefits.flags.c_contiguous
+
+
+def test_no_rows_no_decisions():
+    decision = decide(np.empty((0, 3)), np.eye(3))
+
+    assert decision.choice.shape == (0,)
+    assert decision.expected_benefits.shape == (0, 3)
+
+
+def test_the_largest_benefits_overflow_nowhere():
+    B = as_benefits([[LARGEST, -LARGEST], [-LARGEST, LARGEST]], 2)
+
+    assert decide(np.array([[0.4, 0.6]]), B).choice.tolist() == [1]
+    assert upper_bound(np.array([0.4, 0.6]), B) == pytest.approx(LARGEST)
+
+
+def test_irrelevance_names_the_action_that_wins_whatever_the_class():
+    assert irrelevance(np.array([[1.0, 0.0], [0.0, 1.0]])) == []
+    assert "action 1 is" in irrelevance(np.array([[1.0, 1.0], [0.0, 1.0]]))[0]
+    assert "action 'wait' is" in irrelevance(np.array([[0.0, 2.0, 1.0], [0.0, 1.0, 1.0]]), ["go", "wait", "stop"])[0]
+    assert "action 0 is" in irrelevance(np.zeros((2, 1)))[0]
+    assert "1 of 2 instances" in irrelevance(np.array([[[1.0, 0.0], [0.0, 1.0]], [[1.0, 0.0], [1.0, 0.0]]]))[0]
+
+
+def test_irrelevance_means_that_no_posterior_changes_the_best_benefit():
+    rng = np.random.default_rng(7)
+    warned = 0
+    for _, B in integer_problems(500, seed=8):
+        constant = any((B[:, [a]] >= B).all() for a in range(B.shape[1]))
+        warned += constant
+        assert bool(irrelevance(B)) is constant
+        if constant:
+            expected = rng.dirichlet(np.ones(len(B)), 50) @ B
+            assert any(np.allclose(expected[:, a], expected.max(axis=1)) for a in range(B.shape[1]))
+
+    assert warned > 20
+
+
+def test_upper_bound_is_reached_by_who_knows_the_truth_and_by_nobody_else():
+    rng = np.random.default_rng(9)
+    y, B = rng.integers(0, 3, 400), rng.normal(size=(3, 4))
+    priors = np.bincount(y) / 400
+    bound = upper_bound(priors, B)
+
+    assert bound == pytest.approx(reference.upper_bound(priors, B))
+    assert realised_benefit(y, B.argmax(axis=1)[y], B) == pytest.approx(bound)
+    assert realised_benefit(y, rng.integers(0, 4, 400), B) < bound
+
+
+def test_upper_bound_is_the_papers_under_its_sign_convention():
+    assert upper_bound(np.array([0.8, 0.2]), np.array([[2.0, -1.0], [-10.0, 5.0]])) == pytest.approx(0.8 * 2 + 0.2 * 5)
+
+
+def test_mu_is_undefined_without_a_positive_finite_bound():
+    assert mu(3.0, 4.0) == 0.75
+    assert mu(-3.0, 4.0) == -0.75
+    assert mu(1.0, 0.0) is None
+    assert mu(1.0, -1.0) is None
+    assert mu(np.float64(1e150), np.float64(1e-300)) is None
+
+
+def test_realised_benefit_weighs_rows_and_takes_matrices_per_instance():
+    y, choice = np.array([0, 1, 1]), np.array([1, 1, 0])
+    B = np.array([[1.0, -2.0], [-5.0, 3.0]])
+    own = np.stack([B, 2 * B, 3 * B])
+
+    assert row_benefits(y, choice, B).tolist() == [-2, 3, -5]
+    assert row_benefits(y, choice, own).tolist() == [-2, 6, -15]
+    assert realised_benefit(y, choice, B) == pytest.approx(-4 / 3)
+    assert realised_benefit(y, choice, B, np.array([1.0, 2.0, 0.0])) == pytest.approx(4 / 3)
+
+
+@pytest.mark.parametrize(("n", "weights"), [(0, None), (2, np.zeros(2))])
+def test_a_mean_over_nothing_is_refused(n, weights):
+    codes = np.zeros(n, dtype=int)
+    with pytest.raises(Invalid, match="no rows"):
+        realised_benefit(codes, codes, np.eye(2), weights)
+
+
+def test_confusion_counts_every_row_once():
+    y, choice = np.array([0, 1, 1, 2, 2, 2]), np.array([0, 1, 0, 3, 3, 1])
+
+    assert confusion(y, choice, 3, 4).tolist() == [[1, 0, 0, 0], [1, 1, 0, 0], [0, 1, 0, 2]]
+    assert confusion(y[:0], choice[:0], 2, 2).tolist() == [[0, 0], [0, 0]]
+
+
+@given(
+    st.tuples(st.integers(1, 5), st.integers(1, 5)).flatmap(
+        lambda shape: arrays(np.float64, shape, elements=st.floats(-LARGEST, LARGEST))
+    )
+)
+def test_matrices_come_through_as_they_were_sent(B):
+    """Lists, tuples, arrays and one matrix per instance give the same numbers."""
+    K, A = B.shape
+
+    assert as_benefits(B.tolist(), K, n_actions=A).tolist() == B.tolist()
+    assert as_benefits(tuple(map(tuple, B.tolist())), K, 7).tolist() == B.tolist()
+    assert as_benefits(B, K).tolist() == B.tolist()
+    assert as_benefits([B.tolist()] * 3, K, 3).tolist() == [B.tolist()] * 3
+
+
+def test_integers_become_floats():
+    B = as_benefits([[1, -2], [-5, 3]], 2)
+
+    assert B.dtype == np.float64
+    assert as_benefits(np.array([[1, -2], [-5, 3]]), 2).dtype == np.float64
+
+
+@pytest.mark.parametrize(
+    ("value", "places"),
+    [
+        (None, [""]),
+        (3, [""]),
+        ("ab", [""]),
+        ({"a": 1}, [""]),
+        ([], [""]),
+        ([1, 2], ["/0", "/1"]),
+        ([[1, 2]], [""]),
+        ([[1, 2], [3, 4], [5, 6]], [""]),
+        ([[], []], ["/0", "/1"]),
+        ([[1, 2], [3]], ["/1"]),
+        ([[1, 2], 3], ["/1"]),
+        ([[1, 2], ["x", 4]], ["/1/0"]),
+        ([[1, None], [3, True]], ["/0/1", "/1/1"]),
+        ([[1, float("nan")], [float("inf"), 4]], ["/0/1", "/1/0"]),
+        ([[1, 2], [3, -1.1e150]], ["/1/1"]),
+        ([[1, 2], [10**400, 4]], ["/1/0"]),
+        ([[1, [2]], [3, 4]], ["/0/1"]),
+        ([[[1, 2], [3, 4]]] * 2, [""]),
+        ([[[1, 2], [3, 4]]] * 4, [""]),
+        ([[[1, 2], [3, 4]], [[1, 2], [3, 4]], [[1, 2], ["x", 4]]], ["/2/1/0"]),
+        ([[[1, 2], [3, 4]], [[1, 2]], [[1, 2], [3, 4, 5]]], ["/1", "/2/1"]),
+        ([[[1, 2], [3, 4]], 5, [[1, 2], [3, 4]]], ["/1"]),
+        ([[[], []]] * 3, ["/0/0", "/0/1", "/1/0", "/1/1", "/2/0", "/2/1"]),
+        ([[[[1]], [[2]]]] * 3, ["/0/0/0", "/0/1/0", "/1/0/0", "/1/1/0", "/2/0/0", "/2/1/0"]),
+        (np.array([[1.0, np.nan], [3.0, 4.0]]), ["/0/1"]),
+        (np.array([[True, False], [True, True]]), ["/0/0", "/0/1", "/1/0", "/1/1"]),
+        (np.array([["1", 2], [3, 4]], dtype=object), ["/0/0"]),
+        (np.ones(2), ["/0", "/1"]),
+        (np.array(1.0), [""]),
+    ],
+)
+def test_a_bad_matrix_is_refused_with_the_place(value, places):
+    """For two classes and three instances."""
+    with pytest.raises(Invalid) as caught:
+        as_benefits(value, 2, 3)
+
+    assert [flaw.loc for flaw in caught.value.flaws] == places
+    assert all(flaw.msg for flaw in caught.value.flaws)
+
+
+def test_the_number_of_actions_is_checked_where_it_is_known():
+    with pytest.raises(Invalid) as caught:
+        as_benefits([[1, 2], [3, 4]], 2, n_actions=3)
+
+    assert [flaw.loc for flaw in caught.value.flaws] == ["/0", "/1"]
+    assert "3 are needed" in caught.value.flaws[0].msg
+
+
+def test_one_matrix_per_instance_only_where_there_are_instances():
+    with pytest.raises(Invalid, match="cannot be used") as caught:
+        as_benefits([[[1, 2], [3, 4]]], 2)
+
+    assert "not one per instance" in caught.value.flaws[0].msg
+
+
+def test_a_thousand_flaws_are_told_by_the_first_twenty():
+    for value in ([[None] * 50] * 2, [[[None, 1], [2, 3]]] * 100):
+        with pytest.raises(Invalid) as caught:
+            as_benefits(value, 2, 100)
+
+        assert len(caught.value.flaws) == 20
+
+
+cells = st.one_of(st.floats(), st.integers(), st.none(), st.booleans(), st.text(max_size=2))
+nested = st.recursive(cells, lambda inner: st.lists(inner, max_size=3), max_leaves=20)
+
+
+@given(nested, st.integers(1, 3), st.none() | st.integers(0, 3), st.none() | st.integers(1, 3))
+def test_whatever_is_sent_is_a_clean_matrix_or_an_error_with_a_place(value, n_classes, n_instances, n_actions):
+    try:
+        B = as_benefits(value, n_classes, n_instances, n_actions)
+    except Invalid:
+        with pytest.raises(Invalid) as caught:
+            as_benefits(value, n_classes, n_instances, n_actions)
+        assert caught.value.flaws
+        return
+
+    assert B.shape[-2] == n_classes
+    assert B.ndim == 2 or len(B) == n_instances
+    assert n_actions in (None, B.shape[-1])
+    assert np.isfinite(B).all()
+    assert B.tolist() == value

@@ -1,0 +1,104 @@
+"""Class priors as sent, and posteriors under them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.decisions.priors import as_priors, shift_priors
+from app.errors import Invalid
+
+
+def test_priors_come_in_class_order_and_sum_to_one():
+    priors = as_priors({"b": 0.333333, "a": 0.666667}, ["a", "b"])
+
+    assert priors.tolist() == pytest.approx([2 / 3, 1 / 3], rel=1e-5)
+    assert as_priors({"a": 1, "b": 0}, ["a", "b"]).tolist() == [1, 0]
+    assert as_priors({"a": 0.3333333, "b": 0.6666660}, ["a", "b"]).sum() == 1
+
+
+@pytest.mark.parametrize(
+    ("value", "places"),
+    [
+        ([0.5, 0.5], [""]),
+        (None, [""]),
+        ({"a": 0.5}, [""]),
+        ({"a": 0.5, "b/c": 0.5, "x~y": 0.0}, ["/x~0y"]),
+        ({"a": -0.5, "b/c": 1.5}, ["/a", "/b~1c"]),
+        ({"a": float("nan"), "b/c": True}, ["/a", "/b~1c"]),
+        ({"a": "0.5", "b/c": None}, ["/a", "/b~1c"]),
+        ({"a": 0.5, "b/c": 0.4}, [""]),
+        ({"a": 0, "b/c": 0}, [""]),
+    ],
+)
+def test_bad_priors_are_refused_with_the_place(value, places):
+    with pytest.raises(Invalid) as caught:
+        as_priors(value, ["a", "b/c"])
+
+    assert [flaw.loc for flaw in caught.value.flaws] == places
+
+
+def test_the_shift_is_bayes_rule_with_the_other_priors():
+    """Posteriors made from known likelihoods and one set of priors become those of the other set."""
+    rng = np.random.default_rng(1)
+    likelihood = rng.random((200, 4))
+    trained, used = rng.dirichlet(np.ones(4), 2)
+    before, after = (likelihood * priors / (likelihood @ priors)[:, None] for priors in (trained, used))
+    shifted, warnings = shift_priors(before, trained, used)
+
+    np.testing.assert_allclose(shifted, after, rtol=1e-12)
+    assert warnings == []
+    np.testing.assert_allclose(shift_priors(shifted, used, trained)[0], before, rtol=1e-12)
+
+
+def test_unchanged_priors_change_nothing():
+    P = np.random.default_rng(2).dirichlet(np.ones(3), 50)
+    priors = np.array([0.2, 0.3, 0.5])
+
+    np.testing.assert_allclose(shift_priors(P, priors, priors)[0], P, rtol=1e-14)
+
+
+def test_a_class_that_never_occurs_in_use_gets_nothing():
+    shifted, warnings = shift_priors(np.array([[0.2, 0.3, 0.5]]), np.full(3, 1 / 3), np.array([0.5, 0.5, 0.0]))
+
+    assert shifted.tolist() == [pytest.approx([0.4, 0.6, 0.0])]
+    assert warnings == []
+
+
+def test_a_row_without_any_mass_left_gets_the_priors_and_a_warning():
+    P = np.array([[0.0, 0.0, 1.0], [0.5, 0.25, 0.25]])
+    used = np.array([0.3, 0.7, 0.0])
+    shifted, warnings = shift_priors(P, np.array([0.25, 0.25, 0.5]), used)
+
+    assert shifted[0].tolist() == pytest.approx(used.tolist())
+    assert shifted[1].tolist() == pytest.approx([0.15 / 0.325, 0.175 / 0.325, 0.0])
+    assert "1 of 2 instances" in warnings[0]
+
+
+def test_a_class_without_training_rows_cannot_occur_in_use():
+    P, trained = np.array([[0.5, 0.5, 0.0]]), np.array([0.5, 0.5, 0.0])
+    with pytest.raises(Invalid) as caught:
+        shift_priors(P, trained, np.array([0.5, 0.0, 0.5]))
+
+    assert [flaw.loc for flaw in caught.value.flaws] == ["/2"]
+    assert shift_priors(P, trained, np.array([1.0, 0.0, 0.0]))[0].tolist() == [[1.0, 0.0, 0.0]]
+
+
+def test_no_rows_stay_no_rows():
+    halves = np.array([0.5, 0.5])
+
+    assert shift_priors(np.empty((0, 2)), halves, halves)[0].shape == (0, 2)
+
+
+weights = st.lists(st.floats(1e-6, 1.0), min_size=3, max_size=3).map(lambda w: np.array(w) / sum(w))
+sparse = st.lists(st.sampled_from([0.0, 1e-300, 1e-9, 0.5, 1.0]), min_size=3, max_size=3).filter(any)
+
+
+@given(sparse.map(lambda w: np.array([w]) / sum(w)), weights, sparse.map(lambda w: np.array(w) / sum(w)))
+def test_rows_always_sum_to_one(P, trained, used):
+    shifted, _ = shift_priors(P, trained, used)
+
+    assert shifted.min() >= 0
+    assert shifted.sum() == pytest.approx(1.0)

@@ -1,0 +1,71 @@
+"""Slow, obvious twins of app.decisions: exact arithmetic and enumeration, straight from the definitions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from itertools import pairwise
+
+import numpy as np
+
+
+def expected_benefits(p: Sequence[Fraction], B: Sequence[Sequence[Fraction]]) -> list[Fraction]:
+    """`sum_i p_i b[i][a]` for every action, without rounding."""
+    return [sum((p[i] * B[i][a] for i in range(len(B))), Fraction(0)) for a in range(len(B[0]))]
+
+
+def best_action(p: Sequence[float | Fraction], B: Sequence[Sequence[float]]) -> int:
+    """The first action with the largest expected benefit, numbers taken for exactly what they are."""
+    benefits = expected_benefits([Fraction(x) for x in p], [[Fraction(b) for b in row] for row in B])
+    return benefits.index(max(benefits))
+
+
+def upper_bound(priors: Sequence[float], B: Sequence[Sequence[float]]) -> float:
+    return float(sum(Fraction(pi) * max(map(Fraction, row)) for pi, row in zip(priors, B, strict=True)))
+
+
+def mean_benefit(
+    scores: Sequence[float], y: Sequence[int], B: np.ndarray, cut: tuple[float, int, int], priors: Sequence[float]
+) -> float:
+    """Row by row: the action of each score under cut (value, above, below), ties to action 0, classes weighted."""
+    value, above, below = cut
+    total = 0.0
+    for k in (0, 1):
+        earned = []
+        for score, label in zip(scores, y, strict=True):
+            if label == k:
+                action = above if score > value else below if score < value else min(above, below)
+                earned.append(B[k, action])
+        total += priors[k] * sum(earned) / len(earned)
+    return total
+
+
+def best_mean_benefit(
+    scores: Sequence[float], y: Sequence[int], B: np.ndarray, above: int, priors: Sequence[float]
+) -> float:
+    """The best of all cuts: outside and between all distinct scores."""
+    distinct = sorted(set(scores))
+    cuts = [distinct[0] - 1, distinct[-1] + 1, *((a + b) / 2 for a, b in pairwise(distinct))]
+    return max(mean_benefit(scores, y, B, (cut, above, 1 - above), priors) for cut in cuts)
+
+
+def expected_costs(P: np.ndarray, majority: int, C_DD: np.ndarray, C_HD: np.ndarray, C_DH: np.ndarray) -> np.ndarray:
+    """The paper's loss of calling every class, by enumerating truth and call; costs (n,), answer (n, classes)."""
+    n, K = P.shape
+    cost = np.zeros((n, K))
+    for call in range(K):
+        for truth in range(K):
+            if truth == call:
+                continue
+            price = C_HD if truth == majority else C_DH if call == majority else C_DD
+            cost[:, call] += P[:, truth] * price
+    return cost
+
+
+def printed_beta_delta(P: np.ndarray, majority: int, C_DD: float, C_HD: float, C_DH: float) -> np.ndarray:
+    """The rule as printed: the largest of `P(D_1)…P(D_K), beta P(H) - delta`."""
+    beta = (C_DH + C_HD - C_DD) / C_DD
+    delta = (C_DH - C_DD) / C_DD
+    scores = P.copy()
+    scores[:, majority] = beta * P[:, majority] - delta
+    return scores.argmax(axis=1)
