@@ -9,6 +9,9 @@ from typing import Self
 import numpy as np
 from scipy import sparse
 
+from app.errors import Invalid
+
+LARGEST = 1e100  # of a number's magnitude: the squares of such numbers, and their sums, stay finite
 _DENSE = 0.3  # the share of non-zeros from which a dense matrix is the smaller one, about
 
 
@@ -33,10 +36,16 @@ class Design:
 
     @classmethod
     def fit(cls, X: np.ndarray, weights: np.ndarray, categorical: Sequence[int]) -> Self:
-        """Learn from rows (n, m) with positive weights (n,). O(n m log n)."""
+        """Learn from rows (n, m) with positive weights (n,). O(n m log n).
+
+        Raises Invalid for numbers beyond 1e100: their squares leave the floats.
+        """
         numeric = np.array(sorted(set(range(X.shape[1])) - set(categorical)), dtype=np.intp)
         N = X[:, numeric]
         missing = np.isnan(N)
+        if np.any(np.abs(N) > LARGEST):
+            column = numeric[int((np.abs(N) > LARGEST).any(axis=0).argmax())]
+            raise Invalid.at("", f"column {column} holds numbers beyond {LARGEST:g}; give them in a larger unit")
         W = weights[:, None] * ~missing
         known = W.sum(axis=0)
         filled = np.where(missing, 0.0, N)

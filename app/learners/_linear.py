@@ -8,7 +8,7 @@ from typing import Self
 import numpy as np
 from scipy.special import expit
 
-from app.learners._design import Design
+from app.learners._design import LARGEST, Design
 from app.learners._scores import softmax, summed
 
 
@@ -73,7 +73,7 @@ class Linear:
 
     def _careful(self, N: np.ndarray) -> np.ndarray:
         missing = np.isnan(N)
-        scores: np.ndarray = np.where(missing, self.means, np.clip(N, -1e100, 1e100)).dot(self.coef)
+        scores: np.ndarray = np.where(missing, self.means, np.clip(N, -LARGEST, LARGEST)).dot(self.coef)
         scores += self.intercept
         scores += missing.astype(np.float64).dot(self.marks)
         return scores

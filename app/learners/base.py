@@ -49,7 +49,7 @@ class Learner(ClassifierMixin, BaseEstimator):
     categorical_features: Sequence[int] | None
     random_state: int | np.random.RandomState | None
 
-    _auto: ClassVar[tuple[float, float]] = (50, 500)
+    _auto: ClassVar[tuple[float, float]] = (20, 1000)
     """Rows of the smallest class from which `auto` takes sigmoid, and isotonic."""
 
     classes_: np.ndarray
@@ -91,8 +91,8 @@ class Learner(ClassifierMixin, BaseEstimator):
 
     def predict(self, X: np.ndarray) -> np.ndarray:
         """The most probable class of each row (n, m); ties to the first class."""
-        chosen: np.ndarray = self.classes_[self.predict_proba(X).argmax(axis=1)]
-        return chosen
+        chosen = self.predict_proba(X).argmax(axis=1)
+        return np.asarray(self.classes_[chosen])
 
     def posterior(self, X: np.ndarray) -> np.ndarray:
         """`predict_proba` without any check, for float64 C-contiguous rows (n, m)."""

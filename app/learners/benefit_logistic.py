@@ -108,7 +108,7 @@ class BenefitLogistic(Learner):
     `converged_`. Raises Invalid at `/benefits/…` where the matrix gives no positive eta.
     """
 
-    _auto: ClassVar[tuple[float, float]] = (np.inf, 1000)
+    _auto: ClassVar[tuple[float, float]] = (20, 1000)
 
     def __init__(
         self,
@@ -150,8 +150,8 @@ class BenefitLogistic(Learner):
         """The class of the largest weighted score (ties to the first); without benefits the most probable class."""
         if self.benefits is None:
             return super().predict(X)
-        chosen: np.ndarray = self.classes_[self.weighted_scores(X).argmax(axis=1)]
-        return chosen
+        chosen = self.weighted_scores(X).argmax(axis=1)
+        return np.asarray(self.classes_[chosen])
 
     def _check(self) -> None:
         check_strength(self.C)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -44,7 +44,7 @@ class Kind:
     estimator: type[BaseEstimator]
     parameters: tuple[Parameter, ...]
     doc: str
-    benefits: str = "ignored"
+    benefits: Literal["ignored", "optional", "required"] = "ignored"
 
     @property
     def needs_benefits(self) -> bool:

@@ -92,7 +92,7 @@ class CostNaiveBayes(Learner):
     posterior displayed there is misprinted; the rule is right).
     """
 
-    _auto: ClassVar[tuple[float, float]] = (50, 500)
+    _auto: ClassVar[tuple[float, float]] = (10, 500)
 
     def __init__(
         self,

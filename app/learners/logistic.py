@@ -42,7 +42,7 @@ class Logistic(Learner):
     `converged_`, False where the last fit still moved when its steps were used up. A row costs one product.
     """
 
-    _auto: ClassVar[tuple[float, float]] = (np.inf, 1000)
+    _auto: ClassVar[tuple[float, float]] = (20, 1000)
 
     def __init__(
         self,

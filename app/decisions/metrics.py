@@ -1,0 +1,87 @@
+"""How good probabilities were on rows that training did not see: figures for a model's card."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from scipy.stats import rankdata
+
+from app.decisions.benefit import decide
+from app.errors import Invalid
+
+_BINS = 15
+_SUREST = np.finfo(np.float64).eps
+
+
+def holdout_metrics(
+    P: np.ndarray, codes: np.ndarray, classes: Sequence[Any], B: np.ndarray | None = None
+) -> dict[str, Any]:
+    """Figures for probabilities (n, K) of rows whose true classes are `codes` (n,) in 0…K-1; ready for JSON.
+
+    - `rows`; `accuracy` of the most probable class; `log_loss` in nats, probabilities clipped at 2.2e-16;
+    - `brier`: mean squared error of the probability of class 1 (two classes, 0…1), or the mean over rows of the
+      summed squared errors (more classes, 0…2);
+    - `expected_calibration_error`: in 15 bins of equal width, the mean distance between probability and frequency,
+      of class 1 (two classes) or of the most probable class (more);
+    - `auc`: of class 1, or the mean over the classes, each against the rest, that occur; None with fewer than two;
+    - `per_class`: by label, `rows`, `predicted`, `correct`, `precision` and `recall` (None at 0/0);
+    - with benefits (K, A): `benefit` per row of deciding by expected benefit and, where A = K,
+      `cost_blind_benefit`, of taking the most probable class for the action (None otherwise).
+
+    Raises Invalid without rows. O(n log n K).
+    """
+    n, K = P.shape
+    if n == 0:
+        raise Invalid.at("", "metrics need at least one hold-out row")
+    chosen = P.argmax(axis=1)
+    found: dict[str, Any] = {
+        "rows": n,
+        "accuracy": float((chosen == codes).mean()),
+        "log_loss": float(-np.log(np.maximum(P[np.arange(n), codes], _SUREST)).mean()),
+        "brier": _brier(P, codes),
+        "expected_calibration_error": _calibration_error(P, codes, chosen),
+        "auc": _auc(P, codes),
+        "per_class": {str(label): _of_class(k, codes, chosen) for k, label in enumerate(classes)},
+    }
+    if B is not None:
+        found["benefit"] = float(B[codes, decide(P, B).choice].mean())
+        found["cost_blind_benefit"] = float(B[codes, chosen].mean()) if B.shape[1] == K else None
+    return found
+
+
+def _brier(P: np.ndarray, codes: np.ndarray) -> float:
+    errors = (P - np.eye(P.shape[1])[codes]) ** 2
+    return float(errors[:, 1].mean() if P.shape[1] == 2 else errors.sum(axis=1).mean())
+
+
+def _calibration_error(P: np.ndarray, codes: np.ndarray, chosen: np.ndarray) -> float:
+    said, happened = (P[:, 1], codes == 1) if P.shape[1] == 2 else (P.max(axis=1), chosen == codes)
+    bins = np.minimum((said * _BINS).astype(np.intp), _BINS - 1)
+    return float(np.abs(np.bincount(bins, said - happened, minlength=_BINS)).sum() / len(P))
+
+
+def _auc(P: np.ndarray, codes: np.ndarray) -> float | None:
+    """By the rank sum (Mann and Whitney), ties counting half."""
+    areas = []
+    for k in range(1, 2) if P.shape[1] == 2 else range(P.shape[1]):
+        inside = codes == k
+        positives = int(inside.sum())
+        negatives = len(codes) - positives
+        if positives and negatives:
+            surplus = rankdata(P[:, k])[inside].sum() - positives * (positives + 1) / 2
+            areas.append(surplus / (positives * negatives))
+    return float(np.mean(areas)) if areas else None
+
+
+def _of_class(k: int, codes: np.ndarray, chosen: np.ndarray) -> dict[str, Any]:
+    rows, predicted = int((codes == k).sum()), int((chosen == k).sum())
+    correct = int(((codes == k) & (chosen == k)).sum())
+    return {
+        "rows": rows,
+        "predicted": predicted,
+        "correct": correct,
+        "precision": correct / predicted if predicted else None,
+        "recall": correct / rows if rows else None,
+    }

@@ -1,0 +1,142 @@
+"""Calibrators are monotone, honest about what n rows can show, and equal their slow twins."""
+
+import pickle
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.special import expit, logit
+from sklearn.calibration import _SigmoidCalibration
+
+from app.decisions.calibration import fit_isotonic, fit_sigmoid
+from tests.reference.learners import isotonic
+
+FITS = [fit_sigmoid, fit_isotonic]
+
+
+def distorted(n, K, seed):
+    """Probabilities that are too sure, (n, K), and classes drawn by the true ones."""
+    rng = np.random.default_rng(seed)
+    truth = rng.dirichlet(np.ones(K), size=n)
+    codes = (truth.cumsum(axis=1) > rng.random((n, 1))).argmax(axis=1)
+    sure = truth**2.5
+    return sure / sure.sum(axis=1, keepdims=True), codes, truth
+
+
+@given(st.integers(2, 5), st.integers(5, 60), st.integers(0, 10**6), st.sampled_from(FITS))
+def test_rows_sum_to_one_and_no_class_is_impossible(K, n, seed, fit):
+    """Whatever the model said, also 0 and 1, calibrated rows are probabilities strictly inside."""
+    P, codes, _ = distorted(n, K, seed)
+    Q = fit(P, codes, np.ones(n)).apply(np.concatenate((P, np.eye(K))))
+    np.testing.assert_allclose(Q.sum(axis=1), 1, rtol=1e-14)
+    assert np.all((Q > 0) & (Q < 1))
+
+
+@given(st.integers(4, 60), st.integers(0, 10**6), st.sampled_from(FITS))
+def test_two_classes_stay_within_what_the_rows_can_show(n, seed, fit):
+    """A curve fitted on n rows stays inside [1/(n+2), (n+1)/(n+2)] and never falls."""
+    P, codes, _ = distorted(n, 2, seed)
+    grid = np.linspace(0, 1, 201)
+    Q = fit(P, codes, np.ones(n)).apply(np.column_stack((1 - grid, grid)))
+    assert Q[:, 1].min() >= 1 / (n + 2) * (1 - 1e-12)
+    assert Q[:, 1].max() <= (n + 1) / (n + 2) * (1 + 1e-12)
+    assert np.all(np.diff(Q[:, 1]) >= -1e-15)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 6), st.integers(0, 1), st.sampled_from([0.5, 1.0, 3.0])), min_size=2, max_size=14)
+)
+def test_isotonic_equals_the_best_rising_fit(rows):
+    """At the scores seen, the curve is the min-max solution over all blocks, kept inside its bounds."""
+    scores, codes, weights = (np.array(column, dtype=float) for column in zip(*rows, strict=True))
+    scores /= 6
+    Q = fit_isotonic(np.column_stack((1 - scores, scores)), codes, weights).apply(np.column_stack((1 - scores, scores)))
+    best = isotonic(scores.tolist(), codes.tolist(), weights.tolist())
+    low = 1 / (len(rows) + 2)
+    expected = [min(max(best[score], low), 1 - low) for score in scores]
+    np.testing.assert_allclose(Q[:, 1], expected, atol=1e-12)
+
+
+def test_isotonic_by_hand():
+    """Scores .2 .4 .6 .8 with outcomes 0 1 0 1 pool the middle pair; ends are kept from 0 and 1 by 1/6."""
+    scores = np.array([0.2, 0.4, 0.6, 0.8])
+    calibrator = fit_isotonic(np.column_stack((1 - scores, scores)), np.array([0, 1, 0, 1]), np.ones(4))
+    asked = np.array([0.0, 0.2, 0.5, 0.7, 1.0])
+    got = calibrator.apply(np.column_stack((1 - asked, asked)))[:, 1]
+    np.testing.assert_allclose(got, [1 / 6, 1 / 6, 1 / 2, (1 / 2 + 5 / 6) / 2, 5 / 6])
+
+
+def test_sigmoid_equals_scikit_learns():
+    """Two classes: the same curve as scikit-learn's Platt scaling of the log-odds, apart from the bounds."""
+    P, codes, _ = distorted(400, 2, 1)
+    twin = _SigmoidCalibration().fit(logit(P[:, 1]), codes)
+    got = fit_sigmoid(P, codes, np.ones(400)).apply(P)[:, 1]
+    np.testing.assert_allclose(got, np.clip(twin.predict(logit(P[:, 1])), 1 / 402, 401 / 402), atol=1e-5)
+
+
+def test_sigmoid_recovers_a_known_curve():
+    """Probabilities distorted by log-odds times 2 and plus 1 get back their slope 1/2 and offset -1/2."""
+    rng = np.random.default_rng(0)
+    truth = rng.uniform(0.02, 0.98, 200_000)
+    codes = (rng.random(len(truth)) < truth).astype(int)
+    said = expit(2 * logit(truth) + 1)
+    calibrator = fit_sigmoid(np.column_stack((1 - said, said)), codes, np.ones(len(truth)))
+    np.testing.assert_allclose([calibrator.slopes[0], calibrator.offsets[0]], [0.5, -0.5], atol=0.02)
+
+
+def test_sigmoid_of_one_score_is_the_smoothed_share():
+    """Where the scores say nothing the curve is the mean of Platt's targets: here (3 * 4/5 + 1/3) / 4 at 3 of 4."""
+    P = np.full((4, 2), 0.5)
+    Q = fit_sigmoid(P, np.array([1, 1, 1, 0]), np.ones(4)).apply(P)
+    np.testing.assert_allclose(Q[:, 1], (3 * 4 / 5 + 1 / 3) / 4, atol=1e-7)
+
+
+def test_a_reversed_model_loses_its_order_not_its_direction():
+    """Scores that run against the truth give a flat curve, never a falling one."""
+    said = np.linspace(0.1, 0.9, 100)
+    calibrator = fit_sigmoid(np.column_stack((1 - said, said)), (said < 0.5).astype(int), np.ones(100))
+    assert calibrator.slopes[0] == 0
+    np.testing.assert_allclose(calibrator.apply(np.column_stack((1 - said, said)))[:, 1], 0.5, atol=1e-6)
+
+
+@pytest.mark.parametrize("fit", FITS)
+@pytest.mark.parametrize("K", [2, 3, 5])
+def test_weights_count_as_repeated_rows(fit, K):
+    """A row of weight 3 is that row three times, apart from bounds and smoothing, which count rows."""
+    P, codes, _ = distorted(3000, K, 3)
+    weights = np.random.default_rng(4).integers(1, 4, size=3000)
+    repeated = np.repeat(np.arange(3000), weights)
+    weighted = fit(P, codes, weights.astype(float)).apply(P)
+    twin = fit(P[repeated], codes[repeated], np.ones(len(repeated))).apply(P)
+    np.testing.assert_allclose(weighted, twin, atol=1e-3)
+
+
+@pytest.mark.parametrize("fit", FITS)
+@pytest.mark.parametrize("K", [2, 3, 4])
+def test_calibration_brings_probabilities_nearer_to_the_truth(fit, K):
+    """On 4000 new rows the distance to the true probabilities falls to less than half."""
+    P, codes, _ = distorted(4000, K, 5)
+    new, _, truth = distorted(4000, K, 6)
+    Q = fit(P, codes, np.ones(4000)).apply(new)
+    assert np.abs(Q - truth).mean() < 0.5 * np.abs(new - truth).mean()
+
+
+@pytest.mark.parametrize("fit", FITS)
+@pytest.mark.parametrize("K", [2, 3])
+def test_calibrators_are_small_and_survive_pickling(fit, K):
+    """The stored curves hold no training rows and give the same numbers after a round trip."""
+    P, codes, _ = distorted(5000, K, 7)
+    calibrator = fit(P, codes, np.ones(5000))
+    stored = pickle.dumps(calibrator)
+    assert len(stored) < 12_000
+    np.testing.assert_array_equal(pickle.loads(stored).apply(P), calibrator.apply(P))
+
+
+@pytest.mark.parametrize("fit", FITS)
+def test_input_is_left_alone(fit):
+    """Applying a calibrator changes nothing in what it is given."""
+    P, codes, _ = distorted(50, 3, 8)
+    kept = P.copy()
+    fit(P, codes, np.ones(50)).apply(P)
+    np.testing.assert_array_equal(P, kept)

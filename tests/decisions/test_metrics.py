@@ -1,0 +1,87 @@
+"""Hold-out figures equal their textbook definitions and are always JSON."""
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn import metrics
+
+from app.decisions.metrics import holdout_metrics
+from app.errors import Invalid
+from tests.reference.learners import area_under_curve, calibration_error
+
+
+def drawn(n, K, seed):
+    rng = np.random.default_rng(seed)
+    return np.round(rng.dirichlet(np.ones(K), size=n), 3) @ np.eye(K), rng.integers(0, K, size=n)
+
+
+def test_two_classes_by_hand():
+    """Four rows worked out on paper."""
+    P = np.array([[0.9, 0.1], [0.4, 0.6], [0.2, 0.8], [0.7, 0.3]])
+    B = np.array([[0.0, -1.0], [-5.0, 0.0]])
+    found = holdout_metrics(P, np.array([0, 0, 1, 1]), ["good", "bad"], B)
+    assert found["rows"] == 4
+    assert found["accuracy"] == 0.5
+    assert found["log_loss"] == pytest.approx(-np.log([0.9, 0.4, 0.8, 0.3]).mean())
+    assert found["brier"] == pytest.approx((0.01 + 0.36 + 0.04 + 0.49) / 4)
+    assert found["auc"] == pytest.approx(3 / 4)
+    assert found["expected_calibration_error"] == pytest.approx((0.1 + 0.6 + 0.2 + 0.7) / 4)
+    assert found["per_class"]["good"] == {"rows": 2, "predicted": 2, "correct": 1, "precision": 0.5, "recall": 0.5}
+    assert found["cost_blind_benefit"] == pytest.approx((0 - 1 + 0 - 5) / 4)
+    assert found["benefit"] == pytest.approx((0 - 1 + 0 + 0) / 4)  # cut at 1/6: the last three are called bad
+
+
+@given(st.integers(2, 5), st.integers(1, 60), st.integers(0, 10**6))
+def test_equal_their_slow_twins(K, n, seed):
+    """Calibration error and AUC by loops; log loss, Brier score and per-class figures by scikit-learn."""
+    P, codes = drawn(n, K, seed)
+    P /= P.sum(axis=1, keepdims=True)
+    found = holdout_metrics(P, codes, list("abcde")[:K])
+    said, happened = (P[:, 1], codes == 1) if K == 2 else (P.max(axis=1), P.argmax(axis=1) == codes)
+    assert found["expected_calibration_error"] == pytest.approx(calibration_error(said.tolist(), happened.tolist()))
+    curves = [k for k in ([1] if K == 2 else range(K)) if 0 < (codes == k).sum() < n]
+    areas = [area_under_curve(P[:, k].tolist(), (codes == k).tolist()) for k in curves]
+    assert found["auc"] == (pytest.approx(np.mean(areas)) if areas else None)
+    assert found["log_loss"] == pytest.approx(metrics.log_loss(codes, P, labels=range(K)))
+    assert found["brier"] == pytest.approx(metrics.brier_score_loss(codes, P, labels=range(K), scale_by_half=K == 2))
+    for k, figures in enumerate(found["per_class"].values()):
+        rows, predicted = (codes == k).sum(), (P.argmax(axis=1) == k).sum()
+        assert (figures["rows"], figures["predicted"]) == (rows, predicted)
+        assert figures["recall"] == (
+            pytest.approx(((P.argmax(axis=1) == k) & (codes == k)).sum() / rows) if rows else None
+        )
+
+
+@given(st.integers(2, 4), st.integers(1, 5), st.integers(1, 30), st.integers(0, 10**6))
+def test_benefits_equal_loops_for_any_number_of_actions(K, A, n, seed):
+    """Deciding by expected benefit row by row earns what is reported; cost-blind needs an action per class."""
+    P, codes = drawn(n, K, seed)
+    B = np.random.default_rng(seed).integers(-9, 10, size=(K, A)).astype(float)
+    found = holdout_metrics(P, codes, range(K), B)
+    chosen = []
+    for p in P:
+        expected = [sum(p[i] * B[i][a] for i in range(K)) for a in range(A)]
+        chosen.append(next(a for a in range(A) if expected[a] >= max(expected) - 1e-9))
+    assert found["benefit"] == pytest.approx(np.mean([B[i][a] for i, a in zip(codes, chosen, strict=True)]))
+    blind = np.mean([B[i][p.argmax()] for i, p in zip(codes, P, strict=True)]) if A == K else None
+    assert found["cost_blind_benefit"] == (None if blind is None else pytest.approx(blind))
+
+
+def test_certain_and_wrong_is_finite_and_json():
+    """Probabilities of exactly 0 and 1, and a class without rows, give figures that JSON can hold."""
+    P = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]])
+    found = json.loads(json.dumps(holdout_metrics(P, np.array([1, 1]), [1, 2, 3]), allow_nan=False))
+    assert found["log_loss"] == pytest.approx(-np.log(np.finfo(float).eps) / 2)
+    assert found["auc"] is None
+    assert found["per_class"]["1"] == {"rows": 0, "predicted": 1, "correct": 0, "precision": 0.0, "recall": None}
+    assert found["per_class"]["3"]["precision"] is None
+    assert "benefit" not in found
+
+
+def test_no_rows_are_refused():
+    """There is nothing to measure without rows."""
+    with pytest.raises(Invalid):
+        holdout_metrics(np.empty((0, 2)), np.empty(0, dtype=int), [0, 1])
