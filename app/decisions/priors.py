@@ -52,7 +52,7 @@ def shift_priors(P: np.ndarray, trained: np.ndarray, used: np.ndarray) -> tuple[
         flaws = [Flaw(f"/{k}", "the class never occurred in training; its share must be 0") for k in unseen]
         raise Invalid("the priors cannot be used", flaws)
     ratio = np.divide(used, trained, out=np.zeros(len(used)), where=trained > 0)
-    shifted = P * (ratio / ratio.max())
+    shifted = P * ratio
     total = shifted.sum(axis=1, keepdims=True)
     if total.min(initial=1.0) > 0:
         return shifted / total, []

@@ -85,15 +85,21 @@ def test_a_tie_goes_to_the_lowest_class_index():
 
 
 def test_hierarchical_calls_a_tie_the_minority_and_its_likeliest_class():
-    """At P(D) = p* exactly, also where p* or the posteriors are rounded."""
-    for counts, majority, C_HD, C_DH, expected in [
-        ([8, 1, 1], 0, 1, 4, 1),
-        ([1, 8, 1], 1, 1, 4, 0),
-        ([7, 1, 2], 0, 3, 7, 2),
-        ([6, 1, 2], 0, 0.1, 0.2, 2),
-    ]:
-        P = np.array([counts]) / sum(counts)
+    """Posteriors that are shares of up to 30 rows and whole costs, also where p* or the posteriors are rounded."""
+    ties = 0
+    rng = np.random.default_rng(5)
+    for _ in range(5_000):
+        counts = rng.multinomial(rng.integers(1, 31), rng.dirichlet(np.ones(3)))
+        majority, (C_HD, C_DH) = int(rng.integers(3)), rng.integers(1, 10, 2).tolist()
+        H, D = counts[majority], np.delete(counts, majority)
+        ties += C_DH * D.sum() == C_HD * H
+        expected = np.delete(np.arange(3), majority)[D.argmax()] if C_DH * D.sum() >= C_HD * H else majority
+        P = (counts / counts.sum())[None]
+
         assert hierarchical(P, majority, C_HD, C_DH).choice.tolist() == [expected]
+        assert hierarchical(P, majority, C_HD / 10, C_DH / 10).choice.tolist() == [expected]
+
+    assert ties > 100
 
 
 def test_p_star_is_the_papers():

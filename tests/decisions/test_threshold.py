@@ -152,6 +152,19 @@ def test_of_equally_good_cuts_action_0_is_taken_most_often():
 
 
 @pytest.mark.parametrize("sign", [1, -1])
+def test_equally_good_cuts_are_told_by_exact_arithmetic(sign):
+    """Shares such as 3/7 are rounded; cuts that earn the same in truth are equal all the same."""
+    rng = np.random.default_rng(5)
+    for _ in range(1_000):
+        scores, y = holdout(rng, n=int(rng.integers(0, 20)))
+        B = sign * np.diag(rng.integers(1, 4, 2)).astype(float)
+        cut, _ = HoldoutScores(scores, y).best(B)
+        expected = reference.best_decisions(scores.tolist(), y.tolist(), B, int(sign > 0))
+
+        assert decide_by_threshold(scores, cut).tolist() == expected
+
+
+@pytest.mark.parametrize("sign", [1, -1])
 def test_scores_with_no_number_between_them_are_still_parted(sign):
     low = 0.3
     scores, y = np.array([low, math.nextafter(low, 1)]), np.array([0, 1])

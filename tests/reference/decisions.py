@@ -49,6 +49,18 @@ def best_mean_benefit(
     return max(mean_benefit(scores, y, B, (cut, above, 1 - above), priors) for cut in cuts)
 
 
+def best_decisions(scores: Sequence[float], y: Sequence[int], B: np.ndarray, above: int) -> list[int]:
+    """What the best of all cuts decides, in exact arithmetic: of equal ones the one with most actions 0."""
+    distinct = sorted(set(scores))
+    found = []
+    for j in range(len(distinct) + 1):
+        before = set(distinct[:j])
+        decisions = [1 - above if score in before else above for score in scores]
+        earned = sum(Fraction(B[k, action]) for k, action in zip(y, decisions, strict=True))
+        found.append((earned, -sum(decisions), decisions))
+    return max(found)[2]
+
+
 def expected_costs(P: np.ndarray, majority: int, C_DD: np.ndarray, C_HD: np.ndarray, C_DH: np.ndarray) -> np.ndarray:
     """The paper's loss of calling every class, by enumerating truth and call; costs (n,), answer (n, classes)."""
     n, K = P.shape
