@@ -1,0 +1,121 @@
+"""From a source to what is stored: one pass over its batches, with every check on the way."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from app.data.columns import CategoricalColumn, NumericColumn
+from app.data.dataset import DataLimits
+from app.data.labels import Classes, NumberLabel, RelevanceLabel, WordLabel
+from app.data.place import MOST_FLAWS
+from app.data.source import Source
+from app.errors import Invalid
+from app.features import Feature
+
+_CELLS_PER_GROUP = 1 << 22  # cells of a Parquet row group, about 32 MB
+_Column = NumericColumn | CategoricalColumn
+
+
+@dataclass(frozen=True)
+class Built:
+    """A table ready to be stored; `identity` is the same for the same values, names and labels."""
+
+    parquet: bytes
+    rows: int
+    features: tuple[Feature, ...]
+    labels: tuple[str, ...]
+    classes: Classes
+    identity: str
+
+
+def build(source: Source, labels: Sequence[int], limits: DataLimits, *, several: bool) -> Built:
+    """Read `source` to its end, the columns at `labels` as labels (`several`: 0 or 1 each), the others as features.
+
+    Raises Invalid with every column that cannot be used. One pass; memory of one row group and the stored bytes.
+    """
+    order = [j for j in range(len(source.places)) if j not in set(labels)] + list(labels)
+    features = [_feature(source, j, limits) for j in order[: len(order) - len(labels)]]
+    targets = [_label(source, j, limits, several=several) for j in labels]
+    columns: list[_Column] = [*features, *targets]
+    writer = _Writer(columns)
+    for arrays in source.batches():
+        writer.write([column.add(arrays[j]) for column, j in zip(columns, order, strict=True)])
+    flaws = [flaw for feature in features for flaw in feature.flaws()]
+    flaws += [flaw for target in targets if isinstance(target, RelevanceLabel) for flaw in target.relevance_flaws()]
+    if flaws:
+        raise Invalid(flaws[0].msg, flaws[:MOST_FLAWS])
+    return Built(
+        parquet=writer.close(),
+        rows=columns[0].rows,
+        features=tuple(feature.feature() for feature in features),
+        labels=tuple(target.place.name for target in targets),
+        classes=_classes(targets),
+        identity=_identity(features, targets),
+    )
+
+
+def _feature(source: Source, j: int, limits: DataLimits) -> _Column:
+    if source.kinds[j] == "numeric":
+        return NumericColumn(source.places[j])
+    return CategoricalColumn(source.places[j], limits.max_categories)
+
+
+def _label(source: Source, j: int, limits: DataLimits, *, several: bool) -> NumberLabel | WordLabel | RelevanceLabel:
+    place = source.places[j]
+    if several:
+        if source.kinds[j] == "categorical":
+            msg = f"{place.name!r} holds words; each of several labels must be a column of 0 and 1"
+            raise Invalid.at(place.loc, msg)
+        return RelevanceLabel(place)
+    if source.kinds[j] == "numeric":
+        return NumberLabel(place, limits.max_categories)
+    return WordLabel(place, limits.max_categories)
+
+
+def _classes(targets: Sequence[NumberLabel | WordLabel | RelevanceLabel]) -> Classes:
+    first = targets[0]
+    if isinstance(first, RelevanceLabel):
+        return tuple(target.place.name for target in targets)
+    return first.classes()
+
+
+def _identity(features: Iterable[_Column], labels: Iterable[_Column]) -> str:
+    """SHA-256 over names, kinds, values and roles of all columns, in order."""
+    parts = [
+        [[column.place.name, column.feature().type, column.digest()] for column in role] for role in (features, labels)
+    ]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+
+class _Writer:
+    """Parquet in memory, a row group whenever enough cells have come together."""
+
+    def __init__(self, columns: Sequence[_Column]) -> None:
+        self._schema = pa.schema([pa.field(column.place.name, column.stored_as) for column in columns])
+        self._sink = pa.BufferOutputStream()
+        self._writer = pq.ParquetWriter(self._sink, self._schema, compression="zstd")
+        self._rows_per_group = max(_CELLS_PER_GROUP // len(columns), 1)
+        self._waiting: list[Any] = []
+
+    def write(self, arrays: list[Any]) -> None:
+        self._waiting.append(pa.RecordBatch.from_arrays(arrays, schema=self._schema))
+        if sum(batch.num_rows for batch in self._waiting) >= self._rows_per_group:
+            self._flush()
+
+    def close(self) -> bytes:
+        self._flush()
+        self._writer.close()
+        return bytes(self._sink.getvalue())
+
+    def _flush(self) -> None:
+        if self._waiting:
+            table = pa.Table.from_batches(self._waiting, self._schema).unify_dictionaries()
+            self._writer.write_table(table, row_group_size=self._rows_per_group)
+            self._waiting = []

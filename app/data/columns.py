@@ -1,0 +1,147 @@
+"""Columns that are checked, digested and summed up while they flow by, a batch at a time.
+
+A batch is an Arrow array, float64 or (dictionary-encoded) string, null where a value is missing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from app.data.place import MOST_FLAWS, Place
+from app.errors import Flaw, Invalid
+from app.features import Feature
+
+_LONGEST_CATEGORY = 1000  # characters; longer values are text, and would be carried in every model's card
+DICTIONARY = pa.dictionary(pa.int32(), pa.string())
+
+
+class NumericColumn:
+    """A column of finite numbers."""
+
+    stored_as = pa.float64()
+
+    def __init__(self, place: Place) -> None:
+        self.place = place
+        self.rows = 0
+        self.missing = 0
+        self._digest = hashlib.sha256()
+
+    def add(self, array: Any) -> Any:
+        """Take a float64 batch in and give it back as it is to be stored; Invalid where a number is not finite."""
+        values = array.to_numpy(zero_copy_only=False)
+        finite = np.isfinite(values)
+        if len(values) - np.count_nonzero(finite) > array.null_count:
+            valid = array.is_valid().to_numpy(zero_copy_only=False)
+            self._refuse(values, valid & ~finite, "{} is not a finite number")
+        self._check(array, values)
+        self._digest.update(values.astype("<f8", copy=False).tobytes())
+        self.rows += len(values)
+        self.missing += array.null_count
+        return array
+
+    def feature(self) -> Feature:
+        return Feature(self.place.name, "numeric")
+
+    def flaws(self) -> list[Flaw]:
+        """What is wrong with the column as a feature, now that it is complete."""
+        if self.missing < self.rows:
+            return []
+        return [Flaw(self.place.loc, f"{self.place.name!r} is missing in every row; leave the column out")]
+
+    def digest(self) -> str:
+        """The same for the same values, however they were sent and cut into batches."""
+        return self._digest.hexdigest()
+
+    def _check(self, array: Any, values: np.ndarray) -> None:
+        """What a kind of column asks for beyond finite numbers."""
+
+    def _refuse(self, values: np.ndarray, bad: np.ndarray, msg: str) -> None:
+        positions = np.flatnonzero(bad)[:MOST_FLAWS]
+        flaws = [self.place.flaw(self.rows + int(i), msg.format(_shown(values[i]))) for i in positions]
+        raise Invalid(flaws[0].msg, flaws)
+
+
+class CategoricalColumn:
+    """A column of words, and how often each occurs."""
+
+    stored_as = DICTIONARY
+
+    def __init__(self, place: Place, most: int) -> None:
+        self.place = place
+        self.most = most
+        self.rows = 0
+        self.missing = 0
+        self.counts: dict[str, int] = {}
+        self._marks: dict[str, int] = {}
+        self._digest = hashlib.sha256()
+
+    def add(self, array: Any) -> Any:
+        """Take a batch of strings in and give it back dictionary-encoded; Invalid where there are too many words."""
+        encoded = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
+        codes = encoded.indices.fill_null(-1).to_numpy().astype(np.int64)
+        counts = np.bincount(codes + 1, minlength=len(encoded.dictionary) + 1)
+        used = np.flatnonzero(counts[1:])
+        dictionary = encoded.dictionary.take(pa.array(used[: self.most + 1]))
+        words = dictionary.to_pylist()
+        self._count(words, counts[1:][used[: self.most + 1]])
+        marks = np.zeros(len(counts), dtype="<u8")  # position 0, before all words, is the missing value's
+        marks[used + 1] = [self._marks[word] for word in words]
+        self._digest.update(marks[codes + 1].tobytes())
+        self._check(codes)
+        self.rows += len(codes)
+        self.missing += int(counts[0])
+        positions = np.zeros(len(counts), dtype=np.int32)
+        positions[used + 1] = np.arange(len(used))
+        return pa.DictionaryArray.from_arrays(pa.array(positions[codes + 1], mask=codes < 0), dictionary)
+
+    def feature(self) -> Feature:
+        return Feature(self.place.name, "categorical", tuple(sorted(self.counts)))
+
+    def flaws(self) -> list[Flaw]:
+        if self.missing < self.rows:
+            return []
+        return [Flaw(self.place.loc, f"{self.place.name!r} is missing in every row; leave the column out")]
+
+    def digest(self) -> str:
+        """The same for the same words, however they were sent and cut into batches."""
+        return self._digest.hexdigest()
+
+    def _check(self, codes: np.ndarray) -> None:
+        """What a kind of column asks for beyond a bounded number of words; -1 is the missing value's code."""
+
+    def _count(self, words: list[str], counts: np.ndarray) -> None:
+        for word, count in zip(words, counts.tolist(), strict=True):
+            if word not in self.counts:
+                if len(word) > _LONGEST_CATEGORY:
+                    msg = f"{self.place.name!r} has a value of {len(word)} characters; leave columns of text out"
+                    raise Invalid.at(self.place.loc, msg)
+                self._marks[word] = int.from_bytes(hashlib.sha256(word.encode()).digest()[:8], "little") | 1
+            self.counts[word] = self.counts.get(word, 0) + count
+        self._check_number(len(self.counts))
+
+    def _check_number(self, distinct: int) -> None:
+        if distinct <= self.most:
+            return
+        msg = f"{self.place.name!r} has more than {self.most} distinct values"
+        others = [word for word in self.counts if not _is_number(word)]
+        if 0 < len(others) <= len(self.counts) // 2:
+            raise Invalid.at(self.place.loc, f"{msg}, most of them numbers; mend {', '.join(map(repr, others[:3]))}")
+        raise Invalid.at(
+            self.place.loc, f"{msg}; it looks like an identifier or text: leave it out or group its values"
+        )
+
+
+def _is_number(word: str) -> bool:
+    try:
+        float(word)
+    except ValueError:
+        return False
+    return True
+
+
+def _shown(value: float) -> str:
+    return repr(int(value)) if np.isfinite(value) and value == int(value) else repr(float(value))

@@ -1,0 +1,68 @@
+"""Uploaded bytes, opened as what they are: CSV or Parquet, gzipped or not."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from tempfile import SpooledTemporaryFile
+from typing import BinaryIO, cast
+
+from app.data.csv_file import CsvFile
+from app.data.dataset import DataLimits
+from app.data.parquet_file import ParquetFile
+from app.data.place import FILE
+from app.data.source import Source
+from app.errors import Invalid, TooLarge
+
+_GZIP = b"\x1f\x8b"
+_PARQUET = b"PAR1"
+_ZIP = b"PK\x03\x04"
+_CHUNK = 1 << 20
+_IN_MEMORY = 1 << 23  # unpacked content beyond this goes to a temporary file
+
+
+@contextmanager
+def opened(content: BinaryIO, limits: DataLimits) -> Iterator[Source]:
+    """A source over `content` (at its start or not), told by its first bytes; what is unpacked goes away at the end.
+
+    Raises Invalid for what cannot be read and TooLarge beyond `limits`, also for what a gzipped file unpacks to.
+    """
+    size = content.seek(0, 2)
+    if size > limits.max_upload_bytes:
+        raise TooLarge(f"{size:,} bytes; an upload may have at most {limits.max_upload_bytes:,}")
+    if _first_bytes(content).startswith(_GZIP):
+        with SpooledTemporaryFile(max_size=_IN_MEMORY) as plain:
+            _unpack(content, cast(BinaryIO, plain), limits.max_upload_bytes)
+            yield _source(cast(BinaryIO, plain), limits)
+    else:
+        yield _source(content, limits)
+
+
+def _source(content: BinaryIO, limits: DataLimits) -> Source:
+    first = _first_bytes(content)
+    if first.startswith(_PARQUET):
+        return ParquetFile(content, limits)
+    if first.startswith((_ZIP, _GZIP)):
+        raise Invalid.at(FILE, "this is an archive or an Excel file; send CSV, gzipped CSV or Parquet")
+    return CsvFile(content, limits)
+
+
+def _first_bytes(content: BinaryIO) -> bytes:
+    content.seek(0)
+    return content.read(4)
+
+
+def _unpack(packed: BinaryIO, plain: BinaryIO, most: int) -> None:
+    packed.seek(0)
+    size = 0
+    try:
+        with gzip.GzipFile(fileobj=packed) as stream:
+            while chunk := stream.read(_CHUNK):
+                size += len(chunk)
+                if size > most:
+                    raise TooLarge(f"unpacked, an upload may have at most {most:,} bytes")
+                plain.write(chunk)
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise Invalid.at(FILE, f"the gzipped file is damaged ({error})") from error

@@ -1,0 +1,120 @@
+"""Data that comes as lists in a request, checked and turned into columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from app.data.dataset import DataLimits
+from app.data.place import MOST_FLAWS, Place, check_names
+from app.data.source import Kind, check_columns, check_rows
+from app.errors import Flaw, Invalid
+
+LABEL = "label"  # what the one label of inline data is called
+
+_KINDS: dict[type, Kind] = {int: "numeric", float: "numeric", str: "categorical"}
+_HELD = {"numeric": "numbers", "categorical": "strings"}
+
+
+class InlineRows:
+    """Feature names, rows and labels as lists; places are relative to the object that holds the three.
+
+    Values are numbers, strings or None, of one kind in each column; labels are integers or strings (numbers that
+    are not integers are a target to regress on), or for each row a list of names. Raises Invalid, or TooLarge.
+    """
+
+    def __init__(
+        self, features: Sequence[str], rows: Sequence[Sequence[Any]], labels: Sequence[Any], limits: DataLimits
+    ) -> None:
+        check_rows(len(rows), limits)
+        check_columns(len(features), limits)
+        _check_shape(features, rows, labels)
+        names, targets, self.several = _targets(labels, len(features), limits)
+        self.places = [Place(name, f"/features/{j}", f"/rows/{{}}/{j}") for j, name in enumerate(features)]
+        self.labels = range(len(features), len(features) + len(names))
+        self.places += [Place(name, "/labels", "/labels/{}") for name in names]
+        columns = [*zip(*rows, strict=True), *targets]
+        self.kinds = [_kind(column, place) for column, place in zip(columns, self.places, strict=True)]
+        self._columns = columns
+
+    def batches(self) -> Iterator[list[Any]]:
+        yield [
+            _numbers(column, place) if kind == "numeric" else pa.array(column, pa.string())
+            for column, kind, place in zip(self._columns, self.kinds, self.places, strict=True)
+        ]
+
+
+def _check_shape(features: Sequence[str], rows: Sequence[Sequence[Any]], labels: Sequence[Any]) -> None:
+    flaws = check_names(list(features), "/features", numbered=True)
+    if not features:
+        flaws.append(Flaw("/features", "there is no feature"))
+    if not rows:
+        flaws.append(Flaw("/rows", "there is no row"))
+    if len(labels) != len(rows):
+        flaws.append(Flaw("/labels", f"{len(labels)} labels for {len(rows)} rows"))
+    width = len(features)
+    ragged = [i for i, row in enumerate(rows) if len(row) != width][:MOST_FLAWS]
+    flaws += [Flaw(f"/rows/{i}", f"{len(rows[i])} values for {width} features") for i in ragged]
+    if flaws:
+        raise Invalid(flaws[0].msg, flaws)
+
+
+def _targets(labels: Sequence[Any], width: int, limits: DataLimits) -> tuple[list[str], list[Sequence[Any]], bool]:
+    """Names and columns of the labels, beside `width` features, and whether there may be several for a row."""
+    lists = [isinstance(label, list | tuple) for label in labels]
+    if not any(lists):
+        return [LABEL], [labels], False
+    flaws = []
+    for i, label in enumerate(labels):
+        if not lists[i]:
+            flaws.append(Flaw(f"/labels/{i}", "the labels are lists elsewhere; send a list for each row"))
+            continue
+        strange = next((k for k, name in enumerate(label) if not isinstance(name, str) or not name), None)
+        if strange is not None:
+            flaws.append(Flaw(f"/labels/{i}/{strange}", "a label in a list is a string, and not empty"))
+        elif len(set(label)) < len(label):
+            flaws.append(Flaw(f"/labels/{i}", "a label is there twice"))
+    if flaws:
+        raise Invalid(flaws[0].msg, flaws[:MOST_FLAWS])
+    sets = [frozenset(label) for label in labels]
+    names = sorted(frozenset().union(*sets))
+    if not names:
+        raise Invalid.at("/labels", "no row has a label")
+    check_columns(width + len(names), limits)
+    return names, [[int(name in present) for present in sets] for name in names], True
+
+
+def _kind(column: Sequence[Any], place: Place) -> Kind:
+    """The one kind of a column's values; Invalid at those of another."""
+    kinds = set(map(type, column)) - {type(None)}
+    if kinds <= {int, float}:
+        return "numeric"
+    if kinds == {str}:
+        return "categorical"
+    first = next((_KINDS[type(value)] for value in column if type(value) in _KINDS), None)
+    bad = [i for i, value in enumerate(column) if value is not None and (_KINDS.get(type(value)) != first or not first)]
+    held = f"{place.name!r} holds {_HELD[first]} in other rows" if first else "values are numbers, strings or null"
+    flaws = [place.flaw(i, f"{held}; send the same here") for i in bad[:MOST_FLAWS]]
+    raise Invalid(flaws[0].msg, flaws)
+
+
+def _numbers(column: Sequence[Any], place: Place) -> Any:
+    missing = np.array([value is None for value in column])
+    try:
+        values = np.array(column, dtype=np.float64)
+    except OverflowError as error:
+        position = next(i for i, value in enumerate(column) if isinstance(value, int) and not _fits(value))
+        flaw = place.flaw(position, "the number is too large")
+        raise Invalid(flaw.msg, [flaw]) from error
+    return pa.array(values, mask=missing)
+
+
+def _fits(value: int) -> bool:
+    try:
+        float(value)
+    except OverflowError:
+        return False
+    return True

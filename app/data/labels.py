@@ -1,0 +1,104 @@
+"""Label columns: what a learner is to foretell, and whether it can."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+
+from app.data.columns import CategoricalColumn, NumericColumn
+from app.data.place import MOST_FLAWS, Place
+from app.errors import Flaw, Invalid
+
+Classes = tuple[int | str, ...] | None
+
+_EXACT = 2.0**53  # from here on float64 no longer tells integers apart
+_MISSING = "the label is missing; leave the row out"
+
+
+class NumberLabel(NumericColumn):
+    """One label of numbers: classes if all are integers, else a target to regress on."""
+
+    def __init__(self, place: Place, most: int) -> None:
+        super().__init__(place)
+        self.most = most
+        self.integers = True
+        self.counts: Counter[float] = Counter()
+
+    def classes(self) -> Classes:
+        """The classes in ascending order, or None; Invalid where there is nothing to tell apart."""
+        if not self.integers:
+            return None
+        if len(self.counts) > self.most:
+            msg = (
+                f"{self.place.name!r} has more than {self.most} distinct integers, too many for classes"
+                " (a number to regress on has at least one value that is not an integer)"
+            )
+            raise Invalid.at(self.place.loc, msg)
+        return checked_classes({int(value): self.counts[value] for value in sorted(self.counts)}, self.place)
+
+    def _check(self, array: Any, values: np.ndarray) -> None:
+        if array.null_count:
+            self._refuse(values, np.isnan(values), _MISSING)
+        if not self.integers:
+            return
+        self.integers = bool(np.all(values == np.floor(values)))
+        if self.integers and len(values) and np.abs(values).max() >= _EXACT:
+            self._refuse(values, np.abs(values) >= _EXACT, "{} is too large for a class; use strings")
+        if self.integers and len(self.counts) <= self.most:
+            distinct, counts = np.unique(values, return_counts=True)
+            self.counts.update(dict(zip(distinct.tolist(), counts.tolist(), strict=True)))
+
+
+class WordLabel(CategoricalColumn):
+    """One label of words, each a class."""
+
+    def classes(self) -> Classes:
+        """The classes in alphabetical order; Invalid where there is nothing to tell apart."""
+        return checked_classes({word: self.counts[word] for word in sorted(self.counts)}, self.place)
+
+    def _check(self, codes: np.ndarray) -> None:
+        absent = np.flatnonzero(codes < 0)[:MOST_FLAWS]
+        if absent.size:
+            flaws = [self.place.flaw(self.rows + int(i), _MISSING) for i in absent]
+            raise Invalid(flaws[0].msg, flaws)
+
+
+class RelevanceLabel(NumericColumn):
+    """One of several labels: 1 where it applies, 0 where it does not."""
+
+    def __init__(self, place: Place) -> None:
+        super().__init__(place)
+        self.ones = 0
+
+    def relevance_flaws(self) -> list[Flaw]:
+        """A label that always or never applies cannot be learnt."""
+        if 0 < self.ones < self.rows:
+            return []
+        always = "0" if self.ones == 0 else "1"
+        return [Flaw(self.place.loc, f"the label {self.place.name!r} is {always} in every row; leave it out")]
+
+    def _check(self, array: Any, values: np.ndarray) -> None:
+        if array.null_count:
+            self._refuse(values, np.isnan(values), _MISSING)
+        self._refuse_others(values)
+        self.ones += int(np.count_nonzero(values))
+
+    def _refuse_others(self, values: np.ndarray) -> None:
+        bad = (values != 0) & (values != 1)
+        if bad.any():
+            self._refuse(values, bad, "{} is neither 0 nor 1, as each of several labels must be")
+
+
+def checked_classes(counts: dict[int, int] | dict[str, int], place: Place) -> tuple[int | str, ...]:
+    """The classes, if there are two at least and each has two rows at least (one to learn from, one to hold out)."""
+    if len(counts) < 2:
+        raise Invalid.at(place.loc, f"{place.name!r} has one class only, {next(iter(counts))!r}; two are needed")
+    single = [value for value, count in counts.items() if count == 1]
+    if single:
+        named = ", ".join(map(repr, single[:MOST_FLAWS])) + (", …" if len(single) > MOST_FLAWS else "")
+        one = "class {} of {} has one row only" if len(single) == 1 else "classes {} of {} have one row only"
+        msg = one.format(named, repr(place.name)) + "; leave it out, merge it or add rows"
+        raise Invalid.at(place.loc, msg)
+    return tuple(counts)

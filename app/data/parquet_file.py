@@ -1,0 +1,108 @@
+"""Parquet files, refused by their metadata before anything is decoded where they are too large."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, BinaryIO
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from app.data.dataset import DataLimits
+from app.data.place import FILE, MOST_FLAWS, Place, check_names, pointer
+from app.data.source import Kind, check_columns, check_rows
+from app.errors import Flaw, Invalid, TooLarge
+
+_BATCH = 1 << 14  # rows decoded at a time
+_LEAST_BYTES_OF_A_CSV_VALUE = 2  # a digit and a comma
+
+
+class ParquetFile:
+    """A Parquet file of flat columns: numbers and booleans are numeric, strings and dictionaries of them categorical.
+
+    Raises Invalid for other types and TooLarge beyond `limits`. A file of few bytes can hold very many equal values;
+    it may hold as many as the largest CSV file could.
+    """
+
+    def __init__(self, content: BinaryIO, limits: DataLimits) -> None:
+        content.seek(0)
+        try:
+            self._file = pq.ParquetFile(content)
+            schema, metadata = self._file.schema_arrow, self._file.metadata
+            check_columns(len(schema), limits)
+            check_rows(metadata.num_rows, limits)
+            _check_size(metadata, limits)
+            self.kinds = _kinds(schema)
+            words = [name for name, kind in zip(schema.names, self.kinds, strict=True) if kind == "categorical"]
+            content.seek(0)
+            self._file = pq.ParquetFile(content, read_dictionary=words)  # long words that repeat are not spelt out
+        except (pa.ArrowException, OSError) as error:
+            raise _unreadable(error) from error
+        self.places = [Place(name, FILE + pointer(name)) for name in schema.names]
+        if not metadata.num_rows:
+            raise Invalid.at(FILE, "the table has no rows")
+
+    def batches(self) -> Iterator[list[Any]]:
+        try:
+            for batch in self._file.iter_batches(batch_size=_BATCH, use_threads=False):
+                yield [
+                    _numbers(column) if kind == "numeric" else _words(column)
+                    for column, kind in zip(batch.columns, self.kinds, strict=True)
+                ]
+        except (pa.ArrowException, OSError) as error:
+            raise _unreadable(error) from error
+
+
+def _check_size(metadata: Any, limits: DataLimits) -> None:
+    size = sum(metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups))
+    values = metadata.num_rows * metadata.num_columns
+    if max(size, values * _LEAST_BYTES_OF_A_CSV_VALUE) > limits.max_upload_bytes:
+        raise TooLarge(f"{values:,} values in {size:,} bytes; decoded, they are more than this service accepts")
+
+
+def _kinds(schema: Any) -> list[Kind]:
+    """Numeric or categorical for each column; Invalid for types that are neither, and for bad names."""
+    flaws = check_names(schema.names, FILE, numbered=False)
+    kinds: list[Kind] = []
+    for field in schema:
+        kind = _kind(field.type)
+        if kind is None:
+            msg = f"{field.name!r} is of type {field.type}; make it numbers, booleans or strings, or leave it out"
+            flaws.append(Flaw(FILE + pointer(field.name), msg))
+        kinds.append(kind or "numeric")
+    if flaws:
+        raise Invalid(flaws[0].msg, flaws[:MOST_FLAWS])
+    return kinds
+
+
+def _kind(found: Any) -> Kind | None:
+    types = pa.types
+    if any(check(found) for check in (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal)):
+        return "numeric"
+    if types.is_null(found):
+        return "numeric"
+    value = found.value_type if types.is_dictionary(found) else found
+    return "categorical" if any(check(value) for check in _TEXT) else None
+
+
+_TEXT = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
+
+
+def _numbers(column: Any) -> Any:
+    """A column as float64; NaN counts as missing, as it does where pandas writes the file."""
+    if pa.types.is_boolean(column.type):
+        column = column.cast(pa.uint8())
+    column = column.cast(pa.float64(), safe=False)
+    return pc.if_else(pc.is_nan(column), pa.scalar(None, pa.float64()), column)
+
+
+def _words(column: Any) -> Any:
+    """A column as a dictionary of strings."""
+    if not pa.types.is_dictionary(column.type):
+        column = column.cast(pa.string()).dictionary_encode()
+    return pa.DictionaryArray.from_arrays(column.indices.cast(pa.int32()), column.dictionary.cast(pa.string()))
+
+
+def _unreadable(error: Exception) -> Invalid:
+    return Invalid.at(FILE, f"the file cannot be read as Parquet ({str(error)[:200]})")

@@ -1,0 +1,57 @@
+"""Where a column stands in what was sent, so that every problem can point at it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from app.errors import Flaw
+
+FILE = "/file"  # where an upload's content is in the request
+MOST_FLAWS = 20  # enough to see the pattern
+MOST_NAME = 200  # characters
+
+
+@dataclass(frozen=True)
+class Place:
+    """A column: `loc` points at it; `cell`, where cells can be pointed at, has `{}` for the row's position.
+
+    Where they cannot (a file), the message names the row, counted from `first_row` as an editor shows it.
+    """
+
+    name: str
+    loc: str
+    cell: str | None = None
+    first_row: int = 1
+
+    def flaw(self, row: int, msg: str) -> Flaw:
+        """A flaw in the cell of the row at position `row` (from 0)."""
+        if self.cell is not None:
+            return Flaw(self.cell.format(row), msg)
+        return Flaw(self.loc, f"{self.name!r}, row {row + self.first_row}: {msg}")
+
+
+def pointer(name: str) -> str:
+    """A name as one step of a JSON pointer (RFC 6901)."""
+    return "/" + name.replace("~", "~0").replace("/", "~1")
+
+
+def check_names(names: list[str], loc: str, *, numbered: bool) -> list[Flaw]:
+    """What is wrong with the names of columns: empty, too long, or used twice.
+
+    `numbered` points at `loc/3`, else all flaws are at `loc` and say which column they mean.
+    """
+    flaws = []
+    first: dict[str, int] = {}
+    for position, name in enumerate(names):
+        place = f"{loc}/{position}" if numbered else loc
+        if not name.strip():
+            hint = "" if numbered else " (a table written by pandas needs index=False)"
+            flaws.append(Flaw(place, f"column {position + 1} has no name{hint}"))
+        elif len(name) > MOST_NAME:
+            flaws.append(Flaw(place, f"the name of column {position + 1} is longer than {MOST_NAME} characters"))
+        elif name in first:
+            flaws.append(Flaw(place, f"{name!r} names column {first[name] + 1} and column {position + 1}; rename one"))
+        first.setdefault(name, position)
+        if len(flaws) >= MOST_FLAWS:
+            break
+    return flaws

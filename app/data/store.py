@@ -1,0 +1,171 @@
+"""Data sets as Parquet over one URL, each a folder that is there whole or not at all."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import re
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal
+
+from app.data.dataset import DataLimits, Dataset, from_json, to_json
+from app.data.place import FILE, MOST_NAME
+from app.data.table import Table
+from app.errors import Conflict, Damaged, Flaw, Invalid, NotFound
+from app.storage import Storage
+
+if TYPE_CHECKING:
+    from app.data.building import Built
+
+__all__ = ["DataLimits", "Dataset", "DatasetStore"]
+
+_TABLE = "data.parquet"
+_RECORD = "dataset.json"
+_ID = re.compile(r"ds_[0-9a-f]{16}")
+
+# Arrow takes some 60 MB of memory, which a service that only predicts need not spend: the modules that use it are
+# imported where the first data set is read or loaded.
+
+
+class DatasetStore:
+    """Data sets by their content: what is added twice is there once, under the same id."""
+
+    def __init__(self, url: str, limits: DataLimits) -> None:
+        self.limits = limits
+        self._storage = Storage(url, seal=_RECORD)
+
+    def add(self, content: BinaryIO, labels: Sequence[str], name: str | None = None) -> Dataset:
+        """Keep an uploaded CSV (gzipped or not) or Parquet file, its columns named `labels` as what is to be foretold.
+
+        Raises Invalid with places below `/file`, `/label` and `/name`, or TooLarge; nothing is kept then. May block
+        for seconds; memory of a few blocks and the stored bytes, whatever the size of the file.
+        """
+        from app.data.building import build  # noqa: PLC0415  (see the note on Arrow above)
+        from app.data.content import opened  # noqa: PLC0415
+
+        _check_name(name)
+        with opened(content, self.limits) as source:
+            positions = _find_labels([place.name for place in source.places], labels)
+            built = build(source, positions, self.limits, several=len(labels) > 1)
+        return self._keep(built, name, "upload")
+
+    def add_inline(self, features: Sequence[str], rows: Sequence[Sequence[Any]], labels: Sequence[Any]) -> Dataset:
+        """Keep a table that came as lists.
+
+        Raises Invalid with places below `/features`, `/rows` and `/labels`, or TooLarge; nothing is kept then.
+        """
+        from app.data.building import build  # noqa: PLC0415  (see the note on Arrow above)
+        from app.data.inline import InlineRows  # noqa: PLC0415
+
+        source = InlineRows(features, rows, labels, self.limits)
+        return self._keep(build(source, source.labels, self.limits, several=source.several), None, "inline")
+
+    def find(self, dataset_id: str) -> Dataset:
+        """The record of a data set; NotFound where there is none."""
+        if _ID.fullmatch(dataset_id):
+            try:
+                return from_json(self._storage.read(dataset_id, _RECORD))
+            except NotFound:
+                pass
+        raise NotFound(f"there is no data set {dataset_id!r}")
+
+    def table(self, dataset_id: str) -> Table:
+        """A data set's arrays; NotFound, or Damaged where the file is not what was stored."""
+        from app.data.loading import load  # noqa: PLC0415  (see the note on Arrow above)
+
+        dataset = self.find(dataset_id)
+        parquet = self._storage.read(dataset_id, _TABLE)
+        if hashlib.sha256(parquet).hexdigest() != dataset.digest:
+            raise Damaged(f"the stored table of {dataset_id} does not match its digest; delete it and upload it again")
+        return load(dataset, parquet)
+
+    def page(self, size: int, token: str | None = None) -> tuple[list[Dataset], str | None]:
+        """At most `size` data sets after those of the page that gave `token`, newest first, and the next token."""
+        after = None if token is None else _parse_token(token)
+        datasets = sorted(self._all(), key=_age, reverse=True)
+        rest = [dataset for dataset in datasets if after is None or _age(dataset) < after]
+        page = rest[:size]
+        return page, _token(page[-1]) if len(rest) > size else None
+
+    def remove(self, dataset_id: str) -> None:
+        """Remove a data set; NotFound where there is none."""
+        self.find(dataset_id)
+        self._storage.remove(dataset_id)
+
+    def _keep(self, built: Built, name: str | None, origin: Literal["upload", "inline"]) -> Dataset:
+        dataset = Dataset(
+            id="ds_" + hashlib.sha256(f"{built.identity}\n{name or ''}".encode()).hexdigest()[:16],
+            name=name,
+            origin=origin,
+            rows=built.rows,
+            features=built.features,
+            labels=built.labels,
+            classes=built.classes,
+            digest=hashlib.sha256(built.parquet).hexdigest(),
+            bytes=len(built.parquet),
+            created_at=datetime.now(UTC),
+        )
+        try:
+            self._storage.publish(dataset.id, {_TABLE: built.parquet, _RECORD: to_json(dataset)})
+        except Conflict:  # the same content is there already
+            return self.find(dataset.id)
+        return dataset
+
+    def _all(self) -> list[Dataset]:
+        datasets = []
+        for folder in self._storage.folders():
+            try:
+                datasets.append(self.find(folder))
+            except NotFound:  # being written, or just removed
+                continue
+        return datasets
+
+
+def _find_labels(names: Sequence[str], labels: Sequence[str]) -> list[int]:
+    """Positions of the label columns."""
+    positions = {name: j for j, name in enumerate(names)}
+    flaws = []
+    if not labels:
+        flaws.append(Flaw("/label", "name the column that is to be foretold"))
+    for k, label in enumerate(labels):
+        if label not in positions:
+            flaws.append(Flaw(f"/label/{k}", f"there is no column {label!r}{_suggestion(label, names)}"))
+        elif label in labels[:k]:
+            flaws.append(Flaw(f"/label/{k}", f"{label!r} is named twice"))
+    if not flaws and len(labels) == len(names):
+        flaws.append(Flaw(FILE, "besides the label there is no column to learn from"))
+    if flaws:
+        raise Invalid(flaws[0].msg, flaws)
+    return [positions[label] for label in labels]
+
+
+def _suggestion(label: str, names: Sequence[str]) -> str:
+    folded = {name.casefold(): name for name in names}
+    close = [folded[match] for match in get_close_matches(label.casefold(), folded, n=3, cutoff=0.6)]
+    if close:
+        return "; is it " + " or ".join(map(repr, close)) + "?"
+    return "; there are " + ", ".join(map(repr, names[:10])) + (", …" if len(names) > 10 else "")
+
+
+def _check_name(name: str | None) -> None:
+    if name is not None and not 0 < len(name.strip()) <= MOST_NAME:
+        raise Invalid.at("/name", f"a name has 1 to {MOST_NAME} characters")
+
+
+def _age(dataset: Dataset) -> tuple[str, str]:
+    return dataset.created_at.isoformat(timespec="microseconds"), dataset.id
+
+
+def _token(dataset: Dataset) -> str:
+    return base64.urlsafe_b64encode("|".join(_age(dataset)).encode()).decode()
+
+
+def _parse_token(token: str) -> tuple[str, str]:
+    try:
+        created_at, dataset_id = base64.urlsafe_b64decode(token).decode().split("|")
+    except (ValueError, binascii.Error) as error:
+        raise Invalid.at("/page_token", "this is no token of a page that was listed") from error
+    return created_at, dataset_id

@@ -1,0 +1,26 @@
+"""A data set as arrays, ready for a learner."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from app.features import Schema
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """A data set in memory.
+
+    `X` is float64 (n, m), C-contiguous, NaN where a value is missing; a category is its position in its feature's
+    `categories`. `y` is, with one label, int64 (n,) of positions in `classes`, or float64 (n,) where `classes` is
+    None (a number to regress on); with several labels it is uint8 (n, L) of 0 and 1, and `classes` are their names.
+    """
+
+    schema: Schema
+    X: np.ndarray
+    y: np.ndarray
+    classes: tuple[int | str, ...] | None
+    labels: tuple[str, ...]
+    digest: str

@@ -1,0 +1,301 @@
+"""CSV: what is read, and every problem with its place."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import tracemalloc
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from app.data import csv_file
+from app.data.store import DataLimits, DatasetStore
+from app.errors import Flaw, Invalid, TooLarge
+from app.features import Feature
+
+WORDS = st.text(st.characters(codec="utf-8", exclude_categories=["Cs", "Cc"]), min_size=1, max_size=8).map(
+    lambda text: f"w{text}".strip()
+)
+NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
+
+
+def table(store, content, *labels):
+    return store.table(store.add(io.BytesIO(content), list(labels) or ["y"]).id)
+
+
+def flaws(store, content, *labels, name=None):
+    with pytest.raises(Invalid) as caught:
+        store.add(io.BytesIO(content), list(labels) if labels else ["y"], name)
+    assert store.page(10) == ([], None), "nothing is kept"
+    return list(caught.value.flaws)
+
+
+def quoted(word):
+    return '"' + word.replace('"', '""') + '"'
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.tuples(st.none() | NUMBERS, st.none() | WORDS, st.integers(-9, 9)), min_size=1, max_size=12))
+def test_round_trip(rows):
+    """What stands in a file is what the table holds: numbers to the last bit, words, classes, missing values."""
+    rows = [*rows, *rows, (1.5, "w", 10), (None, "w", 10)]
+    store = DatasetStore("memory://round-trip", DataLimits(1000, 100, 100, 10**6))
+    lines = [
+        f"{'' if number is None else repr(number)},{'NA' if word is None else quoted(word)},{label}"
+        for number, word, label in rows
+    ]
+
+    found = table(store, "\n".join(["a,b,y", *lines]).encode())
+
+    a, b = found.schema.features
+    assert a == Feature("a", "numeric")
+    assert b.categories == tuple(sorted({word for _, word, _ in rows if word is not None}))
+    expected, warnings = found.schema.encode([[number, word] for number, word, _ in rows])
+    assert not warnings
+    np.testing.assert_array_equal(found.X, expected)
+    assert [found.classes[code] for code in found.y] == [label for _, _, label in rows]
+
+
+def test_kinds_of_columns(store):
+    """A column is numeric if every value that is there is a number, however it is written."""
+    found = table(store, b"a,b,c,y\n 1 ,1e3,1,u\n+2,-.5,1,v\n?,nan,1_0,u\n00,null,N/A,v\n")
+
+    assert [feature.type for feature in found.schema.features] == ["numeric", "numeric", "categorical"]
+    np.testing.assert_array_equal(found.X, [[1, 1000, 0], [2, -0.5, 0], [np.nan, np.nan, 1], [0, np.nan, np.nan]])
+    assert found.X.flags.c_contiguous
+    assert found.classes == ("u", "v")
+    assert found.y.dtype == np.int64
+    np.testing.assert_array_equal(found.y, [0, 1, 0, 1])
+
+
+def test_kind_that_shows_late(store, monkeypatch):
+    """A word far down makes a column categorical, also where it comes many blocks after the numbers."""
+    monkeypatch.setattr(csv_file, "_BLOCK", 64)
+    rows = "".join(f"{i % 7},{i},{i % 2}\n" for i in range(200))
+
+    found = table(store, f"a,b,y\n{rows}x,1,0\n".encode())
+
+    assert [feature.type for feature in found.schema.features] == ["categorical", "numeric"]
+    assert found.schema.features[0].categories == ("0", "1", "2", "3", "4", "5", "6", "x")
+    np.testing.assert_array_equal(found.X[:200, 0], np.arange(200) % 7)
+    np.testing.assert_array_equal(found.X[:200, 1], np.arange(200))
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"\xef\xbb\xbfa,y\n1,0\n2,1\n3,0\n4,1\n",
+        b"a,y\r\n1,0\r\n2,1\r\n3,0\r\n4,1\r\n",
+        b"a,y\r1,0\r2,1\r3,0\r4,1\r",
+        b"\n\na,y\n1,0\n\n2,1\n3,0\n4,1",
+        b' a ,"y"\n"1",0\n 2, 1\n3,0\n4,1\n',
+        gzip.compress(b"a,y\n1,0\n2,1\n") + gzip.compress(b"3,0\n4,1\n"),
+    ],
+    ids=["byte order mark", "windows", "old mac", "blank lines", "quotes and spaces", "gzip in two members"],
+)
+def test_dialects_give_the_same_data_set(store, content):
+    plain = store.add(io.BytesIO(b"a,y\n1,0\n2,1\n3,0\n4,1\n"), ["y"])
+
+    assert store.add(io.BytesIO(content), ["y"]) == plain
+
+
+def test_targets(store):
+    """Integers are classes in order, other numbers a target to regress on, 0/1 columns several labels."""
+    integers = table(store, b"a,y\n1,10\n2,9.0\n3,10\n4,9\n")
+    assert integers.classes == (9, 10)
+    assert [type(value) for value in integers.classes] == [int, int]
+    np.testing.assert_array_equal(integers.y, [1, 0, 1, 0])
+
+    numbers = table(store, b"a,y\n1,10\n2,9.5\n3,10\n4,9\n")
+    assert numbers.classes is None
+    np.testing.assert_array_equal(numbers.y, [10, 9.5, 10, 9])
+    assert numbers.y.dtype == np.float64
+
+    several = table(store, b"q,a,p\n1,5,0\n0,6,1\n", "p", "q")
+    assert several.classes == several.labels == ("p", "q")
+    assert several.schema.names == ("a",)
+    assert several.y.dtype == np.uint8
+    np.testing.assert_array_equal(several.y, [[0, 1], [1, 0]])
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (b"", Flaw("/file", "the file is empty")),
+        (b" \n\n", Flaw("/file", "the file is empty")),
+        (b"\xef\xbb\xbf", Flaw("/file", "the file is empty")),
+        (b"a,y", Flaw("/file", "there is a header, but no row of values")),
+        (b"a,y\n", Flaw("/file", "there is a header, but no row of values")),
+        (b"a,a,y\n1,2,0\n", Flaw("/file", "'a' names column 1 and column 2; rename one")),
+        (b",y\n1,0\n", Flaw("/file", "column 1 has no name (a table written by pandas needs index=False)")),
+        (b"a;y\n1;0\n", Flaw("/file", "the header is split by ';'; separate the values by commas")),
+        (b"y\n1\n0\n", Flaw("/file", "besides the label there is no column to learn from")),
+        (b"a\xff,y\n1,1\n", Flaw("/file", "line 1 is not UTF-8; save the file as UTF-8")),
+        ("a,y\n1,1\n".encode("utf-16"), Flaw("/file", "line 1 is not UTF-8; save the file as UTF-8")),
+        (b"a,y\n1,0\n2,\xff\n", Flaw("/file", "line 3 is not UTF-8; save the file as UTF-8")),
+        (b"a,y\n1,0\n\xff\n", Flaw("/file", "line 3 is not UTF-8; save the file as UTF-8")),
+        (b"a,y\n1,\xc3", Flaw("/file", "line 2 is not UTF-8; save the file as UTF-8")),
+        (
+            b'a,y\n1,0\n2,"1\n3,0\n',
+            Flaw("/file", "the last value runs over several lines; close the quote that opens it"),
+        ),
+        (b"a,y\n1,0\ninf,1\n", Flaw("/file/a", "'a', row 3: inf is not a finite number")),
+        (b"a,y\n-1e999,0\n1,1\n", Flaw("/file/a", "'a', row 2: -inf is not a finite number")),
+        (b"a/~,y\n,0\nNA,1\n?,0\n", Flaw("/file/a~1~0", "'a/~' is missing in every row; leave the column out")),
+        (b"a,y\n1,0\n2,\n", Flaw("/file/y", "'y', row 3: the label is missing; leave the row out")),
+        (b"a,y\n1,u\n2,None\n", Flaw("/file/y", "'y', row 3: the label is missing; leave the row out")),
+        (b"a,y\n1,3\n2,3\n", Flaw("/file/y", "'y' has one class only, 3; two are needed")),
+        (b"a,y\n1,u\n2,u\n", Flaw("/file/y", "'y' has one class only, 'u'; two are needed")),
+        (
+            b"a,y\n1,0\n2,0\n3,7\n",
+            Flaw("/file/y", "class 7 of 'y' has one row only; leave it out, merge it or add rows"),
+        ),
+        (
+            b"a,y\n1,u\n2,u\n3,v\n4,w\n",
+            Flaw("/file/y", "classes 'v', 'w' of 'y' have one row only; leave it out, merge it or add rows"),
+        ),
+        (
+            b"a,y\n1,0\n2,9007199254740993\n",
+            Flaw("/file/y", "'y', row 3: 9007199254740992 is too large for a class; use strings"),
+        ),
+        (b"PK\x03\x04", Flaw("/file", "this is an archive or an Excel file; send CSV, gzipped CSV or Parquet")),
+    ],
+)
+def test_problem(store, content, expected):
+    assert flaws(store, content) == [expected]
+
+
+def test_ragged_rows_are_all_named(store):
+    assert flaws(store, b"a,b,y\n1,2,0\n1,2\n\n3,4,1\n1,2,3,4\n") == [
+        Flaw("/file", "row 3: the header has 3 values, this row 2"),
+        Flaw("/file", "row 5: the header has 3 values, this row 4"),
+    ]
+    assert len(flaws(store, b"a,y\n" + b"1\n" * 100)) == 20
+
+
+@pytest.mark.parametrize(
+    ("labels", "expected"),
+    [
+        (("condtion",), Flaw("/label/0", "there is no column 'condtion'; is it 'Condition'?")),
+        (("zzz",), Flaw("/label/0", "there is no column 'zzz'; there are 'a', 'Condition', 'q'")),
+        (("Condition", "q", "q"), Flaw("/label/2", "'q' is named twice")),
+        (("a", "q"), Flaw("/file/a", "'a', row 3: 2 is neither 0 nor 1, as each of several labels must be")),
+        (
+            ("Condition", "q"),
+            Flaw("/file/Condition", "'Condition' holds words; each of several labels must be a column of 0 and 1"),
+        ),
+    ],
+)
+def test_problem_with_the_labels(store, labels, expected):
+    assert flaws(store, b"a,Condition,q\n1,u,0\n2,v,1\n", *labels) == [expected]
+
+
+def test_several_labels_that_never_or_always_apply(store):
+    assert flaws(store, b"a,p,q,r\n1,0,1,1\n2,0,1,0\n", "p", "q", "r") == [
+        Flaw("/file/p", "the label 'p' is 0 in every row; leave it out"),
+        Flaw("/file/q", "the label 'q' is 1 in every row; leave it out"),
+    ]
+    assert flaws(store, b"a,p,q\n1,0,1\n2,,1\n", "p", "q") == [
+        Flaw("/file/p", "'p', row 3: the label is missing; leave the row out")
+    ]
+
+
+def test_no_label_and_bad_names(store):
+    with pytest.raises(Invalid, match="name the column that is to be foretold"):
+        store.add(io.BytesIO(b"a,y\n1,0\n"), [])
+    long = "x" * 201
+    assert flaws(store, f"{long},y\n1,0\n".encode())[0].msg == "the name of column 1 is longer than 200 characters"
+    for name in ("", "  ", long):
+        assert flaws(store, b"a,y\n1,0\n", name=name) == [Flaw("/name", "a name has 1 to 200 characters")]
+
+
+def test_identifiers_and_text(store):
+    """Too many words, or too long ones, are no categories; numbers with a few typing errors are named as such."""
+    rows = [f"{i % 2}" for i in range(60)]
+
+    [flaw] = flaws(store, ("a,y\n" + "".join(f"id{i},{label}\n" for i, label in enumerate(rows))).encode())
+    assert flaw.loc == "/file/a"
+    assert "more than 50 distinct values; it looks like an identifier" in flaw.msg
+
+    [flaw] = flaws(store, ("a,y\nabc,1\n" + "".join(f"{i},{label}\n" for i, label in enumerate(rows))).encode())
+    assert flaw == Flaw("/file/a", "'a' has more than 50 distinct values, most of them numbers; mend 'abc'")
+
+    [flaw] = flaws(store, b"a,y\n" + b"x" * 1001 + b",0\nb,1\n")
+    assert flaw == Flaw("/file/a", "'a' has a value of 1001 characters; leave columns of text out")
+
+    [flaw] = flaws(store, ("a,y\n" + "".join(f"1,{i}\n" for i in range(60))).encode())
+    assert flaw.msg.startswith("'y' has more than 50 distinct integers, too many for classes")
+
+    [flaw] = flaws(store, ("a,y\n" + "".join(f"1,c{i}\n" for i in range(60))).encode())
+    assert flaw.loc == "/file/y"
+
+
+def test_rows_longer_than_a_block(store, monkeypatch):
+    monkeypatch.setattr(csv_file, "_BLOCK", 64)
+
+    [flaw] = flaws(store, b'a,y\n1,0\n"' + b"x" * 200 + b",0\n")
+
+    assert flaw == Flaw("/file", "a row is longer than 64 bytes; is there a quote that is not closed?")
+
+
+def test_quotes_in_the_header(store):
+    """Names may hold commas, quotes and line ends; a quote that is not closed is a problem."""
+    found = table(store, b'"a, ""b""","c\nd",y\n1,2,0\n3,4,1\n5,6,0\n7,8,1\n')
+    assert found.schema.names == ('a, "b"', "c\nd")
+
+    with pytest.raises(Invalid):
+        store.add(io.BytesIO(b'"a,y\n1,0\n2,1\n'), ["y"])
+
+
+def test_limits(tmp_path):
+    """Too many rows, columns or bytes, packed or not, are refused as too large."""
+    store = DatasetStore(str(tmp_path), DataLimits(max_rows=4, max_columns=3, max_categories=5, max_upload_bytes=200))
+    store.add(io.BytesIO(b"a,b,y\n" + b"1,2,0\n3,4,1\n" * 2), ["y"])
+    for content, message in [
+        (b"a,b,y\n" + b"1,2,0\n" * 5, "at most 4 rows"),
+        (b"a,b,c,y\n1,2,3,0\n", "at most 3"),
+        (b"a,b,y\n" + b"1,2,0\n" * 50, "at most 200"),
+        (gzip.compress(b"a,b,y\n" + b"1,2,0\n" * 50), "unpacked"),
+    ]:
+        with pytest.raises(TooLarge, match=message):
+            store.add(io.BytesIO(content), ["y"])
+    assert len(store.page(10)[0]) == 1
+
+
+def test_gzip_bomb(store, limits):
+    """A small file that unpacks to very much is refused once the limit is passed, not when all is unpacked."""
+    bomb = gzip.compress(bytes(limits.max_upload_bytes * 4), compresslevel=9)
+    assert len(bomb) < 200_000
+    tracemalloc.start()
+    with pytest.raises(TooLarge, match="unpacked"):
+        store.add(io.BytesIO(bomb), ["y"])
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+
+    assert peak < limits.max_upload_bytes
+
+
+@pytest.mark.parametrize("cut", [5, 12, 30])
+def test_damaged_gzip(store, cut):
+    packed = gzip.compress(b"a,y\n1,0\n2,1\n")
+
+    [flaw] = flaws(store, packed[:cut])
+
+    assert flaw.loc == "/file"
+    assert "gzipped file is damaged" in flaw.msg
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.binary(max_size=60) | st.text('aby01,"\n\r ;\x00\ufeff', max_size=40).map(str.encode))
+def test_any_bytes_are_a_data_set_or_a_problem(content):
+    """Whatever is sent: a data set, or one of our errors."""
+    store = DatasetStore("memory://any-bytes", DataLimits(20, 10, 10, 10**5))
+    for prefix in (b"", b"a,y\n1,0\n2,1\n"):
+        try:
+            found = table(store, prefix + content)
+        except (Invalid, TooLarge):
+            continue
+        assert len(found.X) == len(found.y) > 0

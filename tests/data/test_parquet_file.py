@@ -1,0 +1,146 @@
+"""Parquet: which types are read as what, and what is refused by metadata alone."""
+
+from __future__ import annotations
+
+import datetime as dt
+import decimal
+import io
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from app.data.store import DataLimits, DatasetStore
+from app.errors import Flaw, Invalid, TooLarge
+
+Y = pa.array([0, 1, 0, 1])
+
+
+def parquet(columns, **options):
+    file = io.BytesIO()
+    pq.write_table(pa.table(columns), file, **options)
+    file.seek(0)
+    return file
+
+
+def test_types(store):
+    """Numbers and booleans are numeric, strings and dictionaries of strings categorical, null and NaN missing."""
+    columns = {
+        "int": pa.array([1, None, 3, 4], pa.int8()),
+        "unsigned": pa.array([2**64 - 1, 0, 1, 2], pa.uint64()),
+        "half": pa.array(np.array([0.5, 1, 2, 3], np.float16)),
+        "nan": pa.array([1.0, float("nan"), 2.0, None]),
+        "bool": pa.array([True, False, None, True]),
+        "decimal": pa.array([decimal.Decimal("1.25")] * 4),
+        "text": pa.array(["u", "", None, "NA"]),
+        "large": pa.array(["u", "v", "u", "v"], pa.large_string()),
+        "view": pa.array(["u", "v", "u", "v"], pa.string_view()),
+        "dictionary": pa.array(["v", "u", None, "v"]).dictionary_encode(),
+        "y": Y,
+    }
+
+    found = store.table(store.add(parquet(columns), ["y"]).id)
+
+    assert [feature.type for feature in found.schema.features] == ["numeric"] * 6 + ["categorical"] * 4
+    assert found.schema.features[6].categories == ("", "NA", "u")
+    nan = np.nan
+    np.testing.assert_array_equal(
+        found.X.T,
+        [
+            [1, nan, 3, 4],
+            [2.0**64, 0, 1, 2],
+            [0.5, 1, 2, 3],
+            [1, nan, 2, nan],
+            [1, 0, nan, 1],
+            [1.25] * 4,
+            [2, 0, nan, 1],
+            [0, 1, 0, 1],
+            [0, 1, 0, 1],
+            [1, 0, nan, 1],
+        ],
+    )
+
+
+@pytest.mark.parametrize("label", [Y, Y.cast(pa.bool_()), Y.cast(pa.float64())], ids=["int", "bool", "float"])
+def test_same_as_csv(store, label):
+    """The same table has the same id, whatever it comes in."""
+    columns = {"a": pa.array([1.5, None, 3, 4]), "b": pa.array(["u", "v", None, "u"]), "y": label}
+
+    found = store.add(parquet(columns, row_group_size=3), ["y"])
+
+    assert found == store.add(io.BytesIO(b"a,b,y\n1.5,u,0\n,v,1\n3,,0\n4,u,1\n"), ["y"])
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.array([dt.datetime(2026, 1, 1, tzinfo=dt.UTC)] * 4),
+        pa.array([dt.date(2026, 1, 1)] * 4),
+        pa.array([[1]] * 4),
+        pa.array([{"x": 1}] * 4),
+        pa.array([b"x"] * 4),
+    ],
+    ids=lambda column: str(column.type)[:12],
+)
+def test_types_that_are_refused(store, column):
+    with pytest.raises(Invalid) as caught:
+        store.add(parquet({"a": column, "b": Y, "y": Y}), ["y"])
+
+    [flaw] = caught.value.flaws
+    assert flaw.loc == "/file/a"
+    assert "make it numbers, booleans or strings, or leave it out" in flaw.msg
+
+
+def test_problems(store):
+    def flaws(columns):
+        with pytest.raises(Invalid) as caught:
+            store.add(parquet(columns), ["y"])
+        return list(caught.value.flaws)
+
+    assert flaws({"a": Y[:0], "y": Y[:0]}) == [Flaw("/file", "the table has no rows")]
+    assert flaws({"a": pa.nulls(4), "y": Y})[0].msg == "'a' is missing in every row; leave the column out"
+    assert flaws({"a": pa.array([1, 2, float("inf"), 4]), "y": Y}) == [
+        Flaw("/file/a", "'a', row 3: inf is not a finite number")
+    ]
+    assert flaws({"a": Y, "y": pa.nulls(4)})[0].loc == "/file/y"
+    assert flaws({"": Y, "y": Y})[0].loc == "/file"
+    twice = io.BytesIO()
+    pq.write_table(pa.Table.from_arrays([Y, Y, Y], ["a", "a", "y"]), twice)
+    with pytest.raises(Invalid, match="'a' names column 1 and column 2"):
+        store.add(twice, ["y"])
+
+
+def test_refused_by_metadata(tmp_path):
+    """A file of a few kilobytes may hold very many equal values, or very long ones: it is never decoded."""
+    store = DatasetStore(str(tmp_path), DataLimits(100_000, 5, 10, 100_000))
+    many = np.zeros(60_000)
+    wide = dict.fromkeys("abcdey", Y)
+    for columns, message in [
+        ({"a": many, "y": many}, "more than this service accepts"),
+        ({"a": np.zeros(100_001), "y": np.zeros(100_001)}, "at most 100,000 rows"),
+        (wide, "at most 5"),
+        ({"a": ["x" * 200_000] * 4, "y": Y}, "more than this service accepts"),
+    ]:
+        file = parquet(columns, compression="zstd")
+        assert len(file.getvalue()) < 5_000
+        with pytest.raises(TooLarge, match=message):
+            store.add(file, ["y"])
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_damaged_files_are_problems(data):
+    """A file with bytes changed or cut off is a data set or one of our errors."""
+    content = bytearray(parquet({"a": [1.0, 2.0, 3.0, 4.0], "b": ["u", "v", "u", "v"], "y": Y}).getvalue())
+    for _ in range(data.draw(st.integers(1, 3))):
+        content[data.draw(st.integers(4, len(content) - 1))] = data.draw(st.integers(0, 255))
+    content = content[: data.draw(st.integers(4, len(content))) if data.draw(st.booleans()) else None]
+    store = DatasetStore("memory://damaged", DataLimits(1000, 100, 100, 10**6))
+    try:
+        found = store.add(io.BytesIO(bytes(content)), ["y"])
+    except (Invalid, TooLarge):
+        return
+    assert found.rows > 0

@@ -1,0 +1,156 @@
+"""The store: content-addressed, whole or not at all, checked before use."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from app.data.dataset import from_json, to_json
+from app.data.store import DatasetStore
+from app.errors import Damaged, Invalid, NotFound
+
+SHARED = Path(__file__).resolve().parents[2] / ".." / "shared" / "data"
+CSV = b"a,b,y\n1,u,0\n2,v,1\n,u,0\n4,,1\n"
+SCENE = tuple(f"label_{name}" for name in ("Beach", "Sunset", "FallFoliage", "Field", "Mountain", "Urban"))
+
+
+def add(store, content=CSV, labels=("y",), name=None):
+    return store.add(io.BytesIO(content), list(labels), name)
+
+
+def test_same_upload_is_the_same_data_set(store):
+    """Retrying an upload is safe; another label, name, value or column name makes another data set."""
+    first = add(store)
+
+    assert add(store) == first == store.find(first.id)
+    others = [
+        add(store, name="n"),
+        add(store, labels=["b"], content=b"a,b,y\n1,u,0\n2,v,1\n,u,0\n4,v,1\n"),
+        add(store, CSV.replace(b"4,", b"5,")),
+        add(store, CSV.replace(b"a,b", b"a,c")),
+        add(store, CSV.replace(b"4,,", b"4,v,")),
+    ]
+    assert len({first.id, *(other.id for other in others)}) == 6
+
+
+def test_equal_uploads_at_once(store):
+    """Two who upload the same at the same time get the same data set."""
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda _: add(store), range(8)))
+
+    assert len({dataset.id for dataset in found}) == 1
+    assert found == [store.find(found[0].id)] * 8
+    assert len(store.page(10)[0]) == 1
+
+
+def test_record_round_trip(store):
+    dataset = add(store, name="ü")
+
+    assert from_json(to_json(dataset)) == dataset
+    assert from_json(to_json(replace(dataset, classes=None))).classes is None
+
+
+@pytest.mark.parametrize(
+    "dataset_id", ["ds_0123456789abcdef", "..", "", "ds_0123456789abcdef/../x", "ds_0123456789ABCDEF"]
+)
+def test_absent(store, dataset_id):
+    for method in (store.find, store.table, store.remove):
+        with pytest.raises(NotFound):
+            method(dataset_id)
+
+
+def test_remove(store):
+    dataset = add(store)
+    store.remove(dataset.id)
+
+    with pytest.raises(NotFound):
+        store.find(dataset.id)
+    assert add(store).id == dataset.id
+
+
+def test_damaged_table(store, tmp_path):
+    """A file that is not what was stored is never learnt from."""
+    dataset = add(store)
+    path = tmp_path / "datasets" / dataset.id / "data.parquet"
+    path.write_bytes(path.read_bytes()[:-1] + b"?")
+
+    with pytest.raises(Damaged, match="does not match its digest"):
+        store.table(dataset.id)
+
+
+@pytest.mark.parametrize("url", ["memory://paging", None])
+def test_pages(tmp_path, limits, url):
+    """Newest first, each once, also when data sets come and go between two pages."""
+    store = DatasetStore(url or str(tmp_path), limits)
+    added = [add(store, name=f"n{i}").id for i in range(7)]
+
+    first, token = store.page(3)
+    assert [dataset.id for dataset in first] == added[:3:-1]
+    store.remove(added[4])
+    add(store, name="later")
+    second, token = store.page(3, token)
+    assert [dataset.id for dataset in second] == added[3:0:-1]
+    assert store.page(3, token) == ([store.find(added[0])], None)
+
+
+@pytest.mark.parametrize("token", ["x", "é", "bm90aGluZw==", "////"])
+def test_bad_token(store, token):
+    with pytest.raises(Invalid) as caught:
+        store.page(3, token)
+
+    assert caught.value.flaws[0].loc == "/page_token"
+
+
+@pytest.mark.parametrize(
+    ("name", "labels", "rows", "numeric", "categorical", "classes", "missing"),
+    [
+        ("german_credit", ["label"], 1000, 7, 13, (1, 2), 0),
+        ("pima_diabetes", ["label"], 768, 8, 0, (0, 1), 0),
+        ("breast_cancer_wisconsin", ["label"], 699, 9, 0, (2, 4), 16),
+        ("covtype_20k", ["label"], 20000, 54, 0, (1, 2, 3, 4, 5, 6, 7), 0),
+        ("scene", SCENE, 2407, 294, 1, SCENE, 0),
+    ],
+)
+def test_real_files(store, name, labels, rows, numeric, categorical, classes, missing):
+    """Published data sets load with their published counts."""
+    path = SHARED / f"{name}.csv.gz"
+    if not path.exists():
+        pytest.skip("the shared data sets are not beside the project")
+
+    dataset = add(store, path.read_bytes(), labels)
+    table = store.table(dataset.id)
+
+    assert (dataset.rows, dataset.classes) == (rows, classes)
+    types = [feature.type for feature in dataset.features]
+    assert (types.count("numeric"), types.count("categorical")) == (numeric, categorical)
+    assert table.X.shape == (rows, numeric + categorical)
+    assert np.isnan(table.X).sum() == missing
+    assert len(table.y) == rows
+
+
+def test_scene_counts(store):
+    """In scene, 2230 rows have exactly one label, as published."""
+    path = SHARED / "scene.csv.gz"
+    if not path.exists():
+        pytest.skip("the shared data sets are not beside the project")
+
+    table = store.table(add(store, path.read_bytes(), SCENE).id)
+
+    assert (table.y.sum(axis=1) == 1).sum() == 2230
+
+
+def test_arrow_is_loaded_late(tmp_path):
+    """A service that reads no data set does not pay for Arrow's memory."""
+    code = (
+        "import sys; from app.data.store import DataLimits, DatasetStore;"
+        f"DatasetStore({str(tmp_path)!r}, DataLimits(1, 1, 2, 1)).page(1); sys.exit('pyarrow' in sys.modules)"
+    )
+
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
