@@ -1,0 +1,93 @@
+"""What happens inside a job's own process, from its first moment to its last word."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from time import monotonic
+from typing import Any
+
+from app.errors import PayoffError
+from app.jobs.job import Job, Problem
+from app.jobs.threads import cap_threads
+from app.progress import listen
+
+Report = Callable[[float, str], None]
+Target = Callable[[Any, Job, Report], None]
+
+_NICENESS = 10  # requests go before training
+_REPORT_SECONDS = 0.05
+_LONGEST_TRACE = 20_000
+
+
+def main(target: Target, argument: Any, job: Job, threads: int, lifeline: Connection, pipe: Connection) -> None:
+    """Run `target(argument, job, report)`; what it raises is told to the supervisor."""
+    _die_with(lifeline)
+    os.nice(_NICENESS)
+    cap_threads(threads)
+    voice = Voice(pipe)
+    try:
+        with listen(voice.report):
+            target(argument, job, voice.report)
+    except Exception as error:  # noqa: BLE001 - the supervisor logs it; this process has no log
+        voice.confess(error)
+
+
+class Voice:
+    """The job's side of the pipe to its supervisor; one JSON object per message."""
+
+    def __init__(self, pipe: Connection) -> None:
+        self._pipe = pipe
+        self._stage = ""
+        self._silent_until = 0.0
+        os.set_blocking(pipe.fileno(), False)
+
+    def report(self, fraction: float, stage: str) -> None:
+        """Send how far the job is unless that was just done; never waits, a full pipe drops the message."""
+        now = monotonic()
+        if stage == self._stage and now < self._silent_until:
+            return
+        self._stage, self._silent_until = stage, now + _REPORT_SECONDS
+        with contextlib.suppress(BlockingIOError):  # short enough to be written whole or not at all
+            self._send({"fraction": fraction, "stage": stage[:200]})
+
+    def confess(self, error: Exception) -> None:
+        """Send why the job failed."""
+        os.set_blocking(self._pipe.fileno(), True)
+        expected = isinstance(error, PayoffError)
+        trace = "" if expected else "".join(traceback.format_exception(error))[-_LONGEST_TRACE:]
+        self._send({"problem": Problem.of(error).as_dict(), "trace": trace})
+
+    def _send(self, message: dict[str, Any]) -> None:
+        self._pipe.send_bytes(json.dumps(message).encode())
+
+
+def _die_with(lifeline: Connection) -> None:
+    """Let the end of the supervisor, however it comes, kill this process and all that it starts.
+
+    The supervisor holds the other end of `lifeline` and never writes. On Linux the kernel itself sends SIGKILL to the
+    process group when that end closes: a thread could not while a C loop holds the interpreter, and the "parent
+    died" signal would not come, because the fork server lives as long as its children.
+    """
+    os.setsid()
+    if sys.platform == "linux":
+        fcntl.fcntl(lifeline, fcntl.F_SETOWN, -os.getpgrp())
+        fcntl.fcntl(lifeline, fcntl.F_SETSIG, signal.SIGKILL)
+        fcntl.fcntl(lifeline, fcntl.F_SETFL, fcntl.fcntl(lifeline, fcntl.F_GETFL) | os.O_ASYNC)
+    else:
+        threading.Thread(target=_watch, args=(lifeline,), daemon=True).start()
+    if lifeline.poll(0):  # it closed before the lines above
+        os.killpg(0, signal.SIGKILL)
+
+
+def _watch(lifeline: Connection) -> None:
+    lifeline.poll(None)
+    os.killpg(0, signal.SIGKILL)

@@ -1,0 +1,113 @@
+"""A job, the states it can be in, and every way from one to another."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Self
+
+from app.errors import Conflict, PayoffError
+
+
+class Status(StrEnum):
+    """Where a job stands."""
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+class Event(StrEnum):
+    """What can happen to a job."""
+
+    CLAIM = "claim"
+    SUCCEED = "succeed"
+    FAIL = "fail"
+    RETRY = "retry"
+    CANCEL = "cancel"
+    STOP = "stop"
+
+
+TRANSITIONS: dict[tuple[Status, Event], Status] = {
+    (Status.QUEUED, Event.CLAIM): Status.RUNNING,
+    (Status.QUEUED, Event.CANCEL): Status.CANCELLED,
+    (Status.RUNNING, Event.CANCEL): Status.RUNNING,  # only noted: its process has to end first, then comes STOP
+    (Status.RUNNING, Event.STOP): Status.CANCELLED,
+    (Status.RUNNING, Event.SUCCEED): Status.SUCCEEDED,
+    (Status.RUNNING, Event.FAIL): Status.FAILED,
+    (Status.RUNNING, Event.RETRY): Status.QUEUED,
+    (Status.CANCELLED, Event.CANCEL): Status.CANCELLED,  # asking twice is no mistake
+}
+
+ENDED = frozenset(Status) - {start for (start, _), end in TRANSITIONS.items() if start is not end}
+
+
+def after(status: Status, event: Event) -> Status:
+    """The status that `event` leads to; Conflict where it cannot happen to a job in `status`."""
+    try:
+        return TRANSITIONS[status, event]
+    except KeyError:
+        raise Conflict(f"{event} is not possible: the job is {status}") from None
+
+
+def diagram() -> str:
+    """The table of transitions as a mermaid state diagram."""
+    lines = ["stateDiagram-v2", f"    [*] --> {Status.QUEUED}"]
+    lines += [f"    {start} --> {end}: {event}" for (start, event), end in TRANSITIONS.items()]
+    lines += [f"    {status} --> [*]" for status in Status if status in ENDED]
+    return "\n".join(lines) + "\n"
+
+
+@dataclass(frozen=True)
+class Job:
+    """A piece of work that was accepted, as the table has it at one moment.
+
+    `attempt` counts how often it was begun and is the fencing token: whoever began an earlier attempt can no longer
+    write. `deaths` counts the attempts that were lost to a dead process or machine; only these are bounded. Times are
+    seconds since 1970 by the database's clock.
+    """
+
+    id: str
+    kind: str
+    spec: dict[str, Any]
+    status: Status
+    attempt: int
+    deaths: int
+    progress: float
+    stage: str
+    notes: dict[str, Any]
+    result: dict[str, Any] | None
+    error: dict[str, Any] | None
+    model: str | None
+    dataset: str | None
+    cancel_requested: bool
+    created_at: float
+    started_at: float | None
+    finished_at: float | None
+    seq: int
+
+    @property
+    def ended(self) -> bool:
+        return self.status in ENDED
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Why a job failed, in words for whoever submitted it."""
+
+    detail: str
+    title: str = "The job failed"
+    errors: tuple[dict[str, str], ...] = ()
+
+    @classmethod
+    def of(cls, error: Exception) -> Self:
+        """The error's own words when it was made for callers, otherwise no more than its class's name."""
+        if isinstance(error, PayoffError):
+            flaws = tuple({"loc": flaw.loc, "msg": flaw.msg} for flaw in error.flaws)
+            return cls(error.detail, error.title, flaws)
+        return cls(f"an unexpected {type(error).__name__} ended the job; the service's log has the details")
+
+    def as_dict(self) -> dict[str, Any]:
+        return {"title": self.title, "detail": self.detail, "errors": list(self.errors)}

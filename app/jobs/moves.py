@@ -1,0 +1,62 @@
+"""How a running job's row changes hands: each step checks ownership under a lock on that row."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, and_, select, update
+
+from app.errors import Conflict
+from app.jobs.job import ENDED, Event, Job, Problem, Status, after
+from app.jobs.tables import JOB_COLUMNS, JOBS, job_of
+
+Now = ColumnElement[float]
+
+
+def owned(job: Job) -> ColumnElement[bool]:
+    """The fence: true of the row while this attempt at the job is the one that runs."""
+    return and_(JOBS.c.id == job.id, JOBS.c.attempt == job.attempt, JOBS.c.status == Status.RUNNING)
+
+
+def hold(connection: Connection, fence: ColumnElement[bool]) -> Job | None:
+    """The row as it is now, locked until the transaction ends."""
+    found = connection.execute(select(*JOB_COLUMNS).where(fence).with_for_update())
+    row = found.mappings().first()
+    return None if row is None else job_of(row)
+
+
+def hold_or_raise(connection: Connection, job: Job) -> Job:
+    held = hold(connection, owned(job))
+    if held is None:
+        raise Conflict(f"attempt {job.attempt} at {job.id} was given up: its work does not count")
+    return held
+
+
+def move(connection: Connection, now: Now, held: Job, event: Event, **values: Any) -> Job:
+    """Write what `event` makes of a held job; Conflict where the table of transitions does not have it."""
+    status = after(held.status, event)
+    changes = {"status": status, **values}
+    if status is not Status.RUNNING:
+        changes |= {"worker": None, "lease_until": None}
+    if status in ENDED:
+        changes["finished_at"] = now
+    if status is Status.QUEUED:
+        changes |= {"started_at": None, "progress": 0.0}
+    statement = update(JOBS).where(JOBS.c.seq == held.seq).values(changes).returning(*JOB_COLUMNS)
+    return job_of(connection.execute(statement).mappings().one())
+
+
+def end(connection: Connection, now: Now, held: Job, event: Event, **values: Any) -> Job:
+    """The same without success: a wish to cancel then goes before every other end."""
+    if held.cancel_requested:
+        return move(connection, now, held, Event.STOP)
+    return move(connection, now, held, event, **values)
+
+
+def put_back(connection: Connection, now: Now, held: Job, reason: str, *, most: int | None) -> Job:
+    """Queue the job again; as a death that counts towards `most`, or without counting when that is None."""
+    deaths = held.deaths + (most is not None)
+    if most is not None and deaths >= most:
+        problem = Problem(f"tried {deaths} times; the last time {reason}" if deaths > 1 else reason)
+        return end(connection, now, held, Event.FAIL, error=problem.as_dict(), deaths=deaths)
+    return end(connection, now, held, Event.RETRY, stage=f"to be tried again: {reason}", deaths=deaths)

@@ -1,0 +1,227 @@
+"""One attempt at a job, in a process of its own, seen from the supervisor. Nothing here knows the queue."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import signal
+import threading
+import traceback
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from enum import Enum
+from multiprocessing import connection, get_context
+from multiprocessing.context import ForkServerProcess
+from time import monotonic, sleep
+from typing import Any
+
+import psutil
+
+from app.jobs import child
+from app.jobs.child import Target
+from app.jobs.job import Event, Job, Problem
+
+_TICK_SECONDS = 0.2
+_GRACE_SECONDS = 0.5  # between SIGTERM and SIGKILL
+_MOST_MESSAGES = 10_000  # taken at once, so that no flood of reports holds up the rest
+_CONTEXT = get_context("forkserver")
+_LOCK = threading.Lock()  # multiprocessing collects ended processes whenever it starts one, from any thread
+
+
+@dataclass(frozen=True)
+class JobLimits:
+    """What one job may use: wall time, resident memory of all its processes, threads of the numerical libraries."""
+
+    seconds: float = math.inf
+    memory_bytes: float = math.inf
+    threads: int = 1
+
+
+class Stop(Enum):
+    """Why a supervisor ends a process."""
+
+    CANCELLED = "cancelled"
+    RELEASED = "released"
+    LOST = "lost"
+    TOO_LONG = "too long"
+    TOO_BIG = "too big"
+
+
+@dataclass(frozen=True)
+class Ending:
+    """What is to be said of the job now that its process is gone."""
+
+    event: Event
+    reason: str = ""
+    problem: Problem | None = None
+    trace: str = ""
+    died: bool = False
+
+
+def preload(modules: Iterable[str]) -> None:
+    """Name what the fork server imports once for all jobs; it starts with the first job, so call this before."""
+    _CONTEXT.set_forkserver_preload(["app.jobs.single", "app.jobs.child", *modules])
+
+
+class Execution:
+    """Runs and watches the process in a thread, so that no slow database delays a limit or a kill."""
+
+    def __init__(
+        self,
+        job: Job,
+        target: Target,
+        argument: Any,
+        limits: JobLimits,
+        *,
+        trusted_until: float,
+        on_end: Callable[[], None],
+    ) -> None:
+        self.job = job
+        self.beat_at = 0.0  # when the worker is to renew the lease
+        self.fraction = 0.0
+        self.stage = job.stage
+        self.ending: Ending | None = None
+        self._work = (target, argument, job, limits.threads)
+        self._limits = limits
+        self._trusted_until = trusted_until
+        self._stop: Stop | None = None
+        self._confession: dict[str, Any] | None = None
+        self._on_end = on_end
+        self._thread = threading.Thread(target=self._run, name=job.id, daemon=True)
+        self._thread.start()
+
+    def trust(self, until: float) -> None:
+        """The lease holds until this moment of the monotonic clock; beyond it the process is killed."""
+        self._trusted_until = until
+
+    def stop(self, why: Stop) -> None:
+        """Have the process ended; the first reason counts."""
+        self._stop = self._stop or why
+
+    def join(self, seconds: float) -> None:
+        self._thread.join(seconds)
+
+    def _run(self) -> None:
+        try:
+            code = self._watch()
+        except Exception as error:  # noqa: BLE001 - the ending tells, and the worker logs it
+            reason = f"its process could not be run ({type(error).__name__})"
+            self.ending = Ending(Event.RETRY, reason, trace=traceback.format_exc(), died=True)
+        else:
+            self.ending = self._conclude(code)
+        self._on_end()
+
+    def _watch(self) -> int:
+        """Start the process and see it through; returns its exit code."""
+        ears, mouth = _CONTEXT.Pipe(duplex=False)
+        lifeline, hold = _CONTEXT.Pipe(duplex=False)
+        with ears, hold:
+            with mouth, lifeline:
+                process = _CONTEXT.Process(target=child.main, args=(*self._work, lifeline, mouth), name=self.job.id)
+                with _LOCK:
+                    process.start()
+            self._attend(process, ears)
+        with _LOCK:
+            process.join()
+        assert process.exitcode is not None  # it was joined
+        return process.exitcode
+
+    def _attend(self, process: ForkServerProcess, ears: connection.Connection) -> None:
+        """Listen to the process, and stop it where needed, until neither it nor its group is there."""
+        pid = process.pid
+        assert pid is not None  # it was started
+        deadline = monotonic() + self._limits.seconds
+        kill_at = math.inf
+        while not connection.wait([process.sentinel], _TICK_SECONDS):
+            self._hear(ears)
+            self._stop = self._stop or self._excess(pid, deadline)
+            if self._stop and kill_at == math.inf:
+                kill_at = monotonic() + _GRACE_SECONDS
+                _signal(pid, signal.SIGTERM)
+            elif monotonic() >= kill_at:
+                _signal(pid, signal.SIGKILL)
+        self._hear(ears)
+        _clear(pid)
+
+    def _hear(self, ears: connection.Connection) -> None:
+        """Take what has been said since the last time; the latest report counts."""
+        for _ in range(_MOST_MESSAGES):
+            try:
+                if not ears.poll(0):
+                    return
+                message = json.loads(ears.recv_bytes())
+            except (EOFError, OSError):  # nobody is there any more to say anything
+                return
+            if "problem" in message:
+                self._confession = message
+            else:
+                self.fraction, self.stage = message["fraction"], message["stage"]
+
+    def _excess(self, pid: int, deadline: float) -> Stop | None:
+        if monotonic() > self._trusted_until:
+            return Stop.LOST
+        if monotonic() > deadline:
+            return Stop.TOO_LONG
+        if self._limits.memory_bytes < math.inf and _resident(pid) > self._limits.memory_bytes:
+            return Stop.TOO_BIG
+        return None
+
+    def _conclude(self, code: int) -> Ending:
+        if self._confession is not None:
+            return Ending(Event.FAIL, problem=Problem(**self._confession["problem"]), trace=self._confession["trace"])
+        if self._stop is not None:
+            return self._stopped(self._stop)
+        if code == 0:
+            return Ending(Event.FAIL, problem=Problem("its work ended without a result"))
+        if code < 0:
+            hint = " (perhaps it needed more memory than there is)" if -code == signal.SIGKILL else ""
+            return Ending(Event.RETRY, f"its process was killed by signal {-code}{hint}", died=True)
+        return Ending(Event.RETRY, f"its process ended unexpectedly with exit code {code}", died=True)
+
+    def _stopped(self, why: Stop) -> Ending:
+        match why:
+            case Stop.CANCELLED:
+                return Ending(Event.STOP)
+            case Stop.RELEASED:
+                return Ending(Event.RETRY, "its worker was stopped")
+            case Stop.LOST:
+                return Ending(Event.RETRY, "its worker could not reach the database")
+            case Stop.TOO_LONG:
+                return Ending(
+                    Event.FAIL, problem=Problem(f"it took longer than the {self._limits.seconds:g} s allowed")
+                )
+            case Stop.TOO_BIG:
+                allowed = self._limits.memory_bytes / 2**20
+                return Ending(Event.FAIL, problem=Problem(f"it used more memory than the {allowed:.0f} MB allowed"))
+
+
+def _signal(pid: int, number: signal.Signals) -> None:
+    """Signal the job's process group, or the process alone while it has not made its group yet."""
+    for send in (os.killpg, os.kill):
+        try:
+            send(pid, number)
+        except ProcessLookupError:
+            continue
+        return
+
+
+def _clear(pid: int) -> None:
+    """Kill what is left of the group; the leader itself is left only if the fork server died before it."""
+    _signal(pid, signal.SIGKILL)
+    for _ in range(100):
+        if not psutil.pid_exists(pid):
+            return
+        sleep(0.01)
+
+
+def _resident(pid: int) -> int:
+    """Bytes of resident memory of the process and its descendants."""
+    total = 0
+    try:
+        process = psutil.Process(pid)
+        for member in (process, *process.children(recursive=True)):
+            total += member.memory_info().rss
+    except psutil.Error:  # one of them ended meanwhile
+        pass
+    return total

@@ -1,0 +1,274 @@
+"""The durable queue: accepted jobs in a table, each owned by one worker at a time.
+
+A worker owns a job through a lease that it renews, and every write carries the number of its attempt: a worker that
+was silent for too long finds that its writes no longer count. All times come from the database's clock.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import secrets
+from collections.abc import Callable
+from enum import Enum, auto
+from typing import Any
+
+from sqlalchemy import Connection, delete, func, insert, select, update
+from sqlalchemy.exc import IntegrityError
+
+from app.database import Database
+from app.errors import Conflict, Invalid, NotFound
+from app.jobs.job import ENDED, Event, Job, Problem, Status, after
+from app.jobs.moves import end, hold, hold_or_raise, move, owned, put_back
+from app.jobs.tables import JOB_COLUMNS, JOBS, TABLES, WORKERS, job_of
+
+KEY_PLACE = "/headers/Idempotency-Key"
+MAX_PAGE = 1000
+
+_ID = re.compile(r"job_[0-9a-f]{20}")
+_TOKEN = re.compile(r"[0-9]{1,18}")  # fits a 64-bit integer
+
+
+class Beat(Enum):
+    """What a worker hears when it says that a job still runs."""
+
+    GO_ON = auto()
+    CANCEL = auto()
+    LOST = auto()
+
+
+class Queue:
+    """Jobs in a database.
+
+    `attempts` bounds how often a job may die with its process, `lease_seconds` how long its worker may be silent.
+    """
+
+    def __init__(self, database: Database, *, attempts: int = 3, lease_seconds: float = 10.0) -> None:
+        self.database = database
+        self.attempts = attempts
+        self.lease_seconds = lease_seconds
+        self.listeners: list[Callable[[], None]] = []  # called after a change that a worker should see at once
+
+    def create(self) -> None:
+        self.database.create(TABLES)
+
+    # For those who want work done
+
+    def submit(
+        self,
+        kind: str,
+        spec: dict[str, Any],
+        *,
+        model: str | None = None,
+        dataset: str | None = None,
+        key: str | None = None,
+    ) -> Job:
+        """Accept a job; it is durable when this returns.
+
+        The same `key` again answers with the first job, also when both come at the same moment; with another `kind`,
+        `model` or `spec` it is Invalid. Keys of several clients need a prefix that tells the clients apart.
+        """
+        job_id = f"job_{secrets.token_hex(10)}" if key is None else id_of_key(key)
+        content = {"kind": kind, "model": model, "spec": spec}
+        row = {"id": job_id, **content, "dataset": dataset, "status": Status.QUEUED, "created_at": self.database.now}
+        try:
+            with self.database.writing() as connection:
+                inserted = connection.execute(insert(JOBS).values(row).returning(*JOB_COLUMNS))
+                job = job_of(inserted.mappings().one())
+        except IntegrityError:
+            return self._first(job_id, content)
+        self._tell()
+        return job
+
+    def find(self, key: str) -> Job | None:
+        """The job that was submitted with this idempotency key, for an answer before any work is done."""
+        try:
+            return self.get(id_of_key(key))
+        except NotFound:
+            return None
+
+    def get(self, job_id: str) -> Job:
+        """NotFound where there is no such job."""
+        if _ID.fullmatch(job_id):
+            with self.database.reading() as connection:
+                row = connection.execute(select(*JOB_COLUMNS).where(JOBS.c.id == job_id)).mappings().first()
+            if row is not None:
+                return job_of(row)
+        raise NotFound(f"there is no job {job_id!r}")
+
+    def page(
+        self,
+        *,
+        status: str | None = None,
+        model: str | None = None,
+        kind: str | None = None,
+        page_size: int = 50,
+        page_token: str | None = None,
+    ) -> tuple[list[Job], str | None]:
+        """Jobs, newest first, and the token of the next page (None at the end); new jobs do not shift the pages."""
+        if not 1 <= page_size <= MAX_PAGE:
+            raise Invalid.at("/page_size", f"must be between 1 and {MAX_PAGE}")
+        statement = select(*JOB_COLUMNS).order_by(JOBS.c.seq.desc()).limit(page_size + 1)
+        for name, wanted in _filters(status=status, model=model, kind=kind).items():
+            statement = statement.where(JOBS.c[name] == wanted)
+        if page_token is not None:
+            if not _TOKEN.fullmatch(page_token):
+                raise Invalid.at("/page_token", "is not a token that an earlier page gave")
+            statement = statement.where(JOBS.c.seq < int(page_token))
+        with self.database.reading() as connection:
+            jobs = [job_of(row) for row in connection.execute(statement).mappings()]
+        return jobs[:page_size], str(jobs[page_size - 1].seq) if len(jobs) > page_size else None
+
+    def counts(self) -> dict[str, int]:
+        """How many jobs there are in each status."""
+        statement = select(JOBS.c.status, func.count()).group_by(JOBS.c.status)
+        with self.database.reading() as connection:
+            found = {row[0]: int(row[1]) for row in connection.execute(statement)}
+        return {status.value: found.get(status, 0) for status in Status}
+
+    def uses_dataset(self, dataset: str) -> bool:
+        """Whether a job that has not ended needs this data set."""
+        pending = JOBS.c.status.in_([status for status in Status if status not in ENDED])
+        with self.database.reading() as connection:
+            found = connection.execute(select(JOBS.c.seq).where(pending, JOBS.c.dataset == dataset).limit(1))
+            return found.first() is not None
+
+    def cancel(self, job_id: str) -> Job:
+        """Cancel a queued job at once and have a running one ended: from here on it cannot succeed.
+
+        A job that is cancelled already stays so; one that ended otherwise is a Conflict.
+        """
+        self.get(job_id)
+        with self.database.writing() as connection:
+            job = hold(connection, JOBS.c.id == job_id)
+            assert job is not None  # jobs are never deleted
+            if job.status is not Status.CANCELLED:
+                job = move(connection, self.database.now, job, Event.CANCEL, cancel_requested=True)
+        self._tell()
+        return job
+
+    # For workers
+
+    def claim(self, worker: str) -> Job | None:
+        """Begin the oldest queued job, in one statement, so that no two workers get the same; None without work."""
+        queued = JOBS.c.status == Status.QUEUED
+        oldest = select(JOBS.c.seq).where(queued).order_by(JOBS.c.seq).limit(1).with_for_update(skip_locked=True)
+        begun = {
+            "status": after(Status.QUEUED, Event.CLAIM),
+            "attempt": JOBS.c.attempt + 1,
+            "worker": worker,
+            "lease_until": self.database.now + self.lease_seconds,
+            "started_at": self.database.now,
+            "stage": "",
+        }
+        statement = update(JOBS).where(JOBS.c.seq == oldest.scalar_subquery(), queued).values(begun)
+        with self.database.writing() as connection:
+            row = connection.execute(statement.returning(*JOB_COLUMNS)).mappings().first()
+        return None if row is None else job_of(row)
+
+    def beat(self, job: Job, progress: float, stage: str) -> Beat:
+        """Renew the lease and tell how far the job is; LOST when this attempt does not own the job any more."""
+        lease = self.database.now + self.lease_seconds
+        told = update(JOBS).where(owned(job)).values(progress=progress, stage=stage, lease_until=lease)
+        with self.database.writing() as connection:
+            cancel = connection.execute(told.returning(JOBS.c.cancel_requested)).scalar()
+        if cancel is None:
+            return Beat.LOST
+        return Beat.CANCEL if cancel else Beat.GO_ON
+
+    def remember(self, job: Job, notes: dict[str, Any]) -> dict[str, Any]:
+        """Add `notes` that later attempts will find, and return them all; Conflict when the job is lost."""
+        with self.database.writing() as connection:
+            merged = {**hold_or_raise(connection, job).notes, **notes}
+            connection.execute(update(JOBS).where(JOBS.c.seq == job.seq).values(notes=merged))
+        return merged
+
+    def succeed(self, connection: Connection, job: Job, result: dict[str, Any]) -> None:
+        """Finish the job inside the caller's transaction, so that both take effect or neither does.
+
+        Conflict when the job is lost or to be cancelled; the caller's transaction then has to roll back.
+        """
+        held = hold_or_raise(connection, job)
+        if held.cancel_requested:
+            raise Conflict(f"{job.id} is to be cancelled: its work does not count")
+        move(connection, self.database.now, held, Event.SUCCEED, result=result, progress=1.0, stage="done")
+
+    def fail(self, job: Job, problem: Problem) -> bool:
+        """End the job for good; False when it is lost. If it was to be cancelled it ends as that."""
+        with self.database.writing() as connection:
+            held = hold(connection, owned(job))
+            if held is not None:
+                end(connection, self.database.now, held, Event.FAIL, error=problem.as_dict())
+        return held is not None
+
+    def cancelled(self, job: Job) -> bool:
+        """Say that the process of a job that was to be cancelled has ended; False when the job is lost."""
+        with self.database.writing() as connection:
+            held = hold(connection, owned(job))
+            if held is not None:
+                move(connection, self.database.now, held, Event.STOP)
+        return held is not None
+
+    def retry(self, job: Job, reason: str, *, died: bool = True) -> bool:
+        """Queue the job again, or fail it with the reason if it `died` once too often; False when it is lost."""
+        with self.database.writing() as connection:
+            held = hold(connection, owned(job))
+            if held is not None:
+                put_back(connection, self.database.now, held, reason, most=self.attempts if died else None)
+        self._tell()
+        return held is not None
+
+    def reap(self) -> list[Job]:
+        """Take jobs away from workers that fell silent; returns them as they are now: queued, failed or cancelled."""
+        silent = (JOBS.c.status == Status.RUNNING) & (JOBS.c.lease_until < self.database.now)
+        with self.database.writing() as connection:
+            found = connection.execute(select(*JOB_COLUMNS).where(silent).with_for_update(skip_locked=True))
+            return [
+                put_back(connection, self.database.now, job_of(row), "its worker fell silent", most=self.attempts)
+                for row in found.mappings().all()
+            ]
+
+    def check_in(self, worker: str) -> None:
+        """Say that a worker is there; forgets those that have been silent for long."""
+        seen = {"seen_at": self.database.now}
+        with self.database.writing() as connection:
+            if not connection.execute(update(WORKERS).where(WORKERS.c.name == worker).values(seen)).rowcount:
+                connection.execute(insert(WORKERS).values(name=worker, **seen))
+            long_ago = self.database.now - 10 * self.lease_seconds
+            connection.execute(delete(WORKERS).where(WORKERS.c.seen_at < long_ago))
+
+    def check_out(self, worker: str) -> None:
+        with self.database.writing() as connection:
+            connection.execute(delete(WORKERS).where(WORKERS.c.name == worker))
+
+    def workers(self) -> list[str]:
+        """The workers, of all processes and machines, that were there within the last lease."""
+        recently = WORKERS.c.seen_at >= self.database.now - self.lease_seconds
+        with self.database.reading() as connection:
+            return list(connection.execute(select(WORKERS.c.name).where(recently).order_by(WORKERS.c.name)).scalars())
+
+    def _first(self, job_id: str, content: dict[str, Any]) -> Job:
+        first = self.get(job_id)
+        if {"kind": first.kind, "model": first.model, "spec": first.spec} != json.loads(json.dumps(content)):
+            raise Invalid.at(KEY_PLACE, "was used before with another request; choose a new key for a new request")
+        return first
+
+    def _tell(self) -> None:
+        for listener in list(self.listeners):
+            listener()
+
+
+def id_of_key(key: str) -> str:
+    digest = hashlib.sha256(key.encode(errors="surrogatepass")).hexdigest()
+    return f"job_{digest[:20]}"
+
+
+def _filters(**wanted: str | None) -> dict[str, str]:
+    filters = {name: value for name, value in wanted.items() if value is not None}
+    if filters.get("status", Status.QUEUED) not in set(Status):
+        raise Invalid.at("/status", f"must be one of {', '.join(Status)}")
+    for name, value in filters.items():
+        if "\0" in value:  # PostgreSQL has no such text
+            raise Invalid.at(f"/{name}", "must not contain a NUL character")
+    return filters

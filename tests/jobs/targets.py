@@ -1,0 +1,185 @@
+"""What the jobs of these tests do; imported in the jobs' processes, too."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+
+import numpy as np
+import threadpoolctl
+from sqlalchemy import Column, Integer, MetaData, String, Table, insert, select
+
+from app import progress
+from app.database import Database
+from app.errors import Invalid
+from app.jobs.process import JobLimits
+from app.jobs.queue import Queue
+from app.jobs.worker import Worker
+
+TABLES = MetaData()
+PUBLISHED = Table("published", TABLES, Column("job", String), Column("attempt", Integer))
+STARTED = Table("started", TABLES, Column("job", String), Column("pid", Integer))
+CLEANED = Table("cleaned", TABLES, Column("job", String), Column("attempt", Integer))
+
+
+def open_queue(url, **options):
+    return Queue(Database(url), **options)
+
+
+def make_tables(queue):
+    queue.create()
+    queue.database.create(TABLES)
+
+
+def published(queue):
+    """How often each job's result was published."""
+    with queue.database.reading() as connection:
+        return Counter(connection.execute(select(PUBLISHED.c.job)).scalars())
+
+
+def started(queue):
+    """The processes in which attempts began."""
+    with queue.database.reading() as connection:
+        return list(connection.execute(select(STARTED.c.pid).order_by(STARTED.c.pid)).scalars())
+
+
+def cleaned(queue):
+    with queue.database.reading() as connection:
+        return [tuple(row) for row in connection.execute(select(CLEANED.c.job, CLEANED.c.attempt))]
+
+
+def clean(url, job):
+    with Database(url).writing() as connection:
+        connection.execute(insert(CLEANED).values(job=job.id, attempt=job.attempt))
+
+
+def work(url, job, report):
+    """Do what the job's spec asks for, then publish a line together with the success."""
+    queue = open_queue(url)
+    with queue.database.writing() as connection:
+        connection.execute(insert(STARTED).values(job=job.id, pid=os.getpid()))
+    result = DEEDS[job.spec["do"]](queue, job, report) or {}
+    with queue.database.writing() as connection:
+        connection.execute(insert(PUBLISHED).values(job=job.id, attempt=job.attempt))
+        queue.succeed(connection, job, result)
+    if job.spec["do"] == "die after success":
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _sleep(_queue, job, report):
+    report(0.5, "asleep")
+    time.sleep(job.spec.get("seconds", 0))
+
+
+def _hold_interpreter(_queue, _job, _report):
+    sum(range(10**12))  # one C call that never lets another thread run
+
+
+def _ignore_sigterm(queue, job, report):
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    _sleep(queue, job, report)
+
+
+def _helper(_queue, _job, _report):
+    """Spend the time in a process that the job starts."""
+    helper = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    queue = _queue
+    with queue.database.writing() as connection:
+        connection.execute(insert(STARTED).values(job=_job.id, pid=helper.pid))
+    sum(range(10**12))
+
+
+def _eat(_queue, _job, _report):
+    hoard = []
+    while True:
+        hoard.append(np.ones(2_000_000))
+        time.sleep(0.005)
+
+
+def _refuse(_queue, _job, _report):
+    raise Invalid.at("/learner/C", "must be positive")
+
+
+def _break(_queue, _job, _report):
+    raise RuntimeError("secret /etc/path")
+
+
+def _die(_queue, _job, _report):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _die_once(queue, job, _report):
+    notes = queue.remember(job, {"seen": [*job.notes.get("seen", []), job.attempt]})
+    if job.attempt == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return notes
+
+
+def _report_from_within(_queue, _job, _report):
+    with progress.part(0.2, 0.6, "forest"):
+        progress.report(0.5)
+    for _ in range(100_000):  # a flood does no harm
+        progress.report(0.7, "calibration")
+    time.sleep(1)
+
+
+def _threads(_queue, _job, _report):
+    np.ones((2, 2)) @ np.ones((2, 2))
+    return {
+        "pools": [pool["num_threads"] for pool in threadpoolctl.threadpool_info()],
+        "variable": os.environ["OMP_NUM_THREADS"],
+        "nice": os.nice(0),
+        "leader": os.getpgrp() == os.getpid(),
+        "threads": threading.active_count(),
+    }
+
+
+def forget(_url, _job, _report):
+    """Return without finishing the job."""
+
+
+DEEDS = {
+    "sleep": _sleep,
+    "die after success": _sleep,
+    "hold the interpreter": _hold_interpreter,
+    "ignore SIGTERM": _ignore_sigterm,
+    "start a helper": _helper,
+    "eat": _eat,
+    "refuse": _refuse,
+    "break": _break,
+    "die": _die,
+    "die once": _die_once,
+    "report": _report_from_within,
+    "threads": _threads,
+}
+
+
+def serve(url, slots, lease):
+    """A worker as a program of its own; ended by SIGTERM or SIGKILL."""
+    stop = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    queue = open_queue(url, attempts=50, lease_seconds=lease)
+    limits = JobLimits(seconds=60, memory_bytes=2**31)
+    Worker(queue, work, url, slots=slots, limits=limits, modules=["tests.jobs.targets"], cleanup=clean).run(stop)
+
+
+def claim_all(url, name):
+    """Claim and finish until nothing is left; used by several processes at once."""
+    queue = open_queue(url)
+    while job := queue.claim(name):
+        with queue.database.writing() as connection:
+            connection.execute(insert(PUBLISHED).values(job=job.id, attempt=job.attempt))
+            queue.succeed(connection, job, {})
+
+
+KEYS = 20
+
+
+def submit_keyed(url, _name):
+    """Submit the same jobs under the same keys as everybody else."""
+    queue = open_queue(url)
+    for number in range(KEYS):
+        assert queue.submit("train", {"number": number}, key=f"key {number}").spec == {"number": number}

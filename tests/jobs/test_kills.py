@@ -1,0 +1,127 @@
+"""Workers and jobs killed without warning: every job is accounted for, once, and nothing is left running."""
+
+import contextlib
+import random
+import subprocess
+import sys
+import time
+
+import psutil
+import pytest
+
+from app.jobs.job import Status
+from tests.jobs import targets
+from tests.jobs.waiting import eventually, gone
+
+LEASE = 1.1
+PATIENCE = 60
+
+
+@pytest.fixture
+def url(tmp_path):
+    return f"sqlite:///{tmp_path / 'jobs.db'}"
+
+
+@pytest.fixture
+def queue(url):
+    queue = targets.open_queue(url, attempts=50, lease_seconds=LEASE)
+    targets.make_tables(queue)
+    yield queue
+    queue.database.close()
+
+
+@pytest.fixture
+def serve(url):
+    """Start workers as programs; those still there at the end are killed."""
+    programs = []
+
+    def begin(slots):
+        code = f"from tests.jobs.targets import serve; serve({url!r}, {slots}, {LEASE})"
+        programs.append(subprocess.Popen([sys.executable, "-c", code]))
+        return programs[-1]
+
+    yield begin
+    for program in programs:
+        program.kill()
+        program.wait()
+
+
+def family(program):
+    """The processes that a worker has started: fork server, resource tracker, jobs."""
+    return psutil.Process(program.pid).children(recursive=True)
+
+
+@pytest.mark.parametrize("do", ["sleep", "hold the interpreter", "start a helper"])
+def test_no_process_outlives_a_killed_worker(queue, serve, do):
+    queue.submit("train", {"do": do, "seconds": 60})
+    program = serve(1)
+    eventually(lambda: len(targets.started(queue)) == 1 + (do == "start a helper"))
+    processes = family(program)
+    assert set(targets.started(queue)) <= {process.pid for process in processes}
+    program.kill()
+    program.wait()
+    eventually(lambda: all(gone(process.pid) for process in processes), seconds=2)
+
+
+def test_another_worker_takes_over_from_a_killed_one(queue, serve):
+    job = queue.submit("train", {"do": "die once", "seconds": 0})
+    held = queue.submit("train", {"do": "sleep", "seconds": 2})
+    first = serve(2)
+    eventually(lambda: queue.get(held.id).status is Status.RUNNING and queue.get(job.id).ended)
+    first.kill()
+    first.wait()
+    serve(1)
+    ended = eventually(lambda: (now := queue.get(held.id)).ended and now)
+    assert (ended.status, ended.attempt, ended.deaths) == (Status.SUCCEEDED, 2, 1)
+    assert targets.published(queue) == {job.id: 1, held.id: 1}
+    assert (held.id, 2) in targets.cleaned(queue)  # what the dead worker left was cleared before the second attempt
+
+
+def test_a_worker_that_is_told_to_end_gives_back_its_jobs_and_leaves_nothing_running(queue, serve):
+    job = queue.submit("train", {"do": "hold the interpreter"})
+    program = serve(1)
+    eventually(lambda: targets.started(queue))
+    processes = family(program)
+    program.terminate()
+    assert program.wait(PATIENCE) == 0
+    back = queue.get(job.id)
+    assert (back.status, back.deaths) == (Status.QUEUED, 0)
+    eventually(lambda: all(gone(process.pid) for process in processes))
+
+
+def test_killing_the_fork_server_costs_an_attempt_but_no_job(queue, serve):
+    queue.submit("train", {"do": "sleep", "seconds": 1})
+    program = serve(1)
+    pid = eventually(lambda: targets.started(queue))[0]
+    psutil.Process(pid).parent().kill()
+    eventually(lambda: queue.counts()["succeeded"] == 1)
+    assert list(targets.published(queue).values()) == [1]
+    assert program.poll() is None
+    assert len(targets.started(queue)) == 2
+
+
+def test_whatever_is_killed_whenever_each_job_succeeds_once(queue, serve):
+    """Job processes are killed at random moments, and both workers in turn are killed and started again."""
+    chance = random.Random(7)
+    for _ in range(24):
+        queue.submit("train", {"do": "sleep", "seconds": 0.15})
+    programs = [serve(2), serve(2)]
+    kills = 0
+    until = time.monotonic() + PATIENCE
+    while (queue.counts()["succeeded"] < 24) and time.monotonic() < until:
+        time.sleep(chance.uniform(0.05, 0.3))
+        if chance.random() < 0.7:
+            jobs = {process.pid: process for program in programs for process in family(program)}
+            hit = [jobs[pid] for pid in targets.started(queue) if pid in jobs]
+            with contextlib.suppress(psutil.NoSuchProcess, IndexError):
+                chance.choice(hit).kill()
+        elif kills < 4:
+            kills += 1
+            victim = programs.pop(0)
+            victim.kill()
+            victim.wait()
+            programs.append(serve(2))
+    assert queue.counts() == {"queued": 0, "running": 0, "succeeded": 24, "failed": 0, "cancelled": 0}
+    assert sorted(targets.published(queue).values()) == [1] * 24
+    assert len(targets.started(queue)) > 24  # some of the kills did hit
+    assert kills

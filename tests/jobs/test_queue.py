@@ -1,0 +1,307 @@
+"""The queue on SQLite, with a clock that the tests move."""
+
+import pytest
+from sqlalchemy import select, update
+from sqlalchemy.exc import StatementError
+
+from app.database import Database
+from app.errors import Conflict, Invalid, NotFound
+from app.jobs.job import Problem, Status
+from app.jobs.queue import KEY_PLACE, Beat, Queue
+from app.jobs.tables import JOBS
+from tests.jobs.clock import ClockedDatabase
+
+LEASE = 10
+
+
+@pytest.fixture
+def queue(tmp_path):
+    queue = Queue(ClockedDatabase(f"sqlite:///{tmp_path / 'jobs.db'}"), attempts=2, lease_seconds=LEASE)
+    queue.create()
+    yield queue
+    queue.database.close()
+
+
+@pytest.fixture
+def job(queue):
+    """A job that runs."""
+    queue.submit("train", {"C": 1})
+    return queue.claim("ann")
+
+
+def succeed(queue, job, result=None):
+    with queue.database.writing() as connection:
+        queue.succeed(connection, job, result or {})
+
+
+def test_a_submitted_job_is_stored_whole(queue):
+    job = queue.submit("train", {"text": "\0 ü \ud800", "rows": [[1, None]]}, model="heart", dataset="ds_1")
+    assert queue.get(job.id) == job
+    assert (job.status, job.attempt, job.progress, job.created_at) == (Status.QUEUED, 0, 0.0, 1000.0)
+    assert (job.spec, job.notes) == ({"text": "\0 ü \ud800", "rows": [[1, None]]}, {})
+
+
+def test_a_number_that_json_does_not_have_is_refused(queue):
+    with pytest.raises(StatementError, match="not JSON compliant"):
+        queue.submit("train", {"C": float("nan")})
+    assert queue.page() == ([], None)
+
+
+@pytest.mark.parametrize("job_id", ["job_00000000000000000000", "job_1", "", "x\0", "job_0000000000000000000\n"])
+def test_an_unknown_job_is_not_found(queue, job_id):
+    with pytest.raises(NotFound, match="there is no job"):
+        queue.get(job_id)
+    with pytest.raises(NotFound):
+        queue.cancel(job_id)
+
+
+def test_the_same_key_answers_with_the_first_job_whatever_became_of_it(queue):
+    first = queue.submit("train", {"rows": ((1, 2),)}, model="heart", key="k")
+    assert queue.submit("train", {"rows": [[1, 2]]}, model="heart", key="k") == first
+    succeed(queue, queue.claim("ann"))
+    assert queue.submit("train", {"rows": [[1, 2]]}, model="heart", key="k").status is Status.SUCCEEDED
+    assert queue.find("k").id == first.id
+    assert queue.find("another") is None
+    assert queue.counts()["succeeded"] == sum(queue.counts().values()) == 1
+
+
+@pytest.mark.parametrize(("kind", "spec", "model"), [("copy", {}, "a"), ("train", {"C": 2}, "a"), ("train", {}, "b")])
+def test_the_same_key_with_another_request_is_refused(queue, kind, spec, model):
+    queue.submit("train", {}, model="a", key="k")
+    with pytest.raises(Invalid, match="choose a new key") as caught:
+        queue.submit(kind, spec, model=model, key="k")
+    assert [flaw.loc for flaw in caught.value.flaws] == [KEY_PLACE]
+
+
+def test_jobs_are_claimed_oldest_first(queue):
+    jobs = [queue.submit("train", {}) for _ in range(3)]
+    assert [queue.claim("ann").id for _ in jobs] == [job.id for job in jobs]
+    assert queue.claim("ann") is None
+
+
+def test_a_claim_starts_the_clock_and_counts_the_attempt(queue, job):
+    assert (job.status, job.attempt, job.started_at, job.finished_at) == (Status.RUNNING, 1, 1000.0, None)
+
+
+def test_pages_go_from_new_to_old_and_do_not_shift(queue):
+    jobs = [queue.submit("train", {}) for _ in range(5)]
+    first, token = queue.page(page_size=2)
+    queue.submit("train", {})
+    second, token = queue.page(page_size=2, page_token=token)
+    third, end = queue.page(page_size=2, page_token=token)
+    assert [*first, *second, *third] == jobs[::-1]
+    assert end is None
+
+
+def test_a_full_last_page_has_no_next_one(queue):
+    queue.submit("train", {})
+    jobs, token = queue.page(page_size=1)
+    assert (len(jobs), token) == (1, None)
+
+
+def test_pages_are_filtered_by_status_model_and_kind(queue):
+    a = queue.submit("train", {}, model="a")
+    b = queue.submit("copy", {}, model="b")
+    queue.claim("ann")
+    assert [job.id for job in queue.page(status="running")[0]] == [a.id]
+    assert [job.id for job in queue.page(model="b")[0]] == [b.id]
+    assert [job.id for job in queue.page(kind="copy", status="queued")[0]] == [b.id]
+    assert queue.page(kind="copy", status="running") == ([], None)
+
+
+@pytest.mark.parametrize(
+    ("query", "loc"),
+    [
+        ({"page_token": "x"}, "/page_token"),
+        ({"page_token": ""}, "/page_token"),
+        ({"page_token": "-1"}, "/page_token"),
+        ({"page_token": "٣"}, "/page_token"),
+        ({"page_token": "9" * 19}, "/page_token"),
+        ({"page_size": 0}, "/page_size"),
+        ({"page_size": 1001}, "/page_size"),
+        ({"status": "done"}, "/status"),
+        ({"model": "a\0"}, "/model"),
+    ],
+)
+def test_a_bad_query_is_refused_with_its_place(queue, query, loc):
+    with pytest.raises(Invalid) as caught:
+        queue.page(**query)
+    assert [flaw.loc for flaw in caught.value.flaws] == [loc]
+
+
+def test_counts_name_every_status(queue, job):
+    queue.submit("train", {})
+    assert queue.counts() == {"queued": 1, "running": 1, "succeeded": 0, "failed": 0, "cancelled": 0}
+
+
+def test_a_data_set_is_in_use_until_its_jobs_have_ended(queue):
+    queue.submit("train", {}, dataset="ds_1")
+    assert queue.uses_dataset("ds_1")
+    job = queue.claim("ann")
+    assert queue.uses_dataset("ds_1")
+    assert not queue.uses_dataset("ds_2")
+    succeed(queue, job)
+    assert not queue.uses_dataset("ds_1")
+
+
+def test_a_beat_renews_the_lease_and_stores_the_progress(queue, job):
+    queue.database.time += LEASE - 1
+    assert queue.beat(job, 0.25, "folds") is Beat.GO_ON
+    queue.database.time += LEASE - 1
+    assert queue.reap() == []
+    assert (queue.get(job.id).progress, queue.get(job.id).stage) == (0.25, "folds")
+
+
+def test_a_silent_workers_job_goes_to_another_and_the_first_one_cannot_write_any_more(queue, job):
+    queue.database.time += LEASE + 1
+    assert [(lost.id, lost.status, lost.started_at) for lost in queue.reap()] == [(job.id, Status.QUEUED, None)]
+    second = queue.claim("bob")
+    assert (second.id, second.attempt, second.deaths) == (job.id, 2, 1)
+    assert queue.beat(job, 0.5, "late") is Beat.LOST
+    assert not queue.fail(job, Problem("late"))
+    assert not queue.cancelled(job)
+    assert not queue.retry(job, "late")
+    with pytest.raises(Conflict, match="attempt 1"):
+        queue.remember(job, {"late": True})
+    with pytest.raises(Conflict, match="attempt 1"):
+        succeed(queue, job)
+    assert queue.get(job.id) == second
+
+
+def test_a_job_whose_workers_keep_falling_silent_fails_with_the_reason(queue, job):
+    for _ in range(2):
+        queue.database.time += LEASE + 1
+        lost = queue.reap()
+        queue.claim("bob")
+    assert [job.status for job in lost] == [Status.FAILED]
+    assert lost[0].error["detail"] == "tried 2 times; the last time its worker fell silent"
+    assert lost[0].finished_at == queue.database.time
+    assert queue.claim("bob") is None
+
+
+def test_what_a_lost_attempt_wrote_beside_its_success_is_rolled_back(queue, job):
+    other = queue.submit("train", {})
+    queue.retry(job, "lost")
+
+    def publish():
+        with queue.database.writing() as connection:
+            connection.execute(update(JOBS).where(JOBS.c.id == other.id).values(stage="published"))
+            queue.succeed(connection, job, {})
+
+    with pytest.raises(Conflict):
+        publish()
+    assert queue.get(other.id).stage == ""
+
+
+def test_success_stores_the_result_and_ends_the_job(queue, job):
+    queue.database.time += 5
+    succeed(queue, job, {"model": {"name": "heart", "version": 1}})
+    done = queue.get(job.id)
+    assert (done.status, done.progress, done.stage) == (Status.SUCCEEDED, 1.0, "done")
+    assert done.result == {"model": {"name": "heart", "version": 1}}
+    assert done.finished_at == done.started_at + 5
+    with pytest.raises(Conflict):
+        succeed(queue, job)
+
+
+def test_notes_are_merged_and_survive_a_retry(queue, job):
+    queue.remember(job, {"version": 3})
+    assert queue.remember(job, {"folder": "x"}) == {"version": 3, "folder": "x"}
+    queue.retry(job, "its process died")
+    assert queue.claim("bob").notes == {"version": 3, "folder": "x"}
+
+
+def test_deaths_are_bounded_but_giving_back_is_not_a_death(queue, job):
+    for _ in range(3):
+        assert queue.retry(job, "its worker was stopped", died=False)
+        job = queue.claim("ann")
+    assert queue.retry(job, "it died")
+    assert queue.get(job.id).stage == "to be tried again: it died"
+    job = queue.claim("ann")
+    assert queue.retry(job, "it died")
+    failed = queue.get(job.id)
+    assert (failed.status, failed.attempt, failed.deaths) == (Status.FAILED, 5, 2)
+
+
+def test_cancelling_a_queued_job_ends_it_at_once(queue):
+    job = queue.submit("train", {})
+    cancelled = queue.cancel(job.id)
+    assert (cancelled.status, cancelled.finished_at) == (Status.CANCELLED, 1000.0)
+    assert queue.claim("ann") is None
+    assert queue.cancel(job.id) == cancelled
+
+
+def test_a_running_job_that_is_to_be_cancelled_cannot_succeed(queue, job):
+    asked = queue.cancel(job.id)
+    assert (asked.status, asked.cancel_requested) == (Status.RUNNING, True)
+    assert queue.cancel(job.id) == asked
+    assert queue.beat(job, 0.5, "") is Beat.CANCEL
+    with pytest.raises(Conflict, match="to be cancelled"):
+        succeed(queue, job)
+    assert queue.cancelled(job)
+    assert queue.get(job.id).status is Status.CANCELLED
+
+
+def fall_silent(queue, _job):
+    queue.database.time += LEASE + 1
+    queue.reap()
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        lambda queue, job: queue.fail(job, Problem("broken")),
+        lambda queue, job: queue.retry(job, "it died"),
+        lambda queue, job: queue.retry(job, "stopped", died=False),
+        fall_silent,
+    ],
+    ids=["failure", "death", "return", "silence"],
+)
+def test_a_wish_to_cancel_goes_before_every_other_end(queue, job, end):
+    queue.cancel(job.id)
+    end(queue, job)
+    ended = queue.get(job.id)
+    assert (ended.status, ended.error) == (Status.CANCELLED, None)
+
+
+@pytest.mark.parametrize("end", [succeed, lambda queue, job: queue.fail(job, Problem("broken"))])
+def test_a_job_that_ended_otherwise_cannot_be_cancelled(queue, job, end):
+    end(queue, job)
+    with pytest.raises(Conflict, match="cancel is not possible"):
+        queue.cancel(job.id)
+
+
+def test_listeners_hear_of_new_cancelled_and_returned_jobs(queue):
+    heard = []
+    queue.listeners.append(lambda: heard.append(len(queue.page()[0])))
+    job = queue.submit("train", {}, key="k")
+    queue.submit("train", {}, key="k")
+    assert heard == [1]
+    queue.retry(queue.claim("ann"), "it died")
+    queue.cancel(job.id)
+    assert heard == [1, 1, 1]
+
+
+def test_workers_are_those_seen_within_a_lease_and_the_rest_is_forgotten(queue):
+    queue.check_in("ann")
+    queue.database.time += LEASE / 2
+    queue.check_in("bob")
+    queue.check_in("bob")
+    assert queue.workers() == ["ann", "bob"]
+    queue.database.time += LEASE
+    assert queue.workers() == ["bob"]
+    queue.check_out("bob")
+    assert queue.workers() == []
+
+
+def test_times_are_the_databases(tmp_path):
+    """Between two readings of the database's clock lies the time it gave to the job."""
+    database = Database(f"sqlite:///{tmp_path / 'jobs.db'}")
+    queue = Queue(database)
+    queue.create()
+    with database.reading() as connection:
+        before = connection.execute(select(database.now)).scalar_one()
+    job = queue.submit("train", {})
+    with database.reading() as connection:
+        assert before <= job.created_at <= connection.execute(select(database.now)).scalar_one()
+    database.close()

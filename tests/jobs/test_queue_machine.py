@@ -1,0 +1,163 @@
+"""Any order of events, late and repeated ones too, leaves the queue as a plain model of it says."""
+
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from app.errors import Conflict
+from app.jobs.job import Problem
+from app.jobs.queue import Beat, Queue
+from tests.jobs.clock import ClockedDatabase
+
+ATTEMPTS = 2
+LEASE = 10.0
+
+
+@dataclass
+class Twin:
+    """What one job should be."""
+
+    status: str = "queued"
+    attempt: int = 0
+    deaths: int = 0
+    cancel: bool = False
+    lease_until: float = 0.0
+    successes: int = 0
+
+
+class QueueMachine(RuleBasedStateMachine):
+    def __init__(self):
+        super().__init__()
+        self.folder = tempfile.TemporaryDirectory()
+        self.database = ClockedDatabase(f"sqlite:///{Path(self.folder.name) / 'jobs.db'}")
+        self.queues = [Queue(self.database, attempts=ATTEMPTS, lease_seconds=LEASE) for _ in range(2)]
+        self.queues[0].create()
+        self.twins = {}
+        self.claims = []
+
+    def teardown(self):
+        self.database.close()
+        self.folder.cleanup()
+
+    def owns(self, job):
+        twin = self.twins[job.id]
+        return twin.status == "running" and twin.attempt == job.attempt
+
+    def lose(self, twin):
+        """The model of an attempt that died."""
+        twin.deaths += not twin.cancel
+        twin.status = "cancelled" if twin.cancel else "failed" if twin.deaths >= ATTEMPTS else "queued"
+
+    @rule(key=st.none() | st.sampled_from("ab"), which=st.sampled_from([0, 1]))
+    def submit(self, key, which):
+        job = self.queues[which].submit("train", {}, key=key)
+        assert key is not None or job.id not in self.twins
+        self.twins.setdefault(job.id, Twin())
+
+    @rule(which=st.sampled_from([0, 1]))
+    def claim(self, which):
+        job = self.queues[which].claim(f"worker {which}")
+        queued = [job_id for job_id, twin in self.twins.items() if twin.status == "queued"]
+        assert (job.id if job else None) == next(iter(queued), None)
+        if job:
+            twin = self.twins[job.id]
+            twin.status, twin.attempt, twin.lease_until = "running", twin.attempt + 1, self.database.time + LEASE
+            assert job.attempt == twin.attempt
+            self.claims.append(job)
+
+    @precondition(lambda self: self.claims)
+    @rule(data=st.data(), which=st.sampled_from([0, 1]))
+    def beat(self, data, which):
+        job = data.draw(st.sampled_from(self.claims))
+        expected = Beat.LOST
+        if self.owns(job):
+            twin = self.twins[job.id]
+            twin.lease_until = self.database.time + LEASE
+            expected = Beat.CANCEL if twin.cancel else Beat.GO_ON
+        assert self.queues[which].beat(job, 0.5, "half") is expected
+
+    @precondition(lambda self: self.claims)
+    @rule(data=st.data())
+    def succeed(self, data):
+        job = data.draw(st.sampled_from(self.claims))
+        allowed = self.owns(job) and not self.twins[job.id].cancel
+        try:
+            with self.database.writing() as connection:
+                self.queues[0].succeed(connection, job, {"attempt": job.attempt})
+        except Conflict:
+            assert not allowed
+        else:
+            assert allowed
+            self.twins[job.id].status = "succeeded"
+            self.twins[job.id].successes += 1
+
+    @precondition(lambda self: self.claims)
+    @rule(data=st.data(), how=st.sampled_from(["fail", "cancelled", "died", "given back"]))
+    def end(self, data, how):
+        job = data.draw(st.sampled_from(self.claims))
+        queue, owns, twin = self.queues[1], self.owns(job), self.twins[job.id]
+        match how:
+            case "fail":
+                ended, status = queue.fail(job, Problem("broken")), "cancelled" if twin.cancel else "failed"
+            case "cancelled":
+                ended, status = queue.cancelled(job), "cancelled"
+            case "given back":
+                ended, status = queue.retry(job, "stop", died=False), "cancelled" if twin.cancel else "queued"
+            case "died":
+                ended, status = queue.retry(job, "died"), None
+        assert ended == owns
+        if owns and status:
+            twin.status = status
+        elif owns:
+            self.lose(twin)
+
+    @precondition(lambda self: self.twins)
+    @rule(data=st.data())
+    def cancel(self, data):
+        job_id = data.draw(st.sampled_from(list(self.twins)))
+        twin = self.twins[job_id]
+        try:
+            self.queues[1].cancel(job_id)
+        except Conflict:
+            assert twin.status in {"succeeded", "failed"}
+        else:
+            assert twin.status in {"queued", "running", "cancelled"}
+            twin.cancel = twin.cancel or twin.status != "cancelled"
+            twin.status = "running" if twin.status == "running" else "cancelled"
+
+    @rule(seconds=st.sampled_from([1.0, LEASE / 2, LEASE + 1]))
+    def wait(self, seconds):
+        self.database.time += seconds
+
+    @rule(which=st.sampled_from([0, 1]))
+    def reap(self, which):
+        reaped = {job.id for job in self.queues[which].reap()}
+        for job_id, twin in self.twins.items():
+            silent = twin.status == "running" and twin.lease_until < self.database.time
+            assert (job_id in reaped) == silent
+            if silent:
+                self.lose(twin)
+
+    @invariant()
+    def the_table_is_as_the_model_says(self):
+        jobs, _ = self.queues[0].page(page_size=1000)
+        assert [job.id for job in jobs] == list(self.twins)[::-1]
+        for job in jobs:
+            twin = self.twins[job.id]
+            assert (job.status, job.attempt, job.deaths, job.cancel_requested) == (
+                twin.status,
+                twin.attempt,
+                twin.deaths,
+                twin.cancel,
+            )
+            assert twin.successes == (job.status == "succeeded") == (job.result is not None)
+            assert (job.finished_at is not None) == job.ended
+            assert (job.error is not None) == (job.status == "failed")
+
+
+TestQueueMachine = QueueMachine.TestCase
+TestQueueMachine.settings = settings(max_examples=40, stateful_step_count=40, deadline=None, derandomize=True)

@@ -1,0 +1,227 @@
+"""A worker with real processes: what a job may do, and how each attempt ends."""
+
+import os
+import threading
+
+import pytest
+import structlog
+from sqlalchemy.exc import OperationalError
+
+from app.jobs.job import Status
+from app.jobs.process import JobLimits
+from app.jobs.worker import Worker
+from tests.jobs import targets
+from tests.jobs.waiting import eventually, gone
+
+PATIENCE = 30
+
+
+@pytest.fixture
+def url(tmp_path):
+    return f"sqlite:///{tmp_path / 'jobs.db'}"
+
+
+@pytest.fixture
+def queue(url):
+    queue = targets.open_queue(url, attempts=3, lease_seconds=2)
+    targets.make_tables(queue)
+    yield queue
+    queue.database.close()
+
+
+@pytest.fixture
+def start(url, queue):
+    """Start workers that end with the test."""
+    workers = []
+
+    def begin(target=targets.work, **options):
+        options.setdefault("limits", JobLimits(seconds=60, memory_bytes=2**31))
+        worker = Worker(queue, target, url, modules=["tests.jobs.targets"], cleanup=targets.clean, **options)
+        workers.append(worker)
+        worker.start()
+        return worker
+
+    yield begin
+    for worker in workers:
+        worker.stop()
+
+
+def run(queue, do, **spec):
+    """Submit a job and wait for its end."""
+    job = queue.submit("train", {"do": do, **spec})
+    return eventually(lambda: (now := queue.get(job.id)).ended and now)
+
+
+def running(queue, do, **spec):
+    """Submit a job and wait until its process is in the midst of it."""
+    before = len(targets.started(queue))
+    job = queue.submit("train", {"do": do, **spec})
+    eventually(lambda: len(targets.started(queue)) > before)
+    return queue.get(job.id)
+
+
+def test_a_job_succeeds_in_a_process_of_its_own(queue, start):
+    start()
+    job = run(queue, "sleep")
+    assert (job.status, job.progress, job.attempt, job.error) == (Status.SUCCEEDED, 1.0, 1, None)
+    assert targets.started(queue) != [os.getpid()]
+    assert targets.published(queue) == {job.id: 1}
+    assert targets.cleaned(queue) == []
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_job_leads_its_group_is_nice_and_uses_no_more_threads_than_allowed(queue, start, threads):
+    start(limits=JobLimits(threads=threads))
+    result = run(queue, "threads").result
+    assert result["pools"]
+    assert set(result.pop("pools")) == {threads}
+    assert result == {"variable": str(threads), "nice": os.nice(0) + 10, "leader": True, "threads": 1}
+
+
+def test_progress_and_stage_come_from_inside_the_work(queue, start):
+    start()
+    job = queue.submit("train", {"do": "report"})
+    seen = eventually(lambda: (now := queue.get(job.id)).stage == "calibration" and now)
+    assert seen.progress == pytest.approx(0.7)
+
+
+def test_an_error_made_for_callers_fails_the_job_in_its_own_words(queue, start):
+    start()
+    job = run(queue, "refuse")
+    assert job.status is Status.FAILED
+    assert job.error == {
+        "title": "The request cannot be used as it is",
+        "detail": "must be positive",
+        "errors": [{"loc": "/learner/C", "msg": "must be positive"}],
+    }
+    assert targets.cleaned(queue) == [(job.id, 1)]
+
+
+def test_any_other_error_names_its_class_and_leaves_the_rest_to_the_log(queue, start):
+    with structlog.testing.capture_logs() as logs:
+        start()
+        job = run(queue, "break")
+    assert job.status is Status.FAILED
+    assert "RuntimeError" in job.error["detail"]
+    assert "secret" not in str(job.error)
+    assert any("secret /etc/path" in entry.get("trace", "") for entry in logs)
+
+
+def test_a_job_that_dies_is_tried_a_bounded_number_of_times(queue, start):
+    start()
+    job = run(queue, "die")
+    assert (job.status, job.attempt, job.deaths) == (Status.FAILED, 3, 3)
+    assert job.error["detail"].startswith("tried 3 times; the last time its process was killed by signal 9")
+
+
+def test_a_second_attempt_finds_the_notes_of_the_first(queue, start):
+    start()
+    job = run(queue, "die once")
+    assert (job.status, job.attempt, job.result) == (Status.SUCCEEDED, 2, {"seen": [1, 2]})
+
+
+def test_work_that_ends_without_a_result_is_a_failure(queue, start):
+    start(targets.forget)
+    job = run(queue, "sleep")
+    assert (job.status, job.attempt) == (Status.FAILED, 1)
+    assert job.error["detail"] == "its work ended without a result"
+
+
+def test_a_process_killed_right_after_its_success_changes_nothing_and_is_not_cleaned_up(queue, start):
+    start()
+    job = run(queue, "die after success")
+    pid = targets.started(queue)[0]
+    eventually(lambda: gone(pid))
+    run(queue, "sleep")  # by now the worker has dealt with the first
+    assert queue.get(job.id).status is Status.SUCCEEDED
+    assert targets.published(queue)[job.id] == 1
+    assert targets.cleaned(queue) == []
+
+
+@pytest.mark.parametrize("do", ["sleep", "hold the interpreter", "ignore SIGTERM", "start a helper"])
+def test_cancelling_ends_a_running_job_within_two_seconds_whatever_it_does(queue, start, do):
+    start()
+    job = running(queue, do, seconds=60)
+    if do == "start a helper":
+        eventually(lambda: len(targets.started(queue)) == 2)
+    assert queue.cancel(job.id).cancel_requested
+    ended = eventually(lambda: (now := queue.get(job.id)).ended and now, seconds=2)
+    assert ended.status is Status.CANCELLED
+    assert all(gone(pid) for pid in targets.started(queue))
+    assert targets.cleaned(queue) == [(job.id, 1)]
+    assert not targets.published(queue)
+
+
+def test_a_job_beyond_its_wall_time_fails_without_another_try(queue, start):
+    start(limits=JobLimits(seconds=0.5))
+    job = run(queue, "hold the interpreter")
+    assert (job.status, job.attempt) == (Status.FAILED, 1)
+    assert job.error["detail"] == "it took longer than the 0.5 s allowed"
+
+
+def test_a_job_beyond_its_memory_fails_without_another_try(queue, start):
+    start(limits=JobLimits(memory_bytes=2**29))
+    job = run(queue, "eat")
+    assert (job.status, job.attempt) == (Status.FAILED, 1)
+    assert job.error["detail"] == "it used more memory than the 512 MB allowed"
+
+
+def test_stopping_a_worker_gives_its_jobs_back_without_counting_that(queue, start):
+    worker = start(slots=2)
+    jobs = [running(queue, "sleep", seconds=60), running(queue, "hold the interpreter")]
+    assert worker.alive
+    assert queue.workers() == [worker.name]
+    worker.stop()
+    assert not worker.alive
+    assert queue.workers() == []
+    assert all(gone(pid) for pid in targets.started(queue))
+    assert [(queue.get(job.id).status, queue.get(job.id).deaths) for job in jobs] == [(Status.QUEUED, 0)] * 2
+
+
+def test_a_job_taken_away_is_killed_and_left_to_its_new_owner(queue, start):
+    start()
+    job = running(queue, "sleep", seconds=60)
+    assert queue.retry(job, "another worker wants it", died=False)
+    pid = targets.started(queue)[0]
+    eventually(lambda: gone(pid))
+    eventually(lambda: queue.get(job.id).attempt == 2)
+
+
+def test_a_database_that_fails_for_a_while_does_not_end_the_worker(queue, start, monkeypatch):
+    claim, failures = queue.claim, iter(range(3))
+
+    def sometimes(worker):
+        if next(failures, None) is not None:
+            raise OperationalError("UPDATE jobs", {}, Exception("disk I/O error"))
+        return claim(worker)
+
+    monkeypatch.setattr(queue, "claim", sometimes)
+    with structlog.testing.capture_logs() as logs:
+        start()
+        assert run(queue, "sleep").status is Status.SUCCEEDED
+    assert [entry["event"] for entry in logs].count("worker failed, trying again") == 3
+
+
+def test_a_job_is_killed_before_its_lease_ends_when_the_database_stays_silent(queue, start, monkeypatch):
+    hung = threading.Event()
+    start()
+    job = running(queue, "hold the interpreter")
+
+    def hang(*_):
+        hung.wait(PATIENCE)
+        raise OperationalError("UPDATE jobs", {}, Exception("server closed the connection"))
+
+    monkeypatch.setattr(queue, "beat", hang)
+    eventually(lambda: gone(targets.started(queue)[0]))
+    assert queue.get(job.id).status is Status.RUNNING
+    hung.set()
+    monkeypatch.undo()
+    eventually(lambda: queue.get(job.id).attempt == 2)
+    queue.cancel(job.id)
+
+
+def test_a_target_that_cannot_be_sent_to_a_process_fails_the_job(queue, start):
+    start(lambda _argument, _job, _report: None)
+    job = run(queue, "sleep")
+    assert job.status is Status.FAILED
+    assert "its process could not be run" in job.error["detail"]
