@@ -58,7 +58,7 @@ def _unpack(packed: BinaryIO, plain: BinaryIO, most: int) -> None:
     packed.seek(0)
     size = 0
     try:
-        with gzip.GzipFile(fileobj=packed) as stream:
+        with gzip.GzipFile(fileobj=packed, mode="rb") as stream:
             while chunk := stream.read(_CHUNK):
                 size += len(chunk)
                 if size > most:

@@ -1,0 +1,96 @@
+"""Reading an uploaded file from a request, as a form or as the bare body, within its limit."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from tempfile import SpooledTemporaryFile
+from typing import BinaryIO, cast
+
+from fastapi import Request
+from starlette.datastructures import FormData, UploadFile
+from starlette.formparsers import MultiPartException, MultiPartParser
+
+from app.errors import Flaw, Invalid, TooLarge
+
+FORM = "multipart/form-data"
+BARE = (
+    "text/csv",
+    "application/gzip",
+    "application/x-gzip",
+    "application/vnd.apache.parquet",
+    "application/octet-stream",
+)
+_IN_MEMORY = 1 << 20  # what is larger goes to a temporary file
+
+
+@dataclass(frozen=True)
+class Upload:
+    """A file and what the form says about it."""
+
+    content: BinaryIO
+    labels: list[str]
+    names: list[str]
+
+
+@asynccontextmanager
+async def received(request: Request, limit: int) -> AsyncIterator[Upload]:
+    """The upload that `request` carries, gone afterwards; Invalid, or TooLarge beyond `limit` bytes of body."""
+    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if media_type == FORM:
+        form = await _form(request, limit)
+        try:
+            yield _from_form(form)
+        finally:
+            await form.close()
+    elif media_type in BARE:
+        file = UploadFile(cast(BinaryIO, SpooledTemporaryFile(max_size=_IN_MEMORY)))  # noqa: SIM115  (closed below)
+        try:
+            async for chunk in _bounded(request, limit):
+                await file.write(chunk)
+            yield Upload(file.file, [], [])
+        finally:
+            await file.close()
+    else:
+        raise Invalid.at(
+            "", f"Content-Type is {media_type or 'absent'!r}; send {FORM}, {', '.join(BARE[:2])} or {BARE[3]}"
+        )
+
+
+async def _form(request: Request, limit: int) -> FormData:
+    """The parts of the form; files larger than `_IN_MEMORY` lie on disk."""
+    try:
+        return await MultiPartParser(request.headers, _bounded(request, limit), max_files=1).parse()
+    except MultiPartException as error:
+        raise Invalid.at("", f"the form cannot be read: {error.message}") from error
+
+
+def _from_form(form: FormData) -> Upload:
+    file: UploadFile | None = None
+    texts: dict[str, list[str]] = {"label": [], "name": []}
+    flaws = []
+    for key, value in form.multi_items():
+        if key == "file" and isinstance(value, UploadFile):
+            file = value
+        elif key in texts and isinstance(value, str):
+            texts[key].append(value)
+        elif key == "file":
+            flaws.append(Flaw("/file", "this is text; send a file part (with a file name)"))
+        else:
+            needed = "text, not a file" if key in texts else "not known; a form has file, label and name"
+            flaws.append(Flaw(f"/{key}", f"{key!r} is {needed}"))
+    if file is None and not flaws:
+        flaws.append(Flaw("/file", "there is no file"))
+    if flaws or file is None:
+        raise Invalid(flaws[0].msg, flaws)
+    return Upload(file.file, texts["label"], texts["name"])
+
+
+async def _bounded(request: Request, limit: int) -> AsyncGenerator[bytes, None]:
+    size = 0
+    async for chunk in request.stream():
+        size += len(chunk)
+        if size > limit:
+            raise TooLarge(f"an upload may have at most {limit:,} bytes")
+        yield chunk

@@ -1,0 +1,44 @@
+"""What clients do with data sets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import BinaryIO
+
+from app.data.store import Dataset
+from app.errors import Conflict, Invalid
+from app.usecases.ports import Ports
+
+MOST_PER_PAGE = 500
+
+
+def upload(ports: Ports, content: BinaryIO, labels: Sequence[str], name: str | None) -> Dataset:
+    """Keep a file as a data set; the same content, labels and name always give the same one.
+
+    Raises Invalid with places below `/file`, `/label` and `/name`, or TooLarge. Blocks while the file is read.
+    """
+    return ports.datasets.add(content, labels, name)
+
+
+def largest_upload(ports: Ports) -> int:
+    """Bytes that a file may have."""
+    return ports.datasets.limits.max_upload_bytes
+
+
+def find(ports: Ports, dataset_id: str) -> Dataset:
+    return ports.datasets.find(dataset_id)
+
+
+def page(ports: Ports, size: int, token: str | None) -> tuple[list[Dataset], str | None]:
+    """Data sets, newest first, and the token of the next page, if there is one."""
+    if not 1 <= size <= MOST_PER_PAGE:
+        raise Invalid.at("/page_size", f"a page has 1 to {MOST_PER_PAGE} data sets")
+    return ports.datasets.page(size, token)
+
+
+def delete(ports: Ports, dataset_id: str) -> None:
+    """Remove a data set; Conflict while a job that has not ended needs it."""
+    ports.datasets.find(dataset_id)
+    if ports.queue.uses_dataset(dataset_id):
+        raise Conflict(f"a queued or running job uses {dataset_id}; wait for it or cancel it")
+    ports.datasets.remove(dataset_id)

@@ -1,0 +1,252 @@
+"""Data sets over HTTP: uploads in every form, and a problem document for every mistake."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import io
+from types import SimpleNamespace
+
+import httpx
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from fastapi import FastAPI
+
+from app.api import datasets, errors
+from app.data.store import DataLimits, DatasetStore
+
+CSV = b"a,b,y\n1,u,0\n2,v,1\n,u,0\n4,,1\n"
+BOUNDARY = {"Content-Type": "multipart/form-data; boundary=x"}
+
+
+class Client:
+    """Calls the application without a server, one request at a time or several at once."""
+
+    def __init__(self, app):
+        self.app = app
+
+    def __call__(self, method, path, **options):
+        return asyncio.run(self._all([(method, path, options)]))[0]
+
+    def together(self, *calls):
+        return asyncio.run(self._all(calls))
+
+    async def _all(self, calls):
+        transport = httpx.ASGITransport(self.app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+            return await asyncio.gather(*(client.request(method, path, **options) for method, path, options in calls))
+
+
+class Busy(set):
+    """Stands for the job queue: the data sets that jobs use."""
+
+    uses_dataset = set.__contains__
+
+
+@pytest.fixture
+def busy():
+    return Busy()
+
+
+@pytest.fixture
+def client(tmp_path, busy):
+    app = FastAPI()
+    errors.install(app)
+    app.include_router(datasets.router)
+    store = DatasetStore(str(tmp_path), DataLimits(1000, 100, 100, max_upload_bytes=5_000))
+    app.state.ports = SimpleNamespace(datasets=store, queue=busy)
+    return Client(app)
+
+
+def problem(response, status=422):
+    assert response.status_code == status, response.text
+    assert response.headers["content-type"] == "application/problem+json"
+    return [flaw["loc"] for flaw in response.json().get("errors", [])]
+
+
+def form(name, content, file_name=None, boundary=b"x"):
+    """One part of a form, as it goes over the wire."""
+    suffix = f'; filename="{file_name}"' if file_name else ""
+    head = f'Content-Disposition: form-data; name="{name}"{suffix}'.encode()
+    return b"--" + boundary + b"\r\n" + head + b"\r\n\r\n" + content + b"\r\n"
+
+
+def test_form_upload(client):
+    """The form of the contract answers with the data set and where it is."""
+    response = client("POST", "/datasets", files={"file": ("t.csv", CSV)}, data={"label": "y", "name": "small"})
+
+    assert response.status_code == 201
+    found = response.json()
+    assert response.headers["location"] == f"/datasets/{found['id']}"
+    assert list(found) == ["id", "name", "rows", "features", "labels", "classes", "digest", "created_at"]
+    assert found["name"] == "small"
+    assert found["rows"] == 4
+    assert found["features"] == [{"name": "a", "type": "numeric"}, {"name": "b", "type": "categorical"}]
+    assert found["labels"] == ["y"]
+    assert found["classes"] == [0, 1]
+    assert client("GET", response.headers["location"]).json() == found
+
+
+def test_several_labels(client):
+    content = b"a,p,q\n1,1,0\n2,0,1\n"
+    response = client("POST", "/datasets", files={"file": ("t.csv", content)}, data={"label": ["p", "q"]})
+    assert response.json()["classes"] == response.json()["labels"] == ["p", "q"]
+
+    bare = client(
+        "POST", "/datasets?label=p&label=q", content=content, headers={"Content-Type": "text/csv; charset=utf-8"}
+    )
+    assert bare.json() == response.json()
+
+
+def parquet():
+    file = io.BytesIO()
+    pq.write_table(pa.table({"a": [1, 2, None, 4], "b": ["u", "v", "u", None], "y": [0, 1, 0, 1]}), file)
+    return file.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("media_type", "content"),
+    [
+        ("text/csv", CSV),
+        ("application/gzip", gzip.compress(CSV)),
+        ("application/vnd.apache.parquet", parquet()),
+        ("application/octet-stream", CSV),
+        ("text/csv", gzip.compress(CSV)),
+    ],
+    ids=["csv", "gzip", "parquet", "unnamed", "gzip sent as csv"],
+)
+def test_bare_upload(client, media_type, content):
+    """A bare body in any form that is read is the same data set as the form's."""
+    bare = client("POST", "/datasets?label=y&name=n", content=content, headers={"Content-Type": media_type})
+    sent = client("POST", "/datasets", files={"file": ("t", CSV)}, data={"label": "y", "name": "n"})
+
+    assert bare.status_code == sent.status_code == 201
+    assert bare.json() == sent.json()
+
+
+def test_example(client):
+    """The documented example is a table that can be learnt from, and its id is the one that other examples use."""
+    query = {"label": datasets.EXAMPLE_LABEL, "name": datasets.EXAMPLE_NAME}
+    response = client(
+        "POST", "/datasets", params=query, content=datasets.EXAMPLE_CSV, headers={"Content-Type": "text/csv"}
+    )
+
+    found = response.json()
+    assert found["id"] == datasets.EXAMPLE_ID
+    assert found["rows"] == 24
+    documented = datasets.DatasetDocument.model_config["json_schema_extra"]["examples"][0]
+    varying = ("created_at", "digest")
+    assert {key: value for key, value in found.items() if key not in varying} == {
+        key: value for key, value in documented.items() if key not in varying
+    }
+
+
+def test_equal_uploads_at_once(client):
+    call = ("POST", "/datasets?label=y", {"content": CSV, "headers": {"Content-Type": "text/csv"}})
+
+    answers = client.together(*[call] * 6)
+
+    assert {answer.status_code for answer in answers} == {201}
+    assert len({answer.text for answer in answers}) == 1
+    assert len(client("GET", "/datasets").json()["datasets"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("content", "headers", "place"),
+    [
+        (b"", {}, [""]),
+        (CSV, {"Content-Type": "application/json"}, [""]),
+        (CSV, {"Content-Type": "multipart/form-data"}, [""]),
+        (CSV, BOUNDARY, [""]),
+        (form("file", CSV, "t.csv")[:40], BOUNDARY, ["/file"]),
+        (form("label", b"y") + form("file", CSV, "cut off")[:-9], BOUNDARY, ["/file"]),
+        (b"--x--\r\n", BOUNDARY, ["/file"]),
+        (form("label", b"y") + b"--x--\r\n", BOUNDARY, ["/file"]),
+        (form("file", CSV) + form("label", b"y") + b"--x--\r\n", BOUNDARY, ["/file"]),
+        (form("file", CSV, "a") + form("file", CSV, "b") + b"--x--\r\n", BOUNDARY, [""]),
+        (form("file", CSV, "a") + form("file", CSV) + b"--x--\r\n", BOUNDARY, ["/file"]),
+        (form("label", b"y", "a") + b"--x--\r\n", BOUNDARY, ["/label"]),
+        (form("file", CSV, "a") + form("other", b"y") + b"--x--\r\n", BOUNDARY, ["/other"]),
+        (form("file", CSV, "a") + form("name", b"1") + form("name", b"2") + b"--x--\r\n", BOUNDARY, ["/name"]),
+        (form("file", CSV, "a") + b"--x--\r\n", BOUNDARY, ["/label"]),
+        (form("file", b"", "a") + form("label", b"y") + b"--x--\r\n", BOUNDARY, ["/file"]),
+        (form("file", CSV, "a") + form("label", b"z") + b"--x--\r\n", BOUNDARY, ["/label/0"]),
+        (form("label", b"y") * 1100 + b"--x--\r\n", BOUNDARY, None),
+        (b"--x\r\nContent-Disposition: form-data\r\n\r\n1\r\n--x--\r\n", BOUNDARY, [""]),
+        (b"a,y\n1\n", {"Content-Type": "text/csv"}, ["/file"]),
+    ],
+)
+def test_bad_uploads(client, content, headers, place):
+    """Each mistake in an upload is a problem document that points at it, and nothing is kept."""
+    response = client("POST", "/datasets", content=content, headers=headers)
+
+    if place is None:
+        problem(response, 413)
+    else:
+        assert problem(response) == place
+    assert client("GET", "/datasets").json() == {"datasets": [], "next_page_token": None}
+
+
+def test_too_many_fields(client):
+    client.app.state.ports.datasets.limits = DataLimits(1000, 100, 100, 10**7)
+    content = form("label", b"y") * 1100 + b"--x--\r\n"
+
+    assert problem(client("POST", "/datasets", content=content, headers=BOUNDARY)) == [""]
+
+
+def test_too_large(client):
+    """A body beyond the limit is refused while it is read, also where its length is not announced."""
+    read = []
+
+    async def endless():
+        for i in range(1000):
+            read.append(i)
+            yield b"1,2\n" * 100
+
+    for content in (b"a,y\n" + b"1,2\n" * 2000, endless()):
+        assert not problem(
+            client("POST", "/datasets?label=y", content=content, headers={"Content-Type": "text/csv"}), 413
+        )
+    assert not problem(client("POST", "/datasets", files={"file": ("t", b"1" * 6000)}, data={"label": "y"}), 413)
+    bomb = gzip.compress(b"1" * 100_000)
+    assert not problem(client("POST", "/datasets", files={"file": ("t", bomb)}, data={"label": "y"}), 413)
+
+
+def test_listing(client):
+    """Newest first, a page at a time."""
+    for name in "abc":
+        client("POST", f"/datasets?label=y&name={name}", content=CSV, headers={"Content-Type": "text/csv"})
+
+    first = client("GET", "/datasets?page_size=2").json()
+    assert [found["name"] for found in first["datasets"]] == ["c", "b"]
+    second = client("GET", "/datasets", params={"page_size": 2, "page_token": first["next_page_token"]}).json()
+    assert [found["name"] for found in second["datasets"]] == ["a"]
+    assert second["next_page_token"] is None
+    for query in ("page_size=0", "page_size=501", "page_size=x", "page_token=x"):
+        problem(client("GET", f"/datasets?{query}"))
+
+
+def test_delete(client, busy):
+    found = client("POST", "/datasets?label=y", content=CSV, headers={"Content-Type": "text/csv"}).json()
+    path = f"/datasets/{found['id']}"
+
+    busy.add(found["id"])
+    problem(client("DELETE", path), 409)
+    busy.clear()
+    response = client("DELETE", path)
+    assert (response.status_code, response.content) == (204, b"")
+    problem(client("GET", path), 404)
+    problem(client("DELETE", path), 404)
+    problem(client("GET", "/datasets/..%2f..%2fetc"), 404)
+
+
+def test_documented(client):
+    """Every form of upload and every problem stands in the OpenAPI document."""
+    paths = client.app.openapi()["paths"]
+
+    upload = paths["/datasets"]["post"]
+    assert list(upload["requestBody"]["content"])[:2] == ["text/csv", "multipart/form-data"]
+    assert set(upload["responses"]) == {"201", "413", "422"}
+    assert set(paths["/datasets/{dataset_id}"]["delete"]["responses"]) >= {"204", "404", "409"}
+    assert [parameter["name"] for parameter in upload["parameters"]] == ["label", "name"]
