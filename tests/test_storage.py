@@ -120,39 +120,36 @@ def test_no_name_leads_out_of_the_root(storage, name):
 
 
 def test_a_failed_publication_leaves_nothing(disk, monkeypatch):
-    def full(descriptor):
-        raise OSError(28, "No space left on device")
+    monkeypatch.setattr(os, "fsync", _raise(OSError(28, "No space left on device")))
 
-    with monkeypatch.context() as patch, pytest.raises(OSError, match="No space"):
-        patch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space"):
         disk.publish("a", FILES)
+    with pytest.raises(OSError, match="No space"):
+        disk.write("index", b"")
 
-    assert os.listdir(disk.url) == []
+    assert _names(disk.url) == []
 
 
 def test_an_interrupted_publication_leaves_nothing(disk, monkeypatch):
     """Not only errors of the disk end a publication: a cancelled job is interrupted wherever it is."""
+    monkeypatch.setattr(os, "fsync", _raise(KeyboardInterrupt()))
 
-    def interrupted(descriptor):
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(os, "fsync", interrupted)
+    with pytest.raises(KeyboardInterrupt):
         disk.publish("a", FILES)
 
-    assert os.listdir(disk.url) == []
+    assert _names(disk.url) == []
 
 
 def test_two_publishers_of_one_folder_end_with_one_whole_folder(disk, monkeypatch):
     """The second one, who looked before the first had finished, is told of the conflict."""
     disk.publish("a", FILES)
-    monkeypatch.setattr(disk, "exists", lambda folder: False)
+    monkeypatch.setattr(disk, "exists", lambda _: False)
 
     with pytest.raises(Conflict):
         disk.publish("a", {**FILES, "table": b"other"})
 
     assert disk.read_alone("a/table") == FILES["table"]
-    assert os.listdir(disk.url) == ["a"]
+    assert _names(disk.url) == ["a"]
 
 
 def test_sweeping_removes_what_killed_processes_left_and_nothing_else(disk):
@@ -171,7 +168,7 @@ def test_sweeping_removes_what_killed_processes_left_and_nothing_else(disk):
 
     assert disk.sweep() == 2
     assert disk.folders("a") == ["1"]
-    assert sorted(os.listdir(Path(disk.url, "a"))) == ["1", "index"]
+    assert _names(f"{disk.url}/a") == ["1", "index"]
     assert Path(disk.url, ".gitignore").exists()
 
 
@@ -185,7 +182,7 @@ def test_the_seal_is_written_last_on_an_object_store(monkeypatch):
     monkeypatch.setattr(
         fsspec.implementations.memory.MemoryFileSystem,
         "pipe_file",
-        lambda self, path, value: written.append(path.rsplit("/", 1)[-1]),
+        lambda _self, path, _value: written.append(path.rsplit("/", 1)[-1]),
     )
 
     store.publish("a", {"seal.json": b"", "zz": b"", "aa": b""})
@@ -198,3 +195,14 @@ def test_local_paths_are_known_on_a_disk_only(disk):
 
     assert disk.local_path("a", "table").read_bytes() == FILES["table"]
     assert Storage("memory://elsewhere", seal="seal.json").local_path("a", "table") is None
+
+
+def _names(folder):
+    return sorted(path.name for path in Path(folder).iterdir())
+
+
+def _raise(error):
+    def fail(_descriptor):
+        raise error
+
+    return fail

@@ -8,6 +8,7 @@ before into the new one. A card with a higher number than this service knows is 
 from __future__ import annotations
 
 import json
+import operator
 import platform
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -110,7 +111,7 @@ class Card(_Part):
         return np.array([self.class_priors[name] for name in names], dtype=np.float64)
 
     def to_bytes(self) -> bytes:
-        """Canonical JSON: equal cards give equal bytes. ValueError where a number is NaN or infinite."""
+        """Canonical JSON: equal cards give equal bytes. A metric that is NaN or infinite, so undefined, is null."""
         document = self.model_dump(mode="json")
         text = json.dumps(document, sort_keys=True, indent=1, ensure_ascii=False, allow_nan=False)
         return text.encode() + b"\n"
@@ -120,7 +121,7 @@ def read_card(content: bytes) -> Card:
     """A card from its bytes; Damaged where they are none, Conflict where a newer service wrote them."""
     try:
         document = json.loads(content)
-        number = int(document["format"])
+        number = operator.index(document["format"])
     except (ValueError, TypeError, KeyError) as error:
         raise Damaged("this card is not JSON with a format number") from error
     if number > FORMAT:
@@ -130,4 +131,5 @@ def read_card(content: bytes) -> Card:
             document = UPGRADES[older](document)
         return Card.model_validate(document)
     except (Unreadable, KeyError, TypeError) as error:
-        raise Damaged(f"this card cannot be read as format {number}: {error}") from error
+        flaws = [f"{'.'.join(map(str, flaw['loc']))}: {flaw['msg']}" for flaw in getattr(error, "errors", list)()]
+        raise Damaged(f"this card cannot be read as format {number}: {'; '.join(flaws) or repr(error)}") from error

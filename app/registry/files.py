@@ -23,7 +23,7 @@ import numpy as np
 import sklearn
 from sklearn.exceptions import InconsistentVersionWarning
 
-from app.errors import Conflict, Damaged, NotFound
+from app.errors import Conflict, Damaged, NotFound, PayoffError
 from app.registry.card import Card, read_card
 from app.registry.loaded import Holdout, Loaded
 from app.registry.mirror import Mirror, read_mirror
@@ -61,7 +61,7 @@ class Files:
     def stage(self, card: Card, files: Mapping[str, bytes], at: datetime) -> Card:
         """Write a version's folder whole; the card as it can be read back, with sizes, digests and the time.
 
-        Conflict where the folder exists; ValueError where the card holds a number that JSON cannot.
+        Conflict where the folder exists.
         """
         sealed = card.model_copy(
             update={
@@ -78,13 +78,11 @@ class Files:
     def read_card(self, key: Key) -> tuple[Card, bytes]:
         """A version's card and its bytes, not checked against signature or index.
 
-        NotFound where there is no such folder, Damaged where the card is unreadable or another version's.
+        NotFound where there is no such folder; Damaged where the card is unreadable or another version's; Conflict
+        where a newer service wrote it.
         """
         content = self.storage.read(_folder(key), CARD)
-        card = read_card(content)
-        if (card.name, card.version) != key:
-            raise Damaged(f"the card in {_folder(key)} is that of {card.folder}")
-        return card, content
+        return _parse(key, content), content
 
     def trusted_card(self, key: Key, digest: str | None = None) -> Card:
         """A version's card, signed by us where there is a key, and with the SHA-256 `digest` where that is known.
@@ -92,16 +90,16 @@ class Files:
         Damaged where it is not; where it is absent, too, if there is a digest, and NotFound otherwise.
         """
         try:
-            card, content = self.read_card(key)
+            content = self.storage.read(_folder(key), CARD)
         except NotFound as absent:
             if digest is None:
                 raise
-            raise Damaged(f"the folder of {key[0]} version {key[1]} is missing") from absent
+            raise Damaged(f"the folder {_folder(key)} is missing") from absent
         if digest is not None and hashlib.sha256(content).hexdigest() != digest:
-            raise Damaged(f"{card.folder}/{CARD} is not the card that was published")
+            raise Damaged(f"{_folder(key)}/{CARD} is not the card that was published")
         if self._signing_key is not None:
-            self._check_signature(card, content)
-        return card
+            self._check_signature(key, content)
+        return _parse(key, content)
 
     def read(self, card: Card, name: str) -> bytes:
         """A file of a version; Damaged where it is not the one that the card was written for."""
@@ -132,7 +130,8 @@ class Files:
         card = self.trusted_card(key, digest)
         self._check_skew(card)
         artifact = self.read(card, ESTIMATOR)
-        holdout = _unpack_holdout(self.read(card, HOLDOUT)) if HOLDOUT in card.sha256 else None
+        table = self.read(card, HOLDOUT) if HOLDOUT in card.sha256 else None
+        holdout = None if table is None else _unpack_holdout(table)
         loaded = Loaded(card, card.schema_of_features(), _unpickle(card, artifact), holdout)
         return loaded, sum(card.sizes.values())
 
@@ -151,13 +150,14 @@ class Files:
         assert self._signing_key is not None
         return hmac.digest(self._signing_key, content, "sha256").hex().encode()
 
-    def _check_signature(self, card: Card, content: bytes) -> None:
+    def _check_signature(self, key: Key, content: bytes) -> None:
+        folder = _folder(key)
         try:
-            signature = self.storage.read(card.folder, SIGNATURE)
+            signature = self.storage.read(folder, SIGNATURE)
         except NotFound as absent:
-            raise Damaged(f"{card.folder} is not signed, and a signing key is set: it is not loaded") from absent
+            raise Damaged(f"{folder} is not signed, and a signing key is set: it is not loaded") from absent
         if not hmac.compare_digest(signature, self._sign(content)):
-            raise Damaged(f"the signature of {card.folder} was not made with this service's key: it is not loaded")
+            raise Damaged(f"the signature of {folder} was not made with this service's key: it is not loaded")
 
     def _check_skew(self, card: Card) -> None:
         made_with = card.packages.get("scikit-learn")
@@ -182,6 +182,16 @@ def _unpickle(card: Card, artifact: bytes) -> Any:
 def _unpack_holdout(content: bytes) -> Holdout:
     with np.load(io.BytesIO(content), allow_pickle=False) as table:
         return Holdout(table["scores"], table["y"])
+
+
+def _parse(key: Key, content: bytes) -> Card:
+    try:
+        card = read_card(content)
+    except PayoffError as error:
+        raise type(error)(f"{_folder(key)}/{CARD}: {error.detail}") from error
+    if (card.name, card.version) != key:
+        raise Damaged(f"the card in {_folder(key)} is that of {card.folder}")
+    return card
 
 
 def _digest(file: BinaryIO) -> str:

@@ -79,8 +79,7 @@ class Registry:
     def stage(self, card: Card, estimator: Any, holdout: Holdout | None = None) -> Card:
         """Write a reserved version's files; it stays invisible until `add`.
 
-        Returns the card with sizes, digests and the time. Conflict where that folder exists; ValueError where the
-        card holds NaN or infinity.
+        Returns the card with sizes, digests and the time. Conflict where that folder exists.
         """
         with self._database.reading() as connection:
             now = connection.execute(select(self._database.now)).scalar_one()

@@ -1,0 +1,254 @@
+"""Published models over HTTP: the routes and their errors, on a real registry."""
+
+import asyncio
+import hashlib
+import io
+import json
+from datetime import UTC, datetime, timedelta
+
+import httpx
+import joblib
+import numpy as np
+import pytest
+from fastapi import FastAPI
+
+from app.api import errors, models
+from app.registry.card import read_card
+from app.settings import Settings
+from app.wiring import make_ports
+from tests.registry.making import make_estimator, publish
+
+
+class Client:
+    """Requests to the application without a server."""
+
+    def __init__(self, app):
+        self.app = app
+
+    def __call__(self, method, path, **options):
+        async def send():
+            transport = httpx.ASGITransport(self.app)
+            async with httpx.AsyncClient(transport=transport, base_url="http://payoff") as client:
+                return await client.request(method, path, **options)
+
+        return asyncio.run(send())
+
+
+@pytest.fixture
+def ports(tmp_path):
+    ports = make_ports(Settings(home=tmp_path / "home", models=str(tmp_path / "models")))
+    yield ports
+    ports.database.close()
+
+
+@pytest.fixture
+def ask(ports):
+    app = FastAPI()
+    app.state.ports = ports
+    errors.install(app)
+    app.include_router(models.router)
+    return Client(app)
+
+
+def refusal(response, status):
+    assert response.status_code == status
+    assert response.headers["content-type"] == "application/problem+json"
+    return response.json()
+
+
+def test_models_are_listed_in_pages(ports, ask):
+    for name in ("b", "a", "c"):
+        publish(ports.registry, name)
+    publish(ports.registry, "a")
+    ports.registry.set_alias("a", "champion", 1, "ann")
+
+    first = ask("GET", "/models", params={"page_size": 2}).json()
+    assert first == {
+        "models": [
+            {"name": "a", "latest": 2, "versions": [2, 1], "aliases": {"champion": 1}},
+            {"name": "b", "latest": 1, "versions": [1], "aliases": {}},
+        ],
+        "next_page_token": "b",
+    }
+    second = ask("GET", "/models", params={"page_token": "b"}).json()
+    assert [line["name"] for line in second["models"]] == ["c"]
+    assert second["next_page_token"] is None
+
+
+@pytest.mark.parametrize("query", ["page_size=0", "page_size=501", "page_size=x", "page_token=A", "page_token="])
+def test_bad_pages_are_refused_by_place(ask, query):
+    problem = refusal(ask("GET", f"/models?{query}"), 422)
+
+    assert [error["loc"] for error in problem["errors"]] == [f"/query/{query.split('=')[0]}"]
+
+
+def test_a_model_shows_versions_aliases_and_who_moved_them(ports, ask):
+    publish(ports.registry)
+    publish(ports.registry)
+    ask("PUT", "/models/triage/aliases/champion", json={"version": 1})
+
+    document = ask("GET", "/models/triage").json()
+
+    assert (document["name"], document["latest"], document["aliases"]) == ("triage", 2, {"champion": 1})
+    assert [version["version"] for version in document["versions"]] == [2, 1]
+    newest = document["versions"][0]
+    assert (newest["kind"], newest["metrics"]) == ("logistic", {"log_loss": 0.5})
+    (move,) = document["alias_history"]
+    now = datetime.now(UTC)
+    for stamp in (newest["created_at"], move.pop("at")):
+        assert now - timedelta(minutes=1) < datetime.fromisoformat(stamp) < now + timedelta(minutes=1)
+    assert move == {"who": "anonymous", "alias": "champion", "from_version": None, "to_version": 1}
+
+
+def test_the_history_names_the_callers_key(ports):
+    app = FastAPI()
+    app.state.ports = ports
+    app.include_router(models.router)
+
+    async def with_key(scope, receive, send):
+        scope.setdefault("state", {})["caller"] = "ann"
+        await app(scope, receive, send)
+
+    publish(ports.registry)
+    Client(with_key)("PUT", "/models/triage/aliases/champion", json={"version": 1})
+
+    assert [move.who for move in ports.registry.model("triage").history] == ["ann"]
+
+
+def test_the_card_is_the_published_one(ports, ask, tmp_path):
+    publish(ports.registry)
+
+    response = ask("GET", "/models/triage/versions/1")
+
+    stored = (tmp_path / "models" / "triage" / "1" / "card.json").read_bytes()
+    assert response.json() == json.loads(stored)
+    assert read_card(response.content) == read_card(stored)
+
+
+def test_the_artifact_downloads_with_its_digest(ports, ask):
+    card = publish(ports.registry)
+
+    response = ask("GET", "/models/triage/versions/1/artifact")
+
+    assert response.headers["content-type"] == "application/octet-stream"
+    assert response.headers["content-disposition"] == 'attachment; filename="triage-1.joblib"'
+    assert response.headers["content-length"] == str(len(response.content))
+    assert response.headers["etag"] == f'"{card.sha256["model.joblib"]}"'
+    assert hashlib.sha256(response.content).hexdigest() == card.sha256["model.joblib"]
+    X = np.array([[1.0, 0.0]])
+    estimator = joblib.load(io.BytesIO(response.content))
+    np.testing.assert_array_equal(estimator.predict_proba(X), make_estimator().predict_proba(X))
+
+
+def test_who_has_the_artifact_is_not_sent_it_again(ports, ask):
+    publish(ports.registry)
+    etag = ask("GET", "/models/triage/versions/1/artifact").headers["etag"]
+
+    again = ask("GET", "/models/triage/versions/1/artifact", headers={"If-None-Match": f'"other", {etag}'})
+    other = ask("GET", "/models/triage/versions/1/artifact", headers={"If-None-Match": '"other"'})
+
+    assert (again.status_code, again.content) == (304, b"")
+    assert other.status_code == 200
+
+
+def test_a_damaged_artifact_is_a_conflict(ports, ask, tmp_path):
+    publish(ports.registry)
+    (tmp_path / "models" / "triage" / "1" / "model.joblib").write_bytes(b"changed")
+
+    problem = refusal(ask("GET", "/models/triage/versions/1/artifact"), 409)
+
+    assert "digest" in problem["detail"]
+
+
+def test_an_alias_comes_moves_and_goes(ports, ask):
+    publish(ports.registry)
+    publish(ports.registry)
+
+    for version in (1, 2, 2):
+        response = ask("PUT", "/models/triage/aliases/champion", json={"version": version})
+        assert (response.status_code, response.json()) == (
+            200,
+            {"name": "triage", "alias": "champion", "version": version},
+        )
+        assert ports.registry.resolve("triage@champion") == ("triage", version)
+    response = ask("DELETE", "/models/triage/aliases/champion")
+    assert (response.status_code, response.content) == (204, b"")
+    refusal(ask("DELETE", "/models/triage/aliases/champion"), 404)
+
+
+@pytest.mark.parametrize(
+    ("body", "loc"),
+    [
+        ({}, "/version"),
+        ({"version": 0}, "/version"),
+        ({"version": "1"}, "/version"),
+        ({"version": True}, "/version"),
+        ({"version": 1.5}, "/version"),
+        ({"version": 2**31}, "/version"),
+        ({"version": None}, "/version"),
+        ({"version": 1, "verson": 2}, "/verson"),
+        ([], ""),
+    ],
+)
+def test_a_bad_alias_target_is_refused_by_place(ports, ask, body, loc):
+    publish(ports.registry)
+
+    problem = refusal(ask("PUT", "/models/triage/aliases/champion", json=body), 422)
+
+    assert [error["loc"] for error in problem["errors"]] == [loc]
+
+
+def test_deleting_obeys_the_aliases(ports, ask):
+    publish(ports.registry)
+    publish(ports.registry)
+    ask("PUT", "/models/triage/aliases/champion", json={"version": 1})
+
+    problem = refusal(ask("DELETE", "/models/triage/versions/1"), 409)
+    assert "triage@champion" in problem["detail"]
+    assert ask("DELETE", "/models/triage/versions/2").status_code == 204
+    assert ask("DELETE", "/models/triage").status_code == 204
+    refusal(ask("GET", "/models/triage"), 404)
+    assert publish(ports.registry).version == 3
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("GET", "/models/other", None),
+        ("GET", "/models/triage/versions/2", None),
+        ("GET", "/models/triage/versions/2/artifact", None),
+        ("GET", "/models/other/versions/1", None),
+        ("PUT", "/models/triage/aliases/champion", {"version": 2}),
+        ("PUT", "/models/other/aliases/champion", {"version": 1}),
+        ("DELETE", "/models/other", None),
+        ("DELETE", "/models/triage/versions/2", None),
+        ("DELETE", "/models/triage/aliases/champion", None),
+    ],
+)
+def test_what_is_not_there_is_404(ports, ask, method, path, body):
+    publish(ports.registry)
+
+    refusal(ask(method, path, json=body), 404)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *["/models/%2e%2e", "/models/a%00", "/models/triage/versions/0", "/models/triage/versions/x"],
+        *[f"/models/triage/versions/{2**63}", "/models/" + "a" * 65, "/models/-a", "/models/a%0a"],
+    ],
+)
+def test_what_cannot_be_there_is_refused(ask, path):
+    """No path that a caller can write reaches the files, or fails in the database."""
+    refusal(ask("GET", path), 422)
+
+
+def test_each_route_declares_the_problems_it_answers_with(ask):
+    paths = ask("GET", "/openapi.json").json()["paths"]
+
+    for path, operations in paths.items():
+        for method, operation in operations.items():
+            declared = set(operation["responses"])
+            assert "422" in declared, (method, path)
+            assert ("404" in declared) == (path != "/models"), (method, path)
+            assert operation["summary"]

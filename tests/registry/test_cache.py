@@ -1,0 +1,113 @@
+"""The cache of loaded models, on plain values."""
+
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.registry.cache import Cache
+
+
+def test_what_was_loaded_is_kept():
+    cache = Cache(10)
+
+    assert cache.get("a") is None
+    assert cache.get(None) is None
+    assert cache.load("a", lambda: ("A", 4)) == "A"
+    assert cache.get("a") == "A"
+    assert cache.load("a", lambda: ("B", 4)) == "A"
+    assert (len(cache), cache.size, cache.loads) == (1, 4, 1)
+
+
+def test_the_least_recently_used_goes_first():
+    cache = Cache(10)
+    for key in "ab":
+        cache.load(key, lambda: ("value", 5))
+
+    cache.get("a")
+    cache.load("c", lambda: ("value", 5))
+
+    assert [key for key in "abc" if cache.get(key)] == ["a", "c"]
+    assert cache.evictions == 1
+
+
+def test_a_value_bigger_than_the_bound_is_kept_alone():
+    """It would otherwise be loaded for every request, in the same memory."""
+    cache = Cache(10)
+    cache.load("a", lambda: ("A", 3))
+    cache.load("big", lambda: ("BIG", 30))
+
+    assert (cache.get("a"), cache.get("big"), cache.size) == (None, "BIG", 30)
+    cache.load("a", lambda: ("A", 3))
+    assert (cache.get("a"), cache.get("big"), cache.size) == ("A", None, 3)
+
+
+@given(st.integers(1, 20), st.lists(st.tuples(st.integers(0, 8), st.integers(0, 30)), max_size=40))
+def test_the_bound_gives_way_to_the_biggest_value_only(limit, loads):
+    sizes = {}
+    cache = Cache(limit)
+    for key, size in loads:
+        sizes.setdefault(key, size)
+        assert cache.load(key, lambda key=key: (key, sizes[key])) == key
+        assert cache.size <= max(limit, sizes[key])
+        assert cache.get(key) == key
+
+
+def test_twenty_who_ask_at_once_wait_for_one_load():
+    cache = Cache(10)
+    may_end = Event()
+
+    def slow():
+        may_end.wait(10)
+        return object(), 1
+
+    with ThreadPoolExecutor(20) as pool:
+        asked = [pool.submit(cache.load, "a", slow) for _ in range(20)]
+        may_end.set()
+        answers = {id(future.result()) for future in asked}
+
+    assert len(answers) == 1
+    assert cache.loads == 1
+
+
+def test_others_are_not_held_up_by_a_slow_load():
+    cache = Cache(10)
+    may_end = Event()
+    with ThreadPoolExecutor(1) as pool:
+        slow = pool.submit(cache.load, "slow", lambda: (may_end.wait(10), 1))
+        assert cache.load("quick", lambda: ("value", 1)) == "value"
+        assert not slow.done()
+        may_end.set()
+
+
+def test_a_failure_reaches_all_who_wait_and_is_forgotten():
+    cache = Cache(10)
+    may_end = Event()
+
+    def failing():
+        may_end.wait(10)
+        raise OSError("gone")
+
+    with ThreadPoolExecutor(4) as pool:
+        asked = [pool.submit(cache.load, "a", failing) for _ in range(4)]
+        while not cache._loading:
+            pass
+        may_end.set()
+        for future in asked:
+            with pytest.raises(OSError, match="gone"):
+                future.result()
+
+    assert cache.load("a", lambda: ("A", 1)) == "A"
+    assert cache.failures >= 1
+
+
+def test_what_is_no_longer_wanted_is_dropped():
+    cache = Cache(10)
+    for key in "abc":
+        cache.load(key, lambda: ("value", 1))
+
+    cache.keep({"b", "other"})
+
+    assert [key for key in "abc" if cache.get(key)] == ["b"]

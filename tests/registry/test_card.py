@@ -1,0 +1,128 @@
+"""Cards: their bytes, their formats and what they are refused for."""
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from app.errors import Conflict, Damaged
+from app.registry import card as cards
+from app.registry.card import read_card
+from tests.registry.making import make_card
+
+NAMES = st.from_regex(r"\A[a-z0-9][a-z0-9_-]{0,63}\Z")
+FLOATS = st.floats(allow_nan=False, allow_infinity=False)
+
+
+@given(
+    NAMES,
+    st.integers(1, 10**6),
+    st.one_of(st.none(), st.lists(st.one_of(st.integers(), st.text()), max_size=4)),
+    st.dictionaries(st.text(), FLOATS, max_size=4),
+    st.lists(st.lists(FLOATS, max_size=3), max_size=3),
+)
+def test_a_card_survives_its_bytes(name, version, classes, metrics, benefits):
+    """Reading what was written gives an equal card, and writing that gives the same bytes."""
+    card = make_card(name, version, classes=classes, class_priors={}, metrics=metrics, benefits=benefits)
+
+    again = read_card(card.to_bytes())
+
+    assert again == card
+    assert again.to_bytes() == card.to_bytes()
+
+
+def test_equal_cards_have_equal_bytes_whatever_the_order_of_their_fields():
+    first = make_card(metrics={"a": 1.0, "b": 2.0}, created_at="2026-01-01T00:00:00Z")
+    second = make_card(metrics={"b": 2.0, "a": 1.0}, created_at="2026-01-01T00:00:00Z")
+
+    assert first.to_bytes() == second.to_bytes()
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf")])
+def test_a_card_holds_no_nan_or_infinity(number):
+    assert read_card(make_card(metrics={"auc": number}).to_bytes()).metrics == {"auc": None}
+    with pytest.raises(ValidationError):
+        make_card(benefits=[[number]])
+
+
+def test_a_newer_format_is_refused_with_the_way_out():
+    document = json.loads(make_card().to_bytes()) | {"format": 2}
+
+    with pytest.raises(Conflict, match=r"format 2.*formats up to 1.*upgrade"):
+        read_card(json.dumps(document).encode())
+
+
+def test_an_older_format_is_brought_up_to_date_step_by_step(monkeypatch):
+    """The rule for reading old files, tried on a format before the first."""
+    monkeypatch.setitem(cards.UPGRADES, 0, lambda old: {**old, "format": 1, "labels": [old["label"]]})
+    document = json.loads(make_card().to_bytes()) | {"format": 0, "label": "ill"}
+    del document["labels"]
+
+    assert read_card(json.dumps(document).encode()).labels == ["ill"]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"\xff",
+        b"[]",
+        b"null",
+        b"{}",
+        b'{"format": "x"}',
+        b'{"format": null}',
+        b'{"format": 1}',
+        b'{"format": 0}',
+        b'{"format": -1}',
+        b'{"format": 1e999}',
+    ],
+)
+def test_what_is_no_card_is_damaged(content):
+    with pytest.raises(Damaged):
+        read_card(content)
+
+
+def test_fields_from_the_future_are_passed_over():
+    """An optional field may be added without a new format: services of both versions can share a registry."""
+    document = json.loads(make_card().to_bytes()) | {"invented_later": 1}
+
+    assert read_card(json.dumps(document).encode()).name == "triage"
+
+
+def test_priors_come_in_the_order_of_the_classes():
+    np.testing.assert_array_equal(make_card().priors(), [0.75, 0.25])
+    assert make_card(class_priors={}).priors().size == 0
+    assert make_card(classes=None, class_priors={}).priors().size == 0
+
+
+def test_priors_of_integer_classes_are_found_by_their_text():
+    card = make_card(classes=[1, 0], class_priors={"0": 0.9, "1": 0.1})
+
+    assert read_card(card.to_bytes()).classes == [1, 0]
+    np.testing.assert_array_equal(card.priors(), [0.1, 0.9])
+
+
+@pytest.mark.parametrize("priors", [{"ill": 1.0}, {"ill": 0.5, "healthy": 0.4, "dead": 0.1}])
+def test_priors_must_name_the_classes(priors):
+    with pytest.raises(ValidationError, match="one entry for each class"):
+        make_card(class_priors=priors)
+
+
+@pytest.mark.parametrize("name", ["", "Triage", "a/b", "..", "-a", "a" * 65, "a\n"])
+def test_a_card_has_a_name_that_can_be_a_folder(name):
+    with pytest.raises(ValidationError):
+        make_card(name)
+
+
+def test_the_schema_encodes_as_in_training():
+    X, warnings = make_card().schema_of_features().encode([[63, "m"], [None, None]])
+
+    np.testing.assert_array_equal(X, [[63.0, 1.0], [np.nan, np.nan]])
+    assert warnings == []
+
+
+def test_the_packages_that_decide_about_unpickling_are_recorded():
+    assert set(make_card().packages) == {"python", "payoff", "numpy", "scikit-learn", "joblib"}

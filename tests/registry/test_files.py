@@ -1,0 +1,202 @@
+"""What is checked before a model is unpickled, and what is refused."""
+
+import hashlib
+import hmac
+import io
+import json
+import shutil
+import warnings
+
+import joblib
+import pytest
+import sklearn
+
+from app.errors import Conflict, Damaged, NotFound
+from app.registry import files as module
+from tests.registry.making import HOLDOUT, make_card, make_estimator, publish
+
+KEY = b"a key for the tests"
+
+
+class Trap:
+    """Unpickling it is what must not happen."""
+
+    sprung = False
+
+    def __reduce__(self):
+        return (setattr, (Trap, "sprung", True))
+
+
+@pytest.fixture
+def never_unpickled(monkeypatch):
+    monkeypatch.setattr(module.joblib, "load", lambda *_: pytest.fail("the file was unpickled"))
+
+
+@pytest.mark.parametrize("key", [None, KEY])
+@pytest.mark.parametrize("name", ["model.joblib", "holdout.npz", "card.json"])
+@pytest.mark.parametrize("harm", ["flip", "truncate", "empty", "append", "remove"])
+def test_damaged_files_are_never_unpickled(another, models, never_unpickled, key, name, harm):
+    registry = another(signing_key=key)
+    publish(registry)
+    path = models / "triage" / "1" / name
+    content = path.read_bytes()
+    if harm == "remove":
+        path.unlink()
+    else:
+        middle = len(content) // 2
+        flipped = content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :]
+        path.write_bytes({"flip": flipped, "truncate": content[:-1], "empty": b"", "append": content + b" "}[harm])
+
+    with pytest.raises(Damaged, match="triage"):
+        registry.load("triage")
+
+
+@pytest.mark.parametrize("name", ["model.joblib", "card.json"])
+def test_a_damaged_artifact_is_not_handed_out(registry, models, name):
+    publish(registry)
+    path = models / "triage" / "1" / name
+    path.write_bytes(path.read_bytes() + b" ")
+
+    with pytest.raises(Damaged):
+        registry.artifact("triage", 1)
+
+
+def test_a_mended_file_loads_again(registry, models):
+    publish(registry)
+    path = models / "triage" / "1" / "model.joblib"
+    content = path.read_bytes()
+    path.write_bytes(content[:-1])
+    with pytest.raises(Damaged):
+        registry.load("triage")
+
+    path.write_bytes(content)
+
+    assert registry.load("triage").version == 1
+
+
+def test_a_signed_model_loads_with_its_key_only(another, models, never_unpickled, monkeypatch):
+    publish(another(signing_key=KEY))
+
+    with pytest.raises(Damaged, match="not made with this service's key"):
+        another(signing_key=b"another key").load("triage")
+    monkeypatch.undo()
+    assert another(signing_key=KEY).load("triage").version == 1
+    assert another(signing_key=None).load("triage").version == 1
+
+
+def test_the_signature_is_the_hmac_of_the_card(another, models):
+    publish(another(signing_key=KEY))
+
+    folder = models / "triage" / "1"
+    expected = hmac.new(KEY, (folder / "card.json").read_bytes(), hashlib.sha256).hexdigest()
+    assert (folder / "card.hmac").read_text() == expected
+
+
+@pytest.mark.parametrize("content", [b"", b"00", b"\xff" * 64, b"0" * 64])
+def test_a_wrong_signature_is_refused(another, models, never_unpickled, content):
+    registry = another(signing_key=KEY)
+    publish(registry)
+    (models / "triage" / "1" / "card.hmac").write_bytes(content)
+
+    with pytest.raises(Damaged, match="signature"):
+        registry.load("triage")
+    with pytest.raises(Damaged, match="signature"):
+        registry.artifact("triage", 1)
+
+
+def test_with_a_key_unsigned_models_are_refused(registry, another, never_unpickled):
+    publish(registry)
+    signed = another(signing_key=KEY)
+
+    with pytest.raises(Damaged, match="not signed"):
+        signed.load("triage")
+    assert signed.staged("triage", 1) is None
+
+
+def test_foreign_files_with_a_matching_card_are_refused_even_after_a_rebuild(another, models):
+    """Somebody who can write the folder can make digests agree, but not the signature."""
+    registry = another(signing_key=KEY)
+    publish(registry)
+    folder = models / "triage" / "1"
+    artifact = io.BytesIO()
+    joblib.dump(Trap(), artifact)
+    card = json.loads((folder / "card.json").read_bytes())
+    card["sha256"]["model.joblib"] = hashlib.sha256(artifact.getvalue()).hexdigest()
+    (folder / "model.joblib").write_bytes(artifact.getvalue())
+    (folder / "card.json").write_text(json.dumps(card))
+
+    with pytest.raises(Damaged, match="not the card that was published"):
+        registry.load("triage")
+    registry.rebuild()
+    with pytest.raises(Damaged, match="signature"):
+        registry.load("triage")
+    assert not Trap.sprung
+
+
+def test_a_signed_folder_under_another_name_is_refused(another, models):
+    """A signature does not make an old version pass for a new one."""
+    registry = another(signing_key=KEY)
+    publish(registry)
+    publish(registry)
+    shutil.rmtree(models / "triage" / "2")
+    shutil.copytree(models / "triage" / "1", models / "triage" / "2")
+
+    with pytest.raises(Damaged, match="not the card that was published"):
+        registry.load("triage")
+    assert registry.staged("triage", 2) is None
+    registry.rebuild()
+    assert registry.load("triage").version == 1
+    with pytest.raises(NotFound):
+        registry.load("triage:2")
+
+
+def test_models_of_another_scikit_learn_are_refused_unless_allowed(registry, another):
+    publish(registry, packages={"scikit-learn": "1.2.3"})
+
+    with pytest.raises(Conflict, match=rf"scikit-learn 1\.2\.3, and {sklearn.__version__} is installed"):
+        registry.load("triage")
+    assert another(allow_version_skew=True).load("triage").version == 1
+
+
+def test_scikit_learns_own_warning_is_silent_where_skew_is_allowed(registry, another, monkeypatch):
+    """The operator has been asked already; elsewhere warnings are errors, and would fail the load."""
+    monkeypatch.setattr("sklearn.base.__version__", "1.2.3")
+    publish(registry, packages={"scikit-learn": "1.2.3"})
+    monkeypatch.undo()
+
+    with warnings.catch_warnings(record=True) as heard:
+        loaded = another(allow_version_skew=True).load("triage")
+    assert loaded.estimator.__dict__  # it was unpickled
+    assert heard == []
+
+
+def test_what_this_version_cannot_unpickle_is_told(registry, monkeypatch):
+    publish(registry)
+
+    def renamed(_):
+        raise ModuleNotFoundError("No module named 'app.learners.old'")
+
+    monkeypatch.setattr(module.joblib, "load", renamed)
+    with pytest.raises(Damaged, match=r"ModuleNotFoundError: No module named 'app.learners.old'"):
+        registry.load("triage")
+
+
+def test_pickles_are_not_accepted_in_the_hold_out(registry):
+    with pytest.raises(ValueError, match="allow_pickle"):
+        module._unpack_holdout(module.pack(None, type(HOLDOUT)(HOLDOUT.scores, [Trap()]))["holdout.npz"])
+    assert not Trap.sprung
+
+
+def test_files_are_packed_the_same_each_time():
+    """A version's digest does not depend on when it was made."""
+    first, second = (module.pack(make_estimator(), HOLDOUT) for _ in range(2))
+
+    assert first == second
+
+
+def test_a_file_that_the_card_does_not_list_is_not_read(registry):
+    card = publish(registry)
+
+    with pytest.raises(Damaged, match="does not list"):
+        registry._files.read(card, "card.hmac")
+    assert make_card().sha256 == {}

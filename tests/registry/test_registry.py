@@ -1,0 +1,408 @@
+"""The registry: publishing, answering, keeping up with other processes, and what it refuses."""
+
+import time
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+
+import numpy as np
+import pytest
+from sqlalchemy import text
+
+from app.database import Database
+from app.errors import Conflict, Damaged, Invalid, NotFound, NotReady
+from app.registry.registry import Registry
+from tests.registry.making import HOLDOUT, make_card, make_estimator, publish
+
+
+def test_a_published_model_answers_as_the_fitted_one(registry):
+    publish(registry)
+
+    assert registry.cached("triage") is None
+    loaded = registry.load("triage")
+
+    X = np.array([[0.5, 1], [2.5, 0]])
+    np.testing.assert_array_equal(loaded.estimator.predict_proba(X), make_estimator().predict_proba(X))
+    np.testing.assert_array_equal(loaded.holdout.scores, HOLDOUT.scores)
+    np.testing.assert_array_equal(loaded.holdout.y, HOLDOUT.y)
+    np.testing.assert_array_equal(loaded.priors, [0.75, 0.25])
+    assert loaded.classes == ("healthy", "ill")
+    assert loaded.model == {"name": "triage", "version": 1} == {"name": loaded.name, "version": loaded.version}
+    assert loaded.schema.names == ("age", "sex")
+    assert registry.cached("triage") is loaded
+    assert registry.cached("triage:1") is loaded
+
+
+def test_a_model_without_hold_out_has_none(registry):
+    card = registry.stage(make_card(version=registry.reserve("triage")), make_estimator())
+    with registry._database.writing() as connection:
+        registry.add(connection, card)
+
+    assert registry.load("triage").holdout is None
+
+
+def test_the_card_says_how_big_the_files_are_and_what_is_in_them(registry, models):
+    before = time.time()
+    card = publish(registry)
+
+    folder = models / "triage" / "1"
+    assert card.sizes == {name: (folder / name).stat().st_size for name in ("model.joblib", "holdout.npz")}
+    assert set(card.sha256) == set(card.sizes)
+    assert abs(card.created_at.timestamp() - before) < 60
+    assert registry.card("triage", 1) == card
+
+
+def test_loaded_models_cannot_be_changed_by_a_request(registry):
+    publish(registry)
+    loaded = registry.load("triage")
+
+    with pytest.raises(ValueError, match="read-only"):
+        loaded.priors[0] = 1
+
+
+def test_a_bare_name_follows_the_latest_version(registry):
+    publish(registry)
+    publish(registry)
+
+    assert registry.resolve("triage") == ("triage", 2)
+    registry.set_alias("triage", "champion", 1, "ann")
+    assert registry.resolve("triage@champion") == ("triage", 1)
+    registry.delete_version("triage", 2)
+    assert registry.resolve("triage") == ("triage", 1)
+
+
+def test_before_it_was_read_nothing_is_said_about_what_exists(database, models):
+    registry = Registry(str(models), database)
+    registry.create()
+
+    assert not registry.ready
+    with pytest.raises(NotReady):
+        registry.resolve("triage")
+    assert registry.cached("triage") is None
+
+
+def test_staged_files_are_invisible_until_they_are_added(registry, another):
+    """A process that dies between writing the files and the transaction leaves nothing that anybody can see."""
+    card = registry.stage(make_card(version=registry.reserve("triage")), make_estimator())
+
+    for view in (registry, another()):
+        with pytest.raises(NotFound):
+            view.load("triage")
+        assert view.models("", 10) == []
+        with pytest.raises(NotFound):
+            view.card("triage", 1)
+        with pytest.raises(NotFound):
+            view.artifact("triage", 1)
+        with pytest.raises(NotFound):
+            view.set_alias("triage", "champion", 1, "ann")
+    assert another().staged("triage", 1) == card
+
+
+def test_a_transaction_that_fails_publishes_nothing(registry):
+    card = registry.stage(make_card(version=registry.reserve("triage")), make_estimator())
+    with suppress(ZeroDivisionError), registry._database.writing() as connection:
+        registry.add(connection, card)
+        raise ZeroDivisionError  # in the rest of the caller's transaction
+
+    with pytest.raises(NotFound):
+        registry.load("triage")
+    assert registry.staged("triage", 1) == card
+
+
+def test_a_job_tried_again_adopts_what_it_left(registry):
+    staged = registry.stage(make_card(version=registry.reserve("triage")), make_estimator())
+
+    adopted = registry.staged("triage", 1)
+    assert adopted == staged
+    with registry._database.writing() as connection:
+        registry.add(connection, adopted)
+
+    assert registry.load("triage").card == staged
+    assert registry.staged("triage", 1) is None
+
+
+def test_what_was_staged_can_be_discarded_and_staged_anew(registry):
+    card = make_card(version=registry.reserve("triage"))
+    registry.stage(card, make_estimator())
+    with pytest.raises(Conflict):
+        registry.stage(card, make_estimator())
+
+    registry.discard("triage", 1)
+    registry.discard("triage", 1)  # nothing happens
+
+    assert registry.staged("triage", 1) is None
+    registry.stage(card, make_estimator())
+
+
+def test_what_is_published_is_not_discarded(registry):
+    publish(registry)
+
+    with pytest.raises(Conflict, match="published"):
+        registry.discard("triage", 1)
+    registry.load("triage")
+
+
+def test_damaged_staged_files_are_not_adopted(registry, models):
+    registry.stage(make_card(version=registry.reserve("triage")), make_estimator())
+    artifact = models / "triage" / "1" / "model.joblib"
+    artifact.write_bytes(artifact.read_bytes()[:-1])
+
+    assert registry.staged("triage", 1) is None
+
+
+def test_only_reserved_numbers_are_published_and_only_once(registry):
+    card = registry.stage(make_card(version=5), make_estimator())
+    with pytest.raises(Conflict, match="not reserved"), registry._database.writing() as connection:
+        registry.add(connection, card)
+
+    published = publish(registry)
+    with pytest.raises(Conflict, match="already"), registry._database.writing() as connection:
+        registry.add(connection, published)
+
+
+def test_a_card_that_is_not_the_staged_one_is_not_published(registry):
+    card = registry.stage(make_card(version=registry.reserve("triage")), make_estimator())
+    with pytest.raises(Conflict, match="another card"), registry._database.writing() as connection:
+        registry.add(connection, card.model_copy(update={"job": "job_2"}))
+
+
+@pytest.mark.parametrize("name", ["", "Triage", "..", "a/b"])
+def test_names_are_checked_before_anything_is_written(registry, models, name):
+    with pytest.raises(Invalid):
+        registry.reserve(name)
+    publish(registry)
+    with pytest.raises(Invalid):
+        registry.set_alias("triage", name, 1, "ann")
+    assert registry.model("triage").aliases == {}
+
+
+def test_bad_references_do_not_reach_the_database(registry, monkeypatch):
+    monkeypatch.setattr(registry, "refresh", lambda: pytest.fail("asked the database"))
+
+    with pytest.raises(Invalid):
+        registry.load("not a reference")
+
+
+def test_another_process_sees_changes_within_a_second(registry, another):
+    """A version, an alias, a deletion: by the poller, without being asked for by name."""
+    view = another()
+    view.start()
+    try:
+        for change, seen in (
+            (lambda: publish(registry), lambda: view.resolve("triage") == ("triage", 1)),
+            (lambda: publish(registry), lambda: view.resolve("triage") == ("triage", 2)),
+            (
+                lambda: registry.set_alias("triage", "best", 1, "ann"),
+                lambda: view.resolve("triage@best") == ("triage", 1),
+            ),
+            (lambda: registry.delete_version("triage", 2), lambda: view.resolve("triage") == ("triage", 1)),
+        ):
+            change()
+            until = time.monotonic() + 1
+            while not _holds(seen):
+                assert time.monotonic() < until
+                time.sleep(0.01)
+    finally:
+        view.stop()
+
+
+def test_what_was_published_a_moment_ago_loads_at_once(registry, another):
+    """A client whose job has just succeeded is not told that there is no such model."""
+    view = another()
+    publish(registry)
+
+    assert view.load("triage").version == 1
+
+
+def test_a_registry_can_start_again_after_it_stopped(registry, another):
+    view = another()
+    for _ in range(2):
+        view.start()
+        assert view._poller.is_alive()
+        view.stop()
+        assert not view._poller.is_alive()
+
+
+def test_when_the_database_is_away_the_last_view_stays(tmp_path, another, registry, caplog):
+    publish(registry)
+    view = another()
+    with registry._database.writing() as connection:
+        connection.execute(text("ALTER TABLE registry_state RENAME TO away"))
+
+    view._look()
+
+    assert "the last view of it stays" in caplog.text
+    assert view.load("triage").version == 1
+    with pytest.raises(NotReady):
+        view.load("unknown")
+
+
+def test_one_load_serves_twenty_who_ask_at_once(registry, monkeypatch):
+    publish(registry)
+    with ThreadPoolExecutor(20) as pool:
+        answers = list(pool.map(registry.load, ["triage"] * 20))
+
+    assert len({id(answer) for answer in answers}) == 1
+    assert registry.stats().loads == 1
+
+
+def test_the_cache_is_bounded_by_the_bytes_of_the_files(registry, another):
+    sizes = [sum(publish(registry, name).sizes.values()) for name in ("a", "b", "c")]
+    view = another(cache_bytes=sum(sizes[:2]) + 1)
+
+    held = view.load("a")
+    view.load("b")
+    view.load("c")
+
+    assert view.cached("a") is None
+    assert view.cached("b") is not None
+    stats = view.stats()
+    assert (stats.models, stats.bytes, stats.loads, stats.failures, stats.evictions) == (2, sum(sizes[1:]), 3, 0, 1)
+    assert held.estimator.predict([[0.0, 0.0]]).size == 1  # who holds it goes on
+
+
+def test_deleted_models_leave_memory_and_disk_but_not_the_requests_that_hold_them(registry, models):
+    publish(registry)
+    held = registry.load("triage")
+
+    registry.delete_version("triage", 1)
+
+    assert registry.cached("triage") is None
+    assert registry.stats().models == 0
+    assert not (models / "triage" / "1").exists()
+    with pytest.raises(NotFound):
+        registry.load("triage")
+    assert held.estimator.predict([[0.0, 0.0]]).size == 1
+
+
+def test_a_version_deleted_while_it_is_read_is_not_found(registry, another):
+    """The other process's view is a moment old: the files are gone, and that is not damage."""
+    publish(registry)
+    publish(registry)
+    view = another()
+    registry.delete_version("triage", 2)
+
+    assert view.load("triage").version == 1
+    view = another()
+    registry.delete_model("triage", "ann")
+    with pytest.raises(NotFound):
+        view.load("triage")
+
+
+def test_a_version_with_an_alias_is_not_deleted(registry):
+    publish(registry)
+    registry.set_alias("triage", "champion", 1, "ann")
+
+    with pytest.raises(Conflict, match="triage@champion"):
+        registry.delete_version("triage", 1)
+
+    registry.delete_alias("triage", "champion", "ann")
+    registry.delete_version("triage", 1)
+
+
+def test_deleting_what_is_not_there_is_not_found(registry):
+    publish(registry)
+
+    for delete in (
+        lambda: registry.delete_version("triage", 2),
+        lambda: registry.delete_version("other", 1),
+        lambda: registry.delete_model("other", "ann"),
+        lambda: registry.delete_alias("triage", "champion", "ann"),
+        lambda: registry.delete_alias("other", "champion", "ann"),
+    ):
+        with pytest.raises(NotFound):
+            delete()
+
+
+def test_the_alias_history_says_who_moved_what_and_when(registry):
+    publish(registry)
+    publish(registry)
+    registry.set_alias("triage", "champion", 1, "ann")
+    registry.set_alias("triage", "champion", 1, "bob")  # where it is already: nothing to remember
+    registry.set_alias("triage", "champion", 2, "bob")
+    registry.delete_alias("triage", "champion", "eve")
+
+    history = registry.model("triage").history
+    moves = [(move.who, move.alias, move.from_version, move.to_version) for move in history]
+    assert moves == [("ann", "champion", None, 1), ("bob", "champion", 1, 2), ("eve", "champion", 2, None)]
+    assert [move.seq for move in history] == [1, 2, 3]
+    assert all(abs(move.at - time.time()) < 60 for move in history)
+
+
+def test_the_history_and_the_counter_outlive_the_model(registry):
+    publish(registry)
+    registry.set_alias("triage", "champion", 1, "ann")
+    registry.delete_model("triage", "bob")
+
+    assert registry.models("", 10) == []
+    assert publish(registry).version == 2
+    moves = [(move.who, move.from_version, move.to_version) for move in registry.model("triage").history]
+    assert moves == [("ann", None, 1), ("bob", 1, None)]
+
+
+def test_models_are_listed_by_name_in_pages(registry):
+    for name in ("c", "a", "b"):
+        publish(registry, name)
+    publish(registry, "a")
+    registry.set_alias("a", "champion", 1, "ann")
+
+    first, second = registry.models("", 2)
+    assert (first.name, first.versions, first.aliases) == ("a", [2, 1], {"champion": 1})
+    assert (second.name, second.versions, second.aliases) == ("b", [1], {})
+    assert [line.name for line in registry.models("b", 2)] == ["c"]
+
+
+def test_a_model_lists_its_versions_newest_first(registry):
+    publish(registry)
+    publish(registry, metrics={"log_loss": 0.25, "table": [[1]]}, learner={"kind": "cost_naive_bayes"})
+
+    newest, oldest = registry.model("triage").versions
+    assert (newest.version, newest.kind, newest.metrics) == (2, "cost_naive_bayes", {"log_loss": 0.25})
+    assert (oldest.version, oldest.kind, oldest.metrics) == (1, "logistic", {"log_loss": 0.5})
+    assert newest.created_at >= oldest.created_at
+
+
+def test_the_artifact_is_the_joblib_file(registry, models):
+    card = publish(registry)
+
+    found, file = registry.artifact("triage", 1)
+    with file:
+        assert file.read() == (models / "triage" / "1" / "model.joblib").read_bytes()
+    assert found == card
+
+
+def test_everything_works_on_an_object_store(tmp_path):
+    registry = Registry(f"memory://{uuid.uuid4().hex}", Database(f"sqlite:///{tmp_path / 'payoff.db'}"))
+    registry.create()
+    publish(registry)
+    publish(registry)
+    registry.set_alias("triage", "champion", 1, "ann")
+
+    assert registry.load("triage@champion").version == 1
+    registry.delete_version("triage", 2)
+    before = registry.model("triage")
+    registry.rebuild()
+    assert registry.model("triage") == before
+    assert registry.reserve("triage") == 3
+    found, file = registry.artifact("triage", 1)
+    with file:
+        assert len(file.read()) == found.sizes["model.joblib"]
+    registry._database.close()
+
+
+def test_a_missing_folder_is_damage(registry, models):
+    publish(registry)
+    (models / "triage" / "1").rename(models / "elsewhere")
+
+    with pytest.raises(Damaged, match="missing"):
+        registry.load("triage")
+    with pytest.raises(Damaged, match="missing"):
+        registry.artifact("triage", 1)
+    assert registry.stats().failures == 1
+
+
+def _holds(condition):
+    try:
+        return condition()
+    except NotFound:
+        return False

@@ -1,0 +1,85 @@
+"""Model references: their grammar and what they mean."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.errors import Invalid, NotFound
+from app.registry.snapshot import Reference, Snapshot, check_name
+
+NAMES = st.from_regex(r"\A[a-z0-9][a-z0-9_-]{0,63}\Z")
+SNAPSHOT = Snapshot.of(
+    7,
+    {("triage", 1): "x", ("triage", 2): "y", ("triage", 10): "z", ("heart", 3): "h"},
+    [("triage", "champion", 2), ("triage", "gone", 5)],
+)
+
+
+@given(NAMES, st.one_of(st.none(), st.integers(1, 999_999_999)), st.one_of(st.none(), NAMES))
+def test_references_are_taken_apart(name, version, alias):
+    assert Reference.parse(name) == Reference(name)
+    if version is not None:
+        assert Reference.parse(f"{name}:{version}") == Reference(name, version=version)
+    if alias is not None:
+        assert Reference.parse(f"{name}@{alias}") == Reference(name, alias=alias)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *["", " a", "a ", "a\n", "A", "a:", "a:0", "a:01", "a:-1", "a:x", "a@", "a@B", "a:1@b", "a@b:1", "../a", "é"],
+        *["a:1234567890", "a" * 65, "a@" + "b" * 65, "a:\u0663"],
+    ],
+)
+def test_what_is_no_reference_is_refused_with_the_grammar(text):
+    with pytest.raises(Invalid, match="write name, name:3") as refused:
+        SNAPSHOT.resolve(text)
+    assert [flaw.loc for flaw in refused.value.flaws] == [""]
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        ("triage", ("triage", 10)),
+        ("triage:1", ("triage", 1)),
+        ("triage@champion", ("triage", 2)),
+        ("heart", ("heart", 3)),
+    ],
+)
+def test_references_mean_versions(text, key):
+    """A bare name is the highest version, by number and not by spelling."""
+    assert SNAPSHOT.resolve(text) == key
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("stroke", "no model 'stroke'; models there are: heart, triage"),
+        ("triage:3", "'triage' has no version 3; versions there are: 10, 2, 1"),
+        ("triage@best", "'triage' has no alias 'best'; aliases there are: champion"),
+        ("heart@best", "'heart' has no alias 'best'; there are no aliases yet"),
+        ("triage@gone", "'triage' has no alias 'gone'"),
+    ],
+)
+def test_what_is_unknown_is_told_with_what_there_is(text, told):
+    with pytest.raises(NotFound, match=told):
+        SNAPSHOT.resolve(text)
+
+
+def test_long_listings_are_cut():
+    many = Snapshot.of(1, {("a", number): "" for number in range(1, 31)}, [])
+
+    with pytest.raises(NotFound, match="30, 29, 28, 27, 26, 25, 24, 23, 22, 21 and 20 more"):
+        many.resolve("a:31")
+
+
+def test_nothing_exists_at_first():
+    with pytest.raises(NotFound, match="there are no models yet"):
+        Snapshot().resolve("a")
+
+
+@pytest.mark.parametrize("text", ["", "A", "a:1", "a@b", "a\n", ".."])
+def test_names_are_checked(text):
+    with pytest.raises(Invalid, match="cannot name a model"):
+        check_name(text)
+    assert check_name("a-1_b") == "a-1_b"

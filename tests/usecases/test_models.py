@@ -1,0 +1,71 @@
+"""Looking at models and managing them, on real stores."""
+
+import pytest
+
+from app.errors import Conflict, NotFound
+from app.settings import Settings
+from app.usecases import models
+from app.wiring import make_ports
+from tests.registry.making import publish
+
+
+@pytest.fixture
+def ports(tmp_path):
+    ports = make_ports(Settings(home=tmp_path / "home", models=str(tmp_path / "models")))
+    yield ports
+    ports.database.close()
+
+
+def test_pages_join_to_the_whole_list(ports):
+    names = ["a", "b", "c", "d", "e"]
+    for name in names:
+        publish(ports.registry, name)
+
+    for size in range(1, 7):
+        found, token, pages = [], None, 0
+        while pages == 0 or token is not None:
+            lines, token = models.page(ports, page_size=size, page_token=token)
+            found += [line.name for line in lines]
+            pages += 1
+        assert found == names
+        assert pages == -(-len(names) // size)
+
+
+def test_an_empty_registry_is_one_empty_page(ports):
+    assert models.page(ports, page_size=10, page_token=None) == ([], None)
+
+
+def test_a_deleted_models_name_still_serves_as_page_token(ports):
+    for name in ("a", "b", "c"):
+        publish(ports.registry, name)
+    _, token = models.page(ports, page_size=2, page_token=None)
+    models.delete(ports, "b", who="ann")
+
+    lines, _ = models.page(ports, page_size=2, page_token=token)
+
+    assert [line.name for line in lines] == ["c"]
+
+
+def test_the_life_of_a_version(ports):
+    """Published, described, aliased, protected, released, deleted."""
+    staged = publish(ports.registry)
+    assert models.card(ports, "triage", 1) == staged
+    card, file = models.artifact(ports, "triage", 1)
+    with file:
+        assert len(file.read()) == card.sizes["model.joblib"]
+
+    models.set_alias(ports, "triage", "champion", 1, who="ann")
+    assert models.describe(ports, "triage").aliases == {"champion": 1}
+    with pytest.raises(Conflict):
+        models.delete_version(ports, "triage", 1)
+    models.delete_alias(ports, "triage", "champion", who="bob")
+    models.delete_version(ports, "triage", 1)
+
+    for ask in (
+        lambda: models.describe(ports, "triage"),
+        lambda: models.card(ports, "triage", 1),
+        lambda: models.artifact(ports, "triage", 1),
+        lambda: models.delete(ports, "triage", who="ann"),
+    ):
+        with pytest.raises(NotFound):
+            ask()
