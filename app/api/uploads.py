@@ -23,6 +23,7 @@ BARE = (
     "application/octet-stream",
 )
 _IN_MEMORY = 1 << 20  # what is larger goes to a temporary file
+_TAIL = 16  # bytes of a form that hold its last mark
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,7 @@ async def received(request: Request, limit: int) -> AsyncIterator[Upload]:
 async def _form(request: Request, limit: int) -> FormData:
     """The parts of the form; files larger than `_IN_MEMORY` lie on disk."""
     try:
-        return await MultiPartParser(request.headers, _bounded(request, limit), max_files=1).parse()
+        return await MultiPartParser(request.headers, _complete(_bounded(request, limit)), max_files=1).parse()
     except MultiPartException as error:
         raise Invalid.at("", f"the form cannot be read: {error.message}") from error
 
@@ -85,6 +86,16 @@ def _from_form(form: FormData) -> Upload:
     if flaws or file is None:
         raise Invalid(flaws[0].msg, flaws)
     return Upload(file.file, texts["label"], texts["name"])
+
+
+async def _complete(chunks: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
+    """The same chunks; Invalid at the end of a form that was cut off, which the parser takes for one without a file."""
+    tail = b""
+    async for chunk in chunks:
+        tail = (tail + chunk)[-_TAIL:]
+        yield chunk
+    if not tail.rstrip().endswith(b"--"):
+        raise Invalid.at("", "the form is cut off: it does not end with its boundary")
 
 
 async def _bounded(request: Request, limit: int) -> AsyncGenerator[bytes, None]:

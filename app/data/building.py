@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from app.data.source import Source
 from app.errors import Invalid
 from app.features import Feature
 
-_CELLS_PER_GROUP = 1 << 22  # cells of a Parquet row group, about 32 MB
+_CELLS_PER_GROUP = 1 << 21  # cells of a Parquet row group, at most 16 MB
 _Column = NumericColumn | CategoricalColumn
 
 
@@ -99,7 +100,7 @@ class _Writer:
 
     def __init__(self, columns: Sequence[_Column]) -> None:
         self._schema = pa.schema([pa.field(column.place.name, column.stored_as) for column in columns])
-        self._sink = pa.BufferOutputStream()
+        self._sink = io.BytesIO()
         self._writer = pq.ParquetWriter(self._sink, self._schema, compression="zstd")
         self._rows_per_group = max(_CELLS_PER_GROUP // len(columns), 1)
         self._waiting: list[Any] = []
@@ -112,7 +113,7 @@ class _Writer:
     def close(self) -> bytes:
         self._flush()
         self._writer.close()
-        return bytes(self._sink.getvalue())
+        return self._sink.getvalue()
 
     def _flush(self) -> None:
         if self._waiting:

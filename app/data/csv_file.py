@@ -19,7 +19,7 @@ from app.data.source import Kind, check_columns, check_rows
 from app.errors import Flaw, Invalid
 
 MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "None", "?")
-_BLOCK = 1 << 22  # bytes parsed at a time; also the longest row
+_BLOCK = 1 << 21  # bytes parsed at a time; also the longest row
 _FIRST_ROW = 2  # the first row of values, as an editor counts: the header is row 1
 
 
