@@ -22,9 +22,10 @@ class Design:
     The columns, in order: the `numeric` features, a missing one as its training mean, centred and scaled to variance
     1; a 0/1 mark "is missing" for each numeric feature in `marked`, those that training had missing values in; a
     0/1 column for each category of each `categorical` feature that training saw, "missing" as one of them if seen.
-    A value missing only at prediction thus counts as the mean of a number and as none of the categories. Not scaled:
-    marks and categories, so that the penalty holds rare ones near zero. `values[c]` are the codes that training saw
-    of the c-th categorical feature, NaN last. A row's weight counts as that many rows.
+    A category that training never saw counts as missing. What was never missing in training and is at prediction
+    counts as the mean of a number and as none of the categories. Marks and categories are not scaled, so that the
+    penalty holds rare ones near zero. `values[c]` are the codes that training saw of the c-th categorical feature,
+    NaN last. A row's weight counts as that many rows.
     """
 
     numeric: np.ndarray
@@ -41,27 +42,10 @@ class Design:
         Raises Invalid for numbers beyond 1e100: their squares leave the floats.
         """
         numeric = np.array(sorted(set(range(X.shape[1])) - set(categorical)), dtype=np.intp)
-        N = X[:, numeric]
-        missing = np.isnan(N)
-        if np.any(np.abs(N) > LARGEST):
-            column = numeric[int((np.abs(N) > LARGEST).any(axis=0).argmax())]
-            raise Invalid.at("", f"column {column} holds numbers beyond {LARGEST:g}; give them in a larger unit")
-        W = weights[:, None] * ~missing
-        known = W.sum(axis=0)
-        filled = np.where(missing, 0.0, N)
-        means = (W * filled).sum(axis=0) / np.where(known > 0, known, 1.0)
-        spread = np.sqrt((W * (filled - means) ** 2).sum(axis=0) / weights.sum())
-        # A column that varies by rounding only is constant: scaled up, the rounding would look like data.
-        constant = spread <= 10 * np.finfo(np.float64).eps * np.abs(filled).max(axis=0, initial=0.0)
+        columns = [_column(X[:, j], weights, int(j)) for j in numeric]  # one by one: the table may be large
+        means, scales, missing = np.array(columns, dtype=np.float64).reshape(-1, 3).T
         values = tuple(np.unique(X[:, j]) for j in categorical)
-        return cls(
-            numeric,
-            means,
-            np.where(constant, 1.0, spread),
-            np.flatnonzero(missing.any(axis=0)),
-            np.array(list(categorical), dtype=np.intp),
-            values,
-        )
+        return cls(numeric, means, scales, np.flatnonzero(missing), np.array(list(categorical), dtype=np.intp), values)
 
     @property
     def width(self) -> int:
@@ -70,24 +54,44 @@ class Design:
 
     def matrix(self, X: np.ndarray) -> np.ndarray | sparse.csr_matrix:
         """The columns (n, width) for rows (n, m); sparse where that is the smaller form. O(n width) at most."""
-        N = X[:, self.numeric]
-        missing = np.isnan(N)
-        numbers = (np.where(missing, self.means, N) - self.means) / self.scales
-        front = np.concatenate((numbers, missing[:, self.marked]), axis=1)
-        filled = front.shape[1] + len(self.categorical)
+        front = X[:, self.numeric]
+        front -= self.means
+        front /= self.scales
+        missing = np.isnan(front)
+        front[missing] = 0.0
+        if len(self.marked):
+            front = np.concatenate((front, missing[:, self.marked]), axis=1)
         if not len(self.categorical):
             return front
         columns = sparse.hstack((sparse.csr_matrix(front), self._one_hot(X)), format="csr")
+        filled = front.shape[1] + len(self.categorical)
         return columns.toarray() if filled >= _DENSE * self.width else columns
 
     def _one_hot(self, X: np.ndarray) -> sparse.csr_matrix:
-        """A 0/1 column per seen value; a row with an unseen one has none."""
+        """A 0/1 column per seen value; an unseen one counts as missing, which has no column if it was never seen."""
         rows, columns, start = [], [], 0
         for j, seen in zip(self.categorical, self.values, strict=True):
             place = np.minimum(np.searchsorted(seen, X[:, j]), len(seen) - 1)
-            known = (seen[place] == X[:, j]) | (np.isnan(seen[place]) & np.isnan(X[:, j]))
+            known = seen[place] == X[:, j]
+            if np.isnan(seen[-1]):
+                place[~known] = len(seen) - 1
+                known[:] = True
             rows.append(np.flatnonzero(known))
             columns.append(start + place[known])
             start += len(seen)
         at = (np.concatenate(rows), np.concatenate(columns))
         return sparse.csr_matrix((np.ones(len(at[0])), at), shape=(len(X), start))
+
+
+def _column(x: np.ndarray, weights: np.ndarray, j: int) -> tuple[float, float, bool]:
+    """Mean and scale of one number, and whether it is ever missing; a missing one counts as the mean."""
+    known = ~np.isnan(x)
+    x, w = x[known], weights[known]
+    largest = float(np.abs(x).max(initial=0.0))
+    if largest > LARGEST:
+        raise Invalid.at("", f"column {j} holds numbers beyond {LARGEST:g}; give them in a larger unit")
+    mean = float(w @ x / w.sum()) if len(x) else 0.0
+    spread = float(np.sqrt(w @ (x - mean) ** 2 / weights.sum()))
+    # A column that varies by rounding only is constant: scaled up, the rounding would look like data.
+    constant = spread <= 10 * np.finfo(np.float64).eps * largest
+    return mean, 1.0 if constant else spread, not bool(known.all())

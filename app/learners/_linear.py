@@ -59,10 +59,12 @@ class Linear:
     def scores(self, X: np.ndarray) -> np.ndarray:
         """Linear scores (n, L), finite for all rows of finite numbers and NaN. O(n m L)."""
         N = X if self.numeric is None else X.take(self.numeric, axis=1)
-        Z: np.ndarray = N.dot(self.coef)
-        Z += self.intercept
-        flat = Z.ravel()
-        if not flat.dot(flat) < np.inf:  # something is missing, or beyond all measure
+        with np.errstate(over="ignore", invalid="ignore"):
+            Z: np.ndarray = N.dot(self.coef)
+            Z += self.intercept
+            flat = Z.ravel()
+            finite = flat.dot(flat) < np.inf  # else something is missing, or beyond all measure
+        if not finite:
             Z = self._careful(N)
         if self.numeric is not None:
             # fmin passes over NaN: a missing code goes to the last place, and so does one beyond training.

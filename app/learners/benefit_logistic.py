@@ -53,20 +53,16 @@ def rest_weights(benefits: np.ndarray, shares: np.ndarray, one_vs_rest: str = "n
 
 def _flaws(B: np.ndarray, k: int, spared: float, gained: float) -> list[Flaw]:
     """What is wrong with the matrix for class k against the rest."""
-    if len(B) == 2:
-        rows = [i for i, pays in ((0, spared), (1, gained)) if not pays > 0]
-        text = "the benefit of class {0} when it is true, [{0}][{0}], must exceed that of the other, [{0}][{1}]"
-        flaws = [Flaw(f"/{i}", text.format(i, 1 - i)) for i in rows]
-    else:
-        flaws = []
-        if not gained > 0:
-            flaws.append(
-                Flaw(f"/{k}/{k}", f"must exceed the combined benefit {B[k, k] - gained:.6g} of row {k}'s errors")
-            )
-        if not spared > 0:
-            text = f"column {k}: calling other classes {k} must pay less than being right about them, on average"
-            flaws.append(Flaw("", text))
-    return flaws or [Flaw("", f"the differences of benefits for class {k} are too far apart: their ratio has no value")]
+    flaws: list[Flaw] = []
+    if not spared > 0:
+        text = f"calling a class {k} must pay less than being right about it, at least on average"
+        culprits = [i for i in range(len(B)) if i != k and B[i, k] >= B[i, i]]
+        flaws += [Flaw(f"/{i}/{k}", f"{B[i, k]:g} is not below {B[i, i]:g} at [{i}][{i}]: {text}") for i in culprits]
+        flaws += [] if culprits else [Flaw("", f"column {k}: {text}")]
+    if not gained > 0:
+        errors = B[k, k] - gained
+        flaws.append(Flaw(f"/{k}/{k}", f"{B[k, k]:g} must exceed {errors:g}, the combined benefit of row {k}'s errors"))
+    return flaws or [Flaw("", f"the benefits that weigh class {k} are too far apart: their ratio has no value")]
 
 
 @dataclass(frozen=True)

@@ -63,7 +63,7 @@ def _cuts(column: np.ndarray, weights: np.ndarray, bins: int) -> np.ndarray:
     cuts: np.ndarray = values[:-1] + (values[1:] - values[:-1]) / 2
     if len(values) <= bins:
         return cuts
-    steps = np.arange(1, bins) / bins
+    steps = np.arange(1, bins) / bins * (1 - 1e-12)  # rounding must not move a cut by a row
     cuts = np.unique(np.quantile(column[known], steps, method="inverted_cdf", weights=weights[known]))
     return np.asarray(cuts[cuts < values[-1]])
 

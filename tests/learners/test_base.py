@@ -1,0 +1,168 @@
+"""What every learner does alike: calibration on cross-fitted predictions, weights, missing values, progress."""
+
+import pickle
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+
+from app import progress
+from app.errors import Invalid
+from app.learners.benefit_logistic import BenefitLogistic
+from app.learners.cost_naive_bayes import CostNaiveBayes
+from app.learners.logistic import Logistic
+from tests.reference.tables import mixed
+
+LEARNERS = [Logistic, BenefitLogistic, CostNaiveBayes]
+CALIBRATIONS = ["auto", "isotonic", "sigmoid", "none"]
+
+every_learner = pytest.mark.parametrize("learner", LEARNERS)
+every_calibration = pytest.mark.parametrize("calibration", CALIBRATIONS)
+
+
+@every_learner
+@every_calibration
+@pytest.mark.parametrize("K", [2, 3, 5])
+def test_mixed_tables_with_missing_values_give_probabilities(learner, calibration, K):
+    """Rows sum to 1, nothing is impossible, `posterior` is `predict_proba`, and rows do not depend on each other."""
+    X, y, categorical = mixed(240, K, 1)
+    model = learner(calibration=calibration, categorical_features=categorical, random_state=0).fit(X, y)
+    new, _, _ = mixed(80, K, 2, words=(4, 7), missing=0.3)
+    P = model.predict_proba(new)
+    assert P.shape == (80, K)
+    assert P.dtype == np.float64
+    np.testing.assert_allclose(P.sum(axis=1), 1, rtol=1e-14)
+    assert np.all((P > 0) & (P < 1))
+    np.testing.assert_array_equal(model.posterior(new), P)
+    np.testing.assert_allclose(np.concatenate([model.posterior(new[i : i + 1]) for i in range(80)]), P, atol=1e-12)
+    np.testing.assert_array_equal(model.predict(new), P.argmax(axis=1))
+    assert (model.predict(X) == y).mean() > 1.5 / K
+
+
+@every_learner
+@every_calibration
+def test_the_same_seed_gives_the_same_model(learner, calibration):
+    """Two fits with one seed agree to the last bit, and so does a pickled copy."""
+    X, y, categorical = mixed(150, 3, 3)
+    model = learner(calibration=calibration, categorical_features=categorical, random_state=7)
+    P = model.fit(X, y).posterior(X)
+    np.testing.assert_array_equal(clone(model).fit(X, y).posterior(X), P)
+    stored = pickle.dumps(model)
+    assert len(stored) < 20_000
+    np.testing.assert_array_equal(pickle.loads(stored).posterior(X), P)
+
+
+@every_learner
+@every_calibration
+def test_rows_that_weigh_nothing_do_not_matter(learner, calibration):
+    """Zero weights, also of a whole class, are as if the rows were not there."""
+    X, y, categorical = mixed(200, 3, 4)
+    weights = np.random.default_rng(0).uniform(0.5, 2, size=200)
+    weights[(y == 2) | (np.arange(200) % 7 == 0)] = 0
+    model = learner(calibration=calibration, categorical_features=categorical, random_state=0)
+    P = model.fit(X, y, weights).posterior(X)
+    kept = weights > 0
+    np.testing.assert_array_equal(model.classes_, [0, 1])
+    np.testing.assert_array_equal(clone(model).fit(X[kept], y[kept], weights[kept]).posterior(X), P)
+
+
+@every_learner
+def test_weights_move_the_probabilities(learner):
+    """Weighing class 1 threefold brings its weighted mean probability from 1/2 to 3/4, calibrated or not."""
+    X, y, categorical = mixed(300, 2, 5)
+    weights = np.where(y == 1, 3.0, 1.0)
+    for calibration in CALIBRATIONS:
+        model = learner(calibration=calibration, categorical_features=categorical, random_state=0)
+        plain = model.fit(X, y).posterior(X)[:, 1].mean()
+        heavy = np.average(model.fit(X, y, weights).posterior(X)[:, 1], weights=weights)
+        assert plain == pytest.approx(0.5, abs=0.02)
+        assert heavy == pytest.approx(0.75, abs=0.02)
+
+
+def test_calibrators_see_only_rows_that_their_model_did_not():
+    """A model that learns its rows by heart would look perfect in-sample; cross-fitted, noise stays noise."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(60, 100)), np.tile([0, 1], 30)
+    raw = Logistic(C=1e6, calibration="none").fit(X, y).posterior(X)
+    assert raw[np.arange(60), y].min() > 0.99
+    calibrated = Logistic(C=1e6, calibration="sigmoid", random_state=0).fit(X, y).posterior(rng.normal(size=(200, 100)))
+    assert np.abs(calibrated - 0.5).max() < 0.3
+
+
+@pytest.mark.parametrize(
+    ("smallest", "calibration", "used"),
+    [
+        (1, "isotonic", "none"),
+        (2, "isotonic", "isotonic"),
+        (3, "sigmoid", "sigmoid"),
+        (19, "auto", "none"),
+        (20, "auto", "sigmoid"),
+        (1000, "auto", "isotonic"),
+        (1000, "none", "none"),
+    ],
+)
+def test_the_method_follows_the_smallest_class(smallest, calibration, used):
+    """Folds shrink to the smallest class, one row cannot be calibrated on, and auto goes by its size."""
+    y = np.repeat([0, 1], [smallest, smallest + 3])
+    X = np.random.default_rng(0).normal(size=(len(y), 2)) + y[:, None]
+    model = Logistic(calibration=calibration, random_state=0).fit(X, y)
+    assert model.calibration_ == used
+    assert (model.calibrator_ is None) == (used == "none")
+
+
+def test_progress_is_told_for_every_fold():
+    """Five folds and the final fit are reported, rising from 0."""
+    heard = []
+    X, y, _ = mixed(100, 2, 6, words=(), missing=0.0)
+    with progress.listen(lambda fraction, stage: heard.append((round(fraction, 3), stage))):
+        Logistic(calibration="sigmoid", random_state=0).fit(X, y)
+    assert [fraction for fraction, _ in heard] == [0.0, 0.167, 0.333, 0.5, 0.667, 0.833]
+    assert [stage for _, stage in heard] == [*(f"calibration fold {k} of 5" for k in range(1, 6)), "final fit"]
+
+
+@every_learner
+@pytest.mark.parametrize(
+    ("wrong", "place"),
+    [
+        ({"calibration": "best"}, "/calibration"),
+        ({"categorical_features": [9]}, "/categorical_features"),
+        ({"categorical_features": [0, 0]}, "/categorical_features"),
+    ],
+)
+def test_wrong_parameters_are_named(learner, wrong, place):
+    """The flaw's place is the parameter."""
+    X, y, _ = mixed(40, 2, 7, words=(), missing=0.0)
+    with pytest.raises(Invalid) as error:
+        learner(**wrong).fit(X, y)
+    assert error.value.flaws[0].loc == place
+
+
+@every_learner
+@pytest.mark.parametrize("code", [-1.0, 0.5, 2.0**20])
+def test_what_is_no_category_code_is_refused(learner, code):
+    """In training and in prediction, with the column."""
+    X, y, categorical = mixed(40, 2, 8)
+    model = learner(categorical_features=categorical)
+    wrong = X.copy()
+    wrong[3, 0] = code
+    with pytest.raises(Invalid, match="column 0"):
+        model.fit(wrong, y)
+    with pytest.raises(Invalid, match="column 0"):
+        model.fit(X, y).predict_proba(wrong)
+
+
+@every_learner
+def test_one_class_is_refused(learner):
+    """A classifier needs two."""
+    with pytest.raises(Invalid, match="class"):
+        learner().fit(np.zeros((5, 2)), np.ones(5))
+
+
+@every_learner
+def test_labels_may_be_strings(learner):
+    """`classes_` are the sorted labels, and predictions are labels."""
+    X, y, categorical = mixed(80, 2, 9)
+    labels = np.array(["yes", "no"])[y]
+    model = learner(categorical_features=categorical).fit(X, labels)
+    assert list(model.classes_) == ["no", "yes"]
+    assert (model.predict(X) == labels).mean() > 0.7

@@ -1,0 +1,166 @@
+"""Benefit-based logistic regression follows the paper, and still gives honest posteriors."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.errors import Invalid
+from app.learners.benefit_logistic import BenefitLogistic, rest_weights
+from app.learners.logistic import Logistic
+from tests.reference.learners import rest_weights as slow_rest_weights
+from tests.reference.learners import weighted_logistic
+from tests.reference.tables import mixed
+
+BINARY = [[0.0, -1.0], [-5.0, 0.0]]  # eta = 1/5
+THREE = [[2.0, -1.0, -3.0], [-1.0, 1.0, -2.0], [-6.0, -4.0, 3.0]]
+
+
+def table(K, n=300, seed=0):
+    X, y, _ = mixed(n, K, seed, words=(), missing=0.0)
+    return (X - X.mean(axis=0)) / X.std(axis=0), y
+
+
+@given(st.integers(2, 6), st.integers(0, 10**6), st.sampled_from(["normalised", "as_printed"]))
+def test_weights_equal_the_sums_term_by_term(K, seed, one_vs_rest):
+    """Both ways of combining the rest's benefits, against loops."""
+    rng = np.random.default_rng(seed)
+    B = rng.uniform(-9, 0, size=(K, K))
+    np.fill_diagonal(B, rng.uniform(0.1, 9, size=K))
+    shares = rng.dirichlet(np.ones(K) * 3)
+    expected = slow_rest_weights(B.tolist(), shares.tolist(), normalised=one_vs_rest == "normalised")
+    np.testing.assert_allclose(rest_weights(B, shares, one_vs_rest), expected, rtol=1e-9)
+
+
+def test_weights_by_hand():
+    """Shares 1/2, 1/4, 1/4, class 2 against the rest: normalised (4/3 + 7/3) / (3 + 16/3), printed sums 3/4 of both."""
+    shares = np.array([0.5, 0.25, 0.25])
+    spared = 2 / 3 * (2 + 3) + 1 / 3 * (1 + 2)
+    gained = 2 / 3 * 6 + 1 / 3 * 4
+    assert rest_weights(np.array(THREE), shares)[2] == pytest.approx(spared / (3 + gained))
+    assert rest_weights(np.array(THREE), shares, "as_printed")[2] == pytest.approx(0.75 * spared / (3 + 0.75 * gained))
+
+
+@given(st.floats(0.05, 0.95), st.lists(st.floats(0.1, 9), min_size=4, max_size=4))
+def test_normalised_weights_of_two_classes_are_the_binary_eta(share, b):
+    """The binary eta is (b00 - b01)/(b11 - b10), whatever the shares; the printed sums do not reduce to it."""
+    B = np.array([[b[0], -b[1]], [-b[2], b[3]]])
+    eta = (b[0] + b[1]) / (b[3] + b[2])
+    np.testing.assert_allclose(rest_weights(B, np.array([1 - share, share])), [1 / eta, eta])
+
+
+@pytest.mark.parametrize(
+    ("B", "places"),
+    [
+        ([[0.0, 1.0], [-5.0, 0.0]], ["/0/1"]),
+        ([[0.0, -1.0], [3.0, 3.0]], ["/1/1"]),
+        ([[-1.0, 1.0], [5.0, 0.0]], ["/0/1", "/1/1"]),
+        ([[1e-300, 0.0], [0.0, 1e300]], [""]),
+        ([[0.0, -1.0, 2.0], [0.0, 1.0, 0.0]], [""]),
+        ([[0.0, np.nan], [0.0, 1.0]], [""]),
+        ([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [5.0, 5.0, 1.0]], ["/2/0", "/2/1", "/2/2"]),
+        ([[1.0, 0.0, 9.0], [0.0, 1.0, 9.0], [0.0, 0.0, 10.0]], ["/0/0", "/1/1", "/0/2", "/1/2"]),
+    ],
+)
+def test_a_matrix_without_usable_weights_is_refused_at_its_row(B, places):
+    """Where being right pays no more than being wrong, the flaw names the entry; both signs wrong is not right."""
+    with pytest.raises(Invalid) as error:
+        rest_weights(np.array(B), np.ones(len(B)) / len(B))
+    assert [flaw.loc for flaw in error.value.flaws] == places
+
+
+def test_the_learner_puts_the_flaw_under_benefits():
+    """The place is that of the constructor's argument."""
+    X, y = table(2)
+    with pytest.raises(Invalid) as error:
+        BenefitLogistic(benefits=[[0.0, 1.0], [-5.0, 0.0]]).fit(X, y)
+    assert error.value.flaws[0].loc == "/benefits/0/1"
+    with pytest.raises(Invalid) as error:
+        BenefitLogistic(one_vs_rest="printed").fit(X, y)
+    assert error.value.flaws[0].loc == "/one_vs_rest"
+
+
+def test_two_classes_minimise_the_papers_objective():
+    """The weighted score is the minimiser of the benefit objective, found by a general-purpose optimiser."""
+    X, y = table(2)
+    model = BenefitLogistic(benefits=BINARY, C=0.5, calibration="none").fit(X, y)
+    theta = weighted_logistic(X, y == 1, 1 / 5, 0.5)
+    score = 1 / (1 + np.exp(-(X @ theta[:-1] + theta[-1])))
+    np.testing.assert_allclose(model.weighted_scores(X)[:, 1], score, atol=1e-3)
+    np.testing.assert_array_equal(model.predict(X), (model.weighted_scores(X)[:, 1] > 0.5).astype(int))
+    np.testing.assert_allclose(model.eta_, [1 / 5])
+
+
+def test_printed_sums_can_fail_where_every_error_pays_less():
+    """A negative benefit for being right loses to a sum of shares that do not add up to 1."""
+    B = np.full((3, 3), -1.1) + 0.1 * np.eye(3)
+    shares = np.ones(3) / 3
+    assert np.isfinite(rest_weights(B, shares)).all()
+    with pytest.raises(Invalid) as error:
+        rest_weights(B, shares, "as_printed")
+    assert [flaw.loc for flaw in error.value.flaws] == ["/0/0", "/1/1", "/2/2"]
+
+
+@pytest.mark.parametrize("one_vs_rest", ["normalised", "as_printed"])
+def test_more_classes_are_one_against_the_rest(one_vs_rest):
+    """Each column is a binary benefit-based model with its own weight; the largest score is predicted."""
+    X, y = table(3)
+    model = BenefitLogistic(benefits=THREE, calibration="none", one_vs_rest=one_vs_rest).fit(X, y)
+    shares = np.bincount(y) / len(y)
+    etas = slow_rest_weights(THREE, shares.tolist(), normalised=one_vs_rest == "normalised")
+    scores = model.weighted_scores(X)
+    for k, eta in enumerate(etas):
+        theta = weighted_logistic(X, y == k, eta, 1.0)
+        np.testing.assert_allclose(scores[:, k], 1 / (1 + np.exp(-(X @ theta[:-1] + theta[-1]))), atol=2e-3)
+    np.testing.assert_allclose(model.eta_, etas, rtol=1e-12)
+    np.testing.assert_array_equal(model.predict(X), scores.argmax(axis=1))
+
+
+@pytest.mark.parametrize(("K", "B"), [(2, BINARY), (3, THREE)])
+def test_the_weighting_is_undone(K, B):
+    """With s = q/(q + eta (1 - q)), q renormalised over the classes is what `predict_proba` gives, row by row."""
+    X, y = table(K)
+    model = BenefitLogistic(benefits=B, calibration="none").fit(X, y)
+    eta = model.eta_ if K > 2 else np.array([1 / model.eta_[0], model.eta_[0]])
+    s = model.weighted_scores(X)
+    q = s * eta / (s * eta + 1 - s)
+    np.testing.assert_allclose(model.predict_proba(X), q / q.sum(axis=1, keepdims=True), rtol=1e-9)
+
+
+def test_the_posterior_is_near_that_of_plain_logistic_regression():
+    """On a well specified problem the matrix moves the decisions, not the probabilities."""
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(20_000, 3))
+    y = (rng.random(20_000) < 1 / (1 + np.exp(-X @ [1.0, -2.0, 0.5]))).astype(int)
+    weighted = BenefitLogistic(benefits=BINARY, calibration="none").fit(X, y)
+    plain = Logistic(calibration="none").fit(X, y)
+    np.testing.assert_allclose(weighted.predict_proba(X), plain.predict_proba(X), atol=0.02)
+    assert weighted.predict(X).mean() > plain.predict(X).mean() + 0.1
+    assert (weighted.predict(X) == (plain.predict_proba(X)[:, 1] > 1 / 6)).mean() > 0.99
+
+
+@pytest.mark.parametrize("K", [2, 3])
+def test_scaling_and_row_shifts_of_the_matrix_change_nothing_for_two_classes(K):
+    """A positive factor never matters; a constant added to a row cancels where there are two classes."""
+    X, y = table(K)
+    B = np.array(BINARY if K == 2 else THREE)
+    first = BenefitLogistic(benefits=B).fit(X, y)
+    np.testing.assert_allclose(BenefitLogistic(benefits=7 * B).fit(X, y).eta_, first.eta_, rtol=1e-12)
+    if K == 2:
+        shifted = B + np.array([[3.0], [-2.0]])
+        np.testing.assert_allclose(BenefitLogistic(benefits=shifted).fit(X, y).eta_, first.eta_, rtol=1e-12)
+
+
+def test_far_from_all_classes_the_posterior_is_still_one():
+    """Where every class's own q underflows, the ratios remain."""
+    X, y = table(3)
+    model = BenefitLogistic(benefits=THREE, calibration="none").fit(X, y)
+    P = model.posterior(np.array([[1e6, -1e6, 1e6, 1e6], [-1e9, 1e9, 0.0, 0.0]]))
+    np.testing.assert_allclose(P.sum(axis=1), 1)
+
+
+def test_without_benefits_two_classes_are_plain_logistic_regression():
+    """Weights of 1 give the very same model."""
+    X, y = table(2)
+    weighted, plain = BenefitLogistic(random_state=0).fit(X, y), Logistic(random_state=0).fit(X, y)
+    np.testing.assert_allclose(weighted.predict_proba(X), plain.predict_proba(X), rtol=1e-12)

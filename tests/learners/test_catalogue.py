@@ -1,0 +1,138 @@
+"""A request names a kind and its parameters; everything else about it is refused by name."""
+
+import dataclasses
+import inspect
+import json
+
+import numpy as np
+import pytest
+
+from app.errors import Invalid
+from app.learners import catalogue
+from app.learners.catalogue import KINDS, resolve
+from app.learners.parameters import Parameter
+
+
+def places(learner):
+    with pytest.raises(Invalid) as error:
+        resolve(learner)
+    return {flaw.loc: flaw.msg for flaw in error.value.flaws}
+
+
+def test_defaults_are_filled_in():
+    """The parameters come back complete, numbers as floats."""
+    kind, parameters = resolve({"kind": "logistic", "C": 2})
+    assert kind is KINDS["logistic"]
+    assert parameters == {"C": 2.0, "calibration": "auto"}
+    assert isinstance(parameters["C"], float)
+
+
+@pytest.mark.parametrize("name", ["logistic", "benefit_logistic", "cost_naive_bayes"])
+def test_every_kind_builds_and_trains(name):
+    """Built from its defaults it fits, with the arguments that it takes."""
+    kind, parameters = resolve({"kind": name})
+    benefits = np.array([[1.0, 0.0], [0.0, 1.0]]) if kind.needs_benefits else None
+    model = kind.build(parameters, categorical_features=[0], benefits=benefits, random_state=3)
+    assert model.random_state == 3
+    X = np.array([[0, 1.5], [1, 2.5], [0, 3.5], [1, 4.5]])
+    assert model.fit(X, [0, 1, 0, 1]).posterior(X).shape == (4, 2)
+
+
+@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+def test_defaults_are_the_estimators_own(kind):
+    """The catalogue and the constructor agree, and the catalogue accepts its own defaults."""
+    signature = inspect.signature(kind.estimator).parameters
+    for parameter in kind.parameters:
+        if parameter.type != "learner":
+            assert parameter.check(parameter.default) == signature[parameter.argument or parameter.name].default
+
+
+@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+def test_every_kind_describes_itself_in_json(kind):
+    """What the API shows is JSON, with words for every parameter."""
+    shown = json.loads(json.dumps(kind.describe(), allow_nan=False))
+    assert shown["kind"] == kind.name
+    assert shown["description"]
+    assert all(parameter["description"] and parameter["allowed"] for parameter in shown["parameters"])
+
+
+@pytest.mark.parametrize("kind", [None, 3, "forest", ["logistic"]])
+def test_an_unknown_kind_is_answered_with_the_known_ones(kind):
+    """At `/kind`."""
+    flaws = places({"kind": kind})
+    assert "logistic" in flaws["/kind"]
+
+
+def test_unknown_parameters_are_answered_with_the_known_ones():
+    """All flaws at once, each at its name, escaped as a JSON pointer."""
+    flaws = places({"kind": "logistic", "c": 1, "a/b~": 2, "C": -1})
+    assert set(flaws) == {"/c", "/a~1b~0", "/C"}
+    assert "C, calibration" in flaws["/c"]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"alpha": "1"},
+        {"alpha": 0},
+        {"alpha": True},
+        {"alpha": None},
+        {"alpha": float("nan")},
+        {"alpha": 10**400},
+        {"bins": 10.0},
+        {"bins": 1},
+        {"bins": 257},
+        {"bins": False},
+        {"calibration": "Auto"},
+        {"calibration": ["auto"]},
+    ],
+)
+def test_values_are_checked_strictly(wrong):
+    """Types and ranges; a boolean is no number, an integer has no decimal point."""
+    name, value = next(iter(wrong.items()))
+    flaws = places({"kind": "cost_naive_bayes", **wrong})
+    assert list(flaws) == [f"/{name}"]
+    assert repr(value)[:20] in flaws[f"/{name}"]
+
+
+def test_benefits_are_asked_for_where_they_are_needed():
+    """`benefit_logistic` does not train without a matrix."""
+    kind, parameters = resolve({"kind": "benefit_logistic"})
+    with pytest.raises(Invalid) as error:
+        kind.build(parameters)
+    assert error.value.flaws[0].loc == "/benefits"
+
+
+def test_a_learner_inside_a_learner_is_resolved_and_built(monkeypatch):
+    """Its defaults are filled in, its flaws carry the outer name, and the estimator gets an estimator."""
+
+    class Outer:
+        def __init__(self, second, **rest):
+            self.second, self.rest = second, rest
+
+    first = Parameter(
+        "lambda", "learner", {"kind": "logistic"}, "The model inside.", choices=("logistic",), argument="second"
+    )
+    monkeypatch.setitem(
+        catalogue.KINDS,
+        "outer",
+        dataclasses.replace(KINDS["logistic"], name="outer", estimator=Outer, parameters=(first,)),
+    )
+    kind, parameters = resolve({"kind": "outer"})
+    assert parameters == {"lambda": {"kind": "logistic", "C": 1.0, "calibration": "auto"}}
+    assert kind.build(parameters, random_state=5).second.random_state == 5
+    assert set(places({"kind": "outer", "lambda": {"kind": "logistic", "C": 0}})) == {"/lambda/C"}
+    assert set(places({"kind": "outer", "lambda": {"kind": "cost_naive_bayes"}})) == {"/lambda/kind"}
+    assert set(places({"kind": "outer", "lambda": "logistic"})) == {"/lambda"}
+
+
+def test_parameters_say_what_they_take():
+    """The words of messages and of the API's documentation."""
+    assert Parameter("x", "number", 1.0, "").allowed() == "a number"
+    assert Parameter("x", "number", 1.0, "", low=0, above_low=True).allowed() == "a number above 0"
+    assert Parameter("x", "integer", 1, "", low=1, high=9).allowed() == "an integer at least 1 and at most 9"
+    assert Parameter("x", "boolean", default=True, doc="").allowed() == "true or false"
+    gamma = Parameter("gamma", "number", None, "", optional=True)
+    assert gamma.describe()["allowed"] == "a number or null"
+    assert gamma.check(None) is None
+    assert Parameter("x", "boolean", default=True, doc="").check(value=False) is False
