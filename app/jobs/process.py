@@ -186,7 +186,7 @@ class Execution:
             case Stop.RELEASED:
                 return Ending(Event.RETRY, "its worker was stopped")
             case Stop.LOST:
-                return Ending(Event.RETRY, "its worker could not reach the database")
+                return Ending(Event.RETRY, "its worker could not renew the lease in time")
             case Stop.TOO_LONG:
                 return Ending(
                     Event.FAIL, problem=Problem(f"it took longer than the {self._limits.seconds:g} s allowed")

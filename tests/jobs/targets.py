@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from collections import Counter
+from contextlib import contextmanager
 
 import numpy as np
 import threadpoolctl
@@ -25,8 +26,14 @@ STARTED = Table("started", TABLES, Column("job", String), Column("pid", Integer)
 CLEANED = Table("cleaned", TABLES, Column("job", String), Column("attempt", Integer))
 
 
-def open_queue(url, **options):
-    return Queue(Database(url), **options)
+@contextmanager
+def opened(url, **options):
+    """A queue for as long as it is needed."""
+    queue = Queue(Database(url), **options)
+    try:
+        yield queue
+    finally:
+        queue.database.close()
 
 
 def make_tables(queue):
@@ -52,19 +59,19 @@ def cleaned(queue):
 
 
 def clean(url, job):
-    with Database(url).writing() as connection:
+    with opened(url) as queue, queue.database.writing() as connection:
         connection.execute(insert(CLEANED).values(job=job.id, attempt=job.attempt))
 
 
 def work(url, job, report):
     """Do what the job's spec asks for, then publish a line together with the success."""
-    queue = open_queue(url)
-    with queue.database.writing() as connection:
-        connection.execute(insert(STARTED).values(job=job.id, pid=os.getpid()))
-    result = DEEDS[job.spec["do"]](queue, job, report) or {}
-    with queue.database.writing() as connection:
-        connection.execute(insert(PUBLISHED).values(job=job.id, attempt=job.attempt))
-        queue.succeed(connection, job, result)
+    with opened(url) as queue:
+        with queue.database.writing() as connection:
+            connection.execute(insert(STARTED).values(job=job.id, pid=os.getpid()))
+        result = DEEDS[job.spec["do"]](queue, job, report) or {}
+        with queue.database.writing() as connection:
+            connection.execute(insert(PUBLISHED).values(job=job.id, attempt=job.attempt))
+            queue.succeed(connection, job, result)
     if job.spec["do"] == "die after success":
         os.kill(os.getpid(), signal.SIGKILL)
 
@@ -83,13 +90,12 @@ def _ignore_sigterm(queue, job, report):
     _sleep(queue, job, report)
 
 
-def _helper(_queue, _job, _report):
-    """Spend the time in a process that the job starts."""
+def _helper(queue, job, report):
+    """Start another process, too."""
     helper = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
-    queue = _queue
     with queue.database.writing() as connection:
-        connection.execute(insert(STARTED).values(job=_job.id, pid=helper.pid))
-    sum(range(10**12))
+        connection.execute(insert(STARTED).values(job=job.id, pid=helper.pid))
+    _hold_interpreter(queue, job, report)
 
 
 def _eat(_queue, _job, _report):
@@ -121,9 +127,11 @@ def _die_once(queue, job, _report):
 def _report_from_within(_queue, _job, _report):
     with progress.part(0.2, 0.6, "forest"):
         progress.report(0.5)
-    for _ in range(100_000):  # a flood does no harm
-        progress.report(0.7, "calibration")
-    time.sleep(1)
+    for number in range(20_000):  # a flood fills the pipe and is dropped: it neither waits nor fails
+        progress.report(0.6, f"fold {number}")
+    time.sleep(0.5)
+    progress.report(0.7, "calibration")
+    time.sleep(2)
 
 
 def _threads(_queue, _job, _report):
@@ -161,18 +169,18 @@ def serve(url, slots, lease):
     """A worker as a program of its own; ended by SIGTERM or SIGKILL."""
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
-    queue = open_queue(url, attempts=50, lease_seconds=lease)
     limits = JobLimits(seconds=60, memory_bytes=2**31)
-    Worker(queue, work, url, slots=slots, limits=limits, modules=["tests.jobs.targets"], cleanup=clean).run(stop)
+    with opened(url, attempts=50, lease_seconds=lease) as queue:
+        Worker(queue, work, url, slots=slots, limits=limits, modules=["tests.jobs.targets"], cleanup=clean).run(stop)
 
 
 def claim_all(url, name):
     """Claim and finish until nothing is left; used by several processes at once."""
-    queue = open_queue(url)
-    while job := queue.claim(name):
-        with queue.database.writing() as connection:
-            connection.execute(insert(PUBLISHED).values(job=job.id, attempt=job.attempt))
-            queue.succeed(connection, job, {})
+    with opened(url) as queue:
+        while job := queue.claim(name):
+            with queue.database.writing() as connection:
+                connection.execute(insert(PUBLISHED).values(job=job.id, attempt=job.attempt))
+                queue.succeed(connection, job, {})
 
 
 KEYS = 20
@@ -180,6 +188,6 @@ KEYS = 20
 
 def submit_keyed(url, _name):
     """Submit the same jobs under the same keys as everybody else."""
-    queue = open_queue(url)
-    for number in range(KEYS):
-        assert queue.submit("train", {"number": number}, key=f"key {number}").spec == {"number": number}
+    with opened(url) as queue:
+        for number in range(KEYS):
+            assert queue.submit("train", {"number": number}, key=f"key {number}").spec == {"number": number}

@@ -24,10 +24,9 @@ def url(tmp_path):
 
 @pytest.fixture
 def queue(url):
-    queue = targets.open_queue(url, attempts=50, lease_seconds=LEASE)
-    targets.make_tables(queue)
-    yield queue
-    queue.database.close()
+    with targets.opened(url, attempts=50, lease_seconds=LEASE) as queue:
+        targets.make_tables(queue)
+        yield queue
 
 
 @pytest.fixture

@@ -160,4 +160,4 @@ class QueueMachine(RuleBasedStateMachine):
 
 
 TestQueueMachine = QueueMachine.TestCase
-TestQueueMachine.settings = settings(max_examples=40, stateful_step_count=40, deadline=None, derandomize=True)
+TestQueueMachine.settings = settings(max_examples=25, stateful_step_count=40, deadline=None, derandomize=True)

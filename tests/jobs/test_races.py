@@ -18,10 +18,9 @@ def url(tmp_path):
 
 @pytest.fixture
 def queue(url):
-    queue = targets.open_queue(url)
-    targets.make_tables(queue)
-    yield queue
-    queue.database.close()
+    with targets.opened(url) as queue:
+        targets.make_tables(queue)
+        yield queue
 
 
 def at_once(function, *arguments):

@@ -23,10 +23,9 @@ def url(tmp_path):
 
 @pytest.fixture
 def queue(url):
-    queue = targets.open_queue(url, attempts=3, lease_seconds=2)
-    targets.make_tables(queue)
-    yield queue
-    queue.database.close()
+    with targets.opened(url, attempts=3, lease_seconds=2) as queue:
+        targets.make_tables(queue)
+        yield queue
 
 
 @pytest.fixture
