@@ -156,7 +156,7 @@ class Worker:
             return
         detail = ending.problem.detail if ending.problem else ending.reason
         log.warning("attempt ended", job=job.id, attempt=job.attempt, then=ending.event, why=detail, trace=ending.trace)
-        self._clean(job)
+        self._clean(self._queue.get(job.id))  # with the notes of this attempt
         if ending.problem is not None:
             self._queue.fail(job, ending.problem)
         elif ending.event is Event.STOP:

@@ -23,7 +23,7 @@ from app.jobs.worker import Worker
 TABLES = MetaData()
 PUBLISHED = Table("published", TABLES, Column("job", String), Column("attempt", Integer))
 STARTED = Table("started", TABLES, Column("job", String), Column("pid", Integer))
-CLEANED = Table("cleaned", TABLES, Column("job", String), Column("attempt", Integer))
+CLEANED = Table("cleaned", TABLES, Column("job", String), Column("attempt", Integer), Column("note", String))
 
 
 @contextmanager
@@ -53,6 +53,11 @@ def started(queue):
         return list(connection.execute(select(STARTED.c.pid).order_by(STARTED.c.pid)).scalars())
 
 
+def cleaned_notes(queue):
+    with queue.database.reading() as connection:
+        return list(connection.execute(select(CLEANED.c.note)).scalars())
+
+
 def cleaned(queue):
     with queue.database.reading() as connection:
         return [tuple(row) for row in connection.execute(select(CLEANED.c.job, CLEANED.c.attempt))]
@@ -60,7 +65,7 @@ def cleaned(queue):
 
 def clean(url, job):
     with opened(url) as queue, queue.database.writing() as connection:
-        connection.execute(insert(CLEANED).values(job=job.id, attempt=job.attempt))
+        connection.execute(insert(CLEANED).values(job=job.id, attempt=job.attempt, note=job.notes.get("folder")))
 
 
 def work(url, job, report):
@@ -107,6 +112,11 @@ def _eat(_queue, _job, _report):
 
 def _refuse(_queue, _job, _report):
     raise Invalid.at("/learner/C", "must be positive")
+
+
+def _leave_things(queue, job, _report):
+    queue.remember(job, {"folder": "half"})
+    raise Invalid.at("", "cannot go on")
 
 
 def _break(_queue, _job, _report):
@@ -157,6 +167,7 @@ DEEDS = {
     "start a helper": _helper,
     "eat": _eat,
     "refuse": _refuse,
+    "leave things": _leave_things,
     "break": _break,
     "die": _die,
     "die once": _die_once,

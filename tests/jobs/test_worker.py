@@ -96,6 +96,12 @@ def test_an_error_made_for_callers_fails_the_job_in_its_own_words(queue, start):
     assert targets.cleaned(queue) == [(job.id, 1)]
 
 
+def test_the_clean_up_sees_what_the_attempt_noted(queue, start):
+    start()
+    run(queue, "leave things")
+    assert targets.cleaned_notes(queue) == ["half"]
+
+
 def test_any_other_error_names_its_class_and_leaves_the_rest_to_the_log(queue, start):
     with structlog.testing.capture_logs() as logs:
         start()
