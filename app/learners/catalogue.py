@@ -12,6 +12,9 @@ from sklearn.base import BaseEstimator
 from app.errors import Flaw, Invalid
 from app.learners.benefit_logistic import BenefitLogistic
 from app.learners.cost_naive_bayes import CostNaiveBayes
+from app.learners.gradient_boosting import GradientBoosting
+from app.learners.hierarchical_logistic import HierarchicalLogistic
+from app.learners.kernel_logistic import KERNELS, KernelLogistic
 from app.learners.logistic import Logistic
 from app.learners.parameters import Parameter
 
@@ -30,6 +33,13 @@ STRENGTH = Parameter(
     "Inverse strength of the L2 penalty on the coefficients: smaller values keep them smaller.",
     low=0.0,
     above_low=True,
+)
+MAJORITY = Parameter(
+    "majority",
+    "label",
+    None,
+    "The majority class, the one that the others are compared with; null is the most common one.",
+    optional=True,
 )
 
 
@@ -72,7 +82,9 @@ class Kind:
             value = parameters[parameter.name]
             if parameter.type == "learner" and value is not None:
                 inner = KINDS[value["kind"]]
-                value = inner.build(value, categorical_features=categorical_features, random_state=random_state)
+                value = inner.build(
+                    value, categorical_features=categorical_features, benefits=benefits, random_state=random_state
+                )
             arguments[parameter.argument or parameter.name] = value
         return self.estimator(**arguments)
 
@@ -133,6 +145,75 @@ KINDS: dict[str, Kind] = {
                 CALIBRATION,
             ),
             "Naive Bayes on categories and binned numbers; a missing value is left out of the product.",
+        ),
+        Kind(
+            "gradient_boosting",
+            GradientBoosting,
+            (
+                Parameter(
+                    "max_iter", "integer", 100, "Boosting rounds; each grows a tree per class.", low=1, high=10_000
+                ),
+                Parameter("learning_rate", "number", 0.1, "How far a round goes.", low=0.0, above_low=True),
+                Parameter("max_leaf_nodes", "integer", 31, "Leaves of a tree, at most.", low=2, optional=True),
+                Parameter("l2_regularization", "number", 0.0, "L2 penalty on what the leaves add.", low=0.0),
+                CALIBRATION,
+            ),
+            "Gradient boosted trees on histograms, blind to costs; takes missing values and categories as they are.",
+        ),
+        Kind(
+            "kernel_logistic",
+            KernelLogistic,
+            (
+                Parameter("kernel", "choice", "rbf", "How alike two rows are.", choices=KERNELS),
+                Parameter(
+                    "gamma",
+                    "number",
+                    None,
+                    "Scale of rbf, exp(-gamma distance^2), and polynomial, (gamma a.b + 1)^degree; null is one over the"
+                    " features' summed variance, after scaling.",
+                    low=0.0,
+                    above_low=True,
+                    optional=True,
+                ),
+                Parameter("degree", "integer", 3, "Degree of the polynomial kernel.", low=1, high=20),
+                STRENGTH,
+                MAJORITY,
+                Parameter(
+                    "n_components",
+                    "integer",
+                    None,
+                    "Rows that span the functions (Nystroem landmarks); null is all of a small table, 1000 of a large"
+                    " one.",
+                    low=1,
+                    high=5000,
+                    optional=True,
+                ),
+            ),
+            "Multinomial logistic regression with a kernel, blind to costs: smooth curved boundaries.",
+        ),
+        Kind(
+            "hierarchical_logistic",
+            HierarchicalLogistic,
+            (
+                MAJORITY,
+                Parameter(
+                    "first",
+                    "learner",
+                    {"kind": "kernel_logistic"},
+                    "What separates the majority class from all others; benefit_logistic trains with the benefits,"
+                    " those of the minority classes combined by their shares.",
+                    choices=("kernel_logistic", "benefit_logistic"),
+                ),
+                Parameter(
+                    "second",
+                    "learner",
+                    {"kind": "kernel_logistic"},
+                    "What tells the minority classes apart.",
+                    choices=("kernel_logistic", "logistic"),
+                ),
+            ),
+            "First majority or minority, then which minority class; probabilities are the product.",
+            benefits="optional",
         ),
     )
 }

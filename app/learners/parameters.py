@@ -14,12 +14,13 @@ class Parameter:
     """One parameter of a kind of learner.
 
     `low` and `high` bound numbers and integers, inclusively, `low` exclusively with `above_low`. `choices` are the
-    words of a choice, or the kinds that a learner (a model inside the model) may be of. `optional` admits null.
+    words of a choice, or the kinds that a learner (a model inside the model) may be of. A label is a class, as the
+    training labels write it. `optional` admits null.
     `argument` is the estimator's name for it where `name` cannot be one (`lambda`).
     """
 
     name: str
-    type: Literal["number", "integer", "choice", "boolean", "learner"]
+    type: Literal["number", "integer", "choice", "boolean", "label", "learner"]
     default: Any
     doc: str
     low: float | None = None
@@ -46,6 +47,8 @@ class Parameter:
             return "one of " + ", ".join(self.choices)
         if self.type == "boolean":
             return "true or false"
+        if self.type == "label":
+            return "a class"
         if self.type == "learner":
             return f"a learner of kind {' or '.join(self.choices)}"
         limits = [] if self.low is None else [f"{'above' if self.above_low else 'at least'} {self.low:g}"]
@@ -67,6 +70,8 @@ class Parameter:
             return isinstance(value, str) and value in self.choices
         if self.type == "boolean":
             return isinstance(value, bool)
+        if self.type == "label":
+            return isinstance(value, str | int | float)
         if self.type == "learner":
             return isinstance(value, dict)
         number = int if self.type == "integer" else (int, float)

@@ -1,0 +1,164 @@
+"""Two logistic models in a row: is it the majority class, and if not, which minority class is it?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+
+from app.errors import Invalid
+from app.learners.base import Learner
+from app.learners.benefit_logistic import BenefitLogistic
+from app.learners.kernel_logistic import KernelLogistic, majority_code, most_common
+from app.learners.logistic import Logistic
+from app.progress import part
+
+FIRST = (KernelLogistic, BenefitLogistic)
+SECOND = (KernelLogistic, Logistic)
+
+
+@dataclass(frozen=True)
+class Stages:
+    """The product of two stages: P(H) from the first, P(D) P(D_k | D) for the minority classes.
+
+    `first` has classes 0 (majority) and 1 (minority); `second`, of the minority classes in order, is None where
+    there is one only; `majority` is the position of H among all K classes.
+    """
+
+    first: Learner
+    second: Learner | None
+    majority: int
+
+    def posterior(self, X: np.ndarray) -> np.ndarray:
+        D = self.first.posterior(X)
+        others = D[:, 1:] if self.second is None else D[:, 1:] * self.second.posterior(X)
+        H = self.majority
+        return np.concatenate((others[:, :H], D[:, :1], others[:, H:]), axis=1)
+
+
+class HierarchicalLogistic(Learner):
+    """The hierarchical approach: majority against minority first, then the minority classes among themselves.
+
+    `first` (a KernelLogistic or BenefitLogistic) separates the majority class H from all others; `second` (a
+    KernelLogistic or Logistic) knows the minority classes only and is blind to costs; None is a KernelLogistic with
+    its defaults. Both take `categorical_features` and `random_state` from here. `majority`: the class H, None is the
+    one that weighs most. `benefits` (K, K), in the order of the sorted classes, reach a BenefitLogistic as `grouped`
+    combines them (instead of its own); None weighs all alike.
+
+    `predict_proba` is the product of the stages, honest whatever the first stage weighed (`BenefitLogistic`). With
+    benefits and a BenefitLogistic, `predict` decides as the paper does: minority where the weighted first stage says
+    so, then the most probable minority class; else it takes the most probable class.
+    Fitted, besides `Learner`'s: `majority_`, `first_`, `second_` (None for two classes), `converged_`.
+    Raises Invalid for stages of another kind, an unknown majority, and benefits that give no weight.
+    Benefit-based classification, sections on HCSKLR and on the hierarchical approach with benefit-based LR.
+    """
+
+    calibration = "none"
+    model_: Stages
+
+    def __init__(
+        self,
+        *,
+        majority: Any = None,
+        first: Learner | None = None,
+        second: Learner | None = None,
+        benefits: np.ndarray | Sequence[Sequence[float]] | None = None,
+        categorical_features: Sequence[int] | None = None,
+        random_state: int | np.random.RandomState | None = None,
+    ) -> None:
+        self.majority = majority
+        self.first = first
+        self.second = second
+        self.benefits = benefits
+        self.categorical_features = categorical_features
+        self.random_state = random_state
+
+    @property
+    def majority_(self) -> Any:
+        return self.classes_[self.model_.majority]
+
+    @property
+    def first_(self) -> Learner:
+        return self.model_.first
+
+    @property
+    def second_(self) -> Learner | None:
+        return self.model_.second
+
+    @property
+    def converged_(self) -> bool:
+        return all(stage.converged_ for stage in (self.first_, self.second_) if stage is not None)
+
+    def predict(self, X: np.ndarray) -> np.ndarray:
+        """The decision for each row (n, m): see the class; ties to the first class."""
+        rows = self._validated(X)
+        P = self.posterior(rows)
+        if self.benefits is not None and isinstance(self.first_, BenefitLogistic):
+            P[:, self.model_.majority] = np.where(self.first_.predict(rows) == 1, -1.0, 2.0)
+        chosen: np.ndarray = self.classes_[P.argmax(axis=1)]
+        return chosen
+
+    def _check(self) -> None:
+        for name, stage, kinds in (("first", self.first, FIRST), ("second", self.second, SECOND)):
+            if stage is not None and not isinstance(stage, kinds):
+                raise Invalid.at(f"/{name}", f"{name} is a {' or a '.join(kind.__name__ for kind in kinds)}")
+            if isinstance(stage, KernelLogistic) and stage.majority is not None:
+                raise Invalid.at(f"/{name}/majority", "the majority class is said once, beside the stages")
+        if self.majority is not None:
+            majority_code(self.classes_, self.majority)
+
+    def _fit_raw(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> Stages:
+        H = most_common(self.classes_, self.majority, codes, weights)
+        minority = codes != H
+        first = self._stage(self.first)
+        if isinstance(first, BenefitLogistic):
+            sums = np.bincount(codes, weights)
+            first.set_params(benefits=None if self.benefits is None else grouped(self.benefits, sums, H))
+        single = len(self.classes_) == 2
+        with part(0.0, 1.0 if single else 0.5, "majority or minority"):
+            _fitted("first", first, X, minority.astype(np.intp), weights)
+        if single:
+            return Stages(first, None, H)
+        with part(0.5, 1.0, "minority classes"):
+            second = self._stage(self.second)
+            _fitted("second", second, X[minority], codes[minority], weights[minority])
+        return Stages(first, second, H)
+
+    def _stage(self, stage: Learner | None) -> Learner:
+        model: Learner = KernelLogistic() if stage is None else clone(stage)
+        model.set_params(categorical_features=self.categorical_features, random_state=self.random_state)
+        return model
+
+
+def _fitted(name: str, stage: Learner, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> None:
+    try:
+        stage.fit(X, codes, weights)
+    except Invalid as error:
+        raise error.under(f"/{name}") from None
+
+
+def grouped(benefits: np.ndarray | Sequence[Sequence[float]], sums: np.ndarray, majority: int) -> np.ndarray:
+    """Benefits (2, 2) of majority and minority, from those of K classes (K, K) and the classes' weights (K,).
+
+    Minority classes count by their share among themselves, as in the normalised one-against-rest: b_HH; b_HD, the
+    mean over minority actions for a true H; b_DH, the mean over minority truths called H; b_DD, the mean of being
+    right about them (the second stage's errors are not the first's). Raises Invalid at `/benefits/…` where being
+    right about either group does not pay more than being wrong. O(K^2).
+    """
+    B = np.asarray(benefits, dtype=np.float64)
+    K, H = len(sums), majority
+    if B.shape != (K, K) or not np.isfinite(B).all():
+        raise Invalid.at("/benefits", f"training needs a {K} x {K} benefit matrix of finite numbers")
+    shares = np.where(np.arange(K) == H, 0.0, sums)
+    shares /= shares.sum()
+    G = np.array([[B[H, H], B[H] @ shares], [B[:, H] @ shares, np.diag(B) @ shares]])
+    if G[0, 0] <= G[0, 1]:
+        text = f"being right about the majority class pays {G[0, 0]:.6g}, calling it another {G[0, 1]:.6g} on average"
+        raise Invalid.at(f"/benefits/{H}/{H}", f"{text}; it must pay more")
+    if G[1, 1] <= G[1, 0]:
+        text = f"being right about a minority class pays {G[1, 1]:.6g} on average, calling it class {H} {G[1, 0]:.6g}"
+        raise Invalid.at("/benefits", f"{text}; it must pay more")
+    return G

@@ -1,0 +1,128 @@
+"""Gradient boosting: scikit-learn's numbers, whatever way the rows and the progress take."""
+
+import pickle
+
+import numpy as np
+import pytest
+from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from app.errors import Invalid
+from app.learners.gradient_boosting import GradientBoosting, pool, pooled
+from app.progress import listen
+
+
+@parametrize_with_checks([GradientBoosting(max_iter=4), GradientBoosting(max_iter=4, calibration="isotonic")])
+def test_it_keeps_the_conventions(estimator, check):
+    """Each of scikit-learn's checks passes."""
+    check(estimator)
+
+
+def table(n=400, K=3, categories=5, seed=0):
+    """Rows of two numbers and a category that decides, all with missing values."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 3))
+    X[:, 1] = rng.integers(0, categories, n)
+    y = (X[:, 1].astype(int) + (X[:, 0] > 0)) % K
+    X[rng.random((n, 3)) < 0.05] = np.nan
+    return X, y
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("K", [2, 3])
+def test_raw_probabilities_are_scikit_learns(K, weighted):
+    """Growing in steps, to tell of progress, gives the trees of one fit; 23 rounds are no multiple of the steps."""
+    X, y = table(K=K)
+    weights = np.random.default_rng(1).uniform(0.5, 2, len(y)) if weighted else None
+    ours = GradientBoosting(max_iter=23, calibration="none", categorical_features=[1], random_state=0)
+    theirs = HistGradientBoostingClassifier(max_iter=23, categorical_features=[1], early_stopping=False, random_state=0)
+    expected = theirs.fit(X, y, weights).predict_proba(X)
+    np.testing.assert_allclose(ours.fit(X, y, weights).predict_proba(X), expected, rtol=1e-12)
+
+
+def test_posterior_is_predict_proba_for_one_row_and_for_many():
+    X, y = table()
+    model = GradientBoosting(max_iter=5, categorical_features=[1], random_state=0).fit(X, y)
+    P = model.predict_proba(X)
+    assert P.dtype == np.float64
+    assert P.flags.c_contiguous
+    np.testing.assert_allclose(P.sum(axis=1), 1.0)
+    many = model.posterior(np.tile(X, (3, 1)))
+    np.testing.assert_allclose(many, np.tile(P, (3, 1)), rtol=1e-12)
+    np.testing.assert_allclose(model.posterior(X[7:8]), P[7:8], rtol=1e-12)
+
+
+def test_probabilities_are_calibrated_unless_told_otherwise():
+    X, y = table()
+    assert GradientBoosting(max_iter=2).fit(X, y).calibration_ == "sigmoid"
+    assert GradientBoosting(max_iter=2, calibration="none").fit(X, y).calibrator_ is None
+
+
+def test_the_same_seed_gives_the_same_model():
+    X, y = table()
+    one, two = (GradientBoosting(max_iter=5, random_state=3).fit(X, y).predict_proba(X) for _ in range(2))
+    np.testing.assert_array_equal(one, two)
+
+
+def test_many_categories_are_pooled_and_still_tell_the_class():
+    """300 categories are more than scikit-learn takes; those that occur most are told apart."""
+    rng = np.random.default_rng(0)
+    common = rng.integers(0, 20, 1900)
+    codes = np.concatenate([common, np.arange(20, 300)]).astype(float)
+    y = (codes % 2).astype(int)
+    X = codes[:, None]
+    model = GradientBoosting(max_iter=20, calibration="none", categorical_features=[0]).fit(X, y)
+    assert (model.predict(X[:1900]) == y[:1900]).all()
+    never = model.predict_proba([[5000.0], [np.nan]])
+    np.testing.assert_array_equal(never[0], never[1])
+
+
+def test_pool_keeps_the_heaviest_apart():
+    """254 have codes of their own in the old order, the others share one, and what was not there is missing."""
+    codes = np.delete(np.arange(301.0), 7)
+    weights = np.where(codes % 2 == 0, 2.0, 1.0)
+    new = pool(codes, weights)
+    assert len(new) == 301
+    assert np.isnan(new[7])
+    assert (new[codes.astype(int)] < 254).sum() == 254
+    assert (new[::2] < 254).all()
+    own = new[new < 254]
+    np.testing.assert_array_equal(own, np.arange(254))
+    assert np.nanmax(new) == 254
+    assert pool(codes[:255], weights[:255]) is None
+    rows = pooled(np.array([[0.0, 7.0], [1.0, 7.0], [np.nan, 2.0], [999.0, np.nan]]), ((0, new),))
+    np.testing.assert_array_equal(rows, [[0, 7], [new[1], 7], [np.nan, 2], [np.nan, np.nan]])
+
+
+def test_progress_rises_to_the_end():
+    X, y = table()
+    heard = []
+    with listen(lambda fraction, _: heard.append(fraction)):
+        GradientBoosting(max_iter=20, calibration="sigmoid").fit(X, y)
+    assert heard == sorted(heard)
+    assert heard[-1] == 1.0
+    assert len(set(heard)) > 50  # six fits, ten parts each
+
+
+def test_a_pickle_gives_the_same_probabilities():
+    X, y = table()
+    model = GradientBoosting(max_iter=5, categorical_features=[1]).fit(X, y)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).posterior(X), model.posterior(X))
+
+
+@pytest.mark.parametrize(
+    ("parameters", "loc"),
+    [
+        ({"max_iter": 0}, "/max_iter"),
+        ({"max_iter": 1.5}, "/max_iter"),
+        ({"max_leaf_nodes": 1}, "/max_leaf_nodes"),
+        ({"learning_rate": 0.0}, "/learning_rate"),
+        ({"l2_regularization": -1.0}, "/l2_regularization"),
+        ({"calibration": "beta"}, "/calibration"),
+    ],
+)
+def test_wrong_parameters_are_refused_at_their_place(parameters, loc):
+    X, y = table()
+    with pytest.raises(Invalid) as refusal:
+        GradientBoosting(**parameters).fit(X, y)
+    assert [flaw.loc for flaw in refusal.value.flaws] == [loc]

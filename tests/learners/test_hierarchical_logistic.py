@@ -1,0 +1,206 @@
+"""The hierarchical model: a product of two stages, and nothing but that."""
+
+import pickle
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.base import clone
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from app.errors import Invalid
+from app.learners.benefit_logistic import BenefitLogistic, rest_weights
+from app.learners.catalogue import resolve
+from app.learners.hierarchical_logistic import HierarchicalLogistic, grouped
+from app.learners.kernel_logistic import KernelLogistic
+from app.learners.logistic import Logistic
+from app.progress import listen
+
+STAGES = [(None, None), (BenefitLogistic(), Logistic()), (KernelLogistic(kernel="linear"), KernelLogistic())]
+TOLERANCE = "the check compares to 1e-7, relative, what fits find that stop at gradients of 1e-6"
+
+
+def exempt(estimator):
+    return (
+        {}
+        if not isinstance(estimator.first, KernelLogistic)
+        else {"check_sample_weight_equivalence_on_dense_data": TOLERANCE}
+    )
+
+
+@parametrize_with_checks(
+    [HierarchicalLogistic(first=first, second=second) for first, second in STAGES], expected_failed_checks=exempt
+)
+def test_it_keeps_the_conventions(estimator, check):
+    """Each of scikit-learn's checks passes, or is exempted with a reason."""
+    check(estimator)
+
+
+def table(K=4, n=300, seed=0):
+    """Class 2 (or the last of fewer) is the majority; a category and missing values."""
+    rng = np.random.default_rng(seed)
+    H = min(2, K - 1)
+    y = rng.choice(K, n, p=np.where(np.arange(K) == H, 0.6, 0.4 / (K - 1)))
+    X = rng.normal(size=(n, 3)) + y[:, None] * np.array([0.7, -0.5, 0.0])
+    X[:, 2] = rng.integers(0, 3, n)
+    X[::9, 0] = np.nan
+    return X, y, rng.uniform(0.5, 2.0, n)
+
+
+@pytest.mark.parametrize(("first", "second"), STAGES)
+def test_probabilities_are_the_product_of_the_stages(first, second):
+    """Stages fitted by hand, the second on minority rows only, multiply to the same numbers."""
+    X, y, weights = table()
+    model = HierarchicalLogistic(first=first, second=second, categorical_features=[2], random_state=0)
+    P = model.fit(X, y, weights).predict_proba(X)
+    one, two = (
+        clone(stage or KernelLogistic()).set_params(categorical_features=[2], random_state=0)
+        for stage in (first, second)
+    )
+    D = one.fit(X, (y != 2).astype(int), weights).predict_proba(X)
+    minority = y != 2
+    inner = two.fit(X[minority], y[minority], weights[minority]).predict_proba(X)
+    np.testing.assert_array_equal(two.classes_, [0, 1, 3])
+    np.testing.assert_allclose(P[:, 2], D[:, 0], rtol=1e-12)
+    np.testing.assert_allclose(P[:, [0, 1, 3]], D[:, 1:] * inner, rtol=1e-12)
+    np.testing.assert_allclose(P.sum(axis=1), 1.0)
+    np.testing.assert_array_equal(model.posterior(X), P)
+
+
+def test_two_classes_need_no_second_stage():
+    """The order of the classes stays, whichever is the majority."""
+    X, y, _ = table(K=2)
+    alone = KernelLogistic(categorical_features=[2]).fit(X, y).predict_proba(X)
+    for majority in (0, 1):
+        model = HierarchicalLogistic(majority=majority, categorical_features=[2]).fit(X, y)
+        assert model.second_ is None
+        assert model.majority_ == majority
+        assert model.converged_
+        np.testing.assert_allclose(model.predict_proba(X), alone, atol=1e-5)
+
+
+def test_the_majority_is_the_most_common_or_as_told():
+    X, y, weights = table()
+    labels = np.array(["a", "b", "c", "d"])[y]
+    assert HierarchicalLogistic().fit(X, labels, weights).majority_ == "c"
+    assert HierarchicalLogistic(majority="d").fit(X, labels, weights).majority_ == "d"
+
+
+def test_benefits_reach_the_first_stage_as_a_matrix_of_two_groups():
+    """A true K x K matrix becomes one weight, that of the majority against the minority."""
+    X, y, _ = table()
+    rng = np.random.default_rng(1)
+    B = -rng.uniform(1, 9, (4, 4))
+    np.fill_diagonal(B, rng.uniform(1, 9, 4))
+    model = HierarchicalLogistic(first=BenefitLogistic(), benefits=B, categorical_features=[2]).fit(X, y)
+    shares = np.bincount(y)[[0, 1, 3]] / np.sum(y != 2)
+    spared = B[2, 2] - B[2, [0, 1, 3]] @ shares
+    gained = np.diag(B)[[0, 1, 3]] @ shares - B[[0, 1, 3], 2] @ shares
+    assert model.first_.eta_[0] == pytest.approx(spared / gained)
+
+
+def test_benefits_decide_as_in_the_paper():
+    """Minority where the weighted first stage says so, then the likeliest minority class."""
+    X, y, _ = table()
+    B = np.full((4, 4), -1.0)
+    np.fill_diagonal(B, 1.0)
+    B[[0, 1, 3], 2] = -20.0  # to miss a minority class is dear
+    model = HierarchicalLogistic(first=BenefitLogistic(), benefits=B, categorical_features=[2]).fit(X, y)
+    P, decided = model.predict_proba(X), model.predict(X)
+    minority = model.first_.weighted_scores(X)[:, 1] > 0.5
+    np.testing.assert_array_equal(decided[~minority], 2)
+    np.testing.assert_array_equal(decided[minority], np.array([0, 1, 3])[P[:, [0, 1, 3]].argmax(axis=1)][minority])
+    assert (decided == 2).sum() < (P.argmax(axis=1) == 2).sum()
+
+
+matrices = st.lists(st.floats(0.1, 10), min_size=4, max_size=4)
+
+
+@given(matrices, st.integers(1, 50), st.integers(1, 50), st.sampled_from([0, 1]))
+def test_two_classes_group_to_themselves(entries, n0, n1, H):
+    """With one minority class nothing is combined."""
+    right, wrong = entries[:2], entries[2:]
+    B = np.array([[right[0], -wrong[0]], [-wrong[1], right[1]]])
+    G = grouped(B, np.array([n0, n1]), H)
+    np.testing.assert_allclose(G, B if H == 0 else B[::-1, ::-1])
+
+
+@given(st.integers(0, 3), st.integers(0, 10_000))
+def test_grouping_is_the_normalised_one_against_rest(H, seed):
+    """The majority's weight against the rest is the reciprocal of what `benefit_logistic` gives the rest."""
+    rng = np.random.default_rng(seed)
+    B = -rng.uniform(1, 9, (4, 4))
+    np.fill_diagonal(B, rng.uniform(1, 9, 4))
+    sums = rng.uniform(1, 50, 4)
+    G = grouped(B, sums, H)
+    eta = (G[0, 0] - G[0, 1]) / (G[1, 1] - G[1, 0])
+    assert eta == pytest.approx(1 / rest_weights(B, sums / sums.sum())[H])
+
+
+def test_benefits_that_give_no_weight_are_refused():
+    sums = np.array([10.0, 20.0, 70.0])
+    for B, loc in (
+        (np.eye(2), "/benefits"),
+        (np.full((3, 3), np.nan), "/benefits"),
+        (np.diag([1.0, 1.0, -1.0]), "/benefits/2/2"),
+        (np.diag([-1.0, -1.0, 1.0]), "/benefits"),
+    ):
+        with pytest.raises(Invalid) as refusal:
+            grouped(B, sums, 2)
+        assert [flaw.loc for flaw in refusal.value.flaws] == [loc]
+
+
+@pytest.mark.parametrize(
+    ("parameters", "loc"),
+    [
+        ({"first": Logistic()}, "/first"),
+        ({"second": BenefitLogistic()}, "/second"),
+        ({"first": KernelLogistic(majority=1)}, "/first/majority"),
+        ({"first": KernelLogistic(C=-1.0)}, "/first/C"),
+        ({"second": KernelLogistic(gamma=-1.0)}, "/second/gamma"),
+        ({"majority": 9}, "/majority"),
+        ({"first": BenefitLogistic(), "benefits": [[1.0]]}, "/benefits"),
+    ],
+)
+def test_wrong_parameters_are_refused_at_their_place(parameters, loc):
+    X, y, _ = table()
+    with pytest.raises(Invalid) as refusal:
+        HierarchicalLogistic(**parameters).fit(X, y)
+    assert [flaw.loc for flaw in refusal.value.flaws] == [loc]
+
+
+def test_a_request_describes_both_stages():
+    """What a client sends becomes the estimators it names, categories and seed included."""
+    kind, parameters = resolve(
+        {
+            "kind": "hierarchical_logistic",
+            "first": {"kind": "benefit_logistic", "C": 0.5},
+            "second": {"kind": "logistic"},
+        }
+    )
+    B = np.where(np.eye(4) == 1, 1.0, -1.0)
+    model = kind.build(parameters, categorical_features=[2], benefits=B, random_state=1)
+    X, y, _ = table()
+    model.fit(X, y)
+    assert isinstance(model.first_, BenefitLogistic)
+    assert model.first_.C == 0.5
+    assert isinstance(model.second_, Logistic)
+    with pytest.raises(Invalid) as refusal:
+        kind.build(parameters)
+    assert [flaw.loc for flaw in refusal.value.flaws] == ["/benefits"]
+
+
+def test_progress_rises_to_the_end():
+    X, y, _ = table()
+    heard = []
+    with listen(lambda fraction, _: heard.append(fraction)):
+        HierarchicalLogistic().fit(X, y)
+    assert heard == sorted(heard)
+    assert heard[-1] == 1.0
+
+
+def test_a_pickle_gives_the_same_probabilities():
+    X, y, _ = table()
+    model = HierarchicalLogistic(categorical_features=[2]).fit(X, y)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).posterior(X), model.posterior(X))
