@@ -15,18 +15,26 @@ from app.learners._design import Design
 from app.learners._linear import Linear, Logit, Softmax
 from app.learners.base import Learner
 
-_MOST_STEPS = 2000
+_MOST_STEPS = 500
+_TOLERANCE = 1e-6  # at scikit-learn's 1e-4 probabilities are still up to 0.07 from the optimum's (Covertype)
 
 
 def fit_linear(
     columns: np.ndarray, codes: np.ndarray, weights: np.ndarray, C: float
 ) -> tuple[LogisticRegression, bool]:
-    """scikit-learn's L2-penalised logistic regression on prepared columns, and whether it converged."""
-    model = LogisticRegression(C=C, max_iter=_MOST_STEPS)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # kept as `converged_` instead
+    """scikit-learn's L2-penalised logistic regression on prepared columns, and whether it converged.
+
+    Newton's method with conjugate gradients: some ten steps, no Hessian in memory, sparse columns as they are.
+    """
+    model = LogisticRegression(C=C, solver="newton-cg", tol=_TOLERANCE, max_iter=_MOST_STEPS)
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always")
         model.fit(columns, codes, sample_weight=weights)
-    return model, bool(np.max(model.n_iter_) < _MOST_STEPS)
+    stuck = [w for w in heard if issubclass(w.category, ConvergenceWarning) or "Line Search" in str(w.message)]
+    for warning in heard:
+        if warning not in stuck:
+            warnings.warn(warning.message, stacklevel=2)
+    return model, not stuck
 
 
 def check_strength(C: float) -> None:
