@@ -1,4 +1,7 @@
-"""Published models over HTTP."""
+"""Published models over HTTP.
+
+The routes stand in an order in which each can be tried after the one before: alias, version, model.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Annotated, Any, BinaryIO
 
-from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
+from fastapi import APIRouter, Body, Depends, Header, Path, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, Field
 
@@ -32,13 +35,15 @@ class ModelSummary(BaseModel):
     """A model in the list of models."""
 
     name: str = Field(examples=["triage"])
-    latest: int = Field(description="the version that the bare name means")
+    latest: int | None = Field(description="the version that the bare name means; null: all were deleted")
     versions: list[int] = Field(description="newest first")
     aliases: dict[str, int] = Field(description="the version that each one points at")
 
     @classmethod
     def of(cls, line: ModelLine) -> ModelSummary:
-        return cls(name=line.name, latest=line.versions[0], versions=line.versions, aliases=line.aliases)
+        return cls(
+            name=line.name, latest=max(line.versions, default=None), versions=line.versions, aliases=line.aliases
+        )
 
 
 class ModelList(BaseModel):
@@ -81,7 +86,7 @@ class ModelDocument(BaseModel):
     """All about a model; versions newest first, alias history oldest first."""
 
     name: str
-    latest: int
+    latest: int | None
     versions: list[VersionSummary]
     aliases: dict[str, int]
     alias_history: list[AliasMove]
@@ -96,7 +101,7 @@ class ModelDocument(BaseModel):
         ]
         return cls(
             name=page.name,
-            latest=versions[0].version,
+            latest=versions[0].version if versions else None,
             versions=versions,
             aliases=page.aliases,
             alias_history=[AliasMove.of(move) for move in page.history],
@@ -135,9 +140,22 @@ def page(
     return ModelList(models=[ModelSummary.of(line) for line in lines], next_page_token=token)
 
 
-@router.get("/{name}", summary="Versions, aliases and alias history of a model", responses=problems(404, 422))
-def describe(name: ModelName, ports: PortsDep) -> ModelDocument:
-    return ModelDocument.of(usecase.describe(ports, name))
+@router.put("/{name}/aliases/{alias}", summary="Point an alias at a version", responses=problems(404, 422))
+def set_alias(
+    name: ModelName,
+    alias: AliasName,
+    body: Annotated[AliasTarget, Body(openapi_examples={"the first version": {"value": {"version": 1}}})],
+    ports: PortsDep,
+    caller: Caller,
+) -> AliasDocument:
+    """`name@alias` means that version within a second in every process; the history keeps who changed it and when."""
+    usecase.set_alias(ports, name, alias, body.version, who=caller)
+    return AliasDocument(name=name, alias=alias, version=body.version)
+
+
+@router.delete("/{name}/aliases/{alias}", summary="Delete an alias", status_code=204, responses=problems(404, 422))
+def delete_alias(name: ModelName, alias: AliasName, ports: PortsDep, caller: Caller) -> None:
+    usecase.delete_alias(ports, name, alias, who=caller)
 
 
 @router.get("/{name}/versions/{version}", summary="The card of a version", responses=problems(404, 422))
@@ -166,11 +184,10 @@ def artifact(
     ports: PortsDep,
     if_none_match: Annotated[str | None, Header()] = None,
 ) -> Response:
-    found, file = usecase.artifact(ports, name, version)
-    etag = f'"{found.sha256["model.joblib"]}"'
+    etag = f'"{usecase.card(ports, name, version).sha256["model.joblib"]}"'
     if etag in (if_none_match or ""):
-        file.close()
         return Response(status_code=304, headers={"ETag": etag})
+    found, file = usecase.artifact(ports, name, version)
     headers = {
         "ETag": etag,
         "Content-Disposition": f'attachment; filename="{name}-{version}.joblib"',
@@ -179,24 +196,17 @@ def artifact(
     return StreamingResponse(_blocks(file), media_type="application/octet-stream", headers=headers)
 
 
-@router.put("/{name}/aliases/{alias}", summary="Point an alias at a version", responses=problems(404, 422))
-def set_alias(name: ModelName, alias: AliasName, body: AliasTarget, ports: PortsDep, caller: Caller) -> AliasDocument:
-    """`name@alias` means that version within a second in every process; the history keeps who changed it and when."""
-    usecase.set_alias(ports, name, alias, body.version, who=caller)
-    return AliasDocument(name=name, alias=alias, version=body.version)
-
-
-@router.delete("/{name}/aliases/{alias}", summary="Delete an alias", status_code=204, responses=problems(404, 422))
-def delete_alias(name: ModelName, alias: AliasName, ports: PortsDep, caller: Caller) -> None:
-    usecase.delete_alias(ports, name, alias, who=caller)
-
-
 @router.delete(
     "/{name}/versions/{version}", summary="Delete a version", status_code=204, responses=problems(404, 409, 422)
 )
 def delete_version(name: ModelName, version: VersionNumber, ports: PortsDep) -> None:
-    """A conflict while an alias points at it. Its number is not used again."""
+    """A conflict while an alias points at it. Its number is not used again; the model stays, even without versions."""
     usecase.delete_version(ports, name, version)
+
+
+@router.get("/{name}", summary="Versions, aliases and alias history of a model", responses=problems(404, 422))
+def describe(name: ModelName, ports: PortsDep) -> ModelDocument:
+    return ModelDocument.of(usecase.describe(ports, name))
 
 
 @router.delete("/{name}", summary="Delete a model", status_code=204, responses=problems(404, 422))

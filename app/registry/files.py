@@ -142,9 +142,12 @@ class Files:
         """What `write_mirror` wrote, None where nothing is; Damaged where it is unreadable."""
         path = f"{name}/{MIRROR}"
         try:
-            return read_mirror(self.storage.read_alone(path), path)
+            mirror = read_mirror(self.storage.read_alone(path), path)
         except NotFound:
             return None
+        if mirror.name != name:
+            raise Damaged(f"{path} is that of the model {mirror.name!r}")
+        return mirror
 
     def _sign(self, content: bytes) -> bytes:
         assert self._signing_key is not None

@@ -2,7 +2,7 @@
 
 Every change begins by raising the one revision number. That row's lock makes writers of all processes queue, and the
 number tells readers that their snapshot is old. The mirror is written before the transaction commits, so the folder
-never lacks what the database has; after a crash in between it may be one change ahead.
+never lacks what the database has; after a failure in between it may be one change ahead, until the next change.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from app.database import Database
 from app.errors import Conflict, NotFound
 from app.registry.card import Card
-from app.registry.listing import alias_history
+from app.registry.listing import alias_history, need_model
 from app.registry.mirror import Mirror
 from app.registry.snapshot import Key, Snapshot
 from app.registry.tables import TABLES, aliases, history, models, state, versions
@@ -41,7 +41,7 @@ class Index:
     def reserve(self, connection: Connection, name: str) -> int:
         """The next version number of `name`, never given before and never again."""
         with self._change(connection, name):
-            row = self._upsert(models).values(name=name, next_version=2)
+            row = self._upsert(models).values(name=name, next_version=2, listed=False)
             counted = row.on_conflict_do_update(
                 index_elements=[models.c.name], set_={"next_version": models.c.next_version + 1}
             )
@@ -56,7 +56,19 @@ class Index:
                 raise Conflict(f"version {card.version} of {card.name!r} was not reserved")
             if self.has(connection, (card.name, card.version)):
                 raise Conflict(f"version {card.version} of {card.name!r} is published already")
+            connection.execute(update(models).where(models.c.name == card.name).values(listed=True))
             self._insert_version(connection, card, content)
+
+    def give_up(self, connection: Connection, key: Key) -> None:
+        """Write the mirror anew, which a failed publication may have put ahead; the number stays given.
+
+        Conflict where the version is published; nothing happens where the name was never reserved.
+        """
+        if connection.execute(select(models.c.name).where(models.c.name == key[0])).first() is None:
+            return
+        with self._change(connection, key[0]):
+            if self.has(connection, key):
+                raise Conflict(f"version {key[1]} of {key[0]!r} is published; delete it instead")
 
     def set_alias(self, connection: Connection, name: str, alias: str, version: int, who: str) -> None:
         """Point `alias` at a version; pointing it where it points changes nothing. NotFound without that version."""
@@ -96,11 +108,11 @@ class Index:
             connection.execute(delete(versions).where(versions.c.name == name, versions.c.version == version))
 
     def delete_model(self, connection: Connection, name: str, who: str) -> list[int]:
-        """All versions and aliases; what was deleted. The counter and the history stay."""
+        """The model with its versions, whose numbers are returned, and aliases. The counter and the history stay."""
         with self._change(connection, name):
+            need_model(connection, name)
+            connection.execute(update(models).where(models.c.name == name).values(listed=False))
             gone = list(connection.execute(select(versions.c.version).where(versions.c.name == name)).scalars())
-            if not gone:
-                raise NotFound(f"there is no model {name!r}")
             for alias, version in connection.execute(
                 select(aliases.c.alias, aliases.c.version).where(aliases.c.name == name)
             ).all():
@@ -142,7 +154,7 @@ class Index:
 
     def restore(self, connection: Connection, mirror: Mirror, cards: list[tuple[Card, bytes]]) -> None:
         """Put back one model from what its folder says; aliases of versions that are not there are left out."""
-        connection.execute(insert(models).values(name=mirror.name, next_version=mirror.next_version))
+        connection.execute(insert(models).values(mirror.model_dump(include={"name", "next_version", "listed"})))
         for card, content in cards:
             self._insert_version(connection, card, content)
         there = {card.version for card, _ in cards}
@@ -154,12 +166,13 @@ class Index:
 
     def mirrored(self, connection: Connection, name: str) -> Mirror:
         """All that the index knows of a reserved name and its version folders do not."""
-        counted = select(models.c.next_version).where(models.c.name == name)
+        row = connection.execute(select(models).where(models.c.name == name)).one()
         numbers = select(versions.c.version).where(versions.c.name == name).order_by(versions.c.version)
         pointing = select(aliases.c.alias, aliases.c.version).where(aliases.c.name == name)
         return Mirror(
             name=name,
-            next_version=connection.execute(counted).scalar_one(),
+            next_version=row.next_version,
+            listed=row.listed,
             versions=list(connection.execute(numbers).scalars()),
             aliases={row.alias: row.version for row in connection.execute(pointing)},
             history=alias_history(connection, name),

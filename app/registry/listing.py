@@ -12,7 +12,7 @@ from sqlalchemy import Connection, select
 from app.errors import NotFound
 from app.registry.mirror import Move
 from app.registry.snapshot import Key
-from app.registry.tables import aliases, history, versions
+from app.registry.tables import aliases, history, models, versions
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class ModelPage:
 
 def list_models(connection: Connection, after: str, limit: int) -> list[ModelLine]:
     """At most `limit` models whose names come after `after`, by name."""
-    page = select(versions.c.name).where(versions.c.name > after).group_by(versions.c.name).order_by(versions.c.name)
+    page = select(models.c.name).where(models.c.listed, models.c.name > after).order_by(models.c.name)
     names = list(connection.execute(page.limit(limit)).scalars())
     numbers: dict[str, list[int]] = defaultdict(list)
     for name, version in connection.execute(
@@ -66,16 +66,21 @@ def list_models(connection: Connection, after: str, limit: int) -> list[ModelLin
 
 
 def describe_model(connection: Connection, name: str) -> ModelPage:
-    """NotFound where the model has no version."""
+    """NotFound where there is no such model; one whose versions were all deleted is there, and empty."""
+    need_model(connection, name)
     columns = (versions.c.version, versions.c.kind, versions.c.created_at, versions.c.metrics)
     rows = connection.execute(select(*columns).where(versions.c.name == name).order_by(versions.c.version.desc())).all()
-    if not rows:
-        raise NotFound(f"there is no model {name!r}")
     lines = [VersionLine(row.version, row.kind, row.created_at, json.loads(row.metrics)) for row in rows]
     pointing = connection.execute(
         select(aliases.c.alias, aliases.c.version).where(aliases.c.name == name).order_by(aliases.c.alias)
     ).all()
     return ModelPage(name, lines, {row.alias: row.version for row in pointing}, alias_history(connection, name))
+
+
+def need_model(connection: Connection, name: str) -> None:
+    """NotFound where no version was ever published under `name`, or none since the model was deleted."""
+    if connection.execute(select(models.c.name).where(models.c.listed, models.c.name == name)).first() is None:
+        raise NotFound(f"there is no model {name!r}")
 
 
 def card_text(connection: Connection, key: Key) -> str:

@@ -7,6 +7,7 @@ from typing import Final, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from app.errors import Damaged
+from app.registry.card import Name
 
 FORMAT: Final = 1
 
@@ -32,8 +33,9 @@ class Mirror(BaseModel):
     format: Literal[1] = FORMAT
     name: str
     next_version: int = Field(ge=1)
+    listed: bool = Field(description="whether the model exists, with or without versions")
     versions: list[int] = []
-    aliases: dict[str, int] = {}
+    aliases: dict[Name, int] = {}
     history: list[Move] = []
 
     def to_bytes(self) -> bytes:

@@ -46,7 +46,7 @@ def rebuild(connection: Connection, index: Index, files: Files) -> Rebuilt:
 
 def _read_model(files: Files, name: str, left_out: list[str]) -> tuple[Mirror, list[tuple[Card, bytes]]]:
     numbers = sorted(int(folder) for folder in files.storage.folders(name) if _NUMBER.fullmatch(folder))
-    mirror = files.read_mirror(name) or Mirror(name=name, next_version=1, versions=numbers)
+    mirror = files.read_mirror(name) or Mirror(name=name, next_version=1, listed=bool(numbers), versions=numbers)
     cards = []
     for version in sorted({*numbers, *mirror.versions}):
         if version not in mirror.versions:

@@ -102,10 +102,9 @@ class Registry:
         return card
 
     def discard(self, name: str, version: int) -> None:
-        """Remove a folder that was staged and not added; nothing happens where there is none."""
-        with self._database.reading() as connection:
-            if self._index.has(connection, (name, version)):
-                raise Conflict(f"version {version} of {name!r} is published; delete it instead")
+        """Remove a folder that was staged and not added, if there is one. Conflict where it is published."""
+        with self._database.writing() as connection:
+            self._index.give_up(connection, (name, version))
         self._files.storage.remove(f"{name}/{version}")
 
     def add(self, connection: Connection, card: Card) -> None:

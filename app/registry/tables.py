@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from sqlalchemy import (
+    Boolean,
     CheckConstraint,
     Column,
     Double,
@@ -28,7 +29,8 @@ models = Table(
     "models",
     TABLES,
     Column("name", String(64), primary_key=True),
-    Column("next_version", Integer, nullable=False),  # stays when all versions are deleted
+    Column("next_version", Integer, nullable=False),  # stays when the model is deleted
+    Column("listed", Boolean, nullable=False),  # from the first version on until the model is deleted
 )
 
 versions = Table(

@@ -209,6 +209,10 @@ def test_deleting_obeys_the_aliases(ports, ask):
     assert ask("DELETE", "/models/triage").status_code == 204
     refusal(ask("GET", "/models/triage"), 404)
     assert publish(ports.registry).version == 3
+    assert ask("DELETE", "/models/triage/versions/3").status_code == 204
+    empty = ask("GET", "/models/triage").json()
+    assert (empty["latest"], empty["versions"]) == (None, [])
+    assert ask("GET", "/models").json()["models"] == [{"name": "triage", "latest": None, "versions": [], "aliases": {}}]
 
 
 @pytest.mark.parametrize(

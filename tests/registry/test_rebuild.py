@@ -36,6 +36,8 @@ def busy(registry):
     publish(registry, "gone")
     registry.set_alias("gone", "champion", 1, "ann")
     registry.delete_model("gone", "bob")
+    publish(registry, "emptied")
+    registry.delete_version("emptied", 1)
     registry.reserve("never-finished")
     registry.stage(make_card("never-added", registry.reserve("never-added")), make_estimator())
     registry.reserve("triage")
@@ -93,6 +95,7 @@ def test_a_folder_copied_in_without_a_mirror_counts_whole(registry, models, anot
     assert registry.load("triage").version == 2
     assert registry.reserve("triage") == 3
     assert registry.reserve("empty") == 1
+    assert [line.name for line in registry.models("", 10)] == ["triage"]
 
 
 def test_damaged_folders_are_left_out_and_found_again_when_mended(registry, models, caplog):
@@ -124,7 +127,7 @@ def test_an_unreadable_mirror_stops_the_rebuild_and_changes_nothing(busy, models
     mirror = models / "triage" / "index.json"
     document = json.loads(mirror.read_bytes())
 
-    for content in ("{", "[]", json.dumps(document | {"format": 2}), json.dumps(document | {"next_version": "x"})):
+    for content in ("{", "[]", json.dumps(document | {"format": 2}), json.dumps(document | {"name": "other"})):
         mirror.write_text(content)
         with pytest.raises(Damaged, match=r"triage/index\.json"):
             busy.rebuild()
@@ -146,6 +149,6 @@ def test_numbers_are_not_reused_even_where_the_mirror_is_behind(registry, models
 
 
 def test_a_mirror_survives_its_bytes():
-    mirror = Mirror(name="triage", next_version=3, versions=[1], aliases={"a": 1})
+    mirror = Mirror(name="triage", next_version=3, listed=True, versions=[1], aliases={"a": 1})
 
     assert read_mirror(mirror.to_bytes(), "triage/index.json") == mirror

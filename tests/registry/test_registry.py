@@ -134,6 +134,12 @@ def test_what_was_staged_can_be_discarded_and_staged_anew(registry):
     registry.stage(card, make_estimator())
 
 
+def test_discarding_what_nobody_reserved_is_no_change(registry):
+    registry.discard("triage", 1)
+
+    assert registry.reserve("triage") == 1
+
+
 def test_what_is_published_is_not_discarded(registry):
     publish(registry)
 
@@ -312,6 +318,30 @@ def test_deleting_what_is_not_there_is_not_found(registry):
     ):
         with pytest.raises(NotFound):
             delete()
+
+
+def test_a_model_without_versions_is_there_until_it_is_deleted_itself(registry):
+    publish(registry)
+    registry.delete_version("triage", 1)
+
+    assert [(line.name, line.versions) for line in registry.models("", 10)] == [("triage", [])]
+    assert registry.model("triage").versions == []
+    with pytest.raises(NotFound):
+        registry.load("triage")
+    registry.delete_model("triage", "ann")
+    assert registry.models("", 10) == []
+    with pytest.raises(NotFound):
+        registry.model("triage")
+    with pytest.raises(NotFound):
+        registry.delete_model("triage", "ann")
+
+
+def test_a_reserved_name_is_no_model_yet(registry):
+    registry.reserve("triage")
+
+    assert registry.models("", 10) == []
+    with pytest.raises(NotFound):
+        registry.model("triage")
 
 
 def test_the_alias_history_says_who_moved_what_and_when(registry):

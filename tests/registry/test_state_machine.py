@@ -98,12 +98,12 @@ class Changes(RuleBasedStateMachine):
 
     @rule(name=NAMES)
     def delete_model(self, name):
-        if not self.published.get(name):
+        if name not in self.published:
             with pytest.raises(NotFound):
                 self.registry.delete_model(name, "ann")
             return
         self.registry.delete_model(name, "ann")
-        self.published[name] = set()
+        del self.published[name]
         for key in sorted(key for key in self.aliases if key[0] == name):
             self.moves[name].append((key[1], self.aliases.pop(key), None))
 
@@ -115,12 +115,12 @@ class Changes(RuleBasedStateMachine):
 
     @invariant()
     def what_exists_is_what_was_published(self):
-        there_are = {name: numbers for name, numbers in self.published.items() if numbers}
         lines = self.registry.models("", 10)
-        assert {line.name: set(line.versions) for line in lines} == there_are
+        assert {line.name: set(line.versions) for line in lines} == self.published
         assert {(line.name, alias): at for line in lines for alias, at in line.aliases.items()} == self.aliases
-        for name, numbers in there_are.items():
-            assert self.registry.resolve(name) == (name, max(numbers))
+        for name, numbers in self.published.items():
+            if numbers:
+                assert self.registry.resolve(name) == (name, max(numbers))
             history = self.registry.model(name).history
             moves = [(move.alias, move.from_version, move.to_version) for move in history]
             assert moves == self.moves.get(name, [])

@@ -62,10 +62,12 @@ def test_the_life_of_a_version(ports):
     models.delete_version(ports, "triage", 1)
 
     for ask in (
-        lambda: models.describe(ports, "triage"),
         lambda: models.card(ports, "triage", 1),
         lambda: models.artifact(ports, "triage", 1),
-        lambda: models.delete(ports, "triage", who="ann"),
     ):
         with pytest.raises(NotFound):
             ask()
+    assert models.describe(ports, "triage").versions == []
+    models.delete(ports, "triage", who="ann")
+    with pytest.raises(NotFound):
+        models.describe(ports, "triage")
