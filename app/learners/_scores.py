@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-_FEW = 64  # rows up to which one big look-up is cheaper than one for each feature
+FEW = 64  # rows up to which one operation on a bigger array is cheaper than several
 
 
 def summed(table: np.ndarray, places: np.ndarray) -> np.ndarray:
     """For each row of `places` (n, c) the sum (n, L) of those rows of `table` (T, L). O(n c L), O(n L) space."""
-    if len(places) <= _FEW:
+    if len(places) <= FEW:
         total: np.ndarray = table.take(places, axis=0).sum(axis=1)
         return total
     total = np.zeros((len(places), table.shape[1]))

@@ -9,7 +9,7 @@ from typing import ClassVar, Self
 import numpy as np
 
 from app.errors import Invalid
-from app.learners._scores import softmax, summed
+from app.learners._scores import FEW, softmax, summed
 from app.learners.base import Learner
 
 
@@ -43,9 +43,9 @@ class Places:
         codes = X
         if len(self.numeric):
             N = X.take(self.numeric, axis=1)
-            binned = np.where(np.isnan(N), np.nan, 0.0)
-            for edge in self.edges:
-                binned += edge < N
+            few = len(N) <= FEW  # one pass with an edge axis, or a pass per edge without its memory
+            below = (self.edges < N[:, None, :]).sum(axis=1) if few else sum(edge < N for edge in self.edges)
+            binned = np.where(np.isnan(N), np.nan, below)
             if len(self.numeric) == X.shape[1]:
                 codes = binned
             else:
