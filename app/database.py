@@ -17,7 +17,9 @@ from sqlalchemy import (
     extract,
     func,
     literal_column,
+    text,
 )
+from sqlalchemy.exc import SQLAlchemyError
 
 _BUSY_MS = 15_000  # how long a writer waits for another; writes here take about a millisecond
 
@@ -59,6 +61,15 @@ class Database:
         """Make the tables that are not there yet."""
         with self.writing() as connection:
             tables.create_all(connection)
+
+    def answers(self) -> bool:
+        """Whether a query comes back."""
+        try:
+            with self.reading() as connection:
+                connection.execute(text("SELECT 1"))
+        except SQLAlchemyError:
+            return False
+        return True
 
     def close(self) -> None:
         self.engine.dispose()

@@ -6,6 +6,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 
+def step(name: str) -> str:
+    """A name as one step of a JSON pointer (RFC 6901)."""
+    return name.replace("~", "~0").replace("/", "~1")
+
+
 @dataclass(frozen=True)
 class Flaw:
     """One place in what was sent, as a JSON pointer, and what to mend there."""

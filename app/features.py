@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from app.errors import Flaw, Invalid
+from app.errors import Flaw, Invalid, step
 
 _NUMBERS = {float, int, type(None)}
 _WORDS = {str, type(None)}
@@ -62,7 +62,7 @@ class Schema:
 
     def subset(self, instance: Mapping[str, Any]) -> tuple[np.ndarray, list[str]]:
         """One object that may lack features, as a float64 row (m,) with NaN where absent or null, and warnings."""
-        unknown = [Flaw(f"/{_escape(name)}", "unknown feature") for name in instance if name not in self._position]
+        unknown = [Flaw(f"/{step(name)}", "unknown feature") for name in instance if name not in self._position]
         if unknown:
             raise Invalid("there are features the model does not know", unknown)
         X, warnings = self.encode([{**dict.fromkeys(self.names), **instance}])
@@ -124,12 +124,10 @@ class Schema:
 
     def _flaws_of_one(self, loc: str, instance: Any) -> list[Flaw]:
         if isinstance(instance, dict):
-            flaws = [
-                Flaw(f"{loc}/{_escape(name)}", "unknown feature") for name in instance if name not in self._position
-            ]
+            flaws = [Flaw(f"{loc}/{step(name)}", "unknown feature") for name in instance if name not in self._position]
             absent = [name for name in self.names if name not in instance]
             flaws += [Flaw(loc, f"feature {name!r} is absent; send null where it is missing") for name in absent]
-            cells = [(_escape(name), self._position[name], instance[name]) for name in self.names if name in instance]
+            cells = [(step(name), self._position[name], instance[name]) for name in self.names if name in instance]
         elif isinstance(instance, list | tuple):
             if len(instance) != len(self.names):
                 return [Flaw(loc, f"{len(instance)} values for {len(self.names)} features")]
@@ -137,13 +135,8 @@ class Schema:
             cells = [(str(j), j, value) for j, value in enumerate(instance)]
         else:
             return [Flaw(loc, "an instance is a list in feature order or an object by feature name")]
-        for step, j, value in cells:
+        for place, j, value in cells:
             if type(value) not in (_WORDS if j in self._codes else _NUMBERS):
                 needed = "a string" if j in self._codes else "a number"
-                flaws.append(Flaw(f"{loc}/{step}", f"{self.names[j]!r} takes {needed} or null"))
+                flaws.append(Flaw(f"{loc}/{place}", f"{self.names[j]!r} takes {needed} or null"))
         return flaws
-
-
-def _escape(name: str) -> str:
-    """A name as one step of a JSON pointer (RFC 6901)."""
-    return name.replace("~", "~0").replace("/", "~1")

@@ -6,14 +6,17 @@ from http import HTTPStatus
 from typing import Any
 
 import orjson
+import structlog
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, Field
 from pydantic_core import ErrorDetails
+from sqlalchemy.exc import OperationalError
 from starlette.exceptions import HTTPException
 
 from app import errors
 
+_log = structlog.get_logger("payoff")
 MEDIA_TYPE = "application/problem+json"
 
 STATUS: dict[type[errors.PayoffError], int] = {
@@ -85,7 +88,7 @@ def flaws_of(details: list[ErrorDetails] | list[Any]) -> tuple[errors.Flaw, ...]
         steps = found["loc"][1:] if found["loc"][:1] == ("body",) else found["loc"]
         if found["type"] == "json_invalid":
             steps = ()
-        pointer = "".join("/" + str(step).replace("~", "~0").replace("/", "~1") for step in steps)
+        pointer = "".join("/" + errors.step(str(part)) for part in steps)
         flaws.append(errors.Flaw(pointer, found["msg"]))
     return tuple(flaws)
 
@@ -109,6 +112,11 @@ def install(app: FastAPI) -> None:
         headers = dict(error.headers) if error.headers else None
         return problem(status, phrase, str(error.detail), (), headers)
 
+    async def database(_request: Request, error: Exception) -> Response:
+        _log.error("the database failed", error=type(error).__name__, exc_info=error)
+        return respond(errors.NotReady("the database does not answer at the moment; try again"))
+
     app.add_exception_handler(errors.PayoffError, own)
+    app.add_exception_handler(OperationalError, database)
     app.add_exception_handler(RequestValidationError, validation)
     app.add_exception_handler(HTTPException, http)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from app.errors import Flaw, Invalid
+from app.errors import Flaw, Invalid, step
 
 _SUM_TOLERANCE = 1e-6  # people write thirds with six digits
 
@@ -21,12 +21,12 @@ def as_priors(value: Any, classes: Sequence[str]) -> np.ndarray:
     if not isinstance(value, Mapping):
         raise Invalid.at("", "priors are an object with one share per class")
     known = set(classes)
-    flaws = [Flaw(f"/{_escape(str(name))}", "unknown class") for name in value if name not in known]
+    flaws = [Flaw(f"/{step(str(name))}", "unknown class") for name in value if name not in known]
     flaws += [
         Flaw("", f"class {name!r} is absent; give 0 where it never occurs") for name in classes if name not in value
     ]
     flaws += [
-        Flaw(f"/{_escape(name)}", "a share is a number from 0 to 1")
+        Flaw(f"/{step(name)}", "a share is a number from 0 to 1")
         for name in classes
         if name in value and not (type(value[name]) in (int, float) and 0 <= value[name] <= 1)
     ]
@@ -63,8 +63,3 @@ def shift_priors(P: np.ndarray, trained: np.ndarray, used: np.ndarray) -> tuple[
         " they got the priors themselves"
     )
     return shifted / total, [warning]
-
-
-def _escape(name: str) -> str:
-    """A name as one step of a JSON pointer (RFC 6901)."""
-    return name.replace("~", "~0").replace("/", "~1")

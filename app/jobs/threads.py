@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]  # it has no stubs
+from threadpoolctl import threadpool_limits
 
 _VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 

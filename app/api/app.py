@@ -1,0 +1,125 @@
+"""The application: routes, layers and the life of the service, around the stores it is given."""
+
+from __future__ import annotations
+
+import gc
+import signal
+import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from types import FrameType
+
+import structlog
+from fastapi import FastAPI
+from fastapi_offline import FastAPIOffline
+
+from app import __version__
+from app.api import benefit, datasets, errors, health, models, openapi, predict, train
+from app.api.guard import BodyLimits, Guard, Keys
+from app.api.observe import Metrics, Observe
+from app.jobs.worker import Worker
+from app.usecases.ports import Ports
+
+_log = structlog.get_logger("payoff")
+_DESCRIPTION = """
+Most prediction services stop at a probability. Payoff answers the question that follows it.
+
+Every operation below carries an example that works: tried from top to bottom, they take one small table from
+upload to decision.
+"""
+_TAGS = [
+    {"name": "datasets", "description": "Tables to learn from."},
+    {"name": "train", "description": "Jobs that make models."},
+    {"name": "models", "description": "Published models, their versions and aliases."},
+    {"name": "predict", "description": "Which action pays most."},
+    {"name": "service", "description": "Health and metrics."},
+    {"name": openapi.LAST_TAG, "description": "What removes things, or stops them."},
+]
+
+
+@dataclass(frozen=True)
+class Service:
+    """What the application runs on: stores, a worker (or none), keys and limits."""
+
+    ports: Ports
+    worker: Worker | None
+    keys: Keys
+    limits: BodyLimits
+    access_log: bool
+
+
+def create_app(service: Service) -> FastAPI:
+    """Build the ASGI application around `service`; its stores start and stop with the application's lifespan."""
+    metrics = Metrics()
+    app = FastAPIOffline(
+        title="Payoff",
+        summary="Predictions that decide.",
+        version=__version__,
+        description=_DESCRIPTION,
+        openapi_tags=_TAGS,
+        redoc_url=None,
+        telemetry={"tracing": False, "metrics": False, "logs": False},
+        lifespan=_lifespan,
+        swagger_ui_parameters={"tryItOutEnabled": True, "persistAuthorization": True},
+    )
+    app.state.service = service
+    app.state.ports = service.ports
+    app.state.worker = service.worker
+    app.state.metrics = metrics
+    app.state.stopping = threading.Event()
+    errors.install(app)
+    app.router.routes.insert(0, predict.route)  # first in line: the one that is asked most
+    for routes in (datasets, train, benefit, models, health):
+        app.include_router(routes.router)
+    openapi.install(app, (predict.PredictRequest, predict.PredictAnswer))
+    app.add_middleware(Guard, keys=service.keys, limits=service.limits)
+    app.add_middleware(Observe, metrics=metrics, access_log=service.access_log)
+    health.StoreMetrics(service.ports, metrics.registry)
+    return app
+
+
+@asynccontextmanager
+async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
+    service: Service = app.state.service
+    service.ports.registry.start()
+    if service.worker is not None:
+        service.worker.start()
+    _tell_of_stopping(app.state.stopping)
+    _quiet_collector()
+    _log.info("ready", version=__version__)
+    try:
+        yield
+    finally:
+        app.state.stopping.set()
+        if service.worker is not None:
+            service.worker.stop()
+        service.ports.registry.stop()
+        service.ports.database.close()
+        _log.info("stopped")
+
+
+def _quiet_collector() -> None:
+    """What lives as long as the service is no longer looked through for garbage: it only costs pauses."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 50)
+
+
+def _tell_of_stopping(stopping: threading.Event) -> None:
+    """Set `stopping` at the first signal to end, before the server closes its listener: readiness turns to 503 and
+    event streams end, so that a balancer looks elsewhere and the server need not wait for them.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return
+    for number in (signal.SIGTERM, signal.SIGINT):
+        before = signal.getsignal(number)
+        if not callable(before):
+            continue
+
+        def mark(signum: int, frame: FrameType | None, before: object = before) -> None:
+            stopping.set()
+            assert callable(before)
+            before(signum, frame)
+
+        signal.signal(number, mark)

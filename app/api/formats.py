@@ -1,0 +1,178 @@
+"""The forms in which instances come and decisions go: JSON, NumPy arrays, Arrow streams."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import orjson
+from fastapi import Response
+
+from app.errors import Flaw, Invalid
+from app.features import Schema
+from app.registry.loaded import Loaded
+from app.usecases.predict import Answer
+
+if TYPE_CHECKING:  # imported where needed: it takes 40 MB of memory that a service without Arrow clients can spare
+    import pyarrow as pa
+
+JSON = "application/json"
+NPY = "application/x-npy"
+ARROW = "application/vnd.apache.arrow.stream"
+
+_DUMP = orjson.OPT_SERIALIZE_NUMPY
+_MOST_FLAWS = 20
+
+Rows = tuple[np.ndarray, list[str]]
+
+
+def rows_of_json(instances: list[Any], schema: Schema, *, booleans_possible: bool) -> Rows:
+    """Instances as parsed, encoded; places below /instances."""
+    try:
+        return schema.encode(instances, booleans_possible=booleans_possible)
+    except Invalid as error:
+        raise error.under("/instances") from error
+
+
+def rows_of_npy(body: bytes, schema: Schema) -> Rows:
+    """A .npy file of numbers (n, m), rows in feature order, NaN where missing. Never unpickles."""
+    if schema.categorical:
+        raise Invalid.at(
+            "", "this model has categorical features, which an array of numbers cannot hold: send JSON or Arrow"
+        )
+    try:
+        X = np.lib.format.read_array(io.BytesIO(body), allow_pickle=False)
+    except (ValueError, OSError, EOFError, TypeError, SyntaxError, MemoryError) as error:
+        raise Invalid.at("", "this is not a .npy array of numbers") from error
+    if X.ndim != 2 or X.shape[1] != len(schema.names):
+        raise Invalid.at("", f"the array has shape {list(X.shape)}; it takes [n, {len(schema.names)}]")
+    if X.dtype.kind not in "fiu":
+        raise Invalid.at("", f"the array holds {X.dtype}; it takes integers or floats")
+    return _finite(np.ascontiguousarray(X, dtype=np.float64)), []
+
+
+def rows_of_arrow(body: bytes, schema: Schema) -> Rows:
+    """An Arrow IPC stream with a column for each feature, by name, in any order; null where missing."""
+    import pyarrow as pa  # noqa: PLC0415
+
+    try:
+        table = pa.ipc.open_stream(body).read_all()
+        table.validate(full=True)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError, ValueError) as error:
+        raise Invalid.at("", "this is not an Arrow IPC stream") from error
+    _check_names(table.column_names, schema)
+    X = np.empty((table.num_rows, len(schema.names)))
+    warnings: list[str] = []
+    for j, name in enumerate(schema.names):
+        column = table.column(name)
+        if j in schema.categorical:
+            if not _is_text(column.type):
+                raise Invalid.at(f"/{name}", f"{name!r} takes strings, not {column.type}")
+            single = Schema([schema.features[j]])
+            codes, notes = single.encode([[word] for word in column.to_pylist()])
+            X[:, j] = codes[:, 0]
+            warnings += notes
+        elif not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
+            raise Invalid.at(f"/{name}", f"{name!r} takes numbers, not {column.type}")
+        else:
+            X[:, j] = column.cast(pa.float64()).to_numpy()
+    return _finite(X), warnings
+
+
+READERS: dict[str, Callable[[bytes, Schema], Rows]] = {NPY: rows_of_npy, ARROW: rows_of_arrow}
+
+
+def to_json(answer: Answer, model: Loaded) -> Response:
+    """The contract's document."""
+    document = {
+        "model": model.model,
+        "rule": answer.rule,
+        "classes": answer.classes,
+        "actions": answer.actions,
+        "decisions": list(map(answer.actions.__getitem__, answer.choice.tolist())),
+        "probabilities": answer.probabilities,
+        **({} if answer.expected_benefits is None else {"expected_benefits": answer.expected_benefits}),
+        **answer.figures,
+        "warnings": answer.warnings,
+    }
+    return Response(orjson.dumps(document, option=_DUMP), media_type=JSON)
+
+
+def to_npy(answer: Answer, model: Loaded) -> Response:
+    """A float64 array: the decided action's position, K probabilities and, with benefits, A expected benefits a row.
+
+    What is not columnar stands in the `Payoff-Answer` header as JSON.
+    """
+    buffer = io.BytesIO()
+    np.lib.format.write_array(buffer, _columns(answer), allow_pickle=False)
+    return Response(buffer.getvalue(), media_type=NPY, headers={"Payoff-Answer": _rest(answer, model).decode("ascii")})
+
+
+def to_arrow(answer: Answer, model: Loaded) -> Response:
+    """A stream with columns `decision`, `p:<class>`… and `benefit:<action>`…; the rest is JSON in its metadata."""
+    import pyarrow as pa  # noqa: PLC0415
+
+    names = [f"p:{name}" for name in answer.classes]
+    if answer.expected_benefits is not None:
+        names += [f"benefit:{name}" for name in answer.actions]
+    numbers = _columns(answer).T[1:]
+    words = pa.array([str(name) for name in answer.actions])
+    decision = pa.DictionaryArray.from_arrays(pa.array(answer.choice, pa.int32()), words)
+    arrays: list[pa.Array] = [decision, *(pa.array(np.ascontiguousarray(column)) for column in numbers)]
+    table = pa.table(dict(zip(["decision", *names], arrays, strict=True)))
+    table = table.replace_schema_metadata({"payoff": _rest(answer, model)})
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return Response(sink.getvalue().to_pybytes(), media_type=ARROW)
+
+
+WRITERS: dict[str, Callable[[Answer, Loaded], Response]] = {JSON: to_json, NPY: to_npy, ARROW: to_arrow}
+
+
+def _columns(answer: Answer) -> np.ndarray:
+    parts = [answer.choice[:, None], answer.probabilities]
+    if answer.expected_benefits is not None:
+        parts.append(answer.expected_benefits)
+    return np.hstack(parts, dtype=np.float64)
+
+
+def _rest(answer: Answer, model: Loaded) -> bytes:
+    """What is not columnar, as JSON in ASCII (headers carry no more)."""
+    document = {
+        "model": model.model,
+        "rule": answer.rule,
+        "classes": answer.classes,
+        "actions": answer.actions,
+        **answer.figures,
+        "warnings": answer.warnings,
+    }
+    text = orjson.dumps(document).decode()
+    return "".join(letter if letter.isascii() else f"\\u{ord(letter):04x}" for letter in text).encode()
+
+
+def _finite(X: np.ndarray) -> np.ndarray:
+    infinite = np.isinf(X)
+    if infinite.any():
+        places = np.argwhere(infinite)[:_MOST_FLAWS]
+        flaws = [Flaw(f"/{i}/{j}", "infinity is no value; use NaN or null where it is missing") for i, j in places]
+        raise Invalid(flaws[0].msg, flaws)
+    return X
+
+
+def _check_names(names: list[str], schema: Schema) -> None:
+    flaws = [Flaw(f"/{name}", "unknown feature") for name in names if name not in schema.names]
+    flaws += [Flaw("", f"feature {name!r} is absent") for name in schema.names if name not in names]
+    flaws += [Flaw(f"/{name}", "this column is there twice") for name in set(names) if names.count(name) > 1]
+    if flaws:
+        raise Invalid(flaws[0].msg, flaws[:_MOST_FLAWS])
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    import pyarrow as pa  # noqa: PLC0415
+
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))

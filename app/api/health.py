@@ -1,0 +1,82 @@
+"""Is it alive, is it ready, and how is it doing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+from fastapi import APIRouter, Request, Response
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client.registry import Collector
+from pydantic import BaseModel
+
+from app.api.deps import PortsDep
+from app.api.errors import problems
+from app.errors import NotReady
+from app.usecases.ports import Ports
+
+router = APIRouter(tags=["service"])
+
+
+class Health(BaseModel):
+    """A sign of life."""
+
+    status: Literal["alive", "ready"]
+
+
+@router.get("/health/live", summary="Is the process alive?")
+async def live() -> Health:
+    return Health(status="alive")
+
+
+@router.get("/health/ready", summary="Can it do its work?", responses=problems(503))
+def ready(request: Request, ports: PortsDep) -> Health:
+    """Ready means: not about to stop, models and aliases known, the database answers, and the worker is alive."""
+    state = request.app.state
+    wrong = [
+        text
+        for text, is_wrong in (
+            ("the service is stopping", state.stopping.is_set()),
+            ("models and aliases are not read yet", not ports.registry.ready),
+            ("the worker is not alive", state.worker is not None and not state.worker.alive),
+            ("the database does not answer", not ports.database.answers()),
+        )
+        if is_wrong
+    ]
+    if wrong:
+        raise NotReady("; ".join(wrong))
+    return Health(status="ready")
+
+
+@router.get(
+    "/metrics",
+    summary="Metrics for Prometheus",
+    response_class=Response,
+    responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
+)
+def metrics(request: Request) -> Response:
+    return Response(generate_latest(request.app.state.metrics.registry), media_type=CONTENT_TYPE_LATEST)
+
+
+class StoreMetrics(Collector):
+    """Jobs by state and the model cache, looked up when asked for."""
+
+    def __init__(self, ports: Ports, registry: CollectorRegistry) -> None:
+        self._ports = ports
+        registry.register(self)
+
+    def describe(self) -> list[Metric]:
+        return []  # spares a look-up at registration
+
+    def collect(self) -> Iterator[Metric]:
+        jobs = GaugeMetricFamily("payoff_jobs", "Jobs by state", labels=("status",))
+        for status, count in self._ports.queue.counts().items():
+            jobs.add_metric((status,), count)
+        yield jobs
+        stats = self._ports.registry.stats()
+        yield GaugeMetricFamily("payoff_models_cached", "Models in memory", stats.models)
+        yield GaugeMetricFamily("payoff_model_cache_bytes", "Bytes of models in memory", stats.bytes)
+        yield CounterMetricFamily("payoff_model_loads", "Models loaded from storage", stats.loads)
+        yield CounterMetricFamily("payoff_model_load_failures", "Models that could not be loaded", stats.failures)

@@ -1,0 +1,50 @@
+"""Structured logs: one JSON object per line on standard output; never bodies, never keys."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from datetime import UTC, datetime
+from typing import Any
+
+import orjson
+import structlog
+
+
+def configure(level: str) -> None:
+    """Send structlog's and the standard library's lines through the same JSON renderer."""
+    grade = logging.getLevelNamesMapping()[level.upper()]
+    shared: list[structlog.typing.Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.format_exc_info,
+    ]
+    structlog.configure(
+        processors=[*shared, structlog.processors.JSONRenderer(serializer=orjson.dumps)],
+        wrapper_class=structlog.make_filtering_bound_logger(grade),
+        logger_factory=structlog.BytesLoggerFactory(),
+        cache_logger_on_first_use=True,
+    )
+    handler = logging.StreamHandler(sys.stdout)
+    renderer = structlog.processors.JSONRenderer(serializer=lambda line, **_: orjson.dumps(line).decode())
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=shared,
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer],
+        )
+    )
+    logging.basicConfig(handlers=[handler], level=grade, force=True)
+    for name in ("uvicorn", "uvicorn.error"):
+        logging.getLogger(name).handlers.clear()
+        logging.getLogger(name).propagate = True
+    access = logging.getLogger("uvicorn.access")  # we write the request lines ourselves, with the request id
+    access.handlers.clear()
+    access.propagate = False
+
+
+def write_request(**fields: Any) -> None:
+    """A line for one request, in the form of all others; past structlog, which would take a fifth of a prediction."""
+    line = orjson.dumps({**fields, "event": "request", "level": "info", "timestamp": datetime.now(UTC)})
+    sys.stdout.buffer.write(line + b"\n")
+    sys.stdout.buffer.flush()

@@ -1,0 +1,108 @@
+"""The outermost layer of every request: an id, a log line, the metrics, and a last resort for what nobody foresaw."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from time import perf_counter
+
+import structlog
+from prometheus_client import CollectorRegistry, Counter, Histogram
+from starlette.requests import ClientDisconnect
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from app.api.errors import problem
+from app.api.logs import write_request
+
+_log = structlog.get_logger("payoff.request")
+_REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
+_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+_CLIENT_GONE = 499  # nothing was answered because nobody was there any more
+_BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
+
+
+class Metrics:
+    """What is counted of requests; one registry for each application object."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self.requests = Counter(
+            "payoff_requests", "Requests answered", ("method", "route", "status"), registry=self.registry
+        )
+        self.seconds = Histogram(
+            "payoff_request_seconds",
+            "Time from a request's head to its answer's end",
+            ("method", "route"),
+            buckets=_BUCKETS,
+            registry=self.registry,
+        )
+        self._children: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
+
+    def count(self, method: str, route: str, status: int, seconds: float) -> None:
+        key = (method if method in _METHODS else "other", route, status)
+        children = self._children.get(key)
+        if children is None:
+            children = (self.requests.labels(*map(str, key)), self.seconds.labels(*key[:2]))
+            self._children[key] = children
+        children[0].inc()
+        children[1].observe(seconds)
+
+
+class Observe:
+    """ASGI middleware around everything else."""
+
+    def __init__(self, app: ASGIApp, metrics: Metrics, *, access_log: bool) -> None:
+        self._app = app
+        self._metrics = metrics
+        self._access_log = access_log
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        began = perf_counter()
+        request_id = _request_id(scope)
+        scope.setdefault("state", {})["request_id"] = request_id
+        structlog.contextvars.bind_contextvars(request_id=request_id)
+        header = (b"x-request-id", request_id.encode())
+        status = 0
+
+        async def send_with_id(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message["headers"] = [*message["headers"], header]
+            await send(message)
+
+        try:
+            await self._app(scope, receive, send_with_id)
+        except ClientDisconnect:
+            status = status or _CLIENT_GONE
+        except Exception:
+            _log.exception("unforeseen")
+            if status:
+                raise  # the answer has begun: all that is left is to break the connection off
+            response = problem(500, "Internal Server Error", f"unforeseen; the log has more under request {request_id}")
+            await response(scope, receive, send_with_id)
+        finally:
+            self._record(scope, status or _CLIENT_GONE, perf_counter() - began)
+            structlog.contextvars.clear_contextvars()
+
+    def _record(self, scope: Scope, status: int, seconds: float) -> None:
+        route = getattr(scope.get("route"), "path", "unmatched")
+        self._metrics.count(scope["method"], route, status, seconds)
+        if self._access_log:
+            write_request(
+                request_id=scope["state"]["request_id"],
+                method=scope["method"],
+                path=scope["path"],
+                status=status,
+                ms=round(seconds * 1e3, 3),
+            )
+
+
+def _request_id(scope: Scope) -> str:
+    for name, value in scope["headers"]:
+        if name == b"x-request-id" and _REQUEST_ID.fullmatch(value):
+            return str(value, "ascii")
+    return secrets.token_hex(8)

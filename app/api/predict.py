@@ -1,0 +1,222 @@
+"""`POST /predict`: the route that is asked most, so it reads and writes its bodies itself."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated, Any, Literal, TypeVar
+
+import orjson
+from fastapi import Request, Response
+from fastapi.routing import APIRoute
+from pydantic import BaseModel, Field, ValidationError, WithJsonSchema
+from starlette.concurrency import run_in_threadpool
+from starlette.types import Receive, Scope, Send
+
+from app.api import formats
+from app.api.errors import flaws_of, problems
+from app.api.wire import ModelVersion, WireModel
+from app.errors import Invalid
+from app.features import Schema
+from app.registry.loaded import Loaded
+from app.usecases import predict as usecase
+
+_INLINE_BYTES = 16_384  # a larger body is worked on in a thread, so that nobody waits behind it (some 100 rows)
+
+_Form = TypeVar("_Form", bound=BaseModel)
+
+_INSTANCES = {
+    "oneOf": [
+        {"type": "array", "items": {"type": "array", "items": {"type": ["number", "string", "null"]}}},
+        {"type": "array", "items": {"type": "object"}},
+    ]
+}
+_MATRIX = {"type": "array", "items": {"type": "array", "items": {"type": "number"}}}
+_BENEFITS = {"oneOf": [_MATRIX, {"type": "array", "items": _MATRIX}]}
+
+
+class CostsDocument(WireModel):
+    """Costs for the rules beta_delta and hierarchical: D are the minority classes, H is the majority."""
+
+    majority: int | str = Field(examples=["healthy"])
+    C_HD: float = Field(ge=0, strict=True, description="taking the majority for a minority class")
+    C_DH: float = Field(ge=0, strict=True, description="taking a minority class for the majority")
+    C_DD: float | None = Field(default=None, ge=0, strict=True, description="taking one minority class for another")
+
+
+class PredictQuestion(WireModel):
+    """All of a request but its instances."""
+
+    model: str = Field(description="name, name:version or name@alias", examples=["triage", "triage:1"])
+    benefits: Annotated[Any, WithJsonSchema(_BENEFITS)] = Field(
+        default=None,
+        description="a row per actual class, a column per action; one matrix, or one per instance",
+        examples=[[[0, -1], [-10, 5]]],
+    )
+    actions: Annotated[list[str], Field(min_length=1)] | None = Field(
+        default=None, description="names of the columns; without them the columns are the classes"
+    )
+    rule: usecase.Rule = "expected_benefit"
+    threshold: Literal["posterior", "holdout"] | Annotated[float, Field(strict=True)] | None = None
+    costs: CostsDocument | None = None
+    priors: dict[str, Annotated[float, Field(strict=True)]] | None = Field(
+        default=None, description="class priors where the model is used, by class"
+    )
+
+    def question(self) -> usecase.Question:
+        costs = usecase.Costs(**dict(self.costs)) if self.costs else None
+        return usecase.Question(self.rule, self.benefits, self.actions, self.threshold, costs, self.priors)
+
+
+class PredictRequest(PredictQuestion):
+    """Instances, and what is at stake."""
+
+    instances: Annotated[list[Any], WithJsonSchema(_INSTANCES)] = Field(
+        description="rows in the model's feature order, or objects by feature name; null where missing"
+    )
+
+
+class PredictAnswer(BaseModel):
+    """Columns with one entry per instance; `expected_benefits` has a column per action."""
+
+    model: ModelVersion
+    rule: usecase.Rule
+    classes: list[int | str]
+    actions: list[int | str]
+    decisions: list[int | str]
+    probabilities: list[list[float]]
+    expected_benefits: list[list[float]] | None = None
+    threshold: float | None = Field(default=None, description="where the second action begins (rules with a threshold)")
+    beta: float | None = None
+    delta: float | None = None
+    warnings: list[str]
+
+
+async def predict(request: Request) -> Response:
+    """Decide for every instance which action pays most.
+
+    The instances come as JSON, or as a NumPy array (`application/x-npy`, rows in feature order) or an Arrow stream
+    (`application/vnd.apache.arrow.stream`, columns by feature name); then the other fields are query parameters, each
+    as JSON. `Accept` chooses the form of the answer in the same way.
+    """
+    body = await request.body()
+    if len(body) > _INLINE_BYTES:
+        return await run_in_threadpool(_answer, request, body, None)
+    asked = _read(request, body)
+    model = request.app.state.ports.registry.cached(asked.question.model)
+    if model is None:
+        return await run_in_threadpool(_answer, request, body, asked)
+    return _decide(request, asked, model)
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """A request, read as far as it can be without knowing the model."""
+
+    question: PredictQuestion
+    rows: Callable[[Schema], formats.Rows]
+
+
+def _answer(request: Request, body: bytes, asked: _Asked | None) -> Response:
+    """The whole way, in a thread: reading a long body, and loading a model that is not in memory."""
+    asked = asked or _read(request, body)
+    return _decide(request, asked, request.app.state.ports.registry.load(asked.question.model))
+
+
+def _decide(request: Request, asked: _Asked, model: Loaded) -> Response:
+    write = _writer(request)
+    X, warnings = asked.rows(model.schema)
+    return write(usecase.predict(model, X, asked.question.question(), warnings), model)
+
+
+def _read(request: Request, body: bytes) -> _Asked:
+    kind = request.headers.get("content-type", formats.JSON).partition(";")[0].strip().lower()
+    reader = formats.READERS.get(kind)
+    if reader is not None:
+        return _Asked(_checked(PredictQuestion, _query(request)), lambda schema: reader(body, schema))
+    try:
+        wire = _checked(PredictRequest, orjson.loads(body))
+    except orjson.JSONDecodeError as error:
+        raise Invalid.at("", f"this is not JSON: {error}") from error
+    booleans_possible = b"true" in body or b"false" in body
+    rows = partial(formats.rows_of_json, wire.instances, booleans_possible=booleans_possible)
+    return _Asked(wire, rows)
+
+
+def _query(request: Request) -> dict[str, Any]:
+    """The query parameters, each parsed as JSON where it is JSON, else taken as the string it is (`model=heart`)."""
+    fields: dict[str, Any] = {}
+    for name, text in request.query_params.multi_items():
+        if name in fields:
+            raise Invalid.at(f"/{name}", "this query parameter is given twice")
+        try:
+            fields[name] = text if name in ("model", "rule") else orjson.loads(text)
+        except orjson.JSONDecodeError:
+            fields[name] = text
+    return fields
+
+
+def _checked(form: type[_Form], fields: Any) -> _Form:
+    try:
+        return form.model_validate(fields)
+    except ValidationError as error:
+        flaws = flaws_of(error.errors(include_url=False, include_context=False, include_input=False))
+        raise Invalid(flaws[0].msg, flaws) from error
+
+
+def _writer(request: Request) -> Callable[[usecase.Answer, Loaded], Response]:
+    """How to write the answer: the first form in `Accept` that we know, JSON where none is named."""
+    accept = request.headers.get("accept", "*/*")
+    for wanted in accept.split(","):
+        kind = wanted.partition(";")[0].strip().lower()
+        if kind in formats.WRITERS:
+            return formats.WRITERS[kind]
+    return formats.to_json
+
+
+class _DirectRoute(APIRoute):
+    """A documented route whose function is given the request itself: no dependency injection on the way."""
+
+    def __init__(self, path: str, endpoint: Callable[[Request], Awaitable[Response]], **options: Any) -> None:
+        super().__init__(path, endpoint, **options)
+
+        async def direct(scope: Scope, receive: Receive, send: Send) -> None:
+            response = await endpoint(Request(scope, receive, send))
+            await response(scope, receive, send)
+
+        self.app = direct
+
+
+_BINARY = {"schema": {"type": "string", "format": "binary"}}
+_EXAMPLE = {
+    "model": "triage",
+    "instances": [{"age": 58, "pressure": 141, "pain": "mild"}, {"age": 36, "pressure": 118, "pain": "none"}],
+    "benefits": [[0, -1], [-10, 5]],
+    "actions": ["wait", "treat"],
+}
+route = _DirectRoute(
+    "/predict",
+    predict,
+    methods=["POST"],
+    tags=["predict"],
+    summary="Which action pays most, for each instance?",
+    response_model=PredictAnswer,
+    responses={
+        200: {"content": {formats.NPY: _BINARY, formats.ARROW: _BINARY}},
+        **problems(404, 409, 413, 422),
+    },
+    openapi_extra={
+        "requestBody": {
+            "required": True,
+            "content": {
+                formats.JSON: {
+                    "schema": {"$ref": "#/components/schemas/PredictRequest"},
+                    "examples": {"the model above": {"value": _EXAMPLE}},
+                },
+                formats.NPY: _BINARY,
+                formats.ARROW: _BINARY,
+            },
+        }
+    },
+)

@@ -1,0 +1,206 @@
+"""A tour of the service over HTTP with scikit-learn's own data, for someone who has never met a benefit matrix."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+import numpy as np
+from sklearn.datasets import load_breast_cancer, load_wine
+from sklearn.model_selection import train_test_split
+
+_START_SECONDS = 30
+_JOB_SECONDS = 60
+
+
+@dataclass(frozen=True)
+class Case:
+    """One story: real data, what can be done, and what each deed is worth for each truth."""
+
+    model: str
+    title: str
+    data: Any
+    names: Sequence[str]
+    """What the data's target codes 0, 1, … stand for."""
+    actions: Sequence[str]
+    benefits: Sequence[Sequence[float]]
+    """A row per class in the model's order, which is alphabetical; a column per action."""
+    unit: str
+
+    @property
+    def classes(self) -> list[str]:
+        return sorted(self.names)
+
+
+def run(*, port: int, stay: bool) -> int:
+    """Start the service, show what it does, and go on serving until interrupted when `stay`; 0 where all went well."""
+    with _service(port) as client:
+        print(f"Payoff answers at {client.base_url}\n")
+        for case in _cases():
+            _tell(client, case)
+        print(f"Look around: {client.base_url}/docs  (all operations, each with an example to try)")
+        if stay:
+            print("Serving until you press Ctrl-C.")
+            try:
+                while True:
+                    time.sleep(3600)
+            except KeyboardInterrupt:
+                print("\nbye")
+    return 0
+
+
+def _cases() -> list[Case]:
+    return [
+        Case(
+            "tumour",
+            "Is this lump malignant? 569 real biopsies, 30 measurements each.",
+            load_breast_cancer(),
+            ("malignant", "benign"),
+            ("operate", "send home", "second opinion"),
+            ((-40, 0, -10), (100, -500, 60)),
+            "points per patient",
+        ),
+        Case(
+            "wine",
+            "Which of three growers does this wine come from? 178 real wines, 13 measurements each.",
+            load_wine(),
+            ("grower A", "grower B", "grower C"),
+            ("label as A", "label as B", "label as C", "send to the laboratory"),
+            ((10, -30, -30, 4), (-10, 5, -10, 4), (-80, -80, 20, 4)),
+            "euros per bottle",
+        ),
+    ]
+
+
+def _tell(client: httpx.Client, case: Case) -> None:
+    names = [case.names[code] for code in case.data.target]
+    train, test, known, truth = train_test_split(
+        case.data.data, names, test_size=0.4, random_state=0, stratify=case.data.target
+    )
+    print(f"== {case.title}")
+    _show_matrix(case)
+    uploaded = _post(
+        client,
+        "/datasets",
+        files={"file": (f"{case.model}.csv", _table(case.data.feature_names, train, known), "text/csv")},
+        data={"label": "truth", "name": case.model},
+    )
+    print(f"POST /datasets   {uploaded['rows']} rows kept as {uploaded['id']}; the other {len(test)} stay unseen")
+    order = {"model": case.model, "learner": {"kind": "logistic"}, "data": {"dataset": uploaded["id"]}, "holdout": 0.25}
+    job = _wait(client, _post(client, "/train", json=order))
+    version = job["model"]["version"]
+    print(
+        f"POST /train      {case.model}:{version} published; accuracy {job['metrics']['accuracy']:.3f} on its hold-out"
+    )
+    question = {"model": f"{case.model}:{version}", "instances": test.tolist()}
+    priced = _post(client, "/predict", json=question | {"benefits": case.benefits, "actions": list(case.actions)})
+    blind = _post(client, "/predict", json=question | {"rule": "most_probable"})
+    _show_decisions(priced, truth)
+    _show_earnings(case, priced, blind, truth)
+
+
+def _show_matrix(case: Case) -> None:
+    print(f"   What each action is worth, in {case.unit}, for each truth (the benefit matrix):")
+    width = max(map(len, case.classes)) + 8
+    cells = [max(len(action), 6) for action in case.actions]
+    print(" " * width + "  ".join(f"{action:>{cell}}" for action, cell in zip(case.actions, cells, strict=True)))
+    for name, row in zip(case.classes, case.benefits, strict=True):
+        values = "  ".join(f"{value:>+{cell}g}" for value, cell in zip(row, cells, strict=True))
+        print(f"      {name:<{width - 6}}{values}")
+
+
+def _show_decisions(answer: dict[str, Any], truth: Sequence[str]) -> None:
+    print("POST /predict    decisions for the unseen cases, each with what it is expected to be worth:")
+    doubt = np.array(answer["probabilities"]).max(axis=1)
+    for i in (*np.argsort(-doubt)[:1], *np.argsort(doubt)[:3]):
+        chances = ", ".join(
+            f"{name} {p:.0%}" for name, p in zip(answer["classes"], answer["probabilities"][i], strict=True)
+        )
+        worth = max(answer["expected_benefits"][i])
+        print(f"      {answer['decisions'][i]:<24} {worth:+8.1f} expected   ({chances}; in truth {truth[i]})")
+
+
+def _show_earnings(case: Case, priced: dict[str, Any], blind: dict[str, Any], truth: Sequence[str]) -> None:
+    """What the decisions earned on rows that neither training nor hold-out saw."""
+    B = np.array(case.benefits, dtype=float)
+    codes = np.array([case.classes.index(name) for name in truth])
+    decided = np.array([case.actions.index(name) for name in priced["decisions"]])
+    believed = np.array([case.classes.index(name) for name in blind["decisions"]])
+    obvious = B.argmax(axis=1)  # the action one takes when one takes the most probable class for certain
+    earned, blindly, best = B[codes, decided].mean(), B[codes, obvious[believed]].mean(), B.max(axis=1)[codes].mean()
+    print(f"   Earned on {len(truth)} unseen cases, in {case.unit}:")
+    print(f"      {earned:8.2f}   deciding by expected benefit   (mu = {earned / best:.3f}; 1 is perfect)")
+    print(f"      {blindly:8.2f}   acting on the most probable class, blind to what is at stake")
+    print(f"      {best:8.2f}   if every truth were known beforehand\n")
+
+
+def _table(names: Sequence[str], X: np.ndarray, truth: Sequence[str]) -> bytes:
+    text = io.StringIO()
+    writer = csv.writer(text)
+    writer.writerow([*names, "truth"])
+    writer.writerows([*row, name] for row, name in zip(X.tolist(), truth, strict=True))
+    return text.getvalue().encode()
+
+
+def _post(client: httpx.Client, path: str, **body: Any) -> dict[str, Any]:
+    response = client.post(path, **body)
+    if response.is_error:
+        raise SystemExit(f"{path} answered {response.status_code}: {response.text}")
+    answer: dict[str, Any] = response.json()
+    return answer
+
+
+def _wait(client: httpx.Client, job: dict[str, Any]) -> dict[str, Any]:
+    """Follow a job to its end, saying how far it is."""
+    until = time.monotonic() + _JOB_SECONDS
+    while job["status"] in ("queued", "running") and time.monotonic() < until:
+        if sys.stdout.isatty():
+            print(f"POST /train      {job['progress']:4.0%} {job['stage'] or job['status']:<40}", end="\r", flush=True)
+        time.sleep(0.1)
+        job = client.get(f"/train/{job['id']}").json()
+    if job["status"] != "succeeded":
+        raise SystemExit(f"the training job ended as {job['status']}: {job['error']}")
+    return job
+
+
+@contextmanager
+def _service(port: int) -> Iterator[httpx.Client]:
+    """The service in a process of its own, ready."""
+    with socket.socket() as probe:
+        if probe.connect_ex(("127.0.0.1", port)) == 0:
+            raise SystemExit(f"port {port} is taken; choose another one with --port")
+    environment = {"PAYOFF_ACCESS_LOG": "false", "PAYOFF_LOG_LEVEL": "warning", **os.environ}
+    command = [sys.executable, "-m", "app.cli", "serve", "--port", str(port)]
+    server = subprocess.Popen(command, env=environment)  # noqa: S603 - our own command
+    headers = {"X-API-Key": os.environ["PAYOFF_ADMIN_KEY"]} if os.environ.get("PAYOFF_ADMIN_KEY") else {}
+    try:
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", headers=headers, timeout=60) as client:
+            _await_ready(client, server)
+            yield client
+    finally:
+        server.terminate()
+        server.wait()
+
+
+def _await_ready(client: httpx.Client, server: subprocess.Popen[bytes]) -> None:
+    until = time.monotonic() + _START_SECONDS
+    while time.monotonic() < until:
+        if server.poll() is not None:
+            raise SystemExit("the service ended; its last lines say why")
+        try:
+            if client.get("/health/ready").status_code == httpx.codes.OK:
+                return
+        except httpx.TransportError:
+            pass
+        time.sleep(0.05)
+    raise SystemExit("the service did not become ready")

@@ -1,0 +1,226 @@
+"""Decide what to do for each instance, with a model's probabilities and what the caller says is at stake."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from app.decisions.benefit import Decision, as_benefits, decide, irrelevance
+from app.decisions.hierarchy import beta_delta, hierarchical
+from app.decisions.priors import as_priors, shift_priors
+from app.decisions.threshold import Cut, HoldoutScores, decide_by_threshold, posterior_threshold
+from app.errors import Flaw, Invalid
+from app.registry.loaded import Loaded
+
+Rule = Literal["expected_benefit", "threshold", "beta_delta", "hierarchical", "most_probable"]
+
+
+@dataclass(frozen=True)
+class Costs:
+    """The costs of the rules β/Δ and hierarchical: D the minority classes, H the majority."""
+
+    majority: int | str
+    C_HD: float
+    C_DH: float
+    C_DD: float | None = None
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked about the instances; `benefits` as sent, everything else checked in form only."""
+
+    rule: Rule = "expected_benefit"
+    benefits: Any = None
+    actions: Sequence[str] | None = None
+    threshold: Literal["posterior", "holdout"] | float | None = None
+    costs: Costs | None = None
+    priors: Mapping[str, float] | None = None
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One decision per instance: `choice` int (n,) into `actions`, probabilities (n, K), expected benefits (n, A)."""
+
+    rule: Rule
+    classes: Sequence[int | str]
+    actions: Sequence[int | str]
+    choice: np.ndarray
+    probabilities: np.ndarray
+    expected_benefits: np.ndarray | None
+    warnings: list[str]
+    figures: dict[str, float | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class _Case:
+    """A question, checked as a whole: `scores` are the model's own probabilities, `P` those under `priors` in use."""
+
+    model: Loaded
+    question: Question
+    scores: np.ndarray
+    priors: np.ndarray | None
+    P: np.ndarray
+    B: np.ndarray | None
+    actions: Sequence[int | str]
+
+    @cached_property
+    def decision(self) -> Decision | None:
+        return None if self.B is None else decide(self.P, self.B)
+
+
+_Chosen = tuple[np.ndarray, list[str], dict[str, float | None]]
+
+
+def predict(model: Loaded, X: np.ndarray, question: Question, warnings: Sequence[str] = ()) -> Answer:
+    """Decide for rows X (n, m) as the model's schema encodes them.
+
+    Raises Invalid with the place in the request where the question does not fit the model or its rule. O(n K A)
+    beyond the model's own work.
+    """
+    _check_fields(question)
+    classes = model.classes
+    scores = P = model.estimator.posterior(X)
+    notes: list[str] = []
+    priors = None
+    if question.priors is not None:
+        priors, P, notes = _shifted(P, model, question.priors)
+    B = _benefits(question, len(classes), len(X))
+    case = _Case(model, question, scores, priors, P, B, _actions(question, classes, B))
+    choice, more, figures = _RULES[question.rule](case)
+    expected = None if case.decision is None else case.decision.expected_benefits
+    return Answer(question.rule, classes, case.actions, choice, P, expected, [*warnings, *notes, *more], figures)
+
+
+def sorted_holdout(model: Loaded) -> HoldoutScores:
+    """A binary model's hold-out, sorted once for all questions; Invalid at /threshold where it has none."""
+    scores = _SORTED.get(model)
+    if scores is None:
+        if model.holdout is None:
+            raise Invalid.at("/threshold", "this version was trained without a hold-out; use posterior or a number")
+        try:
+            scores = HoldoutScores(model.holdout.scores[:, 1], model.holdout.y)
+        except Invalid as error:
+            raise error.under("/threshold") from error
+        _SORTED[model] = scores
+    return scores
+
+
+_SORTED: WeakKeyDictionary[Loaded, HoldoutScores] = WeakKeyDictionary()
+
+
+def _shifted(P: np.ndarray, model: Loaded, priors: Mapping[str, float]) -> tuple[np.ndarray, np.ndarray, list[str]]:
+    try:
+        used = as_priors(priors, [str(name) for name in model.classes])
+        return used, *shift_priors(P, model.priors, used)
+    except Invalid as error:
+        raise error.under("/priors") from error
+
+
+def _by_expected_benefit(case: _Case) -> _Chosen:
+    assert case.B is not None
+    assert case.decision is not None
+    return case.decision.choice, irrelevance(case.B, case.actions), {}
+
+
+def _by_threshold(case: _Case) -> _Chosen:
+    """Cut the probability of the second class; the hold-out's cut is one on the model's own scores, priors or not."""
+    if len(case.model.classes) != 2 or len(case.actions) != 2:
+        raise Invalid.at("/rule", "a threshold needs two classes and two actions; use expected_benefit")
+    wanted = case.question.threshold
+    if isinstance(wanted, int | float):
+        scores, cut = case.P, Cut(float(wanted))
+    elif case.B is None or case.B.ndim != 2:
+        raise Invalid.at("/benefits", "this threshold comes from one benefit matrix; send it, or a number as threshold")
+    elif wanted == "holdout":
+        scores, (cut, _) = case.scores, sorted_holdout(case.model).best(case.B, case.priors, case.actions)
+    else:
+        scores, cut = case.P, posterior_threshold(case.B, case.actions)
+    return decide_by_threshold(scores[:, 1], cut), list(cut.warnings), {"threshold": cut.value}
+
+
+def _by_beta_delta(case: _Case) -> _Chosen:
+    costs, majority = _costs(case)
+    if costs.C_DD is None:
+        raise Invalid.at("/costs/C_DD", "beta_delta needs C_DD, the cost of taking one minority class for another")
+    try:
+        ruled = beta_delta(case.P, majority, costs.C_DD, costs.C_HD, costs.C_DH, classes=case.model.classes)
+    except Invalid as error:
+        raise error.under("/costs") from error
+    return ruled.choice, ruled.warnings, {"beta": ruled.beta, "delta": ruled.delta}
+
+
+def _by_hierarchy(case: _Case) -> _Chosen:
+    costs, majority = _costs(case)
+    try:
+        ruled = hierarchical(case.P, majority, costs.C_HD, costs.C_DH)
+    except Invalid as error:
+        raise error.under("/costs") from error
+    return ruled.choice, ruled.warnings, {"threshold": ruled.p_star}
+
+
+def _by_probability(case: _Case) -> _Chosen:
+    return case.P.argmax(axis=1), [], {}
+
+
+_RULES: dict[Rule, Callable[[_Case], _Chosen]] = {
+    "expected_benefit": _by_expected_benefit,
+    "threshold": _by_threshold,
+    "beta_delta": _by_beta_delta,
+    "hierarchical": _by_hierarchy,
+    "most_probable": _by_probability,
+}
+_DECIDES_ACTIONS = ("expected_benefit", "threshold")  # the other rules decide among the classes
+
+
+def _check_fields(question: Question) -> None:
+    """Refuse what the rule would pass over, and miss what it needs: silence would be a guess."""
+    rule = question.rule
+    flaws = []
+    if rule == "expected_benefit" and question.benefits is None:
+        flaws.append(Flaw("/benefits", 'rule expected_benefit needs benefits; or ask for "rule": "most_probable"'))
+    if question.threshold is not None and rule != "threshold":
+        flaws.append(Flaw("/threshold", f'a threshold belongs to "rule": "threshold", not to {rule}'))
+    needs_costs = rule in ("beta_delta", "hierarchical")
+    if needs_costs and question.costs is None:
+        flaws.append(Flaw("/costs", f"rule {rule} needs costs"))
+    if question.costs is not None and not needs_costs:
+        flaws.append(Flaw("/costs", f"costs belong to the rules beta_delta and hierarchical, not to {rule}"))
+    if question.actions is not None and rule not in _DECIDES_ACTIONS:
+        flaws.append(Flaw("/actions", f"rule {rule} decides among the classes; leave out actions"))
+    if flaws:
+        raise Invalid(flaws[0].msg, flaws)
+
+
+def _benefits(question: Question, n_classes: int, n_instances: int) -> np.ndarray | None:
+    """The matrix, or matrices; without names for the actions its columns are the classes."""
+    if question.benefits is None:
+        return None
+    n_actions = n_classes if question.actions is None else len(question.actions)
+    try:
+        return as_benefits(question.benefits, n_classes, n_instances, n_actions)
+    except Invalid as error:
+        raise error.under("/benefits") from error
+
+
+def _actions(question: Question, classes: Sequence[int | str], B: np.ndarray | None) -> Sequence[int | str]:
+    if question.actions is None:
+        return classes
+    if len(set(question.actions)) < len(question.actions):
+        raise Invalid.at("/actions", "two actions have the same name")
+    if B is None and len(question.actions) != 2:
+        raise Invalid.at("/actions", "a threshold decides between two actions")
+    return question.actions
+
+
+def _costs(case: _Case) -> tuple[Costs, int]:
+    costs = case.question.costs
+    assert costs is not None
+    names = [str(name) for name in case.model.classes]
+    if str(costs.majority) not in names:
+        raise Invalid.at("/costs/majority", f"majority is one of the classes: {', '.join(names)}")
+    return costs, names.index(str(costs.majority))

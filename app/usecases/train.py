@@ -1,0 +1,225 @@
+"""Jobs that make models: accepted here, and carried out here in the job's own process."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from app import progress
+from app.data.dataset import Dataset
+from app.data.table import Table
+from app.decisions.benefit import as_benefits
+from app.decisions.metrics import holdout_metrics
+from app.errors import Conflict, Flaw, Invalid
+from app.jobs.job import Job
+from app.learners import catalogue
+from app.registry.card import Card, DataCard, FeatureCard, LearnerCard
+from app.registry.loaded import Holdout
+from app.usecases.ports import Ports
+
+KIND = "train"
+
+
+def submit(ports: Ports, order: Mapping[str, Any], *, key: str | None) -> Job:
+    """Accept an order to train, checked as far as possible beforehand; the same `key` answers with the first job.
+
+    Raises Invalid with the place of what cannot work, NotFound for an unknown data set.
+    """
+    spec = _specification(ports, order)
+    return ports.queue.submit(KIND, spec, model=spec["model"], dataset=spec["dataset"], key=key)
+
+
+def find(ports: Ports, job_id: str) -> Job:
+    return ports.queue.get(job_id)
+
+
+def page(
+    ports: Ports, *, status: str | None, model: str | None, page_size: int, page_token: str | None
+) -> tuple[list[Job], str | None]:
+    return ports.queue.page(status=status, model=model, page_size=page_size, page_token=page_token)
+
+
+def cancel(ports: Ports, job_id: str) -> Job:
+    """Ask for a job's end; one that has ended already is answered as it is, for the caller came too late, not wrong."""
+    try:
+        return ports.queue.cancel(job_id)
+    except Conflict:
+        return ports.queue.get(job_id)
+
+
+def run(ports: Ports, job: Job) -> None:
+    """Train, publish and finish `job`: the version and the job's success appear in one transaction.
+
+    The version number is the job's own from its first attempt on; what an earlier attempt that died before that
+    transaction left under this number was never visible, and goes.
+    """
+    name = job.spec["model"]
+    version = job.notes.get("version")
+    if version is None:
+        version = ports.registry.reserve(name)
+        ports.queue.remember(job, {"version": version})
+    clean_up(ports, job)
+    card = _train(ports, job, version)
+    with progress.part(0.97, 1.0, "publishing"):
+        result = {"model": {"name": name, "version": version}, "metrics": card.metrics}
+        with ports.database.writing() as connection:
+            ports.registry.add(connection, card)
+            ports.queue.succeed(connection, job, result)
+
+
+def clean_up(ports: Ports, job: Job) -> None:
+    """Remove what an attempt that did not succeed may have left in the registry's folder."""
+    version = job.notes.get("version")
+    if version is not None:
+        ports.registry.discard(job.spec["model"], version)
+
+
+@dataclass(frozen=True)
+class Split:
+    """Rows to learn from and rows to judge by."""
+
+    train: np.ndarray
+    holdout: np.ndarray
+
+
+def split_rows(y: np.ndarray, part: float, seed: int) -> Split:
+    """Hold out `part` of the rows, class by class so that every class stays in the training rows.
+
+    `y` (n,) class codes, or (n, L) labels, which are split without regard to them. A class of m rows gives
+    round(part m) of them, at most m - 1. Deterministic in `seed`. O(n log n).
+    """
+    rng = np.random.default_rng(seed)
+    held = np.zeros(len(y), dtype=bool)
+    groups = [np.flatnonzero(y == code) for code in np.unique(y)] if y.ndim == 1 else [np.arange(len(y))]
+    for rows in groups:
+        count = min(round(part * len(rows)), len(rows) - 1)
+        held[rng.permutation(rows)[:count]] = True
+    return Split(np.flatnonzero(~held), np.flatnonzero(held))
+
+
+def _specification(ports: Ports, order: Mapping[str, Any]) -> dict[str, Any]:
+    try:
+        kind, parameters = catalogue.resolve(order["learner"])
+    except Invalid as error:
+        raise error.under("/learner") from error
+    dataset = _dataset(ports, order["data"])
+    if dataset.classes is None:
+        raise Invalid.at("/learner/kind", f"{kind.name} predicts classes; the labels of this data set are numbers")
+    if len(dataset.labels) > 1:
+        raise Invalid.at("/learner/kind", f"{kind.name} predicts one label; this data set has {len(dataset.labels)}")
+    benefits = _benefits(order.get("benefits"), len(dataset.classes), kind=kind)
+    return {
+        "model": order["model"],
+        "learner": {"kind": kind.name, "parameters": parameters},
+        "dataset": dataset.id,
+        "benefits": None if benefits is None else benefits.tolist(),
+        "feature_costs": _feature_costs(order.get("feature_costs"), [feature.name for feature in dataset.features]),
+        "holdout": order["holdout"],
+        "seed": order["seed"],
+    }
+
+
+def _dataset(ports: Ports, data: Mapping[str, Any]) -> Dataset:
+    try:
+        if "dataset" in data:
+            return ports.datasets.find(data["dataset"])
+        return ports.datasets.add_inline(data["features"], data["rows"], data["labels"])
+    except Invalid as error:
+        raise error.under("/data") from error
+
+
+def _benefits(sent: Any, n_classes: int, *, kind: catalogue.Kind) -> np.ndarray | None:
+    """The matrix as sent; what trains with it needs the classes for columns."""
+    if sent is None:
+        if kind.needs_benefits:
+            raise Invalid.at("/benefits", f"{kind.name} trains with a benefit matrix; send one")
+        return None
+    n_actions = None if kind.benefits == "ignored" else n_classes
+    try:
+        return as_benefits(sent, n_classes, n_actions=n_actions)
+    except Invalid as error:
+        raise error.under("/benefits") from error
+
+
+def _feature_costs(sent: Any, names: Sequence[str]) -> list[dict[str, Any]] | None:
+    """Prices in the long form, each for a feature that exists, none twice."""
+    if sent is None:
+        return None
+    listed = [{"feature": name, "cost": cost} for name, cost in sent.items()] if isinstance(sent, dict) else list(sent)
+    flaws = []
+    for position, price in enumerate(listed):
+        loc = f"/feature_costs/{price['feature'] if isinstance(sent, dict) else position}"
+        if price["feature"] not in names:
+            flaws.append(Flaw(loc, f"there is no feature {price['feature']!r}"))
+        elif any(earlier["feature"] == price["feature"] for earlier in listed[:position]):
+            flaws.append(Flaw(loc, f"feature {price['feature']!r} is priced twice"))
+    if flaws:
+        raise Invalid(flaws[0].msg, flaws)
+    return listed
+
+
+def _train(ports: Ports, job: Job, version: int) -> Card:
+    """Fit on the training rows, judge on the hold-out, and write the version's folder."""
+    spec = job.spec
+    with progress.part(0.0, 0.05, "reading data"):
+        table = ports.datasets.table(spec["dataset"])
+        rows = split_rows(table.y, spec["holdout"], spec["seed"])
+    estimator = _build(spec, table)
+    began = perf_counter()
+    with progress.part(0.05, 0.9, "fitting"):
+        estimator.fit(table.X[rows.train], table.y[rows.train])
+    fit_seconds = perf_counter() - began
+    with progress.part(0.9, 0.95, "judging"):
+        scores = estimator.posterior(table.X[rows.holdout]) if rows.holdout.size else None
+        card = _card(job, version, table, rows, scores, fit_seconds)
+    with progress.part(0.95, 0.97, "writing"):
+        holdout = None if scores is None else Holdout(scores, table.y[rows.holdout])
+        return ports.registry.stage(card, estimator, holdout)
+
+
+def _build(spec: Mapping[str, Any], table: Table) -> Any:
+    benefits = None if spec["benefits"] is None else np.array(spec["benefits"], dtype=np.float64)
+    kind = catalogue.KINDS[spec["learner"]["kind"]]
+    return kind.build(
+        spec["learner"]["parameters"],
+        categorical_features=list(table.schema.categorical),
+        benefits=benefits,
+        random_state=spec["seed"],
+    )
+
+
+def _card(job: Job, version: int, table: Table, rows: Split, scores: np.ndarray | None, fit_seconds: float) -> Card:
+    spec = job.spec
+    assert table.classes is not None
+    codes = table.y[rows.train]
+    shares = np.bincount(codes, minlength=len(table.classes)) / len(codes)
+    benefits = None if spec["benefits"] is None else np.array(spec["benefits"])
+    metrics = {} if scores is None else holdout_metrics(scores, table.y[rows.holdout], table.classes, benefits)
+    return Card(
+        name=spec["model"],
+        version=version,
+        job=job.id,
+        learner=LearnerCard(**spec["learner"]),
+        features=[
+            FeatureCard(name=feature.name, type=feature.type, categories=list(feature.categories))
+            for feature in table.schema.features
+        ],
+        labels=list(table.labels),
+        classes=list(table.classes),
+        class_priors=dict(zip(map(str, table.classes), shares.tolist(), strict=True)),
+        metrics=metrics,
+        data=DataCard(
+            dataset=spec["dataset"],
+            digest=table.digest,
+            rows=len(rows.train),
+            holdout_rows=len(rows.holdout),
+        ),
+        benefits=spec["benefits"],
+        feature_costs=spec["feature_costs"],
+        seed=spec["seed"],
+        fit_seconds=round(fit_seconds, 3),
+    )

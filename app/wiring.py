@@ -1,0 +1,92 @@
+"""The only place that builds stores and engines from settings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from app.api.app import Service
+from app.api.guard import BodyLimits, Keys
+from app.data.store import DataLimits, DatasetStore
+from app.database import Database
+from app.jobs.child import Report
+from app.jobs.job import Job
+from app.jobs.process import JobLimits
+from app.jobs.queue import Queue
+from app.jobs.worker import Worker
+from app.registry.registry import Registry
+from app.settings import Settings
+from app.usecases import train
+from app.usecases.ports import Ports
+
+_MB = 1_000_000
+_PRELOADED = ("app.wiring", "sklearn.linear_model", "sklearn.model_selection", "sklearn.pipeline", "pyarrow.parquet")
+_RUN: dict[str, Callable[[Ports, Job], None]] = {train.KIND: train.run}
+_CLEAN_UP: dict[str, Callable[[Ports, Job], None]] = {train.KIND: train.clean_up}
+
+
+def wire(settings: Settings) -> Service:
+    """Everything the HTTP service runs on."""
+    ports = make_ports(settings)
+    worker = make_worker(settings, ports) if settings.workers else None
+    limits = BodyLimits(default=int(settings.max_body_mb * _MB), upload=int(settings.max_upload_mb * _MB))
+    key = settings.admin_key.get_secret_value() if settings.admin_key else None
+    return Service(ports, worker, Keys.of(key), limits, settings.access_log)
+
+
+def make_ports(settings: Settings) -> Ports:
+    """Connected stores; makes the home folder and the tables where they are absent, and the index where it is empty."""
+    settings.home.mkdir(parents=True, exist_ok=True)
+    database = Database(settings.database_url)
+    limits = DataLimits(
+        max_rows=settings.max_rows,
+        max_columns=settings.max_columns,
+        max_categories=settings.max_categories,
+        max_upload_bytes=int(settings.max_upload_mb * _MB),
+    )
+    signing_key = settings.signing_key.get_secret_value().encode() if settings.signing_key else None
+    queue = Queue(database, attempts=settings.job_attempts, lease_seconds=settings.lease_seconds)
+    registry = Registry(
+        settings.models,
+        database,
+        signing_key=signing_key,
+        allow_version_skew=settings.allow_version_skew,
+        cache_bytes=settings.cache_mb * _MB,
+    )
+    queue.create()
+    registry.create()
+    registry.rebuild_if_empty()
+    return Ports(database, DatasetStore(settings.datasets_url, limits), queue, registry)
+
+
+def make_worker(settings: Settings, ports: Ports) -> Worker:
+    """A worker that runs jobs in processes of their own."""
+    limits = JobLimits(
+        seconds=settings.job_seconds, memory_bytes=settings.job_memory_mb * _MB, threads=settings.job_threads
+    )
+    return Worker(
+        ports.queue,
+        run_job,
+        settings,
+        slots=max(settings.workers, 1),
+        limits=limits,
+        modules=_PRELOADED,
+        cleanup=clean_up_after,
+    )
+
+
+def run_job(settings: Settings, job: Job, _report: Report) -> None:
+    """What a job's own process does."""
+    ports = make_ports(settings)
+    try:
+        _RUN[job.kind](ports, job)
+    finally:
+        ports.database.close()
+
+
+def clean_up_after(settings: Settings, job: Job) -> None:
+    """What the worker does after an attempt that left no success."""
+    ports = make_ports(settings)
+    try:
+        _CLEAN_UP[job.kind](ports, job)
+    finally:
+        ports.database.close()

@@ -1,0 +1,316 @@
+"""`POST /predict` over real HTTP: rules, forms of bodies, and every way to get it wrong."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import httpx
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from tests.conftest import trained, two_class_rows
+
+ROWS = [[70, 88, "strong"], [30, 60, "mild"], [50, None, "mild"]]
+BENEFITS = [[0, -1], [-10, 5]]
+NPY = "application/x-npy"
+ARROW = "application/vnd.apache.arrow.stream"
+
+
+@pytest.fixture(scope="module")
+def plain(service: httpx.Client) -> str:
+    """A model whose two features are numbers."""
+    data = two_class_rows(120)
+    data["features"] = data["features"][:2]
+    data["rows"] = [row[:2] for row in data["rows"]]
+    trained(service, {"model": "plain", "learner": {"kind": "logistic"}, "data": data, "holdout": 0})
+    return "plain"
+
+
+def ask(service: httpx.Client, **question: object) -> httpx.Response:
+    return service.post("/predict", json={"model": "ward", "instances": ROWS, **question})
+
+
+def test_expected_benefit_decides_by_the_matrix(service, ward):
+    """The decision is the action of the largest expected benefit, which is probabilities times benefits."""
+    answer = ask(service, benefits=BENEFITS, actions=["wait", "treat"]).json()
+
+    P, E = np.array(answer["probabilities"]), np.array(answer["expected_benefits"])
+    assert np.allclose(P @ np.array(BENEFITS), E, atol=1e-12)
+    assert answer["decisions"] == [["wait", "treat"][a] for a in E.argmax(axis=1)]
+    assert answer["classes"] == ["healthy", "ill"]
+    assert answer["model"] == {"name": "ward", "version": 1}
+    assert np.allclose(P.sum(axis=1), 1)
+
+
+def test_objects_and_rows_mean_the_same(service, ward):
+    """An instance may be an object by feature name, in any order of names."""
+    objects = [dict(zip(["pain", "age", "pulse"], [row[2], row[0], row[1]], strict=True)) for row in ROWS]
+
+    assert ask(service, instances=objects, benefits=BENEFITS).json() == ask(service, benefits=BENEFITS).json()
+
+
+def test_one_matrix_per_instance(service, ward):
+    """Each instance may have its own matrix, and is then decided by its own."""
+    matrices = [BENEFITS, [[1, 0], [1, 0]], [[0, 1], [0, 1]]]
+
+    together = ask(service, benefits=matrices).json()
+
+    alone = [ask(service, instances=[row], benefits=B).json() for row, B in zip(ROWS, matrices, strict=True)]
+    assert together["decisions"] == [answer["decisions"][0] for answer in alone]
+    assert together["decisions"][1:] == ["healthy", "ill"]
+
+
+def test_three_actions_for_two_classes(service, ward):
+    """Actions need not be classes."""
+    answer = ask(service, benefits=[[0, -1, -0.5], [-10, 5, 2]], actions=["wait", "treat", "refer"]).json()
+
+    assert len(answer["expected_benefits"][0]) == 3
+    assert set(answer["decisions"]) <= {"wait", "treat", "refer"}
+
+
+@pytest.mark.parametrize("threshold", ["posterior", "holdout", 0.3])
+def test_thresholds(service, ward, threshold):
+    """The second action is taken where the second class's probability exceeds the threshold in the answer."""
+    answer = ask(service, benefits=BENEFITS, rule="threshold", threshold=threshold).json()
+
+    cut = answer["threshold"]
+    expected = ["ill" if p[1] > cut else "healthy" for p in answer["probabilities"]]
+    assert answer["decisions"] == expected
+    if threshold == "posterior":
+        assert cut == pytest.approx(1 / 16)
+    if threshold == 0.3:
+        assert cut == 0.3
+
+
+def test_posterior_threshold_agrees_with_expected_benefit(service, ward):
+    by_cut = ask(service, benefits=BENEFITS, rule="threshold").json()
+    by_benefit = ask(service, benefits=BENEFITS).json()
+
+    assert by_cut["decisions"] == by_benefit["decisions"]
+
+
+def test_most_probable_needs_no_matrix(service, ward):
+    answer = ask(service, rule="most_probable").json()
+
+    P = np.array(answer["probabilities"])
+    assert answer["decisions"] == [["healthy", "ill"][k] for k in P.argmax(axis=1)]
+    assert "expected_benefits" not in answer
+
+
+def test_cost_rules(service, ward):
+    """With costs, beta_delta is the least expected cost and hierarchical reports p*."""
+    costs = {"majority": "healthy", "C_DD": 1, "C_HD": 2, "C_DH": 10}
+    beta_delta = ask(service, rule="beta_delta", costs=costs).json()
+    hierarchical = ask(service, rule="hierarchical", costs=costs).json()
+    by_benefit = ask(service, benefits=[[0, -2], [-10, 0]]).json()
+
+    assert beta_delta["decisions"] == by_benefit["decisions"]
+    assert (beta_delta["beta"], beta_delta["delta"]) == (11, 9)
+    assert hierarchical["threshold"] == pytest.approx(2 / 12)
+
+
+def test_priors_at_request_time(service, ward):
+    """Given class priors, posteriors are corrected for them: a class with prior 0 gets probability 0."""
+    answer = ask(service, rule="most_probable", priors={"healthy": 0, "ill": 1}).json()
+
+    assert answer["decisions"] == ["ill"] * 3
+    assert answer["probabilities"] == [[0, 1]] * 3
+
+
+def test_a_matrix_that_makes_the_data_irrelevant_is_warned_about(service, ward):
+    answer = ask(service, benefits=[[1, 0], [1, 0]]).json()
+
+    assert answer["decisions"] == ["healthy"] * 3
+    assert "do not matter" in answer["warnings"][0]
+
+
+def test_an_unseen_category_counts_as_missing_and_is_warned_about(service, ward):
+    unseen = ask(service, instances=[[50, 70, "burning"]], rule="most_probable").json()
+    missing = ask(service, instances=[[50, 70, None]], rule="most_probable").json()
+
+    assert unseen["probabilities"] == missing["probabilities"]
+    assert "'burning'" in unseen["warnings"][0]
+
+
+def test_no_instances_give_no_decisions(service, ward):
+    answer = ask(service, instances=[], benefits=BENEFITS)
+
+    assert answer.status_code == 200
+    assert answer.json()["decisions"] == []
+
+
+def test_numpy_and_arrow_say_the_same_as_json(service, plain):
+    """The same rows as an array or a stream give the same figures."""
+    rng = np.random.default_rng(0)
+    X = np.column_stack([rng.normal(55, 10, 500), rng.normal(75, 10, 500)])
+    X[3, 1] = np.nan
+    rows = [[None if np.isnan(cell) else cell for cell in row] for row in X.tolist()]
+    plainly = service.post("/predict", json={"model": plain, "instances": rows, "benefits": BENEFITS}).json()
+    query = {"model": plain, "benefits": json.dumps(BENEFITS)}
+    array = io.BytesIO()
+    np.save(array, X)
+
+    npy = service.post("/predict", params=query, content=array.getvalue(), headers={"Content-Type": NPY, "Accept": NPY})
+    arrow = service.post(
+        "/predict",
+        params=query,
+        content=as_arrow({"pulse": X[:, 1], "age": X[:, 0]}),
+        headers={"Content-Type": ARROW, "Accept": ARROW},
+    )
+
+    answer = np.load(io.BytesIO(npy.content))
+    rest = json.loads(npy.headers["payoff-answer"])
+    assert [rest["actions"][int(a)] for a in answer[:, 0]] == plainly["decisions"]
+    assert np.array_equal(answer[:, 1:3], plainly["probabilities"])
+    assert np.array_equal(answer[:, 3:], plainly["expected_benefits"])
+    table = pa.ipc.open_stream(arrow.content).read_all()
+    assert table["decision"].to_pylist() == plainly["decisions"]
+    assert table["p:ill"].to_pylist() == [p[1] for p in plainly["probabilities"]]
+    assert json.loads(table.schema.metadata[b"payoff"])["model"] == {"name": "plain", "version": 1}
+
+
+def test_arrow_carries_categories(service, ward):
+    columns = {"age": [70.0, 30.0], "pulse": [88.0, None], "pain": ["strong", "never heard of"]}
+
+    answer = service.post(
+        "/predict",
+        params={"model": "ward", "rule": "most_probable"},
+        content=as_arrow(columns),
+        headers={"Content-Type": ARROW},
+    ).json()
+
+    plainly = ask(service, instances=[[70, 88, "strong"], [30, None, None]], rule="most_probable").json()
+    assert answer["probabilities"] == plainly["probabilities"]
+    assert "never heard of" in answer["warnings"][0]
+
+
+def as_arrow(columns: dict) -> bytes:
+    table = pa.table(columns)
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return sink.getvalue().to_pybytes()
+
+
+BAD = {
+    "unknown field": ({"benefit": BENEFITS}, "/benefit"),
+    "no matrix": ({}, "/benefits"),
+    "matrix of a wrong height": ({"benefits": [[1, 2]]}, "/benefits"),
+    "ragged matrix": ({"benefits": [[1, 2], [3]]}, "/benefits/1"),
+    "word in the matrix": ({"benefits": [[1, "2"], [3, 4]]}, "/benefits/0/1"),
+    "boolean in the matrix": ({"benefits": [[1, True], [3, 4]]}, "/benefits/0/1"),
+    "huge benefit": ({"benefits": [[1, 1e300], [3, 4]]}, "/benefits/0/1"),
+    "matrices for other instances": ({"benefits": [BENEFITS]}, "/benefits"),
+    "columns that are neither classes nor named": ({"benefits": [[1, 2, 3], [4, 5, 6]]}, "/benefits/0"),
+    "an action too many": ({"benefits": BENEFITS, "actions": ["a", "b", "c"]}, "/benefits/0"),
+    "actions of the same name": ({"benefits": BENEFITS, "actions": ["a", "a"]}, "/actions"),
+    "no actions": ({"benefits": BENEFITS, "actions": []}, "/actions"),
+    "unknown rule": ({"benefits": BENEFITS, "rule": "best"}, "/rule"),
+    "threshold for another rule": ({"benefits": BENEFITS, "threshold": 0.5}, "/threshold"),
+    "costs for another rule": ({"benefits": BENEFITS, "costs": {"majority": "ill", "C_HD": 1, "C_DH": 1}}, "/costs"),
+    "no costs": ({"rule": "beta_delta"}, "/costs"),
+    "negative cost": (
+        {"rule": "beta_delta", "costs": {"majority": "ill", "C_DD": 1, "C_HD": -1, "C_DH": 1}},
+        "/costs/C_HD",
+    ),
+    "cost missing": ({"rule": "beta_delta", "costs": {"majority": "ill", "C_HD": 1, "C_DH": 1}}, "/costs/C_DD"),
+    "unknown majority": ({"rule": "hierarchical", "costs": {"majority": "x", "C_HD": 1, "C_DH": 1}}, "/costs/majority"),
+    "priors that lack a class": ({"benefits": BENEFITS, "priors": {"ill": 1}}, "/priors"),
+    "priors of an unknown class": ({"benefits": BENEFITS, "priors": {"healthy": 1, "ill": 0, "x": 0}}, "/priors/x"),
+    "priors that do not sum to 1": ({"benefits": BENEFITS, "priors": {"healthy": 0.5, "ill": 0.6}}, "/priors"),
+    "negative prior": ({"benefits": BENEFITS, "priors": {"healthy": -0.5, "ill": 1.5}}, "/priors/healthy"),
+    "short row": ({"benefits": BENEFITS, "instances": [[1, 2]]}, "/instances/0"),
+    "word for a number": ({"benefits": BENEFITS, "instances": [[1, "2", "mild"]]}, "/instances/0/1"),
+    "number for a word": ({"benefits": BENEFITS, "instances": [ROWS[0], [1, 2, 3]]}, "/instances/1/2"),
+    "boolean for a number": ({"benefits": BENEFITS, "instances": [[1, True, "mild"]]}, "/instances/0/1"),
+    "unknown name": (
+        {"benefits": BENEFITS, "instances": [{"age": 1, "pulse": 2, "pain": "mild", "x": 1}]},
+        "/instances/0/x",
+    ),
+    "missing name": ({"benefits": BENEFITS, "instances": [{"age": 1, "pulse": 2}]}, "/instances/0"),
+    "lists and objects mixed": (
+        {"benefits": BENEFITS, "instances": [ROWS[0], {"age": 1, "pulse": 2, "pain": None}]},
+        "/instances",
+    ),
+    "an instance that is a number": ({"benefits": BENEFITS, "instances": [5]}, "/instances/0"),
+    "instances that are no list": ({"benefits": BENEFITS, "instances": "all"}, "/instances"),
+    "bad reference": ({"benefits": BENEFITS, "model": "Ward!"}, ""),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_input_names_the_place(service, ward, name):
+    """Each mistake is answered with 422 and a pointer to where it was made."""
+    question, place = BAD[name]
+
+    response = ask(service, **question)
+
+    assert response.status_code == 422, response.text
+    assert response.headers["content-type"] == "application/problem+json"
+    assert place in [flaw["loc"] for flaw in response.json()["errors"]]
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b'{"model": "ward", "instances": [[NaN]]}', b"[]", b"\xff", b"1e999"])
+def test_bodies_that_are_no_request(service, ward, body):
+    response = service.post("/predict", content=body, headers={"Content-Type": "application/json"})
+
+    assert response.status_code == 422
+    assert response.json()["errors"]
+
+
+@pytest.mark.parametrize("reference", ["nobody", "ward:9", "ward@nobody"])
+def test_unknown_models_are_404(service, ward, reference):
+    response = ask(service, model=reference, benefits=BENEFITS)
+
+    assert response.status_code == 404
+    assert response.json()["status"] == 404
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"\x93NUMPY", b"PK\x03\x04", pytest.param(np.lib.format.MAGIC_PREFIX + b"\x01\x00\xff\xff{}", id="header")],
+)
+def test_arrays_that_are_none(service, plain, content):
+    query = {"model": plain, "rule": "most_probable"}
+
+    assert service.post("/predict", params=query, content=content, headers={"Content-Type": NPY}).status_code == 422
+    assert service.post("/predict", params=query, content=content, headers={"Content-Type": ARROW}).status_code == 422
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.zeros(2),
+        np.zeros((2, 3)),
+        np.zeros((2, 2), dtype=complex),
+        np.array([["a", "b"]]),
+        np.array([[1, None]], dtype=object),
+        np.array([[np.inf, 0.0]]),
+    ],
+    ids=["flat", "wide", "complex", "words", "objects", "infinite"],
+)
+def test_arrays_of_wrong_shape_or_kind(service, plain, array):
+    """An array of objects would be a pickle: it is refused, not opened."""
+    content = io.BytesIO()
+    np.save(content, array)
+
+    query = {"model": plain, "rule": "most_probable"}
+    response = service.post("/predict", params=query, content=content.getvalue(), headers={"Content-Type": NPY})
+
+    assert response.status_code == 422
+
+
+def test_holdout_threshold_without_a_holdout(service, plain):
+    question = {
+        "model": plain,
+        "instances": [[1, 2]],
+        "benefits": BENEFITS,
+        "rule": "threshold",
+        "threshold": "holdout",
+    }
+    response = service.post("/predict", json=question)
+
+    assert response.status_code == 422
+    assert response.json()["errors"][0]["loc"] == "/threshold"

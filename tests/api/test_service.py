@@ -1,0 +1,95 @@
+"""The edge itself: errors, keys, limits, health, metrics and the documentation page."""
+
+from __future__ import annotations
+
+import re
+
+import httpx
+import pytest
+
+from tests.conftest import serving, settings_for
+
+
+def test_an_unknown_path_is_a_problem(service):
+    response = service.get("/nowhere")
+
+    assert response.status_code == 404
+    assert response.headers["content-type"] == "application/problem+json"
+    assert response.json()["status"] == 404
+
+
+def test_a_wrong_method_is_a_problem_that_names_the_right_ones(service):
+    response = service.get("/predict")
+
+    assert response.status_code == 405
+    assert response.headers["content-type"] == "application/problem+json"
+    assert "POST" in response.headers["allow"]
+
+
+@pytest.mark.parametrize("path", ["/predict", "/train", "/models/x/benefit"])
+def test_malformed_json_is_a_problem(service, path):
+    response = service.post(path, content=b'{"a": NaN}', headers={"Content-Type": "application/json"})
+
+    assert response.status_code == 422
+    assert response.headers["content-type"] == "application/problem+json"
+
+
+def test_every_answer_has_a_request_id_and_keeps_a_given_one(service):
+    assert re.fullmatch("[0-9a-f]{16}", service.get("/health/live").headers["x-request-id"])
+    assert service.get("/health/live", headers={"X-Request-ID": "abc-1"}).headers["x-request-id"] == "abc-1"
+    assert service.get("/health/live", headers={"X-Request-ID": "a b"}).headers["x-request-id"] != "a b"
+
+
+def test_health(service):
+    assert service.get("/health/live").json() == {"status": "alive"}
+    assert service.get("/health/ready").json() == {"status": "ready"}
+
+
+def test_metrics_count_requests_by_route(service):
+    service.get("/train/job_00000000000000000000")
+
+    text = service.get("/metrics").text
+
+    assert 'payoff_requests_total{method="GET",route="/train/{job_id}",status="404"}' in text
+    assert 'payoff_jobs{status="queued"}' in text
+    assert "payoff_model_loads_total" in text
+    assert "payoff_request_seconds_bucket" in text
+
+
+def test_the_documentation_page_comes_from_the_service_itself(service):
+    """No script, style or picture of the page is on another host."""
+    page = service.get("/docs").text
+
+    sources = re.findall(r'(?:src|href)="([^"]+)"', page)
+    assert sources
+    assert all(source.startswith("/") for source in sources)
+    assert all(service.get(source).status_code == 200 for source in sources)
+
+
+def test_a_body_over_the_limit_is_refused(tmp_path):
+    with serving(settings_for(tmp_path, workers=0, max_body_mb=0.001)) as client:
+        announced = client.post("/predict", content=b" " * 2000)
+        streamed = client.post("/predict", content=(b" " * 100 for _ in range(20)))
+
+    assert announced.status_code == streamed.status_code == 413
+    assert announced.headers["content-type"] == streamed.headers["content-type"] == "application/problem+json"
+
+
+def test_with_a_key_only_health_and_docs_are_open(tmp_path):
+    with serving(settings_for(tmp_path, workers=0, admin_key="s3cret")) as client:
+        opened = [client.get(path).status_code for path in ("/health/live", "/health/ready", "/docs", "/openapi.json")]
+        closed = [client.get(path) for path in ("/models", "/metrics", "/nowhere", "/train", "/datasets")]
+        wrong = client.get("/models", headers={"X-API-Key": "guess"})
+        right = client.get("/models", headers={"X-API-Key": "s3cret"})
+
+    assert opened == [200] * 4
+    assert [response.status_code for response in closed] == [401] * 5
+    assert wrong.status_code == 401
+    assert right.status_code == 200
+    assert closed[0].headers["content-type"] == "application/problem+json"
+
+
+def test_readiness_without_a_worker_process(tmp_path):
+    """A service that leaves jobs to others is ready all the same."""
+    with serving(settings_for(tmp_path, workers=0)) as client:
+        assert client.get("/health/ready").status_code == httpx.codes.OK

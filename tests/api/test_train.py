@@ -1,0 +1,165 @@
+"""Training jobs over real HTTP."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+
+from tests.conftest import trained, two_class_rows
+
+SLOW = {"kind": "benefit_logistic", "calibration": "isotonic"}
+BENEFITS = [[0, -1], [-10, 5]]
+
+
+def order(**changes: object) -> dict:
+    return {"model": "trial", "learner": {"kind": "logistic"}, "data": two_class_rows(60), **changes}
+
+
+def test_a_job_is_accepted_and_can_be_followed(service):
+    """202 with a Location; the job ends succeeded with a model, metrics and times."""
+    response = service.post("/train", json=order())
+
+    assert response.status_code == 202
+    assert response.headers["location"] == f"/train/{response.json()['id']}"
+    job = service.get(response.headers["location"], headers={"Prefer": "wait=60"}).json()
+    assert job["status"] == "succeeded"
+    assert job["progress"] == 1
+    assert job["model"]["name"] == "trial"
+    assert 0 < job["metrics"]["log_loss"] < 1
+    assert job["created_at"] <= job["started_at"] <= job["finished_at"]
+
+
+def test_events_stream_until_the_job_ends(service):
+    """Server-sent events carry the job as it changes, the last one as it ended."""
+    job = service.post("/train", json=order()).json()
+
+    with service.stream("GET", f"/train/{job['id']}/events") as stream:
+        assert stream.headers["content-type"].startswith("text/event-stream")
+        seen = [json.loads(line[5:]) for line in stream.iter_lines() if line.startswith("data:")]
+
+    assert seen[-1]["status"] == "succeeded"
+    assert {event["id"] for event in seen} == {job["id"]}
+    progress = [event["progress"] for event in seen]
+    assert progress == sorted(progress)
+
+
+def test_an_idempotency_key_gives_the_first_job_again(service):
+    """The same key and request: the same job; the key with another request: refused."""
+    headers = {"Idempotency-Key": "once-only"}
+    first = service.post("/train", json=order(), headers=headers).json()
+    again = service.post("/train", json=order(), headers=headers).json()
+    other = service.post("/train", json=order(seed=7), headers=headers)
+
+    assert again["id"] == first["id"]
+    assert other.status_code == 422
+    assert "Idempotency-Key" in other.json()["errors"][0]["loc"]
+
+
+def test_jobs_are_listed_newest_first_in_pages(service):
+    ids = [trained(service, order(model="paged"))["id"] for _ in range(3)]
+
+    first = service.get("/train", params={"model": "paged", "page_size": 2}).json()
+    rest = service.get(
+        "/train", params={"model": "paged", "page_size": 2, "page_token": first["next_page_token"]}
+    ).json()
+
+    assert [job["id"] for job in first["jobs"] + rest["jobs"]] == ids[::-1]
+    assert rest["next_page_token"] is None
+    assert service.get("/train", params={"status": "failed", "model": "paged"}).json()["jobs"] == []
+    assert service.get("/train", params={"page_token": "x"}).status_code == 422
+
+
+def test_cancelling(service):
+    """A job that is cancelled before its end publishes nothing; asking again changes nothing."""
+    blocker = service.post("/train", json=order(data=two_class_rows(20_000), learner=SLOW, benefits=BENEFITS)).json()
+    queued = service.post("/train", json=order(model="never")).json()
+
+    first = service.delete(f"/train/{queued['id']}")
+    again = service.delete(f"/train/{queued['id']}")
+    began = time.monotonic()
+    service.delete(f"/train/{blocker['id']}")
+    ended = service.get(f"/train/{blocker['id']}", headers={"Prefer": "wait=10"}).json()
+
+    assert first.status_code == again.status_code == 202
+    assert again.json()["status"] == "cancelled"
+    assert ended["status"] in ("cancelled", "succeeded")  # it may have been quicker
+    assert time.monotonic() - began < 5
+    assert service.get("/models/never").status_code == 404
+
+
+def test_cancelling_a_finished_job_leaves_it_as_it_is(service):
+    job = trained(service, order())
+
+    assert service.delete(f"/train/{job['id']}").json()["status"] == "succeeded"
+
+
+def test_the_card_says_what_was_done(service):
+    """Learner with defaults, features, classes, priors, data digest and package versions are in the card."""
+    job = trained(service, order(model="carded", benefits=BENEFITS, feature_costs={"age": 1, "pulse": 2.5}, seed=3))
+    card = service.get(f"/models/carded/versions/{job['model']['version']}").json()
+
+    assert card["learner"] == {"kind": "logistic", "parameters": {"C": 1.0, "calibration": "auto"}}
+    assert [feature["type"] for feature in card["features"]] == ["numeric", "numeric", "categorical"]
+    assert card["classes"] == ["healthy", "ill"]
+    assert sum(card["class_priors"].values()) == pytest.approx(1)
+    assert card["data"]["rows"] + card["data"]["holdout_rows"] == 60
+    assert card["benefits"] == BENEFITS
+    assert [price["cost"] for price in card["feature_costs"]] == [1, 2.5]
+    assert card["job"] == job["id"]
+    assert card["packages"]["scikit-learn"]
+
+
+def test_the_same_seed_gives_the_same_model(service):
+    metrics = [trained(service, order(model="repeated", seed=5))["metrics"] for _ in range(2)]
+
+    assert metrics[0] == metrics[1]
+
+
+def test_nothing_held_out(service):
+    """Without a hold-out there are no metrics, and the benefit report says so."""
+    job = trained(service, order(model="unjudged", holdout=0))
+
+    assert job["metrics"] == {}
+    report = service.post("/models/unjudged/benefit", json={"benefits": BENEFITS})
+    assert report.status_code == 409
+
+
+BAD = {
+    "no such kind": ({"learner": {"kind": "oracle"}}, "/learner/kind"),
+    "no such parameter": ({"learner": {"kind": "logistic", "c": 1}}, "/learner/c"),
+    "parameter out of range": ({"learner": {"kind": "logistic", "C": 0}}, "/learner/C"),
+    "parameter of a wrong type": ({"learner": {"kind": "logistic", "C": "1"}}, "/learner/C"),
+    "bad name": ({"model": "Trial"}, "/model"),
+    "benefits missing": ({"learner": {"kind": "benefit_logistic"}}, "/benefits"),
+    "benefits of a wrong shape": ({"benefits": [[1, 2, 3]]}, "/benefits"),
+    "price for no feature": ({"feature_costs": {"height": 1}}, "/feature_costs/height"),
+    "negative price": ({"feature_costs": {"age": -1}}, None),
+    "holdout too large": ({"holdout": 1}, "/holdout"),
+    "one class": ({"data": two_class_rows(10) | {"labels": ["ill"] * 10}}, None),
+    "labels too few": ({"data": two_class_rows(10) | {"labels": ["ill"]}}, None),
+    "data of neither form": ({"data": {"url": "x"}}, None),
+    "unknown field": ({"modle": 1}, "/modle"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_orders_are_refused_before_anything_is_queued(service, name):
+    changes, place = BAD[name]
+    before = service.get("/train").json()["jobs"][:1]
+
+    response = service.post("/train", json=order(**changes))
+
+    assert response.status_code == 422, response.text
+    places = [flaw["loc"] for flaw in response.json()["errors"]]
+    assert places
+    assert place is None or place in places
+    assert service.get("/train").json()["jobs"][:1] == before
+
+
+def test_an_unknown_data_set_or_job_is_404(service):
+    assert service.post("/train", json=order(data={"dataset": "ds_0000000000000000"})).status_code == 404
+    assert service.get("/train/job_00000000000000000000").status_code == 404
+    assert service.get("/train/x/events").status_code == 404
+    assert service.delete("/train/x").status_code == 404

@@ -1,0 +1,96 @@
+"""What many tests share: a running service on a free port, and data."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import numpy as np
+import pytest
+import uvicorn
+
+from app.api.app import create_app
+from app.settings import Settings
+from app.wiring import wire
+
+SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
+
+
+def shared(name: str) -> Path:
+    """A real data set beside the project; the test is skipped where it is absent."""
+    path = SHARED / name
+    if not path.exists():
+        pytest.skip(f"{name} is not in ../shared/data")
+    return path
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@contextmanager
+def serving(settings: Settings) -> Iterator[httpx.Client]:
+    """The service in a thread of this process, and a client of it."""
+    port = free_port()
+    server = uvicorn.Server(uvicorn.Config(create_app(wire(settings)), port=port, log_config=None, lifespan="on"))
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    while not server.started:
+        if not thread.is_alive():
+            raise RuntimeError("the service did not start")
+        thread.join(0.01)
+    try:
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60) as client:
+            yield client
+    finally:
+        server.should_exit = True
+        thread.join(15)
+
+
+def settings_for(folder: Path, **changes: object) -> Settings:
+    chosen = {"home": folder / "home", "models": str(folder / "models"), "access_log": False, **changes}
+    return Settings.model_validate(chosen)
+
+
+@pytest.fixture(scope="session")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
+    """One service for all tests that leave it usable."""
+    with serving(settings_for(tmp_path_factory.mktemp("service"))) as client:
+        yield client
+
+
+def trained(client: httpx.Client, order: dict) -> dict:
+    """The job of a training order, ended."""
+    response = client.post("/train", json=order, headers={"Prefer": "wait=60"})
+    assert response.status_code == 200, response.text
+    job = response.json()
+    assert job["status"] == "succeeded", job
+    return job
+
+
+def two_class_rows(n: int = 200, seed: int = 0) -> dict:
+    """Inline data of two numeric features and one categorical, two overlapping classes."""
+    rng = np.random.default_rng(seed)
+    ill = rng.random(n) < 0.4
+    age = rng.normal(50 + 8 * ill, 10).round(1)
+    pulse = rng.normal(70 + 10 * ill, 8).round(1)
+    pain = np.where(rng.random(n) < 0.3 + 0.4 * ill, "strong", "mild")
+    rows = [list(row) for row in zip(age.tolist(), pulse.tolist(), pain.tolist(), strict=True)]
+    return {
+        "features": ["age", "pulse", "pain"],
+        "rows": rows,
+        "labels": ["ill" if is_ill else "healthy" for is_ill in ill],
+    }
+
+
+@pytest.fixture(scope="session")
+def ward(service: httpx.Client) -> str:
+    """The name of a trained two-class model (healthy, ill) with a categorical feature and a hold-out."""
+    trained(service, {"model": "ward", "learner": {"kind": "logistic"}, "data": two_class_rows(), "holdout": 0.3})
+    return "ward"

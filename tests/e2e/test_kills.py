@@ -1,0 +1,128 @@
+"""Kill -9 at any moment: what was accepted is accounted for, once."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import httpx
+import psutil
+import pytest
+
+from tests.conftest import free_port, two_class_rows
+
+ENDED = ("succeeded", "failed", "cancelled")
+
+
+class Service:
+    """`payoff serve` as a real process that can be killed and started again."""
+
+    def __init__(self, folder: Path) -> None:
+        self.port = free_port()
+        self.client = httpx.Client(base_url=f"http://127.0.0.1:{self.port}", timeout=30)
+        self._environment = os.environ | {
+            "PAYOFF_HOME": str(folder / "home"),
+            "PAYOFF_MODELS": str(folder / "models"),
+            "PAYOFF_LEASE_SECONDS": "1.5",
+            "PAYOFF_JOB_ATTEMPTS": "10",
+            "PAYOFF_WORKERS": "2",
+        }
+        self._log = (folder / "log").open("ab")
+
+    def start(self) -> None:
+        command = [sys.executable, "-m", "app.cli", "serve", "--port", str(self.port)]
+        self.process = subprocess.Popen(command, env=self._environment, stdout=self._log, stderr=self._log)
+        until = time.monotonic() + 60
+        while time.monotonic() < until:
+            try:
+                if self.client.get("/health/ready").status_code == 200:
+                    return
+            except httpx.TransportError:
+                time.sleep(0.05)
+        raise AssertionError("the service did not become ready")
+
+    def kill(self) -> None:
+        """As the kernel would: the server alone; what it started has to notice."""
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+
+    def stop(self) -> int:
+        self.process.terminate()
+        return self.process.wait(30)
+
+    def close(self) -> None:
+        if self.process.poll() is None:
+            self.kill()
+        self.client.close()
+        self._log.close()
+
+
+@pytest.fixture
+def service_process(tmp_path):
+    process = Service(tmp_path)
+    process.start()
+    yield process
+    process.close()
+
+
+def submit(client: httpx.Client, number: int) -> str:
+    order = {"model": f"m{number % 3}", "learner": {"kind": "logistic"}, "data": two_class_rows(300, seed=number)}
+    response = client.post("/train", json=order, headers={"Idempotency-Key": f"job-{number}"})
+    assert response.status_code == 202, response.text
+    return response.json()["id"]
+
+
+def test_every_accepted_job_survives_kills_of_the_service(service_process, tmp_path):
+    """Killed five times while jobs wait and run: each job succeeds in the end, with one version of its own."""
+    rng = random.Random(0)
+    ids: list[str] = []
+    for _ in range(5):
+        ids += [submit(service_process.client, len(ids) + i) for i in range(2)]
+        time.sleep(rng.uniform(0.0, 1.2))
+        service_process.kill()
+        service_process.start()
+    jobs = [wait_for(service_process.client, job) for job in ids]
+
+    assert [job["status"] for job in jobs] == ["succeeded"] * len(ids)
+    published = {(job["model"]["name"], job["model"]["version"]) for job in jobs}
+    assert len(published) == len(ids)
+    for name in ("m0", "m1", "m2"):
+        listed = {line["version"] for line in service_process.client.get(f"/models/{name}").json()["versions"]}
+        assert listed == {version for model, version in published if model == name}
+    again = submit(service_process.client, 0)  # the same key after all that: still the first job
+    assert again == ids[0]
+
+
+def test_nothing_is_left_running_when_the_service_is_killed(service_process):
+    """The processes of jobs die with the service that started them."""
+    order = {"model": "slow", "learner": {"kind": "benefit_logistic"}, "data": two_class_rows(40_000)}
+    service_process.client.post("/train", json=order | {"benefits": [[0, -1], [-10, 5]]})
+    time.sleep(1)
+    started = psutil.Process(service_process.process.pid).children(recursive=True)
+    service_process.kill()
+
+    _, alive = psutil.wait_procs(started, timeout=5)
+
+    assert alive == []
+
+
+def test_a_stop_finishes_running_requests(service_process):
+    """SIGTERM: the request under way is answered, then the process ends cleanly."""
+    job = submit(service_process.client, 0)
+    wait_for(service_process.client, job)
+
+    assert service_process.stop() in (0, -signal.SIGTERM)
+
+
+def wait_for(client: httpx.Client, job: str) -> dict:
+    until = time.monotonic() + 90
+    while time.monotonic() < until:
+        document = client.get(f"/train/{job}", headers={"Prefer": "wait=5"}).json()
+        if document["status"] in ENDED:
+            return document
+    raise AssertionError(f"the job did not end: {document}")
