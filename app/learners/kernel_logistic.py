@@ -29,6 +29,8 @@ EXACT_ROWS = 3000
 # Landmarks beyond. Cover types, 16,000 rows, held-out log loss: 300 landmarks .699 (3 s), 1000 .666 (8 s), 2000 .661
 # (17 s); thyroid .155, .155, .153. Drawing them evenly over the classes instead changed none by more than 1 %.
 LANDMARKS = 1000
+# Numbers in the map of rows to landmarks (400 MB). Beyond 50,000 rows there are fewer landmarks, down to a tenth.
+CELLS = 50_000_000
 
 
 class KernelLogistic(Learner):
@@ -39,7 +41,7 @@ class KernelLogistic(Learner):
     `scale`; on glass, ecoli and image segmentation it was ahead of the median distance rule). `C`: inverse strength
     of the L2 penalty, with scikit-learn's meaning; intercepts are free. `majority`: the class with f = 0, None is the
     one that weighs most; it is what the functions refer to, and changes no probability. `n_components`:
-    Nystroem landmarks, rows drawn at random; None is every row (exact) up to EXACT_ROWS, LANDMARKS beyond. The
+    Nystroem landmarks, rows drawn at random; None is every row (exact) up to EXACT_ROWS, LANDMARKS or fewer beyond. The
     linear kernel is always exact and ignores gamma, degree and n_components.
 
     Fitted, besides `Learner`'s: `majority_`; `gamma_`; `n_components_` (0 for linear); `converged_`, `n_iter_` and
@@ -125,8 +127,8 @@ class KernelLogistic(Learner):
     def _landmarks(self, Z: Any) -> np.ndarray:
         """Prepared rows (m, width), dense: all, or a draw without replacement."""
         n = Z.shape[0]
-        m = self.n_components or (n if n <= EXACT_ROWS else LANDMARKS)
-        self.n_components_ = min(int(m), n)
+        automatic = n if n <= EXACT_ROWS else max(LANDMARKS // 10, min(LANDMARKS, CELLS // n))
+        self.n_components_ = min(int(self.n_components or automatic), n)
         if self.n_components_ < n:
             Z = Z[np.sort(check_random_state(self.random_state).choice(n, self.n_components_, replace=False))]
         return dense(Z)

@@ -42,10 +42,10 @@ def problem(K, *, n=60, m=4, seed=0):
     return X, y, rng.uniform(0.2, 3.0, n)
 
 
-def mixed(n=150, seed=0):
+def mixed(n=150, seed=0, categories=4):
     """Rows with a category and missing values of both types, and three classes."""
     X, y, weights = problem(3, n=n, seed=seed)
-    X[:, 1] = np.random.default_rng(seed).integers(0, 4, n)
+    X[:, 1] = np.random.default_rng(seed).integers(0, categories, n)
     X[::7, 0] = np.nan
     X[::11, 1] = np.nan
     return X, y, weights
@@ -155,16 +155,18 @@ def test_data_from_a_kernel_model_are_learnt():
     assert best < 0.9 * np.log(3)  # there is something to learn
 
 
+@pytest.mark.parametrize("categories", [4, 40])  # few are prepared as a dense matrix, many as a sparse one
 @pytest.mark.parametrize("name", KERNELS)
-def test_the_fast_way_gives_the_numbers_of_the_plain_way(name):
+def test_the_fast_way_gives_the_numbers_of_the_plain_way(name, categories):
     """The folded scorer equals kernels of prepared rows, with missing and never seen values."""
-    X, y, weights = mixed()
+    X, y, weights = mixed(categories=categories)
     model = KernelLogistic(kernel=name, degree=2, categorical_features=[1]).fit(X, y, weights)
-    new = mixed(40, seed=3)[0]
-    new[0, 1] = 17  # a category beyond training counts as missing
+    new = mixed(40, seed=3, categories=categories)[0]
+    new[0, 1] = 77  # a category beyond training counts as missing
     new[1] = np.nan
-    as_missing = np.where(new == 17, np.nan, new)
+    as_missing = np.where(new == 77, np.nan, new)
     design = Design.fit(X, weights, [1])
+    assert sparse.issparse(design.matrix(X)) == (categories == 40)
     Z, rows = (np.asarray(sparse.csr_matrix(design.matrix(part)).todense()) for part in (X, as_missing))
     kernel = Kernel(name, model.gamma_, 2)
     Phi = landmark_features(kernel, Z, landmark_factor(kernel, Z), rows)
@@ -197,6 +199,8 @@ def test_all_rows_as_landmarks_are_the_exact_model(monkeypatch):
     drawn = [KernelLogistic(random_state=seed).fit(X, y) for seed in (0, 0, 1)]
     assert [model.n_components_ for model in drawn] == [20, 20, 20]
     np.testing.assert_array_equal(drawn[0].predict_proba(X), drawn[1].predict_proba(X))
+    monkeypatch.setattr(kernel_logistic, "CELLS", 10 * len(X))
+    assert KernelLogistic().fit(X, y).n_components_ == 10  # a map of more numbers is not made
     assert not np.allclose(drawn[0].predict_proba(X), drawn[2].predict_proba(X), atol=1e-6)
     np.testing.assert_allclose(drawn[0].predict_proba(X), exact.predict_proba(X), atol=0.2)
 
