@@ -1,0 +1,99 @@
+"""Rows turned into numbers: right values, and every wrong cell found."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.errors import Invalid
+from app.features import Feature, Schema
+
+NUMBERS = Schema([Feature("a", "numeric"), Feature("b/c", "numeric")])
+MIXED = Schema([Feature("a", "numeric"), Feature("word", "categorical", ("no", "yes"))])
+ONE = Schema([Feature("a", "numeric")])
+
+finite = st.one_of(st.none(), st.integers(-(10**9), 10**9), st.floats(allow_nan=False, allow_infinity=False))
+words = st.sampled_from([None, "no", "yes", "never seen"])
+
+
+@given(st.lists(st.tuples(finite, finite)))
+def test_numbers_stay_what_they_are(rows):
+    """Each number is its float64, null is NaN, as rows and as objects alike."""
+    X, warnings = NUMBERS.encode([list(row) for row in rows])
+    by_name, _ = NUMBERS.encode([{"b/c": second, "a": first} for first, second in rows])
+
+    expected = np.array([[np.nan if cell is None else float(cell) for cell in row] for row in rows]).reshape(-1, 2)
+    assert np.array_equal(X, expected, equal_nan=True)
+    assert np.array_equal(by_name, expected, equal_nan=True)
+    assert X.dtype == np.float64
+    assert X.flags.c_contiguous
+    assert warnings == []
+
+
+@given(st.lists(st.tuples(finite, words)))
+def test_words_become_their_positions(rows):
+    """A known category is its position; null and unknown ones are NaN, and only the latter are warned about."""
+    X, warnings = MIXED.encode([list(row) for row in rows])
+
+    codes = {"no": 0.0, "yes": 1.0}
+    assert np.array_equal(X[:, 1], np.array([codes.get(word, np.nan) for _, word in rows]), equal_nan=True)
+    assert bool(warnings) == any(word == "never seen" for _, word in rows)
+
+
+@pytest.mark.parametrize("schema", [NUMBERS, MIXED, ONE])
+def test_no_rows(schema):
+    X, _ = schema.encode([])
+
+    assert X.shape == (0, len(schema.names))
+
+
+def test_one_feature_by_name():
+    assert ONE.encode([{"a": 3}])[0].tolist() == [[3.0]]
+
+
+@pytest.mark.parametrize(
+    ("schema", "instances", "places"),
+    [
+        (NUMBERS, [[1, 2], [1, "2"]], ["/1/1"]),
+        (NUMBERS, [[1, True]], ["/0/1"]),
+        (NUMBERS, [[True, False]], ["/0/0", "/0/1"]),
+        (NUMBERS, [[1, [2]]], ["/0/1"]),
+        (NUMBERS, [[1, 2], [1]], ["/1"]),
+        (NUMBERS, [[1, 2, 3]], ["/0"]),
+        (NUMBERS, [[]], ["/0"]),
+        (NUMBERS, ["ab"], ["/0"]),
+        (NUMBERS, [None], ["/0"]),
+        (NUMBERS, [{"a": 1, "b/c": "x"}], ["/0/b~1c"]),
+        (NUMBERS, [{"a": 1}], ["/0"]),
+        (NUMBERS, [{"a": 1, "b/c": 2, "~": 3}], ["/0/~0"]),
+        (NUMBERS, [[1, 2], {"a": 1, "b/c": 2}], [""]),
+        (MIXED, [[1, 2]], ["/0/1"]),
+        (MIXED, [["x", "yes"]], ["/0/0"]),
+        (MIXED, [[False, "yes"]], ["/0/0"]),
+        (MIXED, [[1, ["yes"]]], ["/0/1"]),
+    ],
+)
+def test_every_wrong_cell_is_named(schema, instances, places):
+    with pytest.raises(Invalid) as refused:
+        schema.encode(instances)
+
+    assert [flaw.loc for flaw in refused.value.flaws] == places
+
+
+def test_a_batch_of_wrong_cells_is_cut_short():
+    with pytest.raises(Invalid) as refused:
+        NUMBERS.encode([["x", "y"]] * 1000)
+
+    assert len(refused.value.flaws) == 20
+
+
+def test_part_of_a_row():
+    """What is not known is NaN; a name that is no feature is refused."""
+    row, _ = MIXED.subset({"word": "yes"})
+
+    assert np.array_equal(row, [np.nan, 1.0], equal_nan=True)
+    with pytest.raises(Invalid) as refused:
+        MIXED.subset({"wrod": "yes"})
+    assert refused.value.flaws[0].loc == "/wrod"
