@@ -30,10 +30,14 @@ def numbers(database: Database) -> list[int]:
 def test_a_transaction_takes_effect_whole_or_not_at_all(database):
     with database.writing() as connection:
         connection.execute(insert(NUMBERS).values(n=1))
-    with pytest.raises(ZeroDivisionError), database.writing() as connection:
-        connection.execute(insert(NUMBERS).values(n=2))
-        raise ZeroDivisionError
 
+    def fail_half_way() -> None:
+        with database.writing() as connection:
+            connection.execute(insert(NUMBERS).values(n=2))
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail_half_way()
     assert numbers(database) == [1]
 
 

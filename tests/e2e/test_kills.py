@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -112,11 +114,23 @@ def test_nothing_is_left_running_when_the_service_is_killed(service_process):
 
 
 def test_a_stop_finishes_running_requests(service_process):
-    """SIGTERM: the request under way is answered, then the process ends cleanly."""
-    job = submit(service_process.client, 0)
-    wait_for(service_process.client, job)
+    """SIGTERM: a large request under way is answered whole, then the process ends cleanly."""
+    wait_for(service_process.client, submit(service_process.client, 0))
+    question = {"model": "m0", "rule": "most_probable", "instances": [[50, 70, "mild"]] * 200_000}
+    body = json.dumps(question).encode()
+    answers: list[httpx.Response] = []
+    headers = {"Content-Type": "application/json"}
+    asking = threading.Thread(
+        target=lambda: answers.append(service_process.client.post("/predict", content=body, headers=headers))
+    )
+    asking.start()
+    time.sleep(0.2)  # it takes longer than that to read and answer 200,000 rows
+    code = service_process.stop()
+    asking.join()
 
-    assert service_process.stop() in (0, -signal.SIGTERM)
+    assert answers[0].status_code == 200
+    assert len(answers[0].json()["decisions"]) == 200_000
+    assert code in (0, -signal.SIGTERM)
 
 
 def wait_for(client: httpx.Client, job: str) -> dict:
