@@ -1,0 +1,68 @@
+"""Compiled: complete rows through whole forests. `nodes` is a forest's `Nodes`, `prices` (cost, discounted, group)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numba import njit
+
+if TYPE_CHECKING:
+    from app.acquisition.forest import Nodes
+
+    PriceArrays = tuple[np.ndarray, np.ndarray, np.ndarray]
+
+
+@njit(cache=True, nogil=True)
+def evaluate(nodes: Nodes, X: np.ndarray, P: np.ndarray, votes: np.ndarray) -> None:
+    """Add the leaf distributions of complete rows X (n, m) to P (n, K), and the trees' votes to `votes` (n, K)."""
+    for t in range(nodes.roots.shape[0]):
+        for i in range(X.shape[0]):
+            node = nodes.roots[t]
+            while nodes.feature[node] >= 0:
+                x = X[i, nodes.feature[node]]
+                if np.isnan(x):
+                    node = nodes.missing[node]
+                else:
+                    node = nodes.left[node] if x <= nodes.threshold[node] else nodes.right[node]
+            for k in range(P.shape[1]):
+                P[i, k] += nodes.value[node, k]
+            votes[i, nodes.label[node]] += 1
+
+
+@njit(cache=True, nogil=True)
+def prefixes(
+    nodes: Nodes, X: np.ndarray, y: np.ndarray, weight: np.ndarray, prices: PriceArrays,
+    used: np.ndarray, discount: np.ndarray, votes: np.ndarray, cost: np.ndarray, error: np.ndarray,
+) -> None:  # fmt: skip
+    """Total cost and weighted errors of the forest after each of its trees, on top of the trees already counted.
+
+    `used` (n, m), `discount` (n, groups) and `votes` (n, K) carry what the rows have acquired and heard so far. In a
+    group the member with the largest discount counts as the first, which is the dearest order.
+    """
+    price, discounted, group = prices
+    total = 0.0
+    for t in range(nodes.roots.shape[0]):
+        wrong = 0.0
+        for i in range(X.shape[0]):
+            node = nodes.roots[t]
+            while nodes.feature[node] >= 0:
+                f = nodes.feature[node]
+                x = X[i, f]
+                if np.isnan(x):
+                    node = nodes.missing[node]
+                    continue
+                if not used[i, f]:
+                    used[i, f] = True
+                    total += weight[i] * discounted[f]
+                    g = group[f]
+                    more = price[f] - discounted[f] - (discount[i, g] if g >= 0 else 0.0)
+                    if more > 0.0:
+                        total += weight[i] * more
+                        discount[i, g] += more
+                node = nodes.left[node] if x <= nodes.threshold[node] else nodes.right[node]
+            votes[i, nodes.label[node]] += 1
+            if votes[i].argmax() != y[i]:
+                wrong += weight[i]
+        cost[t] += total
+        error[t] = wrong

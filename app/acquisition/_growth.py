@@ -1,0 +1,240 @@
+"""Compiled: one tree grown greedily over binned columns. Names are the paper's: F the impurity, c the prices.
+
+A node's rows stand together in `rows`, `ys` (class) and `ws` (how often drawn); splitting partitions them in place. Per
+node and feature the class counts of each bin go into `hist`; only bins that occur are visited, and a feature that is
+constant in a node is not looked at again below it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from app.acquisition.impurity import threshold_pairs
+
+FEW = 48  # up to so many rows, sorting the few bins that occur is quicker than running over all 256
+_STACK = 64  # the smaller child is grown first, so that the waiting ones are at most log2(rows)
+
+
+@njit(cache=True, nogil=True)
+def _fill(
+    code: np.ndarray, rows: np.ndarray, ys: np.ndarray, ws: np.ndarray, hist: np.ndarray, drawn: np.ndarray,
+    bins: np.ndarray,
+) -> int:  # fmt: skip
+    """Count rows per bin and class; leave the bins that occur, ascending, in `bins` and return their number."""
+    n = rows.shape[0]
+    found = 0
+    if n > FEW:
+        for i in range(n):
+            b = code[rows[i]]
+            hist[b, ys[i]] += ws[i]
+            drawn[b] += ws[i]
+        for b in range(256):
+            if drawn[b] > 0:
+                bins[found] = b
+                found += 1
+        return found
+    for i in range(n):
+        b = code[rows[i]]
+        hist[b, ys[i]] += ws[i]
+        if drawn[b] == 0:
+            place = found
+            while place > 0 and bins[place - 1] > b:
+                bins[place] = bins[place - 1]
+                place -= 1
+            bins[place] = b
+            found += 1
+        drawn[b] += ws[i]
+    return found
+
+
+@njit(cache=True, nogil=True)
+def _scan(
+    hist: np.ndarray, bins: np.ndarray, cuts: int, total: np.ndarray, L: np.ndarray, R: np.ndarray, alpha: float
+) -> tuple[float, int]:
+    """The first of the `cuts` places after bins[0], bins[1], … with the smallest max(F(left), F(right)).
+
+    `L` are the counts on the left before the first bin. F(left) never falls and F(right) never rises along the way, so
+    the search ends where they cross.
+    """
+    K = total.shape[0]
+    nL = nR = sqL = sqR = np.int64(0)
+    for k in range(K):
+        R[k] = total[k] - L[k]
+        nL += L[k]
+        nR += R[k]
+        sqL += L[k] * L[k]
+        sqR += R[k] * R[k]
+    best, at = np.inf, -1
+    for i in range(cuts):
+        b = bins[i]
+        for k in range(K):
+            h = np.int64(hist[b, k])
+            if h > 0:
+                sqL += h * (2 * L[k] + h)
+                sqR -= h * (2 * R[k] - h)
+                L[k] += h
+                R[k] -= h
+                nL += h
+                nR -= h
+        if alpha == 0.0:
+            FL, FR = float(nL * nL - sqL), float(nR * nR - sqR)
+        else:
+            FL, FR = threshold_pairs(L, alpha), threshold_pairs(R, alpha)
+        if max(FL, FR) < best:
+            best, at = max(FL, FR), i
+        if FL >= FR:
+            break
+    return best, at
+
+
+@njit(cache=True, nogil=True)
+def _best_cut(
+    hist: np.ndarray, bins: np.ndarray, found: int, total: np.ndarray, L: np.ndarray, R: np.ndarray, alpha: float
+) -> tuple[float, int, int, int]:
+    """Smallest worst impurity, last bin on the left, first bin on the right (-1: none), 1 where missing goes left.
+
+    Missing values are tried on the right, alone there too, and then on the left.
+    """
+    gaps = bins[found - 1] == 255
+    values = found - 1 if gaps else found
+    L[:] = 0
+    worst, at = _scan(hist, bins, values if gaps else values - 1, total, L, R, alpha)
+    missing_left = 0
+    if gaps:
+        for k in range(total.shape[0]):
+            L[k] = hist[255, k]
+        other, place = _scan(hist, bins, values - 1, total, L, R, alpha)
+        if other < worst:
+            worst, at, missing_left = other, place, 1
+    if at < 0:
+        return np.inf, -1, -1, 0
+    return worst, bins[at], bins[at + 1] if at + 1 < values else -1, missing_left
+
+
+@njit(cache=True, nogil=True)
+def _partition(code: np.ndarray, last: int, missing_left: int, rows: np.ndarray, ys: np.ndarray, ws: np.ndarray) -> int:
+    """Bring the rows that go left to the front, and return their number."""
+    i, j = 0, rows.shape[0] - 1
+    while i <= j:
+        b = code[rows[i]]
+        if (b == 255 and missing_left == 1) or (b != 255 and b <= last):
+            i += 1
+        else:
+            rows[i], rows[j] = rows[j], rows[i]
+            ys[i], ys[j] = ys[j], ys[i]
+            ws[i], ws[j] = ws[j], ws[i]
+            j -= 1
+    return i
+
+
+@njit(cache=True, nogil=True)
+def _threshold(high: float, low: float) -> float:
+    """The middle of two neighbouring values, below the upper one also where rounding would reach it."""
+    middle = high / 2.0 + low / 2.0
+    return middle if high <= middle < low else high
+
+
+@njit(cache=True, nogil=True)
+def _best_split(
+    codes: np.ndarray, rows: np.ndarray, ys: np.ndarray, ws: np.ndarray, active: np.ndarray, n_active: int,
+    total: np.ndarray, c: np.ndarray, alpha: float, F: float,
+    hist: np.ndarray, drawn: np.ndarray, bins: np.ndarray, L: np.ndarray, R: np.ndarray,
+) -> tuple[int, int, int, int, int]:  # fmt: skip
+    """Feature of the smallest risk c / (F - worst) (-1: none), its cut, and how many features vary here.
+
+    Equal risks go to the larger drop of F, then to the earlier feature in `active`, which is compacted in place.
+    """
+    risk, gain = np.inf, 0.0
+    feature, last, following, missing_left = -1, -1, -1, 0
+    varying = 0
+    for a in range(n_active):
+        f = active[a]
+        found = _fill(codes[f], rows, ys, ws, hist, drawn, bins)
+        if found > 1:
+            active[varying] = f
+            varying += 1
+            worst, b, b_next, side = _best_cut(hist, bins, found, total, L, R, alpha)
+            drop = F - worst
+            if drop > 0.0 and (c[f] / drop < risk or (c[f] / drop == risk and drop > gain)):
+                risk, gain = c[f] / drop, drop
+                feature, last, following, missing_left = f, b, b_next, side
+        for i in range(found):
+            hist[bins[i], :] = 0
+            drawn[bins[i]] = 0
+    return feature, last, following, missing_left, varying
+
+
+@njit(cache=True, nogil=True)
+def _to_front(active: np.ndarray, n_active: int, f: int) -> None:
+    """Bring feature f to the front, so that below it wins where risks are equal: there it is already paid for."""
+    place = 0
+    while place < n_active and active[place] != f:
+        place += 1
+    for a in range(place, 0, -1):
+        active[a] = active[a - 1]
+    active[0] = f
+
+
+@njit(cache=True, nogil=True)
+def grow(
+    codes: np.ndarray, low: np.ndarray, high: np.ndarray, rows: np.ndarray, ys: np.ndarray, ws: np.ndarray,
+    c: np.ndarray, K: int, alpha: float, max_depth: int,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:  # fmt: skip
+    """GreedyTree: nodes as arrays (feature, threshold, left, right, missing, counts); node 0 is the root."""
+    m, n = codes.shape[0], rows.shape[0]
+    most = 2 * n
+    feature, threshold = np.full(most, -1, np.int32), np.zeros(most)
+    left, right, missing = np.full(most, -1, np.int32), np.full(most, -1, np.int32), np.full(most, -1, np.int32)
+    counts = np.zeros((most, K), np.int32)
+    hist, drawn, bins = np.zeros((256, K), np.int32), np.zeros(256, np.int32), np.zeros(256, np.int32)
+    L, R = np.zeros(K, np.int64), np.zeros(K, np.int64)
+    waiting, active = np.zeros((_STACK, 5), np.int64), np.zeros((_STACK, m), np.int32)
+    here = np.arange(m).astype(np.int32)
+    for i in range(n):
+        counts[0, ys[i]] += ws[i]
+    active[0] = here
+    waiting[0] = np.array([0, 0, n, 0, m])  # node, its rows from … to …, depth, features that vary
+    depth_of_stack, nodes = 1, 1
+    while depth_of_stack > 0:
+        depth_of_stack -= 1
+        node, start, end, depth, n_active = waiting[depth_of_stack]
+        here[:n_active] = active[depth_of_stack, :n_active]
+        F = threshold_pairs(counts[node], alpha)
+        if F == 0.0 or depth >= max_depth:
+            continue
+        f, last, following, side, varying = _best_split(
+            codes, rows[start:end], ys[start:end], ws[start:end], here, n_active, counts[node], c, alpha, F,
+            hist, drawn, bins, L, R,
+        )  # fmt: skip
+        if f < 0:
+            continue
+        _to_front(here, varying, f)
+        middle = start + _partition(codes[f], last, side, rows[start:end], ys[start:end], ws[start:end])
+        feature[node] = f
+        threshold[node] = np.inf if following < 0 else _threshold(high[f, last], low[f, following])
+        left[node], right[node] = nodes, nodes + 1
+        for i in range(start, middle):
+            counts[nodes, ys[i]] += ws[i]
+        counts[nodes + 1] = counts[node] - counts[nodes]
+        gaps = False
+        for i in range(start, end):
+            if codes[f, rows[i]] == 255:
+                gaps = True
+                break
+        heavier = 0 if counts[nodes].sum() >= counts[nodes + 1].sum() else 1
+        missing[node] = nodes + (1 - side if gaps else heavier)
+        small = 0 if middle - start <= end - middle else 1
+        for child in (1 - small, small):
+            waiting[depth_of_stack, 0] = nodes + child
+            waiting[depth_of_stack, 1] = start if child == 0 else middle
+            waiting[depth_of_stack, 2] = middle if child == 0 else end
+            waiting[depth_of_stack, 3] = depth + 1
+            waiting[depth_of_stack, 4] = varying
+            active[depth_of_stack, :varying] = here[:varying]
+            depth_of_stack += 1
+        nodes += 2
+    return (
+        feature[:nodes].copy(), threshold[:nodes].copy(), left[:nodes].copy(), right[:nodes].copy(),
+        missing[:nodes].copy(), counts[:nodes].copy(),
+    )  # fmt: skip

@@ -1,0 +1,185 @@
+"""What features cost: alone, in groups with a discount, and as requests write it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from app.errors import Flaw, Invalid
+
+_KEYS = {"feature", "cost", "group", "discounted_cost"}
+
+
+@dataclass(frozen=True, eq=False)
+class Prices:
+    """Prices of m features: the first of a group that is acquired costs `cost`, later ones `discounted`.
+
+    `cost`, `discounted` (m,) float64 >= 0, equal where a feature is in no group; `group` (m,) int32, -1 for none;
+    `groups` their names, in the order of the numbers.
+    """
+
+    cost: np.ndarray
+    discounted: np.ndarray
+    group: np.ndarray
+    groups: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, cost: Sequence[float] | np.ndarray) -> Prices:
+        """Prices without groups; raises Invalid at `/j` for a price that is negative or not finite."""
+        flaws = [Flaw(f"/{j}", message) for j, price in enumerate(cost) if (message := _wrong(price, "a price"))]
+        if flaws:
+            raise Invalid("the prices cannot be used", flaws)
+        paid = np.array(cost, dtype=np.float64)
+        return cls(paid, paid, np.full(len(paid), -1, dtype=np.int32))
+
+    @classmethod
+    def unit(cls, m: int) -> Prices:
+        """Every feature costs 1: cost is the number of features."""
+        return cls.of(np.ones(m))
+
+    def __len__(self) -> int:
+        return len(self.cost)
+
+    def owned(self, columns: Iterable[int]) -> Prices:
+        """The same prices with these features at zero; acquired, they still open their group."""
+        cost, discounted = self.cost.copy(), self.discounted.copy()
+        for j in columns:
+            cost[j] = discounted[j] = 0.0
+        return Prices(cost, discounted, self.group, self.groups)
+
+    def paid(self, order: Iterable[int]) -> list[float]:
+        """What each feature costs when they are acquired in this order; the sum is what is spent."""
+        opened: set[int] = set()
+        prices = []
+        for j in order:
+            group = int(self.group[j])
+            prices.append(float(self.discounted[j] if group in opened else self.cost[j]))
+            if group >= 0:
+                opened.add(group)
+        return prices
+
+
+def parse_prices(costs: Any, names: Sequence[str], base: Prices | None = None) -> Prices:
+    """Prices for the features `names` from `feature_costs` as requests send it.
+
+    `costs` is `{feature: price, …}` or `[{"feature", "cost", "group"?, "discounted_cost"?}, …]`; None means `base`, or
+    1 for each feature where there is no base. A feature that is not listed keeps its price in `base`; without a base
+    every feature must be priced. A bare price changes what a feature costs, not its group: a discounted price above it
+    comes down to it. Raises Invalid with the place of every flaw: unknown features and keys, prices below zero or not
+    finite, a feature priced twice, a group without a discounted cost or one above the cost. O(m).
+    """
+    if costs is None:
+        return Prices.unit(len(names)) if base is None else base
+    reader = _Reader(names, base)
+    if isinstance(costs, Mapping):
+        reader.read_object(costs)
+    elif isinstance(costs, Sequence) and not isinstance(costs, str | bytes):
+        reader.read_list(costs)
+    else:
+        raise Invalid.at("", "feature_costs is an object of prices by feature, or a list of objects")
+    return reader.result()
+
+
+def check_budget(budget: Any) -> float:
+    """The budget as a number >= 0, None as infinity; raises Invalid at `""`."""
+    if budget is None:
+        return math.inf
+    message = _wrong(budget, "a budget")
+    if message:
+        raise Invalid.at("", message)
+    return float(budget)
+
+
+class _Reader:
+    """Collects prices and all flaws, then raises once."""
+
+    def __init__(self, names: Sequence[str], base: Prices | None) -> None:
+        self.names = names
+        self.column = {name: j for j, name in enumerate(names)}
+        self.flaws: list[Flaw] = []
+        self.priced: set[str] = set() if base is None else set(names)
+        start = Prices.of(np.zeros(len(names))) if base is None else base
+        self.cost, self.discounted, self.group = start.cost.copy(), start.discounted.copy(), start.group.copy()
+        self.number = {name: g for g, name in enumerate(start.groups)}
+
+    def result(self) -> Prices:
+        absent = [name for name in self.names if name not in self.priced]
+        if not self.flaws:
+            self.flaws += [Flaw("", f"{name!r} has no price; give 0 to a feature that is free") for name in absent]
+        if self.flaws:
+            raise Invalid("the feature costs cannot be used", self.flaws)
+        return Prices(self.cost, self.discounted, self.group, tuple(self.number))
+
+    def read_object(self, costs: Mapping[str, Any]) -> None:
+        for name, price in costs.items():
+            loc = "/" + str(name).replace("~", "~0").replace("/", "~1")
+            if self._known(name, loc) and self._price(price, "a price", loc):
+                j = self.column[name]
+                self.cost[j] = price
+                self.discounted[j] = min(price, self.discounted[j]) if self.group[j] >= 0 else price
+                self.priced.add(name)
+
+    def read_list(self, costs: Sequence[Any]) -> None:
+        listed: set[str] = set()
+        for i, entry in enumerate(costs):
+            if not isinstance(entry, Mapping):
+                self.flaws.append(Flaw(f"/{i}", "an entry is an object with feature and cost"))
+                continue
+            unknown = [Flaw(f"/{i}/{key}", f"unknown key; there are {', '.join(sorted(_KEYS))}")
+                       for key in entry if key not in _KEYS]  # fmt: skip
+            absent = [Flaw(f"/{i}", f"{key} is absent") for key in ("feature", "cost") if key not in entry]
+            self.flaws += unknown + absent
+            if not unknown and not absent and self._known(entry["feature"], f"/{i}/feature"):
+                self._read_entry(entry, f"/{i}", listed)
+
+    def _read_entry(self, entry: Mapping[str, Any], loc: str, listed: set[str]) -> None:
+        name, cost, group = entry["feature"], entry["cost"], entry.get("group")
+        if name in listed:
+            self.flaws.append(Flaw(f"{loc}/feature", f"{name!r} is priced twice; keep one entry"))
+        listed.add(name)
+        self.priced.add(name)
+        if group is not None and (not isinstance(group, str) or not group):
+            self.flaws.append(Flaw(f"{loc}/group", "a group is named by a string, or null for none"))
+        discounted = entry.get("discounted_cost")
+        if group is not None and discounted is None:
+            self.flaws.append(Flaw(loc, "a member of a group needs its discounted_cost"))
+        discounted = cost if discounted is None else discounted
+        right = self._price(cost, "a price", f"{loc}/cost")
+        right &= self._price(discounted, "a price", f"{loc}/discounted_cost") if "discounted_cost" in entry else right
+        if right and discounted > cost:
+            self.flaws.append(Flaw(f"{loc}/discounted_cost", f"the discounted cost is above the cost {cost}"))
+        elif right and group is None and discounted != cost:
+            self.flaws.append(Flaw(f"{loc}/discounted_cost", "a discount needs a group that it belongs to"))
+        if not self.flaws:
+            j = self.column[name]
+            self.cost[j], self.discounted[j] = cost, discounted
+            self.group[j] = -1 if group is None else self.number.setdefault(group, len(self.number))
+
+    def _known(self, name: Any, loc: str) -> bool:
+        if isinstance(name, str) and name in self.column:
+            return True
+        self.flaws.append(Flaw(loc, "unknown feature"))
+        return False
+
+    def _price(self, value: Any, what: str, loc: str) -> bool:
+        message = _wrong(value, what)
+        if message:
+            self.flaws.append(Flaw(loc, message))
+        return not message
+
+
+def _wrong(value: Any, what: str) -> str:
+    """What is wrong with a price or a budget, in words; empty where nothing is."""
+    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
+        return f"{what} is a number, not {type(value).__name__}"
+    try:
+        number = float(value)
+    except OverflowError:
+        return f"{what} is a finite number"
+    if not math.isfinite(number):
+        return f"{what} is a finite number"
+    return "" if number >= 0 else f"{what} is at least 0"

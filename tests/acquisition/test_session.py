@@ -1,0 +1,201 @@
+"""Asking step by step: against a literal twin, and never at the price of another answer."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.ensemble import RandomForestClassifier
+
+from app.acquisition import _complete, _kernels
+from app.acquisition.forest import FlatForest
+from app.acquisition.prices import Prices
+from app.acquisition.session import UNAVAILABLE, UNKNOWN, simulate, step, warm
+from app.errors import Invalid
+from tests.reference.acquisition import full_class, nested, state
+from tests.reference.forests import random_case
+
+seeds = st.integers(0, 10**6)
+budgets = st.sampled_from([None, 0, 0.3, 2.5, 6.0])
+
+
+def ask(forest, x, prices, budget, *, settle):
+    """Play one row through `step`; the last state, and the prices asked for on the way."""
+    status = np.full((1, len(x)), UNKNOWN)
+    paid, questions = [], 0
+    while True:
+        now = step(forest, np.where(status == UNKNOWN, 99.0, x), status, prices, budget, stop_when_settled=settle)[0]
+        if now.reason:
+            assert now.next is None
+            return now, paid, questions
+        questions += 1
+        assert status[0, now.next.feature] == UNKNOWN
+        status[0, now.next.feature] = questions
+        if not math.isnan(x[now.next.feature]):
+            paid.append(now.next.price)
+
+
+@settings(deadline=None)
+@given(seed=seeds, budget=budgets, settle=st.booleans())
+def test_asking_step_by_step_is_the_simulation(seed, budget, settle):
+    """The prices add up to the simulated cost, also to what the state says is spent, and stay within the budget."""
+    forest, _, prices, X, _ = random_case(seed)
+    run = simulate(forest, X, prices, budget, stop_when_settled=settle)
+    for i in range(4):
+        last, paid, questions = ask(forest, X[i], prices, budget, settle=settle)
+        assert sum(paid) == pytest.approx(run.cost[i], abs=1e-12)
+        assert last.spent == pytest.approx(run.cost[i], abs=1e-12)
+        assert budget is None or last.spent <= budget * (1 + 1e-8) + 1e-9
+        assert last.remaining == (None if budget is None else pytest.approx(max(0, budget - last.spent), abs=1e-12))
+        assert (questions, last.prediction, last.resolved) == (run.questions[i], run.prediction[i], run.resolved[i])
+        np.testing.assert_array_equal(last.probabilities, run.probabilities[i])
+
+
+@settings(deadline=None)
+@given(seed=seeds, T=st.integers(1, 9), K=st.integers(2, 5))
+def test_stopping_early_never_changes_the_class(seed, T, K):
+    """For every row, with and without vote stopping, the class is the one of the complete row; stopping costs less."""
+    forest, trees, prices, X, _ = random_case(seed, T=T, K=K)
+    full = [full_class([nested(tree) for tree in trees], x, K) for x in X.tolist()]
+    np.testing.assert_array_equal(forest.predict(X), full)
+    plain = simulate(forest, X, prices, stop_when_settled=False)
+    stopped = simulate(forest, X, prices)
+    np.testing.assert_array_equal(plain.prediction, full)
+    np.testing.assert_array_equal(stopped.prediction, full)
+    np.testing.assert_array_equal(plain.probabilities, forest.posterior(X))
+    assert (stopped.questions <= plain.questions).all()
+    assert (plain.resolved == T).all()
+
+
+@settings(deadline=None)
+@given(seed=seeds, budget=budgets, T=st.integers(1, 6))
+def test_a_state_is_the_literal_one(seed, budget, T):
+    """For any values known, in any order, some of which cannot be had: frontier, prices, stop and answer agree."""
+    forest, trees, prices, X, random = random_case(seed, T=T)
+    twins = [nested(tree) for tree in trees]
+    for x in X[:5]:
+        order = random.permutation(5)[: random.integers(0, 6)].tolist()
+        lost = [j for j in order if random.random() < 0.2]
+        status = np.zeros((1, 5), int)
+        status[0, order] = range(1, len(order) + 1)
+        status[0, lost] = UNAVAILABLE
+        known = {j: math.nan if j in lost else x[j] for j in order}
+        row = np.array([[known.get(j, -5.0) for j in range(5)]])
+        for settle in (True, False):
+            now = step(forest, row, status, prices, budget, stop_when_settled=settle)[0]
+            twin = state(twins, known, 3, prices, math.inf if budget is None else budget)
+            assert [tuple(wanted) for wanted in now.frontier] == twin["frontier"]
+            assert now.spent == pytest.approx(twin["spent"], abs=1e-12)
+            assert (now.resolved, now.settled, now.prediction) == (
+                twin["resolved"], twin["settled"], twin["prediction"],
+            )  # fmt: skip
+            np.testing.assert_allclose(now.probabilities, twin["probabilities"], rtol=1e-6, atol=1e-9)
+            if now.resolved == T:
+                assert now.reason == ("unavailable" if twin["missed"] else "resolved")
+            elif settle and twin["settled"]:
+                assert now.reason == "vote_settled"
+            else:
+                assert now.next == twin["next"]
+                assert now.reason == (None if twin["next"] else "budget")
+
+
+@settings(deadline=None)
+@given(seed=seeds)
+def test_the_answer_does_not_depend_on_the_order_of_the_values(seed):
+    """All features given in any order, in one request: resolved, with the class and probabilities of the forest."""
+    forest, _, prices, X, random = random_case(seed)
+    status = np.array([random.permutation(5) + 1 for _ in X])
+    states = step(forest, X, status, prices)
+    np.testing.assert_array_equal([now.prediction for now in states], forest.predict(X))
+    np.testing.assert_array_equal(states.probabilities, forest.posterior(X))
+    np.testing.assert_array_equal(states.votes, forest.votes(X))
+    for i, now in enumerate(states):
+        had = [j for j in np.argsort(status[i]) if not np.isnan(X[i, j])]
+        assert now.spent == pytest.approx(sum(prices.paid(had)), abs=1e-12)
+        assert now.frontier == ()
+
+
+@settings(deadline=None)
+@given(seed=seeds)
+def test_a_batch_is_its_cases_one_by_one(seed):
+    """No case depends on the others."""
+    forest, _, prices, X, random = random_case(seed)
+    status = random.integers(-1, 3, X.shape)
+    together = step(forest, X, status, prices, 3.0)
+    assert len(together) == len(X)
+    for i, now in enumerate(together):
+        alone = step(forest, X[i : i + 1], status[i : i + 1], prices, 3.0)[0]
+        assert (alone.frontier, alone.next, alone.reason, alone.spent) == (
+            now.frontier, now.next, now.reason, now.spent,
+        )  # fmt: skip
+        np.testing.assert_array_equal(alone.probabilities, now.probabilities)
+
+
+@pytest.mark.parametrize("min_samples_leaf", [1, 5])
+def test_an_ordinary_forest_asks_step_by_step_too(min_samples_leaf):
+    """scikit-learn's trees, whose leaves may be mixed: the same class as the complete row's vote, at less cost."""
+    random = np.random.default_rng(0)
+    X = random.normal(size=(400, 8)) * 3
+    y = (X[:, 0] + X[:, 1] * X[:, 2] > 0).astype(int) + (X[:, 3] > 2)
+    model = RandomForestClassifier(15, min_samples_leaf=min_samples_leaf, random_state=0).fit(X, y)
+    forest = FlatForest.from_sklearn(model)
+    run, plain = (simulate(forest, X, Prices.unit(8), stop_when_settled=settle) for settle in (True, False))
+    votes = np.array([tree.predict(X) for tree in model.estimators_]).astype(int)
+    expected = [np.bincount(column, minlength=3).argmax() for column in votes.T]
+    np.testing.assert_array_equal(run.prediction, expected)
+    np.testing.assert_array_equal(plain.prediction, expected)
+    assert run.cost.mean() < plain.cost.mean()
+
+
+def test_classes_beyond_the_bits_of_a_word_are_still_settled_rightly():
+    """With 70 classes nothing is known about what a subtree can vote for, and the answer stays right."""
+    forest, trees, prices, X, _ = random_case(3, T=9, K=70)
+    run = simulate(forest, X, prices)
+    np.testing.assert_array_equal(run.prediction, [full_class([nested(t) for t in trees], x, 70) for x in X.tolist()])
+
+
+def test_no_trees_answer_with_the_prior():
+    """An empty forest asks for nothing."""
+    forest = FlatForest.join([], 2, np.array([0.3, 0.7]))
+    now = step(forest, np.zeros((1, 2)), np.zeros((1, 2)), Prices.unit(2))[0]
+    assert (now.reason, now.prediction, now.spent, now.trees) == ("resolved", 1, 0, 0)
+    np.testing.assert_array_equal(now.probabilities, [0.3, 0.7])
+    np.testing.assert_array_equal(forest.predict(np.zeros((3, 2))), [1, 1, 1])
+    np.testing.assert_array_equal(forest.posterior(np.zeros((1, 2))), [[0.3, 0.7]])
+    assert simulate(forest, np.zeros((3, 2)), Prices.unit(2)).cost.sum() == 0
+
+
+def test_a_budget_of_a_sum_buys_its_parts():
+    """0.1 and 0.2 are affordable with 0.3, whatever their sum in binary."""
+    forest, _, _, X, _ = random_case(1, m=2)
+    run = simulate(forest, np.nan_to_num(X), Prices.of([0.2, 0.1]), 0.3, stop_when_settled=False)
+    assert (run.resolved == 7).all()
+    assert run.cost.max() == pytest.approx(0.3)
+
+
+def test_what_does_not_fit_is_refused():
+    """Shapes, prices for other features, a budget below zero."""
+    forest, _, prices, X, _ = random_case(0)
+    known = np.zeros(X.shape)
+    for call in (
+        lambda: step(forest, X[:, :4], known[:, :4], prices),
+        lambda: step(forest, X, known[:3], prices),
+        lambda: step(forest, X, known, Prices.unit(4)),
+        lambda: step(forest, X, known, prices, -1),
+        lambda: simulate(forest, X, prices, math.nan),
+    ):
+        with pytest.raises(Invalid):
+            call()
+
+
+def test_warming_compiles_what_requests_need():
+    """Once warm, answering compiles nothing more."""
+    warm()
+    kernels = (_complete.evaluate, _kernels.states, _kernels.simulate)
+    compiled = [len(kernel.signatures) for kernel in kernels]
+    forest, _, prices, X, _ = random_case(0)
+    forest.posterior(X)
+    step(forest, X, np.zeros(X.shape), prices, 3.0)
+    simulate(forest, X, prices, 3.0)
+    assert [len(kernel.signatures) for kernel in kernels] == compiled

@@ -1,0 +1,258 @@
+"""The budgeted forest: budget, choice on validation rows, weights, gaps, categories, seeds and threads."""
+
+import pickle
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from app import progress
+from app.acquisition.prices import Prices, parse_prices
+from app.acquisition.session import simulate
+from app.errors import Invalid
+from app.learners.budget_forest import ALPHAS, EXPONENTS, MOST_TREES, BudgetForest
+from tests.conftest import shared
+from tests.reference.tables import mixed
+
+WEIGHTS = {
+    "check_sample_weight_equivalence_on_dense_data": "rows are drawn at random, so a row of weight 2 and the row twice"
+    " are drawn differently",
+}
+
+
+@parametrize_with_checks(
+    [BudgetForest(n_estimators=3), BudgetForest(alpha=0, n_estimators=5)], expected_failed_checks=lambda _: WEIGHTS
+)
+def test_it_keeps_the_conventions(estimator, check):
+    """Each of scikit-learn's checks passes, or is exempted with a reason."""
+    check(estimator)
+
+
+def rows(n=400, seed=0):
+    """Six features, of which 0 and 1 decide; 4 is a dear copy of 0 without noise, 5 is noise."""
+    random = np.random.default_rng(seed)
+    X = random.normal(size=(n, 6)).round(2)
+    y = (X[:, 0] + X[:, 1] + 0.3 * random.normal(size=n) > 0).astype(int) + (X[:, 2] > 1)
+    X[:, 4] = X[:, 0]
+    return X, y
+
+
+def test_the_budget_is_kept_on_validation_rows_and_bought_with_error():
+    """Every chosen forest is within the budget; more budget does not raise the validation error."""
+    X, y = rows()
+    errors = []
+    for budget in (0.5, 1.5, 2.5, 5.0):
+        model = BudgetForest(budget=budget, random_state=0).fit(X, y)
+        assert model.cost_ <= budget
+        assert all(point.cost <= budget for point in model.frontier_)
+        errors.append(model.error_)
+    assert errors == sorted(errors, reverse=True)
+    assert errors[-1] < errors[0] / 2
+
+
+def test_a_budget_below_the_first_tree_leaves_the_class_shares():
+    """No tree, no cost, the most frequent class."""
+    X, y = rows()
+    model = BudgetForest(budget=0.5, alpha=0, random_state=0).fit(X, y)
+    assert (model.n_estimators_, model.cost_, model.frontier_) == (0, 0, [])
+    np.testing.assert_allclose(model.predict_proba(X[:2]), np.tile(np.bincount(y) / len(y), (2, 1)), atol=0.01)
+    assert set(model.predict(X)) == {np.bincount(y).argmax()}
+    assert simulate(model.model_, X, model.prices_).cost.sum() == 0
+
+
+def test_the_papers_loop_takes_the_last_forest_within_the_budget():
+    """With `alpha` and `n_estimators` given, trees are added until the next one would be over the budget."""
+    X, y = rows()
+    model = BudgetForest(budget=3.2, alpha=8, n_estimators=30, random_state=0).fit(X, y)
+    path = BudgetForest(alpha=8, random_state=0, n_estimators=None).fit(X, y).frontier_
+    within = [point for point in path if point.cost <= 3.2]
+    assert 0 < len(within) < 30
+    assert model.n_estimators_ == len(within)
+    assert [point.trees for point in model.frontier_] == list(range(1, len(within) + 1))
+
+
+def test_alpha_and_the_number_of_trees_are_chosen_and_the_whole_path_is_kept():
+    """The least validation error over all alphas and all numbers of trees; then the least cost."""
+    X, y = rows()
+    model = BudgetForest(random_state=0).fit(X, y)
+    assert [(point.rule.alpha, point.trees) for point in model.frontier_] == [
+        (alpha, trees) for alpha in ALPHAS for trees in range(1, MOST_TREES + 1)
+    ]
+    best = min(model.frontier_, key=lambda point: (point.error, point.cost, point.trees))
+    assert ((model.alpha_, model.cost_exponent_), model.n_estimators_, model.cost_, model.error_) == best
+    assert model.model_.n_trees == best.trees
+    for alpha in ALPHAS:
+        costs = [point.cost for point in model.frontier_ if point.rule.alpha == alpha]
+        assert costs == sorted(costs)
+
+
+def test_it_avoids_what_is_dear():
+    """Of two equal features the dear one is not asked for; with the prices turned round, the other is not."""
+    X, y = rows()
+    for dear, cheap in ((4, 0), (0, 4)):
+        costs = np.ones(6)
+        costs[dear] = 50
+        model = BudgetForest(alpha=0, n_estimators=10, feature_costs=costs, random_state=0).fit(X, y)
+        used = set(model.model_.columns.tolist())
+        assert cheap in used
+        assert dear not in used
+
+
+def test_dear_features_are_bought_when_the_budget_allows():
+    """The paper's rule shuns a feature at a hundred times the price; the exponent is chosen where it is left open."""
+    X, y = rows()
+    costs = np.array([100.0, 1, 1, 1, 100, 1])
+    thrifty = BudgetForest(alpha=0, n_estimators=10, feature_costs=costs, random_state=0).fit(X, y)
+    assert thrifty.cost_exponent_ == 1
+    assert not {0, 4} & set(thrifty.model_.columns.tolist())
+    rich = BudgetForest(budget=150, feature_costs=costs, random_state=0).fit(X, y)
+    assert rich.cost_exponent_ < 1
+    assert rich.cost_ <= 150
+    assert {point.rule.exponent for point in rich.frontier_} == set(EXPONENTS)
+    new, labels = rows(seed=1)
+    assert (rich.predict(new) == labels).mean() > (thrifty.predict(new) == labels).mean() + 0.1
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2, 3])
+def test_the_seed_decides_not_the_threads(n_jobs):
+    """The same nodes for any number of threads; another seed gives others; a pickled copy answers the same."""
+    X, y, categorical = mixed(150, 3, 3)
+    model = BudgetForest(n_estimators=9, budget=4, categorical_features=categorical, random_state=5)
+    nodes = model.fit(X, y).model_.nodes
+    other = clone(model).set_params(n_jobs=n_jobs).fit(X, y)
+    for mine, theirs in zip(nodes, other.model_.nodes, strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+    assert other.frontier_ == model.frontier_
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).posterior(X), other.posterior(X))
+    moved = clone(model).set_params(random_state=6).fit(X, y).model_.nodes
+    assert not np.array_equal(moved.threshold, nodes.threshold)
+
+
+def test_mixed_tables_with_missing_values():
+    """Categories and gaps in training and afterwards; unseen categories count as missing."""
+    X, y, categorical = mixed(600, 3, 1)
+    model = BudgetForest(alpha=0, n_estimators=20, categorical_features=categorical, random_state=0).fit(X, y)
+    new, labels, _ = mixed(300, 3, 2, missing=0.1)
+    P = model.predict_proba(new)
+    np.testing.assert_allclose(P.sum(axis=1), 1, rtol=1e-14)
+    np.testing.assert_array_equal(model.posterior(new), P)
+    assert (model.predict(new) == labels).mean() > 0.5
+    unseen, gone = new[:5].copy(), new[:5].copy()
+    unseen[:, categorical[0]], gone[:, categorical[0]] = 17, np.nan
+    np.testing.assert_array_equal(model.posterior(unseen), model.posterior(gone))
+    assert set(model.predict(np.full((1, X.shape[1]), np.nan))) <= {0, 1, 2}
+
+
+def test_an_informative_category_is_worth_one_feature():
+    """Categories that decide in no order of their codes are split well all the same."""
+    random = np.random.default_rng(0)
+    X = np.column_stack([random.integers(0, 12, 500), random.normal(size=500)]).astype(float)
+    y = np.isin(X[:, 0], [1, 4, 5, 9]).astype(int)
+    model = BudgetForest(alpha=0, n_estimators=5, categorical_features=[0], random_state=0).fit(X, y)
+    np.testing.assert_array_equal(model.predict(X), y)
+    assert model.model_.columns.tolist() == [0]
+
+
+def test_weights_count_as_rows():
+    """Rows that weigh nothing do not matter; heavy ones win where rows disagree; the scale does not matter."""
+    X, y = rows()
+    flipped = np.concatenate((y, (y + 1) % 3))
+    twice = np.concatenate((X, X))
+    weights = np.repeat([1.0, 0.0], 400)
+    model = BudgetForest(alpha=0, n_estimators=5, random_state=0)
+    plain = model.fit(X, y).posterior(X)
+    np.testing.assert_array_equal(model.fit(twice, flipped, weights).posterior(X), plain)
+    np.testing.assert_array_equal(model.fit(X, y, np.full(400, 8.0)).posterior(X), plain)
+    heavy = clone(model).fit(twice, flipped, np.repeat([1.0, 60.0], 400))
+    assert (heavy.predict(X) == flipped[400:]).mean() > 0.9
+
+
+def test_too_few_rows_to_hold_any_out():
+    """One row of each class: what is grown from is validated on."""
+    model = BudgetForest(random_state=0).fit(np.array([[0.0], [1.0]]), [0, 1])
+    assert model.model_.n_trees >= 1
+    assert len(model.frontier_) == len(ALPHAS) * MOST_TREES
+
+
+def test_progress_is_told_and_rises():
+    """From the first trees to the end."""
+    X, y = rows(120)
+    told = []
+    with progress.listen(lambda fraction, stage: told.append((fraction, stage))):
+        BudgetForest(random_state=0).fit(X, y)
+    fractions = [fraction for fraction, _ in told]
+    assert fractions == sorted(fractions)
+    assert len(fractions) > 50
+    assert fractions[-1] == 1
+
+
+@pytest.mark.parametrize(
+    ("parameters", "place"),
+    [
+        ({"budget": -1}, "/budget"),
+        ({"budget": float("nan")}, "/budget"),
+        ({"alpha": -1}, "/alpha"),
+        ({"alpha": float("nan")}, "/alpha"),
+        ({"cost_exponent": 1.5}, "/cost_exponent"),
+        ({"n_estimators": 0}, "/n_estimators"),
+        ({"n_estimators": 2.5}, "/n_estimators"),
+        ({"max_depth": -1}, "/max_depth"),
+        ({"validation_fraction": 1.0}, "/validation_fraction"),
+        ({"feature_costs": [1, 2]}, "/feature_costs"),
+        ({"feature_costs": [1, 2, -3, 4, 5, 6]}, "/feature_costs/2"),
+        ({"feature_costs": Prices.unit(3)}, "/feature_costs"),
+    ],
+)
+def test_wrong_parameters_are_named(parameters, place):
+    """The place is the parameter."""
+    with pytest.raises(Invalid) as error:
+        BudgetForest(**parameters).fit(*rows(50))
+    assert [flaw.loc for flaw in error.value.flaws] == [place]
+
+
+def test_heart_with_its_real_prices_within_a_budget():
+    """Turney's prices with group discounts: the budget holds on rows never seen, and is spent on dear tests."""
+    names = (shared("heart_cleveland.csv.gz"), shared("heart_cleveland.costs.csv"))
+    table = np.genfromtxt(names[0], delimiter=",", names=True, dtype=None, encoding="utf-8", missing_values="?")
+    features = list(table.dtype.names[:-1])
+    X = np.column_stack([np.asarray(table[name], dtype=float) for name in features])
+    y = (table[table.dtype.names[-1]] > 0).astype(int)
+    entries = []
+    for line in names[1].read_text().splitlines()[1:]:
+        feature, cost, discounted, group, _ = line.split(",")
+        entries.append({"feature": feature, "cost": float(cost), "group": group or None,
+                        "discounted_cost": float(discounted)})  # fmt: skip
+    prices = parse_prices(entries, features)
+    right = []
+    for seed in range(3):
+        order = np.random.default_rng(seed).permutation(len(X))
+        train, test = order[:200], order[200:]
+        model = BudgetForest(budget=350, feature_costs=prices, random_state=0).fit(X[train], y[train])
+        run = simulate(model.model_, X[test], prices)
+        assert run.cost.mean() < 350
+        right.append(np.mean(model.classes_[run.prediction] == y[test]))
+    assert np.mean(right) > 0.75
+
+
+def covtype():
+    path = shared("covtype_20k.csv.gz")
+    table = np.loadtxt(path, delimiter=",", skiprows=1)
+    order = np.random.default_rng(0).permutation(len(table))
+    X, y = np.ascontiguousarray(table[order, :-1]), table[order, -1].astype(int)
+    return X[:12000], y[:12000], X[12000:], y[12000:]
+
+
+@pytest.mark.slow
+def test_covtype_needs_less_than_a_quarter_of_the_features():
+    """40 trees, alpha 0, unit costs: at most 24 % of the features at error .160; vote stopping 16.5 %, same classes."""
+    X, y, new, labels = covtype()
+    model = BudgetForest(alpha=0, n_estimators=40, random_state=0).fit(X, y)
+    plain, stopped = (
+        simulate(model.model_, new, model.prices_, stop_when_settled=settle) for settle in (False, True)
+    )  # fmt: skip
+    assert plain.cost.mean() / 54 <= 0.24
+    assert stopped.cost.mean() / 54 <= 0.165
+    np.testing.assert_array_equal(stopped.prediction, plain.prediction)
+    np.testing.assert_array_equal(model.classes_[stopped.prediction], model.predict(new))
+    assert (model.predict(new) != labels).mean() <= 0.160

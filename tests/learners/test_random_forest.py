@@ -1,0 +1,130 @@
+"""scikit-learn's random forest as a learner: its answers, calibration, gaps, categories, and asking step by step."""
+
+import pickle
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from app import progress
+from app.acquisition.prices import Prices
+from app.acquisition.session import simulate
+from app.errors import Invalid
+from app.learners.random_forest import RandomForest
+from tests.conftest import shared
+from tests.reference.tables import mixed
+
+WEIGHTS = {
+    "check_sample_weight_equivalence_on_dense_data": "trees draw rows at random, so a row of weight 2 and the row twice"
+    " are drawn differently",
+}
+
+
+@parametrize_with_checks(
+    [RandomForest(n_estimators=5), RandomForest(n_estimators=5, calibration="sigmoid")],
+    expected_failed_checks=lambda _: WEIGHTS,
+)
+def test_it_keeps_the_conventions(estimator, check):
+    """Each of scikit-learn's checks passes, or is exempted with a reason."""
+    check(estimator)
+
+
+@pytest.mark.parametrize("trees", [1, 16, 37])
+def test_it_is_scikit_learns_forest(trees):
+    """Without calibration and categories: the probabilities of that forest, grown in one go."""
+    X, y, _ = mixed(200, 3, 0, words=())
+    model = RandomForest(n_estimators=trees, calibration="none", min_samples_leaf=2, random_state=3).fit(X, y)
+    theirs = RandomForestClassifier(trees, min_samples_leaf=2, random_state=3).fit(X, y)
+    new, _, _ = mixed(100, 3, 1, words=())
+    np.testing.assert_allclose(model.predict_proba(new), theirs.predict_proba(new), atol=1e-6)
+
+
+@pytest.mark.parametrize("calibration", ["none", "sigmoid", "isotonic"])
+def test_mixed_tables_with_missing_values(calibration):
+    """Categories and gaps; the seed decides, threads do not; a pickled copy agrees; calibration leaves doubt."""
+    X, y, categorical = mixed(400, 3, 1)
+    model = RandomForest(
+        n_estimators=20, calibration=calibration, categorical_features=categorical, random_state=0
+    ).fit(X, y)  # fmt: skip
+    new, labels, _ = mixed(200, 3, 2, words=(4, 7))
+    P = model.predict_proba(new)
+    np.testing.assert_allclose(P.sum(axis=1), 1, rtol=1e-14)
+    np.testing.assert_array_equal(model.posterior(new), P)
+    assert calibration == "none" or ((P > 0) & (P < 1)).all()
+    assert (model.predict(new) == labels).mean() > 0.5
+    np.testing.assert_array_equal(clone(model).set_params(n_jobs=2).fit(X, y).posterior(new), P)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).posterior(new), P)
+
+
+def test_weights_move_the_probabilities():
+    """Weighing class 1 threefold raises its mean probability."""
+    X, y, _ = mixed(300, 2, 5, words=())
+    model = RandomForest(n_estimators=20, min_samples_leaf=10, random_state=0)
+    plain = model.fit(X, y).posterior(X)[:, 1].mean()
+    assert model.fit(X, y, np.where(y == 1, 3.0, 1.0)).posterior(X)[:, 1].mean() > plain + 0.1
+
+
+def test_progress_is_told():
+    """Some trees at a time."""
+    told = []
+    X, y, _ = mixed(60, 2, 0, words=())
+    with progress.listen(lambda fraction, _: told.append(fraction)):
+        RandomForest(n_estimators=40, calibration="none", random_state=0).fit(X, y)
+    assert told == sorted(told)
+    assert set(told) >= {16 / 40, 32 / 40, 1.0}
+
+
+@pytest.mark.parametrize(
+    ("parameters", "place"),
+    [
+        ({"n_estimators": 0}, "/n_estimators"),
+        ({"n_estimators": True}, "/n_estimators"),
+        ({"min_samples_leaf": 0}, "/min_samples_leaf"),
+        ({"min_samples_leaf": 1.5}, "/min_samples_leaf"),
+        ({"max_features": "all"}, "/max_features"),
+        ({"max_features": 0}, "/max_features"),
+        ({"max_features": 7}, "/max_features"),
+        ({"max_features": 1.5}, "/max_features"),
+        ({"max_features": True}, "/max_features"),
+        ({"calibration": "some"}, "/calibration"),
+    ],
+)
+def test_wrong_parameters_are_named(parameters, place):
+    """The place is the parameter."""
+    X, y, _ = mixed(40, 2, 0, words=())
+    with pytest.raises(Invalid) as error:
+        RandomForest(**parameters).fit(X, y)
+    assert [flaw.loc for flaw in error.value.flaws] == [place]
+
+
+@pytest.mark.parametrize("most", [None, "log2", 2, 0.5])
+def test_features_per_split(most):
+    """Everything that scikit-learn takes for the number of features."""
+    X, y, _ = mixed(60, 2, 0, words=())
+    model = RandomForest(n_estimators=3, max_features=most, calibration="none", random_state=0).fit(X, y)
+    assert model.model_.n_trees == 3
+
+
+def test_values_beyond_single_precision_are_refused():
+    """scikit-learn's trees compare in float32."""
+    with pytest.raises(Invalid):
+        RandomForest(n_estimators=1).fit(np.array([[1e300], [0.0]]), [0, 1])
+
+
+@pytest.mark.slow
+def test_covtype_asks_step_by_step():
+    """All features per split: at most 28 % of the features with vote stopping, 41 % without, error at most .135."""
+    table = np.loadtxt(shared("covtype_20k.csv.gz"), delimiter=",", skiprows=1)
+    order = np.random.default_rng(0).permutation(len(table))
+    X, y = np.ascontiguousarray(table[order, :-1]), table[order, -1].astype(int)
+    model = RandomForest(n_estimators=40, max_features=None, calibration="none", random_state=0)
+    forest = model.fit(X[:12000], y[:12000]).model_
+    plain, stopped = (
+        simulate(forest, X[12000:], Prices.unit(54), stop_when_settled=settle) for settle in (False, True)
+    )  # fmt: skip
+    assert plain.cost.mean() / 54 <= 0.415
+    assert stopped.cost.mean() / 54 <= 0.28
+    np.testing.assert_array_equal(stopped.prediction, plain.prediction)
+    assert (model.classes_[stopped.prediction] != y[12000:]).mean() <= 0.135

@@ -1,0 +1,35 @@
+"""Random forests, prices and rows for tests of asking step by step."""
+
+import numpy as np
+
+from app.acquisition.binning import bin_columns
+from app.acquisition.forest import FlatForest
+from app.acquisition.prices import Prices
+from app.acquisition.tree import grow_tree
+
+
+def random_prices(random, m):
+    """Some zero, some equal, some in one of two groups with discounts of any size."""
+    cost = random.choice([0.0, 0.1, 0.2, 1.0, 2.5, 7.0], m)
+    group = random.integers(-1, 2, m).astype(np.int32)
+    discounted = np.where(group < 0, cost, cost * random.choice([0.0, 0.3, 1.0], m))
+    return Prices(cost, discounted, group, ("blood", "image"))
+
+
+def random_trees(random, T, m, K, n=40, gaps=0.1):
+    """Trees grown on noise with ties and gaps; `alpha` differs, so some have mixed leaves."""
+    X = random.integers(0, 5, (n, m)).astype(float)
+    X[random.random((n, m)) < gaps] = np.nan
+    y = random.integers(0, K, n)
+    drawn = [np.bincount(random.integers(0, n, n), minlength=n) for _ in range(T)]
+    table = bin_columns(X)
+    return [grow_tree(table, y, counts, K, np.ones(m), float(random.integers(0, 3)), 4) for counts in drawn]
+
+
+def random_case(seed, T=7, m=5, K=3):
+    """A forest, its trees, prices, and rows to decide on, some of them with missing values."""
+    random = np.random.default_rng(seed)
+    trees = random_trees(random, T, m, K)
+    X = random.integers(0, 5, (12, m)).astype(float)
+    X[random.random(X.shape) < 0.1] = np.nan
+    return FlatForest.join(trees, m, np.full(K, 1 / K)), trees, random_prices(random, m), X, random
