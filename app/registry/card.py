@@ -85,6 +85,7 @@ class Card(_Part):
     benefits: list[list[FiniteFloat]] | None = None
     feature_costs: list[dict[str, Any]] | None = None
     seed: int = 0
+    fitted: dict[str, Any] = Field(default={}, description="what the fit found: calibration used, convergence")
     sizes: dict[str, int] = {}
     packages: dict[str, str] = Field(default_factory=installed_packages)
     sha256: dict[str, Digest] = {}

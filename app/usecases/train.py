@@ -175,7 +175,9 @@ def _train(ports: Ports, job: Job, version: int) -> Card:
     fit_seconds = perf_counter() - began
     with progress.part(0.9, 0.95, "judging"):
         scores = estimator.posterior(table.X[rows.holdout]) if rows.holdout.size else None
-        card = _card(job, version, table, rows, scores, fit_seconds)
+        card = _card(job, version, table, rows, scores).model_copy(
+            update={"fitted": _findings(estimator), "fit_seconds": round(fit_seconds, 3)}
+        )
     with progress.part(0.95, 0.97, "writing"):
         holdout = None if scores is None else Holdout(scores, table.y[rows.holdout])
         return ports.registry.stage(card, estimator, holdout)
@@ -192,7 +194,13 @@ def _build(spec: Mapping[str, Any], table: Table) -> Any:
     )
 
 
-def _card(job: Job, version: int, table: Table, rows: Split, scores: np.ndarray | None, fit_seconds: float) -> Card:
+def _findings(estimator: Any) -> dict[str, Any]:
+    """What a fit tells about itself, as far as this kind of learner does."""
+    names = ("calibration", "converged", "n_iter")
+    return {name: getattr(estimator, f"{name}_") for name in names if hasattr(estimator, f"{name}_")}
+
+
+def _card(job: Job, version: int, table: Table, rows: Split, scores: np.ndarray | None) -> Card:
     spec = job.spec
     assert table.classes is not None
     codes = table.y[rows.train]
@@ -221,5 +229,4 @@ def _card(job: Job, version: int, table: Table, rows: Split, scores: np.ndarray 
         benefits=spec["benefits"],
         feature_costs=spec["feature_costs"],
         seed=spec["seed"],
-        fit_seconds=round(fit_seconds, 3),
     )

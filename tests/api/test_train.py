@@ -109,6 +109,7 @@ def test_the_card_says_what_was_done(service):
     assert [price["cost"] for price in card["feature_costs"]] == [1, 2.5]
     assert card["job"] == job["id"]
     assert card["packages"]["scikit-learn"]
+    assert card["fitted"] == {"calibration": "none", "converged": True}
 
 
 def test_the_same_seed_gives_the_same_model(service):
