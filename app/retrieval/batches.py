@@ -1,0 +1,208 @@
+"""Many sets at once, of any sizes: for instance the labels of each of many instances.
+
+Small sets go through one kernel that neither holds the interpreter's lock nor allocates per set; it is called once per
+thread on a share of the sets. Python's threads are used rather than numba's: those may not be entered from two
+requests at a time, nor after a fork.
+"""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from app.errors import Invalid
+from app.retrieval import _kernels
+from app.retrieval.expected_loss import check_usable, loss_table, recall_table, table_error
+from app.retrieval.losses import Loss
+from app.retrieval.poisson_binomial import check_probabilities
+from app.retrieval.quadrature import rate_error
+from app.retrieval.selection import NOTHING_WARNING, Selection, Terms, select_ranked
+
+# Sets up to this size are computed 32 at a time by dynamic programming: 10 microseconds per set of 64, where one call
+# for one set costs 100, whatever its method.
+BATCH_DP_LIMIT = 64
+
+
+@dataclass(frozen=True)
+class Selections:
+    """One best set for each group of items; `selections[i]` is a Selection.
+
+    order: every group's own positions, best first, one group after the other; `offsets` (groups + 1,) says where each
+    begins; the first k[i] are retrieved. curves: L_0 … L_n of group i begin at offsets[i] + i.
+    """
+
+    order: np.ndarray
+    offsets: np.ndarray
+    k: np.ndarray
+    expected_loss: np.ndarray
+    expected_precision: np.ndarray
+    expected_recall: np.ndarray
+    error_bound: np.ndarray
+    curves: np.ndarray | None
+    warnings: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        """How many sets."""
+        return len(self.k)
+
+    def __getitem__(self, i: int) -> Selection:
+        """The set of group i."""
+        i = range(len(self))[i]
+        first, last, k = int(self.offsets[i]), int(self.offsets[i + 1]), int(self.k[i])
+        return Selection(
+            indices=self.order[first : first + k],
+            k=k,
+            expected_loss=float(self.expected_loss[i]),
+            curve=None if self.curves is None else self.curves[first + i : last + i + 1],
+            expected_precision=float(self.expected_precision[i]),
+            expected_recall=float(self.expected_recall[i]),
+            error_bound=float(self.error_bound[i]),
+            warnings=self.warnings,
+        )
+
+
+def select_many(
+    p: ArrayLike,
+    offsets: ArrayLike,
+    loss: Loss,
+    *,
+    empty: int = 0,
+    k_min: int = 0,
+    k_max: int | None = None,
+    curve: bool = False,
+    min_recall: float | None = None,
+    min_precision: float | None = None,
+    threads: int | None = None,
+) -> Selections:
+    """`select` for every group p[offsets[i] : offsets[i + 1]] of independent items.
+
+    p: (total,) probabilities; offsets: (groups + 1,) rising from 0 to total. A hundred thousand groups of 20 take some
+    60 ms on two threads (all the machine's by default). Invalid at `/2/3` for item 3 of group 2, at `/2` for a group
+    too small for k_min, at `/min_recall` or `/min_precision` (naming the group) where no set meets them.
+    """
+    terms = Terms(loss, empty, k_min, k_max, curve, min_recall, min_precision).checked()
+    starts = _check_offsets(offsets, np.size(p))
+    probabilities = _check_groups(p, starts)
+    return _Batch(probabilities, starts, terms).run(threads or len(os.sched_getaffinity(0)))
+
+
+class _Batch:
+    """The arrays of one batch, filled by threads that each own some of the groups."""
+
+    def __init__(self, p: np.ndarray, offsets: np.ndarray, terms: Terms) -> None:
+        self.p, self.offsets, self.terms = p, offsets, terms
+        self.sizes = np.diff(offsets)
+        groups = len(self.sizes)
+        self.present = np.unique(self.sizes)
+        allowed = np.zeros((int(self.present.max(initial=0)) + 1, 2), dtype=np.int64)
+        for n in self.present:
+            check_usable(terms.loss, int(n))
+            allowed[n] = self._allowed(int(n))
+        self.low, self.high = np.ascontiguousarray(allowed[self.sizes].T)
+        self.order = np.empty(len(p), dtype=np.int64)
+        self.k = np.empty(groups, dtype=np.int64)
+        self.numbers = np.empty((groups, 3))
+        self.curves = np.empty(len(p) + groups if terms.curve else 0)
+        self.errors = np.empty(groups)
+        self.tables, self.starts = self._tables(self.present[self.present <= BATCH_DP_LIMIT])
+
+    def run(self, threads: int) -> Selections:
+        ascending = np.argsort(self.sizes, kind="stable")  # the kernel takes sets of one size together
+        small = ascending[: int(np.searchsorted(self.sizes[ascending], BATCH_DP_LIMIT, side="right"))]
+        shares = [(self._small, share) for share in np.array_split(small, threads) if len(share)]
+        shares += [
+            (self._large, share) for share in np.array_split(np.flatnonzero(self.sizes > BATCH_DP_LIMIT), threads)
+        ]
+        if threads == 1 or len(self.sizes) == 1:
+            for task, share in shares:
+                task(share)
+        else:
+            with ThreadPoolExecutor(threads) as pool:
+                for done in [pool.submit(task, share) for task, share in shares]:
+                    done.result()
+        if np.any(self.k < 0):
+            self._refuse(int(np.argmax(self.k < 0)))
+        return self._selections()
+
+    def _small(self, share: np.ndarray) -> None:
+        terms = self.terms
+        _kernels.small_sets(
+            share, self.p, self.offsets, self.tables, self.starts, self.low, self.high,
+            _least(terms.min_recall), _least(terms.min_precision), self.order, self.k, self.numbers, self.curves,
+        )  # fmt: skip
+        errors = np.zeros(BATCH_DP_LIMIT + 1)
+        for n in self.present[self.present <= BATCH_DP_LIMIT]:
+            errors[n] = table_error(terms.loss, int(n))
+        self.errors[share] = errors[self.sizes[share]]
+
+    def _large(self, share: np.ndarray) -> None:
+        for i in share:
+            first, last = self.offsets[i], self.offsets[i + 1]
+            own = self.p[first:last]
+            order = np.argsort(-own, kind="stable")
+            try:
+                one = select_ranked(order, own[order], self.terms)
+            except Invalid as error:
+                raise Invalid(f"Set {i}: {error.detail}", error.flaws) from None
+            self.order[first:last], self.k[i], self.errors[i] = order, one.k, one.error_bound
+            self.numbers[i] = one.expected_loss, one.expected_precision, one.expected_recall
+            if one.curve is not None:
+                self.curves[first + i : last + i + 1] = one.curve
+
+    def _allowed(self, n: int) -> tuple[int, int]:
+        try:
+            return self.terms.sizes(n)
+        except Invalid as error:
+            at = int(np.argmax(self.sizes == n))
+            raise Invalid.at(f"/{at}", f"Set {at} is too small: {error.detail}") from None
+
+    def _tables(self, sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The loss and the recall of every size present, one after the other, and where each size begins."""
+        if not len(sizes):
+            return np.empty((2, 0)), np.zeros(1, dtype=np.int64)
+        losses = [loss_table(self.terms.loss, int(n), self.terms.empty) for n in sizes]
+        recalls = [recall_table(int(n)) for n in sizes]
+        lengths = np.zeros(BATCH_DP_LIMIT + 1, dtype=np.int64)
+        lengths[sizes] = [len(table) for table in losses]
+        return np.stack([np.concatenate(losses), np.concatenate(recalls)]), np.concatenate([[0], np.cumsum(lengths)])
+
+    def _refuse(self, i: int) -> None:
+        """Let the single-set path say what the best attainable is."""
+        self._large(np.array([i]))
+
+    def _selections(self) -> Selections:
+        warnings = self.terms.warnings()
+        if self.terms.min_precision and np.any(self.k == 0):
+            warnings += (NOTHING_WARNING,)
+        loss, precision, recall = np.ascontiguousarray(self.numbers.T)
+        curves = self.curves if self.terms.curve else None
+        return Selections(self.order, self.offsets, self.k, loss, precision, recall, self.errors, curves, warnings)
+
+
+def _least(rate: float | None) -> float:
+    """A least rate, less the rounding of what is compared with it."""
+    return max(rate - rate_error(BATCH_DP_LIMIT), 0.0) if rate else 0.0
+
+
+def _check_offsets(given: ArrayLike, total: int) -> np.ndarray:
+    offsets = np.asarray(given)
+    whole = offsets.ndim == 1 and len(offsets) and np.issubdtype(offsets.dtype, np.integer)
+    if not whole or offsets[0] != 0 or offsets[-1] != total or np.any(np.diff(offsets) < 0):
+        raise Invalid.at("/offsets", f"Offsets must be whole numbers that rise from 0 to the number of items, {total}.")
+    return np.require(offsets, np.int64, ["C", "A", "W"])
+
+
+def _check_groups(p: ArrayLike, offsets: np.ndarray) -> np.ndarray:
+    try:
+        return check_probabilities(p)
+    except Invalid as error:
+        place = error.flaws[0].loc
+        if not place:
+            raise
+        at = int(place[1:])
+        group = int(np.searchsorted(offsets, at, side="right")) - 1
+        raise Invalid.at(f"/{group}/{at - offsets[group]}", error.detail) from None

@@ -1,0 +1,111 @@
+"""When a fractional-linear loss may be used: its denominator keeps its sign, and it falls with the true positives.
+
+"c1 < d1" is not enough (Proposition 2 of Natarajan et al. 2016 holds only under further conditions): for
+(.25 + .5 u - .2 v) / (1 + u) the best set of (.9, .8, .2, .1) is the two LEAST likely items. For fixed k and P the
+loss (A + c1 tp) / (B + d1 tp) falls with tp exactly where c1 B - d1 A <= 0; that is linear in (k, P), so its largest
+value is at a corner, as are the extremes of the denominator over the feasible counts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import product
+
+import numpy as np
+
+from app.errors import Invalid
+from app.retrieval.losses import Loss, vanishing
+
+
+@dataclass(frozen=True)
+class Denominator:
+    """A usable loss at n items, its coefficients turned so that the denominator is positive.
+
+    [low, high] is the range of its nonzero values; `largest` bounds the sum of the numerator's terms in absolute value
+    over the denominator.
+    """
+
+    c: tuple[float, ...]
+    d: tuple[float, ...]
+    low: float
+    high: float
+    largest: float
+    n: int
+    tiny: float
+
+    def vanishes(self, tp: float | np.ndarray, k: float | np.ndarray, positives: float) -> np.ndarray:
+        """Whether the denominator is zero at these counts."""
+        value = self.d[0] * self.n + self.d[1] * tp + self.d[2] * k + self.d[3] * positives
+        return np.abs(value) <= self.tiny
+
+
+def check_monotone(loss: Loss, n: int) -> None:
+    """Raise Invalid, with the counts that break it, unless the loss can be minimised by the most likely items."""
+    if n == 0:  # nothing to retrieve, nothing relevant: `empty`
+        return
+    denominator(loss, n)
+    c, d = loss.c or (), loss.d or ()
+    if n == 1:
+        return
+    for k, positives in product((1, n - 1), repeat=2):
+        first = c[1] * (d[0] * n + d[2] * k + d[3] * positives)
+        second = d[1] * (c[0] * n + c[2] * k + c[3] * positives)
+        if first - second > 1e-12 * (abs(first) + abs(second)):
+            tp = max(0, k + positives - n)
+            values = loss.of_counts(np.array([tp, tp + 1]), np.array(k), np.array(positives), n)
+            raise Invalid.at(
+                "",
+                f"The loss must not rise with the true positives, but of {n} items, {k} retrieved and {positives} "
+                f"relevant, {tp} true positives cost {values[0]:.6g} and {tp + 1} cost {values[1]:.6g}.",
+            )
+
+
+@lru_cache(maxsize=4096)
+def denominator(loss: Loss, n: int) -> Denominator:
+    """The loss at n items, or Invalid where its denominator changes sign or vanishes among the feasible counts."""
+    c, d = np.array(loss.c), np.array(loss.d)
+    counts = _corners(n)
+    values = counts @ d
+    tiny = n * vanishing(loss)
+    if values.min() < -tiny and values.max() > tiny:
+        raise _refused(loss, n, counts[values.argmin()], "is negative there and positive elsewhere")
+    if values.max() <= tiny:
+        c, d, values = -c, -d, -values
+    zero = values <= tiny
+    numerators = counts @ c
+    broken = zero & (np.abs(numerators) > 1e-12 * (np.abs(counts) @ np.abs(c)))
+    if broken.any():
+        raise _refused(loss, n, counts[broken.argmax()], "is zero there and the numerator is not")
+    inner = zero & (counts[:, 2] > 0) & (counts[:, 2] < n) & (counts[:, 3] > 0) & (counts[:, 3] < n)
+    if inner.any():
+        raise _refused(loss, n, counts[inner.argmax()], "is zero there")
+    if zero.all():
+        raise _refused(loss, n, counts[0], "is zero everywhere")
+    terms = np.abs(np.stack([counts[:, 0], counts[:, 1], counts[:, 2], counts[:, 3] - counts[:, 1]], axis=1)) @ np.abs(
+        np.array([c[0], c[1] + c[3], c[2], c[3]])
+    )
+    low, high = float(values[~zero].min()), float(values.max())
+    largest = float((terms[~zero] / values[~zero]).max()) + (40 * float(terms[zero].max()) / low if zero.any() else 0.0)
+    return Denominator(tuple(c), tuple(d), low, high, largest, n, tiny)
+
+
+def _corners(n: int) -> np.ndarray:
+    """Counts (n, tp, k, positives) that hold every corner of the feasible region, with and without its edges."""
+    ends = sorted({0, min(1, n), max(n - 1, 0), n})
+    middle = {n // 2, (n + 1) // 2}
+    points = {
+        (n, tp, k, positives)
+        for k, positives in product({*ends, *middle}, repeat=2)
+        for tp in (max(0, k + positives - n), min(k, positives))
+    }
+    return np.array(sorted(points), dtype=np.float64)
+
+
+def _refused(loss: Loss, n: int, counts: np.ndarray, why: str) -> Invalid:
+    _, tp, k, positives = (int(count) for count in counts)
+    return Invalid.at(
+        "/d",
+        f"The denominator of {loss.name} {why}: of {n} items, {k} retrieved, {positives} relevant, {tp} both. "
+        "Choose d so that it keeps its sign.",
+    )

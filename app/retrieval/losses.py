@@ -1,0 +1,212 @@
+"""The losses: what a retrieved set costs, given how many of its items turn out relevant.
+
+Every loss is a function of four counts of one outcome: relevant and retrieved (`tp`), retrieved (`k`), relevant
+(`positives`) and all items (`n`). The definitions are Table 1 of Natarajan et al., "Optimal Classification with
+Multivariate Losses" (ICML 2016), written in counts, and completed where they say 0/0:
+
+- the rate of an absent class is 1: TPR where nothing is relevant, TNR where everything is;
+- F, Jaccard and G-TP/PR with nothing relevant and nothing retrieved are `empty`: 0 (a correct "nothing") or 1;
+- H-Mean with TPR = TNR = 0 is 1;
+- a fractional-linear loss whose numerator and denominator both vanish is `empty`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from app.errors import Flaw, Invalid
+
+LARGEST_BETA = 1e150  # its square is still a float
+
+
+@dataclass(frozen=True)
+class Loss:
+    """One loss, hashable and comparable; make it with the functions below or with `parse_loss`."""
+
+    name: str
+    beta: float | None = None
+    c: tuple[float, ...] | None = None
+    d: tuple[float, ...] | None = None
+
+    def of_counts(self, tp: np.ndarray, k: np.ndarray, positives: np.ndarray, n: int, *, empty: int = 0) -> np.ndarray:
+        """The loss of single outcomes: counts that broadcast, 0 <= tp <= min(k, positives); returns float64."""
+        counts = np.broadcast_arrays(*(np.asarray(count, dtype=np.float64) for count in (tp, k, positives)))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.asarray(_OF_COUNTS[self.name](self, *counts, float(n), float(empty)))
+
+    def as_json(self) -> dict[str, Any]:
+        """What `parse_loss` reads back."""
+        given = {"name": self.name, "beta": self.beta, "c": self.c, "d": self.d}
+        return {
+            key: list(value) if isinstance(value, tuple) else value for key, value in given.items() if value is not None
+        }
+
+
+def f_beta(beta: float = 1.0) -> Loss:
+    """1 - (1 + beta²) tp / (beta² positives + k), for any real beta > 0."""
+    return parse_loss({"name": "f_beta", "beta": beta})
+
+
+def jaccard() -> Loss:
+    """(positives + k - 2 tp) / (positives + k - tp)."""
+    return Loss("jaccard")
+
+
+def am() -> Loss:
+    """1 - (TPR + TNR) / 2: the balanced error."""
+    return Loss("am")
+
+
+def g_tp_pr() -> Loss:
+    """1 - sqrt(recall precision) = 1 - tp / sqrt(positives k)."""
+    return Loss("g_tp_pr")
+
+
+def g_mean() -> Loss:
+    """1 - sqrt(TPR TNR)."""
+    return Loss("g_mean")
+
+
+def h_mean() -> Loss:
+    """1 - 2 / (1/TPR + 1/TNR)."""
+    return Loss("h_mean")
+
+
+def auc() -> Loss:
+    """The share fp fn / (positives (n - positives)): 0 where the set is empty or whole, so 1 <= k <= n - 1."""
+    return Loss("auc")
+
+
+def fractional_linear(c: tuple[float, ...] | list[float], d: tuple[float, ...] | list[float]) -> Loss:
+    """(c0 + c1 u + c2 v + c3 p) / (d0 + d1 u + d2 v + d3 p), with u = tp/n, v = k/n, p = positives/n.
+
+    Whether it falls with tp, as the theory needs, depends on n and is checked where the loss is used.
+    """
+    return parse_loss({"name": "fractional_linear", "c": list(c), "d": list(d)})
+
+
+def parse_loss(given: Mapping[str, Any]) -> Loss:
+    """Read `{"name": …}` with `beta` or `c` and `d`; raises Invalid with places such as `/beta` and `/c/2`."""
+    if not isinstance(given, Mapping):
+        raise Invalid.at("", 'A loss is an object such as {"name": "f_beta", "beta": 1}.')
+    name = given.get("name")
+    if not isinstance(name, str) or name not in _OF_COUNTS:
+        raise Invalid.at("/name", f"The loss must be one of {', '.join(_OF_COUNTS)}.")
+    allowed = {"name", *_PARAMETERS.get(name, ())}
+    flaws = [
+        Flaw(f"/{key}", f"{name} has no parameter {key!r}; it takes {', '.join(sorted(allowed))}.")
+        for key in given
+        if key not in allowed
+    ]
+    beta = _beta(given.get("beta", 1.0), flaws) if name == "f_beta" else None
+    c, d = (_coefficients(given, key, flaws) if name == "fractional_linear" else None for key in ("c", "d"))
+    if flaws:
+        raise Invalid("The loss cannot be used.", flaws)
+    return Loss(name, beta=beta, c=c, d=d)
+
+
+def check_empty(empty: int) -> int:
+    """`empty` is 0 or 1; anything else is Invalid at `/empty`."""
+    if isinstance(empty, bool) or empty not in (0, 1):
+        raise Invalid.at("/empty", "empty is the loss where nothing is relevant and nothing retrieved: 0 or 1.")
+    return int(empty)
+
+
+def _is_number(value: Any) -> bool:
+    real = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+    return real and math.isfinite(value)
+
+
+def _beta(value: Any, flaws: list[Flaw]) -> float:
+    if _is_number(value) and 1 / LARGEST_BETA <= value <= LARGEST_BETA:
+        return float(value)
+    flaws.append(Flaw("/beta", "beta must be a positive number (1 weighs recall and precision alike)."))
+    return 1.0
+
+
+def _coefficients(given: Mapping[str, Any], key: str, flaws: list[Flaw]) -> tuple[float, ...]:
+    values = given.get(key)
+    if not isinstance(values, list | tuple | np.ndarray) or len(values) != 4:
+        flaws.append(
+            Flaw(f"/{key}", f"{key} must be four numbers: {key}0 + {key}1 tp/n + {key}2 k/n + {key}3 positives/n.")
+        )
+        return ()
+    bad = [
+        Flaw(f"/{key}/{i}", "A coefficient must be a finite number.") for i, v in enumerate(values) if not _is_number(v)
+    ]
+    flaws.extend(bad)
+    return () if bad else tuple(float(value) for value in values)
+
+
+def _rates(tp: np.ndarray, k: np.ndarray, positives: np.ndarray, n: float) -> tuple[np.ndarray, np.ndarray]:
+    negatives = n - positives
+    tpr = np.where(positives > 0, tp / positives, 1.0)
+    tnr = np.where(negatives > 0, (negatives - k + tp) / negatives, 1.0)
+    return tpr, tnr
+
+
+def _f_beta(loss: Loss, tp: np.ndarray, k: np.ndarray, positives: np.ndarray, _n: float, empty: float) -> np.ndarray:
+    square = (loss.beta or 1.0) ** 2
+    return np.where(positives + k > 0, 1 - (1 + square) * tp / (square * positives + k), empty)
+
+
+def _jaccard(_loss: Loss, tp: np.ndarray, k: np.ndarray, positives: np.ndarray, _n: float, empty: float) -> np.ndarray:
+    return np.where(positives + k > 0, (positives + k - 2 * tp) / (positives + k - tp), empty)
+
+
+def _am(_loss: Loss, tp: np.ndarray, k: np.ndarray, positives: np.ndarray, n: float, _empty: float) -> np.ndarray:
+    tpr, tnr = _rates(tp, k, positives, n)
+    return np.asarray(1 - (tpr + tnr) / 2)
+
+
+def _g_tp_pr(_loss: Loss, tp: np.ndarray, k: np.ndarray, positives: np.ndarray, _n: float, empty: float) -> np.ndarray:
+    both = np.where(positives * k > 0, 1 - tp / np.sqrt(positives * k), 1.0)
+    return np.where(positives + k > 0, both, empty)
+
+
+def _g_mean(_loss: Loss, tp: np.ndarray, k: np.ndarray, positives: np.ndarray, n: float, _empty: float) -> np.ndarray:
+    tpr, tnr = _rates(tp, k, positives, n)
+    return np.asarray(1 - np.sqrt(tpr * tnr))
+
+
+def _h_mean(_loss: Loss, tp: np.ndarray, k: np.ndarray, positives: np.ndarray, n: float, _empty: float) -> np.ndarray:
+    tpr, tnr = _rates(tp, k, positives, n)
+    return np.asarray(1 - np.where(tpr + tnr > 0, 2 * tpr * tnr / (tpr + tnr), 0.0))
+
+
+def _auc(_loss: Loss, tp: np.ndarray, k: np.ndarray, positives: np.ndarray, n: float, _empty: float) -> np.ndarray:
+    pairs = positives * (n - positives)
+    return np.where(pairs > 0, (k - tp) * (positives - tp) / pairs, 0.0)
+
+
+def _fractional_linear(
+    loss: Loss, tp: np.ndarray, k: np.ndarray, positives: np.ndarray, n: float, empty: float
+) -> np.ndarray:
+    above, below = (
+        x[0] * n + x[1] * tp + x[2] * k + x[3] * positives for x in (loss.c or (0.0,) * 4, loss.d or (1.0,) * 4)
+    )
+    tiny = n * vanishing(loss)
+    return np.where(np.abs(below) > tiny, above / below, empty)
+
+
+def vanishing(loss: Loss) -> float:
+    """A fractional-linear denominator below this (per item) is zero up to the rounding of its coefficients."""
+    return 1e-12 * sum(abs(value) for value in loss.d or ())
+
+
+_OF_COUNTS: dict[str, Callable[..., np.ndarray]] = {
+    "f_beta": _f_beta,
+    "jaccard": _jaccard,
+    "am": _am,
+    "g_tp_pr": _g_tp_pr,
+    "g_mean": _g_mean,
+    "h_mean": _h_mean,
+    "auc": _auc,
+    "fractional_linear": _fractional_linear,
+}
+_PARAMETERS = {"f_beta": ("beta",), "fractional_linear": ("c", "d")}

@@ -1,0 +1,127 @@
+"""Many sets at once are the sets one by one."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from app.errors import Invalid
+from app.retrieval import losses, select, select_many
+from app.retrieval._kernels import LANES
+from app.retrieval.batches import BATCH_DP_LIMIT
+
+LOSSES = [
+    losses.f_beta(2),
+    losses.jaccard(),
+    losses.g_mean(),
+    losses.auc(),
+    losses.fractional_linear([0, -2, 1, 1], [0, 0, 1, 1]),
+]
+
+
+def agree(p, sizes, loss, **terms):
+    offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(int)
+    many = select_many(p, offsets, loss, **terms)
+    terms.pop("threads", None)
+
+    assert len(many) == len(sizes)
+    for i in range(len(sizes)):
+        one, found = select(p[offsets[i] : offsets[i + 1]], loss, **terms), many[i]
+        assert found.expected_loss == pytest.approx(one.expected_loss, abs=1e-13)
+        if found.k == one.k:  # else two sizes that tie but for rounding
+            assert np.array_equal(found.indices, one.indices)
+            assert found.expected_recall == pytest.approx(one.expected_recall, abs=1e-13)
+            assert found.expected_precision == pytest.approx(one.expected_precision, abs=1e-13)
+        assert found.error_bound < 3e-12
+        if terms.get("curve"):
+            np.testing.assert_allclose(found.curve, one.curve, rtol=0, atol=1e-13)
+        else:
+            assert found.curve is None
+
+
+@settings(max_examples=40)
+@given(
+    sizes=st.lists(st.sampled_from([0, 1, 2, 3, 7, 20]), max_size=12),
+    loss=st.sampled_from(LOSSES),
+    seed=st.integers(0, 1000),
+    curve=st.booleans(),
+    empty=st.integers(0, 1),
+)
+def test_ragged_groups_get_the_sets_that_they_get_alone(sizes, loss, seed, curve, empty):
+    rng = np.random.default_rng(seed)
+    p = np.where(rng.random(sum(sizes)) < 0.3, rng.integers(0, 3, sum(sizes)) / 2, rng.random(sum(sizes)))
+    agree(p, sizes, loss, curve=curve, empty=empty)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
+def test_sizes_on_both_sides_of_the_change_over_and_counts_around_the_lanes(threads, loss):
+    rng = np.random.default_rng(3)
+    sizes = (
+        [5] * (LANES + 1)
+        + [BATCH_DP_LIMIT, BATCH_DP_LIMIT + 1, 200, 1, BATCH_DP_LIMIT - 1]
+        + [6] * (LANES - 1)
+        + [8] * LANES
+    )
+    agree(rng.random(sum(sizes)) ** 2, sizes, loss, threads=threads, curve=True)
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
+def test_constraints_and_bounds_hold_in_every_group(loss):
+    rng = np.random.default_rng(4)
+    sizes = [4, 9, 4, 80, 30]
+    agree(rng.random(sum(sizes)), sizes, loss, min_recall=0.6, k_min=1)
+    agree(rng.random(sum(sizes)), sizes, loss, min_precision=0.2, k_max=5)
+
+
+def test_no_groups_are_no_sets():
+    many = select_many([], [0], losses.f_beta())
+
+    assert len(many) == 0
+    assert list(many) == []
+
+
+def test_groups_can_be_counted_from_the_end_and_end():
+    many = select_many([0.9, 0.1, 0.8], [0, 2, 3], losses.f_beta())
+
+    assert many[-1].indices.tolist() == [0]
+    with pytest.raises(IndexError):
+        many[2]
+
+
+@pytest.mark.parametrize("size", [3, BATCH_DP_LIMIT + 5])
+def test_a_group_where_nothing_meets_the_constraint_is_named(size):
+    p = np.concatenate([np.ones(2), np.full(size, 0.3)])
+    with pytest.raises(Invalid, match="Set 1") as refused:
+        select_many(p, [0, 2, 2 + size], losses.f_beta(), min_precision=0.9, k_min=1)
+
+    assert refused.value.flaws[0].loc == "/min_precision"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "place"),
+    [
+        ({"p": [0.1, 0.2, 0.3, 0.4, 1.2]}, "/2/1"),
+        ({"p": [0.1, np.nan, 0.3, 0.4, 0.2]}, "/0/1"),
+        ({"p": [[0.1], [0.2], [0.3], [0.4], [0.5]]}, ""),
+        ({"offsets": [0, 2, 3, 6]}, "/offsets"),
+        ({"offsets": [0, 3, 2, 5]}, "/offsets"),
+        ({"offsets": [0.0, 5.0]}, "/offsets"),
+        ({"offsets": []}, "/offsets"),
+        ({"k_min": 2}, "/1"),
+        ({"empty": 3}, "/empty"),
+        ({"loss": losses.fractional_linear([1, 0, 0, 0], [1, 0, -2, 0])}, "/loss/d"),
+    ],
+)
+def test_bad_arguments_are_refused_with_their_place(arguments, place):
+    with pytest.raises(Invalid) as refused:
+        select_many(**{"p": [0.1, 0.2, 0.3, 0.4, 0.5], "offsets": [0, 2, 3, 5], "loss": losses.f_beta(), **arguments})
+
+    assert refused.value.flaws[0].loc == place
+
+
+def test_the_warnings_are_those_of_the_terms():
+    many = select_many([0.3, 0.2], [0, 2], losses.f_beta(), min_precision=0.9)
+
+    assert len(many.warnings) == 1
+    assert select_many([0.3, 0.2], [0, 2], losses.auc()).warnings == select([0.3, 0.2], losses.auc()).warnings

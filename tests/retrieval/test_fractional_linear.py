@@ -1,0 +1,73 @@
+"""Which fractional-linear losses may be used, and with which counts the others fail."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from app.errors import Invalid
+from app.retrieval import losses, select
+from app.retrieval.fractional_linear import check_monotone, denominator
+
+COEFFICIENTS = st.lists(st.integers(-3, 3), min_size=4, max_size=4)
+
+
+def feasible(n):
+    for k, positives in product(range(n + 1), repeat=2):
+        yield k, positives, range(max(0, k + positives - n), min(k, positives) + 1)
+
+
+@given(COEFFICIENTS, COEFFICIENTS, st.integers(1, 7))
+def test_a_loss_is_accepted_exactly_when_all_counts_allow_it(c, d, n):
+    """The corners decide what looking at every feasible count decides."""
+    loss = losses.fractional_linear(c, d)
+    above = {(tp, k, q): c[0] * n + c[1] * tp + c[2] * k + c[3] * q for k, q, tps in feasible(n) for tp in tps}
+    below = {(tp, k, q): d[0] * n + d[1] * tp + d[2] * k + d[3] * q for k, q, tps in feasible(n) for tp in tps}
+    signs = {np.sign(value) for value in below.values() if value}
+    defined = len(signs) == 1 and all(
+        value or (above[counts] == 0 and (counts[1] in (0, n) or counts[2] in (0, n)))
+        for counts, value in below.items()
+    )
+    falls = defined and all(
+        above[tp + 1, k, q] * below[tp, k, q] <= above[tp, k, q] * below[tp + 1, k, q]
+        for k, q, tps in feasible(n)
+        for tp in list(tps)[:-1]
+    )
+
+    try:
+        check_monotone(loss, n)
+        accepted = True
+    except Invalid:
+        accepted = False
+
+    assert accepted == falls
+
+
+@given(COEFFICIENTS, COEFFICIENTS, st.integers(1, 7))
+def test_the_range_of_the_denominator_is_that_of_all_feasible_counts(c, d, n):
+    try:
+        form = denominator(losses.fractional_linear(c, d), n)
+    except Invalid:
+        assume(False)
+    values = [d[0] * n + d[1] * tp + d[2] * k + d[3] * q for k, q, tps in feasible(n) for tp in tps]
+    nonzero = [abs(value) for value in values if value]
+
+    assert (form.low, form.high) == (min(nonzero), max(nonzero))
+
+
+def test_the_example_that_wants_the_least_likely_items_is_refused_with_counts():
+    """c1 < d1, and yet the loss rises with the true positives."""
+    with pytest.raises(Invalid, match=r"of 4 items, \d retrieved and \d relevant, \d true positives cost") as refused:
+        select([0.9, 0.8, 0.2, 0.1], losses.fractional_linear([0.25, 0.5, -0.2, 0], [1, 1, 0, 0]))
+
+    assert refused.value.flaws[0].loc == "/loss"
+
+
+@pytest.mark.parametrize("d", [[1, 0, -2, 0], [1, -1, 0, 0], [0, 0, 0, 0], [-1, 0, 0, 1.5]])
+def test_a_denominator_that_vanishes_or_turns_is_refused_at_d(d):
+    with pytest.raises(Invalid) as refused:
+        select([0.5, 0.5, 0.1], losses.fractional_linear([1, 0, 0, 0], d))
+
+    assert refused.value.flaws[0].loc == "/loss/d"

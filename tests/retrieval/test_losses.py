@@ -1,0 +1,86 @@
+"""The losses, their conventions for 0/0, and how they are named in requests."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+from app.errors import Invalid
+from app.retrieval import losses
+from app.retrieval.losses import check_empty, parse_loss
+from tests.reference.retrieval import loss_of
+
+EVERY = [
+    losses.f_beta(1),
+    losses.f_beta(0.3),
+    losses.jaccard(),
+    losses.am(),
+    losses.g_tp_pr(),
+    losses.g_mean(),
+    losses.h_mean(),
+    losses.auc(),
+    losses.fractional_linear([0, -2, 1, 1], [0, -1, 1, 1]),
+    losses.fractional_linear([0.5, -1, 0.2, 0.1], [1, 0.3, -0.9, -0.2]),
+]
+
+
+@pytest.mark.parametrize("loss", EVERY, ids=lambda loss: f"{loss.name}-{loss.beta}-{loss.d}")
+@pytest.mark.parametrize("n", [0, 1, 2, 5])
+@pytest.mark.parametrize("empty", [0, 1])
+def test_counts_give_the_loss_of_the_definition_at_every_feasible_place(loss, n, empty):
+    for k, positives in product(range(n + 1), repeat=2):
+        for tp in range(max(0, k + positives - n), min(k, positives) + 1):
+            s = [1] * k + [0] * (n - k)
+            y = [1] * tp + [0] * (k - tp) + [1] * (positives - tp) + [0] * (n - k - positives + tp)
+            expected = loss_of(loss.name, y, s, empty=empty, beta=loss.beta or 1.0, c=loss.c, d=loss.d)
+
+            assert loss.of_counts(tp, k, positives, n, empty=empty) == pytest.approx(expected, abs=1e-15)
+
+
+@pytest.mark.parametrize("loss", EVERY, ids=lambda loss: f"{loss.name}-{loss.beta}-{loss.d}")
+def test_what_a_loss_says_of_itself_is_read_back_as_the_same_loss(loss):
+    assert parse_loss(loss.as_json()) == loss
+
+
+def test_a_loss_without_beta_is_f1():
+    assert parse_loss({"name": "f_beta"}) == losses.f_beta(1.0)
+
+
+@pytest.mark.parametrize(
+    ("given", "place"),
+    [
+        ({}, "/name"),
+        ({"name": "f1"}, "/name"),
+        ({"name": ["f_beta"]}, "/name"),
+        ("f_beta", ""),
+        ({"name": "f_beta", "beta": 0}, "/beta"),
+        ({"name": "f_beta", "beta": -1}, "/beta"),
+        ({"name": "f_beta", "beta": True}, "/beta"),
+        ({"name": "f_beta", "beta": "1"}, "/beta"),
+        ({"name": "f_beta", "beta": float("nan")}, "/beta"),
+        ({"name": "f_beta", "beta": 1e200}, "/beta"),
+        ({"name": "f_beta", "betta": 1}, "/betta"),
+        ({"name": "jaccard", "beta": 1}, "/beta"),
+        ({"name": "fractional_linear", "c": [1, 2, 3, 4]}, "/d"),
+        ({"name": "fractional_linear", "c": [1, 2, 3], "d": [1, 2, 3, 4]}, "/c"),
+        ({"name": "fractional_linear", "c": [1, 2, None, 4], "d": [1, 2, 3, 4]}, "/c/2"),
+        ({"name": "fractional_linear", "c": [1, 2, 3, 4], "d": [1, float("inf"), 3, 4]}, "/d/1"),
+    ],
+)
+def test_a_loss_that_cannot_be_used_is_refused_with_the_place(given, place):
+    with pytest.raises(Invalid) as refused:
+        parse_loss(given)
+
+    assert [flaw.loc for flaw in refused.value.flaws] == [place]
+
+
+@pytest.mark.parametrize("empty", [2, -1, 0.5, True, None])
+def test_empty_is_0_or_1(empty):
+    with pytest.raises(Invalid) as refused:
+        check_empty(empty)
+
+    assert refused.value.flaws[0].loc == "/empty"
+
+
+def test_h_mean_of_two_vanishing_rates_is_the_full_loss():
+    assert losses.h_mean().of_counts(np.array(0), np.array(1), np.array(1), 2) == 1.0

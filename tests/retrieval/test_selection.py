@@ -1,0 +1,247 @@
+"""The best set: against all 2^n sets and 2^n outcomes, under bounds and constraints, and at its edges."""
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from app.errors import Invalid
+from app.retrieval import losses, select
+from app.retrieval.expected_loss import DP_LIMIT
+from app.retrieval.quadrature import rates
+from app.retrieval.selection import UNPROVEN_WARNING
+from tests.reference.retrieval import expected_losses_of_all_sets, expected_rates_of_all_sets
+
+LOSSES = [
+    losses.f_beta(1),
+    losses.f_beta(0.37),
+    losses.f_beta(20),
+    losses.jaccard(),
+    losses.am(),
+    losses.g_tp_pr(),
+    losses.g_mean(),
+    losses.h_mean(),
+    losses.auc(),
+    losses.fractional_linear([0, -2, 1, 1], [0, -1, 1, 1]),
+    losses.fractional_linear([0, -1, 0, 1], [0, 0, 0, 1]),
+    losses.fractional_linear([0.5, -1, 0.2, 0.1], [1, 0.3, -0.9, -0.2]),
+]
+ONE = st.sampled_from([0.0, 1.0, 0.25, 0.5, 0.75, 1e-300]) | st.floats(0, 1)
+PROBABILITIES = st.lists(ONE, max_size=6)
+LOSS = st.sampled_from(LOSSES)
+BOTH_WAYS = pytest.mark.parametrize("limit", [DP_LIMIT, 0], ids=["dynamic programming", "large-n methods"])
+
+
+def allowed_sizes(loss, n):
+    return (min(1, n), max(min(1, n), n - 1)) if loss.name == "auc" else (0, n)
+
+
+def agrees_with_enumeration(p, loss, empty):
+    sets, values = expected_losses_of_all_sets(p, loss, empty=empty)
+    low, high = allowed_sizes(loss, len(p))
+    sizes = sets.sum(axis=1)
+    best = values[(sizes >= low) & (sizes <= high)].min()
+    found = select(p, loss, empty=empty, curve=True)
+    chosen = np.zeros(len(p), dtype=int)
+    chosen[found.indices] = 1
+    own = values[np.flatnonzero((sets == chosen).all(axis=1))[0]]
+    largest = max(1.0, np.abs(values).max())
+
+    assert found.expected_loss == pytest.approx(best, abs=1e-13 * largest)
+    assert found.expected_loss == pytest.approx(own, abs=1e-13 * largest)
+    assert found.error_bound < 1e-12 * largest * 1e3
+    for k in range(len(p) + 1):
+        assert found.curve[k] == pytest.approx(values[sizes == k].min(), abs=1e-13 * largest)
+
+
+@BOTH_WAYS
+@given(p=PROBABILITIES, loss=LOSS, empty=st.sampled_from([0, 1]))
+def test_no_set_is_better_than_the_one_selected(limit, p, loss, empty):
+    """And no set of k items is better than the first k, which is what the whole curve says."""
+    with pytest.MonkeyPatch.context() as patch:
+        if p:
+            patch.setattr("app.retrieval.expected_loss.DP_LIMIT", limit)
+            patch.setattr("app.retrieval.selection.DP_LIMIT", limit)
+        agrees_with_enumeration(p, loss, empty)
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: f"{loss.name}-{loss.beta}-{loss.d}")
+@pytest.mark.parametrize("empty", [0, 1])
+def test_no_set_of_ten_items_is_better(loss, empty):
+    rng = np.random.default_rng(7)
+    agrees_with_enumeration(list(rng.random(10)), loss, empty)
+    agrees_with_enumeration([1.0, 0.0, 0.3, 0.3, 0.3, 0.05, 0.05, 0.9, 1e-9, 0.0], loss, empty)
+
+
+@given(p=PROBABILITIES, loss=LOSS, recall=st.floats(0.01, 1), precision=st.floats(0.01, 1), which=st.integers(1, 3))
+def test_no_set_that_meets_the_constraints_is_better(p, loss, recall, precision, which):
+    """Infeasible exactly when none of the 2^n sets is feasible."""
+    terms = {"min_recall": recall if which & 1 else None, "min_precision": precision if which & 2 else None}
+    sets, values = expected_losses_of_all_sets(p, loss)
+    _, recalls, precisions = expected_rates_of_all_sets(p)
+    assume(
+        not np.any((np.abs(recalls - recall) < 1e-9) & (recall < 1))
+        and not np.any(np.abs(precisions - precision) < 1e-9)
+    )
+    low, high = allowed_sizes(loss, len(p))
+    met = (sets.sum(axis=1) >= low) & (sets.sum(axis=1) <= high)
+    if which & 1:
+        met &= recalls >= recall - 1e-12
+    if which & 2:
+        met &= precisions >= precision - 1e-12
+    if not met.any():
+        with pytest.raises(Invalid, match="No set meets"):
+            select(p, loss, **terms)
+        return
+    found = select(p, loss, **terms)
+
+    assert found.expected_loss == pytest.approx(values[met].min(), abs=1e-12 * max(1, np.abs(values).max()))
+    assert found.expected_recall >= (terms["min_recall"] or 0) - 1e-12
+    assert found.expected_precision >= (terms["min_precision"] or 0) - 1e-12
+
+
+@given(p=PROBABILITIES, k=st.integers(0, 6))
+def test_precision_and_recall_are_those_of_the_set(p, k):
+    k = min(k, len(p))
+    found = select(p, losses.f_beta(), k_min=k, k_max=k)
+    sets, recalls, precisions = expected_rates_of_all_sets(p)
+    chosen = np.zeros(len(p), dtype=int)
+    chosen[found.indices] = 1
+    at = np.flatnonzero((sets == chosen).all(axis=1))[0]
+
+    assert found.k == k
+    assert found.expected_recall == pytest.approx(recalls[at], abs=1e-13)
+    assert found.expected_precision == pytest.approx(precisions[at], abs=1e-13)
+
+
+@given(p=st.lists(ONE, min_size=1, max_size=80), loss=LOSS, data=st.data())
+def test_reordering_the_items_reorders_the_selection(p, loss, data):
+    order = data.draw(st.permutations(range(len(p))))
+    one, other = select(p, loss), select([p[i] for i in order], loss)
+
+    assert one.expected_loss == pytest.approx(other.expected_loss, abs=1e-14 + one.error_bound)
+    assert [p[i] for i in one.indices] == [p[order[i]] for i in other.indices]
+
+
+@given(p=st.lists(ONE, min_size=1, max_size=60), loss=LOSS, bounds=st.tuples(st.integers(0, 60), st.integers(0, 70)))
+def test_bounds_choose_the_best_entry_of_the_curve_between_them(p, loss, bounds):
+    low, high = min(*bounds, len(p)), max(*bounds, 1)
+    low = max(low, 1)
+    found = select(p, loss, k_min=low, k_max=high, curve=True)
+    inside = found.curve[low : high + 1]
+
+    assert found.k == low + int(np.argmin(inside))
+    assert found.expected_loss == inside.min()
+    assert found.warnings == ()
+
+
+@pytest.mark.parametrize("n", [5, DP_LIMIT, 5000])
+def test_ties_keep_the_callers_order(n):
+    found = select(np.full(n, 0.5), losses.f_beta(), k_min=3)
+
+    assert np.array_equal(found.indices, np.arange(found.k))
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: f"{loss.name}-{loss.beta}-{loss.d}")
+@pytest.mark.parametrize("n", [300, 3000])
+def test_large_sets_under_constraints_are_the_best_feasible_entries(loss, n):
+    p = np.random.default_rng(n).random(n) ** 3
+    both = rates(np.sort(p)[::-1].copy())
+    target = float(both.recall[n // 2])
+    free = select(p, loss, curve=True)
+    found = select(p, loss, min_recall=target)
+    low, high = allowed_sizes(loss, n)
+
+    assert found.expected_recall >= target - 1e-11
+    feasible = [k for k in range(low, high + 1) if both.recall[k] >= target - 1e-12]
+    assert found.expected_loss == pytest.approx(free.curve[feasible].min(), abs=1e-11)
+
+
+def test_what_cannot_be_met_names_the_best_attainable():
+    with pytest.raises(Invalid, match=r"with 2 items retrieved, is 0\.5\b") as refused:
+        select([1, 1, 1, 1], losses.f_beta(), k_max=2, min_recall=0.9)
+    assert refused.value.flaws[0].loc == "/min_recall"
+
+    with pytest.raises(Invalid, match=r"with 3 retrieved, is 0\.3\b") as refused:
+        select([0.3, 0.3, 0.3, 0.3], losses.f_beta(), k_min=3, min_precision=0.9)
+    assert refused.value.flaws[0].loc == "/min_precision"
+
+    with pytest.raises(Invalid, match="No set meets both") as refused:
+        select([0.3, 0.3, 0.3, 0.3], losses.f_beta(), min_recall=0.9, min_precision=0.9)
+    assert refused.value.flaws[0].loc == "/min_precision"
+
+
+def test_a_recall_of_one_is_met_where_all_that_could_be_relevant_is_retrieved():
+    found = select([0.4, 0.0, 0.2, 0.0], losses.f_beta(), min_recall=1)
+
+    assert found.indices.tolist() == [0, 2]
+    assert found.expected_recall == 1.0
+
+
+def test_an_empty_set_chosen_for_its_precision_is_warned_of():
+    found = select([0.3, 0.2], losses.f_beta(), min_precision=0.9)
+
+    assert found.k == 0
+    assert any("precision 1 by convention" in warning for warning in found.warnings)
+
+
+@pytest.mark.parametrize("curve", [False, True])
+@pytest.mark.parametrize("loss", [losses.g_mean(), losses.h_mean()], ids=lambda loss: loss.name)
+def test_where_a_proof_would_take_too_long_the_result_is_the_same_and_says_so(loss, curve, monkeypatch):
+    p = np.full(4000, 0.03)
+    proven = select(p, loss, curve=curve)
+    monkeypatch.setattr("app.retrieval.windows.FULL_AT_MOST", 0)
+    found = select(p, loss, curve=curve)
+
+    assert proven.warnings == ()
+    assert found.warnings == (UNPROVEN_WARNING,)
+    assert found.k == proven.k
+    assert found.expected_loss == pytest.approx(proven.expected_loss, abs=1e-14)
+    if curve:
+        np.testing.assert_allclose(found.curve, proven.curve, rtol=0, atol=2e-14)
+
+
+def test_auc_stays_within_the_sizes_that_mean_something_and_says_so():
+    found = select([0.9, 0.8, 0.1], losses.auc())
+
+    assert 1 <= found.k <= 2
+    assert len(found.warnings) == 1
+    assert select([0.9, 0.8, 0.1], losses.auc(), k_max=3).k == 3
+    assert select([0.9, 0.8, 0.1], losses.auc(), k_max=0).k == 0
+    assert select([0.9, 0.8, 0.1], losses.auc(), k_min=3).k == 3
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: f"{loss.name}-{loss.beta}-{loss.d}")
+def test_no_items_and_one_item_have_a_selection(loss):
+    nothing = select([], loss, curve=True)
+
+    assert (nothing.k, len(nothing.indices), len(nothing.curve)) == (0, 0, 1)
+    assert (nothing.expected_recall, nothing.expected_precision) == (1.0, 1.0)
+    assert select([1.0], loss).k in (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "place"),
+    [
+        ({"p": [0.1, 0.2, 0.3, float("nan")]}, "/3"),
+        ({"p": [0.1, -0.1]}, "/1"),
+        ({"p": [[0.1]]}, ""),
+        ({"empty": 2}, "/empty"),
+        ({"k_min": 3}, "/k_min"),
+        ({"k_min": -1}, "/k_min"),
+        ({"k_min": 1.5}, "/k_min"),
+        ({"k_max": True}, "/k_max"),
+        ({"k_min": 2, "k_max": 1}, "/k_min"),
+        ({"min_recall": 1.1}, "/min_recall"),
+        ({"min_precision": float("nan")}, "/min_precision"),
+    ],
+)
+def test_bad_arguments_are_refused_with_their_place(arguments, place):
+    with pytest.raises(Invalid) as refused:
+        select(**{"p": [0.5, 0.5], "loss": losses.f_beta(), **arguments})
+
+    assert [flaw.loc for flaw in refused.value.flaws] == [place]
+
+
+def test_a_bound_beyond_the_items_is_no_bound():
+    assert select([0.9, 0.9], losses.f_beta(), k_max=10).k == 2

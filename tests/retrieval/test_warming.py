@@ -1,0 +1,24 @@
+"""Compiling ahead of the first request."""
+
+import numpy as np
+
+from app.retrieval import _kernels, expected_losses, losses, select, select_class_set, select_many, warm
+
+
+def test_after_warming_no_kernel_is_left_to_compile():
+    warm()
+    kernels = [kernel for kernel in vars(_kernels).values() if hasattr(kernel, "signatures")]
+
+    assert len(kernels) > 15
+
+    frozen = np.linspace(0, 1, 40, dtype=np.float64)
+    frozen.flags.writeable = False
+    known = [len(kernel.signatures) for kernel in kernels]
+    for loss in (losses.f_beta(), losses.g_mean(), losses.jaccard(), losses.auc(), losses.am(), losses.g_tp_pr()):
+        select([0.1] * 10, loss)
+        select([0.1] * 500, loss, min_recall=0.5)
+        expected_losses(frozen, loss)
+        select_many(frozen, [0, 10, 40], loss)
+        select_class_set([[0.5, 0.5]], loss)
+
+    assert [len(kernel.signatures) for kernel in kernels] == known
