@@ -26,8 +26,8 @@ def evaluate(nodes: Nodes, X: np.ndarray, P: np.ndarray, votes: np.ndarray) -> N
                 else:
                     node = nodes.left[node] if x <= nodes.threshold[node] else nodes.right[node]
             for k in range(P.shape[1]):
-                P[i, k] += nodes.value[node, k]
-            votes[i, nodes.label[node]] += 1
+                P[i, k] += nodes.value[nodes.share[node], k]
+            votes[i, nodes.label[nodes.share[node]]] += 1
 
 
 @njit(cache=True, nogil=True)
@@ -61,7 +61,7 @@ def prefixes(
                         total += weight[i] * more
                         discount[i, g] += more
                 node = nodes.left[node] if x <= nodes.threshold[node] else nodes.right[node]
-            votes[i, nodes.label[node]] += 1
+            votes[i, nodes.label[nodes.share[node]]] += 1
             if votes[i].argmax() != y[i]:
                 wrong += weight[i]
         cost[t] += total

@@ -45,8 +45,8 @@ def _settled(nodes: Nodes, at: np.ndarray, sure: np.ndarray, possible: np.ndarra
     possible[:] = 0
     for t in range(at.shape[0]):
         if nodes.feature[at[t]] < 0:
-            sure[nodes.label[at[t]]] += 1
-            possible[nodes.label[at[t]]] += 1
+            sure[nodes.label[nodes.share[at[t]]]] += 1
+            possible[nodes.label[nodes.share[at[t]]]] += 1
             continue
         reach = nodes.reach[at[t]]
         only, found = 0, 0
@@ -71,8 +71,8 @@ def _conclude(nodes: Nodes, at: np.ndarray, leader: int, votes: np.ndarray, P: n
     P[:] = 0.0
     for t in range(at.shape[0]):
         for k in range(P.shape[0]):
-            P[k] += nodes.value[at[t], k]
-        votes[nodes.label[at[t]]] += 1
+            P[k] += nodes.value[nodes.share[at[t]], k]
+        votes[nodes.label[nodes.share[at[t]]]] += 1
     if at.shape[0] == 0:
         P[:] = nodes.prior
         return int(P.argmax())
@@ -180,7 +180,7 @@ def states(
                 waiting[i, f] += 1
             else:
                 counts[i, 0] += 1
-                votes[i, nodes.label[at[t]]] += 1
+                votes[i, nodes.label[nodes.share[at[t]]]] += 1
         leader = _settled(nodes, at, sure, possible)
         outcome[i, 0] = leader
         outcome[i, 1] = _conclude(nodes, at, leader, standing, P[i])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -18,9 +18,11 @@ class Nodes(NamedTuple):
     """The nodes of all trees, N of them, and where the T trees begin.
 
     `feature` int32, -1 for a leaf; `threshold` float64: `x <= threshold` goes to `left`, else to `right`, NaN to
-    `missing` (int32 positions in these arrays). `value` (N, K) float32: class distribution at every node, not only
-    leaves. `label` int32: its most frequent class, ties to the first. `reach` uint64: bit k is set where a leaf below
-    votes for class k (all bits with more than 64 classes). `roots` (T,) int32. `prior` (K,): the answer of no trees.
+    `missing` (int32 positions in these arrays). `share` int32: the node's row in `value` (V, K) float32, each tree's
+    different class distributions (of all nodes, not only leaves), and in `label` (V,) int32, their most frequent
+    class, ties to the first. `reach` uint64: bit k is set where a leaf below votes for class k (all bits with more than
+    64 classes).
+    `roots` (T,) int32. `prior` (K,): the answer of no trees.
     """
 
     feature: np.ndarray
@@ -28,11 +30,15 @@ class Nodes(NamedTuple):
     left: np.ndarray
     right: np.ndarray
     missing: np.ndarray
+    share: np.ndarray
+    reach: np.ndarray
     value: np.ndarray
     label: np.ndarray
-    reach: np.ndarray
     roots: np.ndarray
     prior: np.ndarray
+
+
+_DTYPES: dict[str, type] = {"threshold": np.float64, "reach": np.uint64}
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,9 +51,12 @@ class FlatForest:
 
     @classmethod
     def join(
-        cls, trees: Sequence[Tree], n_features: int, prior: np.ndarray, orders: Orders | None = None
+        cls, trees: Iterable[Tree], n_features: int, prior: np.ndarray, orders: Orders | None = None
     ) -> FlatForest:
-        """One forest of trees whose `counts` are anything proportional to the class distributions."""
+        """One forest of trees whose `counts` are anything proportional to the class distributions.
+
+        Trees are taken one by one, so that a generator's need not be in memory together. O(nodes K).
+        """
         return cls(_nodes(trees, prior), n_features, orders or Orders())
 
     @classmethod
@@ -57,8 +66,8 @@ class FlatForest:
         Its trees compare values rounded to float32; here the thresholds are moved instead, to the last float64 that
         rounds to the left side.
         """
-        trees = [_convert(tree.tree_) for tree in model.estimators_]
-        prior = np.mean([tree.counts[0] for tree in trees], axis=0)
+        prior = np.mean([tree.tree_.value[0, 0] for tree in model.estimators_], axis=0)
+        trees = (_convert(tree.tree_) for tree in model.estimators_)
         return cls.join(trees, model.n_features_in_, prior / prior.sum(), orders)
 
     @property
@@ -121,27 +130,46 @@ class PathCosts:
         return zip((cost / total).tolist(), (error / total).tolist(), strict=True)
 
 
-def _nodes(trees: Sequence[Tree], prior: np.ndarray) -> Nodes:
-    sizes = [len(tree.feature) for tree in trees]
-    N, K = sum(sizes), len(prior)
-    roots = np.cumsum([0, *sizes])[:-1].astype(np.int32)
-    feature, left, right, missing, label = (np.empty(N, dtype=np.int32) for _ in range(5))
-    threshold, value, reach = np.empty(N), np.empty((N, K), dtype=np.float32), np.empty(N, dtype=np.uint64)
-    for tree, root, size in zip(trees, roots.tolist(), sizes, strict=True):
-        here = slice(root, root + size)
-        feature[here], threshold[here] = tree.feature, tree.threshold
-        for links, own in ((left, tree.left), (right, tree.right), (missing, tree.missing)):
-            links[here] = np.where(tree.feature < 0, -1, own + root)
-        value[here] = tree.counts / tree.counts.sum(axis=1, keepdims=True)
-        label[here] = tree.counts.argmax(axis=1)
-        reach[here] = _reach(tree, label[here])
-    return Nodes(feature, threshold, left, right, missing, value, label, reach, roots, np.asarray(prior, np.float64))
+def _nodes(trees: Iterable[Tree], prior: np.ndarray) -> Nodes:
+    parts: dict[str, list[np.ndarray]] = {name: [] for name in Nodes._fields[:7]}
+    values: list[np.ndarray] = [np.empty((0, len(prior)), dtype=np.float32)]
+    roots, size, known = [], 0, 0
+    for tree in trees:
+        roots.append(size)
+        inner = tree.feature >= 0
+        parts["feature"].append(tree.feature.astype(np.int32, copy=False))
+        parts["threshold"].append(tree.threshold.astype(np.float64, copy=False))
+        for name in ("left", "right", "missing"):
+            parts[name].append(np.where(inner, getattr(tree, name) + size, -1).astype(np.int32))
+        distributions = np.ascontiguousarray(tree.counts / tree.counts.sum(axis=1, keepdims=True), dtype=np.float32)
+        different, which = _different(distributions)
+        values.append(different)
+        parts["share"].append((which + known).astype(np.int32))
+        parts["reach"].append(_reach(tree, distributions.argmax(axis=1)))
+        size, known = size + len(inner), known + len(different)
+    value = np.concatenate(values)
+    # A field at a time, whose parts are gone before the next: never two copies of the forest.
+    joined = {
+        name: np.concatenate([np.empty(0, dtype=_DTYPES.get(name, np.int32)), *parts.pop(name)])
+        for name in Nodes._fields[:7]
+    }
+    return Nodes(
+        **joined, value=value, label=value.argmax(axis=1).astype(np.int32) if size else np.empty(0, dtype=np.int32),
+        roots=np.array(roots, dtype=np.int32), prior=np.asarray(prior, dtype=np.float64),
+    )  # fmt: skip
+
+
+def _different(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The rows that differ, and which of them each row is: most nodes of a tree share their distribution."""
+    width = f"V{rows.shape[1] * rows.itemsize}"
+    different, which = np.unique(rows.view(width).ravel(), return_inverse=True)
+    return different.view(rows.dtype).reshape(-1, rows.shape[1]), which
 
 
 def _reach(tree: Tree, label: np.ndarray) -> np.ndarray:
     """Bit k of a node: some leaf below it votes for class k. Level by level from the deepest: O(nodes)."""
     if tree.counts.shape[1] > 64:
-        return np.full(len(label), np.iinfo(np.uint64).max, dtype=np.uint64)
+        return np.full(len(tree.feature), np.iinfo(np.uint64).max, dtype=np.uint64)
     reach = np.where(tree.feature < 0, np.uint64(1) << label.astype(np.uint64), np.uint64(0))
     levels = [np.zeros(1, dtype=np.int64)]
     while len(inner := levels[-1][tree.feature[levels[-1]] >= 0]):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -58,7 +58,7 @@ class Nursery:
                 grow(*rows, prices, rule.alpha, self._max_depth, int(seed)) for seed in seeds[start : start + _ROUND]
             )
 
-    def forest(self, trees: Sequence[Tree]) -> FlatForest:
+    def forest(self, trees: Iterable[Tree]) -> FlatForest:
         return FlatForest.join(trees, len(self._prices), self.prior, self._orders)
 
     def path(self, rule: Rule, seeds: np.ndarray, validation: Rows) -> Iterator[tuple[float, float]]:

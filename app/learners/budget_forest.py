@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -181,11 +181,16 @@ class BudgetForest(Learner):
 
     def _chosen(self, nursery: Nursery, point: Point, seeds: np.ndarray) -> FlatForest:
         (self.alpha_, self.cost_exponent_), self.n_estimators_, self.cost_, self.error_ = point
-        trees: list[Tree] = []
-        for grown in nursery.grow(point.rule, seeds[: point.trees]):
-            trees += grown
-            report(len(trees) / point.trees, "growing trees")
-        return nursery.forest(trees)
+        return nursery.forest(_told(nursery.grow(point.rule, seeds[: point.trees]), point.trees))
+
+
+def _told(batches: Iterator[list[Tree]], total: int) -> Iterator[Tree]:
+    """The trees one by one, telling how many are grown."""
+    grown = 0
+    for trees in batches:
+        grown += len(trees)
+        report(grown / total, "growing trees")
+        yield from trees
 
 
 def _folds(codes: np.ndarray, fraction: float, random: np.random.RandomState) -> list[tuple[np.ndarray, np.ndarray]]:
