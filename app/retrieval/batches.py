@@ -20,11 +20,13 @@ from app.retrieval.expected_loss import check_usable, loss_table, recall_table, 
 from app.retrieval.losses import Loss
 from app.retrieval.poisson_binomial import check_probabilities
 from app.retrieval.quadrature import rate_error
-from app.retrieval.selection import NOTHING_WARNING, Selection, Terms, select_ranked
+from app.retrieval.selection import NOTHING_WARNING, UNPROVEN_WARNING, Selection, Terms, select_ranked
 
 # Sets up to this size are computed 32 at a time by dynamic programming: 10 microseconds per set of 64, where one call
 # for one set costs 100, whatever its method.
 BATCH_DP_LIMIT = 64
+
+ITEMS_WORTH_A_THREAD = 20_000  # some milliseconds of work; a pool takes 0.2 to start
 
 
 @dataclass(frozen=True)
@@ -81,13 +83,15 @@ def select_many(
     """`select` for every group p[offsets[i] : offsets[i + 1]] of independent items.
 
     p: (total,) probabilities; offsets: (groups + 1,) rising from 0 to total. A hundred thousand groups of 20 take some
-    60 ms on two threads (all the machine's by default). Invalid at `/2/3` for item 3 of group 2, at `/2` for a group
-    too small for k_min, at `/min_recall` or `/min_precision` (naming the group) where no set meets them.
+    60 ms on two threads (by default as many as there are cores). Invalid at `/2/3` for item 3 of group 2, at `/2` for
+    a group too small for k_min, at `/min_recall` or `/min_precision` (naming the group) where no set meets them.
     """
     terms = Terms(loss, empty, k_min, k_max, curve, min_recall, min_precision).checked()
     starts = _check_offsets(offsets, np.size(p))
     probabilities = _check_groups(p, starts)
-    return _Batch(probabilities, starts, terms).run(threads or len(os.sched_getaffinity(0)))
+    if threads is None:
+        threads = (os.cpu_count() or 1) if len(probabilities) >= ITEMS_WORTH_A_THREAD else 1
+    return _Batch(probabilities, starts, terms).run(threads)
 
 
 class _Batch:
@@ -108,6 +112,7 @@ class _Batch:
         self.numbers = np.empty((groups, 3))
         self.curves = np.empty(len(p) + groups if terms.curve else 0)
         self.errors = np.empty(groups)
+        self.unproven = False
         self.tables, self.starts = self._tables(self.present[self.present <= BATCH_DP_LIMIT])
 
     def run(self, threads: int) -> Selections:
@@ -150,6 +155,7 @@ class _Batch:
                 raise Invalid(f"Set {i}: {error.detail}", error.flaws) from None
             self.order[first:last], self.k[i], self.errors[i] = order, one.k, one.error_bound
             self.numbers[i] = one.expected_loss, one.expected_precision, one.expected_recall
+            self.unproven |= UNPROVEN_WARNING in one.warnings
             if one.curve is not None:
                 self.curves[first + i : last + i + 1] = one.curve
 
@@ -178,6 +184,8 @@ class _Batch:
         warnings = self.terms.warnings()
         if self.terms.min_precision and np.any(self.k == 0):
             warnings += (NOTHING_WARNING,)
+        if self.unproven:
+            warnings += (UNPROVEN_WARNING,)
         loss, precision, recall = np.ascontiguousarray(self.numbers.T)
         curves = self.curves if self.terms.curve else None
         return Selections(self.order, self.offsets, self.k, loss, precision, recall, self.errors, curves, warnings)

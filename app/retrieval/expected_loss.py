@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
@@ -47,10 +48,14 @@ def expected_losses(p: ArrayLike, loss: Loss, *, empty: int = 0) -> Curve:
 def curve_of(p: np.ndarray, loss: Loss, empty: int) -> Curve:
     """`expected_losses` for arguments that are checked."""
     if len(p) <= DP_LIMIT:
-        return tabled_curve(p, loss, empty)
-    if loss.name in MEANS:
-        return MeanOfRates(p, harmonic=MEANS[loss.name]).curve()
-    return BY_QUADRATURE[loss.name](p, loss, empty)
+        curve = tabled_curve(p, loss, empty)
+    elif loss.name in MEANS:
+        curve = MeanOfRates(p, harmonic=MEANS[loss.name]).curve()
+    else:
+        curve = BY_QUADRATURE[loss.name](p, loss, empty)
+    if loss.name == "fractional_linear":
+        return curve
+    return replace(curve, values=np.clip(curve.values, 0.0, 1.0))  # all other losses are within [0, 1]
 
 
 def check_usable(loss: Loss, n: int) -> None:

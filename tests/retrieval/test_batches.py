@@ -9,6 +9,7 @@ from app.errors import Invalid
 from app.retrieval import losses, select, select_many
 from app.retrieval._kernels import LANES
 from app.retrieval.batches import BATCH_DP_LIMIT
+from app.retrieval.selection import UNPROVEN_WARNING
 
 LOSSES = [
     losses.f_beta(2),
@@ -118,6 +119,13 @@ def test_bad_arguments_are_refused_with_their_place(arguments, place):
         select_many(**{"p": [0.1, 0.2, 0.3, 0.4, 0.5], "offsets": [0, 2, 3, 5], "loss": losses.f_beta(), **arguments})
 
     assert refused.value.flaws[0].loc == place
+
+
+def test_a_large_group_whose_search_is_not_proven_says_so(monkeypatch):
+    monkeypatch.setattr("app.retrieval.windows.FULL_AT_MOST", 0)
+    many = select_many(np.full(2000, 0.05), [0, 2000], losses.g_mean())
+
+    assert many.warnings == (UNPROVEN_WARNING,)
 
 
 def test_the_warnings_are_those_of_the_terms():

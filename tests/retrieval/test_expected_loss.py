@@ -202,3 +202,14 @@ def test_bad_probabilities_are_refused_with_their_place(p, place):
         expected_losses(p, losses.am())
 
     assert refused.value.flaws[0].loc == place
+
+
+@pytest.mark.parametrize(
+    "loss", [losses.f_beta(), losses.jaccard(), losses.g_tp_pr(), losses.am()], ids=lambda loss: loss.name
+)
+def test_rounding_takes_no_loss_below_0_or_above_1(loss):
+    for p in (np.ones(20_000), np.zeros(20_000), np.full(20_000, np.nextafter(1, 0))):
+        found = expected_losses(p, loss).values
+
+        assert found.min() >= 0
+        assert found.max() <= 1
