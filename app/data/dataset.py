@@ -39,6 +39,11 @@ class Dataset:
     bytes: int
     created_at: datetime
 
+    @property
+    def multilabel(self) -> bool:
+        """Whether each of the `classes` applies or not, and not exactly one of them."""
+        return self.classes == self.labels
+
 
 def to_json(dataset: Dataset) -> bytes:
     record = asdict(dataset) | {"created_at": dataset.created_at.isoformat()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -54,6 +55,22 @@ class Linear:
             lasts=(sizes - 1).astype(np.float64),
             offsets=(np.cumsum(sizes) - sizes).astype(np.intp),
             table=np.concatenate(tables) if tables else np.empty((0, len(intercept))),
+        )
+
+    @classmethod
+    def beside(cls, parts: Sequence[Self]) -> Self:
+        """One model with the scores of several, all folded with the same design (of the same rows and weights)."""
+        first = parts[0]
+        return cls(
+            numeric=first.numeric,
+            coef=np.hstack([one.coef for one in parts]),
+            intercept=np.hstack([one.intercept for one in parts]),
+            means=first.means,
+            marks=np.hstack([one.marks for one in parts]),
+            categorical=first.categorical,
+            lasts=first.lasts,
+            offsets=first.offsets,
+            table=np.hstack([one.table for one in parts]),
         )
 
     def scores(self, X: np.ndarray) -> np.ndarray:

@@ -16,6 +16,7 @@ from app.learners.gradient_boosting import GradientBoosting
 from app.learners.hierarchical_logistic import HierarchicalLogistic
 from app.learners.kernel_logistic import KERNELS, KernelLogistic
 from app.learners.logistic import Logistic
+from app.learners.multilabel_logistic import MultilabelLogistic
 from app.learners.parameters import Parameter
 
 CALIBRATION = Parameter(
@@ -47,7 +48,8 @@ MAJORITY = Parameter(
 class Kind:
     """A kind of learner: its name in requests, its estimator, and what may be said about it.
 
-    `benefits`: whether a benefit matrix takes part in training: `ignored`, `optional` or `required`.
+    `benefits`: whether a benefit matrix takes part in training: `ignored`, `optional` or `required`. `labels`: whether
+    it predicts `one` label, which is a class, or `several`, each of which applies or not.
     """
 
     name: str
@@ -55,6 +57,7 @@ class Kind:
     parameters: tuple[Parameter, ...]
     doc: str
     benefits: Literal["ignored", "optional", "required"] = "ignored"
+    labels: Literal["one", "several"] = "one"
 
     @property
     def needs_benefits(self) -> bool:
@@ -91,7 +94,13 @@ class Kind:
     def describe(self) -> dict[str, Any]:
         """The kind for the API's users, ready for JSON."""
         parameters = [parameter.describe() for parameter in self.parameters]
-        return {"kind": self.name, "description": self.doc, "benefits": self.benefits, "parameters": parameters}
+        return {
+            "kind": self.name,
+            "description": self.doc,
+            "benefits": self.benefits,
+            "labels": self.labels,
+            "parameters": parameters,
+        }
 
 
 KINDS: dict[str, Kind] = {
@@ -214,6 +223,22 @@ KINDS: dict[str, Kind] = {
             ),
             "First majority or minority, then which minority class; probabilities are the product.",
             benefits="optional",
+        ),
+        Kind(
+            "multilabel_logistic",
+            MultilabelLogistic,
+            (
+                STRENGTH,
+                CALIBRATION,
+                Parameter(
+                    "chain",
+                    "boolean",
+                    default=False,
+                    doc="Whether each label's model also sees the probabilities of the labels before it.",
+                ),
+            ),
+            "A logistic regression for each of several labels: the probability that it applies, for `/retrieve`.",
+            labels="several",
         ),
     )
 }

@@ -47,6 +47,11 @@ class Loaded:
         return tuple(self.card.classes or ())
 
     @cached_property
+    def multilabel(self) -> bool:
+        """Whether each of the `classes` applies or not, and not exactly one of them."""
+        return self.card.classes == self.card.labels
+
+    @cached_property
     def priors(self) -> np.ndarray:
         """Class priors in training, float64 (K,) in the order of `classes`; empty for regression."""
         priors = self.card.priors()

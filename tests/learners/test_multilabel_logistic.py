@@ -1,0 +1,166 @@
+"""One calibrated logistic regression per label: equal to `Logistic` label by label, and honest in a chain."""
+
+import pickle
+
+import numpy as np
+import pytest
+from scipy import sparse
+from scipy.special import expit
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from app.errors import Invalid
+from app.learners.logistic import Logistic
+from app.learners.multilabel_logistic import MultilabelLogistic
+
+ONE_COLUMN = "the check trains on classes; this estimator takes an indicator of 0 and 1, a column per label"
+EXEMPT = dict.fromkeys(
+    (
+        "check_estimators_dtypes",
+        "check_sample_weights_not_an_array",
+        "check_sample_weights_shape",
+        "check_sample_weights_not_overwritten",
+        "check_classifier_data_not_an_array",
+        "check_classifiers_classes",
+        "check_classifiers_train",
+        "check_fit2d_1feature",
+    ),
+    ONE_COLUMN,
+) | {
+    "check_classifiers_one_label": "a label that is the same in every row is defined here: it has a probability",
+    "check_classifiers_one_label_sample_weights": "the same, after rows without weight are left out",
+    "check_classifier_not_supporting_multiclass": ONE_COLUMN
+    + "; what it refuses is the form, not the number of classes",
+}
+
+
+@parametrize_with_checks(
+    [MultilabelLogistic(), MultilabelLogistic(chain=True)], expected_failed_checks=lambda _: EXEMPT
+)
+def test_estimators_keep_the_conventions(estimator, check):
+    """Each of scikit-learn's checks passes, or is exempted with a reason."""
+    check(estimator)
+
+
+def drawn(n=400, seed=0):
+    """Three numbers (some missing), a category, and three labels: the third follows the first two."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 4))
+    X[:, 3] = rng.integers(0, 3, n)
+    first = rng.random(n) < expit(2 * X[:, 0] - 1)
+    second = rng.random(n) < expit(X[:, 1] + (X[:, 3] == 1))
+    third = rng.random(n) < np.where(first ^ second, 0.9, 0.1)
+    X[rng.random((n, 4)) < 0.05] = np.nan
+    return X, np.column_stack((first, second, third)).astype(int)
+
+
+@pytest.mark.parametrize("calibration", ["auto", "none", "sigmoid", "isotonic"])
+def test_without_a_chain_every_label_is_its_own_logistic_regression(calibration):
+    """The one product gives the same probabilities as L models do."""
+    X, Y = drawn()
+    together = MultilabelLogistic(calibration=calibration, categorical_features=[3], random_state=1).fit(X, Y)
+    for label in range(3):
+        alone = Logistic(calibration=calibration, categorical_features=[3], random_state=1).fit(X, Y[:, label])
+        assert np.allclose(together.predict_proba(X)[:, label], alone.predict_proba(X)[:, 1], rtol=0, atol=1e-12)
+        assert together.calibrations_[label] == alone.calibration_
+
+
+def test_posterior_is_predict_proba_without_checks():
+    """Bit by bit, and a row alone as a row among many."""
+    X, Y = drawn()
+    for chain in (False, True):
+        model = MultilabelLogistic(chain=chain, categorical_features=[3], random_state=1).fit(X, Y)
+        P = model.posterior(X)
+        assert np.array_equal(P, model.predict_proba(X))
+        assert np.allclose(model.posterior(X[7:8]), P[7:8], rtol=0, atol=1e-14)
+        assert P.shape == (400, 3)
+        assert P.min() > 0
+        assert P.max() < 1
+        assert np.array_equal(model.predict(X), P > 0.5)
+
+
+def test_a_chain_learns_what_labels_tell_about_each_other():
+    """A label that depends on two others, and on the features only through them, is told better with them in view."""
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(4000, 2))
+    first, second = X.T > 0
+    third = first ^ second  # no line through the features separates it
+    Y = np.column_stack((first & (rng.random(4000) < 0.9), first & second, third)).astype(int)
+    new, truth = X[2000:], Y[2000:]
+    losses = []
+    for chain in (False, True):
+        p = MultilabelLogistic(chain=chain, random_state=0).fit(X[:2000], Y[:2000]).posterior(new)[:, 2]
+        losses.append(-np.mean(np.where(truth[:, 2] == 1, np.log(p), np.log(1 - p))))
+    assert losses[1] < losses[0] - 0.1
+
+
+def test_a_chain_passes_on_what_the_models_before_say():
+    """The first label has no label before it, and is the same with and without a chain."""
+    X, Y = drawn()
+    with_chain, without = (
+        MultilabelLogistic(chain=c, categorical_features=[3], random_state=1).fit(X, Y) for c in (1, 0)
+    )
+    assert np.allclose(with_chain.posterior(X)[:, 0], without.posterior(X)[:, 0], rtol=0, atol=1e-12)
+    assert not np.allclose(with_chain.posterior(X)[:, 2], without.posterior(X)[:, 2], atol=1e-3)
+
+
+@pytest.mark.parametrize("chain", [False, True])
+@pytest.mark.parametrize("value", [0, 1])
+def test_a_label_that_never_varies_has_the_same_probability_everywhere(chain, value):
+    """(ones + 1) / (n + 2): many cases cannot prove that something never happens."""
+    X, Y = drawn(100)
+    Y[:, 1] = value
+    model = MultilabelLogistic(chain=chain, categorical_features=[3]).fit(X, Y)
+    assert np.allclose(model.posterior(X)[:, 1], (100 * value + 1) / 102)
+
+
+@pytest.mark.parametrize("chain", [False, True])
+def test_a_label_of_one_row_can_be_learnt(chain):
+    """One row cannot be both in a fold and out of it: its model is not calibrated, and a chain passes on its share."""
+    X, Y = drawn(100)
+    Y[:, 0] = 0
+    Y[5, 0] = 1
+    P = MultilabelLogistic(chain=chain, categorical_features=[3]).fit(X, Y).posterior(X)
+    assert np.isfinite(P).all()
+    assert P[5, 0] > P[:, 0].mean()
+
+
+def test_weights_count_as_rows():
+    """Rows of weight 2 are like rows twice; those of weight 0 are absent, and may leave a label constant."""
+    X, Y = drawn(120)
+    weights = np.random.default_rng(0).integers(0, 3, 120)
+    twice = np.repeat(np.arange(120), weights)
+    weighted = MultilabelLogistic(calibration="none", categorical_features=[3]).fit(X, Y, weights)
+    repeated = MultilabelLogistic(calibration="none", categorical_features=[3]).fit(X[twice], Y[twice])
+    assert np.allclose(weighted.posterior(X), repeated.posterior(X), atol=1e-6)
+
+
+def test_calibration_makes_probabilities_true():
+    """On new rows the mean probability of each label is near its frequency."""
+    X, Y = drawn(3000, seed=4)
+    model = MultilabelLogistic(chain=True, categorical_features=[3], random_state=0).fit(X[:2000], Y[:2000])
+    assert np.allclose(model.posterior(X[2000:]).mean(axis=0), Y[2000:].mean(axis=0), atol=0.04)
+
+
+@pytest.mark.parametrize(
+    "Y", [np.arange(100) % 3, np.arange(100).reshape(50, 2) % 3, np.full((100, 2), 0.5), [[1, 0], [1]]]
+)
+def test_labels_of_another_form_are_refused(Y):
+    """One column, other numbers, ragged rows: a ValueError, as scikit-learn's own."""
+    X = np.random.default_rng(0).normal(size=(len(Y), 2))
+    with pytest.raises(ValueError, match=r".+"):
+        MultilabelLogistic().fit(X, Y)
+
+
+def test_wrong_parameters_are_named():
+    X, Y = drawn(60)
+    for wrong, place in (({"C": 0}, "/C"), ({"calibration": "auto "}, "/calibration")):
+        with pytest.raises(Invalid) as error:
+            MultilabelLogistic(**wrong).fit(X, Y)
+        assert error.value.flaws[0].loc == place
+
+
+def test_labels_may_be_sparse_and_models_are_small():
+    X, Y = drawn(200)
+    dense, thin = (MultilabelLogistic(random_state=0).fit(X, labels) for labels in (Y, sparse.csr_array(Y)))
+    assert np.array_equal(dense.posterior(X), thin.posterior(X))
+    assert len(pickle.dumps(dense)) < 8000
