@@ -77,9 +77,11 @@ def tabled_curve(p: np.ndarray, loss: Loss, empty: int) -> Curve:
 
 
 def table_error(loss: Loss, n: int) -> float:
-    """3 n u for the laws, (n + 1) u for the sums and a few for the loss itself."""
-    largest = denominator(loss, n).largest if loss.name == "fractional_linear" and n else 1.0
-    return (8 * n + 16) * UNIT * max(largest, 1.0)
+    """3 n u for the laws, (n + 1) u for the sums and a few for the loss itself, more where its denominator cancels."""
+    if loss.name != "fractional_linear" or n == 0:
+        return (8 * n + 16) * UNIT
+    form = denominator(loss, n)
+    return (8 * n + 16 + 8 * form.cancels) * UNIT * max(form.largest, 1.0)
 
 
 @lru_cache(maxsize=128)

@@ -23,7 +23,7 @@ class Denominator:
     """A usable loss at n items, its coefficients turned so that the denominator is positive.
 
     [low, high] is the range of its nonzero values; `largest` bounds the sum of the numerator's terms in absolute value
-    over the denominator.
+    over the denominator, and `cancels` the same of the denominator's own terms: how much their rounding is amplified.
     """
 
     c: tuple[float, ...]
@@ -31,6 +31,7 @@ class Denominator:
     low: float
     high: float
     largest: float
+    cancels: float
     n: int
     tiny: float
 
@@ -82,12 +83,11 @@ def denominator(loss: Loss, n: int) -> Denominator:
         raise _refused(loss, n, counts[inner.argmax()], "is zero there")
     if zero.all():
         raise _refused(loss, n, counts[0], "is zero everywhere")
-    terms = np.abs(np.stack([counts[:, 0], counts[:, 1], counts[:, 2], counts[:, 3] - counts[:, 1]], axis=1)) @ np.abs(
-        np.array([c[0], c[1] + c[3], c[2], c[3]])
-    )
+    terms = counts @ np.abs(c)
     low, high = float(values[~zero].min()), float(values.max())
     largest = float((terms[~zero] / values[~zero]).max()) + (40 * float(terms[zero].max()) / low if zero.any() else 0.0)
-    return Denominator(tuple(c), tuple(d), low, high, largest, n, tiny)
+    cancels = float((counts[~zero] @ np.abs(d) / values[~zero]).max())
+    return Denominator(tuple(c), tuple(d), low, high, largest, cancels, n, tiny)
 
 
 def _corners(n: int) -> np.ndarray:

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from app.errors import Invalid
 from app.retrieval.batches import Selections
-from app.retrieval.expected_loss import check_usable
+from app.retrieval.expected_loss import check_usable, table_error
 from app.retrieval.losses import Loss
 from app.retrieval.quadrature import UNIT
 from app.retrieval.selection import NOTHING_WARNING, Terms
@@ -54,7 +54,7 @@ def select_class_set(
     precision[:, 1:] = inside[:, 1:] / sizes[1:]
     k = _best(curves, inside, precision, (low, high), terms)
     pick = np.arange(rows), k
-    error = np.full(rows, (2 * n + 16) * UNIT * max(1.0, float(np.abs(hit).max()), float(np.abs(miss).max())))
+    error = np.full(rows, table_error(loss, n))
     warnings = terms.warnings() + ((NOTHING_WARNING,) if terms.min_precision and np.any(k == 0) else ())
     return Selections(
         order=order.ravel(), offsets=np.arange(rows + 1) * n, k=k, expected_loss=curves[pick],

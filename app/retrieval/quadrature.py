@@ -153,7 +153,7 @@ def fractional_linear_curve(p: np.ndarray, loss: Loss, empty: int) -> Curve:
         tilt = np.array([low[0], high[0], low[1], high[1]])
         _kernels.fractional_node(p, q, t, w, np.maximum(floors, 0.0), tilt, c, logs, means, values)
     values += empty * _vanishing_mass(p, form)
-    return Curve(values, form.largest * (rule.error + 4 * rounding(n, len(rule.t))))
+    return Curve(values, form.largest * (rule.error + 4 * rounding(n, len(rule.t)) + 8 * form.cancels * UNIT))
 
 
 def _vanishing_mass(p: np.ndarray, form: Denominator) -> np.ndarray:

@@ -1,5 +1,6 @@
 """Which fractional-linear losses may be used, and with which counts the others fail."""
 
+from fractions import Fraction
 from itertools import product
 
 import numpy as np
@@ -8,7 +9,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from app.errors import Invalid
-from app.retrieval import losses, select
+from app.retrieval import expected_losses, losses, select, select_class_set
+from app.retrieval.expected_loss import DP_LIMIT
 from app.retrieval.fractional_linear import check_monotone, denominator
 
 COEFFICIENTS = st.lists(st.integers(-3, 3), min_size=4, max_size=4)
@@ -71,3 +73,26 @@ def test_a_denominator_that_vanishes_or_turns_is_refused_at_d(d):
         select([0.5, 0.5, 0.1], losses.fractional_linear([1, 0, 0, 0], d))
 
     assert refused.value.flaws[0].loc == "/loss/d"
+
+
+@pytest.mark.parametrize("limit", [DP_LIMIT, 0], ids=["dynamic programming", "quadrature"])
+@pytest.mark.parametrize("n", [3, 5, 33])
+def test_the_error_bound_grows_where_the_denominator_nearly_cancels(n, limit, monkeypatch):
+    """With all retrieved, 1 - .9999999 is left of the denominator: rounding grows ten million times."""
+    monkeypatch.setattr("app.retrieval.expected_loss.DP_LIMIT", limit)
+    loss = losses.fractional_linear([0.1, -1, 0.2, 1], [1, 0, -0.9999999, 0])
+    c, d = ([Fraction(one) for one in given] for given in (loss.c, loss.d))
+    exact = (c[0] + c[2]) / (d[0] + d[2]) + Fraction(1, 4) * (c[1] + c[3]) / (d[0] + d[2])
+    found = expected_losses(np.full(n, 0.25), loss)
+
+    assert 0 < abs(Fraction(found.values[n]) - exact) <= found.error
+    assert found.error < 1
+
+
+def test_so_it_does_for_sets_of_classes():
+    loss = losses.fractional_linear([0.1, -1, 0.2, 1], [1, 0, -0.9999999, 0])
+    c, d = ([Fraction(one) for one in given] for given in (loss.c, loss.d))
+    exact = (3 * c[0] + 3 * c[2] + c[1] + c[3]) / (3 * d[0] + 3 * d[2])
+    found = select_class_set([[0.25, 0.25, 0.5]], loss, k_min=3)
+
+    assert 0 < abs(Fraction(float(found.expected_loss[0])) - exact) <= found.error_bound[0]
