@@ -51,6 +51,16 @@ class Prices:
             cost[j] = discounted[j] = 0.0
         return Prices(cost, discounted, self.group, self.groups)
 
+    def listed(self, names: Sequence[str]) -> list[dict[str, Any]]:
+        """The long form that `parse_prices` reads, ready for JSON; `names` are those of the features."""
+        listed = []
+        for name, cost, discounted, group in zip(
+            names, self.cost.tolist(), self.discounted.tolist(), self.group.tolist(), strict=True
+        ):
+            entry = {"feature": name, "cost": cost}
+            listed.append(entry if group < 0 else {**entry, "group": self.groups[group], "discounted_cost": discounted})
+        return listed
+
     def paid(self, order: Iterable[int]) -> list[float]:
         """What each feature costs when they are acquired in this order; the sum is what is spent."""
         opened: set[int] = set()

@@ -127,7 +127,7 @@ def step(
     the full vote, to the first class): then the class is the one of the complete row.
     Raises Invalid for shapes that do not fit and budgets below zero. O(n T depth); about 10 microseconds a case.
     """
-    X, status, limit = _checked(forest, X, status, prices, budget)
+    X, status, limit = checked(forest, X, status, prices, budget)
     n, m = X.shape
     K = forest.n_classes
     waiting, order = np.zeros((n, m), dtype=np.int32), np.empty((n, m), dtype=np.int32)
@@ -135,7 +135,7 @@ def step(
     votes, P = np.zeros((n, K), dtype=np.int32), np.empty((n, K))
     counts, outcome = np.zeros((n, 3), dtype=np.int32), np.empty((n, 3), dtype=np.int32)
     _kernels.states(
-        forest.nodes, X, status, _arrays(prices), limit, _slack(limit), len(prices.groups),
+        forest.nodes, X, status, arrays(prices), limit, slack_of(limit), len(prices.groups),
         waiting, price, order, spent, votes, P, counts, outcome,
     )  # fmt: skip
     resolved, missed, wanted = counts.T
@@ -165,12 +165,12 @@ def simulate(
     `budget` is per row. A missing value is asked for, found missing, and costs nothing. Raises as `step`.
     O(n questions (T K + m)).
     """
-    X, _, limit = _checked(forest, X, np.zeros(np.shape(X), dtype=np.int32), prices, budget)
+    X, _, limit = checked(forest, X, np.zeros(np.shape(X), dtype=np.int32), prices, budget)
     n = len(X)
     cost, P = np.zeros(n), np.zeros((n, forest.n_classes))
     questions, prediction, resolved = (np.zeros(n, dtype=np.int32) for _ in range(3))
     _kernels.simulate(
-        forest.nodes, X, _arrays(prices), limit, _slack(limit), len(prices.groups), stop_when_settled,
+        forest.nodes, X, arrays(prices), limit, slack_of(limit), len(prices.groups), stop_when_settled,
         cost, questions, prediction, P, resolved,
     )  # fmt: skip
     return Simulation(cost, questions, prediction, P, resolved)
@@ -188,7 +188,7 @@ def warm() -> None:
     simulate(forest, row, prices)
 
 
-def _checked(
+def checked(
     forest: FlatForest, X: np.ndarray, status: np.ndarray, prices: Prices, budget: float | None
 ) -> tuple[np.ndarray, np.ndarray, float]:
     X = np.ascontiguousarray(X, dtype=np.float64)
@@ -203,9 +203,9 @@ def _checked(
         raise error.under("/budget") from None
 
 
-def _arrays(prices: Prices) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def arrays(prices: Prices) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return prices.cost, prices.discounted, prices.group
 
 
-def _slack(limit: float) -> float:
+def slack_of(limit: float) -> float:
     return 0.0 if math.isinf(limit) else _SLACK * max(1.0, limit)

@@ -13,6 +13,7 @@ _TYPES: dict[str, list[str]] = {
     "boolean": ["boolean"],
     "choice": ["string"],
     "label": ["integer", "string"],
+    "amount": ["string", "number", "integer"],
     "learner": ["object"],
 }
 
@@ -42,6 +43,14 @@ def _parameter_schema(parameter: Parameter) -> dict[str, Any]:
         "description": parameter.doc,
         "default": parameter.default,
     }
+    if parameter.type == "amount":
+        del schema["type"]
+        amounts = [{"enum": list(parameter.choices)}, {"type": "number", "exclusiveMinimum": 0, "maximum": 1}]
+        schema["anyOf"] = [
+            *amounts,
+            {"type": "integer", "minimum": 1},
+            *([{"type": "null"}] if parameter.optional else []),
+        ]
     if parameter.type == "choice":
         schema["enum"] = [*parameter.choices, *([None] if parameter.optional else [])]
     if parameter.low is not None:

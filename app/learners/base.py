@@ -75,7 +75,8 @@ class Learner(ClassifierMixin, BaseEstimator):
         check_classification_targets(y)
         weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
         counted = weights > 0  # a row that weighs nothing must not matter, not even for the folds
-        X, y, weights = X[counted], y[counted], weights[counted]
+        if not counted.all():
+            X, y, weights = X[counted], y[counted], weights[counted]
         self.classes_, codes = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
             raise Invalid.at("", f"labels hold {len(self.classes_)} class; a classifier needs rows of two classes")
@@ -132,8 +133,10 @@ class Learner(ClassifierMixin, BaseEstimator):
         """The calibration for a smallest class of so many rows; one row cannot be both in a fold and out of it."""
         if smallest < 2:
             return "none"
-        if self.calibration != "auto":
-            return self.calibration
+        return self._automatic(smallest) if self.calibration == "auto" else self.calibration
+
+    def _automatic(self, smallest: int) -> str:
+        """What `auto` stands for with a smallest class of so many rows."""
         sigmoid, isotonic = self._auto
         if smallest >= isotonic:
             return "isotonic"
@@ -146,9 +149,14 @@ class Learner(ClassifierMixin, BaseEstimator):
         self.calibrator_ = None
         if folds:
             P = self._out_of_fold(X, codes, weights, folds)
-            self.calibrator_ = _FIT[self.calibration_](P, codes, weights)
+            self._calibrate(P, codes, weights)
         with part(folds / (folds + 1), 1.0, "final fit" if folds else "fit"):
             self.model_ = self._fit_raw(X, codes, weights)
+
+    def _calibrate(self, P: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> None:
+        """Fit the calibrator by `calibration_` on probabilities (n, K) of rows that their model did not see."""
+        fit = _FIT.get(self.calibration_)
+        self.calibrator_ = None if fit is None else fit(P, codes, weights)
 
     def _out_of_fold(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray, folds: int) -> np.ndarray:
         """Each row's probabilities (n, K) from a model that did not see it."""

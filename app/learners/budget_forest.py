@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from itertools import groupby
+from typing import Any, NamedTuple
 
 import numpy as np
+from sklearn.base import clone
 from sklearn.utils import check_random_state
 
 from app.acquisition.forest import FlatForest
@@ -14,7 +16,7 @@ from app.acquisition.nursery import Nursery, Rows, Rule
 from app.acquisition.prices import Prices, check_budget
 from app.acquisition.tree import Tree
 from app.errors import Invalid
-from app.learners.base import Learner
+from app.learners.stepwise import Stepwise
 from app.progress import part, report
 
 ALPHAS = (0.0, 2.0, 4.0, 8.0, 16.0, 32.0)
@@ -41,7 +43,7 @@ class Point(NamedTuple):
     error: float
 
 
-class BudgetForest(Learner):
+class BudgetForest(Stepwise):
     """Feature-budgeted random forest (Nan, Wang, Saligrama 2015, algorithm 1, BudgetRF).
 
     `budget`: highest mean price per row of the features that the whole forest looks at, on validation rows; None is no
@@ -52,7 +54,7 @@ class BudgetForest(Learner):
     limit. `feature_costs`: Prices, or one price >= 0 for each column, or None for 1 each. `validation_fraction` of each
     class is held out inside `fit` where anything is left to choose, several parts in turn where there are few rows.
     `n_jobs`: trees grown at once (joblib); the result does not depend on it. The other parameters are `Learner`'s;
-    probabilities are the averaged leaf distributions, not calibrated.
+    probabilities are the averaged leaf distributions, not calibrated before `learn_stops`.
 
     Weighted rows are drawn in proportion to their weight, so `alpha` keeps counting rows. The choice is the least
     validation error; then the least cost, the fewest trees, the largest exponent and the least alpha. Where the first
@@ -66,7 +68,6 @@ class BudgetForest(Learner):
     """
 
     calibration: str = "none"
-    model_: FlatForest
 
     def __init__(
         self,
@@ -128,6 +129,26 @@ class BudgetForest(Learner):
         if len(prices) != m:
             raise Invalid.at("/feature_costs", f"{len(prices)} prices for {m} features")
         return prices
+
+    def findings(self) -> dict[str, Any]:
+        """What the fit chose, and the cost and error of every number of trees 1, 2, … on the way, rule by rule."""
+        chosen = {
+            name: getattr(self, f"{name}_") for name in ("alpha", "cost_exponent", "n_estimators", "cost", "error")
+        }
+        frontier = []
+        for rule, points in groupby(self.frontier_, key=lambda point: point.rule):
+            costs, errors = zip(*((round(point.cost, 6), round(point.error, 6)) for point in points), strict=True)
+            frontier.append({"alpha": rule.alpha, "cost_exponent": rule.exponent, "cost": costs, "error": errors})
+        return {**chosen, "frontier": frontier}
+
+    def _again(self) -> BudgetForest:
+        rule = {"alpha": self.alpha_, "cost_exponent": self.cost_exponent_, "n_estimators": self.n_estimators_}
+        again: BudgetForest = clone(self).set_params(**rule, budget=None)
+        return again
+
+    def _learn_calibration(self, P: np.ndarray, codes: np.ndarray) -> None:
+        self.calibration_ = self._automatic(int(np.bincount(codes).min()))
+        self._calibrate(P, codes, np.ones(len(codes)))
 
     def _fit_raw(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> FlatForest:
         rows = Rows(X, codes, weights)

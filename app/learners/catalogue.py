@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any, Literal
 
 import numpy as np
 from sklearn.base import BaseEstimator
 
+from app.acquisition.prices import Prices
 from app.errors import Flaw, Invalid
 from app.learners.benefit_logistic import BenefitLogistic
 from app.learners.cost_naive_bayes import CostNaiveBayes
@@ -49,15 +51,19 @@ class Kind:
     """A kind of learner: its name in requests, its estimator, and what may be said about it.
 
     `benefits`: whether a benefit matrix takes part in training: `ignored`, `optional` or `required`. `labels`: whether
-    it predicts `one` label, which is a class, or `several`, each of which applies or not.
+    it predicts `one` label, which is a class, or `several`, each of which applies or not. `feature_costs`: whether the
+    prices of features take part in training. `stepwise`: whether it answers `/acquire`. An estimator given as
+    `"module:Class"` is imported when it is needed: its compiler takes 60 MB that a service without it can spare.
     """
 
     name: str
-    estimator: type[BaseEstimator]
+    estimator: type[BaseEstimator] | str
     parameters: tuple[Parameter, ...]
     doc: str
     benefits: Literal["ignored", "optional", "required"] = "ignored"
     labels: Literal["one", "several"] = "one"
+    feature_costs: Literal["ignored", "optional"] = "ignored"
+    stepwise: bool = False
 
     @property
     def needs_benefits(self) -> bool:
@@ -70,17 +76,21 @@ class Kind:
         *,
         categorical_features: Sequence[int] | None = None,
         benefits: np.ndarray | None = None,
+        feature_costs: Prices | None = None,
         random_state: int | None = None,
     ) -> Any:
         """The estimator, not fitted, for parameters as `resolve` returns them; inner learners are built, too.
 
-        `benefits` (K, K) reaches estimators that train with it. Raises Invalid where one is needed and absent.
+        `benefits` (K, K) and `feature_costs` reach estimators that train with them. Raises Invalid where a matrix is
+        needed and absent.
         """
         if self.needs_benefits and benefits is None:
             raise Invalid.at("/benefits", f"{self.name} trains with a benefit matrix; send one as benefits")
         arguments: dict[str, Any] = {"categorical_features": categorical_features, "random_state": random_state}
         if self.benefits != "ignored":
             arguments["benefits"] = benefits
+        if self.feature_costs != "ignored":
+            arguments["feature_costs"] = feature_costs
         for parameter in self.parameters:
             value = parameters[parameter.name]
             if parameter.type == "learner" and value is not None:
@@ -89,7 +99,14 @@ class Kind:
                     value, categorical_features=categorical_features, benefits=benefits, random_state=random_state
                 )
             arguments[parameter.argument or parameter.name] = value
-        return self.estimator(**arguments)
+        return self.estimator_class()(**arguments)
+
+    def estimator_class(self) -> Any:
+        """The estimator's class, imported where it was not yet."""
+        if not isinstance(self.estimator, str):
+            return self.estimator
+        module, _, name = self.estimator.partition(":")
+        return getattr(import_module(module), name)
 
     def describe(self) -> dict[str, Any]:
         """The kind for the API's users, ready for JSON."""
@@ -99,6 +116,7 @@ class Kind:
             "description": self.doc,
             "benefits": self.benefits,
             "labels": self.labels,
+            "feature_costs": self.feature_costs,
             "parameters": parameters,
         }
 
@@ -168,6 +186,72 @@ KINDS: dict[str, Kind] = {
                 CALIBRATION,
             ),
             "Gradient boosted trees on histograms, blind to costs; takes missing values and categories as they are.",
+        ),
+        Kind(
+            "random_forest",
+            "app.learners.random_forest:RandomForest",
+            (
+                Parameter("n_estimators", "integer", 100, "Trees.", low=1, high=10_000),
+                Parameter(
+                    "max_features",
+                    "amount",
+                    "sqrt",
+                    "Features looked at for a split: so many, a fraction, or a root or logarithm of all; null is all."
+                    " With all of them the trees agree more on what they ask for, so `/acquire` asks for less.",
+                    choices=("sqrt", "log2"),
+                    optional=True,
+                ),
+                Parameter("min_samples_leaf", "integer", 1, "Rows in a leaf, at least.", low=1),
+                CALIBRATION,
+            ),
+            "scikit-learn's random forest, blind to costs; `/acquire` asks it feature by feature.",
+            stepwise=True,
+        ),
+        Kind(
+            "budget_forest",
+            "app.learners.budget_forest:BudgetForest",
+            (
+                Parameter(
+                    "budget",
+                    "number",
+                    None,
+                    "Highest mean price per row of all features that the forest looks at; null is no limit.",
+                    low=0.0,
+                    optional=True,
+                ),
+                Parameter(
+                    "alpha",
+                    "number",
+                    None,
+                    "Rows of a class that may be wrong at a leaf: more make shallower, cheaper trees; null chooses on"
+                    " validation rows.",
+                    low=0.0,
+                    optional=True,
+                ),
+                Parameter(
+                    "cost_exponent",
+                    "number",
+                    None,
+                    "How far prices count in a split: 0 only between equals, 1 in proportion; null chooses, too.",
+                    low=0.0,
+                    high=1.0,
+                    optional=True,
+                ),
+                Parameter(
+                    "n_estimators",
+                    "integer",
+                    None,
+                    "Trees, at most; null takes the number, up to 40, with the least validation error.",
+                    low=1,
+                    high=10_000,
+                    optional=True,
+                ),
+                Parameter("max_depth", "integer", None, "Of a tree; null is no limit.", low=0, optional=True),
+            ),
+            "A forest whose trees ask for cheap features first, grown until its mean cost reaches a budget; trains with"
+            " `feature_costs`, and `/acquire` asks it feature by feature.",
+            feature_costs="optional",
+            stepwise=True,
         ),
         Kind(
             "kernel_logistic",

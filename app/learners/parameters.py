@@ -15,12 +15,13 @@ class Parameter:
 
     `low` and `high` bound numbers and integers, inclusively, `low` exclusively with `above_low`. `choices` are the
     words of a choice, or the kinds that a learner (a model inside the model) may be of. A label is a class, as the
-    training labels write it. `optional` admits null.
+    training labels write it. An amount is a word among the choices, a fraction above 0 up to 1.0 (decimal point),
+    or an integer from 1. `optional` admits null.
     `argument` is the estimator's name for it where `name` cannot be one (`lambda`).
     """
 
     name: str
-    type: Literal["number", "integer", "choice", "boolean", "label", "learner"]
+    type: Literal["number", "integer", "choice", "boolean", "label", "amount", "learner"]
     default: Any
     doc: str
     low: float | None = None
@@ -49,6 +50,8 @@ class Parameter:
             return "true or false"
         if self.type == "label":
             return "a class"
+        if self.type == "amount":
+            return "one of " + ", ".join(self.choices) + ", a fraction above 0 up to 1.0, or an integer of at least 1"
         if self.type == "learner":
             return f"a learner of kind {' or '.join(self.choices)}"
         limits = [] if self.low is None else [f"{'above' if self.above_low else 'at least'} {self.low:g}"]
@@ -72,6 +75,8 @@ class Parameter:
             return isinstance(value, bool)
         if self.type == "label":
             return isinstance(value, str | int | float)
+        if self.type == "amount":
+            return value in self.choices if isinstance(value, str) else _is_amount(value)
         if self.type == "learner":
             return isinstance(value, dict)
         number = int if self.type == "integer" else (int, float)
@@ -84,6 +89,12 @@ class Parameter:
             return False
         above = self.low is None or value > self.low or (value == self.low and not self.above_low)
         return finite and above and (self.high is None or value <= self.high)
+
+
+def _is_amount(value: Any) -> bool:
+    if isinstance(value, float):
+        return 0 < value <= 1
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
 
 
 def _shown(value: Any) -> str:

@@ -5,29 +5,28 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from sklearn.base import clone
 from sklearn.ensemble import RandomForestClassifier
 
 from app.acquisition.categories import order_categories
 from app.acquisition.forest import FlatForest
 from app.errors import Invalid
-from app.learners.base import Learner
+from app.learners.stepwise import Stepwise
 from app.progress import report
 
 _ROUND = 16  # trees between two reports of progress
 _LARGEST = float(np.finfo(np.float32).max)
 
 
-class RandomForest(Learner):
+class RandomForest(Stepwise):
     """Random forest (Breiman 2001) as scikit-learn grows it, with calibrated probabilities.
 
     `n_estimators`, `max_features` (features looked at per split: a number, a fraction, `sqrt`, `log2`; None is all) and
     `min_samples_leaf` mean what they mean there; `n_jobs` threads do not change the result. Categories are put in the
     order of their class distributions and then split like numbers. The other parameters are `Learner`'s.
     `predict` takes the largest (calibrated) probability; `model_.predict` is the plain vote of the trees.
-    Fitted, besides `Learner`'s: `model_` (FlatForest). Answering costs O(trees x depth) a row.
+    Fitted: as `Stepwise`. Answering costs O(trees x depth) a row.
     """
-
-    model_: FlatForest
 
     def __init__(
         self,
@@ -64,6 +63,10 @@ class RandomForest(Learner):
         if isinstance(most, bool):
             return False
         return 1 <= most <= self.n_features_in_ if isinstance(most, int | np.integer) else 0 < most <= 1
+
+    def _again(self) -> RandomForest:
+        again: RandomForest = clone(self).set_params(calibration="none")
+        return again
 
     def _fit_raw(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> FlatForest:
         if len(X) and np.nanmax(np.abs(X), initial=0.0) > _LARGEST:

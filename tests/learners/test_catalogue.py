@@ -41,7 +41,7 @@ def test_every_kind_builds_and_trains(name):
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 def test_defaults_are_the_estimators_own(kind):
     """The catalogue and the constructor agree, and the catalogue accepts its own defaults."""
-    signature = inspect.signature(kind.estimator).parameters
+    signature = inspect.signature(kind.estimator_class()).parameters
     for parameter in kind.parameters:
         if parameter.type != "learner":
             assert parameter.check(parameter.default) == signature[parameter.argument or parameter.name].default

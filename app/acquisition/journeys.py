@@ -1,0 +1,103 @@
+"""The states that rows pass through when they are asked for feature by feature."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+
+from app.acquisition._tracing import trace
+from app.acquisition.forest import FlatForest
+from app.acquisition.prices import Prices
+from app.acquisition.session import arrays, checked, slack_of
+
+
+@dataclass(frozen=True, eq=False)
+class Journeys:
+    """n rows in states 0 (nothing known) … S; row i ends in state `length[i]`, what lies behind it is undefined.
+
+    `asked` (n, S) int32: the column asked for in a state (-1 behind the end), `price` (n, S) what it is offered for and
+    `missing` (n, S) whether its value turns out to be missing, which costs nothing. `P` (n, S + 1, K) and `vote`
+    (n, S + 1): class distributions and the class by vote in each state. `settled` (n,): the first state in which the
+    vote can no longer change, or -1. `resolved` (n,): whether every tree has an answer at the end.
+    """
+
+    asked: np.ndarray
+    price: np.ndarray
+    missing: np.ndarray
+    P: np.ndarray
+    vote: np.ndarray
+    length: np.ndarray
+    settled: np.ndarray
+    resolved: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.length)
+
+    @classmethod
+    def join(cls, parts: Sequence[Self]) -> Self:
+        """The rows of all parts, with room for the longest journey."""
+        longest = max(part.asked.shape[1] for part in parts)
+        rooms = {"asked": (longest, -1), "price": (longest, 0), "missing": (longest, 0)}
+        rooms |= {"P": (longest + 1, 0), "vote": (longest + 1, 0)}
+        joined = {}
+        for name in cls.__dataclass_fields__:
+            columns = [getattr(part, name) for part in parts]
+            if name in rooms:
+                columns = [_widened(column, *rooms[name]) for column in columns]
+            joined[name] = np.concatenate(columns)
+        return cls(**joined)
+
+    @property
+    def spent(self) -> np.ndarray:
+        """What has been paid in each state, (n, S + 1)."""
+        return paid_so_far(np.where(self.missing, 0.0, self.price))
+
+
+def travel(forest: FlatForest, X: np.ndarray, prices: Prices, budget: float | None = None) -> Journeys:
+    """Feed complete rows X (n, m), NaN where missing, until nothing affordable is left; a settled vote stops nothing.
+
+    As `session.simulate`, which keeps only the end. Raises as it does. O(n questions (T K + m)); memory n S (K + 4).
+    """
+    X, _, limit = checked(forest, X, np.zeros(np.shape(X), dtype=np.int32), prices, budget)
+    n, S, K = len(X), len(forest.columns), forest.n_classes
+    asked, price = np.full((n, S), -1, dtype=np.int32), np.zeros((n, S))
+    P, vote = np.zeros((n, S + 1, K)), np.zeros((n, S + 1), dtype=np.int32)
+    length, settled = np.zeros(n, dtype=np.int32), np.zeros(n, dtype=np.int32)
+    resolved = np.zeros(n, dtype=np.bool_)
+    trace(
+        forest.nodes, X, arrays(prices), limit, slack_of(limit), len(prices.groups),
+        asked, price, P, vote, length, settled, resolved,
+    )  # fmt: skip
+    S = int(length.max(initial=0))
+    asked = asked[:, :S]
+    missing = (asked >= 0) & np.isnan(X[np.arange(n)[:, None], asked])
+    return Journeys(asked, price[:, :S], missing, P[:, : S + 1], vote[:, : S + 1], length, settled, resolved)
+
+
+def offers(asked: np.ndarray, missing: np.ndarray, prices: Prices) -> np.ndarray:
+    """What each feature of `asked` (n, S) is offered for, when features are asked for in this order; 0 for -1.
+
+    The first of a group that is had opens it; a `missing` one does not.
+    """
+    price = np.zeros(asked.shape)
+    opened = np.zeros((len(asked), len(prices.groups) + 1), dtype=bool)  # the last column: no group
+    everyone = np.arange(len(asked))
+    for s in range(asked.shape[1]):
+        j = asked[:, s]
+        group = prices.group[j]
+        price[:, s] = np.where(j < 0, 0.0, np.where(opened[everyone, group], prices.discounted[j], prices.cost[j]))
+        opened[everyone, group] |= (j >= 0) & (group >= 0) & ~missing[:, s]
+    return price
+
+
+def paid_so_far(paid: np.ndarray) -> np.ndarray:
+    """(n, S + 1) sums before each of the columns of `paid` (n, S), and of all."""
+    return np.concatenate((np.zeros((len(paid), 1)), np.cumsum(paid, axis=1)), axis=1)
+
+
+def _widened(column: np.ndarray, width: int, fill: float) -> np.ndarray:
+    room = [(0, 0), (0, width - column.shape[1])] + [(0, 0)] * (column.ndim - 2)
+    return np.pad(column, room, constant_values=fill)

@@ -1,0 +1,149 @@
+"""What it has been worth to go on asking: learnt from rows that the forest did not see, for any benefit matrix.
+
+A forest that stops when more is not worth its price solves a stopping problem. Training keeps an `Experience`: the
+states that rows pass through, none of them grown from these rows, with the probabilities in each. It does not depend on
+benefits. When a request brings a matrix and prices, every row's decision in every state has its benefit, and one pass
+from the last state to the first values going on: the gain of a question is the benefit of what happens after it (asking
+on as long as that pays) less the benefit of deciding now. Regressed on what is at stake, this is the estimate that a
+case is judged by.
+Source: Longstaff, Schwartz, "Valuing American options by simulation" (2001), whose regression is by time; here it is by
+the feature that comes next, so that it also serves cases that begin with other knowledge than the rows did.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from app.acquisition.journeys import Journeys, offers, paid_so_far
+from app.acquisition.prices import Prices, check_budget
+from app.acquisition.stages import StageCurve
+from app.decisions.benefit import decide
+
+_FEW = 10.0  # states in which a feature comes next; with fewer it is taken for any feature
+_RIDGE = 1e-2  # relative, on the slope: a handful of states must not give a steep line
+
+
+@dataclass(frozen=True, eq=False)
+class Worth:
+    """The gain of asking for a feature and going on from there: `offset[j] + slope[j] stake`, for m features.
+
+    `stake` is the expected value of knowing the truth at once: `sum_i p_i max_a b[i][a] - max_a sum_i p_i b[i][a]`.
+    """
+
+    offset: np.ndarray
+    slope: np.ndarray
+
+    def gain(self, feature: np.ndarray, stake: np.ndarray) -> np.ndarray:
+        """Expected gain, before the price of the feature itself; 0 where no truth would change the decision."""
+        return np.where(stake > 0, self.offset[feature] + self.slope[feature] * stake, 0.0)
+
+    def stops(self, feature: np.ndarray, price: np.ndarray, stake: np.ndarray) -> np.ndarray:
+        """Where the feature is not worth its price; one that is free is never refused."""
+        refused: np.ndarray = (price > 0) & (self.gain(feature, stake) <= price)
+        return refused
+
+
+@dataclass(frozen=True, eq=False)
+class Experience:
+    """n rows on their way through forests that were grown without them, at the prices of training.
+
+    `asked`, `missing` (n, S) and `length` (n,) as in `Journeys`; `P` (n, S + 1, K) float32 calibrated probabilities;
+    `y` (n,) class codes; `curve` calibrates probabilities of unfinished cases; `n_features`.
+    """
+
+    asked: np.ndarray
+    missing: np.ndarray
+    length: np.ndarray
+    P: np.ndarray
+    y: np.ndarray
+    curve: StageCurve
+    n_features: int
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    def worth(self, B: np.ndarray, prices: Prices, budget: float | None = None) -> Worth:
+        """What going on is worth with benefits B (K, A), at these prices, where a case may spend `budget`.
+
+        The order of questions stays the one at the prices of training, which is an approximation where prices differ.
+        O(n S (K A + 1)).
+        """
+        price = offers(self.asked, self.missing, prices)
+        paid = np.where(self.missing, 0.0, price)
+        beyond = paid_so_far(paid)[:, 1:] > check_budget(budget)
+        length = np.where(beyond.any(axis=1), np.minimum(beyond.argmax(axis=1), self.length), self.length)
+        stake, now = self._valued(B)
+        sums = _Sums(self.n_features)
+        value = now[np.arange(len(self)), length]
+        for s in range(self.asked.shape[1] - 1, -1, -1):
+            on = np.flatnonzero(length > s)
+            feature = self.asked[on, s]
+            sums.add(feature, stake[on, s], value[on] - now[on, s])
+            stopped = sums.worth().stops(feature, price[on, s], stake[on, s])
+            value[on] = np.where(stopped, now[on, s], value[on] - paid[on, s])
+        return sums.worth()
+
+    def _valued(self, B: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """What is at stake in each state, and what the decision there earns, each (n, S + 1)."""
+        shape = self.P.shape[:2]
+        P = self.P.reshape(-1, self.P.shape[2]).astype(np.float64)
+        choice, expected = decide(P, B)
+        stake = at_stake(P, B, expected).reshape(shape)
+        return stake, B[self.y[:, None], choice.reshape(shape)]
+
+
+def at_stake(P: np.ndarray, B: np.ndarray, expected: np.ndarray) -> np.ndarray:
+    """The expected value (n,) of knowing the truth, for P (n, K) and the expected benefits (n, A) of B (K, A)."""
+    stake: np.ndarray = P @ B.max(axis=1) - expected.max(axis=1)
+    return np.where(stake > 1e-12 * np.abs(B).max(initial=0.0), stake, 0.0)  # what rounding leaves is nothing
+
+
+def learn(rows: Journeys, y: np.ndarray, n_features: int, finish: Callable[[np.ndarray], np.ndarray]) -> Experience:
+    """The experience of journeys to the very end through forests that did not see the rows; y (n,) class codes.
+
+    `finish` makes the probabilities (n, K) of finished rows out of the forests'. Some row must have been asked.
+    """
+    states = np.arange(rows.P.shape[1])
+    before = states < rows.length[:, None]
+    weight = 1.0 / np.maximum(rows.length, 1)  # every row counts once
+    known = np.broadcast_to(states, before.shape)[before].astype(np.float64)
+    typical = float(rows.length.mean())
+    truth = np.repeat(y, before.sum(axis=1))
+    curve = StageCurve.fit(rows.P[before], known, truth, np.repeat(weight, before.sum(axis=1)), typical)
+    P = np.full(rows.P.shape, 1 / rows.P.shape[2], dtype=np.float32)
+    P[before] = curve.apply(rows.P[before], known)
+    everyone = np.arange(len(rows))
+    P[everyone, rows.length] = finish(rows.P[everyone, rows.length])
+    return Experience(rows.asked.astype(np.int16), rows.missing, rows.length, P, y, curve, n_features)
+
+
+class _Sums:
+    """Running sums of a line through (stake, gain) for each feature, and for all together in the last place."""
+
+    def __init__(self, m: int) -> None:
+        self._m = m
+        self._sums = np.zeros((5, m))
+
+    def add(self, feature: np.ndarray, stake: np.ndarray, gain: np.ndarray) -> None:
+        weights = (np.ones(len(feature)), stake, gain, stake * stake, stake * gain)
+        self._sums += [np.bincount(feature, weight, minlength=self._m) for weight in weights]
+
+    def worth(self) -> Worth:
+        offset, slope = _line(self._sums)
+        pooled_offset, pooled_slope = _line(self._sums.sum(axis=1, keepdims=True))
+        if self._sums[0].sum() < _FEW:
+            pooled_offset, pooled_slope = np.zeros(1), np.ones(1)  # nobody knows better: all that is at stake
+        rare = self._sums[0] < _FEW
+        return Worth(np.where(rare, pooled_offset, offset), np.where(rare, pooled_slope, slope))
+
+
+def _line(sums: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Offset and slope of least squares from the sums (5, m)."""
+    _, x, y, xx, xy = sums / np.maximum(sums[0], 1.0)
+    spread = np.maximum(xx - x * x, 0.0)
+    tiny = spread <= 1e-12 * xx
+    slope = np.where(tiny, 0.0, (xy - x * y) / np.where(tiny, 1.0, spread * (1 + _RIDGE)))
+    return y - slope * x, slope

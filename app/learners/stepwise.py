@@ -1,0 +1,73 @@
+"""Forests that can be asked about feature by feature, and that know when to stop."""
+
+from __future__ import annotations
+
+import math
+from typing import Self
+
+import numpy as np
+from sklearn.model_selection import StratifiedKFold
+
+from app.acquisition.forest import FlatForest
+from app.acquisition.journeys import Journeys, travel
+from app.acquisition.prices import Prices
+from app.acquisition.worth import Experience, learn
+from app.learners.base import Learner
+from app.progress import part
+
+_FOLDS = 5
+_ENOUGH = 2000  # rows of experience; more of them make the model's file larger, and its answers hardly better
+
+
+class Stepwise(Learner):
+    """A learner whose model is a FlatForest. Fitted, after `learn_stops`: `experience_`, or None without questions."""
+
+    model_: FlatForest
+    experience_: Experience | None = None
+
+    def learn_stops(self, X: np.ndarray, y: np.ndarray, prices: Prices) -> Self:
+        """Learn from the training rows X (n, m), y (n,) when another feature is not worth its price.
+
+        Forests like this one are grown on folds, and the rows outside travel through them at these `prices` of the m
+        features; at most 2,000 rows, so a large table costs one more fit. Without two rows of each class, or with a
+        forest that asks for nothing, there is nothing to learn.
+        """
+        codes = np.searchsorted(self.classes_, y)
+        smallest = int(np.bincount(codes).min())
+        self.experience_ = None
+        if smallest < 2 or not len(self.model_.columns):
+            return self
+        rows = self._elsewhere(X, codes, prices, min(_FOLDS, smallest))
+        if not rows:
+            return self
+        journeys, seen = Journeys.join([journey for journey, _ in rows]), np.concatenate([truth for _, truth in rows])
+        if not journeys.length.any():
+            return self
+        ends = journeys.P[np.arange(len(journeys)), journeys.length]
+        self._learn_calibration(ends, seen)
+        finish = (lambda P: P) if self.calibrator_ is None else self.calibrator_.apply
+        self.experience_ = learn(journeys, seen, X.shape[1], finish)
+        return self
+
+    def _again(self) -> Stepwise:
+        """An unfitted learner that grows forests like this one, choosing and calibrating nothing."""
+        raise NotImplementedError
+
+    def _learn_calibration(self, P: np.ndarray, codes: np.ndarray) -> None:
+        """Hear of answers P (n, K) for rows that their forests did not see; for learners without calibration."""
+
+    def _elsewhere(
+        self, X: np.ndarray, codes: np.ndarray, prices: Prices, folds: int
+    ) -> list[tuple[Journeys, np.ndarray]]:
+        """Journeys of rows through forests grown without them, and their classes."""
+        found: list[tuple[Journeys, np.ndarray]] = []
+        needed = min(folds, math.ceil(_ENOUGH * folds / len(X)))
+        splits = StratifiedKFold(folds, shuffle=True, random_state=self.random_state).split(X, codes)
+        for number, (inside, outside) in zip(range(needed), splits, strict=False):
+            if len(np.unique(codes[inside])) < len(self.classes_):
+                continue
+            with part(number / needed, (number + 1) / needed, f"learning when to stop, {number + 1} of {needed}"):
+                forest = self._again().fit(X[inside], codes[inside]).model_
+                some = outside[: _ENOUGH - sum(len(truth) for _, truth in found)]
+                found.append((travel(forest, X[some], prices), codes[some]))
+        return found
