@@ -36,6 +36,8 @@ class Case:
     benefits: Sequence[Sequence[float]]
     """A row per class in the model's order, which is alphabetical; a column per action."""
     unit: str
+    sought: str | None = None
+    """The class to find again among the unseen cases, in the story that retrieves."""
 
     @property
     def classes(self) -> list[str]:
@@ -69,6 +71,7 @@ def _cases() -> list[Case]:
             ("operate", "send home", "second opinion"),
             ((-40, 0, -10), (100, -500, 60)),
             "points per patient",
+            sought="malignant",
         ),
         Case(
             "wine",
@@ -107,6 +110,9 @@ def _tell(client: httpx.Client, case: Case) -> None:
     blind = _post(client, "/predict", json=question | {"rule": "most_probable"})
     _show_decisions(priced, truth)
     _show_earnings(case, priced, blind, truth)
+    if case.sought is not None:
+        _show_sets(client, question, case.sought, truth)
+    print()
 
 
 def _show_matrix(case: Case) -> None:
@@ -141,7 +147,23 @@ def _show_earnings(case: Case, priced: dict[str, Any], blind: dict[str, Any], tr
     print(f"   Earned on {len(truth)} unseen cases, in {case.unit}:")
     print(f"      {earned:8.2f}   deciding by expected benefit   (mu = {earned / best:.3f}; 1 is perfect)")
     print(f"      {blindly:8.2f}   acting on the most probable class, blind to what is at stake")
-    print(f"      {best:8.2f}   if every truth were known beforehand\n")
+    print(f"      {best:8.2f}   if every truth were known beforehand")
+
+
+def _show_sets(client: httpx.Client, question: dict[str, Any], sought: str, truth: Sequence[str]) -> None:
+    """Which cases to look at again when a miss is worse than a false alarm: the best set, beside the usual cut."""
+    beta, actual = 3, np.array(truth) == sought
+    asked = question | {"setting": "binary", "positive": sought, "loss": {"name": "f_beta", "beta": beta}}
+    print(f"POST /retrieve   which unseen cases to look at again, so that few that are {sought} slip through:")
+    print(
+        f"   Measured by F{beta}; it is 1 if all are found and nothing else, and finding counts {beta} times as much."
+    )
+    for method, what in (("expected_loss", "the set with the largest expected"), ("half", "those above 1/2, blind to")):
+        found = _post(client, "/retrieve", json=asked | {"method": method})["sets"][0]
+        hits = int(actual[found["selected"]].sum())
+        real = (1 + beta**2) * hits / (beta**2 * actual.sum() + found["k"])
+        scores = f"F{beta} ({1 - found['expected_loss']:.3f}; in truth {real:.3f})"
+        print(f"   {found['k']:5} cases, with {hits} of the {actual.sum()}   {what} {scores}")
 
 
 def _table(names: Sequence[str], X: np.ndarray, truth: Sequence[str]) -> bytes:

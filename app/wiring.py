@@ -16,6 +16,7 @@ from app.jobs.worker import Worker
 from app.registry.registry import Registry
 from app.settings import Settings
 from app.usecases import train
+from app.usecases.kernels import keep_kernels
 from app.usecases.ports import Ports
 
 _MB = 1_000_000
@@ -36,6 +37,7 @@ def wire(settings: Settings) -> Service:
 def make_ports(settings: Settings) -> Ports:
     """Connected stores; makes the home folder and the tables where they are absent, and the index where it is empty."""
     settings.home.mkdir(parents=True, exist_ok=True)
+    keep_kernels(settings.home)
     database = Database(settings.database_url)
     limits = DataLimits(
         max_rows=settings.max_rows,

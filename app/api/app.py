@@ -7,18 +7,20 @@ import signal
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import FrameType
 
 import structlog
+from anyio import CapacityLimiter
 from fastapi import FastAPI
 from fastapi_offline import FastAPIOffline
 
 from app import __version__
-from app.api import benefit, datasets, errors, health, models, openapi, predict, train
+from app.api import benefit, datasets, errors, health, models, openapi, predict, retrieve, train
 from app.api.guard import BodyLimits, Guard, Keys
 from app.api.observe import Metrics, Observe
 from app.jobs.worker import Worker
+from app.usecases.kernels import Kernels
 from app.usecases.ports import Ports
 
 _log = structlog.get_logger("payoff")
@@ -33,6 +35,7 @@ _TAGS = [
     {"name": "train", "description": "Jobs that make models."},
     {"name": "models", "description": "Published models, their versions and aliases."},
     {"name": "predict", "description": "Which action pays most."},
+    {"name": "retrieve", "description": "Which set of items costs least."},
     {"name": "service", "description": "Health and metrics."},
     {"name": openapi.LAST_TAG, "description": "What removes things, or stops them."},
 ]
@@ -47,6 +50,7 @@ class Service:
     keys: Keys
     limits: BodyLimits
     access_log: bool
+    kernels: Kernels = field(default_factory=Kernels)
 
 
 def create_app(service: Service) -> FastAPI:
@@ -67,12 +71,14 @@ def create_app(service: Service) -> FastAPI:
     app.state.ports = service.ports
     app.state.worker = service.worker
     app.state.metrics = metrics
+    app.state.kernels = service.kernels
+    app.state.retrieving = CapacityLimiter(retrieve.AT_ONCE)
     app.state.stopping = threading.Event()
     errors.install(app)
-    app.router.routes.insert(0, predict.route)  # first in line: the one that is asked most
+    app.router.routes[:0] = [predict.route, retrieve.route]  # first in line: those that are asked most
     for routes in (datasets, train, benefit, models, health):
         app.include_router(routes.router)
-    openapi.install(app, (predict.PredictRequest, predict.PredictAnswer))
+    openapi.install(app, (predict.PredictRequest, predict.PredictAnswer, retrieve.RetrieveRequest))
     app.add_middleware(Guard, keys=service.keys, limits=service.limits)
     app.add_middleware(Observe, metrics=metrics, access_log=service.access_log)
     health.StoreMetrics(service.ports, metrics.registry)
@@ -85,6 +91,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     service.ports.registry.start()
     if service.worker is not None:
         service.worker.start()
+    service.kernels.start()
     _tell_of_stopping(app.state.stopping)
     _quiet_collector()
     _log.info("ready", version=__version__)
@@ -92,6 +99,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         yield
     finally:
         app.state.stopping.set()
+        service.kernels.stop()
         if service.worker is not None:
             service.worker.stop()
         service.ports.registry.stop()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ import numpy as np
 import orjson
 from fastapi import Response
 
+from app.api.wire import JSON
 from app.errors import Flaw, Invalid
 from app.features import Schema
 from app.registry.loaded import Loaded
@@ -18,9 +20,10 @@ from app.usecases.predict import Answer
 if TYPE_CHECKING:  # imported where needed: it takes 40 MB of memory that a service without Arrow clients can spare
     import pyarrow as pa
 
-JSON = "application/json"
 NPY = "application/x-npy"
 ARROW = "application/vnd.apache.arrow.stream"
+
+BINARY = {"schema": {"type": "string", "format": "binary"}}  # how OpenAPI says that a body is no text
 
 _DUMP = orjson.OPT_SERIALIZE_NUMPY
 _MOST_FLAWS = 20
@@ -36,25 +39,19 @@ def rows_of_json(instances: list[Any], schema: Schema, *, booleans_possible: boo
         raise error.under("/instances") from error
 
 
-def rows_of_npy(body: bytes, schema: Schema) -> Rows:
-    """A .npy file of numbers (n, m), rows in feature order, NaN where missing. Never unpickles."""
-    if schema.categorical:
-        raise Invalid.at(
-            "", "this model has categorical features, which an array of numbers cannot hold: send JSON or Arrow"
-        )
+def array_of_npy(body: bytes) -> np.ndarray:
+    """A .npy file of integers or floats, of any shape, as it is. Never unpickles."""
     try:
-        X = np.lib.format.read_array(io.BytesIO(body), allow_pickle=False)
+        array = np.lib.format.read_array(io.BytesIO(body), allow_pickle=False)
     except (ValueError, OSError, EOFError, TypeError, SyntaxError, MemoryError) as error:
         raise Invalid.at("", "this is not a .npy array of numbers") from error
-    if X.ndim != 2 or X.shape[1] != len(schema.names):
-        raise Invalid.at("", f"the array has shape {list(X.shape)}; it takes [n, {len(schema.names)}]")
-    if X.dtype.kind not in "fiu":
-        raise Invalid.at("", f"the array holds {X.dtype}; it takes integers or floats")
-    return _finite(np.ascontiguousarray(X, dtype=np.float64)), []
+    if array.dtype.kind not in "fiu":
+        raise Invalid.at("", f"the array holds {array.dtype}; it takes integers or floats")
+    return np.asarray(array)
 
 
-def rows_of_arrow(body: bytes, schema: Schema) -> Rows:
-    """An Arrow IPC stream with a column for each feature, by name, in any order; null where missing."""
+def table_of_arrow(body: bytes) -> pa.Table:
+    """An Arrow IPC stream, checked in full."""
     import pyarrow as pa  # noqa: PLC0415
 
     try:
@@ -62,6 +59,26 @@ def rows_of_arrow(body: bytes, schema: Schema) -> Rows:
         table.validate(full=True)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError, ValueError) as error:
         raise Invalid.at("", "this is not an Arrow IPC stream") from error
+    return table
+
+
+def rows_of_npy(body: bytes, schema: Schema) -> Rows:
+    """A .npy file of numbers (n, m), rows in feature order, NaN where missing. Never unpickles."""
+    if schema.categorical:
+        raise Invalid.at(
+            "", "this model has categorical features, which an array of numbers cannot hold: send JSON or Arrow"
+        )
+    X = array_of_npy(body)
+    if X.ndim != 2 or X.shape[1] != len(schema.names):
+        raise Invalid.at("", f"the array has shape {list(X.shape)}; it takes [n, {len(schema.names)}]")
+    return _finite(np.ascontiguousarray(X, dtype=np.float64)), []
+
+
+def rows_of_arrow(body: bytes, schema: Schema) -> Rows:
+    """An Arrow IPC stream with a column for each feature, by name, in any order; null where missing."""
+    import pyarrow as pa  # noqa: PLC0415
+
+    table = table_of_arrow(body)
     _check_names(table.column_names, schema)
     X = np.empty((table.num_rows, len(schema.names)))
     warnings: list[str] = []
@@ -123,6 +140,13 @@ def to_arrow(answer: Answer, model: Loaded) -> Response:
     arrays: list[pa.Array] = [decision, *(pa.array(np.ascontiguousarray(column)) for column in numbers)]
     table = pa.table(dict(zip(["decision", *names], arrays, strict=True)))
     table = table.replace_schema_metadata({"payoff": _rest(answer, model)})
+    return arrow_response(table)
+
+
+def arrow_response(table: pa.Table) -> Response:
+    """The table as an Arrow IPC stream."""
+    import pyarrow as pa  # noqa: PLC0415
+
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
@@ -149,8 +173,12 @@ def _rest(answer: Answer, model: Loaded) -> bytes:
         **answer.figures,
         "warnings": answer.warnings,
     }
-    text = orjson.dumps(document).decode()
-    return "".join(letter if letter.isascii() else f"\\u{ord(letter):04x}" for letter in text).encode()
+    return ascii_json(document)
+
+
+def ascii_json(document: Any) -> bytes:
+    """JSON in ASCII."""
+    return json.dumps(document, allow_nan=False, separators=(",", ":")).encode("ascii")
 
 
 def _finite(X: np.ndarray) -> np.ndarray:

@@ -2,31 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
-import orjson
 from fastapi import Request, Response
-from fastapi.routing import APIRoute
-from pydantic import BaseModel, Field, ValidationError, WithJsonSchema
+from pydantic import BaseModel, Field, WithJsonSchema
 from starlette.concurrency import run_in_threadpool
-from starlette.types import Receive, Scope, Send
 
 from app.api import formats
-from app.api.errors import flaws_of, problems
-from app.api.wire import ModelVersion, WireModel
-from app.errors import Invalid
+from app.api.errors import problems
+from app.api.wire import (
+    JSON,
+    DirectRoute,
+    ModelVersion,
+    WireModel,
+    checked,
+    kind_of_answer,
+    kind_of_body,
+    parsed,
+    query_fields,
+)
 from app.features import Schema
 from app.registry.loaded import Loaded
 from app.usecases import predict as usecase
 
 _INLINE_BYTES = 16_384  # a larger body is worked on in a thread, so that nobody waits behind it (some 100 rows)
 
-_Form = TypeVar("_Form", bound=BaseModel)
-
-_INSTANCES = {
+INSTANCES = {
     "oneOf": [
         {"type": "array", "items": {"type": "array", "items": {"type": ["number", "string", "null"]}}},
         {"type": "array", "items": {"type": "object"}},
@@ -72,7 +76,7 @@ class PredictQuestion(WireModel):
 class PredictRequest(PredictQuestion):
     """Instances, and what is at stake."""
 
-    instances: Annotated[list[Any], WithJsonSchema(_INSTANCES)] = Field(
+    instances: Annotated[list[Any], WithJsonSchema(INSTANCES)] = Field(
         description="rows in the model's feature order, or objects by feature name; null where missing"
     )
 
@@ -125,77 +129,29 @@ def _answer(request: Request, body: bytes, asked: _Asked | None) -> Response:
 
 
 def _decide(request: Request, asked: _Asked, model: Loaded) -> Response:
-    write = _writer(request)
+    write = formats.WRITERS[kind_of_answer(request, formats.WRITERS)]
     X, warnings = asked.rows(model.schema)
     return write(usecase.predict(model, X, asked.question.question(), warnings), model)
 
 
 def _read(request: Request, body: bytes) -> _Asked:
-    kind = request.headers.get("content-type", formats.JSON).partition(";")[0].strip().lower()
-    reader = formats.READERS.get(kind)
+    reader = formats.READERS.get(kind_of_body(request))
     if reader is not None:
-        return _Asked(_checked(PredictQuestion, _query(request)), lambda schema: reader(body, schema))
-    try:
-        wire = _checked(PredictRequest, orjson.loads(body))
-    except orjson.JSONDecodeError as error:
-        raise Invalid.at("", f"this is not JSON: {error}") from error
+        fields = query_fields(request, ("model", "rule"))
+        return _Asked(checked(PredictQuestion, fields), lambda schema: reader(body, schema))
+    wire = checked(PredictRequest, parsed(body))
     booleans_possible = b"true" in body or b"false" in body
     rows = partial(formats.rows_of_json, wire.instances, booleans_possible=booleans_possible)
     return _Asked(wire, rows)
 
 
-def _query(request: Request) -> dict[str, Any]:
-    """The query parameters, each parsed as JSON where it is JSON, else taken as the string it is (`model=heart`)."""
-    fields: dict[str, Any] = {}
-    for name, text in request.query_params.multi_items():
-        if name in fields:
-            raise Invalid.at(f"/{name}", "this query parameter is given twice")
-        try:
-            fields[name] = text if name in ("model", "rule") else orjson.loads(text)
-        except orjson.JSONDecodeError:
-            fields[name] = text
-    return fields
-
-
-def _checked(form: type[_Form], fields: Any) -> _Form:
-    try:
-        return form.model_validate(fields)
-    except ValidationError as error:
-        flaws = flaws_of(error.errors(include_url=False, include_context=False, include_input=False))
-        raise Invalid(flaws[0].msg, flaws) from error
-
-
-def _writer(request: Request) -> Callable[[usecase.Answer, Loaded], Response]:
-    """How to write the answer: the first form in `Accept` that we know, JSON where none is named."""
-    accept = request.headers.get("accept", "*/*")
-    for wanted in accept.split(","):
-        kind = wanted.partition(";")[0].strip().lower()
-        if kind in formats.WRITERS:
-            return formats.WRITERS[kind]
-    return formats.to_json
-
-
-class _DirectRoute(APIRoute):
-    """A documented route whose function is given the request itself: no dependency injection on the way."""
-
-    def __init__(self, path: str, endpoint: Callable[[Request], Awaitable[Response]], **options: Any) -> None:
-        super().__init__(path, endpoint, **options)
-
-        async def direct(scope: Scope, receive: Receive, send: Send) -> None:
-            response = await endpoint(Request(scope, receive, send))
-            await response(scope, receive, send)
-
-        self.app = direct
-
-
-_BINARY = {"schema": {"type": "string", "format": "binary"}}
 _EXAMPLE = {
     "model": "triage",
     "instances": [{"age": 58, "pressure": 141, "pain": "mild"}, {"age": 36, "pressure": 118, "pain": "none"}],
     "benefits": [[0, -1], [-10, 5]],
     "actions": ["wait", "treat"],
 }
-route = _DirectRoute(
+route = DirectRoute(
     "/predict",
     predict,
     methods=["POST"],
@@ -203,19 +159,19 @@ route = _DirectRoute(
     summary="Which action pays most, for each instance?",
     response_model=PredictAnswer,
     responses={
-        200: {"content": {formats.NPY: _BINARY, formats.ARROW: _BINARY}},
+        200: {"content": {formats.NPY: formats.BINARY, formats.ARROW: formats.BINARY}},
         **problems(404, 409, 413, 422),
     },
     openapi_extra={
         "requestBody": {
             "required": True,
             "content": {
-                formats.JSON: {
+                JSON: {
                     "schema": {"$ref": "#/components/schemas/PredictRequest"},
                     "examples": {"the model above": {"value": _EXAMPLE}},
                 },
-                formats.NPY: _BINARY,
-                formats.ARROW: _BINARY,
+                formats.NPY: formats.BINARY,
+                formats.ARROW: formats.BINARY,
             },
         }
     },

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
-from typing import Annotated, Any
+from collections.abc import Awaitable, Callable, Collection, Coroutine
+from typing import Annotated, Any, TypeVar
 
 import orjson
 from fastapi import Request, Response
 from fastapi.routing import APIRoute
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from starlette.types import Receive, Scope, Send
+
+from app.api.errors import flaws_of
+from app.errors import Invalid
+
+JSON = "application/json"
 
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$", description="lower-case letters, digits, _ and -")]
+
+
+_Form = TypeVar("_Form", bound=BaseModel)
 
 
 class WireModel(BaseModel):
@@ -44,3 +53,60 @@ class StrictRoute(APIRoute):
             return await handle(_StrictRequest(request.scope, request.receive))
 
         return strict
+
+
+class DirectRoute(APIRoute):
+    """A documented route whose function is given the request itself: no dependency injection on the way."""
+
+    def __init__(self, path: str, endpoint: Callable[[Request], Awaitable[Response]], **options: Any) -> None:
+        super().__init__(path, endpoint, **options)
+
+        async def direct(scope: Scope, receive: Receive, send: Send) -> None:
+            response = await endpoint(Request(scope, receive, send))
+            await response(scope, receive, send)
+
+        self.app = direct
+
+
+def checked(form: type[_Form], fields: Any) -> _Form:
+    """The fields as `form`; Invalid with every place that does not fit."""
+    try:
+        return form.model_validate(fields)
+    except ValidationError as error:
+        flaws = flaws_of(error.errors(include_url=False, include_context=False, include_input=False))
+        raise Invalid(flaws[0].msg, flaws) from error
+
+
+def parsed(body: bytes) -> Any:
+    """The body's JSON; Invalid where it is none."""
+    try:
+        return orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise Invalid.at("", f"this is not JSON: {error}") from error
+
+
+def kind_of_body(request: Request) -> str:
+    """The media type of what was sent, JSON where none is named."""
+    return str(request.headers.get("content-type", JSON)).partition(";")[0].strip().lower()
+
+
+def kind_of_answer(request: Request, known: Collection[str]) -> str:
+    """The first media type in `Accept` that is among the `known`, JSON where none is."""
+    for wanted in request.headers.get("accept", "*/*").split(","):
+        kind = str(wanted).partition(";")[0].strip().lower()
+        if kind in known:
+            return kind
+    return JSON
+
+
+def query_fields(request: Request, words: Collection[str]) -> dict[str, Any]:
+    """The query parameters, each parsed as JSON where it is JSON, else, and for `words`, the string it is."""
+    fields: dict[str, Any] = {}
+    for name, text in request.query_params.multi_items():
+        if name in fields:
+            raise Invalid.at(f"/{name}", "this query parameter is given twice")
+        try:
+            fields[name] = text if name in words else orjson.loads(text)
+        except orjson.JSONDecodeError:
+            fields[name] = text
+    return fields

@@ -13,7 +13,7 @@ from app.decisions.priors import as_priors, shift_priors
 from app.decisions.threshold import decide_by_threshold, posterior_threshold
 from app.errors import Conflict, Invalid
 from app.registry.loaded import Holdout, Loaded
-from app.usecases.predict import sorted_holdout
+from app.usecases.predict import check_one_label, sorted_holdout
 
 
 @dataclass(frozen=True)
@@ -69,6 +69,7 @@ def report(model: Loaded, benefits: Any, priors: Mapping[str, float] | None, poi
     the best cut is sought on stay as they are. Raises Conflict without a hold-out, Invalid with the place for a matrix
     or priors that do not fit. O(n log n + n K A).
     """
+    check_one_label(model)
     holdout = model.holdout
     if holdout is None:
         raise Conflict(

@@ -82,6 +82,7 @@ def predict(model: Loaded, X: np.ndarray, question: Question, warnings: Sequence
     Raises Invalid with the place in the request where the question does not fit the model or its rule. O(n K A)
     beyond the model's own work.
     """
+    check_one_label(model)
     _check_fields(question)
     classes = model.classes
     scores = P = model.estimator.posterior(X)
@@ -94,6 +95,14 @@ def predict(model: Loaded, X: np.ndarray, question: Question, warnings: Sequence
     choice, more, figures = _RULES[question.rule](case)
     expected = None if case.decision is None else case.decision.expected_benefits
     return Answer(question.rule, classes, case.actions, choice, P, expected, [*warnings, *notes, *more], figures)
+
+
+def check_one_label(model: Loaded) -> None:
+    """Invalid at /model where it has several labels: actions are for exclusive classes."""
+    if model.multilabel:
+        raise Invalid.at(
+            "/model", f"{model.name!r} has several labels; `POST /retrieve` says which of them to retrieve"
+        )
 
 
 def sorted_holdout(model: Loaded) -> HoldoutScores:

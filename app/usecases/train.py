@@ -14,6 +14,7 @@ from app.data.dataset import Dataset
 from app.data.table import Table
 from app.decisions.benefit import as_benefits
 from app.decisions.metrics import holdout_metrics
+from app.decisions.multilabel_metrics import multilabel_metrics
 from app.errors import Conflict, Flaw, Invalid
 from app.jobs.job import Job
 from app.learners import catalogue
@@ -109,8 +110,7 @@ def _specification(ports: Ports, order: Mapping[str, Any]) -> dict[str, Any]:
     dataset = _dataset(ports, order["data"])
     if dataset.classes is None:
         raise Invalid.at("/learner/kind", f"{kind.name} predicts classes; the labels of this data set are numbers")
-    if len(dataset.labels) > 1:
-        raise Invalid.at("/learner/kind", f"{kind.name} predicts one label; this data set has {len(dataset.labels)}")
+    _check_labels(kind, dataset)
     benefits = _benefits(order.get("benefits"), len(dataset.classes), kind=kind)
     return {
         "model": order["model"],
@@ -121,6 +121,14 @@ def _specification(ports: Ports, order: Mapping[str, Any]) -> dict[str, Any]:
         "holdout": order["holdout"],
         "seed": order["seed"],
     }
+
+
+def _check_labels(kind: catalogue.Kind, dataset: Dataset) -> None:
+    if dataset.multilabel == (kind.labels == "several"):
+        return
+    able = " or ".join(other.name for other in catalogue.KINDS.values() if other.labels != kind.labels)
+    one, there = ("one label", str(len(dataset.labels))) if dataset.multilabel else ("several labels", "one")
+    raise Invalid.at("/learner/kind", f"{kind.name} predicts {one}, and this data set has {there}: choose {able}")
 
 
 def _dataset(ports: Ports, data: Mapping[str, Any]) -> Dataset:
@@ -138,6 +146,8 @@ def _benefits(sent: Any, n_classes: int, *, kind: catalogue.Kind) -> np.ndarray 
         if kind.needs_benefits:
             raise Invalid.at("/benefits", f"{kind.name} trains with a benefit matrix; send one")
         return None
+    if kind.labels == "several":
+        raise Invalid.at("/benefits", "a benefit matrix is for one label; leave it out, and ask `POST /retrieve` later")
     n_actions = None if kind.benefits == "ignored" else n_classes
     try:
         return as_benefits(sent, n_classes, n_actions=n_actions)
@@ -203,10 +213,8 @@ def _findings(estimator: Any) -> dict[str, Any]:
 def _card(job: Job, version: int, table: Table, rows: Split, scores: np.ndarray | None) -> Card:
     spec = job.spec
     assert table.classes is not None
-    codes = table.y[rows.train]
-    shares = np.bincount(codes, minlength=len(table.classes)) / len(codes)
-    benefits = None if spec["benefits"] is None else np.array(spec["benefits"])
-    metrics = {} if scores is None else holdout_metrics(scores, table.y[rows.holdout], table.classes, benefits)
+    shares = _shares(table.y[rows.train], len(table.classes))
+    metrics = {} if scores is None else _metrics(scores, table, rows, spec)
     return Card(
         name=spec["model"],
         version=version,
@@ -230,3 +238,17 @@ def _card(job: Job, version: int, table: Table, rows: Split, scores: np.ndarray 
         feature_costs=spec["feature_costs"],
         seed=spec["seed"],
     )
+
+
+def _shares(y: np.ndarray, n_classes: int) -> np.ndarray:
+    """How often each class occurs, or each of several labels applies."""
+    return np.asarray(y.mean(axis=0) if y.ndim == 2 else np.bincount(y, minlength=n_classes) / len(y))
+
+
+def _metrics(scores: np.ndarray, table: Table, rows: Split, spec: Mapping[str, Any]) -> dict[str, Any]:
+    assert table.classes is not None
+    truth = table.y[rows.holdout]
+    if truth.ndim == 2:
+        return multilabel_metrics(scores, truth, table.classes)
+    benefits = None if spec["benefits"] is None else np.array(spec["benefits"])
+    return holdout_metrics(scores, truth, table.classes, benefits)

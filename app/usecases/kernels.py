@@ -1,0 +1,93 @@
+"""The compiled loops, made ready beside the service: neither its start nor the first to ask waits for a compiler.
+
+numba keeps what it compiled on disk, for this source and this machine. Loading that takes a fraction of a second,
+compiling ten or twenty. So a process of low priority compiles what is absent, once, and ends; the service itself loads
+numba (60 MB and more) when somebody asks for a set.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import sys
+from hashlib import sha256
+from importlib.metadata import version
+from pathlib import Path
+
+import structlog
+
+import app
+
+_log = structlog.get_logger("payoff")
+_SOURCE = Path(app.__file__).parent / "retrieval" / "_kernels.py"
+_CACHE = "NUMBA_CACHE_DIR"
+_COMPILE = """
+import os, pathlib, sys
+os.nice(19)
+from app.retrieval import warm
+warm()
+pathlib.Path(sys.argv[1]).touch()
+"""
+_LONGEST = 120.0  # seconds that a request waits; then it compiles what it needs itself
+
+
+class Kernels:
+    """The state of numba's cache on disk."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Begin to compile, unless it was done before; returns at once."""
+        stamp = _stamp()
+        if stamp.exists():
+            return
+        command = [sys.executable, "-c", _COMPILE, str(stamp)]
+        quiet = subprocess.DEVNULL
+        try:
+            stamp.parent.mkdir(parents=True, exist_ok=True)
+            self._process = subprocess.Popen(command, stdout=quiet, stderr=quiet)  # noqa: S603 - our own command
+        except OSError as error:
+            _log.warning("the kernels are not compiled beforehand", reason=str(error))
+
+    def wait(self) -> None:
+        """Return when compiling has ended, well or not."""
+        process = self._process
+        if process is None:
+            return
+        try:
+            if process.wait(_LONGEST):
+                _log.warning("the kernels were not compiled beforehand", status=process.returncode)
+        except subprocess.TimeoutExpired:
+            _log.warning("the kernels still compile", seconds=_LONGEST)
+        self._process = None
+
+    def stop(self) -> None:
+        """End what still compiles."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+
+def keep_kernels(home: Path) -> None:
+    """Let numba keep what it compiles under `home` where it cannot beside the source; call it before its import."""
+    if not os.access(_SOURCE.parent, os.W_OK):
+        os.environ.setdefault(_CACHE, str(home.absolute() / "kernels"))
+
+
+def _stamp() -> Path:
+    """The file that says "compiled": of this source, by these versions, for this processor."""
+    folder = Path(os.environ.get(_CACHE) or _SOURCE.parent / "__pycache__")
+    status = _SOURCE.stat()
+    known = (status.st_mtime_ns, status.st_size, version("numba"), sys.version, _processor())
+    return folder / f"kernels-{sha256(repr(known).encode()).hexdigest()[:16]}.ready"
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(errors="replace").splitlines()
+    except OSError:
+        return platform.processor()
+    return repr(sorted({line for line in lines if line.startswith(("model name", "flags", "Features"))}))

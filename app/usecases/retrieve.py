@@ -1,0 +1,229 @@
+"""Which items to retrieve, from probabilities or from a model, and what to expect of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from app.errors import Flaw, Invalid
+from app.registry.loaded import Loaded
+from app.retrieval import Loss, parse_loss, select, select_class_set, select_many
+from app.usecases.choices import Choice, Sets
+from app.usecases.tuned_cut import tuned_cut
+
+Setting = Literal["binary", "multilabel", "multiclass"]
+Method = Literal["expected_loss", "tuned_threshold", "half"]
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked of every set; `loss` as sent, everything else checked in form only."""
+
+    setting: Setting
+    loss: Any
+    empty: int = 0
+    k_min: int = 0
+    k_max: int | None = None
+    curve: bool = False
+    min_recall: float | None = None
+    min_precision: float | None = None
+    method: Method = "expected_loss"
+    positive: int | str | None = None
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A choice, and what it was made by: `labels` name the positions where a model's classes are the items, `positive`
+    is the class that counts as relevant, `threshold` the cut of a method that cuts.
+    """
+
+    choice: Choice
+    loss: Loss
+    threshold: float | None
+    warnings: list[str]
+    labels: tuple[int | str, ...] | None = None
+    positive: int | str | None = None
+
+
+def retrieve(sets: Sets, question: Question) -> Answer:
+    """Choose from probabilities as sent.
+
+    Raises Invalid with the place: below /probabilities, or at the name of the field that does not fit.
+    """
+    if question.positive is not None:
+        raise Invalid.at("/positive", "positive goes with a model; probabilities sent are those of being relevant")
+    if question.method == "tuned_threshold":
+        raise Invalid.at("/method", "tuned_threshold needs a model: its cut is tuned on a version's hold-out")
+    loss = _loss(question)
+    threshold = 0.5 if question.method == "half" else None
+    choice = _choose(sets, question, loss, threshold)
+    return Answer(choice, loss, threshold, list(choice.warnings))
+
+
+def retrieve_with(model: Loaded, X: np.ndarray, question: Question, warnings: list[str]) -> Answer:
+    """Choose for rows X (n, m) as the model's schema encodes them: the n items of one set (binary), else a set per row.
+
+    Raises Invalid at the name of the field that does not fit.
+    """
+    if (question.setting == "multilabel") != model.multilabel:
+        has = "several labels: ask for multilabel" if model.multilabel else "one label: ask for binary or multiclass"
+        raise Invalid.at("/setting", f"{model.name!r} has {has}")
+    loss, column = _loss(question), _positive(model, question)
+    threshold = {"half": 0.5, "expected_loss": None}.get(question.method)
+    if question.method == "tuned_threshold":
+        threshold = _tuned(model, question, loss, column)
+    P = model.estimator.posterior(X)
+    if column is None:
+        sets = Sets(P.ravel(), np.arange(len(P) + 1) * P.shape[1])
+    else:
+        sets = Sets(np.ascontiguousarray(P[:, column]))
+    choice = _choose(sets, question, loss, threshold)
+    notes = [*warnings, *choice.warnings]
+    if column is None:
+        return Answer(choice, loss, threshold, notes, labels=model.classes)
+    return Answer(choice, loss, threshold, notes, positive=model.classes[column])
+
+
+def _loss(question: Question) -> Loss:
+    try:
+        return parse_loss(question.loss)
+    except Invalid as error:
+        raise error.under("/loss") from error
+
+
+def _positive(model: Loaded, question: Question) -> int | None:
+    """The column of the class that counts as relevant, the second by default; None where the classes are the items."""
+    if question.setting != "binary":
+        if question.positive is not None:
+            raise Invalid.at("/positive", "positive goes with the binary setting")
+        return None
+    if len(model.classes) != 2:
+        msg = f"binary needs a model of two classes, and {model.name!r} has {len(model.classes)}: ask for multiclass"
+        raise Invalid.at("/setting", msg)
+    if question.positive is None:
+        return 1
+    names = [str(name) for name in model.classes]
+    if str(question.positive) not in names:
+        raise Invalid.at("/positive", f"positive is one of the classes: {', '.join(names)}")
+    return names.index(str(question.positive))
+
+
+_CUTS: WeakKeyDictionary[Loaded, dict[tuple[Loss, int, int | None], float]] = WeakKeyDictionary()
+
+
+def _tuned(model: Loaded, question: Question, loss: Loss, column: int | None) -> float:
+    """The cut that is best on the version's hold-out, found once."""
+    if model.holdout is None:
+        raise Invalid.at("/method", "this version was trained without a hold-out; use expected_loss or half")
+    cuts = _CUTS.setdefault(model, {})
+    key = (loss, question.empty, column)
+    if key not in cuts:
+        scores, y = model.holdout.scores, model.holdout.y
+        if column is not None:
+            scores, y = scores[:, column][None, :], (y == column)[None, :]
+        elif y.ndim == 1:
+            y = np.eye(scores.shape[1])[y]
+        cuts[key] = tuned_cut(scores, y.astype(np.float64), loss, question.empty)
+    return cuts[key]
+
+
+def _choose(sets: Sets, question: Question, loss: Loss, threshold: float | None) -> Choice:
+    _check_sizes(sets, question)
+    if threshold is None:
+        choice = _best(sets, question, loss)
+    else:
+        _check_unbound(question)
+        choice = _above(sets, question, loss, threshold)
+    if not np.isfinite(choice.figures).all():
+        raise Invalid.at("/loss", "the coefficients are so large or small that the loss leaves the floats")
+    return choice
+
+
+def _check_sizes(sets: Sets, question: Question) -> None:
+    """Bounds that no set can feel are slips."""
+    sizes = sets.sizes
+    if not len(sizes):
+        return
+    largest = int(sizes.max())
+    there = f"there are {largest} items" if len(sizes) == 1 else f"the largest set has {largest} items"
+    for name, bound in (("k_min", question.k_min), ("k_max", question.k_max or 0)):
+        if bound > largest:
+            raise Invalid.at(f"/{name}", f"{name} is {bound}, and {there}")
+    if question.setting == "multiclass" and (sizes != sizes[0]).any():
+        row = int(np.argmax(sizes != sizes[0]))
+        msg = f"{sizes[row]} probabilities, and {sizes[0]} in the first row: every row has one for each class"
+        raise Invalid.at(f"/probabilities/{row}", msg)
+
+
+def _check_unbound(question: Question) -> None:
+    given = {
+        "k_min": question.k_min or None,
+        "k_max": question.k_max,
+        "min_recall": question.min_recall,
+        "min_precision": question.min_precision,
+    }
+    flaws = [
+        Flaw(f"/{name}", f"{name} goes with method expected_loss; {question.method} takes what its cut gives")
+        for name, value in given.items()
+        if value is not None
+    ]
+    if flaws:
+        raise Invalid(flaws[0].msg, flaws)
+
+
+def _best(sets: Sets, question: Question, loss: Loss) -> Choice:
+    """The choice with the smallest expected loss for every set."""
+    terms: dict[str, Any] = {
+        "empty": question.empty,
+        "k_min": question.k_min,
+        "k_max": question.k_max,
+        "curve": question.curve,
+        "min_recall": question.min_recall,
+        "min_precision": question.min_precision,
+    }
+    if not len(sets.sizes):
+        return Choice.room(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64), curve=question.curve)
+    try:
+        if question.setting == "multiclass":
+            return Choice.of_many(select_class_set(sets.p.reshape(len(sets.sizes), -1), loss, **terms))
+        if sets.offsets is None:
+            return Choice.of_one(select(sets.p, loss, **terms))
+        return Choice.of_many(select_many(sets.p, sets.offsets, loss, **terms))
+    except Invalid as error:
+        flat = sets.offsets is None and question.setting == "multiclass"
+        raise Invalid(error.detail, [_placed(flaw, flat=flat) for flaw in error.flaws]) from error
+
+
+def _above(sets: Sets, question: Question, loss: Loss, threshold: float) -> Choice:
+    """The items above the threshold in every set: sets that retrieve equally many are worked out together."""
+    if sets.offsets is None:
+        k = int(np.count_nonzero(sets.p > threshold))
+        return replace(_best(sets, replace(question, k_min=k, k_max=k), loss), warnings=())
+    counts = np.concatenate(([0], np.cumsum(sets.p > threshold)))
+    k = np.diff(counts[sets.offsets])
+    whole = Choice.room(k, sets.sizes, curve=question.curve)
+    for size in np.unique(k).tolist():
+        rows = np.flatnonzero(k == size)
+        try:
+            part = _best(sets.some(rows), replace(question, k_min=size, k_max=size), loss)
+        except Invalid as error:
+            raise Invalid(error.detail, [_of_row(flaw, rows) for flaw in error.flaws]) from error
+        whole.put(rows, part)
+    return whole
+
+
+def _placed(flaw: Flaw, *, flat: bool) -> Flaw:
+    """The place of a flaw in the request: numbers lie below /probabilities, names are fields."""
+    loc = flaw.loc.removeprefix("/0") if flat else flaw.loc
+    return Flaw("/probabilities" + loc, flaw.msg) if loc[1:2].isdigit() or not loc else Flaw(loc, flaw.msg)
+
+
+def _of_row(flaw: Flaw, rows: np.ndarray) -> Flaw:
+    """The same flaw, its set counted among all sets instead of among `rows`."""
+    head, *rest = flaw.loc.removeprefix("/probabilities/").split("/")
+    if not head.isdigit():
+        return flaw
+    return Flaw("/".join(["/probabilities", str(rows[int(head)]), *rest]), flaw.msg)

@@ -1,0 +1,464 @@
+"""`POST /retrieve` over real HTTP: settings, forms of bodies and answers, models, and every way to get it wrong."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+from itertools import chain
+
+import httpx
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from app.api import probabilities
+from app.errors import Invalid
+from app.retrieval import f_beta, jaccard
+from tests.conftest import shared, trained
+from tests.reference.retrieval import expected_losses_of_all_sets, multinomial_losses_of_all_sets
+
+NPY = "application/x-npy"
+ARROW = "application/vnd.apache.arrow.stream"
+F1 = {"name": "f_beta"}
+RAGGED = [[0.9, 0.4, 0.35], [], [0.6, 0.45, 0.4, 0.1], [0.2]]
+
+
+def ask(service: httpx.Client, **question: object) -> httpx.Response:
+    return service.post("/retrieve", json={"setting": "binary", "loss": F1, **question})
+
+
+def sets(service: httpx.Client, **question: object) -> list[dict]:
+    response = ask(service, **question)
+    assert response.status_code == 200, response.text
+    return response.json()["sets"]
+
+
+@pytest.fixture(scope="module")
+def topics(service: httpx.Client) -> str:
+    """A trained model of three labels on a number and a category, with a hold-out."""
+    rng = np.random.default_rng(0)
+    length, tone = rng.normal(size=160), rng.choice(["calm", "loud"], 160)
+    applies = np.column_stack((length > 0, (tone == "loud") | (length > 1), length < -0.5))
+    applies ^= rng.random((160, 3)) < 0.1
+    names = np.array(["long", "noisy", "short"])
+    data = {
+        "features": ["length", "tone"],
+        "rows": [[number, word] for number, word in zip(length.round(3).tolist(), tone.tolist(), strict=True)],
+        "labels": [names[row].tolist() for row in applies],
+    }
+    trained(service, {"model": "topics", "learner": {"kind": "multilabel_logistic"}, "data": data, "holdout": 0.3})
+    return "topics"
+
+
+TEXTS = [[1.5, "loud"], [-1.2, "calm"], [0.1, None]]
+
+
+def test_one_set_is_the_best_of_all_sets(service):
+    """A flat list, against enumeration of all sets and outcomes."""
+    p = [0.3, 0.9, 0.45, 0.45, 0.1]
+    for name, loss in (("f_beta", f_beta()), ("jaccard", jaccard())):
+        (found,) = sets(service, probabilities=p, loss={"name": name}, curve=True)
+        every, losses = expected_losses_of_all_sets(np.array(p), loss)
+        assert found["expected_loss"] == pytest.approx(losses.min(), abs=1e-12)
+        chosen = np.isin(np.arange(5), found["selected"])
+        assert losses[(every == chosen).all(axis=1)][0] == pytest.approx(losses.min(), abs=1e-12)
+        assert [p[i] for i in found["selected"]] == sorted((p[i] for i in found["selected"]), reverse=True)
+        assert found["k"] == len(found["selected"])
+        assert min(found["curve"]) == found["expected_loss"]
+        assert len(found["curve"]) == 6
+        assert 0 < found["error_bound"] < 1e-12
+
+
+def test_many_ragged_sets_are_answered_in_order(service):
+    """Each as if it had been sent alone."""
+    for setting in ("binary", "multilabel"):
+        together = sets(service, setting=setting, probabilities=RAGGED, loss={"name": "g_mean"}, curve=True)
+        assert together == [
+            sets(service, setting=setting, probabilities=[p], loss={"name": "g_mean"}, curve=True)[0] for p in RAGGED
+        ]
+
+
+def test_sets_of_classes(service):
+    """One class is true: against enumeration."""
+    P = [[0.5, 0.3, 0.2], [0.9, 0.06, 0.04]]
+    for p, found in zip(P, sets(service, setting="multiclass", probabilities=P), strict=True):
+        _, losses = multinomial_losses_of_all_sets(p, f_beta())
+        assert found["expected_loss"] == pytest.approx(losses.min(), abs=1e-12)
+        assert found["expected_recall"] == pytest.approx(sum(p[j] for j in found["selected"]))
+
+
+def test_bounds_are_kept_and_the_answer_says_what_was_asked(service):
+    answer = ask(
+        service, probabilities=[0.9, 0.5, 0.4, 0.1], min_recall=0.9, k_max=3, loss={"name": "f_beta", "beta": 2}
+    )
+    document = answer.json()
+    assert document["sets"][0]["expected_recall"] >= 0.9
+    assert document["sets"][0]["k"] <= 3
+    assert document["loss"] == {"name": "f_beta", "beta": 2}
+    assert (document["setting"], document["method"], document["warnings"]) == ("binary", "expected_loss", [])
+    assert "threshold" not in document
+    assert "curve" not in document["sets"][0]
+
+
+def test_nothing_to_choose_from(service):
+    """`[]` is one empty set, `[[]]` a list of one; what nothing costs is `empty`."""
+    for nothing in ([], [[]]):
+        (found,) = sets(service, probabilities=nothing, empty=1)
+        assert (found["selected"], found["k"], found["expected_loss"]) == ([], 0, 1)
+
+
+def test_half_is_there_to_compare_with(service):
+    answer = ask(service, probabilities=[0.6, 0.45, 0.4], method="half").json()
+    (best,) = sets(service, probabilities=[0.6, 0.45, 0.4])
+    assert answer["sets"][0]["selected"] == [0]
+    assert answer["threshold"] == 0.5
+    assert answer["sets"][0]["expected_loss"] > best["expected_loss"]
+
+
+def test_auc_is_warned_about(service):
+    """Of a set that is empty or whole it says nothing."""
+    answer = ask(service, probabilities=[0.9, 0.2], loss={"name": "auc"}).json()
+    assert answer["sets"][0]["selected"] == [0]
+    assert len(answer["warnings"]) == 1
+
+
+def npy(array: np.ndarray) -> bytes:
+    buffer = io.BytesIO()
+    np.save(buffer, array)
+    return buffer.getvalue()
+
+
+def arrow(*columns: pa.Array) -> bytes:
+    table = pa.table(list(columns), [f"c{j}" for j in range(len(columns))])
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        for batch in table.to_batches(max_chunksize=2):
+            writer.write_batch(batch)
+    return sink.getvalue().to_pybytes()
+
+
+def post(service: httpx.Client, content: bytes, kind: str, accept: str = "*/*", **query: object) -> httpx.Response:
+    asked = {"setting": "multilabel", "loss": F1, **query}
+    params = {name: value if isinstance(value, str) else json.dumps(value) for name, value in asked.items()}
+    return service.post("/retrieve", params=params, content=content, headers={"Content-Type": kind, "Accept": accept})
+
+
+def read_arrays(response: httpx.Response, count: int) -> list[np.ndarray]:
+    buffer = io.BytesIO(response.content)
+    arrays = [np.load(buffer) for _ in range(count)]
+    assert not buffer.read()
+    return arrays
+
+
+def test_numpy_and_arrow_say_the_same_as_json(service):
+    """Tables and flat lists, in every form of body and answer."""
+    P = np.random.default_rng(0).random((7, 5))
+    for given, column in ((P, pa.array(P.tolist())), (P[0], pa.array(P[0]))):
+        plainly = sets(service, setting="multilabel", probabilities=given.tolist(), curve=True)
+        for content, kind in ((npy(given), NPY), (arrow(column), ARROW)):
+            assert post(service, content, kind, curve=True).json()["sets"] == plainly
+        arrays = post(service, npy(given), NPY, NPY, curve=True)
+        selected, figures, curves = read_arrays(arrays, 3)
+        assert selected.tolist() == list(chain.from_iterable(found["selected"] for found in plainly))
+        names = ("k", "expected_loss", "expected_precision", "expected_recall", "error_bound")
+        assert figures.tolist() == [[found[name] for name in names] for found in plainly]
+        assert curves.tolist() == list(chain.from_iterable(found["curve"] for found in plainly))
+        rest = json.loads(arrays.headers["payoff-answer"])
+        assert rest == {
+            "setting": "multilabel",
+            "method": "expected_loss",
+            "loss": {"name": "f_beta", "beta": 1},
+            "warnings": [],
+        }
+        table = pa.ipc.open_stream(post(service, arrow(column), ARROW, ARROW, curve=True).content).read_all()
+        assert table.to_pylist() == plainly
+        assert json.loads(table.schema.metadata[b"payoff"]) == rest
+
+
+def test_arrow_holds_ragged_sets(service):
+    """Lists of any length, short or large offsets, and in several batches."""
+    plainly = sets(service, setting="multilabel", probabilities=RAGGED)
+    for kind in (pa.list_(pa.float64()), pa.large_list(pa.float64())):
+        answer = post(service, arrow(pa.array(RAGGED, kind)), ARROW)
+        assert answer.json()["sets"] == plainly
+    fixed = pa.array([[0.5, 0.25], [1.0, 0.0]], pa.list_(pa.float32(), 2))
+    assert len(post(service, arrow(fixed), ARROW).json()["sets"]) == 2
+
+
+def test_a_long_body_in_parts_says_the_same(service, monkeypatch):
+    """Lists are cut out of a long JSON body and parsed some numbers at a time, with the same result."""
+    p = np.random.default_rng(1).random(300)
+    ragged = [part.tolist() for part in np.split(p, [1, 4, 100, 180])]
+    questions = [
+        {"probabilities": ragged, "setting": "multilabel", "loss": {"name": "jaccard"}},
+        {"loss": {"name": "f_beta"}, "setting": "binary", "probabilities": p.tolist()},
+    ]
+    whole = [service.post("/retrieve", json=question).json() for question in questions]
+    monkeypatch.setattr(probabilities, "_LONG", 0)
+    monkeypatch.setattr(probabilities, "_PART", 7)
+    for spaces in (None, 3):
+        texts = [json.dumps(question, indent=spaces) for question in questions]
+        assert all(probabilities.fields_of_json(text.encode())[1] is not None for text in texts)
+        assert [service.post("/retrieve", content=text).json() for text in texts] == whole
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"probabilities": [0.5, [0.5]], "a": 1}',
+        '{"probabilities": [[0.5], 0.5], "a": 1}',
+        '{"probabilities": [0.5, [0.5], [0.5]]}',
+        '{"probabilities": [[0.5], 0.5, [0.5]]}',
+        '{"probabilities": [[[0.5]]]}',
+        '{"probabilities": [[0.5], []]}',
+        '{"probabilities": [0.5, null]}',
+        '{"probabilities": [true, 0.5]}',
+        '{"probabilities": [0.5, "0.5"]}',
+        '{"probabilities": [0.5, {}]}',
+        '{"probabilities": [], "a": 1}',
+        '{"probabilities": 5}',
+        '{"probabilities": [1, 2], "probabilities": [3]}',
+        '{"a": "probabilities", "b": [1, 2]}',
+        '{"a\\"probabilities": [1, 2]}',
+        '[{"probabilities": [0.5]}]',
+        "{}",
+    ],
+)
+def test_what_is_out_of_order_is_parsed_as_a_whole(monkeypatch, text):
+    """Only plain lists of numbers are cut out; of all else the parser decides what it is."""
+    monkeypatch.setattr(probabilities, "_LONG", 0)
+    assert probabilities.fields_of_json(text.encode()) == (json.loads(text), None)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"probabilities": [[0.5] 0.5, [1]]}',
+        '{"probabilities": [[0.5],, [0.5]]}',
+        '{"probabilities": [0.5 0.5, 0.5]}',
+        '{"probabilities": [0.5, NaN]}',
+        '{"probabilities": [0.5,]}',
+        '{"probabilities": [0.5',
+        '{"probabilities": [0.5]',
+        "",
+    ],
+)
+def test_what_is_no_json_is_refused_in_parts_too(monkeypatch, text):
+    monkeypatch.setattr(probabilities, "_LONG", 0)
+    with pytest.raises(Invalid):
+        probabilities.fields_of_json(text.encode())
+
+
+def test_two_classes_make_one_set_of_the_instances(service, ward):
+    """The probability of the second class decides, or of the one that is named."""
+    rows = [[70, 88, "strong"], [30, 60, "mild"], [55, None, "mild"]]
+    P = np.array(
+        service.post("/predict", json={"model": ward, "instances": rows, "rule": "most_probable"}).json()[
+            "probabilities"
+        ]
+    )
+    for positive, column in (({}, 1), ({"positive": "ill"}, 1), ({"positive": "healthy"}, 0)):
+        answer = ask(service, model=ward, instances=rows, **positive).json()
+        assert answer["sets"] == sets(service, probabilities=P[:, column].tolist())
+        assert answer["model"] == {"name": "ward", "version": 1}
+        assert answer["positive"] == ["healthy", "ill"][column]
+    assert sets(service, model=ward, instances=[])[0]["selected"] == []
+
+
+def test_classes_of_a_model_are_named(service, ward):
+    """In multiclass every instance has its own set, of the model's classes."""
+    rows = [[70, 88, "strong"], [30, 60, "mild"]]
+    answer = ask(service, setting="multiclass", model=ward, instances=rows, min_recall=1).json()
+    assert answer["labels"] == ["healthy", "ill"]
+    assert [sorted(found["selected"]) for found in answer["sets"]] == [["healthy", "ill"]] * 2
+
+
+def test_labels_of_a_model_are_named(service, topics):
+    """In multilabel every instance has its own set, of the model's labels, in every form of answer."""
+    answer = ask(service, setting="multilabel", model=topics, instances=TEXTS).json()
+    assert answer["labels"] == ["long", "noisy", "short"]
+    assert answer["sets"][0]["selected"][0] in ("long", "noisy")
+    assert answer["sets"][1]["selected"] == ["short"]
+    unseen = ask(service, setting="multilabel", model=topics, instances=[[0.1, "shrill"]]).json()
+    assert unseen["sets"][0] == answer["sets"][2]
+    assert "'shrill'" in unseen["warnings"][0]
+
+    rows = pa.table({"tone": [text[1] for text in TEXTS], "length": [text[0] for text in TEXTS]})
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema) as writer:
+        writer.write_table(rows)
+    found = post(service, sink.getvalue().to_pybytes(), ARROW, ARROW, model=topics)
+    assert pa.ipc.open_stream(found.content).read_all().to_pylist() == answer["sets"]
+    arrays = post(service, sink.getvalue().to_pybytes(), ARROW, NPY, model=topics)
+    positions, _ = read_arrays(arrays, 2)
+    names = json.loads(arrays.headers["payoff-answer"])["labels"]
+    assert [names[i] for i in positions] == list(chain.from_iterable(one["selected"] for one in answer["sets"]))
+
+
+def test_a_cut_is_tuned_on_the_hold_out(service, topics):
+    """And is reported; what lies above it is retrieved."""
+    tuned = ask(service, setting="multilabel", model=topics, instances=TEXTS, method="tuned_threshold").json()
+    best = ask(service, setting="multilabel", model=topics, instances=TEXTS).json()
+    assert 0 < tuned["threshold"] < 1
+    assert all(
+        one["expected_loss"] >= other["expected_loss"] - 1e-12
+        for one, other in zip(tuned["sets"], best["sets"], strict=True)
+    )
+
+
+def test_a_card_of_several_labels(service, topics):
+    """Classes are the labels, priors their frequencies, metrics those of labels."""
+    card = service.get(f"/models/{topics}/versions/1").json()
+    assert card["classes"] == card["labels"] == ["long", "noisy", "short"]
+    assert 0.3 < card["class_priors"]["long"] < 0.7
+    assert card["metrics"]["rows"] == 48
+    assert card["metrics"]["auc"] > 0.7
+    assert set(card["metrics"]["per_label"]) == {"long", "noisy", "short"}
+
+
+def test_a_model_of_several_labels_decides_nothing(service, topics):
+    """Actions are for exclusive classes: the answer says where to ask instead."""
+    question = {"model": topics, "instances": TEXTS, "benefits": [[1, 0, 0], [0, 1, 0], [0, 0, 1]]}
+    predicted = service.post("/predict", json=question)
+    earned = service.post(f"/models/{topics}/benefit", json={"benefits": question["benefits"]})
+    for response in (predicted, earned):
+        assert response.status_code == 422
+        assert "/retrieve" in response.json()["detail"]
+
+
+def test_kinds_and_data_must_agree(service):
+    """One label for a learner of several, several for a learner of one, and a matrix where none is used: 422."""
+    rows = {"features": ["x"], "rows": [[i] for i in range(8)]}
+    one, several = rows | {"labels": ["a", "b"] * 4}, rows | {"labels": [["a"], ["b"]] * 4}
+    for kind, data, extra, place in (
+        ("multilabel_logistic", one, {}, "/learner/kind"),
+        ("logistic", several, {}, "/learner/kind"),
+        ("multilabel_logistic", several, {"benefits": [[1, 0], [0, 1]]}, "/benefits"),
+    ):
+        response = service.post("/train", json={"model": "x", "learner": {"kind": kind}, "data": data, **extra})
+        assert response.status_code == 422
+        assert [flaw["loc"] for flaw in response.json()["errors"]] == [place]
+
+
+BAD = {
+    "nothing": ({}, "/probabilities"),
+    "unknown field": ({"probabilities": [0.5], "k": 1}, "/k"),
+    "no setting": ({"probabilities": [0.5], "setting": None}, "/setting"),
+    "unknown setting": ({"probabilities": [0.5], "setting": "ranking"}, "/setting"),
+    "unknown loss": ({"probabilities": [0.5], "loss": {"name": "f1"}}, "/loss/name"),
+    "unknown part of a loss": ({"probabilities": [0.5], "loss": {"name": "am", "x": 1}}, "/loss/x"),
+    "beta 0": ({"probabilities": [0.5], "loss": {"name": "f_beta", "beta": 0}}, "/loss/beta"),
+    "unknown method": ({"probabilities": [0.5], "method": "best"}, "/method"),
+    "empty 2": ({"probabilities": [0.5], "empty": 2}, "/empty"),
+    "empty true": ({"probabilities": [0.5], "empty": True}, "/empty"),
+    "k_min 1.5": ({"probabilities": [0.5], "k_min": 1.5}, "/k_min"),
+    "k_max -1": ({"probabilities": [0.5], "k_max": -1}, "/k_max"),
+    "k_max above n": ({"probabilities": [0.5], "k_max": 2}, "/k_max"),
+    "recall above 1": ({"probabilities": [0.5], "min_recall": 1.5}, "/min_recall"),
+    "curve 1": ({"probabilities": [0.5], "curve": 1}, "/curve"),
+    "a probability above 1": ({"probabilities": [0.5, 1.01]}, "/probabilities/1"),
+    "a negative one in the second set": ({"probabilities": [[0.5], [0.2, -0.1]]}, "/probabilities/1/1"),
+    "null": ({"probabilities": [0.5, None]}, "/probabilities/1"),
+    "a boolean": ({"probabilities": [[True]]}, "/probabilities/0/0"),
+    "a word": ({"probabilities": ["0.5"]}, "/probabilities/0"),
+    "a number among lists": ({"probabilities": [[0.5], 0.5]}, "/probabilities/1"),
+    "a list among numbers": ({"probabilities": [0.5, [0.5]]}, "/probabilities/1"),
+    "lists in lists in lists": ({"probabilities": [[[0.5]]]}, "/probabilities/0/0"),
+    "a number": ({"probabilities": 0.5}, "/probabilities"),
+    "instances without a model": ({"instances": [[1]]}, "/probabilities"),
+    "probabilities and instances": ({"probabilities": [0.5], "instances": [[1]]}, "/model"),
+    "probabilities and a model": ({"probabilities": [0.5], "model": "ward"}, "/probabilities"),
+    "a model without instances": ({"model": "ward"}, "/instances"),
+    "an instance that does not fit": ({"model": "ward", "instances": [[1, 2]]}, "/instances/0"),
+    "two classes as labels": ({"model": "ward", "instances": [], "setting": "multilabel"}, "/setting"),
+    "an unknown class": ({"model": "ward", "instances": [], "positive": "x"}, "/positive"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_input_names_the_place(service, ward, name):
+    """Each mistake is answered with 422 and a pointer to where it was made."""
+    question, place = BAD[name]
+    response = ask(service, **question)
+    assert response.status_code == 422, response.text
+    assert place in [flaw["loc"] for flaw in response.json()["errors"]]
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b'{"probabilities": [NaN]}', b"[]", b"null", b"\xff"])
+def test_bodies_that_are_no_request(service, body):
+    response = service.post("/retrieve", content=body, headers={"Content-Type": "application/json"})
+    assert response.status_code == 422
+    assert response.json()["errors"]
+
+
+def test_unknown_models_are_404(service):
+    assert ask(service, model="nobody", instances=[]).status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("content", "kind", "place"),
+    [
+        (b"", NPY, ""),
+        (b"", ARROW, ""),
+        (npy(np.array(["a"])), NPY, ""),
+        (npy(np.zeros((2, 2, 2))), NPY, "/probabilities"),
+        (npy(np.array(0.5)), NPY, "/probabilities"),
+        (npy(np.array([[0.5], [np.nan]])), NPY, "/probabilities/1/0"),
+        (arrow(pa.array([0.5, None])), ARROW, "/probabilities"),
+        (arrow(pa.array([[0.5], None])), ARROW, "/probabilities"),
+        (arrow(pa.array([[0.5, None]])), ARROW, "/probabilities"),
+        (arrow(pa.array([0.5]), pa.array([0.5])), ARROW, "/probabilities"),
+        (arrow(pa.array(["a"])), ARROW, "/probabilities"),
+        (arrow(pa.array([["a"]])), ARROW, "/probabilities"),
+    ],
+)
+def test_arrays_and_streams_that_hold_no_probabilities(service, content, kind, place):
+    response = post(service, content, kind)
+    assert response.status_code == 422
+    assert [flaw["loc"] for flaw in response.json()["errors"]] == [place]
+
+
+@pytest.mark.parametrize("shape", [(0,), (0, 3), (3, 0)])
+def test_arrays_of_nothing(service, shape):
+    """No items, no sets, sets of no items."""
+    answer = post(service, npy(np.empty(shape)), NPY, NPY)
+    selected, figures = read_arrays(answer, 2)
+    assert not selected.size
+    assert len(figures) == (1 if len(shape) == 1 else shape[0])
+
+
+def test_scenes_are_learnt_and_retrieved(service):
+    """2407 real photographs with six labels: trained through the service, the best sets beat the cut at 1/2."""
+    with gzip.open(shared("scene.csv.gz"), "rt") as file:
+        rows = list(csv.reader(file))
+    head = rows[0]
+    kept = [j for j, name in enumerate(head) if name != "split"]
+    marks = [j for j, name in enumerate(head) if name.startswith("label_")]
+    numbers = [j for j in kept if j not in marks][::3]  # every third feature: this is a test, not a benchmark
+    text = io.StringIO()
+    writer = csv.writer(text)
+    train = [row for row in rows[1:] if row[head.index("split")] == "train"]
+    writer.writerows([[row[j] for j in (*numbers, *marks)] for row in [head, *train]])
+    files = {"file": ("scene.csv", text.getvalue().encode(), "text/csv")}
+    labels = [head[j] for j in marks]
+    stored = service.post("/datasets", files=files, data={"label": labels}).json()
+    assert stored["classes"] == labels
+    learner = {"kind": "multilabel_logistic", "calibration": "sigmoid", "C": 0.1}
+    order = {"model": "scene", "learner": learner, "data": {"dataset": stored["id"]}, "holdout": 0.25}
+    assert trained(service, order)["metrics"]["auc"] > 0.85
+
+    test = [row for row in rows[1:] if row[head.index("split")] == "test"]
+    truth = np.array([[row[j] == "1" for j in marks] for row in test])
+    question = {
+        "model": "scene",
+        "instances": [[float(row[j]) for j in numbers] for row in test],
+        "setting": "multilabel",
+    }
+    real = {}
+    for method in ("expected_loss", "half"):
+        found = sets(service, **question, method=method)
+        chosen = np.array([np.isin(labels, one["selected"]) for one in found])
+        real[method] = f_beta().of_counts((chosen & truth).sum(1), chosen.sum(1), truth.sum(1), len(labels)).mean()
+    assert real["expected_loss"] < real["half"]

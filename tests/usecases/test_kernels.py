@@ -1,0 +1,84 @@
+"""Compiling beforehand: once for each source and machine, in a process that is waited for or ended."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from app.usecases import kernels
+from app.usecases.kernels import Kernels, keep_kernels
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A cache of its own, and something quicker than compiling to do."""
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setattr(kernels, "_COMPILE", "import pathlib, sys; pathlib.Path(sys.argv[1]).touch()")
+    return tmp_path / "cache"
+
+
+def test_who_waits_finds_it_done_and_nobody_does_it_twice(folder):
+    first, second = Kernels(), Kernels()
+    first.start()
+    first.wait()
+    assert [file.suffix for file in folder.iterdir()] == [".ready"]
+    second.start()
+    assert second._process is None
+
+
+def test_another_source_or_machine_is_compiled_for_again(folder, monkeypatch):
+    before = kernels._stamp()
+    monkeypatch.setattr(kernels, "_processor", lambda: "another one")
+    assert kernels._stamp() != before
+    assert kernels._stamp().parent == before.parent == folder
+
+
+def test_what_fails_is_not_waited_for_again(folder, monkeypatch):
+    """Then requests compile what they need themselves."""
+    monkeypatch.setattr(kernels, "_COMPILE", "raise SystemExit(3)")
+    state = Kernels()
+    state.start()
+    state.wait()
+    state.wait()
+    assert list(folder.iterdir()) == []
+
+
+def test_stopping_ends_it(folder, monkeypatch):
+    monkeypatch.setattr(kernels, "_COMPILE", "import time; time.sleep(60)")
+    state = Kernels()
+    state.start()
+    process = state._process
+    state.stop()
+    assert process.returncode is not None
+    state.wait()
+    state.stop()
+
+
+def test_a_service_that_can_write_nothing_starts_all_the_same(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("in the way")
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "file" / "cache"))
+    state = Kernels()
+    state.start()
+    state.wait()
+
+
+def test_the_cache_goes_home_where_the_source_cannot_hold_it(tmp_path, monkeypatch):
+    """And stays where it is wished otherwise."""
+    monkeypatch.setenv("NUMBA_CACHE_DIR", "")  # so that it will be as it was
+    monkeypatch.delenv("NUMBA_CACHE_DIR")
+    keep_kernels(tmp_path)
+    assert "NUMBA_CACHE_DIR" not in os.environ
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    keep_kernels(tmp_path)
+    assert os.environ["NUMBA_CACHE_DIR"] == str(tmp_path / "kernels")
+    keep_kernels(tmp_path / "other")
+    assert os.environ["NUMBA_CACHE_DIR"] == str(tmp_path / "kernels")
+
+
+def test_the_service_does_not_load_the_compiler_before_it_is_needed():
+    """Its memory is what the idle service can spare."""
+    code = "import sys, app.wiring; sys.exit('numba' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,0 +1,282 @@
+"""The use case: sets in, choices out, with every figure; the comparison rules; what is refused, and where."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import chain
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from app.errors import Invalid
+from app.registry.loaded import Holdout, Loaded
+from app.retrieval import expected_losses, f_beta, parse_loss
+from app.usecases.choices import FIGURES, Choice, Sets
+from app.usecases.retrieve import Question, retrieve, retrieve_with
+from app.usecases.tuned_cut import tuned_cut
+from tests.reference.retrieval import (
+    expected_losses_of_all_sets,
+    expected_rates_of_all_sets,
+    multinomial_losses_of_all_sets,
+)
+from tests.registry.making import make_card
+
+LOSSES = ["f_beta", "jaccard", "am", "g_tp_pr", "g_mean", "h_mean"]
+RAGGED = Sets(np.array([0.9, 0.4, 0.35, 0.6, 0.2, 0.2, 0.1, 0.8]), np.array([0, 3, 3, 7, 8]))
+
+
+def ask(**changes) -> Question:
+    return Question(**{"setting": "multilabel", "loss": {"name": "f_beta"}, **changes})
+
+
+def split(choice: Choice) -> list[list[int]]:
+    return [part.tolist() for part in np.split(choice.selected, np.cumsum(choice.k)[:-1])]
+
+
+def figure(choice: Choice, name: str) -> np.ndarray:
+    return choice.figures[FIGURES.index(name)]
+
+
+def row_of(sets: np.ndarray, selected: list[int]) -> int:
+    """Where a set of positions stands among all sets."""
+    wanted = np.isin(np.arange(sets.shape[1]), selected)
+    return int(np.flatnonzero((sets == wanted).all(axis=1))[0])
+
+
+groups = st.lists(st.lists(st.sampled_from([0.0, 0.1, 0.3, 0.5, 0.5001, 0.7, 1.0]), max_size=4), min_size=1, max_size=4)
+
+
+@settings(max_examples=25, deadline=None)
+@given(groups, st.sampled_from(LOSSES), st.sampled_from(["expected_loss", "half"]), st.integers(0, 1))
+def test_every_set_equals_enumeration(lists, name, method, empty):
+    """Ragged sets, some empty: the loss, precision and recall said are those of the set chosen, and none is better."""
+    sets = Sets(np.array(list(chain.from_iterable(lists)), dtype=float), np.cumsum([0, *map(len, lists)]))
+    answer = retrieve(sets, ask(loss={"name": name}, method=method, empty=empty, curve=True))
+    choice, at = answer.choice, 0
+    for i, (p, selected) in enumerate(zip(lists, split(choice), strict=True)):
+        every, losses = expected_losses_of_all_sets(np.array(p), parse_loss({"name": name}), empty=empty)
+        _, recall, precision = expected_rates_of_all_sets(np.array(p))
+        row = row_of(every, selected)
+        assert figure(choice, "expected_loss")[i] == pytest.approx(losses[row], abs=1e-12)
+        assert figure(choice, "expected_recall")[i] == pytest.approx(recall[row], abs=1e-12)
+        assert figure(choice, "expected_precision")[i] == pytest.approx(precision[row], abs=1e-12)
+        curve = choice.curves[at : at + choice.lengths[i]]
+        at += choice.lengths[i]
+        assert len(curve) == len(p) + 1
+        assert curve[len(selected)] == pytest.approx(losses[row], abs=1e-12)
+        if method == "expected_loss":
+            assert losses[row] <= losses.min() + 1e-12
+        else:
+            assert sorted(selected) == [j for j, one in enumerate(p) if one > 0.5]
+    assert at == len(choice.curves)
+
+
+def test_a_flat_list_is_one_set():
+    """The same as a list of one list, in any setting of independent items."""
+    for method in ("expected_loss", "half"):
+        for setting in ("binary", "multilabel"):
+            question = ask(setting=setting, method=method, curve=True)
+            flat = retrieve(Sets(RAGGED.p), question).choice
+            nested = retrieve(Sets(RAGGED.p, np.array([0, 8])), question).choice
+            assert np.array_equal(flat.selected, nested.selected)
+            assert np.allclose(flat.figures, nested.figures, rtol=0, atol=1e-12)
+            assert np.allclose(flat.curves, nested.curves, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("method", ["expected_loss", "half"])
+def test_classes_equal_enumeration(method):
+    """One class is true: a set of classes per row, the best of all sets, or those above 1/2."""
+    P = np.array([[0.5, 0.3, 0.2], [0.1, 0.1, 0.8], [0.4, 0.35, 0.25]])
+    sets = Sets(P.ravel(), np.array([0, 3, 6, 9]))
+    choice = retrieve(sets, ask(setting="multiclass", method=method)).choice
+    for p, selected, said in zip(P, split(choice), figure(choice, "expected_loss"), strict=True):
+        every, losses = multinomial_losses_of_all_sets(p, f_beta())
+        assert said == pytest.approx(losses[row_of(every, selected)], abs=1e-12)
+        if method == "expected_loss":
+            assert said <= losses.min() + 1e-12
+
+
+def test_no_sets_get_no_choices():
+    for setting in ("binary", "multilabel", "multiclass"):
+        none = retrieve(Sets(np.empty(0), np.array([0])), ask(setting=setting, curve=True)).choice
+        assert len(none.k) == len(none.selected) == len(none.curves) == 0
+
+
+WRONG = {
+    "a probability above 1, of one set": (Sets(np.array([0.5, 1.5])), {}, "/probabilities/1"),
+    "a probability that is none": (Sets(np.array([0.5, np.nan]), np.array([0, 1, 2])), {}, "/probabilities/1/0"),
+    "the same, cutting at 1/2": (
+        Sets(np.array([0.9, 0.1, -1]), np.array([0, 1, 3])),
+        {"method": "half"},
+        "/probabilities/1/1",
+    ),
+    "classes that do not sum to 1": (Sets(np.array([0.5, 0.4])), {"setting": "multiclass"}, "/probabilities"),
+    "one row that does not": (
+        Sets(np.array([0.5, 0.5, 0.5, 0.4]), np.array([0, 2, 4])),
+        {"setting": "multiclass"},
+        "/probabilities/1",
+    ),
+    "the same row, cutting at 1/2": (
+        Sets(np.array([0.5, 0.5, 0.8, 0.4]), np.array([0, 2, 4])),
+        {"setting": "multiclass", "method": "half"},
+        "/probabilities/1",
+    ),
+    "rows of different lengths": (
+        Sets(np.array([0.5, 0.5, 1.0]), np.array([0, 2, 3])),
+        {"setting": "multiclass"},
+        "/probabilities/1",
+    ),
+    "a loss without a name": (RAGGED, {"loss": {}}, "/loss/name"),
+    "a loss that is no object": (RAGGED, {"loss": "f_beta"}, "/loss"),
+    "beta 0": (RAGGED, {"loss": {"name": "f_beta", "beta": 0}}, "/loss/beta"),
+    "a parameter of another loss": (RAGGED, {"loss": {"name": "am", "beta": 1}}, "/loss/beta"),
+    "a loss that rises with the true positives": (
+        RAGGED,
+        {"loss": {"name": "fractional_linear", "c": [0.25, 0.5, -0.2, 0], "d": [1, 1, 0, 0]}},
+        "/loss",
+    ),
+    "coefficients beyond the floats": (
+        RAGGED,
+        {"loss": {"name": "fractional_linear", "c": [0, -1e308, 1e308, 0], "d": [1e-308, 0, 0, 1e-308]}},
+        "/loss",
+    ),
+    "k_min above k_max": (RAGGED, {"k_min": 2, "k_max": 1}, "/k_min"),
+    "k_min above every size": (RAGGED, {"k_min": 5}, "/k_min"),
+    "k_min above one size": (RAGGED, {"k_min": 2}, "/probabilities/1"),
+    "k_max above every size": (RAGGED, {"k_max": 5}, "/k_max"),
+    "a recall that cannot be had": (RAGGED, {"min_recall": 0.99, "k_max": 1}, "/min_recall"),
+    "a precision that cannot be had": (RAGGED, {"min_precision": 0.95, "min_recall": 0.9}, "/min_precision"),
+    "bounds for a cut": (RAGGED, {"method": "half", "k_max": 1}, "/k_max"),
+    "a rate for a cut": (RAGGED, {"method": "half", "min_recall": 0.5}, "/min_recall"),
+    "a tuned cut without a model": (RAGGED, {"method": "tuned_threshold"}, "/method"),
+    "a positive class without a model": (RAGGED, {"positive": "ill"}, "/positive"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_cannot_be_is_refused_by_place(name):
+    sets, changes, place = WRONG[name]
+    with pytest.raises(Invalid) as error, np.errstate(over="ignore", invalid="ignore"):
+        retrieve(sets, ask(**changes))
+    assert place in [flaw.loc for flaw in error.value.flaws]
+
+
+@dataclass
+class Echo:
+    """An estimator whose probabilities are its features."""
+
+    def posterior(self, X: np.ndarray) -> np.ndarray:
+        return X
+
+
+def model_of(classes: list, holdout: Holdout | None = None, *, several: bool = False) -> Loaded:
+    priors = {str(name): 1 / len(classes) for name in classes}
+    card = make_card(classes=classes, labels=classes if several else ["label"], class_priors=priors)
+    return Loaded(card, card.schema_of_features(), Echo(), holdout)
+
+
+def test_a_model_of_two_classes_says_how_likely_the_second_is():
+    """The rows are the items of one set; `positive` may name the other class."""
+    X = np.array([[0.1, 0.9], [0.8, 0.2], [0.4, 0.6]])
+    model = model_of(["healthy", "ill"])
+    for positive, column in ((None, 1), ("ill", 1), ("healthy", 0)):
+        answer = retrieve_with(model, X, ask(setting="binary", positive=positive), ["a note"])
+        alone = retrieve(Sets(X[:, column].copy()), ask(setting="binary"))
+        assert np.array_equal(answer.choice.selected, alone.choice.selected)
+        assert answer.positive == ["healthy", "ill"][column]
+        assert answer.labels is None
+        assert answer.warnings == ["a note"]
+
+
+def test_a_model_of_several_labels_gives_a_set_per_row():
+    X = np.array([[0.9, 0.4, 0.35], [0.2, 0.3, 0.8]])
+    answer = retrieve_with(model_of(["a", "b", "c"], several=True), X, ask(), [])
+    alone = retrieve(Sets(X.ravel(), np.array([0, 3, 6])), ask())
+    assert split(answer.choice) == split(alone.choice)
+    assert answer.labels == ("a", "b", "c")
+
+
+def test_a_model_of_classes_gives_a_set_of_classes_per_row():
+    X = np.array([[0.5, 0.3, 0.2], [0.1, 0.1, 0.8]])
+    answer = retrieve_with(model_of([1, 2, 3]), X, ask(setting="multiclass", min_recall=0.75), [])
+    assert split(answer.choice) == [[0, 1], [2]]
+    assert answer.labels == (1, 2, 3)
+
+
+@pytest.mark.parametrize(
+    ("model", "changes", "place"),
+    [
+        (model_of(["a", "b"]), {"setting": "multilabel"}, "/setting"),
+        (model_of(["a", "b"], several=True), {"setting": "binary"}, "/setting"),
+        (model_of(["a", "b"], several=True), {"setting": "multiclass"}, "/setting"),
+        (model_of(["a", "b", "c"]), {"setting": "binary"}, "/setting"),
+        (model_of(["a", "b"]), {"setting": "binary", "positive": "c"}, "/positive"),
+        (model_of(["a", "b"]), {"setting": "multiclass", "positive": "a"}, "/positive"),
+        (model_of(["a", "b"]), {"setting": "multiclass", "k_min": 3}, "/k_min"),
+        (model_of(["a", "b"]), {"setting": "binary", "method": "tuned_threshold"}, "/method"),
+    ],
+)
+def test_a_model_that_does_not_fit_is_refused_by_place(model, changes, place):
+    with pytest.raises(Invalid) as error:
+        retrieve_with(model, np.array([[0.5, 0.5, 0][: len(model.classes)]]), ask(**changes), [])
+    assert [flaw.loc for flaw in error.value.flaws] == [place]
+
+
+def drawn_holdout(sets: int, n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    scores = np.round(rng.random((sets, n)), 1)
+    return scores, (rng.random((sets, n)) < scores).astype(float)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(1, 5), st.integers(1, 6), st.integers(0, 999), st.sampled_from(LOSSES), st.integers(0, 1))
+def test_the_tuned_cut_is_the_best_of_all_cuts(sets, n, seed, name, empty):
+    """Against every cut between 0 and 1 in small steps, with many equal scores."""
+    scores, truth = drawn_holdout(sets, n, seed)
+    loss = parse_loss({"name": name})
+
+    def mean_loss(cut: float) -> float:
+        taken = scores > cut
+        return float(loss.of_counts((taken & (truth > 0)).sum(1), taken.sum(1), truth.sum(1), n, empty=empty).mean())
+
+    cut = tuned_cut(scores, truth, loss, empty)
+    assert 0 <= cut <= 1
+    assert mean_loss(cut) == pytest.approx(min(map(mean_loss, np.arange(0, 1.01, 0.05))), abs=1e-12)
+
+
+def test_no_cut_is_tuned_for_auc():
+    """Nothing or everything would always be best."""
+    with pytest.raises(Invalid) as error:
+        tuned_cut(*drawn_holdout(2, 3, 0), parse_loss({"name": "auc"}), 0)
+    assert error.value.flaws[0].loc == "/loss"
+
+
+def test_a_tuned_cut_comes_from_the_hold_out_and_is_no_better_than_the_best_set():
+    """In all three settings; the threshold is in the answer, and what lies above it is retrieved."""
+    scores, truth = drawn_holdout(200, 2, 1)
+    classes = np.argmax(truth + scores / 10, axis=1)
+    P = scores + 0.01
+    P /= P.sum(axis=1, keepdims=True)
+    cases = {
+        "binary": (model_of(["a", "b"], Holdout(P, classes)), P[:50]),
+        "multilabel": (model_of(["a", "b"], Holdout(scores, truth.astype(np.uint8)), several=True), scores[:50]),
+        "multiclass": (model_of(["a", "b"], Holdout(P, classes)), P[:50]),
+    }
+    for setting, (model, X) in cases.items():
+        tuned = retrieve_with(model, X, ask(setting=setting, method="tuned_threshold"), [])
+        best = retrieve_with(model, X, ask(setting=setting), [])
+        p = X[:, 1:] if setting == "binary" else X
+        assert tuned.choice.k.sum() == (p > tuned.threshold).sum()
+        assert best.threshold is None
+        loss, least = figure(tuned.choice, "expected_loss"), figure(best.choice, "expected_loss")
+        assert (loss >= least - 1e-12).all()
+
+
+def test_the_loss_of_a_cut_is_the_curve_at_its_size():
+    """At a size where the set is large enough for quadrature."""
+    p = np.random.default_rng(0).random(5000)
+    half = retrieve(Sets(p), ask(setting="binary", method="half")).choice
+    curve = expected_losses(np.sort(p)[::-1].copy(), f_beta())
+    assert figure(half, "expected_loss")[0] == pytest.approx(curve.values[(p > 0.5).sum()], abs=1e-12)
