@@ -352,13 +352,19 @@ def slide(old, size, p, q, new):
 
 @compiled
 def window_rule(pmf, size, first, total, variance, stride_from, rule):
-    """rule[0:3] = hits, misses, weights of the window, thinned to every stride-th entry; returns their number."""
+    """rule[0:3] = hits, misses, weights of the window, thinned to every stride-th entry; returns their number.
+
+    Where many p are equal, their q = 1 - p are rounded alike and the law's mass drifts from 1; it is divided out.
+    """
     stride = max(1, int(np.sqrt(variance) / 2)) if variance >= stride_from else 1
+    mass = 0.0
+    for t in range(size):
+        mass += pmf[t]
     count = 0
     for t in range(0, size, stride):
         rule[0, count] = first + t
         rule[1, count] = total - first - t
-        rule[2, count] = pmf[t] * stride
+        rule[2, count] = pmf[t] * (stride / mass)
         count += 1
     return count
 

@@ -5,7 +5,7 @@ Each of the two laws enters as a short list of values with weights (`_kernels`):
 - variance below 625: the law itself, by recursion over the items, without entries below 1e-24, whose mass is counted.
   A law with standard deviation s is smooth enough to keep only every (s/2)-th entry: what that changes is its Fourier
   transform at 4 pi / s and beyond, at most e^-50 for the law alone. For s >= 12 the loss's own analyticity (modulus at
-  most 1 wherever the counts have positive real part) makes that a proof, with less than 2e-14;
+  most 1 wherever the counts have positive real part) makes that a proof, with less than 2e-14 (docs/retrieval.md);
   between 6.3 and 12 it is what tests observe. There, full laws are used as long as that takes a second or two, and what
   is returned says when they were not; the loss of the set that is returned always comes from full laws.
 - from there on: the 8-point Gauss rule with the law's first 16 moments, taken from its cumulants, which are sums over
@@ -78,7 +78,7 @@ class MeanOfRates:
         return np.maximum(out[0], 0.0), out[1] + self.rounding()
 
     def rounding(self) -> float:
-        """Each entry of a law is off by at most 3 u per item, relatively, and so is each mean and cumulant."""
+        """Each entry of a law is off by at most 3 u per item, relatively, and so are its sum, means and cumulants."""
         return (8 * self.n + 4096) * UNIT + THINNING_ERROR
 
     def curve(self) -> Curve:
