@@ -37,8 +37,8 @@ class Worth:
     slope: np.ndarray
 
     def gain(self, feature: np.ndarray, stake: np.ndarray) -> np.ndarray:
-        """Expected gain, before the price of the feature itself; 0 where no truth would change the decision."""
-        return np.where(stake > 0, self.offset[feature] + self.slope[feature] * stake, 0.0)
+        """Expected gain >= 0, before the price of the feature itself; 0 where no truth would change the decision."""
+        return np.where(stake > 0, np.maximum(self.offset[feature] + self.slope[feature] * stake, 0.0), 0.0)
 
     def stops(self, feature: np.ndarray, price: np.ndarray, stake: np.ndarray) -> np.ndarray:
         """Where the feature is not worth its price; one that is free is never refused."""

@@ -1,0 +1,185 @@
+"""Which feature to learn next, for cases of which a part is known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import repeat
+from typing import Any
+
+import numpy as np
+
+from app.acquisition.prices import Prices
+from app.acquisition.session import States, step
+from app.acquisition.worth import at_stake
+from app.decisions.benefit import Decision, decide
+from app.errors import Flaw, Invalid
+from app.registry.loaded import Loaded
+from app.usecases.asking import Asker, Stakes, asker
+from app.usecases.known import encode_known
+
+_NO_EXPERIENCE = "this model could not learn when asking on is not worth its price; benefits decide, but do not stop"
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked about all cases; prices, budget and benefits as sent."""
+
+    budget: Any = None
+    unavailable: Sequence[str] = ()
+    feature_costs: Any = None
+    benefits: Any = None
+    actions: Sequence[str] | None = None
+
+
+@dataclass(frozen=True)
+class Standings:
+    """Where n cases stand. `reason` (n,): why each stops, or None; `P` (n, K) calibrated; with benefits the `decision`,
+    and the expected `gain` (n,) of asking on (NaN where nothing can be asked).
+    """
+
+    asker: Asker
+    states: States
+    reason: list[str | None]
+    P: np.ndarray
+    stakes: Stakes | None
+    decision: Decision | None
+    gain: np.ndarray | None
+    warnings: list[str]
+
+    def documents(self) -> Iterator[dict[str, Any]]:
+        """One for each case, ready for JSON."""
+        names, states = self.asker.names, self.states
+        frontiers = _frontiers(states, names)
+        following = states.following.tolist()
+        classes = [str(name) for name in self.asker.classes]
+        remaining: Iterator[float | None] = repeat(None)
+        if np.isfinite(states.budget):
+            remaining = iter(np.maximum(states.budget - states.spent, 0.0).tolist())
+        columns = zip(
+            self.reason, following, frontiers, states.spent.tolist(), remaining, states.prediction.tolist(),
+            self.P.tolist(), states.resolved.tolist(), self._decided(), strict=False,
+        )  # fmt: skip
+        for reason, feature, frontier, spent, left, prediction, P, resolved, decided in columns:
+            yield {
+                "status": "decided" if reason else "acquire",
+                "reason": reason,
+                "next": None if reason else _next(frontier, names[feature]),
+                "frontier": frontier,
+                "spent": spent,
+                "remaining": left,
+                "prediction": self.asker.classes[prediction],
+                "probabilities": dict(zip(classes, P, strict=True)),
+                "trees": states.trees,
+                "trees_resolved": resolved,
+                **decided,
+            }
+
+    def _decided(self) -> Iterator[dict[str, Any]]:
+        if self.decision is None or self.stakes is None:
+            yield from repeat({}, len(self.states))
+            return
+        names = [str(action) for action in self.stakes.actions]
+        gains: Iterator[float] = repeat(np.nan) if self.gain is None else iter(self.gain.tolist())
+        columns = zip(self.decision.choice.tolist(), self.decision.expected_benefits.tolist(), gains, strict=False)
+        for choice, expected, gain in columns:
+            yield {
+                "decision": self.stakes.actions[choice],
+                "expected_benefits": dict(zip(names, expected, strict=True)),
+                "expected_gain": None if gain != gain else gain,  # noqa: PLR0124 - NaN
+            }
+
+
+def acquire(model: Loaded, cases: Sequence[Any], question: Question) -> Standings:
+    """Where the cases stand, and what each should ask for next. Keeps nothing; the same request gets the same answer.
+
+    With benefits the decision is theirs, so a settled vote does not stop a case; that a feature is not worth its price
+    does. Raises Invalid with the place, cases below `/cases`. About 20 microseconds a case.
+    """
+    ready = asker(model)
+    known = encode_known(model.schema, cases, question.unavailable)
+    prices = ready.priced(question.feature_costs)
+    stakes = ready.stakes(question.benefits, question.actions)
+    states = step(ready.forest, known.X, known.status, prices, question.budget, stop_when_settled=stakes is None)
+    finished = states.resolved == states.trees
+    answered = (known.status[:, ready.columns] != 0).sum(axis=1)
+    P = ready.probabilities(states.probabilities, answered, finished)
+    reason = _reasons(states)
+    warnings = known.warnings
+    if stakes is None:
+        return Standings(ready, states, reason, P, None, None, None, warnings)
+    decision = decide(P, stakes.B)
+    gain = _weighed(ready, states, reason, P, stakes, decision, prices, question.budget)
+    if gain is None:
+        warnings = [*warnings, _NO_EXPERIENCE]
+    return Standings(ready, states, reason, P, stakes, decision, gain, warnings)
+
+
+def single(error: Invalid) -> Invalid:
+    """The error as the sender of one case sees it."""
+    return _relocated(error, "/cases/0", "/known")
+
+
+def several(error: Invalid) -> Invalid:
+    """The error as the sender of many cases sees it."""
+    return _relocated(error, "/cases", "/instances")
+
+
+def _relocated(error: Invalid, old: str, new: str) -> Invalid:
+    flaws = [
+        Flaw(new + flaw.loc.removeprefix(old), flaw.msg) if flaw.loc.startswith(old) else flaw for flaw in error.flaws
+    ]
+    return Invalid(error.detail, flaws)
+
+
+def _reasons(states: States) -> list[str | None]:
+    """Why each case stops, as `States` says it case by case."""
+    finished = states.resolved == states.trees
+    reason = np.full(len(states), None, dtype=object)
+    reason[states.following < 0] = "budget"
+    if states.stop_when_settled:
+        reason[states.leader >= 0] = "vote_settled"
+    reason[finished] = "resolved"
+    reason[finished & (states.missed > 0)] = "unavailable"
+    reasons: list[str | None] = reason.tolist()
+    return reasons
+
+
+def _weighed(
+    ready: Asker, states: States, reason: list[str | None], P: np.ndarray, stakes: Stakes, decision: Decision,
+    prices: Prices, budget: float | None,
+) -> np.ndarray | None:  # fmt: skip
+    """The expected gain of asking on (n,); marks in `reason` what is not worth its price. None without experience."""
+    worth = ready.worth(stakes.B, prices, budget)
+    if worth is None:
+        return None
+    gain = np.full(len(states), np.nan)
+    open_ = np.array([why is None for why in reason], dtype=bool)
+    feature = states.following[open_]
+    stake = at_stake(P[open_], stakes.B, decision.expected_benefits[open_])
+    gain[open_] = worth.gain(feature, stake)
+    stopped = worth.stops(feature, states.price[open_, feature], stake)
+    for i in np.flatnonzero(open_)[stopped].tolist():
+        reason[i] = "not_worth_it"
+    return gain
+
+
+def _frontiers(states: States, names: Sequence[str]) -> list[list[dict[str, Any]]]:
+    """Features waited for, best first, for every case."""
+    n, m = states.order.shape
+    rows, places = np.nonzero(np.arange(m) < states.wanted[:, None])
+    columns = states.order[rows, places]
+    wanted = [
+        {"feature": names[j], "cost": cost, "waiting": waiting}
+        for j, cost, waiting in zip(
+            columns.tolist(), states.price[rows, columns].tolist(), states.waiting[rows, columns].tolist(), strict=True
+        )
+    ]
+    ends = np.cumsum(states.wanted).tolist()
+    return [wanted[start:end] for start, end in zip([0, *ends[:-1]], ends, strict=True)] if n else []
+
+
+def _next(frontier: list[dict[str, Any]], name: str) -> dict[str, Any]:
+    """The feature to ask for; mostly the first of the frontier, but that may be beyond the budget."""
+    found = next(wanted for wanted in frontier if wanted["feature"] == name)
+    return {"feature": found["feature"], "cost": found["cost"]}

@@ -1,0 +1,115 @@
+"""A published forest made ready to ask: its prices, its probabilities, and what asking on is worth."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from app.acquisition.forest import FlatForest
+from app.acquisition.prices import Prices, parse_prices
+from app.acquisition.worth import Experience, Worth
+from app.decisions.benefit import as_benefits
+from app.decisions.calibration import Calibrator
+from app.errors import Invalid
+from app.learners.catalogue import KINDS
+from app.registry.loaded import Loaded
+
+_REMEMBERED = 64  # matrices and prices whose worth is kept for each model: computing one takes up to 20 ms
+
+
+@dataclass(frozen=True)
+class Stakes:
+    """What is at stake in all cases of a request: benefits (K, A) and the names of their columns."""
+
+    B: np.ndarray
+    actions: Sequence[int | str]
+
+
+@dataclass(frozen=True, eq=False)
+class Asker:
+    """A forest that can be asked feature by feature. `columns` (m,) marks the features that its trees may ask for."""
+
+    names: Sequence[str]
+    classes: Sequence[int | str]
+    forest: FlatForest
+    prices: Prices
+    columns: np.ndarray
+    calibrator: Calibrator | None
+    experience: Experience | None
+    _worths: OrderedDict[tuple[Any, ...], Worth] = field(default_factory=OrderedDict)
+
+    @classmethod
+    def of(cls, estimator: Any, names: Sequence[str], classes: Sequence[int | str], prices: Prices) -> Asker:
+        """Around a fitted stepwise learner."""
+        columns = np.zeros(len(names), dtype=bool)
+        columns[estimator.model_.columns] = True
+        experience = getattr(estimator, "experience_", None)
+        return cls(names, classes, estimator.model_, prices, columns, estimator.calibrator_, experience)
+
+    def priced(self, feature_costs: Any) -> Prices:
+        """The request's prices over the card's; Invalid at /feature_costs."""
+        if feature_costs is None:
+            return self.prices
+        try:
+            return parse_prices(feature_costs, self.names, base=self.prices)
+        except Invalid as error:
+            raise error.under("/feature_costs") from error
+
+    def stakes(self, benefits: Any, actions: Sequence[str] | None) -> Stakes | None:
+        """The request's matrix; without names for the actions its columns are the classes."""
+        classes = self.classes
+        if benefits is None:
+            if actions is not None:
+                raise Invalid.at("/actions", "actions are the columns of benefits; send benefits, too")
+            return None
+        if actions is not None and len(set(actions)) < len(actions):
+            raise Invalid.at("/actions", "two actions have the same name")
+        try:
+            B = as_benefits(benefits, len(classes), n_actions=len(actions or classes))
+        except Invalid as error:
+            raise error.under("/benefits") from error
+        return Stakes(B, actions or classes)
+
+    def probabilities(self, P: np.ndarray, known: np.ndarray, finished: np.ndarray) -> np.ndarray:
+        """Calibrated probabilities (n, K) for the forest's P (n, K): as `/predict` says where a case is `finished`,
+        else by the experience of states with as many `known` features (n,).
+        """
+        final = P if self.calibrator is None else self.calibrator.apply(P)
+        if self.experience is None or finished.all():
+            return final
+        return np.where(finished[:, None], final, self.experience.curve.apply(P, known))
+
+    def worth(self, B: np.ndarray, prices: Prices, budget: float | None) -> Worth | None:
+        """What asking on is worth with these benefits and prices; None where the model has learnt nothing about it."""
+        if self.experience is None:
+            return None
+        arrays = (B, prices.cost, prices.discounted, prices.group)
+        key = (B.shape, budget, *(array.tobytes() for array in arrays))
+        worth = self._worths.get(key)
+        if worth is None:
+            worth = self._worths[key] = self.experience.worth(B, prices, budget)
+            while len(self._worths) > _REMEMBERED:
+                self._worths.popitem(last=False)
+        return worth
+
+
+def asker(model: Loaded) -> Asker:
+    """The model made ready, once; Invalid at /model where its kind cannot be asked feature by feature."""
+    ready = _READY.get(model)
+    if ready is None:
+        kind = model.card.learner.kind
+        if kind not in KINDS or not KINDS[kind].stepwise:
+            able = " or ".join(name for name, other in KINDS.items() if other.stepwise)
+            raise Invalid.at("/model", f"{model.name!r} is a {kind}, which cannot say what to ask next; train a {able}")
+        names = model.schema.names
+        prices = parse_prices(model.card.feature_costs, names)
+        ready = _READY[model] = Asker.of(model.estimator, names, model.classes, prices)
+    return ready
+
+
+_READY: WeakKeyDictionary[Loaded, Asker] = WeakKeyDictionary()

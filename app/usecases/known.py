@@ -1,0 +1,117 @@
+"""Cases of which a part is known, as arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from app.errors import Flaw, Invalid, step
+from app.features import Schema
+
+_NUMBERS = {float, int, type(None)}
+_WORDS = {str, type(None)}
+_MOST_FLAWS = 20
+UNAVAILABLE = -1
+
+
+class Known(NamedTuple):
+    """n cases: `X` (n, m), NaN where nothing is known or had; `status` (n, m) int32: 0 not known, -1 cannot be had,
+    r >= 1 acquired as the r-th, in the order of the names in the case. `warnings` are about unseen categories.
+    """
+
+    X: np.ndarray
+    status: np.ndarray
+    warnings: list[str]
+
+
+def encode_known(schema: Schema, cases: Sequence[Any], unavailable: Sequence[str] = ()) -> Known:
+    """Objects of known values by feature name; null is a value that cannot be had, like those of `unavailable`.
+
+    Raises Invalid with the place, `/cases/i/name` or `/unavailable/i`, of unknown names, values of a wrong type, and
+    features that are said to be known and unavailable. O(values).
+    """
+    position = {name: j for j, name in enumerate(schema.names)}
+    if not {dict}.issuperset(map(type, cases)):
+        raise Invalid("the cases cannot be used", _flaws(schema, cases))
+    column = list(map(position.get, chain.from_iterable(cases)))
+    values = list(chain.from_iterable(case.values() for case in cases))
+    if None in column:
+        raise Invalid("the cases cannot be used", _flaws(schema, cases))
+    columns = np.array(column, dtype=np.intp)
+    numbers, warnings = _numbers(schema, cases, columns, values)
+    lengths = np.fromiter(map(len, cases), dtype=np.intp, count=len(cases))
+    rows = np.repeat(np.arange(len(cases)), lengths)
+    rank = np.arange(len(values)) - np.repeat(np.cumsum(lengths) - lengths, lengths) + 1
+    X = np.full((len(cases), len(position)), np.nan)
+    status = np.zeros(X.shape, dtype=np.int32)
+    X[rows, columns] = numbers
+    status[rows, columns] = np.where([value is None for value in values], UNAVAILABLE, rank) if values else 0
+    _give_up(status, unavailable, position)
+    return Known(X, status, warnings)
+
+
+def _give_up(status: np.ndarray, unavailable: Sequence[str], position: Mapping[str, int]) -> None:
+    flaws = []
+    for place, name in enumerate(unavailable):
+        if name not in position:
+            flaws.append(Flaw(f"/unavailable/{place}", "unknown feature"))
+        elif (status[:, position[name]] > 0).any():
+            flaws.append(Flaw(f"/unavailable/{place}", f"{name!r} is known; leave it out here"))
+        else:
+            status[:, position[name]] = UNAVAILABLE
+    if flaws:
+        raise Invalid(flaws[0].msg, flaws)
+
+
+def _numbers(
+    schema: Schema, cases: Sequence[Any], columns: np.ndarray, values: list[Any]
+) -> tuple[np.ndarray, list[str]]:
+    """The values as float64, categories as codes."""
+    words = np.isin(columns, schema.categorical)
+    if not words.any():
+        return _floats(schema, cases, values), []
+    numbers, warnings = np.empty(len(values)), []
+    numbers[~words] = _floats(schema, cases, [values[i] for i in np.flatnonzero(~words)])
+    for j in np.unique(columns[words]).tolist():
+        places = np.flatnonzero(columns == j)
+        chosen = [values[i] for i in places]
+        if not _WORDS.issuperset(map(type, chosen)):
+            raise Invalid("the cases cannot be used", _flaws(schema, cases))
+        feature = Schema([schema.features[j]])
+        codes, notes = feature.encode([[word] for word in chosen])
+        numbers[places] = codes[:, 0]
+        warnings += notes
+    return numbers, warnings
+
+
+def _floats(schema: Schema, cases: Sequence[Any], values: list[Any]) -> np.ndarray:
+    if not _NUMBERS.issuperset(map(type, values)):
+        raise Invalid("the cases cannot be used", _flaws(schema, cases))
+    return np.array(values, dtype=np.float64)
+
+
+def _flaws(schema: Schema, cases: Sequence[Any]) -> list[Flaw]:
+    """The slow way round, to word what is wrong."""
+    flaws: list[Flaw] = []
+    for i, case in enumerate(cases):
+        if type(case) is not dict:
+            flaws.append(Flaw(f"/cases/{i}", "a case is an object of known values by feature name"))
+        else:
+            flaws.extend(_flaws_of_one(schema, f"/cases/{i}", case.items()))
+        if len(flaws) >= _MOST_FLAWS:
+            break
+    return flaws[:_MOST_FLAWS]
+
+
+def _flaws_of_one(schema: Schema, loc: str, items: Iterable[tuple[str, Any]]) -> Iterable[Flaw]:
+    for name, value in items:
+        if name not in schema.names:
+            yield Flaw(f"{loc}/{step(name)}", "unknown feature")
+            continue
+        categorical = schema.names.index(name) in schema.categorical
+        if type(value) not in (_WORDS if categorical else _NUMBERS):
+            needed = "a string" if categorical else "a number"
+            yield Flaw(f"{loc}/{step(name)}", f"{name!r} takes {needed}, or null where it cannot be had")

@@ -1,0 +1,229 @@
+"""What asking feature by feature would have cost and earned on complete rows, beside what else could be done."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from app.acquisition.journeys import Journeys, offers, travel
+from app.acquisition.prices import Prices, check_budget
+from app.acquisition.worth import at_stake
+from app.data.table import Table
+from app.decisions.benefit import decide, row_benefits
+from app.errors import Flaw, Invalid
+from app.registry.loaded import Loaded
+from app.usecases.asking import Asker, Stakes, asker
+from app.usecases.ports import Ports
+
+MOST_ROWS = 10_000
+_CHUNK = 1000  # rows whose states are in memory together
+_SHARES = (0.1, 0.25, 0.5, 0.75)  # of the dearest row's cost: the budgets where none are named
+
+
+@dataclass(frozen=True)
+class Order:
+    """What to simulate, as sent: `dataset`, or `rows` with `labels`."""
+
+    dataset: str | None = None
+    rows: Sequence[Any] | None = None
+    labels: Sequence[Any] | None = None
+    budgets: Sequence[Any] | None = None
+    feature_costs: Any = None
+    benefits: Any = None
+    actions: Sequence[str] | None = None
+
+
+@dataclass
+class _Tally:
+    """Sums over rows of one way to go about it."""
+
+    rows: int = 0
+    sums: dict[str, float] = field(default_factory=dict)
+
+    def add(self, **columns: np.ndarray) -> None:
+        self.rows += len(next(iter(columns.values())))
+        for name, column in columns.items():
+            self.sums[name] = self.sums.get(name, 0.0) + float(column.sum())
+
+    def means(self) -> dict[str, float]:
+        return {name: total / self.rows for name, total in self.sums.items()}
+
+
+def simulate(ports: Ports, model: Loaded, order: Order) -> dict[str, Any]:
+    """Means per row of every way and budget, ready for JSON.
+
+    Raises Invalid with the place, NotFound for an unknown data set. Of more than `MOST_ROWS` rows an even selection is
+    taken, and warned about. Some 0.1 ms a row and budget.
+    """
+    ready = asker(model)
+    prices, stakes = ready.priced(order.feature_costs), ready.stakes(order.benefits, order.actions)
+    budgets = _budgets(order.budgets)
+    X, y, warnings = _data(ports, model, order)
+    if len(X) > MOST_ROWS:
+        warnings.append(f"{MOST_ROWS} rows of {len(X)} were simulated")
+        some = np.linspace(0, len(X) - 1, MOST_ROWS).astype(np.intp)
+        X, y = X[some], y[some]
+    return {**report(ready, X, y, prices, stakes, budgets), "warnings": warnings}
+
+
+def report(
+    ready: Asker, X: np.ndarray, y: np.ndarray, prices: Prices, stakes: Stakes | None = None,
+    budgets: Sequence[float] | None = None,
+) -> dict[str, Any]:  # fmt: skip
+    """Mean cost, questions, error and, with stakes, benefit and net benefit on rows X (n, m) with classes y (n,).
+
+    `everything` buys all features of the model, `nothing` none; `budgets` lists for each budget, the last one none,
+    the forest asked to the end (`plain`), until the vote is settled (`vote_stopping`), and while it is worth the price
+    (`worth_stopping`). n is at least 1.
+    """
+    unlimited, dearest = _run(ready, X, y, prices, stakes, None)
+    if budgets is None:
+        budgets = sorted({float(f"{share * dearest:.2g}") for share in _SHARES} - {0.0})
+    runs = [{"budget": b, **_run(ready, X, y, prices, stakes, b)[0]} for b in budgets]
+    return {
+        "rows": len(X),
+        "nothing": _fixed(ready, X, y, prices, stakes, everything=False),
+        "everything": _fixed(ready, X, y, prices, stakes, everything=True),
+        "budgets": [*runs, {"budget": None, **unlimited}],
+    }
+
+
+def _run(
+    ready: Asker, X: np.ndarray, y: np.ndarray, prices: Prices, stakes: Stakes | None, budget: float | None
+) -> tuple[dict[str, Any], float]:
+    """Every way to ask within a budget, and what the dearest row has cost."""
+    tallies: dict[str, _Tally] = {}
+    dearest = 0.0
+    for start in range(0, len(X), _CHUNK):
+        rows = slice(start, start + _CHUNK)
+        journeys = travel(ready.forest, X[rows], prices, budget)
+        dearest = max(dearest, float(journeys.spent.max(initial=0.0)))
+        for name, ends in _ends(ready, journeys, prices, stakes, budget).items():
+            finished = journeys.resolved & (ends == journeys.length)
+            everyone = np.arange(len(ends))
+            P = ready.probabilities(journeys.P[everyone, ends], ends, finished)
+            spent, vote = journeys.spent[everyone, ends], journeys.vote[everyone, ends]
+            tallies.setdefault(name, _Tally()).add(**_columns(y[rows], vote, P, spent, ends, stakes))
+    return {name: tally.means() for name, tally in tallies.items()}, dearest
+
+
+def _ends(
+    ready: Asker, journeys: Journeys, prices: Prices, stakes: Stakes | None, budget: float | None
+) -> dict[str, np.ndarray]:
+    """The state in which each row stops, by each way."""
+    ends = {
+        "plain": journeys.length,
+        "vote_stopping": np.where(journeys.settled >= 0, journeys.settled, journeys.length),
+    }
+    worth = None if stakes is None else ready.worth(stakes.B, prices, budget)
+    if stakes is None or worth is None:
+        return ends
+    n, S = journeys.asked.shape
+    states = np.broadcast_to(np.arange(S), (n, S))
+    asked = states < journeys.length[:, None]
+    P = ready.probabilities(journeys.P[:, :S][asked], states[asked], np.zeros(int(asked.sum()), dtype=bool))
+    stake = at_stake(P, stakes.B, P @ stakes.B)
+    stops = np.ones((n, S + 1), dtype=bool)
+    stops[:, :S][asked] = worth.stops(journeys.asked[asked], journeys.price[asked], stake)
+    return {**ends, "worth_stopping": np.minimum(stops.argmax(axis=1), journeys.length)}
+
+
+def _fixed(
+    ready: Asker, X: np.ndarray, y: np.ndarray, prices: Prices, stakes: Stakes | None, *, everything: bool
+) -> dict[str, Any]:
+    """What buying all features, or none, costs and earns."""
+    n, m = X.shape
+    if everything:
+        missing = np.isnan(X)
+        asked = np.broadcast_to(np.arange(m), (n, m))
+        cost = np.where(missing, 0.0, offers(asked, missing, prices)).sum(axis=1)
+        P, vote = (
+            ready.probabilities(ready.forest.posterior(X), np.full(n, m), np.ones(n, dtype=bool)),
+            ready.forest.predict(X),
+        )
+        return _means(_columns(y, vote, P, cost, np.full(n, m), stakes))
+    start = travel(ready.forest, X[:1], prices, 0.0)
+    P = ready.probabilities(start.P[:, 0], np.zeros(1), np.array([ready.forest.n_trees == 0]))
+    vote = np.full(n, start.vote[0, 0])
+    return _means(_columns(y, vote, np.repeat(P, n, axis=0), np.zeros(n), np.zeros(n), stakes))
+
+
+def _means(columns: Mapping[str, np.ndarray]) -> dict[str, float]:
+    return {name: float(column.mean()) for name, column in columns.items()}
+
+
+def _columns(
+    y: np.ndarray, vote: np.ndarray, P: np.ndarray, cost: np.ndarray, questions: np.ndarray, stakes: Stakes | None
+) -> dict[str, np.ndarray]:
+    columns = {"cost": cost, "questions": questions, "error": vote != y}
+    if stakes is not None:
+        benefit = row_benefits(y, decide(P, stakes.B).choice, stakes.B)
+        columns |= {"benefit": benefit, "net_benefit": benefit - cost}
+    return columns
+
+
+def _budgets(sent: Sequence[Any] | None) -> list[float] | None:
+    if sent is None:
+        return None
+    flaws = []
+    for place, budget in enumerate(sent):
+        try:
+            if math.isinf(check_budget(budget)):
+                flaws.append(Flaw(f"/budgets/{place}", "a budget is a number; the last line of the answer has none"))
+        except Invalid as error:
+            flaws.append(Flaw(f"/budgets/{place}", error.detail))
+    if flaws:
+        raise Invalid(flaws[0].msg, flaws)
+    return [float(budget) for budget in sent]
+
+
+def _data(ports: Ports, model: Loaded, order: Order) -> tuple[np.ndarray, np.ndarray, list[str]]:
+    """Complete rows (n, m) and class codes (n,) of the model, and warnings."""
+    if order.dataset is not None:
+        return _from_dataset(ports.datasets.table(ports.datasets.find(order.dataset).id), model, order.dataset)
+    assert order.rows is not None
+    assert order.labels is not None
+    if len(order.rows) != len(order.labels) or not order.rows:
+        raise Invalid.at("/labels", f"{len(order.labels)} labels for {len(order.rows)} rows; each row has one")
+    try:
+        X, warnings = model.schema.encode(order.rows)
+    except Invalid as error:
+        raise error.under("/rows") from error
+    codes = {(type(name), name): code for code, name in enumerate(model.classes)}
+    flaws = [
+        Flaw(f"/labels/{i}", f"a label is one of the classes: {', '.join(map(str, model.classes))}")
+        for i, label in enumerate(order.labels)
+        if not isinstance(label, str | int) or (type(label), label) not in codes
+    ]
+    if flaws:
+        raise Invalid(flaws[0].msg, flaws[:20])
+    return X, np.array([codes[type(label), label] for label in order.labels]), list(warnings)
+
+
+def _from_dataset(table: Table, model: Loaded, dataset: str) -> tuple[np.ndarray, np.ndarray, list[str]]:
+    there = {feature.name: (j, feature) for j, feature in enumerate(table.schema.features)}
+    X = np.empty((len(table.X), len(model.schema.names)))
+    flaws = []
+    for j, feature in enumerate(model.schema.features):
+        if feature.name not in there or there[feature.name][1].type != feature.type:
+            flaws.append(Flaw("/dataset", f"the model needs a {feature.type} feature {feature.name!r}"))
+            continue
+        place, other = there[feature.name]
+        X[:, j] = table.X[:, place]
+        if feature.type == "categorical" and other.categories != feature.categories:
+            code = {word: float(i) for i, word in enumerate(feature.categories)}
+            codes = np.array([*(code.get(word, np.nan) for word in other.categories), np.nan])
+            X[:, j] = codes[np.where(np.isnan(table.X[:, place]), -1, table.X[:, place]).astype(np.intp)]
+    position = {name: i for i, name in enumerate(model.classes)}
+    if table.classes is None or table.y.ndim != 1 or not set(table.classes) <= set(position):
+        flaws.append(Flaw("/dataset", f"its labels are not the model's classes: {', '.join(map(str, model.classes))}"))
+    if flaws:
+        raise Invalid(flaws[0].msg, flaws[:20])
+    assert table.classes is not None
+    y = np.array([position[name] for name in table.classes])[table.y]
+    seen = model.card.data.dataset == dataset
+    return X, y, ["most of these rows were fitted: on new ones it will do worse"] if seen else []
