@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from sqlalchemy import (
@@ -63,7 +64,9 @@ class Database:
             tables.create_all(connection)
 
     def answers(self) -> bool:
-        """Whether a query comes back."""
+        """Whether a query comes back; a SQLite file that was removed under its open connections counts as gone."""
+        if self.is_sqlite and self.engine.url.database and not Path(self.engine.url.database).exists():
+            return False
         try:
             with self.reading() as connection:
                 connection.execute(text("SELECT 1"))

@@ -57,6 +57,10 @@ class TooLarge(PayoffError):
     """More was sent than this service accepts"""
 
 
+class Unsupported(PayoffError):
+    """The body comes in a form that is not understood"""
+
+
 class KeyMissing(PayoffError):
     """An API key is needed"""
 

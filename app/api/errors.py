@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Any
 
@@ -18,6 +20,8 @@ from app import errors
 
 _log = structlog.get_logger("payoff")
 MEDIA_TYPE = "application/problem+json"
+_MOST_FLAWS = 20  # enough to see the pattern; a request may hold millions
+_UNWRITABLE = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO}
 
 STATUS: dict[type[errors.PayoffError], int] = {
     errors.Invalid: 422,
@@ -25,6 +29,7 @@ STATUS: dict[type[errors.PayoffError], int] = {
     errors.Conflict: 409,
     errors.Damaged: 409,
     errors.TooLarge: 413,
+    errors.Unsupported: 415,
     errors.KeyMissing: 401,
     errors.Forbidden: 403,
     errors.TooMany: 429,
@@ -70,7 +75,7 @@ def problem(
         "detail": detail,
     }
     if flaws:
-        body["errors"] = [{"loc": flaw.loc, "msg": flaw.msg} for flaw in flaws]
+        body["errors"] = [{"loc": flaw.loc, "msg": flaw.msg} for flaw in flaws[:_MOST_FLAWS]]
     return Response(orjson.dumps(body), status, headers, MEDIA_TYPE)
 
 
@@ -81,16 +86,24 @@ def respond(error: errors.PayoffError) -> Response:
     return problem(status, error.title, error.detail, error.flaws, headers)
 
 
-def flaws_of(details: list[ErrorDetails] | list[Any]) -> tuple[errors.Flaw, ...]:
-    """Pydantic's findings as flaws; `body` is left out of the place, other sources of input are named in it."""
-    flaws = []
-    for found in details:
-        steps = found["loc"][1:] if found["loc"][:1] == ("body",) else found["loc"]
-        if found["type"] == "json_invalid":
-            steps = ()
-        pointer = "".join("/" + errors.step(str(part)) for part in steps)
-        flaws.append(errors.Flaw(pointer, found["msg"]))
-    return tuple(flaws)
+def flaws_of(details: Sequence[ErrorDetails | Any], sent: Any) -> tuple[errors.Flaw, ...]:
+    """Pydantic's first findings about `sent` as flaws, each with a pointer into it."""
+    flaws = (errors.Flaw(_pointer(found["loc"], sent, found["type"]), found["msg"]) for found in details[:_MOST_FLAWS])
+    return tuple(dict.fromkeys(flaws))
+
+
+def _pointer(steps: Sequence[int | str], sent: Any, kind: str) -> str:
+    """The steps that lead somewhere in `sent`: pydantic adds the names of the types that it tried on the way."""
+    found: list[str] = []
+    for number, part in enumerate(steps):
+        here = (isinstance(sent, dict) and part in sent) or (
+            isinstance(sent, list) and isinstance(part, int) and part < len(sent)
+        )
+        if here:
+            sent = sent[part]
+        if here or (kind == "missing" and number == len(steps) - 1):
+            found.append(errors.step(str(part)))
+    return "".join(f"/{step}" for step in found)
 
 
 def install(app: FastAPI) -> None:
@@ -102,7 +115,11 @@ def install(app: FastAPI) -> None:
 
     async def validation(_request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
-        flaws = flaws_of(list(error.errors()))
+        details = error.errors()
+        if details and details[0]["loc"][:1] == ("body",):
+            flaws = flaws_of([{**found, "loc": found["loc"][1:]} for found in details[:_MOST_FLAWS]], error.body)
+        else:  # a path, query or header parameter: its name is the place
+            flaws = tuple(errors.Flaw(f"/{found['loc'][-1]}", found["msg"]) for found in details[:_MOST_FLAWS])
         return respond(errors.Invalid(flaws[0].msg if flaws else "the request is not as documented", flaws))
 
     async def http(_request: Request, error: Exception) -> Response:
@@ -116,7 +133,19 @@ def install(app: FastAPI) -> None:
         _log.error("the database failed", error=type(error).__name__, exc_info=error)
         return respond(errors.NotReady("the database does not answer at the moment; try again"))
 
+    async def too_deep(_request: Request, _error: Exception) -> Response:
+        return respond(errors.Invalid.at("", "this is nested too deeply"))
+
+    async def storage(_request: Request, error: Exception) -> Response:
+        assert isinstance(error, OSError)
+        if error.errno not in _UNWRITABLE:
+            raise error
+        _log.error("the storage failed", error=str(error.strerror))
+        return respond(errors.NotReady("the storage cannot be written at the moment; nothing was changed"))
+
     app.add_exception_handler(errors.PayoffError, own)
+    app.add_exception_handler(RecursionError, too_deep)
+    app.add_exception_handler(OSError, storage)
     app.add_exception_handler(OperationalError, database)
     app.add_exception_handler(RequestValidationError, validation)
     app.add_exception_handler(HTTPException, http)

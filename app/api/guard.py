@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.api.errors import respond
-from app.errors import KeyMissing, PayoffError, TooLarge
+from app.errors import KeyMissing, PayoffError, TooLarge, Unsupported
 
 KEY_HEADER = "X-API-Key"
-_OPEN = ("/health/", "/docs", "/openapi.json", "/static-offline-docs/")
+_OPEN = {"/docs", "/openapi.json"}
+_OPEN_BELOW = ("/health/", "/docs/", "/static-offline-docs/")
 
 
 @dataclass(frozen=True)
@@ -66,11 +67,13 @@ class Guard:
     def _admit(self, scope: Scope) -> None:
         key = length = None
         for name, value in scope["headers"]:
+            if name == b"content-encoding" and value.lower() != b"identity":
+                raise Unsupported("bodies are taken as they are: send no Content-Encoding (files may be gzipped)")
             if name == b"x-api-key":
                 key = value
             elif name == b"content-length":
                 length = value
-        if not scope["path"].startswith(_OPEN):
+        if scope["path"] not in _OPEN and not scope["path"].startswith(_OPEN_BELOW):
             scope.setdefault("state", {})["caller"] = self._keys.caller(key)
         if length is not None and length.isdigit() and int(length) > self._limits.of(scope):
             raise _too_large(self._limits.of(scope))

@@ -26,11 +26,13 @@ class Health(BaseModel):
     status: Literal["alive", "ready"]
 
 
+@router.head("/health/live", include_in_schema=False)
 @router.get("/health/live", summary="Is the process alive?")
 async def live() -> Health:
     return Health(status="alive")
 
 
+@router.head("/health/ready", include_in_schema=False)
 @router.get("/health/ready", summary="Can it do its work?", responses=problems(503))
 def ready(request: Request, ports: PortsDep) -> Health:
     """Ready means: not about to stop, models and aliases known, the database answers, and the worker is alive."""

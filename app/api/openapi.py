@@ -63,7 +63,7 @@ def _complete(path: str, operation: dict[str, Any]) -> None:
         if samples and "examples" not in parameter:
             parameter["example"] = samples[0]  # where the page's "try it out" looks
     if "requestBody" in operation:
-        responses.update(_named(413))
+        responses.update(_named(413) | _named(415))
     if "422" in responses or "requestBody" in operation:
         responses.update(_named(422))
     operation["responses"] = dict(sorted(responses.items()))

@@ -8,13 +8,14 @@ from typing import Annotated, Any, TypeVar
 import orjson
 from fastapi import Request, Response
 from fastapi.routing import APIRoute
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from starlette.types import Receive, Scope, Send
 
 from app.api.errors import flaws_of
 from app.errors import Invalid
 
 JSON = "application/json"
+_MOST_FIELDS = 100  # of an object whose fields are named in the documentation
 
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$", description="lower-case letters, digits, _ and -")]
 
@@ -26,6 +27,14 @@ class WireModel(BaseModel):
     """A document on the wire: unknown fields are refused, and NaN or Infinity neither come in nor go out."""
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _few_fields(cls, sent: Any) -> Any:
+        """Millions of unknown fields would each be worded as an error."""
+        if isinstance(sent, dict) and len(sent) > _MOST_FIELDS:
+            raise ValueError(f"an object of {len(sent)} fields; this one takes {', '.join(cls.model_fields)}")
+        return sent
 
 
 class ModelVersion(BaseModel):
@@ -39,7 +48,7 @@ class _StrictRequest(Request):
     async def json(self) -> Any:
         """Parse strictly: the standard library would let NaN and Infinity in."""
         if not hasattr(self, "_json"):
-            self._json = orjson.loads(await self.body())
+            self._json = parsed(await self.body())
         return self._json
 
 
@@ -73,7 +82,7 @@ def checked(form: type[_Form], fields: Any) -> _Form:
     try:
         return form.model_validate(fields)
     except ValidationError as error:
-        flaws = flaws_of(error.errors(include_url=False, include_context=False, include_input=False))
+        flaws = flaws_of(error.errors(include_url=False, include_context=False, include_input=False), fields)
         raise Invalid(flaws[0].msg, flaws) from error
 
 
@@ -91,12 +100,21 @@ def kind_of_body(request: Request) -> str:
 
 
 def kind_of_answer(request: Request, known: Collection[str]) -> str:
-    """The first media type in `Accept` that is among the `known`, JSON where none is."""
-    for wanted in request.headers.get("accept", "*/*").split(","):
-        kind = str(wanted).partition(";")[0].strip().lower()
-        if kind in known:
-            return kind
-    return JSON
+    """The media type in `Accept` that is among the `known` and wanted most, JSON where none is."""
+    best, most = JSON, 0.0
+    for wanted in request.headers.get("accept", "*/*").lower().split(","):
+        kind, *parameters = (part.strip() for part in wanted.split(";"))
+        weight = next((_weight(part[2:]) for part in parameters if part.startswith("q=")), 1.0)
+        if kind in known and weight > most:
+            best, most = kind, weight
+    return best
+
+
+def _weight(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return 0.0
 
 
 def query_fields(request: Request, words: Collection[str]) -> dict[str, Any]:

@@ -7,6 +7,7 @@ import binascii
 import hashlib
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal
@@ -30,6 +31,14 @@ _ID = re.compile(r"ds_[0-9a-f]{16}")
 # imported where the first data set is read or loaded.
 
 
+@dataclass(frozen=True)
+class Draft:
+    """A data set that is complete but not stored."""
+
+    dataset: Dataset
+    parquet: bytes
+
+
 class DatasetStore:
     """Data sets by their content: what is added twice is there once, under the same id."""
 
@@ -50,18 +59,22 @@ class DatasetStore:
         with opened(content, self.limits) as source:
             positions = _find_labels([place.name for place in source.places], labels)
             built = build(source, positions, self.limits, several=len(labels) > 1)
-        return self._keep(built, name, "upload")
+        return self.keep(_drafted(built, name, "upload"))
 
     def add_inline(self, features: Sequence[str], rows: Sequence[Sequence[Any]], labels: Sequence[Any]) -> Dataset:
-        """Keep a table that came as lists.
+        """Keep a table that came as lists; errors as in `draft_inline`."""
+        return self.keep(self.draft_inline(features, rows, labels))
 
-        Raises Invalid with places below `/features`, `/rows` and `/labels`, or TooLarge; nothing is kept then.
+    def draft_inline(self, features: Sequence[str], rows: Sequence[Sequence[Any]], labels: Sequence[Any]) -> Draft:
+        """A table that came as lists, read and checked, to be kept with `keep` once all else is found right.
+
+        Raises Invalid with places below `/features`, `/rows` and `/labels`, or TooLarge.
         """
         from app.data.building import build  # noqa: PLC0415  (see the note on Arrow above)
         from app.data.inline import InlineRows  # noqa: PLC0415
 
         source = InlineRows(features, rows, labels, self.limits)
-        return self._keep(build(source, source.labels, self.limits, several=source.several), None, "inline")
+        return _drafted(build(source, source.labels, self.limits, several=source.several), None, "inline")
 
     def find(self, dataset_id: str) -> Dataset:
         """The record of a data set; NotFound where there is none."""
@@ -95,22 +108,12 @@ class DatasetStore:
         self.find(dataset_id)
         self._storage.remove(dataset_id)
 
-    def _keep(self, built: Built, name: str | None, origin: Literal["upload", "inline"]) -> Dataset:
-        dataset = Dataset(
-            id="ds_" + hashlib.sha256(f"{built.identity}\n{name or ''}".encode()).hexdigest()[:16],
-            name=name,
-            origin=origin,
-            rows=built.rows,
-            features=built.features,
-            labels=built.labels,
-            classes=built.classes,
-            digest=hashlib.sha256(built.parquet).hexdigest(),
-            bytes=len(built.parquet),
-            created_at=datetime.now(UTC),
-        )
+    def keep(self, draft: Draft) -> Dataset:
+        """Store what was drafted; where the same content is there already, that is the answer."""
+        dataset = draft.dataset
         try:
-            self._storage.publish(dataset.id, {_TABLE: built.parquet, _RECORD: to_json(dataset)})
-        except Conflict:  # the same content is there already
+            self._storage.publish(dataset.id, {_TABLE: draft.parquet, _RECORD: to_json(dataset)})
+        except Conflict:
             return self.find(dataset.id)
         return dataset
 
@@ -122,6 +125,22 @@ class DatasetStore:
             except NotFound:  # being written, or just removed
                 continue
         return datasets
+
+
+def _drafted(built: Built, name: str | None, origin: Literal["upload", "inline"]) -> Draft:
+    dataset = Dataset(
+        id="ds_" + hashlib.sha256(f"{built.identity}\n{name or ''}".encode()).hexdigest()[:16],
+        name=name,
+        origin=origin,
+        rows=built.rows,
+        features=built.features,
+        labels=built.labels,
+        classes=built.classes,
+        digest=hashlib.sha256(built.parquet).hexdigest(),
+        bytes=len(built.parquet),
+        created_at=datetime.now(UTC),
+    )
+    return Draft(dataset, built.parquet)
 
 
 def _find_labels(names: Sequence[str], labels: Sequence[str]) -> list[int]:

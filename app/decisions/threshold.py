@@ -79,6 +79,20 @@ def _one_dominates(actions: Sequence[object], better: int) -> str:
     )
 
 
+def given_cut(value: float, B: np.ndarray | None = None, actions: Sequence[object] = (0, 1)) -> Cut:
+    """A cut at a number of the caller's own; with B (2, 2) turned the way that matrix is, as all cuts made from it.
+
+    A number outside [0, 1] is legal, and warned about: every instance gets the same action.
+    """
+    turned = B is not None and sum(_gains(B)) < 0
+    warnings = [_TURNED.format(one=actions[1], zero=actions[0])] if turned else []
+    if not 0 <= value <= 1:
+        warnings.append(
+            "the threshold lies outside [0, 1], where probabilities are: every instance gets the same action"
+        )
+    return Cut(value, int(not turned), int(turned), tuple(warnings))
+
+
 def decide_by_threshold(p1: np.ndarray, cut: Cut) -> np.ndarray:
     """The action, int (n,), for scores of class 1 (n,): `cut.above` beyond the cut, `cut.below` before, ties to 0."""
     if cut.value is None:

@@ -34,8 +34,8 @@ STRENGTH = Parameter(
     "number",
     1.0,
     "Inverse strength of the L2 penalty on the coefficients: smaller values keep them smaller.",
-    low=0.0,
-    above_low=True,
+    low=1e-10,
+    high=1e10,
 )
 MAJORITY = Parameter(
     "majority",
@@ -77,12 +77,14 @@ class Kind:
         categorical_features: Sequence[int] | None = None,
         benefits: np.ndarray | None = None,
         feature_costs: Prices | None = None,
+        classes: Sequence[int | str] | None = None,
         random_state: int | None = None,
     ) -> Any:
         """The estimator, not fitted, for parameters as `resolve` returns them; inner learners are built, too.
 
-        `benefits` (K, K) and `feature_costs` reach estimators that train with them. Raises Invalid where a matrix is
-        needed and absent.
+        `benefits` (K, K) and `feature_costs` reach estimators that train with them. With `classes` the estimator will
+        be fitted on positions in them, so a parameter that names a class becomes its position. Raises Invalid where a
+        matrix is needed and absent, and at the parameter that names no class.
         """
         if self.needs_benefits and benefits is None:
             raise Invalid.at("/benefits", f"{self.name} trains with a benefit matrix; send one as benefits")
@@ -95,9 +97,19 @@ class Kind:
             value = parameters[parameter.name]
             if parameter.type == "learner" and value is not None:
                 inner = KINDS[value["kind"]]
-                value = inner.build(
-                    value, categorical_features=categorical_features, benefits=benefits, random_state=random_state
-                )
+                try:
+                    value = inner.build(
+                        value,
+                        categorical_features=categorical_features,
+                        benefits=benefits,
+                        classes=classes,
+                        random_state=random_state,
+                    )
+                except Invalid as error:
+                    inside = not error.flaws[0].loc.startswith("/benefits")
+                    raise (error.under(f"/{parameter.name}") if inside else error) from error
+            elif parameter.type == "label" and value is not None and classes is not None:
+                value = _position(parameter.name, value, classes)
             arguments[parameter.argument or parameter.name] = value
         return self.estimator_class()(**arguments)
 
@@ -158,8 +170,8 @@ KINDS: dict[str, Kind] = {
                     "number",
                     1.0,
                     "Rows added to every value of every feature in each class, so that nothing counts as impossible.",
-                    low=0.0,
-                    above_low=True,
+                    low=1e-10,
+                    high=1e6,
                 ),
                 Parameter(
                     "bins",
@@ -180,9 +192,9 @@ KINDS: dict[str, Kind] = {
                 Parameter(
                     "max_iter", "integer", 100, "Boosting rounds; each grows a tree per class.", low=1, high=10_000
                 ),
-                Parameter("learning_rate", "number", 0.1, "How far a round goes.", low=0.0, above_low=True),
+                Parameter("learning_rate", "number", 0.1, "How far a round goes.", low=0.0, high=10.0, above_low=True),
                 Parameter("max_leaf_nodes", "integer", 31, "Leaves of a tree, at most.", low=2, optional=True),
-                Parameter("l2_regularization", "number", 0.0, "L2 penalty on what the leaves add.", low=0.0),
+                Parameter("l2_regularization", "number", 0.0, "L2 penalty on what the leaves add.", low=0.0, high=1e10),
                 CALIBRATION,
             ),
             "Gradient boosted trees on histograms, blind to costs; takes missing values and categories as they are.",
@@ -264,8 +276,8 @@ KINDS: dict[str, Kind] = {
                     None,
                     "Scale of rbf, exp(-gamma distance^2), and polynomial, (gamma a.b + 1)^degree; null is one over the"
                     " features' summed variance, after scaling.",
-                    low=0.0,
-                    above_low=True,
+                    low=1e-10,
+                    high=1e10,
                     optional=True,
                 ),
                 Parameter("degree", "integer", 3, "Degree of the polynomial kernel.", low=1, high=20),
@@ -326,6 +338,14 @@ KINDS: dict[str, Kind] = {
         ),
     )
 }
+
+
+def _position(name: str, label: Any, classes: Sequence[int | str]) -> int:
+    """Where the class is that a parameter names, as a request writes it."""
+    names = [str(known) for known in classes]
+    if str(label) not in names:
+        raise Invalid.at(f"/{name}", f"{name} is one of the classes: {', '.join(names[:20])}")
+    return names.index(str(label))
 
 
 def resolve(learner: Mapping[str, Any]) -> tuple[Kind, dict[str, Any]]:

@@ -97,6 +97,9 @@ class GradientBoosting(Learner):
         columns = self._categorical()
         pools = tuple((j, table) for j in columns if (table := pool(X[:, j], weights)) is not None)
         rows = pooled(X, pools)
+        unknown = np.isnan(rows).all(axis=0)
+        if unknown.any():  # scikit-learn cannot bin a column without values; a constant one is never split
+            rows = np.where(unknown, 0.0, rows)
         model = HistGradientBoostingClassifier(
             learning_rate=self.learning_rate,
             max_leaf_nodes=self.max_leaf_nodes,

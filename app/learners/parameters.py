@@ -99,5 +99,8 @@ def _is_amount(value: Any) -> bool:
 
 def _shown(value: Any) -> str:
     """A value, short enough for a message."""
-    text = repr(value)
+    try:
+        text = repr(value)
+    except RecursionError:
+        return "something nested too deeply"
     return text if len(text) <= 40 else text[:37] + "…"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -13,8 +14,8 @@ import numpy as np
 from app.decisions.benefit import Decision, as_benefits, decide, irrelevance
 from app.decisions.hierarchy import beta_delta, hierarchical
 from app.decisions.priors import as_priors, shift_priors
-from app.decisions.threshold import Cut, HoldoutScores, decide_by_threshold, posterior_threshold
-from app.errors import Flaw, Invalid
+from app.decisions.threshold import HoldoutScores, decide_by_threshold, given_cut, posterior_threshold
+from app.errors import Flaw, Invalid, TooLarge
 from app.registry.loaded import Loaded
 
 Rule = Literal["expected_benefit", "threshold", "beta_delta", "hierarchical", "most_probable"]
@@ -73,6 +74,7 @@ class _Case:
         return None if self.B is None else decide(self.P, self.B)
 
 
+LARGEST_ANSWER = 20_000_000  # numbers; some 400 MB of JSON, or 160 MB as an array
 _Chosen = tuple[np.ndarray, list[str], dict[str, float | None]]
 
 
@@ -85,7 +87,9 @@ def predict(model: Loaded, X: np.ndarray, question: Question, warnings: Sequence
     check_one_label(model)
     _check_fields(question)
     classes = model.classes
+    _check_size(question, len(X), len(classes))
     scores = P = model.estimator.posterior(X)
+    _check_finite(P)
     notes: list[str] = []
     priors = None
     if question.priors is not None:
@@ -103,6 +107,22 @@ def check_one_label(model: Loaded) -> None:
         raise Invalid.at(
             "/model", f"{model.name!r} has several labels; `POST /retrieve` says which of them to retrieve"
         )
+
+
+def _check_size(question: Question, n_instances: int, n_classes: int) -> None:
+    """Few bytes can ask for many: each instance is answered with a number for every class and action."""
+    n_actions = n_classes if question.actions is None else len(question.actions)
+    cells = n_instances * (n_classes + n_actions)
+    if cells > LARGEST_ANSWER:
+        raise TooLarge(f"the answer would hold {cells:,} numbers, more than {LARGEST_ANSWER:,}; send fewer instances")
+
+
+def _check_finite(P: np.ndarray) -> None:
+    """Nothing is decided on what is no probability."""
+    if not math.isfinite(P.sum()):
+        rows = np.flatnonzero(~np.isfinite(P).all(axis=1))[:20]
+        flaws = [Flaw(f"/instances/{i}", "the model gives no probabilities for this instance") for i in rows]
+        raise Invalid(flaws[0].msg, flaws)
 
 
 def sorted_holdout(model: Loaded) -> HoldoutScores:
@@ -142,7 +162,8 @@ def _by_threshold(case: _Case) -> _Chosen:
         raise Invalid.at("/rule", "a threshold needs two classes and two actions; use expected_benefit")
     wanted = case.question.threshold
     if isinstance(wanted, int | float):
-        scores, cut = case.P, Cut(float(wanted))
+        matrix = case.B if case.B is not None and case.B.ndim == 2 else None
+        scores, cut = case.P, given_cut(float(wanted), matrix, case.actions)
     elif case.B is None or case.B.ndim != 2:
         raise Invalid.at("/benefits", "this threshold comes from one benefit matrix; send it, or a number as threshold")
     elif wanted == "holdout":

@@ -1,0 +1,205 @@
+"""What clumsy and hostile clients send: refused in words, quickly, and without a trace."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from tests.conftest import trained, two_class_rows
+
+BENEFITS = [[0, -1], [-10, 5]]
+HEADERS = {"Content-Type": "application/json"}
+
+
+def order(**changes: object) -> dict:
+    return {"model": "hostile", "learner": {"kind": "logistic"}, "data": two_class_rows(60), **changes}
+
+
+def three_classes(*labels: object) -> dict:
+    rng = np.random.default_rng(0)
+    codes = rng.integers(0, 3, 120)
+    rows = (rng.normal(size=(120, 2)) + codes[:, None]).round(3).tolist()
+    return {"features": ["a", "b"], "rows": rows, "labels": [labels[code] for code in codes]}
+
+
+@pytest.mark.parametrize(("labels", "majority"), [(("p", "q", "r"), "q"), ((1, 2, 3), 3), ((1, 2, 3), "3")])
+@pytest.mark.parametrize("kind", ["hierarchical_logistic", "kernel_logistic"])
+def test_a_majority_is_named_as_the_labels_are(service, kind, labels, majority):
+    """The class of that name is meant, not the one at that position; the card keeps the name."""
+    learner = {"kind": kind, "majority": majority}
+    job = trained(service, order(learner=learner, data=three_classes(*labels)))
+    card = service.get(f"/models/hostile/versions/{job['model']['version']}").json()
+
+    assert card["learner"]["parameters"]["majority"] == majority
+
+
+def test_a_majority_that_is_no_class(service):
+    response = service.post("/train", json=order(learner={"kind": "kernel_logistic", "majority": 0}))
+
+    assert response.status_code == 422
+    assert response.json()["errors"][0]["loc"] == "/learner/majority"
+
+
+def test_what_is_refused_leaves_no_data_set_behind(service):
+    before = service.get("/datasets", params={"page_size": 500}).json()["datasets"]
+
+    for changes in ({"benefits": [[1]]}, {"learner": {"kind": "benefit_logistic"}}, {"feature_costs": {"x": 1}}):
+        data = two_class_rows(61, seed=9)
+        assert service.post("/train", json=order(data=data, **changes)).status_code == 422
+
+    assert service.get("/datasets", params={"page_size": 500}).json()["datasets"] == before
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/train", order(data={"features": [1] * 100_000, "rows": [], "labels": []})),
+        ("/train", order() | {f"f{i}": 1 for i in range(100_000)}),
+        ("/models/ward/benefit", {"benefits": [["x"] * 100_000] * 2}),
+        ("/predict", {f"f{i}": 1 for i in range(100_000)}),
+        ("/predict", {"model": "ward", "instances": [["x", "y", "mild"]] * 100_000, "benefits": BENEFITS}),
+    ],
+    ids=["names", "fields", "benefits", "predict fields", "cells"],
+)
+def test_many_mistakes_get_a_short_answer(service, ward, path, body):
+    response = service.post(path, content=json.dumps(body), headers=HEADERS)
+
+    assert response.status_code == 422
+    assert len(response.content) < 20_000
+    assert 1 <= len(response.json()["errors"]) <= 20
+
+
+def test_few_bytes_cannot_ask_for_an_endless_answer(service, ward):
+    actions = [str(a) for a in range(2000)]
+    question = {"model": "ward", "benefits": [[0] * 2000] * 2, "actions": actions}
+    response = service.post("/predict", json=question | {"instances": [[1, 2, None]] * 20_000})
+
+    assert response.status_code == 413
+
+
+@pytest.mark.parametrize("depth", [100, 990, 1000, 1010, 5000])
+def test_deep_nesting(service, ward, depth):
+    nested = "[" * depth + "]" * depth
+    for body in (
+        f'{{"model": "a", "learner": {{"kind": "logistic", "C": {nested}}}, "data": {{"dataset": "ds_x"}}}}',
+        f'{{"model": "ward", "instances": {nested}, "benefits": {nested}}}',
+    ):
+        for path in ("/train", "/predict"):
+            assert service.post(path, content=body, headers=HEADERS).status_code == 422
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        order(learner={"kind": "logistic", "C": 1e-308}),
+        order(learner={"kind": "cost_naive_bayes", "alpha": 1e308}),
+        order(learner={"kind": "kernel_logistic", "gamma": 1e200}),
+    ],
+)
+def test_parameters_that_leave_the_floats_are_refused(service, body):
+    assert service.post("/train", json=body).status_code == 422
+
+
+def test_a_fit_without_probabilities_is_not_published(service):
+    """Legal parameters can be too extreme together: the job fails with the reason."""
+    learner = {"kind": "kernel_logistic", "kernel": "polynomial", "degree": 20, "gamma": 1e10, "C": 1e10}
+    job = service.post("/train", json=order(model="extreme", learner=learner), headers={"Prefer": "wait=60"}).json()
+
+    if job["status"] == "failed":
+        assert "/learner" in job["error"]["errors"][0]["loc"]
+    else:
+        question = {"model": "extreme", "instances": [[50, 70, "mild"]], "rule": "most_probable"}
+        answer = service.post("/predict", json=question).json()
+        assert sum(answer["probabilities"][0]) == pytest.approx(1)
+
+
+def test_a_column_with_a_single_value_can_be_boosted(service):
+    data = two_class_rows(60)
+    data["features"].append("rare")
+    data["rows"] = [[*row, 1.5 if i == 7 else None] for i, row in enumerate(data["rows"])]
+
+    trained(service, order(learner={"kind": "gradient_boosting", "max_iter": 5}, data=data))
+
+
+def test_broken_array_headers(service, ward):
+    """Whatever is wrong with a .npy header, it is the caller's array that is wrong."""
+    for header in (b"{'descr':'<f8','fortran_order':False,'shape':(2,4),", b"((((", b"'" * 64, b"\x00" * 64):
+        content = b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header
+        response = service.post(
+            "/predict",
+            params={"model": "ward", "rule": "most_probable"},
+            content=content,
+            headers={"Content-Type": "application/x-npy"},
+        )
+        assert response.status_code == 422
+
+
+def test_large_integers_in_arrow_are_numbers(service):
+    data = two_class_rows(60)
+    data = data | {"features": ["age", "pulse"], "rows": [row[:2] for row in data["rows"]]}
+    trained(service, order(model="plain2", data=data))
+    table = pa.table({"age": pa.array([2**64 - 1], pa.uint64()), "pulse": pa.array([2**62 + 1], pa.int64())})
+    sink = io.BytesIO()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+
+    response = service.post(
+        "/predict",
+        params={"model": "plain2", "rule": "most_probable"},
+        content=sink.getvalue(),
+        headers={"Content-Type": "application/vnd.apache.arrow.stream"},
+    )
+
+    assert response.status_code == 200
+
+
+def test_a_cut_that_was_answered_can_be_sent_back(service, ward):
+    """With a matrix that turns the rule round, a number cuts the same way as the name it came from."""
+    turned = {"model": "ward", "instances": two_class_rows(40)["rows"], "benefits": [[-1, 0], [5, -10]]}
+    turned |= {"rule": "threshold"}
+    named = service.post("/predict", json=turned | {"threshold": "posterior"}).json()
+    again = service.post("/predict", json=turned | {"threshold": named["threshold"]}).json()
+
+    assert again["decisions"] == named["decisions"]
+    assert "BELOW" in again["warnings"][0]
+
+
+@pytest.mark.parametrize(
+    ("body", "place"),
+    [
+        ({"threshold": "maybe", "rule": "threshold"}, "/threshold"),
+        ({"costs": {"majority": "ill", "C_HD": "x", "C_DH": 1}}, "/costs/C_HD"),
+        ({"costs": {"majority": "ill"}}, "/costs/C_HD"),
+        ({"priors": {"ill": "1"}}, "/priors/ill"),
+    ],
+)
+def test_places_are_pointers_into_what_was_sent(service, ward, body, place):
+    response = service.post("/predict", json={"model": "ward", "instances": [], "benefits": BENEFITS, **body})
+
+    assert place in [flaw["loc"] for flaw in response.json()["errors"]]
+
+
+def test_encodings_are_not_guessed(service):
+    response = service.post("/predict", content=b"x", headers={**HEADERS, "Content-Encoding": "gzip"})
+
+    assert response.status_code == 415
+    assert response.headers["content-type"] == "application/problem+json"
+
+
+def test_the_most_wanted_form_is_sent(service, ward):
+    question = {"model": "ward", "instances": [[50, 70, "mild"]], "rule": "most_probable"}
+    for accept, kind in {
+        "application/x-npy;q=0.5, application/json": "application/json",
+        "text/html, application/x-npy;q=0.5": "application/x-npy",
+        "*/*": "application/json",
+        "application/x-npy;q=x": "application/json",
+    }.items():
+        assert service.post("/predict", json=question, headers={"Accept": accept}).headers["content-type"] == kind
+
+
+def test_health_can_be_asked_by_head(service):
+    assert service.head("/health/ready").status_code == 200
