@@ -20,7 +20,8 @@ from sklearn.ensemble import RandomForestClassifier
 
 from app.acquisition.forest import FlatForest
 from app.acquisition.prices import Prices
-from app.acquisition.session import simulate, step, warm
+from app.acquisition.session import simulate, step
+from app.acquisition.warming import warm
 from app.learners.budget_forest import BudgetForest
 
 TRAINED = 12_000

@@ -16,7 +16,6 @@ import numpy as np
 from app.acquisition import _kernels
 from app.acquisition.forest import FlatForest
 from app.acquisition.prices import Prices, check_budget
-from app.acquisition.tree import Tree
 from app.errors import Invalid
 
 Reason = Literal["resolved", "unavailable", "vote_settled", "budget"]
@@ -174,18 +173,6 @@ def simulate(
         cost, questions, prediction, P, resolved,
     )  # fmt: skip
     return Simulation(cost, questions, prediction, P, resolved)
-
-
-def warm() -> None:
-    """Load or compile every kernel that answers requests, so that the first request need not wait for it."""
-    leaf, none = np.full(1, -1, dtype=np.int32), np.zeros(1)
-    forest = FlatForest.join(
-        [Tree(leaf, none, leaf, leaf, leaf, np.array([[1, 2]], dtype=np.int32))], 1, np.ones(2) / 2
-    )
-    row, prices = np.zeros((1, 1)), Prices.unit(1)
-    forest.posterior(row)
-    step(forest, row, np.zeros((1, 1)), prices)
-    simulate(forest, row, prices)
 
 
 def checked(

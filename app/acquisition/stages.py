@@ -39,7 +39,8 @@ class StageCurve:
 
     def apply(self, P: np.ndarray, known: np.ndarray) -> np.ndarray:
         """Calibrated probabilities (N, K) for the forest's P (N, K) with `known` (N,) features each."""
-        scores = _inputs(P, known, self.typical) @ self.weights + self.offset
+        # einsum adds up a row in the same order whatever the number of rows: a batch is its cases, to the last digit
+        scores = np.einsum("nf,fk->nk", _inputs(P, known, self.typical), self.weights) + self.offset
         Q: np.ndarray = np.exp(scores - scores.max(axis=1, keepdims=True))
         Q /= Q.sum(axis=1, keepdims=True)
         np.maximum(Q, self.lowest, out=Q)

@@ -2,7 +2,7 @@
 
 numba keeps what it compiled on disk, for this source and this machine. Loading that takes a fraction of a second,
 compiling ten or twenty. So a process of low priority compiles what is absent, once, and ends; the service itself loads
-numba (60 MB and more) when somebody asks for a set.
+numba (60 MB and more) when somebody asks for a set or for the next feature.
 """
 
 from __future__ import annotations
@@ -20,13 +20,17 @@ import structlog
 import app
 
 _log = structlog.get_logger("payoff")
-_SOURCE = Path(app.__file__).parent / "retrieval" / "_kernels.py"
+_FOLDER = Path(app.__file__).parent
+_COMPILED = {"retrieval": ("_kernels",), "acquisition": ("_kernels", "_complete", "_tracing", "_growth", "impurity")}
+_SOURCES = tuple(_FOLDER / package / f"{name}.py" for package, names in _COMPILED.items() for name in names)
 _CACHE = "NUMBA_CACHE_DIR"
 _COMPILE = """
 import os, pathlib, sys
 os.nice(19)
-from app.retrieval import warm
-warm()
+from app.acquisition.warming import warm as warm_acquisition
+from app.retrieval import warm as warm_retrieval
+warm_retrieval()
+warm_acquisition()
 pathlib.Path(sys.argv[1]).touch()
 """
 _LONGEST = 120.0  # seconds that a request waits; then it compiles what it needs itself
@@ -73,15 +77,15 @@ class Kernels:
 
 def keep_kernels(home: Path) -> None:
     """Let numba keep what it compiles under `home` where it cannot beside the source; call it before its import."""
-    if not os.access(_SOURCE.parent, os.W_OK):
+    if not all(os.access(source.parent, os.W_OK) for source in _SOURCES):
         os.environ.setdefault(_CACHE, str(home.absolute() / "kernels"))
 
 
 def _stamp() -> Path:
-    """The file that says "compiled": of this source, by these versions, for this processor."""
-    folder = Path(os.environ.get(_CACHE) or _SOURCE.parent / "__pycache__")
-    status = _SOURCE.stat()
-    known = (status.st_mtime_ns, status.st_size, version("numba"), sys.version, _processor())
+    """The file that says "compiled": of these sources, by these versions, for this processor."""
+    folder = Path(os.environ.get(_CACHE) or _SOURCES[0].parent / "__pycache__")
+    states = [source.stat() for source in _SOURCES]
+    known = ([(state.st_mtime_ns, state.st_size) for state in states], version("numba"), sys.version, _processor())
     return folder / f"kernels-{sha256(repr(known).encode()).hexdigest()[:16]}.ready"
 
 

@@ -8,10 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.ensemble import RandomForestClassifier
 
-from app.acquisition import _complete, _kernels
+from app.acquisition import _complete, _kernels, _tracing
 from app.acquisition.forest import FlatForest
+from app.acquisition.journeys import travel
 from app.acquisition.prices import Prices
-from app.acquisition.session import UNAVAILABLE, UNKNOWN, simulate, step, warm
+from app.acquisition.session import UNAVAILABLE, UNKNOWN, simulate, step
+from app.acquisition.warming import warm
 from app.errors import Invalid
 from tests.reference.acquisition import full_class, nested, state
 from tests.reference.forests import random_case
@@ -192,10 +194,11 @@ def test_what_does_not_fit_is_refused():
 def test_warming_compiles_what_requests_need():
     """Once warm, answering compiles nothing more."""
     warm()
-    kernels = (_complete.evaluate, _kernels.states, _kernels.simulate)
+    kernels = (_complete.evaluate, _kernels.states, _kernels.simulate, _tracing.trace)
     compiled = [len(kernel.signatures) for kernel in kernels]
     forest, _, prices, X, _ = random_case(0)
     forest.posterior(X)
     step(forest, X, np.zeros(X.shape), prices, 3.0)
     simulate(forest, X, prices, 3.0)
+    travel(forest, X, prices, 3.0)
     assert [len(kernel.signatures) for kernel in kernels] == compiled

@@ -1,0 +1,85 @@
+"""The states that rows pass through: those of the session, one by one."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from app.acquisition.journeys import Journeys, offers, travel
+from app.acquisition.session import UNKNOWN, simulate, step
+from tests.reference.forests import random_case, random_prices
+
+seeds = st.integers(0, 10**6)
+
+
+@settings(deadline=None)
+@given(seed=seeds, budget=st.sampled_from([None, 0, 2.5, 6.0]))
+def test_every_state_is_the_sessions(seed, budget):
+    """Question, offer, answer, when the vote is settled, and what has been paid, state by state."""
+    forest, _, prices, X, _ = random_case(seed)
+    found = travel(forest, X, prices, budget)
+    for i in range(4):
+        status = np.full((1, 5), UNKNOWN)
+        settled = -1
+        for s in range(found.length[i] + 1):
+            now = step(
+                forest, np.where(status == UNKNOWN, 99.0, X[i]), status, prices, budget, stop_when_settled=False
+            )[0]
+            settled = s if now.settled and settled < 0 else settled
+            assert now.prediction == found.vote[i, s]
+            assert now.spent == pytest.approx(found.spent[i, s], abs=1e-12)
+            np.testing.assert_array_equal(now.probabilities, found.P[i, s])
+            if s == found.length[i]:
+                assert now.next is None
+                assert found.resolved[i] == (now.resolved == now.trees)
+                break
+            assert (now.next.feature, now.next.price) == (found.asked[i, s], found.price[i, s])
+            assert found.missing[i, s] == np.isnan(X[i, now.next.feature])
+            status[0, now.next.feature] = s + 1
+        assert found.settled[i] == settled
+
+
+@settings(deadline=None)
+@given(seed=seeds)
+def test_the_end_is_the_simulations(seed):
+    forest, _, prices, X, _ = random_case(seed)
+    found, run = travel(forest, X, prices), simulate(forest, X, prices, stop_when_settled=False)
+    ends = np.arange(len(X)), found.length
+    np.testing.assert_array_equal(found.length, run.questions)
+    np.testing.assert_array_equal(found.P[ends], run.probabilities)
+    np.testing.assert_allclose(found.spent[ends], run.cost, atol=1e-12)
+
+
+@settings(deadline=None)
+@given(seed=seeds)
+def test_offers_are_the_prices_of_that_order(seed):
+    """Prices in an order of questions, groups and gaps minded: what `Prices.paid` says of those that are had."""
+    random = np.random.default_rng(seed)
+    prices = random_prices(random, 6)
+    asked = np.array([random.permutation(6) for _ in range(5)])
+    asked[:, 4:] = np.where(random.random((5, 2)) < 0.5, -1, asked[:, 4:])
+    asked[:, 5] = np.where(asked[:, 4] < 0, -1, asked[:, 5])
+    missing = (random.random(asked.shape) < 0.3) & (asked >= 0)
+    price = offers(asked, missing, prices)
+    for i in range(5):
+        had = [s for s in range(6) if asked[i, s] >= 0 and not missing[i, s]]
+        assert price[i, had].tolist() == prices.paid(asked[i, had])
+        assert (price[i, asked[i] < 0] == 0).all()
+
+
+def test_journeys_of_several_forests_stand_together():
+    """Joined, each row keeps its states, with room for the longest."""
+    parts = []
+    for seed in (1, 2, 3):
+        forest, _, prices, X, _ = random_case(seed, T=seed)
+        parts.append(travel(forest, X, prices))
+    joined = Journeys.join(parts)
+    assert len(joined) == sum(map(len, parts))
+    start = 0
+    for part in parts:
+        width = part.asked.shape[1]
+        here = slice(start, start + len(part))
+        np.testing.assert_array_equal(joined.P[here, : width + 1], part.P)
+        np.testing.assert_array_equal(joined.asked[here, :width], part.asked)
+        assert (joined.asked[here, width:] == -1).all()
+        start += len(part)

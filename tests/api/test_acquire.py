@@ -1,0 +1,255 @@
+"""`POST /acquire` and `/acquire/simulate` over real HTTP: a case fed step by step, and every way to get it wrong."""
+
+import xml.etree.ElementTree as ET
+
+import httpx
+import numpy as np
+import pytest
+
+from tests.conftest import trained, two_class_rows
+
+DATA = two_class_rows(240)
+COSTS = [
+    {"feature": "age", "cost": 0},
+    {"feature": "pulse", "cost": 4, "group": "visit", "discounted_cost": 1},
+    {"feature": "pain", "cost": 5, "group": "visit", "discounted_cost": 2},
+]
+BENEFITS = [[0, -10], [-40, 10]]
+
+
+@pytest.fixture(scope="module")
+def clinic(service: httpx.Client) -> str:
+    """A forest that asks for age, pulse and pain at the prices of COSTS."""
+    learner = {"kind": "random_forest", "n_estimators": 12}
+    order = {"model": "clinic", "learner": learner, "data": DATA, "feature_costs": COSTS, "benefits": BENEFITS}
+    trained(service, order)
+    return "clinic"
+
+
+def ask(service: httpx.Client, **question: object) -> httpx.Response:
+    return service.post("/acquire", json={"model": "clinic", **question})
+
+
+def test_a_case_fed_as_asked_ends_in_the_class_of_the_complete_row(service, clinic):
+    """Feature by feature over HTTP: the class of everything known, prices that add up, the version."""
+    for row in two_class_rows(12, seed=5)["rows"]:
+        complete = dict(zip(DATA["features"], row, strict=True))
+        known, paid = {}, 0.0
+        while (now := ask(service, known=known).json())["status"] == "acquire":
+            assert now["spent"] == pytest.approx(paid)
+            paid += now["next"]["cost"]
+            known[now["next"]["feature"]] = complete[now["next"]["feature"]]
+        everything = ask(service, known=complete).json()
+        assert now["prediction"] == everything["prediction"]
+        assert now["spent"] == pytest.approx(paid)
+        assert now["reason"] in {"resolved", "vote_settled"}
+        assert everything["reason"] == "resolved"
+        assert now["model"] == {"name": "clinic", "version": 1}
+
+
+def test_a_finished_case_is_what_predict_says(service, clinic):
+    """All known: the probabilities and the decision of `/predict`."""
+    row = DATA["rows"][0]
+    known = dict(zip(DATA["features"], row, strict=True))
+    now = ask(service, known=known, benefits=BENEFITS).json()
+    told = service.post("/predict", json={"model": clinic, "instances": [row], "benefits": BENEFITS}).json()
+    assert list(now["probabilities"].values()) == pytest.approx(told["probabilities"][0])
+    assert list(now["expected_benefits"].values()) == pytest.approx(told["expected_benefits"][0])
+    assert now["decision"] == told["decisions"][0]
+
+
+def test_many_cases_at_once(service, clinic):
+    """`results` are in the order of `instances`, each as it is answered alone."""
+    cases = [{}, {"age": 70}, {"pain": "strong", "pulse": 95}, {"age": None}]
+    together = ask(service, instances=cases, budget=6).json()
+    assert together["warnings"] == []
+    for case, result in zip(cases, together["results"], strict=True):
+        alone = ask(service, known=case, budget=6).json()
+        assert {name: alone[name] for name in result} == result
+    assert ask(service, instances=[]).json()["results"] == []
+
+
+def test_the_order_of_the_known_decides_who_opened_the_group(service, clinic):
+    assert ask(service, known={"pulse": 80, "pain": "mild"}).json()["spent"] == 4 + 2
+    assert ask(service, known={"pain": "mild", "pulse": 80}).json()["spent"] == 5 + 1
+
+
+def test_budget_and_what_cannot_be_had(service, clinic):
+    """Nothing affordable is left; a null is a value that cannot be had, as `unavailable` says it."""
+    poor = ask(service, known={"age": 50}, budget=1).json()
+    assert (poor["status"], poor["reason"], poor["next"], poor["remaining"]) == ("decided", "budget", None, 1)
+    assert poor["frontier"]
+    lost = ask(service, known={"age": 50, "pulse": None, "pain": None}).json()
+    assert (lost["reason"], lost["spent"]) == ("unavailable", 0)
+    same = ask(service, known={"age": 50}, unavailable=["pulse", "pain"]).json()
+    assert same == lost
+
+
+def test_prices_of_the_request(service, clinic):
+    """What is free now comes first; the card keeps the prices of training."""
+    now = ask(service, known={"age": 50}, feature_costs={"pain": 0}).json()
+    assert now["next"] == {"feature": "pain", "cost": 0}
+    card = service.get("/models/clinic/versions/1").json()
+    assert card["feature_costs"] == COSTS
+
+
+def test_stopping_when_more_is_not_worth_its_price(service, clinic):
+    """Little at stake stops at once, much at stake goes on; either way the matrix decides."""
+    little = ask(service, known={"age": 50}, benefits=[[0, -0.1], [-0.4, 0.1]], actions=["wait", "treat"]).json()
+    assert (little["status"], little["reason"]) == ("decided", "not_worth_it")
+    assert little["decision"] == max(little["expected_benefits"], key=little["expected_benefits"].get)
+    much = ask(service, known={"age": 50}, benefits=[[0, -1e5], [-1e5, 0]]).json()
+    assert much["status"] == "acquire"
+    assert much["expected_gain"] > much["next"]["cost"]
+
+
+def test_an_unseen_category_counts_as_missing_and_is_warned_about(service, clinic):
+    assert "never seen" in ask(service, known={"pain": "burning"}).json()["warnings"][0]
+
+
+def test_the_card_has_the_frontier_of_the_hold_out(service, clinic):
+    """Training simulates on its hold-out: every way at every budget, with net benefits."""
+    told = service.get("/models/clinic/versions/1").json()["metrics"]["acquisition"]
+    assert told["rows"] == 60
+    ways = {"budget", "plain", "vote_stopping", "worth_stopping"}
+    assert all(set(run) == ways for run in told["budgets"])
+    for run in told["budgets"]:
+        assert run["vote_stopping"]["cost"] <= run["plain"]["cost"]
+        assert run["vote_stopping"]["error"] == run["plain"]["error"] or run["budget"] is not None
+
+
+def test_a_budget_forest_tells_the_path_of_its_choice(service):
+    """Cost and error of every number of trees that was tried are in the card, all within the budget."""
+    order = {
+        "model": "thrifty",
+        "learner": {"kind": "budget_forest", "budget": 4},
+        "data": DATA,
+        "feature_costs": COSTS,
+    }
+    trained(service, order)
+    fitted = service.get("/models/thrifty/versions/1").json()["fitted"]
+    assert fitted["cost"] <= 4
+    assert all(len(rule["cost"]) == len(rule["error"]) for rule in fitted["frontier"])
+    assert all(cost <= 4 for rule in fitted["frontier"] for cost in rule["cost"])
+    assert service.post("/acquire", json={"model": "thrifty", "known": {}}).json()["trees"] == fitted["n_estimators"]
+
+
+def test_simulation_from_rows_and_from_a_data_set(service, clinic):
+    """The same rows sent along or as a data set give the same figures, budgets as asked and one without."""
+    new = two_class_rows(40, seed=9)
+    kept = trained(service, {"model": "other", "learner": {"kind": "logistic"}, "data": new, "holdout": 0})
+    card = service.get(f"/models/other/versions/{kept['model']['version']}").json()
+    question = {"model": clinic, "budgets": [0, 5], "benefits": BENEFITS}
+    sent = service.post("/acquire/simulate", json={**question, "rows": new["rows"], "labels": new["labels"]}).json()
+    stored = service.post("/acquire/simulate", json={**question, "dataset": card["data"]["dataset"]}).json()
+    assert sent == stored
+    assert [run["budget"] for run in sent["budgets"]] == [0, 5, None]
+    assert sent["rows"] == 40
+    assert sent["budgets"][0]["plain"]["cost"] == 0
+    net = [run["worth_stopping"]["net_benefit"] for run in sent["budgets"]]
+    assert np.isfinite(net).all()
+    assert sent["warnings"] == []
+
+
+def test_simulating_on_the_training_data_is_warned_about(service, clinic):
+    dataset = service.get("/models/clinic/versions/1").json()["data"]["dataset"]
+    told = service.post("/acquire/simulate", json={"model": clinic, "dataset": dataset}).json()
+    assert "were fitted" in told["warnings"][0]
+    assert "benefit" not in told["nothing"] or told["nothing"]["benefit"] is None
+
+
+@pytest.mark.parametrize("benefits", [None, BENEFITS])
+def test_simulation_as_a_chart(service, clinic, benefits):
+    """An SVG with a panel for the error, and one for the net benefit where there are benefits."""
+    question = {"model": clinic, "rows": DATA["rows"][:30], "labels": DATA["labels"][:30], "benefits": benefits}
+    chart = service.post("/acquire/simulate", json=question, headers={"Accept": "image/svg+xml"})
+    assert chart.headers["content-type"] == "image/svg+xml"
+    words = "".join(ET.fromstring(chart.text).itertext())
+    assert "Error against cost: clinic:1, 30 rows" in words
+    assert ("Net benefit" in words) == (benefits is not None)
+    assert ("while it is worth the price" in words) == (benefits is not None)
+
+
+BAD = {
+    "unknown feature": ({"known": {"height": 1}}, "/known/height"),
+    "word for a number": ({"known": {"age": "old"}}, "/known/age"),
+    "boolean for a number": ({"known": {"age": True}}, "/known/age"),
+    "number for a word": ({"known": {"pain": 1}}, "/known/pain"),
+    "known that is no object": ({"known": [1, 2]}, "/known"),
+    "neither known nor instances": ({}, "/known"),
+    "both known and instances": ({"known": {}, "instances": [{}]}, "/known"),
+    "instances that are no list": ({"instances": {"age": 1}}, "/instances"),
+    "an instance that is a row": ({"instances": [{}, [1, 2, 3]]}, "/instances/1"),
+    "unknown feature in a batch": ({"instances": [{}, {"x/y": 1}]}, "/instances/1/x~1y"),
+    "budget below zero": ({"known": {}, "budget": -1}, "/budget"),
+    "budget of a wrong type": ({"known": {}, "budget": "60"}, "/budget"),
+    "price below zero": ({"known": {}, "feature_costs": {"age": -1}}, "/feature_costs/age"),
+    "price for no feature": ({"known": {}, "feature_costs": {"height": 1}}, "/feature_costs/height"),
+    "price of a wrong type": ({"known": {}, "feature_costs": {"age": "1"}}, "/feature_costs/age"),
+    "priced twice": (
+        {"known": {}, "feature_costs": [{"feature": "age", "cost": 1}, {"feature": "age", "cost": 2}]},
+        "/feature_costs/1/feature",
+    ),
+    "group without its discount": (
+        {"known": {}, "feature_costs": [{"feature": "age", "cost": 1, "group": "visit"}]},
+        "/feature_costs/0",
+    ),
+    "unavailable that is unknown": ({"known": {}, "unavailable": ["pain", "height"]}, "/unavailable/1"),
+    "unavailable that is known": ({"known": {"age": 1}, "unavailable": ["age"]}, "/unavailable/0"),
+    "benefits of a wrong height": ({"known": {}, "benefits": [[1, 2]]}, "/benefits"),
+    "word among the benefits": ({"known": {}, "benefits": [[1, "2"], [3, 4]]}, "/benefits/0/1"),
+    "actions without benefits": ({"known": {}, "actions": ["a", "b"]}, "/actions"),
+    "actions of the same name": ({"known": {}, "benefits": BENEFITS, "actions": ["a", "a"]}, "/actions"),
+    "unknown field": ({"known": {}, "benefit": BENEFITS}, "/benefit"),
+    "a model that is no forest": ({"model": "ward", "known": {}}, "/model"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_input_names_the_place(service, clinic, ward, name):
+    """Each mistake is answered with 422 and a pointer to where it was made."""
+    question, place = BAD[name]
+    response = ask(service, **question)
+    assert response.status_code == 422, response.text
+    assert place in [flaw["loc"] for flaw in response.json()["errors"]], response.text
+
+
+def test_nan_in_a_body_is_refused(service, clinic):
+    response = service.post("/acquire", content=b'{"model": "clinic", "known": {}, "feature_costs": {"age": NaN}}')
+    assert response.status_code == 422
+
+
+BAD_SIMULATIONS = {
+    "no rows": ({}, ""),
+    "rows and a data set": ({"dataset": "ds_0000000000000000"}, ""),
+    "labels too few": ({"rows": DATA["rows"][:2], "labels": ["ill"]}, "/labels"),
+    "label that is no class": ({"rows": DATA["rows"][:2], "labels": ["ill", "dead"]}, "/labels/1"),
+    "short row": ({"rows": [[1, 2]], "labels": ["ill"]}, "/rows/0"),
+    "budget below zero": ({"rows": DATA["rows"][:1], "labels": ["ill"], "budgets": [1, -2]}, "/budgets/1"),
+    "budget that is none": ({"rows": DATA["rows"][:1], "labels": ["ill"], "budgets": [None]}, "/budgets/0"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_SIMULATIONS)
+def test_bad_simulations_name_the_place(service, clinic, name):
+    question, place = BAD_SIMULATIONS[name]
+    if name == "rows and a data set":
+        question = {**question, "rows": DATA["rows"][:1], "labels": ["ill"]}
+    response = service.post("/acquire/simulate", json={"model": clinic, **question})
+    assert response.status_code == 422, response.text
+    assert place in [flaw["loc"] for flaw in response.json()["errors"]], response.text
+
+
+def test_data_of_other_features_cannot_be_simulated(service, clinic):
+    data = {"features": ["age"], "rows": [[1], [2], [3], [4]], "labels": ["a", "b", "a", "b"]}
+    trained(service, {"model": "narrow", "learner": {"kind": "logistic"}, "data": data, "holdout": 0})
+    dataset = service.get("/models/narrow/versions/1").json()["data"]["dataset"]
+    response = service.post("/acquire/simulate", json={"model": clinic, "dataset": dataset})
+    assert response.status_code == 422
+    assert len(response.json()["errors"]) == 3
+
+
+def test_unknown_model_and_data_set_are_404(service, clinic):
+    assert ask(service, model="nobody", known={}).status_code == 404
+    question = {"model": clinic, "dataset": "ds_0000000000000000"}
+    assert service.post("/acquire/simulate", json=question).status_code == 404

@@ -1,0 +1,246 @@
+"""Which feature next, as the use case says it: against the session step by step, and against the simulation."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from app.acquisition.prices import Prices
+from app.acquisition.session import simulate
+from app.errors import Invalid
+from app.features import Feature, Schema
+from app.learners.budget_forest import BudgetForest
+from app.learners.random_forest import RandomForest
+from app.registry.card import Card, DataCard, FeatureCard, LearnerCard
+from app.registry.loaded import Loaded
+from app.usecases import acquire as usecase
+from app.usecases.asking import Asker, Stakes, asker
+from app.usecases.simulate import report
+
+NAMES = ("a", "b", "c", "d", "word")
+WORDS = ("no", "perhaps", "yes")
+B = [[0, -12], [-60, 30]]
+seeds = st.integers(0, 10**6)
+
+
+def rows(n, seed):
+    """Five features, the last one categorical, two overlapping classes, some gaps."""
+    random = np.random.default_rng(seed)
+    y = random.integers(0, 2, n)
+    X = random.normal(size=(n, 5)) + y[:, None] * np.array([0.4, 0.8, 1.2, 0.2, 0])
+    X[:, 4] = random.integers(0, 3, n)
+    X[:, 4] = np.where(random.random(n) < 0.4, 2 * y, X[:, 4])
+    X[random.random(X.shape) < 0.05] = np.nan
+    return np.round(X, 2), y
+
+
+PRICES = Prices(
+    np.array([1.0, 4.0, 6.0, 0.0, 2.0]),
+    np.array([1.0, 1.0, 2.5, 0.0, 2.0]),
+    np.array([-1, 0, 0, -1, -1], np.int32),
+    ("blood",),
+)
+
+
+def loaded(estimator, kind, prices=PRICES):
+    features = [FeatureCard(name=name, type="numeric") for name in NAMES[:4]]
+    features.append(FeatureCard(name="word", type="categorical", categories=list(WORDS)))
+    card = Card(
+        name="m", version=1, learner=LearnerCard(kind=kind), features=features, labels=["y"], classes=["ill", "well"],
+        data=DataCard(digest="x", rows=1), feature_costs=prices.listed(NAMES),
+    )  # fmt: skip
+    schema = Schema([Feature(name, "numeric") for name in NAMES[:4]] + [Feature("word", "categorical", WORDS)])
+    return Loaded(card, schema, estimator, None)
+
+
+@pytest.fixture(scope="module", params=["random_forest", "budget_forest"])
+def model(request):
+    """A published forest that has learnt when to stop."""
+    X, y = rows(300, 0)
+    if request.param == "random_forest":
+        made = RandomForest(n_estimators=15, categorical_features=[4], random_state=0)
+    else:
+        made = BudgetForest(alpha=2, n_estimators=15, feature_costs=PRICES, categorical_features=[4], random_state=0)
+    return loaded(made.fit(X, y).learn_stops(X, y, PRICES), request.param)
+
+
+def value(x, j):
+    if np.isnan(x[j]):
+        return None
+    return WORDS[int(x[j])] if j == 4 else float(x[j])
+
+
+def rounded(document):
+    """Without the last digits, which depend on how the machine adds up products."""
+    if isinstance(document, dict):
+        return {name: rounded(part) for name, part in document.items()}
+    if isinstance(document, list):
+        return [rounded(part) for part in document]
+    return float(f"{document:.12g}") if isinstance(document, float) else document
+
+
+def play(model, x, question):
+    """Feed one row as asked; the last answer, the prices paid, and the number of questions."""
+    known, paid = {}, 0.0
+    while True:
+        now = next(usecase.acquire(model, [known], question).documents())
+        if now["status"] == "decided":
+            assert now["next"] is None
+            return now, paid, len(known)
+        assert now["reason"] is None
+        assert now["next"]["feature"] not in known
+        j = NAMES.index(now["next"]["feature"])
+        known[NAMES[j]] = value(x, j)
+        paid += 0 if np.isnan(x[j]) else now["next"]["cost"]
+
+
+@settings(deadline=None, max_examples=15)
+@given(seed=seeds, budget=st.sampled_from([None, 0, 3, 6.5, 9]))
+def test_fed_as_asked_a_row_ends_in_its_class(model, seed, budget):
+    """The vote's class is the complete row's where no budget cuts it short; prices add up, as the simulation has it."""
+    X, _ = rows(3, seed)
+    forest = model.estimator.model_
+    run = simulate(forest, X, PRICES, budget)
+    for i, x in enumerate(X):
+        last, paid, questions = play(model, x, usecase.Question(budget=budget))
+        assert paid == pytest.approx(run.cost[i])
+        assert last["spent"] == pytest.approx(run.cost[i])
+        assert questions == run.questions[i]
+        assert last["prediction"] == ("ill", "well")[run.prediction[i]]
+        if budget is None:
+            assert last["prediction"] == ("ill", "well")[forest.predict(X[i : i + 1])[0]]
+            assert last["remaining"] is None
+        else:
+            assert last["remaining"] == pytest.approx(max(budget - paid, 0))
+
+
+@settings(deadline=None, max_examples=15)
+@given(seed=seeds, budget=st.sampled_from([None, 6.5]), size=st.sampled_from([0.1, 1, 30]))
+def test_the_simulation_is_the_mean_of_steps(model, seed, budget, size):
+    """Cost, questions, error, benefit and net benefit of every way are those of rows that are played one by one."""
+    X, y = rows(4, seed)
+    benefits = (np.array(B) * size).tolist()
+    stakes = Stakes(np.array(benefits), ("ill", "well"))
+    ready = asker(model)
+    told = report(ready, X, y, PRICES, stakes, [] if budget is None else [budget])["budgets"][0]
+    for way, question in {
+        "vote_stopping": usecase.Question(budget=budget),
+        "worth_stopping": usecase.Question(budget=budget, benefits=benefits),
+    }.items():
+        ends = [play(model, x, question) for x in X]
+        assert told[way]["cost"] == pytest.approx(np.mean([paid for _, paid, _ in ends]))
+        assert told[way]["questions"] == pytest.approx(np.mean([count for *_, count in ends]))
+        wrong = [last["prediction"] != ("ill", "well")[truth] for (last, *_), truth in zip(ends, y, strict=True)]
+        assert told[way]["error"] == pytest.approx(np.mean(wrong))
+        if way == "worth_stopping":
+            chosen = [("ill", "well").index(last["decision"]) for last, *_ in ends]
+            earned = np.mean([benefits[truth][a] for truth, a in zip(y, chosen, strict=True)])
+            assert told[way]["benefit"] == pytest.approx(earned)
+            assert told[way]["net_benefit"] == pytest.approx(earned - told[way]["cost"])
+
+
+def test_a_finished_case_has_the_probabilities_of_predict(model):
+    """Where every tree has its answer, the probabilities are the estimator's posterior for the complete row."""
+    X, _ = rows(20, 5)
+    cases = [{name: value(x, j) for j, name in enumerate(NAMES)} for x in X]
+    answers = list(usecase.acquire(model, cases, usecase.Question()).documents())
+    P = [[now["probabilities"][name] for name in ("ill", "well")] for now in answers]
+    np.testing.assert_allclose(P, model.estimator.posterior(X), rtol=1e-12)
+    assert {now["reason"] for now in answers} <= {"resolved", "unavailable"}
+
+
+def test_a_batch_is_its_cases(model):
+    """Each case of a batch is answered as it is alone, with budget, prices and benefits."""
+    X, _ = rows(12, 6)
+    random = np.random.default_rng(0)
+    cases = [{NAMES[j]: value(x, j) for j in random.permutation(5)[: random.integers(0, 6)]} for x in X]
+    for changes in ({}, {"budget": 5}, {"benefits": B, "feature_costs": {"c": 0.5}}):
+        question = usecase.Question(**changes)
+        together = list(usecase.acquire(model, cases, question).documents())
+        alone = [next(usecase.acquire(model, [case], question).documents()) for case in cases]
+        assert rounded(together) == rounded(alone)
+
+
+def test_groups_prices_and_what_is_owned(model):
+    """The first of a group that is known has paid for it; prices of the request replace those of training."""
+
+    def spent(known, **changes):
+        return next(usecase.acquire(model, [known], usecase.Question(**changes)).documents())["spent"]
+
+    assert spent({"b": 1.0, "c": 1.0}) == 4 + 2.5
+    assert spent({"c": 1.0, "b": 1.0}) == 6 + 1
+    assert spent({"c": 1.0, "b": None}) == 6
+    assert spent({"a": 1.0, "b": 1.0}, feature_costs={"a": 0, "b": 3}) == 3
+    start = next(usecase.acquire(model, [{}], usecase.Question(feature_costs={"a": 0, "d": 7})).documents())
+    assert {"a": 0.0, "d": 7.0}.items() <= {
+        wanted["feature"]: wanted["cost"] for wanted in start["frontier"]
+    }.items() or (start["next"]["cost"] == 0)
+
+
+def test_what_is_unavailable_is_not_asked_for(model):
+    """All features unavailable: decided at once, at no cost, as for a row without any value."""
+    now = next(usecase.acquire(model, [{}], usecase.Question(unavailable=NAMES)).documents())
+    assert (now["status"], now["reason"], now["spent"], now["frontier"]) == ("decided", "unavailable", 0, [])
+    assert now["trees_resolved"] == now["trees"] == 15
+
+
+def test_nothing_is_bought_where_the_truth_does_not_matter(model):
+    """One action is best whatever the class: not worth any price. Features that are free are asked for all the same."""
+    dominated = usecase.Question(benefits=[[5, 1], [5, 1]], feature_costs=dict.fromkeys(NAMES, 1))
+    now = next(usecase.acquire(model, [{}], dominated).documents())
+    assert (now["reason"], now["decision"], now["expected_gain"]) == ("not_worth_it", "ill", 0)
+    free = usecase.Question(benefits=[[5, 1], [5, 1]], feature_costs=dict.fromkeys(NAMES, 0))
+    assert next(usecase.acquire(model, [{}], free).documents())["status"] == "acquire"
+
+
+def test_much_at_stake_is_worth_its_price(model):
+    """With benefits a million times the prices every row is asked on for long, and the decision follows the matrix."""
+    large = [[0, -1e6], [-1e6, 0]]
+    now = next(usecase.acquire(model, [{}], usecase.Question(benefits=large, actions=["wait", "treat"])).documents())
+    assert now["status"] == "acquire"
+    assert now["expected_gain"] > now["next"]["cost"]
+    P = np.array([now["probabilities"]["ill"], now["probabilities"]["well"]])
+    np.testing.assert_allclose(list(now["expected_benefits"].values()), P @ np.array(large))
+    assert now["decision"] == max(now["expected_benefits"], key=now["expected_benefits"].get)
+
+
+def test_with_benefits_a_settled_vote_does_not_stop():
+    """The vote may be settled while the decision is not: only the worth of asking on ends a case then."""
+    X, y = rows(200, 3)
+    forest = RandomForest(n_estimators=9, categorical_features=[4], random_state=0).fit(X, y).learn_stops(X, y, PRICES)
+    model = loaded(forest, "random_forest")
+    large = usecase.Question(benefits=(np.array(B) * 1e6).tolist())
+    reasons = {play(model, x, large)[0]["reason"] for x in X[:20]}
+    assert "vote_settled" not in reasons
+    assert "vote_settled" in {play(model, x, usecase.Question())[0]["reason"] for x in X[:20]}
+
+
+def test_without_experience_benefits_decide_but_do_not_stop():
+    """A forest that could not learn when to stop says so."""
+    X, y = rows(60, 4)
+    forest = RandomForest(n_estimators=5, categorical_features=[4], random_state=0).fit(X, y)
+    answer = usecase.acquire(loaded(forest, "random_forest"), [{}], usecase.Question(benefits=B))
+    now = next(answer.documents())
+    assert "could not learn" in answer.warnings[0]
+    assert (now["expected_gain"], now["status"]) == (None, "acquire")
+
+
+def test_other_kinds_are_refused():
+    with pytest.raises(Invalid) as error:
+        asker(loaded(None, "logistic"))
+    assert error.value.flaws[0].loc == "/model"
+    assert "random_forest or budget_forest" in error.value.detail
+
+
+def test_buying_everything_and_nothing(model):
+    """All features at the prices of their groups, and none; the last line has no budget."""
+    X, y = rows(50, 8)
+    told = report(Asker.of(model.estimator, NAMES, ("ill", "well"), PRICES), X, y, PRICES)
+    expected = [sum(PRICES.paid([j for j in range(5) if not np.isnan(x[j])])) for x in X]
+    assert told["everything"]["cost"] == pytest.approx(np.mean(expected))
+    assert told["everything"]["error"] == pytest.approx((model.estimator.model_.predict(X) != y).mean())
+    assert told["nothing"]["cost"] == told["nothing"]["questions"] == 0
+    assert "worth_stopping" not in told["budgets"][0]
+    assert told["budgets"][-1]["budget"] is None
+    assert told["budgets"][-1]["plain"]["error"] == told["everything"]["error"]
+    assert [run["budget"] for run in told["budgets"][:-1]] == sorted(run["budget"] for run in told["budgets"][:-1])
