@@ -1,0 +1,100 @@
+"""Draw the curves L_k of a small real example: python benchmarks/retrieval_curves.py [docs/images/retrieval_curves.svg]
+
+The items are the first hundred test rows of Letter Recognition; relevant is the letter B; the probabilities are those
+of the calibrated `logistic` fitted on the 16,000 training rows.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+from retrieval_quality import DATA, calibrated, problems
+
+from app.api.charts.axis import Axis
+from app.api.charts.svg import document, line, tag, text
+from app.retrieval import Loss, am, f_beta, g_mean, g_tp_pr, jaccard, select
+
+IMAGE = Path(__file__).resolve().parents[1] / "docs" / "images" / "retrieval_curves.svg"
+ITEMS, LETTER = 100, 1
+LOSSES = {
+    "Jaccard": jaccard(), "F1": f_beta(), "G-TP/PR": g_tp_pr(), "F2": f_beta(2), "G-Mean": g_mean(), "AM": am(),
+}  # fmt: skip
+COLOURS = {  # on white, and on black
+    "Jaccard": ("#8250df", "#b794f6"), "F1": ("#0a58b5", "#6cb0ff"), "G-TP/PR": ("#1a7f37", "#4ac26b"),
+    "F2": ("#b35900", "#f0a04b"), "G-Mean": ("#bf3989", "#f778ba"), "AM": ("#5b6470", "#9aa4b0"),
+}  # fmt: skip
+WIDTH, HEIGHT, RIGHT = 860.0, 480.0, 640.0
+
+
+def example() -> tuple[np.ndarray, np.ndarray]:
+    """Probabilities (100,) of the letter B, and whether it is."""
+    letter = next(problems(DATA, 1))
+    train, test = letter.splits[0]
+    y = letter.tasks[:, LETTER]
+    rows = test[:ITEMS]
+    return calibrated(letter.X[train], y[train], letter.X[rows]), y[rows]
+
+
+def styles() -> str:
+    light, dark = (
+        "".join(
+            f".{name(loss)}{{stroke:{pair[tone]}}}.{name(loss)}-text{{fill:{pair[tone]}}}"
+            for loss, pair in COLOURS.items()
+        )
+        for tone in (0, 1)
+    )
+    shape = "polyline{stroke-width:1.8;fill:none}"
+    return tag("style", f"{shape}{light}@media (prefers-color-scheme:dark){{{dark}}}")
+
+
+def name(loss: str) -> str:
+    return loss.lower().replace("/", "-")
+
+
+def frame(x: Axis, y: Axis) -> str:
+    parts = []
+    for value, label in y.ticks(5):
+        parts.append(line(x.start, y.at(value), x.end, y.at(value), "grid"))
+        parts.append(text(x.start - 8, y.at(value) + 4, label, cls="soft", anchor="end"))
+    for value, label in x.ticks(10):
+        parts.append(line(x.at(value), y.start, x.at(value), y.start + 4, "axis"))
+        parts.append(text(x.at(value), y.start + 18, label, cls="soft", anchor="middle"))
+    parts.append(line(x.start, y.start, x.end, y.start, "axis"))
+    parts.append(text((x.start + x.end) / 2, y.start + 38, "k: how many are retrieved", cls="soft", anchor="middle"))
+    return "".join(parts)
+
+
+def drawn(p: np.ndarray, label: str, loss: Loss, x: Axis, y: Axis, height: float) -> str:
+    """A curve, a dot at its least value, and its row of the key."""
+    found = select(p, loss, curve=True)
+    assert found.curve is not None
+    points = " ".join(f"{x.at(k):.1f},{y.at(value):.1f}" for k, value in enumerate(found.curve))
+    words = f"{label}: k = {found.k}, loss {found.expected_loss:.3f}"
+    return (
+        tag("polyline", points=points, cls=name(label))
+        + tag("circle", cx=x.at(found.k), cy=y.at(found.expected_loss), r=4, cls=f"{name(label)}-text")
+        + text(RIGHT + 24, height, words, cls=f"{name(label)}-text")
+    )
+
+
+def main() -> None:
+    p, truth = example()
+    x, y = Axis(0, ITEMS, 56, RIGHT), Axis(0, 1, 420, 70)
+    parts = [
+        text(24, 26, "Expected loss of retrieving the k most likely items", cls="heading"),
+        text(24, 46, f"{ITEMS} test rows of Letter Recognition, {p.sum():.1f} expected to be the letter B "
+             f"({truth.sum()} are); no probability reaches 1/2", cls="soft"),
+        styles(), frame(x, y),
+    ]  # fmt: skip
+    assert p.max() < 0.5
+    parts += [drawn(p, label, loss, x, y, 90 + 22 * row) for row, (label, loss) in enumerate(LOSSES.items())]
+    best = "; ".join(f"{label} k = {select(p, loss).k}" for label, loss in LOSSES.items())
+    picture = document(WIDTH, HEIGHT, "Expected losses by size of set", f"The best sets: {best}.", "".join(parts))
+    Path(sys.argv[1] if len(sys.argv) > 1 else IMAGE).write_text(picture + "\n", encoding="utf-8")
+    print(best)
+
+
+if __name__ == "__main__":
+    main()
