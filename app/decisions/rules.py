@@ -1,0 +1,145 @@
+"""Every decision rule that one benefit matrix allows, applied to the same rows, so that they can be compared."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from app.decisions.benefit import LARGEST, decide
+from app.decisions.hierarchy import beta_delta, hierarchical
+from app.decisions.threshold import HoldoutScores, decide_by_threshold, posterior_threshold
+
+RuleName = Literal[
+    "expected_benefit", "most_probable", "threshold_posterior", "threshold_holdout", "beta_delta", "hierarchical"
+]
+_ALIKE = 1e-9  # relative to the largest benefit: costs that differ less are one cost that was rounded
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows to decide on: posteriors P (n, K) under the priors in use, the model's own scores (n, K), true classes y
+    (n,), and the fold of each row, for what is tuned on such rows and must not be judged on the same ones.
+
+    `priors` (K,) where they are not those of the rows.
+    """
+
+    P: np.ndarray
+    scores: np.ndarray
+    y: np.ndarray
+    fold: np.ndarray
+    priors: np.ndarray | None = None
+
+
+@dataclass(frozen=True)
+class Ruled:
+    """What a rule decides for each row, int (n,); `request` is what asks for it in a prediction, None where nothing
+    does; `figures` are the rule's own (threshold, beta, delta).
+    """
+
+    rule: RuleName
+    choice: np.ndarray
+    request: dict[str, Any] | None
+    figures: dict[str, float | None] = field(default_factory=dict)
+    cross_validated: bool = False
+
+
+class MinorityCosts(NamedTuple):
+    """The costs of `hierarchy.equivalent_benefits`."""
+
+    majority: int
+    C_DD: float
+    C_HD: float
+    C_DH: float
+
+
+def apply_rules(rows: Rows, B: np.ndarray, classes: Sequence[int | str]) -> list[Ruled]:
+    """All rules that fit the benefits B (K, A), in a fixed order.
+
+    - `expected_benefit` and `most_probable` always; where the actions are not the classes, the latter takes the action
+      that is best for the most probable class.
+    - `threshold_posterior` and `threshold_holdout` for two classes and two actions. The cut that is best on hold-out
+      scores looks too good on those scores, so each fold is decided with the best cut of the others; with fewer than
+      two rows of a class this rule is left out.
+    - `beta_delta` and `hierarchical` for three classes or more where `minority_costs` finds their costs (with two they
+      are `expected_benefit`).
+
+    O(n K A + n log n).
+    """
+    n_classes, n_actions = B.shape
+    blind = rows.P.argmax(axis=1)
+    if n_actions == n_classes:
+        most_probable = Ruled("most_probable", blind, {"rule": "most_probable"})
+    else:
+        most_probable = Ruled("most_probable", B.argmax(axis=1)[blind], None)
+    ruled = [Ruled("expected_benefit", decide(rows.P, B).choice, {"rule": "expected_benefit"}), most_probable]
+    if B.shape == (2, 2):
+        ruled += _by_thresholds(rows, B)
+    shares = np.bincount(rows.y, minlength=n_classes) / max(len(rows.y), 1) if rows.priors is None else rows.priors
+    costs = minority_costs(B, shares) if n_classes > 2 else None
+    if costs is not None:
+        ruled += _by_costs(rows.P, costs, classes)
+    return ruled
+
+
+def minority_costs(B: np.ndarray, priors: np.ndarray) -> MinorityCosts | None:
+    """The majority class and costs that `B` (K, A) states, or None where it is not of that form.
+
+    It is where, after taking each row's diagonal entry off the row (which changes no decision), a class H can be found
+    such that confusing any other class with a third costs C_DD, H with any other C_HD, and any other with H C_DH, none
+    of them negative and the last two not both 0. Where several classes can be H, it is the one of largest prior
+    (K,), ties to the first; entries count as equal within 1e-9 of the largest. The costs are in the units of B. O(K^3).
+    """
+    K = len(B)
+    if B.shape != (K, K) or K < 2:
+        return None
+    losses = np.diag(B)[:, None] - B
+    slack = _ALIKE * float(np.abs(B).max())
+    for majority in np.argsort(-priors, kind="stable").tolist():
+        others = np.arange(K) != majority
+        apart = others[:, None] & others & ~np.eye(K, dtype=bool)
+        groups = (losses[apart], losses[majority, others], losses[others, majority])
+        if all(not g.size or (np.ptp(g) <= slack and g.min() >= -slack) for g in groups):
+            C_DD, C_HD, C_DH = (max(float(g[0]), 0.0) if g.size else 0.0 for g in groups)
+            usable = max(C_HD, C_DH) > slack and max(C_DD, C_HD, C_DH) <= LARGEST
+            return MinorityCosts(majority, C_DD, C_HD, C_DH) if usable else None
+    return None
+
+
+def _by_thresholds(rows: Rows, B: np.ndarray) -> list[Ruled]:
+    cut = posterior_threshold(B)
+    request = {"rule": "threshold", "threshold": "posterior"}
+    ruled = [Ruled("threshold_posterior", decide_by_threshold(rows.P[:, 1], cut), request, {"threshold": cut.value})]
+    if np.bincount(rows.y, minlength=2).min() >= 2:
+        request = {"rule": "threshold", "threshold": "holdout"}
+        best, _ = HoldoutScores(rows.scores[:, 1], rows.y).best(B, rows.priors)
+        choice = _cut_by_the_other_folds(rows, B)
+        ruled.append(Ruled("threshold_holdout", choice, request, {"threshold": best.value}, cross_validated=True))
+    return ruled
+
+
+def _cut_by_the_other_folds(rows: Rows, B: np.ndarray) -> np.ndarray:
+    choice = np.empty(len(rows.y), dtype=np.intp)
+    scores = rows.scores[:, 1]
+    for fold in np.unique(rows.fold):
+        outside = rows.fold == fold
+        cut, _ = HoldoutScores(scores[~outside], rows.y[~outside]).best(B, rows.priors)
+        choice[outside] = decide_by_threshold(scores[outside], cut)
+    return choice
+
+
+def _by_costs(P: np.ndarray, costs: MinorityCosts, classes: Sequence[int | str]) -> list[Ruled]:
+    stated = {"majority": classes[costs.majority], "C_HD": costs.C_HD, "C_DH": costs.C_DH}
+    exact = beta_delta(P, *costs)
+    staged = hierarchical(P, costs.majority, costs.C_HD, costs.C_DH)
+    return [
+        Ruled(
+            "beta_delta",
+            exact.choice,
+            {"rule": "beta_delta", "costs": {**stated, "C_DD": costs.C_DD}},
+            {"beta": exact.beta, "delta": exact.delta},
+        ),
+        Ruled("hierarchical", staged.choice, {"rule": "hierarchical", "costs": stated}, {"threshold": staged.p_star}),
+    ]

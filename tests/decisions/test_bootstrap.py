@@ -1,0 +1,142 @@
+"""The paired bootstrap, against loops and against theory."""
+
+import numpy as np
+import pytest
+
+from app.decisions.bootstrap import bootstrap_means, rank
+from app.errors import Invalid
+from tests.reference.bootstrap import resampled_means
+
+
+def few_outcomes(n=400, seed=0):
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, 3, n)
+    values = np.array([[2.0, 1.0], [-1.0, 0.0], [5.0, -4.0]])[y] * rng.integers(0, 2, (n, 2))
+    return values, y
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("stratified", [False, True])
+def test_it_resamples_as_the_loop_does(weighted, stratified):
+    """Means and covariances over resamples agree with drawing row numbers one by one."""
+    values, y = few_outcomes()
+    weights = np.array([1.0, 0.5, 3.0])[y] if weighted else None
+    strata = y if stratified else None
+
+    fast = bootstrap_means(values, weights, strata, resamples=6000)
+    slow = resampled_means(values, weights, strata, resamples=6000, seed=1)
+
+    sd = slow.std(axis=0)
+    np.testing.assert_allclose(fast.mean(axis=0), slow.mean(axis=0), atol=4 * sd.max() / 6000**0.5 * 2)
+    np.testing.assert_allclose(np.cov(fast.T), np.cov(slow.T), atol=0.1 * sd.max() ** 2)
+
+
+def test_known_shares_make_intervals_narrower():
+    """Where classes earn differently, keeping their numbers takes the noise of the class mix away."""
+    values, y = few_outcomes()
+
+    free = bootstrap_means(values)
+    kept = bootstrap_means(values, None, y)
+
+    assert (kept.std(axis=0) < free.std(axis=0)).all()
+
+
+def test_the_interval_is_that_of_the_normal_law_on_many_rows():
+    """The mean of 40,000 numbers: its interval is mean ± 1.96 standard errors."""
+    values = np.random.default_rng(3).integers(-3, 8, (40_000, 1)).astype(float)
+    standing = rank(values, resamples=4000).standings[0]
+
+    error = values.std() / 200
+    assert standing.mean == pytest.approx(values.mean())
+    np.testing.assert_allclose(standing.interval, values.mean() + np.array([-1.96, 1.96]) * error, atol=0.15 * error)
+
+
+def test_pairs_see_a_small_lead_that_single_intervals_hide():
+    """Who is better by a little on some rows and never worse leads for certain, though the intervals overlap."""
+    rng = np.random.default_rng(0)
+    first = rng.normal(0, 10, 600).round()
+    second = first + (rng.random(600) < 0.1)
+    ranking = rank(np.column_stack((first, second)))
+
+    assert ranking.best == 1
+    assert ranking.runner_up == 0
+    assert ranking.significant
+    assert ranking.standings[0].interval[1] > ranking.standings[1].interval[0]
+    assert ranking.standings[0].behind == pytest.approx((second - first).mean())
+
+
+def test_noise_is_called_noise():
+    """Of 200 pairs that differ by chance alone, about one in twenty leads with an interval off 0 on either side."""
+    found = 0
+    for seed in range(200):
+        values = np.random.default_rng(seed).integers(0, 2, (200, 2)).astype(float)
+        found += rank(values, resamples=400).significant
+
+    assert 2 <= found <= 24
+
+
+def test_twins_of_the_best_are_not_its_runner_up():
+    """Who earned the same on every row is named so; the runner-up is the next that did not."""
+    values = np.array([[1.0, 1.0, 0.0], [2.0, 2.0, 2.0], [0.0, 0.0, 1.0], [3.0, 3.0, 0.0]])
+    ranking = rank(values)
+
+    assert (ranking.best, ranking.same, ranking.runner_up) == (0, [1], 2)
+    assert ranking.standings[1].behind_interval == (0, 0)
+
+
+def test_all_alike_have_no_runner_up():
+    ranking = rank(np.ones((5, 3)))
+
+    assert (ranking.best, ranking.same, ranking.runner_up) == (0, [1, 2], None)
+    assert (ranking.differing, ranking.significant) == (0, False)
+
+
+def test_a_lead_on_few_rows_is_not_called_more_than_noise():
+    """Saving a little on 29 rows says nothing about the large loss that one row in twenty may hide; 30 are enough."""
+    values = np.zeros((1000, 2))
+    values[:29, 1] = 1.0
+    few = rank(values)
+    values[29, 1] = 1.0
+    enough = rank(values)
+
+    assert few.standings[0].behind_interval[0] > 0
+    assert (few.differing, few.significant) == (29, False)
+    assert (enough.differing, enough.significant) == (30, True)
+
+
+def test_equal_means_go_to_the_first():
+    ranking = rank(np.array([[0.0, 1.0], [1.0, 0.0]]))
+
+    assert (ranking.best, ranking.runner_up, ranking.significant) == (0, 1, False)
+
+
+def test_the_seed_decides():
+    values, _ = few_outcomes()
+
+    assert rank(values) == rank(values)
+    assert rank(values, seed=1) != rank(values)
+
+
+def test_resamples_in_several_goes_are_as_many_and_as_varied():
+    """Where every row is of its own kind, not all counts fit in one go."""
+    values = np.random.default_rng(0).normal(size=(3000, 1))
+    drawn = bootstrap_means(values, resamples=1500)
+
+    assert drawn.shape == (1500, 1)
+    assert len(np.unique(drawn)) == 1500
+    assert drawn.std() == pytest.approx(values.std() / 3000**0.5, rel=0.1)
+
+
+def test_one_row_and_none():
+    assert rank(np.array([[2.0, 1.0]])).standings[0].interval == (2, 2)
+    with pytest.raises(Invalid):
+        rank(np.empty((0, 2)))
+
+
+def test_nothing_is_changed_in_place():
+    values, y = few_outcomes()
+    before = values.copy(), y.copy()
+    rank(values, np.ones(len(y)), y)
+
+    assert (values == before[0]).all()
+    assert (y == before[1]).all()

@@ -1,0 +1,37 @@
+"""Dealing rows into folds."""
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.decisions.folds import UNJUDGED, stratified_folds
+
+codes = st.lists(st.integers(0, 4), min_size=1, max_size=60).map(np.array)
+
+
+@given(codes, st.integers(2, 8), st.integers(0, 2**32 - 1))
+def test_every_class_is_left_outside_of_every_fold(y, folds, seed):
+    """Whatever fold is held out, the other rows know every class; only rows without their like are never held out."""
+    fold = stratified_folds(y, folds, seed)
+
+    for part in range(folds):
+        assert set(y[fold != part]) == set(y)
+    lone = np.bincount(y)[y] == 1
+    assert ((fold == UNJUDGED) == lone).all()
+
+
+@given(codes, st.integers(2, 8))
+def test_classes_are_dealt_evenly(y, folds):
+    """A class's rows in two folds differ by one at most."""
+    fold = stratified_folds(y, folds, 0)
+
+    for code in np.unique(y):
+        if (y == code).sum() > 1:
+            assert np.ptp(np.bincount(fold[y == code], minlength=folds)) <= 1
+
+
+def test_the_seed_decides():
+    y = np.arange(100) % 3
+
+    assert (stratified_folds(y, 5, 1) == stratified_folds(y, 5, 1)).all()
+    assert (stratified_folds(y, 5, 1) != stratified_folds(y, 5, 2)).any()
