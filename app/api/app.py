@@ -16,7 +16,7 @@ from fastapi import FastAPI
 from fastapi_offline import FastAPIOffline
 
 from app import __version__
-from app.api import benefit, datasets, errors, health, models, openapi, predict, retrieve, train
+from app.api import benefit, compare, datasets, errors, health, models, openapi, predict, retrieve, train
 from app.api.guard import BodyLimits, Guard, Keys
 from app.api.observe import Metrics, Observe
 from app.jobs.worker import Worker
@@ -34,6 +34,7 @@ _TAGS = [
     {"name": "datasets", "description": "Tables to learn from."},
     {"name": "train", "description": "Jobs that make models."},
     {"name": "models", "description": "Published models, their versions and aliases."},
+    {"name": "compare", "description": "Which learner and which rule earn most on your own data."},
     {"name": "predict", "description": "Which action pays most."},
     {"name": "retrieve", "description": "Which set of items costs least."},
     {"name": "service", "description": "Health and metrics."},
@@ -76,7 +77,7 @@ def create_app(service: Service) -> FastAPI:
     app.state.stopping = threading.Event()
     errors.install(app)
     app.router.routes[:0] = [predict.route, retrieve.route]  # first in line: those that are asked most
-    for routes in (datasets, train, benefit, models, health):
+    for routes in (datasets, train, benefit, models, compare, health):
         app.include_router(routes.router)
     openapi.install(app, (predict.PredictRequest, predict.PredictAnswer, retrieve.RetrieveRequest))
     app.add_middleware(Guard, keys=service.keys, limits=service.limits)

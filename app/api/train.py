@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-import re
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Body, Depends, Header, Path, Query, Request, Response
+from fastapi import APIRouter, Body, Depends, Path, Query, Request, Response
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 from pydantic import BaseModel, Field, WithJsonSchema
 from starlette.concurrency import run_in_threadpool
@@ -16,19 +13,15 @@ from starlette.concurrency import run_in_threadpool
 from app.api.datasets import EXAMPLE_ID
 from app.api.deps import PortsDep
 from app.api.errors import problems
+from app.api.jobs import JobState, JobStatus, Prefer, accepted, follow, key_header, state_of, wait
 from app.api.learners import learner_schema
 from app.api.wire import ModelVersion, Name, StrictRoute, WireModel
 from app.jobs.job import Job
 from app.jobs.queue import id_of_key
+from app.usecases import jobs
 from app.usecases import train as usecase
-from app.usecases.ports import Ports
 
 router = APIRouter(prefix="/train", tags=["train"], route_class=StrictRoute)
-
-_POLL_SECONDS = 0.25  # how often a waiting client's job is looked up
-_HEARTBEAT_SECONDS = 15.0  # proxies close a stream that is silent for long
-_LONGEST_WAIT = 60.0
-_DONE = ("succeeded", "failed", "cancelled")
 
 Number = Annotated[float, Field(strict=True)]
 Cell = Annotated[Any, WithJsonSchema({"type": ["number", "string", "null"]})]
@@ -74,39 +67,16 @@ class TrainRequest(WireModel):
     seed: int = Field(default=0, ge=0, lt=2**32, strict=True)
 
 
-class JobDocument(BaseModel):
-    """A job, as it stands."""
+class JobDocument(JobState):
+    """A training job, as it stands."""
 
-    id: str = Field(examples=["job_5f6ee2c1a0b94d0c8e11"])
-    kind: str
-    status: Literal["queued", "running", "succeeded", "failed", "cancelled"]
-    progress: float = Field(ge=0, le=1)
-    stage: str | None
-    attempt: int = Field(description="how often it was started; more than 1 where a process or machine died")
     model: ModelVersion | None = Field(description="what was published")
     metrics: dict[str, Any] | None = Field(description="on the hold-out")
-    error: dict[str, Any] | None
-    created_at: datetime
-    started_at: datetime | None
-    finished_at: datetime | None
 
     @classmethod
     def of(cls, job: Job) -> JobDocument:
         result = job.result or {}
-        return cls(
-            id=job.id,
-            kind=job.kind,
-            status=job.status,
-            progress=job.progress,
-            stage=job.stage or None,
-            attempt=job.attempt,
-            model=result.get("model"),
-            metrics=result.get("metrics"),
-            error=job.error,
-            created_at=_time(job.created_at),
-            started_at=job.started_at and _time(job.started_at),
-            finished_at=job.finished_at and _time(job.finished_at),
-        )
+        return cls(**state_of(job), model=result.get("model"), metrics=result.get("metrics"))
 
 
 class JobPage(BaseModel):
@@ -122,17 +92,10 @@ JobId = Annotated[str, Path(openapi_examples={"the job above": {"value": EXAMPLE
 
 
 def _existing(job_id: JobId, ports: PortsDep) -> Job:
-    return usecase.find(ports, job_id)
+    return jobs.find(ports, usecase.KIND, job_id)
 
 
 JobDep = Annotated[Job, Depends(_existing)]
-Prefer = Annotated[
-    str | None,
-    Header(
-        description="`wait=10` answers only when the job has ended, or after 10 seconds",
-        openapi_examples={"wait": {"value": "wait=10"}},
-    ),
-]
 _EXAMPLE = {
     "model": "triage",
     "learner": {"kind": "logistic"},
@@ -159,47 +122,33 @@ async def submit(
     request: Request,
     response: Response,
     ports: PortsDep,
-    idempotency_key: Annotated[
-        str | None,
-        Header(
-            description="a repeated request with the same key answers with the first one's job",
-            min_length=1,
-            max_length=255,
-            openapi_examples={"any string of your own": {"value": EXAMPLE_KEY}},
-        ),
-    ] = None,
+    idempotency_key: Annotated[str | None, key_header(EXAMPLE_KEY)] = None,
     prefer: Prefer = None,
 ) -> JobDocument:
     order = body.model_dump(exclude_unset=False)
     job = await run_in_threadpool(usecase.submit, ports, order, key=idempotency_key)
-    worker = request.app.state.worker
-    if worker is not None:
-        worker.wake()
-    response.headers["Location"] = f"/train/{job.id}"
-    response.headers["Retry-After"] = "1"
-    job = await _wait(request, response, ports, job, prefer)
-    if job.status in _DONE and prefer:
-        response.status_code = 200
-    return JobDocument.of(job)
+    return JobDocument.of(await accepted(request, response, ports, job, prefer))
 
 
 @router.get("", summary="List jobs, newest first", responses=problems(422))
 def page(
     ports: PortsDep,
-    status: Literal["queued", "running", "succeeded", "failed", "cancelled"] | None = None,
+    status: JobStatus | None = None,
     model: Annotated[str | None, Query(description="only jobs for this model", max_length=64)] = None,
     page_size: Annotated[int, Query(ge=1, le=500)] = 50,
     page_token: Annotated[str | None, Query(max_length=200)] = None,
 ) -> JobPage:
-    jobs, token = usecase.page(ports, status=status, model=model, page_size=page_size, page_token=page_token)
-    return JobPage(jobs=[JobDocument.of(job) for job in jobs], next_page_token=token)
+    found, token = jobs.page(
+        ports, usecase.KIND, status=status, model=model, page_size=page_size, page_token=page_token
+    )
+    return JobPage(jobs=[JobDocument.of(job) for job in found], next_page_token=token)
 
 
 @router.get("/{job_id}", summary="Look at a job", responses=problems(404))
 async def find(
     job: JobDep, request: Request, response: Response, ports: PortsDep, prefer: Prefer = None
 ) -> JobDocument:
-    return JobDocument.of(await _wait(request, response, ports, job, prefer))
+    return JobDocument.of(await wait(request, response, ports, job, prefer))
 
 
 @router.get(
@@ -210,45 +159,11 @@ async def find(
 )
 async def events(job: JobDep, request: Request, ports: PortsDep) -> AsyncIterator[ServerSentEvent]:
     """One event whenever the job has changed; its data are what `GET /train/{job_id}` answers."""
-    last: JobDocument | None = None
-    silent = 0.0
-    while True:
-        document = JobDocument.of(job)
-        if document != last:
-            yield ServerSentEvent(data=document, event="job")
-            last, silent = document, 0.0
-        elif silent >= _HEARTBEAT_SECONDS:
-            yield ServerSentEvent(comment="still here")
-            silent = 0.0
-        if job.status in _DONE or request.app.state.stopping.is_set():
-            return
-        await asyncio.sleep(_POLL_SECONDS)
-        silent += _POLL_SECONDS
-        job = await run_in_threadpool(usecase.find, ports, job.id)
+    async for event in follow(request, ports, job, JobDocument.of):
+        yield event
 
 
 @router.delete("/{job_id}", summary="Cancel a job", status_code=202, responses=problems(404))
 def cancel(job_id: JobId, ports: PortsDep) -> JobDocument:
     """A queued job is cancelled at once, a running one within two seconds; one that has ended stays as it is."""
-    return JobDocument.of(usecase.cancel(ports, job_id))
-
-
-async def _wait(request: Request, response: Response, ports: Ports, job: Job, prefer: str | None) -> Job:
-    """The job once it has ended, or as it stands after the seconds that `Prefer: wait=…` names."""
-    wanted = re.search(r"\bwait\s*=\s*(\d{1,6})\b", prefer or "")
-    if wanted is None:
-        return job
-    seconds = min(float(wanted[1]), _LONGEST_WAIT)
-    response.headers["Preference-Applied"] = f"wait={seconds:.0f}"
-    until = asyncio.get_running_loop().time() + seconds
-    while job.status not in _DONE and not request.app.state.stopping.is_set():
-        left = until - asyncio.get_running_loop().time()
-        if left <= 0:
-            break
-        await asyncio.sleep(min(_POLL_SECONDS, left))
-        job = await run_in_threadpool(usecase.find, ports, job.id)
-    return job
-
-
-def _time(seconds: float) -> datetime:
-    return datetime.fromtimestamp(seconds, UTC)
+    return JobDocument.of(jobs.cancel(ports, usecase.KIND, job_id))

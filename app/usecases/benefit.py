@@ -8,12 +8,26 @@ from typing import Any
 
 import numpy as np
 
-from app.decisions.benefit import as_benefits, confusion, decide, irrelevance, mu, realised_benefit, upper_bound
+from app.decisions.benefit import (
+    as_benefits,
+    confusion,
+    irrelevance,
+    mu,
+    realised_benefit,
+    row_benefits,
+    upper_bound,
+)
+from app.decisions.bootstrap import Ranking, rank
+from app.decisions.folds import stratified_folds
 from app.decisions.priors import as_priors, shift_priors
+from app.decisions.rules import Rows, Ruled, apply_rules
 from app.decisions.threshold import decide_by_threshold, posterior_threshold
 from app.errors import Conflict, Invalid
 from app.registry.loaded import Holdout, Loaded
 from app.usecases.predict import check_one_label, sorted_holdout
+
+FOLDS = 5  # of the hold-out, for the rule that is tuned on it
+_FEW = 30
 
 
 @dataclass(frozen=True)
@@ -45,6 +59,8 @@ class Report:
     expected_benefit: Earning
     cost_blind: Earning
     cutting: Cutting | None
+    ruled: list[Ruled]
+    ranking: Ranking
     warnings: list[str]
 
 
@@ -66,15 +82,12 @@ def report(model: Loaded, benefits: Any, priors: Mapping[str, float] | None, poi
     """Judge the rules on the version's hold-out under `benefits` (K, A).
 
     With `priors` the hold-out's classes are reweighed to them, and posteriors corrected for them; the scores that
-    the best cut is sought on stay as they are. Raises Conflict without a hold-out, Invalid with the place for a matrix
-    or priors that do not fit. O(n log n + n K A).
+    the best cut is sought on stay as they are, and resamples keep each class's number of rows. Raises Conflict without
+    a hold-out or classes, Invalid with the place for a matrix or priors that do not fit. O(n log n + n K A), and the
+    bootstrap.
     """
     check_one_label(model)
-    holdout = model.holdout
-    if holdout is None:
-        raise Conflict(
-            f"version {model.version} of {model.name!r} was trained without a hold-out: there is nothing to judge on"
-        )
+    holdout = _holdout(model)
     B = _benefits(benefits, model)
     shares = np.bincount(holdout.y, minlength=len(B)) / len(holdout.y)
     used, P, warnings = shares, holdout.scores, irrelevance(B, model.classes if B.shape[1] == len(B) else None)
@@ -84,22 +97,39 @@ def report(model: Loaded, benefits: Any, priors: Mapping[str, float] | None, poi
     bound = upper_bound(used, B)
     if bound <= 0:
         warnings.append("the upper bound is not positive: mu, the share of it that is earned, has no meaning here")
+    if len(P) < _FEW:
+        warnings.append(f"the hold-out has {len(P)} rows: intervals from so few are rough, and rather too narrow")
     ratio = np.divide(used, shares, out=np.zeros(len(B)), where=shares > 0)
     judge = _Judge(holdout, B, bound, ratio[holdout.y])
-    blind = P.argmax(axis=1)
-    if B.shape[1] != B.shape[0]:
-        blind = B.argmax(axis=1)[
-            blind
-        ]  # the columns are no classes: do what is best if the likeliest class were certain
+    rows = Rows(P, holdout.scores, holdout.y, stratified_folds(holdout.y, FOLDS, 0), None if priors is None else used)
+    ruled = apply_rules(rows, B, model.classes)
+    earned = {rule.rule: judge.earning(rule.choice) for rule in ruled[:2]}
     return Report(
         len(P),
         used,
         bound,
-        judge.earning(decide(P, B).choice),
-        judge.earning(blind),
+        earned["expected_benefit"],
+        earned["most_probable"],
         _cutting(model, judge, used, points) if B.shape == (2, 2) else None,
+        ruled,
+        _ranking(ruled, judge, known_priors=priors is not None),
         warnings,
     )
+
+
+def _holdout(model: Loaded) -> Holdout:
+    name = f"version {model.version} of {model.name!r}"
+    if not model.classes:
+        raise Conflict(f"{name} predicts numbers: no benefit matrix fits it")
+    if model.holdout is None:
+        raise Conflict(f"{name} was trained without a hold-out: there is nothing to judge on")
+    return model.holdout
+
+
+def _ranking(ruled: list[Ruled], judge: _Judge, *, known_priors: bool) -> Ranking:
+    y = judge.holdout.y
+    values = np.column_stack([row_benefits(y, rule.choice, judge.B) for rule in ruled])
+    return rank(values, judge.weights, y if known_priors else None)
 
 
 def _cutting(model: Loaded, judge: _Judge, priors: np.ndarray, points: int) -> Cutting:

@@ -15,7 +15,7 @@ from app.data.table import Table
 from app.decisions.benefit import as_benefits
 from app.decisions.metrics import holdout_metrics
 from app.decisions.multilabel_metrics import multilabel_metrics
-from app.errors import Conflict, Flaw, Invalid
+from app.errors import Flaw, Invalid
 from app.jobs.job import Job
 from app.learners import catalogue
 from app.registry.card import Card, DataCard, FeatureCard, LearnerCard
@@ -32,24 +32,6 @@ def submit(ports: Ports, order: Mapping[str, Any], *, key: str | None) -> Job:
     """
     spec = _specification(ports, order)
     return ports.queue.submit(KIND, spec, model=spec["model"], dataset=spec["dataset"], key=key)
-
-
-def find(ports: Ports, job_id: str) -> Job:
-    return ports.queue.get(job_id)
-
-
-def page(
-    ports: Ports, *, status: str | None, model: str | None, page_size: int, page_token: str | None
-) -> tuple[list[Job], str | None]:
-    return ports.queue.page(status=status, model=model, page_size=page_size, page_token=page_token)
-
-
-def cancel(ports: Ports, job_id: str) -> Job:
-    """Ask for a job's end; one that has ended already is answered as it is, for the caller came too late, not wrong."""
-    try:
-        return ports.queue.cancel(job_id)
-    except Conflict:
-        return ports.queue.get(job_id)
 
 
 def run(ports: Ports, job: Job) -> None:

@@ -91,3 +91,96 @@ def test_bad_input(service, ward, body, place):
 
 def test_unknown_model(service):
     assert service.post("/models/nobody/benefit", json={"benefits": BENEFITS}).status_code == 404
+
+
+def by_name(report):
+    return {row["rule"]: row for row in report["rules"]}
+
+
+def test_every_rule_is_compared_on_the_same_rows(service, ward):
+    """Two classes: four rules, each with an interval around its benefit; what the top level tells stays as it was."""
+    report = service.post(f"/models/{ward}/benefit", json={"benefits": BENEFITS}).json()
+    rules = by_name(report)
+
+    assert list(rules) == ["expected_benefit", "most_probable", "threshold_posterior", "threshold_holdout"]
+    for row in rules.values():
+        assert row["interval"][0] <= row["benefit"] <= row["interval"][1]
+        assert row["mu"] == pytest.approx(row["benefit"] / report["upper_bound"])
+        assert row["behind"] == pytest.approx(rules[report["best"]["rule"]]["benefit"] - row["benefit"])
+    assert rules["expected_benefit"]["benefit"] == pytest.approx(report["expected_benefit"]["benefit"])
+    assert rules["most_probable"]["benefit"] == pytest.approx(report["cost_blind"]["benefit"])
+    assert rules["threshold_holdout"]["benefit"] <= report["benefit"]
+    assert rules["threshold_holdout"]["cross_validated"]
+    assert rules["threshold_holdout"]["figures"]["threshold"] == report["threshold"]
+
+
+def test_the_best_rule_and_how_sure_that_is(service, ward):
+    """The lead is more than noise where its interval lies above 0 and enough rows tell the two apart."""
+    best = service.post(f"/models/{ward}/benefit", json={"benefits": BENEFITS}).json()["best"]
+    clear = service.post(f"/models/{ward}/benefit", json={"benefits": [[0, -1], [-500, 5]]}).json()
+
+    assert best["rule"] == "expected_benefit"
+    assert "threshold_posterior" in best["same"]
+    assert best["runner_up"] not in [*best["same"], best["rule"]]
+    assert best["significant"] == (best["interval"][0] > 0 and best["differing_rows"] >= 30)
+    assert by_name(clear)["most_probable"]["behind_interval"][0] > 0
+
+
+def test_the_same_request_gets_the_same_intervals(service, ward):
+    body = {"benefits": BENEFITS, "priors": {"healthy": 0.9, "ill": 0.1}}
+    first, again = (service.post(f"/models/{ward}/benefit", json=body).json() for _ in range(2))
+
+    assert first == again
+
+
+def test_what_the_report_says_to_ask_for_is_what_a_prediction_does(service):
+    """Each rule's `request` is accepted by /predict, and gives the report's figures."""
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, 3, 120)
+    rows = (rng.normal(size=(120, 2)) + labels[:, None]).round(2).tolist()
+    data = {"features": ["a", "b"], "rows": rows, "labels": [f"class {k}" for k in labels]}
+    trained(service, {"model": "minorities", "learner": {"kind": "logistic"}, "data": data})
+    matrix = [[3, 1, 1], [-6, 4, 3], [-10, -1, 0]]  # C_HD 2, C_DH 10, C_DD 1, and a number added to each row
+    report = service.post("/models/minorities/benefit", json={"benefits": matrix}).json()
+    rules = by_name(report)
+
+    assert list(rules) == ["expected_benefit", "most_probable", "beta_delta", "hierarchical"]
+    assert rules["beta_delta"]["request"]["costs"] == {"majority": "class 0", "C_DD": 1, "C_HD": 2, "C_DH": 10}
+    assert rules["beta_delta"]["benefit"] == rules["expected_benefit"]["benefit"]
+    for row in rules.values():
+        question = {"model": "minorities", "instances": rows[:5], "benefits": matrix, **row["request"]}
+        answer = service.post("/predict", json=question).json()
+        for name, value in row["figures"].items():
+            assert answer[name] == pytest.approx(value)
+
+
+def test_few_rows_are_warned_about(service):
+    trained(service, {"model": "few", "learner": {"kind": "logistic"}, "data": two_class_rows(40)})
+    report = service.post("/models/few/benefit", json={"benefits": BENEFITS}).json()
+
+    assert any("rough" in warning for warning in report["warnings"])
+
+
+def test_a_chart_on_request(service, ward):
+    """`Accept` decides; without it, or with */*, the answer is JSON."""
+    body = {"benefits": BENEFITS}
+    chart = service.post(f"/models/{ward}/benefit", json=body, headers={"Accept": "image/svg+xml"})
+    browser = service.post(f"/models/{ward}/benefit", json=body, headers={"Accept": "image/webp,image/svg+xml,*/*"})
+    plain = service.post(f"/models/{ward}/benefit", json=body, headers={"Accept": "text/html,*/*, image/svg+xml"})
+
+    assert chart.status_code == 200
+    assert chart.headers["content-type"].startswith("image/svg+xml")
+    assert chart.headers["vary"] == plain.headers["vary"] == "Accept"
+    assert browser.text == chart.text
+    assert plain.json()["rules"]
+    assert f"{ward}:1" in chart.text
+
+
+def test_a_chart_for_more_actions_or_corrected_priors(service, ward):
+    svg = {"Accept": "image/svg+xml"}
+    three = service.post(f"/models/{ward}/benefit", json={"benefits": [[0, -1, 0], [-9, 5, 1]]}, headers=svg)
+    body = {"benefits": BENEFITS, "priors": {"healthy": 0.9, "ill": 0.1}}
+    shifted = service.post(f"/models/{ward}/benefit", json=body, headers=svg)
+
+    assert "polyline" not in three.text
+    assert "off this axis" in shifted.text

@@ -1,0 +1,57 @@
+"""From numbers to places on paper, with ticks at round numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Self
+
+_NARROWEST = 1e-9  # relative; a range below it is widened: its ticks could not be told apart
+
+
+@dataclass(frozen=True)
+class Axis:
+    """The range from `low` to `high` drawn from pixel `start` to `end` (which may be the smaller one)."""
+
+    low: float
+    high: float
+    start: float
+    end: float
+
+    @classmethod
+    def around(cls, values: Iterable[float], start: float, end: float, room: float = 0.05) -> Self:
+        """A range that holds all finite `values` (at least one) and a little `room` on both sides."""
+        listed = list(values)
+        low, high = min(listed), max(listed)
+        least = _NARROWEST * max(abs(low), abs(high)) or 1.0
+        margin = max((high - low) * room, least if high - low < least else 0.0)
+        return cls(low - margin, high + margin, start, end)
+
+    def at(self, value: float) -> float:
+        """The pixel of a value; values outside the range are put on its edge."""
+        inside = min(max(value, self.low), self.high)
+        return self.start + (self.end - self.start) * ((inside - self.low) / (self.high - self.low))
+
+    def ticks(self, about: int = 6) -> list[tuple[float, str]]:
+        """Some `about` round numbers within the range, with their labels."""
+        raw = (self.high - self.low) / about
+        power = 10.0 ** math.floor(math.log10(raw))
+        step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= raw * (1 - 1e-9))
+        first, last = math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9)
+        values = [count * step for count in range(first, last + 1)]
+        largest = max(abs(self.low), abs(self.high))
+        decimals = max(0, -math.floor(math.log10(step) + 1e-9))
+        plain = largest < 1e6 and decimals <= 6
+        return [(value, number(value, decimals) if plain else short(value)) for value in values]
+
+
+def number(value: float, decimals: int) -> str:
+    """With that many decimals, and a real minus sign."""
+    written = f"{value:.{decimals}f}"
+    return written.lstrip("-") if float(written) == 0 else written.replace("-", "\N{MINUS SIGN}")
+
+
+def short(value: float) -> str:
+    """With three significant digits."""
+    return f"{value:.3g}".replace("-", "\N{MINUS SIGN}")

@@ -1,0 +1,63 @@
+"""SVG elements as strings: escaped, and styled for light and dark."""
+
+from __future__ import annotations
+
+from html import escape
+
+CHARACTER = 6.7  # mean width of a character of the 12 pixel font; labels are laid out without measuring them
+
+_STYLE = """
+text{font:12px system-ui,-apple-system,'Segoe UI',Roboto,Helvetica,Arial,sans-serif;fill:#1b1f24}
+.heading{font-size:15px;font-weight:600}
+.group{font-weight:600;paint-order:stroke;stroke:#fff;stroke-width:4px}
+.soft{fill:#5b6470}.best-text{fill:#0a58b5;font-weight:600}
+.paper{fill:#fff}.grid{stroke:#e4e7eb}.axis{stroke:#8a939e}.line{stroke:#0a58b5;stroke-width:2;fill:none}
+.bound{stroke:#1a7f37;stroke-width:1.5;stroke-dasharray:6 4}.cut{stroke:#0a58b5;stroke-width:1.5;stroke-dasharray:2 3}
+.posterior{stroke:#b35900;stroke-width:1.5;stroke-dasharray:8 3 2 3}
+.plain{stroke:#8a939e;stroke-width:1.5;stroke-dasharray:2 3}
+.dot{fill:#5b6470}.best{fill:#0a58b5}.posterior-dot{fill:#b35900}.whisker{stroke:#5b6470;stroke-width:1.5}
+.best-whisker{stroke:#0a58b5;stroke-width:2}
+@media (prefers-color-scheme:dark){
+text{fill:#e6e9ed}.group{stroke:#15181c}.soft{fill:#9aa4b0}.best-text{fill:#6cb0ff}
+.paper{fill:#15181c}.grid{stroke:#2a2f36}.axis{stroke:#6b7480}.line{stroke:#6cb0ff}
+.bound{stroke:#4ac26b}.cut{stroke:#6cb0ff}.posterior{stroke:#f0a04b}.plain{stroke:#6b7480}
+.dot{fill:#9aa4b0}.best{fill:#6cb0ff}.posterior-dot{fill:#f0a04b}.whisker{stroke:#9aa4b0}.best-whisker{stroke:#6cb0ff}}
+"""
+
+
+def document(width: float, height: float, title: str, description: str, body: str) -> str:
+    """A whole picture; `title` and `description` are what screen readers say."""
+    heads = tag("title", escape(title)) + tag("desc", escape(description)) + tag("style", _STYLE)
+    paper = tag("rect", width="100%", height="100%", cls="paper")
+    size = {"width": f"{width:g}", "height": f"{height:g}", "viewBox": f"0 0 {width:g} {height:g}"}
+    return tag("svg", heads + paper + body, xmlns="http://www.w3.org/2000/svg", role="img", **size)
+
+
+def tag(element: str, content: str = "", **attributes: float | str) -> str:
+    """An element; `content` is SVG already. Attribute `cls` is `class`, and `_` in a name stands for `-`."""
+    listed = "".join(f' {_name(name)}="{_value(value)}"' for name, value in attributes.items())
+    return f"<{element}{listed}>{content}</{element}>" if content else f"<{element}{listed}/>"
+
+
+def text(x: float, y: float, words: str, *, cls: str = "", anchor: str = "start") -> str:
+    return tag("text", escape(words), x=x, y=y, cls=cls, text_anchor=anchor)
+
+
+def line(x1: float, y1: float, x2: float, y2: float, cls: str) -> str:
+    return tag("line", x1=x1, y1=y1, x2=x2, y2=y2, cls=cls)
+
+
+def shifted(down: float, body: str) -> str:
+    return tag("g", body, transform=f"translate(0 {down:g})")
+
+
+def shortened(words: str, most: int) -> str:
+    return words if len(words) <= most else words[: most - 1] + "…"
+
+
+def _name(name: str) -> str:
+    return "class" if name == "cls" else name.replace("_", "-")
+
+
+def _value(value: float | str) -> str:
+    return escape(value) if isinstance(value, str) else f"{value:.2f}".rstrip("0").rstrip(".")

@@ -1,0 +1,206 @@
+"""Comparisons of learners and rules over real HTTP."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from tests.conftest import two_class_rows
+
+BENEFITS = [[0, -1], [-10, 5]]
+LEARNERS = [{"kind": "logistic"}, {"kind": "logistic", "C": 0.01}, {"kind": "benefit_logistic", "calibration": "none"}]
+SVG = {"Accept": "image/svg+xml"}
+
+
+def uploaded(client, data, name="ward.csv"):
+    lines = [",".join([*data["features"], "label"])]
+    lines += [",".join(map(str, [*row, label])) for row, label in zip(data["rows"], data["labels"], strict=True)]
+    answer = client.post(
+        "/datasets", files={"file": (name, "\n".join(lines).encode(), "text/csv")}, data={"label": "label"}
+    )
+    assert answer.status_code in (200, 201), answer.text
+    return answer.json()["id"]
+
+
+@pytest.fixture(scope="module")
+def dataset(service):
+    return uploaded(service, two_class_rows(150))
+
+
+@pytest.fixture(scope="module")
+def compared(service, dataset):
+    response = service.post("/compare", json=order(dataset), headers={"Prefer": "wait=60"})
+    assert response.status_code == 200, response.text
+    return response.json()
+
+
+def order(dataset, **changes):
+    return {"dataset": dataset, "learners": LEARNERS, "benefits": BENEFITS, "folds": 3, "seed": 1, **changes}
+
+
+def test_a_comparison_is_accepted_and_can_be_followed(service, dataset):
+    """202 with a Location under /compare, events until it ends, and then the table."""
+    response = service.post("/compare", json=order(dataset, seed=2))
+    place = response.headers["location"]
+    with service.stream("GET", f"{place}/events") as stream:
+        seen = [json.loads(line[5:]) for line in stream.iter_lines() if line.startswith("data:")]
+
+    assert response.status_code == 202
+    assert place == f"/compare/{response.json()['id']}"
+    assert response.json()["result"] is None
+    assert seen[-1]["status"] == "succeeded"
+    assert seen[-1] == service.get(place).json()
+    assert [event["progress"] for event in seen] == sorted(event["progress"] for event in seen)
+
+
+def test_the_table_has_every_learner_with_every_rule(compared):
+    result = compared["result"]
+    rules = ["expected_benefit", "most_probable", "threshold_posterior", "threshold_holdout"]
+    names = ["logistic", "logistic(C=0.01)", "benefit_logistic(calibration=none)"]
+
+    assert [(row["learner"], row["rule"]) for row in result["table"]] == [(n, r) for n in names for r in rules]
+    assert [learner["name"] for learner in result["learners"]] == names
+    assert result["rows"] == 150
+    for row in result["table"]:
+        assert row["interval"][0] <= row["benefit"] <= row["interval"][1]
+        assert row["mu"] == pytest.approx(row["benefit"] / result["upper_bound"])
+        assert row["behind"] >= -1e-12
+
+
+def test_the_best_is_the_first_of_the_largest_benefit(compared):
+    result, best = compared["result"], compared["result"]["best"]
+    by_place = {(row["learner"], row["rule"]): row for row in result["table"]}
+    leader = by_place[best["learner"], best["rule"]]
+    second = by_place[best["runner_up"]["learner"], best["runner_up"]["rule"]]
+
+    assert leader["benefit"] == max(row["benefit"] for row in result["table"])
+    assert best["difference"] == pytest.approx(leader["benefit"] - second["benefit"])
+    assert best["interval"] == second["behind_interval"]
+    assert best["significant"] == (best["interval"][0] > 0 and best["differing_rows"] >= 30)
+    assert leader["benefit"] > result["same_for_all"]["benefit"]
+
+
+def test_the_same_for_all_is_the_best_column_of_the_matrix(service, compared):
+    labels = np.array(two_class_rows(150)["labels"]) == "ill"
+    means = np.array([1 - labels.mean(), labels.mean()]) @ np.array(BENEFITS)
+
+    assert compared["result"]["same_for_all"] == {
+        "action": int(means.argmax()),
+        "benefit": pytest.approx(means.max()),
+    }
+
+
+def test_the_same_order_gives_the_same_table(service, dataset, compared):
+    again = service.post("/compare", json=order(dataset), headers={"Prefer": "wait=60"}).json()
+
+    assert again["id"] != compared["id"]
+    assert again["result"]["table"] == compared["result"]["table"]
+
+
+def test_an_idempotency_key_gives_the_first_job_again(service, dataset):
+    """One key belongs to one request, also across the kinds of job."""
+    headers = {"Idempotency-Key": "compare-once"}
+    first = service.post("/compare", json=order(dataset), headers=headers).json()
+    again = service.post("/compare", json=order(dataset), headers=headers).json()
+    other = service.post("/compare", json=order(dataset, seed=9), headers=headers)
+    training = {"model": "other", "learner": {"kind": "logistic"}, "data": {"dataset": dataset}}
+
+    assert again["id"] == first["id"]
+    assert other.status_code == 422
+    assert service.post("/train", json=training, headers=headers).status_code == 422
+
+
+def test_kinds_of_job_are_kept_apart(service, compared):
+    """A comparison is no training job, neither by its id nor in the list."""
+    found = service.get("/compare", params={"page_size": 500}).json()
+
+    assert compared["id"] in [job["id"] for job in found["jobs"]]
+    assert service.get(f"/train/{compared['id']}").status_code == 404
+    assert service.delete(f"/train/{compared['id']}").status_code == 404
+    assert compared["id"] not in [job["id"] for job in service.get("/train", params={"page_size": 500}).json()["jobs"]]
+
+
+def test_cancelling_an_ended_comparison_leaves_it(service, compared):
+    assert service.delete(f"/compare/{compared['id']}").json()["status"] == "succeeded"
+
+
+def test_the_chart_of_a_comparison(service, compared):
+    """The table as SVG; what browsers send for pictures asks for it, too."""
+    chart = service.get(f"/compare/{compared['id']}", headers=SVG)
+    image = service.get(f"/compare/{compared['id']}", headers={"Accept": "image/avif,image/svg+xml,image/*,*/*;q=0.8"})
+
+    assert chart.headers["content-type"].startswith("image/svg+xml")
+    assert image.text == chart.text
+    for row in compared["result"]["table"]:
+        assert row["learner"] in chart.text
+
+
+def test_three_classes(service):
+    """The cost rules where the matrix has their form; a class of two rows is learned and judged in every fold."""
+    rng = np.random.default_rng(4)
+    labels = [*["a"] * 40, *["b"] * 30, *["c"] * 18, *["d"] * 2]
+    rows = (rng.normal(size=(90, 2)) + np.array([[ord(name) - 97] for name in labels])).round(2).tolist()
+    dataset = uploaded(service, {"features": ["u", "v"], "rows": rows, "labels": labels}, "four.csv")
+    matrix = (1 - np.eye(4)) * -1
+    matrix[0, 1:], matrix[1:, 0] = -2, -5
+    body = order(dataset, benefits=matrix.tolist(), learners=[{"kind": "cost_naive_bayes"}], folds=10)
+    job = service.post("/compare", json=body, headers={"Prefer": "wait=60"}).json()
+
+    assert job["status"] == "succeeded", job["error"]
+    rules = [row["rule"] for row in job["result"]["table"]]
+    assert rules == ["expected_benefit", "most_probable", "beta_delta", "hierarchical"]
+    assert job["result"]["rows"] == 90
+    assert job["result"]["table"][0]["mu"] is None
+    assert any("bound" in warning for warning in job["result"]["warnings"])
+
+
+def test_what_fails_in_training_names_the_learner(service):
+    """A matrix that weighs nothing fails the job with the reason, and there is no chart of it."""
+    dataset = uploaded(service, two_class_rows(60), "sixty.csv")
+    body = order(dataset, benefits=[[0, 1], [1, 0]], learners=[{"kind": "benefit_logistic"}])
+    job = service.post("/compare", json=body, headers={"Prefer": "wait=60"}).json()
+
+    assert job["status"] == "failed"
+    assert "benefit_logistic" in job["error"]["detail"]
+    assert service.get(f"/compare/{job['id']}", headers=SVG).status_code == 409
+
+
+BAD = {
+    "no learner": ({"learners": []}, "/learners"),
+    "no such kind": ({"learners": [{"kind": "logistic"}, {"kind": "oracle"}]}, "/learners/1/kind"),
+    "no such parameter": ({"learners": [{"kind": "logistic", "c": 1}]}, "/learners/0/c"),
+    "a learner of several labels": ({"learners": [{"kind": "multilabel_logistic"}]}, "/learners/0/kind"),
+    "the same twice": ({"learners": [{"kind": "logistic"}, {"kind": "logistic", "C": 1.0}]}, "/learners/1"),
+    "benefits missing": ({"benefits": None}, "/benefits"),
+    "benefits of another shape": ({"benefits": [[1, 2]]}, "/benefits"),
+    "actions that are no classes": ({"benefits": [[1, 2, 3], [1, 2, 3]]}, "/benefits/0"),
+    "one fold": ({"folds": 1}, "/folds"),
+    "a negative seed": ({"seed": -1}, "/seed"),
+    "unknown field": ({"fold": 5}, "/fold"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_orders_are_refused_before_anything_is_queued(service, dataset, name):
+    changes, place = BAD[name]
+    response = service.post("/compare", json=order(dataset, **changes))
+
+    assert response.status_code == 422, response.text
+    assert place in [flaw["loc"] for flaw in response.json()["errors"]]
+
+
+def test_numbers_and_many_labels_are_refused(service):
+    numbers = two_class_rows(60) | {"labels": [i / 7 for i in range(60)]}
+    response = service.post("/compare", json=order(uploaded(service, numbers, "numbers.csv")))
+
+    assert response.status_code == 422
+    assert response.json()["errors"][0]["loc"] == "/dataset"
+
+
+def test_unknown_things_are_404(service):
+    assert service.post("/compare", json=order("ds_0000000000000000")).status_code == 404
+    for path in ("/compare/job_00000000000000000000", "/compare/x", "/compare/x/events"):
+        assert service.get(path).status_code == 404
+    assert service.delete("/compare/x").status_code == 404

@@ -1,0 +1,26 @@
+"""What compared learners are called."""
+
+import pytest
+
+from app.learners.catalogue import resolve
+from app.usecases.compare import names
+
+
+@pytest.mark.parametrize(
+    ("learner", "name"),
+    [
+        ({"kind": "logistic"}, "logistic"),
+        ({"kind": "logistic", "C": 1}, "logistic"),
+        ({"kind": "logistic", "C": 0.5, "calibration": "none"}, "logistic(C=0.5, calibration=none)"),
+        ({"kind": "kernel_logistic", "gamma": 2.0}, "kernel_logistic(gamma=2.0)"),
+        ({"kind": "hierarchical_logistic", "second": {"kind": "kernel_logistic", "C": 1.0}}, "hierarchical_logistic"),
+        (
+            {"kind": "hierarchical_logistic", "first": {"kind": "benefit_logistic", "C": 3.0}},
+            "hierarchical_logistic(first=benefit_logistic(C=3.0))",
+        ),
+    ],
+)
+def test_a_name_says_what_is_not_default(learner, name):
+    kind, parameters = resolve(learner)
+
+    assert names([{"kind": kind.name, "parameters": parameters}]) == [name]
