@@ -1,0 +1,211 @@
+"""Which way to decide earns most: the comparison of the benefit paper, with today's strong learners beside it.
+
+Six data sets; ten random benefit matrices each under the paper's sign convention (being right gains, being wrong costs,
+all log-uniform from 1 to 100), and ten more that state three costs only; five times two folds. Every method decides the
+same rows under the same matrix; mu is what it earned as a share of what someone who knows every class would have.
+
+    python benchmarks/decisions.py [data folder]
+
+What costs of three kinds cannot say, the rules that take them are given as means: C_HD, C_DH and C_DD are the mean
+losses of the matrix, classes counting by their share in training.
+"""
+
+from __future__ import annotations
+
+import gzip
+import sys
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from time import perf_counter
+
+import numpy as np
+from joblib import Parallel, delayed, parallel_config
+from scipy.stats import rankdata
+
+from app.data.store import DataLimits, DatasetStore
+from app.decisions.benefit import decide
+from app.decisions.folds import stratified_folds
+from app.decisions.hierarchy import beta_delta, equivalent_benefits, hierarchical
+from app.learners.benefit_logistic import BenefitLogistic
+from app.learners.cost_naive_bayes import CostNaiveBayes
+from app.learners.gradient_boosting import GradientBoosting
+from app.learners.hierarchical_logistic import HierarchicalLogistic
+from app.learners.kernel_logistic import KernelLogistic
+from app.learners.logistic import Logistic
+
+DATA = Path(__file__).resolve().parents[1] / ".." / "shared" / "data"
+SETS = ("glass", "ecoli", "thyroid_ann", "heart_cleveland", "german_credit", "pima_diabetes")
+TWO_CLASSES = ("german_credit", "pima_diabetes")
+ZERO_IS_MISSING = {"pima_diabetes": (1, 2, 3, 4, 5)}
+MATRICES, REPETITIONS, PROCESSES = 10, 5, 2
+PROPER = 8  # methods of the comparison; those after them are for orientation
+ROOMY = DataLimits(max_rows=10**6, max_columns=1000, max_categories=1000, max_upload_bytes=10**9)
+
+
+def load(folder: Path, name: str) -> tuple[np.ndarray, np.ndarray, tuple[int, ...]]:
+    """Rows as the service encodes them, class codes, and the categorical columns."""
+    path = folder / f"{name}.csv.gz"
+    store = DatasetStore("memory://benchmark", ROOMY)
+    with gzip.open(path, "rt", encoding="utf-8") as lines:
+        label = lines.readline().strip().split(",")[-1]
+    with path.open("rb") as file:
+        table = store.table(store.add(file, [label]).id)
+    X = table.X.copy()
+    for j in ZERO_IS_MISSING.get(name, ()):
+        X[X[:, j] == 0, j] = np.nan
+    return X, table.y, table.schema.categorical
+
+
+def random_benefits(n_classes: int, seed: int) -> np.ndarray:
+    """(MATRICES, K, K): gains on the diagonal, costs off it, each log-uniform from 1 to 100."""
+    sizes = 10 ** np.random.default_rng(seed).uniform(0, 2, (MATRICES, n_classes, n_classes))
+    return np.where(np.eye(n_classes, dtype=bool), sizes, -sizes)
+
+
+def random_costs(n_classes: int, majority: int, seed: int) -> np.ndarray:
+    """(MATRICES, K, K) of three costs: one gain for being right, and C_DD, C_HD, C_DH above it, drawn as above."""
+    drawn = 10 ** np.random.default_rng(seed).uniform(0, 2, (MATRICES, 4))
+    return np.stack(
+        [gain + equivalent_benefits(n_classes, majority, *(gain + cost for cost in costs)) for gain, *costs in drawn]
+    )
+
+
+MODELS: dict[str, Callable[..., object]] = {
+    "plain": partial(Logistic, calibration="none"),
+    "calibrated": Logistic,
+    "bayes": partial(CostNaiveBayes, calibration="none"),
+    "careful": CostNaiveBayes,
+    "boosted": GradientBoosting,
+    "kernel": KernelLogistic,
+    "staged": HierarchicalLogistic,
+}
+
+
+class Fold:
+    """Training rows, rows to decide, and models that are fitted once for all matrices."""
+
+    def __init__(self, X: np.ndarray, y: np.ndarray, inside: np.ndarray, categorical: tuple[int, ...]) -> None:
+        self.X, self.y, self.rows = X[inside], y[inside], X[~inside]
+        self.common = {"categorical_features": categorical, "random_state": 0}
+        self.shares = np.bincount(self.y) / len(self.y)
+        self.majority = int(self.shares.argmax())
+        self._found: dict[str, np.ndarray] = {}
+
+    def probabilities(self, model: str) -> np.ndarray:
+        if model not in self._found:
+            fitted = MODELS[model](**self.common).fit(self.X, self.y)
+            self._found[model] = fitted.predict_proba(self.rows)
+        return self._found[model]
+
+    def costs(self, B: np.ndarray) -> tuple[float, float, float]:
+        """C_DD, C_HD, C_DH nearest to B: mean losses against being right."""
+        losses = np.diag(B)[:, None] - B
+        others = np.delete(np.arange(len(B)), self.majority)
+        weights = self.shares[others] / self.shares[others].sum()
+        among = losses[np.ix_(others, others)].sum(axis=1) / max(len(others) - 1, 1)
+        false_alarm, missed = losses[self.majority, others] @ weights, weights @ losses[others, self.majority]
+        return float(weights @ among), float(false_alarm), float(missed)
+
+
+def benefit_lr(fold: Fold, B: np.ndarray) -> np.ndarray:
+    model = BenefitLogistic(benefits=B, calibration="none", **fold.common).fit(fold.X, fold.y)
+    return model.predict(fold.rows)
+
+
+def hierarchical_benefit_lr(fold: Fold, B: np.ndarray) -> np.ndarray:
+    first, second = BenefitLogistic(calibration="none"), Logistic(calibration="none")
+    model = HierarchicalLogistic(first=first, second=second, benefits=B, **fold.common).fit(fold.X, fold.y)
+    return model.predict(fold.rows)
+
+
+def hcsklr(fold: Fold, B: np.ndarray) -> np.ndarray:
+    return beta_delta(fold.probabilities("kernel"), fold.majority, *fold.costs(B)).choice
+
+
+def hierarchical_rule(fold: Fold, B: np.ndarray) -> np.ndarray:
+    return hierarchical(fold.probabilities("staged"), fold.majority, *fold.costs(B)[1:]).choice
+
+
+def one_model_hierarchical(fold: Fold, B: np.ndarray) -> np.ndarray:
+    return hierarchical(fold.probabilities("kernel"), fold.majority, *fold.costs(B)[1:]).choice
+
+
+METHODS: dict[str, Callable[[Fold, np.ndarray], np.ndarray]] = {
+    "cost-blind LR": lambda fold, _B: fold.probabilities("plain").argmax(axis=1),
+    "benefit LR": benefit_lr,
+    "cost naive Bayes": lambda fold, B: decide(fold.probabilities("bayes"), B).choice,
+    "HCSKLR, beta/Delta": hcsklr,
+    "hierarchical": hierarchical_rule,
+    "hierarchical, benefit LR": hierarchical_benefit_lr,
+    "`logistic`, `expected_benefit`": lambda fold, B: decide(fold.probabilities("calibrated"), B).choice,
+    "`gradient_boosting`, `expected_benefit`": lambda fold, B: decide(fold.probabilities("boosted"), B).choice,
+    "+ `cost_naive_bayes`, `expected_benefit`": lambda fold, B: decide(fold.probabilities("careful"), B).choice,
+    "+ `kernel_logistic`, `hierarchical`": one_model_hierarchical,
+    "+ `kernel_logistic`, `expected_benefit`": lambda fold, B: decide(fold.probabilities("kernel"), B).choice,
+    "+ `gradient_boosting`, `most_probable`": lambda fold, _B: fold.probabilities("boosted").argmax(axis=1),
+    "+ one action for all": lambda fold, B: np.full(len(fold.rows), int((fold.shares @ B).argmax())),
+}
+
+
+def one_fold(
+    X: np.ndarray, y: np.ndarray, inside: np.ndarray, categorical: tuple[int, ...], Bs: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Summed benefit (methods, matrices) on the rows outside, and seconds (methods,)."""
+    fold, truth = Fold(X, y, inside, categorical), y[~inside]
+    earned, seconds = np.zeros((len(METHODS), len(Bs))), np.zeros(len(METHODS))
+    for m, method in enumerate(METHODS.values()):
+        began = perf_counter()
+        for b, B in enumerate(Bs):
+            earned[m, b] = B[truth, method(fold, B)].sum()
+        seconds[m] = perf_counter() - began
+    return earned, seconds
+
+
+def compare(folder: Path, number: int, name: str) -> tuple[np.ndarray, np.ndarray]:
+    """The share mu (methods, 2 MATRICES) on one data set, free matrices first, and seconds (methods,)."""
+    X, y, categorical = load(folder, name)
+    K, majority = int(y.max()) + 1, int(np.bincount(y).argmax())
+    Bs = np.concatenate((random_benefits(K, seed=number), random_costs(K, majority, seed=100 + number)))
+    splits = [stratified_folds(y, 2, seed) for seed in range(REPETITIONS)]
+    tasks = [delayed(one_fold)(X, y, split != part, categorical, Bs) for split in splits for part in (0, 1)]
+    with parallel_config("loky", inner_max_num_threads=1):
+        found = Parallel(PROCESSES)(tasks)
+    judged = sum(np.bincount(y[split >= 0], minlength=Bs.shape[1]) for split in splits)
+    perfect = np.diagonal(Bs, axis1=1, axis2=2) @ judged
+    return sum(earned for earned, _ in found) / perfect, sum(seconds for _, seconds in found)
+
+
+def main() -> None:
+    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else DATA
+    mus, times = [], []
+    for number, name in enumerate(SETS):
+        began = perf_counter()
+        mu, seconds = compare(folder, number, name)
+        mus.append(mu)
+        times.append(seconds)
+        print(f"{name}: {perf_counter() - began:.0f} s", file=sys.stderr, flush=True)
+    table = np.stack(mus)  # (sets, methods, 2 MATRICES)
+    print("Free matrices\n")
+    show(SETS, table[:, :, :MATRICES])
+    many = [i for i, name in enumerate(SETS) if name not in TWO_CLASSES]
+    print("\nMatrices of three costs\n")
+    show([SETS[i] for i in many], table[many, :, MATRICES:])
+    print("\nSeconds for fitting and deciding everything above, on one core\n")
+    for method, seconds in zip(METHODS, sum(times), strict=True):
+        print(f"{seconds:8.1f}  {method}")
+
+
+def show(names: Sequence[str], table: np.ndarray) -> None:
+    """Print mu (sets, methods, matrices) as a table: means, and ranks among the methods of the comparison proper."""
+    ranks = rankdata(-table[:, :PROPER].transpose(0, 2, 1), axis=2).mean(axis=(0, 1))
+    print("| method | " + " | ".join(names) + " | mean mu | average rank |")
+    print("|---|" + "---:|" * (len(names) + 2))
+    for m, method in enumerate(METHODS):
+        cells = [f"{value:.3f}" for value in (*table[:, m].mean(axis=1), table[:, m].mean())]
+        rank = f"{ranks[m]:.2f}" if m < PROPER else ""
+        print(f"| {method} | {' | '.join(cells)} | {rank} |")
+
+
+if __name__ == "__main__":
+    main()
