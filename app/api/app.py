@@ -16,7 +16,20 @@ from fastapi import FastAPI
 from fastapi_offline import FastAPIOffline
 
 from app import __version__
-from app.api import benefit, compare, datasets, errors, health, models, openapi, predict, retrieve, train
+from app.api import (
+    acquire,
+    benefit,
+    compare,
+    datasets,
+    errors,
+    health,
+    models,
+    openapi,
+    predict,
+    retrieve,
+    simulate,
+    train,
+)
 from app.api.guard import BodyLimits, Guard, Keys
 from app.api.observe import Metrics, Observe
 from app.jobs.worker import Worker
@@ -37,6 +50,7 @@ _TAGS = [
     {"name": "compare", "description": "Which learner and which rule earn most on your own data."},
     {"name": "predict", "description": "Which action pays most."},
     {"name": "retrieve", "description": "Which set of items costs least."},
+    {"name": "acquire", "description": "Which feature to learn next, and when enough is known."},
     {"name": "service", "description": "Health and metrics."},
     {"name": openapi.LAST_TAG, "description": "What removes things, or stops them."},
 ]
@@ -76,10 +90,11 @@ def create_app(service: Service) -> FastAPI:
     app.state.retrieving = CapacityLimiter(retrieve.AT_ONCE)
     app.state.stopping = threading.Event()
     errors.install(app)
-    app.router.routes[:0] = [predict.route, retrieve.route]  # first in line: those that are asked most
-    for routes in (datasets, train, benefit, models, compare, health):
+    app.router.routes[:0] = [predict.route, acquire.route, retrieve.route]  # first in line: those that are asked most
+    for routes in (datasets, train, benefit, models, compare, simulate, health):
         app.include_router(routes.router)
-    openapi.install(app, (predict.PredictRequest, predict.PredictAnswer, retrieve.RetrieveRequest))
+    bodies = (predict.PredictRequest, retrieve.RetrieveRequest, acquire.AcquireRequest)
+    openapi.install(app, (*bodies, predict.PredictAnswer))
     app.add_middleware(Guard, keys=service.keys, limits=service.limits)
     app.add_middleware(Observe, metrics=metrics, access_log=service.access_log)
     health.StoreMetrics(service.ports, metrics.registry)

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Depends, Path, Query, Request, Response
 from fastapi.sse import EventSourceResponse, ServerSentEvent
-from pydantic import BaseModel, Field, WithJsonSchema
+from pydantic import BaseModel, FailFast, Field, WithJsonSchema
 from starlette.concurrency import run_in_threadpool
 
 from app.api.datasets import EXAMPLE_ID
@@ -41,9 +41,11 @@ class StoredData(WireModel):
 class InlineData(WireModel):
     """A small table sent along: kept as a data set like any other."""
 
-    features: list[str] = Field(examples=[["age", "pain"]])
-    rows: list[list[Cell]] = Field(examples=[[[63, "mild"], [41, "none"]]])
-    labels: list[Label] = Field(description="one for each row; a list of labels for each row when multi-label")
+    features: Annotated[list[str], FailFast()] = Field(examples=[["age", "pain"]])
+    rows: Annotated[list[list[Cell]], FailFast()] = Field(examples=[[[63, "mild"], [41, "none"]]])
+    labels: Annotated[list[Label], FailFast()] = Field(
+        description="one for each row; a list of labels for each row when multi-label"
+    )
 
 
 class FeatureCost(WireModel):
@@ -55,6 +57,20 @@ class FeatureCost(WireModel):
     discounted_cost: float | None = Field(default=None, ge=0, description="once another feature of the group is known")
 
 
+FeatureCosts = Annotated[
+    Any,
+    WithJsonSchema(
+        {
+            "oneOf": [
+                {"type": "object", "additionalProperties": {"type": "number", "minimum": 0}},
+                {"type": "array", "items": FeatureCost.model_json_schema()},
+                {"type": "null"},
+            ]
+        }
+    ),
+]
+
+
 class TrainRequest(WireModel):
     """What to learn, from what, and how to judge it."""
 
@@ -62,8 +78,10 @@ class TrainRequest(WireModel):
     learner: Learner = Field(examples=[{"kind": "logistic"}])
     data: StoredData | InlineData
     benefits: list[list[Number]] | None = Field(default=None, description="a row per actual class, a column per action")
-    feature_costs: dict[str, Annotated[float, Field(ge=0)]] | list[FeatureCost] | None = None
-    holdout: float = Field(default=0.25, ge=0, le=0.9, description="part held out to judge the model; 0: none")
+    feature_costs: FeatureCosts = Field(default=None, description="what it costs to learn each feature's value")
+    holdout: float = Field(
+        default=0.25, ge=0, le=0.9, strict=True, description="part held out to judge the model; 0: none"
+    )
     seed: int = Field(default=0, ge=0, lt=2**32, strict=True)
 
 
@@ -98,9 +116,10 @@ def _existing(job_id: JobId, ports: PortsDep) -> Job:
 JobDep = Annotated[Job, Depends(_existing)]
 _EXAMPLE = {
     "model": "triage",
-    "learner": {"kind": "logistic"},
+    "learner": {"kind": "random_forest"},
     "data": {"dataset": EXAMPLE_ID},
     "benefits": [[0, -1], [-10, 5]],
+    "feature_costs": {"age": 0, "pressure": 0.25, "pain": 0.5},
     "holdout": 0.25,
     "seed": 0,
 }

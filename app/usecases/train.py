@@ -10,12 +10,14 @@ from typing import Any
 import numpy as np
 
 from app import progress
+from app.acquisition.prices import Prices, parse_prices
 from app.data.dataset import Dataset
+from app.data.store import Draft
 from app.data.table import Table
 from app.decisions.benefit import as_benefits
 from app.decisions.metrics import holdout_metrics
 from app.decisions.multilabel_metrics import multilabel_metrics
-from app.errors import Flaw, Invalid
+from app.errors import Invalid
 from app.jobs.job import Job
 from app.learners import catalogue
 from app.registry.card import Card, DataCard, FeatureCard, LearnerCard
@@ -23,6 +25,7 @@ from app.registry.loaded import Holdout
 from app.usecases.ports import Ports
 
 KIND = "train"
+_EXTREME = "its parameters are too extreme for these data"
 
 
 def submit(ports: Ports, order: Mapping[str, Any], *, key: str | None) -> Job:
@@ -30,7 +33,11 @@ def submit(ports: Ports, order: Mapping[str, Any], *, key: str | None) -> Job:
 
     Raises Invalid with the place of what cannot work, NotFound for an unknown data set.
     """
-    spec = _specification(ports, order)
+    kind, parameters = _learner(order["learner"])
+    dataset, draft = _dataset(ports, order["data"])
+    spec = _specification(order, kind, parameters, dataset)
+    if draft is not None:
+        ports.datasets.keep(draft)  # last of all: what is refused leaves nothing behind
     return ports.queue.submit(KIND, spec, model=spec["model"], dataset=spec["dataset"], key=key)
 
 
@@ -84,16 +91,21 @@ def split_rows(y: np.ndarray, part: float, seed: int) -> Split:
     return Split(np.flatnonzero(~held), np.flatnonzero(held))
 
 
-def _specification(ports: Ports, order: Mapping[str, Any]) -> dict[str, Any]:
+def _learner(sent: Mapping[str, Any]) -> tuple[catalogue.Kind, dict[str, Any]]:
     try:
-        kind, parameters = catalogue.resolve(order["learner"])
+        return catalogue.resolve(sent)
     except Invalid as error:
         raise error.under("/learner") from error
-    dataset = _dataset(ports, order["data"])
+
+
+def _specification(
+    order: Mapping[str, Any], kind: catalogue.Kind, parameters: Mapping[str, Any], dataset: Dataset
+) -> dict[str, Any]:
     if dataset.classes is None:
         raise Invalid.at("/learner/kind", f"{kind.name} predicts classes; the labels of this data set are numbers")
     _check_labels(kind, dataset)
     benefits = _benefits(order.get("benefits"), len(dataset.classes), kind=kind)
+    _check_buildable(kind, parameters, benefits, dataset.classes)
     return {
         "model": order["model"],
         "learner": {"kind": kind.name, "parameters": parameters},
@@ -105,6 +117,21 @@ def _specification(ports: Ports, order: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def _check_buildable(
+    kind: catalogue.Kind, parameters: Mapping[str, Any], benefits: np.ndarray | None, classes: Sequence[int | str]
+) -> None:
+    """What the estimator's making already shows to be wrong is said now, not by a job that fails."""
+    try:
+        kind.build(parameters, benefits=benefits, classes=classes)
+    except Invalid as error:
+        raise _placed(error) from error
+
+
+def _placed(error: Invalid) -> Invalid:
+    """An estimator's complaint, seen from the order: about its benefits, or about one of its own parameters."""
+    return error if error.flaws[0].loc.startswith("/benefits") else error.under("/learner")
+
+
 def _check_labels(kind: catalogue.Kind, dataset: Dataset) -> None:
     if dataset.multilabel == (kind.labels == "several"):
         return
@@ -113,13 +140,15 @@ def _check_labels(kind: catalogue.Kind, dataset: Dataset) -> None:
     raise Invalid.at("/learner/kind", f"{kind.name} predicts {one}, and this data set has {there}: choose {able}")
 
 
-def _dataset(ports: Ports, data: Mapping[str, Any]) -> Dataset:
+def _dataset(ports: Ports, data: Mapping[str, Any]) -> tuple[Dataset, Draft | None]:
+    """The data set that is meant, and what is to be kept of it where it came along."""
     try:
         if "dataset" in data:
-            return ports.datasets.find(data["dataset"])
-        return ports.datasets.add_inline(data["features"], data["rows"], data["labels"])
+            return ports.datasets.find(data["dataset"]), None
+        draft = ports.datasets.draft_inline(data["features"], data["rows"], data["labels"])
     except Invalid as error:
         raise error.under("/data") from error
+    return draft.dataset, draft
 
 
 def _benefits(sent: Any, n_classes: int, *, kind: catalogue.Kind) -> np.ndarray | None:
@@ -138,20 +167,13 @@ def _benefits(sent: Any, n_classes: int, *, kind: catalogue.Kind) -> np.ndarray 
 
 
 def _feature_costs(sent: Any, names: Sequence[str]) -> list[dict[str, Any]] | None:
-    """Prices in the long form, each for a feature that exists, none twice."""
+    """Prices in the long form."""
     if sent is None:
         return None
-    listed = [{"feature": name, "cost": cost} for name, cost in sent.items()] if isinstance(sent, dict) else list(sent)
-    flaws = []
-    for position, price in enumerate(listed):
-        loc = f"/feature_costs/{price['feature'] if isinstance(sent, dict) else position}"
-        if price["feature"] not in names:
-            flaws.append(Flaw(loc, f"there is no feature {price['feature']!r}"))
-        elif any(earlier["feature"] == price["feature"] for earlier in listed[:position]):
-            flaws.append(Flaw(loc, f"feature {price['feature']!r} is priced twice"))
-    if flaws:
-        raise Invalid(flaws[0].msg, flaws)
-    return listed
+    try:
+        return parse_prices(sent, names).listed(names)
+    except Invalid as error:
+        raise error.under("/feature_costs") from error
 
 
 def _train(ports: Ports, job: Job, version: int) -> Card:
@@ -163,12 +185,23 @@ def _train(ports: Ports, job: Job, version: int) -> Card:
     estimator = _build(spec, table)
     began = perf_counter()
     with progress.part(0.05, 0.9, "fitting"):
-        estimator.fit(table.X[rows.train], table.y[rows.train])
+        try:
+            _fit(estimator, spec, table, rows.train)
+        except Invalid as error:
+            raise _placed(error) from error
+        except (np.linalg.LinAlgError, OverflowError) as error:
+            raise Invalid.at("/learner", f"the fit broke down ({error}); {_EXTREME}") from error
+        _check_usable(estimator, table.X[rows.train])
     fit_seconds = perf_counter() - began
     with progress.part(0.9, 0.95, "judging"):
         scores = estimator.posterior(table.X[rows.holdout]) if rows.holdout.size else None
-        card = _card(job, version, table, rows, scores).model_copy(
-            update={"fitted": _findings(estimator), "fit_seconds": round(fit_seconds, 3)}
+        card = _card(job, version, table, rows, scores)
+        card = card.model_copy(
+            update={
+                "metrics": card.metrics | _acquisition(estimator, spec, table, rows.holdout),
+                "fitted": _findings(estimator),
+                "fit_seconds": round(fit_seconds, 3),
+            }
         )
     with progress.part(0.95, 0.97, "writing"):
         holdout = None if scores is None else Holdout(scores, table.y[rows.holdout])
@@ -182,14 +215,56 @@ def _build(spec: Mapping[str, Any], table: Table) -> Any:
         spec["learner"]["parameters"],
         categorical_features=list(table.schema.categorical),
         benefits=benefits,
+        feature_costs=prices_of(spec["feature_costs"], table.schema.names),
+        classes=None if table.y.ndim > 1 else table.classes,
         random_state=spec["seed"],
     )
+
+
+def _check_usable(estimator: Any, X: np.ndarray) -> None:
+    """A model that gives no probabilities for its own training rows is not published."""
+    if not np.isfinite(estimator.posterior(X[:1000])).all():
+        raise Invalid.at("/learner", f"the fit gave no usable probabilities; {_EXTREME}")
+
+
+def prices_of(listed: list[dict[str, Any]] | None, names: Sequence[str]) -> Prices | None:
+    """The prices that a card or an order lists; None where there are none."""
+    return None if listed is None else parse_prices(listed, names)
+
+
+def _fit(estimator: Any, spec: Mapping[str, Any], table: Table, rows: np.ndarray) -> None:
+    """Fit; and where the learner can be asked feature by feature, learn when that does not pay any more."""
+    X, y = table.X[rows], table.y[rows]
+    if not catalogue.KINDS[spec["learner"]["kind"]].stepwise:
+        estimator.fit(X, y)
+        return
+    with progress.part(0.0, 0.6):
+        estimator.fit(X, y)
+    with progress.part(0.6, 1.0):
+        prices = prices_of(spec["feature_costs"], table.schema.names)
+        estimator.learn_stops(X, y, prices or Prices.unit(X.shape[1]))
+
+
+def _acquisition(estimator: Any, spec: Mapping[str, Any], table: Table, rows: np.ndarray) -> dict[str, Any]:
+    """What asking feature by feature costs and earns on the hold-out, of a learner that can be asked so."""
+    if not rows.size or not catalogue.KINDS[spec["learner"]["kind"]].stepwise:
+        return {}
+    from app.usecases import asking, simulate  # noqa: PLC0415 - with its compiler it takes 60 MB that many can spare
+
+    assert table.classes is not None
+    rows = rows[: simulate.MOST_ROWS]
+    names = table.schema.names
+    prices = prices_of(spec["feature_costs"], names) or Prices.unit(len(names))
+    ready = asking.Asker.of(estimator, names, table.classes, prices)
+    stakes = None if spec["benefits"] is None else asking.Stakes(np.array(spec["benefits"], dtype=float), table.classes)
+    return {"acquisition": simulate.report(ready, table.X[rows], table.y[rows], prices, stakes)}
 
 
 def _findings(estimator: Any) -> dict[str, Any]:
     """What a fit tells about itself, as far as this kind of learner does."""
     names = ("calibration", "converged", "n_iter")
-    return {name: getattr(estimator, f"{name}_") for name in names if hasattr(estimator, f"{name}_")}
+    found = {name: getattr(estimator, f"{name}_") for name in names if hasattr(estimator, f"{name}_")}
+    return found | (estimator.findings() if hasattr(estimator, "findings") else {})
 
 
 def _card(job: Job, version: int, table: Table, rows: Split, scores: np.ndarray | None) -> Card:

@@ -97,7 +97,9 @@ def test_cancelling_a_finished_job_leaves_it_as_it_is(service):
 
 def test_the_card_says_what_was_done(service):
     """Learner with defaults, features, classes, priors, data digest and package versions are in the card."""
-    job = trained(service, order(model="carded", benefits=BENEFITS, feature_costs={"age": 1, "pulse": 2.5}, seed=3))
+    job = trained(
+        service, order(model="carded", benefits=BENEFITS, feature_costs={"age": 1, "pulse": 2.5, "pain": 0}, seed=3)
+    )
     card = service.get(f"/models/carded/versions/{job['model']['version']}").json()
 
     assert card["learner"] == {"kind": "logistic", "parameters": {"C": 1.0, "calibration": "auto"}}
@@ -106,7 +108,7 @@ def test_the_card_says_what_was_done(service):
     assert sum(card["class_priors"].values()) == pytest.approx(1)
     assert card["data"]["rows"] + card["data"]["holdout_rows"] == 60
     assert card["benefits"] == BENEFITS
-    assert [price["cost"] for price in card["feature_costs"]] == [1, 2.5]
+    assert [price["cost"] for price in card["feature_costs"]] == [1, 2.5, 0]
     assert card["job"] == job["id"]
     assert card["packages"]["scikit-learn"]
     assert card["fitted"] == {"calibration": "none", "converged": True}
@@ -136,7 +138,7 @@ BAD = {
     "benefits missing": ({"learner": {"kind": "benefit_logistic"}}, "/benefits"),
     "benefits of a wrong shape": ({"benefits": [[1, 2, 3]]}, "/benefits"),
     "price for no feature": ({"feature_costs": {"height": 1}}, "/feature_costs/height"),
-    "negative price": ({"feature_costs": {"age": -1}}, None),
+    "negative price": ({"feature_costs": {"age": -1}}, "/feature_costs/age"),
     "holdout too large": ({"holdout": 1}, "/holdout"),
     "one class": ({"data": two_class_rows(10) | {"labels": ["ill"] * 10}}, None),
     "labels too few": ({"data": two_class_rows(10) | {"labels": ["ill"]}}, None),
