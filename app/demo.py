@@ -9,9 +9,9 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
@@ -38,6 +38,8 @@ class Case:
     unit: str
     sought: str | None = None
     """The class to find again among the unseen cases, in the story that retrieves."""
+    stages: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    """What the measurements with this word in their name cost: the first of them, and each later one."""
 
     @property
     def classes(self) -> list[str]:
@@ -72,6 +74,7 @@ def _cases() -> list[Case]:
             ((-40, 0, -10), (100, -500, 60)),
             "points per patient",
             sought="malignant",
+            stages={"mean": (1, 0.2), "error": (2, 0.2), "worst": (4, 0.2)},
         ),
         Case(
             "wine",
@@ -112,6 +115,8 @@ def _tell(client: httpx.Client, case: Case) -> None:
     _show_earnings(case, priced, blind, truth)
     if case.sought is not None:
         _show_sets(client, question, case.sought, truth)
+    if case.stages:
+        _ask_step_by_step(client, case, uploaded["id"], test, truth)
     print()
 
 
@@ -164,6 +169,48 @@ def _show_sets(client: httpx.Client, question: dict[str, Any], sought: str, trut
         real = (1 + beta**2) * hits / (beta**2 * actual.sum() + found["k"])
         scores = f"F{beta} ({1 - found['expected_loss']:.3f}; in truth {real:.3f})"
         print(f"   {found['k']:5} cases, with {hits} of the {actual.sum()}   {what} {scores}")
+
+
+def _ask_step_by_step(
+    client: httpx.Client, case: Case, dataset: str, test: np.ndarray, truth: Sequence[str]
+) -> None:  # fmt: skip
+    """What if each measurement had a price? A forest that asks for one at a time, and stops when more does not pay."""
+    names = list(map(str, case.data.feature_names))
+    costs = [
+        {"feature": name, "cost": first, "group": stage, "discounted_cost": later}
+        for name in names
+        for stage, (first, later) in case.stages.items()
+        if stage in name
+    ]
+    model = f"{case.model}-steps"
+    order = {"model": model, "learner": {"kind": "budget_forest"}, "data": {"dataset": dataset}, "feature_costs": costs}
+    _wait(client, _post(client, "/train", json=order))
+    stakes = {"model": model, "benefits": case.benefits, "actions": list(case.actions)}
+    told = _post(client, "/acquire/simulate", json=stakes | {"rows": test.tolist(), "labels": list(truth)})
+    asked = told["budgets"][-1]["worth_stopping"]
+    print("POST /acquire    now each measurement has a price (made up), and a forest asks for them one by one:")
+    for words, way in (
+        ("measuring everything", told["everything"]),
+        ("measuring nothing", told["nothing"]),
+        ("asking while it is worth the price", asked),
+    ):
+        figures = f"{way['questions']:4.1f} measurements for {way['cost']:5.2f}"
+        print(f"      {way['net_benefit']:8.2f}   {words}: {figures}")
+    print("   Two patients:")
+    for name in case.classes:
+        i = max(place for place, other in enumerate(truth) if other == name)
+        _follow(client, stakes, dict(zip(names, test[i].tolist(), strict=True)), name)
+
+
+def _follow(client: httpx.Client, stakes: dict[str, Any], patient: Mapping[str, float], truth: str) -> None:
+    known: dict[str, float] = {}
+    while (now := _post(client, "/acquire", json=stakes | {"known": known}))["status"] == "acquire":
+        name, cost = now["next"]["feature"], now["next"]["cost"]
+        known[name] = patient[name]
+        print(f"      ask for {name:<24} {cost:5.2f}   it is {patient[name]:.4g}")
+    chances = ", ".join(f"{name} {p:.0%}" for name, p in now["probabilities"].items())
+    why = "more is not worth it" if now["reason"] == "not_worth_it" else now["reason"].replace("_", " ")
+    print(f"      {now['decision']}: {why}   ({chances}; in truth {truth})")
 
 
 def _table(names: Sequence[str], X: np.ndarray, truth: Sequence[str]) -> bytes:
