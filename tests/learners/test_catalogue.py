@@ -7,6 +7,7 @@ import json
 import numpy as np
 import pytest
 
+from app.acquisition.prices import Prices
 from app.errors import Invalid
 from app.learners import catalogue
 from app.learners.catalogue import KINDS, resolve
@@ -27,14 +28,16 @@ def test_defaults_are_filled_in():
     assert isinstance(parameters["C"], float)
 
 
-@pytest.mark.parametrize("name", ["logistic", "benefit_logistic", "cost_naive_bayes"])
+@pytest.mark.parametrize("name", ["logistic", "benefit_logistic", "cost_naive_bayes", "random_forest", "budget_forest"])
 def test_every_kind_builds_and_trains(name):
     """Built from its defaults it fits, with the arguments that it takes."""
     kind, parameters = resolve({"kind": name})
     benefits = np.array([[1.0, 0.0], [0.0, 1.0]]) if kind.needs_benefits else None
-    model = kind.build(parameters, categorical_features=[0], benefits=benefits, random_state=3)
+    prices = Prices.of([1.0, 2.0])
+    model = kind.build(parameters, categorical_features=[0], benefits=benefits, feature_costs=prices, random_state=3)
     assert model.random_state == 3
     X = np.array([[0, 1.5], [1, 2.5], [0, 3.5], [1, 4.5]])
+    assert kind.feature_costs == "ignored" or model.feature_costs is prices
     assert model.fit(X, [0, 1, 0, 1]).posterior(X).shape == (4, 2)
 
 
@@ -54,6 +57,19 @@ def test_every_kind_describes_itself_in_json(kind):
     assert shown["kind"] == kind.name
     assert shown["description"]
     assert all(parameter["description"] and parameter["allowed"] for parameter in shown["parameters"])
+
+
+@pytest.mark.parametrize("value", ["sqrt", "log2", 0.5, 1.0, 1, 7, None])
+def test_an_amount_is_a_word_a_fraction_or_a_count(value):
+    """An integer stays one: 1 is one feature, 1.0 is all of them."""
+    checked = resolve({"kind": "random_forest", "max_features": value})[1]["max_features"]
+    assert checked == value
+    assert type(checked) is type(value)
+
+
+@pytest.mark.parametrize("value", ["all", 0, 0.0, 1.5, -1, True, [3], float("nan")])
+def test_other_amounts_are_refused(value):
+    assert "a fraction above 0" in places({"kind": "random_forest", "max_features": value})["/max_features"]
 
 
 @pytest.mark.parametrize("kind", [None, 3, "forest", ["logistic"]])
