@@ -6,6 +6,7 @@ import httpx
 import numpy as np
 import pytest
 
+from app.usecases import simulate
 from tests.conftest import trained, two_class_rows
 
 DATA = two_class_rows(240)
@@ -149,6 +150,30 @@ def test_simulation_from_rows_and_from_a_data_set(service, clinic):
     net = [run["worth_stopping"]["net_benefit"] for run in sent["budgets"]]
     assert np.isfinite(net).all()
     assert sent["warnings"] == []
+
+
+def test_a_data_set_with_other_categories_is_read_by_its_words(service, clinic):
+    """Codes of the data set are not those of the model; a word that training never saw counts as missing."""
+    new = two_class_rows(40, seed=10)
+    for row in new["rows"][::3]:
+        row[2] = "burning"
+    trained(service, {"model": "foreign", "learner": {"kind": "logistic"}, "data": new, "holdout": 0})
+    dataset = service.get("/models/foreign/versions/1").json()["data"]["dataset"]
+    stored = service.post("/acquire/simulate", json={"model": clinic, "dataset": dataset}).json()
+    sent = service.post(
+        "/acquire/simulate", json={"model": clinic, "rows": new["rows"], "labels": new["labels"]}
+    ).json()
+    assert stored["budgets"] == sent["budgets"]
+    assert stored["everything"] == sent["everything"]
+
+
+def test_of_very_many_rows_some_are_simulated(service, clinic, monkeypatch):
+    monkeypatch.setattr(simulate, "MOST_ROWS", 7)
+    told = service.post(
+        "/acquire/simulate", json={"model": clinic, "rows": DATA["rows"], "labels": DATA["labels"]}
+    ).json()
+    assert told["rows"] == 7
+    assert told["warnings"] == ["7 rows of 240 were simulated"]
 
 
 def test_simulating_on_the_training_data_is_warned_about(service, clinic):
