@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from app.decisions.benefit import LARGEST
 from app.errors import Flaw, Invalid
 
 _KEYS = {"feature", "cost", "group", "discounted_cost"}
@@ -192,4 +193,6 @@ def _wrong(value: Any, what: str) -> str:
         return f"{what} is a finite number"
     if not math.isfinite(number):
         return f"{what} is a finite number"
+    if number > LARGEST:
+        return f"{what} is at most {LARGEST:g}"
     return "" if number >= 0 else f"{what} is at least 0"

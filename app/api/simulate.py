@@ -28,7 +28,7 @@ class SimulateRequest(WireModel):
     dataset: str | None = Field(default=None, description="a data set with the model's features and classes")
     rows: Annotated[list[Any] | None, WithJsonSchema(INSTANCES)] = Field(default=None, description="or rows")
     labels: list[int | str] | None = Field(default=None, description="with a class for each")
-    budgets: Annotated[list[Any] | None, Field(max_length=50), WithJsonSchema(_BUDGETS)] = Field(
+    budgets: Annotated[list[Any] | None, Field(max_length=20), WithJsonSchema(_BUDGETS)] = Field(
         default=None, description="of each row; null: some shares of what the dearest row costs"
     )
     feature_costs: FeatureCosts = Field(default=None, description="prices that differ from those of training")

@@ -209,6 +209,8 @@ BAD = {
     "budget below zero": ({"known": {}, "budget": -1}, "/budget"),
     "budget of a wrong type": ({"known": {}, "budget": "60"}, "/budget"),
     "price below zero": ({"known": {}, "feature_costs": {"age": -1}}, "/feature_costs/age"),
+    "price beyond all reason": ({"known": {}, "feature_costs": {"age": 1e200}}, "/feature_costs/age"),
+    "budget beyond all reason": ({"known": {}, "budget": 1e200}, "/budget"),
     "price for no feature": ({"known": {}, "feature_costs": {"height": 1}}, "/feature_costs/height"),
     "price of a wrong type": ({"known": {}, "feature_costs": {"age": "1"}}, "/feature_costs/age"),
     "priced twice": (

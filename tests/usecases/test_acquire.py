@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from app.acquisition.prices import Prices
 from app.acquisition.session import simulate
-from app.errors import Invalid
+from app.errors import Invalid, TooLarge
 from app.features import Feature, Schema
 from app.learners.budget_forest import BudgetForest
 from app.learners.random_forest import RandomForest
@@ -223,6 +223,11 @@ def test_without_experience_benefits_decide_but_do_not_stop():
     now = next(answer.documents())
     assert "could not learn" in answer.warnings[0]
     assert (now["expected_gain"], now["status"]) == (None, "acquire")
+
+
+def test_too_many_cases_are_refused(model):
+    with pytest.raises(TooLarge, match="up to 400,000 in one call"):
+        usecase.acquire(model, [{}] * 400_001, usecase.Question())
 
 
 def test_other_kinds_are_refused():
