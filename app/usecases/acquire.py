@@ -95,8 +95,8 @@ def acquire(model: Loaded, cases: Sequence[Any], question: Question) -> Standing
     """Where the cases stand, and what each should ask for next. Keeps nothing; the same request gets the same answer.
 
     With benefits the decision is theirs, so a settled vote does not stop a case; that a feature is not worth its price
-    does. Raises Invalid with the place, cases below `/cases`, and TooLarge beyond `MOST_CELLS`. About 15 microseconds a case,
-    and with benefits that were not asked about before some milliseconds.
+    does. Raises Invalid with the place, cases below `/cases`, and TooLarge beyond `MOST_CELLS`. About 15
+    microseconds a case, and with benefits that were not asked about before some milliseconds.
     """
     ready = asker(model)
     if len(cases) * len(ready.names) > MOST_CELLS:
