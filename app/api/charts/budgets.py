@@ -30,7 +30,9 @@ def acquisition_chart(simulation: Mapping[str, Any]) -> str:
 
 def _panel(simulation: Mapping[str, Any], measure: str, heading: str) -> str:
     lines = {
-        way: [(run[way]["cost"], run[way][measure]) for run in simulation["budgets"] if run.get(way)] for way in _WAYS
+        way: [(run[way]["cost"], run[way][measure]) for run in simulation["budgets"] if run.get(way)]
+        for way in _WAYS
+        if not (way == "worth_stopping" and measure == "error")  # there the matrix decides, not the vote
     }
     ends = [(words, simulation[words]["cost"], simulation[words][measure]) for words in ("nothing", "everything")]
     places = [point for points in lines.values() for point in points] + [(cost, value) for _, cost, value in ends]
