@@ -19,7 +19,7 @@ from app.usecases import compare, train
 from app.usecases.kernels import keep_kernels
 from app.usecases.ports import Ports
 
-_MB = 1_000_000
+_MB = 2**20
 _PRELOADED = ("app.wiring", "sklearn.linear_model", "sklearn.model_selection", "sklearn.pipeline", "pyarrow.parquet")
 _RUN: dict[str, Callable[[Ports, Job], None]] = {train.KIND: train.run, compare.KIND: compare.run}
 _CLEAN_UP: dict[str, Callable[[Ports, Job], None]] = {
