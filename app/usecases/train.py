@@ -1,31 +1,23 @@
-"""Jobs that make models: accepted here, and carried out here in the job's own process."""
+"""Orders to train: checked here, and accepted as jobs."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from time import perf_counter
 from typing import Any
 
 import numpy as np
 
-from app import progress
-from app.acquisition.prices import Prices, parse_prices
+from app.acquisition.prices import parse_prices
 from app.data.dataset import Dataset
 from app.data.store import Draft
-from app.data.table import Table
 from app.decisions.benefit import as_benefits
-from app.decisions.metrics import holdout_metrics
-from app.decisions.multilabel_metrics import multilabel_metrics
 from app.errors import Invalid
 from app.jobs.job import Job
 from app.learners import catalogue
-from app.registry.card import Card, DataCard, FeatureCard, LearnerCard
-from app.registry.loaded import Holdout
+from app.usecases.fitting import placed
 from app.usecases.ports import Ports
 
 KIND = "train"
-_EXTREME = "its parameters are too extreme for these data"
 
 
 def submit(ports: Ports, order: Mapping[str, Any], *, key: str | None) -> Job:
@@ -39,56 +31,6 @@ def submit(ports: Ports, order: Mapping[str, Any], *, key: str | None) -> Job:
     if draft is not None:
         ports.datasets.keep(draft)  # last of all: what is refused leaves nothing behind
     return ports.queue.submit(KIND, spec, model=spec["model"], dataset=spec["dataset"], key=key)
-
-
-def run(ports: Ports, job: Job) -> None:
-    """Train, publish and finish `job`: the version and the job's success appear in one transaction.
-
-    The version number is the job's own from its first attempt on; what an earlier attempt that died before that
-    transaction left under this number was never visible, and goes.
-    """
-    name = job.spec["model"]
-    version = job.notes.get("version")
-    if version is None:
-        version = ports.registry.reserve(name)
-        ports.queue.remember(job, {"version": version})
-    clean_up(ports, job)
-    card = _train(ports, job, version)
-    with progress.part(0.97, 1.0, "publishing"):
-        result = {"model": {"name": name, "version": version}, "metrics": card.metrics}
-        with ports.database.writing() as connection:
-            ports.registry.add(connection, card)
-            ports.queue.succeed(connection, job, result)
-
-
-def clean_up(ports: Ports, job: Job) -> None:
-    """Remove what an attempt that did not succeed may have left in the registry's folder."""
-    version = job.notes.get("version")
-    if version is not None:
-        ports.registry.discard(job.spec["model"], version)
-
-
-@dataclass(frozen=True)
-class Split:
-    """Rows to learn from and rows to judge by."""
-
-    train: np.ndarray
-    holdout: np.ndarray
-
-
-def split_rows(y: np.ndarray, part: float, seed: int) -> Split:
-    """Hold out `part` of the rows, class by class so that every class stays in the training rows.
-
-    `y` (n,) class codes, or (n, L) labels, which are split without regard to them. A class of m rows gives
-    round(part m) of them, at most m - 1. Deterministic in `seed`. O(n log n).
-    """
-    rng = np.random.default_rng(seed)
-    held = np.zeros(len(y), dtype=bool)
-    groups = [np.flatnonzero(y == code) for code in np.unique(y)] if y.ndim == 1 else [np.arange(len(y))]
-    for rows in groups:
-        count = min(round(part * len(rows)), len(rows) - 1)
-        held[rng.permutation(rows)[:count]] = True
-    return Split(np.flatnonzero(~held), np.flatnonzero(held))
 
 
 def _learner(sent: Mapping[str, Any]) -> tuple[catalogue.Kind, dict[str, Any]]:
@@ -124,12 +66,7 @@ def _check_buildable(
     try:
         kind.build(parameters, benefits=benefits, classes=classes)
     except Invalid as error:
-        raise _placed(error) from error
-
-
-def _placed(error: Invalid) -> Invalid:
-    """An estimator's complaint, seen from the order: about its benefits, or about one of its own parameters."""
-    return error if error.flaws[0].loc.startswith("/benefits") else error.under("/learner")
+        raise placed(error) from error
 
 
 def _check_labels(kind: catalogue.Kind, dataset: Dataset) -> None:
@@ -174,138 +111,3 @@ def _feature_costs(sent: Any, names: Sequence[str]) -> list[dict[str, Any]] | No
         return parse_prices(sent, names).listed(names)
     except Invalid as error:
         raise error.under("/feature_costs") from error
-
-
-def _train(ports: Ports, job: Job, version: int) -> Card:
-    """Fit on the training rows, judge on the hold-out, and write the version's folder."""
-    spec = job.spec
-    with progress.part(0.0, 0.05, "reading data"):
-        table = ports.datasets.table(spec["dataset"])
-        rows = split_rows(table.y, spec["holdout"], spec["seed"])
-    estimator = _build(spec, table)
-    began = perf_counter()
-    with progress.part(0.05, 0.9, "fitting"):
-        try:
-            _fit(estimator, spec, table, rows.train)
-        except Invalid as error:
-            raise _placed(error) from error
-        except (np.linalg.LinAlgError, OverflowError) as error:
-            raise Invalid.at("/learner", f"the fit broke down ({error}); {_EXTREME}") from error
-        _check_usable(estimator, table.X[rows.train])
-    fit_seconds = perf_counter() - began
-    with progress.part(0.9, 0.95, "judging"):
-        scores = estimator.posterior(table.X[rows.holdout]) if rows.holdout.size else None
-        card = _card(job, version, table, rows, scores)
-        card = card.model_copy(
-            update={
-                "metrics": card.metrics | _acquisition(estimator, spec, table, rows.holdout),
-                "fitted": _findings(estimator),
-                "fit_seconds": round(fit_seconds, 3),
-            }
-        )
-    with progress.part(0.95, 0.97, "writing"):
-        holdout = None if scores is None else Holdout(scores, table.y[rows.holdout])
-        return ports.registry.stage(card, estimator, holdout)
-
-
-def _build(spec: Mapping[str, Any], table: Table) -> Any:
-    benefits = None if spec["benefits"] is None else np.array(spec["benefits"], dtype=np.float64)
-    kind = catalogue.KINDS[spec["learner"]["kind"]]
-    return kind.build(
-        spec["learner"]["parameters"],
-        categorical_features=list(table.schema.categorical),
-        benefits=benefits,
-        feature_costs=prices_of(spec["feature_costs"], table.schema.names),
-        classes=None if table.y.ndim > 1 else table.classes,
-        random_state=spec["seed"],
-    )
-
-
-def _check_usable(estimator: Any, X: np.ndarray) -> None:
-    """A model that gives no probabilities for its own training rows is not published."""
-    if not np.isfinite(estimator.posterior(X[:1000])).all():
-        raise Invalid.at("/learner", f"the fit gave no usable probabilities; {_EXTREME}")
-
-
-def prices_of(listed: list[dict[str, Any]] | None, names: Sequence[str]) -> Prices | None:
-    """The prices that a card or an order lists; None where there are none."""
-    return None if listed is None else parse_prices(listed, names)
-
-
-def _fit(estimator: Any, spec: Mapping[str, Any], table: Table, rows: np.ndarray) -> None:
-    """Fit; and where the learner can be asked feature by feature, learn when that does not pay any more."""
-    X, y = table.X[rows], table.y[rows]
-    if not catalogue.KINDS[spec["learner"]["kind"]].stepwise:
-        estimator.fit(X, y)
-        return
-    with progress.part(0.0, 0.6):
-        estimator.fit(X, y)
-    with progress.part(0.6, 1.0):
-        prices = prices_of(spec["feature_costs"], table.schema.names)
-        estimator.learn_stops(X, y, prices or Prices.unit(X.shape[1]))
-
-
-def _acquisition(estimator: Any, spec: Mapping[str, Any], table: Table, rows: np.ndarray) -> dict[str, Any]:
-    """What asking feature by feature costs and earns on the hold-out, of a learner that can be asked so."""
-    if not rows.size or not catalogue.KINDS[spec["learner"]["kind"]].stepwise:
-        return {}
-    from app.usecases import asking, simulate  # noqa: PLC0415 - with its compiler it takes 60 MB that many can spare
-
-    assert table.classes is not None
-    rows = rows[: simulate.MOST_ROWS]
-    names = table.schema.names
-    prices = prices_of(spec["feature_costs"], names) or Prices.unit(len(names))
-    ready = asking.Asker.of(estimator, names, table.classes, prices)
-    stakes = None if spec["benefits"] is None else asking.Stakes(np.array(spec["benefits"], dtype=float), table.classes)
-    return {"acquisition": simulate.report(ready, table.X[rows], table.y[rows], prices, stakes)}
-
-
-def _findings(estimator: Any) -> dict[str, Any]:
-    """What a fit tells about itself, as far as this kind of learner does."""
-    names = ("calibration", "converged", "n_iter")
-    found = {name: getattr(estimator, f"{name}_") for name in names if hasattr(estimator, f"{name}_")}
-    return found | (estimator.findings() if hasattr(estimator, "findings") else {})
-
-
-def _card(job: Job, version: int, table: Table, rows: Split, scores: np.ndarray | None) -> Card:
-    spec = job.spec
-    assert table.classes is not None
-    shares = _shares(table.y[rows.train], len(table.classes))
-    metrics = {} if scores is None else _metrics(scores, table, rows, spec)
-    return Card(
-        name=spec["model"],
-        version=version,
-        job=job.id,
-        learner=LearnerCard(**spec["learner"]),
-        features=[
-            FeatureCard(name=feature.name, type=feature.type, categories=list(feature.categories))
-            for feature in table.schema.features
-        ],
-        labels=list(table.labels),
-        classes=list(table.classes),
-        class_priors=dict(zip(map(str, table.classes), shares.tolist(), strict=True)),
-        metrics=metrics,
-        data=DataCard(
-            dataset=spec["dataset"],
-            digest=table.digest,
-            rows=len(rows.train),
-            holdout_rows=len(rows.holdout),
-        ),
-        benefits=spec["benefits"],
-        feature_costs=spec["feature_costs"],
-        seed=spec["seed"],
-    )
-
-
-def _shares(y: np.ndarray, n_classes: int) -> np.ndarray:
-    """How often each class occurs, or each of several labels applies."""
-    return np.asarray(y.mean(axis=0) if y.ndim == 2 else np.bincount(y, minlength=n_classes) / len(y))
-
-
-def _metrics(scores: np.ndarray, table: Table, rows: Split, spec: Mapping[str, Any]) -> dict[str, Any]:
-    assert table.classes is not None
-    truth = table.y[rows.holdout]
-    if truth.ndim == 2:
-        return multilabel_metrics(scores, truth, table.classes)
-    benefits = None if spec["benefits"] is None else np.array(spec["benefits"])
-    return holdout_metrics(scores, truth, table.classes, benefits)
