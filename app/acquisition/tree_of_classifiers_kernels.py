@@ -1,0 +1,123 @@
+"""Compiled: cases through a tree of classifiers, paying for features. `prices` is (cost, discounted, group).
+
+`nodes` is (upper, lower, needs, evaluation): children or -1, needs (N, m), and what a node's own evaluation costs.
+`up` (n, N) says which way each case would go at each node; it counts only where all that the node needs is known.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+Nodes = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+PriceArrays = tuple[np.ndarray, np.ndarray, np.ndarray]
+
+
+@njit(cache=True, nogil=True)
+def cheapest(needs: np.ndarray, done: np.ndarray, opened: np.ndarray, prices: PriceArrays) -> tuple[int, float]:
+    """Of what is needed (m,) and not done, the column with the lowest price now, ties to the first; -1 for none."""
+    cost, discounted, group = prices
+    best, lowest = -1, np.inf
+    for j in range(needs.shape[0]):
+        if needs[j] and not done[j]:
+            price = discounted[j] if group[j] >= 0 and opened[group[j]] else cost[j]
+            if price < lowest:
+                best, lowest = j, price
+    return best, lowest
+
+
+@njit(cache=True, nogil=True)
+def bill(needs: np.ndarray, done: np.ndarray, opened: np.ndarray, prices: PriceArrays, order: np.ndarray,
+         price: np.ndarray) -> tuple[int, float]:  # fmt: skip
+    """What is needed and not done, in the order of asking: columns, their prices; how many, and the sum."""
+    done, opened = done.copy(), opened.copy()
+    group = prices[2]
+    count, total = 0, 0.0
+    while True:
+        j, lowest = cheapest(needs, done, opened, prices)
+        if j < 0:
+            return count, total
+        order[count], price[count] = j, lowest
+        count += 1
+        total += lowest
+        done[j] = True
+        if group[j] >= 0:
+            opened[group[j]] = True
+
+
+@njit(cache=True, nogil=True)
+def simulate(nodes: Nodes, up: np.ndarray, missing: np.ndarray, prices: PriceArrays, limit: float, slack: float,
+             cost: np.ndarray, questions: np.ndarray, reached: np.ndarray, resolved: np.ndarray,
+             n_groups: int) -> None:  # fmt: skip
+    """Complete rows, fed as they ask: cost, questions, the deepest node answered (-1: none), and whether it ends there.
+
+    Nothing is asked for at a node that could not be paid for; a missing value is found so, costs nothing, and changes
+    what the rest of its group costs.
+    """
+    upper, lower, needs, evaluation = nodes
+    n, m = missing.shape
+    order, price = np.empty(m, dtype=np.int32), np.empty(m)
+    for i in range(n):
+        done, opened = np.zeros(m, dtype=np.bool_), np.zeros(n_groups, dtype=np.bool_)
+        node, reached[i] = 0, -1
+        while node >= 0:
+            count, total = bill(needs[node], done, opened, prices, order, price)
+            if cost[i] + total + evaluation[node] > limit + slack:
+                break
+            surprised = False
+            for c in range(count):
+                j = order[c]
+                done[j] = True
+                questions[i] += 1
+                if missing[i, j]:
+                    surprised = True
+                    break
+                cost[i] += price[c]
+                if prices[2][j] >= 0:
+                    opened[prices[2][j]] = True
+            if not surprised:
+                cost[i] += evaluation[node]
+                reached[i] = node
+                node = upper[node] if up[i, node] else lower[node]
+        resolved[i] = node < 0
+
+
+@njit(cache=True, nogil=True)
+def walk(nodes: Nodes, up: np.ndarray, status: np.ndarray, prices: PriceArrays, n_groups: int,
+         spent: np.ndarray, reached: np.ndarray, missed: np.ndarray, wanted: np.ndarray, total: np.ndarray,
+         order: np.ndarray, price: np.ndarray) -> None:  # fmt: skip
+    """Where cases stand by what is known: status (n, m) 0 unknown, -1 cannot be had, r >= 1 acquired as the r-th.
+
+    Fills what is spent, the deepest node answered (-1: none), whether something could not be had on the way, and the
+    columns and prices asked for (`wanted` of them, `total` with the evaluation of the node that waits).
+    """
+    upper, lower, needs, evaluation = nodes
+    n, m = status.shape
+    cost, discounted, group = prices
+    for i in range(n):
+        opened = np.zeros(n_groups, dtype=np.bool_)
+        for j in range(m):
+            if status[i, j] >= 1:
+                first = True
+                for other in range(m):
+                    if (
+                        group[j] >= 0
+                        and group[other] == group[j]
+                        and status[i, other] >= 1
+                        and (status[i, other] < status[i, j] or (status[i, other] == status[i, j] and other < j))
+                    ):
+                        first = False
+                spent[i] += cost[j] if first else discounted[j]
+                if group[j] >= 0:
+                    opened[group[j]] = True
+        node, reached[i] = 0, -1
+        while node >= 0:
+            count, sum_ = bill(needs[node], status[i] != 0, opened, prices, order[i], price[i])
+            if count:
+                wanted[i], total[i] = count, sum_ + evaluation[node]
+                break
+            for j in range(m):
+                missed[i] |= needs[node, j] and status[i, j] < 0
+            spent[i] += evaluation[node]
+            reached[i] = node
+            node = upper[node] if up[i, node] else lower[node]

@@ -1,0 +1,433 @@
+"""The tree of classifiers: its objective, gradients, costs, choice by budget, and the paper's example."""
+
+import math
+import pickle
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.base import clone, is_classifier, is_regressor
+from sklearn.linear_model import LinearRegression
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from app import progress
+from app.acquisition.prices import Prices, parse_prices
+from app.acquisition.tree_of_classifiers import simulate, step
+from app.errors import Invalid
+from app.learners import cost_tree
+from app.learners._cost_tree_charges import Charges
+from app.learners._cost_tree_grow import grow, halving, improve, update
+from app.learners._cost_tree_losses import loss_of
+from app.learners._cost_tree_node import NodeProblem
+from app.learners._cost_tree_soft import SMOOTH, Problem, SoftTree
+from app.learners.cost_tree import CostTree
+from tests.reference.cost_tree import feed, objective, stand
+from tests.reference.tables import mixed
+
+WEIGHTS = {
+    "check_sample_weight_equivalence_on_dense_data": "rows are held out for pruning, so a row of weight 2 and the row"
+    " twice are held out differently",
+}
+KINDS = {0: "squared", 2: "logistic", 3: "softmax"}
+
+
+@parametrize_with_checks(
+    [
+        CostTree(trade_off=0.01, depth=2),
+        CostTree(trade_off=0.01, depth=2, task="regression"),
+        CostTree(trade_off=0.01, depth=2, features="boosted", weak_learners=5),
+    ],
+    expected_failed_checks=lambda _: WEIGHTS,
+)
+def test_it_keeps_the_conventions(estimator, check):
+    """Each of scikit-learn's checks passes, or is exempted with a reason."""
+    check(estimator)
+
+
+def problem(K, seed, n=12, T=5, lambda_=0.3, rho=0.05):
+    """A small problem with a group, shared columns and evaluation costs, and its charges as a list."""
+    random = np.random.default_rng(seed)
+    prices = Prices(np.array([1.0, 4, 3]), np.array([1.0, 2.5, 2]), np.array([-1, 0, 0], dtype=np.int32), ("g",))
+    uses = np.array([[1, 0, 0, 1, 0], [0, 1, 0, 1, 0], [0, 0, 1, 0, 1]], dtype=bool)[:, :T]
+    evaluation = np.array([0.0, 0.5, 0, 0, 0.25])[:T]
+    charges = [(prices.discounted[a], np.flatnonzero(uses[a])) for a in range(3)]
+    charges += [(1.5, np.flatnonzero(uses[1] | uses[2]))] + [(e, [t]) for t, e in enumerate(evaluation)]
+    y = random.normal(size=n) if K == 0 else random.integers(0, K, size=n)
+    shares = random.random(n)
+    posed = Problem(
+        random.normal(size=(n, T)), y, shares / shares.sum(), loss_of(K), Charges.of(prices, uses, evaluation),
+        lambda_, rho,
+    )  # fmt: skip
+    return posed, charges
+
+
+def planted(K, seed, nodes=range(7), depth=3, **options):
+    """A soft tree with random weights at some nodes."""
+    posed, charges = problem(K, seed, **options)
+    random = np.random.default_rng(seed + 1)
+    tree = SoftTree(posed, depth)
+    for k in nodes:
+        tree.put(k, random.normal(size=tree.weights.shape[1:]), random.normal(size=posed.loss.outputs), random.normal())
+    return tree, charges
+
+
+TREES = [(range(7), 3), ([0, 1, 2, 4], 3), ([0, 2, 5], 3), ([0], 1)]
+
+
+@pytest.mark.parametrize("K", KINDS)
+@pytest.mark.parametrize(("nodes", "depth"), TREES)
+def test_the_objective_is_the_papers(K, nodes, depth):
+    """Loss, sizes and expected prices as a literal sum over rows, nodes and ways out, also of a pruned tree."""
+    tree, charges = planted(K, 3, nodes, depth)
+    literal = {k: (tree.weights[k].tolist(), tree.offsets[k].tolist(), tree.thresholds[k]) for k in nodes}
+    p = tree.problem
+    expected = objective(
+        p.columns.tolist(), p.targets.tolist(), p.shares.tolist(), literal, charges,
+        lambda_=p.lambda_, rho=p.rho, kind=KINDS[K], route=p.route,
+    )  # fmt: skip
+    assert tree.objective() == pytest.approx(expected, abs=100 * SMOOTH)
+    assert tree.objective() != pytest.approx(expected * 1.01)
+
+
+@pytest.mark.parametrize("K", KINDS)
+@pytest.mark.parametrize(("nodes", "depth"), TREES)
+def test_gradients_are_those_of_finite_differences(K, nodes, depth):
+    """Of every node's function, by weights, offsets and threshold, away from where it was built, to 1e-5."""
+    tree, _ = planted(K, 5, nodes, depth)
+    random = np.random.default_rng(0)
+    for k in nodes:
+        node = NodeProblem(tree, k)
+        x = node.start() + 0.3 * random.normal(size=len(node.start()))
+        _, gradient = node.value_and_gradient(x)
+        found = np.empty_like(x)
+        for i in range(len(x)):
+            e = np.zeros_like(x)
+            e[i] = 1e-6 * max(1.0, abs(x[i]))
+            ends = node.value_and_gradient(x + e)[0], node.value_and_gradient(x - e)[0]
+            found[i] = (ends[0] - ends[1]) / (2 * e[i])
+        assert np.linalg.norm(gradient - found) <= 1e-5 * np.linalg.norm(found)
+
+
+@pytest.mark.parametrize("K", KINDS)
+def test_a_nodes_function_is_the_objective_where_it_was_built_and_above_it_elsewhere(K):
+    """It differs from the objective by a constant there, and lies above it everywhere (lemma 1)."""
+    tree, _ = planted(K, 7)
+    random = np.random.default_rng(0)
+    for k in range(7):
+        node = NodeProblem(tree, k)
+        start = node.start()
+        constant = tree.objective() - node.value_and_gradient(start)[0]
+        for size in (1e-3, 0.1, 1.0):
+            x = start + size * random.normal(size=len(start))
+            other = tree.posed(tree.problem)
+            W, b, threshold = node.split_up(x)
+            other.put(k, W, b, threshold)
+            assert other.objective() <= node.value_and_gradient(x)[0] + constant + 1e-9
+
+
+@given(seed=st.integers(0, 10_000), K=st.sampled_from(list(KINDS)), lambda_=st.sampled_from([0.0, 0.01, 0.3, 3.0]))
+@settings(max_examples=25, deadline=None)
+def test_the_objective_never_rises(seed, K, lambda_):
+    """Not in one update of any node, however far the tree is from any optimum."""
+    tree, _ = planted(K, seed, lambda_=lambda_)
+    last = tree.objective()
+    for _ in range(2):
+        for k in range(7):
+            update(tree, k, 2)
+            assert tree.objective() <= last + 1e-12 * abs(last)
+            last = tree.objective()
+
+
+@pytest.mark.parametrize("initialiser", cost_tree.INITIALISERS)
+@pytest.mark.parametrize("K", KINDS)
+def test_cycles_from_either_start_lower_the_objective(K, initialiser):
+    """Top-down starts, then cycles: each value at most the one before, and what does not pay is not used."""
+    posed, _ = problem(K, 11, n=200, lambda_=0.002, rho=0.0)
+    path = improve(grow(posed, 3, initialiser), 5)
+    assert all(after <= before for before, after in pairwise(path))
+    nothing, _ = problem(K, 11, n=200, lambda_=100.0, rho=0.0)
+    tree = grow(nothing, 2, initialiser)
+    assert np.abs(tree.weights).max() < 1e-3
+
+
+def test_a_cut_halves_the_rows_or_takes_the_gap_beside():
+    """The median of smooth scores; between clusters the middle of the gap nearest to it."""
+    even = np.linspace(0, 1, 101)
+    assert halving(even, np.ones(101)) == pytest.approx(0.5, abs=0.02)
+    clusters = np.repeat([-3.0, -1.0, 1.0, 3.0], [30, 15, 30, 25])
+    assert halving(clusters, np.ones(100)) == 0.0
+
+
+def quadrants(n, seed):
+    """The paper's synthetic example: two signs that say which of four dear features is the label."""
+    random = np.random.default_rng(seed)
+    signs = np.sign(random.uniform(-1, 1, (n, 2)))
+    y = signs @ [20.0, 10.0] + random.normal(size=n)
+    dear = random.normal(0, 20, (n, 4))
+    dear[np.arange(n), (signs[:, 0] < 0) * 2 + (signs[:, 1] < 0)] = y
+    return np.column_stack((signs, dear)), y
+
+
+SETTINGS = {"task": "regression", "depth": 3, "trade_off": 0.06, "zero_tolerance": 0.05, "rho": 0.0,
+            "standardise": False, "feature_costs": [1.0, 1, 10, 10, 10, 10]}  # fmt: skip
+
+
+@pytest.mark.parametrize("initialiser", cost_tree.INITIALISERS)
+def test_quadrants_cost_twelve(initialiser):
+    """No error at the least possible cost, on at least eight of ten seeds: two signs and the one right feature."""
+    right = 0
+    for seed in range(10):
+        model = CostTree(**SETTINGS, initialiser=initialiser, random_state=seed).fit(*quadrants(1000, seed))
+        X, y = quadrants(500, seed + 100)
+        cost = simulate(model.model_, X, model.prices_).cost
+        right += np.square(model.predict(X) - y).mean() < 1e-3 and bool((cost == 12.0).all())
+    assert right >= 8
+
+
+def table(n=300, seed=0, missing=0.0):
+    """Five features: 0 decides which of 1 and 2 matters; 3 is a dear copy of 0, 4 is noise."""
+    random = np.random.default_rng(seed)
+    X = random.normal(size=(n, 5)).round(3)
+    X[:, 3] = X[:, 0]
+    score = np.where(X[:, 0] > 0, 2 * X[:, 1] + 1, 2 * X[:, 2] - 1)
+    X[random.random(X.shape) < missing] = np.nan
+    return X, score, (score + 0.3 * random.normal(size=n) > 0).astype(int)
+
+
+PRICES = parse_prices(
+    [{"feature": "0", "cost": 1}, {"feature": "1", "cost": 4, "group": "g", "discounted_cost": 2},
+     {"feature": "2", "cost": 3, "group": "g", "discounted_cost": 2.5}, {"feature": "3", "cost": 30},
+     {"feature": "4", "cost": 2, "group": "g", "discounted_cost": 1}], [str(j) for j in range(5)],
+)  # fmt: skip
+FITS = {
+    "two": {"trade_off": 0.002},
+    "three": {"trade_off": 0.001},
+    "numbers": {"trade_off": 0.05, "task": "regression"},
+    "boosted": {"trade_off": 0.002, "features": "boosted", "weak_learners": 10, "evaluation_cost": 0.1},
+}
+
+
+def fitted(name, **more):
+    X, score, two = table(missing=0.1)
+    y = {"two": two, "three": np.digitize(score, [-1, 1]), "numbers": score, "boosted": two}[name]
+    model = CostTree(depth=3, feature_costs=PRICES, random_state=0, **{**FITS[name], **more})
+    return model.fit(X, y), X
+
+
+@pytest.mark.parametrize("name", FITS)
+@pytest.mark.parametrize("budget", [None, 0.0, 2.0, 5.0, 8.0])
+def test_feeding_rows_equals_the_literal_walk(name, budget):
+    """Node reached, cost, questions and answer of every row, asked one feature at a time, missing values included."""
+    model, X = fitted(name)
+    tree, rows = model.model_, X[:40]
+    run = simulate(tree, rows, PRICES, budget)
+    for i, x in enumerate(rows):
+        end, questions = feed(tree, PRICES, x.tolist(), math.inf if budget is None else budget)
+        assert run.node[i] == end["reached"]
+        assert run.cost[i] == pytest.approx(end["spent"])
+        assert run.questions[i] == questions
+        told = [run.value[i]] if name == "numbers" else run.probabilities[i]
+        expected = end["answer"] if name == "numbers" else tree.probabilities(end["answer"][None])[0]
+        np.testing.assert_allclose(told, expected)
+
+
+@pytest.mark.parametrize("name", FITS)
+def test_complete_rows_end_where_feeding_ends(name):
+    """`posterior` and `values` give what the last step gives without a budget."""
+    model, X = fitted(name)
+    run = simulate(model.model_, X, PRICES)
+    np.testing.assert_array_equal(model.model_.reach(X), run.node)
+    assert run.resolved.all()
+    if name == "numbers":
+        np.testing.assert_allclose(model.values(X), run.value)
+        np.testing.assert_array_equal(model.predict(X), model.values(X))
+        assert not hasattr(model, "predict_proba")
+    else:
+        np.testing.assert_allclose(model.posterior(X), run.probabilities)
+        np.testing.assert_array_equal(model.predict_proba(X), model.posterior(X))
+        np.testing.assert_allclose(model.posterior(X).sum(axis=1), 1.0)
+
+
+@pytest.mark.parametrize("name", FITS)
+def test_states_equal_the_literal_walk(name):
+    """Random knowledge in random orders, with values that cannot be had: frontier, prices, reasons, answers."""
+    model, X = fitted(name)
+    tree, random = model.model_, np.random.default_rng(1)
+    for budget in (None, 3.0, 7.5):
+        status = np.zeros((60, 5), dtype=np.int32)
+        for row in status:
+            chosen = random.permutation(5)[: random.integers(0, 6)]
+            row[chosen] = np.where(random.random(len(chosen)) < 0.2, -1, np.arange(1, len(chosen) + 1))
+        states = step(tree, X[:60], status, PRICES, budget)
+        for x, row, state in zip(X, status, states, strict=False):
+            order = sorted(np.flatnonzero(row), key=lambda j: (row[j] < 0, row[j]))
+            known = {int(j): float(x[j]) if row[j] > 0 else math.nan for j in order}
+            expected = stand(tree, PRICES, known, math.inf if budget is None else budget)
+            assert state.node == expected["reached"]
+            assert state.spent == pytest.approx(expected["spent"])
+            assert [w.feature for w in state.frontier] == [j for j, _ in expected["frontier"]]
+            assert [w.price for w in state.frontier] == pytest.approx([price for _, price in expected["frontier"]])
+            assert (state.next.feature if state.next else None) == expected["next"]
+            done = "unavailable" if expected["missed"] else "resolved"
+            assert state.reason == (done if not expected["frontier"] else None if state.next else "budget")
+            if name == "numbers":
+                assert state.value == pytest.approx(expected["answer"][0])
+            else:
+                np.testing.assert_allclose(state.probabilities, tree.probabilities(expected["answer"][None])[0])
+                assert state.prediction == state.probabilities.argmax()
+                assert state.value is None
+
+
+def test_nothing_known_is_the_prior_and_owned_features_are_free():
+    """Before the root can answer the class shares do; what is owned costs nothing and still opens its group."""
+    model, X = fitted("two")
+    state = step(model.model_, X[:1], np.zeros((1, 5)), PRICES)[0]
+    assert (state.node, state.resolved, state.trees, state.spent) == (-1, 0, 1, 0.0)
+    np.testing.assert_allclose(state.probabilities, np.bincount(table(missing=0.1)[2]) / 300, atol=0.01)
+    full = simulate(model.model_, X, PRICES).cost
+    assert (simulate(model.model_, X, PRICES.owned([0])).cost <= full).all()
+    assert simulate(model.model_, X, PRICES.owned(range(5))).cost.sum() == 0
+
+
+def test_it_buys_what_decides_where_it_is_cheap():
+    """Noise and the dear copy are not bought, and the tree beats any linear model of all features."""
+    X, score, _ = table(2000)
+    model = CostTree(task="regression", depth=3, trade_off=0.3, feature_costs=PRICES, random_state=0).fit(X, score)
+    assert set(model.model_.columns.tolist()) == {0, 1, 2}
+    new, truth, _ = table(500, seed=1)
+    assert model.score(new, truth) > LinearRegression().fit(X, score).score(new, truth) + 0.15
+
+
+def test_the_budget_is_kept_on_rows_held_out_and_bought_with_error():
+    """The point with the least error whose cost is within the budget; more budget, no more error."""
+    X, _, y = table(600)
+    errors = []
+    for budget in (0.5, 3.0, 8.0):
+        model = CostTree(depth=2, budget=budget, feature_costs=PRICES, random_state=0).fit(X, y)
+        within = [point.error for point in model.frontier_ if point.cost <= budget]
+        assert model.cost_ <= budget
+        assert model.error_ == min(within, default=model.error_)
+        errors.append(model.error_)
+    assert errors == sorted(errors, reverse=True)
+    assert errors[-1] < errors[0] / 2
+    trade_offs = [point.lambda_ for point in model.frontier_]
+    assert trade_offs == sorted(trade_offs)
+
+
+@pytest.mark.parametrize("task", cost_tree.TASKS)
+def test_a_budget_below_every_tree_leaves_the_prior(task):
+    """No question, no cost, the class shares or the mean."""
+    X, score, y = table()
+    X, prices = X[:, [0, 3]], [50.0, 60.0]
+    model = CostTree(task=task, depth=1, budget=1e-6, feature_costs=prices, random_state=0)
+    model.fit(X, score if task == "regression" else y)
+    assert simulate(model.model_, X, model.prices_).cost.sum() == 0
+    assert len(np.unique(model.predict(X))) == 1
+    if task == "regression":
+        assert model.predict(X[:1])[0] == pytest.approx(score.mean())
+    else:
+        np.testing.assert_allclose(model.posterior(X[:1])[0], np.bincount(y) / len(y), atol=0.01)
+
+
+@pytest.mark.parametrize("features", cost_tree.FEATURES)
+def test_numbers_words_and_gaps(features):
+    """Categories and missing values in every column; a missing value costs nothing; no class is impossible."""
+    X, y, categorical = mixed(200, 3, 4)
+    model = CostTree(
+        depth=2, trade_off=0.005, features=features, weak_learners=5, categorical_features=categorical, random_state=0
+    ).fit(X, y)
+    P = model.predict_proba(X)
+    assert np.isfinite(P).all()
+    assert 0 < P.min() <= P.max() < 1
+    assert (model.predict(X) == y).mean() > 0.5
+    nothing = np.full((1, X.shape[1]), np.nan)
+    assert simulate(model.model_, nothing, model.prices_).cost[0] == 0
+
+
+def test_weak_learners_answer_as_scikit_learns_trees():
+    """The columns of boosted features are the outputs of the ensemble's own trees."""
+    model, X = fitted("boosted")
+    scorer = model.model_.scorer
+    prepared = scorer.plain.columns(X)
+    told = scorer.weak.outputs(prepared)
+    assert told.shape[1] <= 10
+    assert all(2 <= len(np.unique(column)) <= 4 for column in told.T)
+    np.testing.assert_allclose(scorer.scores(X), told @ scorer.coef + scorer.intercept)
+
+
+def test_evaluation_costs_are_paid_once_on_a_path():
+    """With free features only the weak learners cost, each once."""
+    X, _, y = table()
+    model = CostTree(depth=3, trade_off=1e-4, features="boosted", weak_learners=8, evaluation_cost=0.5,
+                     feature_costs=np.zeros(5), random_state=0).fit(X, y)  # fmt: skip
+    cost = simulate(model.model_, X, model.prices_).cost
+    assert 0 < cost.max() <= 8 * 0.5
+    np.testing.assert_allclose(cost * 2, np.round(cost * 2))
+
+
+def test_the_seed_decides_and_copies_answer_the_same():
+    """Fitted twice, or pickled: the same probabilities; the pickle holds no rows."""
+    X, _, y = table(500)
+    model = CostTree(depth=2, trade_off=0.01, random_state=3).fit(X, y)
+    again = clone(model).fit(X, y)
+    np.testing.assert_array_equal(model.posterior(X), again.posterior(X))
+    stored = pickle.dumps(model)
+    np.testing.assert_array_equal(pickle.loads(stored).posterior(X), model.posterior(X))
+    assert len(stored) < 10_000
+
+
+def test_it_tells_how_far_it_is_and_can_be_stopped():
+    """Reports rise to the end; a listener that raises ends the fit."""
+    X, _, y = table(200)
+    heard = []
+    with progress.listen(lambda fraction, stage: heard.append((fraction, stage))):
+        CostTree(depth=2, random_state=0).fit(X, y)
+    fractions = [fraction for fraction, _ in heard]
+    assert fractions == sorted(fractions)
+    assert len({stage for _, stage in heard}) > 20
+
+    def stop(fraction, stage):
+        raise KeyboardInterrupt
+
+    with progress.listen(stop), pytest.raises(KeyboardInterrupt):
+        CostTree(depth=2).fit(X, y)
+
+
+def test_a_task_decides_what_it_is():
+    """Pipelines and searches see a classifier or a regressor; the score fits."""
+    X, score, y = table()
+    assert is_classifier(CostTree())
+    assert is_regressor(CostTree(task="regression"))
+    assert CostTree(trade_off=0.001, depth=2, random_state=0).fit(X, y).score(X, y) > 0.8
+    assert CostTree(task="regression", trade_off=0.1, depth=3, random_state=0).fit(X, score).score(X, score) > 0.5
+
+
+@pytest.mark.parametrize(
+    ("parameters", "place"),
+    [
+        ({"task": "ranking"}, "/task"),
+        ({"features": "all"}, "/features"),
+        ({"initialiser": "best"}, "/initialiser"),
+        ({"depth": 0}, "/depth"),
+        ({"depth": 9}, "/depth"),
+        ({"depth": True}, "/depth"),
+        ({"trade_off": -1.0}, "/lambda"),
+        ({"trade_off": math.nan}, "/lambda"),
+        ({"rho": math.inf}, "/rho"),
+        ({"zero_tolerance": "0"}, "/zero_tolerance"),
+        ({"budget": -1}, "/budget"),
+        ({"budget": 1, "trade_off": 1.0}, "/budget"),
+        ({"validation_fraction": 1.0}, "/validation_fraction"),
+        ({"feature_costs": [1, -1, 1, 1, 1]}, "/feature_costs/1"),
+        ({"feature_costs": [1, 1]}, "/feature_costs"),
+    ],
+)
+@pytest.mark.parametrize("task", cost_tree.TASKS)
+def test_wrong_parameters_are_named(parameters, place, task):
+    """With the place of the flaw."""
+    X, _, y = table(30)
+    with pytest.raises(Invalid) as error:
+        CostTree(**{"task": task, **parameters}).fit(X, y)
+    assert [flaw.loc for flaw in error.value.flaws] == [place]
