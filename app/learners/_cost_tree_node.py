@@ -97,13 +97,13 @@ class NodeProblem:
         dS[:, :L] = db
         dthreshold = 0.0
         if self.forks:
-            q = expit(S[:, problem.route] - threshold)
+            q = expit(problem.steepness * (S[:, problem.route] - threshold))
             taken = self._taken(q)
             value += float(self.reach @ (q * self.risk_up + (1.0 - q) * self.risk_down))
             better = self.reach * (self.risk_up - self.risk_down) + problem.lambda_ * (
                 self.onward[:, : self.split] @ costs[: self.split] - self.onward[:, self.split :] @ costs[self.split :]
             )
-            turn = better * q * (1.0 - q)
+            turn = problem.steepness * better * q * (1.0 - q)
             dS[:, problem.route] += turn
             dthreshold = -float(turn.sum())
         else:

@@ -57,13 +57,14 @@ class Setting:
     rho: float
     tolerance: float
     initialiser: str
+    steepness: float = 1.0
     center: float = 0.0
     unit: float = 1.0
 
     def problem(self, rows: Rows, lambda_: float) -> Problem:
         charges = Charges.of(self.prices, self.phi.uses, self.evaluation)
         shares = rows.weights / rows.weights.sum()
-        return Problem(rows.columns, rows.targets, shares, self.loss, charges, lambda_, self.rho)
+        return Problem(rows.columns, rows.targets, shares, self.loss, charges, lambda_, self.rho, self.steepness)
 
     def lambdas(self, rows: Rows) -> list[float]:
         """Rising trade-offs, up to that at which a single node would use nothing that costs."""

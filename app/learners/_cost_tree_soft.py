@@ -2,9 +2,9 @@
 
 Node k of a complete binary tree (children 2k+1, taken above the threshold, and 2k+2) holds weights W_k (T, C) of the T
 columns, offsets b_k (L,) and a threshold theta_k. Its scores are phi'W_k; the first L, with b_k, predict, and the one
-numbered `route` decides: `q = sigmoid(score - theta)` of a row goes up. With one output the predicting score decides
-(C = L = 1), with one for each class a further one of its own does (C = L + 1), so that all classes share one traversal
-and one cost.
+numbered `route` decides: `q = sigmoid(steepness (score - theta))` of a row goes up (the paper's steepness is 1). With
+one output the predicting score decides (C = L = 1), with one for each class a further one of its own does (C = L + 1),
+so that all classes share one traversal and one cost.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ class Problem:
     charges: Charges
     lambda_: float
     rho: float
+    steepness: float = 1.0
 
     @property
     def route(self) -> int:
@@ -72,7 +73,7 @@ class SoftTree:
         problem = self.problem
         self.weights[k], self.offsets[k], self.thresholds[k], self.alive[k] = weights, offsets, threshold, True
         S = problem.columns @ weights
-        self.up[k] = expit(S[:, problem.route] - threshold)
+        self.up[k] = expit(problem.steepness * (S[:, problem.route] - threshold))
         self.losses[k] = problem.loss(S[:, : problem.loss.outputs] + offsets, problem.targets)[0]
         self.mixed[k] = problem.charges.mix(np.square(weights).sum(axis=1))
 

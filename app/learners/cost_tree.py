@@ -29,6 +29,10 @@ SPREAD = 10.0
 """The standard deviation that a standardised target is given. Traversal is `sigmoid(score - threshold)`, so that with 1
 even distant rows go both ways in training and the exits fit a mixture that nobody meets later: on a piecewise linear
 target of ten features the share of variance left was .42 with 1, .31 with 3, .14 with 10."""
+STEEPNESS = 5.0
+"""For classes, whose scores are log odds of a few units, the same reason. Where one feature decides which other two
+count, accuracy was .77 with 1, .90 with 3, .93 with 6; on Covertype (class 2, lambda .001) the error .139 with 1, .129
+with 4."""
 
 
 class CostTree(Learner):
@@ -46,7 +50,9 @@ class CostTree(Learner):
     whose cost is within `budget` (None: no limit) is taken; the prior at cost 0 where none is. `features`: `raw`, the
     prepared features, or `boosted`, the outputs of `weak_learners` boosting rounds of regression trees of `weak_depth`,
     each of which costs `evaluation_cost` besides the features that it reads. `initialiser`: where nodes start, `leaf`
-    (all columns, shrunk) or `greedy` (column by column, as long as one is worth its price). `standardise`: numbers are
+    (all columns, shrunk) or `greedy` (column by column, as long as one is worth its price). `steepness` > 0: in
+    training a row goes up with probability `sigmoid(steepness (score - threshold))`; None is 5 for classes and 1, the
+    paper's, for numbers and without `standardise`. `standardise`: numbers are
     scaled to variance 1, and a numeric target to standard deviation 10, before the trade-offs weigh them.
     `feature_costs`: Prices, or one price >= 0 for each column, or None for 1 each; of a group, the path pays the
     discounted prices and once the difference. `validation_fraction` of the rows is held out inside `fit`. A missing
@@ -75,6 +81,7 @@ class CostTree(Learner):
         weak_depth: int = 2,
         evaluation_cost: float = 0.0,
         initialiser: str = "leaf",
+        steepness: float | None = None,
         standardise: bool = True,
         feature_costs: Prices | Sequence[float] | None = None,
         validation_fraction: float = 0.2,
@@ -92,6 +99,7 @@ class CostTree(Learner):
         self.weak_depth = weak_depth
         self.evaluation_cost = evaluation_cost
         self.initialiser = initialiser
+        self.steepness = steepness
         self.standardise = standardise
         self.feature_costs = feature_costs
         self.validation_fraction = validation_fraction
@@ -165,7 +173,8 @@ class CostTree(Learner):
         setting = Setting(
             phi=phi, loss=loss_of(K), n_classes=K, prices=self.prices_, depth=int(self.depth), rho=float(self.rho),
             evaluation=np.full(phi.uses.shape[1], float(self.evaluation_cost) if self.features == "boosted" else 0.0),
-            tolerance=float(self.zero_tolerance), initialiser=self.initialiser, center=center, unit=unit,
+            tolerance=float(self.zero_tolerance), initialiser=self.initialiser,
+            steepness=self._steepness(), center=center, unit=unit,
         )  # fmt: skip
         with part(0.2, 0.98, "training trees"):
             chosen = self._choose(setting, sample.take(inside), sample.take(outside))
@@ -205,6 +214,8 @@ class CostTree(Learner):
             _check_number(name, getattr(self, name), 1, high, whole=True)
         for name in ("rho", "zero_tolerance", "evaluation_cost"):
             _check_number(name, getattr(self, name), 0, np.finfo(np.float64).max)
+        if self.steepness is not None:
+            _check_number("steepness", self.steepness, np.finfo(np.float64).tiny, 1e6)
         if self.trade_off is not None:
             _check_number("lambda", self.trade_off, 0, np.finfo(np.float64).max)
         if self.trade_off is not None and self.budget is not None:
@@ -216,6 +227,11 @@ class CostTree(Learner):
         except Invalid as error:
             raise error.under("/budget") from None
         self.prices_ = self._prices()
+
+    def _steepness(self) -> float:
+        if self.steepness is not None:
+            return float(self.steepness)
+        return STEEPNESS if self.task == "classification" and self.standardise else 1.0
 
     def _prices(self) -> Prices:
         m = self.n_features_in_

@@ -32,7 +32,7 @@ def ways_out(alive, k=0, path=()):
     return found
 
 
-def objective(columns, targets, shares, nodes, charges, *, lambda_, rho, kind, route):
+def objective(columns, targets, shares, nodes, charges, *, lambda_, rho, kind, route, steepness):
     """Loss of every node a row may visit, sizes of weights, and the price of every way out, times its probability.
 
     `nodes`: {number: (weights (T, C), offsets (L,), threshold)}; `charges`: [(price, columns that call for it)].
@@ -43,7 +43,7 @@ def objective(columns, targets, shares, nodes, charges, *, lambda_, rho, kind, r
     for phi, y, share in zip(columns, targets, shares, strict=True):
         scores = {k: [sum(phi[t] * W[t][c] for t in range(len(phi))) for c in range(len(W[0]))]
                   for k, (W, _, _) in nodes.items()}  # fmt: skip
-        up = {k: sigmoid(scores[k][route] - nodes[k][2]) for k in nodes}
+        up = {k: sigmoid(steepness * (scores[k][route] - nodes[k][2])) for k in nodes}
 
         def reach(k, up=up):
             if k == 0:
