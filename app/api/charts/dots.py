@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from html import escape
 from itertools import groupby
 
 from app.api.charts.axis import Axis, short
-from app.api.charts.svg import CHARACTER, line, shortened, tag, text
+from app.api.charts.svg import CHARACTER, escaped, line, shortened, tag, text
 
 _LEFT, _RIGHT, _TOP, _ROW, _BELOW = 24.0, 24.0, 90.0, 22.0, 60.0
 _INDENT = 14.0
@@ -98,8 +97,8 @@ def _figures(one: Dot) -> str:
 
 def _labelled(x: float, y: float, words: str, most: int, cls: str) -> str:
     """Words, shortened where they are long; then the whole is what a pointer over them shows."""
-    shown = escape(shortened(words, most))
-    whole = tag("title", escape(words)) if len(words) > most else ""
+    shown = escaped(shortened(words, most))
+    whole = tag("title", escaped(words)) if len(words) > most else ""
     return tag("text", shown + whole, x=x, y=y, cls=cls)
 
 

@@ -6,19 +6,15 @@ from typing import Any
 
 from fastapi import Request, Response
 
+from app.api.wire import JSON, kind_of_answer
+
 SVG = "image/svg+xml"
 SVG_CONTENT: dict[str, Any] = {SVG: {"schema": {"type": "string"}}}
 
 
 def wants_svg(request: Request) -> bool:
-    """Whether the first form in `Accept` that we know is the chart; without one it is JSON."""
-    for wanted in request.headers.get("accept", "").split(","):
-        kind = wanted.partition(";")[0].strip().lower()
-        if kind == SVG:
-            return True
-        if kind in ("application/json", "application/*", "*/*"):
-            return False
-    return False
+    """Whether `Accept` wants the chart more than JSON, which any wildcard stands for; of equals the first counts."""
+    return kind_of_answer(request, (SVG, JSON, "application/*", "*/*")) == SVG
 
 
 def svg(content: str) -> Response:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from html import escape
 
 CHARACTER = 6.7  # mean width of a character of the 12 pixel font; labels are laid out without measuring them
@@ -25,9 +26,17 @@ text{fill:#e6e9ed}.group{stroke:#15181c}.soft{fill:#9aa4b0}.best-text{fill:#6cb0
 """
 
 
+_NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")  # no escape makes them legal
+
+
+def escaped(words: str) -> str:
+    """Words for a place between tags or quotes; what XML cannot hold at all becomes U+FFFD."""
+    return escape(_NOT_XML.sub("\N{REPLACEMENT CHARACTER}", words))
+
+
 def document(width: float, height: float, title: str, description: str, body: str) -> str:
     """A whole picture; `title` and `description` are what screen readers say."""
-    heads = tag("title", escape(title)) + tag("desc", escape(description)) + tag("style", _STYLE)
+    heads = tag("title", escaped(title)) + tag("desc", escaped(description)) + tag("style", _STYLE)
     paper = tag("rect", width="100%", height="100%", cls="paper")
     size = {"width": f"{width:g}", "height": f"{height:g}", "viewBox": f"0 0 {width:g} {height:g}"}
     return tag("svg", heads + paper + body, xmlns="http://www.w3.org/2000/svg", role="img", **size)
@@ -40,7 +49,7 @@ def tag(element: str, content: str = "", **attributes: float | str) -> str:
 
 
 def text(x: float, y: float, words: str, *, cls: str = "", anchor: str = "start") -> str:
-    return tag("text", escape(words), x=x, y=y, cls=cls, text_anchor=anchor)
+    return tag("text", escaped(words), x=x, y=y, cls=cls, text_anchor=anchor)
 
 
 def line(x1: float, y1: float, x2: float, y2: float, cls: str) -> str:
@@ -60,4 +69,4 @@ def _name(name: str) -> str:
 
 
 def _value(value: float | str) -> str:
-    return escape(value) if isinstance(value, str) else f"{value:.2f}".rstrip("0").rstrip(".")
+    return escaped(value) if isinstance(value, str) else f"{value:.2f}".rstrip("0").rstrip(".")

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from app.api.charts.axis import Axis, number, short
 from app.api.charts.reports import benefit_chart, comparison_chart
-from app.api.charts.svg import shortened, tag, text
+from app.api.charts.svg import escaped, shortened, tag, text
 
 MINUS = "\N{MINUS SIGN}"
 NS = "{http://www.w3.org/2000/svg}"
@@ -58,6 +58,18 @@ def test_a_single_value_still_makes_a_range():
 def test_what_comes_from_outside_is_escaped():
     assert text(1, 2, '<&">') == '<text x="1" y="2" class="" text-anchor="start">&lt;&amp;&quot;&gt;</text>'
     assert tag("a", href='"><script>') == '<a href="&quot;&gt;&lt;script&gt;"/>'
+
+
+@pytest.mark.parametrize("bad", ["\x00", "\x08", "\x0b", "\x0c", "\x1f", "\ud800", "\ufffe", "\uffff"])
+def test_what_xml_cannot_hold_is_replaced(bad):
+    """Names may hold characters that no XML may, not even escaped: the picture stays one."""
+    name = f"a{bad}b" + "c" * 100
+    chart = comparison_chart(result(learner=name))
+
+    assert ET.fromstring(chart).tag == f"{NS}svg"
+    assert bad not in chart
+    assert "a\ufffdb" in chart
+    assert escaped("tab\t, line\n, and é stay") == "tab\t, line\n, and é stay"
 
 
 def test_long_words_are_shortened():
