@@ -17,12 +17,22 @@ from app.errors import Flaw, Invalid
 
 
 class BetaDelta(NamedTuple):
-    """The class called for each row, int (n,), and the rule's beta and delta, None where they are not finite."""
+    """The class called for each row, int (n,), and the rule's beta and delta, None where they are not finite.
+
+    `p_star` is the least P(D) called D where C_DD is 0, and the rule is `hierarchical`; else None.
+    """
 
     choice: np.ndarray
     beta: float | None
     delta: float | None
     warnings: list[str]
+    p_star: float | None = None
+
+    @property
+    def figures(self) -> dict[str, float | None]:
+        """What the rule compares with, by name: beta and delta, or the threshold that stands for them."""
+        found = {"beta": self.beta, "delta": self.delta}
+        return found if self.p_star is None else {**found, "threshold": self.p_star}
 
 
 class Hierarchical(NamedTuple):
@@ -46,8 +56,8 @@ def beta_delta(
     """
     B = equivalent_benefits(P.shape[1], majority, C_DD, C_HD, C_DH)
     if C_DD == 0:
-        choice, _, warnings = hierarchical(P, majority, C_HD, C_DH)
-        return BetaDelta(choice, None, None, [_NO_BETA, *warnings])
+        choice, p_star, warnings = hierarchical(P, majority, C_HD, C_DH)
+        return BetaDelta(choice, None, None, [_NO_BETA, *warnings], p_star)
     beta, delta = (C_DH + C_HD - C_DD) / float(C_DD), (C_DH - C_DD) / float(C_DD)
     choice, warnings = decide(P, B).choice, irrelevance(B, classes)
     if not (math.isfinite(beta) and math.isfinite(delta)):

@@ -15,7 +15,8 @@ from app.decisions.threshold import HoldoutScores, decide_by_threshold, posterio
 RuleName = Literal[
     "expected_benefit", "most_probable", "threshold_posterior", "threshold_holdout", "beta_delta", "hierarchical"
 ]
-_ALIKE = 1e-9  # relative to the largest benefit: costs that differ less are one cost that was rounded
+_ALIKE = 1e-9  # relative to the largest loss: costs that differ less are one cost that was rounded
+_ROUNDING = 4 * float(np.finfo(np.float64).eps)  # relative to the largest benefit: what its last digit hides of a loss
 
 
 @dataclass(frozen=True)
@@ -90,13 +91,14 @@ def minority_costs(B: np.ndarray, priors: np.ndarray) -> MinorityCosts | None:
     It is where, after taking each row's diagonal entry off the row (which changes no decision), a class H can be found
     such that confusing any other class with a third costs C_DD, H with any other C_HD, and any other with H C_DH, none
     of them negative and the last two not both 0. Where several classes can be H, it is the one of largest prior
-    (K,), ties to the first; entries count as equal within 1e-9 of the largest. The costs are in the units of B. O(K^3).
+    (K,), ties to the first. Losses count as equal within 1e-9 of the largest, and within the last digits of the
+    benefits that they are differences of. The costs are in the units of B. O(K^3).
     """
     K = len(B)
     if B.shape != (K, K) or K < 2:
         return None
     losses = np.diag(B)[:, None] - B
-    slack = _ALIKE * float(np.abs(B).max())
+    slack = _ALIKE * float(np.abs(losses).max()) + _ROUNDING * float(np.abs(B).max())
     for majority in np.argsort(-priors, kind="stable").tolist():
         others = np.arange(K) != majority
         apart = others[:, None] & others & ~np.eye(K, dtype=bool)
@@ -139,7 +141,7 @@ def _by_costs(P: np.ndarray, costs: MinorityCosts, classes: Sequence[int | str])
             "beta_delta",
             exact.choice,
             {"rule": "beta_delta", "costs": {**stated, "C_DD": costs.C_DD}},
-            {"beta": exact.beta, "delta": exact.delta},
+            exact.figures,
         ),
         Ruled("hierarchical", staged.choice, {"rule": "hierarchical", "costs": stated}, {"threshold": staged.p_star}),
     ]

@@ -181,7 +181,7 @@ def _by_beta_delta(case: _Case) -> _Chosen:
         ruled = beta_delta(case.P, majority, costs.C_DD, costs.C_HD, costs.C_DH, classes=case.model.classes)
     except Invalid as error:
         raise error.under("/costs") from error
-    return ruled.choice, ruled.warnings, {"beta": ruled.beta, "delta": ruled.delta}
+    return ruled.choice, ruled.warnings, ruled.figures
 
 
 def _by_hierarchy(case: _Case) -> _Chosen:

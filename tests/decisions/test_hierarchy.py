@@ -124,6 +124,14 @@ def test_without_c_dd_the_rule_is_hierarchical_and_says_so():
     np.testing.assert_allclose(cost[np.arange(500), answer.choice], cost.min(axis=1), rtol=1e-12)
 
 
+def test_without_c_dd_the_threshold_stands_for_beta_and_delta():
+    P = np.array([[0.6, 0.3, 0.1]])
+
+    assert beta_delta(P, 0, 0, 1, 3).figures == {"beta": None, "delta": None, "threshold": 0.25}
+    assert beta_delta(P, 0, 1, 2, 10).figures == {"beta": 11.0, "delta": 9.0}
+    assert beta_delta(P, 0, 0, 0, 0).figures == {"beta": None, "delta": None}
+
+
 def test_free_errors_are_defined_and_warned_about():
     P = np.array([[0.9, 0.06, 0.04], [1.0, 0.0, 0.0], [0.0, 0.4, 0.6]])
 

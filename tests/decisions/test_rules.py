@@ -74,6 +74,17 @@ def test_beta_delta_is_expected_benefit_and_hierarchical_is_its_own_rule(K, seed
     assert ruled["hierarchical"].figures["threshold"] == pytest.approx(expected.p_star)
 
 
+def test_a_large_row_constant_does_not_hide_small_costs():
+    """1e10 added to a row changes no decision, so it must not take rules away; nor let different costs pass as one."""
+    large = np.array([1e10, 0.0, -1e10])[:, None]
+    found = minority_costs(equivalent_benefits(3, 0, 1.0, 2.0, 5.0) + large, np.full(3, 1 / 3))
+
+    assert found is not None
+    assert found[1:] == pytest.approx((1, 2, 5), rel=1e-5)
+    other = np.array([[0, -1, -2], [-3, 0, -4], [-5, -6, 0.0]])
+    assert minority_costs(other + large, np.full(3, 1 / 3)) is None
+
+
 def test_where_every_class_could_be_the_majority_the_likeliest_is():
     B = np.eye(4) - 1
 
