@@ -113,6 +113,32 @@ class Kind:
             arguments[parameter.argument or parameter.name] = value
         return self.estimator_class()(**arguments)
 
+    def uses_benefits(self, parameters: Mapping[str, Any]) -> bool:
+        """Whether a benefit matrix changes what is trained: a model of models uses it where one inside does."""
+        if self.benefits != "optional":
+            return self.needs_benefits
+        inside = [parameters[parameter.name] for parameter in self.parameters if parameter.type == "learner"]
+        return not inside or any(one is not None and KINDS[one["kind"]].uses_benefits(one) for one in inside)
+
+    def naming(self, parameters: Mapping[str, Any], classes: Sequence[int | str]) -> dict[str, Any]:
+        """The parameters with every label as `classes` write it, 1 and "1" being one; inner learners' labels, too.
+
+        Raises Invalid at the parameter that names no class.
+        """
+        named = dict(parameters)
+        for parameter in self.parameters:
+            value = parameters[parameter.name]
+            if value is None or parameter.type not in ("label", "learner"):
+                continue
+            if parameter.type == "label":
+                named[parameter.name] = classes[_position(parameter.name, value, classes)]
+                continue
+            try:
+                named[parameter.name] = {"kind": value["kind"], **KINDS[value["kind"]].naming(value, classes)}
+            except Invalid as error:
+                raise error.under(f"/{parameter.name}") from error
+        return named
+
     def estimator_class(self) -> Any:
         """The estimator's class, imported where it was not yet."""
         if not isinstance(self.estimator, str):

@@ -49,7 +49,7 @@ class Parameter:
         if self.type == "boolean":
             return "true or false"
         if self.type == "label":
-            return "a class"
+            return "a class, as the labels write it: a string or an integer"
         if self.type == "amount":
             return "one of " + ", ".join(self.choices) + ", a fraction above 0 up to 1.0, or an integer of at least 1"
         if self.type == "learner":
@@ -74,7 +74,7 @@ class Parameter:
         if self.type == "boolean":
             return isinstance(value, bool)
         if self.type == "label":
-            return isinstance(value, str | int | float)
+            return isinstance(value, str | int) and not isinstance(value, bool)
         if self.type == "amount":
             return value in self.choices if isinstance(value, str) else _is_amount(value)
         if self.type == "learner":

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
@@ -74,9 +75,44 @@ def split_rows(y: np.ndarray, part: float, seed: int) -> Split:
     return Split(np.flatnonzero(~held), np.flatnonzero(held))
 
 
-def placed(error: Invalid) -> Invalid:
+def placed(error: Invalid, learner: str = "/learner") -> Invalid:
     """An estimator's complaint, seen from the order: about its benefits, or about one of its own parameters."""
-    return error if error.flaws[0].loc.startswith("/benefits") else error.under("/learner")
+    return error if error.flaws[0].loc.startswith("/benefits") else error.under(learner)
+
+
+def built(
+    kind: catalogue.Kind, parameters: Mapping[str, Any], benefits: np.ndarray | None, classes: Sequence[int | str]
+) -> dict[str, Any]:
+    """The parameters, their labels as the classes are written, of a learner that can be built with them.
+
+    What the estimator's making already shows to be wrong is said now, not by a job that fails: Invalid where the
+    learner is the argument, or at /benefits.
+    """
+    named = kind.naming(parameters, classes)
+    kind.build(named, benefits=benefits, classes=classes)
+    return named
+
+
+def fit(estimator: Any, X: np.ndarray, y: np.ndarray) -> None:
+    """Fit on rows (n, m) and labels (n,); arithmetic that breaks down is Invalid, as parameters were too extreme."""
+    with _breaking_down():
+        estimator.fit(X, y)
+
+
+def checked_posterior(estimator: Any, X: np.ndarray) -> np.ndarray:
+    """Probabilities (n, K) of rows (n, m); Invalid where the fit gave none."""
+    P: np.ndarray = estimator.posterior(X)
+    if not np.isfinite(P).all():
+        raise Invalid.at("", f"the fit gave no usable probabilities; {_EXTREME}")
+    return P
+
+
+@contextmanager
+def _breaking_down() -> Iterator[None]:
+    try:
+        yield
+    except (np.linalg.LinAlgError, OverflowError) as error:
+        raise Invalid.at("", f"the fit broke down ({error}); {_EXTREME}") from error
 
 
 def prices_of(listed: list[dict[str, Any]] | None, names: Sequence[str]) -> Prices | None:
@@ -95,11 +131,9 @@ def _train(ports: Ports, job: Job, version: int) -> Card:
     with progress.part(0.05, 0.9, "fitting"):
         try:
             _fit(estimator, spec, table, rows.train)
+            checked_posterior(estimator, table.X[rows.train[:1000]])  # no model without them is published
         except Invalid as error:
             raise placed(error) from error
-        except (np.linalg.LinAlgError, OverflowError) as error:
-            raise Invalid.at("/learner", f"the fit broke down ({error}); {_EXTREME}") from error
-        _check_usable(estimator, table.X[rows.train])
     fit_seconds = perf_counter() - began
     with progress.part(0.9, 0.95, "judging"):
         scores = estimator.posterior(table.X[rows.holdout]) if rows.holdout.size else None
@@ -129,21 +163,15 @@ def _build(spec: Mapping[str, Any], table: Table) -> Any:
     )
 
 
-def _check_usable(estimator: Any, X: np.ndarray) -> None:
-    """A model that gives no probabilities for its own training rows is not published."""
-    if not np.isfinite(estimator.posterior(X[:1000])).all():
-        raise Invalid.at("/learner", f"the fit gave no usable probabilities; {_EXTREME}")
-
-
 def _fit(estimator: Any, spec: Mapping[str, Any], table: Table, rows: np.ndarray) -> None:
     """Fit; and where the learner can be asked feature by feature, learn when that does not pay any more."""
     X, y = table.X[rows], table.y[rows]
     if not catalogue.KINDS[spec["learner"]["kind"]].stepwise:
-        estimator.fit(X, y)
+        fit(estimator, X, y)
         return
     with progress.part(0.0, 0.6):
-        estimator.fit(X, y)
-    with progress.part(0.6, 1.0):
+        fit(estimator, X, y)
+    with progress.part(0.6, 1.0), _breaking_down():
         prices = prices_of(spec["feature_costs"], table.schema.names)
         estimator.learn_stops(X, y, prices or Prices.unit(X.shape[1]))
 

@@ -14,7 +14,7 @@ from app.decisions.benefit import as_benefits
 from app.errors import Invalid
 from app.jobs.job import Job
 from app.learners import catalogue
-from app.usecases.fitting import placed
+from app.usecases.fitting import built, placed
 from app.usecases.ports import Ports
 
 KIND = "train"
@@ -46,8 +46,11 @@ def _specification(
     if dataset.classes is None:
         raise Invalid.at("/learner/kind", f"{kind.name} predicts classes; the labels of this data set are numbers")
     _check_labels(kind, dataset)
-    benefits = _benefits(order.get("benefits"), len(dataset.classes), kind=kind)
-    _check_buildable(kind, parameters, benefits, dataset.classes)
+    benefits = _benefits(order.get("benefits"), len(dataset.classes), kind, used=kind.uses_benefits(parameters))
+    try:
+        parameters = built(kind, parameters, benefits, dataset.classes)
+    except Invalid as error:
+        raise placed(error) from error
     return {
         "model": order["model"],
         "learner": {"kind": kind.name, "parameters": parameters},
@@ -57,16 +60,6 @@ def _specification(
         "holdout": order["holdout"],
         "seed": order["seed"],
     }
-
-
-def _check_buildable(
-    kind: catalogue.Kind, parameters: Mapping[str, Any], benefits: np.ndarray | None, classes: Sequence[int | str]
-) -> None:
-    """What the estimator's making already shows to be wrong is said now, not by a job that fails."""
-    try:
-        kind.build(parameters, benefits=benefits, classes=classes)
-    except Invalid as error:
-        raise placed(error) from error
 
 
 def _check_labels(kind: catalogue.Kind, dataset: Dataset) -> None:
@@ -88,17 +81,16 @@ def _dataset(ports: Ports, data: Mapping[str, Any]) -> tuple[Dataset, Draft | No
     return draft.dataset, draft
 
 
-def _benefits(sent: Any, n_classes: int, *, kind: catalogue.Kind) -> np.ndarray | None:
-    """The matrix as sent; what trains with it needs the classes for columns."""
+def _benefits(sent: Any, n_classes: int, kind: catalogue.Kind, *, used: bool) -> np.ndarray | None:
+    """The matrix as sent; what trains with it (`used`) needs the classes for columns."""
     if sent is None:
         if kind.needs_benefits:
             raise Invalid.at("/benefits", f"{kind.name} trains with a benefit matrix; send one")
         return None
     if kind.labels == "several":
         raise Invalid.at("/benefits", "a benefit matrix is for one label; leave it out, and ask `POST /retrieve` later")
-    n_actions = None if kind.benefits == "ignored" else n_classes
     try:
-        return as_benefits(sent, n_classes, n_actions=n_actions)
+        return as_benefits(sent, n_classes, n_actions=n_classes if used else None)
     except Invalid as error:
         raise error.under("/benefits") from error
 

@@ -152,3 +152,38 @@ def test_parameters_say_what_they_take():
     assert gamma.describe()["allowed"] == "a number or null"
     assert gamma.check(None) is None
     assert Parameter("x", "boolean", default=True, doc="").check(value=False) is False
+
+
+def test_a_label_is_the_class_itself_however_it_is_written():
+    """1 and "1" are one class, also where an inner learner names it; what is no class is refused where it stands."""
+    kind, parameters = resolve({"kind": "kernel_logistic", "majority": "1"})
+    outer, inner = resolve({"kind": "hierarchical_logistic", "majority": 2, "first": {**parameters, "kind": kind.name}})
+
+    assert kind.naming(parameters, [1, 2])["majority"] == 1
+    assert kind.naming({**parameters, "majority": 1}, ["1", "2"])["majority"] == "1"
+    named = outer.naming(inner, [1, 2])
+    assert (named["majority"], named["first"]["majority"]) == (2, 1)
+    assert named["second"] == inner["second"]
+    with pytest.raises(Invalid) as error:
+        outer.naming(inner, [2, 3])
+    assert error.value.flaws[0].loc == "/first/majority"
+
+
+@pytest.mark.parametrize("value", [True, False, 1.0, 0.5, [1], {}])
+def test_a_label_is_a_string_or_an_integer(value):
+    assert "a string or an integer" in places({"kind": "kernel_logistic", "majority": value})["/majority"]
+
+
+@pytest.mark.parametrize(
+    ("learner", "uses"),
+    [
+        ({"kind": "logistic"}, False),
+        ({"kind": "benefit_logistic"}, True),
+        ({"kind": "hierarchical_logistic"}, False),
+        ({"kind": "hierarchical_logistic", "first": {"kind": "benefit_logistic"}}, True),
+    ],
+)
+def test_benefits_are_used_where_something_trains_with_them(learner, uses):
+    kind, parameters = resolve(learner)
+
+    assert kind.uses_benefits(parameters) is uses
