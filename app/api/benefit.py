@@ -56,10 +56,12 @@ class CurvePoint(BaseModel):
 class RuleStanding(Standing):
     """What one rule earned, its own figures, and how to ask for it."""
 
-    figures: dict[str, float | None] = Field(
-        description="the rule's threshold, or beta and delta; null where undefined"
+    figures: dict[str, int | float | None] = Field(
+        description="the rule's threshold, or beta and delta, or the column of the action for all; null where undefined"
     )
-    request: dict[str, Any] | None = Field(description="the fields that ask `/predict` for this rule, beside benefits")
+    request: dict[str, Any] | None = Field(
+        description="the fields that ask `/predict` for this rule, beside benefits; null where none do"
+    )
 
 
 class NamedRule(BaseModel):
@@ -88,7 +90,7 @@ class BenefitReport(EarningDocument):
     curve: list[CurvePoint] | None = None
     expected_benefit: EarningDocument
     cost_blind: EarningDocument = Field(description="acting on the most probable class")
-    rules: list[RuleStanding] = Field(description="every rule that the matrix allows")
+    rules: list[RuleStanding] = Field(description="every rule that the matrix allows, and the best action for all")
     best: RuleLead
     warnings: list[str]
 
@@ -165,10 +167,11 @@ def benefit(
 
     `rules` has every rule that the matrix allows with a bootstrap interval: thresholds for two classes and two actions,
     beta_delta and hierarchical where the matrix states one cost each for confusing minority classes, for missing one,
-    and for a false alarm. The top-level threshold is the best one ON these rows, so what it earns flatters it;
-    `threshold_holdout` among the rules is cross-validated within the hold-out. `best` says whether its lead is more
-    than noise: whether the paired bootstrap's interval of the difference to the runner-up excludes 0, and the two
-    earned differently on 30 rows at least.
+    and for a false alarm; and last same_for_all, the one action that earns most without a model. The top-level
+    threshold is the best one ON these rows, so what it earns flatters it; `threshold_holdout` among the rules is
+    cross-validated within the hold-out. `best` says whether its lead is more than noise: whether the paired bootstrap's
+    interval of the difference to the runner-up excludes 0, the two earned differently on 30 rows at least, and each
+    class in which they can differ has 30 rows.
 
     With `Accept: image/svg+xml` the answer is a chart.
     """

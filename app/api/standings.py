@@ -34,6 +34,6 @@ class Lead(BaseModel):
     interval: Interval | None = Field(description="of the difference, rows resampled in pairs")
     differing_rows: int = Field(description="on which the best and the runner-up earned differently")
     significant: bool = Field(
-        description="whether the interval of the difference excludes 0 and there are at least 30 differing rows:"
-        " among fewer, a rare large loss may be missing"
+        description="whether the interval of the difference excludes 0, there are at least 30 differing rows, and at"
+        " least 30 rows of each class in which the two can differ: among fewer, a rare large loss may be missing"
     )

@@ -29,10 +29,10 @@ class Standing:
 class Ranking:
     """Contenders compared on the same rows.
 
-    `best` is the first one of the largest mean; `same` are the others that earned exactly what it did on every row;
-    `runner_up` is the next best that did not, None where there is none. `differing`: on how many rows these two earned
-    differently. `significant`: the interval of their difference, resampled in pairs, excludes 0, and they differ on
-    `FEWEST` rows at least: resamples cannot know of a rare large loss that no row shows.
+    Rows of weight 0 are none. `best` is the first one of the largest mean; `same` are the others that earned exactly
+    what it did on every row; `runner_up` is the next best that did not, None where there is none. `differing`: on how
+    many rows these two earned differently. `significant`: the interval of their difference, resampled in pairs,
+    excludes 0, and they differ on `FEWEST` rows at least: resamples cannot know of a rare large loss that no row shows.
     """
 
     standings: list[Standing]
@@ -57,6 +57,10 @@ def rank(
     The intervals are percentiles. They hold for the contenders as they are: that others would have been made from other
     training rows is not in them, nor that the best was sought among several.
     """
+    if weights is not None and not weights.all():
+        counted = weights > 0
+        values, weights = values[counted], weights[counted]
+        strata = None if strata is None else strata[counted]
     drawn = bootstrap_means(values, weights, strata, resamples=resamples, seed=seed)
     means = np.average(values, axis=0, weights=weights)
     best = _first_of_largest(means)

@@ -13,7 +13,13 @@ from app.decisions.hierarchy import beta_delta, hierarchical
 from app.decisions.threshold import HoldoutScores, decide_by_threshold, posterior_threshold
 
 RuleName = Literal[
-    "expected_benefit", "most_probable", "threshold_posterior", "threshold_holdout", "beta_delta", "hierarchical"
+    "expected_benefit",
+    "most_probable",
+    "threshold_posterior",
+    "threshold_holdout",
+    "beta_delta",
+    "hierarchical",
+    "same_for_all",
 ]
 _ALIKE = 1e-9  # relative to the largest loss: costs that differ less are one cost that was rounded
 _ROUNDING = 4 * float(np.finfo(np.float64).eps)  # relative to the largest benefit: what its last digit hides of a loss
@@ -37,7 +43,7 @@ class Rows:
 @dataclass(frozen=True)
 class Ruled:
     """What a rule decides for each row, int (n,); `request` is what asks for it in a prediction, None where nothing
-    does; `figures` are the rule's own (threshold, beta, delta).
+    does; `figures` are the rule's own (threshold, beta, delta, or the action that all get).
     """
 
     rule: RuleName
@@ -83,6 +89,16 @@ def apply_rules(rows: Rows, B: np.ndarray, classes: Sequence[int | str]) -> list
     if costs is not None:
         ruled += _by_costs(rows.P, costs, classes)
     return ruled
+
+
+def same_for_all(n: int, B: np.ndarray, priors: np.ndarray) -> Ruled:
+    """The one action for all n rows that earns most under the class priors (K,): what any model has to beat.
+
+    It is what the rows' own class shares advise where these are the priors, a tie going to the first action: that
+    flatters it by no more than chance parts the two best columns of B.
+    """
+    action = int((priors @ B).argmax())
+    return Ruled("same_for_all", np.full(n, action, dtype=np.intp), None, {"action": action})
 
 
 def minority_costs(B: np.ndarray, priors: np.ndarray) -> MinorityCosts | None:

@@ -11,23 +11,21 @@ import numpy as np
 from app.decisions.benefit import (
     as_benefits,
     confusion,
-    irrelevance,
     mu,
     realised_benefit,
-    row_benefits,
     upper_bound,
 )
-from app.decisions.bootstrap import Ranking, rank
+from app.decisions.bootstrap import FEWEST, Ranking
+from app.decisions.contest import Judged, contest, doubts
 from app.decisions.folds import stratified_folds
 from app.decisions.priors import as_priors, shift_priors
-from app.decisions.rules import Rows, Ruled, apply_rules
+from app.decisions.rules import Rows, Ruled, apply_rules, same_for_all
 from app.decisions.threshold import decide_by_threshold, posterior_threshold
 from app.errors import Conflict, Invalid
 from app.registry.loaded import Holdout, Loaded
 from app.usecases.predict import check_one_label, sorted_holdout
 
 FOLDS = 5  # of the hold-out, for the rule that is tuned on it
-_FEW = 30
 
 
 @dataclass(frozen=True)
@@ -51,7 +49,9 @@ class Cutting:
 
 @dataclass(frozen=True)
 class Report:
-    """All rules on one hold-out; `cutting` for two classes and two actions only."""
+    """All rules on one hold-out, and the best action for all; `cutting` for two actions and two classes, both with
+    rows.
+    """
 
     rows: int
     priors: np.ndarray
@@ -68,14 +68,13 @@ class Report:
 class _Judge:
     """Adds up what decisions earned, each class weighing as much as its prior says."""
 
-    holdout: Holdout
-    B: np.ndarray
+    rows: Judged
     bound: float
-    weights: np.ndarray
 
     def earning(self, choice: np.ndarray) -> Earning:
-        earned = realised_benefit(self.holdout.y, choice, self.B, self.weights)
-        return Earning(earned, mu(earned, self.bound), confusion(self.holdout.y, choice, *self.B.shape))
+        y, B = self.rows.y, self.rows.B
+        earned = realised_benefit(y, choice, B, self.rows.weights)
+        return Earning(earned, mu(earned, self.bound), confusion(y, choice, *B.shape))
 
 
 def report(model: Loaded, benefits: Any, priors: Mapping[str, float] | None, points: int) -> Report:
@@ -89,20 +88,18 @@ def report(model: Loaded, benefits: Any, priors: Mapping[str, float] | None, poi
     check_one_label(model)
     holdout = _holdout(model)
     B = _benefits(benefits, model)
-    shares = np.bincount(holdout.y, minlength=len(B)) / len(holdout.y)
-    used, P, warnings = shares, holdout.scores, irrelevance(B, model.classes if B.shape[1] == len(B) else None)
+    y, corrected = holdout.y, priors is not None
+    shares = np.bincount(y, minlength=len(B)) / len(y)
+    used, P = shares, holdout.scores
+    warnings: list[str] = []
     if priors is not None:
-        used, P, more = _with_priors(model, priors, holdout, shares)
-        warnings += more
+        used, P, warnings = _with_priors(model, priors, holdout, shares)
     bound = upper_bound(used, B)
-    if bound <= 0:
-        warnings.append("the upper bound is not positive: mu, the share of it that is earned, has no meaning here")
-    if len(P) < _FEW:
-        warnings.append(f"the hold-out has {len(P)} rows: intervals from so few are rough, and rather too narrow")
-    ratio = np.divide(used, shares, out=np.zeros(len(B)), where=shares > 0)
-    judge = _Judge(holdout, B, bound, ratio[holdout.y])
-    rows = Rows(P, holdout.scores, holdout.y, stratified_folds(holdout.y, FOLDS, 0), None if priors is None else used)
-    ruled = apply_rules(rows, B, model.classes)
+    judged = Judged(y, B, used if corrected else np.maximum(shares, model.priors), known=corrected)
+    judge = _Judge(judged, bound)
+    rows = Rows(P, holdout.scores, y, stratified_folds(y, FOLDS, 0), used if corrected else None)
+    ruled = [*apply_rules(rows, B, model.classes), same_for_all(len(y), B, used)]
+    ranking = contest(np.column_stack([rule.choice for rule in ruled]), judged)
     earned = {rule.rule: judge.earning(rule.choice) for rule in ruled[:2]}
     return Report(
         len(P),
@@ -110,11 +107,21 @@ def report(model: Loaded, benefits: Any, priors: Mapping[str, float] | None, poi
         bound,
         earned["expected_benefit"],
         earned["most_probable"],
-        _cutting(model, judge, used, points) if B.shape == (2, 2) else None,
+        _cutting(model, judge, used, points) if B.shape == (2, 2) and shares.all() else None,
         ruled,
-        _ranking(ruled, judge, known_priors=priors is not None),
-        warnings,
+        ranking,
+        [*warnings, *doubts(judged, model.classes, bound, "hold-out row"), *_about(ranking, len(y))],
     )
+
+
+def _about(ranking: Ranking, n: int) -> list[str]:
+    """What the number of rows leaves to be warned about, and who is best; the last contender is one action for all."""
+    warnings = []
+    if n < FEWEST:
+        warnings.append(f"the hold-out has {n} rows: intervals from so few are rough, and rather too narrow")
+    if ranking.standings[-1].behind <= 0:
+        warnings.append("no rule earns more than one action for all: this model does not pay with these benefits")
+    return warnings
 
 
 def _holdout(model: Loaded) -> Holdout:
@@ -126,20 +133,15 @@ def _holdout(model: Loaded) -> Holdout:
     return model.holdout
 
 
-def _ranking(ruled: list[Ruled], judge: _Judge, *, known_priors: bool) -> Ranking:
-    y = judge.holdout.y
-    values = np.column_stack([row_benefits(y, rule.choice, judge.B) for rule in ruled])
-    return rank(values, judge.weights, y if known_priors else None)
-
-
 def _cutting(model: Loaded, judge: _Judge, priors: np.ndarray, points: int) -> Cutting:
     scores = sorted_holdout(model)
-    cut, _ = scores.best(judge.B, priors)
-    thresholds, values = scores.curve(judge.B, points, priors)
+    B = judge.rows.B
+    cut, _ = scores.best(B, priors)
+    thresholds, values = scores.curve(B, points, priors)
     return Cutting(
         cut.value,
-        posterior_threshold(judge.B).value,
-        judge.earning(decide_by_threshold(judge.holdout.scores[:, 1], cut)),
+        posterior_threshold(B).value,
+        judge.earning(decide_by_threshold(_holdout(model).scores[:, 1], cut)),
         list(zip(thresholds.tolist(), values.tolist(), strict=True)),
     )
 

@@ -102,7 +102,13 @@ def test_every_rule_is_compared_on_the_same_rows(service, ward):
     report = service.post(f"/models/{ward}/benefit", json={"benefits": BENEFITS}).json()
     rules = by_name(report)
 
-    assert list(rules) == ["expected_benefit", "most_probable", "threshold_posterior", "threshold_holdout"]
+    assert list(rules) == [
+        "expected_benefit",
+        "most_probable",
+        "threshold_posterior",
+        "threshold_holdout",
+        "same_for_all",
+    ]
     for row in rules.values():
         assert row["interval"][0] <= row["benefit"] <= row["interval"][1]
         assert row["mu"] == pytest.approx(row["benefit"] / report["upper_bound"])
@@ -144,9 +150,10 @@ def test_what_the_report_says_to_ask_for_is_what_a_prediction_does(service):
     report = service.post("/models/minorities/benefit", json={"benefits": matrix}).json()
     rules = by_name(report)
 
-    assert list(rules) == ["expected_benefit", "most_probable", "beta_delta", "hierarchical"]
+    assert list(rules) == ["expected_benefit", "most_probable", "beta_delta", "hierarchical", "same_for_all"]
     assert rules["beta_delta"]["request"]["costs"] == {"majority": "class 0", "C_DD": 1, "C_HD": 2, "C_DH": 10}
     assert rules["beta_delta"]["benefit"] == rules["expected_benefit"]["benefit"]
+    assert rules.pop("same_for_all")["request"] is None
     for row in rules.values():
         question = {"model": "minorities", "instances": rows[:5], "benefits": matrix, **row["request"]}
         answer = service.post("/predict", json=question).json()
@@ -159,6 +166,60 @@ def test_few_rows_are_warned_about(service):
     report = service.post("/models/few/benefit", json={"benefits": BENEFITS}).json()
 
     assert any("rough" in warning for warning in report["warnings"])
+
+
+def test_the_best_action_for_all_is_a_contender(service, ward):
+    """What can be had without a model is in the table, and a warning says where no rule earns more."""
+    report = service.post(f"/models/{ward}/benefit", json={"benefits": BENEFITS}).json()
+    hopeless = service.post(f"/models/{ward}/benefit", json={"benefits": [[0, -1e-6], [-1, 5]]}).json()
+    means = np.array(list(report["priors"].values())) @ np.array(BENEFITS)
+
+    constant = by_name(report)["same_for_all"]
+    assert constant["benefit"] == pytest.approx(means.max())
+    assert constant["figures"] == {"action": int(means.argmax())}
+    assert type(constant["figures"]["action"]) is int
+    assert constant["behind"] > 0
+    assert not any("does not pay" in warning for warning in report["warnings"])
+    assert any("does not pay" in warning for warning in hopeless["warnings"])
+
+
+def test_a_turned_matrix_is_warned_about(service, ward):
+    """Wrong answers that pay more than right ones: legal, and more often than not swapped columns."""
+    report = service.post(f"/models/{ward}/benefit", json={"benefits": [[-1, 0], [5, -10]]}).json()
+
+    assert any("BELOW the threshold" in warning for warning in report["warnings"])
+
+
+def test_a_class_that_the_hold_out_lacks(service):
+    """Two classes, one of them not held out: no thresholds, a warning that names it, and no claim about the lead."""
+    data = two_class_rows(300)
+    data["labels"] = ["ill" if i < 2 else "healthy" for i in range(300)]
+    trained(service, {"model": "lacking", "learner": {"kind": "logistic"}, "data": data})
+    response = service.post("/models/lacking/benefit", json={"benefits": BENEFITS})
+    report = response.json()
+
+    assert response.status_code == 200, response.text
+    assert report["priors"]["ill"] == 0
+    assert report["threshold"] is None
+    assert report["curve"] is None
+    assert "threshold_holdout" not in by_name(report)
+    assert any(warning.startswith("class 'ill' has no hold-out row") for warning in report["warnings"])
+    assert not report["best"]["significant"]
+
+
+def test_a_class_of_few_rows_settles_nothing(service):
+    """However much the priors make of it: two rows that agree have an interval without width."""
+    data = two_class_rows(300)
+    labels = np.array(data["labels"])
+    labels[np.flatnonzero(labels == "ill")[8:]] = "healthy"
+    trained(service, {"model": "thin", "learner": {"kind": "logistic"}, "data": data | {"labels": labels.tolist()}})
+    body = {"benefits": BENEFITS, "priors": {"healthy": 0.5, "ill": 0.5}}
+    report = service.post("/models/thin/benefit", json=body).json()
+
+    assert "class 'ill' has 2 hold-out rows: the interval cannot know how it varies" in report["warnings"]
+    assert report["best"]["interval"][0] > 0
+    assert report["best"]["differing_rows"] >= 30
+    assert not report["best"]["significant"]
 
 
 def test_a_chart_on_request(service, ward):

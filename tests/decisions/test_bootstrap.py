@@ -133,6 +133,18 @@ def test_one_row_and_none():
         rank(np.empty((0, 2)))
 
 
+def test_rows_without_weight_are_none():
+    """They make nobody different, and count for nothing in resamples."""
+    values = np.array([[1.0, 1.0, 0.0], [2.0, 2.0, 1.0], [5.0, 9.0, 7.0]])
+    y = np.array([0, 0, 1])
+    without = rank(values[:2], np.ones(2), y[:2])
+
+    assert rank(values, np.array([1.0, 1.0, 0.0]), y) == without
+    assert (without.best, without.same, without.differing) == (0, [1], 2)
+    with pytest.raises(Invalid):
+        rank(values, np.zeros(3), y)
+
+
 def test_nothing_is_changed_in_place():
     values, y = few_outcomes()
     before = values.copy(), y.copy()

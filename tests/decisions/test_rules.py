@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from app.decisions.benefit import decide
 from app.decisions.folds import stratified_folds
 from app.decisions.hierarchy import equivalent_benefits, hierarchical
-from app.decisions.rules import Rows, apply_rules, minority_costs
+from app.decisions.rules import Rows, apply_rules, minority_costs, same_for_all
 from app.decisions.threshold import HoldoutScores, decide_by_threshold
 
 BINARY = np.array([[0.0, -1.0], [-10.0, 5.0]])
@@ -164,3 +164,11 @@ def test_posteriors_and_scores_are_kept_apart():
     assert (found["expected_benefit"].choice == decide(corrected, BINARY).choice).all()
     best, _ = HoldoutScores(base.P[:, 1], base.y).best(BINARY, priors)
     assert found["threshold_holdout"].figures["threshold"] == best.value
+
+
+def test_one_action_for_all_is_the_best_column():
+    B = np.array([[0.0, 1.0, 2.0], [3.0, -1.0, 2.0]])
+
+    assert same_for_all(4, B, np.array([0.5, 0.5])).choice.tolist() == [2, 2, 2, 2]
+    assert same_for_all(1, B, np.array([0.0, 1.0])).figures == {"action": 0}
+    assert same_for_all(1, np.zeros((2, 2)), np.array([0.5, 0.5])).choice.tolist() == [0]
