@@ -15,16 +15,16 @@ from app.jobs.queue import Queue
 from app.jobs.worker import Worker
 from app.registry.registry import Registry
 from app.settings import Settings
-from app.usecases import compare, fitting, train
+from app.usecases import compare, comparing, fitting, train
 from app.usecases.kernels import keep_kernels
 from app.usecases.ports import Ports
 
 _MB = 2**20
 _PRELOADED = ("app.wiring", "sklearn.linear_model", "sklearn.model_selection", "sklearn.pipeline", "pyarrow.parquet")
-_RUN: dict[str, Callable[[Ports, Job], None]] = {train.KIND: fitting.run, compare.KIND: compare.run}
+_RUN: dict[str, Callable[[Ports, Job], None]] = {train.KIND: fitting.run, compare.KIND: comparing.run}
 _CLEAN_UP: dict[str, Callable[[Ports, Job], None]] = {
     train.KIND: fitting.clean_up,
-    compare.KIND: compare.clean_up,
+    compare.KIND: comparing.clean_up,
 }
 
 

@@ -42,7 +42,7 @@ class CompareRequest(WireModel):
 class Contender(BaseModel):
     """A learner with a rule."""
 
-    learner: str
+    learner: str | None = Field(description="null for `same_for_all`, which needs none")
     rule: RuleName
 
 
@@ -63,7 +63,11 @@ class ComparedLearner(BaseModel):
     name: str = Field(description="its kind, and the parameters that are not the defaults")
     kind: str
     parameters: dict[str, Any]
-    fit_seconds: float = Field(description="mean of the folds")
+    fit_seconds: float | None = Field(description="mean of the folds; null where it failed")
+    converged: list[bool] | None = Field(
+        default=None, description="whether the fit on each fold's rows did; null where that is no question"
+    )
+    error: str | None = Field(default=None, description="why it could not be fitted, and has no rows in the table")
 
 
 class SameForAll(BaseModel):
@@ -141,7 +145,11 @@ async def submit(
     idempotency_key: Annotated[str | None, key_header(EXAMPLE_KEY)] = None,
     prefer: Prefer = None,
 ) -> CompareDocument:
-    """Every learner is fitted on the same folds, and every rule that the benefits allow decides the rows outside."""
+    """Every learner is fitted on the same folds, and every rule that the benefits allow decides the rows outside.
+
+    A learner that cannot be fitted is listed with its `error`, and the others are compared; the job fails where none is
+    left. The best action for all, which needs no model, is the table's last row.
+    """
     job = await run_in_threadpool(usecase.submit, ports, body.model_dump(), key=idempotency_key)
     return CompareDocument.of(await accepted(request, response, ports, job, prefer))
 

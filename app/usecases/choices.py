@@ -7,10 +7,14 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
+from app.errors import TooLarge
+
 if TYPE_CHECKING:  # with its compiler it takes 60 MB of memory that a service which retrieves nothing can spare
     from app.retrieval import Selection, Selections
 
 FIGURES = ("expected_loss", "expected_precision", "expected_recall", "error_bound")
+MOST_SETS = 1_000_000  # of one call: a set costs a kilobyte on its way, whatever it holds
+MOST_ITEMS = 20_000_000  # of one call: an item costs some 50 bytes on its way
 
 
 @dataclass(frozen=True)
@@ -29,6 +33,14 @@ class Sets:
         assert self.offsets is not None
         sizes = self.sizes[rows]
         return Sets(self.p[stretches(self.offsets[rows], sizes)], np.concatenate(([0], np.cumsum(sizes))))
+
+
+def check_extent(sets: int, items: int) -> None:
+    """TooLarge where a call would ask about more sets, or items in all of them, than it may; before they are made."""
+    if sets > MOST_SETS:
+        raise TooLarge(f"there are {sets:,} sets; at most {MOST_SETS:,} are chosen in one call: send them in parts")
+    if items > MOST_ITEMS:
+        raise TooLarge(f"there are {items:,} items; one call takes at most {MOST_ITEMS:,}: send fewer sets in each")
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import numpy as np
 from app.errors import Flaw, Invalid
 from app.registry.loaded import Loaded
 from app.retrieval import Loss, parse_loss, select, select_class_set, select_many
-from app.usecases.choices import Choice, Sets
+from app.usecases.choices import Choice, Sets, check_extent
 from app.usecases.tuned_cut import tuned_cut
 
 Setting = Literal["binary", "multilabel", "multiclass"]
@@ -72,6 +72,7 @@ def retrieve_with(model: Loaded, X: np.ndarray, question: Question, warnings: li
         has = "several labels: ask for multilabel" if model.multilabel else "one label: ask for binary or multiclass"
         raise Invalid.at("/setting", f"{model.name!r} has {has}")
     loss, column = _loss(question), _positive(model, question)
+    check_extent(*(len(X), len(X) * len(model.classes)) if column is None else (1, len(X)))
     threshold = {"half": 0.5, "expected_loss": None}.get(question.method)
     if question.method == "tuned_threshold":
         threshold = _tuned(model, question, loss, column)

@@ -60,9 +60,13 @@ def test_the_table_has_every_learner_with_every_rule(compared):
     rules = ["expected_benefit", "most_probable", "threshold_posterior", "threshold_holdout"]
     names = ["logistic", "logistic(C=0.01)", "benefit_logistic(calibration=none)"]
 
-    assert [(row["learner"], row["rule"]) for row in result["table"]] == [(n, r) for n in names for r in rules]
+    assert [(row["learner"], row["rule"]) for row in result["table"]] == [
+        *((n, r) for n in names for r in rules),
+        (None, "same_for_all"),
+    ]
     assert [learner["name"] for learner in result["learners"]] == names
     assert result["rows"] == 150
+    assert all(learner["converged"] == [True] * 3 and learner["error"] is None for learner in result["learners"])
     for row in result["table"]:
         assert row["interval"][0] <= row["benefit"] <= row["interval"][1]
         assert row["mu"] == pytest.approx(row["benefit"] / result["upper_bound"])
@@ -134,7 +138,7 @@ def test_the_chart_of_a_comparison(service, compared):
     assert chart.headers["content-type"].startswith("image/svg+xml")
     assert image.text == chart.text
     for row in compared["result"]["table"]:
-        assert row["learner"] in chart.text
+        assert (row["learner"] or "no model") in chart.text
 
 
 def test_three_classes(service):
@@ -150,9 +154,10 @@ def test_three_classes(service):
 
     assert job["status"] == "succeeded", job["error"]
     rules = [row["rule"] for row in job["result"]["table"]]
-    assert rules == ["expected_benefit", "most_probable", "beta_delta", "hierarchical"]
+    assert rules == ["expected_benefit", "most_probable", "beta_delta", "hierarchical", "same_for_all"]
     assert job["result"]["rows"] == 90
     assert job["result"]["table"][0]["mu"] is None
+    assert any(warning.startswith("class 'd' has 2 rows") for warning in job["result"]["warnings"])
     assert any("bound" in warning for warning in job["result"]["warnings"])
 
 
@@ -167,11 +172,63 @@ def test_what_fails_in_training_names_the_learner(service):
     assert service.get(f"/compare/{job['id']}", headers=SVG).status_code == 409
 
 
+def test_a_learner_that_cannot_be_fitted_is_listed(service):
+    """The others are compared all the same, and drawn."""
+    dataset = uploaded(service, two_class_rows(60), "sixty.csv")
+    learners = [{"kind": "benefit_logistic"}, {"kind": "logistic"}]
+    body = order(dataset, benefits=[[0, 1], [1, 0]], learners=learners)
+    job = service.post("/compare", json=body, headers={"Prefer": "wait=60"}).json()
+
+    assert job["status"] == "succeeded", job["error"]
+    failed, fitted = job["result"]["learners"]
+    assert failed["error"]
+    assert failed["fit_seconds"] is None
+    assert fitted["error"] is None
+    assert {row["learner"] for row in job["result"]["table"]} == {"logistic", None}
+    assert any("BELOW the threshold" in warning for warning in job["result"]["warnings"])
+    assert service.get(f"/compare/{job['id']}", headers=SVG).status_code == 200
+
+
+def test_a_majority_is_one_class_however_it_is_written(service):
+    """1 and "1" are the same learner, and no other is named by a class that is not there."""
+    data = two_class_rows(60)
+    data["labels"] = [int(label == "ill") for label in data["labels"]]
+    dataset = uploaded(service, data, "codes.csv")
+    twice = [{"kind": "kernel_logistic", "majority": 1}, {"kind": "kernel_logistic", "majority": "1"}]
+    absent = {"kind": "hierarchical_logistic", "first": {"kind": "kernel_logistic", "majority": 7}}
+
+    for learners, places in ((twice, ["/learners/1"]), ([LEARNERS[0], absent], ["/learners/1/first/majority"])):
+        response = service.post("/compare", json=order(dataset, learners=learners))
+        assert response.status_code == 422, response.text
+        assert [flaw["loc"] for flaw in response.json()["errors"]] == places
+    accepted = service.post("/compare", json=order(dataset, learners=twice[1:]), headers={"Prefer": "wait=60"}).json()
+    assert accepted["result"]["learners"][0]["parameters"]["majority"] == 1
+
+
+def test_actions_need_not_be_classes_where_no_learner_trains_with_them(service, dataset):
+    """A hierarchy uses the benefits only where one of its stages does."""
+    body = order(dataset, benefits=[[0, -1, 0], [-9, 5, 1]])
+    plain = [{"kind": "hierarchical_logistic"}]
+    trains = [{"kind": "hierarchical_logistic", "first": {"kind": "benefit_logistic"}}]
+
+    assert service.post("/compare", json=body | {"learners": plain}).status_code == 202
+    assert service.post("/compare", json=body | {"learners": trains}).status_code == 422
+
+
+HERE = {"kind": "kernel_logistic"}
 BAD = {
     "no learner": ({"learners": []}, "/learners"),
     "no such kind": ({"learners": [{"kind": "logistic"}, {"kind": "oracle"}]}, "/learners/1/kind"),
     "no such parameter": ({"learners": [{"kind": "logistic", "c": 1}]}, "/learners/0/c"),
     "a learner of several labels": ({"learners": [{"kind": "multilabel_logistic"}]}, "/learners/0/kind"),
+    "a majority that is no class": (
+        {"learners": [{"kind": "kernel_logistic", "majority": "well"}]},
+        "/learners/0/majority",
+    ),
+    "a majority that is no label": (
+        {"learners": [{"kind": "kernel_logistic", "majority": True}]},
+        "/learners/0/majority",
+    ),
     "the same twice": ({"learners": [{"kind": "logistic"}, {"kind": "logistic", "C": 1.0}]}, "/learners/1"),
     "benefits missing": ({"benefits": None}, "/benefits"),
     "benefits of another shape": ({"benefits": [[1, 2]]}, "/benefits"),

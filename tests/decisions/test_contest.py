@@ -57,7 +57,8 @@ def test_only_actions_on_which_they_differ_count():
 
 def test_few_rows_of_a_heavy_class_make_no_wrong_claims():
     """Two ways that are equally good: most draws show none of the rare rows that make them so, which fools the
-    bootstrap alone."""
+    bootstrap alone.
+    """
     rng = np.random.default_rng(0)
     C, shares = np.array([[0.0, -1.0], [-10.0, 0.0]]), np.array([10 / 11, 1 / 11])
     y = np.repeat([0, 1], [500, 5])

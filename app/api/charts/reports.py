@@ -39,7 +39,7 @@ def comparison_chart(result: Mapping[str, Any]) -> str:
     """The table of a comparison: learners as groups, rules as their rows."""
     best = result["best"]
     contenders = [
-        _dot(row["learner"], row, best=(row["learner"], row["rule"]) == (best["learner"], best["rule"]))
+        _dot(row["learner"] or "no model", row, best=(row["learner"], row["rule"]) == (best["learner"], best["rule"]))
         for row in result["table"]
     ]
     runner_up = None if best["runner_up"] is None else _named(best["runner_up"])
@@ -61,7 +61,8 @@ def _dot(group: str, standing: Mapping[str, Any], *, best: bool) -> Dot:
 
 
 def _named(contender: Mapping[str, Any]) -> str:
-    return f"{contender['learner']} with {contender['rule'].replace('_', ' ')}"
+    rule = contender["rule"].replace("_", " ")
+    return rule if contender["learner"] is None else f"{contender['learner']} with {rule}"
 
 
 def _verdict(best: str, runner_up: str | None, lead: Mapping[str, Any]) -> list[str]:
