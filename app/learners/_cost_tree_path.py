@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
@@ -56,7 +57,7 @@ class Setting:
     depth: int
     rho: float
     tolerance: float
-    initialiser: str
+    initialisers: tuple[str, ...]
     steepness: float = 1.0
     center: float = 0.0
     unit: float = 1.0
@@ -76,13 +77,15 @@ class Setting:
         return list(most * np.geomspace(*RANGE, STEPS)) if most else [0.0]
 
     def path(self, inside: Sample, outside: Sample, lambdas: list[float]) -> Iterator[tuple[Point, HardTree]]:
-        """Trees for rising trade-offs, each starting from the one before."""
+        """Trees for rising trade-offs, each starting from the one before; such a path from every initialiser."""
+        total = len(lambdas) * len(self.initialisers)
         soft: SoftTree | None = None
-        for number, lambda_ in enumerate(lambdas):
-            with part(number / len(lambdas), (number + 1) / len(lambdas), f"tree {number + 1} of {len(lambdas)}"):
+        for number, (initialiser, lambda_) in enumerate(product(self.initialisers, lambdas)):
+            with part(number / total, (number + 1) / total, f"tree {number + 1} of {total}"):
                 problem = self.problem(inside.rows, lambda_)
                 with part(0.0, 0.4, "starting nodes"):
-                    soft = grow(problem, self.depth, self.initialiser) if soft is None else soft.posed(problem)
+                    again = None if number % len(lambdas) == 0 else soft
+                    soft = again.posed(problem) if again else grow(problem, self.depth, initialiser)
                 with part(0.4, 1.0):
                     improve(soft, _CYCLES)
                 hard = HardTree(soft, self.tolerance)

@@ -23,7 +23,8 @@ from app.progress import part
 
 TASKS = ("classification", "regression")
 FEATURES = ("raw", "boosted")
-INITIALISERS = ("leaf", "greedy")
+STARTS = ("leaf", "greedy")
+INITIALISERS = (*STARTS, "both")
 DEEPEST = 8
 SPREAD = 10.0
 """The standard deviation that a standardised target is given. Traversal is `sigmoid(score - threshold)`, so that with 1
@@ -50,10 +51,11 @@ class CostTree(Learner):
     whose cost is within `budget` (None: no limit) is taken; the prior at cost 0 where none is. `features`: `raw`, the
     prepared features, or `boosted`, the outputs of `weak_learners` boosting rounds of regression trees of `weak_depth`,
     each of which costs `evaluation_cost` besides the features that it reads. `initialiser`: where nodes start, `leaf`
-    (all columns, shrunk) or `greedy` (column by column, as long as one is worth its price). `steepness` > 0: in
-    training a row goes up with probability `sigmoid(steepness (score - threshold))`; None is 5 for classes and 1, the
-    paper's, for numbers and without `standardise`. `standardise`: numbers are
-    scaled to variance 1, and a numeric target to standard deviation 10, before the trade-offs weigh them.
+    (all columns, shrunk), `greedy` (column by column, as long as one is worth its price), or `both`: a path from each;
+    the greedy one reaches cheaper trees (Covertype: one feature, where the other's cheapest has four). `steepness` > 0:
+    in training a row goes up with probability `sigmoid(steepness (score - threshold))`; None is 5 for classes and 1,
+    the paper's, for numbers and without `standardise`. `standardise`: numbers are scaled to variance 1, and a numeric
+    target to standard deviation 10, before the trade-offs weigh them.
     `feature_costs`: Prices, or one price >= 0 for each column, or None for 1 each; of a group, the path pays the
     discounted prices and once the difference. `validation_fraction` of the rows is held out inside `fit`. A missing
     value counts as one that cannot be had: the mean, at no cost. The other parameters are `Learner`'s; probabilities
@@ -80,7 +82,7 @@ class CostTree(Learner):
         weak_learners: int = 100,
         weak_depth: int = 2,
         evaluation_cost: float = 0.0,
-        initialiser: str = "leaf",
+        initialiser: str = "both",
         steepness: float | None = None,
         standardise: bool = True,
         feature_costs: Prices | Sequence[float] | None = None,
@@ -173,8 +175,8 @@ class CostTree(Learner):
         setting = Setting(
             phi=phi, loss=loss_of(K), n_classes=K, prices=self.prices_, depth=int(self.depth), rho=float(self.rho),
             evaluation=np.full(phi.uses.shape[1], float(self.evaluation_cost) if self.features == "boosted" else 0.0),
-            tolerance=float(self.zero_tolerance), initialiser=self.initialiser,
-            steepness=self._steepness(), center=center, unit=unit,
+            tolerance=float(self.zero_tolerance), steepness=self._steepness(), center=center, unit=unit,
+            initialisers=STARTS if self.initialiser == "both" else (self.initialiser,),
         )  # fmt: skip
         with part(0.2, 0.98, "training trees"):
             chosen = self._choose(setting, sample.take(inside), sample.take(outside))
@@ -199,7 +201,7 @@ class CostTree(Learner):
         """Train the path, and take the point with the least error within the budget; None is no tree at all."""
         lambdas = setting.lambdas(inside.rows) if self.trade_off is None else [float(self.trade_off)]
         path = list(setting.path(inside, outside, lambdas))
-        self.frontier_ = [point for point, _ in path]
+        self.frontier_ = sorted(point for point, _ in path)
         nothing = Point(np.inf, 0.0, setting.prior_error(inside.rows, outside.rows))
         within = [step for step in path if step[0].cost <= check_budget(self.budget)]
         taken, hard = min(within, key=lambda step: (step[0].error, step[0].cost), default=(nothing, None))

@@ -140,7 +140,7 @@ def test_the_objective_never_rises(seed, K, lambda_):
             last = tree.objective()
 
 
-@pytest.mark.parametrize("initialiser", cost_tree.INITIALISERS)
+@pytest.mark.parametrize("initialiser", cost_tree.STARTS)
 @pytest.mark.parametrize("K", KINDS)
 def test_cycles_from_either_start_lower_the_objective(K, initialiser):
     """Top-down starts, then cycles: each value at most the one before, and what does not pay is not used."""
@@ -174,7 +174,7 @@ SETTINGS = {"task": "regression", "depth": 3, "trade_off": 0.06, "zero_tolerance
             "standardise": False, "feature_costs": [1.0, 1, 10, 10, 10, 10]}  # fmt: skip
 
 
-@pytest.mark.parametrize("initialiser", cost_tree.INITIALISERS)
+@pytest.mark.parametrize("initialiser", cost_tree.STARTS)
 def test_quadrants_cost_twelve(initialiser):
     """No error at the least possible cost, on at least eight of ten seeds: two signs and the one right feature."""
     right = 0
