@@ -10,7 +10,7 @@ import numpy as np
 import orjson
 from fastapi import Response
 
-from app.api.formats import ARROW, NPY, arrow_response, ascii_json
+from app.api.formats import ARROW, NPY, arrow_response, ascii_json, npy_response
 from app.api.wire import JSON
 from app.registry.loaded import Loaded
 from app.usecases.choices import FIGURES, Choice
@@ -42,17 +42,20 @@ def to_npy(answer: Answer, rest: dict[str, Any]) -> Response:
     buffer = io.BytesIO()
     for array in arrays:
         np.lib.format.write_array(buffer, array, allow_pickle=False)
-    return Response(buffer.getvalue(), media_type=NPY, headers={"Payoff-Answer": ascii_json(rest).decode("ascii")})
+    return npy_response(buffer.getvalue(), ascii_json(rest))
 
 
 def to_arrow(answer: Answer, rest: dict[str, Any]) -> Response:
-    """A row per set: `selected`, `k`, the figures and, if asked for, `curve`; the rest is JSON in its metadata."""
+    """A row per set: `selected`, `k`, the figures and, if asked for, `curve`; the rest is JSON in its metadata.
+
+    Labels come as a dictionary of them: each is there once, however often it is chosen.
+    """
     import pyarrow as pa  # noqa: PLC0415 - 40 MB of memory that a service without Arrow clients can spare
 
     choice = answer.choice
     items = pa.array(choice.selected)
     if answer.labels is not None:
-        items = pa.array(answer.labels).take(items)
+        items = pa.DictionaryArray.from_arrays(items.cast(pa.int32()), pa.array(answer.labels))
     columns: dict[str, Any] = {"selected": pa.LargeListArray.from_arrays(_offsets(choice.k), items), "k": choice.k}
     columns |= dict(zip(FIGURES, choice.figures, strict=True))
     if choice.curves is not None:

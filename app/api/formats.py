@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import math
+import struct
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +31,8 @@ _DUMP = orjson.OPT_SERIALIZE_NUMPY
 _MOST_FLAWS = 20
 _LONGEST_HEADER = 16_000  # proxies and clients refuse longer ones
 
+_NPY_HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+
 Rows = tuple[np.ndarray, list[str]]
 
 
@@ -41,26 +45,72 @@ def rows_of_json(instances: list[Any], schema: Schema, *, booleans_possible: boo
 
 
 def array_of_npy(body: bytes) -> np.ndarray:
-    """A .npy file of integers or floats, of any shape, as it is. Never unpickles."""
+    """A .npy file of integers or floats, of any shape, as it is. Never unpickles, nor believes in a shape unseen."""
     try:
-        array = np.lib.format.read_array(io.BytesIO(body), allow_pickle=False)
+        file = io.BytesIO(body)
+        version = np.lib.format.read_magic(file)
+        shape, fortran, kind = _NPY_HEADERS[version](file)
     except Exception as error:  # whatever its parser of headers stumbles over
         raise Invalid.at("", "this is not a .npy array of numbers") from error
-    if array.dtype.kind not in "fiu":
-        raise Invalid.at("", f"the array holds {array.dtype}; it takes integers or floats")
-    return np.asarray(array)
+    if kind.kind not in "fiu":
+        raise Invalid.at("", f"the array holds {kind}; it takes integers or floats")
+    count, there = math.prod(shape), len(body) - file.tell()
+    if min(shape, default=0) < 0 or count * kind.itemsize > there:
+        raise Invalid.at("", f"the array says that its shape is {list(shape)} of {kind}, but only {there} bytes follow")
+    flat = np.frombuffer(body, kind, count, file.tell()).copy()
+    try:
+        return flat.reshape(shape[::-1]).T if fortran else flat.reshape(shape)
+    except ValueError as error:  # more dimensions, or with no items longer ones, than there are
+        raise Invalid.at("", "this is not a .npy array of numbers") from error
 
 
 def table_of_arrow(body: bytes) -> pa.Table:
-    """An Arrow IPC stream, checked in full."""
+    """An Arrow IPC stream, checked in full; uncompressed, so that it takes no more memory than its body."""
     import pyarrow as pa  # noqa: PLC0415
 
     try:
+        for message in pa.ipc.MessageReader.open_stream(body):
+            _check_plain(message.type, bytes(message.metadata))
         table = pa.ipc.open_stream(body).read_all()
         table.validate(full=True)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError, ValueError) as error:
+    except Invalid:
+        raise
+    except (pa.ArrowException, MemoryError, OSError, ValueError, struct.error) as error:
         raise Invalid.at("", "this is not an Arrow IPC stream") from error
     return table
+
+
+def _check_plain(kind: str, message: bytes) -> None:
+    """Invalid for what unpacks to more than was sent: compressed batches, and dictionaries that add to one another.
+
+    `message` is the flatbuffer of an IPC message (Arrow columnar format, "Encapsulated message format"), of which
+    pyarrow tells neither; the numbers are those of the fields in Message.fbs.
+    """
+    if kind not in {"record batch", "dictionary"}:
+        return
+    batch = _field(message, struct.unpack_from("<I", message)[0], 2)
+    if kind == "dictionary":
+        added = _place(message, batch, 2)
+        if added and message[added]:
+            raise Invalid.at("", "the stream adds to its dictionaries: send whole ones")
+        batch = _field(message, batch, 1)
+    if _place(message, batch, 3):
+        raise Invalid.at("", "the stream is compressed: send the stream uncompressed")
+
+
+def _place(message: bytes, table: int, field: int) -> int:
+    """Where a field of a flatbuffer's table stands, 0 where it is absent."""
+    index = table - int(struct.unpack_from("<i", message, table)[0])
+    if 4 + 2 * field >= struct.unpack_from("<H", message, index)[0]:
+        return 0
+    distance = int(struct.unpack_from("<H", message, index + 4 + 2 * field)[0])
+    return table + distance if distance else 0
+
+
+def _field(message: bytes, table: int, field: int) -> int:
+    """Where the table begins that a field refers to."""
+    place = _place(message, table, field)
+    return place + int(struct.unpack_from("<I", message, place)[0])
 
 
 def rows_of_npy(body: bytes, schema: Schema) -> Rows:
@@ -81,19 +131,16 @@ def rows_of_arrow(body: bytes, schema: Schema) -> Rows:
 
     table = table_of_arrow(body)
     _check_names(table.column_names, schema)
+    _check_types(table, schema)
     X = np.empty((table.num_rows, len(schema.names)))
     warnings: list[str] = []
     for j, name in enumerate(schema.names):
         column = table.column(name)
         if j in schema.categorical:
-            if not _is_text(column.type):
-                raise Invalid.at(f"/{name}", f"{name!r} takes strings, not {column.type}")
             single = Schema([schema.features[j]])
             codes, notes = single.encode([[word] for word in column.to_pylist()])
             X[:, j] = codes[:, 0]
             warnings += notes
-        elif not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
-            raise Invalid.at(f"/{name}", f"{name!r} takes numbers, not {column.type}")
         else:
             X[:, j] = column.cast(pa.float64(), safe=False).to_numpy()
     return _finite(X), warnings
@@ -125,10 +172,14 @@ def to_npy(answer: Answer, model: Loaded) -> Response:
     """
     buffer = io.BytesIO()
     np.lib.format.write_array(buffer, _columns(answer), allow_pickle=False)
-    rest = _rest(answer, model)
+    return npy_response(buffer.getvalue(), _rest(answer, model))
+
+
+def npy_response(content: bytes, rest: bytes) -> Response:
+    """Arrays, and the rest as a header; TooLarge where it is too long for one."""
     if len(rest) > _LONGEST_HEADER:
-        raise TooLarge("the names of classes and actions do not fit into a header: ask for JSON or Arrow")
-    return Response(buffer.getvalue(), media_type=NPY, headers={"Payoff-Answer": rest.decode("ascii")})
+        raise TooLarge("what is not columnar (names, warnings) does not fit into a header: ask for JSON or Arrow")
+    return Response(content, media_type=NPY, headers={"Payoff-Answer": rest.decode("ascii")})
 
 
 def to_arrow(answer: Answer, model: Loaded) -> Response:
@@ -200,6 +251,19 @@ def _check_names(names: list[str], schema: Schema) -> None:
     flaws += [Flaw(f"/{name}", "this column is there twice") for name in set(names) if names.count(name) > 1]
     if flaws:
         raise Invalid(flaws[0].msg, flaws[:_MOST_FLAWS])
+
+
+def _check_types(table: pa.Table, schema: Schema) -> None:
+    """Invalid at the first column that holds neither what it should nor, perhaps, any bytes for its rows."""
+    import pyarrow as pa  # noqa: PLC0415
+
+    for j, name in enumerate(schema.names):
+        kind = table.column(name).type
+        if j in schema.categorical:
+            if not _is_text(kind):
+                raise Invalid.at(f"/{name}", f"{name!r} takes strings, not {kind}")
+        elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+            raise Invalid.at(f"/{name}", f"{name!r} takes numbers, not {kind}")
 
 
 def _is_text(kind: pa.DataType) -> bool:

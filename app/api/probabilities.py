@@ -15,13 +15,16 @@ import orjson
 
 from app.api.formats import array_of_npy, table_of_arrow
 from app.api.wire import parsed
-from app.errors import Flaw, Invalid
-from app.usecases.choices import Sets
+from app.errors import Flaw, Invalid, TooLarge
+from app.usecases.choices import MOST_SETS, Sets, check_extent
 
 FIELD = "probabilities"
 _LONG = 1 << 18  # bytes of a body from which on it is parsed in parts
 _PART = 1 << 14  # numbers parsed at a time: a millisecond
 _MOST_FLAWS = 20
+_BLANKS = np.frombuffer(b" \t\n\r", dtype=np.uint8)
+_MOST_BLANKS = 100  # beside a bracket; more are looked at by the parser
+_SPARE = 100  # lists and objects of a request besides its sets
 _BEGIN = re.compile(rb'"probabilities"\s*:\s*\[')
 _NUMBERS = {int, float}
 _FORMS = "a list of numbers (one set) or a list of such lists (a set each)"
@@ -36,6 +39,7 @@ def fields_of_json(body: bytes) -> tuple[Any, Sets | None]:
             found = None
         if found is not None:
             return found
+        _check_nesting(body)
     return parsed(body), None
 
 
@@ -46,9 +50,11 @@ def sets_of_list(value: Any) -> Sets:
     kinds = set(map(type, value))
     try:
         if kinds <= _NUMBERS:
+            check_extent(1, len(value))
             return Sets(np.array(value, dtype=np.float64))
         if kinds == {list} and set(map(type, chain.from_iterable(value))) <= _NUMBERS:
             ends = np.cumsum([0, *map(len, value)])
+            check_extent(len(value), int(ends[-1]))
             return Sets(np.array(list(chain.from_iterable(value)), dtype=np.float64), ends)
     except OverflowError as error:
         raise Invalid.at(f"/{FIELD}", "a probability is a number from 0 to 1; one of these is no float") from error
@@ -61,6 +67,7 @@ def sets_of_npy(body: bytes) -> Sets:
     array = array_of_npy(body)
     if array.ndim not in (1, 2):
         raise Invalid.at(f"/{FIELD}", f"the array has {array.ndim} dimensions: one is a set, two are a set per row")
+    check_extent(1 if array.ndim == 1 else len(array), array.size)
     offsets = None if array.ndim == 1 else np.arange(len(array) + 1) * array.shape[1]
     return Sets(np.ascontiguousarray(array, dtype=np.float64).ravel(), offsets)
 
@@ -73,16 +80,18 @@ def sets_of_arrow(body: bytes) -> Sets:
     if table.num_columns != 1:
         msg = f"the stream has {table.num_columns} columns; it takes one: numbers of one set, or a list for each set"
         raise Invalid.at(f"/{FIELD}", msg)
+    kind = table.column(0).type
+    nested = pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
+    check_extent(table.num_rows if nested else 1, 0 if nested else table.num_rows)
     column = table.column(0).combine_chunks()
     column = column if isinstance(column, pa.Array) else pa.concat_arrays(column.chunks)
-    nested = pa.types.is_list(column.type) or pa.types.is_large_list(column.type)
-    nested = nested or pa.types.is_fixed_size_list(column.type)
     numbers = column.flatten() if nested else column
+    check_extent(1, len(numbers))
     if not (pa.types.is_integer(numbers.type) or pa.types.is_floating(numbers.type)):
         raise Invalid.at(f"/{FIELD}", f"the column holds {column.type}; it takes numbers or lists of numbers")
     if column.null_count or numbers.null_count:
         raise Invalid.at(f"/{FIELD}", "there are nulls; a probability is a number from 0 to 1")
-    p = numbers.cast(pa.float64()).to_numpy(zero_copy_only=False)
+    p = numbers.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
     if not nested:
         return Sets(p)
     sizes = pa.compute.list_value_length(column).to_numpy(zero_copy_only=False)
@@ -103,6 +112,7 @@ def _cut_out(body: bytes) -> tuple[Any, Sets] | None:
     if not isinstance(rest, dict) or rest.get(FIELD, 0) is not None:
         return None
     text = body[begin:end]
+    check_extent(text.count(b"["), text.count(b",") + 1)
     letters = np.frombuffer(text, dtype=np.uint8)
     commas = np.flatnonzero(letters == ord(","))
     offsets = _offsets(letters, commas)
@@ -120,10 +130,33 @@ def _offsets(letters: np.ndarray, commas: np.ndarray) -> np.ndarray | None:
         return None
     if len(opens) != len(closes) or (opens >= closes).any() or (closes[:-1] >= opens[1:]).any():
         raise ValueError("lists in lists")
+    if not (_beside(letters, opens, -1) and _beside(letters, closes, 1)):
+        raise ValueError("something beside a list")
     first, last = np.searchsorted(commas, opens), np.searchsorted(commas, closes)
     if first[0] or last[-1] != len(commas) or (first[1:] - last[:-1] != 1).any():
         raise ValueError("something between the lists")
     return np.concatenate(([0], np.cumsum(last - first + 1)))
+
+
+def _beside(letters: np.ndarray, brackets: np.ndarray, way: int) -> bool:
+    """Whether only blanks, not too many, lie between each bracket and the next comma or end in this direction."""
+    places = brackets + way
+    for _ in range(_MOST_BLANKS):
+        places = places[(places >= 0) & (places < len(letters))]
+        places = places[letters[places] != ord(",")]
+        if not len(places):
+            return True
+        if not np.isin(letters[places], _BLANKS).all():
+            return False
+        places += way
+    return False
+
+
+def _check_nesting(body: bytes) -> None:
+    """TooLarge for a body whose lists and objects are too many to be parsed: an empty one takes 20 times its text."""
+    count = body.count(b"[") + body.count(b"{")
+    if count > MOST_SETS + _SPARE:
+        raise TooLarge(f"the body holds {count:,} lists or objects; one call takes at most {MOST_SETS:,} sets")
 
 
 def _parse_in_parts(text: bytes, commas: np.ndarray) -> np.ndarray:

@@ -1,0 +1,188 @@
+"""What would take more memory than was sent, or more than there is: refused before it is made."""
+
+from __future__ import annotations
+
+import io
+import json
+from contextlib import suppress
+
+import httpx
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from app.api import formats, probabilities
+from app.errors import Invalid, TooLarge
+from app.features import Feature, Schema
+from app.usecases import choices
+
+NPY = "application/x-npy"
+ARROW = "application/vnd.apache.arrow.stream"
+QUERY = {"setting": "multilabel", "loss": json.dumps({"name": "f_beta"})}
+
+
+def post(service: httpx.Client, content: bytes, kind: str, accept: str = "*/*", **query: str) -> httpx.Response:
+    headers = {"Content-Type": kind, "Accept": accept}
+    return service.post("/retrieve", params=QUERY | query, content=content, headers=headers)
+
+
+def header(shape: tuple[int, ...], kind: str = "<f8") -> bytes:
+    """A .npy file that says what it holds, and holds nothing."""
+    file = io.BytesIO()
+    np.lib.format.write_array_header_1_0(file, {"shape": shape, "fortran_order": False, "descr": kind})
+    return file.getvalue()
+
+
+def stream(table: pa.Table, **options: object) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(**options)) as writer:
+        writer.write_table(table)
+    return sink.getvalue().to_pybytes()
+
+
+def test_a_header_alone_makes_no_billion_sets(service):
+    response = post(service, header((10**9, 0)), NPY)
+    assert response.status_code == 413
+    assert "1,000,000,000 sets; at most 1,000,000" in response.json()["detail"]
+
+
+@pytest.mark.parametrize("shape", [(10**13,), (10**13, 10**13), (-1,), (3, -4), (0, 2**62, 2**62), (1,) * 70])
+def test_a_shape_is_not_believed_in(service, shape):
+    """Neither one that the body is too short for, nor one that no array has."""
+    assert post(service, header(shape), NPY).status_code == 422
+
+
+def test_arrays_are_read_as_they_lie():
+    """Both orders, either end first, and only what the header speaks of; the result can be written to."""
+    for array in (
+        np.arange(6.0).reshape(2, 3),
+        np.asfortranarray(np.arange(6).reshape(2, 3)),
+        np.arange(3, dtype=">f4"),
+    ):
+        file = io.BytesIO()
+        np.save(file, array)
+        read = formats.array_of_npy(file.getvalue() + b"more")
+        assert read.tolist() == array.tolist()
+        assert read.flags.writeable
+
+
+def test_lists_of_nothing_are_counted(service, monkeypatch):
+    monkeypatch.setattr(choices, "MOST_SETS", 3)
+    monkeypatch.setattr(choices, "MOST_ITEMS", 6)
+    question = {"setting": "binary", "loss": {"name": "f_beta"}}
+    for given, status in (([[]] * 3, 200), ([[]] * 4, 413), ([0.5] * 6, 200), ([0.5] * 7, 413), ([[0.5] * 4] * 2, 413)):
+        assert service.post("/retrieve", json=question | {"probabilities": given}).status_code == status
+
+
+def test_a_long_body_is_counted_before_it_is_parsed(monkeypatch):
+    monkeypatch.setattr(probabilities, "_LONG", 0)
+    monkeypatch.setattr(choices, "MOST_SETS", 3)
+    monkeypatch.setattr(probabilities, "MOST_SETS", 3)
+    with pytest.raises(TooLarge, match="4 sets"):
+        probabilities.fields_of_json(b'{"probabilities": [[1], [1], [1], [1]]}')
+    with pytest.raises(TooLarge, match="lists or objects"):
+        probabilities.fields_of_json(b'{"instances": [' + b"{}," * 200 + b"{}]}")
+    monkeypatch.setattr(choices, "MOST_ITEMS", 3)
+    with pytest.raises(TooLarge, match="4 items"):
+        probabilities.fields_of_json(b'{"probabilities": [1, 1, 1, 1]}')
+
+
+def test_lists_of_no_bytes_are_counted(service):
+    """Arrow stores nothing for lists of length 0, however many."""
+    kind, nothing = pa.list_(pa.float64(), 0), pa.array([], pa.float64())
+    for count, status in ((3, 200), (10**9, 413)):
+        lists = pa.Array.from_buffers(kind, count, [None], children=[nothing])
+        assert post(service, stream(pa.table({"p": lists})), ARROW).status_code == status
+
+
+def test_columns_of_nothing_are_refused_before_rows_are_made():
+    schema = Schema([Feature("x", "numeric")])
+    with pytest.raises(Invalid) as refused:
+        formats.rows_of_arrow(stream(pa.table({"x": pa.nulls(2**31 - 1)})), schema)
+    assert refused.value.flaws[0].loc == "/x"
+
+
+def test_rows_of_a_model_are_counted_with_its_labels(service, ward, monkeypatch):
+    monkeypatch.setattr(choices, "MOST_ITEMS", 3)
+    question = {"model": ward, "loss": {"name": "f_beta"}, "instances": [[1, 2, "mild"]] * 2}
+    assert service.post("/retrieve", json=question | {"setting": "binary"}).status_code == 200
+    assert service.post("/retrieve", json=question | {"setting": "multiclass"}).status_code == 413
+
+
+@pytest.mark.parametrize("codec", ["zstd", "lz4"])
+@pytest.mark.parametrize("path", ["/retrieve", "/predict"])
+def test_compressed_streams_are_refused(service, ward, codec, path):
+    """They would go around the limit of a body: 64 MB hold terabytes of zeros."""
+    body = stream(pa.table({"age": np.zeros(100_000)}), compression=codec)
+    query = QUERY if path == "/retrieve" else {"model": ward}
+    response = service.post(path, params=query, content=body, headers={"Content-Type": ARROW})
+    assert response.status_code == 422
+    assert "send the stream uncompressed" in response.json()["detail"]
+
+
+def test_dictionaries_are_not_compressed_or_added_to():
+    words = pa.array(["a" * 9999, "b"]).dictionary_encode()
+    with pytest.raises(Invalid, match="uncompressed"):
+        formats.table_of_arrow(stream(pa.table({"w": words}), compression="zstd"))
+    more = pa.array(["a" * 9999, "b", "c"]).dictionary_encode()
+    sink = pa.BufferOutputStream()
+    options = pa.ipc.IpcWriteOptions(emit_dictionary_deltas=True)
+    with pa.ipc.new_stream(sink, pa.schema({"w": words.type}), options=options) as writer:
+        for column in (words, more):
+            writer.write_batch(pa.record_batch({"w": column}))
+    with pytest.raises(Invalid, match="whole ones"):
+        formats.table_of_arrow(sink.getvalue().to_pybytes())
+    assert formats.table_of_arrow(stream(pa.table({"w": words})))["w"].to_pylist() == ["a" * 9999, "b"]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_streams_with_wrong_bytes_are_no_streams_or_read(seed):
+    """Whatever byte is wrong: an Invalid, or a table."""
+    rng = np.random.default_rng(seed)
+    body = bytearray(stream(pa.table({"w": pa.array(["a", "b"]).dictionary_encode(), "x": [1.0, 2.0]})))
+    for _ in range(50):
+        spoilt = bytearray(body)
+        spoilt[rng.integers(len(body))] = rng.integers(256)
+        with suppress(Invalid):
+            assert formats.table_of_arrow(bytes(spoilt)).num_columns in range(3)
+
+
+def test_integers_beyond_floats_are_named(service):
+    """An integer that no float holds is out of range like any other."""
+    response = post(service, stream(pa.table({"p": [0, 2**53 + 1]})), ARROW)
+    assert response.status_code == 422
+    assert response.json()["errors"][0]["loc"] == "/probabilities/1"
+
+
+def test_labels_are_named_once_in_an_arrow_answer(service, ward):
+    """As a dictionary: a million sets do not repeat long names."""
+    rows = pa.table({"age": [50.0] * 3, "pulse": [70.0] * 3, "pain": ["mild"] * 3})
+    answer = post(service, stream(rows), ARROW, ARROW, model=ward, setting="multiclass", k_min="2")
+    selected = pa.ipc.open_stream(answer.content).read_all()["selected"]
+    assert selected.type.value_type == pa.dictionary(pa.int32(), pa.string())
+    assert sorted(selected.to_pylist()[0]) == ["healthy", "ill"]
+
+
+def test_what_does_not_fit_into_a_header_is_said(service, ward, monkeypatch):
+    monkeypatch.setattr(formats, "_LONGEST_HEADER", 10)
+    file = io.BytesIO()
+    np.save(file, np.array([0.5]))
+    response = post(service, file.getvalue(), NPY, NPY)
+    assert response.status_code == 413
+    assert "header" in response.json()["detail"]
+
+
+@pytest.mark.parametrize(
+    "text", ["0.5[]", "[]0.5", "[0.5], 0.5[]", "[0.5], []0.5, [1]", "0.5 [ ]", "[0.5],[]1", "[0.5][]", "[1] [], [1]"]
+)
+def test_brackets_stand_between_commas(monkeypatch, text):
+    """In a long body too, where lists are found by their brackets."""
+    monkeypatch.setattr(probabilities, "_LONG", 0)
+    with pytest.raises(Invalid):
+        probabilities.fields_of_json(b'{"probabilities": [' + text.encode() + b"]}")
+
+
+def test_many_blanks_are_left_to_the_parser(monkeypatch):
+    monkeypatch.setattr(probabilities, "_LONG", 0)
+    body = b'{"probabilities": [' + b" " * 300 + b"[0.5]]}"
+    assert probabilities.fields_of_json(body) == ({"probabilities": [[0.5]]}, None)
