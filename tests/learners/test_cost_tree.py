@@ -35,9 +35,9 @@ KINDS = {0: "squared", 2: "logistic", 3: "softmax"}
 
 @parametrize_with_checks(
     [
-        CostTree(trade_off=0.01, depth=2),
-        CostTree(trade_off=0.01, depth=2, task="regression"),
-        CostTree(trade_off=0.01, depth=2, features="boosted", weak_learners=5),
+        CostTree(trade_off=0.01, initialiser="greedy", depth=2),
+        CostTree(trade_off=0.01, initialiser="greedy", depth=2, task="regression"),
+        CostTree(trade_off=0.01, initialiser="greedy", depth=2, features="boosted", weak_learners=5),
     ],
     expected_failed_checks=lambda _: WEIGHTS,
 )
@@ -212,7 +212,7 @@ FITS = {
 def fitted(name, **more):
     X, score, two = table(missing=0.1)
     y = {"two": two, "three": np.digitize(score, [-1, 1]), "numbers": score, "boosted": two}[name]
-    model = CostTree(depth=3, feature_costs=PRICES, random_state=0, **{**FITS[name], **more})
+    model = CostTree(depth=3, initialiser="greedy", feature_costs=PRICES, random_state=0, **{**FITS[name], **more})
     return model.fit(X, y), X
 
 
@@ -316,7 +316,7 @@ def test_the_budget_is_kept_on_rows_held_out_and_bought_with_error():
     X, _, y = table(600)
     errors = []
     for budget in (0.5, 3.0, 8.0):
-        model = CostTree(depth=2, budget=budget, feature_costs=PRICES, random_state=0).fit(X, y)
+        model = CostTree(depth=2, initialiser="greedy", budget=budget, feature_costs=PRICES, random_state=0).fit(X, y)
         within = [point.error for point in model.frontier_ if point.cost <= budget]
         assert model.cost_ <= budget
         assert model.error_ == min(within, default=model.error_)
