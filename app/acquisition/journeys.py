@@ -77,20 +77,28 @@ def travel(forest: FlatForest, X: np.ndarray, prices: Prices, budget: float | No
     return Journeys(asked, price[:, :S], missing, P[:, : S + 1], vote[:, : S + 1], length, settled, resolved)
 
 
-def offers(asked: np.ndarray, missing: np.ndarray, prices: Prices) -> np.ndarray:
-    """What each feature of `asked` (n, S) is offered for, when features are asked for in this order; 0 for -1.
+def purchases(
+    asked: np.ndarray, missing: np.ndarray, prices: Prices, limit: float = np.inf
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Of features `asked` (n, S) in this order: what each is offered for, what is paid, and whether it is bought.
 
-    The first of a group that is had opens it; a `missing` one does not.
+    What would bring a row's sum above `limit` is passed over. A `missing` value costs nothing, but is asked for only
+    where its price could be paid. The first of a group that is had opens it. 0 and not bought for -1.
     """
-    price = np.zeros(asked.shape)
+    price, paid, bought = np.zeros(asked.shape), np.zeros(asked.shape), asked >= 0
+    spent = np.zeros(len(asked))
     opened = np.zeros((len(asked), len(prices.groups) + 1), dtype=bool)  # the last column: no group
     everyone = np.arange(len(asked))
     for s in range(asked.shape[1]):
         j = asked[:, s]
         group = prices.group[j]
         price[:, s] = np.where(j < 0, 0.0, np.where(opened[everyone, group], prices.discounted[j], prices.cost[j]))
-        opened[everyone, group] |= (j >= 0) & (group >= 0) & ~missing[:, s]
-    return price
+        bought[:, s] &= spent + price[:, s] <= limit
+        had = bought[:, s] & ~missing[:, s]
+        paid[:, s] = np.where(had, price[:, s], 0.0)
+        spent += paid[:, s]
+        opened[everyone, group] |= had & (group >= 0)
+    return price, paid, bought
 
 
 def paid_so_far(paid: np.ndarray) -> np.ndarray:

@@ -12,17 +12,20 @@ the feature that comes next, so that it also serves cases that begin with other 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
-from app.acquisition.journeys import Journeys, offers, paid_so_far
+from app.acquisition.journeys import Journeys, purchases
 from app.acquisition.prices import Prices, check_budget
+from app.acquisition.session import slack_of
 from app.acquisition.stages import StageCurve
 from app.decisions.benefit import decide
 
 _FEW = 10.0  # states in which a feature comes next; with fewer it is taken for any feature
+_BLOCK = 2_000_000  # states times actions that are in memory together
 _RIDGE = 1e-2  # relative, on the slope: a handful of states must not give a steep line
 
 
@@ -30,7 +33,7 @@ _RIDGE = 1e-2  # relative, on the slope: a handful of states must not give a ste
 class Worth:
     """The gain of asking for a feature and going on from there: `offset[j] + slope[j] stake`, for m features.
 
-    `stake` is the expected value of knowing the truth at once: `sum_i p_i max_a b[i][a] - max_a sum_i p_i b[i][a]`.
+    `stake` is the expected value of knowing the truth at once: `min_a sum_i p_i (max_c b[i][c] - b[i][a])`.
     """
 
     offset: np.ndarray
@@ -69,36 +72,50 @@ class Experience:
         """What going on is worth with benefits B (K, A), at these prices, where a case may spend `budget`.
 
         The order of questions stays the one at the prices of training, which is an approximation where prices differ.
+        So is passing over a question that the budget does not buy: those after it are taken to gain what they gained
+        with its answer. What fewer than ten affordable questions cannot tell is as without a budget.
         O(n S (K A + 1)).
         """
-        price = offers(self.asked, self.missing, prices)
-        paid = np.where(self.missing, 0.0, price)
-        beyond = paid_so_far(paid)[:, 1:] > check_budget(budget)
-        length = np.where(beyond.any(axis=1), np.minimum(beyond.argmax(axis=1), self.length), self.length)
         stake, now = self._valued(B)
-        sums = _Sums(self.n_features)
-        value = now[np.arange(len(self)), length]
+        free = self._backward(stake, now, prices, math.inf, None)
+        limit = check_budget(budget)
+        return free if math.isinf(limit) else self._backward(stake, now, prices, limit + slack_of(limit), free)
+
+    def _backward(self, stake: np.ndarray, now: np.ndarray, prices: Prices, limit: float, spare: Worth | None) -> Worth:
+        price, paid, bought = purchases(self.asked, self.missing, prices, limit)
+        sums = _Sums(self.n_features, spare)
+        ahead = np.zeros(len(self))  # what going on from the state gains, less what it costs
         for s in range(self.asked.shape[1] - 1, -1, -1):
-            on = np.flatnonzero(length > s)
+            on = np.flatnonzero(bought[:, s])
             feature = self.asked[on, s]
-            sums.add(feature, stake[on, s], value[on] - now[on, s])
+            gain = now[on, s + 1] + ahead[on] - now[on, s]
+            sums.add(feature, stake[on, s], gain)
             stopped = sums.worth().stops(feature, price[on, s], stake[on, s])
-            value[on] = np.where(stopped, now[on, s], value[on] - paid[on, s])
+            ahead[on] = np.where(stopped, 0.0, gain - paid[on, s])
         return sums.worth()
 
     def _valued(self, B: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """What is at stake in each state, and what the decision there earns, each (n, S + 1)."""
-        shape = self.P.shape[:2]
-        P = self.P.reshape(-1, self.P.shape[2]).astype(np.float64)
-        choice, expected = decide(P, B)
-        stake = at_stake(P, B, expected).reshape(shape)
-        return stake, B[self.y[:, None], choice.reshape(shape)]
+        """What is at stake in each state, and what the decision there earns, less the most, each (n, S + 1)."""
+        states, actions = self.P.shape[1], B.shape[1]
+        loss = B.max(axis=1, keepdims=True) - B
+        stake, now = np.empty(self.P.shape[:2]), np.empty(self.P.shape[:2])
+        block = max(1, _BLOCK // (states * actions))
+        for start in range(0, len(self), block):
+            rows = slice(start, start + block)
+            P = self.P[rows].reshape(-1, self.P.shape[2]).astype(np.float64)
+            choice = decide(P, -loss).choice.reshape(-1, states)
+            stake[rows], now[rows] = at_stake(P, B).reshape(-1, states), -loss[self.y[rows, None], choice]
+        return stake, now
 
 
-def at_stake(P: np.ndarray, B: np.ndarray, expected: np.ndarray) -> np.ndarray:
-    """The expected value (n,) of knowing the truth, for P (n, K) and the expected benefits (n, A) of B (K, A)."""
-    stake: np.ndarray = P @ B.max(axis=1) - expected.max(axis=1)
-    return np.where(stake > 1e-12 * np.abs(B).max(initial=0.0), stake, 0.0)  # what rounding leaves is nothing
+def at_stake(P: np.ndarray, B: np.ndarray) -> np.ndarray:
+    """The expected value (n,) of knowing the truth, for P (n, K) and B (K, A): the expected loss of the best action.
+
+    What every action earns alike for a class does not enter, so that it cannot drown the rest in rounding.
+    """
+    loss = B.max(axis=1, keepdims=True) - B
+    stake: np.ndarray = (P @ loss).min(axis=1)
+    return np.where(stake > 1e-12 * loss.max(initial=0.0), stake, 0.0)  # what rounding leaves is nothing
 
 
 def learn(rows: Journeys, y: np.ndarray, n_features: int, finish: Callable[[np.ndarray], np.ndarray]) -> Experience:
@@ -121,10 +138,10 @@ def learn(rows: Journeys, y: np.ndarray, n_features: int, finish: Callable[[np.n
 
 
 class _Sums:
-    """Running sums of a line through (stake, gain) for each feature, and for all together in the last place."""
+    """Running sums of a line through (stake, gain) for each of m features; `spare` is for what is hardly seen."""
 
-    def __init__(self, m: int) -> None:
-        self._m = m
+    def __init__(self, m: int, spare: Worth | None) -> None:
+        self._m, self._spare = m, spare
         self._sums = np.zeros((5, m))
 
     def add(self, feature: np.ndarray, stake: np.ndarray, gain: np.ndarray) -> None:
@@ -132,10 +149,12 @@ class _Sums:
         self._sums += [np.bincount(feature, weight, minlength=self._m) for weight in weights]
 
     def worth(self) -> Worth:
+        count, stake, gain = self._sums[:3].sum(axis=1).tolist()
+        if count < _FEW:  # too few for a line: the share of all that was at stake that they have gained
+            share = min(max(gain, 0.0) / stake, 1.0) if stake > 0 else 0.0
+            return self._spare or Worth(np.zeros(self._m), np.full(self._m, share))
         offset, slope = _line(self._sums)
         pooled_offset, pooled_slope = _line(self._sums.sum(axis=1, keepdims=True))
-        if self._sums[0].sum() < _FEW:
-            pooled_offset, pooled_slope = np.zeros(1), np.ones(1)  # nobody knows better: all that is at stake
         rare = self._sums[0] < _FEW
         return Worth(np.where(rare, pooled_offset, offset), np.where(rare, pooled_slope, slope))
 

@@ -7,6 +7,7 @@ from typing import Self
 
 import numpy as np
 from sklearn.model_selection import StratifiedKFold
+from sklearn.utils import check_random_state
 
 from app.acquisition.forest import FlatForest
 from app.acquisition.journeys import Journeys, travel
@@ -17,6 +18,7 @@ from app.progress import part
 
 _FOLDS = 5
 _ENOUGH = 2000  # rows of experience; more of them make the model's file larger, and its answers hardly better
+_LARGEST = 5_000_000  # probabilities kept, 20 MB: with many classes and features fewer rows are
 
 
 class Stepwise(Learner):
@@ -29,19 +31,21 @@ class Stepwise(Learner):
         """Learn from the training rows X (n, m), y (n,) when another feature is not worth its price.
 
         Forests like this one are grown on folds, and the rows outside travel through them at these `prices` of the m
-        features; at most 2,000 rows, so a large table costs one more fit. Without two rows of each class, or with a
-        forest that asks for nothing, there is nothing to learn.
+        features; at most 2,000 rows, drawn class by class, so a large table costs one more fit. Without two rows of
+        each class, with a forest that asks for nothing, or with so many classes and features that a row of each class
+        would be too much, there is nothing to learn.
         """
         codes = np.searchsorted(self.classes_, y)
         smallest = int(np.bincount(codes).min())
         self.experience_ = None
-        if smallest < 2 or not len(self.model_.columns):
+        room = min(_ENOUGH, _LARGEST // ((len(self.model_.columns) + 1) * len(self.classes_)))
+        if smallest < 2 or not len(self.model_.columns) or room < len(self.classes_):
             return self
-        rows = self._elsewhere(X, codes, prices, min(_FOLDS, smallest))
+        rows = self._elsewhere(X, codes, prices, min(_FOLDS, smallest), room)
         if not rows:
             return self
         journeys, seen = Journeys.join([journey for journey, _ in rows]), np.concatenate([truth for _, truth in rows])
-        if not journeys.length.any():
+        if not journeys.length.any() or len(np.unique(seen)) < len(self.classes_):
             return self
         ends = journeys.P[np.arange(len(journeys)), journeys.length]
         self._learn_calibration(ends, seen)
@@ -57,17 +61,28 @@ class Stepwise(Learner):
         """Hear of answers P (n, K) for rows that their forests did not see; for learners without calibration."""
 
     def _elsewhere(
-        self, X: np.ndarray, codes: np.ndarray, prices: Prices, folds: int
+        self, X: np.ndarray, codes: np.ndarray, prices: Prices, folds: int, room: int
     ) -> list[tuple[Journeys, np.ndarray]]:
-        """Journeys of rows through forests grown without them, and their classes."""
+        """Journeys of some `room` rows through forests grown without them, and their classes."""
         found: list[tuple[Journeys, np.ndarray]] = []
-        needed = min(folds, math.ceil(_ENOUGH * folds / len(X)))
+        needed = min(folds, math.ceil(room * folds / len(X)))
+        random = check_random_state(self.random_state)
         splits = StratifiedKFold(folds, shuffle=True, random_state=self.random_state).split(X, codes)
         for number, (inside, outside) in zip(range(needed), splits, strict=False):
             if len(np.unique(codes[inside])) < len(self.classes_):
                 continue
             with part(number / needed, (number + 1) / needed, f"learning when to stop, {number + 1} of {needed}"):
                 forest = self._again().fit(X[inside], codes[inside]).model_
-                some = outside[: _ENOUGH - sum(len(truth) for _, truth in found)]
+                some = _drawn(outside, codes, room - sum(len(truth) for _, truth in found), random)
                 found.append((travel(forest, X[some], prices), codes[some]))
         return found
+
+
+def _drawn(rows: np.ndarray, codes: np.ndarray, count: int, random: np.random.RandomState) -> np.ndarray:
+    """Some `count` of the rows by lot, of each class its share and at least one; tables are often sorted."""
+    if count >= len(rows):
+        return rows
+    mixed = random.permutation(rows)
+    by_class = mixed[np.argsort(codes[mixed], kind="stable")]
+    even = np.linspace(0, len(rows) - 1, max(count, 0)).astype(np.intp)
+    return by_class[np.union1d(even, np.unique(codes[by_class], return_index=True)[1])]

@@ -114,7 +114,7 @@ def acquire(model: Loaded, cases: Sequence[Any], question: Question) -> Standing
     if stakes is None:
         return Standings(ready, states, reason, P, None, None, None, warnings)
     decision = decide(P, stakes.B)
-    gain = _weighed(ready, states, reason, P, stakes, decision, prices, question.budget)
+    gain = _weighed(ready, states, reason, P, stakes, prices, question.budget)
     if gain is None:
         warnings = [*warnings, _NO_EXPERIENCE]
     return Standings(ready, states, reason, P, stakes, decision, gain, warnings)
@@ -151,7 +151,7 @@ def _reasons(states: States) -> list[str | None]:
 
 
 def _weighed(
-    ready: Asker, states: States, reason: list[str | None], P: np.ndarray, stakes: Stakes, decision: Decision,
+    ready: Asker, states: States, reason: list[str | None], P: np.ndarray, stakes: Stakes,
     prices: Prices, budget: float | None,
 ) -> np.ndarray | None:  # fmt: skip
     """The expected gain of asking on (n,); marks in `reason` what is not worth its price. None without experience."""
@@ -161,7 +161,7 @@ def _weighed(
     gain = np.full(len(states), np.nan)
     open_ = np.array([why is None for why in reason], dtype=bool)
     feature = states.following[open_]
-    stake = at_stake(P[open_], stakes.B, decision.expected_benefits[open_])
+    stake = at_stake(P[open_], stakes.B)
     gain[open_] = worth.gain(feature, stake)
     stopped = worth.stops(feature, states.price[open_, feature], stake)
     for i in np.flatnonzero(open_)[stopped].tolist():

@@ -183,7 +183,7 @@ def _acquisition(estimator: Any, spec: Mapping[str, Any], table: Table, rows: np
     from app.usecases import asking, simulate  # noqa: PLC0415 - with its compiler it takes 60 MB that many can spare
 
     assert table.classes is not None
-    rows = rows[: simulate.MOST_ROWS]
+    rows = rows[simulate.evenly(len(rows))]
     names = table.schema.names
     prices = prices_of(spec["feature_costs"], names) or Prices.unit(len(names))
     ready = asking.Asker.of(estimator, names, table.classes, prices)

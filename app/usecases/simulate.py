@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from app.acquisition.journeys import Journeys, offers, travel
+from app.acquisition.journeys import Journeys, travel
 from app.acquisition.prices import Prices, check_budget
 from app.acquisition.worth import at_stake
 from app.data.table import Table
@@ -65,9 +65,14 @@ def simulate(ports: Ports, model: Loaded, order: Order) -> dict[str, Any]:
     X, y, warnings = _data(ports, model, order)
     if len(X) > MOST_ROWS:
         warnings.append(f"{MOST_ROWS} rows of {len(X)} were simulated")
-        some = np.linspace(0, len(X) - 1, MOST_ROWS).astype(np.intp)
+        some = evenly(len(X))
         X, y = X[some], y[some]
     return {**report(ready, X, y, prices, stakes, budgets), "warnings": warnings}
+
+
+def evenly(n: int) -> np.ndarray:
+    """Which of n rows are simulated: all, or `MOST_ROWS` spread over the table, which may be sorted."""
+    return np.arange(n) if n <= MOST_ROWS else np.linspace(0, n - 1, MOST_ROWS).astype(np.intp)
 
 
 def report(
@@ -126,7 +131,7 @@ def _ends(
     states = np.broadcast_to(np.arange(S), (n, S))
     asked = states < journeys.length[:, None]
     P = ready.probabilities(journeys.P[:, :S][asked], states[asked], np.zeros(int(asked.sum()), dtype=bool))
-    stake = at_stake(P, stakes.B, P @ stakes.B)
+    stake = at_stake(P, stakes.B)
     stops = np.ones((n, S + 1), dtype=bool)
     stops[:, :S][asked] = worth.stops(journeys.asked[asked], journeys.price[asked], stake)
     return {**ends, "worth_stopping": np.minimum(stops.argmax(axis=1), journeys.length)}
@@ -139,8 +144,7 @@ def _fixed(
     n, m = X.shape
     if everything:
         missing = np.isnan(X)
-        asked = np.broadcast_to(np.arange(m), (n, m))
-        cost = np.where(missing, 0.0, offers(asked, missing, prices)).sum(axis=1)
+        cost = _all_together(missing, prices)
         P, vote = (
             ready.probabilities(ready.forest.posterior(X), np.full(n, m), np.ones(n, dtype=bool)),
             ready.forest.predict(X),
@@ -150,6 +154,15 @@ def _fixed(
     P = ready.probabilities(start.P[:, 0], np.zeros(1), np.array([ready.forest.n_trees == 0]))
     vote = np.full(n, start.vote[0, 0])
     return _means(_columns(y, vote, np.repeat(P, n, axis=0), np.zeros(n), np.zeros(n), stakes))
+
+
+def _all_together(missing: np.ndarray, prices: Prices) -> np.ndarray:
+    """What all that is not `missing` (n, m) costs (n,): of each group, that opens it whose discount is least."""
+    cost: np.ndarray = np.where(missing, 0.0, prices.discounted).sum(axis=1)
+    for group in range(len(prices.groups)):
+        more = np.where(missing | (prices.group != group), np.inf, prices.cost - prices.discounted).min(axis=1)
+        cost += np.where(np.isinf(more), 0.0, more)
+    return cost
 
 
 def _means(columns: Mapping[str, np.ndarray]) -> dict[str, float]:

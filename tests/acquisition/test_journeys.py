@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.acquisition.journeys import Journeys, offers, travel
+from app.acquisition.journeys import Journeys, purchases, travel
 from app.acquisition.session import UNKNOWN, simulate, step
 from tests.reference.forests import random_case, random_prices
 
@@ -60,11 +60,14 @@ def test_offers_are_the_prices_of_that_order(seed):
     asked[:, 4:] = np.where(random.random((5, 2)) < 0.5, -1, asked[:, 4:])
     asked[:, 5] = np.where(asked[:, 4] < 0, -1, asked[:, 5])
     missing = (random.random(asked.shape) < 0.3) & (asked >= 0)
-    price = offers(asked, missing, prices)
+    price, paid, bought = purchases(asked, missing, prices)
     for i in range(5):
         had = [s for s in range(6) if asked[i, s] >= 0 and not missing[i, s]]
         assert price[i, had].tolist() == prices.paid(asked[i, had])
+        assert paid[i, had].tolist() == price[i, had].tolist()
+        assert paid[i].sum() == pytest.approx(sum(prices.paid(asked[i, had])))
         assert (price[i, asked[i] < 0] == 0).all()
+        assert bought[i].tolist() == (asked[i] >= 0).tolist()
 
 
 def test_journeys_of_several_forests_stand_together():

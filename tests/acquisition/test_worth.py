@@ -75,6 +75,39 @@ def test_a_budget_that_ends_before_the_telling_question_makes_the_first_worthles
     assert worth.gain(np.array([0]), np.array([5.0])) == 0
 
 
+def test_a_budget_below_the_first_price_does_not_hide_the_questions_it_buys():
+    """The dear first question is passed over; the telling one after it is worth what it gains."""
+    worth = perfect().worth(np.eye(2) * 10, Prices.of([9.0, 1.0]), budget=2.0)
+    assert worth.gain(np.array([1]), np.array([5.0])) == pytest.approx(5)
+
+
+def test_a_budget_that_buys_nothing_leaves_what_is_known_without_one():
+    """Not all that is at stake: the useless feature stays useless."""
+    useless = experience(np.full((200, 2, 2), 0.5), np.arange(200) % 2)
+    worth = useless.worth(np.eye(2) * 10, Prices.of([3.0]), budget=1.0)
+    assert worth.gain(np.array([0]), np.array([5.0])) == 0
+
+
+def test_a_budget_buys_with_the_sessions_slack():
+    """.1 and .2 add up to a hair more than .3."""
+    y = np.arange(200) % 2
+    half = np.full((200, 2), 0.5)
+    known = experience(np.stack([half, half, np.eye(2)[y]], axis=1), y)
+    within = known.worth(np.eye(2), Prices.of([0.1, 0.2]), budget=0.3)
+    np.testing.assert_allclose(within.offset, known.worth(np.eye(2), Prices.of([0.1, 0.2])).offset)
+
+
+def test_a_constant_added_to_a_row_of_benefits_changes_nothing():
+    """What is earned whatever is done is not at stake, be it a billion times the rest."""
+    B = np.array([[10.0, 0.0], [0.0, 10.0]])
+    high = B + np.array([[1e13], [-1e12]])
+    P = np.array([[0.3, 0.7], [0.999, 0.001]])
+    np.testing.assert_allclose(at_stake(P, high), at_stake(P, B), rtol=1e-12)
+    plain, moved = (perfect().worth(matrix, Prices.of([1.0, 2.0])) for matrix in (B, high))
+    np.testing.assert_allclose(moved.offset, plain.offset)
+    np.testing.assert_allclose(moved.slope, plain.slope)
+
+
 def test_free_features_are_never_refused_and_nothing_is_paid_for_nothing():
     """Without anything at stake the gain is 0, at whatever offset; a free feature goes on all the same."""
     worth = perfect().worth(np.array([[1.0, 1.0], [1.0, 1.0]]), Prices.of([0.0, 1.0]))
@@ -91,9 +124,9 @@ def test_what_is_at_stake():
         sum(p * max(row) for p, row in zip(probabilities, B, strict=True)) - max(probabilities @ B)
         for probabilities in P
     ]
-    np.testing.assert_allclose(at_stake(P, B, P @ B), expected, atol=1e-12)
+    np.testing.assert_allclose(at_stake(P, B), expected, atol=1e-12)
     dominated = np.array([[3.0, 1], [0.1, 0.1], [7, 2]])
-    assert (at_stake(P, dominated, P @ dominated) == 0).all()
+    assert (at_stake(P, dominated) == 0).all()
 
 
 def test_experience_keeps_the_states_and_calibrates_them():

@@ -8,6 +8,7 @@ import pytest
 from app import progress
 from app.acquisition.journeys import travel
 from app.acquisition.prices import Prices
+from app.learners import stepwise
 from app.learners.budget_forest import BudgetForest
 from app.learners.random_forest import RandomForest
 from tests.reference.tables import mixed
@@ -71,6 +72,27 @@ def test_a_large_table_costs_one_more_fit_and_2000_rows():
         model.learn_stops(X, y, Prices.unit(X.shape[1]))
     assert len(model.experience_) == 2000
     assert "learning when to stop, 1 of 1" in {stage for _, stage in stages}
+
+
+def test_a_sorted_table_teaches_about_every_class():
+    """Rows sorted by label: of each class its share travels, and of a rare one at least a row."""
+    X, y = np.random.default_rng(0).normal(size=(12_000, 2)), np.repeat([0, 1, 2], [7000, 4994, 6])
+    X[:, 0] += y
+    model = RandomForest(n_estimators=2, min_samples_leaf=50, calibration="none", random_state=0).fit(X, y)
+    known = model.learn_stops(X, y, Prices.unit(2)).experience_
+    assert np.bincount(known.y).tolist() == pytest.approx([7000 / 6, 4994 / 6, 1], abs=1.1)
+
+
+def test_many_classes_and_features_keep_fewer_rows(monkeypatch):
+    """Rows times states times classes stay within memory; with less room than a row of each class nothing is learnt."""
+    X, y, _ = mixed(900, 3, 0, words=())
+    prices = Prices.unit(X.shape[1])
+    model = RandomForest(n_estimators=2, min_samples_leaf=20, calibration="none", random_state=0).fit(X, y)
+    cells = (len(model.model_.columns) + 1) * 3
+    monkeypatch.setattr(stepwise, "_LARGEST", 60 * cells)
+    assert len(model.learn_stops(X, y, prices).experience_) == pytest.approx(60, abs=3)
+    monkeypatch.setattr(stepwise, "_LARGEST", 2 * cells)
+    assert model.learn_stops(X, y, prices).experience_ is None
 
 
 def test_where_there_is_nothing_to_learn():

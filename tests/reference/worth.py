@@ -11,15 +11,23 @@ def line(points):
     return y.mean() - slope * x.mean(), slope
 
 
-def lines(seen, m):
-    """The line of each feature: its own with ten points, else that of all, else all that is at stake."""
+def lines(seen, m, spare):
+    """The line of each feature: its own with ten points, else that of all; `spare` where all are fewer than ten."""
     everything = [point for points in seen for point in points]
-    pooled = line(everything) if len(everything) >= 10 else (0.0, 1.0)
+    if len(everything) < 10:
+        stake, gain = (sum(column) for column in zip(*everything, strict=True)) if everything else (0, 0)
+        return spare or [(0.0, min(max(gain / stake, 0), 1) if stake else 0)] * m
+    pooled = line(everything)
     return [line(points) if len(points) >= 10 else pooled for points in seen[:m]]
 
 
 def twin(known, B, prices, budget):
     """Offsets and slopes for each feature."""
+    free = passes(known, B, prices, np.inf, None)
+    return np.array(passes(known, B, prices, budget, free) if np.isfinite(budget) else free).T
+
+
+def passes(known, B, prices, budget, spare):
     m, seen = known.n_features, [[] for _ in range(known.n_features)]
     P = known.P.astype(float)
     paths = []
@@ -30,8 +38,9 @@ def twin(known, B, prices, budget):
             group = int(prices.group[j])
             price = float(prices.discounted[j] if group in opened else prices.cost[j])
             paid = 0.0 if known.missing[i, s] else price
-            if spent + paid > budget:
-                break
+            if spent + price > budget:
+                path.append(None)
+                continue
             if group >= 0 and not known.missing[i, s]:
                 opened.add(group)
             spent += paid
@@ -43,14 +52,15 @@ def twin(known, B, prices, budget):
             expected = P[i, s] @ B
             now[i, s] = B[known.y[i], expected.argmax()]
             stake[i, s] = P[i, s] @ B.max(axis=1) - expected.max()
-    value = [now[i, len(path)] for i, path in enumerate(paths)]
+    ahead = np.zeros(len(known))
     for s in range(known.asked.shape[1] - 1, -1, -1):
-        on = [i for i, path in enumerate(paths) if len(path) > s]
+        on = [i for i, path in enumerate(paths) if len(path) > s and path[s] is not None]
+        gained = {i: now[i, s + 1] + ahead[i] - now[i, s] for i in on}
         for i in on:
-            seen[paths[i][s][0]].append((stake[i, s], value[i] - now[i, s]))
+            seen[paths[i][s][0]].append((stake[i, s], gained[i]))
         for i in on:
             j, price, paid = paths[i][s]
-            offset, slope = lines(seen, m)[j]
-            gain = max(offset + slope * stake[i, s], 0.0) if stake[i, s] > 1e-12 * abs(B).max() else 0.0
-            value[i] = now[i, s] if price > 0 and gain <= price else value[i] - paid
-    return np.array(lines(seen, m)).T
+            offset, slope = lines(seen, m, spare)[j]
+            gain = max(offset + slope * stake[i, s], 0.0) if stake[i, s] > 1e-12 * np.ptp(B) else 0.0
+            ahead[i] = 0.0 if price > 0 and gain <= price else gained[i] - paid
+    return lines(seen, m, spare)
