@@ -20,7 +20,7 @@ from app.errors import Invalid
 
 Reason = Literal["resolved", "unavailable", "vote_settled", "budget"]
 UNKNOWN, UNAVAILABLE = 0, -1
-_SLACK = 1e-9  # prices are added up in floats: a budget of .3 buys .1 and .2
+_SLACK = 1e-9  # prices are added up in floats: a budget of .3 buys .1 and .2; relative, as prices have any unit
 
 
 class Wanted(NamedTuple):
@@ -195,4 +195,4 @@ def arrays(prices: Prices) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def slack_of(limit: float) -> float:
-    return 0.0 if math.isinf(limit) else _SLACK * max(1.0, limit)
+    return 0.0 if math.isinf(limit) else _SLACK * limit

@@ -11,6 +11,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from app.acquisition.prices import Prices
+from app.decisions.benefit import LARGEST
 from app.errors import Flaw, Invalid
 from app.learners.benefit_logistic import BenefitLogistic
 from app.learners.cost_naive_bayes import CostNaiveBayes
@@ -255,6 +256,7 @@ KINDS: dict[str, Kind] = {
                     None,
                     "Highest mean price per row of all features that the forest looks at; null is no limit.",
                     low=0.0,
+                    high=LARGEST,
                     optional=True,
                 ),
                 Parameter(

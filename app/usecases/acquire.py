@@ -18,7 +18,8 @@ from app.registry.loaded import Loaded
 from app.usecases.asking import Asker, Stakes, asker
 from app.usecases.known import encode_known
 
-MOST_CELLS = 2_000_000  # cases times features: the answer may name every feature for every case
+MOST_CELLS = 500_000  # cases times features: the answer may name every feature for every case
+LARGEST_ANSWER = 20_000_000  # numbers, as of `/predict`
 _NO_EXPERIENCE = "this model could not learn when asking on is not worth its price; benefits decide, but do not stop"
 
 
@@ -95,16 +96,14 @@ def acquire(model: Loaded, cases: Sequence[Any], question: Question) -> Standing
     """Where the cases stand, and what each should ask for next. Keeps nothing; the same request gets the same answer.
 
     With benefits the decision is theirs, so a settled vote does not stop a case; that a feature is not worth its price
-    does. Raises Invalid with the place, cases below `/cases`, and TooLarge beyond `MOST_CELLS`. About 15
-    microseconds a case, and with benefits that were not asked about before some milliseconds.
+    does. Raises Invalid with the place, cases below `/cases`, and TooLarge beyond `MOST_CELLS` or `LARGEST_ANSWER`.
+    About 15 microseconds a case, and with benefits that were not asked about before some milliseconds.
     """
     ready = asker(model)
-    if len(cases) * len(ready.names) > MOST_CELLS:
-        most = MOST_CELLS // len(ready.names)
-        raise TooLarge(f"{len(cases):,} cases; this model takes up to {most:,} in one call")
+    stakes = ready.stakes(question.benefits, question.actions)
+    _check_size(len(cases), ready, stakes)
     known = encode_known(model.schema, cases, question.unavailable)
     prices = ready.priced(question.feature_costs)
-    stakes = ready.stakes(question.benefits, question.actions)
     states = step(ready.forest, known.X, known.status, prices, question.budget, stop_when_settled=stakes is None)
     finished = states.resolved == states.trees
     answered = (known.status[:, ready.columns] != 0).sum(axis=1)
@@ -118,6 +117,14 @@ def acquire(model: Loaded, cases: Sequence[Any], question: Question) -> Standing
     if gain is None:
         warnings = [*warnings, _NO_EXPERIENCE]
     return Standings(ready, states, reason, P, stakes, decision, gain, warnings)
+
+
+def _check_size(n: int, ready: Asker, stakes: Stakes | None) -> None:
+    """Few bytes can ask for many: each case is answered with numbers for features, classes and actions."""
+    m, actions = len(ready.names), 0 if stakes is None else len(stakes.actions)
+    most = min(MOST_CELLS // m, LARGEST_ANSWER // (m + len(ready.classes) + actions))
+    if n > most:
+        raise TooLarge(f"{n:,} cases; with this model and these actions one call takes up to {most:,}")
 
 
 def single(error: Invalid) -> Invalid:

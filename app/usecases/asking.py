@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from hashlib import sha256
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -20,6 +21,7 @@ from app.learners.catalogue import KINDS
 from app.registry.loaded import Loaded
 
 _REMEMBERED = 64  # matrices and prices whose worth is kept for each model: computing one takes up to 20 ms
+MOST_ACTIONS = 1000
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,7 @@ class Asker:
     columns: np.ndarray
     calibrator: Calibrator | None
     experience: Experience | None
-    _worths: OrderedDict[tuple[Any, ...], Worth] = field(default_factory=OrderedDict)
+    _worths: OrderedDict[bytes, Worth] = field(default_factory=OrderedDict)
 
     @classmethod
     def of(cls, estimator: Any, names: Sequence[str], classes: Sequence[int | str], prices: Prices) -> Asker:
@@ -73,6 +75,9 @@ class Asker:
             B = as_benefits(benefits, len(classes), n_actions=len(actions or classes))
         except Invalid as error:
             raise error.under("/benefits") from error
+        if B.shape[1] > MOST_ACTIONS:
+            loc = "/benefits" if actions is None else "/actions"
+            raise Invalid.at(loc, f"there are {B.shape[1]:,} actions; up to {MOST_ACTIONS:,} can be weighed")
         return Stakes(B, actions or classes)
 
     def probabilities(self, P: np.ndarray, known: np.ndarray, finished: np.ndarray) -> np.ndarray:
@@ -88,11 +93,12 @@ class Asker:
         """What asking on is worth with these benefits and prices; None where the model has learnt nothing about it."""
         if self.experience is None:
             return None
-        arrays = (B, prices.cost, prices.discounted, prices.group)
-        key = (B.shape, budget, *(array.tobytes() for array in arrays))
-        worth = self._worths.get(key)
+        key = sha256(repr((B.shape, budget)).encode())
+        for array in (B, prices.cost, prices.discounted, prices.group):
+            key.update(array.tobytes())
+        worth = self._worths.get(key.digest())
         if worth is None:
-            worth = self._worths[key] = self.experience.worth(B, prices, budget)
+            worth = self._worths[key.digest()] = self.experience.worth(B, prices, budget)
             while len(self._worths) > _REMEMBERED:
                 self._worths.popitem(last=False)
         return worth

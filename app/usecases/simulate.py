@@ -13,14 +13,15 @@ from app.acquisition.journeys import Journeys, travel
 from app.acquisition.prices import Prices, check_budget
 from app.acquisition.worth import at_stake
 from app.data.table import Table
-from app.decisions.benefit import decide, row_benefits
+from app.decisions.benefit import LARGEST, decide, row_benefits
 from app.errors import Flaw, Invalid
 from app.registry.loaded import Loaded
 from app.usecases.asking import Asker, Stakes, asker
 from app.usecases.ports import Ports
 
 MOST_ROWS = 10_000
-_CHUNK = 1000  # rows whose states are in memory together
+_CHUNK = 1000  # rows whose states are in memory together, and
+_CELLS = 5_000_000  # their numbers for classes and actions
 _SHARES = (0.1, 0.25, 0.5, 0.75)  # of the dearest row's cost: the budgets where none are named
 
 
@@ -87,7 +88,7 @@ def report(
     """
     unlimited, dearest = _run(ready, X, y, prices, stakes, None)
     if budgets is None:
-        budgets = sorted({float(f"{share * dearest:.2g}") for share in _SHARES} - {0.0})
+        budgets = sorted({min(float(f"{share * dearest:.2g}"), LARGEST) for share in _SHARES} - {0.0})
     runs = [{"budget": b, **_run(ready, X, y, prices, stakes, b)[0]} for b in budgets]
     return {
         "rows": len(X),
@@ -103,8 +104,10 @@ def _run(
     """Every way to ask within a budget, and what the dearest row has cost."""
     tallies: dict[str, _Tally] = {}
     dearest = 0.0
-    for start in range(0, len(X), _CHUNK):
-        rows = slice(start, start + _CHUNK)
+    width = len(ready.classes) + (0 if stakes is None else len(stakes.actions))
+    chunk = min(_CHUNK, max(1, _CELLS // ((len(ready.forest.columns) + 1) * width)))
+    for start in range(0, len(X), chunk):
+        rows = slice(start, start + chunk)
         journeys = travel(ready.forest, X[rows], prices, budget)
         dearest = max(dearest, float(journeys.spent.max(initial=0.0)))
         for name, ends in _ends(ready, journeys, prices, stakes, budget).items():

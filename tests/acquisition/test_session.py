@@ -176,6 +176,13 @@ def test_a_budget_of_a_sum_buys_its_parts():
     assert run.cost.max() == pytest.approx(0.3)
 
 
+@pytest.mark.parametrize("budget", [0, 1e-12])
+def test_small_prices_are_not_free(budget):
+    """Prices of 1e-10 are above these budgets, however small they are."""
+    forest, _, _, X, _ = random_case(1, m=2)
+    assert simulate(forest, np.nan_to_num(X), Prices.of([1e-10, 1e-10]), budget).cost.sum() == 0
+
+
 def test_what_does_not_fit_is_refused():
     """Shapes, prices for other features, a budget below zero."""
     forest, _, prices, X, _ = random_case(0)

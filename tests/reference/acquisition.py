@@ -119,7 +119,7 @@ def state(trees, known, K, prices, budget=math.inf):
         price = float(prices.discounted[j] if prices.group[j] in opened else prices.cost[j])
         frontier.append((-trees_waiting / price if price else -math.inf, price, -trees_waiting, j))
     frontier = [(j, price, -less) for _, price, less, j in sorted(frontier)]
-    affordable = [wanted for wanted in frontier if wanted[1] <= budget - spent + 1e-9 * max(1, budget)] if (
+    affordable = [wanted for wanted in frontier if wanted[1] <= budget - spent + 1e-9 * budget] if (
         math.isfinite(budget)
     ) else frontier  # fmt: skip
     outcomes = {vote(list(labels), K) for labels in itertools.product(*(leaf_labels(tree) for tree, _ in walked))}

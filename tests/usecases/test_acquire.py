@@ -17,7 +17,7 @@ from app.registry.card import Card, DataCard, FeatureCard, LearnerCard
 from app.registry.loaded import Loaded
 from app.usecases import acquire as usecase
 from app.usecases.asking import Asker, Stakes, asker
-from app.usecases.simulate import report
+from app.usecases.simulate import evenly, report
 
 NAMES = ("a", "b", "c", "d", "word")
 WORDS = ("no", "perhaps", "yes")
@@ -228,8 +228,32 @@ def test_without_experience_benefits_decide_but_do_not_stop():
 
 
 def test_too_many_cases_are_refused(model):
-    with pytest.raises(TooLarge, match="up to 400,000 in one call"):
-        usecase.acquire(model, [{}] * 400_001, usecase.Question())
+    with pytest.raises(TooLarge, match="up to 100,000"):
+        usecase.acquire(model, [{}] * 100_001, usecase.Question())
+    many = [f"a{i}" for i in range(1000)]
+    with pytest.raises(TooLarge, match="up to 19,860"):  # 5 features, 2 classes, 1000 actions
+        usecase.acquire(model, [{}] * 19_861, usecase.Question(benefits=np.zeros((2, 1000)).tolist(), actions=many))
+
+
+def test_too_many_actions_are_refused(model):
+    many = [f"a{i}" for i in range(1001)]
+    with pytest.raises(Invalid, match="1,001 actions") as error:
+        usecase.acquire(model, [{}], usecase.Question(benefits=np.zeros((2, 1001)).tolist(), actions=many))
+    assert error.value.flaws[0].loc == "/actions"
+
+
+def test_budgets_of_the_dearest_prices_stay_budgets(model):
+    """Prices at the largest number that is allowed: the sums are above it, the budgets are not."""
+    X, y = rows(20, 9)
+    told = report(asker(model), X, y, Prices.of([1e150] * 5))
+    assert max(run["budget"] for run in told["budgets"][:-1]) <= 1e150
+
+
+def test_a_table_is_simulated_from_end_to_end():
+    """Of a sorted table the last class is simulated, too."""
+    some = evenly(100_000)
+    assert (len(some), some[0], some[-1]) == (10_000, 0, 99_999)
+    assert evenly(3).tolist() == [0, 1, 2]
 
 
 def test_other_kinds_are_refused():
