@@ -3,7 +3,8 @@
 "c1 < d1" is not enough (Proposition 2 of Natarajan et al. 2016 holds only under further conditions): for
 (.25 + .5 u - .2 v) / (1 + u) the best set of (.9, .8, .2, .1) is the two LEAST likely items. For fixed k and P the
 loss (A + c1 tp) / (B + d1 tp) falls with tp exactly where c1 B - d1 A <= 0; that is linear in (k, P), so its largest
-value is at a corner, as are the extremes of the denominator over the feasible counts.
+value is at a corner, as are the extremes of the denominator over the feasible counts. There they are compared exactly,
+in whole numbers: what is nearly zero is not taken for zero, nor a slow rise for none.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from itertools import product
 import numpy as np
 
 from app.errors import Invalid
-from app.retrieval.losses import Loss, vanishing
+from app.retrieval.losses import NEARLY_ZERO, Loss, terms, weighed
 
 
 @dataclass(frozen=True)
@@ -33,12 +34,11 @@ class Denominator:
     largest: float
     cancels: float
     n: int
-    tiny: float
 
     def vanishes(self, tp: float | np.ndarray, k: float | np.ndarray, positives: float) -> np.ndarray:
-        """Whether the denominator is zero at these counts."""
+        """Whether the denominator is zero at these feasible counts; where it is nearly so, the loss is refused."""
         value = self.d[0] * self.n + self.d[1] * tp + self.d[2] * k + self.d[3] * positives
-        return np.abs(value) <= self.tiny
+        return np.asarray(np.abs(value) <= NEARLY_ZERO * terms(self.d, (self.n, tp, k, positives)))
 
 
 def check_monotone(loss: Loss, n: int) -> None:
@@ -50,9 +50,10 @@ def check_monotone(loss: Loss, n: int) -> None:
     if n == 1:
         return
     for k, positives in product((1, n - 1), repeat=2):
-        first = c[1] * (d[0] * n + d[2] * k + d[3] * positives)
-        second = d[1] * (c[0] * n + c[2] * k + c[3] * positives)
-        if first - second > 1e-12 * (abs(first) + abs(second)):
+        at = np.array([[n, 0, k, positives], [0, 1, 0, 0]])
+        (above, c1), _ = weighed(c, at)
+        (below, d1), _ = weighed(d, at)
+        if c1 * below > d1 * above:
             tp = max(0, k + positives - n)
             values = loss.of_counts(np.array([tp, tp + 1]), np.array(k), np.array(positives), n)
             raise Invalid.at(
@@ -68,26 +69,30 @@ def denominator(loss: Loss, n: int) -> Denominator:
     c, d = np.array(loss.c), np.array(loss.d)
     counts = _corners(n)
     values = counts @ d
-    tiny = n * vanishing(loss)
-    if values.min() < -tiny and values.max() > tiny:
-        raise _refused(loss, n, counts[values.argmin()], "is negative there and positive elsewhere")
-    if values.max() <= tiny:
+    exact, scale = weighed(loss.d or (), counts)
+    if min(exact) < 0 < max(exact):
+        raise _refused(loss, n, counts[exact.index(min(exact))], "is negative there and positive elsewhere")
+    if max(exact) <= 0:
         c, d, values = -c, -d, -values
-    zero = values <= tiny
-    numerators = counts @ c
-    broken = zero & (np.abs(numerators) > 1e-12 * (np.abs(counts) @ np.abs(c)))
+    zero = np.array([value == 0 for value in exact])
+    if zero.all():
+        raise _refused(loss, n, counts[0], "is zero everywhere")
+    lost = ~zero & ~(values > NEARLY_ZERO * (counts @ np.abs(d)))
+    if lost.any():
+        least = exact[int(lost.argmax())] / scale
+        why = f"is {least:.3g} there, nearly zero beside its terms, which floats cannot tell from zero"
+        raise _refused(loss, n, counts[lost.argmax()], why)
+    broken = zero & np.array([value != 0 for value in weighed(loss.c or (), counts)[0]])
     if broken.any():
         raise _refused(loss, n, counts[broken.argmax()], "is zero there and the numerator is not")
     inner = zero & (counts[:, 2] > 0) & (counts[:, 2] < n) & (counts[:, 3] > 0) & (counts[:, 3] < n)
     if inner.any():
         raise _refused(loss, n, counts[inner.argmax()], "is zero there")
-    if zero.all():
-        raise _refused(loss, n, counts[0], "is zero everywhere")
-    terms = counts @ np.abs(c)
+    above = counts @ np.abs(c)
     low, high = float(values[~zero].min()), float(values.max())
-    largest = float((terms[~zero] / values[~zero]).max()) + (40 * float(terms[zero].max()) / low if zero.any() else 0.0)
+    largest = float((above[~zero] / values[~zero]).max()) + (40 * float(above[zero].max()) / low if zero.any() else 0.0)
     cancels = float((counts[~zero] @ np.abs(d) / values[~zero]).max())
-    return Denominator(tuple(c), tuple(d), low, high, largest, cancels, n, tiny)
+    return Denominator(tuple(c), tuple(d), low, high, largest, cancels, n)
 
 
 def _corners(n: int) -> np.ndarray:
@@ -99,7 +104,7 @@ def _corners(n: int) -> np.ndarray:
         for k, positives in product({*ends, *middle}, repeat=2)
         for tp in (max(0, k + positives - n), min(k, positives))
     }
-    return np.array(sorted(points), dtype=np.float64)
+    return np.array(sorted(points))
 
 
 def _refused(loss: Loss, n: int, counts: np.ndarray, why: str) -> Invalid:

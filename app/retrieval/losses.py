@@ -13,7 +13,7 @@ Multivariate Losses" (ICML 2016), written in counts, and completed where they sa
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,7 @@ import numpy as np
 from app.errors import Flaw, Invalid
 
 LARGEST_BETA = 1e150  # its square is still a float
+NEARLY_ZERO = 1e-12  # a sum this small beside its terms may be rounding alone
 
 
 @dataclass(frozen=True)
@@ -125,7 +126,7 @@ def _is_number(value: Any) -> bool:
 def _beta(value: Any, flaws: list[Flaw]) -> float:
     if _is_number(value) and 1 / LARGEST_BETA <= value <= LARGEST_BETA:
         return float(value)
-    flaws.append(Flaw("/beta", "beta must be a positive number (1 weighs recall and precision alike)."))
+    flaws.append(Flaw("/beta", "beta must be a number from 1e-150 to 1e150 (1 weighs recall and precision alike)."))
     return 1.0
 
 
@@ -187,16 +188,27 @@ def _auc(_loss: Loss, tp: np.ndarray, k: np.ndarray, positives: np.ndarray, n: f
 def _fractional_linear(
     loss: Loss, tp: np.ndarray, k: np.ndarray, positives: np.ndarray, n: float, empty: float
 ) -> np.ndarray:
-    above, below = (
-        x[0] * n + x[1] * tp + x[2] * k + x[3] * positives for x in (loss.c or (0.0,) * 4, loss.d or (1.0,) * 4)
-    )
-    tiny = n * vanishing(loss)
-    return np.where(np.abs(below) > tiny, above / below, empty)
+    c, d = loss.c or (0.0,) * 4, loss.d or (1.0,) * 4
+    above, below = (np.asarray(x[0] * n + x[1] * tp + x[2] * k + x[3] * positives) for x in (c, d))
+    near = np.abs(below) <= NEARLY_ZERO * terms(d, (n, tp, k, positives))
+    if near.any():  # rounding hides whether they are zero
+        counts = np.column_stack([np.full(int(near.sum()), n), tp[near], k[near], positives[near]]).astype(np.int64)
+        exact, scale = weighed(d, counts)
+        below[near] = [value / scale for value in exact]
+    return np.where(below != 0, above / below, empty)
 
 
-def vanishing(loss: Loss) -> float:
-    """A fractional-linear denominator below this (per item) is zero up to the rounding of its coefficients."""
-    return 1e-12 * sum(abs(value) for value in loss.d or ())
+def terms(d: tuple[float, ...], counts: Sequence[float | np.ndarray]) -> np.ndarray:
+    """What a fractional-linear denominator adds up at these counts (n, tp, k, positives), in absolute value."""
+    return np.asarray(sum(abs(value) * count for value, count in zip(d, counts, strict=True)))
+
+
+def weighed(coefficients: tuple[float, ...], counts: np.ndarray) -> tuple[list[int], int]:
+    """The sums of coefficients times whole counts (rows of four), exactly: whole numbers, and what divides them all."""
+    ratios = [value.as_integer_ratio() for value in coefficients]
+    scale = max(below for _, below in ratios)  # powers of 2 all of them
+    whole = [above * (scale // below) for above, below in ratios]
+    return [sum(x * count for x, count in zip(whole, row, strict=True)) for row in counts.tolist()], scale
 
 
 _OF_COUNTS: dict[str, Callable[..., np.ndarray]] = {

@@ -55,7 +55,7 @@ def loss_of(loss, tp, k, positives, n, empty):
             sum(Fraction(one) * count for one, count in zip(given, (n, tp, k, positives), strict=True))
             for given in (loss.c, loss.d)
         )
-        value = above / below if abs(below) > n * 1e-12 * sum(map(abs, loss.d)) else Fraction(empty)
+        value = above / below if below else Fraction(empty)
     return fixed(Fraction(value))
 
 

@@ -96,3 +96,39 @@ def test_so_it_does_for_sets_of_classes():
     found = select_class_set([[0.25, 0.25, 0.5]], loss, k_min=3)
 
     assert 0 < abs(Fraction(float(found.expected_loss[0])) - exact) <= found.error_bound[0]
+
+
+def test_a_denominator_that_is_nearly_zero_is_neither_zero_nor_used():
+    """It was taken for zero, and its outcomes for `empty`."""
+    with pytest.raises(Invalid, match="nearly zero") as refused:
+        select([0.5, 0.5, 0.1], losses.fractional_linear([1, -1, 0, 0], [1, 0, -1 + 1e-13, 0]))
+    assert refused.value.flaws[0].loc == "/loss/d"
+    exact = losses.fractional_linear([1, -1, 0, 0], [1, 0, -1 + 1e-13, 0])
+    below = 1 + Fraction(-1 + 1e-13)
+    assert exact.of_counts(np.array(1), np.array(3), np.array(1), 3)[()] == pytest.approx(float(Fraction(2, 3) / below))
+
+
+def test_only_what_is_exactly_zero_is_empty():
+    """However the sum of the terms rounds."""
+    part, rest = 2 / 3, 0.25
+    c = d = [part + rest, -part, 0, -rest]
+    assert Fraction(d[0]) + Fraction(d[1]) + Fraction(d[3]) == 0
+    for n in (1, 3, 7, 11):
+        loss = losses.fractional_linear(c, d)
+        assert loss.of_counts(np.array(n), np.array(n), np.array(n), n, empty=0)[()] == 0
+        assert loss.of_counts(np.array(n), np.array(n), np.array(n), n, empty=1)[()] == 1
+
+
+def test_a_loss_that_rises_ever_so_slowly_is_refused():
+    """At the corners the comparison is exact."""
+    with pytest.raises(Invalid, match="must not rise"):
+        check_monotone(losses.fractional_linear([1, 1e-14, 0, 0], [1, 0, 0, 0]), 4)
+    check_monotone(losses.fractional_linear([1, 0, 0, 0], [1, 0, 0, 0]), 4)
+    check_monotone(losses.fractional_linear([1, -1e-14, 0, 0], [1, 0, 0, 0]), 4)
+
+
+def test_coefficients_of_any_size_are_compared():
+    """From the smallest to the largest floats."""
+    check_monotone(losses.fractional_linear([1e-150, -5e-324, 0, 0], [1e150, 0, 0, 0]), 1000)
+    with pytest.raises(Invalid, match="must not rise"):
+        check_monotone(losses.fractional_linear([1e150, 5e-324, 0, 0], [1e-150, 0, 0, 0]), 1000)
