@@ -38,7 +38,8 @@ def free_port() -> int:
 def serving(settings: Settings) -> Iterator[httpx.Client]:
     """The service in a thread of this process, and a client of it."""
     port = free_port()
-    server = uvicorn.Server(uvicorn.Config(create_app(wire(settings)), port=port, log_config=None, lifespan="on"))
+    wired = wire(settings)
+    server = uvicorn.Server(uvicorn.Config(create_app(wired), port=port, log_config=None, lifespan="on"))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     while not server.started:
@@ -46,6 +47,7 @@ def serving(settings: Settings) -> Iterator[httpx.Client]:
             raise RuntimeError("the service did not start")
         thread.join(0.01)
     try:
+        wired.kernels.wait(seconds=240)  # on a new machine; tests should not be told to come again
         with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60) as client:
             yield client
     finally:

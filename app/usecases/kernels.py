@@ -1,8 +1,9 @@
 """The compiled loops, made ready beside the service: neither its start nor the first to ask waits for a compiler.
 
 numba keeps what it compiled on disk, for this source and this machine. Loading that takes a fraction of a second,
-compiling ten or twenty. So a process of low priority compiles what is absent, once, and ends; the service itself loads
-numba (60 MB and more) when somebody asks for a set or for the next feature.
+compiling ten or twenty. So a process of low priority compiles what is absent, once, and ends, at the latest with the
+service; the service itself loads numba (60 MB and more) when somebody asks for a set or for the next feature. Who asks
+meanwhile waits for the kernels of that package alone, and not for long: then the answer is to come again.
 """
 
 from __future__ import annotations
@@ -11,29 +12,35 @@ import os
 import platform
 import subprocess
 import sys
+import threading
 from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
+from time import monotonic, sleep
 
 import structlog
 
 import app
+from app.errors import NotReady
 
 _log = structlog.get_logger("payoff")
 _FOLDER = Path(app.__file__).parent
 _COMPILED = {"retrieval": ("_kernels",), "acquisition": ("_kernels", "_complete", "_tracing", "_growth", "impurity")}
-_SOURCES = tuple(_FOLDER / package / f"{name}.py" for package, names in _COMPILED.items() for name in names)
 _CACHE = "NUMBA_CACHE_DIR"
 _COMPILE = """
-import os, pathlib, sys
+import importlib, os, pathlib, sys, threading
+def end_with_the_service():
+    os.read(0, 1)  # returns when the other end of the pipe is closed, however that came about
+    os._exit(1)
+threading.Thread(target=end_with_the_service, daemon=True).start()
 os.nice(19)
-from app.acquisition.warming import warm as warm_acquisition
-from app.retrieval import warm as warm_retrieval
-warm_retrieval()
-warm_acquisition()
-pathlib.Path(sys.argv[1]).touch()
+for package, stamp in zip(sys.argv[1::2], sys.argv[2::2]):
+    importlib.import_module(f"app.{package}.warming").warm()
+    pathlib.Path(stamp).touch()
 """
-_LONGEST = 120.0  # seconds that a request waits; then it compiles what it needs itself
+_PATIENCE = 10.0  # seconds that a request waits; then it is told to come again
+_LONGEST = 120.0  # seconds after which nobody waits any more: requests compile what they need themselves
+_LOOK = 0.05  # seconds between looks for a stamp
 
 
 class Kernels:
@@ -41,52 +48,79 @@ class Kernels:
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
+        self._absent: dict[str, Path] = {}
+        self._began = 0.0
+        self._changing = threading.Lock()
 
     def start(self) -> None:
         """Begin to compile, unless it was done before; returns at once."""
-        stamp = _stamp()
-        if stamp.exists():
+        self._absent = {package: stamp for package in _COMPILED if not (stamp := _stamp(package)).exists()}
+        if not self._absent:
             return
-        command = [sys.executable, "-c", _COMPILE, str(stamp)]
+        words = [str(word) for item in self._absent.items() for word in item]
         quiet = subprocess.DEVNULL
         try:
-            stamp.parent.mkdir(parents=True, exist_ok=True)
-            self._process = subprocess.Popen(command, stdout=quiet, stderr=quiet)  # noqa: S603 - our own command
+            for stamp in self._absent.values():
+                stamp.parent.mkdir(parents=True, exist_ok=True)
+            self._began = monotonic()
+            self._process = subprocess.Popen(  # noqa: S603 - our own command
+                [sys.executable, "-c", _COMPILE, *words], stdin=subprocess.PIPE, stdout=quiet, stderr=quiet
+            )
         except OSError as error:
             _log.warning("the kernels are not compiled beforehand", reason=str(error))
 
-    def wait(self) -> None:
-        """Return when compiling has ended, well or not."""
-        process = self._process
-        if process is None:
-            return
-        try:
-            if process.wait(_LONGEST):
+    def wait(self, *packages: str, seconds: float = _PATIENCE) -> None:
+        """Return when those packages (by default all) are compiled, or when compiling has ended, well or not.
+
+        Raises NotReady where that takes longer than `seconds`.
+        """
+        until = monotonic() + seconds
+        while self._compiling(packages or tuple(_COMPILED)):
+            if monotonic() >= until:
+                raise NotReady("the kernels are being compiled for the first time, about half a minute; try again")
+            sleep(_LOOK)
+
+    def _compiling(self, packages: tuple[str, ...]) -> bool:
+        """Whether it is worth waiting for these packages."""
+        with self._changing:
+            process = self._process
+            if process is None or all(stamp.exists() for name, stamp in self._absent.items() if name in packages):
+                return False
+            late = monotonic() - self._began > _LONGEST
+            if process.poll() is None and not late:
+                return True
+            self._absent = {}  # `stop` ends and forgets the process
+            if late:
+                _log.warning("the kernels still compile", seconds=_LONGEST)
+            elif process.returncode:
                 _log.warning("the kernels were not compiled beforehand", status=process.returncode)
-        except subprocess.TimeoutExpired:
-            _log.warning("the kernels still compile", seconds=_LONGEST)
-        self._process = None
+            return False
 
     def stop(self) -> None:
         """End what still compiles."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-            self._process = None
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            process.communicate()  # closes the pipe as well
 
 
 def keep_kernels(home: Path) -> None:
     """Let numba keep what it compiles under `home` where it cannot beside the source; call it before its import."""
-    if not all(os.access(source.parent, os.W_OK) for source in _SOURCES):
+    if not all(os.access(source.parent, os.W_OK) for package in _COMPILED for source in _sources(package)):
         os.environ.setdefault(_CACHE, str(home.absolute() / "kernels"))
 
 
-def _stamp() -> Path:
-    """The file that says "compiled": of these sources, by these versions, for this processor."""
-    folder = Path(os.environ.get(_CACHE) or _SOURCES[0].parent / "__pycache__")
-    states = [source.stat() for source in _SOURCES]
+def _stamp(package: str) -> Path:
+    """The file that says "compiled": of this package's sources, by these versions, for this processor."""
+    sources = _sources(package)
+    folder = Path(os.environ.get(_CACHE) or sources[0].parent / "__pycache__")
+    states = [source.stat() for source in sources]
     known = ([(state.st_mtime_ns, state.st_size) for state in states], version("numba"), sys.version, _processor())
-    return folder / f"kernels-{sha256(repr(known).encode()).hexdigest()[:16]}.ready"
+    return folder / f"{package}-{sha256(repr(known).encode()).hexdigest()[:16]}.ready"
+
+
+def _sources(package: str) -> list[Path]:
+    return [_FOLDER / package / f"{name}.py" for name in _COMPILED[package]]
 
 
 def _processor() -> str:

@@ -5,18 +5,23 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 
+import psutil
 import pytest
 
+from app.errors import NotReady
 from app.usecases import kernels
 from app.usecases.kernels import Kernels, keep_kernels
+
+BEGINNING = kernels._COMPILE.partition("os.nice")[0]
 
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     """A cache of its own, and something quicker than compiling to do."""
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setattr(kernels, "_COMPILE", "import pathlib, sys; pathlib.Path(sys.argv[1]).touch()")
+    monkeypatch.setattr(kernels, "_COMPILE", "import pathlib, sys; [pathlib.Path(a).touch() for a in sys.argv[2::2]]")
     return tmp_path / "cache"
 
 
@@ -24,16 +29,17 @@ def test_who_waits_finds_it_done_and_nobody_does_it_twice(folder):
     first, second = Kernels(), Kernels()
     first.start()
     first.wait()
-    assert [file.suffix for file in folder.iterdir()] == [".ready"]
+    assert [file.suffix for file in folder.iterdir()] == [".ready", ".ready"]
     second.start()
     assert second._process is None
+    first.stop()
 
 
 def test_another_source_or_machine_is_compiled_for_again(folder, monkeypatch):
-    before = kernels._stamp()
+    before = kernels._stamp("retrieval")
     monkeypatch.setattr(kernels, "_processor", lambda: "another one")
-    assert kernels._stamp() != before
-    assert kernels._stamp().parent == before.parent == folder
+    assert kernels._stamp("retrieval") != before
+    assert kernels._stamp("retrieval").parent == before.parent == folder
 
 
 def test_what_fails_is_not_waited_for_again(folder, monkeypatch):
@@ -43,6 +49,7 @@ def test_what_fails_is_not_waited_for_again(folder, monkeypatch):
     state.start()
     state.wait()
     state.wait()
+    state.stop()
     assert list(folder.iterdir()) == []
 
 
@@ -55,6 +62,62 @@ def test_stopping_ends_it(folder, monkeypatch):
     assert process.returncode is not None
     state.wait()
     state.stop()
+
+
+def test_each_package_is_waited_for_alone(folder, monkeypatch):
+    """And nobody longer than he should: then he is told to come again."""
+    monkeypatch.setattr(
+        kernels, "_COMPILE", "import pathlib, sys, time; pathlib.Path(sys.argv[2]).touch(); time.sleep(60)"
+    )
+    state = Kernels()
+    state.start()
+    state.wait("retrieval", seconds=30)
+    with pytest.raises(NotReady, match="try again"):
+        state.wait("acquisition", seconds=0.2)
+    with pytest.raises(NotReady):
+        state.wait(seconds=0.2)
+    state.stop()
+    state.wait()
+
+
+def test_only_what_changed_is_compiled_again(folder):
+    state = Kernels()
+    state.start()
+    state.wait()
+    state.stop()
+    kernels._stamp("acquisition").unlink()
+    again = Kernels()
+    again.start()
+    assert list(again._absent) == ["acquisition"]
+    again.wait("retrieval", seconds=0)
+    again.wait("acquisition")
+    again.stop()
+
+
+def test_after_long_enough_requests_help_themselves(folder, monkeypatch):
+    monkeypatch.setattr(kernels, "_COMPILE", "import time; time.sleep(60)")
+    monkeypatch.setattr(kernels, "_LONGEST", 0)
+    state = Kernels()
+    state.start()
+    state.wait(seconds=0)
+    state.stop()
+
+
+def test_what_compiles_ends_with_the_service(folder):
+    """Even one that was killed: it cannot say so, but its end of the pipe closes."""
+    code = (
+        "import time; from app.usecases import kernels\n"
+        f"kernels._COMPILE = {BEGINNING + 'import time; time.sleep(60)'!r}\n"
+        "state = kernels.Kernels(); state.start(); print(state._process.pid, flush=True); time.sleep(60)"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as service:
+        assert service.stdout is not None
+        child = psutil.Process(int(service.stdout.readline()))
+        time.sleep(0.5)
+        assert child.is_running()
+        service.kill()
+    psutil.wait_procs([child], timeout=10)
+    assert not child.is_running() or child.status() == psutil.STATUS_ZOMBIE
 
 
 def test_a_service_that_can_write_nothing_starts_all_the_same(tmp_path, monkeypatch):
