@@ -84,6 +84,13 @@ class FlatForest:
         used = np.unique(self.nodes.feature)
         return used[used >= 0]
 
+    def first(self, trees: int) -> FlatForest:
+        """The forest of its first trees."""
+        roots = self.nodes.roots
+        end = int(roots[trees]) if trees < len(roots) else len(self.nodes.feature)
+        cut = {name: getattr(self.nodes, name)[:end] for name in Nodes._fields[:7]}
+        return FlatForest(self.nodes._replace(**cut, roots=roots[:trees]), self.n_features, self.orders)
+
     def posterior(self, X: np.ndarray) -> np.ndarray:
         """Averaged leaf distributions (n, K) of rows X (n, m), NaN where missing; checks nothing. O(n T depth)."""
         return self._evaluate(X)[0]

@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.utils import check_random_state
 
-from app.acquisition.forest import FlatForest
+from app.acquisition.forest import FlatForest, PathCosts
 from app.acquisition.nursery import Nursery, Rows, Rule
 from app.acquisition.prices import Prices, check_budget
 from app.acquisition.tree import Tree
@@ -60,10 +60,12 @@ class BudgetForest(Stepwise):
     validation error; then the least cost, the fewest trees, the largest exponent and the least alpha. Where the first
     tree is over budget already, the forest is empty: it answers with the class shares and costs nothing. With a budget
     and one validation part the forest that was found within the budget is kept; else the chosen one is grown again
-    from all rows. The budget counts a group's dearest order.
+    from all rows, and loses its last trees where it is above the budget on these. The budget counts a group's dearest
+    order.
 
     Fitted, besides `Learner`'s: `model_` (FlatForest), `prices_`, `alpha_`, `cost_exponent_`, `n_estimators_`, `cost_`
-    and `error_` of the chosen Point (NaN where nothing was held out), `frontier_`: all Points within the budget.
+    and `error_` of the chosen Point (NaN where nothing was held out; the cost of a forest that was grown again within a
+    budget is that on all rows), `nothing_` the error of no trees, `frontier_`: all Points within the budget.
     O(trees x rows x features x depth).
     """
 
@@ -164,7 +166,8 @@ class BudgetForest(Stepwise):
             point = self._choose(nurseries, seeds)
         with part(0.9, 1.0, "growing the chosen forest"):
             tested = self.budget is not None and len(nurseries) == 1
-            return self._chosen(nurseries[0][0] if tested else self._nursery(rows), point, seeds)
+            forest = self._chosen(nurseries[0][0] if tested else self._nursery(rows), point, seeds)
+            return forest if tested or self.budget is None else self._within_budget(forest, rows)
 
     def _nursery(self, rows: Rows) -> Nursery:
         return Nursery(
@@ -189,7 +192,8 @@ class BudgetForest(Stepwise):
                 path.append(Point(rule, trees, cost, error))
             self.frontier_ += path
             ends += path[-1:] if self.n_estimators is not None else path
-        nothing = Point(rules[0], 0, 0.0, float(np.average(wrong, weights=weights)))
+        self.nothing_ = float(np.average(wrong, weights=weights))
+        nothing = Point(rules[0], 0, 0.0, self.nothing_)
         return min(ends, key=lambda point: (point.error, point.cost, point.trees), default=nothing)
 
     def _rules(self) -> list[Rule]:
@@ -203,6 +207,19 @@ class BudgetForest(Stepwise):
     def _chosen(self, nursery: Nursery, point: Point, seeds: np.ndarray) -> FlatForest:
         (self.alpha_, self.cost_exponent_), self.n_estimators_, self.cost_, self.error_ = point
         return nursery.forest(_told(nursery.grow(point.rule, seeds[: point.trees]), point.trees))
+
+    def _within_budget(self, forest: FlatForest, rows: Rows) -> FlatForest:
+        """The first trees of a forest grown again that keep to the budget on all rows; `cost_` is theirs there."""
+        X, limit = forest.orders.apply(rows.X), check_budget(self.budget)
+        costs = [cost for cost, _ in PathCosts(X, *rows[1:], self.prices_, len(self.classes_)).add(forest)]
+        kept = sum(cost <= limit for cost in costs)
+        self.cost_ = costs[kept - 1] if kept else 0.0
+        if kept == forest.n_trees:
+            return forest
+        rule = Rule(self.alpha_, self.cost_exponent_)
+        self.error_ = next((p.error for p in self.frontier_ if (p.rule, p.trees) == (rule, kept)), self.nothing_)
+        self.n_estimators_ = kept
+        return forest.first(kept)
 
 
 def _told(batches: Iterator[list[Tree]], total: int) -> Iterator[Tree]:

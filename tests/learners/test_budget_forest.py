@@ -51,6 +51,18 @@ def test_the_budget_is_kept_on_validation_rows_and_bought_with_error():
     assert errors[-1] < errors[0] / 2
 
 
+@pytest.mark.parametrize("budget", [3.0, 3.2, 4.0])
+def test_a_forest_grown_again_keeps_to_the_budget(budget):
+    """With few rows the forest is grown again from all of them: what it costs on these is told, and within."""
+    X, y = rows()
+    model = BudgetForest(budget=budget, alpha=4, n_estimators=30, random_state=0).fit(X, y)
+    assert model.n_estimators_ == model.model_.n_trees > 0
+    assert model.cost_ <= budget
+    paid = simulate(model.model_, X, model.prices_, stop_when_settled=False).cost.mean()
+    assert model.cost_ == pytest.approx(paid)
+    assert model.error_ == next(point.error for point in model.frontier_ if point.trees == model.n_estimators_)
+
+
 def test_a_budget_below_the_first_tree_leaves_the_class_shares():
     """No tree, no cost, the most frequent class."""
     X, y = rows()
