@@ -13,6 +13,7 @@ from app.api.errors import problems
 from app.api.train import FeatureCosts
 from app.api.wire import JSON, DirectRoute, ModelVersion, WireModel, checked, parsed
 from app.errors import Invalid
+from app.usecases.askable import check_askable
 
 _MATRIX = {"type": "array", "items": {"type": "array", "items": {"type": "number"}}}
 _KNOWN = {"type": "object", "additionalProperties": {"type": ["number", "string", "null"]}}
@@ -70,7 +71,10 @@ class Standing(BaseModel):
     frontier: list[Wanted] = Field(description="all that trees wait for, best first, affordable or not")
     spent: float
     remaining: float | None = Field(description="of the budget")
-    prediction: int | str = Field(description="the class that most trees vote for, from what is known")
+    prediction: int | str = Field(
+        description="the class that most trees vote for, from what is known; `/predict` decides by the calibrated"
+        " probabilities, and may name another class"
+    )
     probabilities: dict[str, float]
     trees: int
     trees_resolved: int
@@ -120,10 +124,11 @@ def _answer(request: Request, body: bytes) -> Response:
         raise Invalid.at("/known", "send either known (one case) or instances (many)")
     if wire.instances is not None and type(wire.instances) is not list:
         raise Invalid.at("/instances", "instances are a list of objects of known values")
+    model = request.app.state.ports.registry.load(wire.model)
+    check_askable(model)
     request.app.state.kernels.wait()
     from app.usecases import acquire as usecase  # noqa: PLC0415 - with its compiler it takes 60 MB that many can spare
 
-    model = request.app.state.ports.registry.load(wire.model)
     question = usecase.Question(wire.budget, wire.unavailable, wire.feature_costs, wire.benefits, wire.actions)
     try:
         answer = usecase.acquire(model, [wire.known] if wire.instances is None else wire.instances, question)

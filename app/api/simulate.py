@@ -16,6 +16,7 @@ from app.api.errors import problems
 from app.api.predict import INSTANCES
 from app.api.train import FeatureCosts
 from app.api.wire import ModelVersion, StrictRoute, WireModel
+from app.usecases.askable import check_askable
 
 router = APIRouter(prefix="/acquire", tags=["acquire"], route_class=StrictRoute)
 _BUDGETS = {"oneOf": [{"type": "array", "items": {"type": "number", "minimum": 0}}, {"type": "null"}]}
@@ -92,10 +93,11 @@ def simulate(
     Send rows that the model was not trained on. The same on the hold-out of training is in the card, under
     `metrics.acquisition`. With `Accept: image/svg+xml` the answer is a chart.
     """
+    model = ports.registry.load(body.model)
+    check_askable(model)
     request.app.state.kernels.wait()
     from app.usecases import simulate as usecase  # noqa: PLC0415 - with its compiler it takes 60 MB that many can spare
 
-    model = ports.registry.load(body.model)
     found = usecase.simulate(ports, model, usecase.Order(**body.model_dump(exclude={"model"})))
     answer = Simulation(model=ModelVersion(**model.model), **found)
     response.headers["Vary"] = "Accept"

@@ -17,8 +17,8 @@ from app.acquisition.worth import Experience, Worth
 from app.decisions.benefit import as_benefits
 from app.decisions.calibration import Calibrator
 from app.errors import Invalid
-from app.learners.catalogue import KINDS
 from app.registry.loaded import Loaded
+from app.usecases.askable import check_askable
 
 _REMEMBERED = 64  # matrices and prices whose worth is kept for each model: computing one takes up to 20 ms
 MOST_ACTIONS = 1000
@@ -108,10 +108,7 @@ def asker(model: Loaded) -> Asker:
     """The model made ready, once; Invalid at /model where its kind cannot be asked feature by feature."""
     ready = _READY.get(model)
     if ready is None:
-        kind = model.card.learner.kind
-        if kind not in KINDS or not KINDS[kind].stepwise:
-            able = " or ".join(name for name, other in KINDS.items() if other.stepwise)
-            raise Invalid.at("/model", f"{model.name!r} is a {kind}, which cannot say what to ask next; train a {able}")
+        check_askable(model)
         names = model.schema.names
         prices = parse_prices(model.card.feature_costs, names)
         ready = _READY[model] = Asker.of(model.estimator, names, model.classes, prices)

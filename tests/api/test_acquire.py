@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from app.usecases import simulate
+from app.usecases.kernels import Kernels
 from tests.conftest import trained, two_class_rows
 
 DATA = two_class_rows(240)
@@ -46,6 +47,22 @@ def test_a_case_fed_as_asked_ends_in_the_class_of_the_complete_row(service, clin
         assert now["reason"] in {"resolved", "vote_settled"}
         assert everything["reason"] == "resolved"
         assert now["model"] == {"name": "clinic", "version": 1}
+
+
+def test_who_asks_for_what_is_not_there_does_not_wait_for_the_compiler(service, clinic, monkeypatch):
+    """No such model, or one of a kind that cannot be asked: told at once."""
+    trained(service, {"model": "plain", "learner": {"kind": "logistic"}, "data": DATA})
+
+    def wait(*_: object, **__: object) -> None:
+        raise AssertionError("it waited")
+
+    monkeypatch.setattr(Kernels, "wait", wait)
+    rows = {"rows": DATA["rows"][:2], "labels": DATA["labels"][:2]}
+    for path, rest in (("/acquire", {"known": {}}), ("/acquire/simulate", rows)):
+        assert service.post(path, json={"model": "nobody", **rest}).status_code == 404
+        refused = service.post(path, json={"model": "plain", **rest})
+        assert refused.status_code == 422
+        assert refused.json()["errors"][0]["loc"] == "/model"
 
 
 def test_a_finished_case_is_what_predict_says(service, clinic):

@@ -1,0 +1,15 @@
+"""Which models can say what to ask next; told without loading their compiler."""
+
+from __future__ import annotations
+
+from app.errors import Invalid
+from app.learners.catalogue import KINDS
+from app.registry.loaded import Loaded
+
+
+def check_askable(model: Loaded) -> None:
+    """Invalid at /model where its kind cannot be asked feature by feature."""
+    kind = model.card.learner.kind
+    if kind not in KINDS or not KINDS[kind].stepwise:
+        able = " or ".join(name for name, other in KINDS.items() if other.stepwise)
+        raise Invalid.at("/model", f"{model.name!r} is a {kind}, which cannot say what to ask next; train a {able}")
