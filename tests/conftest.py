@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+
+for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+    os.environ.setdefault(_variable, "1")  # small problems: threads would only wait for each other, before numpy loads
+
 import socket
 import threading
 from collections.abc import Iterator
