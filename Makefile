@@ -38,7 +38,7 @@ check: $(VENV)/installed-dev  ## format, lint, types, import contracts, tests: w
 	@echo "lint";      $(VENV)/bin/ruff check --quiet .
 	@echo "types";     $(VENV)/bin/mypy
 	@echo "contracts"; $(VENV)/bin/lint-imports
-	@echo "tests";     $(PY) -m pytest
+	@$(MAKE) --no-print-directory test
 
 bench: install  ## run every benchmark and print its figures
 	@for script in benchmarks/*.py; do echo "== $$script"; $(PY) $$script || exit 1; done
