@@ -1,8 +1,8 @@
 """Compiled: walks through forests of which some features are known.
 
-A case's features have a status: 0 not known yet, -1 cannot be had, r >= 1 acquired as the r-th. A value that is NaN is
-missing, whatever its status, and costs nothing. `nodes` is a forest's `Nodes`, `prices` the arrays (cost, discounted,
-group) of `Prices`.
+A case's features have a status: 0 not known yet, -1 cannot be had, r >= 1 acquired as the r-th and paid for. A value
+that is NaN goes the way of missing ones, whatever its status. `nodes` is a forest's `Nodes`, `prices` the arrays
+(cost, discounted, group) of `Prices`.
 """
 
 from __future__ import annotations
@@ -137,17 +137,17 @@ def _rank(waiting: np.ndarray, price: np.ndarray, order: np.ndarray) -> int:
 
 
 @njit(cache=True, nogil=True)
-def _spent(x: np.ndarray, status: np.ndarray, prices: PriceArrays, opened: np.ndarray, first: np.ndarray) -> float:
+def _spent(status: np.ndarray, prices: PriceArrays, opened: np.ndarray, first: np.ndarray) -> float:
     """What the acquired features of a case cost in the order of their status; marks the groups that are open."""
     price, discounted, group = prices
     first[:] = -1
-    for j in range(x.shape[0]):
+    for j in range(status.shape[0]):
         g = group[j]
-        if g >= 0 and status[j] > 0 and not np.isnan(x[j]) and (first[g] < 0 or status[j] < status[first[g]]):
+        if g >= 0 and status[j] > 0 and (first[g] < 0 or status[j] < status[first[g]]):
             first[g] = j
     spent = 0.0
-    for j in range(x.shape[0]):
-        if status[j] > 0 and not np.isnan(x[j]):
+    for j in range(status.shape[0]):
+        if status[j] > 0:
             spent += price[j] if group[j] < 0 or first[group[j]] == j else discounted[j]
     for g in range(first.shape[0]):
         opened[g] = first[g] >= 0
@@ -171,7 +171,7 @@ def states(
     sure, possible, standing = np.zeros(K, np.int64), np.zeros(K, np.int64), np.zeros(K, np.int64)
     opened, first = np.zeros(n_groups, np.bool_), np.zeros(n_groups, np.int64)
     for i in range(X.shape[0]):
-        spent[i] = _spent(X[i], status[i], prices, opened, first)
+        spent[i] = _spent(status[i], prices, opened, first)
         for t in range(T):
             at[t], missed = _advance(nodes, X[i], status[i], nodes.roots[t])
             counts[i, 1] += missed

@@ -17,11 +17,13 @@ if TYPE_CHECKING:
 
 @njit(cache=True, nogil=True)
 def trace(
-    nodes: Nodes, X: np.ndarray, prices: PriceArrays, budget: float, slack: float, n_groups: int,
+    nodes: Nodes, X: np.ndarray, free: np.ndarray, prices: PriceArrays, budget: float, slack: float, n_groups: int,
     asked: np.ndarray, price: np.ndarray, P: np.ndarray, vote: np.ndarray, length: np.ndarray, settled: np.ndarray,
     resolved: np.ndarray,
 ) -> None:  # fmt: skip
     """Feed complete rows X (n, m) feature by feature as asked, and write down every state; fills the last arguments.
+
+    What is `free` (n, m) cannot be had, and costs nothing when it is asked for.
 
     `asked`, `price` (n, S): the feature asked for in state s, and what it is offered for; `P` (n, S + 1, K) and `vote`
     (n, S + 1): the answer in state s; `length` (n,): the questions until nothing affordable is left; `settled` (n,):
@@ -47,7 +49,7 @@ def trace(
                 break
             asked[i, s] = j
             price[i, s] = _price(j, opened, prices)
-            if not np.isnan(X[i, j]):
+            if not free[i, j]:
                 spent += price[i, s]
                 if prices[2][j] >= 0:
                     opened[prices[2][j]] = True

@@ -56,11 +56,15 @@ class Journeys:
         return paid_so_far(np.where(self.missing, 0.0, self.price))
 
 
-def travel(forest: FlatForest, X: np.ndarray, prices: Prices, budget: float | None = None) -> Journeys:
+def travel(
+    forest: FlatForest, X: np.ndarray, prices: Prices, budget: float | None = None, missing: np.ndarray | None = None
+) -> Journeys:  # fmt: skip
     """Feed complete rows X (n, m), NaN where missing, until nothing affordable is left; a settled vote stops nothing.
 
+    `missing` (n, m) marks what cannot be had and costs nothing; by default every NaN. Others were bought in vain.
     As `session.simulate`, which keeps only the end. Raises as it does. O(n questions (T K + m)); memory n S (K + 4).
     """
+    free = np.isnan(X) if missing is None else missing
     X, _, limit = checked(forest, X, np.zeros(np.shape(X), dtype=np.int32), prices, budget)
     n, S, K = len(X), len(forest.columns), forest.n_classes
     asked, price = np.full((n, S), -1, dtype=np.int32), np.zeros((n, S))
@@ -68,13 +72,13 @@ def travel(forest: FlatForest, X: np.ndarray, prices: Prices, budget: float | No
     length, settled = np.zeros(n, dtype=np.int32), np.zeros(n, dtype=np.int32)
     resolved = np.zeros(n, dtype=np.bool_)
     trace(
-        forest.nodes, X, arrays(prices), limit, slack_of(limit), len(prices.groups),
+        forest.nodes, X, free, arrays(prices), limit, slack_of(limit), len(prices.groups),
         asked, price, P, vote, length, settled, resolved,
     )  # fmt: skip
     S = int(length.max(initial=0))
     asked = asked[:, :S]
-    missing = (asked >= 0) & np.isnan(X[np.arange(n)[:, None], asked])
-    return Journeys(asked, price[:, :S], missing, P[:, : S + 1], vote[:, : S + 1], length, settled, resolved)
+    lost = (asked >= 0) & free[np.arange(n)[:, None], asked]
+    return Journeys(asked, price[:, :S], lost, P[:, : S + 1], vote[:, : S + 1], length, settled, resolved)
 
 
 def purchases(

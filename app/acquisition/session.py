@@ -117,13 +117,14 @@ def step(
 
     X (n, m) float64 with anything where a feature is not known; status (n, m) integers: 0 unknown, -1 cannot be had,
     r >= 1 acquired as the r-th (all 1 where the order is not known: then the first column of a group paid for it).
-    A feature that cannot be had, or is known to be missing (NaN), takes each node's route for missing values, costs
-    nothing and opens no group. Every tree is walked until an unknown feature stops it. The next feature is the
-    affordable one with the most waiting trees per price; free ones first; equal ratios go to the lower price, then to
-    more trees, then to the earlier column. Reasons to stop: all trees are `resolved` (`unavailable` where one of them
-    met a value that cannot be had), the vote is settled, or nothing affordable is left (`budget`). The vote is settled
-    when the leader's sure votes are more than any rival can still get from trees that have a leaf for it (ties as in
-    the full vote, to the first class): then the class is the one of the complete row.
+    A feature that cannot be had, or whose value is of no use (NaN), takes each node's route for missing values. One
+    that cannot be had costs nothing and opens no group; what was acquired is paid for, of use or not. Every tree is
+    walked until an unknown feature stops it. The next feature is the affordable one with the most waiting trees per
+    price; free ones first; equal ratios go to the lower price, then to more trees, then to the earlier column. Reasons
+    to stop: all trees are `resolved` (`unavailable` where one of them met a value that cannot be had), the vote is
+    settled, or nothing affordable is left (`budget`). The vote is settled when the leader's sure votes are more than
+    any rival can still get from trees that have a leaf for it (ties as in the full vote, to the first class): then the
+    class is the one of the complete row.
     Raises Invalid for shapes that do not fit and budgets below zero. O(n T depth); about 10 microseconds a case.
     """
     X, status, limit = checked(forest, X, status, prices, budget)

@@ -19,7 +19,8 @@ UNAVAILABLE = -1
 
 class Known(NamedTuple):
     """n cases: `X` (n, m), NaN where nothing is known or had; `status` (n, m) int32: 0 not known, -1 cannot be had,
-    r >= 1 acquired as the r-th, in the order of the names in the case. `warnings` are about unseen categories.
+    r >= 1 acquired as the r-th, in the order of the names in the case. `warnings` are about unseen categories, which
+    are NaN but acquired.
     """
 
     X: np.ndarray

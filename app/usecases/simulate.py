@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -38,6 +38,14 @@ class Order:
     actions: Sequence[str] | None = None
 
 
+class _Rows(NamedTuple):
+    """Rows X (n, m), classes y (n,), and `missing` (n, m): what cannot be had."""
+
+    X: np.ndarray
+    y: np.ndarray
+    missing: np.ndarray
+
+
 @dataclass
 class _Tally:
     """Sums over rows of one way to go about it."""
@@ -63,12 +71,12 @@ def simulate(ports: Ports, model: Loaded, order: Order) -> dict[str, Any]:
     ready = asker(model)
     prices, stakes = ready.priced(order.feature_costs), ready.stakes(order.benefits, order.actions)
     budgets = _budgets(order.budgets)
-    X, y, warnings = _data(ports, model, order)
+    X, y, missing, warnings = _data(ports, model, order)
     if len(X) > MOST_ROWS:
         warnings.append(f"{MOST_ROWS} rows of {len(X)} were simulated")
         some = evenly(len(X))
-        X, y = X[some], y[some]
-    return {**report(ready, X, y, prices, stakes, budgets), "warnings": warnings}
+        X, y, missing = X[some], y[some], missing[some]
+    return {**report(ready, X, y, prices, stakes, budgets, missing), "warnings": warnings}
 
 
 def evenly(n: int) -> np.ndarray:
@@ -78,44 +86,45 @@ def evenly(n: int) -> np.ndarray:
 
 def report(
     ready: Asker, X: np.ndarray, y: np.ndarray, prices: Prices, stakes: Stakes | None = None,
-    budgets: Sequence[float] | None = None,
+    budgets: Sequence[float] | None = None, missing: np.ndarray | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     """Mean cost, questions, error and, with stakes, benefit and net benefit on rows X (n, m) with classes y (n,).
 
     `everything` buys all features of the model, `nothing` none; `budgets` lists for each budget, the last one none,
     the forest asked to the end (`plain`), until the vote is settled (`vote_stopping`), and while it is worth the price
-    (`worth_stopping`). n is at least 1.
+    (`worth_stopping`). `missing` (n, m): what cannot be had and costs nothing; by default every NaN. n is at least 1.
     """
-    unlimited, dearest = _run(ready, X, y, prices, stakes, None)
+    rows = _Rows(X, y, np.isnan(X) if missing is None else missing)
+    unlimited, dearest = _run(ready, rows, prices, stakes, None)
     if budgets is None:
         budgets = sorted({min(float(f"{share * dearest:.2g}"), LARGEST) for share in _SHARES} - {0.0})
-    runs = [{"budget": b, **_run(ready, X, y, prices, stakes, b)[0]} for b in budgets]
+    runs = [{"budget": b, **_run(ready, rows, prices, stakes, b)[0]} for b in budgets]
     return {
         "rows": len(X),
-        "nothing": _fixed(ready, X, y, prices, stakes, everything=False),
-        "everything": _fixed(ready, X, y, prices, stakes, everything=True),
+        "nothing": _fixed(ready, rows, prices, stakes, everything=False),
+        "everything": _fixed(ready, rows, prices, stakes, everything=True),
         "budgets": [*runs, {"budget": None, **unlimited}],
     }
 
 
 def _run(
-    ready: Asker, X: np.ndarray, y: np.ndarray, prices: Prices, stakes: Stakes | None, budget: float | None
+    ready: Asker, data: _Rows, prices: Prices, stakes: Stakes | None, budget: float | None
 ) -> tuple[dict[str, Any], float]:
     """Every way to ask within a budget, and what the dearest row has cost."""
     tallies: dict[str, _Tally] = {}
     dearest = 0.0
     width = len(ready.classes) + (0 if stakes is None else len(stakes.actions))
     chunk = min(_CHUNK, max(1, _CELLS // ((len(ready.forest.columns) + 1) * width)))
-    for start in range(0, len(X), chunk):
+    for start in range(0, len(data.X), chunk):
         rows = slice(start, start + chunk)
-        journeys = travel(ready.forest, X[rows], prices, budget)
+        journeys = travel(ready.forest, data.X[rows], prices, budget, data.missing[rows])
         dearest = max(dearest, float(journeys.spent.max(initial=0.0)))
         for name, ends in _ends(ready, journeys, prices, stakes, budget).items():
             finished = journeys.resolved & (ends == journeys.length)
             everyone = np.arange(len(ends))
             P = ready.probabilities(journeys.P[everyone, ends], ends, finished)
             spent, vote = journeys.spent[everyone, ends], journeys.vote[everyone, ends]
-            tallies.setdefault(name, _Tally()).add(**_columns(y[rows], vote, P, spent, ends, stakes))
+            tallies.setdefault(name, _Tally()).add(**_columns(data.y[rows], vote, P, spent, ends, stakes))
     return {name: tally.means() for name, tally in tallies.items()}, dearest
 
 
@@ -140,14 +149,12 @@ def _ends(
     return {**ends, "worth_stopping": np.minimum(stops.argmax(axis=1), journeys.length)}
 
 
-def _fixed(
-    ready: Asker, X: np.ndarray, y: np.ndarray, prices: Prices, stakes: Stakes | None, *, everything: bool
-) -> dict[str, Any]:
+def _fixed(ready: Asker, data: _Rows, prices: Prices, stakes: Stakes | None, *, everything: bool) -> dict[str, Any]:
     """What buying all features, or none, costs and earns."""
+    X, y = data.X, data.y
     n, m = X.shape
     if everything:
-        missing = np.isnan(X)
-        cost = _all_together(missing, prices)
+        cost = _all_together(data.missing, prices)
         P, vote = (
             ready.probabilities(ready.forest.posterior(X), np.full(n, m), np.ones(n, dtype=bool)),
             ready.forest.predict(X),
@@ -197,8 +204,8 @@ def _budgets(sent: Sequence[Any] | None) -> list[float] | None:
     return [float(budget) for budget in sent]
 
 
-def _data(ports: Ports, model: Loaded, order: Order) -> tuple[np.ndarray, np.ndarray, list[str]]:
-    """Complete rows (n, m) and class codes (n,) of the model, and warnings."""
+def _data(ports: Ports, model: Loaded, order: Order) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[str]]:
+    """Complete rows (n, m) and class codes (n,) of the model, what is missing (n, m), and warnings."""
     if order.dataset is not None:
         return _from_dataset(ports.datasets.table(ports.datasets.find(order.dataset).id), model, order.dataset)
     assert order.rows is not None
@@ -217,12 +224,17 @@ def _data(ports: Ports, model: Loaded, order: Order) -> tuple[np.ndarray, np.nda
     ]
     if flaws:
         raise Invalid(flaws[0].msg, flaws[:20])
-    return X, np.array([codes[type(label), label] for label in order.labels]), list(warnings)
+    missing = np.isnan(X)
+    for i, j in zip(*np.nonzero(missing), strict=True):  # a word that training never saw has been bought
+        row = order.rows[i]
+        missing[i, j] = (row.get(model.schema.names[j]) if isinstance(row, dict) else row[j]) is None
+    return X, np.array([codes[type(label), label] for label in order.labels]), missing, list(warnings)
 
 
-def _from_dataset(table: Table, model: Loaded, dataset: str) -> tuple[np.ndarray, np.ndarray, list[str]]:
+def _from_dataset(table: Table, model: Loaded, dataset: str) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[str]]:
     there = {feature.name: (j, feature) for j, feature in enumerate(table.schema.features)}
     X = np.empty((len(table.X), len(model.schema.names)))
+    missing = np.ones(X.shape, dtype=bool)
     flaws = []
     for j, feature in enumerate(model.schema.features):
         if feature.name not in there or there[feature.name][1].type != feature.type:
@@ -230,6 +242,7 @@ def _from_dataset(table: Table, model: Loaded, dataset: str) -> tuple[np.ndarray
             continue
         place, other = there[feature.name]
         X[:, j] = table.X[:, place]
+        missing[:, j] = np.isnan(X[:, j])
         if feature.type == "categorical" and other.categories != feature.categories:
             code = {word: float(i) for i, word in enumerate(feature.categories)}
             codes = np.array([*(code.get(word, np.nan) for word in other.categories), np.nan])
@@ -242,4 +255,4 @@ def _from_dataset(table: Table, model: Loaded, dataset: str) -> tuple[np.ndarray
     assert table.classes is not None
     y = np.array([position[name] for name in table.classes])[table.y]
     seen = model.card.data.dataset == dataset
-    return X, y, ["most of these rows were fitted: on new ones it will do worse"] if seen else []
+    return X, y, missing, ["most of these rows were fitted: on new ones it will do worse"] if seen else []

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.acquisition.journeys import Journeys, purchases, travel
-from app.acquisition.session import UNKNOWN, simulate, step
+from app.acquisition.session import UNAVAILABLE, UNKNOWN, simulate, step
 from tests.reference.forests import random_case, random_prices
 
 seeds = st.integers(0, 10**6)
@@ -35,7 +35,7 @@ def test_every_state_is_the_sessions(seed, budget):
                 break
             assert (now.next.feature, now.next.price) == (found.asked[i, s], found.price[i, s])
             assert found.missing[i, s] == np.isnan(X[i, now.next.feature])
-            status[0, now.next.feature] = s + 1
+            status[0, now.next.feature] = UNAVAILABLE if found.missing[i, s] else s + 1
         assert found.settled[i] == settled
 
 

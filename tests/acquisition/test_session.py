@@ -34,7 +34,9 @@ def ask(forest, x, prices, budget, *, settle):
         questions += 1
         assert status[0, now.next.feature] == UNKNOWN
         status[0, now.next.feature] = questions
-        if not math.isnan(x[now.next.feature]):
+        if math.isnan(x[now.next.feature]):
+            status[0, now.next.feature] = UNAVAILABLE
+        else:
             paid.append(now.next.price)
 
 
@@ -78,7 +80,7 @@ def test_a_state_is_the_literal_one(seed, budget, T):
     twins = [nested(tree) for tree in trees]
     for x in X[:5]:
         order = random.permutation(5)[: random.integers(0, 6)].tolist()
-        lost = [j for j in order if random.random() < 0.2]
+        lost = [j for j in order if random.random() < 0.2 or math.isnan(x[j])]
         status = np.zeros((1, 5), int)
         status[0, order] = range(1, len(order) + 1)
         status[0, lost] = UNAVAILABLE
@@ -107,7 +109,7 @@ def test_a_state_is_the_literal_one(seed, budget, T):
 def test_the_answer_does_not_depend_on_the_order_of_the_values(seed):
     """All features given in any order, in one request: resolved, with the class and probabilities of the forest."""
     forest, _, prices, X, random = random_case(seed)
-    status = np.array([random.permutation(5) + 1 for _ in X])
+    status = np.where(np.isnan(X), UNAVAILABLE, [random.permutation(5) + 1 for _ in X])
     states = step(forest, X, status, prices)
     np.testing.assert_array_equal([now.prediction for now in states], forest.predict(X))
     np.testing.assert_array_equal(states.probabilities, forest.posterior(X))

@@ -17,7 +17,8 @@ from app.registry.card import Card, DataCard, FeatureCard, LearnerCard
 from app.registry.loaded import Loaded
 from app.usecases import acquire as usecase
 from app.usecases.asking import Asker, Stakes, asker
-from app.usecases.simulate import evenly, report
+from app.usecases.simulate import Order, evenly, report
+from app.usecases.simulate import simulate as simulated
 
 NAMES = ("a", "b", "c", "d", "word")
 WORDS = ("no", "perhaps", "yes")
@@ -177,6 +178,17 @@ def test_groups_prices_and_what_is_owned(model):
     assert {"a": 0.0, "d": 7.0}.items() <= {
         wanted["feature"]: wanted["cost"] for wanted in start["frontier"]
     }.items() or (start["next"]["cost"] == 0)
+
+
+def test_a_word_that_training_never_saw_has_been_bought(model):
+    """It is charged, alone and in a simulation; null is not."""
+    known = [{"word": "never"}, {"word": None}, {"word": "yes"}]
+    spent = [now["spent"] for now in usecase.acquire(model, known, usecase.Question()).documents()]
+    assert spent == [2, 0, 2]
+    order = Order(rows=[[1, 1, 1, 1, "never"], [1, 1, 1, 1, None]], labels=["ill", "well"])
+    told = simulated(None, model, order)
+    full = sum(PRICES.paid([1, 2, 0, 3, 4]))
+    assert told["everything"]["cost"] == full - 1
 
 
 def test_what_is_unavailable_is_not_asked_for(model):
