@@ -135,7 +135,7 @@ def _decide(request: Request, asked: _Asked, model: Loaded) -> Response:
 
 
 def _read(request: Request, body: bytes) -> _Asked:
-    reader = formats.READERS.get(kind_of_body(request))
+    reader = formats.READERS.get(kind_of_body(request, formats.READERS))
     if reader is not None:
         fields = query_fields(request, ("model", "rule"))
         return _Asked(checked(PredictQuestion, fields), lambda schema: reader(body, schema))
@@ -160,7 +160,7 @@ route = DirectRoute(
     response_model=PredictAnswer,
     responses={
         200: {"content": {formats.NPY: formats.BINARY, formats.ARROW: formats.BINARY}},
-        **problems(404, 409, 413, 422),
+        **problems(404, 409, 413, 415, 422),
     },
     openapi_extra={
         "requestBody": {

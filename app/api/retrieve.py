@@ -45,7 +45,7 @@ _LOSS = {
             "type": "object",
             "properties": {
                 "name": {"const": "f_beta"},
-                "beta": {"type": "number", "exclusiveMinimum": 0, "default": 1},
+                "beta": {"type": "number", "minimum": 1e-150, "maximum": 1e150, "default": 1},
             },
             "required": ["name"],
             "additionalProperties": False,
@@ -84,7 +84,9 @@ class RetrieveQuestion(WireModel):
         default=0, description="the loss where nothing is relevant and nothing is retrieved"
     )
     k_min: Count = Field(default=0, description="retrieve at least so many")
-    k_max: Count | None = Field(default=None, description="retrieve at most so many; null: all")
+    k_max: Count | None = Field(
+        default=None, description="retrieve at most so many, or all where there are fewer; null: all"
+    )
     min_recall: Rate | None = Field(default=None, description="least expected recall of each set")
     min_precision: Rate | None = Field(default=None, description="least expected precision of each set")
     curve: Annotated[bool, Field(strict=True)] = Field(
@@ -96,7 +98,7 @@ class RetrieveQuestion(WireModel):
         " version's hold-out (tuned_threshold), or above 1/2 (half)",
     )
     model: str | None = Field(default=None, description="name, name:version or name@alias; goes with instances")
-    positive: int | str | None = Field(
+    positive: Annotated[int, Field(strict=True)] | Annotated[str, Field(strict=True)] | None = Field(
         default=None, description="binary with a model: the class that counts as relevant; by default the second"
     )
 
@@ -164,16 +166,18 @@ async def retrieve(request: Request) -> Response:
 def _answer(request: Request, body: bytes) -> Response:
     """The whole way, in a thread; the kernels hold no lock there."""
     write = WRITERS[kind_of_answer(request, WRITERS)]
-    asked = _read(kind_of_body(request), body, request)
-    request.app.state.kernels.wait()
+    asked = _read(kind_of_body(request, formats.READERS), body, request)
+    question, state = asked.question.question, request.app.state
+    model = None if asked.question.model is None else state.ports.registry.load(asked.question.model)
+    state.kernels.wait("retrieval")  # not before: who errs in the model's name need not wait to hear it
     from app.usecases import retrieve as usecase  # noqa: PLC0415 - see above
 
-    if asked.sets is not None:
-        answer = usecase.retrieve(asked.sets, asked.question.question())
-        return write(answer, common(answer, asked.question.setting, asked.question.method, None))
-    model = request.app.state.ports.registry.load(asked.question.model)
-    X, warnings = asked.rows(model.schema)
-    answer = usecase.retrieve_with(model, X, asked.question.question(), warnings)
+    if model is not None:
+        X, warnings = asked.rows(model.schema)
+        answer = usecase.retrieve_with(model, X, question(), warnings)
+    else:
+        assert asked.sets is not None
+        answer = usecase.retrieve(asked.sets, question())
     return write(answer, common(answer, asked.question.setting, asked.question.method, model))
 
 
@@ -239,7 +243,7 @@ route = DirectRoute(
     response_model_exclude_none=True,
     responses={
         200: {"content": {formats.NPY: formats.BINARY, formats.ARROW: formats.BINARY}},
-        **problems(404, 409, 413, 422),
+        **problems(404, 409, 413, 415, 422, 503),
     },
     openapi_extra={
         "requestBody": {

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from starlette.types import Receive, Scope, Send
 
 from app.api.errors import flaws_of
-from app.errors import Invalid
+from app.errors import Invalid, Unsupported
 
 JSON = "application/json"
 _MOST_FIELDS = 100  # of an object whose fields are named in the documentation
@@ -94,9 +94,14 @@ def parsed(body: bytes) -> Any:
         raise Invalid.at("", f"this is not JSON: {error}") from error
 
 
-def kind_of_body(request: Request) -> str:
-    """The media type of what was sent, JSON where none is named."""
-    return str(request.headers.get("content-type", JSON)).partition(";")[0].strip().lower()
+def kind_of_body(request: Request, others: Collection[str]) -> str:
+    """The media type of the body, JSON where none is named; Unsupported where it is neither that nor of `others`."""
+    kind = str(request.headers.get("content-type", JSON)).partition(";")[0].strip().lower()
+    if kind == JSON or kind in others:
+        return kind
+    if kind.startswith("application/") and kind.endswith("+json"):
+        return JSON
+    raise Unsupported(f"the body comes as {kind[:80]!r}; send {', '.join((JSON, *others))}, and say so in Content-Type")
 
 
 def kind_of_answer(request: Request, known: Collection[str]) -> str:

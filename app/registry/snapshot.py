@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from app.errors import Invalid, NotFound
+from app.errors import Flaw, Invalid, NotFound
 from app.registry.card import NAME
 
 Key = tuple[str, int]
@@ -26,11 +26,11 @@ class Reference:
 
     @classmethod
     def parse(cls, text: str) -> Reference:
-        """Invalid, with the empty place, where `text` is not a reference."""
+        """Invalid, at /model, where `text` is not a reference."""
         match = _REFERENCE.fullmatch(text)
         if match is None:
             raise Invalid.at(
-                "",
+                "/model",
                 f"{text[:80]!r} is not a model reference: write name, name:3 (a version) or name@alias, with names of"
                 " at most 64 characters a-z, 0-9, _ and - that begin with a letter or digit",
             )
@@ -76,13 +76,18 @@ class Snapshot:
         wanted = Reference.parse(text)
         if wanted.name not in self.references:
             there_are = sorted({name for name, _ in self.digests})
-            raise NotFound(f"there is no model {wanted.name!r}; {_listing('models', there_are)}")
+            raise _unknown(f"there is no model {wanted.name!r}; {_listing('models', there_are)}")
         if wanted.alias is not None:
             prefix = f"{wanted.name}@"
             there_are = sorted(known.removeprefix(prefix) for known in self.references if known.startswith(prefix))
-            raise NotFound(f"{wanted.name!r} has no alias {wanted.alias!r}; {_listing('aliases', there_are)}")
+            raise _unknown(f"{wanted.name!r} has no alias {wanted.alias!r}; {_listing('aliases', there_are)}")
         numbers = sorted((version for name, version in self.digests if name == wanted.name), reverse=True)
-        raise NotFound(f"{wanted.name!r} has no version {wanted.version}; {_listing('versions', map(str, numbers))}")
+        raise _unknown(f"{wanted.name!r} has no version {wanted.version}; {_listing('versions', map(str, numbers))}")
+
+
+def _unknown(msg: str) -> NotFound:
+    """Every caller that takes a reference calls it `model`."""
+    return NotFound(msg, [Flaw("/model", msg)])
 
 
 def _listing(what: str, there_are: Iterable[str]) -> str:

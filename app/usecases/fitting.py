@@ -63,16 +63,36 @@ class Split:
 def split_rows(y: np.ndarray, part: float, seed: int) -> Split:
     """Hold out `part` of the rows, class by class so that every class stays in the training rows.
 
-    `y` (n,) class codes, or (n, L) labels, which are split without regard to them. A class of m rows gives
-    round(part m) of them, at most m - 1. Deterministic in `seed`. O(n log n).
+    `y` (n,) class codes: a class of m rows gives round(part m) of them, at most m - 1. Or (n, L) labels: rows are held
+    out evenly over those that share their rarest label, and a label that applies to some rows, and not to others, does
+    so among the training rows too. Deterministic in `seed`. O(n log n + n L).
     """
     rng = np.random.default_rng(seed)
-    held = np.zeros(len(y), dtype=bool)
-    groups = [np.flatnonzero(y == code) for code in np.unique(y)] if y.ndim == 1 else [np.arange(len(y))]
-    for rows in groups:
-        count = min(round(part * len(rows)), len(rows) - 1)
-        held[rng.permutation(rows)[:count]] = True
+    if y.ndim == 2:
+        held = _held_of_labels(y, part, rng)
+    else:
+        held = np.zeros(len(y), dtype=bool)
+        for code in np.unique(y):
+            rows = np.flatnonzero(y == code)
+            held[rng.permutation(rows)[: min(round(part * len(rows)), len(rows) - 1)]] = True
     return Split(np.flatnonzero(~held), np.flatnonzero(held))
+
+
+def _held_of_labels(y: np.ndarray, part: float, rng: np.random.Generator) -> np.ndarray:
+    """The rows (n,) of labels (n, L) to hold out, as a mask."""
+    n, held = len(y), np.zeros(len(y), dtype=bool)
+    counts = y.sum(axis=0, dtype=np.int64)
+    by_rarity = np.argsort(counts, kind="stable")
+    rarest = np.where(y.any(axis=1), y[:, by_rarity].argmax(axis=1), y.shape[1])
+    shuffled = rng.permutation(n)
+    ordered = shuffled[np.argsort(rarest[shuffled], kind="stable")]
+    count = min(round(part * n), n - 1)
+    held[ordered[((np.arange(count) + 0.5) * n / max(count, 1)).astype(np.int64)]] = True
+    for applies in (1, 0):
+        for label in np.flatnonzero((y[~held] != applies).all(axis=0)):
+            rows = np.flatnonzero(held & (y[:, label] == applies))
+            held[rows[:1]] = False  # the last that shows it
+    return held
 
 
 def placed(error: Invalid, learner: str = "/learner") -> Invalid:
@@ -141,7 +161,7 @@ def _train(ports: Ports, job: Job, version: int) -> Card:
         card = card.model_copy(
             update={
                 "metrics": card.metrics | _acquisition(estimator, spec, table, rows.holdout),
-                "fitted": _findings(estimator),
+                "fitted": _findings(estimator) | _constant_labels(table, rows.train),
                 "fit_seconds": round(fit_seconds, 3),
             }
         )
@@ -196,6 +216,15 @@ def _findings(estimator: Any) -> dict[str, Any]:
     names = ("calibration", "converged", "n_iter")
     found = {name: getattr(estimator, f"{name}_") for name in names if hasattr(estimator, f"{name}_")}
     return found | (estimator.findings() if hasattr(estimator, "findings") else {})
+
+
+def _constant_labels(table: Table, rows: np.ndarray) -> dict[str, Any]:
+    """The labels of several from which nothing could be learnt: they apply to all training rows, or to none."""
+    if table.y.ndim == 1:
+        return {}
+    assert table.classes is not None
+    y = table.y[rows]
+    return {"constant_labels": [table.classes[k] for k in np.flatnonzero((y == y[0]).all(axis=0)).tolist()]}
 
 
 def _card(job: Job, version: int, table: Table, rows: Split, scores: np.ndarray | None) -> Card:

@@ -11,6 +11,8 @@ import numpy as np
 from app.errors import Flaw, Invalid
 from app.registry.loaded import Loaded
 from app.retrieval import Loss, parse_loss, select, select_class_set, select_many
+from app.retrieval.expected_loss import check_usable
+from app.retrieval.selection import Terms
 from app.usecases.choices import Choice, Sets, check_extent
 from app.usecases.tuned_cut import tuned_cut
 
@@ -76,6 +78,8 @@ def retrieve_with(model: Loaded, X: np.ndarray, question: Question, warnings: li
     threshold = {"half": 0.5, "expected_loss": None}.get(question.method)
     if question.method == "tuned_threshold":
         threshold = _tuned(model, question, loss, column)
+    if column is None:
+        _check_terms(question, loss, len(model.classes))
     P = model.estimator.posterior(X)
     if column is None:
         sets = Sets(P.ravel(), np.arange(len(P) + 1) * P.shape[1])
@@ -112,6 +116,7 @@ def _positive(model: Loaded, question: Question) -> int | None:
     return names.index(str(question.positive))
 
 
+_MOST_CUTS = 64  # that are remembered of each model
 _CUTS: WeakKeyDictionary[Loaded, dict[tuple[Loss, int, int | None], float]] = WeakKeyDictionary()
 
 
@@ -121,17 +126,23 @@ def _tuned(model: Loaded, question: Question, loss: Loss, column: int | None) ->
         raise Invalid.at("/method", "this version was trained without a hold-out; use expected_loss or half")
     cuts = _CUTS.setdefault(model, {})
     key = (loss, question.empty, column)
-    if key not in cuts:
+    cut = cuts.get(key)
+    if cut is None:
         scores, y = model.holdout.scores, model.holdout.y
         if column is not None:
             scores, y = scores[:, column][None, :], (y == column)[None, :]
         elif y.ndim == 1:
             y = np.eye(scores.shape[1])[y]
-        cuts[key] = tuned_cut(scores, y.astype(np.float64), loss, question.empty)
-    return cuts[key]
+        cut = tuned_cut(scores, y.astype(np.float64), loss, question.empty)
+        if len(cuts) >= _MOST_CUTS:
+            cuts.clear()
+        cuts[key] = cut
+    return cut
 
 
 def _choose(sets: Sets, question: Question, loss: Loss, threshold: float | None) -> Choice:
+    if question.setting == "multiclass" and not len(sets.p) and sets.offsets is None:
+        sets = Sets(sets.p, np.zeros(1, dtype=np.int64))  # a list of nothing holds no row, as a table of none does
     _check_sizes(sets, question)
     if threshold is None:
         choice = _best(sets, question, loss)
@@ -144,15 +155,14 @@ def _choose(sets: Sets, question: Question, loss: Loss, threshold: float | None)
 
 
 def _check_sizes(sets: Sets, question: Question) -> None:
-    """Bounds that no set can feel are slips."""
+    """Sets that are large enough for k_min (a k_max that no set can feel is no bound), and rows of one length."""
     sizes = sets.sizes
     if not len(sizes):
         return
     largest = int(sizes.max())
     there = f"there are {largest} items" if len(sizes) == 1 else f"the largest set has {largest} items"
-    for name, bound in (("k_min", question.k_min), ("k_max", question.k_max or 0)):
-        if bound > largest:
-            raise Invalid.at(f"/{name}", f"{name} is {bound}, and {there}")
+    if question.k_min > largest:
+        raise Invalid.at("/k_min", f"k_min is {question.k_min}, and {there}")
     if question.setting == "multiclass" and (sizes != sizes[0]).any():
         row = int(np.argmax(sizes != sizes[0]))
         msg = f"{sizes[row]} probabilities, and {sizes[0]} in the first row: every row has one for each class"
@@ -177,15 +187,9 @@ def _check_unbound(question: Question) -> None:
 
 def _best(sets: Sets, question: Question, loss: Loss) -> Choice:
     """The choice with the smallest expected loss for every set."""
-    terms: dict[str, Any] = {
-        "empty": question.empty,
-        "k_min": question.k_min,
-        "k_max": question.k_max,
-        "curve": question.curve,
-        "min_recall": question.min_recall,
-        "min_precision": question.min_precision,
-    }
+    terms = _terms(question)
     if not len(sets.sizes):
+        Terms(loss, **terms).checked()
         return Choice.room(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64), curve=question.curve)
     try:
         if question.setting == "multiclass":
@@ -196,6 +200,23 @@ def _best(sets: Sets, question: Question, loss: Loss) -> Choice:
     except Invalid as error:
         flat = sets.offsets is None and question.setting == "multiclass"
         raise Invalid(error.detail, [_placed(flaw, flat=flat) for flaw in error.flaws]) from error
+
+
+def _terms(question: Question) -> dict[str, Any]:
+    return {
+        "empty": question.empty,
+        "k_min": question.k_min,
+        "k_max": question.k_max,
+        "curve": question.curve,
+        "min_recall": question.min_recall,
+        "min_precision": question.min_precision,
+    }
+
+
+def _check_terms(question: Question, loss: Loss, n: int) -> None:
+    """Invalid where sets of n items cannot be asked so, even if there are no sets."""
+    Terms(loss, **_terms(question)).checked().sizes(n)
+    check_usable(loss, n)
 
 
 def _above(sets: Sets, question: Question, loss: Loss, threshold: float) -> Choice:

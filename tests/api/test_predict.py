@@ -236,7 +236,7 @@ BAD = {
     ),
     "an instance that is a number": ({"benefits": BENEFITS, "instances": [5]}, "/instances/0"),
     "instances that are no list": ({"benefits": BENEFITS, "instances": "all"}, "/instances"),
-    "bad reference": ({"benefits": BENEFITS, "model": "Ward!"}, ""),
+    "bad reference": ({"benefits": BENEFITS, "model": "Ward!"}, "/model"),
 }
 
 

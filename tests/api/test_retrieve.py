@@ -14,8 +14,10 @@ import pyarrow as pa
 import pytest
 
 from app.api import probabilities
-from app.errors import Invalid
+from app.errors import Invalid, NotReady
 from app.retrieval import f_beta, jaccard
+from app.retrieval.losses import LARGEST_BETA
+from app.usecases.kernels import Kernels
 from tests.conftest import shared, trained
 from tests.reference.retrieval import expected_losses_of_all_sets, multinomial_losses_of_all_sets
 
@@ -318,6 +320,20 @@ def test_a_card_of_several_labels(service, topics):
     assert set(card["metrics"]["per_label"]) == {"long", "noisy", "short"}
 
 
+def test_a_card_lists_the_labels_that_say_nothing(service):
+    """One row has the label, and it is learnt from: then nothing is constant, unless the only other row is held out."""
+    rows = {
+        "features": ["x"],
+        "rows": [[i] for i in range(40)],
+        "labels": [["even"] if i % 2 else [] for i in range(40)],
+    }
+    rows["labels"][7] = ["even", "once"]
+    job = trained(service, {"model": "rare", "learner": {"kind": "multilabel_logistic"}, "data": rows, "holdout": 0.5})
+    card = service.get(f"/models/rare/versions/{job['model']['version']}").json()
+    assert card["fitted"]["constant_labels"] == []
+    assert card["class_priors"]["once"] == pytest.approx(1 / card["data"]["rows"])
+
+
 def test_a_model_of_several_labels_decides_nothing(service, topics):
     """Actions are for exclusive classes: the answer says where to ask instead."""
     question = {"model": topics, "instances": TEXTS, "benefits": [[1, 0, 0], [0, 1, 0], [0, 0, 1]]}
@@ -355,7 +371,23 @@ BAD = {
     "empty true": ({"probabilities": [0.5], "empty": True}, "/empty"),
     "k_min 1.5": ({"probabilities": [0.5], "k_min": 1.5}, "/k_min"),
     "k_max -1": ({"probabilities": [0.5], "k_max": -1}, "/k_max"),
-    "k_max above n": ({"probabilities": [0.5], "k_max": 2}, "/k_max"),
+    "k_min above n": ({"probabilities": [0.5], "k_min": 2}, "/k_min"),
+    "k_min above k_max": ({"probabilities": [], "k_min": 2, "k_max": 1}, "/k_min"),
+    "beta beyond floats": ({"probabilities": [0.5], "loss": {"name": "f_beta", "beta": 1e200}}, "/loss/beta"),
+    "a boolean class": ({"model": "ward", "instances": [], "positive": True}, "/positive"),
+    "a float class": ({"model": "ward", "instances": [], "positive": 1.0}, "/positive"),
+    "no model reference": ({"model": "Ward!", "instances": []}, "/model"),
+    "a loss for no instances": (
+        {
+            "model": "ward",
+            "instances": [],
+            "setting": "multiclass",
+            "loss": {"name": "fractional_linear", "c": [1, 1, 0, 0], "d": [1, 0, 0, 0]},
+        },
+        "/loss",
+    ),
+    "k_min for no instances": ({"model": "ward", "instances": [], "setting": "multiclass", "k_min": 3}, "/k_min"),
+    "k_min for no items": ({"model": "ward", "instances": [], "k_min": 1}, "/k_min"),
     "recall above 1": ({"probabilities": [0.5], "min_recall": 1.5}, "/min_recall"),
     "curve 1": ({"probabilities": [0.5], "curve": 1}, "/curve"),
     "a probability above 1": ({"probabilities": [0.5, 1.01]}, "/probabilities/1"),
@@ -394,7 +426,63 @@ def test_bodies_that_are_no_request(service, body):
 
 
 def test_unknown_models_are_404(service):
+    """At /model, and before anybody waits for compilers."""
+    for path in ("/retrieve", "/predict"):
+        body = {"model": "nobody", "instances": []} | ({} if path == "/predict" else {"setting": "binary", "loss": F1})
+        response = service.post(path, json=body)
+        assert response.status_code == 404
+        assert [flaw["loc"] for flaw in response.json()["errors"]] == ["/model"]
+        refused = service.post(path, json=body | {"model": "No One"})
+        assert refused.status_code == 422
+        assert [flaw["loc"] for flaw in refused.json()["errors"]] == ["/model"]
+
+
+@pytest.mark.parametrize("path", ["/retrieve", "/predict"])
+def test_forms_that_nobody_reads_are_415(service, path):
+    """None named, or another name for JSON, counts as JSON."""
+    for kind in ("text/csv", "application/x-www-form-urlencoded", "text/plain; charset=utf-8"):
+        response = service.post(path, content=b"{}", headers={"Content-Type": kind})
+        assert response.status_code == 415
+        assert "application/x-npy" in response.json()["detail"]
+    for headers in ({}, {"Content-Type": "application/json; charset=utf-8"}, {"Content-Type": "application/geo+json"}):
+        assert service.post(path, content=b"{}", headers=headers).status_code == 422
+
+
+def test_a_k_max_beyond_the_items_is_no_bound(service):
+    (found,) = sets(service, probabilities=[0.5], k_max=5)
+    assert found == sets(service, probabilities=[0.5])[0]
+    assert len(sets(service, probabilities=RAGGED, k_max=4)) == 4
+
+
+def test_no_rows_of_classes_are_no_sets(service):
+    """In every form alike."""
+    assert sets(service, setting="multiclass", probabilities=[]) == []
+    for content, kind in (
+        (npy(np.empty(0)), NPY),
+        (npy(np.empty((0, 3))), NPY),
+        (arrow(pa.array([], pa.float64())), ARROW),
+    ):
+        response = post(service, content, kind, setting="multiclass")
+        assert (response.status_code, response.json()["sets"]) == (200, [])
+
+
+def test_while_kernels_compile_one_is_told_to_come_again(service, monkeypatch):
+    def wait(_self: object, *_packages: str) -> None:
+        raise NotReady("try again")
+
+    monkeypatch.setattr(Kernels, "wait", wait)
+    response = ask(service, probabilities=[0.5])
+    assert response.status_code == 503
+    assert int(response.headers["Retry-After"]) >= 1
     assert ask(service, model="nobody", instances=[]).status_code == 404
+
+
+def test_the_document_names_the_limits_of_beta(service):
+    (loss, *_) = service.get("/openapi.json").json()["components"]["schemas"]["RetrieveRequest"]["properties"]["loss"][
+        "oneOf"
+    ]
+    beta = loss["properties"]["beta"]
+    assert (beta["minimum"], beta["maximum"]) == (1 / LARGEST_BETA, LARGEST_BETA)
 
 
 @pytest.mark.parametrize(

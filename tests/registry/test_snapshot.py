@@ -34,7 +34,7 @@ def test_references_are_taken_apart(name, version, alias):
 def test_what_is_no_reference_is_refused_with_the_grammar(text):
     with pytest.raises(Invalid, match="write name, name:3") as refused:
         SNAPSHOT.resolve(text)
-    assert [flaw.loc for flaw in refused.value.flaws] == [""]
+    assert [flaw.loc for flaw in refused.value.flaws] == ["/model"]
 
 
 @pytest.mark.parametrize(

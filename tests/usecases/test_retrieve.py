@@ -145,7 +145,6 @@ WRONG = {
     "k_min above k_max": (RAGGED, {"k_min": 2, "k_max": 1}, "/k_min"),
     "k_min above every size": (RAGGED, {"k_min": 5}, "/k_min"),
     "k_min above one size": (RAGGED, {"k_min": 2}, "/probabilities/1"),
-    "k_max above every size": (RAGGED, {"k_max": 5}, "/k_max"),
     "a recall that cannot be had": (RAGGED, {"min_recall": 0.99, "k_max": 1}, "/min_recall"),
     "a precision that cannot be had": (RAGGED, {"min_precision": 0.95, "min_recall": 0.9}, "/min_precision"),
     "bounds for a cut": (RAGGED, {"method": "half", "k_max": 1}, "/k_max"),
