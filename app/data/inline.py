@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from app.data.dataset import DataLimits
-from app.data.place import MOST_FLAWS, Place, check_names
+from app.data.place import MOST_FLAWS, MOST_NAME, Place, check_names
 from app.data.source import Kind, check_columns, check_rows
 from app.errors import Flaw, Invalid
 
@@ -72,9 +72,10 @@ def _targets(labels: Sequence[Any], width: int, limits: DataLimits) -> tuple[lis
         if not lists[i]:
             flaws.append(Flaw(f"/labels/{i}", "the labels are lists elsewhere; send a list for each row"))
             continue
-        strange = next((k for k, name in enumerate(label) if not isinstance(name, str) or not name), None)
+        strange = next((k for k, name in enumerate(label) if not _can_name(name)), None)
         if strange is not None:
-            flaws.append(Flaw(f"/labels/{i}/{strange}", "a label in a list is a string, and not empty"))
+            what = f"a label in a list is a string that is not blank, of at most {MOST_NAME} characters"
+            flaws.append(Flaw(f"/labels/{i}/{strange}", what))
         elif len(set(label)) < len(label):
             flaws.append(Flaw(f"/labels/{i}", "a label is there twice"))
     if flaws:
@@ -85,6 +86,10 @@ def _targets(labels: Sequence[Any], width: int, limits: DataLimits) -> tuple[lis
         raise Invalid.at("/labels", "no row has a label")
     check_columns(width + len(names), limits)
     return names, [[int(name in present) for present in sets] for name in names], True
+
+
+def _can_name(label: Any) -> bool:
+    return isinstance(label, str) and bool(label.strip()) and len(label) <= MOST_NAME
 
 
 def _kind(column: Sequence[Any], place: Place) -> Kind:

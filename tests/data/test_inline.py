@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from app.data.store import DataLimits, DatasetStore
 from app.errors import Flaw, Invalid, TooLarge
 
+NO_LABEL = "a label in a list is a string that is not blank, of at most 200 characters"
+
 
 def flaws(store, features, rows, labels):
     with pytest.raises(Invalid) as caught:
@@ -104,7 +106,12 @@ def test_targets(store):
         (
             [[1, "u"], [2, "v"]],
             [["p"], ["q", 1]],
-            [Flaw("/labels/1/1", "a label in a list is a string, and not empty")],
+            [Flaw("/labels/1/1", NO_LABEL)],
+        ),
+        (
+            [[1, "u"], [2, "v"]],
+            [[" "], ["q", "x" * 201]],
+            [Flaw("/labels/0/0", NO_LABEL), Flaw("/labels/1/1", NO_LABEL)],
         ),
         ([[1, "u"], [2, "v"]], [["p"], ["p"]], [Flaw("/labels", "the label 'p' is 1 in every row; leave it out")]),
         ([[1, "u"], [2, "v"]], [[], []], [Flaw("/labels", "no row has a label")]),
