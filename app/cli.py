@@ -6,7 +6,8 @@ import argparse
 import signal
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from types import FrameType
 
 
@@ -39,17 +40,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _serve(host: str, port: int) -> int:
     import uvicorn  # noqa: PLC0415 - a worker needs no HTTP server
 
-    from app.settings import Settings  # noqa: PLC0415
+    with _starting():
+        from app.main import app, settings  # noqa: PLC0415
 
     uvicorn.run(
-        "app.main:app",
+        app,
         host=host,
         port=port,
         loop="uvloop",
         http="httptools",
         access_log=False,  # the service writes its own, with request ids
         log_config=None,
-        timeout_graceful_shutdown=int(Settings().shutdown_seconds),
+        timeout_graceful_shutdown=int(settings.shutdown_seconds),
     )
     return 0
 
@@ -59,8 +61,10 @@ def _work() -> int:
     from app.settings import Settings  # noqa: PLC0415
     from app.wiring import make_ports, make_worker  # noqa: PLC0415
 
-    settings = Settings()
-    configure(settings.log_level)
+    with _starting():
+        settings = Settings()
+        configure(settings.log_level)
+        worker = make_worker(settings, make_ports(settings))
     stop = threading.Event()
 
     def end(_number: int, _frame: FrameType | None) -> None:
@@ -68,7 +72,7 @@ def _work() -> int:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, end)
-    make_worker(settings, make_ports(settings)).run(stop)
+    worker.run(stop)
     return 0
 
 
@@ -76,9 +80,36 @@ def _reindex() -> int:
     from app.settings import Settings  # noqa: PLC0415
     from app.wiring import make_ports  # noqa: PLC0415
 
-    found = make_ports(Settings()).registry.rebuild()
+    with _starting():
+        ports = make_ports(Settings())
+    found = ports.registry.rebuild()
     print(f"{found} versions found")
     return 0
+
+
+@contextmanager
+def _starting() -> Iterator[None]:
+    """What settings make impossible ends the command with one line that names them, and exit code 2."""
+    from pydantic import ValidationError  # noqa: PLC0415
+    from sqlalchemy.exc import OperationalError  # noqa: PLC0415
+
+    try:
+        yield
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = "_".join(map(str, first["loc"])).upper()
+        reason = f"PAYOFF_{name}: {first['msg']}"
+    except OperationalError as error:
+        reason = f"the database cannot be used ({error.orig}): PAYOFF_DATABASE, or the folder PAYOFF_HOME that holds it"
+    except OSError as error:
+        reason = (
+            f"{error.filename or 'a folder'} cannot be used ({error.strerror or error}): PAYOFF_HOME and PAYOFF_MODELS"
+        )
+        reason += " name folders that can be written"
+    else:
+        return
+    print(f"payoff: {reason}", file=sys.stderr)
+    raise SystemExit(2)
 
 
 if __name__ == "__main__":
