@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, Literal
 from weakref import WeakKeyDictionary
 
@@ -75,6 +75,7 @@ class _Case:
 
 
 LARGEST_ANSWER = 20_000_000  # numbers; some 400 MB of JSON, or 160 MB as an array
+_SMALL_MATRIX = 1_000  # cells
 _Chosen = tuple[np.ndarray, list[str], dict[str, float | None]]
 
 
@@ -153,7 +154,19 @@ def _shifted(P: np.ndarray, model: Loaded, priors: Mapping[str, float]) -> tuple
 def _by_expected_benefit(case: _Case) -> _Chosen:
     assert case.B is not None
     assert case.decision is not None
-    return case.decision.choice, irrelevance(case.B, case.actions), {}
+    return case.decision.choice, _irrelevance(case.B, case.actions), {}
+
+
+def _irrelevance(B: np.ndarray, actions: Sequence[int | str]) -> list[str]:
+    """`irrelevance`, looked up for a matrix that was seen before: clients send the same one over and over."""
+    if B.ndim == 3 or B.size > _SMALL_MATRIX:
+        return irrelevance(B, actions)
+    return list(_irrelevance_of(B.tobytes(), B.shape, tuple(actions)))
+
+
+@lru_cache(maxsize=256)
+def _irrelevance_of(cells: bytes, shape: tuple[int, ...], actions: tuple[int | str, ...]) -> tuple[str, ...]:
+    return tuple(irrelevance(np.frombuffer(cells).reshape(shape), actions))
 
 
 def _by_threshold(case: _Case) -> _Chosen:
