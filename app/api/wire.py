@@ -106,8 +106,11 @@ def kind_of_body(request: Request, others: Collection[str]) -> str:
 
 def kind_of_answer(request: Request, known: Collection[str]) -> str:
     """The media type in `Accept` that is among the `known` and wanted most, JSON where none is."""
+    accept = request.headers.get("accept", "*/*")
+    if accept in ("*/*", JSON):  # nearly always, and then nothing is to be weighed
+        return JSON
     best, most = JSON, 0.0
-    for wanted in request.headers.get("accept", "*/*").lower().split(","):
+    for wanted in accept.lower().split(","):
         kind, *parameters = (part.strip() for part in wanted.split(";"))
         weight = next((_weight(part[2:]) for part in parameters if part.startswith("q=")), 1.0)
         if kind in known and weight > most:
