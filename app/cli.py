@@ -40,9 +40,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _serve(host: str, port: int) -> int:
     import uvicorn  # noqa: PLC0415 - a worker needs no HTTP server
 
-    with _starting():
-        from app.main import app, settings  # noqa: PLC0415
+    from app.api.app import create_app  # noqa: PLC0415
+    from app.api.logs import configure  # noqa: PLC0415
+    from app.settings import Settings  # noqa: PLC0415
+    from app.wiring import wire  # noqa: PLC0415
 
+    with _starting():
+        settings = Settings()
+        configure(settings.log_level)
+        app = create_app(wire(settings))
     uvicorn.run(
         app,
         host=host,
