@@ -21,6 +21,7 @@ from sklearn.model_selection import train_test_split
 
 _START_SECONDS = 30
 _JOB_SECONDS = 60
+_KERNEL_SECONDS = 150
 
 
 @dataclass(frozen=True)
@@ -222,7 +223,11 @@ def _table(names: Sequence[str], X: np.ndarray, truth: Sequence[str]) -> bytes:
 
 
 def _post(client: httpx.Client, path: str, **body: Any) -> dict[str, Any]:
+    until = time.monotonic() + _KERNEL_SECONDS
     response = client.post(path, **body)
+    while response.status_code == 503 and time.monotonic() < until:  # on a new machine the kernels still compile
+        time.sleep(float(response.headers.get("Retry-After", 1)))
+        response = client.post(path, **body)
     if response.is_error:
         raise SystemExit(f"{path} answered {response.status_code}: {response.text}")
     answer: dict[str, Any] = response.json()
