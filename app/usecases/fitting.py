@@ -161,7 +161,7 @@ def _train(ports: Ports, job: Job, version: int) -> Card:
         card = card.model_copy(
             update={
                 "metrics": card.metrics | _acquisition(estimator, spec, table, rows.holdout),
-                "fitted": _findings(estimator) | _constant_labels(table, rows.train),
+                "fitted": _findings(estimator),
                 "fit_seconds": round(fit_seconds, 3),
             }
         )
@@ -216,15 +216,6 @@ def _findings(estimator: Any) -> dict[str, Any]:
     names = ("calibration", "converged", "n_iter")
     found = {name: getattr(estimator, f"{name}_") for name in names if hasattr(estimator, f"{name}_")}
     return found | (estimator.findings() if hasattr(estimator, "findings") else {})
-
-
-def _constant_labels(table: Table, rows: np.ndarray) -> dict[str, Any]:
-    """The labels of several from which nothing could be learnt: they apply to all training rows, or to none."""
-    if table.y.ndim == 1:
-        return {}
-    assert table.classes is not None
-    y = table.y[rows]
-    return {"constant_labels": [table.classes[k] for k in np.flatnonzero((y == y[0]).all(axis=0)).tolist()]}
 
 
 def _card(job: Job, version: int, table: Table, rows: Split, scores: np.ndarray | None) -> Card:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from app.errors import Invalid
 from app.registry.loaded import Holdout, Loaded
 from app.retrieval import expected_losses, f_beta, parse_loss
+from app.usecases import retrieve as usecase
 from app.usecases.choices import FIGURES, Choice, Sets
 from app.usecases.retrieve import Question, retrieve, retrieve_with
 from app.usecases.tuned_cut import tuned_cut
@@ -271,6 +272,16 @@ def test_a_tuned_cut_comes_from_the_hold_out_and_is_no_better_than_the_best_set(
         assert best.threshold is None
         loss, least = figure(tuned.choice, "expected_loss"), figure(best.choice, "expected_loss")
         assert (loss >= least - 1e-12).all()
+
+
+def test_few_cuts_are_remembered():
+    """However many losses are asked about."""
+    scores, truth = drawn_holdout(20, 2, 1)
+    model = model_of(["a", "b"], Holdout(scores, truth.astype(np.uint8)), several=True)
+    for i in range(100):
+        loss = {"name": "f_beta", "beta": 1 + i / 100}
+        retrieve_with(model, scores[:2], ask(method="tuned_threshold", loss=loss), [])
+    assert len(usecase._CUTS[model]) <= 64
 
 
 def test_the_loss_of_a_cut_is_the_curve_at_its_size():
