@@ -26,15 +26,17 @@ def three_classes(*labels: object) -> dict:
     return {"features": ["a", "b"], "rows": rows, "labels": [labels[code] for code in codes]}
 
 
-@pytest.mark.parametrize(("labels", "majority"), [(("p", "q", "r"), "q"), ((1, 2, 3), 3), ((1, 2, 3), "3")])
+@pytest.mark.parametrize(
+    ("labels", "majority", "kept"), [(("p", "q", "r"), "q", "q"), ((1, 2, 3), 3, 3), ((1, 2, 3), "3", 3)]
+)
 @pytest.mark.parametrize("kind", ["hierarchical_logistic", "kernel_logistic"])
-def test_a_majority_is_named_as_the_labels_are(service, kind, labels, majority):
-    """The class of that name is meant, not the one at that position; the card keeps the name."""
+def test_a_majority_is_named_as_the_labels_are(service, kind, labels, majority, kept):
+    """The class of that name is meant, not the one at that position; the card keeps it as the data set writes it."""
     learner = {"kind": kind, "majority": majority}
     job = trained(service, order(learner=learner, data=three_classes(*labels)))
     card = service.get(f"/models/hostile/versions/{job['model']['version']}").json()
 
-    assert card["learner"]["parameters"]["majority"] == majority
+    assert card["learner"]["parameters"]["majority"] == kept
 
 
 def test_a_majority_that_is_no_class(service):
