@@ -126,7 +126,7 @@ def _answer(request: Request, body: bytes) -> Response:
         raise Invalid.at("/instances", "instances are a list of objects of known values")
     model = request.app.state.ports.registry.load(wire.model)
     check_askable(model)
-    request.app.state.kernels.wait()
+    request.app.state.kernels.wait("acquisition")
     from app.usecases import acquire as usecase  # noqa: PLC0415 - with its compiler it takes 60 MB that many can spare
 
     question = usecase.Question(wire.budget, wire.unavailable, wire.feature_costs, wire.benefits, wire.actions)

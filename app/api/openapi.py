@@ -57,7 +57,7 @@ def _complete(path: str, operation: dict[str, Any]) -> None:
     responses = operation["responses"]
     if not path.startswith("/health"):
         operation["security"] = [{"key": []}]
-        responses.update(_named(401))
+        responses.update(_named(401) | _named(503))
     for parameter in operation.get("parameters", []):
         samples = parameter["schema"].get("examples")
         if samples and "examples" not in parameter:

@@ -95,7 +95,7 @@ def simulate(
     """
     model = ports.registry.load(body.model)
     check_askable(model)
-    request.app.state.kernels.wait()
+    request.app.state.kernels.wait("acquisition")
     from app.usecases import simulate as usecase  # noqa: PLC0415 - with its compiler it takes 60 MB that many can spare
 
     found = usecase.simulate(ports, model, usecase.Order(**body.model_dump(exclude={"model"})))

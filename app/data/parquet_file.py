@@ -37,7 +37,7 @@ class ParquetFile:
             words = [name for name, kind in zip(schema.names, self.kinds, strict=True) if kind == "categorical"]
             content.seek(0)
             self._file = pq.ParquetFile(content, read_dictionary=words)  # long words that repeat are not spelt out
-        except (pa.ArrowException, OSError) as error:
+        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
             raise _unreadable(error) from error
         self.places = [Place(name, FILE + pointer(name)) for name in schema.names]
         if not metadata.num_rows:
@@ -50,7 +50,7 @@ class ParquetFile:
                     _numbers(column) if kind == "numeric" else _words(column)
                     for column, kind in zip(batch.columns, self.kinds, strict=True)
                 ]
-        except (pa.ArrowException, OSError) as error:
+        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
             raise _unreadable(error) from error
 
 
