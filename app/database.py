@@ -65,14 +65,12 @@ class Database:
 
     def answers(self) -> bool:
         """Whether a query comes back; a SQLite file that was removed under its open connections counts as gone."""
-        if self.is_sqlite and self.engine.url.database and not Path(self.engine.url.database).exists():
-            return False
         try:
             with self.reading() as connection:
                 connection.execute(text("SELECT 1"))
         except SQLAlchemyError:
             return False
-        return True
+        return not self.is_sqlite or not self.engine.url.database or Path(self.engine.url.database).exists()
 
     def close(self) -> None:
         self.engine.dispose()
