@@ -52,11 +52,12 @@ def main() -> None:
             server(
                 ["usual_route:app", "--app-dir", str(HERE), "--no-access-log"],
                 {"PIPELINE": str(folder / "pipeline.joblib")},
+                "/docs",
             )
         )
         state = {"PAYOFF_HOME": str(folder / "home"), "PAYOFF_MODELS": str(folder / "models")}
         started = time.perf_counter()
-        payoff = stack.enter_context(server(["app.main:app", "--app-dir", str(HERE.parent)], state))
+        payoff = stack.enter_context(server(["app.main:app", "--app-dir", str(HERE.parent)], state, "/health/ready"))
         seconds = time.perf_counter() - started
         print(f"Payoff: start to ready {seconds:.2f} s, idle memory {memory_mb(payoff):.0f} MB (PSS)")
         train(payoff, data)
@@ -72,7 +73,7 @@ class Server:
 
 
 @contextmanager
-def server(arguments: list[str], environment: dict[str, str]) -> Iterator[Server]:
+def server(arguments: list[str], environment: dict[str, str], ready: str) -> Iterator[Server]:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -82,7 +83,7 @@ def server(arguments: list[str], environment: dict[str, str]) -> Iterator[Server
     try:
         for _ in range(3000):
             try:
-                httpx.get(f"http://127.0.0.1:{port}/openapi.json").raise_for_status()
+                httpx.get(f"http://127.0.0.1:{port}{ready}").raise_for_status()
                 break
             except httpx.HTTPError:
                 time.sleep(0.01)
@@ -162,6 +163,8 @@ def compare(usual: int, payoff: int, data: object) -> None:
 
 def while_training(payoff: Server, data: object) -> None:
     """Single rows while a job trains, against without; the job may use any core."""
+    for process in [psutil.Process(payoff.process.pid), *psutil.Process(payoff.process.pid).children(recursive=True)]:
+        process.cpu_affinity(CORES)
     message = request(
         payoff.port,
         "/predict",

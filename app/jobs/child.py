@@ -23,7 +23,7 @@ from app.progress import listen
 Report = Callable[[float, str], None]
 Target = Callable[[Any, Job, Report], None]
 
-_NICENESS = 10  # requests go before training
+_NICENESS = 19  # requests go before training
 _REPORT_SECONDS = 0.05
 _LONGEST_TRACE = 20_000
 
