@@ -8,10 +8,15 @@ from app.usecases.ports import Ports
 
 
 def find(ports: Ports, kind: str, job_id: str) -> Job:
-    """NotFound where there is no such job of this `kind`."""
+    """NotFound where there is no such job of this `kind`.
+
+    Who hears that a job has ended will ask its model next: this process then knows the new version at once.
+    """
     job = ports.queue.get(job_id)
     if job.kind != kind:
         raise NotFound(f"there is no {kind} job {job_id!r}")
+    if job.ended:
+        ports.registry.refresh()
     return job
 
 
