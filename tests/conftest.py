@@ -51,7 +51,6 @@ def serving(settings: Settings) -> Iterator[httpx.Client]:
         if not thread.is_alive():
             raise RuntimeError("the service did not start")
         thread.join(0.01)
-    app.state.kernels.wait(seconds=180)  # a fresh checkout compiles first, and would answer 503 meanwhile
     try:
         wired.kernels.wait(seconds=240)  # on a new machine; tests should not be told to come again
         with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60) as client:
