@@ -24,8 +24,8 @@ def plain(service: httpx.Client) -> str:
     data = two_class_rows(120)
     data["features"] = data["features"][:2]
     data["rows"] = [row[:2] for row in data["rows"]]
-    trained(service, {"model": "plain", "learner": {"kind": "logistic"}, "data": data, "holdout": 0})
-    return "plain"
+    trained(service, {"model": "plain-predict", "learner": {"kind": "logistic"}, "data": data, "holdout": 0})
+    return "plain-predict"
 
 
 def ask(service: httpx.Client, **question: object) -> httpx.Response:
@@ -160,6 +160,7 @@ def test_numpy_and_arrow_say_the_same_as_json(service, plain):
         headers={"Content-Type": ARROW, "Accept": ARROW},
     )
 
+    assert npy.status_code == 200, npy.text
     answer = np.load(io.BytesIO(npy.content))
     rest = json.loads(npy.headers["payoff-answer"])
     assert [rest["actions"][int(a)] for a in answer[:, 0]] == plainly["decisions"]
@@ -168,7 +169,7 @@ def test_numpy_and_arrow_say_the_same_as_json(service, plain):
     table = pa.ipc.open_stream(arrow.content).read_all()
     assert table["decision"].to_pylist() == plainly["decisions"]
     assert table["p:ill"].to_pylist() == [p[1] for p in plainly["probabilities"]]
-    assert json.loads(table.schema.metadata[b"payoff"])["model"] == {"name": "plain", "version": 1}
+    assert json.loads(table.schema.metadata[b"payoff"])["model"] == {"name": "plain-predict", "version": 1}
 
 
 def test_arrow_carries_categories(service, ward):
