@@ -31,7 +31,7 @@ demo: install  ## train, predict and explain on real data over HTTP, then go on 
 	@$(VENV)/bin/payoff demo $(if $(EXIT),--exit)
 
 test: $(VENV)/installed-dev  ## run the tests
-	@echo "tests"; $(PY) -m pytest
+	@echo "tests"; $(PY) -m pytest --numprocesses=2 --dist=loadfile
 
 check: $(VENV)/installed-dev  ## format, lint, types, import contracts, tests: what CI runs
 	@echo "format";    $(VENV)/bin/ruff format --check --quiet .
@@ -43,9 +43,10 @@ check: $(VENV)/installed-dev  ## format, lint, types, import contracts, tests: w
 bench: install  ## run every benchmark and print its figures
 	@for script in benchmarks/*.py; do echo "== $$script"; $(PY) $$script || exit 1; done
 
-lock:  ## renew the two lock files (needs uv)
-	uv pip compile pyproject.toml --extra build --universal --python-version 3.11 --generate-hashes \
-	  --no-emit-index-url --no-emit-find-links --no-header --quiet --output-file requirements.lock
-	uv pip compile pyproject.toml --extra build --extra dev --universal --python-version 3.11 --generate-hashes \
-	  --constraint requirements.lock \
-	  --no-emit-index-url --no-emit-find-links --no-header --quiet --output-file requirements-dev.lock
+LOCK := uv pip compile pyproject.toml --extra build --universal --python-version 3.11 --generate-hashes \
+  --no-emit-index-url --no-emit-find-links --no-header --quiet
+
+lock:  ## renew the three lock files (needs uv)
+	$(LOCK) --output-file requirements.lock
+	$(LOCK) --extra scale --constraint requirements.lock --output-file requirements-scale.lock
+	$(LOCK) --extra scale --extra dev --constraint requirements-scale.lock --output-file requirements-dev.lock
