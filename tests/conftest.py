@@ -22,6 +22,8 @@ from app.api.app import create_app
 from app.settings import Settings
 from app.wiring import wire
 
+pytest_plugins = ["tests.servers.fixtures"]  # postgres_url, bucket, dask_cluster
+
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 

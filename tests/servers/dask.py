@@ -1,0 +1,69 @@
+"""A Dask scheduler and its workers."""
+
+from __future__ import annotations
+
+import sys
+
+from tests.servers.program import Program, free_port, listening
+
+_QUIET = ("--no-dashboard", "--host", "127.0.0.1")
+
+
+class DaskScheduler(Program):
+    """Gives out work; what it knew is lost with it."""
+
+    name = "dask-scheduler"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.port = free_port()
+
+    @property
+    def address(self) -> str:
+        return f"tcp://127.0.0.1:{self.port}"
+
+    def command(self) -> list[str]:
+        return [sys.executable, "-m", "distributed.cli.dask_scheduler", *_QUIET, "--port", str(self.port)]
+
+    def ready(self) -> bool:
+        return listening(self.port)
+
+
+class DaskWorker(Program):
+    """One thread, no nanny: what kills it is seen at once, and it comes back when it is started again."""
+
+    name = "dask-worker"
+
+    def __init__(self, scheduler: str) -> None:
+        super().__init__()
+        self._scheduler = scheduler
+
+    def command(self) -> list[str]:
+        place = ["--local-directory", str(self.folder), "--memory-limit", "0", "--nthreads", "1", "--no-nanny"]
+        return [sys.executable, "-m", "distributed.cli.dask_worker", self._scheduler, *_QUIET, *place]
+
+    def ready(self) -> bool:
+        return "Registered to" in self.tail()
+
+
+class DaskCluster:
+    """A scheduler with some workers."""
+
+    def __init__(self, workers: int = 2) -> None:
+        self.scheduler = DaskScheduler()
+        self.workers = [DaskWorker(self.scheduler.address) for _ in range(workers)]
+
+    @property
+    def address(self) -> str:
+        return self.scheduler.address
+
+    def start(self) -> None:
+        self.scheduler.start()
+        for worker in self.workers:
+            worker.spawn()
+        for worker in self.workers:
+            worker.wait_ready()
+
+    def close(self) -> None:
+        for program in (*self.workers, self.scheduler):
+            program.close()

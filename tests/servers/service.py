@@ -1,0 +1,72 @@
+"""`payoff serve` and `payoff worker` as real processes."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import httpx
+
+from tests.servers.program import Program, free_port
+
+
+class Payoff(Program):
+    """One process of the product, with settings by their names without the prefix (`home`, `models`, …)."""
+
+    def __init__(self, settings: Mapping[str, object], environment: Mapping[str, str] | None = None) -> None:
+        super().__init__()
+        self._settings = {f"PAYOFF_{name.upper()}": str(value) for name, value in settings.items()}
+        self._environment = dict(environment or {})
+        self.wrapper: list[str] = []  # what it runs under, such as `faketime +1h`
+
+    def environment(self) -> Mapping[str, str]:
+        return {"PAYOFF_HOME": str(self.folder / "home")} | self._settings | self._environment
+
+    @property
+    def home(self) -> Path:
+        return Path(self.environment()["PAYOFF_HOME"])
+
+    def forks(self) -> list:
+        """The fork server, the resource tracker and the processes of jobs."""
+        return self.descendants()
+
+
+class Replica(Payoff):
+    """`payoff serve`, and a client of it."""
+
+    name = "replica"
+
+    def __init__(self, settings: Mapping[str, object], environment: Mapping[str, str] | None = None) -> None:
+        super().__init__(settings, environment)
+        self.port = free_port()
+        self.client = httpx.Client(base_url=self.url, timeout=30)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def command(self) -> list[str]:
+        return [*self.wrapper, sys.executable, "-m", "app.cli", "serve", "--port", str(self.port)]
+
+    def ready(self) -> bool:
+        try:
+            return self.client.get("/health/ready").status_code == 200
+        except httpx.TransportError:
+            return False
+
+    def close(self) -> None:
+        super().close()
+        self.client.close()
+
+
+class JobWorker(Payoff):
+    """`payoff worker`; ready as soon as it runs, since it says nothing until it has a job."""
+
+    name = "worker"
+
+    def command(self) -> list[str]:
+        return [*self.wrapper, sys.executable, "-m", "app.cli", "worker"]
+
+    def ready(self) -> bool:
+        return self.running
