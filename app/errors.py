@@ -77,5 +77,9 @@ class NotReady(PayoffError):
     """The service is not ready"""
 
 
+class Unavailable(NotReady):
+    """A part of the service cannot be reached"""
+
+
 class Damaged(PayoffError):
     """A stored file is not what was published"""

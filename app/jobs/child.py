@@ -15,7 +15,9 @@ from multiprocessing.connection import Connection
 from time import monotonic
 from typing import Any
 
-from app.errors import PayoffError
+from sqlalchemy.exc import InterfaceError, OperationalError
+
+from app.errors import PayoffError, Unavailable
 from app.jobs.job import Job, Problem
 from app.jobs.threads import cap_threads
 from app.progress import listen
@@ -60,11 +62,14 @@ class Voice:
             self._send({"fraction": fraction, "stage": stage[:200]})
 
     def confess(self, error: Exception) -> None:
-        """Send why the job failed."""
+        """Send why the job failed; or why it has to wait, where the world failed and not the work."""
         os.set_blocking(self._pipe.fileno(), True)
         expected = isinstance(error, PayoffError)
         trace = "" if expected else "".join(traceback.format_exception(error))[-_LONGEST_TRACE:]
-        self._send({"problem": Problem.of(error).as_dict(), "trace": trace})
+        if isinstance(error, (InterfaceError, OperationalError)):
+            error = Unavailable("the database does not answer")
+        outage = isinstance(error, Unavailable)
+        self._send({"problem": Problem.of(error).as_dict(), "trace": trace, "outage": outage})
 
     def _send(self, message: dict[str, Any]) -> None:
         self._pipe.send_bytes(json.dumps(message).encode())

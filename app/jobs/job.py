@@ -92,6 +92,11 @@ class Job:
     def ended(self) -> bool:
         return self.status in ENDED
 
+    @property
+    def outages(self) -> int:
+        """How many attempts ended because something that the work needs could not be reached."""
+        return int(self.notes.get("outages", 0))
+
 
 @dataclass(frozen=True)
 class Problem:

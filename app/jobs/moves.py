@@ -60,3 +60,13 @@ def put_back(connection: Connection, now: Now, held: Job, reason: str, *, most: 
         problem = Problem(f"tried {deaths} times; the last time {reason}" if deaths > 1 else reason)
         return end(connection, now, held, Event.FAIL, error=problem.as_dict(), deaths=deaths)
     return end(connection, now, held, Event.RETRY, stage=f"to be tried again: {reason}", deaths=deaths)
+
+
+def postpone(connection: Connection, now: Now, held: Job, reason: str, *, most: int) -> Job:
+    """Queue the job again after the world failed and not the work: no death, but bounded by `most` all the same."""
+    outages = held.outages + 1
+    notes = {**held.notes, "outages": outages}
+    if outages >= most:
+        problem = Problem(f"tried {outages} times: {reason}")
+        return end(connection, now, held, Event.FAIL, error=problem.as_dict(), notes=notes)
+    return end(connection, now, held, Event.RETRY, stage=f"to be tried again: {reason}", notes=notes)

@@ -57,6 +57,7 @@ class Ending:
     problem: Problem | None = None
     trace: str = ""
     died: bool = False
+    outage: bool = False  # the world failed, not the work
 
 
 def preload(modules: Iterable[str]) -> None:
@@ -74,6 +75,7 @@ class Execution:
         argument: Any,
         limits: JobLimits,
         *,
+        rest: float = 0.0,
         trusted_until: float,
         on_end: Callable[[], None],
     ) -> None:
@@ -84,6 +86,7 @@ class Execution:
         self.ending: Ending | None = None
         self._work = (target, argument, job, limits.threads)
         self._limits = limits
+        self._rest, self._rest_until = rest, 0.0
         self._trusted_until = trusted_until
         self._stop: Stop | None = None
         self._confession: dict[str, Any] | None = None
@@ -94,6 +97,11 @@ class Execution:
     def trust(self, until: float) -> None:
         """The lease holds until this moment of the monotonic clock; beyond it the process is killed."""
         self._trusted_until = until
+
+    @property
+    def rests(self) -> bool:
+        """Whether the job is to be held for a while before it is tried again, unless it is stopped."""
+        return self._stop is None and monotonic() < self._rest_until
 
     def stop(self, why: Stop) -> None:
         """Have the process ended; the first reason counts."""
@@ -109,7 +117,11 @@ class Execution:
             reason = f"its process could not be run ({type(error).__name__})"
             self.ending = Ending(Event.RETRY, reason, trace=traceback.format_exc(), died=True)
         else:
-            self.ending = self._conclude(code)
+            ending = self._conclude(code)
+            if ending.outage:
+                self._rest_until = monotonic() + self._rest
+                self.stage = f"waiting to be tried again: {ending.reason}"
+            self.ending = ending
         self._on_end()
 
     def _watch(self) -> int:
@@ -169,7 +181,10 @@ class Execution:
 
     def _conclude(self, code: int) -> Ending:
         if self._confession is not None:
-            return Ending(Event.FAIL, problem=Problem(**self._confession["problem"]), trace=self._confession["trace"])
+            problem, trace = Problem(**self._confession["problem"]), self._confession["trace"]
+            if self._confession["outage"]:
+                return Ending(Event.RETRY, problem.detail, trace=trace, outage=True)
+            return Ending(Event.FAIL, problem=problem, trace=trace)
         if self._stop is not None:
             return self._stopped(self._stop)
         if code == 0:

@@ -20,7 +20,7 @@ from sqlalchemy.exc import IntegrityError
 from app.database import Database
 from app.errors import Conflict, Invalid, NotFound
 from app.jobs.job import ENDED, Event, Job, Problem, Status, after
-from app.jobs.moves import end, hold, hold_or_raise, move, owned, put_back
+from app.jobs.moves import end, hold, hold_or_raise, move, owned, postpone, put_back
 from app.jobs.tables import JOB_COLUMNS, JOBS, TABLES, WORKERS, job_of
 
 KEY_PLACE = "/headers/Idempotency-Key"
@@ -41,12 +41,16 @@ class Beat(Enum):
 class Queue:
     """Jobs in a database.
 
-    `attempts` bounds how often a job may die with its process, `lease_seconds` how long its worker may be silent.
+    `attempts` bounds how often a job may die with its process, `outages` how often it may end because something that
+    it needs could not be reached, `lease_seconds` how long its worker may be silent.
     """
 
-    def __init__(self, database: Database, *, attempts: int = 3, lease_seconds: float = 10.0) -> None:
+    def __init__(
+        self, database: Database, *, attempts: int = 3, outages: int = 20, lease_seconds: float = 10.0
+    ) -> None:
         self.database = database
         self.attempts = attempts
+        self.outages = outages
         self.lease_seconds = lease_seconds
         self.listeners: list[Callable[[], None]] = []  # called after a change that a worker should see at once
 
@@ -216,6 +220,15 @@ class Queue:
             held = hold(connection, owned(job))
             if held is not None:
                 put_back(connection, self.database.now, held, reason, most=self.attempts if died else None)
+        self._tell()
+        return held is not None
+
+    def postpone(self, job: Job, reason: str) -> bool:
+        """Queue the job again after an outage, or fail it with the reason after too many; False when it is lost."""
+        with self.database.writing() as connection:
+            held = hold(connection, owned(job))
+            if held is not None:
+                postpone(connection, self.database.now, held, reason, most=self.outages)
         self._tell()
         return held is not None
 

@@ -24,6 +24,7 @@ _BUSY_SECONDS = 0.1
 _BEAT_SECONDS = 0.5  # cancelling a job of another process takes this long to be seen
 _MOST_BACKOFF_SECONDS = 2.0
 _STOP_SECONDS = 3.0
+_LONGEST_REST_SECONDS = 30.0
 
 log = structlog.get_logger(__name__)
 
@@ -35,6 +36,10 @@ class Worker:
     `Queue.succeed` in the transaction that publishes its result. `cleanup(argument, job)` removes what an attempt that
     did not succeed may have left; it is called while no process works on the job. Both the target and the argument
     are pickled; `modules` are imported once, in the fork server that all jobs start from.
+
+    A target that raises Unavailable (or whose database does not answer) is tried again: its slot rests before, first
+    for `rest_seconds`, then twice as long each time, at most half a minute. Who waits for a part of the service keeps
+    the next job from running into the same gap.
     """
 
     def __init__(
@@ -48,6 +53,7 @@ class Worker:
         name: str = "",
         modules: Iterable[str] = (),
         cleanup: Cleanup | None = None,
+        rest_seconds: float = 1.0,
     ) -> None:
         self.name = name or f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(3)}"
         self._queue = queue
@@ -57,6 +63,7 @@ class Worker:
         self._limits = limits or JobLimits()
         self._modules = tuple(modules)
         self._cleanup = cleanup
+        self._rest_seconds = rest_seconds
         self._running: list[Execution] = []
         self._housekeeping_at = 0.0
         self._awake = threading.Event()
@@ -125,13 +132,19 @@ class Worker:
         if job.attempt > 1:
             self._clean(job)  # a worker that died has left things as they were
         execution = Execution(
-            job, self._target, self._argument, self._limits, trusted_until=trusted_until, on_end=self.wake
+            job,
+            self._target,
+            self._argument,
+            self._limits,
+            rest=min(self._rest_seconds * 2**job.outages, _LONGEST_REST_SECONDS),
+            trusted_until=trusted_until,
+            on_end=self.wake,
         )
         self._running.append(execution)
         return True
 
     def _tend(self, execution: Execution) -> None:
-        if execution.ending is not None:
+        if execution.ending is not None and not execution.rests:
             self._settle(execution, execution.ending)
             self._running.remove(execution)
         elif monotonic() >= execution.beat_at:
@@ -161,6 +174,8 @@ class Worker:
             self._queue.fail(job, ending.problem)
         elif ending.event is Event.STOP:
             self._queue.cancelled(job)
+        elif ending.outage:
+            self._queue.postpone(job, ending.reason)
         else:
             self._queue.retry(job, ending.reason, died=ending.died)
 

@@ -15,7 +15,7 @@ from sqlalchemy import Column, Integer, MetaData, String, Table, insert, select
 
 from app import progress
 from app.database import Database
-from app.errors import Invalid
+from app.errors import Invalid, Unavailable
 from app.jobs.process import JobLimits
 from app.jobs.queue import Queue
 from app.jobs.worker import Worker
@@ -123,6 +123,17 @@ def _break(_queue, _job, _report):
     raise RuntimeError("secret /etc/path")
 
 
+def _miss(_queue, job, _report):
+    """Find a part of the service away, as many times as the job says."""
+    if job.attempt <= job.spec["times"]:
+        raise Unavailable("the cluster cannot be reached")
+
+
+def _miss_database(_queue, job, _report):
+    if job.attempt == 1:
+        Database("sqlite:////nowhere/at/all.db").create(TABLES)
+
+
 def _die(_queue, _job, _report):
     os.kill(os.getpid(), signal.SIGKILL)
 
@@ -169,6 +180,8 @@ DEEDS = {
     "refuse": _refuse,
     "leave things": _leave_things,
     "break": _break,
+    "miss": _miss,
+    "miss the database": _miss_database,
     "die": _die,
     "die once": _die_once,
     "report": _report_from_within,

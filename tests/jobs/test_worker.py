@@ -23,7 +23,7 @@ def url(tmp_path):
 
 @pytest.fixture
 def queue(url):
-    with targets.opened(url, attempts=3, lease_seconds=2) as queue:
+    with targets.opened(url, attempts=3, outages=5, lease_seconds=2) as queue:
         targets.make_tables(queue)
         yield queue
 
@@ -117,6 +117,44 @@ def test_a_job_that_dies_is_tried_a_bounded_number_of_times(queue, start):
     job = run(queue, "die")
     assert (job.status, job.attempt, job.deaths) == (Status.FAILED, 3, 3)
     assert job.error["detail"].startswith("tried 3 times; the last time its process was killed by signal 9")
+
+
+def test_a_job_that_finds_a_part_of_the_service_away_is_tried_again_without_dying(queue, start):
+    start(rest_seconds=0.01)
+    job = run(queue, "miss", times=4)  # more often than it may die
+    assert (job.status, job.attempt, job.deaths, job.outages) == (Status.SUCCEEDED, 5, 0, 4)
+    assert targets.cleaned(queue) == [(job.id, attempt) for attempt in (1, 2, 2, 3, 3, 4, 4, 5)]
+
+
+def test_a_database_that_does_not_answer_in_the_midst_of_a_job_costs_an_attempt_and_no_more(queue, start):
+    start(rest_seconds=0.01)
+    job = run(queue, "miss the database")
+    assert (job.status, job.attempt, job.deaths) == (Status.SUCCEEDED, 2, 0)
+
+
+def test_what_stays_away_fails_the_job_in_clear_words(queue, start):
+    start(rest_seconds=0.01)
+    job = run(queue, "miss", times=99)
+    assert (job.status, job.attempt, job.deaths) == (Status.FAILED, 5, 0)
+    assert job.error["detail"] == "tried 5 times: the cluster cannot be reached"
+
+
+def test_a_job_that_rests_says_why_and_can_be_cancelled_at_once(queue, start):
+    start(rest_seconds=60)
+    job = queue.submit("train", {"do": "miss", "times": 1})
+    resting = eventually(lambda: (now := queue.get(job.id)).stage.startswith("waiting") and now)
+    assert resting.stage == "waiting to be tried again: the cluster cannot be reached"
+    queue.cancel(job.id)
+    ended = eventually(lambda: (now := queue.get(job.id)).ended and now, seconds=2)
+    assert ended.status is Status.CANCELLED
+
+
+def test_a_worker_that_is_stopped_gives_a_resting_job_back_at_once(queue, start):
+    worker = start(rest_seconds=60)
+    job = queue.submit("train", {"do": "miss", "times": 1})
+    eventually(lambda: queue.get(job.id).stage.startswith("waiting"))
+    worker.stop()
+    assert (queue.get(job.id).status, queue.get(job.id).deaths) == (Status.QUEUED, 0)
 
 
 def test_a_second_attempt_finds_the_notes_of_the_first(queue, start):
