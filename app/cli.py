@@ -99,6 +99,8 @@ def _starting() -> Iterator[None]:
     from pydantic import ValidationError  # noqa: PLC0415
     from sqlalchemy.exc import OperationalError  # noqa: PLC0415
 
+    from app.errors import PayoffError  # noqa: PLC0415
+
     try:
         yield
     except ValidationError as error:
@@ -107,6 +109,8 @@ def _starting() -> Iterator[None]:
         reason = f"PAYOFF_{name}: {first['msg']}"
     except OperationalError as error:
         reason = f"the database cannot be used ({error.orig}): PAYOFF_DATABASE, or the folder PAYOFF_HOME that holds it"
+    except PayoffError as error:
+        reason = error.detail
     except OSError as error:
         reason = (
             f"{error.filename or 'a folder'} cannot be used ({error.strerror or error}): PAYOFF_HOME and PAYOFF_MODELS"

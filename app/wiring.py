@@ -13,6 +13,7 @@ from app.jobs.job import Job
 from app.jobs.process import JobLimits
 from app.jobs.queue import Queue
 from app.jobs.worker import Worker
+from app.migrations import migrate
 from app.registry.registry import Registry
 from app.settings import Settings
 from app.usecases import compare, comparing, fitting, train
@@ -38,7 +39,15 @@ def wire(settings: Settings) -> Service:
 
 
 def make_ports(settings: Settings) -> Ports:
-    """Connected stores; makes the home folder and the tables where they are absent, and the index where it is empty."""
+    """What a program starts with: stores whose tables are up to date, and whose index is rebuilt where it is empty."""
+    ports = open_ports(settings)
+    migrate(ports.database)
+    ports.registry.rebuild_if_empty()
+    return ports
+
+
+def open_ports(settings: Settings) -> Ports:
+    """Connected stores of a service that was started before, as each job's process needs them at once."""
     settings.home.mkdir(parents=True, exist_ok=True)
     keep_kernels(settings.home)
     database = Database(settings.database_url)
@@ -57,9 +66,6 @@ def make_ports(settings: Settings) -> Ports:
         allow_version_skew=settings.allow_version_skew,
         cache_bytes=settings.cache_mb * _MB,
     )
-    queue.create()
-    registry.create()
-    registry.rebuild_if_empty()
     return Ports(database, DatasetStore(settings.datasets_url, limits), queue, registry)
 
 
@@ -81,7 +87,7 @@ def make_worker(settings: Settings, ports: Ports) -> Worker:
 
 def run_job(settings: Settings, job: Job, _report: Report) -> None:
     """What a job's own process does."""
-    ports = make_ports(settings)
+    ports = open_ports(settings)
     try:
         _RUN[job.kind](ports, job)
     finally:
@@ -90,7 +96,7 @@ def run_job(settings: Settings, job: Job, _report: Report) -> None:
 
 def clean_up_after(settings: Settings, job: Job) -> None:
     """What the worker does after an attempt that left no success."""
-    ports = make_ports(settings)
+    ports = open_ports(settings)
     try:
         _CLEAN_UP[job.kind](ports, job)
     finally:

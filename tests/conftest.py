@@ -35,6 +35,15 @@ def shared(name: str) -> Path:
     return path
 
 
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The URL of an empty database, on each of the two that there are."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'payoff.db'}"
+    url: str = request.getfixturevalue("postgres_url")
+    return url
+
+
 def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))

@@ -1,0 +1,172 @@
+"""Tables come up to date from whatever is there, whole or not at all, and are what the program means."""
+
+import importlib
+import os
+import pkgutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import inspect, select, text, update
+
+import app
+from app.database import Database
+from app.errors import Conflict
+from app.migrations import FOLDER, REVISION, current, known, migrate
+from tests.migrations import before
+
+ROOT = Path(__file__).resolve().parents[2]
+METADATA = [
+    importlib.import_module(module.name).TABLES
+    for module in pkgutil.walk_packages(app.__path__, "app.")
+    if module.name.endswith(".tables")
+]
+
+
+@pytest.fixture
+def database(database_url):
+    database = Database(database_url)
+    yield database
+    database.close()
+
+
+def revision(database):
+    with database.reading() as connection:
+        return current(connection)
+
+
+def described(database):
+    """All that an inspector sees of the program's tables."""
+    with database.reading() as connection:
+        seen = inspect(connection)
+        looks = (
+            seen.get_pk_constraint,
+            seen.get_foreign_keys,
+            seen.get_unique_constraints,
+            seen.get_check_constraints,
+            seen.get_indexes,
+        )
+        return {
+            name: [
+                sorted(repr(sorted(column.items())) for column in seen.get_columns(name)),
+                *[sorted(map(repr, found)) if isinstance(found := look(name), list) else found for look in looks],
+            ]
+            for name in sorted(seen.get_table_names())
+            if name != REVISION.name
+        }
+
+
+def run(*words):
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, *map(str, words)]
+    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=120)
+
+
+def start(database_url, how, number):
+    return run(Path(__file__).with_name("starting.py"), database_url, how, number)
+
+
+def test_the_migrated_tables_are_those_the_program_means(database):
+    """Neither alembic nor an inspector sees a difference to tables made from the metadata."""
+    for tables in METADATA:
+        database.create(tables)
+    meant = described(database)
+    with database.writing() as connection:
+        for tables in reversed(METADATA):
+            tables.drop_all(connection)
+
+    migrate(database)
+
+    assert described(database) == meant
+    with database.reading() as connection:
+        context = MigrationContext.configure(connection, opts={"version_table": REVISION.name})
+        assert compare_metadata(context, METADATA) == []
+
+
+def test_the_steps_are_one_chain_in_the_order_of_their_numbers():
+    config = Config()
+    config.set_main_option("script_location", str(FOLDER))
+    config.set_main_option("path_separator", "os")
+
+    assert [step.revision for step in ScriptDirectory.from_config(config).walk_revisions()] == known()[::-1]
+
+
+def test_an_empty_database_gets_all_tables_and_a_current_one_is_left_alone(database):
+    assert revision(database) is None
+    migrate(database)
+    assert revision(database) == known()[-1]
+    made = described(database)
+    migrate(database)
+    assert described(database) == made
+
+
+def test_a_database_from_before_revisions_were_counted_keeps_its_rows(database):
+    before.make(database)
+    tables = [table for metadata in METADATA for table in metadata.sorted_tables if table.name in described(database)]
+
+    def rows():
+        with database.reading() as connection:
+            return {
+                table.name: connection.execute(text(f"SELECT * FROM {table.name}")).mappings().all() for table in tables
+            }
+
+    there = rows()
+    assert {name: len(found) for name, found in there.items()} == dict.fromkeys(there, 1)
+    migrate(database)
+    assert revision(database) == known()[-1]
+    for name, found in rows().items():
+        assert len(found) == 1
+        assert found[0].items() >= there[name][0].items()
+
+
+def test_a_half_made_database_is_completed(database):
+    """As left by a program from before that was killed between two of its tables."""
+    before.make(database)
+    with database.writing() as connection:
+        for name in ("aliases", "alias_history", "versions", "models", "registry_state"):
+            connection.execute(text(f"DROP TABLE {name}"))
+    migrate(database)
+    with database.reading() as connection:
+        assert connection.execute(text("SELECT id, revision FROM registry_state")).all() == [(1, 0)]
+        assert connection.execute(text("SELECT count(*) FROM jobs")).scalar() == 1
+
+
+def test_a_database_of_a_newer_program_is_refused_by_name(database):
+    migrate(database)
+    with database.writing() as connection:
+        connection.execute(update(REVISION).values(version_num="9999"))
+    with pytest.raises(Conflict, match=rf"revision 9999.* up to {known()[-1]}"):
+        migrate(database)
+    with database.reading() as connection:
+        assert connection.execute(select(REVISION.c.version_num)).scalar() == "9999"
+
+
+def test_ten_processes_that_start_at_once_on_an_empty_database_all_come_up(database, database_url):
+    ended = start(database_url, "together", 10)
+
+    assert ended.stdout.strip() == str([0] * 10), ended.stderr
+    assert revision(database) == known()[-1]
+
+
+@pytest.mark.parametrize("at", [3, 8])
+def test_a_kill_half_way_leaves_the_database_as_it_was(database, database_url, at):
+    assert start(database_url, "die", at).returncode == -signal.SIGKILL
+    assert described(database) == {}
+    assert revision(database) is None
+    migrate(database)
+    assert revision(database) == known()[-1]
+
+
+def test_a_database_that_is_up_to_date_costs_no_alembic(database, database_url):
+    migrate(database)
+    code = "import sys; from app.database import Database; from app.migrations import migrate;"
+    code += f"migrate(Database({database_url!r})); sys.exit('alembic' in sys.modules)"
+    ended = run("-c", code)
+
+    assert ended.returncode == 0, ended.stderr
