@@ -72,6 +72,10 @@ class Forbidden(PayoffError):
 class TooMany(PayoffError):
     """Too many requests"""
 
+    def __init__(self, detail: str, *, seconds: int = 1) -> None:
+        super().__init__(detail)
+        self.seconds = seconds  # until it is worth trying again
+
 
 class NotReady(PayoffError):
     """The service is not ready"""

@@ -65,8 +65,8 @@ class Job:
     """A piece of work that was accepted, as the table has it at one moment.
 
     `attempt` counts how often it was begun and is the fencing token: whoever began an earlier attempt can no longer
-    write. `deaths` counts the attempts that were lost to a dead process or machine; only these are bounded. Times are
-    seconds since 1970 by the database's clock.
+    write. `deaths` counts the attempts that were lost to a dead process or machine; only these are bounded. `client` is
+    the id of the key that ordered it. Times are seconds since 1970 by the database's clock.
     """
 
     id: str
@@ -87,6 +87,7 @@ class Job:
     started_at: float | None
     finished_at: float | None
     seq: int
+    client: str | None = None
 
     @property
     def ended(self) -> bool:

@@ -10,7 +10,7 @@ import hashlib
 import json
 import re
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import Enum, auto
 from typing import Any
 
@@ -19,9 +19,11 @@ from sqlalchemy.exc import IntegrityError
 
 from app.database import Database
 from app.errors import Conflict, Invalid, NotFound
-from app.jobs.job import ENDED, Event, Job, Problem, Status, after
+from app.jobs.admission import PENDING, admit
+from app.jobs.job import Event, Job, Problem, Status, after
 from app.jobs.moves import end, hold, hold_or_raise, move, owned, postpone, put_back
 from app.jobs.tables import JOB_COLUMNS, JOBS, TABLES, WORKERS, job_of
+from app.patterns import matches
 
 KEY_PLACE = "/headers/Idempotency-Key"
 MAX_PAGE = 1000
@@ -68,27 +70,35 @@ class Queue:
         dataset: str | None = None,
         key: str | None = None,
     ) -> Job:
-        """Accept a job; it is durable when this returns.
+        client: str | None = None,
+        most: int | None = None,
+        also: Callable[[Connection, Job], None] = lambda _connection, _job: None,
+        """Accept a job; it is durable when this returns, with what `also` writes in the same transaction.
 
-        The same `key` again answers with the first job, also when both come at the same moment; with another `kind`,
-        `model` or `spec` it is Invalid. Keys of several clients need a prefix that tells the clients apart.
+        The same `key` of the same `client` again answers with the first job, also when both come at the same moment;
+        with another `kind`, `model` or `spec` it is Invalid. TooMany where `most` jobs of the client are queued or
+        running.
         """
-        job_id = f"job_{secrets.token_hex(10)}" if key is None else id_of_key(key)
+        job_id = f"job_{secrets.token_hex(10)}" if key is None else id_of_key(key, client)
         content = {"kind": kind, "model": model, "spec": spec}
-        row = {"id": job_id, **content, "dataset": dataset, "status": Status.QUEUED, "created_at": self.database.now}
+        row: dict[str, Any] = {"id": job_id, **content, "dataset": dataset, "client": client}
+        row |= {"status": Status.QUEUED, "created_at": self.database.now}
         try:
             with self.database.writing() as connection:
                 inserted = connection.execute(insert(JOBS).values(row).returning(*JOB_COLUMNS))
                 job = job_of(inserted.mappings().one())
         except IntegrityError:
+                if client is not None and most is not None:
+                    admit(connection, job_id, client, most)
             return self._first(job_id, content)
         self._tell()
+                also(connection, job)
         return job
 
-    def find(self, key: str) -> Job | None:
+    def find(self, key: str, client: str | None = None) -> Job | None:
         """The job that was submitted with this idempotency key, for an answer before any work is done."""
         try:
-            return self.get(id_of_key(key))
+            return self.get(id_of_key(key, client))
         except NotFound:
             return None
 
@@ -110,7 +120,12 @@ class Queue:
         page_size: int = 50,
         page_token: str | None = None,
     ) -> tuple[list[Job], str | None]:
-        """Jobs, newest first, and the token of the next page (None at the end); new jobs do not shift the pages."""
+        models: Sequence[str] = (),
+        client: str | None = None,
+        """Jobs, newest first, and the token of the next page (None at the end); new jobs do not shift the pages.
+
+        With patterns of `models` only the jobs for such models, and those for none that `client` ordered.
+        """
         if not 1 <= page_size <= MAX_PAGE:
             raise Invalid.at("/page_size", f"must be between 1 and {MAX_PAGE}")
         statement = select(*JOB_COLUMNS).order_by(JOBS.c.seq.desc()).limit(page_size + 1)
@@ -119,6 +134,9 @@ class Queue:
         if page_token is not None:
             if not _TOKEN.fullmatch(page_token):
                 raise Invalid.at("/page_token", "is not a token that an earlier page gave")
+        if models:
+            own = JOBS.c.model.is_(None) & (JOBS.c.client == client)
+            statement = statement.where(matches(JOBS.c.model, models) | own)
             statement = statement.where(JOBS.c.seq < int(page_token))
         with self.database.reading() as connection:
             jobs = [job_of(row) for row in connection.execute(statement).mappings()]
@@ -133,25 +151,26 @@ class Queue:
 
     def uses_dataset(self, dataset: str) -> bool:
         """Whether a job that has not ended needs this data set."""
-        pending = JOBS.c.status.in_([status for status in Status if status not in ENDED])
         with self.database.reading() as connection:
-            found = connection.execute(select(JOBS.c.seq).where(pending, JOBS.c.dataset == dataset).limit(1))
+            found = connection.execute(select(JOBS.c.seq).where(PENDING, JOBS.c.dataset == dataset).limit(1))
             return found.first() is not None
 
-    def cancel(self, job_id: str) -> Job:
+    def cancel(self, job_id: str, also: Callable[[Connection], None] = lambda _connection: None) -> Job:
         """Cancel a queued job at once and have a running one ended: from here on it cannot succeed.
 
-        A job that is cancelled already stays so; one that ended otherwise is a Conflict.
+        A job that is cancelled already, or to be, stays so; one that ended otherwise is a Conflict. `also` writes in
+        the same transaction where that changes something.
         """
         self.get(job_id)
         with self.database.writing() as connection:
             job = hold(connection, JOBS.c.id == job_id)
             assert job is not None  # jobs are never deleted
-            if job.status is not Status.CANCELLED:
+            if not job.cancel_requested:
                 job = move(connection, self.database.now, job, Event.CANCEL, cancel_requested=True)
         self._tell()
         return job
 
+                also(connection)
     # For workers
 
     def claim(self, worker: str) -> Job | None:
@@ -272,8 +291,10 @@ class Queue:
             listener()
 
 
-def id_of_key(key: str) -> str:
-    digest = hashlib.sha256(key.encode(errors="surrogatepass")).hexdigest()
+def id_of_key(key: str, client: str | None = None) -> str:
+    """The id of the job for an idempotency key, which each client may use for itself."""
+    text = key if client is None else f"{client}\n{key}"  # a line break is in no header, so none can pretend
+    digest = hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
     return f"job_{digest[:20]}"
 
 

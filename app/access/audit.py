@@ -1,0 +1,82 @@
+"""Who changed what, written in the transaction of the change itself."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, event, insert, select
+
+from app.access.caller import Caller
+from app.access.tables import AUDIT_LOG
+from app.database import Database
+from app.errors import Invalid
+
+Write = Callable[[Connection], None]
+
+_log = logging.getLogger("payoff.audit")
+_TOKEN = re.compile(r"[0-9]{1,18}")  # fits a 64-bit integer
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A change: `action` (`alias.set`), what it was done to (`heart@champion`), by whom, with which key, and when."""
+
+    seq: int
+    at: float
+    who: str
+    client: str | None
+    action: str
+    subject: str
+    details: dict[str, Any]
+
+
+class AuditLog:
+    """Entries are added, never changed or removed; they hold names and numbers, no payloads and no keys."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def entry(self, caller: Caller, action: str, subject: str, **details: Any) -> Write:
+        """What writes the entry, to be called within the change's transaction, after the change."""
+
+        def write(connection: Connection) -> None:
+            self._add(connection, caller.name, caller.client, action, subject, details)
+
+        return write
+
+    def published(self, connection: Connection, job: str, subject: str) -> None:
+        """Enter a version under the name of who ordered its job."""
+        ordered = select(AUDIT_LOG.c.who, AUDIT_LOG.c.client).where(
+            AUDIT_LOG.c.subject == job, AUDIT_LOG.c.action == "job.submit"
+        )
+        row = connection.execute(ordered).first()
+        who, client = ("unknown", None) if row is None else row  # ordered before there was an audit log
+        self._add(connection, who, client, "version.publish", subject, {"job": job})
+
+    def page(self, size: int, token: str | None) -> tuple[list[Entry], str | None]:
+        """Entries, newest first, and the token of the next page, None at the end."""
+        statement = select(AUDIT_LOG).order_by(AUDIT_LOG.c.seq.desc()).limit(size + 1)
+        if token is not None:
+            if not _TOKEN.fullmatch(token):
+                raise Invalid.at("/page_token", "is not a token that an earlier page gave")
+            statement = statement.where(AUDIT_LOG.c.seq < int(token))
+        with self._database.reading() as connection:
+            rows = connection.execute(statement).mappings().all()
+        entries = [Entry(**{**row, "details": json.loads(row["details"])}) for row in rows]
+        return entries[:size], str(entries[size - 1].seq) if len(entries) > size else None
+
+    def _add(
+        self, connection: Connection, who: str, client: str | None, action: str, subject: str, details: dict[str, Any]
+    ) -> None:
+        values = {"who": who, "client": client, "action": action, "subject": subject}
+        connection.execute(insert(AUDIT_LOG).values(at=self._database.now, details=json.dumps(details), **values))
+
+        def tell(_connection: Connection) -> None:
+            _log.info("%s %s by %s", action, subject, who, extra={"audit": {**values, **details}})
+
+        event.listen(connection, "commit", tell, once=True)

@@ -1,0 +1,132 @@
+"""The keys as the service asks for them: in memory, and never older than a second while the database answers."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import logging
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from threading import Event, Thread
+from time import time
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from app.access.caller import ANYBODY, Caller
+from app.access.keys import Keys
+from app.access.rates import Rate, Windows, whole
+from app.errors import KeyMissing, NotReady, TooMany, Unavailable
+
+GUESSES = Rate(20, 60)  # wrong keys from one address, before the admin key can no longer be tried from there
+
+_POLL_SECONDS = 0.5  # half of the second within which every process sees a change
+_NOBODY = secrets.token_bytes(32)  # what an unknown id is compared with: no secret has this digest
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class _Entry:
+    digest: bytes
+    caller: Caller
+    expires_at: float
+
+
+_UNKNOWN = _Entry(_NOBODY, ANYBODY, 0.0)
+
+
+class Keyring:
+    """Who holds which key. `start` reads the table of keys and goes on doing so until `stop`.
+
+    `admin_key` may do everything, beside the table. `rate` and `jobs` are limits for keys that have none of their own;
+    where no keys are configured, `rate` holds for each address.
+    """
+
+    def __init__(
+        self, keys: Keys, admin_key: str | None = None, *, rate: Rate | None = None, jobs: int | None = None
+    ) -> None:
+        self._keys = keys
+        self._admin_digest = _digest(admin_key.encode()) if admin_key else None
+        self._admin = Caller("admin")
+        self._anybody = Caller(ANYBODY.name, rate=rate)
+        self._rate, self._jobs = rate, jobs
+        self._entries: Mapping[bytes, _Entry] = {}
+        self._revision: tuple[int, int] | None = None
+        self._failures = Windows()
+        self._stopped = Event()
+        self._poller: Thread | None = None
+
+    @property
+    def ready(self) -> bool:
+        """Whether the table was read: before that nobody is let in, for there may be keys."""
+        return self._revision is not None
+
+    def caller(self, presented: bytes | None, address: str) -> Caller:
+        """Who holds the key that was sent from `address`; everybody where none are configured.
+
+        KeyMissing where it opens nothing, TooMany after many such, NotReady before the table was read. Takes the same
+        time for a wrong secret and an unknown id; no input or output.
+        """
+        if self._revision is None:
+            raise NotReady("the keys have not been read yet")
+        if self._admin_digest is None and self._revision[0] == 0:
+            return self._anybody
+        if presented is None:
+            raise KeyMissing("send a key in the X-API-Key header, or as a bearer token")
+        key_id, _, secret = presented.partition(b".")
+        entry = self._entries.get(key_id, _UNKNOWN)
+        if hmac.compare_digest(_digest(secret), entry.digest):
+            if entry.expires_at <= time():
+                raise KeyMissing("this key has expired: ask for a new one")
+            return entry.caller
+        return self._guessed(presented, address)
+
+    def _guessed(self, presented: bytes, address: str) -> Caller:
+        """The admin key is chosen by people and may be guessed, so guesses are counted; other keys are not in reach."""
+        wait = self._failures.wait(address, GUESSES)
+        if wait:
+            raise TooMany("too many wrong keys came from this address", seconds=whole(wait))
+        if self._admin_digest is not None and hmac.compare_digest(_digest(presented), self._admin_digest):
+            return self._admin
+        self._failures.take(address, GUESSES)
+        raise KeyMissing("this key opens nothing: send a valid one in the X-API-Key header, or as a bearer token")
+
+    # keeping up
+
+    def start(self) -> None:
+        self._look()
+        self._stopped.clear()
+        self._poller = Thread(target=self._keep_polling, name="keys", daemon=True)
+        self._poller.start()
+
+    def stop(self) -> None:
+        self._stopped.set()
+        if self._poller is not None:
+            self._poller.join()
+
+    def refresh(self) -> None:
+        """See what was made and revoked: one small query where nothing was."""
+        revision = self._keys.revision()  # first: what is read after it is not older
+        if revision == self._revision:
+            return
+        self._entries = {
+            key.id.encode(): _Entry(key.digest, key.caller(rate=self._rate, jobs=self._jobs), key.expires_at or 1e300)
+            for key in self._keys.list()
+            if key.revoked_at is None
+        }
+        self._revision = revision
+
+    def _keep_polling(self) -> None:
+        while not self._stopped.wait(_POLL_SECONDS):
+            self._look()
+
+    def _look(self) -> None:
+        try:
+            self.refresh()
+        except (SQLAlchemyError, Unavailable) as error:
+            _log.warning("the keys cannot be read, the last view of them stays: %s", error)
+
+
+def _digest(text: bytes) -> bytes:
+    return hashlib.sha256(text).digest()

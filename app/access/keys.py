@@ -1,0 +1,162 @@
+"""API keys in a table: made, listed and revoked, but never told again.
+
+A key is `payoff_1a2b3c4d.<43 characters>`. What stands before the dot is its id; behind it are 256 random bits, of
+which only the SHA-256 is kept: so many bits need no slow hash.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from sqlalchemy import RowMapping, func, insert, select, update
+
+from app.access.audit import AuditLog
+from app.access.caller import Caller, Scope
+from app.access.rates import Rate
+from app.access.tables import API_KEYS
+from app.database import Database
+from app.errors import Conflict, Flaw, Invalid, NotFound
+from app.patterns import is_pattern
+
+RESERVED = ("admin", "anonymous", "command line", "unknown")
+
+_NAME = re.compile(r"[\w.@+-]([\w .@+-]{0,62}[\w.@+-])?", re.ASCII)
+_NEEDED = {
+    "/name": f"a name has 1 to 64 letters, digits, blanks and . _ @ + -, and is none of {', '.join(RESERVED)}",
+    "/scope": f"a scope is one of {', '.join(Scope)}",
+    "/model": "a pattern has 1 to 64 of a-z, 0-9, _ and -, with * for any text and ? for any character",
+    "/jobs": "must be at least 1",
+    "/expires": "must lie ahead",
+}
+_OPERATOR = Caller("command line")
+
+
+@dataclass(frozen=True)
+class Key:
+    """A key as it is kept; `digest` is the SHA-256 of its secret."""
+
+    id: str
+    digest: bytes
+    name: str
+    scopes: frozenset[Scope]
+    models: tuple[str, ...]
+    rate: Rate | None
+    jobs: int | None
+    created_at: float
+    expires_at: float | None
+    revoked_at: float | None
+
+    def caller(self, *, rate: Rate | None, jobs: int | None) -> Caller:
+        """Its holder, with these limits where it has none of its own."""
+        return Caller(self.name, self.id, self.scopes, self.models, self.rate or rate, self.jobs or jobs)
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What a new key shall be; without scopes it opens nothing but `/metrics`."""
+
+    name: str
+    scopes: Sequence[str] = ()
+    models: Sequence[str] = ()
+    rate: str | None = None
+    jobs: int | None = None
+    expires_seconds: float | None = None
+
+
+class Keys:
+    """The table of keys."""
+
+    def __init__(self, database: Database, audit: AuditLog) -> None:
+        self._database = database
+        self._audit = audit
+
+    def create(self, wish: Wish) -> tuple[Key, str]:
+        """A new key, and what its holder has to send: the only time that it is told. Invalid, with places."""
+        flaws = _flaws(wish)
+        if flaws:
+            raise Invalid(flaws[0].msg, flaws)
+        key_id, secret = f"payoff_{secrets.token_hex(4)}", secrets.token_urlsafe(32)
+        values = {
+            "id": key_id,
+            "digest": hashlib.sha256(secret.encode()).hexdigest(),
+            "name": wish.name,
+            "scopes": " ".join(sorted(set(wish.scopes))),
+            "models": " ".join(wish.models),
+            "rate": wish.rate,
+            "jobs": wish.jobs,
+            "created_at": self._database.now,
+            "expires_at": None if wish.expires_seconds is None else self._database.now + wish.expires_seconds,
+        }
+        entry = self._audit.entry(_OPERATOR, "key.create", key_id, name=wish.name, scopes=values["scopes"])
+        with self._database.writing() as connection:
+            row = connection.execute(insert(API_KEYS).values(values).returning(API_KEYS)).mappings().one()
+            entry(connection)
+        return _key_of(row), f"{key_id}.{secret}"
+
+    def list(self) -> list[Key]:
+        """All keys, also those that were revoked or have expired, oldest first."""
+        with self._database.reading() as connection:
+            rows = connection.execute(select(API_KEYS).order_by(API_KEYS.c.created_at, API_KEYS.c.id)).mappings()
+            return [_key_of(row) for row in rows]
+
+    def revoke(self, which: str) -> Key:
+        """End the key with this id or name; NotFound where none is in force, Conflict where several have the name."""
+        found = [key for key in self.list() if which in (key.id, key.name) and key.revoked_at is None]
+        if not found:
+            raise NotFound(f"there is no key {which!r} in force")
+        if len(found) > 1:
+            raise Conflict(f"{len(found)} keys are named {which!r}: name one of {', '.join(key.id for key in found)}")
+        entry = self._audit.entry(_OPERATOR, "key.revoke", found[0].id, name=found[0].name)
+        in_force = (API_KEYS.c.id == found[0].id) & API_KEYS.c.revoked_at.is_(None)
+        with self._database.writing() as connection:
+            changed = update(API_KEYS).where(in_force).values(revoked_at=self._database.now)
+            row = connection.execute(changed.returning(API_KEYS.c.revoked_at)).first()
+            if row is None:
+                raise NotFound(f"there is no key {which!r} in force")
+            entry(connection)
+        return replace(found[0], revoked_at=row[0])
+
+    def revision(self) -> tuple[int, int]:
+        """How many keys were made and revoked: it tells whether anything changed, for a key changes in no other way."""
+        counts = select(func.count(), func.count(API_KEYS.c.revoked_at)).select_from(API_KEYS)
+        with self._database.reading() as connection:
+            made, revoked = connection.execute(counts).one()
+        return made, revoked
+
+
+def _flaws(wish: Wish) -> list[Flaw]:
+    wrong = {
+        "/name": not _NAME.fullmatch(wish.name) or wish.name.lower() in RESERVED,
+        "/scope": not set(Scope).issuperset(wish.scopes),
+        "/model": not all(map(is_pattern, wish.models)),
+        "/jobs": wish.jobs is not None and wish.jobs < 1,
+        "/expires": wish.expires_seconds is not None and wish.expires_seconds <= 0,
+    }
+    flaws = [Flaw(place, _NEEDED[place]) for place, is_wrong in wrong.items() if is_wrong]
+    if wish.models and Scope.ADMIN in wish.scopes:
+        flaws.append(Flaw("/model", "the scope admin holds for all models: leave the patterns out"))
+    if wish.rate is not None:
+        try:
+            Rate.parse(wish.rate)
+        except Invalid as error:
+            flaws.extend(error.under("/rate").flaws)
+    return flaws
+
+
+def _key_of(row: RowMapping) -> Key:
+    return Key(
+        id=row["id"],
+        digest=bytes.fromhex(row["digest"]),
+        name=row["name"],
+        scopes=frozenset(map(Scope, row["scopes"].split())),
+        models=tuple(row["models"].split()),
+        rate=Rate.parse(row["rate"]) if row["rate"] else None,
+        jobs=row["jobs"],
+        created_at=row["created_at"],
+        expires_at=row["expires_at"],
+        revoked_at=row["revoked_at"],
+    )

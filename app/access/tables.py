@@ -1,0 +1,36 @@
+"""The tables of keys and of changes, alike on SQLite and PostgreSQL. Times are seconds since 1970, by its clock."""
+
+from __future__ import annotations
+
+from sqlalchemy import BigInteger, Column, Double, Index, Integer, MetaData, String, Table, Text
+
+TABLES = MetaData()
+
+API_KEYS = Table(
+    "api_keys",
+    TABLES,
+    Column("id", String(32), primary_key=True),  # the part of a key before the dot, which is no secret
+    Column("digest", String(64), nullable=False),  # SHA-256 of the part behind it
+    Column("name", String(64), nullable=False),
+    Column("scopes", Text, nullable=False),  # separated by blanks, as the patterns are
+    Column("models", Text, nullable=False),
+    Column("rate", String(32)),
+    Column("jobs", Integer),
+    Column("created_at", Double, nullable=False),
+    Column("expires_at", Double),
+    Column("revoked_at", Double),  # keys are never deleted, nor changed but for this
+)
+
+AUDIT_LOG = Table(
+    "audit_log",
+    TABLES,
+    Column("seq", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True),
+    Column("at", Double, nullable=False),
+    Column("who", String(64), nullable=False),
+    Column("client", String(64)),
+    Column("action", String(32), nullable=False),
+    Column("subject", String(160), nullable=False),
+    Column("details", Text, nullable=False),  # a JSON object
+    Index("audit_log_subject", "subject"),  # who ordered the job that publishes
+    sqlite_autoincrement=True,  # a number is never given twice, so pages stay stable
+)
