@@ -85,14 +85,14 @@ class Queue:
         row |= {"status": Status.QUEUED, "created_at": self.database.now}
         try:
             with self.database.writing() as connection:
-                inserted = connection.execute(insert(JOBS).values(row).returning(*JOB_COLUMNS))
-                job = job_of(inserted.mappings().one())
-        except IntegrityError:
                 if client is not None and most is not None:
                     admit(connection, job_id, client, most)
+                inserted = connection.execute(insert(JOBS).values(row).returning(*JOB_COLUMNS))
+                job = job_of(inserted.mappings().one())
+                also(connection, job)
+        except IntegrityError:
             return self._first(job_id, content)
         self._tell()
-                also(connection, job)
         return job
 
     def find(self, key: str, client: str | None = None) -> Job | None:
@@ -117,11 +117,11 @@ class Queue:
         status: str | None = None,
         model: str | None = None,
         kind: str | None = None,
+        models: Sequence[str] = (),
+        client: str | None = None,
         page_size: int = 50,
         page_token: str | None = None,
     ) -> tuple[list[Job], str | None]:
-        models: Sequence[str] = (),
-        client: str | None = None,
         """Jobs, newest first, and the token of the next page (None at the end); new jobs do not shift the pages.
 
         With patterns of `models` only the jobs for such models, and those for none that `client` ordered.
@@ -131,12 +131,12 @@ class Queue:
         statement = select(*JOB_COLUMNS).order_by(JOBS.c.seq.desc()).limit(page_size + 1)
         for name, wanted in _filters(status=status, model=model, kind=kind).items():
             statement = statement.where(JOBS.c[name] == wanted)
-        if page_token is not None:
-            if not _TOKEN.fullmatch(page_token):
-                raise Invalid.at("/page_token", "is not a token that an earlier page gave")
         if models:
             own = JOBS.c.model.is_(None) & (JOBS.c.client == client)
             statement = statement.where(matches(JOBS.c.model, models) | own)
+        if page_token is not None:
+            if not _TOKEN.fullmatch(page_token):
+                raise Invalid.at("/page_token", "is not a token that an earlier page gave")
             statement = statement.where(JOBS.c.seq < int(page_token))
         with self.database.reading() as connection:
             jobs = [job_of(row) for row in connection.execute(statement).mappings()]
@@ -167,10 +167,10 @@ class Queue:
             assert job is not None  # jobs are never deleted
             if not job.cancel_requested:
                 job = move(connection, self.database.now, job, Event.CANCEL, cancel_requested=True)
+                also(connection)
         self._tell()
         return job
 
-                also(connection)
     # For workers
 
     def claim(self, worker: str) -> Job | None:
