@@ -23,6 +23,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     commands.add_parser("worker", help="run jobs of the shared job table, here, until told to stop")
     demo = commands.add_parser("demo", help="take real data through the service over HTTP, then go on serving")
     demo.add_argument("--port", type=int, default=8000, help="port to listen on (default %(default)s)")
+    demo.add_argument("--url", help="show the service that answers there, rather than start one")
     demo.add_argument("--exit", action="store_true", help="stop at the end of the tour")
     commands.add_parser("reindex", help="rebuild the index of models from the registry's folder alone")
     chosen = parser.parse_args(arguments)
@@ -33,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if chosen.command == "demo":
         from app.demo import run  # noqa: PLC0415 - its client library is not needed otherwise
 
-        return run(port=chosen.port, stay=not chosen.exit)
+        return run(port=chosen.port, stay=not chosen.exit, url=chosen.url)
     return _reindex()
 
 
@@ -97,8 +98,8 @@ def _reindex() -> int:
 def _starting() -> Iterator[None]:
     """What settings make impossible ends the command with one line that names them, and exit code 2."""
     from pydantic import ValidationError  # noqa: PLC0415
-    from sqlalchemy.exc import OperationalError  # noqa: PLC0415
 
+    from app.database import DatabaseAway  # noqa: PLC0415
     from app.errors import PayoffError  # noqa: PLC0415
 
     try:
@@ -107,8 +108,8 @@ def _starting() -> Iterator[None]:
         first = error.errors()[0]
         name = "_".join(map(str, first["loc"])).upper()
         reason = f"PAYOFF_{name}: {first['msg']}"
-    except OperationalError as error:
-        reason = f"the database cannot be used ({error.orig}): PAYOFF_DATABASE, or the folder PAYOFF_HOME that holds it"
+    except DatabaseAway as error:
+        reason = f"the database cannot be used ({error.why}): PAYOFF_DATABASE, or the folder PAYOFF_HOME that holds it"
     except PayoffError as error:
         reason = error.detail
     except OSError as error:

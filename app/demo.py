@@ -47,14 +47,17 @@ class Case:
         return sorted(self.names)
 
 
-def run(*, port: int, stay: bool) -> int:
-    """Start the service, show what it does, and go on serving until interrupted when `stay`; 0 where all went well."""
-    with _service(port) as client:
+def run(*, port: int, stay: bool, url: str | None = None) -> int:
+    """Start the service, show what it does, and go on serving until interrupted when `stay`; 0 where all went well.
+
+    With `url` the service that answers there is shown.
+    """
+    with _client(url) if url else _service(port) as client:
         print(f"Payoff answers at {client.base_url}\n")
         for case in _cases():
             _tell(client, case)
         print(f"Look around: {client.base_url}/docs  (all operations, each with an example to try)")
-        if stay:
+        if stay and not url:
             print("Serving until you press Ctrl-C.")
             try:
                 while True:
@@ -247,6 +250,11 @@ def _wait(client: httpx.Client, job: dict[str, Any]) -> dict[str, Any]:
     return job
 
 
+def _client(url: str) -> httpx.Client:
+    key = os.environ.get("PAYOFF_ADMIN_KEY")
+    return httpx.Client(base_url=url, headers={"X-API-Key": key} if key else {}, timeout=60)
+
+
 @contextmanager
 def _service(port: int) -> Iterator[httpx.Client]:
     """The service in a process of its own, ready."""
@@ -256,9 +264,8 @@ def _service(port: int) -> Iterator[httpx.Client]:
     environment = {"PAYOFF_ACCESS_LOG": "false", "PAYOFF_LOG_LEVEL": "warning", **os.environ}
     command = [sys.executable, "-m", "app.cli", "serve", "--port", str(port)]
     server = subprocess.Popen(command, env=environment)  # noqa: S603 - our own command
-    headers = {"X-API-Key": os.environ["PAYOFF_ADMIN_KEY"]} if os.environ.get("PAYOFF_ADMIN_KEY") else {}
     try:
-        with httpx.Client(base_url=f"http://127.0.0.1:{port}", headers=headers, timeout=60) as client:
+        with _client(f"http://127.0.0.1:{port}") as client:
             _await_ready(client, server)
             yield client
     finally:
