@@ -93,7 +93,7 @@ class Postgres(Program):
     def _as_other(self) -> list[str]:
         if os.geteuid() != 0:
             return []
-        return ["setpriv", "--reuid=postgres", "--regid=postgres", "--init-groups", "--"]
+        return ["setpriv", "--reuid=postgres", "--regid=postgres", "--init-groups", "--pdeathsig", "KILL", "--"]
 
 
 def _binary(name: str) -> str:

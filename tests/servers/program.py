@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import tempfile
+import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -34,6 +35,16 @@ def listening(port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
+def _bound_to_us() -> list[str]:
+    """What a command is run under so that it ends when we are killed.
+
+    The kernel looks at the thread that started it, so this is only for the one that stays to the end.
+    """
+    if shutil.which("setpriv") is None or threading.current_thread() is not threading.main_thread():
+        return []
+    return ["setpriv", "--pdeathsig", "KILL", "--"]
+
+
 class Program(ABC):
     """Started, killed, frozen and started again with the same port and the same data."""
 
@@ -42,7 +53,8 @@ class Program(ABC):
     def __init__(self) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix=f"payoff-{self.name}-"))
         self.process: subprocess.Popen[bytes] | None = None
-        self.kills = 0
+        self.kills = 0  # counted before the blow, so that whoever loses a connection can tell why
+        self.up = False  # from being ready to being killed
 
     @abstractmethod
     def command(self) -> list[str]:
@@ -64,9 +76,10 @@ class Program(ABC):
 
     def spawn(self) -> None:
         """Begin only."""
+        environment = os.environ | dict(self.environment())
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                self.command(), env=os.environ | dict(self.environment()), stdout=log, stderr=log, cwd=PROJECT
+                [*_bound_to_us(), *self.command()], env=environment, stdout=log, stderr=log, cwd=PROJECT
             )
 
     def wait_ready(self, seconds: float = _START_SECONDS) -> None:
@@ -76,6 +89,7 @@ class Program(ABC):
             if not self.running or time.monotonic() > until:
                 raise AssertionError(f"{self.name} did not become ready: {self.tail()}")
             time.sleep(0.05)
+        self.up = True
 
     @property
     def log(self) -> Path:
@@ -104,9 +118,10 @@ class Program(ABC):
     def kill(self) -> None:
         """SIGKILL, without warning; what it started has to notice by itself."""
         if self.running and self.process is not None:
+            self.kills += 1
+            self.up = False
             self.process.send_signal(signal.SIGKILL)
             self.process.wait()
-            self.kills += 1
 
     def restart(self) -> None:
         """Kill it and begin again in the same place."""

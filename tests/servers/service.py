@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import httpx
+import psutil
 
 from tests.servers.program import Program, free_port
 
@@ -27,9 +28,13 @@ class Payoff(Program):
     def home(self) -> Path:
         return Path(self.environment()["PAYOFF_HOME"])
 
-    def forks(self) -> list:
-        """The fork server, the resource tracker and the processes of jobs."""
-        return self.descendants()
+    def jobs(self) -> list[psutil.Process]:
+        """The processes of its jobs."""
+        return [child for fork_server in self.fork_servers() for child in _children(fork_server)]
+
+    def fork_servers(self) -> list[psutil.Process]:
+        """The process that jobs are forked from, if it runs."""
+        return [child for child in _children(psutil.Process(self.pid)) if _is_fork_server(child)]
 
 
 class Replica(Payoff):
@@ -70,3 +75,17 @@ class JobWorker(Payoff):
 
     def ready(self) -> bool:
         return self.running
+
+
+def _children(process: psutil.Process) -> list[psutil.Process]:
+    try:
+        return process.children()
+    except psutil.NoSuchProcess:
+        return []
+
+
+def _is_fork_server(process: psutil.Process) -> bool:
+    try:
+        return "forkserver" in " ".join(process.cmdline())
+    except psutil.NoSuchProcess:
+        return False
