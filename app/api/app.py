@@ -31,8 +31,9 @@ from app.api import (
     train,
 )
 from app.api.guard import BodyLimits, Guard, Keys
-from app.api.observe import Metrics, Observe
+from app.api.observe import Observe
 from app.jobs.worker import Worker
+from app.metrics import Metrics
 from app.usecases.kernels import Kernels
 from app.usecases.ports import Ports
 
@@ -70,7 +71,7 @@ class Service:
 
 def create_app(service: Service) -> FastAPI:
     """Build the ASGI application around `service`; its stores start and stop with the application's lifespan."""
-    metrics = Metrics()
+    metrics = Metrics(service.ports, service.worker)
     app = FastAPIOffline(
         title="Payoff",
         summary="Predictions that decide.",
@@ -96,8 +97,7 @@ def create_app(service: Service) -> FastAPI:
     bodies = (predict.PredictRequest, retrieve.RetrieveRequest, acquire.AcquireRequest)
     openapi.install(app, (*bodies, predict.PredictAnswer))
     app.add_middleware(Guard, keys=service.keys, limits=service.limits)
-    app.add_middleware(Observe, metrics=metrics, access_log=service.access_log)
-    health.StoreMetrics(service.ports, metrics.registry)
+    app.add_middleware(Observe, metrics=metrics.requests, access_log=service.access_log)
     return app
 
 

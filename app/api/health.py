@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Literal
 
 from fastapi import APIRouter, Request, Response
-from prometheus_client import CollectorRegistry
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
-from prometheus_client.registry import Collector
 from pydantic import BaseModel
 
 from app.api.deps import PortsDep
 from app.api.errors import problems
 from app.errors import NotReady
-from app.usecases.ports import Ports
 
 router = APIRouter(tags=["service"])
 
@@ -60,25 +55,3 @@ def ready(request: Request, ports: PortsDep) -> Health:
 )
 def metrics(request: Request) -> Response:
     return Response(generate_latest(request.app.state.metrics.registry), media_type=CONTENT_TYPE_LATEST)
-
-
-class StoreMetrics(Collector):
-    """Jobs by state and the model cache, looked up when asked for."""
-
-    def __init__(self, ports: Ports, registry: CollectorRegistry) -> None:
-        self._ports = ports
-        registry.register(self)
-
-    def describe(self) -> list[Metric]:
-        return []  # spares a look-up at registration
-
-    def collect(self) -> Iterator[Metric]:
-        jobs = GaugeMetricFamily("payoff_jobs", "Jobs by state", labels=("status",))
-        for status, count in self._ports.queue.counts().items():
-            jobs.add_metric((status,), count)
-        yield jobs
-        stats = self._ports.registry.stats()
-        yield GaugeMetricFamily("payoff_models_cached", "Models in memory", stats.models)
-        yield GaugeMetricFamily("payoff_model_cache_bytes", "Bytes of models in memory", stats.bytes)
-        yield CounterMetricFamily("payoff_model_loads", "Models loaded from storage", stats.loads)
-        yield CounterMetricFamily("payoff_model_load_failures", "Models that could not be loaded", stats.failures)

@@ -7,51 +7,22 @@ import secrets
 from time import perf_counter
 
 import structlog
-from prometheus_client import CollectorRegistry, Counter, Histogram
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.api.errors import problem
 from app.api.logs import write_request
+from app.metrics import RequestMetrics
 
 _log = structlog.get_logger("payoff.request")
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
-_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _CLIENT_GONE = 499  # nothing was answered because nobody was there any more
-_BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
-
-
-class Metrics:
-    """What is counted of requests; one registry for each application object."""
-
-    def __init__(self) -> None:
-        self.registry = CollectorRegistry()
-        self.requests = Counter(
-            "payoff_requests", "Requests answered", ("method", "route", "status"), registry=self.registry
-        )
-        self.seconds = Histogram(
-            "payoff_request_seconds",
-            "Time from a request's head to its answer's end",
-            ("method", "route"),
-            buckets=_BUCKETS,
-            registry=self.registry,
-        )
-        self._children: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
-
-    def count(self, method: str, route: str, status: int, seconds: float) -> None:
-        key = (method if method in _METHODS else "other", route, status)
-        children = self._children.get(key)
-        if children is None:
-            children = (self.requests.labels(*map(str, key)), self.seconds.labels(*key[:2]))
-            self._children[key] = children
-        children[0].inc()
-        children[1].observe(seconds)
 
 
 class Observe:
     """ASGI middleware around everything else."""
 
-    def __init__(self, app: ASGIApp, metrics: Metrics, *, access_log: bool) -> None:
+    def __init__(self, app: ASGIApp, metrics: RequestMetrics, *, access_log: bool) -> None:
         self._app = app
         self._metrics = metrics
         self._access_log = access_log

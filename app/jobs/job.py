@@ -94,6 +94,11 @@ class Job:
         return self.status in ENDED
 
     @property
+    def origin(self) -> dict[str, str]:
+        """What is remembered of the request that ordered it, see `app.tracing.origin`."""
+        return dict(self.notes.get("origin", {}))
+
+    @property
     def outages(self) -> int:
         """How many attempts ended because something that the work needs could not be reached."""
         return int(self.notes.get("outages", 0))

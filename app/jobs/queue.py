@@ -24,6 +24,7 @@ from app.jobs.job import Event, Job, Problem, Status, after
 from app.jobs.moves import end, hold, hold_or_raise, move, owned, postpone, put_back
 from app.jobs.tables import JOB_COLUMNS, JOBS, TABLES, WORKERS, job_of
 from app.patterns import matches
+from app.tracing import origin
 
 KEY_PLACE = "/headers/Idempotency-Key"
 MAX_PAGE = 1000
@@ -83,6 +84,8 @@ class Queue:
         content = {"kind": kind, "model": model, "spec": spec}
         row: dict[str, Any] = {"id": job_id, **content, "dataset": dataset, "client": client}
         row |= {"status": Status.QUEUED, "created_at": self.database.now}
+        if remembered := origin():
+            row["notes"] = {"origin": remembered}
         try:
             with self.database.writing() as connection:
                 if client is not None and most is not None:

@@ -13,9 +13,10 @@ from typing import Any
 import structlog
 
 from app.jobs.child import Target
-from app.jobs.job import Event, Job
+from app.jobs.job import Event, Job, Status
 from app.jobs.process import Ending, Execution, JobLimits, Stop, preload
 from app.jobs.queue import Beat, Queue
+from app.jobs.watcher import Watcher
 
 Cleanup = Callable[[Any, Job], None]
 
@@ -64,6 +65,7 @@ class Worker:
         self._modules = tuple(modules)
         self._cleanup = cleanup
         self._rest_seconds = rest_seconds
+        self.watchers: list[Watcher] = []
         self._running: list[Execution] = []
         self._housekeeping_at = 0.0
         self._awake = threading.Event()
@@ -128,7 +130,9 @@ class Worker:
         job = self._queue.claim(self.name)
         if job is None:
             return False
-        log.info("job begins", job=job.id, kind=job.kind, attempt=job.attempt)
+        _log_of(job).info("job begins", kind=job.kind, model=job.model)
+        for watcher in self.watchers:
+            watcher.begun(job)
         if job.attempt > 1:
             self._clean(job)  # a worker that died has left things as they were
         execution = Execution(
@@ -165,10 +169,13 @@ class Worker:
         """
         job = execution.job
         if self._queue.beat(job, execution.fraction, execution.stage) is Beat.LOST:
-            log.info("job ended", job=job.id, attempt=job.attempt)
+            now = self._queue.get(job.id)
+            _log_of(job).info("job ended", status=now.status)
+            if now.status is Status.SUCCEEDED and now.attempt == job.attempt:  # else who took it away tells
+                self._tell(now)
             return
         detail = ending.problem.detail if ending.problem else ending.reason
-        log.warning("attempt ended", job=job.id, attempt=job.attempt, then=ending.event, why=detail, trace=ending.trace)
+        _log_of(job).warning("attempt ended", then=ending.event, why=detail, trace=ending.trace)
         self._clean(self._queue.get(job.id))  # with the notes of this attempt
         if ending.problem is not None:
             self._queue.fail(job, ending.problem)
@@ -178,12 +185,18 @@ class Worker:
             self._queue.postpone(job, ending.reason)
         else:
             self._queue.retry(job, ending.reason, died=ending.died)
+        self._tell(self._queue.get(job.id))
+
+    def _tell(self, job: Job) -> None:
+        for watcher in self.watchers:
+            (watcher.ended if job.ended else watcher.put_back)(job)
 
     def _keep_house(self) -> None:
         """Say that this worker is there, and take jobs from those that are not any more."""
         self._queue.check_in(self.name)
         for job in self._queue.reap():
-            log.warning("job's worker fell silent", job=job.id, attempt=job.attempt, status=job.status)
+            _log_of(job).warning("job's worker fell silent", status=job.status)
+            self._tell(job)
             if job.ended:
                 self._clean(job)
         self._housekeeping_at = monotonic() + self._queue.lease_seconds / 4
@@ -193,8 +206,8 @@ class Worker:
             return
         try:
             self._cleanup(self._argument, job)
-        except Exception:
-            log.exception("clean-up failed", job=job.id)
+        except Exception as error:  # noqa: BLE001 - whatever it is: the job's end does not hang on it
+            _log_of(job).error("clean-up failed", exc_info=error)
 
     def _leave(self) -> None:
         """Kill what runs and give it back; where the database cannot be reached the leases run out instead."""
@@ -209,3 +222,10 @@ class Worker:
         except Exception:
             log.exception("worker could not give back its jobs", worker=self.name)
         self._running.clear()
+
+
+def _log_of(job: Job) -> Any:
+    """A log whose lines tell the attempt, and the request that ordered the job."""
+    request_id = job.origin.get("request_id")
+    known = {} if request_id is None else {"request_id": request_id}
+    return log.bind(job=job.id, attempt=job.attempt, **known)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import sha256
 from threading import Event, Lock, Thread
+from time import monotonic
 from typing import Any, BinaryIO
 
 from sqlalchemy import Connection, select
@@ -30,13 +31,17 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Stats:
-    """What is in memory now (`bytes`: of files), and what happened since the start."""
+    """What is in memory now (`bytes`: of files), what happened since the start, and which view of the index is in use:
+    its revision (-1: none yet), and how long ago it was last confirmed.
+    """
 
     models: int
     bytes: int
     loads: int
     failures: int
     evictions: int
+    revision: int
+    age_seconds: float
 
 
 class Registry:
@@ -60,6 +65,8 @@ class Registry:
         self._index = Index(database, self._files.write_mirror)
         self._cache: Cache[Key, Loaded] = Cache(cache_bytes)
         self._snapshot = Snapshot()
+        self._awaits_storage = False
+        self._confirmed_at = monotonic()
         self._refreshing = Lock()
         self._stopped = Event()
         self._poller: Thread | None = None
@@ -150,12 +157,19 @@ class Registry:
 
     @property
     def ready(self) -> bool:
-        """Whether it is known what exists."""
-        return self._snapshot.revision >= 0
+        """Whether it is known what exists, and the storage has answered once since the start."""
+        return self._snapshot.revision >= 0 and not self._awaits_storage
+
+    @property
+    def awaits_storage(self) -> bool:
+        """Whether the storage was away at the start and has been ever since."""
+        return self._awaits_storage
 
     def stats(self) -> Stats:
         cache = self._cache
-        return Stats(len(cache), cache.size, cache.loads, cache.failures, cache.evictions)
+        age = monotonic() - self._confirmed_at
+        revision = self._snapshot.revision
+        return Stats(len(cache), cache.size, cache.loads, cache.failures, cache.evictions, revision, age)
 
     # keeping up
 
@@ -253,9 +267,11 @@ class Registry:
 
     def _refresh(self) -> None:
         with self._refreshing, self._database.reading() as connection:
+            began = monotonic()
             if self._index.revision(connection) != self._snapshot.revision:
                 self._snapshot = self._index.snapshot(connection)
                 self._cache.keep(self._snapshot.digests)
+            self._confirmed_at = began
 
     def _keep_polling(self) -> None:
         while not self._stopped.wait(_POLL_SECONDS):

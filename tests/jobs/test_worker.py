@@ -9,6 +9,7 @@ from sqlalchemy.exc import OperationalError
 
 from app.jobs.job import Status
 from app.jobs.process import JobLimits
+from app.jobs.watcher import Watcher
 from app.jobs.worker import Worker
 from tests.jobs import targets
 from tests.jobs.waiting import eventually, gone
@@ -155,6 +156,36 @@ def test_a_worker_that_is_stopped_gives_a_resting_job_back_at_once(queue, start)
     eventually(lambda: queue.get(job.id).stage.startswith("waiting"))
     worker.stop()
     assert (queue.get(job.id).status, queue.get(job.id).deaths) == (Status.QUEUED, 0)
+
+
+def test_watchers_hear_what_becomes_of_every_attempt(queue, start):
+    class Heard(Watcher):
+        def __init__(self):
+            self.all = []
+
+        def begun(self, job):
+            self.all.append(("begun", job.attempt, job.status))
+
+        def ended(self, job):
+            self.all.append(("ended", job.attempt, job.status))
+
+        def put_back(self, job):
+            self.all.append(("put back", job.attempt, job.status))
+
+    heard = Heard()
+    start().watchers.append(heard)
+    for deed in ("die once", "refuse"):
+        before = len(heard.all)
+        run(queue, deed)
+        eventually(lambda before=before: any(word == "ended" for word, *_ in heard.all[before:]))
+    assert heard.all == [
+        ("begun", 1, Status.RUNNING),
+        ("put back", 1, Status.QUEUED),
+        ("begun", 2, Status.RUNNING),
+        ("ended", 2, Status.SUCCEEDED),
+        ("begun", 1, Status.RUNNING),
+        ("ended", 1, Status.FAILED),
+    ]
 
 
 def test_a_second_attempt_finds_the_notes_of_the_first(queue, start):

@@ -1,0 +1,223 @@
+"""What Prometheus is told: of requests, of jobs, of models in memory, and of what all processes share.
+
+The names are a promise to dashboards and alerts; docs/operation.md lists them, and a test holds the two together.
+"""
+
+from __future__ import annotations
+
+import platform
+import threading
+from collections.abc import Iterator
+from time import monotonic
+
+import structlog
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+from sqlalchemy import event
+from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
+
+from app import __version__
+from app.database import Database
+from app.jobs.job import Job
+from app.jobs.pulse import Pulse, pulse
+from app.jobs.watcher import Watcher
+from app.jobs.worker import Worker
+from app.registry.registry import Registry
+from app.usecases.ports import Ports
+
+_log = structlog.get_logger("payoff")
+_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+_REQUEST_BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
+_JOB_BUCKETS = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600, 14_400)
+_MOST_MODELS = 200  # versions counted by name; the rest share a line, so that no registry floods Prometheus
+_PATIENCE = 1.0  # seconds that a scrape waits for the database
+
+
+class RequestMetrics:
+    """What the service counts of its requests."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._requests = Counter(
+            "payoff_requests", "Requests answered", ("method", "route", "status"), registry=registry
+        )
+        self._seconds = Histogram(
+            "payoff_request_seconds",
+            "Time from a request's head to its answer's end",
+            ("method", "route"),
+            buckets=_REQUEST_BUCKETS,
+            registry=registry,
+        )
+        self._decisions = Counter(
+            "payoff_decisions", "Instances that /predict decided", ("model", "version"), registry=registry
+        )
+        self._by_request: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
+        self._by_model: dict[tuple[str, int], Counter] = {}
+
+    def count(self, method: str, route: str, status: int, seconds: float) -> None:
+        key = (method if method in _METHODS else "other", route, status)
+        children = self._by_request.get(key)
+        if children is None:
+            children = (self._requests.labels(*map(str, key)), self._seconds.labels(*key[:2]))
+            self._by_request[key] = children
+        children[0].inc()
+        children[1].observe(seconds)
+
+    def decided(self, name: str, version: int, instances: int) -> None:
+        child = self._by_model.get((name, version))
+        if child is None:
+            few = len(self._by_model) < _MOST_MODELS
+            child = self._decisions.labels(*((name, str(version)) if few else ("other", "")))
+            if few:
+                self._by_model[name, version] = child
+        child.inc(instances)
+
+
+class JobMetrics(Watcher):
+    """What a worker counts of its jobs."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._ended = Counter("payoff_jobs_ended", "Jobs that ended here", ("kind", "status"), registry=registry)
+        self._lost = Counter(
+            "payoff_job_attempts_lost",
+            "Attempts after which the job had to be tried again",
+            ("kind",),
+            registry=registry,
+        )
+        self._seconds = Histogram(
+            "payoff_job_seconds",
+            "From the beginning of a job's last attempt to the job's end",
+            ("kind",),
+            buckets=_JOB_BUCKETS,
+            registry=registry,
+        )
+        self._wait = Histogram(
+            "payoff_job_wait_seconds",
+            "From a job's submission to its first attempt",
+            ("kind",),
+            buckets=_JOB_BUCKETS,
+            registry=registry,
+        )
+
+    def begun(self, job: Job) -> None:
+        if job.attempt == 1 and job.started_at is not None:
+            self._wait.labels(job.kind).observe(max(job.started_at - job.created_at, 0.0))
+
+    def ended(self, job: Job) -> None:
+        self._ended.labels(job.kind, job.status.value).inc()
+        if job.started_at is not None and job.finished_at is not None:
+            self._seconds.labels(job.kind).observe(max(job.finished_at - job.started_at, 0.0))
+
+    def put_back(self, job: Job) -> None:
+        self._lost.labels(job.kind).inc()
+
+
+class ProcessMetrics:
+    """What every process tells of itself: version, memory, files, and how its database fares."""
+
+    def __init__(self, registry: CollectorRegistry, database: Database) -> None:
+        ProcessCollector(registry=registry)
+        build = Gauge("payoff_build_info", "Versions; always 1", ("version", "python"), registry=registry)
+        build.labels(__version__, platform.python_version()).set(1)
+        self._failures = Counter(
+            "payoff_database_errors", "Statements that the database did not answer", registry=registry
+        )
+        event.listen(database.engine, "handle_error", self._count)
+
+    def _count(self, context: object) -> None:
+        error = getattr(context, "sqlalchemy_exception", None)
+        if isinstance(error, DBAPIError) and isinstance(error, OperationalError | InterfaceError):
+            self._failures.inc()
+
+
+class ModelMetrics(Collector):
+    """The registry as this process sees it; looks at memory only."""
+
+    def __init__(self, models: Registry, registry: CollectorRegistry) -> None:
+        self._models = models
+        registry.register(self)
+
+    def describe(self) -> list[Metric]:
+        return []  # spares a look-up at registration
+
+    def collect(self) -> Iterator[Metric]:
+        stats = self._models.stats()
+        yield GaugeMetricFamily("payoff_models_cached", "Models in memory", stats.models)
+        yield GaugeMetricFamily("payoff_model_cache_bytes", "Bytes of models in memory", stats.bytes)
+        yield CounterMetricFamily("payoff_model_loads", "Models loaded from storage", stats.loads)
+        yield CounterMetricFamily("payoff_model_load_failures", "Models that could not be loaded", stats.failures)
+        yield CounterMetricFamily("payoff_model_evictions", "Models that made room for others", stats.evictions)
+        yield GaugeMetricFamily("payoff_registry_revision", "Changes of the registry that are known", stats.revision)
+        yield GaugeMetricFamily(
+            "payoff_registry_age_seconds", "Since the registry's index could last be read", stats.age_seconds
+        )
+
+
+class QueueMetrics(Collector):
+    """The job table that all processes share, looked up when asked for.
+
+    A database that hangs holds up no scrape: the look-up has a thread of its own, which is given a second; after
+    that the last numbers known are told, with their age.
+    """
+
+    def __init__(self, ports: Ports, registry: CollectorRegistry) -> None:
+        self._ports = ports
+        self._known: Pulse | None = None
+        self._known_at = monotonic()
+        self._looking: threading.Thread | None = None
+        self._lock = threading.Lock()
+        registry.register(self)
+
+    def describe(self) -> list[Metric]:
+        return []  # spares a look-up at registration
+
+    def collect(self) -> Iterator[Metric]:
+        with self._lock:
+            if self._looking is None or not self._looking.is_alive():
+                self._looking = threading.Thread(target=self._look, name="queue metrics", daemon=True)
+                self._looking.start()
+            looking = self._looking
+        looking.join(_PATIENCE)
+        known, age = self._known, monotonic() - self._known_at
+        yield GaugeMetricFamily("payoff_queue_age_seconds", "Since the job table could last be read", age)
+        if known is None:
+            return
+        jobs = GaugeMetricFamily("payoff_jobs", "Jobs by status", labels=("status",))
+        for status, count in known.jobs.items():
+            jobs.add_metric((status,), count)
+        yield jobs
+        yield GaugeMetricFamily(
+            "payoff_queue_oldest_seconds", "How long the oldest queued job has waited", known.oldest_seconds
+        )
+        yield GaugeMetricFamily("payoff_workers", "Workers alive, of all processes and machines", known.workers)
+
+    def _look(self) -> None:
+        began = monotonic()
+        try:
+            self._known = pulse(self._ports.queue)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the age tells, and the next scrape looks again
+            _log.warning("the job table cannot be read for the metrics", error=type(error).__name__)
+        else:
+            self._known_at = began
+
+
+class Metrics:
+    """All that the HTTP service tells, and its worker where it has one; one registry for each application object."""
+
+    def __init__(self, ports: Ports, worker: Worker | None) -> None:
+        self.registry = CollectorRegistry()
+        self.requests = RequestMetrics(self.registry)
+        ProcessMetrics(self.registry, ports.database)
+        ModelMetrics(ports.registry, self.registry)
+        QueueMetrics(ports, self.registry)
+        if worker is not None:
+            worker.watchers.append(JobMetrics(self.registry))
+
+
+def of_worker(ports: Ports, worker: Worker) -> CollectorRegistry:
+    """What a worker without an HTTP service tells."""
+    registry = CollectorRegistry()
+    ProcessMetrics(registry, ports.database)
+    QueueMetrics(ports, registry)
+    worker.watchers.append(JobMetrics(registry))
+    return registry

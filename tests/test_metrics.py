@@ -1,0 +1,126 @@
+"""What Prometheus is told: of jobs as they end, of a database that hangs, and of no more models than are few."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+
+import pytest
+from prometheus_client import CollectorRegistry, generate_latest
+from sqlalchemy import text
+from sqlalchemy.exc import OperationalError
+
+from app import metrics
+from app.database import Database
+from app.jobs.job import Problem, Status
+from app.jobs.queue import Queue
+from app.metrics import JobMetrics, ProcessMetrics, QueueMetrics, RequestMetrics
+
+
+@pytest.fixture
+def told():
+    return CollectorRegistry()
+
+
+@pytest.fixture
+def queue(tmp_path):
+    queue = Queue(Database(f"sqlite:///{tmp_path / 'jobs.db'}"))
+    queue.create()
+    yield queue
+    queue.database.close()
+
+
+class Ports:
+    """As much of the stores as these metrics look at."""
+
+    def __init__(self, queue):
+        self.queue = queue
+
+
+def test_jobs_are_counted_and_timed_by_kind_and_end(queue, told):
+    queue.submit("train", {})
+    job = replace(queue.claim("worker"), created_at=100.0, started_at=103.0)
+    ended = replace(job, status=Status.SUCCEEDED, finished_at=110.0)
+    watcher = JobMetrics(told)
+
+    watcher.begun(job)
+    watcher.put_back(job)
+    watcher.begun(replace(job, attempt=2))
+    watcher.ended(ended)
+
+    assert told.get_sample_value("payoff_jobs_ended_total", {"kind": "train", "status": "succeeded"}) == 1
+    assert told.get_sample_value("payoff_job_attempts_lost_total", {"kind": "train"}) == 1
+    assert told.get_sample_value("payoff_job_seconds_sum", {"kind": "train"}) == 7
+    assert told.get_sample_value("payoff_job_wait_seconds_sum", {"kind": "train"}) == 3
+    assert told.get_sample_value("payoff_job_wait_seconds_count", {"kind": "train"}) == 1
+
+
+def test_the_job_table_is_told_with_the_age_of_the_oldest_that_waits(queue, told):
+    queue.submit("train", {})
+    queue.fail(queue.claim("worker"), Problem("no"))
+    queue.submit("compare", {})
+    queue.check_in("worker")
+    QueueMetrics(Ports(queue), told)
+
+    assert told.get_sample_value("payoff_jobs", {"status": "queued"}) == 1
+    assert told.get_sample_value("payoff_jobs", {"status": "failed"}) == 1
+    assert told.get_sample_value("payoff_workers") == 1
+    assert 0 <= told.get_sample_value("payoff_queue_oldest_seconds") < 60
+    assert 0 <= told.get_sample_value("payoff_queue_age_seconds") < 60
+
+
+def test_a_database_that_hangs_holds_up_no_scrape(queue, told, monkeypatch):
+    """What was known before is told, with its age, and one look-up hangs, not one for each scrape."""
+    QueueMetrics(Ports(queue), told)
+    generate_latest(told)
+    freed, looks = threading.Event(), []
+
+    def hang(_queue):
+        looks.append(freed.wait(60))
+        raise OperationalError("", {}, Exception())
+
+    monkeypatch.setattr(metrics, "pulse", hang)
+    monkeypatch.setattr(metrics, "_PATIENCE", 0.1)
+    try:
+        pages = [generate_latest(told).decode() for _ in range(3)]
+    finally:
+        freed.set()
+
+    assert all('payoff_jobs{status="queued"} 0.0' in page for page in pages)
+    assert told.get_sample_value("payoff_queue_age_seconds") >= 0.3
+    assert len(looks) <= 2  # the one that hung, and the look that the last line above began
+
+
+def test_a_job_table_that_was_never_read_has_an_age_alone(told):
+    class Gone:
+        """A queue whose database is not there."""
+
+    QueueMetrics(Ports(Gone()), told)
+
+    assert told.get_sample_value("payoff_queue_age_seconds") >= 0
+    assert told.get_sample_value("payoff_jobs", {"status": "queued"}) is None
+
+
+def test_only_what_the_database_did_not_answer_counts_as_its_error(queue, told):
+    ProcessMetrics(told, queue.database)
+    queue.submit("train", {}, key="the same")
+    queue.submit("train", {}, key="the same")  # an integrity error inside, and no failure
+
+    assert told.get_sample_value("payoff_database_errors_total") == 0
+    with pytest.raises(OperationalError), queue.database.reading() as connection:
+        connection.execute(text("SELECT * FROM nowhere"))
+    assert told.get_sample_value("payoff_database_errors_total") == 1
+
+
+def test_decisions_are_counted_by_version_for_few_versions_only(told, monkeypatch):
+    monkeypatch.setattr(metrics, "_MOST_MODELS", 2)
+    requests = RequestMetrics(told)
+
+    for version in (1, 2, 3, 4, 1):
+        requests.decided("ward", version, 10)
+
+    def decided(name, version):
+        return told.get_sample_value("payoff_decisions_total", {"model": name, "version": version})
+
+    assert (decided("ward", "1"), decided("ward", "2"), decided("other", "")) == (20, 10, 20)
+    assert decided("ward", "3") is None
