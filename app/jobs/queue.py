@@ -70,10 +70,10 @@ class Queue:
         model: str | None = None,
         dataset: str | None = None,
         key: str | None = None,
-    ) -> Job:
         client: str | None = None,
         most: int | None = None,
         also: Callable[[Connection, Job], None] = lambda _connection, _job: None,
+    ) -> Job:
         """Accept a job; it is durable when this returns, with what `also` writes in the same transaction.
 
         The same `key` of the same `client` again answers with the first job, also when both come at the same moment;
