@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pwd
 import secrets
@@ -62,10 +63,8 @@ class Postgres(Program):
         backends = self.descendants() if self.running else []
         super().kill()
         for process in backends:
-            try:
+            with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
-            except psutil.NoSuchProcess:
-                continue
         psutil.wait_procs(backends, timeout=10)
 
     def create_database(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -130,13 +131,11 @@ class Program(ABC):
 
     def pause(self) -> None:
         """SIGSTOP to it and all that it started: connections stay open, nothing answers."""
-        for process in (psutil.Process(self.pid), *self.descendants()):
-            process.suspend()
+        self._signal_all(signal.SIGSTOP)
 
     def resume(self) -> None:
         """SIGCONT to all that was paused."""
-        for process in (psutil.Process(self.pid), *self.descendants()):
-            process.resume()
+        self._signal_all(signal.SIGCONT)
 
     def stop(self) -> int:
         """SIGTERM; returns the exit code."""
@@ -149,9 +148,12 @@ class Program(ABC):
         started = self.descendants() if self.running else []
         self.kill()
         for process in started:
-            try:
+            with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
-            except psutil.NoSuchProcess:
-                continue
         psutil.wait_procs(started, timeout=10)
         shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _signal_all(self, number: signal.Signals) -> None:
+        for process in (psutil.Process(self.pid), *self.descendants()):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.send_signal(number)
