@@ -85,5 +85,9 @@ class Unavailable(NotReady):
     """A part of the service cannot be reached"""
 
 
+class Unusable(Unavailable):
+    """A part of the service is set up wrongly"""
+
+
 class Damaged(PayoffError):
     """A stored file is not what was published"""

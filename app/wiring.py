@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+import os
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from threading import Thread
 
+import structlog
+from sqlalchemy.exc import SQLAlchemyError
+
+from app import tracing
 from app.api.app import Service
 from app.api.guard import BodyLimits, Keys
+from app.api.logs import configure
 from app.data.store import DataLimits, DatasetStore
 from app.database import Database
+from app.errors import PayoffError
 from app.jobs.child import Report
 from app.jobs.job import Job
 from app.jobs.process import JobLimits
 from app.jobs.queue import Queue
 from app.jobs.worker import Worker
 from app.migrations import migrate
+from app.progress import listen
 from app.registry.registry import Registry
-from app.settings import Settings
+from app.settings import Settings, misspelt
 from app.usecases import compare, comparing, fitting, train
 from app.usecases.kernels import keep_kernels
 from app.usecases.ports import Ports
@@ -30,24 +42,37 @@ _CLEAN_UP: dict[str, Callable[[Ports, Job], None]] = {
 
 
 def wire(settings: Settings) -> Service:
+_log = structlog.get_logger("payoff")
+
     """Everything the HTTP service runs on."""
     ports = make_ports(settings)
     worker = make_worker(settings, ports) if settings.workers else None
     limits = BodyLimits(default=int(settings.max_body_mb * _MB), upload=int(settings.max_upload_mb * _MB))
     key = settings.admin_key.get_secret_value() if settings.admin_key else None
-    return Service(ports, worker, Keys.of(key), limits, settings.access_log)
+    access_log = settings.access_log and settings.log_level in ("debug", "info")
+    return Service(ports, worker, Keys.of(key), limits, access_log, tracing.start(settings.telemetry))
 
 
 def make_ports(settings: Settings) -> Ports:
-    """What a program starts with: stores whose tables are up to date, and whose index is rebuilt where it is empty."""
+    """What a program starts with: stores whose tables are up to date, and whose index is rebuilt where it is empty.
+
+    An object store that is away is waited for; Unusable where that would be in vain.
+    """
+    for name, nearest in misspelt(os.environ).items():
+        _log.warning("no such setting", variable=name, meant=nearest)
     ports = open_ports(settings)
     migrate(ports.database)
-    ports.registry.rebuild_if_empty()
+    ports.registry.prepare()
+    ports.datasets.prepare()
+    Thread(target=_sweep, args=(ports,), name="sweeper", daemon=True).start()  # a big store takes seconds to list
     return ports
 
 
-def open_ports(settings: Settings) -> Ports:
-    """Connected stores of a service that was started before, as each job's process needs them at once."""
+def open_ports(settings: Settings, *, patience: float = 0.0) -> Ports:
+    """Connected stores of a service that was started before, as each job's process needs them at once.
+
+    Calls to an object store that is away are repeated for `patience` seconds.
+    """
     settings.home.mkdir(parents=True, exist_ok=True)
     keep_kernels(settings.home)
     database = Database(settings.database_url)
@@ -66,10 +91,11 @@ def open_ports(settings: Settings) -> Ports:
         allow_version_skew=settings.allow_version_skew,
         cache_bytes=settings.cache_mb * _MB,
     )
-    return Ports(database, DatasetStore(settings.datasets_url, limits), queue, registry)
+    return Ports(database, DatasetStore(settings.datasets_url, limits, patience=patience), queue, registry)
 
 
 def make_worker(settings: Settings, ports: Ports) -> Worker:
+        patience=patience,
     """A worker that runs jobs in processes of their own."""
     limits = JobLimits(
         seconds=settings.job_seconds, memory_bytes=settings.job_memory_mb * _MB, threads=settings.job_threads
@@ -80,24 +106,56 @@ def make_worker(settings: Settings, ports: Ports) -> Worker:
         settings,
         slots=max(settings.workers, 1),
         limits=limits,
-        modules=_PRELOADED,
+        modules=(*_PRELOADED, *(("s3fs",) if "s3://" in settings.models + settings.datasets else ())),
         cleanup=clean_up_after,
     )
 
 
-def run_job(settings: Settings, job: Job, _report: Report) -> None:
+def run_job(settings: Settings, job: Job, report: Report) -> None:
     """What a job's own process does."""
+        keep_seconds=math.inf if settings.keep_jobs_days is None else settings.keep_jobs_days * 86_400,
     ports = open_ports(settings)
     try:
-        _RUN[job.kind](ports, job)
+        known = {"job": job.id, "attempt": job.attempt, "model": job.model or "", **request}
+        with tracing.continued(job.origin, f"job {job.kind}", **known), tracing.staged(report) as hear, listen(hear):
+            yield
     finally:
         ports.database.close()
 
 
 def clean_up_after(settings: Settings, job: Job) -> None:
     """What the worker does after an attempt that left no success."""
-    ports = open_ports(settings)
+    configure(settings.log_level)
+    with _observed(settings, job, report):
+        ports = open_ports(settings, patience=_PATIENCE_SECONDS)
+        try:
+            _RUN[job.kind](ports, job)
+        finally:
+            ports.database.close()
+
+
+@contextmanager
+def _observed(settings: Settings, job: Job, report: Report) -> Iterator[None]:
+    """Log lines that name the job and the request that ordered it; where traces are wanted, a span below that request
+    with one for each stage.
+    """
+    request = {name: job.origin[name] for name in ("request_id",) if name in job.origin}
+    structlog.contextvars.bind_contextvars(job=job.id, attempt=job.attempt, **request)
+    if not tracing.start(settings.telemetry):
+        yield
+        return
     try:
         _CLEAN_UP[job.kind](ports, job)
     finally:
-        ports.database.close()
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the work is done: half a second, at least, for the last spans
+        tracing.stop()
+
+
+def _sweep(ports: Ports) -> None:
+    try:
+        left = ports.registry.sweep() + ports.datasets.sweep()
+    except (PayoffError, SQLAlchemyError, OSError) as error:
+        _log.warning("not swept", why=type(error).__name__)
+    else:
+        if left:
+            _log.info("swept up", half_written=left)

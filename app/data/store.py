@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
+import logging
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 from app.data.dataset import DataLimits, Dataset, from_json, to_json
 from app.data.place import FILE, MOST_NAME
 from app.data.table import Table
-from app.errors import Conflict, Damaged, Flaw, Invalid, NotFound
+from app.errors import Conflict, Damaged, Flaw, Invalid, NotFound, Unavailable, Unusable
 from app.storage import Storage
 
 if TYPE_CHECKING:
@@ -26,6 +27,8 @@ __all__ = ["DataLimits", "Dataset", "DatasetStore"]
 _TABLE = "data.parquet"
 _RECORD = "dataset.json"
 _ID = re.compile(r"ds_[0-9a-f]{16}")
+
+_log = logging.getLogger(__name__)
 
 # Arrow takes some 60 MB of memory, which a service that only predicts need not spend: the modules that use it are
 # imported where the first data set is read or loaded.
@@ -42,9 +45,13 @@ class Draft:
 class DatasetStore:
     """Data sets by their content: what is added twice is there once, under the same id."""
 
-    def __init__(self, url: str, limits: DataLimits) -> None:
+    def __init__(self, url: str, limits: DataLimits, *, patience: float = 0.0) -> None:
         self.limits = limits
-        self._storage = Storage(url, seal=_RECORD)
+        self._storage = Storage(url, seal=_RECORD, name="PAYOFF_DATASETS", patience=patience)
+
+    def check(self) -> None:
+        """Unavailable where the store cannot be reached, Unusable where that will not pass by itself."""
+        self._storage.check()
 
     def add(self, content: BinaryIO, labels: Sequence[str], name: str | None = None) -> Dataset:
         """Keep an uploaded CSV (gzipped or not) or Parquet file, its columns named `labels` as what is to be foretold.
@@ -90,7 +97,10 @@ class DatasetStore:
         from app.data.loading import load  # noqa: PLC0415  (see the note on Arrow above)
 
         dataset = self.find(dataset_id)
-        parquet = self._storage.read(dataset_id, _TABLE)
+        try:
+            parquet = self._storage.read(dataset_id, _TABLE)
+        except NotFound as absent:
+            raise Damaged(f"the table of {dataset_id} is missing; delete it and upload it again") from absent
         if hashlib.sha256(parquet).hexdigest() != dataset.digest:
             raise Damaged(f"the stored table of {dataset_id} does not match its digest; delete it and upload it again")
         return load(dataset, parquet)
@@ -113,18 +123,17 @@ class DatasetStore:
         dataset = draft.dataset
         try:
             self._storage.publish(dataset.id, {_TABLE: draft.parquet, _RECORD: to_json(dataset)})
-        except Conflict:
-            return self.find(dataset.id)
+        except Conflict as conflict:
+            try:
+                return self.find(dataset.id)
+            except NotFound:
+                raise conflict from None  # it is not whole yet, or was removed at this moment
         return dataset
 
     def _all(self) -> list[Dataset]:
-        datasets = []
-        for folder in self._storage.folders():
-            try:
-                datasets.append(self.find(folder))
-            except NotFound:  # being written, or just removed
-                continue
-        return datasets
+        """Those that are whole; what is being written or removed is not."""
+        records = self._storage.read_each(filter(_ID.fullmatch, self._storage.folders()), _RECORD)
+        return [from_json(record) for record in records.values()]
 
 
 def _drafted(built: Built, name: str | None, origin: Literal["upload", "inline"]) -> Draft:

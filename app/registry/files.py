@@ -13,8 +13,9 @@ from __future__ import annotations
 import hashlib
 import hmac
 import io
+import re
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, BinaryIO
 
@@ -24,7 +25,7 @@ import sklearn
 from sklearn.exceptions import InconsistentVersionWarning
 
 from app.errors import Conflict, Damaged, NotFound, PayoffError
-from app.registry.card import Card, read_card
+from app.registry.card import NAME, Card, read_card
 from app.registry.loaded import Holdout, Loaded
 from app.registry.mirror import Mirror, read_mirror
 from app.registry.snapshot import Key
@@ -36,6 +37,7 @@ ESTIMATOR = "model.joblib"
 HOLDOUT = "holdout.npz"
 MIRROR = "index.json"
 _BLOCK = 2**20
+_FOLDER = re.compile(rf"{NAME}/[1-9][0-9]{{0,8}}")
 
 
 def pack(estimator: Any, holdout: Holdout | None = None) -> dict[str, bytes]:
@@ -53,8 +55,8 @@ def pack(estimator: Any, holdout: Holdout | None = None) -> dict[str, bytes]:
 class Files:
     """Reads and writes version folders and the index's mirror beside them."""
 
-    def __init__(self, url: str, *, signing_key: bytes | None, allow_version_skew: bool) -> None:
-        self.storage = Storage(url, CARD)
+    def __init__(self, url: str, *, signing_key: bytes | None, allow_version_skew: bool, patience: float = 0.0) -> None:
+        self.storage = Storage(url, CARD, name="PAYOFF_MODELS", patience=patience)
         self._signing_key = signing_key
         self._allow_version_skew = allow_version_skew
 
@@ -83,6 +85,21 @@ class Files:
         """
         content = self.storage.read(_folder(key), CARD)
         return _parse(key, content), content
+
+    def read_cards(self, name: str, versions: list[int]) -> dict[int, tuple[Card, bytes] | PayoffError]:
+        """The same of many versions of a model at once, or what is the matter with each."""
+        contents = self.storage.read_each([_folder((name, version)) for version in versions], CARD)
+        found: dict[int, tuple[Card, bytes] | PayoffError] = {}
+        for version in versions:
+            folder = _folder((name, version))
+            try:
+                content = contents[folder]
+                found[version] = _parse((name, version), content), content
+            except KeyError:
+                found[version] = NotFound(f"there is no {folder}/{CARD}")
+            except PayoffError as error:
+                found[version] = error
+        return found
 
     def trusted_card(self, key: Key, digest: str | None = None) -> Card:
         """A version's card, signed by us where there is a key, and with the SHA-256 `digest` where that is known.
@@ -134,6 +151,10 @@ class Files:
         holdout = None if table is None else _unpack_holdout(table)
         loaded = Loaded(card, card.schema_of_features(), _unpickle(card, artifact), holdout)
         return loaded, sum(card.sizes.values())
+
+    def sweep(self, published: Callable[[str], bool]) -> int:
+        """Remove what killed processes left of folders that are not published; how many there were."""
+        return self.storage.sweep(_FOLDER, spare=published)
 
     def write_mirror(self, mirror: Mirror) -> None:
         self.storage.write(f"{mirror.name}/{MIRROR}", mirror.to_bytes())

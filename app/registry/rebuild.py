@@ -47,14 +47,16 @@ def rebuild(connection: Connection, index: Index, files: Files) -> Rebuilt:
 def _read_model(files: Files, name: str, left_out: list[str]) -> tuple[Mirror, list[tuple[Card, bytes]]]:
     numbers = sorted(int(folder) for folder in files.storage.folders(name) if _NUMBER.fullmatch(folder))
     mirror = files.read_mirror(name) or Mirror(name=name, next_version=1, listed=bool(numbers), versions=numbers)
+    read = files.read_cards(name, mirror.versions)
     cards = []
     for version in sorted({*numbers, *mirror.versions}):
         if version not in mirror.versions:
             left_out.append(f"{name}/{version}: was never published, or was deleted")
             continue
-        try:
-            cards.append(files.read_card((name, version)))
-        except PayoffError as error:
-            left_out.append(f"{name}/{version}: {error.detail}")
+        card = read[version]
+        if isinstance(card, PayoffError):
+            left_out.append(f"{name}/{version}: {card.detail}")
+        else:
+            cards.append(card)
     highest = max(numbers, default=0)
     return mirror.model_copy(update={"next_version": max(mirror.next_version, highest + 1)}), cards

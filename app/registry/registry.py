@@ -14,7 +14,7 @@ from sqlalchemy import Connection, select
 from sqlalchemy.exc import SQLAlchemyError
 
 from app.database import Database
-from app.errors import Conflict, Damaged, NotReady, PayoffError
+from app.errors import Conflict, Damaged, NotReady, PayoffError, Unavailable, Unusable
 from app.registry.cache import Cache
 from app.registry.card import Card, read_card
 from app.registry.files import ESTIMATOR, Files, pack
@@ -59,9 +59,10 @@ class Registry:
         signing_key: bytes | None = None,
         allow_version_skew: bool = False,
         cache_bytes: int = 512 * 2**20,
+        patience: float = 0.0,
     ) -> None:
         self._database = database
-        self._files = Files(url, signing_key=signing_key, allow_version_skew=allow_version_skew)
+        self._files = Files(url, signing_key=signing_key, allow_version_skew=allow_version_skew, patience=patience)
         self._index = Index(database, self._files.write_mirror)
         self._cache: Cache[Key, Loaded] = Cache(cache_bytes)
         self._snapshot = Snapshot()
@@ -104,6 +105,8 @@ class Registry:
             card = self._files.trusted_card((name, version))
             for file in card.sha256:
                 self._files.read(card, file)
+        except Unavailable:
+            raise
         except PayoffError:
             return None
         return card
@@ -175,7 +178,6 @@ class Registry:
 
     def start(self) -> None:
         """Read what exists, and go on doing so in a thread until `stop`."""
-        self._files.storage.sweep()
         self._look()
         self._stopped.clear()
         self._poller = Thread(target=self._keep_polling, name="registry", daemon=True)
@@ -231,7 +233,7 @@ class Registry:
         """Conflict while an alias points at it. Requests that hold the model finish undisturbed."""
         with self._database.writing() as connection:
             self._index.delete_version(connection, (name, version))
-        self._files.storage.remove(f"{name}/{version}")
+        self._remove(name, version)
         self._look()
 
     def delete_model(self, name: str, who: str) -> None:
@@ -239,7 +241,7 @@ class Registry:
         with self._database.writing() as connection:
             gone = self._index.delete_model(connection, name, who)
         for version in gone:
-            self._files.storage.remove(f"{name}/{version}")
+            self._remove(name, version)
         self._look()
 
     def rebuild(self) -> int:
@@ -248,6 +250,29 @@ class Registry:
             count = self._rebuild(connection)
         self._look()
         return count
+
+    def prepare(self) -> None:
+        """Reach for the storage, and rebuild the index where it is empty.
+
+        A storage that is away is waited for: the registry is not `ready` until it has answered, and then goes on
+        through later failures with what it has in memory. Unusable where waiting would be in vain.
+        """
+        try:
+            self._files.storage.check()
+            self.rebuild_if_empty()
+        except Unusable:
+            raise
+        except Unavailable as error:
+            self._awaits_storage = True
+            _log.warning("%s: waiting for it", error.detail)
+        else:
+            self._awaits_storage = False
+
+    def sweep(self) -> int:
+        """Remove what killed processes left half-written; how many there were. May take seconds."""
+        with self._database.reading() as connection:
+            published = self._index.snapshot(connection).digests
+        return self._files.sweep(lambda folder: _key_of(folder) in published)
 
     def rebuild_if_empty(self) -> None:
         """Rebuild where the database knows no model, as after its loss."""
@@ -275,10 +300,30 @@ class Registry:
 
     def _keep_polling(self) -> None:
         while not self._stopped.wait(_POLL_SECONDS):
+            if self._awaits_storage:
+                self._reach()
             self._look()
+
+    def _reach(self) -> None:
+        try:
+            self.prepare()
+        except (PayoffError, SQLAlchemyError) as error:
+            _log.warning("still waiting for the storage of models: %s", error)
+
+    def _remove(self, name: str, version: int) -> None:
+        """Remove what is deleted already; what cannot be removed now is only space."""
+        try:
+            self._files.storage.remove(f"{name}/{version}")
+        except Unavailable as error:
+            _log.warning("%s/%s is left in the storage: %s", name, version, error.detail)
 
     def _look(self) -> None:
         try:
             self._refresh()
         except SQLAlchemyError as error:
             _log.warning("the registry's index cannot be read, the last view of it stays: %s", error)
+
+
+def _key_of(folder: str) -> Key:
+    name, _, version = folder.partition("/")
+    return name, int(version)

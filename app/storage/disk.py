@@ -1,0 +1,158 @@
+"""Folders on a local disk: written beside their place, flushed, and renamed into it."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import re
+import shutil
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from app.errors import Conflict, Unavailable
+
+_HIDDEN = "."  # names that begin so are work in progress
+_LEFTOVERS = f"{_HIDDEN}*." + "[0-9a-f]" * 32  # what _beside names, as a pattern
+_FAILING = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EACCES, errno.EPERM, errno.ESTALE}
+
+_log = logging.getLogger(__name__)
+
+
+class Disk:
+    """A `Place` on this machine, or on a file system that looks like it."""
+
+    def __init__(self, root: Path, name: str) -> None:
+        self._root = root
+        self._name = name
+        root.mkdir(parents=True, exist_ok=True)
+
+    def check(self) -> None:
+        with self._failures():
+            self._root.mkdir(parents=True, exist_ok=True)
+
+    def publish(self, folder: str, files: Mapping[str, bytes]) -> None:
+        target = self._root / folder
+        if target.exists():
+            raise Conflict(f"{folder} exists already")
+        with self._failures():
+            self._write_beside(target, files)
+
+    def read(self, path: str) -> bytes:
+        with self._failures():
+            return (self._root / path).read_bytes()
+
+    def read_many(self, paths: list[str]) -> dict[str, bytes]:
+        found = {}
+        for path in paths:
+            try:
+                found[path] = self.read(path)
+            except FileNotFoundError:
+                continue
+        return found
+
+    def open(self, path: str) -> BinaryIO:
+        with self._failures():
+            return (self._root / path).open("rb")
+
+    def write(self, path: str, content: bytes) -> None:
+        with self._failures():
+            target = self._root / path
+            _make_parents(target)
+            beside = _beside(target)
+            try:
+                _write_flushed(beside, content)
+                beside.replace(target)
+            finally:
+                beside.unlink(missing_ok=True)
+            _flush_directory(target.parent)
+
+    def folders(self, under: str) -> list[str]:
+        with self._failures():
+            return [entry.name for entry in os.scandir(self._root / under) if entry.is_dir()]
+
+    def remove(self, folder: str) -> None:
+        target = self._root / folder
+        trash = _beside(target)
+        with self._failures():
+            try:
+                target.rename(trash)
+            except FileNotFoundError:
+                return
+            _flush_directory(trash.parent)
+        shutil.rmtree(trash, ignore_errors=True)
+
+    def sweep(self, folders: re.Pattern[str], before: float, spare: Callable[[str], bool]) -> int:
+        """What is half-done is known here by its own hidden name, so the arguments on folders are not needed."""
+        del folders, spare
+        swept = 0
+        for leftover in [*self._root.glob(_LEFTOVERS), *self._root.glob(f"*/{_LEFTOVERS}")]:
+            try:
+                if leftover.stat().st_mtime > before:
+                    continue
+            except FileNotFoundError:
+                continue  # its owner was alive and has just finished
+            if leftover.is_dir():
+                shutil.rmtree(leftover, ignore_errors=True)
+            else:
+                leftover.unlink(missing_ok=True)
+            swept += 1
+        return swept
+
+    def _write_beside(self, target: Path, files: Mapping[str, bytes]) -> None:
+        _make_parents(target)
+        beside = _beside(target)
+        beside.mkdir()
+        try:
+            for name, content in files.items():
+                _write_flushed(beside / name, content)
+            _flush_directory(beside)
+            beside.rename(target)
+        except OSError as error:
+            if target.exists():
+                raise Conflict(f"{target.name} exists already") from error
+            raise
+        finally:
+            shutil.rmtree(beside, ignore_errors=True)
+        _flush_directory(target.parent)
+
+    @contextmanager
+    def _failures(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            if error.errno not in _FAILING:
+                raise
+            _log.warning("%s: %s (%s)", self._name, error.strerror, error.filename)
+            raise Unavailable(f"the disk of {self._name} cannot be used at the moment ({error.strerror})") from error
+
+
+def _beside(path: Path) -> Path:
+    """A hidden name of its own in the same folder: renaming between the two is atomic."""
+    return path.with_name(f"{_HIDDEN}{path.name}.{uuid.uuid4().hex}")
+
+
+def _make_parents(target: Path) -> None:
+    """Make the folders above `target`, and flush the entries of those that are new."""
+    new = [parent for parent in target.parents if not parent.exists()]
+    target.parent.mkdir(parents=True, exist_ok=True)
+    for folder in new:
+        _flush_directory(folder.parent)
+
+
+def _write_flushed(path: Path, content: bytes) -> None:
+    with path.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _flush_directory(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

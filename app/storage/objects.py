@@ -1,0 +1,241 @@
+"""Folders in an object store, which has no rename: the seal is written last and removed first.
+
+Every object of a folder is created, never overwritten, as far as the store can (`If-None-Match: *`): of two writers of
+one folder the second is told so. An object that is there with the same bytes counts as written, since that is what
+somebody finds who tries again after an answer was lost.
+
+Who publishes looks in the end whether all is there, and begins again where it is not; who removes looks whether all is
+gone, and begins again. So a folder that is published and removed at the same time ends whole or not at all.
+"""
+
+from __future__ import annotations
+
+import errno
+import io
+import re
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from datetime import datetime
+from time import sleep, time
+from typing import Any, BinaryIO, TypeVar, cast
+
+import fsspec
+
+from app.errors import Conflict, Unavailable, Unusable
+from app.storage.weather import Weather
+
+T = TypeVar("T")
+
+_ROUNDS = 5  # of publishing and removing against each other
+_MOST_SWEPT = 1000
+_PART_BYTES = 16 * 2**20  # of uploads in parts
+_BLOCK_BYTES = 4 * 2**20  # read ahead by who reads piece by piece
+_TIMES = ("LastModified", "created", "updated", "last_modified", "mtime")  # what stores call the time of writing
+# Trying again is Weather's part alone, so that the waits of several layers do not multiply.
+_OPTIONS: dict[str, dict[str, Any]] = {
+    "s3": {"config_kwargs": {"connect_timeout": 2, "read_timeout": 3, "retries": {"total_max_attempts": 1}}},
+}
+_ONE_REQUEST: dict[str, dict[str, Any]] = {"s3": {"max_concurrency": 1}}  # does not ask for the size before
+_IN_PARTS: dict[str, dict[str, Any]] = {"s3": {"chunksize": _PART_BYTES}}
+
+
+class Objects:
+    """A `Place` under any fsspec URL that is no folder of this machine."""
+
+    def __init__(self, url: str, seal: str, name: str, patience: float = 0.0) -> None:
+        self._seal = seal
+        self._name = name
+        self._weather = Weather(name, patience)
+        scheme = url.split(":", 1)[0]
+        self._reading, self._writing = _ONE_REQUEST.get(scheme, {}), _IN_PARTS.get(scheme, {})
+        try:  # an instance of its own, and no listing remembered from before another process wrote
+            self._fs, root = fsspec.core.url_to_fs(
+                url, use_listings_cache=False, skip_instance_cache=True, **_OPTIONS.get(scheme, {})
+            )
+        except ImportError as error:
+            raise Unusable(f"{name} is {scheme}://…, which needs an extra: pip install 'payoff[{scheme}]'") from error
+        except ValueError as error:
+            raise Unusable(f"{name}: {error}") from error
+        self._fs.retries = 1
+        self._root = root.rstrip("/")
+
+    def check(self) -> None:
+        with suppress(FileNotFoundError):  # this is what a store that can be used says
+            self.read(self._seal)
+
+    def publish(self, folder: str, files: Mapping[str, bytes]) -> None:
+        for _ in range(_ROUNDS):
+            if self._has(f"{folder}/{self._seal}"):
+                raise Conflict(f"{folder} exists already")
+            for name in sorted(files, key=lambda name: name == self._seal):
+                self._create(f"{folder}/{name}", files[name])
+            sizes = {path: info["size"] for path, info in self._find(folder).items()}
+            if all(sizes.get(f"{folder}/{name}") == len(content) for name, content in files.items()):
+                return
+        raise Unavailable(f"{folder} is being removed by somebody else at this moment")
+
+    def read(self, path: str) -> bytes:
+        return bytes(self._ask(lambda: self._fs.cat_file(self._at(path), **self._reading)))
+
+    def read_many(self, paths: list[str]) -> dict[str, bytes]:
+        if not paths:
+            return {}
+        names = {self._at(path): path for path in paths}
+
+        def read() -> dict[str, bytes]:
+            found = self._fs.cat(list(names), recursive=False, on_error="return", **self._reading)
+            for content in found.values():
+                if isinstance(content, Exception) and not _absent(content):
+                    raise content
+            return {names[name]: bytes(content) for name, content in found.items() if not _absent(content)}
+
+        return self._ask(read) if len(paths) > 1 else self._read_one(paths[0])
+
+    def open(self, path: str) -> BinaryIO:
+        file = self._ask(lambda: self._fs.open(self._at(path), "rb", block_size=_BLOCK_BYTES))
+        return cast(BinaryIO, _Watched(file, self._weather))
+
+    def write(self, path: str, content: bytes) -> None:
+        self._ask(lambda: self._fs.pipe_file(self._at(path), content, **self._writing))
+
+    def folders(self, under: str) -> list[str]:
+        entries = self._ask(lambda: self._fs.ls(self._at(under), detail=True, refresh=True))
+        return [entry["name"].rstrip("/").rsplit("/", 1)[-1] for entry in entries if entry["type"] == "directory"]
+
+    def remove(self, folder: str) -> None:
+        seal = f"{folder}/{self._seal}"
+        for _ in range(_ROUNDS):
+            found = self._find(folder)
+            if not found:
+                return
+            for path in sorted(found, key=lambda path: path != seal):
+                self._drop(path)
+        raise Unavailable(f"{folder} is being written by somebody else at this moment")
+
+    def sweep(self, folders: re.Pattern[str], before: float, spare: Callable[[str], bool]) -> int:
+        """Remove folders that `folders` matches and `spare` does not want, without a seal and older than `before`."""
+        files: dict[str, dict[str, Any]] = defaultdict(dict)
+        for path, info in self._find("").items():
+            folder, _, name = path.rpartition("/")
+            if folders.fullmatch(folder):
+                files[folder][name] = info
+        swept = 0
+        for folder, found in files.items():
+            old = max(_written(info) for info in found.values()) < before
+            if old and self._seal not in found and swept < _MOST_SWEPT and not spare(folder):
+                self.remove(folder)
+                swept += 1
+        return swept
+
+    def _create(self, path: str, content: bytes) -> None:
+        """Write an object that is not there; Conflict where another one is."""
+        for pause in (0.0, 0.1, 0.3):
+            sleep(pause)
+            if self._ask(lambda: self._put_new(path, content)):
+                return
+            try:
+                if self.read(path) == content:
+                    return
+            except FileNotFoundError:  # it is being written, or was removed meanwhile
+                continue
+            break
+        raise Conflict(f"{path} is being written by somebody else, or was left half-written: try again later")
+
+    def _put_new(self, path: str, content: bytes) -> bool:
+        try:
+            self._fs.pipe_file(self._at(path), content, mode="create", **self._writing)
+        except FileExistsError:
+            return False
+        except OSError as error:
+            if _said(error) == "ConditionalRequestConflict":
+                return False
+            if error.errno != errno.ENOSYS:
+                raise
+            self._fs.pipe_file(self._at(path), content, **self._writing)  # this store knows no conditions
+        return True
+
+    def _drop(self, path: str) -> None:
+        with suppress(FileNotFoundError):  # somebody else removes it, too
+            self._ask(lambda: self._fs.rm_file(self._at(path)))
+
+    def _has(self, path: str) -> bool:
+        try:
+            self.read(path)
+        except FileNotFoundError:
+            return False
+        return True
+
+    def _read_one(self, path: str) -> dict[str, bytes]:
+        try:
+            return {path: self.read(path)}
+        except FileNotFoundError:
+            return {}
+
+    def _find(self, under: str) -> dict[str, dict[str, Any]]:
+        """All objects below `under`, by their paths from the root."""
+        found = self._ask(lambda: self._fs.find(self._at(under), detail=True))
+        return {path[len(self._root) + 1 :]: info for path, info in found.items()}
+
+    def _ask(self, work: Callable[[], T]) -> T:
+        return self._weather.call(work)
+
+    def _at(self, path: str) -> str:
+        return f"{self._root}/{path}" if path else self._root
+
+
+class _Watched(io.RawIOBase):
+    """A file of a store; what goes wrong while it is read is the store's trouble as well."""
+
+    def __init__(self, file: Any, weather: Weather) -> None:
+        super().__init__()
+        self._file = file
+        self._weather = weather
+
+    def read(self, size: int = -1) -> bytes:
+        place = self._file.tell()
+
+        def again() -> bytes:
+            self._file.seek(place)
+            return bytes(self._file.read(size))
+
+        return self._weather.call(again)
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        return int(self._file.seek(offset, whence))
+
+    def tell(self) -> int:
+        return int(self._file.tell())
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def close(self) -> None:
+        if not self.closed:
+            self._file.close()
+        super().close()
+
+
+def _absent(content: object) -> bool:
+    return isinstance(content, FileNotFoundError) and _said(content) != "NoSuchBucket"
+
+
+def _said(error: BaseException) -> str:
+    response = getattr(error.__cause__, "response", None) or {}
+    return str(response.get("Error", {}).get("Code", ""))
+
+
+def _written(info: Mapping[str, Any]) -> float:
+    """When an object was written, seconds since 1970; now, where the store does not tell."""
+    for name in _TIMES:
+        value = info.get(name)
+        if isinstance(value, str):
+            value = datetime.fromisoformat(value)
+        if isinstance(value, datetime):
+            return value.timestamp()
+        if isinstance(value, int | float):
+            return float(value)
+    return time()

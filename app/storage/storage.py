@@ -1,0 +1,127 @@
+"""Folders that exist whole or not at all, under any fsspec URL.
+
+A folder exists when its seal does, the file named `seal`: on a local disk a folder appears with one rename, in an
+object store its seal is written last and removed first. So readers read the seal first, and then the rest.
+
+A path is steps joined by `/`. No step may be empty or begin with a dot, so no name, wherever it comes from, leads out
+of the root: such a path is answered with NotFound.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import BinaryIO
+
+from app.errors import NotFound
+from app.storage.disk import Disk
+from app.storage.objects import Objects
+from app.storage.place import Place
+
+_HIDDEN = "."  # names that begin so are work in progress
+_ABANDONED_SECONDS = 3600.0  # no folder takes an hour to write
+_LOCAL = re.compile(r"(?:file|local)://(?P<path>.*)", re.DOTALL)
+_NONE = re.compile(r"(?!)")
+_ABSENT = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
+
+
+def _spare_none(_folder: str) -> bool:
+    return False
+
+
+class Storage:
+    """Sealed folders of files below one URL (`models`, `/srv/models`, `s3://bucket/models`, `memory://models`, …).
+
+    `name` is what the place is called in messages: the setting that names it. Calls to a store on the network may
+    wait up to about seven seconds, or `patience` seconds where that is more, and then raise Unavailable; so do writes
+    to a disk that is full. Unusable, a kind of Unavailable, is what no waiting mends, such as a missing bucket.
+    """
+
+    def __init__(self, url: str, seal: str, *, name: str = "the storage", patience: float = 0.0) -> None:
+        self.url = url
+        self.seal = seal
+        self.name = name
+        local = _LOCAL.fullmatch(url)
+        self._place: Place
+        if local or "://" not in url:
+            self._place = Disk(Path(local["path"] if local else url).absolute(), name)
+        else:
+            self._place = Objects(url, seal, name, patience)
+
+    def check(self) -> None:
+        """Unavailable where the place cannot be reached, Unusable where that will not pass by itself."""
+        self._place.check()
+
+    def publish(self, folder: str, files: Mapping[str, bytes]) -> None:
+        """Write all `files` as `folder`, or nothing; Conflict where that folder exists."""
+        if self.seal not in files:
+            raise ValueError(f"a folder needs its seal {self.seal!r}")
+        for name in files:
+            _checked(folder, name)
+        self._place.publish(folder, files)
+
+    def read(self, folder: str, name: str) -> bytes:
+        """The bytes of one file; NotFound where it is absent."""
+        return self.read_alone(f"{folder}/{name}")
+
+    def read_alone(self, path: str) -> bytes:
+        """The same of a file that `write` put there."""
+        try:
+            return self._place.read(_checked(path))
+        except _ABSENT as absent:
+            raise NotFound(f"there is no {path}") from absent
+
+    def read_each(self, folders: Iterable[str], name: str) -> dict[str, bytes]:
+        """The bytes of the file `name` of those folders that have it, by their names; faster than one by one."""
+        paths = {_checked(folder, name): folder for folder in folders}
+        return {paths[path]: content for path, content in self._place.read_many(list(paths)).items()}
+
+    def open(self, folder: str, name: str) -> BinaryIO:
+        """One file, seekable, to be read piece by piece and closed; NotFound where it is absent."""
+        path = _checked(folder, name)
+        try:
+            return self._place.open(path)
+        except _ABSENT as absent:
+            raise NotFound(f"there is no {path}") from absent
+
+    def folders(self, under: str = "") -> list[str]:
+        """Names directly below `under`, sealed or not, sorted."""
+        try:
+            names = self._place.folders(_checked(under) if under else "")
+        except _ABSENT:
+            return []
+        return sorted(name for name in names if not name.startswith(_HIDDEN))
+
+    def exists(self, folder: str) -> bool:
+        """Whether the folder has its seal."""
+        return bool(self.read_each([folder], self.seal))
+
+    def write(self, path: str, content: bytes) -> None:
+        """Put one file in place of whatever was there, atomically."""
+        self._place.write(_checked(path), content)
+
+    def remove(self, folder: str) -> None:
+        """Remove a folder with all in it; it ceases to exist at once. Nothing happens where it is absent."""
+        self._place.remove(_checked(folder))
+
+    def sweep(
+        self,
+        folders: re.Pattern[str] = _NONE,
+        older_than_seconds: float = _ABANDONED_SECONDS,
+        spare: Callable[[str], bool] = _spare_none,
+    ) -> int:
+        """Remove what killed processes left half-written or half-removed; how many there were.
+
+        In an object store these are folders without a seal; only those whose whole name matches `folders`, and which
+        `spare` does not want kept, are touched.
+        """
+        return self._place.sweep(folders, time.time() - older_than_seconds, spare)
+
+
+def _checked(*parts: str) -> str:
+    steps = [step for part in parts for step in part.split("/")]
+    if any(not step or step.startswith(_HIDDEN) or "\0" in step for step in steps):
+        raise NotFound(f"there is no {'/'.join(steps)!r}")
+    return "/".join(steps)
