@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import math
-import os
-import signal
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from threading import Thread
 
 import structlog
 from sqlalchemy.exc import SQLAlchemyError
 
-from app import tracing
 from app.api.app import Service
 from app.api.guard import BodyLimits, Keys
-from app.api.logs import configure
 from app.data.store import DataLimits, DatasetStore
 from app.database import Database
 from app.errors import PayoffError
@@ -25,14 +19,14 @@ from app.jobs.process import JobLimits
 from app.jobs.queue import Queue
 from app.jobs.worker import Worker
 from app.migrations import migrate
-from app.progress import listen
 from app.registry.registry import Registry
-from app.settings import Settings, misspelt
+from app.settings import Settings
 from app.usecases import compare, comparing, fitting, train
 from app.usecases.kernels import keep_kernels
 from app.usecases.ports import Ports
 
 _MB = 2**20
+_PATIENCE_SECONDS = 30.0  # of a job, whose work would be lost, with an object store
 _PRELOADED = ("app.wiring", "sklearn.linear_model", "sklearn.model_selection", "sklearn.pipeline", "pyarrow.parquet")
 _RUN: dict[str, Callable[[Ports, Job], None]] = {train.KIND: fitting.run, compare.KIND: comparing.run}
 _CLEAN_UP: dict[str, Callable[[Ports, Job], None]] = {
@@ -40,17 +34,16 @@ _CLEAN_UP: dict[str, Callable[[Ports, Job], None]] = {
     compare.KIND: comparing.clean_up,
 }
 
-
-def wire(settings: Settings) -> Service:
 _log = structlog.get_logger("payoff")
 
+
+def wire(settings: Settings) -> Service:
     """Everything the HTTP service runs on."""
     ports = make_ports(settings)
     worker = make_worker(settings, ports) if settings.workers else None
     limits = BodyLimits(default=int(settings.max_body_mb * _MB), upload=int(settings.max_upload_mb * _MB))
     key = settings.admin_key.get_secret_value() if settings.admin_key else None
-    access_log = settings.access_log and settings.log_level in ("debug", "info")
-    return Service(ports, worker, Keys.of(key), limits, access_log, tracing.start(settings.telemetry))
+    return Service(ports, worker, Keys.of(key), limits, settings.access_log)
 
 
 def make_ports(settings: Settings) -> Ports:
@@ -58,8 +51,6 @@ def make_ports(settings: Settings) -> Ports:
 
     An object store that is away is waited for; Unusable where that would be in vain.
     """
-    for name, nearest in misspelt(os.environ).items():
-        _log.warning("no such setting", variable=name, meant=nearest)
     ports = open_ports(settings)
     migrate(ports.database)
     ports.registry.prepare()
@@ -90,12 +81,12 @@ def open_ports(settings: Settings, *, patience: float = 0.0) -> Ports:
         signing_key=signing_key,
         allow_version_skew=settings.allow_version_skew,
         cache_bytes=settings.cache_mb * _MB,
+        patience=patience,
     )
     return Ports(database, DatasetStore(settings.datasets_url, limits, patience=patience), queue, registry)
 
 
 def make_worker(settings: Settings, ports: Ports) -> Worker:
-        patience=patience,
     """A worker that runs jobs in processes of their own."""
     limits = JobLimits(
         seconds=settings.job_seconds, memory_bytes=settings.job_memory_mb * _MB, threads=settings.job_threads
@@ -111,44 +102,22 @@ def make_worker(settings: Settings, ports: Ports) -> Worker:
     )
 
 
-def run_job(settings: Settings, job: Job, report: Report) -> None:
+def run_job(settings: Settings, job: Job, _report: Report) -> None:
     """What a job's own process does."""
-        keep_seconds=math.inf if settings.keep_jobs_days is None else settings.keep_jobs_days * 86_400,
-    ports = open_ports(settings)
+    ports = open_ports(settings, patience=_PATIENCE_SECONDS)
     try:
-        known = {"job": job.id, "attempt": job.attempt, "model": job.model or "", **request}
-        with tracing.continued(job.origin, f"job {job.kind}", **known), tracing.staged(report) as hear, listen(hear):
-            yield
+        _RUN[job.kind](ports, job)
     finally:
         ports.database.close()
 
 
 def clean_up_after(settings: Settings, job: Job) -> None:
     """What the worker does after an attempt that left no success."""
-    configure(settings.log_level)
-    with _observed(settings, job, report):
-        ports = open_ports(settings, patience=_PATIENCE_SECONDS)
-        try:
-            _RUN[job.kind](ports, job)
-        finally:
-            ports.database.close()
-
-
-@contextmanager
-def _observed(settings: Settings, job: Job, report: Report) -> Iterator[None]:
-    """Log lines that name the job and the request that ordered it; where traces are wanted, a span below that request
-    with one for each stage.
-    """
-    request = {name: job.origin[name] for name in ("request_id",) if name in job.origin}
-    structlog.contextvars.bind_contextvars(job=job.id, attempt=job.attempt, **request)
-    if not tracing.start(settings.telemetry):
-        yield
-        return
+    ports = open_ports(settings)
     try:
         _CLEAN_UP[job.kind](ports, job)
     finally:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the work is done: half a second, at least, for the last spans
-        tracing.stop()
+        ports.database.close()
 
 
 def _sweep(ports: Ports) -> None:
