@@ -53,6 +53,19 @@ class DatasetStore:
         """Unavailable where the store cannot be reached, Unusable where that will not pass by itself."""
         self._storage.check()
 
+    def prepare(self) -> None:
+        """The same at a start, where a store that is away now is waited for."""
+        try:
+            self.check()
+        except Unusable:
+            raise
+        except Unavailable as error:
+            _log.warning("%s: going on without it", error.detail)
+
+    def sweep(self) -> int:
+        """Remove what killed processes left half-written; how many there were."""
+        return self._storage.sweep(_ID)
+
     def add(self, content: BinaryIO, labels: Sequence[str], name: str | None = None) -> Dataset:
         """Keep an uploaded CSV (gzipped or not) or Parquet file, its columns named `labels` as what is to be foretold.
 
