@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import logging
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
+from time import monotonic, sleep
+from types import ModuleType
 from typing import Any
 
 from sqlalchemy import (
     ColumnElement,
     Connection,
     Double,
+    Engine,
     MetaData,
     cast,
     create_engine,
@@ -18,38 +23,66 @@ from sqlalchemy import (
     extract,
     func,
     literal_column,
+    make_url,
     text,
 )
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError, OperationalError, SQLAlchemyError
+from sqlalchemy.exc import TimeoutError as NoConnectionFree
+
+from app.errors import Invalid, Unavailable
 
 _BUSY_MS = 15_000  # how long a writer waits for another; writes here take about a millisecond
+_POOL_SECONDS = 3.0  # how long to wait for one of this process's own connections
+_RETRY_SECONDS = 1.0
+_READ_ONLY = "25006"  # what a standby says before it is promoted
+_WAIT_SECONDS = 0.25
+_ANSWER_SECONDS = 1.0  # well within the time that a prober of readiness allows
+
+_log = logging.getLogger(__name__)
+
+
+class DatabaseAway(Unavailable):
+    """A part of the service cannot be reached"""
+
+    def __init__(self, why: str) -> None:
+        super().__init__("the database does not answer at the moment; try again")
+        self.why = why  # for those who run the service: it may tell addresses and names
 
 
 class Database:
-    """Transactions over one SQLAlchemy URL."""
+    """Transactions over one SQLAlchemy URL.
 
-    def __init__(self, url: str) -> None:
-        self.engine = create_engine(url, pool_pre_ping=not url.startswith("sqlite"))
+    `connections` bounds those to PostgreSQL, and `seconds` how long one of its statements, or waiting for a lock, may
+    take. While the database cannot be reached every transaction is refused with Unavailable, and soon.
+    """
+
+    def __init__(self, url: str, *, connections: int = 10, seconds: float = 5.0) -> None:
+        self.engine = _engine(url, connections, seconds)
         self.is_sqlite = self.engine.dialect.name == "sqlite"
-        if self.is_sqlite:
-            event.listen(self.engine, "connect", _configure_sqlite)
-            event.listen(self.engine, "begin", _begin_sqlite)
+        self._reading: dict[str, Any] = {"payoff_read": True}
+        if not self.is_sqlite:
+            self._reading |= {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
+        self._silence = _Silence()
+        self._answered: bool | None = None  # to tell of changes, rather than of each who asks; None: not asked yet
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
         """A snapshot to read from; never waits for a writer."""
-        with self.engine.connect().execution_options(payoff_read=True) as connection:
+        with self._trying(), self.engine.connect().execution_options(**self._reading) as connection:
+            self._heard()
             yield connection
 
     @contextmanager
-    def writing(self) -> Iterator[Connection]:
+    def writing(self, *, patient: bool = False) -> Iterator[Connection]:
         """A transaction, committed at the end and rolled back on an exception.
 
         On SQLite it holds the write lock from its first moment (BEGIN IMMEDIATE): a deferred transaction that turns
-        writer half-way fails with "database is locked", whatever the time-out.
+        writer half-way fails with "database is locked", whatever the time-out. A `patient` one has no time-outs.
         """
-        with self.engine.begin() as connection:
-            yield connection
+        with self._trying(), self.engine.begin() as connection:
+            self._heard()
+            with _patience(connection) if patient else nullcontext():
+                yield connection
 
     @property
     def now(self) -> ColumnElement[float]:
@@ -64,16 +97,143 @@ class Database:
             tables.create_all(connection)
 
     def answers(self) -> bool:
-        """Whether a query comes back; a SQLite file that was removed under its open connections counts as gone."""
-        try:
-            with self.reading() as connection:
-                connection.execute(text("SELECT 1"))
-        except SQLAlchemyError:
-            return False
-        return not self.is_sqlite or not self.engine.url.database or Path(self.engine.url.database).exists()
+        """Whether a query comes back within a second; a SQLite file removed under its open connections is gone."""
+        heard = threading.Event()
+
+        def ask() -> None:
+            try:
+                with self.reading() as connection:
+                    connection.execute(text("SELECT 1"))
+            except (SQLAlchemyError, Unavailable):
+                return
+            heard.set()
+
+        asking = threading.Thread(target=ask, daemon=True)  # it may hang for longer than the caller has time
+        asking.start()
+        asking.join(_ANSWER_SECONDS)
+        there = not self.is_sqlite or not self.engine.url.database or Path(self.engine.url.database).exists()
+        return heard.is_set() and there
+
+    def wait(self, seconds: float) -> None:
+        """Wait for a server that is not there yet; DatabaseAway in the end. A file is there at once or not at all."""
+        until, told = monotonic() + seconds, False
+        while True:
+            try:
+                with self.reading() as connection:
+                    connection.execute(text("SELECT 1"))
+            except DatabaseAway as away:
+                if self.is_sqlite or monotonic() > until:
+                    raise
+                if not told:
+                    _log.warning("waiting for the database: %s", away.why)
+                told = True
+                sleep(_WAIT_SECONDS)
+            else:
+                return
 
     def close(self) -> None:
         self.engine.dispose()
+
+    @contextmanager
+    def _trying(self) -> Iterator[None]:
+        """Tell that the database is away as Unavailable; errors of statements stay what they are."""
+        self._silence.check()
+        try:
+            yield
+        except SQLAlchemyError as error:
+            cause = error.orig if isinstance(error, DBAPIError) else None
+            if not _is_away(error, cause):
+                raise
+            if not self.is_sqlite and _postgres().is_silence(cause):
+                self._silence.begin()
+            away = DatabaseAway(" ".join(str(cause or error).split()))
+            if self._answered:
+                _log.warning("the database does not answer: %s", away.why)
+                self._answered = False
+            raise away from error
+
+    def _heard(self) -> None:
+        self._silence.end()
+        if self._answered is False:
+            _log.warning("the database answers again")
+        self._answered = True
+
+
+class _Silence:
+    """Of those who want a database that was silent just now, one in a second tries; the others hear so at once.
+
+    Otherwise each would hold a thread for the seconds that it takes to notice.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._next_try: float | None = None
+
+    def check(self) -> None:
+        if self._next_try is None:
+            return
+        with self._lock:
+            now = monotonic()
+            if self._next_try is not None and now < self._next_try:
+                raise DatabaseAway("it was silent a moment ago")
+            self._next_try = now + _RETRY_SECONDS
+
+    def begin(self) -> None:
+        with self._lock:
+            self._next_try = monotonic() + _RETRY_SECONDS
+
+    def end(self) -> None:
+        self._next_try = None
+
+
+def _engine(url: str, connections: int, seconds: float) -> Engine:
+    try:
+        parsed = make_url(url)
+    except ArgumentError as error:
+        raise Invalid("PAYOFF_DATABASE is not a URL such as postgresql://user:password@host/name") from error
+    kind = parsed.get_backend_name()
+    if kind == "sqlite":
+        engine = create_engine(parsed)
+        event.listen(engine, "connect", _configure_sqlite)
+        event.listen(engine, "begin", _begin_sqlite)
+        return engine
+    if kind not in {"postgresql", "postgres"}:
+        raise Invalid(f"PAYOFF_DATABASE names {kind}: there are sqlite and postgresql")
+    connect = _postgres().connect
+    engine = create_engine(
+        parsed.set(drivername="postgresql+psycopg"),
+        pool_pre_ping=True,
+        pool_size=connections,
+        max_overflow=0,
+        pool_timeout=_POOL_SECONDS,
+        pool_use_lifo=True,  # what a busy hour opened can go idle, and be closed by whoever stands between
+    )
+    event.listen(engine, "do_connect", lambda _dialect, _record, _words, named: connect(named, seconds))
+    return engine
+
+
+def _postgres() -> ModuleType:
+    try:
+        from app import postgres  # noqa: PLC0415 - its client is an extra
+    except ModuleNotFoundError as error:
+        raise Invalid("PAYOFF_DATABASE needs the client of PostgreSQL: pip install 'payoff[postgres]'") from error
+    return postgres
+
+
+def _patience(connection: Connection) -> AbstractContextManager[None]:
+    if connection.dialect.name == "sqlite":
+        return nullcontext()
+    patience: AbstractContextManager[None] = _postgres().patient(connection)
+    return patience
+
+
+def _is_away(error: SQLAlchemyError, cause: BaseException | None) -> bool:
+    """Whether the failure is the database's, now, as against the statement's."""
+    if isinstance(error, OperationalError | InterfaceError | NoConnectionFree):
+        return True
+    if not isinstance(error, DBAPIError):
+        return False
+    return error.connection_invalidated or getattr(cause, "sqlstate", None) == _READ_ONLY
 
 
 def _configure_sqlite(connection: Any, _record: Any) -> None:

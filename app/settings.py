@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Literal
 
@@ -25,6 +27,12 @@ class Settings(BaseSettings):
 
     database: str = ""
     """SQLAlchemy URL of the job table and registry index; by default SQLite in the home folder."""
+
+    database_connections: int = Field(default=10, ge=2)
+    """Most connections of this process to PostgreSQL; each running job adds one."""
+
+    database_seconds: float = Field(default=5, ge=1)
+    """How long a statement in PostgreSQL may take, waiting for locks included."""
 
     admin_key: SecretStr | None = None
     """The API key that may do everything; without it (and without other keys) no key is asked for."""
@@ -71,11 +79,20 @@ class Settings(BaseSettings):
     cache_mb: int = Field(default=512, ge=1)
     """Memory for loaded models, measured by the size of their files."""
 
+    keep_jobs_days: float | None = Field(default=None, gt=0)
+    """Days after which ended jobs are forgotten; by default they are kept."""
+
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """The least grave log line that is written."""
 
     access_log: bool = True
     """Write a log line for each request."""
+
+    telemetry: str = Field(default="", pattern=r"^(https?://\S+)?$")
+    """URL of an OpenTelemetry collector (OTLP over HTTP) that is sent traces; by default there are none."""
+
+    metrics_port: int | None = Field(default=None, ge=1, le=65535)
+    """Port at which `payoff worker` tells its metrics; by default it does not."""
 
     shutdown_seconds: float = Field(default=20, ge=0)
     """How long running requests may take to end when the service stops."""
@@ -87,3 +104,11 @@ class Settings(BaseSettings):
     @property
     def datasets_url(self) -> str:
         return self.datasets or str(self.home.absolute() / "datasets")
+
+
+def misspelt(variables: Iterable[str]) -> dict[str, str | None]:
+    """Those of the environment's variables that look like settings and are none, each with the nearest setting."""
+    prefix = "PAYOFF_"
+    known = {f"{prefix}{name.upper()}" for name in Settings.model_fields}
+    strange = sorted(name for name in variables if name.startswith(prefix) and name not in known)
+    return {name: next(iter(get_close_matches(name, known, 1, 0.75)), None) for name in strange}

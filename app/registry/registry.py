@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -23,10 +24,17 @@ from app.registry.listing import ModelLine, ModelPage, card_text, describe_model
 from app.registry.loaded import Holdout, Loaded
 from app.registry.rebuild import rebuild
 from app.registry.snapshot import Key, Reference, Snapshot, check_name
+from app.tracing import span
 
 _POLL_SECONDS = 0.5  # half of the second within which every process sees a change
 
 _log = logging.getLogger(__name__)
+
+Also = Callable[[Connection], None]
+
+
+def _nothing(_connection: Connection) -> None:
+    """Write nothing else in a change's transaction."""
 
 
 @dataclass(frozen=True)
@@ -148,7 +156,7 @@ class Registry:
             snapshot = self._snapshot
         key = snapshot.resolve(reference)
         try:
-            loaded = self._cache.load(key, lambda: self._files.load(key, snapshot.digests[key]))
+            loaded = self._cache.load(key, lambda: self._read(key, snapshot.digests[key]))
         except Damaged:
             self.refresh()
             if self.resolve(reference) != key:  # the version was deleted while it was read
@@ -157,6 +165,10 @@ class Registry:
         if key not in self._snapshot.digests:  # deleted as well, but late enough to be answered with once more
             self._cache.keep(self._snapshot.digests)
         return loaded
+
+    def _read(self, key: Key, digest: str) -> tuple[Loaded, int]:
+        with span("load model", model=f"{key[0]}:{key[1]}"):
+            return self._files.load(key, digest)
 
     @property
     def ready(self) -> bool:
@@ -197,10 +209,10 @@ class Registry:
 
     # managing
 
-    def models(self, after: str, limit: int) -> list[ModelLine]:
-        """At most `limit` models by name, those after the name `after` (`""`: from the first)."""
+    def models(self, after: str, limit: int, patterns: Sequence[str] = ()) -> list[ModelLine]:
+        """At most `limit` models by name, after the name `after` (`""`: from the first), that match a pattern if any."""
         with self._database.reading() as connection:
-            return list_models(connection, after, limit)
+            return list_models(connection, after, limit, patterns)
 
     def model(self, name: str) -> ModelPage:
         with self._database.reading() as connection:
@@ -217,29 +229,33 @@ class Registry:
         card = self._files.trusted_card((name, version), sha256(text.encode()).hexdigest())
         return card, self._files.open(card, ESTIMATOR)
 
-    def set_alias(self, name: str, alias: str, version: int, who: str) -> None:
-        """Point an alias at a published version; the history remembers `who`."""
+    def set_alias(self, name: str, alias: str, version: int, who: str, also: Also = _nothing) -> None:
+        """Point an alias at a published version; the history remembers `who`, and `also` writes in the transaction."""
         check_name(alias, "alias")
         with self._database.writing() as connection:
-            self._index.set_alias(connection, name, alias, version, who)
+            if self._index.set_alias(connection, name, alias, version, who):
+                also(connection)
         self._look()
 
-    def delete_alias(self, name: str, alias: str, who: str) -> None:
+    def delete_alias(self, name: str, alias: str, who: str, also: Also = _nothing) -> None:
         with self._database.writing() as connection:
             self._index.delete_alias(connection, name, alias, who)
+            also(connection)
         self._look()
 
-    def delete_version(self, name: str, version: int) -> None:
+    def delete_version(self, name: str, version: int, also: Also = _nothing) -> None:
         """Conflict while an alias points at it. Requests that hold the model finish undisturbed."""
         with self._database.writing() as connection:
             self._index.delete_version(connection, (name, version))
+            also(connection)
         self._remove(name, version)
         self._look()
 
-    def delete_model(self, name: str, who: str) -> None:
+    def delete_model(self, name: str, who: str, also: Also = _nothing) -> None:
         """All versions and aliases; later versions still get new numbers."""
         with self._database.writing() as connection:
             gone = self._index.delete_model(connection, name, who)
+            also(connection)
         for version in gone:
             self._remove(name, version)
         self._look()
@@ -320,7 +336,7 @@ class Registry:
     def _look(self) -> None:
         try:
             self._refresh()
-        except SQLAlchemyError as error:
+        except (SQLAlchemyError, Unavailable) as error:
             _log.warning("the registry's index cannot be read, the last view of it stays: %s", error)
 
 

@@ -1,0 +1,90 @@
+"""Connections to PostgreSQL that give up in time: a server that hangs or is cut off costs seconds, not minutes.
+
+The server ends statements that take too long. That does not help where it is the server, or the network, that went
+silent: so a connection waits a little longer than that and is then closed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import psycopg
+from psycopg.abc import PQGen
+from psycopg.pq import TransactionStatus
+from sqlalchemy import Connection as Transaction
+from sqlalchemy import text
+
+_CONNECT_SECONDS = 2  # the least that the client library knows
+_PING_SECONDS = 1.0
+_GRACE_SECONDS = 1.0  # for the server's own word that a statement took too long
+_INTERVAL_SECONDS = 0.1  # how often a signal is looked for
+_IDLE_SECONDS = 20.0  # a transaction may hold locks for so long while the caller does something else
+_KEEPALIVE = {"keepalives_idle": 5, "keepalives_interval": 2, "keepalives_count": 3}  # seconds, seconds, times
+
+_Result = TypeVar("_Result")
+
+
+class NoAnswer(psycopg.OperationalError):
+    """The server said nothing in time; the connection is closed."""
+
+
+class Connection(psycopg.Connection[Any]):
+    """Waits `patience` seconds for the end of a command (None: for ever), and a second for that of a ping."""
+
+    patience: float | None = None
+
+    def wait(self, gen: PQGen[_Result], interval: float = _INTERVAL_SECONDS, timeout: float | None = None) -> _Result:
+        if timeout is None:
+            timeout = (
+                _PING_SECONDS if self.autocommit else self.patience
+            )  # outside of transactions there are only pings
+        try:
+            return super().wait(gen, interval, timeout)
+        except psycopg.OperationalError as error:
+            if self.pgconn.transaction_status != TransactionStatus.ACTIVE:
+                raise  # the server has said it
+            self.close()
+            raise NoAnswer(f"no answer within {timeout} s") from error
+
+
+def connect(parameters: Mapping[str, Any], seconds: float) -> Connection:
+    """Open a connection whose statements may take so many seconds; what the URL says goes first."""
+    limits = {
+        "statement_timeout": f"{seconds * 1000:.0f}",
+        "lock_timeout": f"{seconds * 1000:.0f}",
+        "idle_in_transaction_session_timeout": f"{_IDLE_SECONDS * 1000:.0f}",
+        **{f"tcp_{name}": value for name, value in _KEEPALIVE.items()},  # the server's side, for clients that vanish
+    }
+    options = " ".join(f"-c {name}={value}" for name, value in limits.items())
+    chosen: dict[str, Any] = {
+        "connect_timeout": _CONNECT_SECONDS,
+        "application_name": "payoff",
+        "tcp_user_timeout": int(2000 * seconds),
+        **_KEEPALIVE,
+        **parameters,
+        "options": f"{options} {parameters.get('options', '')}".strip(),
+    }
+    connection = Connection.connect(**chosen)
+    connection.patience = seconds + _GRACE_SECONDS
+    return connection
+
+
+@contextmanager
+def patient(transaction: Transaction) -> Iterator[None]:
+    """Lift the limits for the rest of this transaction, which may wait for others and take its time."""
+    for limit in ("statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout"):
+        transaction.execute(text(f"SET LOCAL {limit} = 0"))
+    connection = transaction.connection.driver_connection
+    assert isinstance(connection, Connection)
+    before, connection.patience = connection.patience, None
+    try:
+        yield
+    finally:
+        connection.patience = before
+
+
+def is_silence(error: BaseException | None) -> bool:
+    """Whether it took a time-out to notice that the server is away."""
+    return isinstance(error, NoAnswer | psycopg.errors.ConnectionTimeout)
