@@ -8,6 +8,7 @@ meanwhile waits for the kernels of that package alone, and not for long: then th
 
 from __future__ import annotations
 
+import importlib
 import os
 import platform
 import subprocess
@@ -104,6 +105,13 @@ class Kernels:
             process.communicate()  # closes the pipe as well
 
 
+def compile_now() -> None:
+    """Compile what is absent, here and now: for who builds an image."""
+    for package in _COMPILED:
+        importlib.import_module(f"app.{package}.warming").warm()
+        _stamp(package).touch()
+
+
 def keep_kernels(home: Path) -> None:
     """Let numba keep what it compiles under `home` where it cannot beside the source; call it before its import."""
     if not all(os.access(source.parent, os.W_OK) for package in _COMPILED for source in _sources(package)):
@@ -124,6 +132,8 @@ def _sources(package: str) -> list[Path]:
 
 
 def _processor() -> str:
+    if os.environ.get("NUMBA_CPU_NAME") == "generic":
+        return "any"  # that is what numba compiles for then, wherever it runs
     try:
         lines = Path("/proc/cpuinfo").read_text(errors="replace").splitlines()
     except OSError:
