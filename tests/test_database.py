@@ -1,25 +1,64 @@
-"""Transactions over SQLite as this service needs them."""
+"""Transactions over SQLite and PostgreSQL as this service needs them, also while the database is away."""
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from sqlalchemy import Column, Integer, MetaData, Table, insert, select
+from sqlalchemy import Column, Integer, MetaData, Table, insert, make_url, select, text, update
+from sqlalchemy.exc import IntegrityError
 
-from app.database import Database
+from app import postgres
+from app.database import Database, DatabaseAway
+from app.errors import Invalid
+from tests.servers.proxy import Proxy
 
 TABLES = MetaData()
 NUMBERS = Table("numbers", TABLES, Column("n", Integer, primary_key=True))
 
 
-@pytest.fixture
-def database(tmp_path):
-    database = Database(f"sqlite:///{tmp_path}/test.db")
-    database.create(TABLES)
+def with_numbers(url: str, **options: float) -> Iterator[Database]:
+    database = Database(url, **options)
+    with database.writing() as connection:
+        TABLES.create_all(connection)
     yield database
     database.close()
+
+
+@pytest.fixture
+def database(database_url):
+    yield from with_numbers(database_url)
+
+
+@pytest.fixture
+def sqlite(tmp_path):
+    yield from with_numbers(f"sqlite:///{tmp_path}/test.db")
+
+
+@pytest.fixture
+def hasty(postgres_url):
+    """PostgreSQL, with little time for each statement."""
+    yield from with_numbers(postgres_url, seconds=1)
+
+
+@pytest.fixture
+def proxy(postgres_url):
+    """What stands between the database and those who want it."""
+    proxy = Proxy(make_url(postgres_url).port)
+    proxy.start()
+    yield proxy
+    proxy.close()
+
+
+@pytest.fixture
+def distant(postgres_url, proxy):
+    """PostgreSQL behind the proxy."""
+    yield from with_numbers(make_url(postgres_url).set(port=proxy.port).render_as_string(), seconds=1)
+    proxy.start()  # so that connections can be closed in good order
 
 
 def numbers(database: Database) -> list[int]:
@@ -27,9 +66,13 @@ def numbers(database: Database) -> list[int]:
         return list(connection.execute(select(NUMBERS.c.n).order_by(NUMBERS.c.n)).scalars())
 
 
-def test_a_transaction_takes_effect_whole_or_not_at_all(database):
+def add(database: Database, n: int) -> None:
     with database.writing() as connection:
-        connection.execute(insert(NUMBERS).values(n=1))
+        connection.execute(insert(NUMBERS).values(n=n))
+
+
+def test_a_transaction_takes_effect_whole_or_not_at_all(database):
+    add(database, 1)
 
     def fail_half_way() -> None:
         with database.writing() as connection:
@@ -41,11 +84,26 @@ def test_a_transaction_takes_effect_whole_or_not_at_all(database):
     assert numbers(database) == [1]
 
 
-def test_writers_queue_and_readers_do_not_wait(database):
+def test_what_is_wrong_with_a_statement_is_not_blamed_on_the_database(database):
+    add(database, 1)
+    with pytest.raises(IntegrityError):
+        add(database, 1)
+
+
+def test_a_reader_sees_one_moment_whatever_is_written_meanwhile(database):
+    add(database, 1)
+    with database.reading() as connection:
+        assert connection.execute(select(NUMBERS.c.n)).scalars().all() == [1]
+        add(database, 2)
+        assert connection.execute(select(NUMBERS.c.n)).scalars().all() == [1]
+    assert numbers(database) == [1, 2]
+
+
+def test_writers_queue_and_readers_do_not_wait(sqlite):
     """Twenty threads that read, think and write lose no update; a reader meanwhile sees the last committed state."""
 
     def add_one_more() -> None:
-        with database.writing() as connection:
+        with sqlite.writing() as connection:
             largest = connection.execute(select(NUMBERS.c.n).order_by(NUMBERS.c.n.desc()).limit(1)).scalar() or 0
             time.sleep(0.002)
             connection.execute(insert(NUMBERS).values(n=largest + 1))
@@ -53,11 +111,11 @@ def test_writers_queue_and_readers_do_not_wait(database):
     threads = [threading.Thread(target=add_one_more) for _ in range(20)]
     for thread in threads:
         thread.start()
-    seen = [len(numbers(database)) for _ in range(10)]
+    seen = [len(numbers(sqlite)) for _ in range(10)]
     for thread in threads:
         thread.join()
 
-    assert numbers(database) == list(range(1, 21))
+    assert numbers(sqlite) == list(range(1, 21))
     assert seen == sorted(seen)
 
 
@@ -70,4 +128,150 @@ def test_the_clock_is_in_seconds_since_1970(database):
 
 def test_a_database_that_is_not_there_does_not_answer(tmp_path):
     assert Database(f"sqlite:///{tmp_path}/there.db").answers()
-    assert not Database(f"sqlite:///{tmp_path}/no/such/folder.db").answers()
+    absent = Database(f"sqlite:///{tmp_path}/no/such/folder.db")
+    assert not absent.answers()
+    with pytest.raises(DatabaseAway) as away:
+        absent.wait(60)
+    assert "unable to open" in away.value.why
+    assert "folder" not in away.value.detail
+
+
+def test_what_is_no_database_of_ours_is_refused(monkeypatch):
+    with pytest.raises(Invalid, match="PAYOFF_DATABASE is not a URL"):
+        Database("payoff.db")
+    with pytest.raises(Invalid, match="PAYOFF_DATABASE names mysql"):
+        Database("mysql://localhost/payoff")
+    monkeypatch.delitem(sys.modules, "app.postgres")
+    monkeypatch.delattr("app.postgres")
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    with pytest.raises(Invalid, match=r"payoff\[postgres\]"):
+        Database("postgresql://localhost/payoff")
+
+
+@pytest.mark.parametrize("scheme", ["postgresql", "postgres", "postgresql+psycopg"])
+def test_the_usual_names_of_postgresql_all_mean_it(postgres_url, scheme):
+    database = Database(postgres_url.replace("postgresql+psycopg", scheme))
+    assert database.answers()
+    database.close()
+
+
+def test_what_the_url_says_goes_before_our_own_choice(postgres_url):
+    database = Database(f"{postgres_url}?application_name=mine&options=-c%20statement_timeout%3D123")
+    with database.reading() as connection:
+        assert connection.execute(text("SHOW application_name")).scalar() == "mine"
+        assert connection.execute(text("SHOW statement_timeout")).scalar() == "123ms"
+        assert connection.execute(text("SHOW lock_timeout")).scalar() == "5s"
+    database.close()
+
+
+def test_a_statement_that_takes_too_long_is_ended_and_others_go_on(hasty):
+    with pytest.raises(DatabaseAway), hasty.reading() as connection:
+        connection.execute(text("SELECT pg_sleep(60)"))
+    assert numbers(hasty) == []
+
+
+def test_who_waits_too_long_for_a_lock_is_told_to_come_again_unless_patient(hasty):
+    add(hasty, 1)
+    with ThreadPoolExecutor(1) as thread:
+        with hasty.writing() as connection:
+            connection.execute(update(NUMBERS).values(n=2))
+            with pytest.raises(DatabaseAway), hasty.writing() as another:
+                another.execute(update(NUMBERS).values(n=3))
+            patient = thread.submit(_change_patiently, hasty)
+            time.sleep(2.5)  # longer than the second that a statement may take, and the second of grace
+        patient.result()
+    assert numbers(hasty) == [12]
+
+
+def _change_patiently(database: Database) -> None:
+    with database.writing(patient=True) as connection:
+        connection.execute(update(NUMBERS).values(n=NUMBERS.c.n + 10))
+
+
+def test_who_holds_a_lock_and_does_nothing_loses_it(postgres_url, monkeypatch):
+    """As a writer whose store hangs, or whose machine has stopped."""
+    monkeypatch.setattr(postgres, "_IDLE_SECONDS", 0.5)
+    for database in with_numbers(postgres_url):
+        add(database, 1)
+        with pytest.raises(DatabaseAway), database.writing() as connection:  # noqa: PT012 - the end of it raises
+            connection.execute(update(NUMBERS).values(n=2))
+            with database.writing() as another:
+                another.execute(update(NUMBERS).values(n=3))
+        assert numbers(database) == [3]
+
+
+def test_more_callers_than_connections_wait_for_one_another_and_not_for_ever(postgres_url, monkeypatch):
+    monkeypatch.setattr("app.database._POOL_SECONDS", 0.2)
+    for database in with_numbers(postgres_url, connections=2):
+        with database.reading(), database.reading(), pytest.raises(DatabaseAway), database.reading():
+            pass
+        with ThreadPoolExecutor(8) as threads:
+            list(threads.map(add, [database] * 40, range(40)))
+        assert numbers(database) == list(range(40))
+
+
+def test_a_database_that_was_lost_is_found_again_at_once(distant, proxy, caplog):
+    add(distant, 1)
+    proxy.kill()
+    for _ in range(3):
+        with pytest.raises(DatabaseAway):
+            add(distant, 2)
+    assert not distant.answers()
+    proxy.start()
+    add(distant, 3)
+    assert numbers(distant) == [1, 3]
+    told = [record.message for record in caplog.records if record.name == "app.database"]
+    assert len(told) == 2
+    assert "does not answer" in told[0]
+    assert "answers again" in told[1]
+
+
+def test_connections_that_were_lost_while_nobody_looked_are_made_anew(distant, proxy):
+    add(distant, 1)
+    proxy.kill()
+    proxy.start()
+    assert numbers(distant) == [1]
+
+
+def test_who_is_in_the_midst_of_a_statement_hears_of_a_silent_database(distant, proxy):
+    with pytest.raises(DatabaseAway), distant.writing() as connection:  # noqa: PT012 - the silence begins inside
+        connection.execute(insert(NUMBERS).values(n=1))
+        proxy.hang()
+        connection.execute(insert(NUMBERS).values(n=2))
+
+
+def test_a_silent_database_is_asked_by_few_and_the_others_do_not_wait(distant, proxy, monkeypatch):
+    """Forty callers cost one attempt, or as many as there are seconds in which they ask."""
+    asked = []
+    connect = postgres.connect
+
+    def counted(*words):
+        asked.append(words)
+        return connect(*words)
+
+    monkeypatch.setattr(postgres, "connect", counted)
+    add(distant, 1)
+    proxy.hang()
+    assert not distant.answers()
+    with pytest.raises(DatabaseAway):
+        numbers(distant)
+    asked.clear()
+    for _ in range(40):
+        with pytest.raises(DatabaseAway, match="does not answer"):
+            numbers(distant)
+    assert len(asked) <= 5
+    proxy.start()
+    distant.wait(30)
+    assert numbers(distant) == [1]
+
+
+def test_a_server_that_starts_later_is_waited_for(postgres_url, proxy):
+    proxy.kill()
+    late = Database(make_url(postgres_url).set(port=proxy.port).render_as_string())
+    with ThreadPoolExecutor(1) as thread:
+        waiting = thread.submit(late.wait, 60)
+        time.sleep(0.6)
+        assert not waiting.done()
+        proxy.start()
+        waiting.result()
+    late.close()
