@@ -1,8 +1,11 @@
-"""The command line: `payoff serve | worker | demo | reindex`."""
+"""The command line: `payoff serve | worker | demo | doctor | reindex`."""
 
 from __future__ import annotations
 
 import argparse
+import json
+import logging
+import os
 import signal
 import sys
 import threading
@@ -20,21 +23,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
     serve = commands.add_parser("serve", help="answer HTTP requests")
     serve.add_argument("--host", default="127.0.0.1", help="address to listen on (default %(default)s)")
     serve.add_argument("--port", type=int, default=8000, help="port to listen on (default %(default)s)")
-    commands.add_parser("worker", help="run jobs of the shared job table, here, until told to stop")
+    worker = commands.add_parser("worker", help="run jobs of the shared job table, here, until told to stop")
+    worker.add_argument("--host", default="127.0.0.1", help="address for PAYOFF_METRICS_PORT (default %(default)s)")
     demo = commands.add_parser("demo", help="take real data through the service over HTTP, then go on serving")
     demo.add_argument("--port", type=int, default=8000, help="port to listen on (default %(default)s)")
     demo.add_argument("--url", help="show the service that answers there, rather than start one")
     demo.add_argument("--exit", action="store_true", help="stop at the end of the tour")
+    doctor = commands.add_parser(
+        "doctor", help="say what is wrong with settings, stores and workers, and what mends it"
+    )
+    doctor.add_argument("--json", action="store_true", help="one JSON document rather than lines")
+    doctor.add_argument("--deep", action="store_true", help="read every file of every model, not the cards alone")
     commands.add_parser("reindex", help="rebuild the index of models from the registry's folder alone")
     chosen = parser.parse_args(arguments)
     if chosen.command == "serve":
         return _serve(chosen.host, chosen.port)
     if chosen.command == "worker":
-        return _work()
+        return _work(chosen.host)
     if chosen.command == "demo":
         from app.demo import run  # noqa: PLC0415 - its client library is not needed otherwise
 
         return run(port=chosen.port, stay=not chosen.exit, url=chosen.url)
+    if chosen.command == "doctor":
+        return _examine(as_json=chosen.json, deep=chosen.deep)
     return _reindex()
 
 
@@ -63,15 +74,21 @@ def _serve(host: str, port: int) -> int:
     return 0
 
 
-def _work() -> int:
+def _work(host: str) -> int:
+    from prometheus_client import start_http_server  # noqa: PLC0415
+
     from app.api.logs import configure  # noqa: PLC0415
+    from app.metrics import of_worker  # noqa: PLC0415
     from app.settings import Settings  # noqa: PLC0415
     from app.wiring import make_ports, make_worker  # noqa: PLC0415
 
     with _starting():
         settings = Settings()
         configure(settings.log_level)
-        worker = make_worker(settings, make_ports(settings))
+        ports = make_ports(settings)
+        worker = make_worker(settings, ports)
+        if settings.metrics_port is not None:
+            start_http_server(settings.metrics_port, host, of_worker(ports, worker))
     stop = threading.Event()
 
     def end(_number: int, _frame: FrameType | None) -> None:
@@ -81,6 +98,21 @@ def _work() -> int:
         signal.signal(number, end)
     worker.run(stop)
     return 0
+
+
+def _examine(*, as_json: bool, deep: bool) -> int:
+    from app.doctor import Level, examine  # noqa: PLC0415
+    from app.settings import Settings  # noqa: PLC0415
+
+    logging.disable()  # what is wrong is said below, once
+    with _starting():
+        settings = Settings()
+    findings = examine(settings, os.environ, deep=deep)
+    if as_json:
+        print(json.dumps({"findings": [finding.as_dict() for finding in findings]}, indent=1))
+    else:
+        print("\n".join(finding.line() for finding in findings))
+    return int(any(finding.level is Level.WRONG for finding in findings))
 
 
 def _reindex() -> int:

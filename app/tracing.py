@@ -110,13 +110,13 @@ def staged(report: Callable[[float, str], None]) -> Iterator[Callable[[float, st
         current.end()
 
 
-def describe(method: str, route: str, *, query: bool, request_id: str) -> None:
+def describe(method: str, route: str, has_query: bool, request_id: str) -> None:
     """Name the present request's span after its route; what its query says stays out, for it may be data."""
     current = trace.get_current_span()
     current.update_name(f"{method} {route}")
     current.set_attribute("http.route", route)
     current.set_attribute("payoff.request_id", request_id)
-    if query:
+    if has_query:
         current.set_attribute("url.query", "REDACTED")
 
 

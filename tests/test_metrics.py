@@ -11,10 +11,11 @@ from sqlalchemy import text
 from sqlalchemy.exc import OperationalError
 
 from app import metrics
-from app.database import Database
+from app.database import Database, DatabaseAway
 from app.jobs.job import Problem, Status
 from app.jobs.queue import Queue
 from app.metrics import JobMetrics, ProcessMetrics, QueueMetrics, RequestMetrics
+from app.migrations import migrate
 
 
 @pytest.fixture
@@ -25,7 +26,7 @@ def told():
 @pytest.fixture
 def queue(tmp_path):
     queue = Queue(Database(f"sqlite:///{tmp_path / 'jobs.db'}"))
-    queue.create()
+    migrate(queue.database)
     yield queue
     queue.database.close()
 
@@ -107,7 +108,7 @@ def test_only_what_the_database_did_not_answer_counts_as_its_error(queue, told):
     queue.submit("train", {}, key="the same")  # an integrity error inside, and no failure
 
     assert told.get_sample_value("payoff_database_errors_total") == 0
-    with pytest.raises(OperationalError), queue.database.reading() as connection:
+    with pytest.raises(DatabaseAway), queue.database.reading() as connection:
         connection.execute(text("SELECT * FROM nowhere"))
     assert told.get_sample_value("payoff_database_errors_total") == 1
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import signal
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, MutableMapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from types import FrameType
@@ -13,11 +13,14 @@ from types import FrameType
 import structlog
 from anyio import CapacityLimiter
 from fastapi import FastAPI
+from fastapi.concurrency import run_in_threadpool
 from fastapi_offline import FastAPIOffline
 
-from app import __version__
+from app import __version__, tracing
+from app.access.keyring import Keyring
 from app.api import (
     acquire,
+    audit,
     benefit,
     compare,
     datasets,
@@ -63,9 +66,10 @@ class Service:
 
     ports: Ports
     worker: Worker | None
-    keys: Keys
+    keyring: Keyring
     limits: BodyLimits
     access_log: bool
+    tracing: bool = False
     kernels: Kernels = field(default_factory=Kernels)
 
 
@@ -78,10 +82,17 @@ def create_app(service: Service) -> FastAPI:
         version=__version__,
         description=_DESCRIPTION,
         openapi_tags=_TAGS,
+        docs_url=None,  # our own, below
         redoc_url=None,
-        telemetry={"tracing": False, "metrics": False, "logs": False},
+        telemetry={
+            "tracing": service.tracing,
+            "metrics": False,  # Prometheus has them
+            "logs": False,  # they would carry what was sent
+            "operation_spans": False,
+            "auto_configure": False,
+            "exclude": _not_traced,
+        },
         lifespan=_lifespan,
-        swagger_ui_parameters={"tryItOutEnabled": True, "persistAuthorization": True},
     )
     app.state.service = service
     app.state.ports = service.ports
@@ -96,9 +107,15 @@ def create_app(service: Service) -> FastAPI:
         app.include_router(routes.router)
     bodies = (predict.PredictRequest, retrieve.RetrieveRequest, acquire.AcquireRequest)
     openapi.install(app, (*bodies, predict.PredictAnswer))
-    app.add_middleware(Guard, keys=service.keys, limits=service.limits)
-    app.add_middleware(Observe, metrics=metrics.requests, access_log=service.access_log)
+    app.add_middleware(Guard, keyring=service.keyring, limits=service.limits)
+    app.add_middleware(Observe, metrics=metrics.requests, access_log=service.access_log, traced=service.tracing)
     return app
+
+
+def _not_traced(scope: MutableMapping[str, Any]) -> bool:
+    """What is asked every few seconds, and tells nothing of anybody's work."""
+    path = str(scope.get("path", ""))
+    return scope["type"] != "http" or path == "/metrics" or path.startswith("/health/")
 
 
 @asynccontextmanager
@@ -119,7 +136,10 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         if service.worker is not None:
             service.worker.stop()
         service.ports.registry.stop()
+        service.keyring.stop()
         service.ports.database.close()
+        if service.tracing:
+            await run_in_threadpool(tracing.stop)
         _log.info("stopped")
 
 

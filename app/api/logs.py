@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+import threading
 from datetime import UTC, datetime
 from typing import Any
 
@@ -12,7 +13,7 @@ import structlog
 
 
 def configure(level: str) -> None:
-    """Send structlog's and the standard library's lines through the same JSON renderer."""
+    """Send structlog's and the standard library's lines, and Python's warnings, through the same JSON renderer."""
     grade = logging.getLevelNamesMapping()[level.upper()]
     shared: list[structlog.typing.Processor] = [
         structlog.contextvars.merge_contextvars,
@@ -35,12 +36,21 @@ def configure(level: str) -> None:
         )
     )
     logging.basicConfig(handlers=[handler], level=grade, force=True)
+    logging.captureWarnings(capture=True)
+    threading.excepthook = _tell_of_thread
     for name in ("uvicorn", "uvicorn.error"):
         logging.getLogger(name).handlers.clear()
         logging.getLogger(name).propagate = True
     access = logging.getLogger("uvicorn.access")  # we write the request lines ourselves, with the request id
     access.handlers.clear()
     access.propagate = False
+
+
+def _tell_of_thread(ended: threading.ExceptHookArgs) -> None:
+    """A thread that nobody waits for ends with a log line rather than with loose lines of a traceback."""
+    if ended.exc_value is not None and ended.exc_type is not SystemExit:
+        name = ended.thread.name if ended.thread else "?"
+        structlog.get_logger("payoff").error("a thread ended unforeseen", thread=name, exc_info=ended.exc_value)
 
 
 def write_request(**fields: Any) -> None:

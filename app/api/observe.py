@@ -10,7 +10,9 @@ import structlog
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from app import tracing
 from app.api.errors import problem
+from app.api.headers import secured
 from app.api.logs import write_request
 from app.metrics import RequestMetrics
 
@@ -22,10 +24,11 @@ _CLIENT_GONE = 499  # nothing was answered because nobody was there any more
 class Observe:
     """ASGI middleware around everything else."""
 
-    def __init__(self, app: ASGIApp, metrics: RequestMetrics, *, access_log: bool) -> None:
+    def __init__(self, app: ASGIApp, metrics: RequestMetrics, *, access_log: bool, traced: bool = False) -> None:
         self._app = app
         self._metrics = metrics
         self._access_log = access_log
+        self._traced = traced
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -42,7 +45,10 @@ class Observe:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                message["headers"] = [*message["headers"], header]
+                if self._traced:  # before the answer's end, which ends the span
+                    tracing.describe(scope["method"], _route(scope), bool(scope["query_string"]), request_id)
+                headers = [*message["headers"], header, *scope["state"].get("headers", ())]
+                message["headers"] = secured(scope["path"], headers)
             await send(message)
 
         try:
@@ -69,6 +75,7 @@ class Observe:
                 path=scope["path"],
                 status=status,
                 ms=round(seconds * 1e3, 3),
+                **({"trace_id": tracing.trace_id()} if self._traced else {}),
             )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import secrets
 import socket
@@ -16,6 +17,7 @@ from app.jobs.child import Target
 from app.jobs.job import Event, Job, Status
 from app.jobs.process import Ending, Execution, JobLimits, Stop, preload
 from app.jobs.queue import Beat, Queue
+from app.jobs.retention import forget
 from app.jobs.watcher import Watcher
 
 Cleanup = Callable[[Any, Job], None]
@@ -36,7 +38,8 @@ class Worker:
     `target(argument, job, report)` does the work in a process of its own and finishes the job itself, with
     `Queue.succeed` in the transaction that publishes its result. `cleanup(argument, job)` removes what an attempt that
     did not succeed may have left; it is called while no process works on the job. Both the target and the argument
-    are pickled; `modules` are imported once, in the fork server that all jobs start from.
+    are pickled; `modules` are imported once, in the fork server that all jobs start from. Jobs that ended
+    longer ago than `keep_seconds` are forgotten, some at a time.
 
     A target that raises Unavailable (or whose database does not answer) is tried again: its slot rests before, first
     for `rest_seconds`, then twice as long each time, at most half a minute. Who waits for a part of the service keeps
@@ -55,6 +58,7 @@ class Worker:
         modules: Iterable[str] = (),
         cleanup: Cleanup | None = None,
         rest_seconds: float = 1.0,
+        keep_seconds: float = math.inf,
     ) -> None:
         self.name = name or f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(3)}"
         self._queue = queue
@@ -65,6 +69,7 @@ class Worker:
         self._modules = tuple(modules)
         self._cleanup = cleanup
         self._rest_seconds = rest_seconds
+        self._keep_seconds = keep_seconds
         self.watchers: list[Watcher] = []
         self._running: list[Execution] = []
         self._housekeeping_at = 0.0
@@ -199,6 +204,8 @@ class Worker:
             self._tell(job)
             if job.ended:
                 self._clean(job)
+        if self._keep_seconds < math.inf and (forgotten := forget(self._queue.database, self._keep_seconds)):
+            log.info("jobs of long ago are forgotten", jobs=forgotten)
         self._housekeeping_at = monotonic() + self._queue.lease_seconds / 4
 
     def _clean(self, job: Job) -> None:

@@ -16,6 +16,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from app.database import Database
 from app.errors import Conflict, Damaged, NotReady, PayoffError, Unavailable, Unusable
+from app.registry.audit import Audit, audit
 from app.registry.cache import Cache
 from app.registry.card import Card, read_card
 from app.registry.files import ESTIMATOR, Files, pack
@@ -259,6 +260,11 @@ class Registry:
         for version in gone:
             self._remove(name, version)
         self._look()
+
+    def audit(self, *, deep: bool = False) -> Audit:
+        """Compare index and folder, see `audit.audit`; changes nothing."""
+        with self._database.reading() as connection:
+            return audit(connection, self._index, self._files, deep=deep)
 
     def rebuild(self) -> int:
         """Replace the index by what the folder says, see `rebuild.rebuild`; how many versions there are."""

@@ -112,6 +112,11 @@ def compile_now() -> None:
         _stamp(package).touch()
 
 
+def uncompiled() -> list[str]:
+    """The packages whose loops are yet to be compiled; call `keep_kernels` before."""
+    return [package for package in _COMPILED if not _stamp(package).exists()]
+
+
 def keep_kernels(home: Path) -> None:
     """Let numba keep what it compiles under `home` where it cannot beside the source; call it before its import."""
     if not all(os.access(source.parent, os.W_OK) for package in _COMPILED for source in _sources(package)):

@@ -1,0 +1,6 @@
+"""What is wrong with an installation, and how to mend it: `payoff doctor`."""
+
+from app.doctor.examine import examine
+from app.doctor.finding import Finding, Level
+
+__all__ = ["Finding", "Level", "examine"]

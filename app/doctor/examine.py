@@ -1,0 +1,71 @@
+"""All checks at once, each with a bounded time: nothing that hangs keeps the others from being told."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from time import monotonic
+
+from app.doctor import cluster, machine, stores
+from app.doctor.finding import Finding, wrong
+from app.errors import PayoffError
+from app.settings import Settings
+from app.usecases.ports import Ports
+from app.wiring import open_ports
+
+_SECONDS = 20.0  # a store that is away is noticed within about seven
+
+Check = Callable[[], Iterable[Finding]]
+
+
+def examine(
+    settings: Settings, environment: Mapping[str, str], *, deep: bool = False, seconds: float = _SECONDS
+) -> list[Finding]:
+    """What every check finds, within `seconds` in all.
+
+    Makes the folders that a start would make, writes and removes a small file in each store, and changes nothing else.
+    """
+    home = list(machine.check_home(settings))
+    checks: dict[str, Check] = {"settings": lambda: machine.check_settings(settings, environment), "home": lambda: home}
+    try:
+        ports = open_ports(settings)
+    except (PayoffError, OSError) as error:
+        detail = error.detail if isinstance(error, PayoffError) else error.strerror or str(error)
+        checks["stores"] = lambda: [
+            wrong("stores", detail, "the README lists all settings; nothing else was looked at")
+        ]
+    else:
+        checks |= _of_stores(settings, ports, deep=deep)
+    return _all(checks, seconds)
+
+
+def _of_stores(settings: Settings, ports: Ports, *, deep: bool) -> dict[str, Check]:
+    return {
+        "kernels": machine.check_kernels,
+        "database": lambda: stores.check_database(ports.database),
+        "models": lambda: stores.check_storage("models", settings.models, "PAYOFF_MODELS"),
+        "versions": lambda: stores.check_models(ports.database, ports.registry, settings, deep=deep),
+        "datasets": lambda: stores.check_storage("datasets", settings.datasets_url, "PAYOFF_DATASETS"),
+        "jobs": lambda: stores.check_jobs(ports),
+        "dask": lambda: cluster.check_dask(getattr(settings, "dask", "")),
+    }
+
+
+def _all(checks: Mapping[str, Check], seconds: float) -> list[Finding]:
+    """Every check in a thread of its own, which is left behind where it takes too long."""
+    found: dict[str, list[Finding]] = {}
+
+    def run(name: str, check: Check) -> None:
+        try:
+            found[name] = list(check())
+        except Exception as error:  # noqa: BLE001 - a check that breaks is a finding like others
+            found[name] = [wrong(name, f"could not be checked: {type(error).__name__}: {error}", "tell who made this")]
+
+    threads = [threading.Thread(target=run, args=check, daemon=True) for check in checks.items()]
+    for thread in threads:
+        thread.start()
+    until = monotonic() + seconds
+    for thread in threads:
+        thread.join(max(until - monotonic(), 0.0))
+    late = f"no answer within {seconds:g} s"
+    return [line for name in checks for line in found.get(name, [wrong(name, late, "is it reachable from here?")])]

@@ -1,0 +1,89 @@
+"""Whether the registry's folder has what the index says, and nothing else: looks, and changes nothing."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass, field
+
+import sklearn
+from sqlalchemy import Connection
+
+from app.errors import PayoffError, Unavailable
+from app.registry.card import NAME, Card
+from app.registry.files import Files
+from app.registry.index import Index
+from app.registry.snapshot import Key, Snapshot
+
+_NAME = re.compile(NAME)
+_NUMBER = re.compile(r"[1-9][0-9]{0,8}")
+_MOST_CARDS = 500  # newest first; a store on the network takes some ten milliseconds for each
+
+
+@dataclass
+class Audit:
+    """How many models and versions there are, and what is the matter, in words that name the place."""
+
+    models: int = 0
+    versions: int = 0
+    looked_at: int = 0
+    unusable: list[str] = field(default_factory=list)
+    skewed: dict[str, int] = field(default_factory=dict)  # versions by the other scikit-learn that made them
+    left_over: list[str] = field(default_factory=list)
+    mirrors: list[str] = field(default_factory=list)
+
+
+def audit(connection: Connection, index: Index, files: Files, *, deep: bool) -> Audit:
+    """Compare index and folder. `deep`: read every file and compare its digest, not the cards alone.
+
+    Unavailable where the folder cannot be read. Of very many versions only the newest 500 are opened.
+    """
+    snapshot = index.snapshot(connection)
+    names = sorted({name for name, _ in snapshot.digests})
+    found = Audit(models=len(names), versions=len(snapshot.digests))
+    newest = sorted(snapshot.digests, key=lambda key: (-key[1], key[0]))[:_MOST_CARDS]
+    skewed: Counter[str] = Counter()
+    for key in newest:
+        card = _opened(files, key, snapshot.digests[key], found, deep=deep)
+        if card is not None and card.packages.get("scikit-learn") != sklearn.__version__:
+            skewed[card.packages.get("scikit-learn", "?")] += 1
+    found.looked_at, found.skewed = len(newest), dict(skewed)
+    _compare_folders(files, snapshot, found)
+    for name in names:
+        _compare_mirror(connection, index, files, name, found)
+    return found
+
+
+def _opened(files: Files, key: Key, digest: str, found: Audit, *, deep: bool) -> Card | None:
+    try:
+        card = files.trusted_card(key, digest)
+        for name in card.sha256 if deep else ():
+            files.read(card, name)
+    except Unavailable:
+        raise
+    except PayoffError as error:
+        found.unusable.append(error.detail)
+        return None
+    return card
+
+
+def _compare_folders(files: Files, snapshot: Snapshot, found: Audit) -> None:
+    for name in filter(_NAME.fullmatch, files.storage.folders()):
+        for folder in filter(_NUMBER.fullmatch, files.storage.folders(name)):
+            if (name, int(folder)) not in snapshot.digests:
+                found.left_over.append(f"{name}/{folder}")
+
+
+def _compare_mirror(connection: Connection, index: Index, files: Files, name: str, found: Audit) -> None:
+    try:
+        there = files.read_mirror(name)
+    except Unavailable:
+        raise
+    except PayoffError as error:
+        found.mirrors.append(error.detail)
+        return
+    meant = index.mirrored(connection, name)
+    if there is None:
+        found.mirrors.append(f"{name} has no index file: its aliases would be lost with the database")
+    elif (there.versions, there.aliases) != (meant.versions, meant.aliases):
+        found.mirrors.append(f"the index file of {name} differs from the index: a change failed half-way")
