@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, MutableMapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from types import FrameType
+from typing import Any
 
 import structlog
 from anyio import CapacityLimiter

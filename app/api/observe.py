@@ -66,8 +66,7 @@ class Observe:
             structlog.contextvars.clear_contextvars()
 
     def _record(self, scope: Scope, status: int, seconds: float) -> None:
-        route = getattr(scope.get("route"), "path", "unmatched")
-        self._metrics.count(scope["method"], route, status, seconds)
+        self._metrics.count(scope["method"], _route(scope), status, seconds)
         if self._access_log:
             write_request(
                 request_id=scope["state"]["request_id"],
@@ -77,6 +76,11 @@ class Observe:
                 ms=round(seconds * 1e3, 3),
                 **({"trace_id": tracing.trace_id()} if self._traced else {}),
             )
+
+
+def _route(scope: Scope) -> str:
+    """The template of the request's path, of which there are few."""
+    return getattr(scope.get("route"), "path", "unmatched")
 
 
 def _request_id(scope: Scope) -> str:
