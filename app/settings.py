@@ -37,6 +37,12 @@ class Settings(BaseSettings):
     admin_key: SecretStr | None = None
     """The API key that may do everything; without it (and without other keys) no key is asked for."""
 
+    rate_limit: str = Field(default="", pattern=r"^([1-9][0-9]{0,8}/(second|minute|hour|day))?$")
+    """Requests of each key, or each address where no keys are, such as `100/second`; by default any number."""
+
+    jobs_per_key: int | None = Field(default=None, ge=1)
+    """Jobs of one key that may be queued or running at once; by default any number."""
+
     signing_key: SecretStr | None = None
     """Signs published models (HMAC-SHA256); when set, files that this service did not sign are refused."""
 

@@ -14,7 +14,7 @@ from time import time
 from sqlalchemy.exc import SQLAlchemyError
 
 from app.access.caller import ANYBODY, Caller
-from app.access.keys import Keys
+from app.access.keys import FORM, Keys
 from app.access.rates import Rate, Windows, whole
 from app.errors import KeyMissing, NotReady, TooMany, Unavailable
 
@@ -83,13 +83,15 @@ class Keyring:
         return self._guessed(presented, address)
 
     def _guessed(self, presented: bytes, address: str) -> Caller:
-        """The admin key is chosen by people and may be guessed, so guesses are counted; other keys are not in reach."""
-        wait = self._failures.wait(address, GUESSES)
-        if wait:
+        """The admin key is chosen by people and may be guessed, so guesses are counted; other keys are out of reach,
+        and one that was revoked or is too new to be known here is no guess.
+        """
+        if wait := self._failures.wait(address, GUESSES):
             raise TooMany("too many wrong keys came from this address", seconds=whole(wait))
         if self._admin_digest is not None and hmac.compare_digest(_digest(presented), self._admin_digest):
             return self._admin
-        self._failures.take(address, GUESSES)
+        if not FORM.fullmatch(presented):
+            self._failures.take(address, GUESSES)
         raise KeyMissing("this key opens nothing: send a valid one in the X-API-Key header, or as a bearer token")
 
     # keeping up

@@ -9,6 +9,7 @@ from fastapi import Request, Response
 from pydantic import BaseModel, Field, RootModel, WithJsonSchema
 from starlette.concurrency import run_in_threadpool
 
+from app.api.deps import loaded
 from app.api.errors import problems
 from app.api.train import FeatureCosts
 from app.api.wire import JSON, DirectRoute, ModelVersion, WireModel, checked, parsed
@@ -124,7 +125,7 @@ def _answer(request: Request, body: bytes) -> Response:
         raise Invalid.at("/known", "send either known (one case) or instances (many)")
     if wire.instances is not None and type(wire.instances) is not list:
         raise Invalid.at("/instances", "instances are a list of objects of known values")
-    model = request.app.state.ports.registry.load(wire.model)
+    model = loaded(request, wire.model)
     check_askable(model)
     request.app.state.kernels.wait("acquisition")
     from app.usecases import acquire as usecase  # noqa: PLC0415 - with its compiler it takes 60 MB that many can spare

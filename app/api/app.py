@@ -25,6 +25,7 @@ from app.api import (
     benefit,
     compare,
     datasets,
+    docs,
     errors,
     health,
     models,
@@ -34,7 +35,7 @@ from app.api import (
     simulate,
     train,
 )
-from app.api.guard import BodyLimits, Guard, Keys
+from app.api.guard import BodyLimits, Guard
 from app.api.observe import Observe
 from app.jobs.worker import Worker
 from app.metrics import Metrics
@@ -56,7 +57,7 @@ _TAGS = [
     {"name": "predict", "description": "Which action pays most."},
     {"name": "retrieve", "description": "Which set of items costs least."},
     {"name": "acquire", "description": "Which feature to learn next, and when enough is known."},
-    {"name": "service", "description": "Health and metrics."},
+    {"name": "service", "description": "Health, metrics, and who changed what."},
     {"name": openapi.LAST_TAG, "description": "What removes things, or stops them."},
 ]
 
@@ -103,8 +104,9 @@ def create_app(service: Service) -> FastAPI:
     app.state.retrieving = CapacityLimiter(retrieve.AT_ONCE)
     app.state.stopping = threading.Event()
     errors.install(app)
+    docs.install(app)
     app.router.routes[:0] = [predict.route, acquire.route, retrieve.route]  # first in line: those that are asked most
-    for routes in (datasets, train, benefit, models, compare, simulate, health):
+    for routes in (datasets, train, benefit, models, compare, simulate, audit, health):
         app.include_router(routes.router)
     bodies = (predict.PredictRequest, retrieve.RetrieveRequest, acquire.AcquireRequest)
     openapi.install(app, (*bodies, predict.PredictAnswer))
@@ -122,6 +124,7 @@ def _not_traced(scope: MutableMapping[str, Any]) -> bool:
 @asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     service: Service = app.state.service
+    service.keyring.start()
     service.ports.registry.start()
     if service.worker is not None:
         service.worker.start()

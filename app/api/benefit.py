@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field
 
 from app.api.charts import media
 from app.api.charts.reports import benefit_chart
-from app.api.deps import PortsDep
+from app.api.deps import loaded
 from app.api.errors import problems
 from app.api.standings import Lead, Standing
 from app.api.wire import ModelVersion, StrictRoute, WireModel
@@ -160,7 +160,6 @@ def benefit(
     body: Annotated[BenefitRequest, Body(openapi_examples={"two actions": {"value": _EXAMPLE}})],
     request: Request,
     response: Response,
-    ports: PortsDep,
 ) -> BenefitReport | Response:
     """For two classes and two actions: the best threshold, the bound, mu and the curve B(t); for any others the same
     without thresholds; always beside what acting on the most probable class would have earned.
@@ -175,7 +174,7 @@ def benefit(
 
     With `Accept: image/svg+xml` the answer is a chart.
     """
-    model = ports.registry.load(ref)
+    model = loaded(request, ref)
     report = BenefitReport.about(model, usecase.report(model, body.benefits, body.priors, body.points))
     response.headers["Vary"] = "Accept"
     if media.wants_svg(request):

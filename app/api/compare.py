@@ -13,7 +13,7 @@ from starlette.concurrency import run_in_threadpool
 from app.api.charts import media
 from app.api.charts.reports import comparison_chart
 from app.api.datasets import EXAMPLE_ID
-from app.api.deps import PortsDep
+from app.api.deps import CallerDep, PortsDep
 from app.api.errors import problems
 from app.api.jobs import JobState, JobStatus, Prefer, accepted, follow, key_header, state_of, wait
 from app.api.standings import Lead, Standing
@@ -113,8 +113,8 @@ EXAMPLE_KEY = "docs-comparison"
 CompareId = Annotated[str, Path(openapi_examples={"the comparison above": {"value": id_of_key(EXAMPLE_KEY)}})]
 
 
-def _existing(job_id: CompareId, ports: PortsDep) -> Job:
-    return jobs.find(ports, usecase.KIND, job_id)
+def _existing(job_id: CompareId, ports: PortsDep, caller: CallerDep) -> Job:
+    return jobs.find_for(caller, ports, usecase.KIND, job_id)
 
 
 JobDep = Annotated[Job, Depends(_existing)]
@@ -142,6 +142,7 @@ async def submit(
     request: Request,
     response: Response,
     ports: PortsDep,
+    caller: CallerDep,
     idempotency_key: Annotated[str | None, key_header(EXAMPLE_KEY)] = None,
     prefer: Prefer = None,
 ) -> CompareDocument:
@@ -150,18 +151,19 @@ async def submit(
     A learner that cannot be fitted is listed with its `error`, and the others are compared; the job fails where none is
     left. The best action for all, which needs no model, is the table's last row.
     """
-    job = await run_in_threadpool(usecase.submit, ports, body.model_dump(), key=idempotency_key)
+    job = await run_in_threadpool(usecase.submit, ports, body.model_dump(), key=idempotency_key, caller=caller)
     return CompareDocument.of(await accepted(request, response, ports, job, prefer))
 
 
 @router.get("", summary="List comparisons, newest first", responses=problems(422))
 def page(
     ports: PortsDep,
+    caller: CallerDep,
     status: JobStatus | None = None,
     page_size: Annotated[int, Query(ge=1, le=500)] = 50,
     page_token: Annotated[str | None, Query(max_length=200)] = None,
 ) -> ComparePage:
-    found, token = jobs.page(ports, usecase.KIND, status=status, page_size=page_size, page_token=page_token)
+    found, token = jobs.page(ports, caller, usecase.KIND, status=status, page_size=page_size, page_token=page_token)
     return ComparePage(jobs=[JobState(**state_of(job)) for job in found], next_page_token=token)
 
 
@@ -197,6 +199,6 @@ async def events(job: JobDep, request: Request, ports: PortsDep) -> AsyncIterato
 
 
 @router.delete("/{job_id}", summary="Cancel a comparison", status_code=202, responses=problems(404))
-def cancel(job_id: CompareId, ports: PortsDep) -> CompareDocument:
+def cancel(job_id: CompareId, ports: PortsDep, caller: CallerDep) -> CompareDocument:
     """A queued job is cancelled at once, a running one within two seconds; one that has ended stays as it is."""
-    return CompareDocument.of(jobs.cancel(ports, usecase.KIND, job_id))
+    return CompareDocument.of(jobs.cancel(ports, caller, usecase.KIND, job_id))

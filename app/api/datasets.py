@@ -9,7 +9,7 @@ from fastapi import APIRouter, Path, Query, Request, Response
 from pydantic import BaseModel, Field
 from starlette.concurrency import run_in_threadpool
 
-from app.api.deps import PortsDep
+from app.api.deps import CallerDep, PortsDep
 from app.api.errors import problems
 from app.api.uploads import FORM, received
 from app.data.store import Dataset
@@ -191,6 +191,6 @@ def get_dataset(dataset_id: DatasetId, ports: PortsDep) -> DatasetDocument:
 
 
 @router.delete("/{dataset_id}", status_code=204, responses=problems(404, 409))
-def delete_dataset(dataset_id: DatasetId, ports: PortsDep) -> None:
+def delete_dataset(dataset_id: DatasetId, ports: PortsDep, caller: CallerDep) -> None:
     """Delete a data set that no queued or running job uses; models made from it stay."""
-    usecase.delete(ports, dataset_id)
+    usecase.delete(ports, dataset_id, by=caller)

@@ -6,6 +6,9 @@ from typing import Annotated, cast
 
 from fastapi import Depends, Request
 
+from app.access.caller import Caller
+from app.errors import Flaw, NotFound
+from app.registry.loaded import Loaded
 from app.usecases.ports import Ports
 
 
@@ -13,4 +16,38 @@ def ports(request: Request) -> Ports:
     return cast(Ports, request.app.state.ports)
 
 
+async def caller(request: Request) -> Caller:
+    """Who asks, as the guard found out."""
+    return cast(Caller, request.scope["state"]["access"])
+
+
 PortsDep = Annotated[Ports, Depends(ports)]
+CallerDep = Annotated[Caller, Depends(caller)]
+
+
+async def need_model(request: Request, caller: CallerDep) -> None:
+    """Forbidden where the path names a model that the key is not for."""
+    named = request.path_params.get("name", request.path_params.get("ref"))
+    if named is not None:
+        caller.need_model(named)
+
+
+def cached(request: Request, reference: str) -> Loaded | None:
+    """The model if it is in memory; Forbidden where the key is for others. No I/O."""
+    caller: Caller = request.scope["state"]["access"]
+    caller.need_model(reference)
+    stored = cast(Ports, request.app.state.ports)
+    return stored.registry.cached(reference)
+
+
+def loaded(request: Request, reference: str) -> Loaded:
+    """The model, which may have to be read. Who may not see all models is not told, either, which others there are."""
+    caller: Caller = request.scope["state"]["access"]
+    caller.need_model(reference)
+    try:
+        return cast(Ports, request.app.state.ports).registry.load(reference)
+    except NotFound as error:
+        if not caller.models:
+            raise
+        msg = f"there is no model {reference!r}"
+        raise NotFound(msg, [Flaw("/model", msg)]) from error

@@ -30,13 +30,14 @@ async def live() -> Health:
 @router.head("/health/ready", include_in_schema=False)
 @router.get("/health/ready", summary="Can it do its work?", responses=problems(503))
 def ready(request: Request, ports: PortsDep) -> Health:
-    """Ready means: not about to stop, models and aliases known, the database answers, and the worker is alive."""
+    """Ready means: not about to stop, models, aliases and keys known, the database answers, and the worker is alive."""
     state = request.app.state
     wrong = [
         text
         for text, is_wrong in (
             ("the service is stopping", state.stopping.is_set()),
             ("models and aliases are not read yet", not ports.registry.ready),
+            ("the keys are not read yet", not state.service.keyring.ready),
             ("the worker is not alive", state.worker is not None and not state.worker.alive),
             ("the database does not answer", not ports.database.answers()),
         )

@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Annotated, Any, BinaryIO
 
-from fastapi import APIRouter, Body, Depends, Header, Path, Query, Request, Response
+from fastapi import APIRouter, Body, Depends, Header, Path, Query, Response
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, Field
 
-from app.api.deps import PortsDep
+from app.api.deps import CallerDep, PortsDep, need_model
 from app.api.errors import problems
 from app.api.wire import StrictRoute, WireModel
 from app.registry.card import NAME, Card
@@ -21,7 +21,7 @@ from app.registry.listing import ModelLine, ModelPage
 from app.registry.mirror import Move
 from app.usecases import models as usecase
 
-router = APIRouter(prefix="/models", tags=["models"], route_class=StrictRoute)
+router = APIRouter(prefix="/models", tags=["models"], route_class=StrictRoute, dependencies=[Depends(need_model)])
 
 _BLOCK = 2**20
 _LARGEST = 2**31 - 1  # what the index's columns hold
@@ -122,21 +122,14 @@ class AliasDocument(BaseModel):
     version: int
 
 
-def _caller(request: Request) -> str:
-    """The name of the caller's API key, for the alias history."""
-    return str(getattr(request.state, "caller", "anonymous"))
-
-
-Caller = Annotated[str, Depends(_caller)]
-
-
 @router.get("", summary="List models by name", responses=problems(422))
 def page(
     ports: PortsDep,
+    caller: CallerDep,
     page_size: Annotated[int, Query(ge=1, le=500)] = 50,
     page_token: Annotated[str | None, Query(pattern=f"^{NAME}$", description="from the page before")] = None,
 ) -> ModelList:
-    lines, token = usecase.page(ports, page_size=page_size, page_token=page_token)
+    lines, token = usecase.page(ports, caller, page_size=page_size, page_token=page_token)
     return ModelList(models=[ModelSummary.of(line) for line in lines], next_page_token=token)
 
 
@@ -146,16 +139,16 @@ def set_alias(
     alias: AliasName,
     body: Annotated[AliasTarget, Body(openapi_examples={"the first version": {"value": {"version": 1}}})],
     ports: PortsDep,
-    caller: Caller,
+    caller: CallerDep,
 ) -> AliasDocument:
     """`name@alias` means that version within a second in every process; the history keeps who changed it and when."""
-    usecase.set_alias(ports, name, alias, body.version, who=caller)
+    usecase.set_alias(ports, name, alias, body.version, by=caller)
     return AliasDocument(name=name, alias=alias, version=body.version)
 
 
 @router.delete("/{name}/aliases/{alias}", summary="Delete an alias", status_code=204, responses=problems(404, 422))
-def delete_alias(name: ModelName, alias: AliasName, ports: PortsDep, caller: Caller) -> None:
-    usecase.delete_alias(ports, name, alias, who=caller)
+def delete_alias(name: ModelName, alias: AliasName, ports: PortsDep, caller: CallerDep) -> None:
+    usecase.delete_alias(ports, name, alias, by=caller)
 
 
 @router.get("/{name}/versions/{version}", summary="The card of a version", responses=problems(404, 422))
@@ -199,9 +192,9 @@ def artifact(
 @router.delete(
     "/{name}/versions/{version}", summary="Delete a version", status_code=204, responses=problems(404, 409, 422)
 )
-def delete_version(name: ModelName, version: VersionNumber, ports: PortsDep) -> None:
+def delete_version(name: ModelName, version: VersionNumber, ports: PortsDep, caller: CallerDep) -> None:
     """A conflict while an alias points at it. Its number is not used again; the model stays, even without versions."""
-    usecase.delete_version(ports, name, version)
+    usecase.delete_version(ports, name, version, by=caller)
 
 
 @router.get("/{name}", summary="Versions, aliases and alias history of a model", responses=problems(404, 422))
@@ -210,9 +203,9 @@ def describe(name: ModelName, ports: PortsDep) -> ModelDocument:
 
 
 @router.delete("/{name}", summary="Delete a model", status_code=204, responses=problems(404, 422))
-def delete(name: ModelName, ports: PortsDep, caller: Caller) -> None:
+def delete(name: ModelName, ports: PortsDep, caller: CallerDep) -> None:
     """With all its versions and aliases. Version numbers are not used again, and the alias history is kept."""
-    usecase.delete(ports, name, who=caller)
+    usecase.delete(ports, name, by=caller)
 
 
 def _blocks(file: BinaryIO) -> Iterator[bytes]:

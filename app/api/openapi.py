@@ -43,7 +43,10 @@ def _document(app: FastAPI, documents: tuple[type[BaseModel], ...]) -> dict[str,
     schemas.update(extra["$defs"])
     for unused in ("HTTPValidationError", "ValidationError"):
         schemas.pop(unused, None)
-    components["securitySchemes"] = {"key": {"type": "apiKey", "in": "header", "name": KEY_HEADER}}
+    components["securitySchemes"] = {
+        "key": {"type": "apiKey", "in": "header", "name": KEY_HEADER, "description": "where keys are configured"}
+    }
+    document["security"] = [{"key": []}]
     for path, operations in document["paths"].items():
         for method, operation in operations.items():
             _complete(path, operation)
@@ -55,9 +58,10 @@ def _document(app: FastAPI, documents: tuple[type[BaseModel], ...]) -> dict[str,
 def _complete(path: str, operation: dict[str, Any]) -> None:
     """Add what every operation may answer: the guards' refusals, and our own form of 422 in place of FastAPI's."""
     responses = operation["responses"]
-    if not path.startswith("/health"):
-        operation["security"] = [{"key": []}]
-        responses.update(_named(401) | _named(503))
+    if path.startswith("/health"):
+        operation["security"] = []
+    else:
+        responses.update(_named(401) | _named(403) | _named(429) | _named(503))
     for parameter in operation.get("parameters", []):
         samples = parameter["schema"].get("examples")
         if samples and "examples" not in parameter:

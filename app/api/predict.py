@@ -11,7 +11,8 @@ from fastapi import Request, Response
 from pydantic import BaseModel, Field, WithJsonSchema
 from starlette.concurrency import run_in_threadpool
 
-from app.api import formats
+from app.api import formats, values
+from app.api.deps import cached, loaded
 from app.api.errors import problems
 from app.api.wire import (
     JSON,
@@ -108,7 +109,7 @@ async def predict(request: Request) -> Response:
     if len(body) > _INLINE_BYTES:
         return await run_in_threadpool(_answer, request, body, None)
     asked = _read(request, body)
-    model = request.app.state.ports.registry.cached(asked.question.model)
+    model = cached(request, asked.question.model)
     if model is None:
         return await run_in_threadpool(_answer, request, body, asked)
     return _decide(request, asked, model)
@@ -125,7 +126,7 @@ class _Asked:
 def _answer(request: Request, body: bytes, asked: _Asked | None) -> Response:
     """The whole way, in a thread: reading a long body, and loading a model that is not in memory."""
     asked = asked or _read(request, body)
-    return _decide(request, asked, request.app.state.ports.registry.load(asked.question.model))
+    return _decide(request, asked, loaded(request, asked.question.model))
 
 
 def _decide(request: Request, asked: _Asked, model: Loaded) -> Response:

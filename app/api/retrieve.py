@@ -13,6 +13,7 @@ from pydantic import BaseModel, Field, WithJsonSchema
 
 from app.api import formats
 from app.api.chosen import WRITERS, common
+from app.api.deps import loaded
 from app.api.errors import problems
 from app.api.predict import INSTANCES
 from app.api.probabilities import fields_of_json, sets_of_arrow, sets_of_list, sets_of_npy
@@ -168,7 +169,7 @@ def _answer(request: Request, body: bytes) -> Response:
     write = WRITERS[kind_of_answer(request, WRITERS)]
     asked = _read(kind_of_body(request, formats.READERS), body, request)
     question, state = asked.question.question, request.app.state
-    model = None if asked.question.model is None else state.ports.registry.load(asked.question.model)
+    model = None if asked.question.model is None else loaded(request, asked.question.model)
     state.kernels.wait("retrieval")  # not before: who errs in the model's name need not wait to hear it
     from app.usecases import retrieve as usecase  # noqa: PLC0415 - see above
 

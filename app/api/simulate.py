@@ -11,7 +11,7 @@ from app.api.acquire import Benefits
 from app.api.charts import media
 from app.api.charts.budgets import acquisition_chart
 from app.api.datasets import EXAMPLE_ID
-from app.api.deps import PortsDep
+from app.api.deps import PortsDep, loaded
 from app.api.errors import problems
 from app.api.predict import INSTANCES
 from app.api.train import FeatureCosts
@@ -93,7 +93,7 @@ def simulate(
     Send rows that the model was not trained on. The same on the hold-out of training is in the card, under
     `metrics.acquisition`. With `Accept: image/svg+xml` the answer is a chart.
     """
-    model = ports.registry.load(body.model)
+    model = loaded(request, body.model)
     check_askable(model)
     request.app.state.kernels.wait("acquisition")
     from app.usecases import simulate as usecase  # noqa: PLC0415 - with its compiler it takes 60 MB that many can spare

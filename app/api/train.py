@@ -11,7 +11,7 @@ from pydantic import BaseModel, FailFast, Field, WithJsonSchema
 from starlette.concurrency import run_in_threadpool
 
 from app.api.datasets import EXAMPLE_ID
-from app.api.deps import PortsDep
+from app.api.deps import CallerDep, PortsDep
 from app.api.errors import problems
 from app.api.jobs import JobState, JobStatus, Prefer, accepted, follow, key_header, state_of, wait
 from app.api.learners import learner_schema
@@ -109,8 +109,8 @@ EXAMPLE_JOB = id_of_key(EXAMPLE_KEY)
 JobId = Annotated[str, Path(openapi_examples={"the job above": {"value": EXAMPLE_JOB}})]
 
 
-def _existing(job_id: JobId, ports: PortsDep) -> Job:
-    return jobs.find(ports, usecase.KIND, job_id)
+def _existing(job_id: JobId, ports: PortsDep, caller: CallerDep) -> Job:
+    return jobs.find_for(caller, ports, usecase.KIND, job_id)
 
 
 JobDep = Annotated[Job, Depends(_existing)]
@@ -141,24 +141,27 @@ async def submit(
     request: Request,
     response: Response,
     ports: PortsDep,
+    caller: CallerDep,
     idempotency_key: Annotated[str | None, key_header(EXAMPLE_KEY)] = None,
     prefer: Prefer = None,
 ) -> JobDocument:
+    caller.need_model(body.model)
     order = body.model_dump(exclude_unset=False)
-    job = await run_in_threadpool(usecase.submit, ports, order, key=idempotency_key)
+    job = await run_in_threadpool(usecase.submit, ports, order, key=idempotency_key, caller=caller)
     return JobDocument.of(await accepted(request, response, ports, job, prefer))
 
 
 @router.get("", summary="List jobs, newest first", responses=problems(422))
 def page(
     ports: PortsDep,
+    caller: CallerDep,
     status: JobStatus | None = None,
     model: Annotated[str | None, Query(description="only jobs for this model", max_length=64)] = None,
     page_size: Annotated[int, Query(ge=1, le=500)] = 50,
     page_token: Annotated[str | None, Query(max_length=200)] = None,
 ) -> JobPage:
     found, token = jobs.page(
-        ports, usecase.KIND, status=status, model=model, page_size=page_size, page_token=page_token
+        ports, caller, usecase.KIND, status=status, model=model, page_size=page_size, page_token=page_token
     )
     return JobPage(jobs=[JobDocument.of(job) for job in found], next_page_token=token)
 
@@ -183,6 +186,6 @@ async def events(job: JobDep, request: Request, ports: PortsDep) -> AsyncIterato
 
 
 @router.delete("/{job_id}", summary="Cancel a job", status_code=202, responses=problems(404))
-def cancel(job_id: JobId, ports: PortsDep) -> JobDocument:
+def cancel(job_id: JobId, ports: PortsDep, caller: CallerDep) -> JobDocument:
     """A queued job is cancelled at once, a running one within two seconds; one that has ended stays as it is."""
-    return JobDocument.of(jobs.cancel(ports, usecase.KIND, job_id))
+    return JobDocument.of(jobs.cancel(ports, caller, usecase.KIND, job_id))

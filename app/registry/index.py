@@ -70,13 +70,13 @@ class Index:
             if self.has(connection, key):
                 raise Conflict(f"version {key[1]} of {key[0]!r} is published; delete it instead")
 
-    def set_alias(self, connection: Connection, name: str, alias: str, version: int, who: str) -> None:
-        """Point `alias` at a version; pointing it where it points changes nothing. NotFound without that version."""
+    def set_alias(self, connection: Connection, name: str, alias: str, version: int, who: str) -> bool:
+        """Point `alias` at a version; False where it points there already. NotFound without that version."""
         with self._change(connection, name):
             self.need(connection, (name, version))
             before = self._target(connection, name, alias)
             if before == version:
-                return
+                return False
             row = self._upsert(aliases).values(name=name, alias=alias, version=version)
             connection.execute(
                 row.on_conflict_do_update(
@@ -84,6 +84,7 @@ class Index:
                 )
             )
             self._remember(connection, name, alias, who, before, version)
+            return True
 
     def delete_alias(self, connection: Connection, name: str, alias: str, who: str) -> None:
         """NotFound where there is none."""

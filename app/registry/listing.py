@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Connection, select
 
 from app.errors import NotFound
+from app.patterns import matches
 from app.registry.mirror import Move
 from app.registry.snapshot import Key
 from app.registry.tables import aliases, history, models, versions
@@ -44,9 +46,11 @@ class ModelPage:
     history: list[Move]
 
 
-def list_models(connection: Connection, after: str, limit: int) -> list[ModelLine]:
-    """At most `limit` models whose names come after `after`, by name."""
+def list_models(connection: Connection, after: str, limit: int, patterns: Sequence[str] = ()) -> list[ModelLine]:
+    """At most `limit` models whose names come after `after`, by name; of patterns, if any, they have to match one."""
     page = select(models.c.name).where(models.c.listed, models.c.name > after).order_by(models.c.name)
+    if patterns:
+        page = page.where(matches(models.c.name, patterns))
     names = list(connection.execute(page.limit(limit)).scalars())
     numbers: dict[str, list[int]] = defaultdict(list)
     for name, version in connection.execute(

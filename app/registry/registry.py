@@ -211,7 +211,7 @@ class Registry:
     # managing
 
     def models(self, after: str, limit: int, patterns: Sequence[str] = ()) -> list[ModelLine]:
-        """At most `limit` models by name, after the name `after` (`""`: from the first), that match a pattern if any."""
+        """At most `limit` models after the name `after` (`""`: from the first), that match a pattern, if any."""
         with self._database.reading() as connection:
             return list_models(connection, after, limit, patterns)
 

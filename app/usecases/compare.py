@@ -8,17 +8,19 @@ from typing import Any
 
 import numpy as np
 
+from app.access.caller import Caller
 from app.decisions.benefit import as_benefits
 from app.errors import Flaw, Invalid
 from app.jobs.job import Job
 from app.learners import catalogue
+from app.usecases import jobs
 from app.usecases.fitting import built, placed
 from app.usecases.ports import Ports
 
 KIND = "compare"
 
 
-def submit(ports: Ports, order: Mapping[str, Any], *, key: str | None) -> Job:
+def submit(ports: Ports, order: Mapping[str, Any], *, key: str | None, caller: Caller) -> Job:
     """Accept an order to compare, checked as far as possible beforehand; the same `key` answers with the first job.
 
     Raises Invalid with the place of what cannot work, NotFound for an unknown data set.
@@ -40,7 +42,7 @@ def submit(ports: Ports, order: Mapping[str, Any], *, key: str | None) -> Job:
         "folds": order["folds"],
         "seed": order["seed"],
     }
-    return ports.queue.submit(KIND, spec, dataset=dataset.id, key=key)
+    return jobs.submit(ports, caller, KIND, spec, dataset=dataset.id, key=key)
 
 
 def names(learners: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import BinaryIO
 
+from app.access.caller import Caller
 from app.data.store import Dataset
 from app.errors import Conflict, Invalid
 from app.usecases.ports import Ports
@@ -36,9 +37,14 @@ def page(ports: Ports, size: int, token: str | None) -> tuple[list[Dataset], str
     return ports.datasets.page(size, token)
 
 
-def delete(ports: Ports, dataset_id: str) -> None:
-    """Remove a data set; Conflict while a job that has not ended needs it."""
+def delete(ports: Ports, dataset_id: str, *, by: Caller) -> None:
+    """Remove a data set; Conflict while a job that has not ended needs it.
+
+    The audit log has it first, for files know no transaction: it may tell of one that then could not be removed.
+    """
     ports.datasets.find(dataset_id)
     if ports.queue.uses_dataset(dataset_id):
         raise Conflict(f"a queued or running job uses {dataset_id}; wait for it or cancel it")
+    with ports.database.writing() as connection:
+        ports.audit.entry(by, "dataset.delete", dataset_id)(connection)
     ports.datasets.remove(dataset_id)

@@ -43,6 +43,7 @@ def run(ports: Ports, job: Job) -> None:
         with ports.database.writing() as connection:
             ports.registry.add(connection, card)
             ports.queue.succeed(connection, job, result)
+            ports.audit.published(connection, job.id, f"{name}:{version}")
 
 
 def clean_up(ports: Ports, job: Job) -> None:

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from sqlalchemy import Connection
+
+from app.access.caller import Caller
 from app.errors import Conflict, NotFound
 from app.jobs.job import Job
 from app.usecases.ports import Ports
@@ -20,8 +25,17 @@ def find(ports: Ports, kind: str, job_id: str) -> Job:
     return job
 
 
+def find_for(caller: Caller, ports: Ports, kind: str, job_id: str) -> Job:
+    """The same for a caller, to whom a job that is not for his eyes is none."""
+    job = find(ports, kind, job_id)
+    if not caller.sees(job.model, job.client):
+        raise NotFound(f"there is no {kind} job {job_id!r}")
+    return job
+
+
 def page(
     ports: Ports,
+    caller: Caller,
     kind: str,
     *,
     status: str | None,
@@ -29,14 +43,45 @@ def page(
     page_size: int,
     page_token: str | None,
 ) -> tuple[list[Job], str | None]:
-    """Jobs of this `kind`, newest first, and the token of the next page."""
-    return ports.queue.page(kind=kind, status=status, model=model, page_size=page_size, page_token=page_token)
+    """Jobs of this `kind` that the caller may see, newest first, and the token of the next page."""
+    return ports.queue.page(
+        kind=kind,
+        status=status,
+        model=model,
+        models=caller.models,
+        client=caller.client,
+        page_size=page_size,
+        page_token=page_token,
+    )
 
 
-def cancel(ports: Ports, kind: str, job_id: str) -> Job:
+def cancel(ports: Ports, caller: Caller, kind: str, job_id: str) -> Job:
     """Ask for a job's end; one that has ended already is answered as it is, for the caller came too late, not wrong."""
-    job = find(ports, kind, job_id)
+    job = find_for(caller, ports, kind, job_id)
     try:
-        return ports.queue.cancel(job.id)
+        return ports.queue.cancel(job.id, also=ports.audit.entry(caller, "job.cancel", job.id))
     except Conflict:
         return ports.queue.get(job.id)
+
+
+def submit(
+    ports: Ports,
+    caller: Caller,
+    kind: str,
+    spec: dict[str, Any],
+    *,
+    model: str | None = None,
+    dataset: str,
+    key: str | None,
+) -> Job:
+    """Accept an order from a caller, in whose name the audit log will have what comes of it.
+
+    TooMany where that makes more jobs at once than his key may have.
+    """
+
+    def also(connection: Connection, job: Job) -> None:
+        ports.audit.entry(caller, "job.submit", job.id, kind=kind, **({"model": model} if model else {}))(connection)
+
+    return ports.queue.submit(
+        kind, spec, model=model, dataset=dataset, key=key, client=caller.client, most=caller.jobs, also=also
+    )

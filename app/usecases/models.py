@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import BinaryIO
 
+from app.access.caller import Caller
 from app.registry.card import Card
 from app.registry.listing import ModelLine, ModelPage
 from app.usecases.ports import Ports
 
 
-def page(ports: Ports, *, page_size: int, page_token: str | None) -> tuple[list[ModelLine], str | None]:
-    """Models by name, and the token of the next page, None at the end. The token is the last name of a page."""
-    lines = ports.registry.models(page_token or "", page_size + 1)
+def page(ports: Ports, caller: Caller, *, page_size: int, page_token: str | None) -> tuple[list[ModelLine], str | None]:
+    """Models that the key is for, by name, and the token of the next page, None at the end: the last name of a page."""
+    lines = ports.registry.models(page_token or "", page_size + 1, caller.models)
     more = len(lines) > page_size
     return lines[:page_size], lines[page_size - 1].name if more else None
 
@@ -31,20 +32,23 @@ def artifact(ports: Ports, name: str, version: int) -> tuple[Card, BinaryIO]:
     return ports.registry.artifact(name, version)
 
 
-def set_alias(ports: Ports, name: str, alias: str, version: int, *, who: str) -> None:
+def set_alias(ports: Ports, name: str, alias: str, version: int, *, by: Caller) -> None:
     """Point an alias, new or not, at a version that is published."""
-    ports.registry.set_alias(name, alias, version, who)
+    entry = ports.audit.entry(by, "alias.set", f"{name}@{alias}", version=version)
+    ports.registry.set_alias(name, alias, version, by.name, also=entry)
 
 
-def delete_alias(ports: Ports, name: str, alias: str, *, who: str) -> None:
-    ports.registry.delete_alias(name, alias, who)
+def delete_alias(ports: Ports, name: str, alias: str, *, by: Caller) -> None:
+    entry = ports.audit.entry(by, "alias.delete", f"{name}@{alias}")
+    ports.registry.delete_alias(name, alias, by.name, also=entry)
 
 
-def delete_version(ports: Ports, name: str, version: int) -> None:
+def delete_version(ports: Ports, name: str, version: int, *, by: Caller) -> None:
     """Conflict while an alias points at it."""
-    ports.registry.delete_version(name, version)
+    entry = ports.audit.entry(by, "version.delete", f"{name}:{version}")
+    ports.registry.delete_version(name, version, also=entry)
 
 
-def delete(ports: Ports, name: str, *, who: str) -> None:
+def delete(ports: Ports, name: str, *, by: Caller) -> None:
     """The model with all versions and aliases."""
-    ports.registry.delete_model(name, who)
+    ports.registry.delete_model(name, by.name, also=ports.audit.entry(by, "model.delete", name))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from app.access.audit import AuditLog
+from app.access.keys import Keys
 from app.data.store import DatasetStore
 from app.database import Database
 from app.jobs.queue import Queue
@@ -18,3 +20,5 @@ class Ports:
     datasets: DatasetStore
     queue: Queue
     registry: Registry
+    audit: AuditLog
+    keys: Keys

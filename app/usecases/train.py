@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from app.access.caller import Caller
 from app.acquisition.prices import parse_prices
 from app.data.dataset import Dataset
 from app.data.store import Draft
@@ -14,13 +15,14 @@ from app.decisions.benefit import as_benefits
 from app.errors import Invalid
 from app.jobs.job import Job
 from app.learners import catalogue
+from app.usecases import jobs
 from app.usecases.fitting import built, placed
 from app.usecases.ports import Ports
 
 KIND = "train"
 
 
-def submit(ports: Ports, order: Mapping[str, Any], *, key: str | None) -> Job:
+def submit(ports: Ports, order: Mapping[str, Any], *, key: str | None, caller: Caller) -> Job:
     """Accept an order to train, checked as far as possible beforehand; the same `key` answers with the first job.
 
     Raises Invalid with the place of what cannot work, NotFound for an unknown data set.
@@ -30,7 +32,7 @@ def submit(ports: Ports, order: Mapping[str, Any], *, key: str | None) -> Job:
     spec = _specification(order, kind, parameters, dataset)
     if draft is not None:
         ports.datasets.keep(draft)  # last of all: what is refused leaves nothing behind
-    return ports.queue.submit(KIND, spec, model=spec["model"], dataset=spec["dataset"], key=key)
+    return jobs.submit(ports, caller, KIND, spec, model=spec["model"], dataset=spec["dataset"], key=key)
 
 
 def _learner(sent: Mapping[str, Any]) -> tuple[catalogue.Kind, dict[str, Any]]:

@@ -13,8 +13,12 @@ import pyarrow.parquet as pq
 import pytest
 from fastapi import FastAPI
 
+from app.access.audit import AuditLog
+from app.access.tables import TABLES
 from app.api import datasets, errors
 from app.data.store import DataLimits, DatasetStore
+from app.database import Database
+from tests.api.callers import called_by
 
 CSV = b"a,b,y\n1,u,0\n2,v,1\n,u,0\n4,,1\n"
 BOUNDARY = {"Content-Type": "multipart/form-data; boundary=x"}
@@ -33,7 +37,7 @@ class Client:
         return asyncio.run(self._all(calls))
 
     async def _all(self, calls):
-        transport = httpx.ASGITransport(self.app)
+        transport = httpx.ASGITransport(called_by(self.app))
         async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
             return await asyncio.gather(*(client.request(method, path, **options) for method, path, options in calls))
 
@@ -55,8 +59,11 @@ def client(tmp_path, busy):
     errors.install(app)
     app.include_router(datasets.router)
     store = DatasetStore(str(tmp_path), DataLimits(1000, 100, 100, max_upload_bytes=5_000))
-    app.state.ports = SimpleNamespace(datasets=store, queue=busy)
-    return Client(app)
+    database = Database(f"sqlite:///{tmp_path / 'audit.db'}")
+    database.create(TABLES)
+    app.state.ports = SimpleNamespace(datasets=store, queue=busy, database=database, audit=AuditLog(database))
+    yield Client(app)
+    database.close()
 
 
 def problem(response, status=422):

@@ -12,10 +12,12 @@ import numpy as np
 import pytest
 from fastapi import FastAPI
 
+from app.access.caller import Caller
 from app.api import errors, models
 from app.registry.card import read_card
 from app.settings import Settings
 from app.wiring import make_ports
+from tests.api.callers import called_by
 from tests.registry.making import make_estimator, publish
 
 
@@ -47,7 +49,7 @@ def ask(ports):
     app.state.ports = ports
     errors.install(app)
     app.include_router(models.router)
-    return Client(app)
+    return Client(called_by(app))
 
 
 def refusal(response, status):
@@ -105,14 +107,14 @@ def test_the_history_names_the_callers_key(ports):
     app.state.ports = ports
     app.include_router(models.router)
 
-    async def with_key(scope, receive, send):
-        scope.setdefault("state", {})["caller"] = "ann"
-        await app(scope, receive, send)
-
     publish(ports.registry)
-    Client(with_key)("PUT", "/models/triage/aliases/champion", json={"version": 1})
+    ask = Client(called_by(app, Caller("ann", "payoff_1")))
+    ask("PUT", "/models/triage/aliases/champion", json={"version": 1})
 
     assert [move.who for move in ports.registry.model("triage").history] == ["ann"]
+    (entry,), _ = ports.audit.page(10, None)
+    assert (entry.who, entry.client, entry.action) == ("ann", "payoff_1", "alias.set")
+    assert (entry.subject, entry.details) == ("triage@champion", {"version": 1})
 
 
 def test_the_card_is_the_published_one(ports, ask, tmp_path):

@@ -6,10 +6,15 @@ import io
 
 import pytest
 
+from app.access.audit import AuditLog
+from app.access.caller import ANYBODY
+from app.access.keys import Keys
+from app.access.tables import TABLES
 from app.data.store import DataLimits, DatasetStore
 from app.database import Database
 from app.errors import Conflict, Invalid, NotFound
 from app.jobs.queue import Queue
+from app.migrations import migrate
 from app.registry.registry import Registry
 from app.usecases import datasets
 from app.usecases.ports import Ports
@@ -19,12 +24,14 @@ from app.usecases.ports import Ports
 def ports(tmp_path):
     database = Database(f"sqlite:///{tmp_path / 'test.db'}")
     queue = Queue(database, attempts=1, lease_seconds=10)
-    queue.create()
+    migrate(database)
+    database.create(TABLES)
+    audit = AuditLog(database)
     store = DatasetStore(str(tmp_path / "datasets"), DataLimits(1000, 100, 100, 10_000))
     registry = Registry(
         str(tmp_path / "models"), database, signing_key=None, allow_version_skew=False, cache_bytes=1_000_000
     )
-    yield Ports(database, store, queue, registry)
+    yield Ports(database, store, queue, registry, audit, Keys(database, audit))
     database.close()
 
 
@@ -48,12 +55,12 @@ def test_page_size(ports, size):
 
 
 def test_delete(ports, dataset):
-    datasets.delete(ports, dataset.id)
+    datasets.delete(ports, dataset.id, by=ANYBODY)
 
     with pytest.raises(NotFound):
         datasets.find(ports, dataset.id)
     with pytest.raises(NotFound):
-        datasets.delete(ports, dataset.id)
+        datasets.delete(ports, dataset.id, by=ANYBODY)
 
 
 def test_data_that_a_job_needs_stays(ports, dataset):
@@ -61,9 +68,9 @@ def test_data_that_a_job_needs_stays(ports, dataset):
     job = ports.queue.submit("train", {}, dataset=dataset.id)
 
     with pytest.raises(Conflict, match="uses"):
-        datasets.delete(ports, dataset.id)
+        datasets.delete(ports, dataset.id, by=ANYBODY)
     assert datasets.find(ports, dataset.id) == dataset
 
     ports.queue.cancel(job.id)
-    datasets.delete(ports, dataset.id)
+    datasets.delete(ports, dataset.id, by=ANYBODY)
     assert datasets.page(ports, 10, None) == ([], None)

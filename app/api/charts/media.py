@@ -9,6 +9,7 @@ from fastapi import Request, Response
 from app.api.wire import JSON, kind_of_answer
 
 SVG = "image/svg+xml"
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"  # it is drawn with styles of its own
 SVG_CONTENT: dict[str, Any] = {SVG: {"schema": {"type": "string"}}}
 
 
@@ -18,4 +19,4 @@ def wants_svg(request: Request) -> bool:
 
 
 def svg(content: str) -> Response:
-    return Response(content, media_type=SVG, headers={"Vary": "Accept"})
+    return Response(content, media_type=SVG, headers={"Vary": "Accept", "Content-Security-Policy": _POLICY})

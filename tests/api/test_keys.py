@@ -1,0 +1,363 @@
+"""With keys, nothing but health and docs answers without one, and each key opens what it was made for."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import time
+from collections.abc import Iterator
+
+import httpx
+import pytest
+from fastapi.routing import APIRoute
+from starlette.routing import Mount
+
+from app.access.caller import Scope
+from app.access.keys import Wish
+from app.api.permits import NEEDED, is_open
+from app.settings import Settings
+from app.wiring import make_ports, wire
+from tests.conftest import serving, settings_for, trained, two_class_rows
+
+ADMIN_KEY = "s3cret of the admin"
+ORDER = {"learner": {"kind": "logistic"}, "data": two_class_rows(60), "holdout": 0.3}
+INSTANCE = {"age": 61.7734, "pulse": 81.1, "pain": "strong"}
+
+
+class Bank:
+    """A service with keys: a client for each, by the name of its key."""
+
+    def __init__(self, settings: Settings, url: str) -> None:
+        self.url = url
+        self.ports = make_ports(settings)
+        self.keys: dict[str, str] = {}
+        self._clients: list[httpx.Client] = []
+
+    def make(self, name: str, *scopes: Scope, **wish: object) -> httpx.Client:
+        _, self.keys[name] = self.ports.keys.create(Wish(name, scopes, **wish))
+        client = self.holding(self.keys[name])
+        seen_by(client)
+        return client
+
+    def holding(self, key: str) -> httpx.Client:
+        self._clients.append(httpx.Client(base_url=self.url, headers={"X-API-Key": key}, timeout=60))
+        return self._clients[-1]
+
+    def close(self) -> None:
+        for client in self._clients:
+            client.close()
+        self.ports.database.close()
+
+
+def seen_by(client: httpx.Client, status: int = 404) -> None:
+    """Wait until the service knows of a key that was just made or revoked: a second, by its promise."""
+    until = time.monotonic() + 1.5
+    while client.get("/nowhere").status_code != status:
+        assert time.monotonic() < until
+        time.sleep(0.02)
+
+
+@pytest.fixture(scope="module")
+def bank(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bank]:
+    settings = settings_for(tmp_path_factory.mktemp("keys"), admin_key=ADMIN_KEY)
+    with serving(settings) as client:
+        bank = Bank(settings, str(client.base_url))
+        yield bank
+        bank.close()
+
+
+@pytest.fixture(scope="module")
+def admin(bank: Bank) -> httpx.Client:
+    return bank.holding(ADMIN_KEY)
+
+
+@pytest.fixture(scope="module")
+def trainer(bank: Bank) -> httpx.Client:
+    return bank.make("trainer", Scope.TRAIN)
+
+
+@pytest.fixture(scope="module")
+def predictor(bank: Bank) -> httpx.Client:
+    return bank.make("predictor", Scope.PREDICT)
+
+
+@pytest.fixture(scope="module")
+def hearts(bank: Bank) -> httpx.Client:
+    """Both scopes, for some models only."""
+    return bank.make("hearts", Scope.PREDICT, Scope.TRAIN, models=("heart-*",))
+
+
+@pytest.fixture(scope="module")
+def models(trainer: httpx.Client) -> dict[str, str]:
+    """Two models, and the jobs that made them."""
+    return {name: trained(trainer, {"model": name, **ORDER})["id"] for name in ("heart-a", "lung")}
+
+
+def every_route(app) -> set[tuple[str, str]]:
+    """Method and template of all that the application answers."""
+    found = set()
+    for path, methods in app.openapi()["paths"].items():
+        found |= {(method.upper(), path) for method in methods}
+    for route in app.routes:  # also those that the document leaves out
+        if isinstance(route, APIRoute):
+            found |= {(method, route.path) for method in route.methods}
+        elif isinstance(route, Mount):
+            found.add(("GET", f"{route.path}/file"))
+        elif hasattr(route, "path"):
+            found |= {(method, route.path) for method in route.methods - {"HEAD"}}
+    return found
+
+
+def filled(template: str) -> str:
+    values = {"version": "1", "job_id": "job_00000000000000000000", "dataset_id": "ds_0000000000000000"}
+    return re.sub(r"\{(\w+)\}", lambda found: values.get(found[1], "heart-a"), template)
+
+
+@pytest.fixture(scope="module")
+def routes(tmp_path_factory: pytest.TempPathFactory) -> set[tuple[str, str]]:
+    from app.api.app import create_app  # noqa: PLC0415
+
+    service = wire(settings_for(tmp_path_factory.mktemp("routes"), workers=0))
+    routes = every_route(create_app(service))
+    service.ports.database.close()
+    return routes
+
+
+def test_every_route_is_open_or_in_the_table(routes):
+    """A new route has to say what it needs, and the table names no route that is not there."""
+    guarded = {(method, path) for method, path in routes if not is_open(path)}
+
+    assert guarded == set(NEEDED)
+    assert {path.split("/")[1] for _, path in routes if is_open(path)} == {
+        "docs",
+        "health",
+        "openapi.json",
+        "static-offline-docs",
+    }
+
+
+def test_without_a_key_only_health_and_docs_answer(bank, routes):
+    with httpx.Client(base_url=bank.url) as client:
+        for method, path in sorted(routes):
+            response = client.request(method, filled(path))
+
+            assert (response.status_code == 401) != is_open(path), (method, path)
+        for path in ("/nowhere", "/predict/", "//predict", "/docs/../predict", "/health/../models", "/%70redict"):
+            assert client.post(path).status_code in (401, 404, 405), path  # below /health/ and /docs/ is nothing else
+            assert "models" not in client.get(path).text
+        assert client.get("/docs").status_code == client.get("/health/ready").status_code == 200
+
+
+@pytest.mark.parametrize("scopes", [(), (Scope.PREDICT,), (Scope.TRAIN,), (Scope.ADMIN,)])
+def test_each_scope_opens_what_the_table_says_and_nothing_else(bank, scopes):
+    """403, naming the scope, exactly where none of the needed ones is there."""
+    client = bank.make("-".join(["only", *scopes]), *scopes)
+    for (method, path), needed in NEEDED.items():
+        response = client.request(method, filled(path), headers={"Content-Type": "application/json"})
+        may = not needed or Scope.ADMIN in scopes or not needed.isdisjoint(scopes)
+
+        assert (response.status_code != 403) == may, (method, path, response.text)
+        if not may:
+            assert any(f"'{scope}'" in response.json()["detail"] for scope in needed)
+
+
+def test_a_key_for_predicting_cannot_train(predictor, models):
+    refused = predictor.post("/train", json={"model": "heart-b", **ORDER})
+
+    assert refused.status_code == 403
+    assert refused.json()["detail"] == "this needs a key with the scope 'train'; that of 'predictor' has 'predict'"
+    assert predict(predictor, "lung").status_code == 200
+
+
+def predict(client: httpx.Client, model: str) -> httpx.Response:
+    return client.post("/predict", json={"model": model, "instances": [INSTANCE], "rule": "most_probable"})
+
+
+@pytest.mark.parametrize("value", [b"", b"payoff_00000000." + b"a" * 43, b"\xff"])
+def test_what_is_no_key_is_refused(bank, value):
+    assert httpx.get(f"{bank.url}/models", headers={b"X-API-Key": value}).status_code == 401
+
+
+def test_a_key_with_another_secret_is_refused(bank, predictor):
+    key_id = bank.keys["predictor"].partition(".")[0]
+
+    assert bank.holding(f"{key_id}.{'a' * 43}").get("/models").status_code == 401
+    assert predictor.get("/models").status_code == 200
+
+
+def test_a_bearer_token_is_a_key_as_well(bank, predictor):
+    with httpx.Client(base_url=bank.url) as client:
+        for word in ("Bearer", "bearer"):
+            assert (
+                client.get("/metrics", headers={"Authorization": f"{word} {bank.keys['predictor']}"}).status_code == 200
+            )
+        assert client.get("/metrics", headers={"Authorization": f"Basic {bank.keys['predictor']}"}).status_code == 401
+
+
+def test_a_revoked_key_is_refused_within_a_second(bank):
+    client = bank.make("short", Scope.PREDICT)
+    assert client.get("/models").status_code == 200
+
+    bank.ports.keys.revoke("short")
+
+    seen_by(client, 401)
+
+
+def test_an_expired_key_is_refused_and_told_so(bank):
+    client = bank.make("brief", Scope.PREDICT, expires_seconds=1.0)
+    assert client.get("/models").status_code == 200
+
+    seen_by(client, 401)
+
+    assert "expired" in client.get("/models").json()["detail"]
+
+
+def test_patterns_hold_wherever_a_model_is_named(hearts, models):
+    assert predict(hearts, "heart-a").status_code == 200
+    named = [
+        ("POST", "/predict", {"model": "lung", "instances": [INSTANCE]}),
+        ("POST", "/predict", {"model": "lung:1", "instances": [INSTANCE] * 1000}),
+        (
+            "POST",
+            "/retrieve",
+            {"model": "lung@best", "instances": [INSTANCE], "setting": "binary", "loss": {"name": "am"}},
+        ),
+        ("POST", "/acquire", {"model": "lung", "known": {}}),
+        ("POST", "/acquire/simulate", {"model": "lung", "rows": [[1, 2, "mild"]], "labels": ["ill"]}),
+        ("POST", "/models/lung:1/benefit", {"benefits": [[0, 1], [1, 0]]}),
+        ("GET", "/models/lung", None),
+        ("GET", "/models/lung/versions/1", None),
+        ("GET", "/models/lung/versions/1/artifact", None),
+        ("PUT", "/models/lung/aliases/best", {"version": 1}),
+        ("DELETE", "/models/lung/aliases/best", None),
+        ("DELETE", "/models/lung/versions/1", None),
+        ("DELETE", "/models/lung", None),
+        ("POST", "/train", {"model": "lung", **ORDER}),
+    ]
+    for method, path, body in named:
+        refused = hearts.request(method, path, json=body)
+        other = hearts.request(method, path.replace("lung", "nosuch"), json=body and {**body, "model": "nosuch"})
+
+        assert refused.status_code == 403, (method, path, refused.text)
+        assert "heart-*" in refused.json()["detail"]
+        if other.status_code != 422:  # `model` is no field of every body
+            assert other.json() == refused.json(), "what is there must not be told from what is not"
+
+
+def test_others_models_and_jobs_are_not_there(hearts, trainer, models):
+    names = [model["name"] for model in hearts.get("/models").json()["models"]]
+    assert names == ["heart-a"]
+    assert [job["id"] for job in hearts.get("/train").json()["jobs"]] == [models["heart-a"]]
+    assert hearts.get(f"/train/{models['heart-a']}").status_code == 200
+    for method, path in (("GET", ""), ("GET", "/events"), ("DELETE", "")):
+        assert hearts.request(method, f"/train/{models['lung']}{path}").status_code == 404
+    missing = predict(hearts, "heart-z")
+    assert missing.status_code == 404
+    assert "lung" not in missing.text
+    assert {model["name"] for model in trainer.get("/models").json()["models"]} == {"heart-a", "lung"}
+
+
+def test_a_comparison_is_seen_by_who_ordered_it(hearts, trainer, bank):
+    order = {
+        "dataset": trainer.post(
+            "/datasets?label=y", content="a,y\n1,u\n2,v\n3,u\n4,v\n", headers={"Content-Type": "text/csv"}
+        ).json()["id"],
+        "learners": [{"kind": "logistic"}],
+        "benefits": [[0, 1], [1, 0]],
+        "folds": 2,
+    }
+    theirs = trainer.post("/compare", json=order).json()["id"]
+    own = hearts.post("/compare", json=order).json()["id"]
+
+    assert [job["id"] for job in hearts.get("/compare").json()["jobs"]] == [own]
+    assert hearts.get(f"/compare/{theirs}").status_code == 404
+    assert {theirs, own} <= {job["id"] for job in trainer.get("/compare").json()["jobs"]}
+
+
+def test_idempotency_keys_are_each_clients_own(trainer, hearts):
+    """The same one names another job for another client, and does not tell of the first."""
+    headers = {"Idempotency-Key": "monday"}
+    first = trainer.post("/train", json={"model": "lung", **ORDER}, headers=headers)
+    other = hearts.post("/train", json={"model": "heart-a", **ORDER}, headers=headers)
+
+    assert (first.status_code, other.status_code) == (202, 202)
+    assert first.json()["id"] != other.json()["id"]
+    assert trainer.post("/train", json={"model": "lung", **ORDER}, headers=headers).json()["id"] == first.json()["id"]
+
+
+def test_a_rate_of_its_own(bank):
+    client = bank.make("slow", Scope.PREDICT, rate="5/hour")  # asked once or more to be seen
+
+    answers = [client.get("/models") for _ in range(5)]
+
+    refused = answers[-1]
+    assert refused.status_code == 429
+    assert refused.headers["ratelimit-policy"] == '"key";q=5;w=3600'
+    assert refused.headers["ratelimit"].startswith('"key";r=0;t=')
+    assert 0 < int(refused.headers["retry-after"]) <= 2 * 3600
+    lefts = [int(re.search(r"r=(\d+)", answer.headers["ratelimit"])[1]) for answer in answers]
+    assert lefts == sorted(lefts, reverse=True)
+
+
+def test_jobs_at_once(bank, admin):
+    """Two orders at the same moment cannot pass the limit together; who repeats an order is answered with it."""
+    client = bank.make("busy", Scope.TRAIN, jobs=1)
+    slow = {
+        "model": "slow",
+        "learner": {"kind": "random_forest", "n_estimators": 3000},
+        "data": two_class_rows(2000),
+        "holdout": 0.3,
+    }
+
+    first = client.post("/train", json=slow, headers={"Idempotency-Key": "one"})
+    second = client.post("/train", json=slow)
+    again = client.post("/train", json=slow, headers={"Idempotency-Key": "one"})
+
+    assert (first.status_code, second.status_code, again.status_code) == (202, 429, 202)
+    assert "queued or running" in second.json()["detail"]
+    assert int(second.headers["retry-after"]) > 0
+    assert again.json()["id"] == first.json()["id"]
+    client.delete(f"/train/{first.json()['id']}")
+
+
+def test_the_audit_log_says_who(bank, admin, hearts, trainer, models):
+    job = trained(hearts, {"model": "heart-b", **ORDER})
+    hearts.put("/models/heart-b/aliases/best", json={"version": 1})
+    hearts.put("/models/heart-b/aliases/best", json={"version": 1})  # changes nothing
+    admin.delete("/models/heart-b/aliases/best")
+    admin.delete("/models/heart-b")
+    dataset = trainer.post(
+        "/datasets?label=y", content="a,y\n1,u\n2,v\n9,v\n8,u\n", headers={"Content-Type": "text/csv"}
+    ).json()["id"]
+    trainer.delete(f"/datasets/{dataset}")
+
+    entries = admin.get("/audit", params={"page_size": 500}).json()["entries"]
+    told = [(entry["who"], entry["action"], entry["subject"]) for entry in reversed(entries)]
+    mine = [line for line in told if line[2] in (job["id"], "heart-b:1", "heart-b@best", "heart-b", dataset)]
+
+    assert mine == [
+        ("hearts", "job.submit", job["id"]),
+        ("hearts", "version.publish", "heart-b:1"),
+        ("hearts", "alias.set", "heart-b@best"),
+        ("admin", "alias.delete", "heart-b@best"),
+        ("admin", "model.delete", "heart-b"),
+        ("trainer", "dataset.delete", dataset),
+    ]
+    assert ("command line", "key.create", bank.keys["hearts"].partition(".")[0]) in told
+    assert trainer.get("/audit").status_code == 403
+    page = admin.get("/audit", params={"page_size": 2}).json()
+    following = admin.get("/audit", params={"page_size": 2, "page_token": page["next_page_token"]}).json()
+    assert [*page["entries"], *following["entries"]] == entries[:4]
+
+
+def test_changes_are_refused_where_they_cannot_be_audited(bank, admin, trainer, models):
+    """The entry and the change are one transaction."""
+    with bank.ports.database.writing() as connection:
+        connection.exec_driver_sql("ALTER TABLE audit_log RENAME TO away")
+    try:
+        with contextlib.suppress(httpx.HTTPError):
+            assert trainer.put("/models/lung/aliases/best", json={"version": 1}).status_code >= 500
+        assert trainer.get("/models/lung").json()["aliases"] == {}
+    finally:
+        with bank.ports.database.writing() as connection:
+            connection.exec_driver_sql("ALTER TABLE away RENAME TO audit_log")
