@@ -8,8 +8,12 @@ from threading import Thread
 import structlog
 from sqlalchemy.exc import SQLAlchemyError
 
+from app.access.audit import AuditLog
+from app.access.keyring import Keyring
+from app.access.keys import Keys
+from app.access.rates import Rate
 from app.api.app import Service
-from app.api.guard import BodyLimits, Keys
+from app.api.guard import BodyLimits
 from app.data.store import DataLimits, DatasetStore
 from app.database import Database
 from app.errors import PayoffError
@@ -42,8 +46,15 @@ def wire(settings: Settings) -> Service:
     ports = make_ports(settings)
     worker = make_worker(settings, ports) if settings.workers else None
     limits = BodyLimits(default=int(settings.max_body_mb * _MB), upload=int(settings.max_upload_mb * _MB))
-    key = settings.admin_key.get_secret_value() if settings.admin_key else None
-    return Service(ports, worker, Keys.of(key), limits, settings.access_log)
+    keyring = make_keyring(settings, ports)
+    access_log = settings.access_log and settings.log_level in ("debug", "info")
+
+
+def make_keyring(settings: Settings, ports: Ports) -> Keyring:
+    """Who holds which key, and the limits for keys that have none of their own."""
+    admin_key = settings.admin_key.get_secret_value() if settings.admin_key else None
+    rate = Rate.parse(settings.rate_limit) if settings.rate_limit else None
+    return Keyring(ports.keys, admin_key, rate=rate, jobs=settings.jobs_per_key)
 
 
 def make_ports(settings: Settings) -> Ports:
@@ -83,7 +94,9 @@ def open_ports(settings: Settings, *, patience: float = 0.0) -> Ports:
         cache_bytes=settings.cache_mb * _MB,
         patience=patience,
     )
-    return Ports(database, DatasetStore(settings.datasets_url, limits, patience=patience), queue, registry)
+    datasets = DatasetStore(settings.datasets_url, limits, patience=patience)
+    audit = AuditLog(database)
+    return Ports(database, datasets, queue, registry, audit, Keys(database, audit))
 
 
 def make_worker(settings: Settings, ports: Ports) -> Worker:

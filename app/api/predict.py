@@ -11,7 +11,7 @@ from fastapi import Request, Response
 from pydantic import BaseModel, Field, WithJsonSchema
 from starlette.concurrency import run_in_threadpool
 
-from app.api import formats, values
+from app.api import formats
 from app.api.deps import cached, loaded
 from app.api.errors import problems
 from app.api.wire import (
