@@ -1,32 +1,45 @@
-# Two stages: the first has what installing needs, the second only what serving needs.
-FROM python:3.11-slim-bookworm AS build
+# Two stages: the first has what installing needs, the second only what serving needs. To pin the base to the byte as
+# well, name its digest: --build-arg PYTHON=python:3.11-slim-bookworm@sha256:…
+ARG PYTHON=python:3.11-slim-bookworm
+
+FROM $PYTHON AS build
 WORKDIR /build
 RUN python3 -m venv /opt/payoff
-COPY requirements.lock ./
-RUN /opt/payoff/bin/pip install --no-cache-dir --disable-pip-version-check --require-hashes -r requirements.lock
+ENV PATH=/opt/payoff/bin:$PATH
+COPY requirements-scale.lock ./
+RUN pip install --no-cache-dir --disable-pip-version-check --require-hashes -r requirements-scale.lock
 COPY pyproject.toml README.md ./
 COPY app app
 # The installer goes last of all: what serves has nothing to install with.
-RUN /opt/payoff/bin/pip install --no-cache-dir --disable-pip-version-check --no-deps --no-build-isolation . \
- && /opt/payoff/bin/pip uninstall --yes --quiet hatchling editables setuptools pip
+RUN pip install --no-cache-dir --disable-pip-version-check --no-deps --no-build-isolation . \
+ && pip uninstall --yes --quiet hatchling editables setuptools pip
+# The loops are compiled here, so that a container answers everything as soon as it is ready: for any processor of this
+# architecture rather than for the one that builds. What was compiled belongs to its source's time of change, which a
+# registry keeps in whole seconds only; bytecode must then not depend on it.
+ENV NUMBA_CPU_NAME=generic NUMBA_CACHE_DIR=/opt/payoff/kernels
+WORKDIR /
+RUN cd /opt/payoff/lib/python3.*/site-packages \
+ && find app -name '*.py' -exec touch --date=@$(date +%s) {} + \
+ && python3 -m compileall -q -f --invalidation-mode unchecked-hash app \
+ && python3 -c 'from app.usecases.kernels import compile_now; compile_now()'
 
-FROM python:3.11-slim-bookworm
-RUN useradd --uid 10001 --no-create-home --shell /usr/sbin/nologin payoff \
- && install -d -o 10001 -g 10001 /srv/payoff /srv/models
+FROM $PYTHON
+# The group is root's, as everywhere: whoever runs the container as somebody else finds the folders writable all the same.
+RUN useradd --uid 10001 --gid 0 --no-create-home --home-dir /srv/payoff --shell /usr/sbin/nologin payoff \
+ && install -d -o 10001 -g 0 -m 2775 /srv/payoff /srv/models
 COPY --from=build /opt/payoff /opt/payoff
-# The kernels are compiled on the machine that runs them. numba refuses to import where it can keep nothing, and under a
-# read-only root it can only beside the state: compiled once there, they are at hand after every restart.
+COPY deploy/entrypoint.sh /usr/local/bin/
 ENV PATH=/opt/payoff/bin:$PATH \
     PYTHONUNBUFFERED=1 \
+    NUMBA_CPU_NAME=generic \
     NUMBA_CACHE_DIR=/srv/payoff/kernels \
     PAYOFF_HOME=/srv/payoff \
     PAYOFF_MODELS=/srv/models
-USER 10001:10001
+USER 10001:0
 WORKDIR /srv
-# A folder of the host that is bound here instead must belong to uid 10001.
 VOLUME ["/srv/payoff", "/srv/models"]
 EXPOSE 8000
-# The first start compiles for half a minute and more; until it has answered once, a failed probe does not count.
-HEALTHCHECK --interval=5s --timeout=3s --start-period=120s \
+HEALTHCHECK --interval=5s --timeout=3s --start-period=60s \
   CMD ["python3", "-c", "import urllib.request as r; r.urlopen('http://127.0.0.1:8000/health/ready', timeout=2)"]
+ENTRYPOINT ["entrypoint.sh"]
 CMD ["payoff", "serve", "--host", "0.0.0.0", "--port", "8000"]
