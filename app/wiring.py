@@ -48,6 +48,7 @@ def wire(settings: Settings) -> Service:
     limits = BodyLimits(default=int(settings.max_body_mb * _MB), upload=int(settings.max_upload_mb * _MB))
     keyring = make_keyring(settings, ports)
     access_log = settings.access_log and settings.log_level in ("debug", "info")
+    return Service(ports, worker, keyring, limits, access_log)
 
 
 def make_keyring(settings: Settings, ports: Ports) -> Keyring:
