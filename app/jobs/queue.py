@@ -167,7 +167,8 @@ class Queue:
         self.get(job_id)
         with self.database.writing() as connection:
             job = hold(connection, JOBS.c.id == job_id)
-            assert job is not None  # jobs are never deleted
+            if job is None:
+                raise NotFound(f"there is no job {job_id!r} any more")
             if not job.cancel_requested:
                 job = move(connection, self.database.now, job, Event.CANCEL, cancel_requested=True)
                 also(connection)
