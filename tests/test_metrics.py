@@ -14,6 +14,7 @@ from app import metrics
 from app.database import Database, DatabaseAway
 from app.jobs.job import Problem, Status
 from app.jobs.queue import Queue
+from app.jobs.tables import TABLES
 from app.metrics import JobMetrics, ProcessMetrics, QueueMetrics, RequestMetrics
 from app.migrations import migrate
 

@@ -20,7 +20,13 @@ def forget(database: Database, older_than_seconds: float) -> int:
     removed = 0
     long_ago = database.now - older_than_seconds
     for status in sorted(ENDED):
-        first = select(JOBS.c.seq).where(JOBS.c.status == status).order_by(JOBS.c.seq).limit(_BATCH)
+        first = (
+            select(JOBS.c.seq)
+            .where(JOBS.c.status == status)
+            .order_by(JOBS.c.seq)
+            .limit(_BATCH)
+            .with_for_update(skip_locked=True)
+        )
         with database.writing() as connection:
             numbers = list(connection.execute(first).scalars())
             old = delete(JOBS).where(JOBS.c.seq.in_(numbers), JOBS.c.status == status, JOBS.c.finished_at < long_ago)

@@ -11,7 +11,7 @@ from app.jobs import retention
 from app.jobs.job import Problem, Status
 from app.jobs.queue import Queue
 from app.jobs.retention import forget
-from app.jobs.tables import JOBS
+from app.jobs.tables import JOBS, TABLES
 from app.jobs.worker import Worker
 from tests.jobs.waiting import eventually
 
@@ -21,7 +21,7 @@ DAY = 86_400.0
 @pytest.fixture
 def queue(tmp_path):
     queue = Queue(Database(f"sqlite:///{tmp_path / 'jobs.db'}"))
-    queue.create()
+    queue.database.create(TABLES)
     yield queue
     queue.database.close()
 
