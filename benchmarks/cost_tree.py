@@ -23,7 +23,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
 from app.acquisition.prices import Prices, parse_prices
-from app.acquisition.tree_of_classifiers import TreeOfClassifiers, simulate
+from app.acquisition.tree_of_classifiers import TreeOfClassifiers
+from app.acquisition.tree_session import simulate
 from app.learners._cost_tree_hard import HardTree
 from app.learners._cost_tree_path import Sample, Setting
 from app.learners.cost_tree import CostTree

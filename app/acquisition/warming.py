@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
+from app.acquisition import tree_session
 from app.acquisition.binning import bin_columns
 from app.acquisition.forest import FlatForest, PathCosts
 from app.acquisition.journeys import travel
 from app.acquisition.prices import Prices
 from app.acquisition.session import simulate, step
 from app.acquisition.tree import grow_tree
+from app.acquisition.tree_of_classifiers import TreeOfClassifiers
 
 
 def warm() -> None:
@@ -23,3 +25,19 @@ def warm() -> None:
     simulate(forest, X, prices)
     travel(forest, X, prices)
     list(PathCosts(X, y, np.ones(4), prices, 2).add(forest))
+    _warm_tree(X, prices)
+
+
+class _FirstColumn:
+    """Two scores that are the first feature."""
+
+    def scores(self, X: np.ndarray) -> np.ndarray:
+        return np.repeat(X[:, :1], 2, axis=1)
+
+
+def _warm_tree(X: np.ndarray, prices: Prices) -> None:
+    out, zero = np.full(1, -1, dtype=np.int32), np.zeros(1)
+    needs = np.array([[True, False]])
+    tree = TreeOfClassifiers(out, out, zero, needs, zero, _FirstColumn(), zero, 2)
+    tree_session.step(tree, X, np.zeros(X.shape), prices)
+    tree_session.travel(tree, X, prices)

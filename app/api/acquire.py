@@ -25,7 +25,7 @@ Benefits = Annotated[Any, WithJsonSchema({"oneOf": [_MATRIX, {"type": "null"}]})
 class AcquireRequest(WireModel):
     """All that is known so far, and what the rest may cost."""
 
-    model: str = Field(description="name, name:version or name@alias of a forest", examples=["triage"])
+    model: str = Field(description="name, name:version or name@alias of a forest or tree", examples=["triage"])
     known: Annotated[Any, WithJsonSchema(_KNOWN)] = Field(
         default=None,
         description="values by feature name, in the order of their acquisition (of a group, the first has paid its"
@@ -55,7 +55,7 @@ class Offer(BaseModel):
 
 
 class Wanted(Offer):
-    """A feature that trees wait for."""
+    """A feature that trees wait for, or the node of a tree."""
 
     waiting: int = Field(description="how many trees")
 
@@ -72,11 +72,11 @@ class Standing(BaseModel):
     frontier: list[Wanted] = Field(description="all that trees wait for, best first, affordable or not")
     spent: float
     remaining: float | None = Field(description="of the budget")
-    prediction: int | str = Field(
-        description="the class that most trees vote for, from what is known; `/predict` decides by the calibrated"
-        " probabilities, and may name another class"
+    prediction: int | str | float = Field(
+        description="from what is known: the class that most trees of a forest vote for (`/predict` decides by the"
+        " calibrated probabilities, and may name another), or what the deepest node of a tree says, a class or a number"
     )
-    probabilities: dict[str, float]
+    probabilities: dict[str, float] | None = Field(description="of the classes; null where numbers are predicted")
     trees: int
     trees_resolved: int
     decision: int | str | None = Field(default=None, description="with benefits: the action that pays most now")
@@ -108,12 +108,14 @@ class AcquireAnswer(RootModel[CaseAnswer | BatchAnswer]):
 async def acquire(request: Request) -> Response:
     """Say which feature to learn next, or that enough is known, and why.
 
-    From what is known every tree of the forest is walked until a feature stops it that is not known. `next` is the
-    feature that most trees wait for, per price. A case is decided when all trees are `resolved` (`unavailable`: one of
-    them needed a value that cannot be had), when the vote can no longer change (`vote_settled`: the class is that of
-    the complete row), when nothing affordable is left (`budget`), or, with `benefits`, when more is `not_worth_it`:
-    then the matrix decides, and a settled vote stops nothing. The service keeps nothing between calls: send all that is
-    known, in the order in which it was acquired; what was wrong is corrected by sending something else.
+    From what is known every tree of a forest is walked until a feature stops it that is not known. `next` is the
+    feature that most trees wait for, per price. A tree of classifiers (`cost_tree`) is walked until a node needs
+    features that are not known; `next` is the cheapest of them. A case is decided when all trees are `resolved`
+    (`unavailable`: one of them needed a value that cannot be had), when the vote can no longer change
+    (`vote_settled`: the class is that of the complete row), when nothing affordable is left (`budget`), or, with
+    `benefits`, when more is `not_worth_it`: then the matrix decides, and a settled vote stops nothing. The service
+    keeps nothing between calls: send all that is known, in the order in which it was acquired; what was wrong is
+    corrected by sending something else.
     """
     body = await request.body()
     return await run_in_threadpool(_answer, request, body)

@@ -123,6 +123,12 @@ _FORM_SCHEMA = {
         "file": {"type": "string", "format": "binary", "description": "CSV, gzipped CSV or Parquet"},
         "label": {"type": "array", "items": {"type": "string"}, "description": "label columns, the part repeated"},
         "name": {"type": "string", "maxLength": 200},
+        "label_type": {
+            "type": "string",
+            "enum": ["auto", "number"],
+            "default": "auto",
+            "description": "auto: words and integers are classes, other numbers to be regressed on; number: all are",
+        },
     },
     "additionalProperties": False,
 }
@@ -153,28 +159,42 @@ Labels = Annotated[
 Name = Annotated[
     str | None, Query(description="what you call it", openapi_examples={"example": {"value": EXAMPLE_NAME}})
 ]
+Type = Annotated[
+    str | None,
+    Query(
+        description="`number`: integers are to be regressed on, and are no classes",
+        json_schema_extra={"enum": ["auto", "number"]},
+    ),
+]
 PageSize = Annotated[int, Query(ge=1, le=usecase.MOST_PER_PAGE)]
 PageToken = Annotated[str | None, Query(description="`next_page_token` of the page before")]
 
 
 @router.post("", status_code=201, responses=_CREATED_HEADERS | problems(413, 422), openapi_extra=_BODY)
 async def upload_dataset(
-    request: Request, response: Response, ports: PortsDep, label: Labels, name: Name = None
+    request: Request, response: Response, ports: PortsDep, label: Labels, name: Name = None, label_type: Type = None
 ) -> DatasetDocument:
     """Upload a table: CSV (gzipped or not) or Parquet.
 
-    Send a form with `file`, `label` (repeated for several labels) and `name`, or the bare file as the body with
-    `label` and `name` in the query. A column whose values are all numbers is numeric, any other categorical; empty
-    values, `NA`, `N/A`, `NaN`, `nan`, `null`, `None` and `?` are missing. The same upload gives the same data set.
+    Send a form with `file`, `label` (repeated for several labels), `name` and `label_type`, or the bare file as body
+    with the others in the query. A label of words or integers is a class; one of other numbers is a number to regress
+    on, and with `label_type` number so are integers. A column whose values are all numbers is numeric, any other
+    categorical; empty values, `NA`, `N/A`, `NaN`, `nan`, `null`, `None` and `?` are missing. The same upload gives the
+    same data set.
     """
     async with received(request, usecase.largest_upload(ports)) as upload:
-        names = [*upload.names, *([] if name is None else [name])]
-        if len(names) > 1:
-            raise Invalid.at("/name", "a data set has one name")
-        chosen = names[0] if names else None
-        dataset = await run_in_threadpool(usecase.upload, ports, upload.content, [*label, *upload.labels], chosen)
+        chosen = _one("name", upload.names, name), _one("label_type", upload.label_types, label_type)
+        dataset = await run_in_threadpool(usecase.upload, ports, upload.content, [*label, *upload.labels], *chosen)
     response.headers["Location"] = f"/datasets/{dataset.id}"
     return DatasetDocument.of(dataset)
+
+
+def _one(field: str, sent: list[str], asked: str | None) -> str | None:
+    """The one value of a field that a form or the query may have."""
+    values = [*sent, *([] if asked is None else [asked])]
+    if len(values) > 1:
+        raise Invalid.at(f"/{field}", f"a data set has one {field}")
+    return values[0] if values else None
 
 
 @router.get("", responses=problems(422))

@@ -8,10 +8,10 @@ from functools import partial
 from typing import Annotated, Any, Literal
 
 from fastapi import Request, Response
-from pydantic import BaseModel, Field, WithJsonSchema
+from pydantic import BaseModel, Field, RootModel, WithJsonSchema
 from starlette.concurrency import run_in_threadpool
 
-from app.api import formats
+from app.api import formats, values
 from app.api.deps import cached, loaded
 from app.api.errors import problems
 from app.api.wire import (
@@ -28,6 +28,8 @@ from app.api.wire import (
 from app.features import Schema
 from app.registry.loaded import Loaded
 from app.usecases import predict as usecase
+from app.usecases.ranges import strange_values
+from app.usecases.values import predict_values
 
 _INLINE_BYTES = 16_384  # a larger body is worked on in a thread, so that nobody waits behind it (some 100 rows)
 
@@ -71,7 +73,8 @@ class PredictQuestion(WireModel):
 
     def question(self) -> usecase.Question:
         costs = usecase.Costs(**dict(self.costs)) if self.costs else None
-        return usecase.Question(self.rule, self.benefits, self.actions, self.threshold, costs, self.priors)
+        rule = self.rule if "rule" in self.model_fields_set else None
+        return usecase.Question(rule, self.benefits, self.actions, self.threshold, costs, self.priors)
 
 
 class PredictRequest(PredictQuestion):
@@ -82,7 +85,7 @@ class PredictRequest(PredictQuestion):
     )
 
 
-class PredictAnswer(BaseModel):
+class DecisionsAnswer(BaseModel):
     """Columns with one entry per instance; `expected_benefits` has a column per action."""
 
     model: ModelVersion
@@ -98,9 +101,22 @@ class PredictAnswer(BaseModel):
     warnings: list[str]
 
 
-async def predict(request: Request) -> Response:
-    """Decide for every instance which action pays most.
+class ValuesAnswer(BaseModel):
+    """What a model of numbers (regression) predicts."""
 
+    model: ModelVersion
+    values: list[float] = Field(description="one for each instance")
+    warnings: list[str]
+
+
+class PredictAnswer(RootModel[DecisionsAnswer | ValuesAnswer]):
+    """Decisions by a model of classes, `values` by one of numbers."""
+
+
+async def predict(request: Request) -> Response:
+    """Decide for every instance which action pays most; or, with a model of numbers, predict them.
+
+    A model of numbers takes `model` and `instances` alone: rules, benefits, costs and priors are for classes.
     The instances come as JSON, or as a NumPy array (`application/x-npy`, rows in feature order) or an Arrow stream
     (`application/vnd.apache.arrow.stream`, columns by feature name); then the other fields are query parameters, each
     as JSON. `Accept` chooses the form of the answer in the same way.
@@ -130,9 +146,16 @@ def _answer(request: Request, body: bytes, asked: _Asked | None) -> Response:
 
 
 def _decide(request: Request, asked: _Asked, model: Loaded) -> Response:
-    write = formats.WRITERS[kind_of_answer(request, formats.WRITERS)]
+    form = kind_of_answer(request, formats.WRITERS)
     X, warnings = asked.rows(model.schema)
-    return write(usecase.predict(model, X, asked.question.question(), warnings), model)
+    if form == JSON:  # the other forms are for many rows, fast
+        warnings += strange_values(model, X)
+    if model.regression:
+        answer = values.WRITERS[form](predict_values(model, X, asked.question.question()), model, warnings)
+    else:
+        answer = formats.WRITERS[form](usecase.predict(model, X, asked.question.question(), warnings), model)
+    request.app.state.metrics.requests.decided(model.name, model.version, len(X))
+    return answer
 
 
 def _read(request: Request, body: bytes) -> _Asked:
@@ -157,7 +180,7 @@ route = DirectRoute(
     predict,
     methods=["POST"],
     tags=["predict"],
-    summary="Which action pays most, for each instance?",
+    summary="Which action pays most, or which number is to be expected, for each instance?",
     response_model=PredictAnswer,
     responses={
         200: {"content": {formats.NPY: formats.BINARY, formats.ARROW: formats.BINARY}},

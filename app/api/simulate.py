@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Body, Request, Response
 from pydantic import BaseModel, Field, WithJsonSchema, model_validator
@@ -25,10 +25,10 @@ _BUDGETS = {"oneOf": [{"type": "array", "items": {"type": "number", "minimum": 0
 class SimulateRequest(WireModel):
     """Complete rows with their labels, and the budgets to try."""
 
-    model: str = Field(description="name, name:version or name@alias of a forest", examples=["triage"])
+    model: str = Field(description="name, name:version or name@alias of a forest or tree", examples=["triage"])
     dataset: str | None = Field(default=None, description="a data set with the model's features and classes")
     rows: Annotated[list[Any] | None, WithJsonSchema(INSTANCES)] = Field(default=None, description="or rows")
-    labels: list[int | str] | None = Field(default=None, description="with a class for each")
+    labels: list[int | float | str] | None = Field(default=None, description="with a class, or a number, for each")
     budgets: Annotated[list[Any] | None, Field(max_length=20), WithJsonSchema(_BUDGETS)] = Field(
         default=None, description="of each row; null: some shares of what the dearest row costs"
     )
@@ -48,7 +48,7 @@ class Outcome(BaseModel):
 
     cost: float
     questions: float
-    error: float = Field(description="share of rows whose vote is not their class")
+    error: float = Field(description="share of rows whose prediction is not their class, or mean squared error")
     benefit: float | None = Field(default=None, description="of the decisions, which the matrix makes")
     net_benefit: float | None = Field(default=None, description="less the cost")
 
@@ -58,7 +58,7 @@ class BudgetOutcomes(BaseModel):
 
     budget: float | None = Field(description="null: none")
     plain: Outcome = Field(description="until every tree has its answer")
-    vote_stopping: Outcome = Field(description="until the vote can no longer change")
+    vote_stopping: Outcome | None = Field(default=None, description="until a forest's vote can no longer change")
     worth_stopping: Outcome | None = Field(default=None, description="while more is worth its price; with benefits")
 
 
@@ -67,6 +67,7 @@ class Simulation(BaseModel):
 
     model: ModelVersion
     rows: int
+    measure: Literal["error_rate", "mean_squared_error"] = Field(description="what `error` is")
     nothing: Outcome = Field(description="buying no feature")
     everything: Outcome = Field(description="buying every feature of the model")
     budgets: list[BudgetOutcomes]

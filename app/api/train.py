@@ -27,7 +27,7 @@ Number = Annotated[float, Field(strict=True)]
 Cell = Annotated[Any, WithJsonSchema({"type": ["number", "string", "null"]})]
 Label = Annotated[
     Any,
-    WithJsonSchema({"oneOf": [{"type": ["integer", "string"]}, {"type": "array", "items": {"type": "string"}}]}),
+    WithJsonSchema({"oneOf": [{"type": ["number", "string"]}, {"type": "array", "items": {"type": "string"}}]}),
 ]
 Learner = Annotated[dict[str, Any], WithJsonSchema(learner_schema())]
 
@@ -44,7 +44,8 @@ class InlineData(WireModel):
     features: Annotated[list[str], FailFast()] = Field(examples=[["age", "pain"]])
     rows: Annotated[list[list[Cell]], FailFast()] = Field(examples=[[[63, "mild"], [41, "none"]]])
     labels: Annotated[list[Label], FailFast()] = Field(
-        description="one for each row; a list of labels for each row when multi-label"
+        description="one for each row: a class (word or integer) or a number; a list of labels for each row when"
+        " multi-label"
     )
 
 

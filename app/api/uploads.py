@@ -33,6 +33,7 @@ class Upload:
     content: BinaryIO
     labels: list[str]
     names: list[str]
+    label_types: list[str]
 
 
 @asynccontextmanager
@@ -50,7 +51,7 @@ async def received(request: Request, limit: int) -> AsyncIterator[Upload]:
         try:
             async for chunk in _bounded(request, limit):
                 await file.write(chunk)
-            yield Upload(file.file, [], [])
+            yield Upload(file.file, [], [], [])
         finally:
             await file.close()
     else:
@@ -69,7 +70,7 @@ async def _form(request: Request, limit: int) -> FormData:
 
 def _from_form(form: FormData) -> Upload:
     file: UploadFile | None = None
-    texts: dict[str, list[str]] = {"label": [], "name": []}
+    texts: dict[str, list[str]] = {"label": [], "name": [], "label_type": []}
     flaws = []
     for key, value in form.multi_items():
         if key == "file" and isinstance(value, UploadFile):
@@ -79,13 +80,13 @@ def _from_form(form: FormData) -> Upload:
         elif key == "file":
             flaws.append(Flaw("/file", "this is text; send a file part (with a file name)"))
         else:
-            needed = "text, not a file" if key in texts else "not known; a form has file, label and name"
+            needed = "text, not a file" if key in texts else "not known; a form has file, label, name and label_type"
             flaws.append(Flaw(f"/{key}", f"{key!r} is {needed}"))
     if file is None and not flaws:
         flaws.append(Flaw("/file", "there is no file"))
     if flaws or file is None:
         raise Invalid(flaws[0].msg, flaws)
-    return Upload(file.file, texts["label"], texts["name"])
+    return Upload(file.file, texts["label"], texts["name"], texts["label_type"])
 
 
 async def _complete(chunks: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:

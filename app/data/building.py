@@ -36,14 +36,15 @@ class Built:
     identity: str
 
 
-def build(source: Source, labels: Sequence[int], limits: DataLimits, *, several: bool) -> Built:
+def build(source: Source, labels: Sequence[int], limits: DataLimits, *, several: bool, numbers: bool = False) -> Built:
     """Read `source` to its end, the columns at `labels` as labels (`several`: 0 or 1 each), the others as features.
 
+    With `numbers` one label is a number to regress on, also where all its values are integers.
     Raises Invalid with every column that cannot be used. One pass; memory of one row group and the stored bytes.
     """
     order = [j for j in range(len(source.places)) if j not in set(labels)] + list(labels)
     features = [_feature(source, j, limits) for j in order[: len(order) - len(labels)]]
-    targets = [_label(source, j, limits, several=several) for j in labels]
+    targets = [_label(source, j, limits, several=several, numbers=numbers) for j in labels]
     columns: list[_Column] = [*features, *targets]
     writer = _Writer(columns)
     for arrays in source.batches():
@@ -68,7 +69,9 @@ def _feature(source: Source, j: int, limits: DataLimits) -> _Column:
     return CategoricalColumn(source.places[j], limits.max_categories)
 
 
-def _label(source: Source, j: int, limits: DataLimits, *, several: bool) -> NumberLabel | WordLabel | RelevanceLabel:
+def _label(
+    source: Source, j: int, limits: DataLimits, *, several: bool, numbers: bool
+) -> NumberLabel | WordLabel | RelevanceLabel:
     place = source.places[j]
     if several:
         if source.kinds[j] == "categorical":
@@ -76,7 +79,9 @@ def _label(source: Source, j: int, limits: DataLimits, *, several: bool) -> Numb
             raise Invalid.at(place.loc, msg)
         return RelevanceLabel(place)
     if source.kinds[j] == "numeric":
-        return NumberLabel(place, limits.max_categories)
+        return NumberLabel(place, limits.max_categories, regressed=numbers)
+    if numbers:
+        raise Invalid.at(place.loc, f"{place.name!r} holds words; a number to regress on is a column of numbers")
     return WordLabel(place, limits.max_categories)
 
 
@@ -87,11 +92,13 @@ def _classes(targets: Sequence[NumberLabel | WordLabel | RelevanceLabel]) -> Cla
     return first.classes()
 
 
-def _identity(features: Iterable[_Column], labels: Iterable[_Column]) -> str:
+def _identity(features: Iterable[_Column], labels: Sequence[_Column]) -> str:
     """SHA-256 over names, kinds, values and roles of all columns, in order."""
-    parts = [
+    parts: list[Any] = [
         [[column.place.name, column.feature().type, column.digest()] for column in role] for role in (features, labels)
     ]
+    if any(isinstance(label, NumberLabel) and label.regressed and label.integers for label in labels):
+        parts.append("numbers")  # the same integers as classes are another data set
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 

@@ -14,29 +14,29 @@ from app.errors import Flaw, Invalid
 Classes = tuple[int | str, ...] | None
 
 _EXACT = 2.0**53  # from here on float64 no longer tells integers apart
+_AS_NUMBER = "(to regress on it: upload it with label_type number, or send rows along with an order of task regression)"
 _MISSING = "the label is missing; leave the row out"
 
 
 class NumberLabel(NumericColumn):
-    """One label of numbers: classes if all are integers, else a target to regress on."""
+    """One label of numbers: classes if all are integers and it is not `regressed`, else a target to regress on."""
 
-    def __init__(self, place: Place, most: int) -> None:
+    def __init__(self, place: Place, most: int, *, regressed: bool = False) -> None:
         super().__init__(place)
         self.most = most
+        self.regressed = regressed
         self.integers = True
         self.counts: Counter[float] = Counter()
 
     def classes(self) -> Classes:
         """The classes in ascending order, or None; Invalid where there is nothing to tell apart."""
-        if not self.integers:
+        if self.regressed or not self.integers:
             return None
         if len(self.counts) > self.most:
-            msg = (
-                f"{self.place.name!r} has more than {self.most} distinct integers, too many for classes"
-                " (a number to regress on has at least one value that is not an integer)"
-            )
-            raise Invalid.at(self.place.loc, msg)
-        return checked_classes({int(value): self.counts[value] for value in sorted(self.counts)}, self.place)
+            many = f"{self.place.name!r} has more than {self.most} distinct integers, too many for classes"
+            raise Invalid.at(self.place.loc, f"{many} {_AS_NUMBER}")
+        counts = {int(value): self.counts[value] for value in sorted(self.counts)}
+        return checked_classes(counts, self.place, _AS_NUMBER)
 
     def _check(self, array: Any, values: np.ndarray) -> None:
         if array.null_count:
@@ -44,6 +44,8 @@ class NumberLabel(NumericColumn):
         if not self.integers:
             return
         self.integers = bool(np.all(values == np.floor(values)))
+        if self.regressed:
+            return
         if self.integers and len(values) and np.abs(values).max() >= _EXACT:
             self._refuse(values, np.abs(values) >= _EXACT, "{} is too large for a class; use strings")
         if self.integers and len(self.counts) <= self.most:
@@ -91,8 +93,13 @@ class RelevanceLabel(NumericColumn):
             self._refuse(values, bad, "{} is neither 0 nor 1, as each of several labels must be")
 
 
-def checked_classes(counts: dict[int, int] | dict[str, int], place: Place) -> tuple[int | str, ...]:
-    """The classes, if there are two at least and each has two rows at least (one to learn from, one to hold out)."""
+def checked_classes(
+    counts: dict[int, int] | dict[str, int], place: Place, otherwise: str = ""
+) -> tuple[int | str, ...]:
+    """The classes, if there are two at least and each has two rows at least (one to learn from, one to hold out).
+
+    `otherwise` says what else to do with classes of one row.
+    """
     if len(counts) < 2:
         raise Invalid.at(place.loc, f"{place.name!r} has one class only, {next(iter(counts))!r}; two are needed")
     single = [value for value, count in counts.items() if count == 1]
@@ -100,5 +107,5 @@ def checked_classes(counts: dict[int, int] | dict[str, int], place: Place) -> tu
         named = ", ".join(map(repr, single[:MOST_FLAWS])) + (", …" if len(single) > MOST_FLAWS else "")
         one = "class {} of {} has one row only" if len(single) == 1 else "classes {} of {} have one row only"
         msg = one.format(named, repr(place.name)) + "; leave it out, merge it or add rows"
-        raise Invalid.at(place.loc, msg)
+        raise Invalid.at(place.loc, f"{msg} {otherwise}".rstrip())
     return tuple(counts)

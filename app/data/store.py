@@ -66,11 +66,14 @@ class DatasetStore:
         """Remove what killed processes left half-written; how many there were."""
         return self._storage.sweep(_ID)
 
-    def add(self, content: BinaryIO, labels: Sequence[str], name: str | None = None) -> Dataset:
+    def add(
+        self, content: BinaryIO, labels: Sequence[str], name: str | None = None, *, numbers: bool = False
+    ) -> Dataset:
         """Keep an uploaded CSV (gzipped or not) or Parquet file, its columns named `labels` as what is to be foretold.
 
-        Raises Invalid with places below `/file`, `/label` and `/name`, or TooLarge; nothing is kept then. May block
-        for seconds; memory of a few blocks and the stored bytes, whatever the size of the file.
+        `numbers`: integers are to be regressed on, and not classes. Raises Invalid with places below `/file`, `/label`
+        and `/name`, or TooLarge; nothing is kept then. May block for seconds; memory of a few blocks and the stored
+        bytes, whatever the size of the file.
         """
         from app.data.building import build  # noqa: PLC0415  (see the note on Arrow above)
         from app.data.content import opened  # noqa: PLC0415
@@ -78,23 +81,26 @@ class DatasetStore:
         _check_name(name)
         with opened(content, self.limits) as source:
             positions = _find_labels([place.name for place in source.places], labels)
-            built = build(source, positions, self.limits, several=len(labels) > 1)
+            built = build(source, positions, self.limits, several=len(labels) > 1, numbers=numbers)
         return self.keep(_drafted(built, name, "upload"))
 
     def add_inline(self, features: Sequence[str], rows: Sequence[Sequence[Any]], labels: Sequence[Any]) -> Dataset:
         """Keep a table that came as lists; errors as in `draft_inline`."""
         return self.keep(self.draft_inline(features, rows, labels))
 
-    def draft_inline(self, features: Sequence[str], rows: Sequence[Sequence[Any]], labels: Sequence[Any]) -> Draft:
+    def draft_inline(
+        self, features: Sequence[str], rows: Sequence[Sequence[Any]], labels: Sequence[Any], *, numbers: bool = False
+    ) -> Draft:
         """A table that came as lists, read and checked, to be kept with `keep` once all else is found right.
 
-        Raises Invalid with places below `/features`, `/rows` and `/labels`, or TooLarge.
+        `numbers` as in `add`. Raises Invalid with places below `/features`, `/rows` and `/labels`, or TooLarge.
         """
         from app.data.building import build  # noqa: PLC0415  (see the note on Arrow above)
         from app.data.inline import InlineRows  # noqa: PLC0415
 
         source = InlineRows(features, rows, labels, self.limits)
-        return _drafted(build(source, source.labels, self.limits, several=source.several), None, "inline")
+        built = build(source, source.labels, self.limits, several=source.several, numbers=numbers)
+        return _drafted(built, None, "inline")
 
     def find(self, dataset_id: str) -> Dataset:
         """The record of a data set; NotFound where there is none."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -24,3 +24,9 @@ class Table:
     classes: tuple[int | str, ...] | None
     labels: tuple[str, ...]
     digest: str
+
+    def as_numbers(self) -> Table:
+        """The same with one label as numbers to regress on: integers that are classes become the numbers they are."""
+        if self.classes is None:
+            return self
+        return replace(self, y=np.array(self.classes, dtype=np.float64)[self.y], classes=None)

@@ -1,4 +1,4 @@
-"""How good probabilities were on rows that training did not see: figures for a model's card."""
+"""How good probabilities, or predicted numbers, were on rows that training did not see: figures for a model's card."""
 
 from __future__ import annotations
 
@@ -49,6 +49,27 @@ def holdout_metrics(
         found["benefit"] = float(B[codes, decide(P, B).choice].mean())
         found["cost_blind_benefit"] = float(B[codes, chosen].mean()) if B.shape[1] == K else None
     return found
+
+
+def regression_metrics(predicted: np.ndarray, y: np.ndarray) -> dict[str, Any]:
+    """Figures for predicted numbers (n,) of rows whose true numbers are y (n,); ready for JSON.
+
+    - `rows`; `mse`: mean squared error, `rmse`: its root, `mae`: mean absolute error, in the label's units;
+    - `r2`: the share of the variance of y that is explained, 1 at best; None where y is the same in all rows.
+
+    Raises Invalid without rows. O(n).
+    """
+    if len(y) == 0:
+        raise Invalid.at("", "metrics need at least one hold-out row")
+    errors = predicted - y
+    mse, variance = float(np.square(errors).mean()), float(np.var(y))
+    return {
+        "rows": len(y),
+        "mse": mse,
+        "rmse": mse**0.5,
+        "mae": float(np.abs(errors).mean()),
+        "r2": None if variance == 0 else 1 - mse / variance,
+    }
 
 
 def _brier(P: np.ndarray, codes: np.ndarray) -> float:

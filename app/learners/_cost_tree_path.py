@@ -10,7 +10,8 @@ from typing import NamedTuple
 import numpy as np
 
 from app.acquisition.prices import Prices
-from app.acquisition.tree_of_classifiers import TreeOfClassifiers, simulate
+from app.acquisition.tree_of_classifiers import TreeOfClassifiers
+from app.acquisition.tree_session import simulate
 from app.learners._cost_tree_charges import Charges
 from app.learners._cost_tree_grow import grow, improve
 from app.learners._cost_tree_hard import HardTree, Rows
@@ -24,6 +25,10 @@ STEPS = 20
 RANGE = (1e-3, 2.0)
 """The least and the largest of them, as parts of that at which a single node would use nothing that costs."""
 _CYCLES = 10
+SPREAD = 10.0
+"""The standard deviation that a standardised target is given. Traversal is `sigmoid(score - threshold)`, so that with 1
+even distant rows go both ways in training and the exits fit a mixture that nobody meets later: on a piecewise linear
+target of ten features the share of variance left was .42 with 1, .31 with 3, .14 with 10."""
 
 
 class Point(NamedTuple):
@@ -97,7 +102,7 @@ class Setting:
         tree = self.assemble(hard, self.prior(sample.rows))
         run = simulate(tree, sample.X, self.prices)
         y = sample.rows.targets
-        wrong = run.prediction != y if self.n_classes else (run.value - (self.center + self.unit * y)) ** 2
+        wrong = run.prediction != y if self.n_classes else (run.prediction - (self.center + self.unit * y)) ** 2
         return Point(lambda_, *np.average((run.cost, wrong), axis=1, weights=sample.rows.weights).tolist())
 
     def prior(self, rows: Rows) -> np.ndarray:
@@ -156,3 +161,20 @@ class Setting:
 def above(k: int) -> list[int]:
     """The nodes on the way from the root to k, without k."""
     return [] if k == 0 else [*above((k - 1) // 2), (k - 1) // 2]
+
+
+def scale_of(y: np.ndarray, weights: np.ndarray) -> tuple[float, float]:
+    """The mean of numbers, and the unit in which their standard deviation is `SPREAD`."""
+    mean = float(weights @ y / weights.sum())
+    spread = float(np.sqrt(weights @ (y - mean) ** 2 / weights.sum()))
+    return mean, spread / SPREAD or 1.0
+
+
+def split(groups: np.ndarray, fraction: float, random: np.random.RandomState) -> tuple[np.ndarray, np.ndarray]:
+    """Row numbers to train on and to hold out, the same share of each group; the same rows where there are too few."""
+    held = []
+    for group in np.unique(groups):
+        rows = random.permutation(np.flatnonzero(groups == group))
+        held.append(rows[: min(round(fraction * len(rows)), len(rows) - 1)])
+    outside, everything = np.sort(np.concatenate(held)), np.arange(len(groups))
+    return (np.setdiff1d(everything, outside), outside) if len(outside) else (everything, everything)

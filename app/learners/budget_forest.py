@@ -16,7 +16,7 @@ from app.acquisition.nursery import Nursery, Rows, Rule
 from app.acquisition.prices import Prices, check_budget
 from app.acquisition.tree import Tree
 from app.errors import Invalid
-from app.learners.stepwise import Stepwise
+from app.learners.stepwise import Stepwise, prices_of
 from app.progress import part, report
 
 ALPHAS = (0.0, 2.0, 4.0, 8.0, 16.0, 32.0)
@@ -119,18 +119,7 @@ class BudgetForest(Stepwise):
             check_budget(self.budget)
         except Invalid as error:
             raise error.under("/budget") from None
-        self.prices_ = self._prices()
-
-    def _prices(self) -> Prices:
-        m = self.n_features_in_
-        try:
-            costs = Prices.unit(m) if self.feature_costs is None else self.feature_costs
-            prices = costs if isinstance(costs, Prices) else Prices.of(costs)
-        except Invalid as error:
-            raise error.under("/feature_costs") from None
-        if len(prices) != m:
-            raise Invalid.at("/feature_costs", f"{len(prices)} prices for {m} features")
-        return prices
+        self.prices_ = prices_of(self.feature_costs, self.n_features_in_)
 
     def findings(self) -> dict[str, Any]:
         """What the fit chose, and the cost and error of every number of trees 1, 2, … on the way, rule by rule."""

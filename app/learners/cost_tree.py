@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
+from sklearn.base import clone
 from sklearn.metrics import r2_score
 from sklearn.utils import RegressorTags, Tags, check_random_state
 from sklearn.utils.metaestimators import available_if
@@ -14,29 +15,23 @@ from sklearn.utils.validation import _check_sample_weight, validate_data
 from app.acquisition.prices import Prices, check_budget
 from app.acquisition.tree_of_classifiers import TreeOfClassifiers
 from app.errors import Invalid
+from app.learners._cost_tree_checks import FEATURES, STARTS, TASKS, check
 from app.learners._cost_tree_hard import HardTree, Rows
 from app.learners._cost_tree_losses import loss_of
-from app.learners._cost_tree_path import Point, Sample, Setting
+from app.learners._cost_tree_path import Point, Sample, Setting, scale_of, split
 from app.learners._cost_tree_scorers import Boosted, Map, Plain
-from app.learners.base import Learner
+from app.learners.stepwise import Stepwise, prices_of
 from app.progress import part
 
-TASKS = ("classification", "regression")
-FEATURES = ("raw", "boosted")
-STARTS = ("leaf", "greedy")
-INITIALISERS = (*STARTS, "both")
-DEEPEST = 8
-SPREAD = 10.0
-"""The standard deviation that a standardised target is given. Traversal is `sigmoid(score - threshold)`, so that with 1
-even distant rows go both ways in training and the exits fit a mixture that nobody meets later: on a piecewise linear
-target of ten features the share of variance left was .42 with 1, .31 with 3, .14 with 10."""
+__all__ = ["FEATURES", "STARTS", "TASKS", "CostTree"]
 STEEPNESS = 5.0
-"""For classes, whose scores are log odds of a few units, the same reason. Where one feature decides which other two
-count, accuracy was .77 with 1, .90 with 3, .93 with 6; on Covertype (class 2, lambda .001) the error .139 with 1, .129
-with 4."""
+"""In training a row goes up with probability `sigmoid(steepness (score - threshold))`. Class scores are log odds of a
+few units: with 1 even distant rows go both ways, and the exits fit a mixture that nobody meets later. Where one feature
+decides which other two count, accuracy was .77 with 1, .90 with 3, .93 with 6; on Covertype (class 2, lambda .001) the
+error .139 with 1, .129 with 4."""
 
 
-class CostTree(Learner):
+class CostTree(Stepwise):
     """Cost-sensitive tree of classifiers (Xu, Kusner, Weinberger, Chen 2013), for classes or numbers.
 
     Every node is a linear model of the columns phi; its score predicts, and sends a case up or down. Training minimises
@@ -166,8 +161,8 @@ class CostTree(Learner):
 
     def _train(self, X: np.ndarray, y: np.ndarray, weights: np.ndarray, K: int) -> TreeOfClassifiers:
         random = check_random_state(self.random_state)
-        inside, outside = _split(y if K else np.zeros(len(y), dtype=np.intp), self.validation_fraction, random)
-        center, unit = (0.0, 1.0) if K or not self.standardise else _spread(y, weights)
+        inside, outside = split(y if K else np.zeros(len(y), dtype=np.intp), self.validation_fraction, random)
+        center, unit = (0.0, 1.0) if K or not self.standardise else scale_of(y, weights)
         targets = y if K else (y - center) / unit
         with part(0.0, 0.2, "preparing columns"):
             phi = self._map(X, targets, weights, inside, K, random)
@@ -209,63 +204,34 @@ class CostTree(Learner):
         return hard
 
     def _check(self) -> None:
-        for name, choices in (("task", TASKS), ("features", FEATURES), ("initialiser", INITIALISERS)):
-            if getattr(self, name) not in choices:
-                raise Invalid.at(f"/{name}", f"{name} is one of {', '.join(choices)}")
-        for name, high in (("depth", DEEPEST), ("weak_learners", 1000), ("weak_depth", DEEPEST)):
-            _check_number(name, getattr(self, name), 1, high, whole=True)
-        for name in ("rho", "zero_tolerance", "evaluation_cost"):
-            _check_number(name, getattr(self, name), 0, np.finfo(np.float64).max)
-        if self.steepness is not None:
-            _check_number("steepness", self.steepness, np.finfo(np.float64).tiny, 1e6)
-        if self.trade_off is not None:
-            _check_number("lambda", self.trade_off, 0, np.finfo(np.float64).max)
-        if self.trade_off is not None and self.budget is not None:
-            raise Invalid.at("/budget", "a budget chooses lambda; give one of the two")
-        if not 0 < self.validation_fraction < 1:
-            raise Invalid.at("/validation_fraction", "validation_fraction is between 0 and 1")
-        try:
-            check_budget(self.budget)
-        except Invalid as error:
-            raise error.under("/budget") from None
-        self.prices_ = self._prices()
+        check(self)
+        self.prices_ = prices_of(self.feature_costs, self.n_features_in_)
 
     def _steepness(self) -> float:
         if self.steepness is not None:
             return float(self.steepness)
         return STEEPNESS if self.task == "classification" and self.standardise else 1.0
 
-    def _prices(self) -> Prices:
-        m = self.n_features_in_
-        try:
-            costs = Prices.unit(m) if self.feature_costs is None else self.feature_costs
-            prices = costs if isinstance(costs, Prices) else Prices.of(costs)
-        except Invalid as error:
-            raise error.under("/feature_costs") from None
-        if len(prices) != m:
-            raise Invalid.at("/feature_costs", f"{len(prices)} prices for {m} features")
-        return prices
+    def findings(self) -> dict[str, Any]:
+        """What the fit chose, `lambda` being None where that is no tree, and the points of the path as columns."""
+        taken = None if np.isinf(self.trade_off_) else _short(self.trade_off_)
+        points = sorted({tuple(map(_short, point)) for point in self.frontier_})
+        frontier = dict(zip(("lambda", "cost", "error"), zip(*points, strict=True), strict=True))
+        chosen = {"lambda": taken, "cost": _short(self.cost_), "error": _short(self.error_)}
+        return {**chosen, "nodes": self.model_.n_nodes, "frontier": frontier}
+
+    def learn_stops(self, X: np.ndarray, y: np.ndarray, prices: Prices) -> Self:
+        """As `Stepwise.learn_stops`; numbers have no benefit matrix, so there is nothing to learn about them."""
+        if self.task == "regression":
+            return self
+        learnt: Self = super().learn_stops(X, y, prices)
+        return learnt
+
+    def _again(self) -> CostTree:
+        again: CostTree = clone(self).set_params(trade_off=self.trade_off_, budget=None)
+        return again
 
 
-def _check_number(name: str, value: Any, low: float, high: float, *, whole: bool = False) -> None:
-    kinds = int | np.integer if whole else int | float | np.integer | np.floating
-    if isinstance(value, bool) or not isinstance(value, kinds) or not low <= value <= high:
-        what = f"an integer from {low} to {high}" if whole else f"a number of at least {low}"
-        raise Invalid.at(f"/{name}", f"{name} is {what}")
-
-
-def _spread(y: np.ndarray, weights: np.ndarray) -> tuple[float, float]:
-    """The mean of numbers, and the unit in which their standard deviation is `SPREAD`."""
-    mean = float(weights @ y / weights.sum())
-    spread = float(np.sqrt(weights @ (y - mean) ** 2 / weights.sum()))
-    return mean, spread / SPREAD or 1.0
-
-
-def _split(groups: np.ndarray, fraction: float, random: np.random.RandomState) -> tuple[np.ndarray, np.ndarray]:
-    """Row numbers to train on and to hold out, the same share of each group; the same rows where there are too few."""
-    held = []
-    for group in np.unique(groups):
-        rows = random.permutation(np.flatnonzero(groups == group))
-        held.append(rows[: min(round(fraction * len(rows)), len(rows) - 1)])
-    outside, everything = np.sort(np.concatenate(held)), np.arange(len(groups))
-    return (np.setdiff1d(everything, outside), outside) if len(outside) else (everything, everything)
+def _short(figure: float) -> float:
+    """Six digits of it are enough to read."""
+    return float(f"{figure:.6g}")

@@ -91,6 +91,16 @@ class Parameter:
         return finite and above and (self.high is None or value <= self.high)
 
 
+CALIBRATION = Parameter(
+    "calibration",
+    "choice",
+    "auto",
+    "How probabilities are made to mean what they say, on cross-fitted predictions: curves of steps (isotonic),"
+    " a logistic curve (sigmoid), or as the model gives them (none). auto chooses by the size of the smallest class.",
+    choices=("auto", "isotonic", "sigmoid", "none"),
+)
+
+
 def _is_amount(value: Any) -> bool:
     if isinstance(value, float):
         return 0 < value <= 1

@@ -1,18 +1,20 @@
-"""Forests that can be asked about feature by feature, and that know when to stop."""
+"""Models that can be asked about feature by feature, and that know when to stop."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Self
 
 import numpy as np
 from sklearn.model_selection import StratifiedKFold
 from sklearn.utils import check_random_state
 
-from app.acquisition.forest import FlatForest
-from app.acquisition.journeys import Journeys, travel
+from app.acquisition.journeys import Journeys
 from app.acquisition.prices import Prices
+from app.acquisition.walking import Walkable, travel
 from app.acquisition.worth import Experience, learn
+from app.errors import Invalid
 from app.learners.base import Learner
 from app.progress import part
 
@@ -22,17 +24,20 @@ _LARGEST = 5_000_000  # probabilities kept, 20 MB: with many classes and feature
 
 
 class Stepwise(Learner):
-    """A learner whose model is a FlatForest. Fitted, after `learn_stops`: `experience_`, or None without questions."""
+    """A learner whose model asks feature by feature.
 
-    model_: FlatForest
+    Fitted, after `learn_stops`: `experience_`, or None without questions.
+    """
+
+    model_: Walkable
     experience_: Experience | None = None
 
     def learn_stops(self, X: np.ndarray, y: np.ndarray, prices: Prices) -> Self:
         """Learn from the training rows X (n, m), y (n,) when another feature is not worth its price.
 
-        Forests like this one are grown on folds, and the rows outside travel through them at these `prices` of the m
+        Models like this one are trained on folds, and the rows outside travel through them at these `prices` of the m
         features; at most 2,000 rows, drawn class by class, so a large table costs one more fit. Without two rows of
-        each class, with a forest that asks for nothing, or with so many classes and features that a row of each class
+        each class, with a model that asks for nothing, or with so many classes and features that a row of each class
         would be too much, there is nothing to learn.
         """
         codes = np.searchsorted(self.classes_, y)
@@ -54,16 +59,16 @@ class Stepwise(Learner):
         return self
 
     def _again(self) -> Stepwise:
-        """An unfitted learner that grows forests like this one, choosing and calibrating nothing."""
+        """An unfitted learner that trains models like this one, choosing and calibrating nothing."""
         raise NotImplementedError
 
     def _learn_calibration(self, P: np.ndarray, codes: np.ndarray) -> None:
-        """Hear of answers P (n, K) for rows that their forests did not see; for learners without calibration."""
+        """Hear of answers P (n, K) for rows that their models did not see; for learners without calibration."""
 
     def _elsewhere(
         self, X: np.ndarray, codes: np.ndarray, prices: Prices, folds: int, room: int
     ) -> list[tuple[Journeys, np.ndarray]]:
-        """Journeys of some `room` rows through forests grown without them, and their classes."""
+        """Journeys of some `room` rows through models trained without them, and their classes."""
         found: list[tuple[Journeys, np.ndarray]] = []
         needed = min(folds, math.ceil(room * folds / len(X)))
         random = check_random_state(self.random_state)
@@ -72,10 +77,22 @@ class Stepwise(Learner):
             if len(np.unique(codes[inside])) < len(self.classes_):
                 continue
             with part(number / needed, (number + 1) / needed, f"learning when to stop, {number + 1} of {needed}"):
-                forest = self._again().fit(X[inside], codes[inside]).model_
+                model = self._again().fit(X[inside], codes[inside]).model_
                 some = _drawn(outside, codes, room - sum(len(truth) for _, truth in found), random)
-                found.append((travel(forest, X[some], prices), codes[some]))
+                found.append((travel(model, X[some], prices), codes[some]))
         return found
+
+
+def prices_of(feature_costs: Prices | Sequence[float] | None, m: int) -> Prices:
+    """The prices of m columns: as given, one for each, or 1 each; Invalid at `/feature_costs`."""
+    try:
+        costs = Prices.unit(m) if feature_costs is None else feature_costs
+        prices = costs if isinstance(costs, Prices) else Prices.of(costs)
+    except Invalid as error:
+        raise error.under("/feature_costs") from None
+    if len(prices) != m:
+        raise Invalid.at("/feature_costs", f"{len(prices)} prices for {m} features")
+    return prices
 
 
 def _drawn(rows: np.ndarray, codes: np.ndarray, count: int, random: np.random.RandomState) -> np.ndarray:

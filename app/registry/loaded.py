@@ -17,7 +17,8 @@ class Holdout:
     """The model's probabilities for rows it was not fitted on, and the truth.
 
     `scores` is float64 (n, K), columns in the order of the card's classes. `y` holds codes: positions in those
-    classes, (n,); for several labels 0 or 1 each, (n, K); for regression the values themselves.
+    classes, (n,); for several labels 0 or 1 each, (n, K). For regression `scores` (n, 1) are the predicted numbers, and
+    `y` (n,) the true ones.
     """
 
     scores: np.ndarray
@@ -52,11 +53,29 @@ class Loaded:
         return self.card.classes == self.card.labels
 
     @cached_property
+    def regression(self) -> bool:
+        """Whether it predicts numbers, and has no classes."""
+        return self.card.classes is None
+
+    @cached_property
     def priors(self) -> np.ndarray:
         """Class priors in training, float64 (K,) in the order of `classes`; empty for regression."""
         priors = self.card.priors()
         priors.flags.writeable = False
         return priors
+
+    @cached_property
+    def bounds(self) -> tuple[np.ndarray, np.ndarray] | None:
+        """Beyond which values (m,) each feature is far from what it was in training: the range, widened by its own
+        width on both sides. Infinite where nothing is known, None where that is so of every feature.
+        """
+        ranges = [(part.low, part.high) for part in self.card.features]
+        widened = [
+            (-np.inf, np.inf) if low is None or high is None else (low - (high - low), high + (high - low))
+            for low, high in ranges
+        ]
+        bounds = np.array(widened, dtype=np.float64).T
+        return (bounds[0], bounds[1]) if np.isfinite(bounds).any() else None
 
     @cached_property
     def model(self) -> dict[str, Any]:

@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 
 from app.acquisition.prices import Prices
-from app.acquisition.session import States, step
+from app.acquisition.session import States
+from app.acquisition.tree_session import TreeStates
+from app.acquisition.walking import step
 from app.acquisition.worth import at_stake
 from app.decisions.benefit import Decision, decide
 from app.errors import Flaw, Invalid, TooLarge
@@ -54,15 +56,14 @@ class Standings:
         names, states = self.asker.names, self.states
         frontiers = _frontiers(states, names)
         following = states.following.tolist()
-        classes = [str(name) for name in self.asker.classes]
         remaining: Iterator[float | None] = repeat(None)
         if np.isfinite(states.budget):
             remaining = iter(np.maximum(states.budget - states.spent, 0.0).tolist())
         columns = zip(
-            self.reason, following, frontiers, states.spent.tolist(), remaining, states.prediction.tolist(),
-            self.P.tolist(), states.resolved.tolist(), self._decided(), strict=False,
+            self.reason, following, frontiers, states.spent.tolist(), remaining, self._predicted(),
+            states.resolved.tolist(), self._decided(), strict=False,
         )  # fmt: skip
-        for reason, feature, frontier, spent, left, prediction, P, resolved, decided in columns:
+        for reason, feature, frontier, spent, left, predicted, resolved, decided in columns:
             yield {
                 "status": "decided" if reason else "acquire",
                 "reason": reason,
@@ -70,12 +71,19 @@ class Standings:
                 "frontier": frontier,
                 "spent": spent,
                 "remaining": left,
-                "prediction": self.asker.classes[prediction],
-                "probabilities": dict(zip(classes, P, strict=True)),
+                **predicted,
                 "trees": states.trees,
                 "trees_resolved": resolved,
                 **decided,
             }
+
+    def _predicted(self) -> Iterator[dict[str, Any]]:
+        if isinstance(self.states, TreeStates) and not self.asker.classes:
+            yield from ({"prediction": value, "probabilities": None} for value in self.states.value.tolist())
+            return
+        names = [str(name) for name in self.asker.classes]
+        for code, P in zip(self.states.prediction.tolist(), self.P.tolist(), strict=True):
+            yield {"prediction": self.asker.classes[code], "probabilities": dict(zip(names, P, strict=True))}
 
     def _decided(self) -> Iterator[dict[str, Any]]:
         if self.decision is None or self.stakes is None:
@@ -104,7 +112,8 @@ def acquire(model: Loaded, cases: Sequence[Any], question: Question) -> Standing
     _check_size(len(cases), ready, stakes)
     known = encode_known(model.schema, cases, question.unavailable)
     prices = ready.priced(question.feature_costs)
-    states = step(ready.forest, known.X, known.status, prices, question.budget, stop_when_settled=stakes is None)
+    states = step(ready.model, known.X, known.status, prices, question.budget, stop_when_settled=stakes is None)
+    _check_finite(states)
     finished = states.resolved == states.trees
     answered = (known.status[:, ready.columns] != 0).sum(axis=1)
     P = ready.probabilities(states.probabilities, answered, finished)
@@ -117,6 +126,20 @@ def acquire(model: Loaded, cases: Sequence[Any], question: Question) -> Standing
     if gain is None:
         warnings = [*warnings, _NO_EXPERIENCE]
     return Standings(ready, states, reason, P, stakes, decision, gain, warnings)
+
+
+def _check_finite(states: States) -> None:
+    """Values beyond all bounds can add up to what is no number."""
+    told = (
+        states.value[:, None]
+        if isinstance(states, TreeStates) and not states.probabilities.size
+        else states.probabilities
+    )
+    rows = np.flatnonzero(~np.isfinite(told).all(axis=1))[:20]
+    if rows.size:
+        raise Invalid(
+            "the cases cannot be used", [Flaw(f"/cases/{i}", "the model gives no answer for this case") for i in rows]
+        )
 
 
 def _check_size(n: int, ready: Asker, stakes: Stakes | None) -> None:

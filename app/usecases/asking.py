@@ -1,4 +1,4 @@
-"""A published forest made ready to ask: its prices, its probabilities, and what asking on is worth."""
+"""A published model made ready to ask: its prices, its probabilities, and what asking on is worth."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from app.acquisition.forest import FlatForest
 from app.acquisition.prices import Prices, parse_prices
+from app.acquisition.tree_of_classifiers import TreeOfClassifiers
+from app.acquisition.walking import Walkable
 from app.acquisition.worth import Experience, Worth
 from app.decisions.benefit import as_benefits
 from app.decisions.calibration import Calibrator
@@ -34,11 +35,14 @@ class Stakes:
 
 @dataclass(frozen=True, eq=False)
 class Asker:
-    """A forest that can be asked feature by feature. `columns` (m,) marks the features that its trees may ask for."""
+    """A model that can be asked feature by feature; without `classes` it predicts numbers.
+
+    `columns` (m,) marks the features that it may ask for.
+    """
 
     names: Sequence[str]
     classes: Sequence[int | str]
-    forest: FlatForest
+    model: Walkable
     prices: Prices
     columns: np.ndarray
     calibrator: Calibrator | None
@@ -51,7 +55,13 @@ class Asker:
         columns = np.zeros(len(names), dtype=bool)
         columns[estimator.model_.columns] = True
         experience = getattr(estimator, "experience_", None)
-        return cls(names, classes, estimator.model_, prices, columns, estimator.calibrator_, experience)
+        calibrator = getattr(estimator, "calibrator_", None)
+        return cls(names, classes, estimator.model_, prices, columns, calibrator, experience)
+
+    @property
+    def votes(self) -> bool:
+        """Whether several trees vote, so that a vote can be settled."""
+        return not isinstance(self.model, TreeOfClassifiers)
 
     def priced(self, feature_costs: Any) -> Prices:
         """The request's prices over the card's; Invalid at /feature_costs."""
@@ -69,6 +79,8 @@ class Asker:
             if actions is not None:
                 raise Invalid.at("/actions", "actions are the columns of benefits; send benefits, too")
             return None
+        if not classes:
+            raise Invalid.at("/benefits", "a benefit matrix is for classes, and this model predicts a number")
         if actions is not None and len(set(actions)) < len(actions):
             raise Invalid.at("/actions", "two actions have the same name")
         try:
@@ -81,7 +93,7 @@ class Asker:
         return Stakes(B, actions or classes)
 
     def probabilities(self, P: np.ndarray, known: np.ndarray, finished: np.ndarray) -> np.ndarray:
-        """Calibrated probabilities (n, K) for the forest's P (n, K): as `/predict` says where a case is `finished`,
+        """Calibrated probabilities (n, K) for the model's P (n, K): as `/predict` says where a case is `finished`,
         else by the experience of states with as many `known` features (n,).
         """
         final = P if self.calibrator is None else self.calibrator.apply(P)

@@ -23,7 +23,7 @@ from app.decisions.rules import Rows, Ruled, apply_rules, same_for_all
 from app.decisions.threshold import decide_by_threshold, posterior_threshold
 from app.errors import Conflict, Invalid
 from app.registry.loaded import Holdout, Loaded
-from app.usecases.predict import check_one_label, sorted_holdout
+from app.usecases.predict import check_classes, sorted_holdout
 
 FOLDS = 5  # of the hold-out, for the rule that is tuned on it
 
@@ -85,7 +85,7 @@ def report(model: Loaded, benefits: Any, priors: Mapping[str, float] | None, poi
     a hold-out or classes, Invalid with the place for a matrix or priors that do not fit. O(n log n + n K A), and the
     bootstrap.
     """
-    check_one_label(model)
+    check_classes(model)
     holdout = _holdout(model)
     B = _benefits(benefits, model)
     y, corrected = holdout.y, priors is not None
@@ -126,8 +126,6 @@ def _about(ranking: Ranking, n: int) -> list[str]:
 
 def _holdout(model: Loaded) -> Holdout:
     name = f"version {model.version} of {model.name!r}"
-    if not model.classes:
-        raise Conflict(f"{name} predicts numbers: no benefit matrix fits it")
     if model.holdout is None:
         raise Conflict(f"{name} was trained without a hold-out: there is nothing to judge on")
     return model.holdout

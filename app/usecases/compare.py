@@ -64,6 +64,8 @@ def _resolved(sent: Sequence[Mapping[str, Any]]) -> list[_Resolved]:
             continue
         if kind.labels == "several":
             flaws.append(Flaw(f"/learners/{i}/kind", f"{kind.name} predicts several labels; rules decide about one"))
+        if kind.regresses(parameters):
+            flaws.append(Flaw(f"/learners/{i}/task", "regression predicts numbers; rules decide about classes"))
         learners.append((kind, parameters))
     if flaws:
         raise Invalid("the learners cannot be compared", flaws)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import BinaryIO
+from typing import BinaryIO, Literal, get_args
 
 from app.access.caller import Caller
 from app.data.store import Dataset
@@ -13,12 +13,23 @@ from app.usecases.ports import Ports
 MOST_PER_PAGE = 500
 
 
-def upload(ports: Ports, content: BinaryIO, labels: Sequence[str], name: str | None) -> Dataset:
+LabelType = Literal["auto", "number"]
+
+
+def upload(
+    ports: Ports, content: BinaryIO, labels: Sequence[str], name: str | None, label_type: str | None = None
+) -> Dataset:
     """Keep a file as a data set; the same content, labels and name always give the same one.
 
-    Raises Invalid with places below `/file`, `/label` and `/name`, or TooLarge. Blocks while the file is read.
+    By itself (`auto`) a label of integers is a class; with `label_type` number it is a number to regress on. Raises
+    Invalid with places below `/file`, `/label`, `/name` and `/label_type`, or TooLarge. Blocks while the file is read.
     """
-    return ports.datasets.add(content, labels, name)
+    if label_type not in (None, *get_args(LabelType)):
+        raise Invalid.at("/label_type", f"label_type is one of {', '.join(get_args(LabelType))}")
+    numbers = label_type == "number"
+    if numbers and len(labels) > 1:
+        raise Invalid.at("/label_type", "a number to regress on is one label; of several, each applies or not")
+    return ports.datasets.add(content, labels, name, numbers=numbers)
 
 
 def largest_upload(ports: Ports) -> int:

@@ -26,7 +26,10 @@ from app.errors import NotReady
 
 _log = structlog.get_logger("payoff")
 _FOLDER = Path(app.__file__).parent
-_COMPILED = {"retrieval": ("_kernels",), "acquisition": ("_kernels", "_complete", "_tracing", "_growth", "impurity")}
+_COMPILED = {
+    "retrieval": ("_kernels",),
+    "acquisition": ("_kernels", "_complete", "_tracing", "_growth", "impurity", "_tree_kernels"),
+}
 _CACHE = "NUMBA_CACHE_DIR"
 _COMPILE = """
 import importlib, os, pathlib, sys, threading

@@ -33,9 +33,12 @@ class Costs:
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked about the instances; `benefits` as sent, everything else checked in form only."""
+    """What is asked about the instances; `benefits` as sent, everything else checked in form only.
 
-    rule: Rule = "expected_benefit"
+    `rule` None is `expected_benefit` for classes; for numbers there is none.
+    """
+
+    rule: Rule | None = None
     benefits: Any = None
     actions: Sequence[str] | None = None
     threshold: Literal["posterior", "holdout"] | float | None = None
@@ -85,8 +88,9 @@ def predict(model: Loaded, X: np.ndarray, question: Question, warnings: Sequence
     Raises Invalid with the place in the request where the question does not fit the model or its rule. O(n K A)
     beyond the model's own work.
     """
-    check_one_label(model)
-    _check_fields(question)
+    check_classes(model)
+    rule = question.rule or "expected_benefit"
+    _check_fields(question, rule)
     classes = model.classes
     _check_size(question, len(X), len(classes))
     scores = P = model.estimator.posterior(X)
@@ -97,13 +101,15 @@ def predict(model: Loaded, X: np.ndarray, question: Question, warnings: Sequence
         priors, P, notes = _shifted(P, model, question.priors)
     B = _benefits(question, len(classes), len(X))
     case = _Case(model, question, scores, priors, P, B, _actions(question, classes, B))
-    choice, more, figures = _RULES[question.rule](case)
+    choice, more, figures = _RULES[rule](case)
     expected = None if case.decision is None else case.decision.expected_benefits
-    return Answer(question.rule, classes, case.actions, choice, P, expected, [*warnings, *notes, *more], figures)
+    return Answer(rule, classes, case.actions, choice, P, expected, [*warnings, *notes, *more], figures)
 
 
-def check_one_label(model: Loaded) -> None:
-    """Invalid at /model where it has several labels: actions are for exclusive classes."""
+def check_classes(model: Loaded) -> None:
+    """Invalid at /model where it predicts numbers, or has several labels: actions are for exclusive classes."""
+    if model.regression:
+        raise Invalid.at("/model", f"{model.name!r} predicts numbers; this needs a model of classes")
     if model.multilabel:
         raise Invalid.at(
             "/model", f"{model.name!r} has several labels; `POST /retrieve` says which of them to retrieve"
@@ -220,9 +226,8 @@ _RULES: dict[Rule, Callable[[_Case], _Chosen]] = {
 _DECIDES_ACTIONS = ("expected_benefit", "threshold")  # the other rules decide among the classes
 
 
-def _check_fields(question: Question) -> None:
+def _check_fields(question: Question, rule: Rule) -> None:
     """Refuse what the rule would pass over, and miss what it needs: silence would be a guess."""
-    rule = question.rule
     flaws = []
     if rule == "expected_benefit" and question.benefits is None:
         flaws.append(Flaw("/benefits", 'rule expected_benefit needs benefits; or ask for "rule": "most_probable"'))

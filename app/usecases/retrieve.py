@@ -70,6 +70,8 @@ def retrieve_with(model: Loaded, X: np.ndarray, question: Question, warnings: li
 
     Raises Invalid at the name of the field that does not fit.
     """
+    if model.regression:
+        raise Invalid.at("/model", f"{model.name!r} predicts numbers; sets are chosen by probabilities of classes")
     if (question.setting == "multilabel") != model.multilabel:
         has = "several labels: ask for multilabel" if model.multilabel else "one label: ask for binary or multiclass"
         raise Invalid.at("/setting", f"{model.name!r} has {has}")

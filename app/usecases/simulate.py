@@ -9,14 +9,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from app.acquisition.journeys import Journeys, travel
+from app.acquisition.journeys import Journeys
 from app.acquisition.prices import Prices, check_budget
+from app.acquisition.walking import travel
 from app.acquisition.worth import at_stake
-from app.data.table import Table
 from app.decisions.benefit import LARGEST, decide, row_benefits
 from app.errors import Flaw, Invalid
 from app.registry.loaded import Loaded
 from app.usecases.asking import Asker, Stakes, asker
+from app.usecases.labelled import Labelled, labelled
 from app.usecases.ports import Ports
 
 MOST_ROWS = 10_000
@@ -26,12 +27,9 @@ _SHARES = (0.1, 0.25, 0.5, 0.75)  # of the dearest row's cost: the budgets where
 
 
 @dataclass(frozen=True)
-class Order:
-    """What to simulate, as sent: `dataset`, or `rows` with `labels`."""
+class Order(Labelled):
+    """What to simulate, as sent."""
 
-    dataset: str | None = None
-    rows: Sequence[Any] | None = None
-    labels: Sequence[Any] | None = None
     budgets: Sequence[Any] | None = None
     feature_costs: Any = None
     benefits: Any = None
@@ -39,7 +37,7 @@ class Order:
 
 
 class _Rows(NamedTuple):
-    """Rows X (n, m), classes y (n,), and `missing` (n, m): what cannot be had."""
+    """Rows X (n, m), class codes or numbers y (n,), and `missing` (n, m): what cannot be had."""
 
     X: np.ndarray
     y: np.ndarray
@@ -71,12 +69,15 @@ def simulate(ports: Ports, model: Loaded, order: Order) -> dict[str, Any]:
     ready = asker(model)
     prices, stakes = ready.priced(order.feature_costs), ready.stakes(order.benefits, order.actions)
     budgets = _budgets(order.budgets)
-    X, y, missing, warnings = _data(ports, model, order)
+    X, y, missing, warnings = labelled(ports, model, order)
     if len(X) > MOST_ROWS:
         warnings.append(f"{MOST_ROWS} rows of {len(X)} were simulated")
         some = evenly(len(X))
         X, y, missing = X[some], y[some], missing[some]
-    return {**report(ready, X, y, prices, stakes, budgets, missing), "warnings": warnings}
+    found = report(ready, X, y, prices, stakes, budgets, missing)
+    if not math.isfinite(found["nothing"]["error"] + found["everything"]["error"]):
+        raise Invalid.at("", "the squared errors of these rows are beyond all bounds; take smaller units")
+    return {**found, "warnings": warnings}
 
 
 def evenly(n: int) -> np.ndarray:
@@ -88,11 +89,13 @@ def report(
     ready: Asker, X: np.ndarray, y: np.ndarray, prices: Prices, stakes: Stakes | None = None,
     budgets: Sequence[float] | None = None, missing: np.ndarray | None = None,
 ) -> dict[str, Any]:  # fmt: skip
-    """Mean cost, questions, error and, with stakes, benefit and net benefit on rows X (n, m) with classes y (n,).
+    """Mean cost, questions, error and, with stakes, benefit and net benefit on rows X (n, m) with labels y (n,).
 
+    Labels are class codes, and the error is the share of wrong classes; or numbers, and it is the mean squared error.
     `everything` buys all features of the model, `nothing` none; `budgets` lists for each budget, the last one none,
-    the forest asked to the end (`plain`), until the vote is settled (`vote_stopping`), and while it is worth the price
-    (`worth_stopping`). `missing` (n, m): what cannot be had and costs nothing; by default every NaN. n is at least 1.
+    the model asked to the end (`plain`), a forest until the vote is settled (`vote_stopping`), and with stakes while it
+    is worth the price (`worth_stopping`). `missing` (n, m): what cannot be had and costs nothing; by default every NaN.
+    n is at least 1.
     """
     rows = _Rows(X, y, np.isnan(X) if missing is None else missing)
     unlimited, dearest = _run(ready, rows, prices, stakes, None)
@@ -101,6 +104,7 @@ def report(
     runs = [{"budget": b, **_run(ready, rows, prices, stakes, b)[0]} for b in budgets]
     return {
         "rows": len(X),
+        "measure": "error_rate" if ready.classes else "mean_squared_error",
         "nothing": _fixed(ready, rows, prices, stakes, everything=False),
         "everything": _fixed(ready, rows, prices, stakes, everything=True),
         "budgets": [*runs, {"budget": None, **unlimited}],
@@ -114,10 +118,10 @@ def _run(
     tallies: dict[str, _Tally] = {}
     dearest = 0.0
     width = len(ready.classes) + (0 if stakes is None else len(stakes.actions))
-    chunk = min(_CHUNK, max(1, _CELLS // ((len(ready.forest.columns) + 1) * width)))
+    chunk = min(_CHUNK, max(1, _CELLS // ((len(ready.model.columns) + 1) * max(width, 1))))
     for start in range(0, len(data.X), chunk):
         rows = slice(start, start + chunk)
-        journeys = travel(ready.forest, data.X[rows], prices, budget, data.missing[rows])
+        journeys = travel(ready.model, data.X[rows], prices, budget, data.missing[rows])
         dearest = max(dearest, float(journeys.spent.max(initial=0.0)))
         for name, ends in _ends(ready, journeys, prices, stakes, budget).items():
             finished = journeys.resolved & (ends == journeys.length)
@@ -132,10 +136,9 @@ def _ends(
     ready: Asker, journeys: Journeys, prices: Prices, stakes: Stakes | None, budget: float | None
 ) -> dict[str, np.ndarray]:
     """The state in which each row stops, by each way."""
-    ends = {
-        "plain": journeys.length,
-        "vote_stopping": np.where(journeys.settled >= 0, journeys.settled, journeys.length),
-    }
+    ends = {"plain": journeys.length}
+    if ready.votes:
+        ends["vote_stopping"] = np.where(journeys.settled >= 0, journeys.settled, journeys.length)
     worth = None if stakes is None else ready.worth(stakes.B, prices, budget)
     if stakes is None or worth is None:
         return ends
@@ -156,12 +159,12 @@ def _fixed(ready: Asker, data: _Rows, prices: Prices, stakes: Stakes | None, *, 
     if everything:
         cost = _all_together(data.missing, prices)
         P, vote = (
-            ready.probabilities(ready.forest.posterior(X), np.full(n, m), np.ones(n, dtype=bool)),
-            ready.forest.predict(X),
+            ready.probabilities(ready.model.posterior(X), np.full(n, m), np.ones(n, dtype=bool)),
+            ready.model.predict(X),
         )
         return _means(_columns(y, vote, P, cost, np.full(n, m), stakes))
-    start = travel(ready.forest, X[:1], prices, 0.0)
-    P = ready.probabilities(start.P[:, 0], np.zeros(1), np.array([ready.forest.n_trees == 0]))
+    start = travel(ready.model, X[:1], prices, 0.0)
+    P = ready.probabilities(start.P[:, 0], np.zeros(1), start.resolved & (start.length == 0))
     vote = np.full(n, start.vote[0, 0])
     return _means(_columns(y, vote, np.repeat(P, n, axis=0), np.zeros(n), np.zeros(n), stakes))
 
@@ -182,7 +185,8 @@ def _means(columns: Mapping[str, np.ndarray]) -> dict[str, float]:
 def _columns(
     y: np.ndarray, vote: np.ndarray, P: np.ndarray, cost: np.ndarray, questions: np.ndarray, stakes: Stakes | None
 ) -> dict[str, np.ndarray]:
-    columns = {"cost": cost, "questions": questions, "error": vote != y}
+    error = vote != y if y.dtype.kind == "i" else np.square(vote - y)
+    columns = {"cost": cost, "questions": questions, "error": error}
     if stakes is not None:
         benefit = row_benefits(y, decide(P, stakes.B).choice, stakes.B)
         columns |= {"benefit": benefit, "net_benefit": benefit - cost}
@@ -202,57 +206,3 @@ def _budgets(sent: Sequence[Any] | None) -> list[float] | None:
     if flaws:
         raise Invalid(flaws[0].msg, flaws)
     return [float(budget) for budget in sent]
-
-
-def _data(ports: Ports, model: Loaded, order: Order) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[str]]:
-    """Complete rows (n, m) and class codes (n,) of the model, what is missing (n, m), and warnings."""
-    if order.dataset is not None:
-        return _from_dataset(ports.datasets.table(ports.datasets.find(order.dataset).id), model, order.dataset)
-    assert order.rows is not None
-    assert order.labels is not None
-    if len(order.rows) != len(order.labels) or not order.rows:
-        raise Invalid.at("/labels", f"{len(order.labels)} labels for {len(order.rows)} rows; each row has one")
-    try:
-        X, warnings = model.schema.encode(order.rows)
-    except Invalid as error:
-        raise error.under("/rows") from error
-    codes = {(type(name), name): code for code, name in enumerate(model.classes)}
-    flaws = [
-        Flaw(f"/labels/{i}", f"a label is one of the classes: {', '.join(map(str, model.classes))}")
-        for i, label in enumerate(order.labels)
-        if not isinstance(label, str | int) or (type(label), label) not in codes
-    ]
-    if flaws:
-        raise Invalid(flaws[0].msg, flaws[:20])
-    missing = np.isnan(X)
-    for i, j in zip(*np.nonzero(missing), strict=True):  # a word that training never saw has been bought
-        row = order.rows[i]
-        missing[i, j] = (row.get(model.schema.names[j]) if isinstance(row, dict) else row[j]) is None
-    return X, np.array([codes[type(label), label] for label in order.labels]), missing, list(warnings)
-
-
-def _from_dataset(table: Table, model: Loaded, dataset: str) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[str]]:
-    there = {feature.name: (j, feature) for j, feature in enumerate(table.schema.features)}
-    X = np.empty((len(table.X), len(model.schema.names)))
-    missing = np.ones(X.shape, dtype=bool)
-    flaws = []
-    for j, feature in enumerate(model.schema.features):
-        if feature.name not in there or there[feature.name][1].type != feature.type:
-            flaws.append(Flaw("/dataset", f"the model needs a {feature.type} feature {feature.name!r}"))
-            continue
-        place, other = there[feature.name]
-        X[:, j] = table.X[:, place]
-        missing[:, j] = np.isnan(X[:, j])
-        if feature.type == "categorical" and other.categories != feature.categories:
-            code = {word: float(i) for i, word in enumerate(feature.categories)}
-            codes = np.array([*(code.get(word, np.nan) for word in other.categories), np.nan])
-            X[:, j] = codes[np.where(np.isnan(table.X[:, place]), -1, table.X[:, place]).astype(np.intp)]
-    position = {name: i for i, name in enumerate(model.classes)}
-    if table.classes is None or table.y.ndim != 1 or not set(table.classes) <= set(position):
-        flaws.append(Flaw("/dataset", f"its labels are not the model's classes: {', '.join(map(str, model.classes))}"))
-    if flaws:
-        raise Invalid(flaws[0].msg, flaws[:20])
-    assert table.classes is not None
-    y = np.array([position[name] for name in table.classes])[table.y]
-    seen = model.card.data.dataset == dataset
-    return X, y, missing, ["most of these rows were fitted: on new ones it will do worse"] if seen else []

@@ -28,7 +28,7 @@ def submit(ports: Ports, order: Mapping[str, Any], *, key: str | None, caller: C
     Raises Invalid with the place of what cannot work, NotFound for an unknown data set.
     """
     kind, parameters = _learner(order["learner"])
-    dataset, draft = _dataset(ports, order["data"])
+    dataset, draft = _dataset(ports, order["data"], numbers=kind.regresses(parameters))
     spec = _specification(order, kind, parameters, dataset)
     if draft is not None:
         ports.datasets.keep(draft)  # last of all: what is refused leaves nothing behind
@@ -45,12 +45,12 @@ def _learner(sent: Mapping[str, Any]) -> tuple[catalogue.Kind, dict[str, Any]]:
 def _specification(
     order: Mapping[str, Any], kind: catalogue.Kind, parameters: Mapping[str, Any], dataset: Dataset
 ) -> dict[str, Any]:
-    if dataset.classes is None:
-        raise Invalid.at("/learner/kind", f"{kind.name} predicts classes; the labels of this data set are numbers")
     _check_labels(kind, dataset)
-    benefits = _benefits(order.get("benefits"), len(dataset.classes), kind, used=kind.uses_benefits(parameters))
+    _check_task(kind, parameters, dataset)
+    classes = () if kind.regresses(parameters) else dataset.classes or ()
+    benefits = _benefits(order.get("benefits"), len(classes), kind, used=kind.uses_benefits(parameters))
     try:
-        parameters = built(kind, parameters, benefits, dataset.classes)
+        parameters = built(kind, parameters, benefits, classes)
     except Invalid as error:
         raise placed(error) from error
     return {
@@ -72,23 +72,40 @@ def _check_labels(kind: catalogue.Kind, dataset: Dataset) -> None:
     raise Invalid.at("/learner/kind", f"{kind.name} predicts {one}, and this data set has {there}: choose {able}")
 
 
-def _dataset(ports: Ports, data: Mapping[str, Any]) -> tuple[Dataset, Draft | None]:
-    """The data set that is meant, and what is to be kept of it where it came along."""
+def _check_task(kind: catalogue.Kind, parameters: Mapping[str, Any], dataset: Dataset) -> None:
+    """Numbers are regressed on, words are classes, and integers can be either."""
+    if kind.regresses(parameters):
+        if isinstance((dataset.classes or (0,))[0], str):
+            raise Invalid.at("/learner/task", "regression needs numbers, and the labels are words: take classification")
+    elif dataset.classes is None and len(kind.tasks) > 1:
+        raise Invalid.at("/learner/task", "the labels of this data set are numbers, not classes: take regression")
+    elif dataset.classes is None:
+        able = " or ".join(other.name for other in catalogue.KINDS.values() if "regression" in other.tasks)
+        what = f"{kind.name} predicts classes, and the labels of this data set are numbers"
+        raise Invalid.at("/learner/kind", f"{what}: choose {able} with task regression")
+
+
+def _dataset(ports: Ports, data: Mapping[str, Any], *, numbers: bool) -> tuple[Dataset, Draft | None]:
+    """The data set that is meant, and what is to be kept of it where it came along: its labels as `numbers`, or not."""
     try:
         if "dataset" in data:
             return ports.datasets.find(data["dataset"]), None
-        draft = ports.datasets.draft_inline(data["features"], data["rows"], data["labels"])
+        draft = ports.datasets.draft_inline(data["features"], data["rows"], data["labels"], numbers=numbers)
     except Invalid as error:
         raise error.under("/data") from error
     return draft.dataset, draft
 
 
 def _benefits(sent: Any, n_classes: int, kind: catalogue.Kind, *, used: bool) -> np.ndarray | None:
-    """The matrix as sent; what trains with it (`used`) needs the classes for columns."""
+    """The matrix as sent; what trains with it (`used`) needs the classes for columns. Numbers have no classes."""
     if sent is None:
         if kind.needs_benefits:
             raise Invalid.at("/benefits", f"{kind.name} trains with a benefit matrix; send one")
         return None
+    if n_classes == 0:
+        raise Invalid.at(
+            "/benefits", "a benefit matrix is for classes, and this learner predicts a number; leave it out"
+        )
     if kind.labels == "several":
         raise Invalid.at("/benefits", "a benefit matrix is for one label; leave it out, and ask `POST /retrieve` later")
     try:

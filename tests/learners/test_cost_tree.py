@@ -2,6 +2,7 @@
 
 import math
 import pickle
+from functools import cache
 from itertools import pairwise
 
 import numpy as np
@@ -13,8 +14,9 @@ from sklearn.linear_model import LinearRegression
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from app import progress
+from app.acquisition import tree_session
 from app.acquisition.prices import Prices, parse_prices
-from app.acquisition.tree_of_classifiers import simulate, step
+from app.acquisition.tree_session import simulate, step, travel
 from app.errors import Invalid
 from app.learners import cost_tree
 from app.learners._cost_tree_charges import Charges
@@ -209,28 +211,49 @@ FITS = {
 }
 
 
-def fitted(name, **more):
+@cache
+def fitted(name):
+    """A tree, shared by the tests that only look at it, and its rows."""
     X, score, two = table(missing=0.1)
     y = {"two": two, "three": np.digitize(score, [-1, 1]), "numbers": score, "boosted": two}[name]
-    model = CostTree(depth=3, initialiser="greedy", feature_costs=PRICES, random_state=0, **{**FITS[name], **more})
+    model = CostTree(depth=3, initialiser="greedy", feature_costs=PRICES, random_state=0, **FITS[name])
     return model.fit(X, y), X
 
 
 @pytest.mark.parametrize("name", FITS)
 @pytest.mark.parametrize("budget", [None, 0.0, 2.0, 5.0, 8.0])
 def test_feeding_rows_equals_the_literal_walk(name, budget):
-    """Node reached, cost, questions and answer of every row, asked one feature at a time, missing values included."""
+    """Of every row in every state: what is asked for at which price, what is spent, the node and its answer; values
+    that are missing cost nothing, those that were bought in vain are paid for.
+    """
     model, X = fitted(name)
     tree, rows = model.model_, X[:40]
-    run = simulate(tree, rows, PRICES, budget)
+    missing = np.isnan(rows) & (np.arange(40) % 2 == 0)[:, None]
+    run = travel(tree, rows, PRICES, budget, missing)
     for i, x in enumerate(rows):
-        end, questions = feed(tree, PRICES, x.tolist(), math.inf if budget is None else budget)
-        assert run.node[i] == end["reached"]
-        assert run.cost[i] == pytest.approx(end["spent"])
-        assert run.questions[i] == questions
-        told = [run.value[i]] if name == "numbers" else run.probabilities[i]
-        expected = end["answer"] if name == "numbers" else tree.probabilities(end["answer"][None])[0]
-        np.testing.assert_allclose(told, expected)
+        values = [None if free else value for value, free in zip(x.tolist(), missing[i], strict=True)]
+        states, asked = feed(tree, PRICES, values, math.inf if budget is None else budget)
+        assert run.length[i] == len(asked) == len(states) - 1
+        assert run.asked[i, : len(asked)].tolist() == [feature for feature, _ in asked]
+        assert run.price[i, : len(asked)] == pytest.approx([price for _, price in asked])
+        assert run.spent[i, : len(states)] == pytest.approx([state["spent"] for state in states])
+        assert run.node[i, : len(states)].tolist() == [state["reached"] for state in states]
+        assert run.resolved[i] == (not states[-1]["frontier"])
+        answers = np.stack([state["answer"] for state in states])
+        np.testing.assert_allclose(run.P[i, : len(states)], tree.probabilities(answers))
+        np.testing.assert_allclose(run.vote[i, : len(states)], tree.chosen(answers))
+
+
+def test_a_simulation_is_the_end_of_the_journeys(monkeypatch):
+    """In blocks, whatever their size."""
+    model, X = fitted("three")
+    monkeypatch.setattr(tree_session, "_BLOCK", 7)
+    run, rows = simulate(model.model_, X[:40], PRICES, 5.0), travel(model.model_, X[:40], PRICES, 5.0)
+    ends = np.arange(40), rows.length
+    pairs = [(run.cost, rows.spent[ends]), (run.questions, rows.length), (run.prediction, rows.vote[ends])]
+    pairs += [(run.probabilities, rows.P[ends]), (run.resolved, rows.resolved), (run.node, rows.node[ends])]
+    for found, expected in pairs:
+        np.testing.assert_allclose(found, expected)
 
 
 @pytest.mark.parametrize("name", FITS)
@@ -241,7 +264,7 @@ def test_complete_rows_end_where_feeding_ends(name):
     np.testing.assert_array_equal(model.model_.reach(X), run.node)
     assert run.resolved.all()
     if name == "numbers":
-        np.testing.assert_allclose(model.values(X), run.value)
+        np.testing.assert_allclose(model.values(X), run.prediction)
         np.testing.assert_array_equal(model.predict(X), model.values(X))
         assert not hasattr(model, "predict_proba")
     else:
@@ -263,7 +286,7 @@ def test_states_equal_the_literal_walk(name):
         states = step(tree, X[:60], status, PRICES, budget)
         for x, row, state in zip(X, status, states, strict=False):
             order = sorted(np.flatnonzero(row), key=lambda j: (row[j] < 0, row[j]))
-            known = {int(j): float(x[j]) if row[j] > 0 else math.nan for j in order}
+            known = {int(j): float(x[j]) if row[j] > 0 else None for j in order}
             expected = stand(tree, PRICES, known, math.inf if budget is None else budget)
             assert state.node == expected["reached"]
             assert state.spent == pytest.approx(expected["spent"])

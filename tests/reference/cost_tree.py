@@ -64,12 +64,12 @@ def objective(columns, targets, shares, nodes, charges, *, lambda_, rho, kind, r
 
 
 def stand(tree, prices, known, budget=math.inf):
-    """Where one case stands: `known` {column: value, NaN where it cannot be had} in the order of acquisition."""
-    acquired = [j for j, x in known.items() if not math.isnan(x)]
+    """Where one case stands: `known` {column: value} in the order of acquisition; None cannot be had, NaN is no use."""
+    acquired = [j for j, x in known.items() if x is not None]
     spent = sum(prices.paid(acquired))
     row = np.full((1, tree.n_features), np.nan)
     for j, x in known.items():
-        row[0, j] = x
+        row[0, j] = math.nan if x is None else x
     Z = tree.scorer.scores(row)[0]
     node, reached, missed = 0, -1, False
     while node >= 0:
@@ -83,10 +83,10 @@ def stand(tree, prices, known, budget=math.inf):
                 order.append(best)
                 waiting.remove(best)
             due = sum(price for _, price in frontier) + tree.evaluation[node]
-            enough = spent + due <= budget + 1e-9 * max(1, budget) if math.isfinite(budget) else True
+            enough = spent + due <= budget + 1e-9 * budget if math.isfinite(budget) else True
             return {"reached": reached, "spent": spent, "frontier": frontier, "missed": missed,
                     "next": frontier[0][0] if enough else None, "answer": answer(tree, Z, reached)}  # fmt: skip
-        missed |= any(math.isnan(known[j]) for j in needed)
+        missed |= any(known[j] is None for j in needed)
         spent += tree.evaluation[node]
         reached = node
         node = int(tree.upper[node] if Z[node] > tree.thresholds[node] else tree.lower[node])
@@ -100,10 +100,12 @@ def answer(tree, Z, reached):
 
 
 def feed(tree, prices, x, budget=math.inf):
-    """A complete row, fed as it asks: the last standing and how many questions."""
-    known = {}
+    """A complete row, fed as it asks: where it stands after each answer, what it asked for, and for how much."""
+    known, states, asked = {}, [], []
     while True:
-        now = stand(tree, prices, known, budget)
-        if now["next"] is None:
-            return now, len(known)
-        known[now["next"]] = x[now["next"]]
+        states.append(stand(tree, prices, known, budget))
+        wanted = states[-1]["next"]
+        if wanted is None:
+            return states, asked
+        asked.append((wanted, states[-1]["frontier"][0][1]))
+        known[wanted] = x[wanted]

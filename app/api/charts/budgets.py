@@ -20,7 +20,8 @@ _WAYS = {
 def acquisition_chart(simulation: Mapping[str, Any]) -> str:
     """Error against mean cost, and with benefits the net benefit, too."""
     name = f"{simulation['model']['name']}:{simulation['model']['version']}"
-    measures = [("error", f"Error against cost: {name}, {simulation['rows']} rows")]
+    error = "Error" if simulation["measure"] == "error_rate" else "Mean squared error"
+    measures = [("error", f"{error} against cost: {name}, {simulation['rows']} rows")]
     if simulation["nothing"]["net_benefit"] is not None:
         measures.append(("net_benefit", "Net benefit (benefit less cost) against cost"))
     panels = [shifted(i * _HEIGHT, _panel(simulation, *measure)) for i, measure in enumerate(measures)]

@@ -46,40 +46,44 @@ def bill(needs: np.ndarray, done: np.ndarray, opened: np.ndarray, prices: PriceA
 
 
 @njit(cache=True, nogil=True)
-def simulate(nodes: Nodes, up: np.ndarray, missing: np.ndarray, prices: PriceArrays, limit: float, slack: float,
-             cost: np.ndarray, questions: np.ndarray, reached: np.ndarray, resolved: np.ndarray,
-             n_groups: int) -> None:  # fmt: skip
-    """Complete rows, fed as they ask: cost, questions, the deepest node answered (-1: none), and whether it ends there.
+def trace(nodes: Nodes, up: np.ndarray, missing: np.ndarray, prices: PriceArrays, limit: float, n_groups: int,
+          asked: np.ndarray, price: np.ndarray, stood: np.ndarray, fee: np.ndarray, length: np.ndarray,
+          resolved: np.ndarray) -> None:  # fmt: skip
+    """Complete rows, fed as they ask: in state s what is asked for at which price, the deepest node answered (-1: none)
+    and what evaluating nodes has cost; the last state, and whether the row is out of the tree there.
 
     Nothing is asked for at a node that could not be paid for; a missing value is found so, costs nothing, and changes
     what the rest of its group costs.
     """
     upper, lower, needs, evaluation = nodes
     n, m = missing.shape
-    order, price = np.empty(m, dtype=np.int32), np.empty(m)
+    order, offered = np.empty(m, dtype=np.int32), np.empty(m)
     for i in range(n):
         done, opened = np.zeros(m, dtype=np.bool_), np.zeros(n_groups, dtype=np.bool_)
-        node, reached[i] = 0, -1
+        node, spent, s = 0, 0.0, 0
         while node >= 0:
-            count, total = bill(needs[node], done, opened, prices, order, price)
-            if cost[i] + total + evaluation[node] > limit + slack:
+            count, total = bill(needs[node], done, opened, prices, order, offered)
+            if spent + total + evaluation[node] > limit:
                 break
             surprised = False
             for c in range(count):
                 j = order[c]
                 done[j] = True
-                questions[i] += 1
+                asked[i, s], price[i, s] = j, offered[c]
+                s += 1
+                stood[i, s], fee[i, s] = stood[i, s - 1], fee[i, s - 1]
                 if missing[i, j]:
                     surprised = True
                     break
-                cost[i] += price[c]
+                spent += offered[c]
                 if prices[2][j] >= 0:
                     opened[prices[2][j]] = True
             if not surprised:
-                cost[i] += evaluation[node]
-                reached[i] = node
+                spent += evaluation[node]
+                fee[i, s] += evaluation[node]
+                stood[i, s] = node
                 node = upper[node] if up[i, node] else lower[node]
-        resolved[i] = node < 0
+        length[i], resolved[i] = s, node < 0
 
 
 @njit(cache=True, nogil=True)

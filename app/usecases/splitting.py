@@ -1,0 +1,52 @@
+"""Which rows a model learns from, and by which it is judged."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Split:
+    """Rows to learn from and rows to judge by."""
+
+    train: np.ndarray
+    holdout: np.ndarray
+
+
+def split_rows(y: np.ndarray, part: float, seed: int) -> Split:
+    """Hold out `part` of the rows, class by class so that every class stays in the training rows.
+
+    `y` (n,) class codes: a class of m rows gives round(part m) of them, at most m - 1. Or (n, L) labels: rows are held
+    out evenly over those that share their rarest label, and a label that applies to some rows, and not to others, does
+    so among the training rows too. Or (n,) float64 numbers: round(part n) rows, at most n - 1. Deterministic in `seed`.
+    O(n log n + n L).
+    """
+    rng = np.random.default_rng(seed)
+    if y.ndim == 2:
+        held = _held_of_labels(y, part, rng)
+    else:
+        held = np.zeros(len(y), dtype=bool)
+        groups = np.zeros(len(y), dtype=np.intp) if y.dtype.kind == "f" else y
+        for code in np.unique(groups):
+            rows = np.flatnonzero(groups == code)
+            held[rng.permutation(rows)[: min(round(part * len(rows)), len(rows) - 1)]] = True
+    return Split(np.flatnonzero(~held), np.flatnonzero(held))
+
+
+def _held_of_labels(y: np.ndarray, part: float, rng: np.random.Generator) -> np.ndarray:
+    """The rows (n,) of labels (n, L) to hold out, as a mask."""
+    n, held = len(y), np.zeros(len(y), dtype=bool)
+    counts = y.sum(axis=0, dtype=np.int64)
+    by_rarity = np.argsort(counts, kind="stable")
+    rarest = np.where(y.any(axis=1), y[:, by_rarity].argmax(axis=1), y.shape[1])
+    shuffled = rng.permutation(n)
+    ordered = shuffled[np.argsort(rarest[shuffled], kind="stable")]
+    count = min(round(part * n), n - 1)
+    held[ordered[((np.arange(count) + 0.5) * n / max(count, 1)).astype(np.int64)]] = True
+    for applies in (1, 0):
+        for label in np.flatnonzero((y[~held] != applies).all(axis=0)):
+            rows = np.flatnonzero(held & (y[:, label] == applies))
+            held[rows[:1]] = False  # the last that shows it
+    return held

@@ -1,0 +1,32 @@
+"""What a model of numbers predicts."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from app.errors import Flaw, Invalid
+from app.registry.loaded import Loaded
+from app.usecases.predict import Question
+
+_FOR_CLASSES = ("rule", "benefits", "actions", "threshold", "costs", "priors")
+
+
+def predict_values(model: Loaded, X: np.ndarray, question: Question) -> np.ndarray:
+    """The numbers (n,) that a model of numbers predicts for rows X (n, m) as its schema encodes them.
+
+    Raises Invalid with the place of whatever is asked that needs classes.
+    """
+    asked = [name for name in _FOR_CLASSES if getattr(question, name) is not None]
+    flaws = [
+        Flaw(f"/{name}", f"{model.name!r} predicts numbers: {name} is for classes; leave it out") for name in asked
+    ]
+    if flaws:
+        raise Invalid(flaws[0].msg, flaws)
+    values: np.ndarray = model.estimator.values(X)
+    flaws = [
+        Flaw(f"/instances/{i}", "the model gives no number for this instance")
+        for i in np.flatnonzero(~np.isfinite(values))[:20]
+    ]
+    if flaws:
+        raise Invalid(flaws[0].msg, flaws)
+    return values
