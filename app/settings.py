@@ -55,6 +55,9 @@ class Settings(BaseSettings):
     job_attempts: int = Field(default=3, ge=1, le=100)
     """How often a job is tried whose process or machine died."""
 
+    dask: str = Field(default="", pattern=r"^((tcp|tls)://\S+:\d+)?$")
+    """Scheduler of a Dask cluster, tcp://host:8786, over which the trees, folds and comparisons of a job are spread."""
+
     job_seconds: float = Field(default=3600, gt=0)
     """Wall time after which a job is stopped and fails."""
 
