@@ -21,6 +21,7 @@ from time import sleep, time
 from typing import Any, BinaryIO, TypeVar, cast
 
 import fsspec
+from fsspec.asyn import AsyncFileSystem
 
 from app.errors import Conflict, Unavailable, Unusable
 from app.storage.weather import Weather
@@ -32,9 +33,11 @@ _MOST_SWEPT = 1000
 _PART_BYTES = 16 * 2**20  # of uploads in parts
 _BLOCK_BYTES = 4 * 2**20  # read ahead by who reads piece by piece
 _TIMES = ("LastModified", "created", "updated", "last_modified", "mtime")  # what stores call the time of writing
+_SECONDS = 3.0  # for an answer, twice, since all is tried again
+_LEAST_BYTES_PER_SECOND = 2**20
 # Trying again is Weather's part alone, so that the waits of several layers do not multiply.
 _OPTIONS: dict[str, dict[str, Any]] = {
-    "s3": {"config_kwargs": {"connect_timeout": 2, "read_timeout": 3, "retries": {"total_max_attempts": 1}}},
+    "s3": {"config_kwargs": {"connect_timeout": 2, "read_timeout": _SECONDS, "retries": {"total_max_attempts": 1}}},
 }
 _ONE_REQUEST: dict[str, dict[str, Any]] = {"s3": {"max_concurrency": 1}}  # does not ask for the size before
 _IN_PARTS: dict[str, dict[str, Any]] = {"s3": {"chunksize": _PART_BYTES}}
@@ -97,7 +100,7 @@ class Objects:
         return cast(BinaryIO, _Watched(file, self._weather))
 
     def write(self, path: str, content: bytes) -> None:
-        self._ask(lambda: self._fs.pipe_file(self._at(path), content, **self._writing))
+        self._ask(lambda: self._put(path, content))
 
     def folders(self, under: str) -> list[str]:
         entries = self._ask(lambda: self._fs.ls(self._at(under), detail=True, refresh=True))
@@ -144,7 +147,7 @@ class Objects:
 
     def _put_new(self, path: str, content: bytes) -> bool:
         try:
-            self._fs.pipe_file(self._at(path), content, mode="create", **self._writing)
+            self._put(path, content, mode="create")
         except FileExistsError:
             return False
         except OSError as error:
@@ -152,8 +155,13 @@ class Objects:
                 return False
             if error.errno != errno.ENOSYS:
                 raise
-            self._fs.pipe_file(self._at(path), content, **self._writing)  # this store knows no conditions
+            self._put(path, content)  # this store knows no conditions
         return True
+
+    def _put(self, path: str, content: bytes, **how: Any) -> None:
+        if isinstance(self._fs, AsyncFileSystem):  # no other limit holds while a request is being sent
+            how["timeout"] = _SECONDS + len(content) / _LEAST_BYTES_PER_SECOND
+        self._fs.pipe_file(self._at(path), content, **how, **self._writing)
 
     def _drop(self, path: str) -> None:
         with suppress(FileNotFoundError):  # somebody else removes it, too

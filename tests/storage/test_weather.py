@@ -1,0 +1,270 @@
+"""A store that hangs, refuses, answers 503 or forbids: said within seconds, in words, and over when it is over."""
+
+import logging
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from time import monotonic, sleep
+
+import pytest
+
+from app.errors import Conflict, NotFound, Unavailable, Unusable
+from app.storage import Storage, objects, weather
+from tests.servers.proxy import Proxy
+
+SEAL = "seal.json"
+FILES = {SEAL: b"{}", "table": b"\x00\x01"}
+SECRET = "a-secret-that-nobody-may-read"
+
+
+@pytest.fixture
+def impatient(monkeypatch):
+    """Half a second instead of three for an answer, and a short rest; every other number is the real one."""
+    config = objects._OPTIONS["s3"]["config_kwargs"]
+    monkeypatch.setitem(objects._OPTIONS["s3"], "config_kwargs", config | {"connect_timeout": 0.5, "read_timeout": 0.5})
+    monkeypatch.setattr(objects, "_SECONDS", 0.5)
+    monkeypatch.setattr(weather, "_REST_SECONDS", 0.2)
+
+
+@pytest.fixture
+def way(object_store):
+    """The network between us and the store."""
+    proxy = Proxy(object_store.port)
+    proxy.start()
+    yield proxy
+    proxy.close()
+
+
+@pytest.fixture
+def store(bucket, way, impatient, monkeypatch):
+    monkeypatch.setenv("AWS_ENDPOINT_URL", way.url)
+    store = Storage(f"{bucket}/root", SEAL, name="PAYOFF_MODELS")
+    store.publish("a/1", FILES)
+    return store
+
+
+class _Refusing(ThreadingHTTPServer):
+    """Answers everything with one error."""
+
+    daemon_threads = True
+
+    def __init__(self, status, code):
+        super().__init__(("127.0.0.1", 0), _Refusal)
+        self.status, self.code, self.asked = status, code, 0
+
+
+class _Refusal(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self):
+        self.server.asked += 1
+        length = int(self.headers.get("Content-Length", 0))
+        self.rfile.read(length)
+        body = f"<Error><Code>{self.server.code}</Code><Message>no {SECRET}</Message></Error>".encode()
+        self.send_response(self.server.status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def log_message(self, *_):
+        pass
+
+
+for _method in ("PUT", "HEAD", "DELETE", "POST"):
+    setattr(_Refusal, f"do_{_method}", _Refusal.do_GET)
+
+
+@pytest.fixture
+def refusing(bucket, impatient, monkeypatch):
+    """A store whose server says the same to everything."""
+    servers = []
+
+    def make(status, code):
+        server = _Refusing(status, code)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        servers.append(server)
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{server.server_port}")
+        return Storage(f"{bucket}/root", SEAL, name="PAYOFF_MODELS"), server
+
+    yield make
+    for server in servers:
+        server.shutdown()
+        server.server_close()
+
+
+ASKS = {
+    "read": lambda store: store.read("a/1", "table"),
+    "read_each": lambda store: store.read_each(["a/1", "a/2"], SEAL),
+    "exists": lambda store: store.exists("a/1"),
+    "open": lambda store: store.open("a/1", "table"),
+    "folders": lambda store: store.folders("a"),
+    "publish": lambda store: store.publish("a/2", FILES),
+    "write": lambda store: store.write("a/index", b""),
+    "remove": lambda store: store.remove("a/1"),
+    "check": lambda store: store.check(),
+}
+
+
+@pytest.mark.parametrize("trouble", ["hang", "kill", "unavailable"])
+def test_a_store_in_trouble_is_unavailable_soon_and_well_again_after_it(store, way, trouble, monkeypatch):
+    """Whatever is asked of it; and nothing that was whole is left half-written or half-removed."""
+    monkeypatch.setattr(weather, "_REST_SECONDS", 0.0)  # all are to reach it
+    getattr(way, trouble)()
+    asks = ("read", "folders", "publish", "write", "remove") if trouble == "hang" else ASKS
+    for ask in asks:
+        began = monotonic()
+        with pytest.raises(Unavailable, match="the store of PAYOFF_MODELS does not answer at the moment") as caught:
+            ASKS[ask](store)
+        assert not isinstance(caught.value, Unusable)
+        assert monotonic() - began < 20  # two tries of half a second; the rest is for a busy machine
+    way.start()
+
+    _mended(store)
+    assert {name: store.read("a/1", name) for name in FILES} == FILES
+    assert not store.exists("a/2")
+    for ask in ASKS.values():
+        ask(store)
+
+
+def test_one_failure_is_not_told(store, way):
+    """A single answer of 503, as every store gives now and then, is asked again and forgotten."""
+    way.unavailable()
+    threading.Timer(0.1, way.start).start()
+
+    assert store.read("a/1", "table") == FILES["table"]
+
+
+def test_while_a_store_hangs_only_one_waits_for_it(store, way, monkeypatch):
+    """Otherwise every thread of the service would stand there, one request after the other."""
+    monkeypatch.setattr(weather, "_REST_SECONDS", 0.0)
+    way.hang()
+    with pytest.raises(Unavailable):
+        store.read("a/1", "table")
+
+    def ask(_):
+        began = monotonic()
+        with pytest.raises(Unavailable):
+            store.read("a/1", "table")
+        return monotonic() - began
+
+    with ThreadPoolExecutor(8) as pool:
+        waits = sorted(pool.map(ask, range(8)))
+
+    assert waits[0] < 0.5
+    assert waits[5] < waits[7]
+
+
+def test_after_a_failure_the_store_is_left_alone_for_a_while(refusing, monkeypatch):
+    monkeypatch.setattr(weather, "_REST_SECONDS", 60.0)
+    store, server = refusing(503, "SlowDown")
+    with pytest.raises(Unavailable):
+        store.check()
+    asked = server.asked
+
+    with pytest.raises(Unavailable):
+        store.check()
+
+    assert (asked, server.asked) == (2, 2)
+
+
+def test_who_has_patience_outlasts_an_outage(bucket, way, impatient, monkeypatch):
+    """A job would lose hours of work."""
+    monkeypatch.setenv("AWS_ENDPOINT_URL", way.url)
+    patient = Storage(f"{bucket}/root", SEAL, patience=30.0)
+    patient.check()
+    way.kill()
+    threading.Timer(1.0, way.start).start()
+
+    patient.publish("a/1", FILES)
+
+    assert patient.exists("a/1")
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "words"),
+    [
+        (404, "NoSuchBucket", "there is no such bucket"),
+        (403, "AccessDenied", "access is denied"),
+        (403, "InvalidAccessKeyId", "does not know the access key"),
+        (403, "SignatureDoesNotMatch", "the secret key is wrong"),
+        (400, "AuthorizationHeaderMalformed", "in another region"),
+    ],
+)
+def test_what_no_waiting_mends_is_named(refusing, caplog, monkeypatch, status, code, words):
+    monkeypatch.setattr(weather, "_REST_SECONDS", 0.0)
+    store, _ = refusing(status, code)
+
+    for ask in ("check", "read", "folders", "publish"):
+        with pytest.raises(Unusable, match=f"PAYOFF_MODELS cannot be used: .*{words}") as caught:
+            ASKS[ask](store)
+        assert SECRET not in str(caught.value)
+    assert SECRET not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("status", "code"),
+    [(500, "InternalError"), (503, "ServiceUnavailable"), (429, "TooManyRequests"), (403, "RequestTimeTooSkewed")],
+)
+def test_what_may_pass_is_unavailable_and_logged_once(refusing, caplog, status, code):
+    store, _ = refusing(status, code)
+    with caplog.at_level(logging.WARNING):
+        for ask in ("check", "write", "write"):
+            with pytest.raises(Unavailable) as caught:
+                ASKS[ask](store)
+            assert not isinstance(caught.value, Unusable)
+            assert SECRET not in caught.value.detail
+
+    assert len([record for record in caplog.records if "PAYOFF_MODELS" in record.message]) == 1
+    assert code in caplog.text
+    assert SECRET not in caplog.text
+
+
+def test_without_credentials_it_is_said_which_variables_to_set(bucket, monkeypatch, tmp_path):
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+
+    with pytest.raises(Unusable, match="set AWS_ACCESS_KEY_ID"):
+        Storage(f"{bucket}/root", SEAL).check()
+
+
+def test_a_missing_extra_and_an_unknown_scheme_are_named(monkeypatch):
+    with pytest.raises(Unusable, match="PAYOFF_MODELS: Protocol not known: nowhere"):
+        Storage("nowhere://models", SEAL, name="PAYOFF_MODELS")
+
+    def lack(*_, **__):
+        raise ImportError("Install s3fs to access S3")
+
+    monkeypatch.setattr(objects.fsspec.core, "url_to_fs", lack)
+    with pytest.raises(Unusable, match=r"pip install 'payoff\[s3\]'"):
+        Storage("s3://models", SEAL)
+
+
+def test_answers_are_not_troubles(store):
+    with pytest.raises(NotFound):
+        store.read("a/1", "other")
+    with pytest.raises(Conflict):
+        store.publish("a/1", FILES)
+    assert store.read("a/1", "table") == FILES["table"]
+
+
+def test_a_reader_in_the_middle_is_told(store, way):
+    """Who streams a file hears of the failure as well, and in the same words."""
+    with store.open("a/1", "table") as file:
+        way.unavailable()
+        with pytest.raises(Unavailable, match="does not answer"):
+            file.read()
+
+
+def _mended(store):
+    """Wait until the store answers."""
+    until = monotonic() + 20
+    while True:
+        try:
+            return store.check()
+        except Unavailable:
+            assert monotonic() < until
+            sleep(0.05)
