@@ -48,6 +48,8 @@ class FeatureCard(_Part):
     name: str
     type: Literal["numeric", "categorical"]
     categories: list[str] = []
+    low: FiniteFloat | None = Field(default=None, description="the least value of a numeric one in training")
+    high: FiniteFloat | None = Field(default=None, description="the greatest")
 
 
 class DataCard(_Part):

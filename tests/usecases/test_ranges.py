@@ -1,0 +1,59 @@
+"""Warnings about values far from those that a model learned from."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from app.data.table import Table
+from app.features import Feature, Schema
+from app.registry.card import FeatureCard
+from app.registry.loaded import Loaded
+from app.usecases.ranges import feature_cards, strange_values
+from tests.registry.making import make_card
+
+
+def model_of(*features: FeatureCard) -> Loaded:
+    card = make_card(features=[feature.model_dump() for feature in features])
+    return Loaded(card, card.schema_of_features(), None, None)
+
+
+AGE = FeatureCard(name="age", type="numeric", low=29, high=77)  # 48 wide: far is below -19 and above 125
+SEX = FeatureCard(name="sex", type="categorical", categories=["f", "m"])
+FLAT = FeatureCard(name="flat", type="numeric", low=1, high=1)
+
+
+@pytest.mark.parametrize(
+    ("ages", "far"),
+    [([29, 77], 0), ([-19, 125], 0), ([-19.1], 1), ([125.1, 30, 1e9], 2), ([np.nan], 0), ([np.inf], 1), ([], 0)],
+)
+def test_far_is_farther_from_the_range_than_it_is_wide(ages, far):
+    X = np.array([[age, 7.0] for age in ages]).reshape(-1, 2)
+
+    warnings = strange_values(model_of(AGE, SEX), X)
+
+    text = f"{far} of {len(X)} instances have 'age' far outside of its range in training, 29 to 77"
+    assert warnings == ([text] if far else [])
+
+
+def test_what_was_constant_in_training_is_strange_when_it_differs():
+    warnings = strange_values(model_of(AGE, FLAT), np.array([[50.0, 1.0], [50.0, 1.5], [500.0, 2.0]]))
+
+    assert [warning.split(" have ")[0] for warning in warnings] == ["1 of 3 instances", "2 of 3 instances"]
+
+
+def test_models_published_without_ranges_warn_of_nothing():
+    plain = FeatureCard(name="age", type="numeric")
+
+    assert strange_values(model_of(plain, SEX), np.array([[1e300, 1.0]])) == []
+
+
+def test_the_card_has_the_range_of_the_rows_that_were_fitted():
+    schema = Schema([Feature("age", "numeric"), Feature("sex", "categorical", ("f", "m")), Feature("empty", "numeric")])
+    X = np.array([[1.0, 0, np.nan], [5.0, 1, np.nan], [np.nan, 1, np.nan], [900.0, 1, np.nan]])
+    table = Table(schema, X, np.zeros(4, dtype=np.int64), ("a", "b"), ("y",), "00")
+
+    age, sex, empty = feature_cards(table, np.array([0, 1, 2]))
+
+    assert (age.low, age.high) == (1, 5)
+    assert (sex.low, sex.categories, empty.high) == (None, ["f", "m"], None)
