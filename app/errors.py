@@ -88,6 +88,10 @@ class Unavailable(NotReady):
 class Unusable(Unavailable):
     """A part of the service is set up wrongly"""
 
+    def __init__(self, detail: str, *, seconds: int = 1) -> None:
+        super().__init__(detail)
+        self.seconds = seconds  # until it is worth trying again
+
 
 class Damaged(PayoffError):
     """A stored file is not what was published"""

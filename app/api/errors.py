@@ -82,8 +82,8 @@ def problem(
 def respond(error: errors.PayoffError) -> Response:
     """The response for one of our own errors: the status of the nearest family in its class's line of descent."""
     status = next(STATUS[family] for family in type(error).__mro__ if family in STATUS)
-    headers = {401: {"WWW-Authenticate": 'ApiKey realm="payoff"'}, 503: {"Retry-After": "1"}}.get(status)
-    if isinstance(error, errors.TooMany):
+    headers = {401: {"WWW-Authenticate": 'ApiKey realm="payoff"'}}.get(status)
+    if isinstance(error, errors.TooMany | errors.NotReady):
         headers = {"Retry-After": str(error.seconds)}
     return problem(status, error.title, error.detail, error.flaws, headers)
 

@@ -81,7 +81,8 @@ class Kernels:
         until = monotonic() + seconds
         while self._compiling(packages or tuple(_COMPILED)):
             if monotonic() >= until:
-                raise NotReady("the kernels are being compiled for the first time, about half a minute; try again")
+                detail = "the kernels are being compiled for the first time, about half a minute; try again"
+                raise NotReady(detail, seconds=round(_PATIENCE))
             sleep(_LOOK)
 
     def _compiling(self, packages: tuple[str, ...]) -> bool:

@@ -72,8 +72,9 @@ def test_each_package_is_waited_for_alone(folder, monkeypatch):
     state = Kernels()
     state.start()
     state.wait("retrieval", seconds=30)
-    with pytest.raises(NotReady, match="try again"):
+    with pytest.raises(NotReady, match="try again") as told:
         state.wait("acquisition", seconds=0.2)
+    assert told.value.seconds == 10  # what a client is told to wait
     with pytest.raises(NotReady):
         state.wait(seconds=0.2)
     state.stop()
