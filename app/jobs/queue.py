@@ -22,7 +22,7 @@ from app.errors import Conflict, Invalid, NotFound
 from app.jobs.admission import PENDING, admit
 from app.jobs.job import Event, Job, Problem, Status, after
 from app.jobs.moves import end, hold, hold_or_raise, move, owned, postpone, put_back
-from app.jobs.tables import JOB_COLUMNS, JOBS, TABLES, WORKERS, job_of
+from app.jobs.tables import JOB_COLUMNS, JOBS, WORKERS, job_of
 from app.patterns import matches
 from app.tracing import origin
 
@@ -56,9 +56,6 @@ class Queue:
         self.outages = outages
         self.lease_seconds = lease_seconds
         self.listeners: list[Callable[[], None]] = []  # called after a change that a worker should see at once
-
-    def create(self) -> None:
-        self.database.create(TABLES)
 
     # For those who want work done
 
@@ -169,7 +166,7 @@ class Queue:
             job = hold(connection, JOBS.c.id == job_id)
             if job is None:
                 raise NotFound(f"there is no job {job_id!r} any more")
-            if not job.cancel_requested:
+            if job.status is not Status.CANCELLED and not job.cancel_requested:
                 job = move(connection, self.database.now, job, Event.CANCEL, cancel_requested=True)
                 also(connection)
         self._tell()
@@ -271,8 +268,9 @@ class Queue:
         with self.database.writing() as connection:
             if not connection.execute(update(WORKERS).where(WORKERS.c.name == worker).values(seen)).rowcount:
                 connection.execute(insert(WORKERS).values(name=worker, **seen))
-            long_ago = self.database.now - 10 * self.lease_seconds
-            connection.execute(delete(WORKERS).where(WORKERS.c.seen_at < long_ago))
+            silent = WORKERS.c.seen_at < self.database.now - 10 * self.lease_seconds
+            gone = select(WORKERS.c.name).where(silent).with_for_update(skip_locked=True)
+            connection.execute(delete(WORKERS).where(WORKERS.c.name.in_(gone)))  # after an outage all seem gone to all
 
     def check_out(self, worker: str) -> None:
         with self.database.writing() as connection:

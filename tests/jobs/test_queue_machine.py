@@ -1,16 +1,17 @@
 """Any order of events, late and repeated ones too, leaves the queue as a plain model of it says."""
 
-import tempfile
 from dataclasses import dataclass
-from pathlib import Path
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
+from sqlalchemy import delete
 
 from app.errors import Conflict
 from app.jobs.job import Problem
 from app.jobs.queue import Beat, Queue
+from app.jobs.tables import JOBS
+from app.migrations import migrate
 from tests.jobs.clock import ClockedDatabase
 
 ATTEMPTS = 2
@@ -30,18 +31,14 @@ class Twin:
 
 
 class QueueMachine(RuleBasedStateMachine):
-    def __init__(self):
+    def __init__(self, database):
         super().__init__()
-        self.folder = tempfile.TemporaryDirectory()
-        self.database = ClockedDatabase(f"sqlite:///{Path(self.folder.name) / 'jobs.db'}")
-        self.queues = [Queue(self.database, attempts=ATTEMPTS, lease_seconds=LEASE) for _ in range(2)]
-        self.queues[0].create()
+        self.database = database
+        with database.writing() as connection:
+            connection.execute(delete(JOBS))
+        self.queues = [Queue(database, attempts=ATTEMPTS, lease_seconds=LEASE) for _ in range(2)]
         self.twins = {}
         self.claims = []
-
-    def teardown(self):
-        self.database.close()
-        self.folder.cleanup()
 
     def owns(self, job):
         twin = self.twins[job.id]
@@ -159,5 +156,11 @@ class QueueMachine(RuleBasedStateMachine):
             assert (job.error is not None) == (job.status == "failed")
 
 
-TestQueueMachine = QueueMachine.TestCase
-TestQueueMachine.settings = settings(max_examples=25, stateful_step_count=40, deadline=None, derandomize=True)
+def test_the_queue_does_what_the_model_does(database_url):
+    database = ClockedDatabase(database_url)
+    migrate(database)
+    times = settings(
+        max_examples=25 if database.is_sqlite else 12, stateful_step_count=40, deadline=None, derandomize=True
+    )
+    run_state_machine_as_test(lambda: QueueMachine(database), settings=times)
+    database.close()

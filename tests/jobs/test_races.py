@@ -12,8 +12,8 @@ JOBS = 200
 
 
 @pytest.fixture
-def url(tmp_path):
-    return f"sqlite:///{tmp_path / 'jobs.db'}"
+def url(database_url):
+    return database_url
 
 
 @pytest.fixture
