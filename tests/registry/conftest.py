@@ -1,5 +1,6 @@
 """Registries over a folder and a database of the test's own."""
 
+import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import pytest
 
 from app.database import Database
 from app.registry.registry import Registry
+from tests.registry.remote import Remote
 
 
 @pytest.fixture
@@ -17,12 +19,19 @@ def database(tmp_path: Path) -> Iterator[Database]:
 
 
 @pytest.fixture
-def models(tmp_path: Path) -> Path:
-    return tmp_path / "models"
+def models(request: pytest.FixtureRequest, tmp_path: Path) -> Path | Remote:
+    """Where models are: a folder, unless `everywhere` asks for each kind of place."""
+    match getattr(request, "param", "folder"):
+        case "memory":
+            return Remote(f"memory://{uuid.uuid4().hex}")
+        case "s3":
+            return Remote(f"{request.getfixturevalue('bucket')}/models")
+        case _:
+            return tmp_path / "models"
 
 
 @pytest.fixture
-def another(database: Database, models: Path) -> Callable[..., Registry]:
+def another(database: Database, models: Path | Remote) -> Callable[..., Registry]:
     """Another process's view of the same registry."""
 
     def make(**changes: object) -> Registry:

@@ -1,6 +1,7 @@
 """Small models, and the way from nothing to a published version."""
 
 import numpy as np
+import pytest
 from sklearn.linear_model import LogisticRegression
 
 from app.registry.card import Card
@@ -8,6 +9,7 @@ from app.registry.loaded import Holdout
 from app.registry.registry import Registry
 
 KEY = b"a key for the tests"
+everywhere = pytest.mark.parametrize("models", ["folder", "memory", "s3"], indirect=True)
 
 
 def make_card(name: str = "triage", version: int = 1, **changes: object) -> Card:

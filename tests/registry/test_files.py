@@ -13,7 +13,7 @@ import sklearn
 
 from app.errors import Conflict, Damaged, NotFound
 from app.registry import files as module
-from tests.registry.making import HOLDOUT, make_card, make_estimator, publish
+from tests.registry.making import HOLDOUT, everywhere, make_card, make_estimator, publish
 
 KEY = b"a key for the tests"
 
@@ -32,46 +32,49 @@ def never_unpickled(monkeypatch):
     monkeypatch.setattr(module.joblib, "load", lambda *_: pytest.fail("the file was unpickled"))
 
 
-@pytest.mark.parametrize("key", [None, KEY])
-@pytest.mark.parametrize("name", ["model.joblib", "holdout.npz", "card.json"])
-@pytest.mark.parametrize("harm", ["flip", "truncate", "empty", "append", "remove"])
-def test_damaged_files_are_never_unpickled(another, models, never_unpickled, key, name, harm):
-    registry = another(signing_key=key)
-    publish(registry)
-    path = models / "triage" / "1" / name
+HARMS = {
+    "flip": lambda content: content[:9] + bytes([content[9] ^ 1]) + content[10:],
+    "flip the middle": lambda content: content[: len(content) // 2] + b"?" + content[len(content) // 2 + 1 :],
+    "truncate": lambda content: content[:-1],
+    "empty": lambda _: b"",
+    "append": lambda content: content + b" ",
+    "remove": None,
+}
+
+
+def harmed(path):
+    """Do each harm to a file in turn, naming it, and make it good in the end."""
     content = path.read_bytes()
-    if harm == "remove":
-        path.unlink()
-    else:
-        middle = len(content) // 2
-        flipped = content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :]
-        path.write_bytes({"flip": flipped, "truncate": content[:-1], "empty": b"", "append": content + b" "}[harm])
-
-    with pytest.raises(Damaged, match="triage"):
-        registry.load("triage")
-
-
-@pytest.mark.parametrize("name", ["model.joblib", "card.json"])
-def test_a_damaged_artifact_is_not_handed_out(registry, models, name):
-    publish(registry)
-    path = models / "triage" / "1" / name
-    path.write_bytes(path.read_bytes() + b" ")
-
-    with pytest.raises(Damaged):
-        registry.artifact("triage", 1)
-
-
-def test_a_mended_file_loads_again(registry, models):
-    publish(registry)
-    path = models / "triage" / "1" / "model.joblib"
-    content = path.read_bytes()
-    path.write_bytes(content[:-1])
-    with pytest.raises(Damaged):
-        registry.load("triage")
-
+    for name, harm in HARMS.items():
+        if harm is None:
+            path.unlink()
+        else:
+            assert harm(content) != content
+            path.write_bytes(harm(content))
+        yield name
     path.write_bytes(content)
 
+
+@everywhere
+@pytest.mark.parametrize("key", [None, KEY])
+def test_damaged_files_are_never_unpickled_nor_handed_out(another, models, monkeypatch, key):
+    """Card, artifact and hold-out, flipped, cut, emptied, lengthened and removed; and mended they load again."""
+    registry = another(signing_key=key)
+    publish(registry)
+    monkeypatch.setattr(module.joblib, "load", lambda *_: pytest.fail("the file was unpickled"))
+    for name in ("model.joblib", "holdout.npz", "card.json"):
+        for _harm in harmed(models / "triage" / "1" / name):
+            with pytest.raises(Damaged, match="triage"):
+                registry.load("triage")
+            if name != "holdout.npz":
+                with pytest.raises(Damaged):
+                    registry.artifact("triage", 1)
+    monkeypatch.undo()
+
     assert registry.load("triage").version == 1
+    card, file = registry.artifact("triage", 1)
+    with file:
+        assert hashlib.sha256(file.read()).hexdigest() == card.sha256["model.joblib"]
 
 
 def test_a_signed_model_loads_with_its_key_only(another, models, never_unpickled, monkeypatch):

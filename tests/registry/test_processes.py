@@ -6,6 +6,11 @@ import sys
 import textwrap
 from pathlib import Path
 
+import pytest
+
+from app.database import Database
+from app.migrations import migrate
+
 _PROCESSES, _EACH = 3, 5
 _ROOT = Path(__file__).resolve().parents[2]
 
@@ -17,7 +22,6 @@ _WORK = f"""
 
     database = Database(sys.argv[1])
     registry = Registry(sys.argv[2], database)
-    registry.create()
     sys.stdin.readline()  # all begin together
     numbers = []
     for _ in range({_EACH}):
@@ -30,8 +34,22 @@ _WORK = f"""
 """
 
 
+@pytest.fixture
+def database(database_url):
+    database = Database(database_url)
+    migrate(database)
+    yield database
+    database.close()
+
+
 def test_processes_that_publish_at_once_never_get_the_same_number(registry, database, models):
-    command = [sys.executable, "-c", textwrap.dedent(_WORK), str(database.engine.url), str(models)]
+    command = [
+        sys.executable,
+        "-c",
+        textwrap.dedent(_WORK),
+        database.engine.url.render_as_string(hide_password=False),
+        str(models),
+    ]
     workers = [
         subprocess.Popen([*command, f"job_{i}"], cwd=_ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         for i in range(_PROCESSES)

@@ -1,0 +1,118 @@
+"""Several replicas on one registry: each sees what the others did, and none undoes it."""
+
+import random
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+
+import pytest
+from sqlalchemy import text
+
+from app.database import Database, DatabaseAway
+from app.errors import Conflict, NotFound
+from app.migrations import migrate
+from app.registry.registry import Registry
+from tests.registry.making import make_card
+
+REPLICAS, CHANGES = 4, 15
+ALIASES = ["best", "next"]
+
+
+@pytest.fixture
+def replicas(database_url, tmp_path):
+    """Registries with connections of their own."""
+    databases = [Database(database_url, seconds=20) for _ in range(REPLICAS)]
+    migrate(databases[0])
+    registries = [Registry(str(tmp_path / "models"), database) for database in databases]
+    for registry in registries:
+        registry.refresh()
+    yield registries
+    for database in databases:
+        database.close()
+
+
+def publish(registry, name):
+    card = registry.stage(make_card(name, registry.reserve(name)), None)
+    with registry._database.writing() as connection:
+        registry.add(connection, card)
+    return card.version
+
+
+def change(registry, who):
+    """Some of everything, at random."""
+    chance = random.Random(who)
+    published = []
+    for _ in range(CHANGES):
+        name = chance.choice("ab")
+        with suppress(NotFound, Conflict):  # another replica was faster: said, and nothing changed
+            match chance.randrange(5):
+                case 0 | 1:
+                    published.append((name, publish(registry, name)))
+                case 2 | 3:
+                    registry.set_alias(name, chance.choice(ALIASES), chance.randint(1, 6), who)
+                case 4:
+                    registry.delete_version(name, chance.randint(1, 6))
+    return published
+
+
+def test_changes_from_everywhere_are_lost_nowhere(replicas):
+    """No number twice, no alias that dangles, a history without gaps, and a folder that tells the same."""
+    with ThreadPoolExecutor(REPLICAS) as threads:
+        told = list(threads.map(change, replicas, map(str, range(REPLICAS))))
+
+    published = [key for keys in told for key in keys]
+    assert len(set(published)) == len(published)
+    for registry in replicas:
+        registry.refresh()
+    views = [{name: registry.model(name) for name in "ab"} for registry in replicas]
+    assert all(view == views[0] for view in views)
+    for name, page in views[0].items():
+        there = {version.version for version in page.versions}
+        assert there <= {version for model, version in published if model == name}
+        assert set(page.aliases.values()) <= there
+        assert [move.seq for move in page.history] == list(range(1, len(page.history) + 1))
+        at = dict.fromkeys(ALIASES)
+        for move in page.history:
+            assert move.from_version == at[move.alias]
+            at[move.alias] = move.to_version
+        assert page.aliases == {alias: version for alias, version in at.items() if version is not None}
+        for registry in replicas:
+            assert [registry.resolve(f"{name}@{alias}")[1] for alias in page.aliases] == list(page.aliases.values())
+    replicas[0].rebuild()
+    assert {name: replicas[1].model(name) for name in "ab"} == views[0]
+
+
+def test_replicas_see_a_change_by_themselves(replicas):
+    first, second, *_ = replicas
+    second.start()
+    try:
+        publish(first, "a")
+        first.set_alias("a", "best", 1, "ann")
+        until = time.monotonic() + 30  # it takes half a second; this is for a machine that is busy
+        while True:
+            with suppress(NotFound):
+                assert second.resolve("a@best") == ("a", 1)
+                break
+            assert time.monotonic() < until
+            time.sleep(0.01)
+    finally:
+        second.stop()
+
+
+def test_a_replica_goes_on_with_what_it_knows_while_another_holds_the_lock(postgres_url, tmp_path):
+    """As one whose store hangs in the midst of a change: answers need no database, changes are told to come again."""
+    database = Database(postgres_url, seconds=1)
+    migrate(database)
+    registry = Registry(str(tmp_path / "models"), database)
+    registry.refresh()
+    publish(registry, "a")
+    registry.refresh()
+    with database.writing() as connection:
+        connection.execute(text("UPDATE registry_state SET revision = revision + 1"))
+        with pytest.raises(DatabaseAway):
+            registry.set_alias("a", "best", 1, "ann")
+        registry.refresh()
+        assert registry.resolve("a") == ("a", 1)
+    registry.set_alias("a", "best", 1, "ann")
+    assert registry.resolve("a@best") == ("a", 1)
+    database.close()
