@@ -20,7 +20,7 @@ _CONNECT_SECONDS = 2  # the least that the client library knows
 _PING_SECONDS = 1.0
 _GRACE_SECONDS = 1.0  # for the server's own word that a statement took too long
 _INTERVAL_SECONDS = 0.1  # how often a signal is looked for
-_IDLE_SECONDS = 20.0  # a transaction may hold locks for so long while the caller does something else
+_IDLE_SECONDS = 45.0  # a transaction may hold locks while its caller waits for a store, which takes half a minute
 _KEEPALIVE = {"keepalives_idle": 5, "keepalives_interval": 2, "keepalives_count": 3}  # seconds, seconds, times
 
 _Result = TypeVar("_Result")

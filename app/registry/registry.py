@@ -268,7 +268,7 @@ class Registry:
 
     def rebuild(self) -> int:
         """Replace the index by what the folder says, see `rebuild.rebuild`; how many versions there are."""
-        with self._database.writing() as connection:
+        with self._database.writing(patient=True) as connection:
             count = self._rebuild(connection)
         self._look()
         return count
@@ -301,7 +301,7 @@ class Registry:
         with self._database.reading() as connection:
             if not self._index.is_empty(connection):
                 return  # the usual case, without waiting for writers
-        with self._database.writing() as connection:
+        with self._database.writing(patient=True) as connection:  # other replicas may be at it
             if self._index.is_empty(connection):
                 self._rebuild(connection)
         self._look()

@@ -140,6 +140,6 @@ class Changes(RuleBasedStateMachine):
 def test_any_order_of_changes_leaves_what_the_model_says(database_url):
     database = Database(database_url)
     migrate(database)
-    times = settings(max_examples=25 if database.is_sqlite else 10, stateful_step_count=20, deadline=None)
+    times = settings(max_examples=25 if database.is_sqlite else 6, stateful_step_count=20, deadline=None)
     run_state_machine_as_test(lambda: Changes(database), settings=times)
     database.close()
