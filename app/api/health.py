@@ -37,6 +37,7 @@ def ready(request: Request, ports: PortsDep) -> Health:
         for text, is_wrong in (
             ("the service is stopping", state.stopping.is_set()),
             ("models and aliases are not read yet", not ports.registry.ready),
+            ("the store of models does not answer", ports.registry.awaits_storage),
             ("the keys are not read yet", not state.service.keyring.ready),
             ("the worker is not alive", state.worker is not None and not state.worker.alive),
             ("the database does not answer", not ports.database.answers()),

@@ -1,0 +1,134 @@
+"""The service with models and data sets in a bucket, from upload to decision, and while the bucket is away."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+import time
+
+import httpx
+import pytest
+
+from tests.conftest import two_class_rows
+from tests.servers.proxy import Proxy
+from tests.servers.s3 import access
+from tests.servers.service import Replica
+
+QUESTION = {"instances": [[50, 70, "mild"]], "rule": "most_probable"}
+
+
+@pytest.fixture
+def way(object_store):
+    """The network between the service and the store."""
+    proxy = Proxy(object_store.port)
+    proxy.start()
+    yield proxy
+    proxy.close()
+
+
+@pytest.fixture
+def replica(bucket, way):
+    settings = {"models": f"{bucket}/models", "datasets": f"{bucket}/datasets", "signing_key": "a key for the tests"}
+    replica = Replica(settings, access(way.url))
+    yield replica
+    replica.close()
+
+
+def table(rows: int = 200) -> bytes:
+    data = two_class_rows(rows)
+    lines = [",".join([*data["features"], "state"])]
+    lines += [",".join(map(str, [*row, label])) for row, label in zip(data["rows"], data["labels"], strict=True)]
+    return "\n".join(lines).encode()
+
+
+def test_from_upload_to_decision_and_through_an_outage(replica: Replica, way: Proxy):
+    """Training runs in a process of its own, which finds table and registry in the bucket as the service does."""
+    replica.start()
+    client = replica.client
+    upload = client.post("/datasets", files={"file": table()}, data={"label": "state"})
+    assert upload.status_code == 201, upload.text
+    order = {"learner": {"kind": "logistic"}, "data": {"dataset": upload.json()["id"]}}
+    for name in ("ward", "other"):
+        job = client.post("/train", json=order | {"model": name}, headers={"Prefer": "wait=60"}).json()
+        assert job["status"] == "succeeded", (job, replica.tail())
+    assert client.post("/predict", json=QUESTION | {"model": "ward"}).status_code == 200
+
+    way.hang()
+    assert client.post("/predict", json=QUESTION | {"model": "ward"}).status_code == 200
+    assert client.get("/health/ready").status_code == 200  # what is in memory is served
+    for ask in (
+        lambda: client.post("/predict", json=QUESTION | {"model": "other"}),
+        lambda: client.get("/models/ward/versions/1/artifact"),
+        lambda: client.get("/datasets"),
+        lambda: client.post("/datasets", files={"file": table(50)}, data={"label": "state"}),
+        lambda: client.put("/models/ward/aliases/champion", json={"version": 1}),
+    ):
+        began = time.monotonic()
+        _is_away(ask())
+        assert time.monotonic() - began < 25  # seven seconds, on a machine that has nothing else to do
+
+    way.start()
+    card, artifact = _again(client, "/models/ward/versions/1"), _again(client, "/models/ward/versions/1/artifact")
+    assert hashlib.sha256(artifact.content).hexdigest() == card.json()["sha256"]["model.joblib"]
+    assert client.post("/predict", json=QUESTION | {"model": "other"}).status_code == 200
+    assert "Traceback" not in replica.log.read_text()
+
+    replica.kill()
+    (replica.home / "payoff.db").unlink()
+    way.kill()
+    replica.start(wait=False)  # with neither database nor store: it waits for the store, and makes the index from it
+    waiting = _asked(client)
+    assert waiting.status_code == 503
+    assert "the store of models does not answer" in waiting.json()["detail"]
+    assert client.get("/health/live").status_code == 200
+    way.start()
+    replica.wait_ready(60)
+    assert client.post("/predict", json=QUESTION | {"model": "ward:1"}).status_code == 200
+    assert "Traceback" not in replica.log.read_text()
+
+
+@pytest.mark.parametrize("command", ["serve", "reindex"])
+def test_a_bucket_that_does_not_exist_is_said_in_one_line(bucket, tmp_path, command):
+    environment = {"PAYOFF_HOME": str(tmp_path), "PAYOFF_MODELS": f"{bucket}-not/models"}
+    ended = subprocess.run(
+        [sys.executable, "-m", "app.cli", command],
+        env=os.environ | environment,
+        capture_output=True,
+        timeout=120,
+        check=False,
+    )
+
+    assert ended.returncode == 2
+    last = ended.stderr.decode().splitlines()[-1]
+    assert last == "payoff: the store of PAYOFF_MODELS cannot be used: there is no such bucket"
+    assert b"Traceback" not in ended.stderr
+
+
+def _is_away(answer: httpx.Response) -> None:
+    assert answer.status_code == 503, answer.text
+    assert int(answer.headers["Retry-After"]) >= 1
+    assert answer.headers["Content-Type"] == "application/problem+json"
+    assert "does not answer at the moment" in answer.json()["detail"]
+
+
+def _asked(client: httpx.Client) -> httpx.Response:
+    """Its readiness, once it listens."""
+    until = time.monotonic() + 60
+    while True:
+        try:
+            return client.get("/health/ready")
+        except httpx.TransportError:
+            assert time.monotonic() < until
+            time.sleep(0.05)
+
+
+def _again(client: httpx.Client, path: str) -> httpx.Response:
+    """As a client does that honours Retry-After."""
+    until = time.monotonic() + 30
+    while True:
+        answer = client.get(path)
+        if answer.status_code == 200 or time.monotonic() > until:
+            return answer
+        time.sleep(0.2)
