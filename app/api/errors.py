@@ -13,7 +13,6 @@ from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, Field
 from pydantic_core import ErrorDetails
-from sqlalchemy.exc import OperationalError
 from starlette.exceptions import HTTPException
 
 from app import errors
@@ -131,10 +130,6 @@ def install(app: FastAPI) -> None:
         headers = dict(error.headers) if error.headers else None
         return problem(status, phrase, str(error.detail), (), headers)
 
-    async def database(_request: Request, error: Exception) -> Response:
-        _log.error("the database failed", error=type(error).__name__, exc_info=error)
-        return respond(errors.NotReady("the database does not answer at the moment; try again"))
-
     async def too_deep(_request: Request, _error: Exception) -> Response:
         return respond(errors.Invalid.at("", "this is nested too deeply"))
 
@@ -148,6 +143,5 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(errors.PayoffError, own)
     app.add_exception_handler(RecursionError, too_deep)
     app.add_exception_handler(OSError, storage)
-    app.add_exception_handler(OperationalError, database)
     app.add_exception_handler(RequestValidationError, validation)
     app.add_exception_handler(HTTPException, http)
