@@ -1,4 +1,4 @@
-"""The command line: `payoff serve | worker | demo | doctor | reindex`."""
+"""The command line: `payoff serve | worker | demo | doctor | keys | reindex`."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
+
+from app.access import command
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -34,6 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     doctor.add_argument("--json", action="store_true", help="one JSON document rather than lines")
     doctor.add_argument("--deep", action="store_true", help="read every file of every model, not the cards alone")
+    command.describe(commands.add_parser("keys", help="make, list and revoke API keys"))
     commands.add_parser("reindex", help="rebuild the index of models from the registry's folder alone")
     chosen = parser.parse_args(arguments)
     if chosen.command == "serve":
@@ -46,6 +49,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return run(port=chosen.port, stay=not chosen.exit, url=chosen.url)
     if chosen.command == "doctor":
         return _examine(as_json=chosen.json, deep=chosen.deep)
+    if chosen.command == "keys":
+        return _keys(chosen)
     return _reindex()
 
 
@@ -53,6 +58,7 @@ def _serve(host: str, port: int) -> int:
     import uvicorn  # noqa: PLC0415 - a worker needs no HTTP server
 
     from app.api.app import create_app  # noqa: PLC0415
+    from app.api.heads import BoundedHeads  # noqa: PLC0415
     from app.api.logs import configure  # noqa: PLC0415
     from app.settings import Settings  # noqa: PLC0415
     from app.wiring import wire  # noqa: PLC0415
@@ -66,7 +72,7 @@ def _serve(host: str, port: int) -> int:
         host=host,
         port=port,
         loop="uvloop",
-        http="httptools",
+        http=BoundedHeads,
         access_log=False,  # the service writes its own, with request ids
         log_config=None,
         timeout_graceful_shutdown=int(settings.shutdown_seconds),
@@ -113,6 +119,14 @@ def _examine(*, as_json: bool, deep: bool) -> int:
     else:
         print("\n".join(finding.line() for finding in findings))
     return int(any(finding.level is Level.WRONG for finding in findings))
+
+
+def _keys(chosen: argparse.Namespace) -> int:
+    from app.settings import Settings  # noqa: PLC0415
+    from app.wiring import make_keys  # noqa: PLC0415
+
+    with _starting():
+        return command.run(chosen, make_keys(Settings()))
 
 
 def _reindex() -> int:

@@ -193,7 +193,7 @@ def _engine(url: str, connections: int, seconds: float) -> Engine:
         raise Invalid("PAYOFF_DATABASE is not a URL such as postgresql://user:password@host/name") from error
     kind = parsed.get_backend_name()
     if kind == "sqlite":
-        engine = create_engine(parsed)
+        engine = create_engine(parsed, hide_parameters=True)  # errors go to the log, and specs may be anybody's secret
         event.listen(engine, "connect", _configure_sqlite)
         event.listen(engine, "begin", _begin_sqlite)
         return engine
@@ -202,6 +202,7 @@ def _engine(url: str, connections: int, seconds: float) -> Engine:
     connect = _postgres().connect
     engine = create_engine(
         parsed.set(drivername="postgresql+psycopg"),
+        hide_parameters=True,
         pool_pre_ping=True,
         pool_size=connections,
         max_overflow=0,

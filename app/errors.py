@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Iterable
 from dataclasses import dataclass
+
+_MOST_CAUSES = 10
 
 
 def step(name: str) -> str:
     """A name as one step of a JSON pointer (RFC 6901)."""
     return name.replace("~", "~0").replace("/", "~1")
+
+
+def trace_of(error: BaseException) -> str:
+    """Where an error came from and its class, for the log; without its words, which may quote what a caller sent."""
+    parts: list[str] = []
+    cause: BaseException | None = error
+    while cause is not None and len(parts) < _MOST_CAUSES:
+        frames = "".join(traceback.format_tb(cause.__traceback__))
+        parts.append(f"{frames}{type(cause).__module__}.{type(cause).__qualname__}")
+        cause = cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)
+    return "\nafter\n".join(parts)
 
 
 @dataclass(frozen=True)
@@ -80,6 +94,10 @@ class TooMany(PayoffError):
 class NotReady(PayoffError):
     """The service is not ready"""
 
+    def __init__(self, detail: str, *, seconds: int = 1) -> None:
+        super().__init__(detail)
+        self.seconds = seconds  # until it is worth trying again
+
 
 class Unavailable(NotReady):
     """A part of the service cannot be reached"""
@@ -87,10 +105,6 @@ class Unavailable(NotReady):
 
 class Unusable(Unavailable):
     """A part of the service is set up wrongly"""
-
-    def __init__(self, detail: str, *, seconds: int = 1) -> None:
-        super().__init__(detail)
-        self.seconds = seconds  # until it is worth trying again
 
 
 class Damaged(PayoffError):

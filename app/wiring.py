@@ -31,6 +31,7 @@ from app.usecases.ports import Ports
 
 _MB = 2**20
 _PATIENCE_SECONDS = 30.0  # of a job, whose work would be lost, with an object store
+_START_SECONDS = 20.0  # for a database server that starts at the same time
 _PRELOADED = ("app.wiring", "sklearn.linear_model", "sklearn.model_selection", "sklearn.pipeline", "pyarrow.parquet")
 _RUN: dict[str, Callable[[Ports, Job], None]] = {train.KIND: fitting.run, compare.KIND: comparing.run}
 _CLEAN_UP: dict[str, Callable[[Ports, Job], None]] = {
@@ -56,6 +57,14 @@ def make_keyring(settings: Settings, ports: Ports) -> Keyring:
     admin_key = settings.admin_key.get_secret_value() if settings.admin_key else None
     rate = Rate.parse(settings.rate_limit) if settings.rate_limit else None
     return Keyring(ports.keys, admin_key, rate=rate, jobs=settings.jobs_per_key)
+
+
+def make_keys(settings: Settings) -> Keys:
+    """The table of keys alone, for the command line."""
+    ports = open_ports(settings)
+    ports.database.wait(_START_SECONDS)
+    migrate(ports.database)
+    return ports.keys
 
 
 def make_ports(settings: Settings) -> Ports:

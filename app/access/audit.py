@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import logging
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import structlog
 from sqlalchemy import Connection, event, insert, select
 
 from app.access.caller import Caller
@@ -18,7 +18,7 @@ from app.errors import Invalid
 
 Write = Callable[[Connection], None]
 
-_log = logging.getLogger("payoff.audit")
+_log = structlog.get_logger("payoff.audit")
 _TOKEN = re.compile(r"[0-9]{1,18}")  # fits a 64-bit integer
 
 
@@ -77,6 +77,6 @@ class AuditLog:
         connection.execute(insert(AUDIT_LOG).values(at=self._database.now, details=json.dumps(details), **values))
 
         def tell(_connection: Connection) -> None:
-            _log.info("%s %s by %s", action, subject, who, extra={"audit": {**values, **details}})
+            _log.info("audit", **values, details=details)
 
         event.listen(connection, "commit", tell, once=True)

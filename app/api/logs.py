@@ -1,4 +1,4 @@
-"""Structured logs: one JSON object per line on standard output; never bodies, never keys."""
+"""Structured logs: one JSON object per line on standard output; never bodies, keys, or errors' words about them."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from typing import Any
 import orjson
 import structlog
 
+from app.errors import trace_of
+
 
 def configure(level: str) -> None:
     """Send structlog's and the standard library's lines, and Python's warnings, through the same JSON renderer."""
@@ -19,7 +21,7 @@ def configure(level: str) -> None:
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
-        structlog.processors.format_exc_info,
+        _where,
     ]
     structlog.configure(
         processors=[*shared, structlog.processors.JSONRenderer(serializer=orjson.dumps)],
@@ -44,6 +46,18 @@ def configure(level: str) -> None:
     access = logging.getLogger("uvicorn.access")  # we write the request lines ourselves, with the request id
     access.handlers.clear()
     access.propagate = False
+
+
+def _where(_logger: Any, _method: str, line: structlog.typing.EventDict) -> structlog.typing.EventDict:
+    """Render an exception as where it came from: its words may quote what a caller sent."""
+    error = line.pop("exc_info", None)
+    if error is True:
+        error = sys.exc_info()
+    if isinstance(error, tuple):
+        error = error[1]
+    if isinstance(error, BaseException):
+        line["exception"] = trace_of(error)
+    return line
 
 
 def _tell_of_thread(ended: threading.ExceptHookArgs) -> None:

@@ -9,7 +9,6 @@ import os
 import signal
 import sys
 import threading
-import traceback
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 from time import monotonic
@@ -17,7 +16,7 @@ from typing import Any
 
 from sqlalchemy.exc import InterfaceError, OperationalError
 
-from app.errors import PayoffError, Unavailable
+from app.errors import PayoffError, Unavailable, trace_of
 from app.jobs.job import Job, Problem
 from app.jobs.threads import cap_threads
 from app.progress import listen
@@ -65,11 +64,9 @@ class Voice:
         """Send why the job failed; or why it has to wait, where the world failed and not the work."""
         os.set_blocking(self._pipe.fileno(), True)
         expected = isinstance(error, PayoffError)
-        trace = "" if expected else "".join(traceback.format_exception(error))[-_LONGEST_TRACE:]
+        trace = "" if expected else trace_of(error)[-_LONGEST_TRACE:]
         if isinstance(error, (InterfaceError, OperationalError)):
             error = Unavailable("the database does not answer")
-        outage = isinstance(error, Unavailable)
-        self._send({"problem": Problem.of(error).as_dict(), "trace": trace, "outage": outage})
 
     def _send(self, message: dict[str, Any]) -> None:
         self._pipe.send_bytes(json.dumps(message).encode())

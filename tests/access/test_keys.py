@@ -1,0 +1,232 @@
+"""Keys in their table: told once, kept as digests, and ended for good."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from unittest.mock import Mock
+
+import pytest
+from sqlalchemy import select
+
+from app.access.audit import AuditLog
+from app.access.caller import Caller, Scope
+from app.access.keyring import GUESSES, Keyring
+from app.access.keys import FORM, Keys, Wish
+from app.access.rates import Rate
+from app.access.tables import API_KEYS, AUDIT_LOG
+from app.database import Database
+from app.errors import Conflict, Forbidden, Invalid, KeyMissing, NotFound, NotReady, TooMany, Unavailable
+from app.migrations import migrate
+
+
+@contextmanager
+def opened(url):
+    database = Database(url)
+    migrate(database)
+    yield database
+    database.close()
+
+
+@pytest.fixture
+def keys(tmp_path):
+    with opened(f"sqlite:///{tmp_path / 'payoff.db'}") as database:
+        yield Keys(database, AuditLog(database))
+
+
+@pytest.fixture
+def keyring(keys):
+    keyring = Keyring(keys, "letmein", rate=Rate(7, 60), jobs=3)
+    keyring.refresh()
+    return keyring
+
+
+def test_a_key_is_told_once_kept_as_its_digest_and_ended(database_url):
+    """The same on both databases."""
+    with opened(database_url) as database:
+        _life_of_a_key(Keys(database, AuditLog(database)), database)
+
+
+def _life_of_a_key(keys, database):
+    key, secret = keys.create(
+        Wish("bank", ("train", "predict"), ("heart-*",), rate="5/second", jobs=2, expires_seconds=86_400)
+    )
+
+    assert FORM.fullmatch(secret.encode())
+    assert keys.list() == [key]
+    assert (key.name, key.scopes, key.models) == ("bank", {Scope.TRAIN, Scope.PREDICT}, ("heart-*",))
+    assert (key.rate, key.jobs, key.expires_at) == (Rate(5, 1), 2, pytest.approx(key.created_at + 86_400, abs=1))
+    with database.reading() as connection:
+        kept = str(connection.execute(select(API_KEYS)).all()) + str(connection.execute(select(AUDIT_LOG)).all())
+    assert secret.partition(".")[2] not in kept
+    assert key.id in kept
+    assert keys.revision() == (1, 0)
+    assert keys.revoke("bank").revoked_at >= key.created_at
+    assert keys.revision() == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("wish", "place"),
+    [
+        (Wish(""), "/name"),
+        (Wish("admin"), "/name"),
+        (Wish("a\nb"), "/name"),
+        (Wish("x" * 65), "/name"),
+        (Wish("a", ("root",)), "/scope"),
+        (Wish("a", (), ("Heart",)), "/model"),
+        (Wish("a", (), ("a b",)), "/model"),
+        (Wish("a", ("admin",), ("heart",)), "/model"),
+        (Wish("a", rate="often"), "/rate"),
+        (Wish("a", jobs=0), "/jobs"),
+        (Wish("a", expires_seconds=-1), "/expires"),
+    ],
+)
+def test_wishes_that_cannot_be_granted(keys, wish, place):
+    with pytest.raises(Invalid) as caught:
+        keys.create(wish)
+
+    assert [flaw.loc for flaw in caught.value.flaws] == [place]
+    assert keys.list() == []
+
+
+def test_revoking_by_id_or_by_the_name_of_one(keys):
+    old, _ = keys.create(Wish("bank"))
+    new, _ = keys.create(Wish("bank"))
+
+    with pytest.raises(Conflict, match=old.id):
+        keys.revoke("bank")
+    assert keys.revoke(old.id).revoked_at is not None
+    keys.revoke("bank")
+    assert [key.revoked_at is None for key in keys.list()] == [False, False]
+    for which in (new.id, "bank", "nobody"):
+        with pytest.raises(NotFound):
+            keys.revoke(which)
+
+
+def test_the_keyring_knows_holders_and_their_limits(keys, keyring):
+    key, secret = keys.create(Wish("bank", ("predict",), ("heart-*",), rate="5/second"))
+    with pytest.raises(KeyMissing):
+        keyring.caller(secret.encode(), "here")  # not looked yet
+
+    keyring.refresh()
+
+    assert keyring.caller(secret.encode(), "here") == Caller(
+        "bank", key.id, frozenset({Scope.PREDICT}), ("heart-*",), Rate(5, 1), 3
+    )
+    admin = keyring.caller(b"letmein", "here")
+    assert (admin.name, admin.client, admin.rate, admin.jobs) == ("admin", None, None, None)
+
+
+def test_nobody_is_let_in_before_the_table_was_read(keys):
+    with pytest.raises(NotReady):
+        Keyring(keys).caller(None, "here")
+
+
+def test_revoking_the_last_key_does_not_open_the_service(keys):
+    keyring = Keyring(keys, rate=Rate(7, 60))
+    keyring.refresh()
+    assert (keyring.caller(None, "here").name, keyring.caller(b"any", "here").rate) == ("anonymous", Rate(7, 60))
+
+    _, secret = keys.create(Wish("bank"))
+    keys.revoke("bank")
+    keyring.refresh()
+
+    for presented in (None, secret.encode()):
+        with pytest.raises(KeyMissing):
+            keyring.caller(presented, "here")
+
+
+def test_an_expired_key_opens_nothing(keys, keyring, monkeypatch):
+    key, secret = keys.create(Wish("bank", expires_seconds=60))
+    keyring.refresh()
+    assert keyring.caller(secret.encode(), "here").name == "bank"
+
+    monkeypatch.setattr("app.access.keyring.time", lambda: key.expires_at)
+    with pytest.raises(KeyMissing, match="expired"):
+        keyring.caller(secret.encode(), "here")
+    with pytest.raises(KeyMissing, match="opens nothing"):
+        keyring.caller(key.id.encode() + b"." + b"a" * 43, "here")  # only who has the secret is told
+
+
+def test_the_last_view_stays_while_the_database_is_away(keys, keyring, monkeypatch):
+    _, secret = keys.create(Wish("bank"))
+    keyring.start()
+    try:
+        monkeypatch.setattr(keys, "revision", Mock(side_effect=Unavailable("away")))
+        keyring._look()
+        assert keyring.caller(secret.encode(), "here").name == "bank"
+    finally:
+        keyring.stop()
+
+
+def test_guesses_at_the_admin_key_are_bounded(keys, keyring):
+    """Also the right one is then refused from that address, and no other; keys of the table still open."""
+    _, secret = keys.create(Wish("bank"))
+    keyring.refresh()
+    for number in range(GUESSES.amount):
+        with pytest.raises(KeyMissing):
+            keyring.caller(f"guess {number}".encode(), "there")
+
+    for presented in (b"letmein", b"guess"):
+        with pytest.raises(TooMany) as caught:
+            keyring.caller(presented, "there")
+        assert caught.value.seconds > 0
+    assert keyring.caller(secret.encode(), "there").name == "bank"
+    assert keyring.caller(b"letmein", "here").name == "admin"
+
+
+def test_a_key_that_was_revoked_is_no_guess(keyring):
+    for _ in range(3 * GUESSES.amount):
+        with pytest.raises(KeyMissing):
+            keyring.caller(b"payoff_00000000." + b"a" * 43, "there")
+
+    assert keyring.caller(b"letmein", "there").name == "admin"
+
+
+@pytest.mark.parametrize("presented", [b"payoff_00000000.a", b"letmeix", b"", b".", b"\xff\x00", b"a" * 100_000])
+def test_every_comparison_takes_the_same_way(keys, keyring, presented, monkeypatch):
+    """An unknown id costs the comparisons that a wrong secret costs, in constant time."""
+    key, _ = keys.create(Wish("bank"))
+    keyring.refresh()
+    compared = []
+
+    def compare(one: bytes, other: bytes) -> bool:
+        compared.append((len(one), len(other)))
+        return False
+
+    monkeypatch.setattr("app.access.keyring.hmac.compare_digest", compare)
+    for wrong in (presented, key.id.encode() + b"." + b"a" * 43):
+        compared.clear()
+        with pytest.raises(KeyMissing):
+            keyring.caller(wrong, "elsewhere")
+        assert compared == [(32, 32), (32, 32)]
+
+
+def test_scopes_do_not_include_one_another_but_admin_includes_all():
+    predict, train = frozenset({Scope.PREDICT}), frozenset({Scope.TRAIN})
+    Caller("a", scopes=frozenset({Scope.ADMIN})).need(train)
+    Caller("a", scopes=predict).need(predict | train)
+    Caller("a", scopes=frozenset()).need(frozenset())
+    for held, needed in ((predict, train), (train, predict), (frozenset(), predict), (train, frozenset({Scope.ADMIN}))):
+        with pytest.raises(Forbidden, match=str(next(iter(needed)))):
+            Caller("a", scopes=held).need(needed)
+
+
+@pytest.mark.parametrize(
+    ("patterns", "reference", "allowed"),
+    [
+        ((), "anything", True),
+        (("heart-*",), "heart-a", True),
+        (("heart-*",), "heart-a:3", True),
+        (("heart-*",), "heart-a@best", True),
+        (("heart-*",), "heart", False),
+        (("heart-*",), "my-heart-a", False),
+        (("heart-?",), "heart-ab", False),
+        (("a_b",), "axb", False),
+        (("lung", "heart"), "heart", True),
+        (("heart",), "lung@heart", False),
+        (("heart",), "heart\n", False),
+        (("heart",), "", False),
+    ],
+)
+def test_patterns_are_of_names(patterns, reference, allowed):
+    assert Caller("a", models=patterns).allows(reference) == allowed

@@ -1,0 +1,100 @@
+"""Sliding windows: never more than the rate in a window, and never a wait that is too long or too short."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from app.access.rates import Rate, Windows
+from app.errors import Invalid
+
+
+class Clock:
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def windows(clock):
+    return Windows(clock)
+
+
+@pytest.mark.parametrize(("text", "rate"), [("100/second", Rate(100, 1)), ("5/day", Rate(5, 86_400))])
+def test_rates_are_read_and_written(text, rate):
+    assert Rate.parse(text) == rate
+    assert str(rate) == text
+
+
+@pytest.mark.parametrize("text", ["", "0/second", "-1/second", "5", "5/week", "5 / second", "1e3/second", "5/second\n"])
+def test_what_is_no_rate(text):
+    with pytest.raises(Invalid):
+        Rate.parse(text)
+
+
+def test_so_many_at_once_and_then_no_more(windows):
+    rate = Rate(3, 10)
+    assert [windows.take("ann", rate).left for _ in range(3)] == [2, 1, 0]
+    refused = windows.take("ann", rate)
+
+    assert refused.wait > 0
+    assert windows.take("bob", rate).left == 2, "everybody has a window of his own"
+
+
+@settings(deadline=None)
+@given(
+    amount=st.integers(1, 6),
+    seconds=st.sampled_from([1, 60]),
+    steps=st.lists(st.floats(0, 2.5), min_size=1, max_size=60),
+)
+def test_the_wait_is_exact(amount, seconds, steps):
+    """Whoever is refused and comes a little before the wait is over is refused again, and a little after it is not."""
+    clock = Clock()
+    windows, rate = Windows(clock), Rate(amount, seconds)
+    for step in steps:
+        clock.now += step * seconds / amount
+        allowed = windows.take("ann", rate)
+        if not allowed.wait:
+            continue
+        refused_at = clock.now
+        clock.now = refused_at + allowed.wait * 0.999 - 1e-6
+        if clock.now > refused_at:
+            assert windows.wait("ann", rate) > 0
+        clock.now = refused_at + allowed.wait + 1e-6 * seconds
+        assert windows.wait("ann", rate) == 0
+
+
+@settings(deadline=None)
+@given(amount=st.integers(1, 6), steps=st.lists(st.floats(0, 3), min_size=1, max_size=80))
+def test_no_window_sees_more_than_the_rate(amount, steps):
+    """Of those counted from the first request on; and over a long time the mean rate is not passed either."""
+    clock = Clock()
+    windows, rate = Windows(clock), Rate(amount, 10)
+    began, passed = clock.now, []
+    for step in steps:
+        clock.now += step
+        if not windows.take("ann", rate).wait:
+            passed.append(clock.now)
+
+    for number in range(int((clock.now - began) // 10) + 1):
+        assert sum(began + 10 * number <= at < began + 10 * (number + 1) for at in passed) <= amount
+
+
+def test_steady_callers_within_the_rate_are_never_refused(windows, clock):
+    for _ in range(500):
+        clock.now += 1.12  # nine in ten seconds: a window counts the one before as if it had been even
+        assert windows.take("ann", Rate(10, 10)).wait == 0
+
+
+def test_memory_is_bounded_whoever_asks(windows, clock):
+    for number in range(25_000):
+        windows.take(f"address {number}", Rate(5, 60))
+
+    assert len(windows._windows) <= 10_000
