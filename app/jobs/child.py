@@ -67,6 +67,8 @@ class Voice:
         trace = "" if expected else trace_of(error)[-_LONGEST_TRACE:]
         if isinstance(error, (InterfaceError, OperationalError)):
             error = Unavailable("the database does not answer")
+        outage = isinstance(error, Unavailable)
+        self._send({"problem": Problem.of(error).as_dict(), "trace": trace, "outage": outage})
 
     def _send(self, message: dict[str, Any]) -> None:
         self._pipe.send_bytes(json.dumps(message).encode())
