@@ -1,7 +1,7 @@
 """How far a long computation has come, told from inside it to whoever listens.
 
 Long loops call `report`; who runs them may `listen`. Without a listener a report costs one look-up. A listener may
-raise to stop the computation.
+raise to stop the computation; so may who runs a piece of it elsewhere, where nobody listens (`interruptible`).
 """
 
 from __future__ import annotations
@@ -25,10 +25,29 @@ class _Span:
 
 
 _span: ContextVar[_Span | None] = ContextVar("span", default=None)
+_check: ContextVar[Callable[[], None] | None] = ContextVar("check", default=None)
+
+
+def checkpoint() -> None:
+    """A moment at which the computation may be stopped: what `interruptible` was given is called, and may raise."""
+    check = _check.get()
+    if check is not None:
+        check()
+
+
+@contextmanager
+def interruptible(check: Callable[[], None]) -> Iterator[None]:
+    """Call `check` at every report and checkpoint in this context."""
+    token = _check.set(check)
+    try:
+        yield
+    finally:
+        _check.reset(token)
 
 
 def report(fraction: float, stage: str = "") -> None:
     """Tell that `fraction` (0…1) of the present part is done; `stage` names it, by default after the part."""
+    checkpoint()
     span = _span.get()
     if span is not None:
         inside = min(max(fraction, 0.0), 1.0)

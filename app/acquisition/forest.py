@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -57,7 +57,7 @@ class FlatForest:
 
         Trees are taken one by one, so that a generator's need not be in memory together. O(nodes K).
         """
-        return cls(_nodes(trees, prior), n_features, orders or Orders())
+        return cls(flatten(trees, prior), n_features, orders or Orders())
 
     @classmethod
     def from_sklearn(cls, model: Any, orders: Orders | None = None) -> FlatForest:
@@ -67,7 +67,7 @@ class FlatForest:
         rounds to the left side.
         """
         prior = np.mean([tree.tree_.value[0, 0] for tree in model.estimators_], axis=0)
-        trees = (_convert(tree.tree_) for tree in model.estimators_)
+        trees = (converted(tree.tree_) for tree in model.estimators_)
         return cls.join(trees, model.n_features_in_, prior / prior.sum(), orders)
 
     @property
@@ -137,7 +137,27 @@ class PathCosts:
         return zip((cost / total).tolist(), (error / total).tolist(), strict=True)
 
 
-def _nodes(trees: Iterable[Tree], prior: np.ndarray) -> Nodes:
+def beside(parts: Sequence[Nodes], prior: np.ndarray) -> Nodes:
+    """The trees of all parts, in this order. O(nodes)."""
+    sizes = np.cumsum([0, *(len(part.feature) for part in parts)])
+    known = np.cumsum([0, *(len(part.value) for part in parts)])
+
+    def joined(name: str, offsets: np.ndarray) -> np.ndarray:
+        columns = (getattr(part, name) for part in parts)
+        moved = (np.where(column < 0, -1, column + by) for column, by in zip(columns, offsets, strict=False))
+        return np.concatenate([np.empty(0, dtype=np.int32), *moved], dtype=np.int32)
+
+    empty = flatten((), prior)
+    return Nodes(
+        **{name: np.concatenate([getattr(part, name) for part in (empty, *parts)])
+           for name in ("feature", "threshold", "reach", "label", "value")},
+        **{name: joined(name, sizes) for name in ("left", "right", "missing", "roots")},
+        share=joined("share", known), prior=empty.prior,
+    )  # fmt: skip
+
+
+def flatten(trees: Iterable[Tree], prior: np.ndarray) -> Nodes:
+    """The nodes of trees whose `counts` are anything proportional to the class distributions. O(nodes K)."""
     parts: dict[str, list[np.ndarray]] = {name: [] for name in Nodes._fields[:7]}
     values: list[np.ndarray] = [np.empty((0, len(prior)), dtype=np.float32)]
     roots, size, known = [], 0, 0
@@ -187,7 +207,8 @@ def _reach(tree: Tree, label: np.ndarray) -> np.ndarray:
     return reach
 
 
-def _convert(tree: Any) -> Tree:
+def converted(tree: Any) -> Tree:
+    """One fitted tree of scikit-learn's forest (its `tree_`), which decides each row exactly as it does."""
     left, right = tree.children_left, tree.children_right
     leaf = left < 0
     feature = np.where(leaf, -1, tree.feature).astype(np.int32)

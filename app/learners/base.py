@@ -5,10 +5,12 @@ A learner's own part is `_fit_raw`, which returns a small picklable scorer; the 
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
-from typing import ClassVar, Protocol, Self
+from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
 import numpy as np
+from joblib import Parallel, delayed
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.model_selection import StratifiedKFold
 from sklearn.utils import Tags
@@ -17,15 +19,38 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from app.decisions.calibration import Calibrator, fit_isotonic, fit_sigmoid
 from app.errors import Invalid
-from app.progress import part
+from app.progress import part, report
 
 CALIBRATIONS = ("auto", "isotonic", "sigmoid", "none")
+ALL = -1
+"""The fold that nothing belongs to."""
 _FOLDS = 5
 _MOST_CATEGORIES = 2**20  # models keep a place for every code
 _FIT: dict[str, Callable[[np.ndarray, np.ndarray, np.ndarray], Calibrator]] = {
     "isotonic": fit_isotonic,
     "sigmoid": fit_sigmoid,
 }
+
+
+class Dealt(NamedTuple):
+    """Rows (n, m), class codes (n,), positive weights (n,), and the fold 0, 1, … of each row (n,) int8."""
+
+    X: np.ndarray
+    codes: np.ndarray
+    weights: np.ndarray
+    fold: np.ndarray
+
+    def without(self, fold: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Rows, codes and weights outside a fold; of `ALL` all of them, not copied."""
+        if fold == ALL:
+            return self[:3]
+        inside = self.fold != fold
+        return self.X[inside], self.codes[inside], self.weights[inside]
+
+    def only(self, fold: int) -> np.ndarray:
+        """The rows of a fold."""
+        rows: np.ndarray = self.X[self.fold == fold]
+        return rows
 
 
 class Scorer(Protocol):
@@ -147,28 +172,65 @@ class Learner(ClassifierMixin, BaseEstimator):
         self.calibration_ = self._method(smallest)
         folds = 0 if self.calibration_ == "none" else min(_FOLDS, smallest)
         self.calibrator_ = None
-        if folds:
-            P = self._out_of_fold(X, codes, weights, folds)
-            self._calibrate(P, codes, weights)
-        with part(folds / (folds + 1), 1.0, "final fit" if folds else "fit"):
-            self.model_ = self._fit_raw(X, codes, weights)
+        if not folds:
+            with part(0.0, 1.0, "fit"):
+                self.model_ = self._fit_raw(X, codes, weights)
+            return
+        dealt = Dealt(X, codes, weights, np.zeros(len(X), dtype=np.int8))
+        splits = StratifiedKFold(folds, shuffle=True, random_state=self.random_state).split(X, codes)
+        for number, (_, outside) in enumerate(splits):
+            dealt.fold[outside] = number
+        self._calibrate(self._fit_folds(dealt, folds), codes, weights)
 
     def _calibrate(self, P: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> None:
         """Fit the calibrator by `calibration_` on probabilities (n, K) of rows that their model did not see."""
         fit = _FIT.get(self.calibration_)
         self.calibrator_ = None if fit is None else fit(P, codes, weights)
 
-    def _out_of_fold(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray, folds: int) -> np.ndarray:
-        """Each row's probabilities (n, K) from a model that did not see it."""
-        P = np.empty((len(X), len(self.classes_)))
-        splits = StratifiedKFold(folds, shuffle=True, random_state=self.random_state).split(X, codes)
-        for number, (inside, outside) in enumerate(splits):
-            with part(number / (folds + 1), (number + 1) / (folds + 1), f"calibration fold {number + 1} of {folds}"):
-                model = self._fit_raw(X[inside], codes[inside], weights[inside])
-                P[outside] = model.posterior(np.ascontiguousarray(X[outside]))
+    def _fit_folds(self, dealt: Dealt, folds: int) -> np.ndarray:
+        """Each row's probabilities (n, K) from a model that did not see it; and the model of all rows, which is kept.
+
+        The fits do not depend on one another: joblib's parallel_config says where they run.
+        """
+        P = np.empty((len(dealt.X), len(self.classes_)))
+        fits = Parallel(prefer="threads", return_as="generator")(
+            delayed(_fit_one)(self._seeded(), *dealt, number, folds) for number in (*range(folds), ALL)
+        )
+        for number, (scores, found) in enumerate(fits):
+            report((number + 1) / (folds + 1), stage_of(number, folds))
+            if number < folds:
+                P[dealt.fold == number] = scores
+            else:
+                for name, value in found.items():
+                    setattr(self, name, value)
         return P
+
+    def _seeded(self) -> Self:
+        """A copy that shares nothing that a fit changes."""
+        learner = copy.copy(self)
+        if isinstance(self.random_state, np.random.RandomState):
+            learner.random_state = int(self.random_state.randint(np.iinfo(np.int32).max))
+        return learner
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
         return tags
+
+
+def stage_of(number: int, folds: int) -> str:
+    """What the fits without each of the folds, and then with all of them, are called in reports."""
+    return "final fit" if number == folds else f"calibration fold {number + 1} of {folds}"
+
+
+def _fit_one(
+    learner: Learner, X: np.ndarray, codes: np.ndarray, weights: np.ndarray, fold: np.ndarray, number: int, folds: int
+) -> tuple[np.ndarray | None, dict[str, Any]]:
+    """Fit without fold `number`: the probabilities of its rows. Of `ALL`: what the fit has found, by attribute."""
+    dealt = Dealt(X, codes, weights, fold)
+    place = folds if number == ALL else number
+    with part(place / (folds + 1), (place + 1) / (folds + 1), stage_of(place, folds)):
+        learner.model_ = learner._fit_raw(*dealt.without(number))  # noqa: SLF001 - a part of the class's own fit
+    if number == ALL:
+        return None, {name: value for name, value in vars(learner).items() if name.endswith("_")}
+    return learner.model_.posterior(np.ascontiguousarray(dealt.only(number))), {}

@@ -11,10 +11,9 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.utils import check_random_state
 
-from app.acquisition.forest import FlatForest, PathCosts
-from app.acquisition.nursery import Nursery, Rows, Rule
+from app.acquisition.forest import FlatForest, Nodes, PathCosts
+from app.acquisition.nursery import Nursery, Rows, Rule, Walk
 from app.acquisition.prices import Prices, check_budget
-from app.acquisition.tree import Tree
 from app.errors import Invalid
 from app.learners.stepwise import Stepwise, prices_of
 from app.progress import part, report
@@ -159,31 +158,40 @@ class BudgetForest(Stepwise):
             return forest if tested or self.budget is None else self._within_budget(forest, rows)
 
     def _nursery(self, rows: Rows) -> Nursery:
-        return Nursery(
-            rows, len(self.classes_), self.prices_, self._categorical(), max_depth=self.max_depth, n_jobs=self.n_jobs
-        )
+        return Nursery(rows, len(self.classes_), self.prices_, self._categorical(), max_depth=self.max_depth)
 
     def _choose(self, nurseries: list[tuple[Nursery, Rows]], seeds: np.ndarray) -> Point:
         """Walk the whole path of every rule up to the budget, and choose on the validation rows."""
-        weights = [outside.weights.sum() for _, outside in nurseries]
+        weights = np.array([outside.weights.sum() for _, outside in nurseries])
         wrong = [np.average(nursery.prior.argmax() != outside.codes, weights=outside.weights)
                  for nursery, outside in nurseries]  # fmt: skip
-        rules, budget = self._rules(), check_budget(self.budget)
-        ends: list[Point] = []
-        for number, rule in enumerate(rules):
-            steps = zip(*(nursery.path(rule, seeds, outside) for nursery, outside in nurseries), strict=True)
-            path = []
-            for trees, step in enumerate(steps, start=1):
-                cost, error = np.average(step, axis=0, weights=weights).tolist()
-                report((number + trees / len(seeds)) / len(rules))
-                if cost > budget:
-                    break
-                path.append(Point(rule, trees, cost, error))
-            self.frontier_ += path
-            ends += path[-1:] if self.n_estimators is not None else path
         self.nothing_ = float(np.average(wrong, weights=weights))
-        nothing = Point(rules[0], 0, 0.0, self.nothing_)
+        paths = self._paths(nurseries, weights, seeds)
+        self.frontier_ = [point for path in paths for point in path]
+        ends = [point for path in paths for point in (path[-1:] if self.n_estimators is not None else path)]
+        nothing = Point(self._rules()[0], 0, 0.0, self.nothing_)
         return min(ends, key=lambda point: (point.error, point.cost, point.trees), default=nothing)
+
+    def _paths(
+        self, nurseries: list[tuple[Nursery, Rows]], weights: np.ndarray, seeds: np.ndarray
+    ) -> list[list[Point]]:
+        """The Points of every rule within the budget, averaged over the nurseries by their weights."""
+        rules, budget = self._rules(), check_budget(self.budget)
+        paths: list[list[Point]] = [[] for _ in rules]
+        walk = Walk([nursery for nursery, _ in nurseries], rules, seeds, n_jobs=self.n_jobs)
+        for number, batches in walk:
+            path = paths[number]
+            if not path:
+                costs = [nursery.costs(outside) for nursery, outside in nurseries]
+            forests = [nursery.forest([trees]) for (nursery, _), trees in zip(nurseries, batches, strict=True)]
+            for step in zip(*map(PathCosts.add, costs, forests), strict=True):
+                cost, error = np.average(step, axis=0, weights=weights).tolist()
+                report((number + (len(path) + 1) / len(seeds)) / len(rules))
+                if cost > budget:
+                    walk.leave(number)
+                    break
+                path.append(Point(rules[number], len(path) + 1, cost, error))
+        return paths
 
     def _rules(self) -> list[Rule]:
         """The rules to try, the paper's exponent first and alphas rising."""
@@ -195,7 +203,9 @@ class BudgetForest(Stepwise):
 
     def _chosen(self, nursery: Nursery, point: Point, seeds: np.ndarray) -> FlatForest:
         (self.alpha_, self.cost_exponent_), self.n_estimators_, self.cost_, self.error_ = point
-        return nursery.forest(_told(nursery.grow(point.rule, seeds[: point.trees]), point.trees))
+        return nursery.forest(
+            _told(Walk([nursery], [point.rule], seeds[: point.trees], n_jobs=self.n_jobs), point.trees)
+        )
 
     def _within_budget(self, forest: FlatForest, rows: Rows) -> FlatForest:
         """The first trees of a forest grown again that keep to the budget on all rows; `cost_` is theirs there."""
@@ -211,13 +221,13 @@ class BudgetForest(Stepwise):
         return forest.first(kept)
 
 
-def _told(batches: Iterator[list[Tree]], total: int) -> Iterator[Tree]:
-    """The trees one by one, telling how many are grown."""
+def _told(walk: Walk, total: int) -> Iterator[Nodes]:
+    """The trees of one rule and nursery, some at a time, telling how many are grown."""
     grown = 0
-    for trees in batches:
-        grown += len(trees)
+    for _, (trees,) in walk:
+        grown += len(trees.roots)
         report(grown / total, "growing trees")
-        yield from trees
+        yield trees
 
 
 def _folds(codes: np.ndarray, fraction: float, random: np.random.RandomState) -> list[tuple[np.ndarray, np.ndarray]]:
