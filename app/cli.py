@@ -83,6 +83,7 @@ def _serve(host: str, port: int) -> int:
 def _work(host: str) -> int:
     from prometheus_client import start_http_server  # noqa: PLC0415
 
+    from app import tracing  # noqa: PLC0415
     from app.api.logs import configure  # noqa: PLC0415
     from app.metrics import of_worker  # noqa: PLC0415
     from app.settings import Settings  # noqa: PLC0415
@@ -93,6 +94,7 @@ def _work(host: str) -> int:
         configure(settings.log_level)
         ports = make_ports(settings)
         worker = make_worker(settings, ports)
+        tracing.start(settings.telemetry)  # its jobs do; here it shows what is missing
         if settings.metrics_port is not None:
             start_http_server(settings.metrics_port, host, of_worker(ports, worker))
     stop = threading.Event()

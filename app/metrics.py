@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import platform
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from time import monotonic
 
 import structlog
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, disable_created_metrics
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 from sqlalchemy import event
@@ -24,8 +24,11 @@ from app.jobs.pulse import Pulse, pulse
 from app.jobs.watcher import Watcher
 from app.jobs.worker import Worker
 from app.registry.registry import Registry
+from app.storage.troubles import TROUBLES
 from app.usecases.ports import Ports
 
+_without_creation_times: Callable[[], None] = disable_created_metrics
+_without_creation_times()  # they would double the number of series
 _log = structlog.get_logger("payoff")
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _REQUEST_BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
@@ -153,6 +156,23 @@ class ModelMetrics(Collector):
         )
 
 
+class StorageMetrics(Collector):
+    """The stores of models and data sets, as far as this process had trouble with them."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        registry.register(self)
+
+    def describe(self) -> list[Metric]:
+        return []  # spares a look-up at registration
+
+    def collect(self) -> Iterator[Metric]:
+        errors = CounterMetricFamily("payoff_storage_errors", "Calls that a store did not answer", labels=("store",))
+        troubles = dict.fromkeys(("PAYOFF_MODELS", "PAYOFF_DATASETS"), 0) | TROUBLES.counts()
+        for name, count in troubles.items():
+            errors.add_metric((name.removeprefix("PAYOFF_").lower(),), count)
+        yield errors
+
+
 class QueueMetrics(Collector):
     """The job table that all processes share, looked up when asked for.
 
@@ -209,6 +229,7 @@ class Metrics:
         self.requests = RequestMetrics(self.registry)
         ProcessMetrics(self.registry, ports.database)
         ModelMetrics(ports.registry, self.registry)
+        StorageMetrics(self.registry)
         QueueMetrics(ports, self.registry)
         if worker is not None:
             worker.watchers.append(JobMetrics(self.registry))

@@ -120,8 +120,14 @@ def make_worker(settings: Settings, ports: Ports) -> Worker:
         settings,
         slots=max(settings.workers, 1),
         limits=limits,
-        modules=(*_PRELOADED, *(("s3fs",) if "s3://" in settings.models + settings.datasets else ())),
+        modules=(
+            *_PRELOADED,
+            *(("s3fs",) if "s3://" in settings.models + settings.datasets else ()),
+            *(("app.jobs.cluster",) if settings.dask else ()),
+            *(tracing.MODULES if settings.telemetry else ()),
+        ),
         cleanup=clean_up_after,
+        keep_seconds=math.inf if settings.keep_jobs_days is None else settings.keep_jobs_days * 86_400,
     )
 
 

@@ -12,11 +12,12 @@ from sqlalchemy.exc import OperationalError
 
 from app import metrics
 from app.database import Database, DatabaseAway
+from app.errors import Unavailable
 from app.jobs.job import Problem, Status
 from app.jobs.queue import Queue
-from app.jobs.tables import TABLES
-from app.metrics import JobMetrics, ProcessMetrics, QueueMetrics, RequestMetrics
+from app.metrics import JobMetrics, ProcessMetrics, QueueMetrics, RequestMetrics, StorageMetrics
 from app.migrations import migrate
+from app.storage.weather import Weather
 
 
 @pytest.fixture
@@ -126,3 +127,16 @@ def test_decisions_are_counted_by_version_for_few_versions_only(told, monkeypatc
 
     assert (decided("ward", "1"), decided("ward", "2"), decided("other", "")) == (20, 10, 20)
     assert decided("ward", "3") is None
+
+
+def test_what_a_store_does_not_answer_is_counted_by_store(told):
+    def fail():
+        raise TimeoutError
+
+    StorageMetrics(told)
+    before = told.get_sample_value("payoff_storage_errors_total", {"store": "models"})
+    with pytest.raises(Unavailable):
+        Weather("PAYOFF_MODELS").call(fail)  # tries twice
+
+    assert told.get_sample_value("payoff_storage_errors_total", {"store": "models"}) == before + 2
+    assert told.get_sample_value("payoff_storage_errors_total", {"store": "datasets"}) is not None

@@ -44,10 +44,10 @@ def _of_stores(settings: Settings, ports: Ports, *, deep: bool) -> dict[str, Che
         "kernels": machine.check_kernels,
         "database": lambda: stores.check_database(ports.database),
         "models": lambda: stores.check_storage("models", settings.models, "PAYOFF_MODELS"),
-        "versions": lambda: stores.check_models(ports.database, ports.registry, settings, deep=deep),
+        "index": lambda: stores.check_models(ports.database, ports.registry, settings, deep=deep),
         "datasets": lambda: stores.check_storage("datasets", settings.datasets_url, "PAYOFF_DATASETS"),
         "jobs": lambda: stores.check_jobs(ports),
-        "dask": lambda: cluster.check_dask(getattr(settings, "dask", "")),
+        "dask": lambda: cluster.check_dask(settings.dask),
     }
 
 

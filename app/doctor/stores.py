@@ -92,40 +92,38 @@ def check_models(database: Database, registry: Registry, settings: Settings, *, 
     try:
         audit = registry.audit(deep=deep)
     except (DatabaseAway, SQLAlchemyError):
-        yield _not_looked_at("models", database)
+        yield _not_looked_at("index", database)
         return
     except Unavailable as error:
-        yield wrong("models", error.detail, "see models above")
+        yield wrong("index", error.detail, "see models")
         return
     for text in audit.unusable[:_MOST_NAMED]:
-        yield wrong("models", text, "put its folder back from a backup, or delete the version")
+        yield wrong("index", text, "put its folder back from a backup, or delete the version")
     if len(audit.unusable) > _MOST_NAMED:
         more = len(audit.unusable) - _MOST_NAMED
-        yield wrong("models", f"{more} more versions that cannot be loaded", "as above")
+        yield wrong("index", f"{more} more versions that cannot be loaded", "as above")
     yield from _skewed(audit.skewed, settings)
     if audit.left_over:
         named = ", ".join(audit.left_over[:_MOST_NAMED]) + (", …" if len(audit.left_over) > _MOST_NAMED else "")
         yield warning(
-            "models",
-            f"{len(audit.left_over)} folders that no version of the index belongs to: {named}",
-            "`payoff reindex` brings back what was published; the rest is being written, or removed after an hour",
+            "index",
+            f"{len(audit.left_over)} folders that belong to no version of the index: {named}",
+            "`payoff reindex` brings back what was published; what was not can be removed while no job runs",
         )
     for text in audit.mirrors[:_MOST_NAMED]:
-        yield warning("models", text, "moving any alias of that model writes its index file anew")
+        yield warning("index", text, "moving any alias of that model writes its index file anew")
     if not audit.unusable:
         depth = "all files" if deep else "cards and signatures" if settings.signing_key else "cards"
-        yield ok(
-            "models", f"{audit.versions} versions of {audit.models} models, {depth} of {audit.looked_at} looked at"
-        )
+        yield ok("index", f"{audit.versions} versions of {audit.models} models, {depth} of {audit.looked_at} looked at")
 
 
 def _skewed(skewed: dict[str, int], settings: Settings) -> Iterator[Finding]:
     for version, count in skewed.items():
         text = f"{count} versions were made with scikit-learn {version}, another than is installed"
         if settings.allow_version_skew:
-            yield warning("models", f"{text}, and are loaded all the same", "train them again")
+            yield warning("index", f"{text}, and are loaded all the same", "train them again")
         else:
-            yield wrong("models", f"{text}: they are not loaded", "train them again, or install that scikit-learn")
+            yield wrong("index", f"{text}: they are not loaded", "train them again, or install that scikit-learn")
 
 
 def check_jobs(ports: Ports) -> Iterator[Finding]:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from app.errors import Conflict, Unavailable
+from app.storage.troubles import TROUBLES
 
 _HIDDEN = "."  # names that begin so are work in progress
 _LEFTOVERS = f"{_HIDDEN}*." + "[0-9a-f]" * 32  # what _beside names, as a pattern
@@ -126,6 +127,7 @@ class Disk:
         except OSError as error:
             if error.errno not in _FAILING:
                 raise
+            TROUBLES.note(self._name)
             _log.warning("%s: %s (%s)", self._name, error.strerror, error.filename)
             raise Unavailable(f"the disk of {self._name} cannot be used at the moment ({error.strerror})") from error
 

@@ -9,6 +9,7 @@ from time import monotonic, sleep
 from typing import TypeVar
 
 from app.errors import PayoffError, Unavailable, Unusable
+from app.storage.troubles import TROUBLES
 
 T = TypeVar("T")
 
@@ -69,6 +70,7 @@ class Weather:
                 if trouble is None:
                     self._trouble = None  # it answered
                     raise
+                TROUBLES.note(self._name)
                 if isinstance(trouble, Unusable) or not (first or monotonic() + pause < until):
                     self._rest(trouble, error)
                     raise trouble from error

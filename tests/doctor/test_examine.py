@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
+import logging
 import socket
-import subprocess
-import sys
 import threading
 from pathlib import Path
 
 import pytest
 from sqlalchemy import text
 
+from app.cli import main
 from app.doctor import Level, examine
 from app.doctor.examine import _all
 from app.doctor.finding import ok
@@ -92,7 +91,7 @@ def test_a_damaged_card_and_a_missing_folder_are_wrong(ports, settings):
     (folder / "1" / "card.json").write_bytes(b"{}")
     (folder / "2").rename(folder / "elsewhere")
 
-    found = amiss(settings)["models"]
+    found = amiss(settings)["index"]
 
     assert sorted(found) == [
         "wrong: the folder triage/2 is missing",
@@ -105,14 +104,14 @@ def test_a_damaged_model_is_found_by_the_deep_look_alone(ports, settings):
     model.write_bytes(model.read_bytes()[:-1] + b"!")
 
     assert amiss(settings) == {}
-    (line,) = amiss(settings, deep=True)["models"]
+    (line,) = amiss(settings, deep=True)["index"]
     assert line.startswith("wrong: triage/1/model.joblib does not have the digest in its card")
 
 
 def test_another_signing_key_than_the_one_that_signed_is_wrong(ports, settings, tmp_path):
     other = settings_for(tmp_path, admin_key="a", signing_key="another", job_memory_mb=64)
 
-    (line,) = amiss(other)["models"]
+    (line,) = amiss(other)["index"]
 
     assert line == "wrong: the signature of triage/1 was not made with this service's key: it is not loaded"
 
@@ -123,7 +122,7 @@ def test_left_over_folders_and_a_mirror_that_differs_are_told(ports, settings):
     mirror = json.loads((folder / "index.json").read_text())
     (folder / "index.json").write_text(json.dumps(mirror | {"aliases": {}}))
 
-    left, differs = amiss(settings)["models"]
+    left, differs = amiss(settings)["index"]
 
     assert left.endswith("triage/7")
     assert differs == "warning: the index file of triage differs from the index: a change failed half-way"
@@ -133,7 +132,7 @@ def test_models_of_another_scikit_learn_are_wrong_unless_allowed(ports, settings
     publish(ports.registry, "older", packages={"scikit-learn": "0.1"})
     allowing = settings_for(tmp_path, admin_key="a", signing_key="s", job_memory_mb=64, allow_version_skew=True)
 
-    (refused,), (allowed,) = amiss(settings)["models"], amiss(allowing)["models"]
+    (refused,), (allowed,) = amiss(settings)["index"], amiss(allowing)["index"]
 
     assert refused.startswith("wrong: 1 versions were made with scikit-learn 0.1")
     assert allowed.startswith("warning: 1 versions")
@@ -203,17 +202,21 @@ def test_a_check_that_hangs_or_breaks_keeps_no_other_from_being_told():
 
 
 @pytest.mark.parametrize(("broken", "code"), [(False, 0), (True, 1)])
-def test_the_command_prints_findings_and_its_exit_code_says_whether_one_is_wrong(broken, code, tmp_path):
+def test_the_command_prints_findings_and_its_exit_code_says_whether_one_is_wrong(
+    broken, code, tmp_path, monkeypatch, capsys
+):
     if broken:
         (tmp_path / "models").write_text("in the way")
-    environment = {"PYTHONPATH": str(Path.cwd()), "PAYOFF_HOME": str(tmp_path / "home")}
-    environment |= {"PAYOFF_MODELS": str(tmp_path / "models")}
-    line = [sys.executable, "-m", "app.cli", "doctor", "--json"]
-    ended = subprocess.run(
-        line, cwd=tmp_path, env=os.environ | environment, capture_output=True, text=True, timeout=120, check=False
-    )
+    monkeypatch.setenv("PAYOFF_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("PAYOFF_MODELS", str(tmp_path / "models"))
+    try:
+        assert main(["doctor", "--json"]) == code
+        findings = json.loads(capsys.readouterr().out)["findings"]
+        assert main(["doctor"]) == code
+        lines = capsys.readouterr().out.splitlines()
+    finally:
+        logging.disable(logging.NOTSET)  # the command silences the logs, and its process ends
 
-    assert ended.returncode == code, ended.stderr
-    findings = json.loads(ended.stdout)["findings"]
     assert {"check", "level", "text", "mend"} == findings[0].keys()
     assert any(finding["level"] == "wrong" for finding in findings) is broken
+    assert len([line for line in lines if not line.startswith(" ")]) == len(findings)
