@@ -1,31 +1,38 @@
-"""Error, cost and time of forests that pay for features: Covertype, 20,000 rows, every feature at price 1.
+"""Error, cost and time of what `/acquire` asks feature by feature: forests, and trees of classifiers.
 
-    python benchmarks/acquisition.py [folder of covtype_20k.csv.gz, default ../shared/data]
+    python benchmarks/acquisition.py [folder of data sets] [--svg FILE] [--only covtype|thyroid|quadrants]
 
-Trains on 12,000 random rows and decides on the other 8,000. The cost of a row is what it looks at, each feature once
-over the whole forest: for all trees ("complete"), and asking feature by feature until the vote cannot change any more
-("asked"), which gives the same classes. One thread. As table 1 of Nan, Wang, Saligrama,
-"Feature-Budgeted Random Forest" (2015).
+Covertype: seven classes, every feature at price 1, 12,000 random rows to train and 8,000 to decide, as table 1 of Nan,
+Wang, Saligrama, "Feature-Budgeted Random Forest" (2015). Thyroid: three classes, the prices of the tests, 3772 rows and
+3428. The cost of a row is what it looks at, each feature once: for all trees of a forest ("complete"), and asking
+feature by feature until the vote cannot change any more ("asked"), which gives the same classes. A tree of classifiers
+asks to its end. Last the paper's quadrants, with features and cost of each path, and with --svg a drawing. One thread.
 """
 
 from __future__ import annotations
 
-import sys
+import argparse
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
+import cost_tree
 import numpy as np
 from sklearn.ensemble import RandomForestClassifier
 
+from app.acquisition import tree_session
 from app.acquisition.forest import FlatForest
 from app.acquisition.prices import Prices
-from app.acquisition.session import simulate, step
+from app.acquisition.session import Simulation, States, simulate, step
 from app.acquisition.warming import warm
 from app.learners.budget_forest import BudgetForest
+from app.learners.cost_tree import CostTree
 
 TRAINED = 12_000
-SIZES = (1, 10, 20, 40)
+SIZES = (1, 10, 40)
+Table = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, Prices]
 
 
 def timed(call: Callable[[], object], repeats: int = 1) -> float:
@@ -38,8 +45,8 @@ def timed(call: Callable[[], object], repeats: int = 1) -> float:
     return min(times)
 
 
-def budgeted(X: np.ndarray, y: np.ndarray, trees: int) -> FlatForest:
-    return BudgetForest(alpha=0, n_estimators=trees, random_state=0).fit(X, y).model_
+def budgeted(X: np.ndarray, y: np.ndarray, trees: int, prices: Prices) -> FlatForest:
+    return BudgetForest(alpha=0, n_estimators=trees, feature_costs=prices, random_state=0).fit(X, y).model_
 
 
 def ordinary(X: np.ndarray, y: np.ndarray, trees: int, features: str | None) -> FlatForest:
@@ -47,44 +54,94 @@ def ordinary(X: np.ndarray, y: np.ndarray, trees: int, features: str | None) -> 
     return FlatForest.from_sklearn(model)
 
 
-def main(folder: Path) -> None:
+TREES: dict[str, dict[str, Any]] = {
+    "covtype": {"lambdas": (1e-4, 3e-4, 1e-3, 3e-3), "boosted": 10},
+    "thyroid": {"lambdas": (1e-5, 1e-4, 1e-3, 1e-2), "boosted": 50},
+}
+
+
+def covtype(folder: Path) -> Table:
+    """All seven classes; every feature at price 1."""
     table = np.loadtxt(folder / "covtype_20k.csv.gz", delimiter=",", skiprows=1)
     table = table[np.random.default_rng(0).permutation(len(table))]
     X, y = np.ascontiguousarray(table[:, :-1]), np.unique(table[:, -1], return_inverse=True)[1]
-    inside, outside = slice(TRAINED), slice(TRAINED, None)
-    prices = Prices.unit(X.shape[1])
+    return X[:TRAINED], y[:TRAINED], X[TRAINED:], y[TRAINED:], Prices.unit(X.shape[1])
+
+
+def thyroid(folder: Path) -> Table:
+    """Three classes; the prices of the tests, in groups."""
+    X, y, new, truth, prices = cost_tree.thyroid(folder)
+    return X, y - y.min(), new, truth - truth.min(), prices
+
+
+def compare(name: str, table: Table) -> None:
+    """Forests of some sizes, and trees of classifiers at some trade-offs."""
+    X, y, new, truth, prices = table
     growers: dict[str, Callable[[int], FlatForest]] = {
-        "budget forest": lambda trees: budgeted(X[inside], y[inside], trees),
-        "random forest, all features": lambda trees: ordinary(X[inside], y[inside], trees, None),
-        "random forest, sqrt": lambda trees: ordinary(X[inside], y[inside], trees, "sqrt"),
+        "budget forest": lambda trees: budgeted(X, y, trees, prices),
+        "random forest, all features": lambda trees: ordinary(X, y, trees, None),
+        "random forest, sqrt": lambda trees: ordinary(X, y, trees, "sqrt"),
     }
-    warm()
-    budgeted(X[:500], y[:500], 1)
-    print(f"{'forest':30}{'trees':>6}{'error':>8}{'complete %':>12}{'asked %':>9}{'questions':>11}{'fit s':>8}")
-    for name, grow in growers.items():
+    print(f"\n{name}: all features cost {sum(prices.paid(np.argsort(-prices.cost).tolist())):.1f}")
+    print(f"{'learner':30}{'':>14}{'error':>8}{'complete':>10}{'asked':>8}{'questions':>11}{'fit s':>8}")
+    for kind, grow in growers.items():
         for trees in SIZES:
             start = time.perf_counter()
             forest = grow(trees)
             seconds = time.perf_counter() - start
-            plain = simulate(forest, X[outside], prices, stop_when_settled=False)
-            asked = simulate(forest, X[outside], prices)
+            plain = simulate(forest, new, prices, stop_when_settled=False)
+            asked = simulate(forest, new, prices)
             assert (plain.prediction == asked.prediction).all()
-            shares = [100 * run.cost.mean() / X.shape[1] for run in (plain, asked)]
-            error = (plain.prediction != y[outside]).mean()
-            print(f"{name:30}{trees:6}{error:8.4f}{shares[0]:12.2f}{shares[1]:9.2f}"
-                  f"{asked.questions.mean():11.2f}{seconds:8.2f}")  # fmt: skip
-        answer(forest, X[outside], prices)
+            line(kind, f"{trees} trees", (plain.prediction != truth).mean(), (plain.cost, asked.cost), asked, seconds)
+        answer(partial(step, forest, prices=prices), new)
+    for features in ("raw", "boosted"):
+        for trade_off in TREES[name]["lambdas"]:
+            model = CostTree(
+                trade_off=trade_off, initialiser="greedy", features=features, weak_learners=TREES[name]["boosted"],
+                feature_costs=prices, random_state=0,
+            )  # fmt: skip
+            start = time.perf_counter()
+            tree = model.fit(X, y).model_
+            seconds = time.perf_counter() - start
+            run = tree_session.simulate(tree, new, prices)
+            error = (run.prediction != truth).mean()
+            line(f"cost tree, {features}", f"lambda {trade_off:g}", error, (run.cost, run.cost), run, seconds)
+        answer(partial(tree_session.step, tree, prices=prices), new)
 
 
-def answer(forest: FlatForest, X: np.ndarray, prices: Prices) -> None:
-    """How long the last and largest forest takes to say what to ask next."""
+def line(
+    kind: str, size: str, error: float, costs: tuple[np.ndarray, np.ndarray], run: Simulation, seconds: float
+) -> None:
+    complete, asked = (cost.mean() for cost in costs)
+    questions = run.questions.mean()
+    print(f"{kind:30}{size:>14}{error:8.4f}{complete:10.2f}{asked:8.2f}{questions:11.2f}{seconds:8.2f}", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", nargs="?", type=Path, default=cost_tree.DATA)
+    parser.add_argument("--svg", type=Path, help="draw the quadrants' tree to this file")
+    parser.add_argument("--only", choices=("covtype", "thyroid", "quadrants"))
+    chosen = parser.parse_args()
+    warm()
+    if chosen.only in (None, "covtype"):
+        compare("covtype", covtype(chosen.folder))
+    if chosen.only in (None, "thyroid"):
+        compare("thyroid", thyroid(chosen.folder))
+    if chosen.only in (None, "quadrants"):
+        print("\nquadrants: two signs at price 1 say which of four features at price 10 is the label")
+        cost_tree.one_quadrants_tree(chosen.svg)
+
+
+def answer(step: Callable[[np.ndarray, np.ndarray], States], X: np.ndarray) -> None:
+    """How long the last and largest one takes to say what to ask next, where three features are known."""
     batch = np.resize(X, (10_000, X.shape[1]))
     status = np.zeros(batch.shape, dtype=np.int32)
     status[:, [0, 5, 9]] = 1
-    one = timed(lambda: step(forest, batch[:1], status[:1], prices)[0], 50)
-    many = timed(lambda: list(step(forest, batch, status, prices)), 3)
+    one = timed(lambda: step(batch[:1], status[:1])[0], 50)
+    many = timed(lambda: list(step(batch, status)), 3)
     print(f"  one case {1e6 * one:.0f} microseconds; 10,000 cases in one call {1e3 * many:.0f} ms")
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).resolve().parents[2] / "shared" / "data")
+    main()

@@ -22,9 +22,10 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
+from app.acquisition.outline import Stop, outline
 from app.acquisition.prices import Prices, parse_prices
-from app.acquisition.tree_of_classifiers import TreeOfClassifiers
 from app.acquisition.tree_session import simulate
+from app.api.charts.tree import tree_chart
 from app.learners._cost_tree_hard import HardTree
 from app.learners._cost_tree_path import Sample, Setting
 from app.learners.cost_tree import CostTree
@@ -44,60 +45,60 @@ def quadrants(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     return np.column_stack((signs, dear)), y
 
 
+def quadrants_tree(initialiser: str, seed: int) -> CostTree:
+    return CostTree(
+        task="regression", depth=3, trade_off=0.06, zero_tolerance=0.05, rho=0.0, standardise=False,
+        initialiser=initialiser, feature_costs=PRICES, random_state=seed,
+    ).fit(*quadrants(2000, seed))  # fmt: skip
+
+
 def synthetic(svg: Path | None) -> None:
     print(f"{'start':8}{'seed':>5}{'error':>11}{'cost':>7}{'fit s':>7}")
     for initialiser in ("leaf", "greedy"):
         for seed in range(10):
             start = time.perf_counter()
-            model = CostTree(
-                task="regression", depth=3, trade_off=0.06, zero_tolerance=0.05, rho=0.0, standardise=False,
-                initialiser=initialiser, feature_costs=PRICES, random_state=seed,
-            ).fit(*quadrants(2000, seed))  # fmt: skip
+            model = quadrants_tree(initialiser, seed)
             seconds = time.perf_counter() - start
-            X, y = quadrants(2000, seed + 100)
-            error = np.square(model.predict(X) - y).mean()
-            cost = simulate(model.model_, X, model.prices_).cost.mean()
-            print(f"{initialiser:8}{seed:5}{error:11.1e}{cost:7.2f}{seconds:7.2f}")
+            print(f"{initialiser:8}{seed:5}{figures(model, seed)}{seconds:7.2f}", flush=True)
     print()
-    print("\n".join(drawn(model.model_, model.prices_)))
+    draw(model, svg)
+
+
+def one_quadrants_tree(svg: Path | None) -> None:
+    model = quadrants_tree("leaf", 0)
+    print(f"error and mean cost{figures(model, 0)}")
+    draw(model, svg)
+
+
+def figures(model: CostTree, seed: int) -> str:
+    """Mean squared error and mean cost on new rows."""
+    X, y = quadrants(2000, seed + 100)
+    error = np.square(model.predict(X) - y).mean()
+    return f"{error:11.1e}{simulate(model.model_, X, model.prices_).cost.mean():7.2f}"
+
+
+def draw(model: CostTree, svg: Path | None) -> None:
+    """Features and cost of each path, printed, and drawn where a file is named."""
+    stops = outline(model.model_, model.prices_)
+    print("\n".join(described(stops)))
     if svg:
-        svg.write_text(picture(model.model_, model.prices_), encoding="utf-8")
+        svg.write_text(tree_chart("Quadrants", NAMES, stops), encoding="utf-8")
         print(f"drawn to {svg}")
 
 
-def drawn(
-    tree: TreeOfClassifiers, prices: Prices, k: int = 0, path: tuple[int, ...] = (), indent: str = ""
-) -> list[str]:
+def described(stops: tuple[Stop, ...], k: int = 0, path: tuple[int, ...] = (), indent: str = "") -> list[str]:
     """The tree as lines: what each node asks for and has not yet, and what a path has cost at its end."""
-    new = [j for j in np.flatnonzero(tree.needs[k]) if j not in path]
-    path = (*path, *new)
-    cost = sum(prices.paid(path))
-    asked = ", ".join(NAMES[j] for j in new) or "nothing new"
-    if tree.upper[k] < 0 and tree.lower[k] < 0:
-        return [f"{indent}ask {asked}; predict (path: {', '.join(NAMES[j] for j in path)}; cost {cost:g})"]
-    lines = [f"{indent}ask {asked}; cost so far {cost:g}"]
-    for sign, child in ((">", tree.upper[k]), ("<=", tree.lower[k])):
-        lines.append(f"{indent}score {sign} {tree.thresholds[k]:.2f}:")
-        lines += (
-            drawn(tree, prices, child, path, indent + "    ")
-            if child >= 0
-            else [f"{indent}    predict (cost {cost:g})"]
-        )
+    stop = stops[k]
+    path = (*path, *stop.asks)
+    asked = ", ".join(NAMES[j] for j in stop.asks) or "nothing new"
+    if stop.upper < 0 and stop.lower < 0:
+        return [f"{indent}ask {asked}; predict (path: {', '.join(NAMES[j] for j in path)}; cost {stop.cost:g})"]
+    lines = [f"{indent}ask {asked}; cost so far {stop.cost:g}"]
+    for sign, child in ((">", stop.upper), ("<=", stop.lower)):
+        lines.append(f"{indent}score {sign} {stop.threshold:.2f}:")
+        further = described(stops, child, path, indent + "    ") if child >= 0 else [f"{indent}    predict"]
+        lines += further
     return lines
-
-
-def picture(tree: TreeOfClassifiers, prices: Prices) -> str:
-    """The same as SVG, the root on the left."""
-    lines = drawn(tree, prices)
-    rows = [
-        f'<text x="{10 + 7 * (len(line) - len(line.lstrip()))}" y="{24 + 20 * i}">'
-        f"{line.strip().replace('<', '&lt;').replace('>', '&gt;')}</text>"
-        for i, line in enumerate(lines)
-    ]
-    size = f'width="760" height="{30 + 20 * len(lines)}"'
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="monospace" font-size="13">{"".join(rows)}</svg>\n'
-    )
 
 
 def speed() -> None:

@@ -185,7 +185,8 @@ def _means(columns: Mapping[str, np.ndarray]) -> dict[str, float]:
 def _columns(
     y: np.ndarray, vote: np.ndarray, P: np.ndarray, cost: np.ndarray, questions: np.ndarray, stakes: Stakes | None
 ) -> dict[str, np.ndarray]:
-    error = vote != y if y.dtype.kind == "i" else np.square(vote - y)
+    with np.errstate(over="ignore"):  # `simulate` says what is beyond all bounds
+        error = vote != y if y.dtype.kind == "i" else np.square(vote - y)
     columns = {"cost": cost, "questions": questions, "error": error}
     if stakes is not None:
         benefit = row_benefits(y, decide(P, stakes.B).choice, stakes.B)

@@ -8,10 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.acquisition.prices import Prices
-from app.acquisition.session import simulate
+from app.acquisition.walking import travel
 from app.errors import Invalid, TooLarge
 from app.features import Feature, Schema
 from app.learners.budget_forest import BudgetForest
+from app.learners.cost_tree import CostTree
 from app.learners.random_forest import RandomForest
 from app.registry.card import Card, DataCard, FeatureCard, LearnerCard
 from app.registry.loaded import Loaded
@@ -56,14 +57,18 @@ def loaded(estimator, kind, prices=PRICES):
     return Loaded(card, schema, estimator, None)
 
 
-@pytest.fixture(scope="module", params=["random_forest", "budget_forest"])
+MAKERS = {
+    "random_forest": lambda **rest: RandomForest(n_estimators=15, **rest),
+    "budget_forest": lambda **rest: BudgetForest(alpha=2, n_estimators=15, feature_costs=PRICES, **rest),
+    "cost_tree": lambda **rest: CostTree(depth=3, trade_off=1e-4, initialiser="leaf", feature_costs=PRICES, **rest),
+}
+
+
+@pytest.fixture(scope="module", params=MAKERS)
 def model(request):
-    """A published forest that has learnt when to stop."""
+    """A published forest, or tree, that has learnt when to stop."""
     X, y = rows(300, 0)
-    if request.param == "random_forest":
-        made = RandomForest(n_estimators=15, categorical_features=[4], random_state=0)
-    else:
-        made = BudgetForest(alpha=2, n_estimators=15, feature_costs=PRICES, categorical_features=[4], random_state=0)
+    made = MAKERS[request.param](categorical_features=[4], random_state=0)
     return loaded(made.fit(X, y).learn_stops(X, y, PRICES), request.param)
 
 
@@ -102,16 +107,18 @@ def play(model, x, question):
 def test_fed_as_asked_a_row_ends_in_its_class(model, seed, budget):
     """The vote's class is the complete row's where no budget cuts it short; prices add up, as the simulation has it."""
     X, _ = rows(3, seed)
-    forest = model.estimator.model_
-    run = simulate(forest, X, PRICES, budget)
+    grown = model.estimator.model_
+    run = travel(grown, X, PRICES, budget)
     for i, x in enumerate(X):
         last, paid, questions = play(model, x, usecase.Question(budget=budget))
-        assert paid == pytest.approx(run.cost[i])
-        assert last["spent"] == pytest.approx(run.cost[i])
-        assert questions == run.questions[i]
-        assert last["prediction"] == ("ill", "well")[run.prediction[i]]
+        settled = int(run.settled[i])
+        end = settled if settled >= 0 else run.length[i]
+        assert paid == pytest.approx(run.spent[i, end])
+        assert last["spent"] == pytest.approx(run.spent[i, end])
+        assert questions == end
+        assert last["prediction"] == ("ill", "well")[run.vote[i, end]]
         if budget is None:
-            assert last["prediction"] == ("ill", "well")[forest.predict(X[i : i + 1])[0]]
+            assert last["prediction"] == ("ill", "well")[grown.predict(X[i : i + 1])[0]]
             assert last["remaining"] is None
         else:
             assert last["remaining"] == pytest.approx(max(budget - paid, 0))
@@ -126,8 +133,9 @@ def test_the_simulation_is_the_mean_of_steps(model, seed, budget, size):
     stakes = Stakes(np.array(benefits), ("ill", "well"))
     ready = asker(model)
     told = report(ready, X, y, PRICES, stakes, [] if budget is None else [budget])["budgets"][0]
+    assert ("vote_stopping" in told) == ready.votes
     for way, question in {
-        "vote_stopping": usecase.Question(budget=budget),
+        "vote_stopping" if ready.votes else "plain": usecase.Question(budget=budget),
         "worth_stopping": usecase.Question(budget=budget, benefits=benefits),
     }.items():
         ends = [play(model, x, question) for x in X]
@@ -195,7 +203,7 @@ def test_what_is_unavailable_is_not_asked_for(model):
     """All features unavailable: decided at once, at no cost, as for a row without any value."""
     now = next(usecase.acquire(model, [{}], usecase.Question(unavailable=NAMES)).documents())
     assert (now["status"], now["reason"], now["spent"], now["frontier"]) == ("decided", "unavailable", 0, [])
-    assert now["trees_resolved"] == now["trees"] == 15
+    assert now["trees_resolved"] == now["trees"] == (15 if asker(model).votes else 1)
 
 
 def test_nothing_is_bought_where_the_truth_does_not_matter(model):
@@ -272,7 +280,7 @@ def test_other_kinds_are_refused():
     with pytest.raises(Invalid) as error:
         asker(loaded(None, "logistic"))
     assert error.value.flaws[0].loc == "/model"
-    assert "random_forest or budget_forest" in error.value.detail
+    assert "random_forest or budget_forest or cost_tree" in error.value.detail
 
 
 def test_buying_everything_and_nothing(model):

@@ -1,0 +1,256 @@
+"""Numbers over real HTTP: training on them, predicting them, asking for them step by step, and every refusal."""
+
+import io
+import json
+import math
+import xml.etree.ElementTree as ET
+
+import httpx
+import joblib
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from tests.conftest import trained, two_class_rows
+
+NAMES = ["sign", "left", "right", "place"]
+PRICES = {"sign": 1, "left": 5, "right": 5, "place": 0.5}
+TREE = {"kind": "cost_tree", "task": "regression", "depth": 2, "lambda": 0.02, "initialiser": "greedy"}
+ARROW, NPY = "application/vnd.apache.arrow.stream", "application/x-npy"
+
+
+def numbers(n: int = 240, seed: int = 0, *, whole: bool = False) -> dict:
+    """Rows whose `sign` says which of two other features is the label; some values are missing."""
+    random = np.random.default_rng(seed)
+    X = random.normal(size=(n, 3)).round(2)
+    y = np.where(X[:, 0] > 0, 10 + 3 * X[:, 1], 3 * X[:, 2] - 10)
+    rows = [[*row, word] for row, word in zip(X.tolist(), random.choice(["in", "out"], n).tolist(), strict=True)]
+    for i in range(0, n, 20):
+        rows[i][1 + i // 20 % 3] = None
+    return {"features": NAMES, "rows": rows, "labels": [round(v) if whole else v for v in y.tolist()]}
+
+
+DATA = numbers()
+
+
+def order(name: str, **changes: object) -> dict:
+    return {"model": name, "learner": TREE, "data": DATA, "feature_costs": PRICES, **changes}
+
+
+@pytest.fixture(scope="module")
+def price(service: httpx.Client) -> str:
+    trained(service, order("price"))
+    return "price"
+
+
+def refusal(response: httpx.Response) -> tuple[int, list[str]]:
+    return response.status_code, [flaw["loc"] for flaw in response.json().get("errors", [])]
+
+
+def test_the_card_says_what_was_learnt_and_how_well(service, price):
+    """No classes; errors on the hold-out; the points of the path."""
+    card = service.get("/models/price/versions/1").json()
+    assert (card["classes"], card["class_priors"], card["labels"]) == (None, {}, ["label"])
+    metrics = card["metrics"]
+    assert metrics["rows"] == card["data"]["holdout_rows"] == 60
+    assert metrics["rmse"] == pytest.approx(math.sqrt(metrics["mse"]))
+    assert metrics["r2"] > 0.8
+    assert 0 < metrics["mae"] <= metrics["rmse"]
+    assert metrics["acquisition"]["measure"] == "mean_squared_error"
+    assert metrics["acquisition"]["budgets"][-1]["plain"]["error"] == pytest.approx(metrics["mse"])
+    fitted = card["fitted"]
+    assert fitted["lambda"] == 0.02
+    assert fitted["frontier"]["lambda"] == [0.02]
+    assert 0 < fitted["cost"] < 11.5
+
+
+def test_predict_answers_with_the_estimators_numbers(service, price):
+    """As JSON, as an array and as an Arrow stream; a word that training never saw counts as missing, with a warning."""
+    rows = [*DATA["rows"][:30], [0.5, None, None, "never"]]
+    told = service.post("/predict", json={"model": price, "instances": rows}).json()
+    model = joblib.load(io.BytesIO(service.get("/models/price/versions/1/artifact").content))
+    places = {"in": 0.0, "out": 1.0}
+    X = np.array([[*(math.nan if v is None else v for v in row[:3]), places.get(row[3], math.nan)] for row in rows])
+    np.testing.assert_allclose(told["values"], model.predict(X))
+    assert told["model"] == {"name": "price", "version": 1}
+    assert len(told["warnings"]) == 1
+    assert set(told) == {"model", "values", "warnings"}
+
+    columns = {name: [row[j] for row in rows] for j, name in enumerate(NAMES)}
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, pa.table(columns).schema) as writer:
+        writer.write_table(pa.table(columns))
+    content, kind = sink.getvalue().to_pybytes(), {"Content-Type": ARROW}
+    array = service.post("/predict", params={"model": price}, content=content, headers=kind | {"Accept": NPY})
+    np.testing.assert_array_equal(np.load(io.BytesIO(array.content)), told["values"])
+    assert json.loads(array.headers["Payoff-Answer"])["warnings"] == told["warnings"]
+    stream = service.post("/predict", params={"model": price}, content=content, headers=kind | {"Accept": ARROW})
+    table = pa.ipc.open_stream(stream.content).read_all()
+    assert table.column("value").to_pylist() == told["values"]
+    assert json.loads(table.schema.metadata[b"payoff"])["model"] == told["model"]
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("rule", "expected_benefit"),
+        ("rule", "most_probable"),
+        ("benefits", [[1, 0], [0, 1]]),
+        ("actions", ["a"]),
+        ("threshold", 0.5),
+        ("costs", {"majority": "a", "C_HD": 1, "C_DH": 1}),
+        ("priors", {"a": 1}),
+    ],
+)
+def test_what_is_for_classes_is_refused_at_its_place(service, price, field, value):
+    asked = {"model": price, "instances": DATA["rows"][:1], field: value}
+    assert refusal(service.post("/predict", json=asked)) == (422, [f"/{field}"])
+
+
+def test_what_needs_classes_refuses_the_model(service, price):
+    """A benefit report, a retrieval."""
+    assert refusal(service.post("/models/price/benefit", json={"benefits": [[1]]})) == (422, ["/model"])
+    asked = {"model": price, "instances": DATA["rows"][:2], "setting": "binary", "loss": {"name": "jaccard"}}
+    assert refusal(service.post("/retrieve", json=asked)) == (422, ["/model"])
+    for path, rest in (
+        ("/acquire", {"known": {}}),
+        ("/acquire/simulate", {"rows": DATA["rows"], "labels": DATA["labels"]}),
+    ):
+        assert refusal(service.post(path, json={"model": price, "benefits": [[1]], **rest})) == (422, ["/benefits"])
+
+
+def test_values_of_any_size_have_an_answer(service, price):
+    row = [1e308, 1e308, -1e308, "in"]
+    told = service.post("/predict", json={"model": price, "instances": [DATA["rows"][1], row]}).json()
+    assert all(map(math.isfinite, told["values"]))
+    known = dict(zip(NAMES, row, strict=True))
+    now = service.post("/acquire", json={"model": price, "known": known}).json()
+    assert now["prediction"] == pytest.approx(told["values"][1])
+
+
+def test_a_case_fed_as_asked_ends_in_the_number_of_the_complete_row(service, price):
+    """A number at every step, prices that add up; a simulation of the same rows has their cost and error."""
+    fresh = numbers(8, 5)
+    total, errors = 0.0, []
+    for row, truth in zip(fresh["rows"], fresh["labels"], strict=True):
+        known: dict[str, object] = {}
+        while (now := service.post("/acquire", json={"model": price, "known": known}).json())["status"] == "acquire":
+            assert isinstance(now["prediction"], float)
+            assert now["probabilities"] is None
+            assert (now["trees"], now["trees_resolved"]) == (1, 0)
+            known[now["next"]["feature"]] = row[NAMES.index(now["next"]["feature"])]
+        whole = service.post("/predict", json={"model": price, "instances": [row]}).json()["values"][0]
+        assert now["prediction"] == pytest.approx(whole)
+        assert now["reason"] == ("unavailable" if None in known.values() else "resolved")
+        total += now["spent"]
+        errors.append((now["prediction"] - truth) ** 2)
+    asked = {"model": price, "rows": fresh["rows"], "labels": fresh["labels"], "budgets": [2]}
+    told = service.post("/acquire/simulate", json=asked).json()
+    assert told["measure"] == "mean_squared_error"
+    assert told["budgets"][-1]["plain"]["cost"] == pytest.approx(total / 8)
+    assert told["budgets"][-1]["plain"]["error"] == pytest.approx(np.mean(errors))
+    assert told["budgets"][0]["vote_stopping"] is None
+    assert told["nothing"]["error"] > told["everything"]["error"]
+    drawn = service.post("/acquire/simulate", json=asked, headers={"Accept": "image/svg+xml"})
+    assert "Mean squared error" in "".join(ET.fromstring(drawn.text).itertext())
+
+
+def test_integers_are_classes_or_numbers_as_the_task_says(service):
+    """The same data set of integers trains both; a data set uploaded as numbers trains no classifier."""
+    whole = numbers(240, 1, whole=True)
+    whole["labels"] = [label // 8 for label in whole["labels"]]
+    lines = [",".join([*NAMES, "y"])]
+    lines += [
+        ",".join("" if v is None else str(v) for v in [*row, y])
+        for row, y in zip(whole["rows"], whole["labels"], strict=True)
+    ]
+    content = "\n".join(lines).encode()
+    classes = service.post(
+        "/datasets", params={"label": "y"}, content=content, headers={"Content-Type": "text/csv"}
+    ).json()
+    form = {"label": "y", "label_type": "number"}
+    values = service.post("/datasets", data=form, files={"file": ("t.csv", content)}).json()
+    assert classes["classes"] == sorted(set(whole["labels"]))
+    assert values["classes"] is None
+    assert values["id"] != classes["id"]
+    for dataset in (classes, values):
+        job = trained(service, order(f"whole-{dataset['id'][3:9]}", data={"dataset": dataset["id"]}))
+        assert job["metrics"]["r2"] > 0.6
+    learner = {**TREE, "task": "classification"}
+    job = trained(service, order("whole-classes", learner=learner, data={"dataset": classes["id"]}))
+    assert job["metrics"]["accuracy"] > 0.5
+    asked = order("nobody", learner=learner, data={"dataset": values["id"]})
+    assert refusal(service.post("/train", json=asked)) == (422, ["/learner/task"])
+    for kind in ("logistic", "budget_forest"):
+        asked = order("nobody", learner={"kind": kind}, data={"dataset": values["id"]})
+        refused = service.post("/train", json=asked)
+        assert refusal(refused) == (422, ["/learner/kind"])
+        assert "cost_tree" in refused.json()["detail"]
+    simulated = {"model": f"whole-{values['id'][3:9]}", "dataset": classes["id"], "budgets": []}
+    assert service.post("/acquire/simulate", json=simulated).json()["rows"] == 240
+
+
+def test_rows_sent_along_with_an_order_to_regress_are_numbers(service):
+    """Also integers that no classes could be: each there once."""
+    few = {"features": ["a"], "rows": [[float(i)] for i in range(40)], "labels": [3 * i for i in range(40)]}
+    job = trained(service, order("counts", data=few, feature_costs=None))
+    assert job["metrics"]["r2"] > 0.9
+    asked = order("nobody", data=few, learner={"kind": "cost_tree"})
+    refused = service.post("/train", json={**asked, "feature_costs": None})
+    assert refusal(refused) == (422, ["/data/labels"])
+    assert "regression" in refused.json()["detail"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "place"),
+    [
+        ({"data": two_class_rows(40)}, "/data/labels"),
+        ({"benefits": [[1.0]]}, "/benefits"),
+        ({"learner": {**TREE, "budget": 3}}, "/learner/budget"),
+        ({"learner": {**TREE, "depth": 9}}, "/learner/depth"),
+        ({"learner": {**TREE, "lambda": -1}}, "/learner/lambda"),
+        ({"learner": {**TREE, "task": "ranking"}}, "/learner/task"),
+        ({"data": {"features": ["a"], "rows": [[1], [2]], "labels": [["x"], ["y"]]}}, "/learner/kind"),
+    ],
+)
+def test_orders_that_cannot_work_are_refused(service, changes, place):
+    asked = order("nobody", **changes)
+    if "data" in changes:
+        asked["feature_costs"] = None
+    assert refusal(service.post("/train", json=asked)) == (422, [place])
+
+
+def test_words_are_no_numbers(service):
+    """A stored data set of words is not regressed on; nor is a label type taken that is unknown, or for several."""
+    content = b"a,y\n1,u\n2,v\n3,u\n4,v\n"
+    csv = {"Content-Type": "text/csv"}
+    words = service.post("/datasets", params={"label": "y"}, content=content, headers=csv).json()
+    asked = order("nobody", data={"dataset": words["id"]}, feature_costs=None)
+    assert refusal(service.post("/train", json=asked)) == (422, ["/learner/task"])
+    for params, place in (
+        ({"label": "y", "label_type": "number"}, "/file/y"),
+        ({"label": "y", "label_type": "integer"}, "/label_type"),
+        ({"label": ["y", "a"], "label_type": "number"}, "/label_type"),
+    ):
+        refused = service.post("/datasets", params=params, content=content, headers=csv)
+        assert refusal(refused) == (422, [place])
+    compared = {"dataset": words["id"], "learners": [TREE], "benefits": [[1, 0], [0, 1]]}
+    assert refusal(service.post("/compare", json=compared)) == (422, ["/learners/0/task"])
+
+
+def test_labels_of_a_simulation_are_numbers(service, price):
+    asked = {"model": price, "rows": DATA["rows"][:2]}
+    assert refusal(service.post("/acquire/simulate", json={**asked, "labels": [1.5, "a"]})) == (422, ["/labels/1"])
+    too_large = service.post("/acquire/simulate", json={**asked, "labels": [1e200, 1.0]})
+    assert too_large.status_code == 422
+    words = service.post(
+        "/datasets", params={"label": "place"}, content=_csv(DATA), headers={"Content-Type": "text/csv"}
+    )
+    refused = service.post("/acquire/simulate", json={"model": price, "dataset": words.json()["id"]})
+    assert (refused.status_code, "/dataset" in refusal(refused)[1]) == (422, True)
+
+
+def _csv(data: dict) -> bytes:
+    lines = [",".join(data["features"])]
+    lines += [",".join("" if value is None else str(value) for value in row) for row in data["rows"]]
+    return "\n".join(lines).encode()
