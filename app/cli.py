@@ -1,4 +1,4 @@
-"""The command line: `payoff serve | worker | demo | doctor | keys | reindex`."""
+"""The command line: `payoff serve | worker | demo | doctor | keys | reindex | backup | restore`."""
 
 from __future__ import annotations
 
@@ -38,6 +38,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     doctor.add_argument("--deep", action="store_true", help="read every file of every model, not the cards alone")
     command.describe(commands.add_parser("keys", help="make, list and revoke API keys"))
     commands.add_parser("reindex", help="rebuild the index of models from the registry's folder alone")
+    out = commands.add_parser("backup", help="copy models, data sets, jobs and keys to a new place; may run any time")
+    out.add_argument("place", help="a folder, or s3://bucket/path")
+    back = commands.add_parser("restore", help="bring a backup back into a service that has nothing yet")
+    back.add_argument("place", help="what `payoff backup` was told")
     chosen = parser.parse_args(arguments)
     if chosen.command == "serve":
         return _serve(chosen.host, chosen.port)
@@ -51,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _examine(as_json=chosen.json, deep=chosen.deep)
     if chosen.command == "keys":
         return _keys(chosen)
-    return _reindex()
+    return _reindex() if chosen.command == "reindex" else _copy(chosen.command, chosen.place)
 
 
 def _serve(host: str, port: int) -> int:
@@ -136,10 +140,21 @@ def _reindex() -> int:
     from app.wiring import make_ports  # noqa: PLC0415
 
     with _starting():
-        ports = make_ports(Settings())
-    found = ports.registry.rebuild()
+        found = make_ports(Settings()).registry.rebuild()
     print(f"{found} versions found")
     return 0
+
+
+def _copy(command: str, place: str) -> int:
+    from app.settings import Settings  # noqa: PLC0415
+    from app.usecases.backup import backup, restore  # noqa: PLC0415
+    from app.wiring import make_ports, make_tables  # noqa: PLC0415
+
+    with _starting():
+        settings = Settings()
+        report = backup(make_ports(settings), place) if command == "backup" else restore(make_tables(settings), place)
+    print("\n".join(report.lines()))
+    return int(bool(report.left_out))
 
 
 @contextmanager

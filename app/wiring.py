@@ -72,11 +72,17 @@ def make_ports(settings: Settings) -> Ports:
 
     An object store that is away is waited for; Unusable where that would be in vain.
     """
-    ports = open_ports(settings)
-    migrate(ports.database)
+    ports = make_tables(settings)
     ports.registry.prepare()
     ports.datasets.prepare()
     Thread(target=_sweep, args=(ports,), name="sweeper", daemon=True).start()  # a big store takes seconds to list
+    return ports
+
+
+def make_tables(settings: Settings) -> Ports:
+    """Stores whose tables are up to date, and nothing more: what a backup is restored into."""
+    ports = open_ports(settings)
+    migrate(ports.database)
     return ports
 
 

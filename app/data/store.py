@@ -116,21 +116,23 @@ class DatasetStore:
         from app.data.loading import load  # noqa: PLC0415  (see the note on Arrow above)
 
         dataset = self.find(dataset_id)
-        try:
-            parquet = self._storage.read(dataset_id, _TABLE)
-        except NotFound as absent:
-            raise Damaged(f"the table of {dataset_id} is missing; delete it and upload it again") from absent
-        if hashlib.sha256(parquet).hexdigest() != dataset.digest:
-            raise Damaged(f"the stored table of {dataset_id} does not match its digest; delete it and upload it again")
-        return load(dataset, parquet)
+        return load(dataset, self.parquet(dataset))
 
     def page(self, size: int, token: str | None = None) -> tuple[list[Dataset], str | None]:
         """At most `size` data sets after those of the page that gave `token`, newest first, and the next token."""
         after = None if token is None else _parse_token(token)
-        datasets = sorted(self._all(), key=_age, reverse=True)
+        datasets = sorted(self.all(), key=_age, reverse=True)
         rest = [dataset for dataset in datasets if after is None or _age(dataset) < after]
         page = rest[:size]
         return page, _token(page[-1]) if len(rest) > size else None
+
+    def copy_to(self, url: str) -> tuple[int, list[str]]:
+        """Copy all data sets to another place: how many are there now, and what was left out, with the reason."""
+        return _copy(self, DatasetStore(url, self.limits))
+
+    def copy_from(self, url: str) -> tuple[int, list[str]]:
+        """The same the other way round."""
+        return _copy(DatasetStore(url, self.limits), self)
 
     def remove(self, dataset_id: str) -> None:
         """Remove a data set; NotFound where there is none."""
@@ -149,10 +151,32 @@ class DatasetStore:
                 raise conflict from None  # it is not whole yet, or was removed at this moment
         return dataset
 
-    def _all(self) -> list[Dataset]:
+    def parquet(self, dataset: Dataset) -> bytes:
+        """The bytes of a table; Damaged where they are not what was stored."""
+        try:
+            parquet = self._storage.read(dataset.id, _TABLE)
+        except NotFound as absent:
+            raise Damaged(f"the table of {dataset.id} is missing; delete it and upload it again") from absent
+        if hashlib.sha256(parquet).hexdigest() != dataset.digest:
+            raise Damaged(f"the stored table of {dataset.id} does not match its digest; delete it and upload it again")
+        return parquet
+
+    def all(self) -> list[Dataset]:
         """Those that are whole; what is being written or removed is not."""
         records = self._storage.read_each(filter(_ID.fullmatch, self._storage.folders()), _RECORD)
         return [from_json(record) for record in records.values()]
+
+
+def _copy(source: DatasetStore, target: DatasetStore) -> tuple[int, list[str]]:
+    count, left_out = 0, []
+    for dataset in source.all():
+        try:
+            target.keep(Draft(dataset, source.parquet(dataset)))
+        except Damaged as error:
+            left_out.append(f"{dataset.id}: {error.detail}")
+        else:
+            count += 1
+    return count, left_out
 
 
 def _drafted(built: Built, name: str | None, origin: Literal["upload", "inline"]) -> Draft:

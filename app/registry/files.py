@@ -10,6 +10,7 @@ foreign code, not against old models: aliases and the list of versions are not s
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import hmac
 import io
@@ -129,6 +130,18 @@ class Files:
         if hashlib.sha256(content).hexdigest() != card.sha256[name]:
             raise Damaged(f"{card.folder}/{name} does not have the digest in its card: it was changed or damaged")
         return content
+
+    def read_all(self, key: Key) -> dict[str, bytes]:
+        """Every file of a version by its name, its card last.
+
+        NotFound where there is no such version, Damaged where a file is not the one that the card was written for;
+        whose signature it is is not asked.
+        """
+        card, content = self.read_card(key)
+        files = {name: self.read(card, name) for name in card.sha256}
+        with contextlib.suppress(NotFound):
+            files[SIGNATURE] = self.storage.read(_folder(key), SIGNATURE)
+        return {**files, CARD: content}
 
     def open(self, card: Card, name: str) -> BinaryIO:
         """The same as a file at its beginning, for the caller to close; read through once, in little memory."""

@@ -21,7 +21,7 @@ from app.registry.card import Card
 from app.registry.listing import alias_history, need_model
 from app.registry.mirror import Mirror
 from app.registry.snapshot import Key, Snapshot
-from app.registry.tables import TABLES, aliases, history, models, state, versions
+from app.registry.tables import aliases, history, models, state, versions
 
 
 class Index:
@@ -31,12 +31,6 @@ class Index:
         self._database = database
         self._mirror = mirror
         self._upsert = sqlite.insert if database.is_sqlite else postgresql.insert
-
-    def create(self) -> None:
-        """Make the tables where they are absent."""
-        self._database.create(TABLES)
-        with self._database.writing() as connection:
-            connection.execute(self._upsert(state).values(id=1, revision=0).on_conflict_do_nothing())
 
     def reserve(self, connection: Connection, name: str) -> int:
         """The next version number of `name`, never given before and never again."""
@@ -132,6 +126,11 @@ class Index:
 
     def is_empty(self, connection: Connection) -> bool:
         return connection.execute(select(models.c.name).limit(1)).first() is None
+
+    def mirrors(self, connection: Connection) -> list[Mirror]:
+        """All that the index knows, as it is mirrored into the registry's folder."""
+        names = connection.execute(select(models.c.name).order_by(models.c.name)).scalars()
+        return [self.mirrored(connection, name) for name in names.all()]
 
     def revision(self, connection: Connection) -> int:
         number: int = connection.execute(select(state.c.revision)).scalar_one()

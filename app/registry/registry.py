@@ -19,6 +19,7 @@ from app.errors import Conflict, Damaged, NotReady, PayoffError, Unavailable, Un
 from app.registry.audit import Audit, audit
 from app.registry.cache import Cache
 from app.registry.card import Card, read_card
+from app.registry.copying import Copied, copy_models
 from app.registry.files import ESTIMATOR, Files, pack
 from app.registry.index import Index
 from app.registry.listing import ModelLine, ModelPage, card_text, describe_model, list_models
@@ -80,10 +81,6 @@ class Registry:
         self._refreshing = Lock()
         self._stopped = Event()
         self._poller: Thread | None = None
-
-    def create(self) -> None:
-        """Make the index's tables where they are absent."""
-        self._index.create()
 
     # publishing
 
@@ -265,6 +262,22 @@ class Registry:
         """Compare index and folder, see `audit.audit`; changes nothing."""
         with self._database.reading() as connection:
             return audit(connection, self._index, self._files, deep=deep)
+
+    def copy_to(self, url: str, connection: Connection) -> Copied:
+        """Copy to another place what is published as the transaction sees it; see `copying.copy_models`."""
+        target = Files(url, signing_key=None, allow_version_skew=True)
+        return copy_models(self._index.mirrors(connection), self._files, target)
+
+    def copy_from(self, url: str) -> Copied:
+        """Copy here what was copied there, and make the index of it. Conflict unless the index is empty."""
+        with self._database.reading() as connection:
+            if not self._index.is_empty(connection):
+                raise Conflict("there are models already")
+        source = Files(url, signing_key=None, allow_version_skew=True)
+        mirrors = filter(None, map(source.read_mirror, source.storage.folders()))
+        copied = copy_models(mirrors, source, self._files)
+        self.rebuild()
+        return copied
 
     def rebuild(self) -> int:
         """Replace the index by what the folder says, see `rebuild.rebuild`; how many versions there are."""

@@ -1,0 +1,249 @@
+"""A backup holds everything, as it was at one moment, and comes back on a machine that has nothing."""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+import sqlite3
+import subprocess
+import uuid
+
+import pytest
+from sqlalchemy import select, update
+
+from app.access.tables import API_KEYS
+from app.errors import Conflict, Damaged, NotFound
+from app.jobs.tables import JOBS
+from app.registry.registry import Registry
+from app.registry.tables import TABLES
+from app.usecases.backup import backup, restore
+from app.wiring import make_ports, make_tables
+from tests.conftest import settings_for
+from tests.registry.making import publish
+
+CSV = b"a,b,y\n1,u,0\n2,v,1\n,u,0\n4,,1\n"
+
+
+def opened(stack, settings, make=make_tables):
+    ports = make(settings)
+    stack.append(ports)
+    return ports
+
+
+@pytest.fixture
+def stack():
+    opened = []
+    yield opened
+    for ports in opened:
+        ports.database.close()
+
+
+@pytest.fixture
+def full(tmp_path, stack):
+    """A service in which everything has happened, on a disk and SQLite."""
+    ports = opened(stack, settings_for(tmp_path / "one"))
+    fill(ports)
+    return ports
+
+
+def fill(ports):
+    dataset = ports.datasets.add(io.BytesIO(CSV), ["y"])
+    for _ in range(3):
+        publish(ports.registry)
+    ports.registry.set_alias("triage", "champion", 2, "ann")
+    ports.registry.delete_version("triage", 1)
+    publish(ports.registry, "gone")
+    ports.registry.delete_model("gone", "ann")
+    ports.registry.reserve("never-finished")
+    first = ports.queue.submit("train", {"n": 1}, model="triage", dataset=dataset.id, key="once")
+    ports.queue.submit("train", {"n": "\0ü"}, model="triage", dataset=dataset.id)
+    assert ports.queue.claim("a worker that dies").id == first.id
+    with ports.database.writing() as connection:
+        connection.execute(
+            API_KEYS.insert().values(id="k1", digest="0" * 64, name="ann", scopes="predict", models="*", created_at=1.5)
+        )
+
+
+def everything(ports):
+    """All rows, but the revision of the index, and bytes of data sets and models."""
+    with ports.database.reading() as connection:
+        tables = [*TABLES.sorted_tables, JOBS, API_KEYS]
+        rows = {
+            table.name: sorted(map(repr, connection.execute(select(table))))
+            for table in tables
+            if table.name != "registry_state"
+        }
+    datasets = {dataset.id: ports.datasets.parquet(dataset) for dataset in ports.datasets.all()}
+    keys = [
+        (name, int(version)) for name in ("triage", "gone") for version in ports.registry._files.storage.folders(name)
+    ]
+    return rows, datasets, {key: ports.registry._files.read_all(key) for key in keys}
+
+
+@pytest.mark.parametrize("place", ["folder", "s3"])
+def test_what_is_restored_is_what_was_backed_up(full, stack, tmp_path, request, place):
+    """To a folder or a bucket and back, onto a machine that has nothing."""
+    url = str(tmp_path / "backup") if place == "folder" else f"{request.getfixturevalue('bucket')}/backup"
+
+    saved = backup(full, url)
+    fresh = opened(stack, settings_for(tmp_path / "two"))
+    restored = restore(fresh, url)
+
+    assert saved == restored
+    assert (saved.models, saved.datasets, saved.left_out) == (2, 1, ())
+    assert dict(saved.rows)["jobs"] == 2
+    assert everything(fresh) == everything(full)
+    fresh.registry.refresh()
+    assert fresh.registry.load("triage@champion").version == 2
+    assert [fresh.registry.reserve(name) for name in ("triage", "gone", "never-finished")] == [4, 2, 2]
+
+
+def test_a_single_machine_grows_into_a_cluster_and_back(full, stack, tmp_path, postgres_url, bucket):
+    """SQLite and folders into PostgreSQL and a bucket, where numbers go on being counted; and the other way round."""
+    cluster = opened(
+        stack,
+        settings_for(tmp_path / "c", database=postgres_url, models=f"{bucket}/models", datasets=f"{bucket}/datasets"),
+    )
+    backup(full, str(tmp_path / "first"))
+    restore(cluster, str(tmp_path / "first"))
+    assert everything(cluster) == everything(full)
+    publish(cluster.registry)
+    new = cluster.queue.submit("train", {}, model="triage")
+    with full.database.reading() as connection:
+        assert new.seq > max(connection.execute(select(JOBS.c.seq)).scalars())
+
+    backup(cluster, str(tmp_path / "second"))
+    again = opened(stack, settings_for(tmp_path / "two"))
+    restore(again, str(tmp_path / "second"))
+
+    assert everything(again) == everything(cluster)
+
+
+def test_a_job_that_ran_is_tried_again_where_it_is_restored(full, stack, tmp_path):
+    backup(full, str(tmp_path / "backup"))
+    fresh = opened(stack, settings_for(tmp_path / "two"))
+    restore(fresh, str(tmp_path / "backup"))
+    with fresh.database.writing() as connection:  # time goes by
+        connection.execute(update(JOBS).where(JOBS.c.lease_until.is_not(None)).values(lease_until=0.0))
+
+    fresh.queue.reap()
+
+    assert [fresh.queue.claim("worker").spec for _ in range(2)] == [{"n": 1}, {"n": "\0ü"}]
+    assert fresh.queue.claim("worker") is None
+
+
+def test_the_models_of_a_backup_are_a_registry_by_themselves(full, stack, tmp_path):
+    backup(full, str(tmp_path / "backup"))
+
+    ports = opened(stack, settings_for(tmp_path / "two", models=str(tmp_path / "backup" / "models")), make_ports)
+
+    ports.registry.refresh()
+    assert ports.registry.load("triage@champion").version == 2
+
+
+def test_what_changes_meanwhile_does_not_tear_the_backup(full, stack, tmp_path, monkeypatch):
+    """Models published, moved and deleted between the snapshot of the database and the copy of the files."""
+    copy = Registry.copy_to
+
+    def later(self, url, connection):
+        self.set_alias("triage", "champion", 3, "bob")
+        self.delete_version("triage", 2)
+        publish(self)
+        return copy(self, url, connection)
+
+    monkeypatch.setattr(Registry, "copy_to", later)
+    saved = backup(full, str(tmp_path / "backup"))
+    fresh = opened(stack, settings_for(tmp_path / "two"))
+    restore(fresh, str(tmp_path / "backup"))
+
+    assert saved.left_out == ("triage/2: there is no triage/2/card.json",)
+    fresh.registry.refresh()
+    assert [line.version for line in fresh.registry.model("triage").versions] == [3]
+    assert fresh.registry.model("triage").aliases == {}  # what it pointed at is gone
+
+
+def test_damage_is_left_out_and_said(full, stack, tmp_path):
+    models = tmp_path / "one" / "models" / "triage"
+    (models / "3" / "model.joblib").write_bytes(b"damaged")
+    table = next((tmp_path / "one" / "home" / "datasets").glob("ds_*/data.parquet"))
+    table.write_bytes(b"damaged")
+
+    saved = backup(full, str(tmp_path / "backup"))
+
+    assert (saved.models, saved.datasets) == (1, 0)
+    assert [line.split(":")[0] for line in saved.left_out] == ["triage/3", table.parent.name]
+    assert "left out: triage/3: triage/3/model.joblib does not have the digest" in "\n".join(saved.lines())
+
+
+def test_what_was_broken_off_is_no_backup_and_is_gone_on_with(full, stack, tmp_path):
+    place = tmp_path / "backup"
+    backup(full, str(place))
+    (place / "backup.json").unlink()
+    shutil.rmtree(place / "models" / "triage" / "3")
+    fresh = opened(stack, settings_for(tmp_path / "two"))
+    with pytest.raises(NotFound, match="there is no backup"):
+        restore(fresh, str(place))
+
+    backup(full, str(place))
+    fresh.registry.copy_from(str(place / "models"))  # as a restoration that was killed leaves it
+    fresh.database.close()
+    (tmp_path / "two" / "home" / "payoff.db").unlink()
+    restore(opened(stack, settings_for(tmp_path / "two")), str(place))
+
+    assert everything(opened(stack, settings_for(tmp_path / "two"))) == everything(full)
+    with pytest.raises(Conflict, match="there is a backup already"):
+        backup(full, str(place))
+
+
+def test_nothing_is_restored_over_something(full, tmp_path):
+    backup(full, str(tmp_path / "backup"))
+    before = everything(full)
+
+    with pytest.raises(Conflict, match="is not empty"):
+        restore(full, str(tmp_path / "backup"))
+
+    assert everything(full) == before
+
+
+@pytest.mark.parametrize(
+    ("change", "refused", "words"),
+    [
+        ({"format": 2}, Conflict, "format 2"),
+        ({"revision": "9999"}, Conflict, "revision 9999"),
+        (None, Damaged, "backup.json is not JSON"),
+    ],
+)
+def test_backups_of_newer_versions_and_damaged_ones_are_refused(full, stack, tmp_path, change, refused, words):
+    backup(full, str(tmp_path / "backup"))
+    seal = tmp_path / "backup" / "backup.json"
+    document = json.loads(seal.read_text())
+    seal.write_text(json.dumps(document | change) if change else "{")
+    fresh = opened(stack, settings_for(tmp_path / "two"))
+
+    with pytest.raises(refused, match=words):
+        restore(fresh, str(tmp_path / "backup"))
+
+    assert fresh.registry._files.storage.folders() == []
+
+
+def test_plain_copies_made_in_order_come_back_as_well(full, stack, tmp_path):
+    """The way of docs/operation.md without `payoff backup`: the database first, then data sets and models."""
+    one, two = tmp_path / "one", tmp_path / "two"
+    (two / "home").mkdir(parents=True)
+    with sqlite3.connect(one / "home" / "payoff.db") as database:
+        database.execute("VACUUM INTO ?", (str(two / "home" / "payoff.db"),))
+    database.close()
+    publish(full.registry)  # after the copy of the database
+    for folder in ("home/datasets", "models"):
+        subprocess.run(["cp", "-a", str(one / folder), str(two / folder)], check=True)
+
+    ports = opened(stack, settings_for(two), make_ports)
+    assert ports.registry.rebuild() == 3  # payoff reindex
+
+    assert everything(ports) == everything(full)
+
+
+def test_a_name_that_nobody_has_used_is_a_new_place():
+    with pytest.raises(NotFound):
+        restore(None, f"memory://{uuid.uuid4().hex}")
