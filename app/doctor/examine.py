@@ -59,7 +59,13 @@ def _all(checks: Mapping[str, Check], seconds: float) -> list[Finding]:
         try:
             found[name] = list(check())
         except Exception as error:  # noqa: BLE001 - a check that breaks is a finding like others
-            found[name] = [wrong(name, f"could not be checked: {type(error).__name__}: {error}", "tell who made this")]
+            found[name] = [
+                wrong(
+                    name,
+                    f"could not be checked: {type(error).__name__}: {error}",
+                    "the check itself failed: please report it",
+                )
+            ]
 
     threads = [threading.Thread(target=run, args=check, daemon=True) for check in checks.items()]
     for thread in threads:
