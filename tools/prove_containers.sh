@@ -15,15 +15,18 @@ compose() {
 }
 say() { printf '%4ss  %s\n' "$SECONDS" "$*"; }
 fail() { say "FAILED: $*" >&2; compose ps >&2; compose logs --tail=15 >&2; exit 1; }
-containers() { compose ps -q "$@"; }
+containers() { # that run; of one service, by default of all
+  docker ps "${2:--q}" --filter "label=com.docker.compose.project=$COMPOSE_PROJECT_NAME" \
+    ${1:+--filter "label=com.docker.compose.service=$1"}
+}
 of() { docker inspect --format "{{.$2}}" "$1"; } # container, what
 ask() { curl --silent --show-error --fail -H "X-API-Key: $PAYOFF_ADMIN_KEY" -H 'Content-Type: application/json' "$URL$1" "${@:2}"; }
 decide() { ask /predict -d '{"model": "proof:1", "instances": [[1], [9], [null]], "benefits": [[0, -1], [-10, 5]]}'; }
-await_healthy() { # services, by default all
+await_healthy() { # of one service, by default all; what has no check must have ended well
   local container state
-  for container in $(compose ps -q "$@"); do
+  for container in $(containers "${1:-}" -aq); do
     for _ in $(seq 360); do
-      state=$(of "$container" State.Health.Status 2>/dev/null || echo gone)
+      state=$(docker inspect --format '{{if .State.Health}}{{.State.Health.Status}}{{else}}{{if .State.ExitCode}}failed{{else}}healthy{{end}}{{end}}' "$container")
       [ "$state" = healthy ] && continue 2
       sleep 0.5
     done
@@ -42,8 +45,10 @@ show() { # the tour, from inside of one of the containers of this service agains
     { tail -n 20 "$W/tour" >&2; fail "the tour ends early"; }
   grep -c '^POST' "$W/tour"
 }
-answers_at_once() { # what the compiled loops answer, in less than two seconds from the first time on
-  ask /retrieve --max-time 2 -o /dev/null -d '{"probabilities": [[0.9, 0.5, 0.1]], "setting": "binary", "loss": {"name": "f_beta"}}'
+compiles_nothing() { # to answer with the compiled loops, a container of this service needs no more than its image has
+  ask /retrieve -o /dev/null -d '{"probabilities": [[0.9, 0.5, 0.1]], "setting": "binary", "loss": {"name": "f_beta"}}' || return 1
+  local container
+  for container in $(containers "$1"); do docker exec "$container" diff -rq /opt/payoff/kernels /srv/payoff/kernels || return 1; done
 }
 # all containers: no root, no writing outside of volumes, no capabilities, bounded memory, and no key no answer
 examine() {
@@ -61,7 +66,7 @@ examine() {
 stop() { # all, in time and with exit codes that say so
   local began=$SECONDS container code
   compose stop >/dev/null 2>&1
-  for container in $(docker ps -aq --filter "label=com.docker.compose.project=$COMPOSE_PROJECT_NAME"); do
+  for container in $(containers "" -aq); do
     code=$(of "$container" State.ExitCode)
     case $code in 0 | 143 | 130) ;; *) fail "$(of "$container" Name) stopped with exit code $code" ;; esac
   done
@@ -77,7 +82,7 @@ single() {
   local began=$SECONDS job before
   compose up -d --no-build >/dev/null 2>&1 || fail "does not start; is port $PAYOFF_PORT free?"
   await_healthy; say "healthy $((SECONDS - began)) s after its start"
-  answers_at_once || fail "/retrieve had to wait for a compiler"
+  compiles_nothing payoff || fail "/retrieve needs a compiler"
   examine
   docker exec "$(containers payoff)" python3 -c 'import app, pkgutil; [*map(__import__, (m.name for m in
     pkgutil.walk_packages(app.__path__, "app.") if "versions" not in m.name and not m.name.endswith("env")))]' || fail "a module cannot be imported in it"
@@ -103,7 +108,7 @@ hammer() {
   echo "$count $failed" >"$W/hammered"
 }
 replicas_seen() { # by the balancer, among the last answers
-  docker logs --tail 100 "$(containers balancer)" 2>/dev/null | grep -o '"tried":"[0-9.:]*' | sort -u | wc -l
+  docker logs --tail 100 "$(containers balancer)" 2>/dev/null | grep -oE '"tried":"[0-9.:]+' | sort -u | wc -l
 }
 
 whole() {
@@ -116,7 +121,7 @@ whole() {
   # shellcheck disable=SC2086
   compose up -d --no-build $services >/dev/null 2>"$W/up" || { cat "$W/up"; fail "does not start"; }
   await_healthy; say "healthy $((SECONDS - began)) s after its start: $(containers | wc -l) containers"
-  answers_at_once || fail "/retrieve had to wait for a compiler"
+  compiles_nothing service || fail "/retrieve needs a compiler"
   examine
   [ "$(curl -s -o /dev/null -w '%{http_code}' -H "X-API-Key: $PAYOFF_ADMIN_KEY" "$URL/metrics")" = 404 ] || fail "/metrics is open"
   train >/dev/null; before=$(decide); say "trained and decided: $before"
