@@ -16,7 +16,6 @@ from sqlalchemy import (
     Connection,
     Double,
     Engine,
-    MetaData,
     cast,
     create_engine,
     event,
@@ -90,11 +89,6 @@ class Database:
         if self.is_sqlite:
             return literal_column("((julianday('now') - 2440587.5) * 86400.0)", Double)
         return cast(extract("epoch", func.clock_timestamp()), Double)
-
-    def create(self, tables: MetaData) -> None:
-        """Make the tables that are not there yet."""
-        with self.writing() as connection:
-            tables.create_all(connection)
 
     def answers(self) -> bool:
         """Whether a query comes back within a second; a SQLite file removed under its open connections is gone."""

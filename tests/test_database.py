@@ -205,6 +205,8 @@ def test_more_callers_than_connections_wait_for_one_another_and_not_for_ever(pos
     for database in with_numbers(postgres_url, connections=2):
         with database.reading(), database.reading(), pytest.raises(DatabaseAway), database.reading():
             pass
+    monkeypatch.setattr("app.database._POOL_SECONDS", 30)
+    for database in with_numbers(postgres_url, connections=2):
         with ThreadPoolExecutor(8) as threads:
             list(threads.map(add, [database] * 40, range(40)))
         assert numbers(database) == list(range(40))

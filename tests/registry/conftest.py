@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from app.database import Database
+from app.migrations import migrate
 from app.registry.registry import Registry
 from tests.registry.remote import Remote
 
@@ -34,9 +35,9 @@ def models(request: pytest.FixtureRequest, tmp_path: Path) -> Path | Remote:
 def another(database: Database, models: Path | Remote) -> Callable[..., Registry]:
     """Another process's view of the same registry."""
 
-    def make(**changes: object) -> Registry:
-        registry = Registry(str(models), changes.pop("database", database), **changes)
-        registry.create()
+    def make(*, database: Database = database, **changes: object) -> Registry:
+        migrate(database)
+        registry = Registry(str(models), database, **changes)
         registry.refresh()
         return registry
 

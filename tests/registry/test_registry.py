@@ -11,6 +11,7 @@ from sqlalchemy import text
 
 from app.database import Database
 from app.errors import Conflict, Damaged, Invalid, NotFound, NotReady
+from app.migrations import migrate
 from app.registry.registry import Registry
 from tests.registry.making import HOLDOUT, make_card, make_estimator, publish
 
@@ -72,8 +73,8 @@ def test_a_bare_name_follows_the_latest_version(registry):
 
 
 def test_before_it_was_read_nothing_is_said_about_what_exists(database, models):
+    migrate(database)
     registry = Registry(str(models), database)
-    registry.create()
 
     assert not registry.ready
     with pytest.raises(NotReady):
@@ -402,8 +403,9 @@ def test_the_artifact_is_the_joblib_file(registry, models):
 
 
 def test_everything_works_on_an_object_store(tmp_path):
-    registry = Registry(f"memory://{uuid.uuid4().hex}", Database(f"sqlite:///{tmp_path / 'payoff.db'}"))
-    registry.create()
+    database = Database(f"sqlite:///{tmp_path / 'payoff.db'}")
+    migrate(database)
+    registry = Registry(f"memory://{uuid.uuid4().hex}", database)
     publish(registry)
     publish(registry)
     registry.set_alias("triage", "champion", 1, "ann")
@@ -417,7 +419,7 @@ def test_everything_works_on_an_object_store(tmp_path):
     found, file = registry.artifact("triage", 1)
     with file:
         assert len(file.read()) == found.sizes["model.joblib"]
-    registry._database.close()
+    database.close()
 
 
 def test_a_missing_folder_is_damage(registry, models):

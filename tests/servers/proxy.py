@@ -112,11 +112,13 @@ class Proxy:
             ways = [asyncio.ensure_future(way) for way in (self._pump(reader, back), self._pump(there, writer))]
             await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for way in ways:
-                way.cancel()
-            await asyncio.gather(*ways, return_exceptions=True)
-            await _drained(writer)
-            back.transport.abort()
+            try:
+                for way in ways:
+                    way.cancel()
+                await asyncio.gather(*ways, return_exceptions=True)
+                await _drained(writer)
+            finally:
+                back.transport.abort()
 
     async def _pump(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
         while part := await source.read(_CHUNK):
