@@ -17,7 +17,7 @@ from typing import Any
 from sqlalchemy.exc import InterfaceError, OperationalError
 
 from app.errors import PayoffError, Unavailable, trace_of
-from app.jobs.job import Job, Problem
+from app.jobs.job import Died, Job, Problem
 from app.jobs.threads import cap_threads
 from app.progress import listen
 
@@ -67,8 +67,8 @@ class Voice:
         trace = "" if expected else trace_of(error)[-_LONGEST_TRACE:]
         if isinstance(error, (InterfaceError, OperationalError)):
             error = Unavailable("the database does not answer")
-        outage = isinstance(error, Unavailable)
-        self._send({"problem": Problem.of(error).as_dict(), "trace": trace, "outage": outage})
+        again = "outage" if isinstance(error, Unavailable) else "death" if isinstance(error, Died) else ""
+        self._send({"problem": Problem.of(error).as_dict(), "trace": trace, "again": again})
 
     def _send(self, message: dict[str, Any]) -> None:
         self._pipe.send_bytes(json.dumps(message).encode())

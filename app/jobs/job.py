@@ -60,6 +60,10 @@ def diagram() -> str:
     return "\n".join(lines) + "\n"
 
 
+class Died(PayoffError):
+    """A process that worked for the job died"""
+
+
 @dataclass(frozen=True)
 class Job:
     """A piece of work that was accepted, as the table has it at one moment.

@@ -67,6 +67,6 @@ def postpone(connection: Connection, now: Now, held: Job, reason: str, *, most: 
     outages = held.outages + 1
     notes = {**held.notes, "outages": outages}
     if outages >= most:
-        problem = Problem(f"tried {outages} times: {reason}")
+        problem = Problem(f"tried {outages} times: {reason}" if outages > 1 else reason)
         return end(connection, now, held, Event.FAIL, error=problem.as_dict(), notes=notes)
     return end(connection, now, held, Event.RETRY, stage=f"to be tried again: {reason}", notes=notes)

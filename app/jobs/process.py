@@ -182,8 +182,8 @@ class Execution:
     def _conclude(self, code: int) -> Ending:
         if self._confession is not None:
             problem, trace = Problem(**self._confession["problem"]), self._confession["trace"]
-            if self._confession["outage"]:
-                return Ending(Event.RETRY, problem.detail, trace=trace, outage=True)
+            if again := self._confession["again"]:
+                return Ending(Event.RETRY, problem.detail, trace=trace, died=again == "death", outage=again == "outage")
             return Ending(Event.FAIL, problem=problem, trace=trace)
         if self._stop is not None:
             return self._stopped(self._stop)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from time import perf_counter
 from typing import Any
 
 import numpy as np
+from joblib import Parallel, delayed
 
 from app import progress
 from app.data.table import Table
@@ -30,12 +33,8 @@ def run(ports: Ports, job: Job) -> None:
     with progress.part(0.0, 0.02, "reading data"):
         table = ports.datasets.table(spec["dataset"])
     fold = stratified_folds(table.y, spec["folds"], spec["seed"])  # a data set has two rows of each class at least
-    share = 0.93 / len(spec["learners"])
-    trials = []
-    for number, name in enumerate(names(spec["learners"])):
-        begin = 0.02 + share * number
-        with progress.part(begin, begin + share, name):
-            trials.append(_tried_or_not(number, name, table, fold, spec))
+    with progress.part(0.02, 0.95):
+        trials = _trials(table, fold, spec)
     _check_any_left(trials)
     with progress.part(0.95, 1.0, "comparing"):
         result = _result(table, fold, trials, spec)
@@ -66,14 +65,6 @@ class _Contender:
     ruled: Ruled
 
 
-def _tried_or_not(number: int, name: str, table: Table, fold: np.ndarray, spec: Mapping[str, Any]) -> _Trial:
-    """What became of a learner: one that cannot be fitted here does not spoil the others."""
-    try:
-        return _tried(name, spec["learners"][number], table, fold, spec)
-    except Invalid as error:
-        return _Trial(name, failure=placed(error, f"/learners/{number}"))
-
-
 def _check_any_left(trials: Sequence[_Trial]) -> None:
     failures = [(trial.name, trial.failure) for trial in trials if trial.failure is not None]
     if len(failures) == len(trials):
@@ -81,29 +72,86 @@ def _check_any_left(trials: Sequence[_Trial]) -> None:
         raise Invalid("; ".join(f"{name}: {failure.detail}" for name, failure in failures), flaws)
 
 
-def _tried(name: str, learner: Mapping[str, Any], table: Table, fold: np.ndarray, spec: Mapping[str, Any]) -> _Trial:
-    assert table.classes is not None
-    kind = catalogue.KINDS[learner["kind"]]
-    scores = np.zeros((len(table.y), len(table.classes)))
-    seconds, converged = [], []
-    present = [part for part in range(spec["folds"]) if (fold == part).any()]
-    for number, part in enumerate(present):
-        outside = fold == part
-        estimator = kind.build(
-            learner["parameters"],
-            categorical_features=list(table.schema.categorical),
-            benefits=np.array(spec["benefits"]),
-            classes=table.classes,
-            random_state=spec["seed"],
-        )
-        with progress.part(number / len(present), (number + 1) / len(present), f"{name}, fold {number + 1}"):
+@dataclass(frozen=True)
+class _Fit:
+    """Probabilities of the rows of one fold, from a fit on the others; how long that took and whether it converged."""
+
+    scores: np.ndarray
+    seconds: float
+    converged: bool | None
+
+
+def _trials(table: Table, fold: np.ndarray, spec: Mapping[str, Any]) -> list[_Trial]:
+    """What became of each learner: one that cannot be fitted here does not spoil the others.
+
+    Every fit is a piece of work of its own; joblib's parallel_config says where it runs.
+    """
+    called = names(spec["learners"])
+    fits: list[dict[int, _Fit]] = [{} for _ in called]
+    failures: dict[int, Invalid] = {}
+    parts = [part for part in range(spec["folds"]) if (fold == part).any()]
+    order: deque[tuple[int, int, float]] = deque()
+
+    def pieces() -> Iterator[Any]:
+        for place, (number, part) in enumerate(product(range(len(called)), parts)):
+            if number not in failures:
+                begin, end = place / (len(called) * len(parts)), (place + 1) / (len(called) * len(parts))
+                order.append((number, part, end))
+                where = (begin, end, f"{called[number]}, fold {part + 1}")
+                yield delayed(_tried)(_recipe(spec, number, table), table.X, table.y, fold, part, where)
+
+    for tried in Parallel(prefer="threads", return_as="generator")(pieces()):
+        number, part, done = order.popleft()
+        progress.report(done, f"{called[number]}, fold {part + 1}")
+        if isinstance(tried, Invalid):
+            failures.setdefault(number, placed(tried, f"/learners/{number}"))
+        else:
+            fits[number][part] = tried
+    return [_trial(name, fits[number], failures.get(number), fold) for number, name in enumerate(called)]
+
+
+def _trial(name: str, fits: Mapping[int, _Fit], failure: Invalid | None, fold: np.ndarray) -> _Trial:
+    if failure is not None:
+        return _Trial(name, failure=failure)
+    scores = np.zeros((len(fold), next(iter(fits.values())).scores.shape[1]))
+    for part, one in fits.items():
+        scores[fold == part] = one.scores
+    converged = [one.converged for one in fits.values() if one.converged is not None]
+    return _Trial(name, scores, float(np.mean([one.seconds for one in fits.values()])), converged or None)
+
+
+def _recipe(spec: Mapping[str, Any], number: int, table: Table) -> dict[str, Any]:
+    """What it takes to build a learner, wherever that is to be."""
+    return {
+        **spec["learners"][number],
+        "categorical_features": list(table.schema.categorical),
+        "benefits": np.array(spec["benefits"]),
+        "classes": table.classes,
+        "random_state": spec["seed"],
+    }
+
+
+def _tried(
+    recipe: Mapping[str, Any],
+    X: np.ndarray,
+    y: np.ndarray,
+    fold: np.ndarray,
+    part: int,
+    where: tuple[float, float, str],
+) -> _Fit | Invalid:
+    """Fit on the rows outside a fold, and judge those inside; or why that cannot be."""
+    building = {name: value for name, value in recipe.items() if name not in {"kind", "parameters"}}
+    outside = fold == part
+    try:
+        estimator = catalogue.KINDS[recipe["kind"]].build(recipe["parameters"], **building)
+        with progress.part(*where):
             began = perf_counter()
-            fit(estimator, table.X[~outside], table.y[~outside])
-            seconds.append(perf_counter() - began)
-        scores[outside] = checked_posterior(estimator, table.X[outside])
-        if hasattr(estimator, "converged_"):
-            converged.append(bool(estimator.converged_))
-    return _Trial(name, scores, float(np.mean(seconds)), converged or None)
+            fit(estimator, X[~outside], y[~outside])
+            seconds = perf_counter() - began
+        scores = checked_posterior(estimator, X[outside])
+    except Invalid as error:
+        return error
+    return _Fit(scores, seconds, bool(estimator.converged_) if hasattr(estimator, "converged_") else None)
 
 
 def _result(table: Table, fold: np.ndarray, trials: Sequence[_Trial], spec: Mapping[str, Any]) -> dict[str, Any]:

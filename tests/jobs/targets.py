@@ -157,6 +157,12 @@ def _report_from_within(_queue, _job, _report):
     time.sleep(2)
 
 
+def pools():
+    """How many threads each numerical library would use."""
+    np.ones((2, 2)) @ np.ones((2, 2))
+    return {pool["num_threads"] for pool in threadpoolctl.threadpool_info()}
+
+
 def _threads(_queue, _job, _report):
     np.ones((2, 2)) @ np.ones((2, 2))
     return {

@@ -42,7 +42,9 @@ def compared(monkeypatch, *ways, with_logistic=True):
     learners = [{"kind": "logistic", "parameters": catalogue.resolve({"kind": "logistic"})[1]}] * with_logistic
     Stub.fits = 0
     for i, way in enumerate(ways):
-        kind = SimpleNamespace(name=f"stub{i}", parameters=(), build=lambda *_, way=way, **__: Stub(way))
+        kind = SimpleNamespace(
+            name=f"stub{i}", parameters=(), alternatives=(), build=lambda *_, way=way, **__: Stub(way)
+        )
         monkeypatch.setitem(catalogue.KINDS, f"stub{i}", kind)
         learners.append({"kind": f"stub{i}", "parameters": {}})
     done = {}

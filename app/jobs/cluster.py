@@ -1,0 +1,161 @@
+"""A Dask cluster as a backend of joblib's.
+
+joblib brings one of its own. This one differs where that one was seen to fail: pieces run on a cluster of a single
+thread, too, and not in the job's process; data go to every worker, once, so that they are not lost with the one that
+has them; what the cluster loses ends the attempt at the job in clear words; and what is not wanted any more ends.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Sequence
+from concurrent.futures import CancelledError
+from concurrent.futures import Future as LocalFuture
+from contextlib import suppress
+from pickle import dumps
+from typing import Any
+from uuid import uuid4
+
+import numpy as np
+from distributed import Client, Future, KilledWorker
+from joblib.parallel import ParallelBackendBase
+
+from app.errors import TooLarge, Unavailable
+from app.jobs import piece
+from app.jobs.job import Died
+
+_CONNECT_SECONDS = 5.0
+_WORKER_SECONDS = 20.0
+_CLOSE_SECONDS = 2.0
+_LARGE = 16_384  # bytes from which an array goes to all workers beforehand, instead of along with each piece
+_COPIES = 4  # of the data that a piece makes while it works, at most
+_MB = 2**20
+
+Result = Any  # a future of Dask's, or a local one that holds why there is none
+
+
+class Cluster(ParallelBackendBase):
+    """Runs what joblib is given on the cluster whose scheduler is at `address`; connects with the first piece."""
+
+    supports_retrieve_callback = True
+    default_n_jobs = -1
+
+    def __init__(self, address: str) -> None:
+        super().__init__()
+        self._address = address
+        self._connected: Any = None
+        self._waiting: set[Result] = set()
+        self._sent: dict[int, tuple[int, Future]] = {}  # by identity: bytes, and where they are
+
+    # What joblib calls
+
+    def effective_n_jobs(self, n_jobs: int | None) -> int:  # noqa: ARG002 - the cluster is as large as it is
+        """The threads of all workers; two at least, because joblib would run the pieces here if it were one."""
+        with self._answering():
+            client = self._client()
+            client.wait_for_workers(1, timeout=_WORKER_SECONDS)
+            return int(max(2, sum(client.ncores().values())))
+
+    def submit(self, func: Any, callback: Callable[[Result], None] | None = None) -> Result:
+        """Send a batch of calls; arrays in their arguments are sent the first time only."""
+        try:
+            future: Result = self._send(func.items)
+        except Exception as error:  # noqa: BLE001 - joblib sends from a thread of Dask's, where none would hear of it
+            future = LocalFuture()
+            future.set_exception(error)
+        if callback is not None:
+            future.add_done_callback(callback)
+        return future
+
+    def retrieve_result_callback(self, out: Result) -> Any:
+        self._waiting.discard(out)
+        with self._answering():
+            return out.result()
+
+    def abort_everything(self, ensure_ready: bool = True) -> None:  # noqa: ARG002 - it always stays ready
+        """Have what was sent given up: what waits goes at once, what runs at its next report."""
+        waiting, self._waiting = list(self._waiting), set()
+        if self._connected is not None and self._connected.status == "running":
+            with suppress(Exception):  # there is an error on its way already
+                self._connected.cancel(waiting, force=True)
+
+    # For whoever made it
+
+    def close(self) -> None:
+        """Leave the cluster, which forgets what was sent."""
+        self._sent.clear()
+        self._waiting.clear()
+        if self._connected is not None:
+            self._connected.close(timeout=_CLOSE_SECONDS)
+
+    def _send(self, items: Sequence[piece.Call]) -> Future:
+        arrays: list[Future] = []
+
+        def lightened(value: Any) -> Any:
+            if not isinstance(value, np.ndarray) or value.nbytes < _LARGE:
+                return value
+            arrays.append(self._placed(value))
+            return piece.Elsewhere(len(arrays) - 1)
+
+        calls = [(function, list(map(lightened, values)), named) for function, values, named in items]
+        name = f"{getattr(calls[0][0], '__name__', 'piece')}-{uuid4().hex}"
+        # As bytes: the scheduler reads what it passes on, and need not load all that the workers do.
+        future: Future = self._client().submit(
+            piece.run, name, dumps(calls), piece.versions(), *arrays, key=name, pure=False
+        )
+        self._waiting.add(future)
+        return future
+
+    def _client(self) -> Any:
+        if self._connected is None:
+            connect: Any = Client  # which has no types
+            self._connected = connect(self._address, timeout=_CONNECT_SECONDS, set_as_default=False)
+        return self._connected
+
+    def _placed(self, value: np.ndarray) -> Future:
+        """An array as a reference to it on the workers."""
+        if id(value) not in self._sent:
+            self._check_room(value.nbytes)
+            future = self._client().scatter(value, broadcast=True, hash=False, direct=True)
+            self._sent[id(value)] = (value.nbytes, future)
+            weakref.finalize(value, self._sent.pop, id(value), None).atexit = False  # nobody has it: nobody needs it
+        return self._sent[id(value)][1]
+
+    def _check_room(self, more: int) -> None:
+        """Raise TooLarge, before anything is sent, where that would be more than the smallest worker can bear."""
+        size = more + sum(size for size, _ in list(self._sent.values()))
+        for address, worker in self._client().scheduler_info()["workers"].items():
+            limit, threads = worker["memory_limit"], worker["nthreads"]
+            needed = size * (1 + _COPIES * threads)
+            if limit and needed > limit:
+                raise TooLarge(
+                    f"{size / _MB:.0f} MB of training data need up to {needed / _MB:.0f} MB on a Dask worker of "
+                    f"{threads} threads, and {address} may use {limit / _MB:.0f} MB: give the workers more memory "
+                    "(--memory-limit) or fewer threads, or train on fewer rows or features"
+                )
+
+    def _answering(self) -> _Answering:
+        return _Answering(self._address)
+
+
+class _Answering:
+    """What Dask says when it cannot go on, in our words."""
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        match error:
+            case KilledWorker():
+                raise Died("a piece of its work ended several Dask workers in a row (perhaps it needed more memory)")
+            case CancelledError():
+                raise Unavailable(f"the Dask cluster {self._address} lost what it was given") from error
+            case ModuleNotFoundError() if str(error.name).startswith("app"):
+                raise Unavailable("a Dask worker does not know Payoff: run it from the same image") from error
+            case RuntimeError() if "deserialization" in str(error):
+                raise Unavailable("the Dask scheduler does not know Payoff: run it from the same image") from error
+            case OSError() | TimeoutError():
+                raise Unavailable(f"the Dask cluster {self._address} cannot be reached, or has no workers") from error

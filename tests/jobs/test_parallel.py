@@ -1,0 +1,206 @@
+"""Pieces of a job's work on threads and on a real Dask cluster: the same results, and what becomes of failures."""
+
+import threading
+import time
+
+import numpy as np
+import pytest
+from joblib import Parallel, delayed
+
+from app import progress
+from app.errors import Invalid, TooLarge, Unavailable
+from app.jobs import cluster, parallel, piece
+from app.jobs.job import Died, Status
+from app.jobs.parallel import pieces_run_on
+from app.jobs.process import JobLimits
+from app.jobs.worker import Worker
+from app.learners.budget_forest import BudgetForest
+from app.learners.gradient_boosting import GradientBoosting
+from app.learners.logistic import Logistic
+from app.learners.random_forest import RandomForest
+from app.settings import Settings
+from tests.jobs import pieces, targets
+from tests.jobs.waiting import eventually
+from tests.servers.dask import DaskCluster, DaskWorker
+from tests.servers.program import free_port
+
+LEARNERS = {
+    "random_forest": lambda: RandomForest(n_estimators=18, random_state=0, categorical_features=[0]),
+    "budget_forest": lambda: BudgetForest(n_estimators=18, random_state=0, categorical_features=[0], alpha=2.0),
+    "budget": lambda: BudgetForest(budget=3.0, random_state=0, n_estimators=5, feature_costs=[1.0, 2.0, 4.0, 1.0, 1.0]),
+    "gradient_boosting": lambda: GradientBoosting(max_iter=5, random_state=0),
+    "logistic": lambda: Logistic(random_state=0, calibration="isotonic"),
+}
+
+
+def cases(n=600):
+    random = np.random.default_rng(7)
+    X = random.normal(size=(n, 5))
+    X[:, 0] = random.integers(0, 6, n)
+    X[random.random((n, 5)) < 0.05] = np.nan
+    return X, (np.nan_to_num(X[:, 1] + X[:, 0] / 3) + random.normal(size=n) > 1).astype(int)
+
+
+@pytest.fixture
+def mortal(monkeypatch):
+    """A cluster of one's own, to be killed; a piece may lose one worker and no more."""
+    monkeypatch.setenv("DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES", "1")
+    made = DaskCluster(2)
+    made.start()
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize("kind", LEARNERS)
+def test_where_pieces_run_does_not_change_a_bit(dask_cluster, kind):
+    X, y = cases()
+    fitted = []
+    for place in (("", 1), ("", 2), (dask_cluster, 1)):
+        with pieces_run_on(*place):
+            fitted.append(LEARNERS[kind]().fit(X, y))
+    here, *elsewhere = [model.posterior(X) for model in fitted]
+    for P in elsewhere:
+        np.testing.assert_array_equal(P, here)
+    assert len({repr(model.get_params()) for model in fitted}) == 1
+
+
+def test_progress_arrives_as_pieces_finish(dask_cluster):
+    heard = []
+    with pieces_run_on(dask_cluster, 1), progress.listen(lambda fraction, stage: heard.append((fraction, stage))):
+        sums = list(pieces.shares(4))
+    assert heard == [(number / 4, f"piece {number}") for number in range(1, 5)]
+    assert sums == [pieces.ROWS[number::7].sum() for number in range(4)]
+
+
+def test_data_are_sent_once_and_forgotten_with_the_last_who_holds_them(dask_cluster):
+    with pieces_run_on(dask_cluster, 1):
+        backend = cluster.Cluster(dask_cluster)
+        rows = pieces.ROWS.copy()
+        first, again = backend._placed(rows), backend._placed(rows)
+        assert first is again
+        assert len(backend._client().who_has([first])[first.key]) == 2
+        del rows
+        assert backend._sent == {}
+        backend.close()
+
+
+def test_a_piece_uses_one_thread(dask_cluster):
+    with pieces_run_on(dask_cluster, 1):
+        assert Parallel()([delayed(targets.pools)()]) == [{1}]
+
+
+def test_an_error_of_the_work_comes_back_as_it_is(dask_cluster):
+    X, y = cases(200)
+    X[3, 1] = 1e300
+    with pieces_run_on(dask_cluster, 1), pytest.raises(Invalid, match="takes values up to"):
+        RandomForest(random_state=0).fit(X, y)
+    with pieces_run_on(dask_cluster, 1), pytest.raises(ZeroDivisionError):
+        Parallel()(delayed(divmod)(number, 0) for number in range(3))
+
+
+def test_a_scheduler_that_is_not_there_is_named(monkeypatch):
+    monkeypatch.setattr(cluster, "_CONNECT_SECONDS", 0.5)
+    address = f"tcp://127.0.0.1:{free_port()}"
+    with pieces_run_on(address, 1), pytest.raises(Unavailable, match=f"{address} cannot be reached"):
+        list(pieces.shares(2))
+
+
+def test_an_address_that_is_none_is_refused_at_the_start():
+    with pytest.raises(ValueError, match="dask"):
+        Settings(dask="scheduler:8786")
+
+
+def test_an_absent_library_is_named_with_what_to_do(monkeypatch):
+    monkeypatch.setattr(parallel, "find_spec", lambda _name: None)
+    parallel.check_installed("")
+    with pytest.raises(Invalid, match=r"pip install 'payoff\[dask\]'"):
+        parallel.check_installed("tcp://127.0.0.1:1")
+
+
+def test_other_versions_on_a_worker_are_refused(dask_cluster, monkeypatch):
+    monkeypatch.setattr(piece, "versions", lambda: {"scikit-learn": "0.1"})
+    with pieces_run_on(dask_cluster, 1), pytest.raises(Unavailable, match=r"a Dask worker has scikit-learn .* job 0.1"):
+        list(pieces.shares(2))
+
+
+def test_data_too_large_for_a_worker_are_refused_before_they_are_sent(mortal):
+    class Small(DaskWorker):
+        def command(self):
+            return [word if word != "0" else "1MB" for word in super().command()]
+
+    mortal.workers.append(Small(mortal.address))
+    mortal.workers[-1].start()
+    with pieces_run_on(mortal.address, 1), pytest.raises(TooLarge, match=r"0 MB of .* need up to 2 MB .* may use 1 MB"):
+        list(pieces.shares(2))
+
+
+def test_a_lost_worker_costs_nothing_but_time(mortal):
+    with pieces_run_on(mortal.address, 1):
+        sums = pieces.shares(12, seconds=0.1)
+        assert next(sums) == pieces.ROWS[::7].sum()
+        mortal.workers[0].kill()
+        assert list(sums) == [pieces.ROWS[number::7].sum() for number in range(1, 12)]
+
+
+def test_a_lost_scheduler_ends_the_attempt_in_clear_words(mortal):
+    with pieces_run_on(mortal.address, 1):
+        sums = pieces.shares(50, seconds=0.1)
+        next(sums)
+        threading.Timer(0.2, mortal.scheduler.kill).start()
+        with pytest.raises(Unavailable, match=r"lost what it was given|cannot be reached"):
+            list(sums)
+
+
+def test_a_piece_that_kills_its_worker_counts_as_a_death(mortal):
+    with pieces_run_on(mortal.address, 1), pytest.raises(Died, match="ended several Dask workers"):
+        Parallel()([delayed(pieces.die)(1)])
+
+
+@pytest.fixture
+def queue(tmp_path):
+    with targets.opened(f"sqlite:///{tmp_path / 'jobs.db'}", attempts=3, outages=1, lease_seconds=2) as queue:
+        targets.make_tables(queue)
+        yield queue
+
+
+@pytest.fixture
+def start(queue):
+    workers = []
+
+    def begin(target):
+        url = str(queue.database.engine.url)
+        worker = Worker(queue, target, url, limits=JobLimits(seconds=60), rest_seconds=0.01)
+        workers.append(worker)
+        worker.start()
+
+    yield begin
+    for worker in workers:
+        worker.stop()
+
+
+def test_a_cancelled_job_leaves_nothing_running_on_the_cluster(dask_cluster, queue, start, tmp_path):
+    """Its process is killed; what waits on the cluster never begins, and what runs ends at its next report."""
+    start(pieces.busy)
+    folder = tmp_path / "pieces"
+    folder.mkdir()
+    job = queue.submit("train", {"cluster": dask_cluster, "folder": str(folder)})
+    eventually(lambda: len(list(folder.iterdir())) == 2)
+    queue.cancel(job.id)
+    eventually(lambda: queue.get(job.id).status is Status.CANCELLED, seconds=2)
+
+    def quiet():
+        before = {path.name: path.read_text() for path in folder.iterdir()}
+        time.sleep(0.3)
+        return before == {path.name: path.read_text() for path in folder.iterdir()}
+
+    eventually(quiet, seconds=5)
+    assert len(list(folder.iterdir())) == 2
+
+
+def test_a_job_whose_cluster_stays_away_says_so_and_fails_in_the_end(queue, start, monkeypatch):
+    start(pieces.missing)
+    address = f"tcp://127.0.0.1:{free_port()}"
+    job = queue.submit("train", {"cluster": address})
+    ended = eventually(lambda: (now := queue.get(job.id)).ended and now)
+    assert (ended.status, ended.deaths) == (Status.FAILED, 0)
+    assert ended.error["detail"].startswith(f"the Dask cluster {address} cannot be reached")
