@@ -70,6 +70,9 @@ class Cache(Generic[K, V]):
         """Bytes that the kept values stand for."""
         return sum(entry.size for entry in list(self._entries.values()))
 
+    def __contains__(self, key: object) -> bool:
+        return key in self._entries
+
     def __len__(self) -> int:
         return len(self._entries)
 

@@ -21,6 +21,7 @@ from app.registry.cache import Cache
 from app.registry.card import Card, read_card
 from app.registry.copying import Copied, copy_models
 from app.registry.files import ESTIMATOR, Files, pack
+from app.registry.former import Former
 from app.registry.index import Index
 from app.registry.listing import ModelLine, ModelPage, card_text, describe_model, list_models
 from app.registry.loaded import Holdout, Loaded
@@ -76,6 +77,7 @@ class Registry:
         self._index = Index(database, self._files.write_mirror)
         self._cache: Cache[Key, Loaded] = Cache(cache_bytes)
         self._snapshot = Snapshot()
+        self._former = Former()
         self._awaits_storage = False
         self._confirmed_at = monotonic()
         self._refreshing = Lock()
@@ -146,6 +148,8 @@ class Registry:
         """The model, read from its files where it is not in memory; blocks, so not for the event loop.
 
         Invalid, NotFound; Damaged where a file is not what was published; Conflict where another scikit-learn made it.
+        Unavailable while the storage is away and no version that the reference meant before is in memory: such a one
+        answers instead, and says which it is.
         """
         snapshot = self._snapshot
         if reference not in snapshot.references:
@@ -160,6 +164,11 @@ class Registry:
             if self.resolve(reference) != key:  # the version was deleted while it was read
                 return self.load(reference)
             raise
+        except Unavailable:
+            former = self._cache.get(self._former.of(reference))
+            if former is None:
+                raise
+            return former
         if key not in self._snapshot.digests:  # deleted as well, but late enough to be answered with once more
             self._cache.keep(self._snapshot.digests)
         return loaded
@@ -329,8 +338,10 @@ class Registry:
         with self._refreshing, self._database.reading() as connection:
             began = monotonic()
             if self._index.revision(connection) != self._snapshot.revision:
-                self._snapshot = self._index.snapshot(connection)
-                self._cache.keep(self._snapshot.digests)
+                snapshot = self._index.snapshot(connection)
+                self._former.move(self._snapshot, snapshot, self._cache.__contains__)
+                self._snapshot = snapshot
+                self._cache.keep(snapshot.digests)
             self._confirmed_at = began
 
     def _keep_polling(self) -> None:
