@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from typing import Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
-from app.errors import Damaged
+from app.errors import Conflict, Damaged
 from app.registry.card import Name
 
 FORMAT: Final = 1
@@ -43,10 +44,13 @@ class Mirror(BaseModel):
 
 
 def read_mirror(content: bytes, path: str) -> Mirror:
-    """Damaged, naming `path`, where it is not a mirror that this service can read."""
+    """Damaged, naming `path`, where it is not a mirror; Conflict where a newer service wrote it."""
     try:
+        number = json.loads(content)["format"]
+        if isinstance(number, int) and number > FORMAT:
+            raise Conflict(f"{path} has format {number}, and this service reads format {FORMAT}: upgrade it")
         return Mirror.model_validate_json(content)
-    except ValidationError as error:
+    except (ValueError, LookupError, TypeError) as error:  # pydantic's ValidationError is a ValueError
         raise Damaged(
             f"{path} is not an index of format {FORMAT}: mend it, or remove it and lose its aliases"
         ) from error

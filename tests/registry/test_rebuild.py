@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import select
 
 from app.database import Database
-from app.errors import Damaged, NotFound
+from app.errors import Conflict, Damaged, NotFound
 from app.registry.mirror import Mirror, read_mirror
 from app.registry.tables import TABLES
 from tests.registry.making import make_card, make_estimator, publish
@@ -127,9 +127,15 @@ def test_an_unreadable_mirror_stops_the_rebuild_and_changes_nothing(busy, models
     mirror = models / "triage" / "index.json"
     document = json.loads(mirror.read_bytes())
 
-    for content in ("{", "[]", json.dumps(document | {"format": 2}), json.dumps(document | {"name": "other"})):
+    for content, refused in (
+        ("{", Damaged),
+        ("[]", Damaged),
+        (json.dumps(document | {"format": 0}), Damaged),
+        (json.dumps(document | {"format": 2}), Conflict),
+        (json.dumps(document | {"name": "other"}), Damaged),
+    ):
         mirror.write_text(content)
-        with pytest.raises(Damaged, match=r"triage/index\.json"):
+        with pytest.raises(refused, match=r"triage/index\.json"):
             busy.rebuild()
 
     assert everything(busy) == before
