@@ -39,6 +39,7 @@ def configure(level: str) -> None:
     )
     logging.basicConfig(handlers=[handler], level=grade, force=True)
     logging.captureWarnings(capture=True)
+    logging.getLogger("alembic.runtime.plugins").setLevel(logging.WARNING)  # tells of its own parts at each start
     threading.excepthook = _tell_of_thread
     for name in ("uvicorn", "uvicorn.error"):
         logging.getLogger(name).handlers.clear()
