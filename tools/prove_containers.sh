@@ -146,9 +146,13 @@ whole() {
   compose up -d --no-build --scale service=3 --scale worker=3 $services >/dev/null 2>&1; await_healthy
   for _ in $(seq 50); do decide >/dev/null; done
   [ "$(replicas_seen)" = 3 ] || fail "$(replicas_seen) of three replicas answer"
-  docker kill "$(containers worker | head -n 1)" >/dev/null
+  victim=$(containers worker | head -n 1)
+  docker kill "$victim" >/dev/null
   train >/dev/null
-  say "scaled to three replicas and three workers; jobs go on without one of them"
+  docker start "$victim" >/dev/null; await_healthy worker
+  say "scaled to three replicas and three workers; jobs go on while one of them is away"
+  docker exec "$victim" payoff doctor >"$W/doctor" 2>&1 || say "the doctor has findings:"
+  grep -vE '^ok|^\{' "$W/doctor" | sed 's/^/       /' || true
   for _ in $(seq 30); do
     curl -s "http://127.0.0.1:$PROMETHEUS_PORT/api/v1/query?query=sum(up)%20by%20(job)" >"$W/up"
     grep -q '"job":"service"},"value":\[[^]]*"3"' "$W/up" && break; sleep 1

@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 import yaml
 
+from app.settings import Settings
+
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
 FILES = {name: (ROOT / name).read_text() for name in ("docker-compose.yml", "docker-compose.single.yml")}
@@ -66,6 +68,14 @@ def test_every_variable_is_in_the_example_and_defaults_agree():
         assert otherwise == (f"-{EXAMPLE[name]}" if EXAMPLE[name] else "?run deploy/secrets.sh >.env")
     for name, otherwise in variables("docker-compose.single.yml"):
         assert otherwise == f"-{EXAMPLE[name]}"
+
+
+def test_what_the_services_are_told_are_settings():
+    told = [*WHOLE["services"]["service"]["environment"], *WHOLE["services"]["worker"]["environment"]]
+
+    assert {name.removeprefix("PAYOFF_").lower() for name in told if name.startswith("PAYOFF_")} <= {
+        *Settings.model_fields
+    }
 
 
 def test_secrets_are_made_where_they_are_missing_and_only_there():
