@@ -34,9 +34,10 @@ def examine(
         checks["stores"] = lambda: [
             wrong("stores", detail, "the README lists all settings; nothing else was looked at")
         ]
-    else:
-        checks |= _of_stores(settings, ports, deep=deep)
-    return _all(checks, seconds)
+        return _all(checks, seconds)
+    found = _all(checks | _of_stores(settings, ports, deep=deep), seconds)
+    ports.database.close()
+    return found
 
 
 def _of_stores(settings: Settings, ports: Ports, *, deep: bool) -> dict[str, Check]:
