@@ -14,10 +14,10 @@ import pytest
 from fastapi import FastAPI
 
 from app.access.audit import AuditLog
-from app.access.tables import TABLES
 from app.api import datasets, errors
 from app.data.store import DataLimits, DatasetStore
 from app.database import Database
+from app.migrations import migrate
 from tests.api.callers import called_by
 
 CSV = b"a,b,y\n1,u,0\n2,v,1\n,u,0\n4,,1\n"
@@ -60,7 +60,7 @@ def client(tmp_path, busy):
     app.include_router(datasets.router)
     store = DatasetStore(str(tmp_path), DataLimits(1000, 100, 100, max_upload_bytes=5_000))
     database = Database(f"sqlite:///{tmp_path / 'audit.db'}")
-    database.create(TABLES)
+    migrate(database)
     app.state.ports = SimpleNamespace(datasets=store, queue=busy, database=database, audit=AuditLog(database))
     yield Client(app)
     database.close()

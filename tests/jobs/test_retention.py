@@ -11,8 +11,9 @@ from app.jobs import retention
 from app.jobs.job import Problem, Status
 from app.jobs.queue import Queue
 from app.jobs.retention import forget
-from app.jobs.tables import JOBS, TABLES
+from app.jobs.tables import JOBS
 from app.jobs.worker import Worker
+from app.migrations import migrate
 from tests.jobs.waiting import eventually
 
 DAY = 86_400.0
@@ -21,7 +22,7 @@ DAY = 86_400.0
 @pytest.fixture
 def queue(tmp_path):
     queue = Queue(Database(f"sqlite:///{tmp_path / 'jobs.db'}"))
-    queue.database.create(TABLES)
+    migrate(queue.database)
     yield queue
     queue.database.close()
 

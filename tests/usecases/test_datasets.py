@@ -9,7 +9,6 @@ import pytest
 from app.access.audit import AuditLog
 from app.access.caller import ANYBODY
 from app.access.keys import Keys
-from app.access.tables import TABLES
 from app.data.store import DataLimits, DatasetStore
 from app.database import Database
 from app.errors import Conflict, Invalid, NotFound
@@ -25,7 +24,6 @@ def ports(tmp_path):
     database = Database(f"sqlite:///{tmp_path / 'test.db'}")
     queue = Queue(database, attempts=1, lease_seconds=10)
     migrate(database)
-    database.create(TABLES)
     audit = AuditLog(database)
     store = DatasetStore(str(tmp_path / "datasets"), DataLimits(1000, 100, 100, 10_000))
     registry = Registry(
