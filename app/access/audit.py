@@ -36,10 +36,14 @@ class Entry:
 
 
 class AuditLog:
-    """Entries are added, never changed or removed; they hold names and numbers, no payloads and no keys."""
+    """Entries are added, never changed or removed; they hold names and numbers, no payloads and no keys.
 
-    def __init__(self, database: Database) -> None:
+    Each is also a line of the log, unless `logged` is false.
+    """
+
+    def __init__(self, database: Database, *, logged: bool = True) -> None:
         self._database = database
+        self._logged = logged
 
     def entry(self, caller: Caller, action: str, subject: str, **details: Any) -> Write:
         """What writes the entry, to be called within the change's transaction, after the change."""
@@ -79,4 +83,5 @@ class AuditLog:
         def tell(_connection: Connection) -> None:
             _log.info("audit", **values, details=details)
 
-        event.listen(connection, "commit", tell, once=True)
+        if self._logged:
+            event.listen(connection, "commit", tell, once=True)

@@ -1,0 +1,170 @@
+"""What a served process lets in and lets out: bounded heads, headers for browsers, and logs that keep secrets."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+import socket
+import time
+from collections.abc import Iterator
+
+import httpx
+import psutil
+import pytest
+
+from app.api.heads import MOST_BYTES
+from app.api.logs import _where
+from app.cli import main
+from tests.conftest import trained, two_class_rows
+from tests.servers.service import Replica
+
+ADMIN_KEY = "administrator-3f9c"
+SECRET_NUMBER = 61.773421
+ENDLESS = [b"GET /health/live HTTP/1.1\r\nX-A: ", b"GET /", b"GET / HTTP/1.1\r\n" + b"X-A: b\r\n" * 100 + b"X-"]
+
+
+@pytest.fixture(scope="module")
+def replica() -> Iterator[Replica]:
+    replica = Replica({"admin_key": ADMIN_KEY, "log_level": "debug"})
+    replica.start()
+    replica.client.headers["X-API-Key"] = ADMIN_KEY
+    yield replica
+    replica.close()
+
+
+@pytest.mark.parametrize("head", ENDLESS)
+def test_a_head_without_end_is_refused(replica, head):
+    with socket.create_connection(("127.0.0.1", replica.port), timeout=20) as connection:
+        connection.sendall(head)
+        for _ in range(3):
+            connection.sendall(b"a" * (MOST_BYTES // 2))
+        answer = b""
+        while received := connection.recv(65536):
+            answer += received
+
+    assert answer.startswith(b"HTTP/1.1 431 ")
+    assert json.loads(answer.partition(b"\r\n\r\n")[2])["status"] == 431
+
+
+def test_a_flood_of_headers_takes_no_memory(replica):
+    process = psutil.Process(replica.pid)
+    before = process.memory_info().rss
+    for _ in range(3):
+        with socket.create_connection(("127.0.0.1", replica.port), timeout=20) as connection:
+            connection.sendall(ENDLESS[0])
+            with pytest.raises((BrokenPipeError, ConnectionResetError)):
+                connection.sendall(b"a" * 100_000_000)
+
+    assert process.memory_info().rss < before + 20_000_000
+    assert replica.client.get("/health/live").status_code == 200
+
+
+def test_heads_and_bodies_of_usual_sizes_pass(replica):
+    """Also many requests on one connection: their heads do not add up."""
+    for _ in range(6):
+        answer = replica.client.post("/predict", content=b"[" * 300_000, headers={"X-A": "a" * 30_000})
+        assert answer.status_code == 422
+
+
+@pytest.mark.parametrize("path", ["/health/live", "/models", "/nowhere", "/metrics", "/openapi.json"])
+def test_every_answer_tells_browsers_what_to_leave(replica, path):
+    for response in (replica.client.get(path), httpx.get(f"{replica.url}{path}")):
+        assert response.headers["x-content-type-options"] == "nosniff"
+        assert response.headers["x-frame-options"] == "DENY"
+        assert response.headers["referrer-policy"] == "no-referrer"
+        assert response.headers["content-security-policy"] == "default-src 'none'; frame-ancestors 'none'"
+        assert response.headers["cache-control"] == "no-store"
+
+
+def test_the_policy_of_the_documentation_page_lets_in_its_own_script_alone(replica):
+    page = httpx.get(f"{replica.url}/docs")
+
+    (script,) = re.findall(r"<script>(.*?)</script>", page.text, re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    directives = dict(part.strip().split(" ", 1) for part in page.headers["content-security-policy"].split(";"))
+    assert directives["script-src"] == f"'self' 'sha256-{digest}'"
+    assert directives["default-src"] == directives["base-uri"] == directives["frame-ancestors"] == "'none'"
+    assert directives["connect-src"] == "'self'"
+
+
+def test_the_authorize_button_knows_the_header(replica):
+    """Every operation but health asks for the key that the button takes."""
+    document = httpx.get(f"{replica.url}/openapi.json").json()
+
+    scheme = document["components"]["securitySchemes"]["key"]
+    assert (scheme["type"], scheme["in"], scheme["name"]) == ("apiKey", "header", "X-API-Key")
+    assert document["security"] == [{"key": []}]
+    for path, operations in document["paths"].items():
+        for operation in operations.values():
+            assert operation.get("security", document["security"]) == ([] if "/health/" in path else [{"key": []}])
+
+
+def test_keys_from_the_command_line(replica, monkeypatch, capsys):
+    """The secret is told once, and the service knows of the key, and of its end, within a second."""
+    for name, value in replica.environment().items():
+        monkeypatch.setenv(name, value)
+
+    def keys(*words):
+        assert main(["keys", *words]) == 0
+        return capsys.readouterr().out
+
+    made = keys("create", "--name", "bank", "--scope", "predict", "--model", "heart-*", "--expires", "90d").strip()
+    key_id, _, secret = made.partition(".")
+    assert re.fullmatch(r"payoff_[0-9a-f]{8}", key_id)
+    assert len(secret) == 43
+    time.sleep(1)
+    assert httpx.get(f"{replica.url}/models", headers={"X-API-Key": made}).status_code == 200
+    listed = keys("list")
+    assert re.search(rf"{key_id} +bank +predict +heart-\*", listed)
+    assert secret not in listed
+    assert keys("revoke", "bank") == f"{key_id} (bank) is revoked\n"
+    time.sleep(1)
+    assert httpx.get(f"{replica.url}/models", headers={"X-API-Key": made}).status_code == 401
+    with pytest.raises(SystemExit):
+        keys("revoke", "bank")
+    assert capsys.readouterr().err == "payoff: there is no key 'bank' in force\n"
+
+
+def test_logs_hold_no_keys_and_no_payloads(replica):
+    """Whatever is asked: predictions, training, wrong keys, bodies that are not understood."""
+    client = replica.client
+    order = {"model": "ward", "learner": {"kind": "logistic"}, "data": two_class_rows(60), "holdout": 0.3}
+    order["data"]["rows"][0][0] = SECRET_NUMBER
+    trained(client, order)
+    asked = {"model": "ward", "rule": "most_probable"}
+    for value in (SECRET_NUMBER, f"word {SECRET_NUMBER}", {"x": SECRET_NUMBER}, None):
+        client.post("/predict", json={**asked, "instances": [[value, 70, "mild"]]})
+    client.post("/predict", content=f'{{"model": {SECRET_NUMBER}'.encode())
+    client.put("/models/ward/aliases/best", json={"version": 1})
+    for name, wrong in (("X-API-Key", "wrong-77af"), ("Authorization", "Bearer wrong-77af")):
+        assert httpx.get(f"{replica.url}/models", headers={name: wrong}).status_code == 401
+    log = replica.log.read_text()
+
+    assert '"event":"request"' in log
+    audited = [json.loads(line) for line in log.splitlines() if '"event":"audit"' in line]
+    assert ("admin", "alias.set", "ward@best") in {(line["who"], line["action"], line["subject"]) for line in audited}
+    assert all(line["request_id"] for line in audited)
+    for secret in (ADMIN_KEY, "wrong-77af", str(SECRET_NUMBER)):
+        assert secret not in log
+
+
+def test_an_unforeseen_error_is_logged_without_its_words():
+    """They might quote what was sent; its class and its way through the code stay."""
+
+    def broken(value):
+        try:
+            float(value)
+        except ValueError as error:
+            raise RuntimeError("not " + value) from error
+
+    try:
+        broken("pain: " + "gnorts"[::-1])
+    except RuntimeError:
+        line = _where(None, "error", {"event": "unforeseen", "exc_info": True})
+
+    assert "strong" not in str(line)
+    assert "builtins.RuntimeError" in line["exception"]
+    assert "builtins.ValueError" in line["exception"]
+    assert "in broken" in line["exception"]
