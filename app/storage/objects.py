@@ -33,7 +33,7 @@ _MOST_SWEPT = 1000
 _PART_BYTES = 16 * 2**20  # of uploads in parts
 _BLOCK_BYTES = 4 * 2**20  # read ahead by who reads piece by piece
 _TIMES = ("LastModified", "created", "updated", "last_modified", "mtime")  # what stores call the time of writing
-_SECONDS = 3.0  # for an answer, twice, since all is tried again
+_SECONDS = 4.0  # for an answer, twice, since all is tried again
 _LEAST_BYTES_PER_SECOND = 2**20
 # Trying again is Weather's part alone, so that the waits of several layers do not multiply.
 _OPTIONS: dict[str, dict[str, Any]] = {

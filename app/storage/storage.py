@@ -35,7 +35,7 @@ class Storage:
     """Sealed folders of files below one URL (`models`, `/srv/models`, `s3://bucket/models`, `memory://models`, …).
 
     `name` is what the place is called in messages: the setting that names it. Calls to a store on the network may
-    wait up to about seven seconds, or `patience` seconds where that is more, and then raise Unavailable; so do writes
+    wait up to about eight seconds, or `patience` seconds where that is more, and then raise Unavailable; so do writes
     to a disk that is full. Unusable, a kind of Unavailable, is what no waiting mends, such as a missing bucket.
     """
 

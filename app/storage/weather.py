@@ -92,7 +92,8 @@ def _trouble(name: str, error: Exception) -> Unavailable | None:
     reason = _REFUSALS.get(_code(error)) or _REFUSALS.get(type(error).__name__)
     if reason is not None:
         return Unusable(f"the store of {name} cannot be used: {reason}")
-    if isinstance(error, FileNotFoundError | FileExistsError | PayoffError):
+    answer = isinstance(error, FileNotFoundError | FileExistsError | PayoffError)
+    if answer and _code(error) != "NoSuchUpload":  # an upload in parts that was broken off
         return None
     if isinstance(error, OSError) or type(error).__module__ != "builtins":  # of the libraries below, whichever it is
         return Unavailable(f"the store of {name} does not answer at the moment")

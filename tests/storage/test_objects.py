@@ -170,6 +170,27 @@ def test_large_files_go_in_parts_and_are_created_as_well(store, other, requests,
     assert store.read("a/1", SEAL) == b"{}"
 
 
+def test_an_upload_in_parts_that_is_broken_off_is_done_again(store, monkeypatch):
+    """The answer to the last request of the first try is lost, and then there is nothing to be broken off either."""
+    monkeypatch.setattr(store._place, "_writing", {"chunksize": 5 * 2**20})
+    call, lost = s3fs.S3FileSystem._call_s3, []
+
+    async def lose(self, method, *arguments, **named):
+        answer = await call(self, method, *arguments, **named)
+        if method == "complete_multipart_upload" and not lost:
+            lost.append(method)
+            raise TimeoutError
+        return answer
+
+    monkeypatch.setattr(s3fs.S3FileSystem, "_call_s3", lose)
+    large = bytes(11 * 2**20)
+
+    store.publish("a/1", {SEAL: b"{}", "table": large})
+
+    assert lost
+    assert store.read("a/1", "table") == large
+
+
 def test_an_object_is_read_piece_by_piece(store, requests):
     """Four megabytes at a time, so that a large one does not stand in memory."""
     large = bytes(range(256)) * (10 * 2**12)  # 10 MB

@@ -19,7 +19,7 @@ SECRET = "a-secret-that-nobody-may-read"
 
 @pytest.fixture
 def impatient(monkeypatch):
-    """Half a second instead of three for an answer, and a short rest; every other number is the real one."""
+    """Half a second instead of four for an answer, and a short rest; every other number is the real one."""
     config = objects._OPTIONS["s3"]["config_kwargs"]
     monkeypatch.setitem(objects._OPTIONS["s3"], "config_kwargs", config | {"connect_timeout": 0.5, "read_timeout": 0.5})
     monkeypatch.setattr(objects, "_SECONDS", 0.5)
