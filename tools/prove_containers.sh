@@ -6,7 +6,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 W=$(mktemp -d)
 export COMPOSE_PROJECT_NAME=payoff-proof
-set -a; eval "$(deploy/secrets.sh | grep '^[A-Z]')"; set +a
+deploy/secrets.sh "$W/env"; set -a; . "$W/env"; set +a
 URL=http://127.0.0.1:$PAYOFF_PORT
 FILES=()
 

@@ -65,7 +65,7 @@ def variables(name: str) -> list[tuple[str, str]]:
 def test_every_variable_is_in_the_example_and_defaults_agree():
     assert {name for file in FILES for name, _ in variables(file)} == EXAMPLE.keys()
     for name, otherwise in variables("docker-compose.yml"):
-        assert otherwise == (f"-{EXAMPLE[name]}" if EXAMPLE[name] else "?run deploy/secrets.sh >.env")
+        assert otherwise == (f"-{EXAMPLE[name]}" if EXAMPLE[name] else "?run deploy/secrets.sh")
     for name, otherwise in variables("docker-compose.single.yml"):
         assert otherwise == f"-{EXAMPLE[name]}"
 
@@ -78,19 +78,22 @@ def test_what_the_services_are_told_are_settings():
     }
 
 
-def test_secrets_are_made_where_they_are_missing_and_only_there():
-    first, second = (
-        dict(
-            VARIABLE.findall(subprocess.run([DEPLOY / "secrets.sh"], capture_output=True, text=True, check=True).stdout)
-        )
-        for _ in range(2)
-    )
+def test_secrets_are_made_where_they_are_missing_and_never_made_again(tmp_path):
+    files = [tmp_path / "first", tmp_path / "second"]
+    for file in files:
+        subprocess.run([DEPLOY / "secrets.sh", file], check=True)
+    first, second = (dict(VARIABLE.findall(file.read_text())) for file in files)
     for name, value in EXAMPLE.items():
         if value:
             assert first[name] == second[name] == value
         else:
             assert re.fullmatch(r"[0-9a-f]{48}", first[name])
             assert first[name] != second[name]
+    assert files[0].stat().st_mode & 0o077 == 0
+
+    again = subprocess.run([DEPLOY / "secrets.sh", files[0]], capture_output=True, check=False)
+    assert again.returncode != 0
+    assert dict(VARIABLE.findall(files[0].read_text())) == first
 
 
 def test_prometheus_understands_its_files():
