@@ -2,29 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+import os
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from threading import Thread
 
 import structlog
 from sqlalchemy.exc import SQLAlchemyError
 
+from app import tracing
 from app.access.audit import AuditLog
 from app.access.keyring import Keyring
 from app.access.keys import Keys
 from app.access.rates import Rate
 from app.api.app import Service
 from app.api.guard import BodyLimits
+from app.api.logs import configure
 from app.data.store import DataLimits, DatasetStore
 from app.database import Database
 from app.errors import PayoffError
 from app.jobs.child import Report
 from app.jobs.job import Job
+from app.jobs.parallel import check_installed, pieces_run_on
 from app.jobs.process import JobLimits
 from app.jobs.queue import Queue
 from app.jobs.worker import Worker
 from app.migrations import migrate
+from app.progress import listen
 from app.registry.registry import Registry
-from app.settings import Settings
+from app.settings import Settings, misspelt
 from app.usecases import compare, comparing, fitting, train
 from app.usecases.kernels import keep_kernels
 from app.usecases.ports import Ports
@@ -49,7 +57,7 @@ def wire(settings: Settings) -> Service:
     limits = BodyLimits(default=int(settings.max_body_mb * _MB), upload=int(settings.max_upload_mb * _MB))
     keyring = make_keyring(settings, ports)
     access_log = settings.access_log and settings.log_level in ("debug", "info")
-    return Service(ports, worker, keyring, limits, access_log)
+    return Service(ports, worker, keyring, limits, access_log, tracing.start(settings.telemetry))
 
 
 def make_keyring(settings: Settings, ports: Ports) -> Keyring:
@@ -72,6 +80,8 @@ def make_ports(settings: Settings) -> Ports:
 
     An object store that is away is waited for; Unusable where that would be in vain.
     """
+    for name, nearest in misspelt(os.environ).items():
+        _log.warning("no such setting", variable=name, meant=nearest)
     ports = make_tables(settings)
     ports.registry.prepare()
     ports.datasets.prepare()
@@ -82,6 +92,7 @@ def make_ports(settings: Settings) -> Ports:
 def make_tables(settings: Settings) -> Ports:
     """Stores whose tables are up to date, and nothing more: what a backup is restored into."""
     ports = open_ports(settings)
+    ports.database.wait(_START_SECONDS)
     migrate(ports.database)
     return ports
 
@@ -93,7 +104,9 @@ def open_ports(settings: Settings, *, patience: float = 0.0) -> Ports:
     """
     settings.home.mkdir(parents=True, exist_ok=True)
     keep_kernels(settings.home)
-    database = Database(settings.database_url)
+    database = Database(
+        settings.database_url, connections=settings.database_connections, seconds=settings.database_seconds
+    )
     limits = DataLimits(
         max_rows=settings.max_rows,
         max_columns=settings.max_columns,
@@ -117,6 +130,7 @@ def open_ports(settings: Settings, *, patience: float = 0.0) -> Ports:
 
 def make_worker(settings: Settings, ports: Ports) -> Worker:
     """A worker that runs jobs in processes of their own."""
+    check_installed(settings.dask)
     limits = JobLimits(
         seconds=settings.job_seconds, memory_bytes=settings.job_memory_mb * _MB, threads=settings.job_threads
     )
@@ -137,13 +151,35 @@ def make_worker(settings: Settings, ports: Ports) -> Worker:
     )
 
 
-def run_job(settings: Settings, job: Job, _report: Report) -> None:
+def run_job(settings: Settings, job: Job, report: Report) -> None:
     """What a job's own process does."""
-    ports = open_ports(settings, patience=_PATIENCE_SECONDS)
+    configure(settings.log_level)
+    with _observed(settings, job, report):
+        ports = open_ports(settings, patience=_PATIENCE_SECONDS)
+        try:
+            with pieces_run_on(settings.dask, settings.job_threads):
+                _RUN[job.kind](ports, job)
+        finally:
+            ports.database.close()
+
+
+@contextmanager
+def _observed(settings: Settings, job: Job, report: Report) -> Iterator[None]:
+    """Log lines that name the job and the request that ordered it; where traces are wanted, a span below that request
+    with one for each stage.
+    """
+    request = {name: job.origin[name] for name in ("request_id",) if name in job.origin}
+    structlog.contextvars.bind_contextvars(job=job.id, attempt=job.attempt, **request)
+    if not tracing.start(settings.telemetry):
+        yield
+        return
     try:
-        _RUN[job.kind](ports, job)
+        known: dict[str, str | float] = {"job": job.id, "attempt": job.attempt, "model": job.model or "", **request}
+        with tracing.continued(job.origin, f"job {job.kind}", **known), tracing.staged(report) as hear, listen(hear):
+            yield
     finally:
-        ports.database.close()
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the work is done: half a second, at least, for the last spans
+        tracing.stop()
 
 
 def clean_up_after(settings: Settings, job: Job) -> None:
