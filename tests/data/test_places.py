@@ -1,0 +1,86 @@
+"""Data sets in a folder, in memory and in a bucket: the same in each."""
+
+from __future__ import annotations
+
+import io
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+
+import fsspec
+import numpy as np
+import pytest
+import s3fs
+
+from app.data.store import DatasetStore
+from app.errors import Conflict, Damaged, NotFound
+
+CSV = b"a,b,y\n1,u,0\n2,v,1\n,u,0\n4,,1\n"
+
+
+@pytest.fixture(params=["folder", "memory", "s3"])
+def url(request, tmp_path):
+    if request.param == "folder":
+        return str(tmp_path / "datasets")
+    if request.param == "memory":
+        return f"memory://{uuid.uuid4().hex}"
+    return f"{request.getfixturevalue('bucket')}/datasets"
+
+
+def add(store, name=None):
+    return store.add(io.BytesIO(CSV), ["y"], name)
+
+
+def test_a_data_set_is_kept_found_listed_learnt_from_and_removed(url, limits):
+    store, other = DatasetStore(url, limits), DatasetStore(url, limits)
+    first, second = add(store), add(store, "n")
+
+    assert other.find(first.id) == first
+    assert other.page(10)[0] == [second, first]
+    np.testing.assert_array_equal(other.table(first.id).X[:, 0], [1, 2, np.nan, 4])
+    other.remove(first.id)
+    with pytest.raises(NotFound):
+        store.table(first.id)
+    assert store.page(10)[0] == [second]
+
+
+def test_equal_uploads_to_two_replicas_at_once_are_one_data_set(url, limits):
+    stores = [DatasetStore(url, limits), DatasetStore(url, limits)]
+    with ThreadPoolExecutor(2) as pool:
+        added = list(pool.map(add, stores))
+
+    assert added == [stores[0].find(added[0].id)] * 2
+    assert len(stores[1].page(10)[0]) == 1
+
+
+def test_a_harmed_table_is_never_learnt_from(url, limits):
+    store = DatasetStore(url, limits)
+    dataset = add(store)
+    files, root = fsspec.core.url_to_fs(url, use_listings_cache=False)
+    path = f"{root}/{dataset.id}/data.parquet"
+    content = files.cat_file(path)
+    for harmed in (content[:-1], content[:99] + b"?" + content[100:], b""):
+        files.pipe_file(path, harmed)
+        with pytest.raises(Damaged, match="does not match its digest"):
+            store.table(dataset.id)
+    files.rm_file(path)
+    with pytest.raises(Damaged, match=r"is missing; delete it and upload it again"):
+        store.table(dataset.id)
+
+    store.remove(dataset.id)
+    assert len(store.table(add(store).id).y) == 4
+
+
+def test_what_another_version_left_half_written_is_told_until_it_is_swept(bucket, limits, monkeypatch):
+    url = f"{bucket}/datasets"
+    store = DatasetStore(url, limits)
+    dataset = add(store)
+    store.remove(dataset.id)
+    files = s3fs.S3FileSystem(skip_instance_cache=True)
+    files.pipe_file(f"{url}/{dataset.id}/data.parquet", b"of another version")
+
+    with pytest.raises(Conflict, match="try again later"):
+        add(store)
+    assert store.sweep() == 0
+    monkeypatch.setattr("app.storage.storage.time.time", lambda: 1e10)
+    assert store.sweep() == 1
+    assert add(store).id == dataset.id
