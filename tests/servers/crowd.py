@@ -31,12 +31,17 @@ class Account:
 
 
 class Caller:
-    """One client with a connection to each replica; for one thread."""
+    """One client with a connection to each replica, closed at the end of the block; for one thread."""
 
-    def __init__(self, replicas: Sequence[Replica], account: Account, seconds: float = 30.0) -> None:
-        self.account = account
+    def __init__(self, replicas: Sequence[Replica], account: Account | None = None, seconds: float = 30.0) -> None:
+        self.account = account or Account()
         self._replicas = list(replicas)
         self._clients = [httpx.Client(base_url=replica.url, timeout=seconds) for replica in replicas]
+
+    @property
+    def replica(self) -> Replica:
+        """The one that is asked next."""
+        return self._replicas[0]
 
     def ask(self, method: str, path: str, **sent: Any) -> httpx.Response | None:
         """Try until a replica answers; None where both are away, or the answer is not a success."""
@@ -67,7 +72,10 @@ class Caller:
             time.sleep(_PAUSE_SECONDS)
         return response
 
-    def close(self) -> None:
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_what: object) -> None:
         for client in self._clients:
             client.close()
 

@@ -22,7 +22,8 @@ class Payoff(Program):
         self.wrapper: list[str] = []  # what it runs under, such as `faketime +1h`
 
     def environment(self) -> Mapping[str, str]:
-        return {"PAYOFF_HOME": str(self.folder / "home")} | self._settings | self._environment
+        own = {"PAYOFF_HOME": str(self.folder / "home"), "PAYOFF_MODELS": str(self.folder / "models")}
+        return own | self._settings | self._environment
 
     @property
     def home(self) -> Path:

@@ -1,0 +1,25 @@
+"""Odd requests: every one has an answer of its own, none of them tells of the machine."""
+
+from __future__ import annotations
+
+import random
+import tempfile
+
+from tests.servers.fuzzing import Wire, examples, leaks, odd
+
+REQUESTS = 1500
+
+
+def test_odd_requests_get_answers(service, ward):
+    """Nothing ends in a server error, a stack trace or the name of a folder; the service answers on."""
+    document = service.get("/openapi.json").json()
+    chance, wire, wrong = random.Random(20), Wire(service.base_url.port), []
+    valid = [sent for sent in examples(document, ward) if sent.path not in ("/train", "/compare")]
+    for _ in range(REQUESTS):
+        sent = odd(chance.choice(valid), chance)
+        status, text = wire.send(sent)
+        if status >= 500 or leaks(text, [tempfile.gettempdir() + "/"]):
+            wrong.append((sent, status, text[-500:]))
+    wire.close()
+    assert wrong == []
+    assert service.get("/health/ready").status_code == 200
