@@ -10,7 +10,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 say() { printf '%4ss  %s\n' "$SECONDS" "$*"; }
 
-engine_up() { # the rest are dockerd's arguments
+engine_up() { # with these arguments
   dockerd -H "unix://$W/docker.sock" -p "$W/docker.pid" --data-root "$W/data" --exec-root "$W/exec" "$@" \
     >"$W/dockerd.log" 2>&1 &
   for _ in $(seq 150); do docker info >/dev/null 2>&1 && return; sleep 0.2; done
@@ -39,6 +39,7 @@ done
 W=${ENGINE:-$(mktemp -d /tmp/payoff-engine.XXXXXX)}
 mkdir -p "$W"
 export DOCKER_HOST="unix://$W/docker.sock" DOCKER_BUILDKIT=0
+! docker info >/dev/null 2>&1 || { echo "an engine runs in $W already" >&2; exit 2; }
 finish() { engine_down; [ -n "${ENGINE:-}" ] || rm -rf "$W"; }
 trap finish EXIT
 image() { grep -hoE "image: [^ ]*$1[^ ]*" docker-compose.yml | head -n 1 | cut -d ' ' -f 2; }
