@@ -62,6 +62,17 @@ class Invalid(PayoffError, ValueError):
 class NotFound(PayoffError):
     """There is no such thing"""
 
+    def __init__(self, detail: str, flaws: Iterable[Flaw] = (), *, hint: str = "") -> None:
+        """`hint` ends the words with what there is instead, for those who may see that."""
+        ending = f"; {hint}" if hint else ""
+        super().__init__(detail + ending, [Flaw(flaw.loc, flaw.msg + ending) for flaw in flaws])
+        self._ending = ending
+
+    def curt(self) -> NotFound:
+        """The same without the hint."""
+        cut = (Flaw(flaw.loc, flaw.msg.removesuffix(self._ending)) for flaw in self.flaws)
+        return NotFound(self.detail.removesuffix(self._ending), cut)
+
 
 class Conflict(PayoffError):
     """The request conflicts with the present state"""

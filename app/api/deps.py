@@ -7,7 +7,6 @@ from typing import Annotated, cast
 from fastapi import Depends, Request
 
 from app.access.caller import Caller
-from app.errors import Flaw, NotFound
 from app.registry.loaded import Loaded
 from app.usecases.ports import Ports
 
@@ -41,13 +40,7 @@ def cached(request: Request, reference: str) -> Loaded | None:
 
 
 def loaded(request: Request, reference: str) -> Loaded:
-    """The model, which may have to be read. Who may not see all models is not told, either, which others there are."""
+    """The model, which may have to be read; Forbidden where the key is for others."""
     caller: Caller = request.scope["state"]["access"]
     caller.need_model(reference)
-    try:
-        return cast(Ports, request.app.state.ports).registry.load(reference)
-    except NotFound as error:
-        if not caller.models:
-            raise
-        msg = f"there is no model {reference!r}"
-        raise NotFound(msg, [Flaw("/model", msg)]) from error
+    return cast(Ports, request.app.state.ports).registry.load(reference)

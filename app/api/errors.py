@@ -110,8 +110,11 @@ def _pointer(steps: Sequence[int | str], sent: Any, kind: str) -> str:
 def install(app: FastAPI) -> None:
     """Answer every error of `app` with a problem document."""
 
-    async def own(_request: Request, error: Exception) -> Response:
+    async def own(request: Request, error: Exception) -> Response:
         assert isinstance(error, errors.PayoffError)
+        access = request.scope.get("state", {}).get("access")
+        if isinstance(error, errors.NotFound) and access is not None and access.models:
+            error = error.curt()  # who may not see all models is not told, either, which others there are
         return respond(error)
 
     async def validation(_request: Request, error: Exception) -> Response:

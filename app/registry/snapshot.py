@@ -76,18 +76,18 @@ class Snapshot:
         wanted = Reference.parse(text)
         if wanted.name not in self.references:
             there_are = sorted({name for name, _ in self.digests})
-            raise _unknown(f"there is no model {wanted.name!r}; {_listing('models', there_are)}")
+            raise _unknown(f"there is no model {wanted.name!r}", _listing("models", there_are))
         if wanted.alias is not None:
             prefix = f"{wanted.name}@"
             there_are = sorted(known.removeprefix(prefix) for known in self.references if known.startswith(prefix))
-            raise _unknown(f"{wanted.name!r} has no alias {wanted.alias!r}; {_listing('aliases', there_are)}")
+            raise _unknown(f"{wanted.name!r} has no alias {wanted.alias!r}", _listing("aliases", there_are))
         numbers = sorted((version for name, version in self.digests if name == wanted.name), reverse=True)
-        raise _unknown(f"{wanted.name!r} has no version {wanted.version}; {_listing('versions', map(str, numbers))}")
+        raise _unknown(f"{wanted.name!r} has no version {wanted.version}", _listing("versions", map(str, numbers)))
 
 
-def _unknown(msg: str) -> NotFound:
+def _unknown(msg: str, hint: str) -> NotFound:
     """Every caller that takes a reference calls it `model`."""
-    return NotFound(msg, [Flaw("/model", msg)])
+    return NotFound(msg, [Flaw("/model", msg)], hint=hint)
 
 
 def _listing(what: str, there_are: Iterable[str]) -> str:
