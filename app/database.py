@@ -35,6 +35,7 @@ _POOL_SECONDS = 3.0  # how long to wait for one of this process's own connection
 _RETRY_SECONDS = 1.0
 _READ_ONLY = "25006"  # what a standby says before it is promoted
 _WAIT_SECONDS = 0.25
+_LOCKED_SECONDS = 0.01
 _ANSWER_SECONDS = 1.0  # well within the time that a prober of readiness allows
 
 _log = logging.getLogger(__name__)
@@ -233,8 +234,24 @@ def _is_away(error: SQLAlchemyError, cause: BaseException | None) -> bool:
 
 def _configure_sqlite(connection: Any, _record: Any) -> None:
     connection.isolation_level = None  # the begin event below is the only one that begins
-    for pragma in (f"busy_timeout={_BUSY_MS}", "journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
+    connection.execute(f"PRAGMA busy_timeout={_BUSY_MS}")
+    _write_ahead(connection)
+    for pragma in ("synchronous=FULL", "foreign_keys=ON"):
         connection.execute(f"PRAGMA {pragma}")
+
+
+def _write_ahead(connection: Any) -> None:
+    """Keep a write-ahead log; of two who ask for the first one at once, one is told "locked", whatever the time-out."""
+    until = monotonic() + _BUSY_MS / 1000
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+        except connection.OperationalError as error:
+            if "locked" not in str(error) or monotonic() > until:
+                raise
+            sleep(_LOCKED_SECONDS)
+        else:
+            return
 
 
 def _begin_sqlite(connection: Connection) -> None:
