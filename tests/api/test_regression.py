@@ -90,6 +90,20 @@ def test_predict_answers_with_the_estimators_numbers(service, price):
     assert json.loads(table.schema.metadata[b"payoff"])["model"] == told["model"]
 
 
+def test_the_tree_can_be_looked_at(service, price):
+    """What each node asks for, and the price of a path; a drawing; other kinds of model have none."""
+    told = service.get("/models/price/versions/1/tree").json()
+    assert told["model"] == {"name": "price", "version": 1}
+    root, *others = told["nodes"]
+    assert root["cost"] == sum(PRICES[name] for name in root["asks"])
+    assert {child for child in (root["upper"], root["lower"]) if child is not None} <= set(range(1, len(others) + 1))
+    drawn = service.get("/models/price/versions/1/tree", headers={"Accept": "image/svg+xml"})
+    assert root["asks"][0] in "".join(ET.fromstring(drawn.text).itertext())
+    trained(service, {"model": "no-tree", "learner": {"kind": "cost_naive_bayes"}, "data": two_class_rows(40)})
+    assert service.get("/models/no-tree/versions/1/tree").status_code == 409
+    assert service.get("/models/price/versions/9/tree").status_code == 404
+
+
 @pytest.mark.parametrize(
     ("field", "value"),
     [
@@ -251,6 +265,7 @@ def test_labels_of_a_simulation_are_numbers(service, price):
 
 
 def _csv(data: dict) -> bytes:
+    """The rows that have a place, which is the label then."""
     lines = [",".join(data["features"])]
-    lines += [",".join("" if value is None else str(value) for value in row) for row in data["rows"]]
+    lines += [",".join("" if value is None else str(value) for value in row) for row in data["rows"] if row[-1]]
     return "\n".join(lines).encode()

@@ -8,7 +8,7 @@ from app.acquisition.outline import Stop
 from app.api.charts.axis import short
 from app.api.charts.svg import document, line, shortened, tag, text
 
-_COLUMN, _ROW, _BOX = 250.0, 58.0, 190.0
+_COLUMN, _ROW, _BOX = 275.0, 58.0, 190.0
 _LEFT, _TOP = 24.0, 48.0
 
 

@@ -1,0 +1,50 @@
+"""A tree for readers: what each node asks for, and what its path costs."""
+
+import numpy as np
+import pytest
+
+from app.acquisition.outline import Stop, outline
+from app.acquisition.prices import Prices
+from app.acquisition.tree_of_classifiers import TreeOfClassifiers
+from app.acquisition.tree_session import simulate
+
+PRICES = Prices(np.array([1.0, 5, 4, 2]), np.array([1.0, 3, 1, 2]), np.array([-1, 0, 0, -1], np.int32), ("g",))
+
+
+class Columns:
+    """Deciding scores are the first features, one for each node; predicting ones are 0."""
+
+    def __init__(self, nodes):
+        self.nodes = nodes
+
+    def scores(self, X):
+        decided = np.nan_to_num(X[:, : self.nodes])
+        return np.concatenate((decided, np.zeros_like(decided)), axis=1)
+
+
+def tree():
+    """The root asks for 0, then goes to 1, which asks for 1 and 2, or to 2, which asks for 0 again and leads to 3."""
+    needs = np.array([[1, 0, 0, 0], [0, 1, 1, 0], [1, 0, 0, 0], [0, 0, 1, 1]], dtype=bool)
+    return TreeOfClassifiers(
+        np.array([1, -1, 3, -1], np.int32), np.array([2, -1, -1, -1], np.int32), np.array([0.5, 0, 0.25, 0]), needs,
+        np.array([0.0, 0.5, 0, 0]), Columns(4), np.zeros(1), 0,
+    )  # fmt: skip
+
+
+def test_each_node_with_what_it_asks_for_and_what_has_been_paid():
+    """Cheapest first, of a group the discount for the second, evaluation of the path's nodes; nothing twice."""
+    assert outline(tree(), PRICES) == (
+        Stop((0,), 1.0, 0.5, 1, 2),
+        Stop((2, 1), 1 + 4 + 3 + 0.5, 0.0, -1, -1),
+        Stop((), 1.0, 0.25, 3, -1),
+        Stop((3, 2), 1 + 2 + 4.0, 0.0, -1, -1),
+    )
+
+
+def test_costs_are_those_that_cases_pay():
+    """Of every row at the node where it ends."""
+    X = np.random.default_rng(0).normal(size=(50, 4))
+    run = simulate(tree(), X, PRICES)
+    stops = outline(tree(), PRICES)
+    assert run.cost == pytest.approx([stops[node].cost for node in run.node])
+    assert set(run.node.tolist()) == {1, 2, 3}
