@@ -20,7 +20,7 @@ from sklearn.datasets import load_breast_cancer, load_wine
 from sklearn.model_selection import train_test_split
 
 _START_SECONDS = 30
-_JOB_SECONDS = 60
+_JOB_SECONDS = 300
 _KERNEL_SECONDS = 150
 
 

@@ -34,11 +34,15 @@ await_healthy() { # of one service, by default all; what has no check must have 
   done
 }
 train() {
-  local job
-  job=$(ask /train -H 'Prefer: wait=60' -d '{"model": "proof", "learner": {"kind": "logistic"}, "holdout": 0, "data":
+  local job id
+  job=$(ask /train -d '{"model": "proof", "learner": {"kind": "logistic"}, "holdout": 0, "data":
     {"features": ["x"], "rows": [[1],[2],[3],[4],[5],[6],[7],[8]], "labels": ["a","a","a","b","a","b","b","b"]}}')
-  [[ $job == *'"status":"succeeded"'* ]] || fail "training: $job"
-  grep -o 'job_[0-9a-f]*' <<<"$job" | head -n 1
+  id=$(grep -o 'job_[0-9a-f]*' <<<"$job" | head -n 1)
+  for _ in $(seq 5); do
+    job=$(ask "/train/$id" -H 'Prefer: wait=60')
+    case $job in *'"status":"succeeded"'*) echo "$id"; return ;; *'"status":"failed"'*) break ;; esac
+  done
+  fail "training: $job"
 }
 show() { # the tour, from inside of one of the containers of this service against that URL
   docker exec "$(containers "$1" | head -n 1)" payoff demo --exit --url "$2" >"$W/tour" 2>&1 ||

@@ -5,6 +5,8 @@ ENV PATH=/opt/moto/bin:$PATH
 ARG MOTO
 RUN pip install --no-cache-dir --disable-pip-version-check "moto[server]==$MOTO"
 COPY --from=tools /bin/busybox /usr/local/bin/wget
-COPY seaweedfs.py /usr/local/bin/
 USER 1000
-ENTRYPOINT ["python3", "/usr/local/bin/seaweedfs.py"]
+# at SeaweedFS's port, whatever its arguments; it keeps everything in memory
+ENTRYPOINT ["python3", "-c", "import signal as s; from moto.server import ThreadedMotoServer as Server; \
+  stop = (s.SIGTERM, s.SIGINT); s.pthread_sigmask(s.SIG_BLOCK, stop); \
+  server = Server('0.0.0.0', 8333); server.start(); s.sigwait(stop); server.stop()"]
