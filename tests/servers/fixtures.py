@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Iterator
 
+import botocore.session
 import pytest
 
 from tests.servers import postgres
@@ -42,7 +44,9 @@ def postgres_url(postgres_server: Postgres) -> Iterator[str]:
 def object_store() -> Iterator[ObjectStore]:
     server = ObjectStore()
     server.start()
-    yield server
+    with pytest.MonkeyPatch.context() as patch:  # each new client would read a megabyte of JSON about S3 again
+        patch.setattr("botocore.session.create_loader", functools.cache(botocore.session.create_loader))
+        yield server
     server.close()
 
 
