@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn import metrics
 
-from app.decisions.metrics import holdout_metrics
+from app.decisions.metrics import holdout_metrics, regression_metrics
 from app.errors import Invalid
 from tests.reference.learners import area_under_curve, calibration_error
 
@@ -85,3 +85,19 @@ def test_no_rows_are_refused():
     """There is nothing to measure without rows."""
     with pytest.raises(Invalid):
         holdout_metrics(np.empty((0, 2)), np.empty(0, dtype=int), [0, 1])
+
+
+def test_errors_of_numbers_are_scikit_learns():
+    """Squared, absolute, and the share of variance explained, which labels that are all alike do not have."""
+    random = np.random.default_rng(0)
+    y = random.normal(5, 3, 50)
+    predicted = y + random.normal(0, 1, 50)
+    found = regression_metrics(predicted, y)
+    assert found["rows"] == 50
+    assert found["mse"] == pytest.approx(metrics.mean_squared_error(y, predicted))
+    assert found["rmse"] == pytest.approx(metrics.root_mean_squared_error(y, predicted))
+    assert found["mae"] == pytest.approx(metrics.mean_absolute_error(y, predicted))
+    assert found["r2"] == pytest.approx(metrics.r2_score(y, predicted))
+    assert regression_metrics(np.array([1.0, 2.0]), np.ones(2))["r2"] is None
+    with pytest.raises(Invalid):
+        regression_metrics(np.empty(0), np.empty(0))

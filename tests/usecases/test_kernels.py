@@ -146,3 +146,11 @@ def test_the_service_does_not_load_the_compiler_before_it_is_needed():
     """Its memory is what the idle service can spare."""
     code = "import sys, app.wiring; sys.exit('numba' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("package", kernels._COMPILED)
+def test_every_compiled_module_is_known(package):
+    """What is not listed would not be compiled again after a change."""
+    folder = kernels._FOLDER / package
+    compiled = {path.stem for path in folder.glob("*.py") if "import njit" in path.read_text()}
+    assert set(kernels._COMPILED[package]) == compiled

@@ -1,4 +1,4 @@
-"""The split of rows with several labels: rare ones stay where they can be learnt."""
+"""The split of rows with several labels, of which rare ones stay where they can be learnt, and with numbers."""
 
 from __future__ import annotations
 
@@ -45,3 +45,12 @@ def test_every_row_is_on_one_side_and_every_label_that_varies_does_so_in_trainin
     assert len(rows.train)
     varying = (y != y[0]).any(axis=0)
     assert np.array_equal((y[rows.train] != y[rows.train][0]).any(axis=0), varying)
+
+
+@given(st.integers(1, 30), st.floats(0, 0.95), st.integers(0, 5))
+def test_of_numbers_the_part_is_held_out_whatever_they_are(n, part, seed):
+    """Each number there once, or all alike: the same share; one row at least is learnt from."""
+    for y in (np.arange(n, dtype=np.float64), np.zeros(n)):
+        rows = split_rows(y, part, seed)
+        assert sorted([*rows.train, *rows.holdout]) == list(range(n))
+        assert len(rows.holdout) == min(round(part * n), n - 1)
