@@ -7,6 +7,7 @@ import logging
 import os
 import re
 import shutil
+import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -86,10 +87,10 @@ class Disk:
             _flush_directory(trash.parent)
         shutil.rmtree(trash, ignore_errors=True)
 
-    def sweep(self, folders: re.Pattern[str], before: float, spare: Callable[[str], bool]) -> int:
+    def sweep(self, folders: re.Pattern[str], age: float, spare: Callable[[str], bool]) -> int:
         """What is half-done is known here by its own hidden name, so the arguments on folders are not needed."""
         del folders, spare
-        swept = 0
+        swept, before = 0, time.time() - age
         for leftover in [*self._root.glob(_LEFTOVERS), *self._root.glob(f"*/{_LEFTOVERS}")]:
             try:
                 if leftover.stat().st_mtime > before:

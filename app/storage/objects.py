@@ -116,16 +116,21 @@ class Objects:
                 self._drop(path)
         raise Unavailable(f"{folder} is being written by somebody else at this moment")
 
-    def sweep(self, folders: re.Pattern[str], before: float, spare: Callable[[str], bool]) -> int:
-        """Remove folders that `folders` matches and `spare` does not want, without a seal and older than `before`."""
+    def sweep(self, folders: re.Pattern[str], age: float, spare: Callable[[str], bool]) -> int:
+        """Remove folders that `folders` matches and `spare` does not want, without a seal and older than `age` seconds.
+
+        The store's own clock counts, known from the newest of its files: this machine's may be hours ahead.
+        """
         files: dict[str, dict[str, Any]] = defaultdict(dict)
+        now = 0.0
         for path, info in self._find("").items():
             folder, _, name = path.rpartition("/")
+            now = max(now, _written(info))
             if folders.fullmatch(folder):
                 files[folder][name] = info
         swept = 0
         for folder, found in files.items():
-            old = max(_written(info) for info in found.values()) < before
+            old = max(_written(info) for info in found.values()) < min(now, time()) - age
             if old and self._seal not in found and swept < _MOST_SWEPT and not spare(folder):
                 self.remove(folder)
                 swept += 1

@@ -37,5 +37,5 @@ class Place(Protocol):
     def remove(self, folder: str) -> None:
         """Remove a folder with all in it, its seal first."""
 
-    def sweep(self, folders: re.Pattern[str], before: float, spare: Callable[[str], bool]) -> int:
-        """Remove what writers that died before that time left half-done; how many there were."""
+    def sweep(self, folders: re.Pattern[str], age: float, spare: Callable[[str], bool]) -> int:
+        """Remove what writers left half-done that died `age` seconds ago or earlier; how many there were."""

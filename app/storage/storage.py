@@ -10,7 +10,6 @@ of the root: such a path is answered with NotFound.
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import BinaryIO
@@ -117,7 +116,7 @@ class Storage:
         In an object store these are folders without a seal; only those whose whole name matches `folders`, and which
         `spare` does not want kept, are touched.
         """
-        return self._place.sweep(folders, time.time() - older_than_seconds, spare)
+        return self._place.sweep(folders, older_than_seconds, spare)
 
 
 def _checked(*parts: str) -> str:

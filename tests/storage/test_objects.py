@@ -2,6 +2,7 @@
 
 import io
 import re
+import time
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
 
@@ -9,7 +10,7 @@ import pytest
 import s3fs
 
 from app.errors import Conflict, NotFound
-from app.storage import Storage
+from app.storage import Storage, objects
 from app.storage.objects import Objects
 
 SEAL = "seal.json"
@@ -275,3 +276,12 @@ def _published(store, folder):
     except Conflict:
         return False
     return True
+
+
+def test_a_machine_whose_clock_is_ahead_does_not_sweep_what_is_being_written(store, monkeypatch):
+    """Age is told by the store's clock, not by that of whoever sweeps."""
+    store.write("a/1/big", b"under way")
+    monkeypatch.setattr(objects, "time", lambda: time.time() + 86_400)
+
+    assert store.sweep(ANY) == 0
+    assert store.folders("a") == ["1"]
