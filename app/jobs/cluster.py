@@ -86,7 +86,8 @@ class Cluster(ParallelBackendBase):
         self._sent.clear()
         self._waiting.clear()
         if self._connected is not None:
-            self._connected.close(timeout=_CLOSE_SECONDS)
+            with suppress(OSError):  # it may be gone
+                self._connected.close(timeout=_CLOSE_SECONDS)
 
     def _send(self, items: Sequence[piece.Call]) -> Future:
         arrays: list[Future] = []

@@ -8,17 +8,22 @@ import pytest
 from joblib import Parallel, delayed
 
 from app import progress
+from app.data.table import Table
+from app.decisions.folds import stratified_folds
 from app.errors import Invalid, TooLarge, Unavailable
+from app.features import Feature, Schema
 from app.jobs import cluster, parallel, piece
 from app.jobs.job import Died, Status
 from app.jobs.parallel import pieces_run_on
 from app.jobs.process import JobLimits
 from app.jobs.worker import Worker
+from app.learners import catalogue
 from app.learners.budget_forest import BudgetForest
 from app.learners.gradient_boosting import GradientBoosting
 from app.learners.logistic import Logistic
 from app.learners.random_forest import RandomForest
 from app.settings import Settings
+from app.usecases import comparing
 from tests.jobs import pieces, targets
 from tests.jobs.waiting import eventually
 from tests.servers.dask import DaskCluster, DaskWorker
@@ -62,6 +67,25 @@ def test_where_pieces_run_does_not_change_a_bit(dask_cluster, kind):
     for P in elsewhere:
         np.testing.assert_array_equal(P, here)
     assert len({repr(model.get_params()) for model in fitted}) == 1
+
+
+def test_comparisons_are_the_same_wherever_their_fits_run(dask_cluster):
+    X, y = cases()
+    schema = Schema(tuple(Feature(name, "number") for name in "abcde"))
+    table = Table(schema=schema, X=X, y=y, classes=("no", "yes"), labels=("label",), digest="")
+    learners = [
+        {"kind": kind, "parameters": catalogue.resolve({"kind": kind})[1]} for kind in ("logistic", "cost_naive_bayes")
+    ]
+    learners[0]["parameters"]["C"] = -1.0  # cannot be fitted, and spoils nothing
+    spec = {"learners": learners, "benefits": [[0.0, -1.0], [-10.0, 5.0]], "folds": 3, "seed": 0}
+    found = []
+    for place in (("", 1), (dask_cluster, 1)):
+        with pieces_run_on(*place):
+            found.append(comparing._trials(table, stratified_folds(y, 3, 0), spec))
+    for here, there in zip(*found, strict=True):
+        assert (here.name, here.converged, str(here.failure)) == (there.name, there.converged, str(there.failure))
+    assert found[0][0].failure is not None
+    np.testing.assert_array_equal(found[0][1].scores, found[1][1].scores)
 
 
 def test_progress_arrives_as_pieces_finish(dask_cluster):
