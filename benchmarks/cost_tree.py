@@ -22,7 +22,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
-from app.acquisition.outline import Stop, outline
+from app.acquisition.outline import Stop, listed, outline
 from app.acquisition.prices import Prices, parse_prices
 from app.acquisition.tree_session import simulate
 from app.api.charts.tree import tree_chart
@@ -82,7 +82,7 @@ def draw(model: CostTree, svg: Path | None) -> None:
     stops = outline(model.model_, model.prices_)
     print("\n".join(described(stops)))
     if svg:
-        svg.write_text(tree_chart("Quadrants", NAMES, stops), encoding="utf-8")
+        svg.write_text(tree_chart("Quadrants", listed(stops, NAMES)), encoding="utf-8")
         print(f"drawn to {svg}")
 
 

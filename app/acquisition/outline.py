@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -37,6 +39,20 @@ def outline(tree: TreeOfClassifiers, prices: Prices) -> tuple[Stop, ...]:
         stops[node] = Stop(asks, cost, float(tree.thresholds[node]), upper, lower)
         waiting += [(child, known, fees) for child in (upper, lower) if child >= 0]
     return tuple(stops[node] for node in range(tree.n_nodes))
+
+
+def listed(stops: Sequence[Stop], names: Sequence[str]) -> list[dict[str, Any]]:
+    """The same with features by name and None for -1, ready for JSON."""
+    return [
+        {
+            "asks": [names[j] for j in stop.asks],
+            "cost": stop.cost,
+            "threshold": stop.threshold,
+            "upper": None if stop.upper < 0 else stop.upper,
+            "lower": None if stop.lower < 0 else stop.lower,
+        }
+        for stop in stops
+    ]
 
 
 def _in_order(needed: list[int], path: tuple[int, ...], prices: Prices) -> tuple[int, ...]:

@@ -34,7 +34,6 @@ from app.api import (
     retrieve,
     simulate,
     train,
-    tree,
 )
 from app.api.guard import BodyLimits, Guard
 from app.api.observe import Observe
@@ -107,7 +106,7 @@ def create_app(service: Service) -> FastAPI:
     errors.install(app)
     docs.install(app)
     app.router.routes[:0] = [predict.route, acquire.route, retrieve.route]  # first in line: those that are asked most
-    for routes in (datasets, train, benefit, models, tree, compare, simulate, audit, health):
+    for routes in (datasets, train, benefit, models, compare, simulate, audit, health):
         app.include_router(routes.router)
     bodies = (predict.PredictRequest, retrieve.RetrieveRequest, acquire.AcquireRequest)
     openapi.install(app, (*bodies, predict.PredictAnswer))

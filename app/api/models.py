@@ -9,10 +9,12 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Annotated, Any, BinaryIO
 
-from fastapi import APIRouter, Body, Depends, Header, Path, Query, Response
+from fastapi import APIRouter, Body, Depends, Header, Path, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, Field
 
+from app.api.charts import media
+from app.api.charts.tree import tree_chart
 from app.api.deps import CallerDep, PortsDep, need_model
 from app.api.errors import problems
 from app.api.wire import StrictRoute, WireModel
@@ -151,10 +153,24 @@ def delete_alias(name: ModelName, alias: AliasName, ports: PortsDep, caller: Cal
     usecase.delete_alias(ports, name, alias, by=caller)
 
 
-@router.get("/{name}/versions/{version}", summary="The card of a version", responses=problems(404, 422))
-def card(name: ModelName, version: VersionNumber, ports: PortsDep) -> Card:
-    """How it was made, from what, how good it is, and the digests of its files."""
-    return usecase.card(ports, name, version)
+@router.get(
+    "/{name}/versions/{version}",
+    summary="The card of a version",
+    response_model=Card,
+    responses={200: {"content": media.SVG_CONTENT}, **problems(404, 422)},
+)
+def card(
+    name: ModelName, version: VersionNumber, ports: PortsDep, request: Request, response: Response
+) -> Card | Response:
+    """How it was made, from what, how good it is, and the digests of its files.
+
+    A `cost_tree` is drawn with `Accept: image/svg+xml`: what each node asks for, and what each path costs.
+    """
+    found = usecase.card(ports, name, version)
+    response.headers["Vary"] = "Accept"
+    if "tree" in found.fitted and media.wants_svg(request):
+        return media.svg(tree_chart(f"{name}:{version}", found.fitted["tree"]))
+    return found
 
 
 @router.get(

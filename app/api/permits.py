@@ -28,7 +28,6 @@ NEEDED: dict[tuple[str, str], frozenset[Scope]] = {
     ("GET", "/models"): EITHER,
     ("GET", "/models/{name}"): EITHER,
     ("GET", "/models/{name}/versions/{version}"): EITHER,
-    ("GET", "/models/{name}/versions/{version}/tree"): EITHER,
     ("GET", "/models/{name}/versions/{version}/artifact"): TRAIN,
     ("PUT", "/models/{name}/aliases/{alias}"): TRAIN,
     ("DELETE", "/models/{name}/aliases/{alias}"): TRAIN,

@@ -12,6 +12,7 @@ from sklearn.utils import RegressorTags, Tags, check_random_state
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
+from app.acquisition.outline import Stop, outline
 from app.acquisition.prices import Prices, check_budget
 from app.acquisition.tree_of_classifiers import TreeOfClassifiers
 from app.errors import Invalid
@@ -219,6 +220,10 @@ class CostTree(Stepwise):
         frontier = dict(zip(("lambda", "cost", "error"), zip(*points, strict=True), strict=True))
         chosen = {"lambda": taken, "cost": _short(self.cost_), "error": _short(self.error_)}
         return {**chosen, "nodes": self.model_.n_nodes, "frontier": frontier}
+
+    def outline(self) -> tuple[Stop, ...]:
+        """What each node asks for, and what its path costs at the prices of training."""
+        return outline(self.model_, self.prices_)
 
     def learn_stops(self, X: np.ndarray, y: np.ndarray, prices: Prices) -> Self:
         """As `Stepwise.learn_stops`; numbers have no benefit matrix, so there is nothing to learn about them."""

