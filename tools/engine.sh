@@ -40,7 +40,11 @@ W=${ENGINE:-$(mktemp -d /tmp/payoff-engine.XXXXXX)}
 mkdir -p "$W"
 export DOCKER_HOST="unix://$W/docker.sock" DOCKER_BUILDKIT=0
 ! docker info >/dev/null 2>&1 || { echo "an engine runs in $W already" >&2; exit 2; }
-finish() { engine_down; [ -n "${ENGINE:-}" ] || rm -rf "$W"; }
+finish() {
+  engine_down
+  awk -v under="$W/" 'index($2, under) == 1 {print $2}' /proc/mounts | sort -r | xargs -r umount # what it leaves
+  [ -n "${ENGINE:-}" ] || rm -rf "$W"
+}
 trap finish EXIT
 image() { grep -hoE "image: [^ ]*$1[^ ]*" docker-compose.yml | head -n 1 | cut -d ' ' -f 2; }
 
