@@ -113,9 +113,9 @@ async def acquire(request: Request) -> Response:
     features that are not known; `next` is the cheapest of them. A case is decided when all trees are `resolved`
     (`unavailable`: one of them needed a value that cannot be had), when the vote can no longer change
     (`vote_settled`: the class is that of the complete row), when nothing affordable is left (`budget`), or, with
-    `benefits`, when more is `not_worth_it`: then the matrix decides, and a settled vote stops nothing. The service
-    keeps nothing between calls: send all that is known, in the order in which it was acquired; what was wrong is
-    corrected by sending something else.
+    `benefits` and a forest, when more is `not_worth_it`: then the matrix decides, and a settled vote stops nothing.
+    The service keeps nothing between calls: send all that is known, in the order in which it was acquired; what was
+    wrong is corrected by sending something else.
     """
     body = await request.body()
     return await run_in_threadpool(_answer, request, body)

@@ -59,7 +59,9 @@ class BudgetOutcomes(BaseModel):
     budget: float | None = Field(description="null: none")
     plain: Outcome = Field(description="until every tree has its answer")
     vote_stopping: Outcome | None = Field(default=None, description="until a forest's vote can no longer change")
-    worth_stopping: Outcome | None = Field(default=None, description="while more is worth its price; with benefits")
+    worth_stopping: Outcome | None = Field(
+        default=None, description="while more is worth its price; of forests, with benefits"
+    )
 
 
 class Simulation(BaseModel):

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import clone
 from sklearn.metrics import r2_score
 from sklearn.utils import RegressorTags, Tags, check_random_state
 from sklearn.utils.metaestimators import available_if
@@ -21,7 +20,8 @@ from app.learners._cost_tree_hard import HardTree, Rows
 from app.learners._cost_tree_losses import loss_of
 from app.learners._cost_tree_path import Point, Sample, Setting, scale_of, split
 from app.learners._cost_tree_scorers import Boosted, Map, Plain
-from app.learners.stepwise import Stepwise, prices_of
+from app.learners.base import Learner
+from app.learners.stepwise import prices_of
 from app.progress import part
 
 __all__ = ["FEATURES", "STARTS", "TASKS", "CostTree"]
@@ -32,7 +32,7 @@ decides which other two count, accuracy was .77 with 1, .90 with 3, .93 with 6; 
 error .139 with 1, .129 with 4."""
 
 
-class CostTree(Stepwise):
+class CostTree(Learner):
     """Cost-sensitive tree of classifiers (Xu, Kusner, Weinberger, Chen 2013), for classes or numbers.
 
     Every node is a linear model of the columns phi; its score predicts, and sends a case up or down. Training minimises
@@ -224,17 +224,6 @@ class CostTree(Stepwise):
     def outline(self) -> tuple[Stop, ...]:
         """What each node asks for, and what its path costs at the prices of training."""
         return outline(self.model_, self.prices_)
-
-    def learn_stops(self, X: np.ndarray, y: np.ndarray, prices: Prices) -> Self:
-        """As `Stepwise.learn_stops`; numbers have no benefit matrix, so there is nothing to learn about them."""
-        if self.task == "regression":
-            return self
-        learnt: Self = super().learn_stops(X, y, prices)
-        return learnt
-
-    def _again(self) -> CostTree:
-        again: CostTree = clone(self).set_params(trade_off=self.trade_off_, budget=None)
-        return again
 
 
 def _short(figure: float) -> float:

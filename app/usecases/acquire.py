@@ -22,6 +22,7 @@ from app.usecases.known import encode_known
 
 MOST_CELLS = 500_000  # cases times features: the answer may name every feature for every case
 LARGEST_ANSWER = 20_000_000  # numbers, as of `/predict`
+_TREE = "a tree of classifiers asks to the end of its path; benefits decide, but do not stop"
 _NO_EXPERIENCE = "this model could not learn when asking on is not worth its price; benefits decide, but do not stop"
 
 
@@ -124,7 +125,7 @@ def acquire(model: Loaded, cases: Sequence[Any], question: Question) -> Standing
     decision = decide(P, stakes.B)
     gain = _weighed(ready, states, reason, P, stakes, prices, question.budget)
     if gain is None:
-        warnings = [*warnings, _NO_EXPERIENCE]
+        warnings = [*warnings, _NO_EXPERIENCE if ready.votes else _TREE]
     return Standings(ready, states, reason, P, stakes, decision, gain, warnings)
 
 

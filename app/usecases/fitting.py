@@ -133,9 +133,9 @@ def _build(spec: Mapping[str, Any], table: Table) -> Any:
 
 
 def _fit(estimator: Any, spec: Mapping[str, Any], table: Table, rows: np.ndarray) -> None:
-    """Fit; and where the learner can be asked feature by feature, learn when that does not pay any more."""
+    """Fit; and where the learner can, let it learn when asking for more features does not pay any more."""
     X, y = table.X[rows], table.y[rows]
-    if not catalogue.KINDS[spec["learner"]["kind"]].stepwise:
+    if not hasattr(estimator, "learn_stops"):
         fit(estimator, X, y)
         return
     with progress.part(0.0, 0.6):

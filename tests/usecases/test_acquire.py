@@ -66,10 +66,30 @@ MAKERS = {
 
 @pytest.fixture(scope="module", params=MAKERS)
 def model(request):
-    """A published forest, or tree, that has learnt when to stop."""
+    """A published forest that has learnt when to stop, or a tree."""
     X, y = rows(300, 0)
-    made = MAKERS[request.param](categorical_features=[4], random_state=0)
-    return loaded(made.fit(X, y).learn_stops(X, y, PRICES), request.param)
+    made = MAKERS[request.param](categorical_features=[4], random_state=0).fit(X, y)
+    if request.param != "cost_tree":
+        made.learn_stops(X, y, PRICES)
+    return loaded(made, request.param)
+
+
+@pytest.fixture
+def forest(model):
+    """One of the forests."""
+    if not asker(model).votes:
+        pytest.skip("a tree of classifiers asks to the end of its path")
+    return model
+
+
+def test_benefits_decide_about_a_tree_and_do_not_stop_it(model):
+    """It goes on asking where nothing is at stake, says so, and takes the action that pays most."""
+    if asker(model).votes:
+        pytest.skip("forests stop")
+    answer = usecase.acquire(model, [{}], usecase.Question(benefits=[[5, 1], [5, 1]]))
+    now = next(answer.documents())
+    assert "do not stop" in answer.warnings[0]
+    assert (now["status"], now["decision"], now["expected_gain"]) == ("acquire", "ill", None)
 
 
 def value(x, j):
@@ -134,10 +154,11 @@ def test_the_simulation_is_the_mean_of_steps(model, seed, budget, size):
     ready = asker(model)
     told = report(ready, X, y, PRICES, stakes, [] if budget is None else [budget])["budgets"][0]
     assert ("vote_stopping" in told) == ready.votes
-    for way, question in {
-        "vote_stopping" if ready.votes else "plain": usecase.Question(budget=budget),
-        "worth_stopping": usecase.Question(budget=budget, benefits=benefits),
-    }.items():
+    ways = {"vote_stopping" if ready.votes else "plain": usecase.Question(budget=budget)}
+    if ready.votes:
+        ways["worth_stopping"] = usecase.Question(budget=budget, benefits=benefits)
+    assert ("worth_stopping" in told) == ready.votes
+    for way, question in ways.items():
         ends = [play(model, x, question) for x in X]
         assert told[way]["cost"] == pytest.approx(np.mean([paid for _, paid, _ in ends]))
         assert told[way]["questions"] == pytest.approx(np.mean([count for *_, count in ends]))
@@ -206,19 +227,19 @@ def test_what_is_unavailable_is_not_asked_for(model):
     assert now["trees_resolved"] == now["trees"] == (15 if asker(model).votes else 1)
 
 
-def test_nothing_is_bought_where_the_truth_does_not_matter(model):
+def test_nothing_is_bought_where_the_truth_does_not_matter(forest):
     """One action is best whatever the class: not worth any price. Features that are free are asked for all the same."""
     dominated = usecase.Question(benefits=[[5, 1], [5, 1]], feature_costs=dict.fromkeys(NAMES, 1))
-    now = next(usecase.acquire(model, [{}], dominated).documents())
+    now = next(usecase.acquire(forest, [{}], dominated).documents())
     assert (now["reason"], now["decision"], now["expected_gain"]) == ("not_worth_it", "ill", 0)
     free = usecase.Question(benefits=[[5, 1], [5, 1]], feature_costs=dict.fromkeys(NAMES, 0))
-    assert next(usecase.acquire(model, [{}], free).documents())["status"] == "acquire"
+    assert next(usecase.acquire(forest, [{}], free).documents())["status"] == "acquire"
 
 
-def test_much_at_stake_is_worth_its_price(model):
+def test_much_at_stake_is_worth_its_price(forest):
     """With benefits a million times the prices every row is asked on for long, and the decision follows the matrix."""
     large = [[0, -1e6], [-1e6, 0]]
-    now = next(usecase.acquire(model, [{}], usecase.Question(benefits=large, actions=["wait", "treat"])).documents())
+    now = next(usecase.acquire(forest, [{}], usecase.Question(benefits=large, actions=["wait", "treat"])).documents())
     assert now["status"] == "acquire"
     assert now["expected_gain"] > now["next"]["cost"]
     P = np.array([now["probabilities"]["ill"], now["probabilities"]["well"]])
