@@ -61,6 +61,7 @@ def connect(parameters: Mapping[str, Any], seconds: float) -> Connection:
     chosen: dict[str, Any] = {
         "connect_timeout": _CONNECT_SECONDS,
         "application_name": "payoff",
+        "client_encoding": "utf8",  # where a cluster was made without an encoding its texts would come as bytes
         "tcp_user_timeout": int(2000 * seconds),
         **_KEEPALIVE,
         **parameters,

@@ -155,6 +155,20 @@ def test_the_usual_names_of_postgresql_all_mean_it(postgres_url, scheme):
     database.close()
 
 
+def test_a_database_made_without_an_encoding_speaks_in_words_too(postgres_server):
+    """Clusters made under the C locale have SQL_ASCII, of which the driver would hand out bytes."""
+    url = f"{postgres_server.create_database()}_ascii"
+    with postgres_server.admin() as connection:
+        name = make_url(url).database
+        connection.execute(
+            f"CREATE DATABASE {name} TEMPLATE template0 ENCODING 'SQL_ASCII' LC_COLLATE 'C' LC_CTYPE 'C'"
+        )
+    database = Database(url)
+    with database.reading() as connection:
+        assert connection.execute(text("SELECT 'β/Δ'")).scalar() == "β/Δ"
+    database.close()
+
+
 def test_what_the_url_says_goes_before_our_own_choice(postgres_url):
     database = Database(f"{postgres_url}?application_name=mine&options=-c%20statement_timeout%3D123")
     with database.reading() as connection:
