@@ -48,7 +48,7 @@ def alone(settings: Mapping[str, object], environment: Mapping[str, str] | None 
         replica.close()
 
 
-def finished(caller: Caller, job_id: str, seconds: float = 60) -> dict:
+def finished(caller: Caller, job_id: str, seconds: float = 120) -> dict:
     """The job once it has ended."""
     until = time.monotonic() + seconds
     while time.monotonic() < until:

@@ -13,6 +13,7 @@ import psutil
 import pytest
 
 from tests.faults.life import life_goes_on
+from tests.jobs.waiting import eventually, gone
 
 AWAY_SECONDS = 0.5
 
@@ -33,8 +34,7 @@ def test_a_worker(system):
             left = system.worker.descendants()
             system.worker.kill()
             system.worker.start()
-            _, alive = psutil.wait_procs(left, timeout=20)
-            assert [process.cmdline() for process in alive] == []
+            eventually(lambda left=left: all(gone(process.pid) for process in left), seconds=30)
 
 
 def test_the_process_of_a_job(system):
