@@ -47,6 +47,7 @@ class Replica(Payoff):
         super().__init__(settings, environment)
         self.port = free_port()
         self.client = httpx.Client(base_url=self.url, timeout=30)
+        self.reason = ""
 
     @property
     def url(self) -> str:
@@ -57,9 +58,16 @@ class Replica(Payoff):
 
     def ready(self) -> bool:
         try:
-            return self.client.get("/health/ready").status_code == 200
-        except httpx.TransportError:
+            answer = self.client.get("/health/ready")
+        except httpx.TransportError as error:
+            self.reason = repr(error)
             return False
+        self.reason = answer.text
+        return answer.status_code == 200
+
+    def tail(self, characters: int = 3000) -> str:
+        """The end of what it wrote, and why it was not ready when last asked."""
+        return f"{super().tail(characters)}\n{self.reason}"
 
     def close(self) -> None:
         super().close()
