@@ -8,7 +8,6 @@ import logging
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
-from threading import Event, Thread
 from time import time
 
 from sqlalchemy.exc import SQLAlchemyError
@@ -17,10 +16,10 @@ from app.access.caller import ANYBODY, Caller
 from app.access.keys import FORM, Keys
 from app.access.rates import Rate, Windows, whole
 from app.errors import KeyMissing, NotReady, TooMany, Unavailable
+from app.polling import Poller
 
 GUESSES = Rate(20, 60)  # wrong keys from one address, before the admin key can no longer be tried from there
 
-_POLL_SECONDS = 0.5  # half of the second within which every process sees a change
 _NOBODY = secrets.token_bytes(32)  # what an unknown id is compared with: no secret has this digest
 
 _log = logging.getLogger(__name__)
@@ -54,8 +53,7 @@ class Keyring:
         self._entries: Mapping[bytes, _Entry] = {}
         self._revision: tuple[int, int] | None = None
         self._failures = Windows()
-        self._stopped = Event()
-        self._poller: Thread | None = None
+        self._poller = Poller("keys", self._look)
 
     @property
     def ready(self) -> bool:
@@ -98,14 +96,10 @@ class Keyring:
 
     def start(self) -> None:
         self._look()
-        self._stopped.clear()
-        self._poller = Thread(target=self._keep_polling, name="keys", daemon=True)
         self._poller.start()
 
     def stop(self) -> None:
-        self._stopped.set()
-        if self._poller is not None:
-            self._poller.join()
+        self._poller.stop()
 
     def refresh(self) -> None:
         """See what was made and revoked: one small query where nothing was."""
@@ -118,10 +112,6 @@ class Keyring:
             if key.revoked_at is None
         }
         self._revision = revision
-
-    def _keep_polling(self) -> None:
-        while not self._stopped.wait(_POLL_SECONDS):
-            self._look()
 
     def _look(self) -> None:
         try:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import sha256
-from threading import Event, Lock, Thread
+from threading import Lock
 from time import monotonic
 from typing import Any, BinaryIO
 
@@ -16,6 +16,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from app.database import Database
 from app.errors import Conflict, Damaged, NotReady, PayoffError, Unavailable, Unusable
+from app.polling import Poller
 from app.registry.audit import Audit, audit
 from app.registry.cache import Cache
 from app.registry.card import Card, read_card
@@ -28,8 +29,6 @@ from app.registry.loaded import Holdout, Loaded
 from app.registry.rebuild import rebuild
 from app.registry.snapshot import Key, Reference, Snapshot, check_name
 from app.tracing import span
-
-_POLL_SECONDS = 0.5  # half of the second within which every process sees a change
 
 _log = logging.getLogger(__name__)
 
@@ -81,8 +80,7 @@ class Registry:
         self._awaits_storage = False
         self._confirmed_at = monotonic()
         self._refreshing = Lock()
-        self._stopped = Event()
-        self._poller: Thread | None = None
+        self._poller = Poller("registry", self._keep_up)
 
     # publishing
 
@@ -198,14 +196,10 @@ class Registry:
     def start(self) -> None:
         """Read what exists, and go on doing so in a thread until `stop`."""
         self._look()
-        self._stopped.clear()
-        self._poller = Thread(target=self._keep_polling, name="registry", daemon=True)
         self._poller.start()
 
     def stop(self) -> None:
-        self._stopped.set()
-        if self._poller is not None:
-            self._poller.join()
+        self._poller.stop()
 
     def refresh(self) -> None:
         """See what other processes changed: one small query where nothing did. NotReady where the database is away."""
@@ -344,11 +338,10 @@ class Registry:
                 self._cache.keep(snapshot.digests)
             self._confirmed_at = began
 
-    def _keep_polling(self) -> None:
-        while not self._stopped.wait(_POLL_SECONDS):
-            if self._awaits_storage:
-                self._reach()
-            self._look()
+    def _keep_up(self) -> None:
+        if self._awaits_storage:
+            self._reach()
+        self._look()
 
     def _reach(self) -> None:
         try:

@@ -225,9 +225,9 @@ def test_a_registry_can_start_again_after_it_stopped(registry, another):
     view = another()
     for _ in range(2):
         view.start()
-        assert view._poller.is_alive()
+        assert view._poller.alive
         view.stop()
-        assert not view._poller.is_alive()
+        assert not view._poller.alive
 
 
 def test_when_the_database_is_away_the_last_view_stays(tmp_path, another, registry, caplog):

@@ -1,0 +1,36 @@
+"""Looking again and again, in a thread, at what other processes may have changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from threading import Event, Thread
+
+_SECONDS = 0.5  # half of the second within which every process sees a change
+
+
+class Poller:
+    """Calls `look` twice a second between `start` and `stop`; what goes wrong in it is for `look` to handle."""
+
+    def __init__(self, name: str, look: Callable[[], None]) -> None:
+        self._name = name
+        self._look = look
+        self._stopped = Event()
+        self._thread: Thread | None = None
+
+    @property
+    def alive(self) -> bool:
+        return self._thread is not None and self._thread.is_alive()
+
+    def start(self) -> None:
+        self._stopped.clear()
+        self._thread = Thread(target=self._run, name=self._name, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopped.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stopped.wait(_SECONDS):
+            self._look()
