@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field, SecretStr
+from pydantic import Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 
@@ -105,6 +105,22 @@ class Settings(BaseSettings):
 
     shutdown_seconds: float = Field(default=20, ge=0)
     """How long running requests may take to end when the service stops."""
+
+    @field_validator("admin_key", "signing_key")
+    @classmethod
+    def _none_where_empty(cls, key: SecretStr | None) -> SecretStr | None:
+        """An empty variable sets no key, as in an env file that leaves it out; one of blanks is a mistake."""
+        if key is None or not key.get_secret_value():
+            return None
+        if not key.get_secret_value().strip():
+            raise ValueError("holds blanks alone: give it a key, or leave it empty for none")
+        return key
+
+    @field_validator("admin_key")
+    @classmethod
+    def _as_it_is_sent(cls, key: SecretStr | None) -> SecretStr | None:
+        """No header carries blanks or line ends around its value, and a key that was read from a file ends in one."""
+        return key if key is None else SecretStr(key.get_secret_value().strip())
 
     @property
     def database_url(self) -> str:

@@ -9,6 +9,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 from sqlalchemy import text
 
 from app.cli import main
@@ -75,6 +76,26 @@ def test_a_misspelt_setting_is_told_with_the_nearest_name(settings):
         ("PAYOFF_ZZZ", "the README lists all settings"),
     ]
     assert misspelt(["PAYOFF_LOGLEVEL", "PAYOFF_LOG_LEVEL", "PATH"]) == {"PAYOFF_LOGLEVEL": "PAYOFF_LOG_LEVEL"}
+
+
+def test_empty_keys_are_none_and_said_to_be_missing():
+    """They open the service, and have models loaded unsigned: the doctor must not take them for keys."""
+    settings = Settings(admin_key="", signing_key="")
+
+    assert (settings.admin_key, settings.signing_key) == (None, None)
+    said = " ".join(finding.text for finding in check_settings(settings, ENVIRONMENT))
+    assert "PAYOFF_ADMIN_KEY is not set" in said
+    assert "PAYOFF_SIGNING_KEY is not set" in said
+
+
+def test_a_key_of_blanks_is_refused_and_a_line_end_after_one_is_none_of_it():
+    for name in ("admin_key", "signing_key"):
+        with pytest.raises(ValidationError, match="holds blanks alone"):
+            Settings(**{name: " \n"})
+
+    key = Settings(admin_key="k3y\n").admin_key
+    assert key is not None
+    assert key.get_secret_value() == "k3y"
 
 
 def test_a_home_that_is_no_folder_is_named(tmp_path):
