@@ -87,41 +87,54 @@ def trace(nodes: Nodes, up: np.ndarray, missing: np.ndarray, prices: PriceArrays
 
 
 @njit(cache=True, nogil=True)
-def walk(nodes: Nodes, up: np.ndarray, status: np.ndarray, prices: PriceArrays, n_groups: int,
-         spent: np.ndarray, reached: np.ndarray, missed: np.ndarray, wanted: np.ndarray, total: np.ndarray,
-         order: np.ndarray, price: np.ndarray) -> None:  # fmt: skip
+def paid(status: np.ndarray, opened: np.ndarray, prices: PriceArrays) -> float:
+    """What the acquired features of a case have cost, by status (m,) as in `walk`; marks the groups they open."""
+    cost, discounted, group = prices
+    m = len(status)
+    spent = 0.0
+    for j in range(m):
+        if status[j] >= 1:
+            first = True
+            for other in range(m):
+                if (
+                    group[j] >= 0
+                    and group[other] == group[j]
+                    and status[other] >= 1
+                    and (status[other] < status[j] or (status[other] == status[j] and other < j))
+                ):
+                    first = False
+            spent += cost[j] if first else discounted[j]
+            if group[j] >= 0:
+                opened[group[j]] = True
+    return spent
+
+
+@njit(cache=True, nogil=True)
+def walk(nodes: Nodes, up: np.ndarray, status: np.ndarray, prices: PriceArrays, limit: float, n_groups: int,
+         spent: np.ndarray, reached: np.ndarray, resolved: np.ndarray, missed: np.ndarray, wanted: np.ndarray,
+         total: np.ndarray, order: np.ndarray, price: np.ndarray) -> None:  # fmt: skip
     """Where cases stand by what is known: status (n, m) 0 unknown, -1 cannot be had, r >= 1 acquired as the r-th.
 
-    Fills what is spent, the deepest node answered (-1: none), whether something could not be had on the way, and the
-    columns and prices asked for (`wanted` of them, `total` with the evaluation of the node that waits).
+    Fills what is spent, the deepest node answered (-1: none), whether the case is out of the tree, whether something
+    could not be had on the way, and the columns and prices asked for (`wanted` of them, `total` with the evaluation of
+    the node that waits). A node whose features are known waits, too, where its evaluation could not be paid for.
     """
     upper, lower, needs, evaluation = nodes
     n, m = status.shape
-    cost, discounted, group = prices
     for i in range(n):
         opened = np.zeros(n_groups, dtype=np.bool_)
-        for j in range(m):
-            if status[i, j] >= 1:
-                first = True
-                for other in range(m):
-                    if (
-                        group[j] >= 0
-                        and group[other] == group[j]
-                        and status[i, other] >= 1
-                        and (status[i, other] < status[i, j] or (status[i, other] == status[i, j] and other < j))
-                    ):
-                        first = False
-                spent[i] += cost[j] if first else discounted[j]
-                if group[j] >= 0:
-                    opened[group[j]] = True
+        spent[i] = paid(status[i], opened, prices)
         node, reached[i] = 0, -1
         while node >= 0:
             count, sum_ = bill(needs[node], status[i] != 0, opened, prices, order[i], price[i])
             if count:
                 wanted[i], total[i] = count, sum_ + evaluation[node]
                 break
+            if evaluation[node] > 0 and spent[i] + evaluation[node] > limit:
+                break
             for j in range(m):
                 missed[i] |= needs[node, j] and status[i, j] < 0
             spent[i] += evaluation[node]
             reached[i] = node
             node = upper[node] if up[i, node] else lower[node]
+        resolved[i] = node < 0

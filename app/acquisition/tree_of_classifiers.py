@@ -86,6 +86,18 @@ class TreeOfClassifiers:
         """The node (n,) at which complete rows (n, m) leave the tree."""
         return self._leave(self.scorer.scores(X))
 
+    def fees(self, X: np.ndarray) -> np.ndarray:
+        """What evaluating the nodes on their way costs complete rows (n, m), (n,)."""
+        paid = self.evaluation.astype(np.float64)
+        waiting = [0]
+        while waiting:
+            node = waiting.pop()
+            for child in {int(self.upper[node]), int(self.lower[node])} - {-1}:
+                paid[child] += paid[node]
+                waiting.append(child)
+        fees: np.ndarray = paid[self.reach(X)]
+        return fees
+
     def answers(self, Z: np.ndarray, reached: np.ndarray) -> np.ndarray:
         """Predicting scores (n, L) at the nodes reached (n,), `prior` where that is -1, from all scores Z."""
         L = len(self.prior)

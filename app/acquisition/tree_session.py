@@ -82,7 +82,8 @@ def step(
     A feature that cannot be had, or whose value is of no use (NaN), counts as the training mean. One that cannot be had
     costs nothing and opens no group; what was acquired is paid for, of use or not. The frontier is what the node where
     the case stands still needs, cheapest first, ties to the earlier column. Half of what a node needs decides nothing,
-    so nothing is asked for when the rest of the budget does not pay for all of it (`budget`). The other reasons to
+    so nothing is asked for when the rest of the budget does not pay for all of it, and no node is evaluated that it
+    does not pay for (`budget`). The other reasons to
     stop: the case is out of the tree (`resolved`; `unavailable` where it met a value that cannot be had). The answer is
     that of the deepest node that could, or the prior before the root. Raises Invalid for shapes that do not fit and
     budgets below zero. O(n (m N L + depth m^2)).
@@ -92,14 +93,14 @@ def step(
     Z = tree.scorer.scores(np.where(status >= 1, X, np.nan))
     spent, total, price = np.zeros(n), np.zeros(n), np.zeros((n, m))
     reached, wanted = np.empty(n, dtype=np.int32), np.zeros(n, dtype=np.int32)
-    missed, order = np.zeros(n, dtype=np.bool_), np.zeros((n, m), dtype=np.int32)
+    out, missed, order = np.zeros(n, dtype=np.bool_), np.zeros(n, dtype=np.bool_), np.zeros((n, m), dtype=np.int32)
     kernels.walk(
-        tree.nodes(), Z[:, : tree.n_nodes] > tree.thresholds, status, arrays(prices), len(prices.groups),
-        spent, reached, missed, wanted, total, order, price,
+        tree.nodes(), Z[:, : tree.n_nodes] > tree.thresholds, status, arrays(prices),
+        limit + slack_of(limit), len(prices.groups), spent, reached, out, missed, wanted, total, order, price,
     )  # fmt: skip
     answers = tree.answers(Z, reached)
     P, value, prediction = _told(tree, answers)
-    resolved = (wanted == 0).astype(np.int32)
+    resolved = out.astype(np.int32)
     votes = np.zeros((n, tree.n_classes), dtype=np.int32)
     if tree.n_classes:
         votes[np.arange(n), prediction] = resolved

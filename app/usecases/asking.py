@@ -63,6 +63,10 @@ class Asker:
         """Whether several trees vote, so that a vote can be settled."""
         return not isinstance(self.model, TreeOfClassifiers)
 
+    def fees(self, X: np.ndarray) -> np.ndarray:
+        """What complete rows (n, m) pay besides their features, (n,): for evaluating the nodes of a tree."""
+        return self.model.fees(X) if isinstance(self.model, TreeOfClassifiers) else np.zeros(len(X))
+
     def priced(self, feature_costs: Any) -> Prices:
         """The request's prices over the card's; Invalid at /feature_costs."""
         if feature_costs is None:

@@ -92,9 +92,10 @@ def report(
     """Mean cost, questions, error and, with stakes, benefit and net benefit on rows X (n, m) with labels y (n,).
 
     Labels are class codes, and the error is the share of wrong classes; or numbers, and it is the mean squared error.
-    `everything` buys all features of the model, `nothing` none; `budgets` lists for each budget, the last one none,
-    the model asked to the end (`plain`), a forest until the vote is settled (`vote_stopping`), and with stakes while it
-    is worth the price (`worth_stopping`). `missing` (n, m): what cannot be had and costs nothing; by default every NaN.
+    `everything` buys all features of the model, and pays for a tree's nodes on the way, `nothing` none; `budgets` lists
+    for each budget, the last one none, the model asked to the end (`plain`), a forest until the vote is settled
+    (`vote_stopping`), and with stakes while it is worth the price (`worth_stopping`). `missing` (n, m): what cannot be
+    had and costs nothing; by default every NaN.
     n is at least 1.
     """
     rows = _Rows(X, y, np.isnan(X) if missing is None else missing)
@@ -157,7 +158,7 @@ def _fixed(ready: Asker, data: _Rows, prices: Prices, stakes: Stakes | None, *, 
     X, y = data.X, data.y
     n, m = X.shape
     if everything:
-        cost = _all_together(data.missing, prices)
+        cost = _all_together(data.missing, prices) + ready.fees(X)
         P, vote = (
             ready.probabilities(ready.model.posterior(X), np.full(n, m), np.ones(n, dtype=bool)),
             ready.model.predict(X),

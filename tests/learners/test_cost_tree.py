@@ -238,7 +238,7 @@ def test_feeding_rows_equals_the_literal_walk(name, budget):
         assert run.price[i, : len(asked)] == pytest.approx([price for _, price in asked])
         assert run.spent[i, : len(states)] == pytest.approx([state["spent"] for state in states])
         assert run.node[i, : len(states)].tolist() == [state["reached"] for state in states]
-        assert run.resolved[i] == (not states[-1]["frontier"])
+        assert run.resolved[i] == states[-1]["out"]
         answers = np.stack([state["answer"] for state in states])
         np.testing.assert_allclose(run.P[i, : len(states)], tree.probabilities(answers))
         np.testing.assert_allclose(run.vote[i, : len(states)], tree.chosen(answers))
@@ -294,7 +294,7 @@ def test_states_equal_the_literal_walk(name):
             assert [w.price for w in state.frontier] == pytest.approx([price for _, price in expected["frontier"]])
             assert (state.next.feature if state.next else None) == expected["next"]
             done = "unavailable" if expected["missed"] else "resolved"
-            assert state.reason == (done if not expected["frontier"] else None if state.next else "budget")
+            assert state.reason == (done if expected["out"] else None if state.next else "budget")
             if name == "numbers":
                 assert state.value == pytest.approx(expected["answer"][0])
             else:
