@@ -20,7 +20,7 @@ from app.polling import Poller
 from app.registry.audit import Audit, audit
 from app.registry.cache import Cache
 from app.registry.card import Card, read_card
-from app.registry.copying import Copied, copy_models
+from app.registry.copying import Copied, check_free, copy_models
 from app.registry.files import ESTIMATOR, Files, pack
 from app.registry.former import Former
 from app.registry.index import Index
@@ -272,12 +272,12 @@ class Registry:
         return copy_models(self._index.mirrors(connection), self._files, target)
 
     def copy_from(self, url: str) -> Copied:
-        """Copy here what was copied there, and make the index of it. Conflict unless the index is empty."""
+        """Copy here what was copied there, and make the index of it. Conflict unless nothing else is here."""
         with self._database.reading() as connection:
-            if not self._index.is_empty(connection):
-                raise Conflict("there are models already")
+            indexed = self._index.mirrors(connection)
         source = Files(url, signing_key=None, allow_version_skew=True)
-        mirrors = filter(None, map(source.read_mirror, source.storage.folders()))
+        mirrors = list(filter(None, map(source.read_mirror, source.storage.folders())))
+        check_free(mirrors, indexed, self._files)
         copied = copy_models(mirrors, source, self._files)
         self.rebuild()
         return copied

@@ -86,8 +86,8 @@ def restore(ports: Ports, url: str) -> Report:
     rows = _from_lines(source.read_alone(_ROWS))
     with ports.database.reading() as connection:
         _check_empty(connection, rows)
-    datasets, damaged = ports.datasets.copy_from(_below(url, "datasets"))
     models = ports.registry.copy_from(_below(url, "models"))
+    datasets, damaged = ports.datasets.copy_from(_below(url, "datasets"))
     with ports.database.writing(patient=True) as connection:
         _check_empty(connection, rows)
         for name, table in _tables(connection).items():

@@ -187,8 +187,7 @@ def test_what_was_broken_off_is_no_backup_and_is_gone_on_with(full, stack, tmp_p
 
     backup(full, str(place))
     fresh.registry.copy_from(str(place / "models"))  # as a restoration that was killed leaves it
-    fresh.database.close()
-    (tmp_path / "two" / "home" / "payoff.db").unlink()
+    shutil.rmtree(tmp_path / "two" / "models" / "triage" / "3")
     restore(opened(stack, settings_for(tmp_path / "two")), str(place))
 
     assert everything(opened(stack, settings_for(tmp_path / "two"))) == everything(full)
@@ -204,6 +203,26 @@ def test_nothing_is_restored_over_something(full, tmp_path):
         restore(full, str(tmp_path / "backup"))
 
     assert everything(full) == before
+
+
+def test_models_that_are_there_are_kept_though_the_database_is_new(full, stack, tmp_path):
+    """Their index files would go back to those of the backup, and later versions and aliases be lost with them."""
+    backup(full, str(tmp_path / "backup"))
+    publish(full.registry)
+    full.registry.set_alias("triage", "later", 4, "ann")
+    models = tmp_path / "one" / "models"
+    before = {path: path.read_bytes() for path in models.rglob("*") if path.is_file()}
+    shutil.copytree(models, tmp_path / "two" / "models")
+    fresh = opened(stack, settings_for(tmp_path / "two"))
+
+    with pytest.raises(Conflict, match="'triage' is there already"):
+        restore(fresh, str(tmp_path / "backup"))
+
+    after = tmp_path / "two" / "models"
+    assert {
+        models / path.relative_to(after): path.read_bytes() for path in after.rglob("*") if path.is_file()
+    } == before
+    assert not list(fresh.datasets.all())
 
 
 @pytest.mark.parametrize(
