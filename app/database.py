@@ -184,7 +184,7 @@ class _Silence:
 def _engine(url: str, connections: int, seconds: float) -> Engine:
     try:
         parsed = make_url(url)
-    except ArgumentError as error:
+    except (ArgumentError, ValueError) as error:  # the other one is that of a port that is no number
         raise Invalid("PAYOFF_DATABASE is not a URL such as postgresql://user:password@host/name") from error
     kind = parsed.get_backend_name()
     if kind == "sqlite":

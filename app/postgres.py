@@ -16,6 +16,8 @@ from psycopg.pq import TransactionStatus
 from sqlalchemy import Connection as Transaction
 from sqlalchemy import text
 
+from app.errors import Invalid
+
 _CONNECT_SECONDS = 2  # the least that the client library knows
 _PING_SECONDS = 1.0
 _GRACE_SECONDS = 1.0  # for the server's own word that a statement took too long
@@ -67,7 +69,10 @@ def connect(parameters: Mapping[str, Any], seconds: float) -> Connection:
         **parameters,
         "options": f"{options} {parameters.get('options', '')}".strip(),
     }
-    connection = Connection.connect(**chosen)
+    try:
+        connection = Connection.connect(**chosen)
+    except psycopg.ProgrammingError as error:  # nothing was asked of a server yet
+        raise Invalid(f"PAYOFF_DATABASE cannot be used: {error}") from error
     connection.patience = seconds + _GRACE_SECONDS
     return connection
 

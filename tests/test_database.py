@@ -139,6 +139,10 @@ def test_a_database_that_is_not_there_does_not_answer(tmp_path):
 def test_what_is_no_database_of_ours_is_refused(monkeypatch):
     with pytest.raises(Invalid, match="PAYOFF_DATABASE is not a URL"):
         Database("payoff.db")
+    with pytest.raises(Invalid, match="PAYOFF_DATABASE is not a URL"):
+        Database("postgresql://localhost:port/payoff")
+    with pytest.raises(Invalid, match=r"PAYOFF_DATABASE cannot be used: .*nonsense"):
+        Database("postgresql://localhost/payoff?nonsense=1").wait(60)
     with pytest.raises(Invalid, match="PAYOFF_DATABASE names mysql"):
         Database("mysql://localhost/payoff")
     monkeypatch.delitem(sys.modules, "app.postgres")

@@ -51,13 +51,16 @@ class Objects:
         self._name = name
         self._weather = Weather(name, patience)
         scheme = url.split(":", 1)[0]
+        if scheme in {"http", "https"}:
+            raise Unusable(f"{name} is {scheme}://…: write s3://bucket/path, and the store's URL into AWS_ENDPOINT_URL")
         self._reading, self._writing = _ONE_REQUEST.get(scheme, {}), _IN_PARTS.get(scheme, {})
         try:  # an instance of its own, and no listing remembered from before another process wrote
             self._fs, root = fsspec.core.url_to_fs(
                 url, use_listings_cache=False, skip_instance_cache=True, **_OPTIONS.get(scheme, {})
             )
         except ImportError as error:
-            raise Unusable(f"{name} is {scheme}://…, which needs an extra: pip install 'payoff[{scheme}]'") from error
+            package = "an extra: pip install 'payoff[s3]'" if scheme == "s3" else f"a package: {error}"
+            raise Unusable(f"{name} is {scheme}://…, which needs {package}") from error
         except ValueError as error:
             raise Unusable(f"{name}: {error}") from error
         self._fs.retries = 1

@@ -16,10 +16,16 @@ T = TypeVar("T")
 _FIRST_PAUSE = 0.2  # seconds before the second try, doubled before each further one
 _LONGEST_PAUSE = 5.0
 _REST_SECONDS = 1.0  # a store that failed twice running is left alone for so long
+_ENDPOINT = "AWS_ENDPOINT_URL is not a URL such as https://s3.example.org"
 # What no waiting will mend: these are said at once, and end a start.
 _REFUSALS = {
     "NoSuchBucket": "there is no such bucket",
     "InvalidBucketName": "that cannot be the name of a bucket",
+    "ParamValidationError": "that cannot be the name of a bucket",
+    "EndpointResolutionError": _ENDPOINT,
+    "ProfileNotFound": "there is no such profile: AWS_PROFILE",
+    "InvalidRegionError": "that cannot be the name of a region: AWS_DEFAULT_REGION",
+    "ConfigParseError": "AWS_CONFIG_FILE or AWS_SHARED_CREDENTIALS_FILE cannot be read",
     "PermanentRedirect": "the bucket is in another region: set AWS_DEFAULT_REGION",
     "AuthorizationHeaderMalformed": "the bucket is in another region: set AWS_DEFAULT_REGION",
     "InvalidAccessKeyId": "the store does not know the access key",
@@ -90,6 +96,8 @@ class Weather:
 def _trouble(name: str, error: Exception) -> Unavailable | None:
     """The failure of the store that `error` tells of; None where it is an answer, or a mistake of ours."""
     reason = _REFUSALS.get(_code(error)) or _REFUSALS.get(type(error).__name__)
+    if isinstance(error, ValueError) and str(error).startswith("Invalid endpoint"):  # botocore has no class for it
+        reason = _ENDPOINT
     if reason is not None:
         return Unusable(f"the store of {name} cannot be used: {reason}")
     answer = isinstance(error, FileNotFoundError | FileExistsError | PayoffError)

@@ -231,6 +231,29 @@ def test_without_credentials_it_is_said_which_variables_to_set(bucket, monkeypat
         Storage(f"{bucket}/root", SEAL).check()
 
 
+@pytest.mark.parametrize(
+    ("variable", "value", "words"),
+    [
+        ("AWS_ENDPOINT_URL", "127.0.0.1:9000", "AWS_ENDPOINT_URL is not a URL"),
+        ("AWS_ENDPOINT_URL", "ftp://127.0.0.1:9000", "AWS_ENDPOINT_URL is not a URL"),
+        ("AWS_ENDPOINT_URL", "http://127.0.0.1:port", "AWS_ENDPOINT_URL is not a URL"),
+        ("AWS_PROFILE", "nobody", "AWS_PROFILE"),
+        ("AWS_DEFAULT_REGION", "no region", "AWS_DEFAULT_REGION"),
+    ],
+)
+def test_a_variable_that_can_never_work_is_named_rather_than_waited_for(bucket, monkeypatch, variable, value, words):
+    monkeypatch.setenv(variable, value)
+    with pytest.raises(Unusable, match=f"PAYOFF_MODELS cannot be used: .*{words}"):
+        Storage(f"{bucket}/root", SEAL, name="PAYOFF_MODELS").check()
+
+
+def test_a_url_without_a_bucket_or_of_the_server_itself_is_refused(bucket):
+    with pytest.raises(Unusable, match="cannot be the name of a bucket"):
+        Storage("s3://", SEAL).check()
+    with pytest.raises(Unusable, match="AWS_ENDPOINT_URL"):
+        Storage("http://127.0.0.1:9000/bucket", SEAL)
+
+
 def test_a_missing_extra_and_an_unknown_scheme_are_named(monkeypatch):
     with pytest.raises(Unusable, match="PAYOFF_MODELS: Protocol not known: nowhere"):
         Storage("nowhere://models", SEAL, name="PAYOFF_MODELS")
