@@ -113,13 +113,18 @@ def _work(host: str) -> int:
 
 
 def _examine(*, as_json: bool, deep: bool) -> int:
-    from app.doctor import Level, examine  # noqa: PLC0415
+    from pydantic import ValidationError  # noqa: PLC0415
+
+    from app.doctor import Level, examine, impossible  # noqa: PLC0415
     from app.settings import Settings  # noqa: PLC0415
 
     logging.disable()  # what is wrong is said below, once
-    with _starting():
+    try:
         settings = Settings()
-    findings = examine(settings, os.environ, deep=deep)
+    except ValidationError as error:
+        findings = impossible(error, os.environ)
+    else:
+        findings = examine(settings, os.environ, deep=deep)
     if as_json:
         print(json.dumps({"findings": [finding.as_dict() for finding in findings]}, indent=1))
     else:
@@ -147,11 +152,12 @@ def _reindex() -> int:
 
 def _copy(command: str, place: str) -> int:
     from app.settings import Settings  # noqa: PLC0415
-    from app.usecases.backup import backup, restore  # noqa: PLC0415
+    from app.usecases.backup import backup, check_place, restore  # noqa: PLC0415
     from app.wiring import make_ports, make_tables  # noqa: PLC0415
 
     with _starting():
         settings = Settings()
+        check_place(place, {"PAYOFF_MODELS": settings.models, "PAYOFF_DATASETS": settings.datasets_url})
         report = backup(make_ports(settings), place) if command == "backup" else restore(make_tables(settings), place)
     print("\n".join(report.lines()))
     return int(bool(report.left_out))
@@ -164,13 +170,12 @@ def _starting() -> Iterator[None]:
 
     from app.database import DatabaseAway  # noqa: PLC0415
     from app.errors import PayoffError  # noqa: PLC0415
+    from app.settings import refused  # noqa: PLC0415
 
     try:
         yield
     except ValidationError as error:
-        first = error.errors()[0]
-        name = "_".join(map(str, first["loc"])).upper()
-        reason = f"PAYOFF_{name}: {first['msg']}"
+        reason = refused(error)[0]
     except DatabaseAway as error:
         reason = f"the database cannot be used ({error.why}): PAYOFF_DATABASE, or the folder PAYOFF_HOME that holds it"
     except PayoffError as error:

@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field, SecretStr, field_validator
+from pydantic import Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 
@@ -137,3 +137,8 @@ def misspelt(variables: Iterable[str]) -> dict[str, str | None]:
     known = {f"{prefix}{name.upper()}" for name in Settings.model_fields}
     strange = sorted(name for name in variables if name.startswith(prefix) and name not in known)
     return {name: next(iter(get_close_matches(name, known, 1, 0.75)), None) for name in strange}
+
+
+def refused(error: ValidationError) -> list[str]:
+    """What cannot be about the settings, a line for each variable, without its value."""
+    return [f"PAYOFF_{'_'.join(map(str, one['loc'])).upper()}: {one['msg']}" for one in error.errors()]

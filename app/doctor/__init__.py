@@ -2,5 +2,6 @@
 
 from app.doctor.examine import examine
 from app.doctor.finding import Finding, Level
+from app.doctor.machine import impossible
 
-__all__ = ["Finding", "Level", "examine"]
+__all__ = ["Finding", "Level", "examine", "impossible"]

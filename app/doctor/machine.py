@@ -9,9 +9,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import psutil
+from pydantic import ValidationError
 
 from app.doctor.finding import Finding, ok, warning, wrong
-from app.settings import Settings, misspelt
+from app.settings import Settings, misspelt, refused
 from app.usecases.kernels import uncompiled
 
 _MB = 2**20
@@ -20,10 +21,8 @@ _LITTLE_MB, _TOO_LITTLE_MB = 2048, 128
 
 def check_settings(settings: Settings, environment: Mapping[str, str]) -> Iterator[Finding]:
     """Misspelt variables, and settings that are allowed but unwise."""
-    strange = misspelt(environment)
-    for name, nearest in strange.items():
-        mend = f"did you mean {nearest}?" if nearest else "the README lists all settings"
-        yield warning("settings", f"{name} is set, and there is no such setting", mend)
+    strange = list(_check_names(environment))
+    yield from strange
     if settings.admin_key is None:
         yield warning(
             "settings",
@@ -46,6 +45,18 @@ def check_settings(settings: Settings, environment: Mapping[str, str]) -> Iterat
         )
     if not strange:
         yield ok("settings", f"{len(settings.model_fields_set)} set, none of them misspelt")
+
+
+def impossible(error: ValidationError, environment: Mapping[str, str]) -> list[Finding]:
+    """What is told of settings with which nothing starts."""
+    mend = "the README lists all settings; nothing else was looked at"
+    return [*_check_names(environment), *(wrong("settings", text, mend) for text in refused(error))]
+
+
+def _check_names(environment: Mapping[str, str]) -> Iterator[Finding]:
+    for name, nearest in misspelt(environment).items():
+        mend = f"did you mean {nearest}?" if nearest else "the README lists all settings"
+        yield warning("settings", f"{name} is set, and there is no such setting", mend)
 
 
 def check_home(settings: Settings) -> Iterator[Finding]:

@@ -8,10 +8,12 @@ were at the same moment, since the index of one snapshot of the database says wh
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, Final
 
 from sqlalchemy import Connection, MetaData, Table, func, insert, inspect, select, text
@@ -27,6 +29,7 @@ FORMAT: Final = 1
 _SEAL = "backup.json"
 _ROWS = "tables.jsonl"
 _BATCH = 500
+_MISSPELT = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:(?!//)")
 # The index is made from the models, revisions are the program's, and workers come and go.
 _NOT_COPIED = {*registry.TABLES.tables, REVISION.name, "workers"}
 
@@ -47,6 +50,19 @@ class Report:
             f"{self.models} versions of models, {self.datasets} data sets, rows: {rows}",
             *(f"left out: {line}" for line in self.left_out),
         ]
+
+
+def check_place(url: str, stores: Mapping[str, str]) -> None:
+    """Conflict where a backup to or from `url` would lie within a store, `stores` by setting, or is a URL misspelt."""
+    if _MISSPELT.match(url):
+        raise Conflict(f"{url} is neither a folder nor a URL such as s3://bucket/path")
+    for setting, store in stores.items():
+        if f"{_plain(url)}/".startswith(f"{_plain(store)}/"):
+            raise Conflict(f"{url} lies within {setting}: name a place outside of it")
+
+
+def _plain(url: str) -> str:
+    return url.rstrip("/") if "://" in url else str(Path(url).resolve()).rstrip("/")
 
 
 def backup(ports: Ports, url: str) -> Report:

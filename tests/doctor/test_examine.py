@@ -241,3 +241,22 @@ def test_the_command_prints_findings_and_its_exit_code_says_whether_one_is_wrong
     assert {"check", "level", "text", "mend"} == findings[0].keys()
     assert any(finding["level"] == "wrong" for finding in findings) is broken
     assert len([line for line in lines if not line.startswith(" ")]) == len(findings)
+
+
+def test_settings_that_cannot_be_are_findings_too(monkeypatch, capsys):
+    """All of them, also as a document, for whoever reads that."""
+    for name, value in {"WORKERS": "many", "LOG_LEVEL": "loud", "ADMINKEY": "s3cret"}.items():
+        monkeypatch.setenv(f"PAYOFF_{name}", value)
+    try:
+        assert main(["doctor", "--json"]) == 1
+    finally:
+        logging.disable(logging.NOTSET)
+
+    out = capsys.readouterr().out
+    findings = json.loads(out)["findings"]
+    assert {(line["level"], line["text"].split(":")[0].split()[0]) for line in findings} == {
+        ("wrong", "PAYOFF_WORKERS"),
+        ("wrong", "PAYOFF_LOG_LEVEL"),
+        ("warning", "PAYOFF_ADMINKEY"),
+    }
+    assert "s3cret" not in out

@@ -17,7 +17,7 @@ from app.errors import Conflict, Damaged, NotFound
 from app.jobs.tables import JOBS
 from app.registry.registry import Registry
 from app.registry.tables import TABLES
-from app.usecases.backup import backup, restore
+from app.usecases.backup import backup, check_place, restore
 from app.wiring import make_ports, make_tables
 from tests.conftest import settings_for
 from tests.registry.making import publish
@@ -203,6 +203,26 @@ def test_nothing_is_restored_over_something(full, tmp_path):
         restore(full, str(tmp_path / "backup"))
 
     assert everything(full) == before
+
+
+@pytest.mark.parametrize(
+    ("place", "words"),
+    [
+        ("models/2026", "lies within PAYOFF_MODELS"),
+        ("./models/", "lies within PAYOFF_MODELS"),
+        ("s3://bucket/datasets/a", "lies within PAYOFF_DATASETS"),
+        ("s3:/bucket/a", "neither a folder nor a URL"),
+    ],
+)
+def test_a_place_within_a_store_or_misspelt_is_refused(place, words):
+    """There it would be taken for a model, or be on this disk although a bucket was meant."""
+    with pytest.raises(Conflict, match=words):
+        check_place(place, {"PAYOFF_MODELS": "models", "PAYOFF_DATASETS": "s3://bucket/datasets/"})
+
+
+def test_a_place_beside_the_stores_is_fine():
+    for place in ("models-2026", "/backups/2026-11-20", "s3://bucket/datasets-2026", "file:///backups"):
+        check_place(place, {"PAYOFF_MODELS": "models", "PAYOFF_DATASETS": "s3://bucket/datasets"})
 
 
 def test_models_that_are_there_are_kept_though_the_database_is_new(full, stack, tmp_path):
