@@ -13,6 +13,8 @@ from app.learners._cost_tree_soft import SoftTree
 _STEPS = 100
 _SAME = 1e-12
 _LITTLE = 1e-6
+_RIDGE = 0.1  # of the columns' mean square
+_ENOUGH = 5  # rows for each column, without a ridge
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,6 +115,8 @@ class HardTree:
         columns = np.concatenate((sample.columns[:, support], np.zeros((len(origin.targets), support.sum()))))
         targets = np.concatenate((sample.targets, origin.targets))
         weights = np.concatenate((sample.weights, origin.weights))
+        if isinstance(self.loss, Squared) and here.sum() < _ENOUGH * support.sum():
+            ridge += _RIDGE * _spread(rows)
         start = np.zeros((columns.shape[1], L)), np.zeros(L)
         self.predictors[k] = 0.0
         self.predictors[k][support], self.offsets[k] = refit(columns, targets, weights, self.loss, ridge, start, _STEPS)
@@ -120,13 +124,20 @@ class HardTree:
     def _prior(self, rows: Rows) -> tuple[Rows, float]:
         """What is known without any row of a node: one row at the origin of every class by its share, and a ridge.
 
-        So no class becomes impossible. Numbers need next to nothing of that, only where a node has no rows.
+        So no class becomes impossible. Numbers need next to nothing of the row, only where a node has none, but a ridge
+        where a node has few rows: with no more than columns least squares meets every row and is far off between them.
         """
         if isinstance(self.loss, Squared):
             mean = rows.weights @ rows.targets / rows.weights.sum()
             return Rows(np.empty((1, 0)), np.array([mean]), np.array([_LITTLE])), _LITTLE
         shares = np.bincount(rows.targets, rows.weights) / rows.weights.sum()
         return Rows(np.empty((len(shares), 0)), np.arange(len(shares)), shares), 1.0
+
+
+def _spread(rows: Rows) -> float:
+    """The mean square of the columns of rows about their means."""
+    shares = rows.weights / rows.weights.sum()
+    return float((shares @ np.square(rows.columns - shares @ rows.columns)).mean())
 
 
 def _passes(left: np.ndarray, k: int) -> np.ndarray:
