@@ -470,11 +470,11 @@ def test_wrong_parameters_are_named(parameters, place, task):
 
 
 def test_few_rows_of_many_columns_do_not_lead_far_off():
-    """Least squares would meet all 60 rows with 100 noisy columns, and predict anything between them."""
+    """Least squares would meet all 60 rows by differences of columns that say the same, and be far off between them."""
     random = np.random.default_rng(0)
-    X = random.normal(size=(660, 100))
-    y = X[:, 0] + X[:, 1] + 0.5 * random.normal(size=660)
+    score = random.normal(size=660)
+    X = score[:, None] + 0.1 * random.normal(size=(660, 59))
+    y = score + 0.5 * random.normal(size=660)
     model = CostTree(task="regression", depth=1, trade_off=0.0, rho=0.0, initialiser="greedy", random_state=0)
     found = model.fit(X[:60], y[:60]).values(X[60:])
-    assert np.square(found - y[60:]).mean() < np.square(y[60:]).mean()
-    assert np.abs(found).max() < 3 * np.abs(y).max()
+    assert np.square(found - y[60:]).mean() < 1.0
