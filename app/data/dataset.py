@@ -51,6 +51,7 @@ def to_json(dataset: Dataset) -> bytes:
 
 
 def from_json(content: bytes) -> Dataset:
+    """The record in `content`; ValueError, KeyError, TypeError or AttributeError where it holds none."""
     record: dict[str, Any] = json.loads(content)
     features = [Feature(item["name"], item["type"], tuple(item["categories"])) for item in record["features"]]
     classes = record["classes"]

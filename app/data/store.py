@@ -8,6 +8,7 @@ import hashlib
 import logging
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from difflib import get_close_matches
@@ -103,10 +104,10 @@ class DatasetStore:
         return _drafted(built, None, "inline")
 
     def find(self, dataset_id: str) -> Dataset:
-        """The record of a data set; NotFound where there is none."""
+        """The record of a data set; NotFound where there is none, Damaged where it cannot be read."""
         if _ID.fullmatch(dataset_id):
             try:
-                return from_json(self._storage.read(dataset_id, _RECORD))
+                return _read(dataset_id, self._storage.read(dataset_id, _RECORD))
             except NotFound:
                 pass
         raise NotFound(f"there is no data set {dataset_id!r}")
@@ -136,7 +137,8 @@ class DatasetStore:
 
     def remove(self, dataset_id: str) -> None:
         """Remove a data set; NotFound where there is none."""
-        self.find(dataset_id)
+        with suppress(Damaged):
+            self.find(dataset_id)
         self._storage.remove(dataset_id)
 
     def keep(self, draft: Draft) -> Dataset:
@@ -162,14 +164,28 @@ class DatasetStore:
         return parquet
 
     def all(self) -> list[Dataset]:
-        """Those that are whole; what is being written or removed is not."""
-        records = self._storage.read_each(filter(_ID.fullmatch, self._storage.folders()), _RECORD)
-        return [from_json(record) for record in records.values()]
+        """Those that are whole; what is being written or removed is not, and one that is damaged hides no other."""
+        whole, damaged = self.records()
+        for reason in damaged:
+            _log.warning("a data set is left out: %s", reason)
+        return whole
+
+    def records(self) -> tuple[list[Dataset], list[str]]:
+        """All records, and what is wrong with those that cannot be read."""
+        whole, damaged = [], []
+        contents = self._storage.read_each(filter(_ID.fullmatch, self._storage.folders()), _RECORD)
+        for dataset_id, content in contents.items():
+            try:
+                whole.append(_read(dataset_id, content))
+            except Damaged as error:
+                damaged.append(error.detail)
+        return whole, damaged
 
 
 def _copy(source: DatasetStore, target: DatasetStore) -> tuple[int, list[str]]:
-    count, left_out = 0, []
-    for dataset in source.all():
+    count = 0
+    whole, left_out = source.records()
+    for dataset in whole:
         try:
             target.keep(Draft(dataset, source.parquet(dataset)))
         except Damaged as error:
@@ -177,6 +193,17 @@ def _copy(source: DatasetStore, target: DatasetStore) -> tuple[int, list[str]]:
         else:
             count += 1
     return count, left_out
+
+
+def _read(dataset_id: str, content: bytes) -> Dataset:
+    """The record in a data set's folder; Damaged where it is none, or another's."""
+    try:
+        dataset = from_json(content)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise Damaged(f"the record of {dataset_id} is damaged; delete it and upload it again") from error
+    if dataset.id != dataset_id:
+        raise Damaged(f"the record of {dataset_id} is that of another data set; delete it and upload it again")
+    return dataset
 
 
 def _drafted(built: Built, name: str | None, origin: Literal["upload", "inline"]) -> Draft:

@@ -85,6 +85,34 @@ def test_damaged_table(store, tmp_path):
         store.table(dataset.id)
 
 
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda record: record[: len(record) // 2],
+        lambda _: b"",
+        lambda _: b"[]",
+        lambda record: record[:20] + b"\xff" + record[21:],
+        lambda record: record.replace(b'"rows"', b'"rowz"'),
+        lambda record: record.replace(b'"id": "ds_', b'"id": "ds-'),
+    ],
+)
+def test_damaged_record(store, tmp_path, damage):
+    """It is named, hides no other data set, can be left out of a copy, and be removed and uploaded again."""
+    dataset, other = add(store), add(store, name="other")
+    path = tmp_path / "datasets" / dataset.id / "dataset.json"
+    path.write_bytes(damage(path.read_bytes()))
+
+    for ask in (store.find, store.table):
+        with pytest.raises(Damaged, match=f"the record of {dataset.id} .*upload it again"):
+            ask(dataset.id)
+    assert store.page(10) == ([other], None)
+    count, left_out = store.copy_to(str(tmp_path / "copy"))
+    assert count == 1
+    assert dataset.id in left_out[0]
+    store.remove(dataset.id)
+    assert add(store) == store.find(dataset.id)
+
+
 @pytest.mark.parametrize("url", ["memory://paging", None])
 def test_pages(tmp_path, limits, url):
     """Newest first, each once, also when data sets come and go between two pages."""
