@@ -7,6 +7,7 @@ has them; what the cluster loses ends the attempt at the job in clear words; and
 
 from __future__ import annotations
 
+import logging
 import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError
@@ -30,6 +31,10 @@ _CLOSE_SECONDS = 2.0
 _LARGE = 16_384  # bytes from which an array goes to all workers beforehand, instead of along with each piece
 _COPIES = 4  # of the data that a piece makes while it works, at most
 _MB = 2**20
+
+for _name in ("distributed", "distributed.client", "distributed.gc", "tornado", "tornado.application"):
+    logging.getLogger(_name).handlers.clear()  # Dask would write lines of its own kind between those of the log
+    logging.getLogger(_name).propagate = True
 
 Result = Any  # a future of Dask's, or a local one that holds why there is none
 
@@ -125,25 +130,22 @@ class Cluster(ParallelBackendBase):
     def _check_room(self, more: int) -> None:
         """Raise TooLarge, before anything is sent, where that would be more than the smallest worker can bear."""
         size = more + sum(size for size, _ in list(self._sent.values()))
-        for address, worker in self._client().scheduler_info()["workers"].items():
+        for worker in self._client().scheduler_info()["workers"].values():
             limit, threads = worker["memory_limit"], worker["nthreads"]
             needed = size * (1 + _COPIES * threads)
             if limit and needed > limit:
                 raise TooLarge(
                     f"{size / _MB:.0f} MB of training data need up to {needed / _MB:.0f} MB on a Dask worker of "
-                    f"{threads} threads, and {address} may use {limit / _MB:.0f} MB: give the workers more memory "
+                    f"{threads} threads, and one may use {limit / _MB:.0f} MB: give the workers more memory "
                     "(--memory-limit) or fewer threads, or train on fewer rows or features"
                 )
 
     def _answering(self) -> _Answering:
-        return _Answering(self._address)
+        return _Answering()
 
 
 class _Answering:
     """What Dask says when it cannot go on, in our words."""
-
-    def __init__(self, address: str) -> None:
-        self._address = address
 
     def __enter__(self) -> None:
         return None
@@ -153,10 +155,10 @@ class _Answering:
             case KilledWorker():
                 raise Died("a piece of its work ended several Dask workers in a row (perhaps it needed more memory)")
             case CancelledError():
-                raise Unavailable(f"the Dask cluster {self._address} lost what it was given") from error
+                raise Unavailable("the Dask cluster lost what it was given") from error
             case ModuleNotFoundError() if str(error.name).startswith("app"):
                 raise Unavailable("a Dask worker does not know Payoff: run it from the same image") from error
             case RuntimeError() if "deserialization" in str(error):
                 raise Unavailable("the Dask scheduler does not know Payoff: run it from the same image") from error
             case OSError() | TimeoutError():
-                raise Unavailable(f"the Dask cluster {self._address} cannot be reached, or has no workers") from error
+                raise Unavailable("the Dask cluster cannot be reached, or has no workers") from error

@@ -227,4 +227,4 @@ def test_a_job_whose_cluster_stays_away_says_so_and_fails_in_the_end(queue, star
     job = queue.submit("train", {"cluster": address})
     ended = eventually(lambda: (now := queue.get(job.id)).ended and now)
     assert (ended.status, ended.deaths) == (Status.FAILED, 0)
-    assert ended.error["detail"].startswith(f"the Dask cluster {address} cannot be reached")
+    assert ended.error["detail"].startswith("the Dask cluster cannot be reached")
