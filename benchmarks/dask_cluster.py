@@ -1,6 +1,6 @@
 """How much faster two Dask workers fit a forest than one, and what the cluster costs beside plain threads.
 
-    python benchmarks/dask_cluster.py [--rounds N] [path of covtype_20k.csv.gz, default ../shared/data/covtype_20k.csv.gz]
+    python benchmarks/dask_cluster.py [--rounds N] [covtype_20k.csv.gz, by default that of ../shared/data]
 
 Starts its own schedulers and workers on loopback: one cluster with one worker, one with two, each worker with one
 thread. The three ways (two joblib threads, one worker, two workers) take turns, so that what else the machine does

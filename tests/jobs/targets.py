@@ -122,7 +122,8 @@ def _leave_things(queue, job, _report):
 
 
 def _break(_queue, _job, _report):
-    raise RuntimeError(" ".join(("secret", "/etc/path")))
+    what = "secret"  # a traceback quotes the line below, which must not hold the words themselves
+    raise RuntimeError(f"{what} /etc/path")
 
 
 def _miss(_queue, job, _report):
