@@ -256,4 +256,4 @@ def test_documented(client):
     assert list(upload["requestBody"]["content"])[:2] == ["text/csv", "multipart/form-data"]
     assert set(upload["responses"]) == {"201", "413", "422"}
     assert set(paths["/datasets/{dataset_id}"]["delete"]["responses"]) >= {"204", "404", "409"}
-    assert [parameter["name"] for parameter in upload["parameters"]] == ["label", "name"]
+    assert [parameter["name"] for parameter in upload["parameters"]] == ["label", "name", "label_type"]
