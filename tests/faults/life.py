@@ -115,4 +115,6 @@ def life_goes_on(system: System, *, jobs: int = 4) -> Iterator[Life]:
             time.sleep(0.3)
             yield life
             system.heal()
-    life.settle()
+    with Crowd() as crowd:
+        crowd.do(system.revive, pause=0.5)  # a Dask worker may take a while to see that its scheduler had gone
+        life.settle()
