@@ -2,6 +2,7 @@
 
 import pytest
 
+from app.access.caller import ANYBODY
 from app.errors import Conflict, NotFound
 from app.settings import Settings
 from app.usecases import models
@@ -24,7 +25,7 @@ def test_pages_join_to_the_whole_list(ports):
     for size in range(1, 7):
         found, token, pages = [], None, 0
         while pages == 0 or token is not None:
-            lines, token = models.page(ports, page_size=size, page_token=token)
+            lines, token = models.page(ports, ANYBODY, page_size=size, page_token=token)
             found += [line.name for line in lines]
             pages += 1
         assert found == names
@@ -32,16 +33,16 @@ def test_pages_join_to_the_whole_list(ports):
 
 
 def test_an_empty_registry_is_one_empty_page(ports):
-    assert models.page(ports, page_size=10, page_token=None) == ([], None)
+    assert models.page(ports, ANYBODY, page_size=10, page_token=None) == ([], None)
 
 
 def test_a_deleted_models_name_still_serves_as_page_token(ports):
     for name in ("a", "b", "c"):
         publish(ports.registry, name)
-    _, token = models.page(ports, page_size=2, page_token=None)
-    models.delete(ports, "b", who="ann")
+    _, token = models.page(ports, ANYBODY, page_size=2, page_token=None)
+    models.delete(ports, "b", by=ANYBODY)
 
-    lines, _ = models.page(ports, page_size=2, page_token=token)
+    lines, _ = models.page(ports, ANYBODY, page_size=2, page_token=token)
 
     assert [line.name for line in lines] == ["c"]
 
@@ -54,12 +55,12 @@ def test_the_life_of_a_version(ports):
     with file:
         assert len(file.read()) == card.sizes["model.joblib"]
 
-    models.set_alias(ports, "triage", "champion", 1, who="ann")
+    models.set_alias(ports, "triage", "champion", 1, by=ANYBODY)
     assert models.describe(ports, "triage").aliases == {"champion": 1}
     with pytest.raises(Conflict):
-        models.delete_version(ports, "triage", 1)
-    models.delete_alias(ports, "triage", "champion", who="bob")
-    models.delete_version(ports, "triage", 1)
+        models.delete_version(ports, "triage", 1, by=ANYBODY)
+    models.delete_alias(ports, "triage", "champion", by=ANYBODY)
+    models.delete_version(ports, "triage", 1, by=ANYBODY)
 
     for ask in (
         lambda: models.card(ports, "triage", 1),
@@ -68,6 +69,6 @@ def test_the_life_of_a_version(ports):
         with pytest.raises(NotFound):
             ask()
     assert models.describe(ports, "triage").versions == []
-    models.delete(ports, "triage", who="ann")
+    models.delete(ports, "triage", by=ANYBODY)
     with pytest.raises(NotFound):
         models.describe(ports, "triage")
