@@ -30,6 +30,7 @@ JOBS = int(sys.argv[1]) if len(sys.argv) > 1 else 500
 SEED = int(sys.argv[2]) if len(sys.argv) > 2 else 0
 MODELS = 5
 LEARNERS = ({"kind": "logistic"}, {"kind": "cost_naive_bayes"}, {"kind": "random_forest", "n_estimators": 16})
+MOST_WAITING = 50  # so that orders come in all the time
 ROUNDS = 3  # in each of which every part is struck once
 DOWN_SECONDS = 1.0  # how long a part stays away
 LONGEST_SECONDS = 900.0
@@ -42,6 +43,7 @@ class Record:
     """What the clients did."""
 
     jobs: dict[int, str] = field(default_factory=dict)
+    ended: int = 0
     cancelled: set[str] = field(default_factory=set)
     moves: int = 0
     submitting: Account = field(default_factory=Account)
@@ -102,14 +104,15 @@ def run(system: System, record: Record) -> Counter[str]:
         crowd.do(lambda: manage(managing, record), pause=0.5)
         watching = Caller(system.replicas, Account())
         crowd.do(lambda: watch(watching, record, done), pause=1.0)
-        return strike(system, done)
+        return strike(system, record, done)
 
 
 def submit(caller: Caller, record: Record, numbers: object, lock: threading.Lock) -> None:
+    if len(record.jobs) - record.ended > MOST_WAITING:
+        return
     with lock:
         number = next(numbers, None)
     if number is None:
-        time.sleep(0.5)
         return
     key = {"Idempotency-Key": f"number {number}"}
     response = caller.insist("POST", "/train", json=order(number % MODELS, number), headers=key)
@@ -141,7 +144,7 @@ def watch(caller: Caller, record: Record, done: threading.Event) -> None:
         done.set()
 
 
-def strike(system: System, done: threading.Event) -> Counter[str]:
+def strike(system: System, record: Record, done: threading.Event) -> Counter[str]:
     """Kill part after part, each in turn in random order, a blow whenever so many more jobs have ended.
 
     What finds nothing to hit, such as no job that runs, is tried again in the next round; so there may be more rounds.
@@ -154,12 +157,13 @@ def strike(system: System, done: threading.Event) -> Counter[str]:
     while (not done.is_set() or min(killed[part] for part in parts) < 2) and time.monotonic() < until:
         for part in chance.sample(sorted(parts), len(parts)):
             struck += 1
-            while ended(system) < min(struck * JOBS / (ROUNDS * len(parts)), JOBS) and time.monotonic() < until:
+            while record.ended < min(struck * JOBS / (ROUNDS * len(parts)), JOBS) and time.monotonic() < until:
                 system.revive()
+                record.ended = max(record.ended, ended(system))
                 if done.wait(0.2):
                     break
             killed[part] += parts[part]()
-        print(f"  {sum(killed.values())} blows, {ended(system)} of {JOBS} jobs ended", flush=True)
+        print(f"  {sum(killed.values())} blows, {record.ended} of {JOBS} jobs ended", flush=True)
     return killed
 
 
@@ -246,6 +250,7 @@ def judge(system: System, record: Record, jobs: list[dict], killed: Counter[str]
         "versions listed": listed,
         "aliases moved": record.moves,
         "predictions answered": predicted.answered,
+        "longest pause between two answers, s": f"{predicted.longest_pause:.1f}",
         "connections lost with a killed replica": predicted.lost,
         "predictions failed otherwise": f"{len(predicted.failed)} ({predicted.share_failed:.4%})",
         "other requests refused, and repeated": len(record.submitting.failed) + len(record.managing.failed),

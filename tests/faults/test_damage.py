@@ -33,8 +33,12 @@ class Trap:
 
 
 def test_damaged_and_foreign_files(place, tmp_path):
-    """Each file of a version cut, flipped, emptied or replaced: 409 that names the version, others answer on."""
+    """Each file of a version cut, flipped, emptied or replaced: 409 that names the version, others answer on.
+
+    And a service with another key refuses all of them, though every digest is right.
+    """
     settings, store, bucket = place
+    refused_by_others(settings)
     listed = store.list_objects_v2(Bucket=bucket, Prefix="models/harmed/1/")["Contents"]
     files = {line["Key"]: store.get_object(Bucket=bucket, Key=line["Key"])["Body"].read() for line in listed}
     assert len(files) >= 3
@@ -62,11 +66,9 @@ def refused_alone(settings) -> None:
         assert client.post("/predict", json=QUESTION | {"model": "sound"}).status_code == 200
 
 
-def test_models_that_another_key_signed(place, tmp_path):
-    """A bucket that somebody else wrote to, all digests right: nothing of it is unpickled."""
-    settings, _, _ = place
-    theirs = settings.model_copy(update={"signing_key": type(settings.signing_key)("another key")})
-    with serving(theirs) as client:
+def refused_by_others(settings) -> None:
+    """To a service with another key, what this one published is somebody else's."""
+    with serving(settings.model_copy(update={"signing_key": type(settings.signing_key)("another key")})) as client:
         for name in ("harmed", "sound"):
             refused = client.post("/predict", json=QUESTION | {"model": name})
             assert refused.status_code == 409, refused.text
