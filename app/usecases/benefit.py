@@ -82,8 +82,8 @@ def report(model: Loaded, benefits: Any, priors: Mapping[str, float] | None, poi
 
     With `priors` the hold-out's classes are reweighed to them, and posteriors corrected for them; the scores that
     the best cut is sought on stay as they are, and resamples keep each class's number of rows. Raises Conflict without
-    a hold-out or classes, Invalid with the place for a matrix or priors that do not fit. O(n log n + n K A), and the
-    bootstrap.
+    a hold-out, Invalid with the place for a model without exclusive classes, and for a matrix or priors that do not
+    fit. O(n log n + n K A), and the bootstrap.
     """
     check_classes(model)
     holdout = _holdout(model)

@@ -4,20 +4,21 @@ from types import SimpleNamespace
 
 import pytest
 
-from app.errors import Conflict
+from app.errors import Conflict, Invalid
 from app.usecases.benefit import report
 
 
 @pytest.mark.parametrize(
-    ("model", "reason"),
+    ("model", "error", "reason"),
     [
-        ({"multilabel": False, "classes": ()}, "no benefit matrix fits"),
-        ({"multilabel": False, "classes": ("a", "b")}, "without a hold-out"),
+        ({"regression": True, "multilabel": False}, Invalid, "predicts numbers"),
+        ({"regression": False, "multilabel": True}, Invalid, "several labels"),
+        ({"regression": False, "multilabel": False}, Conflict, "without a hold-out"),
     ],
 )
-def test_some_models_cannot_be_judged(model, reason):
-    """Numbers, and nothing held out: a conflict with the model as it is, in words."""
+def test_some_models_cannot_be_judged(model, error, reason):
+    """Other than exclusive classes, and nothing held out: said in words."""
     loaded = SimpleNamespace(name="m", version=1, holdout=None, **model)
 
-    with pytest.raises(Conflict, match=reason):
+    with pytest.raises(error, match=reason):
         report(loaded, [[1, 0], [0, 1]], None, 20)
