@@ -31,7 +31,7 @@ demo: install  ## train, predict and explain on real data over HTTP, then go on 
 	@$(VENV)/bin/payoff demo $(if $(EXIT),--exit)
 
 test: $(VENV)/installed-dev  ## run the tests
-	@echo "tests"; $(PY) -m pytest --numprocesses=2 --dist=loadfile
+	@echo "tests"; $(PY) -m pytest --numprocesses=3 --dist=loadfile --no-loadscope-reorder
 
 check: $(VENV)/installed-dev  ## format, lint, types, import contracts, tests: what CI runs
 	@echo "format";    $(VENV)/bin/ruff format --check --quiet .

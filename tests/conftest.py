@@ -17,12 +17,25 @@ import httpx
 import numpy as np
 import pytest
 import uvicorn
+from xdist.scheduler.loadfile import LoadFileScheduling
 
 from app.api.app import create_app
 from app.settings import Settings
 from app.wiring import wire
 
 pytest_plugins = ["tests.servers.fixtures"]  # postgres_url, bucket, dask_cluster
+
+
+def pytest_xdist_make_scheduler(config, log):
+    """Files go to workers whole, and those of `tests/faults` to the same one: they share a system of ten processes."""
+    return _Schedule(config, log)
+
+
+class _Schedule(LoadFileScheduling):
+    def _split_scope(self, nodeid: str) -> str:
+        file: str = super()._split_scope(nodeid)
+        return "tests/faults" if file.startswith("tests/faults/") else file
+
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
 

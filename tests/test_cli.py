@@ -10,13 +10,14 @@ from pathlib import Path
 import pytest
 
 
-@pytest.mark.parametrize("command", ["serve", "worker", "reindex"])
 @pytest.mark.parametrize(
-    ("settings", "named"),
+    ("command", "settings", "named"),
     [
-        ({"PAYOFF_HOME": "file/home"}, "PAYOFF_HOME"),
-        ({"PAYOFF_DATABASE": "sqlite:////nowhere/at/all/payoff.db"}, "PAYOFF_DATABASE"),
-        ({"PAYOFF_WORKERS": "many"}, "PAYOFF_WORKERS"),
+        ("serve", {"PAYOFF_HOME": "file/home"}, "PAYOFF_HOME"),
+        ("serve", {"PAYOFF_DATABASE": "sqlite:////nowhere/at/all/payoff.db"}, "PAYOFF_DATABASE"),
+        ("worker", {"PAYOFF_DATABASE": "sqlite:////nowhere/at/all/payoff.db"}, "PAYOFF_DATABASE"),
+        ("worker", {"PAYOFF_WORKERS": "many"}, "PAYOFF_WORKERS"),
+        ("reindex", {"PAYOFF_HOME": "file/home"}, "PAYOFF_HOME"),
     ],
 )
 def test_settings_that_cannot_be_are_named(command, settings, named, tmp_path):

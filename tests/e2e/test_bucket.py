@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import pytest
@@ -58,16 +59,18 @@ def test_from_upload_to_decision_and_through_an_outage(replica: Replica, way: Pr
     way.hang()
     assert client.post("/predict", json=QUESTION | {"model": "ward"}).status_code == 200
     assert client.get("/health/ready").status_code == 200  # what is in memory is served
-    for ask in (
+    asked = (
         lambda: client.post("/predict", json=QUESTION | {"model": "other"}),
         lambda: client.get("/models/ward/versions/1/artifact"),
         lambda: client.get("/datasets"),
         lambda: client.post("/datasets", files={"file": table(50)}, data={"label": "state"}),
         lambda: client.put("/models/ward/aliases/champion", json={"version": 1}),
-    ):
-        began = time.monotonic()
-        _is_away(ask())
-        assert time.monotonic() - began < 25  # eight seconds, on a machine that has nothing else to do
+    )
+    began = time.monotonic()
+    with ThreadPoolExecutor(len(asked)) as pool:
+        for answer in [pool.submit(ask) for ask in asked]:
+            _is_away(answer.result())
+    assert time.monotonic() - began < 25  # eight seconds, on a machine that has nothing else to do
 
     way.start()
     card, artifact = _again(client, "/models/ward/versions/1"), _again(client, "/models/ward/versions/1/artifact")

@@ -111,7 +111,7 @@ def life_goes_on(system: System, *, jobs: int = 4) -> Iterator[Life]:
             crowd.do(lambda: life.submit(submitting), pause=0.3)
             crowd.do(lambda: life.move(moving), pause=0.3)
             for caller in predicting:
-                crowd.do(lambda caller=caller: life.predict(caller), pause=0.02)
+                crowd.do(lambda caller=caller: life.predict(caller), pause=0.05)
             time.sleep(0.3)
             yield life
             system.heal()

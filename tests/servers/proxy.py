@@ -58,6 +58,7 @@ class Proxy:
 
     def close(self) -> None:
         self._do(self._end())
+        self._do(self._end())  # who was just being accepted is a connection by now
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
@@ -93,6 +94,7 @@ class Proxy:
         for connection in list(self._connections):
             connection.cancel()
         await asyncio.gather(*self._connections, return_exceptions=True)
+        await asyncio.sleep(0.01)  # what was aborted is closed in the turns of the loop that follow
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
