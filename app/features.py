@@ -6,7 +6,7 @@ missing value as NaN. Every estimator of this service takes such lines, with the
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
 from operator import itemgetter
@@ -59,14 +59,6 @@ class Schema:
         if booleans_possible and not _NUMBERS.issuperset(map(type, chain.from_iterable(rows))):
             raise Invalid("the instances do not fit the model's features", self._flaws(instances))
         return self._encode_numbers(rows, instances), []
-
-    def subset(self, instance: Mapping[str, Any]) -> tuple[np.ndarray, list[str]]:
-        """One object that may lack features, as a float64 row (m,) with NaN where absent or null, and warnings."""
-        unknown = [Flaw(f"/{step(name)}", "unknown feature") for name in instance if name not in self._position]
-        if unknown:
-            raise Invalid("there are features the model does not know", unknown)
-        X, warnings = self.encode([{**dict.fromkeys(self.names), **instance}])
-        return X[0], warnings
 
     def _rows(self, instances: Sequence[Any]) -> Sequence[Sequence[Any]] | None:
         """Every instance as a sequence in feature order, or None where one cannot be."""

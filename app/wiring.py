@@ -69,9 +69,7 @@ def make_keyring(settings: Settings, ports: Ports) -> Keyring:
 
 def make_keys(settings: Settings) -> Keys:
     """The table of keys alone, for the command line, which says itself what it did."""
-    ports = open_ports(settings)
-    ports.database.wait(_START_SECONDS)
-    migrate(ports.database)
+    ports = make_tables(settings)
     return Keys(ports.database, AuditLog(ports.database, logged=False))
 
 
@@ -168,7 +166,7 @@ def _observed(settings: Settings, job: Job, report: Report) -> Iterator[None]:
     """Log lines that name the job and the request that ordered it; where traces are wanted, a span below that request
     with one for each stage.
     """
-    request = {name: job.origin[name] for name in ("request_id",) if name in job.origin}
+    request = {"request_id": job.origin["request_id"]} if "request_id" in job.origin else {}
     structlog.contextvars.bind_contextvars(job=job.id, attempt=job.attempt, **request)
     if not tracing.start(settings.telemetry):
         yield

@@ -87,13 +87,3 @@ def test_a_batch_of_wrong_cells_is_cut_short():
         NUMBERS.encode([["x", "y"]] * 1000)
 
     assert len(refused.value.flaws) == 20
-
-
-def test_part_of_a_row():
-    """What is not known is NaN; a name that is no feature is refused."""
-    row, _ = MIXED.subset({"word": "yes"})
-
-    assert np.array_equal(row, [np.nan, 1.0], equal_nan=True)
-    with pytest.raises(Invalid) as refused:
-        MIXED.subset({"wrod": "yes"})
-    assert refused.value.flaws[0].loc == "/wrod"

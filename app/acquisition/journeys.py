@@ -65,7 +65,8 @@ def travel(
     As `session.simulate`, which keeps only the end. Raises as it does. O(n questions (T K + m)); memory n S (K + 4).
     """
     free = np.isnan(X) if missing is None else missing
-    X, _, limit = checked(forest, X, np.zeros(np.shape(X), dtype=np.int32), prices, budget)
+    X, _, limit = checked(forest.n_features, X, np.zeros(np.shape(X), dtype=np.int32), prices, budget)
+    X = forest.orders.apply(X)
     n, S, K = len(X), len(forest.columns), forest.n_classes
     asked, price = np.full((n, S), -1, dtype=np.int32), np.zeros((n, S))
     P, vote = np.zeros((n, S + 1, K)), np.zeros((n, S + 1), dtype=np.int32)

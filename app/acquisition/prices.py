@@ -96,12 +96,12 @@ def parse_prices(costs: Any, names: Sequence[str], base: Prices | None = None) -
 
 
 def check_budget(budget: Any) -> float:
-    """The budget as a number >= 0, None as infinity; raises Invalid at `""`."""
+    """The budget as a number >= 0, None as infinity; raises Invalid at `/budget`."""
     if budget is None:
         return math.inf
     message = _wrong(budget, "a budget")
     if message:
-        raise Invalid.at("", message)
+        raise Invalid.at("/budget", message)
     return float(budget)
 
 

@@ -127,7 +127,8 @@ def step(
     class is the one of the complete row.
     Raises Invalid for shapes that do not fit and budgets below zero. O(n T depth); about 10 microseconds a case.
     """
-    X, status, limit = checked(forest, X, status, prices, budget)
+    X, status, limit = checked(forest.n_features, X, status, prices, budget)
+    X = forest.orders.apply(X)
     n, m = X.shape
     K = forest.n_classes
     waiting, order = np.zeros((n, m), dtype=np.int32), np.empty((n, m), dtype=np.int32)
@@ -165,7 +166,8 @@ def simulate(
     `budget` is per row. A missing value is asked for, found missing, and costs nothing. Raises as `step`.
     O(n questions (T K + m)).
     """
-    X, _, limit = checked(forest, X, np.zeros(np.shape(X), dtype=np.int32), prices, budget)
+    X, _, limit = checked(forest.n_features, X, np.zeros(np.shape(X), dtype=np.int32), prices, budget)
+    X = forest.orders.apply(X)
     n = len(X)
     cost, P = np.zeros(n), np.zeros((n, forest.n_classes))
     questions, prediction, resolved = (np.zeros(n, dtype=np.int32) for _ in range(3))
@@ -177,18 +179,15 @@ def simulate(
 
 
 def checked(
-    forest: FlatForest, X: np.ndarray, status: np.ndarray, prices: Prices, budget: float | None
+    n_features: int, X: np.ndarray, status: np.ndarray, prices: Prices, budget: float | None
 ) -> tuple[np.ndarray, np.ndarray, float]:
     X = np.ascontiguousarray(X, dtype=np.float64)
     status = np.ascontiguousarray(status, dtype=np.int32)
-    if X.ndim != 2 or X.shape[1] != forest.n_features or status.shape != X.shape:
-        raise Invalid.at("", f"cases are rows of {forest.n_features} values, with a status for each value")
-    if len(prices) != forest.n_features:
-        raise Invalid.at("/feature_costs", f"{len(prices)} prices for {forest.n_features} features")
-    try:
-        return forest.orders.apply(X), status, check_budget(budget)
-    except Invalid as error:
-        raise error.under("/budget") from None
+    if X.ndim != 2 or X.shape[1] != n_features or status.shape != X.shape:
+        raise Invalid.at("", f"cases are rows of {n_features} values, with a status for each value")
+    if len(prices) != n_features:
+        raise Invalid.at("/feature_costs", f"{len(prices)} prices for {n_features} features")
+    return X, status, check_budget(budget)
 
 
 def arrays(prices: Prices) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

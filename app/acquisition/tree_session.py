@@ -13,10 +13,9 @@ import numpy as np
 
 from app.acquisition import _tree_kernels as kernels
 from app.acquisition.journeys import Journeys
-from app.acquisition.prices import Prices, check_budget
-from app.acquisition.session import Simulation, State, States, arrays, slack_of
+from app.acquisition.prices import Prices
+from app.acquisition.session import Simulation, State, States, arrays, checked, slack_of
 from app.acquisition.tree_of_classifiers import TreeOfClassifiers
-from app.errors import Invalid
 
 _BLOCK = 2000  # rows whose states are in memory together
 
@@ -88,7 +87,7 @@ def step(
     that of the deepest node that could, or the prior before the root. Raises Invalid for shapes that do not fit and
     budgets below zero. O(n (m N L + depth m^2)).
     """
-    X, status, limit = _checked(tree, X, status, prices, budget)
+    X, status, limit = checked(tree.n_features, X, status, prices, budget)
     n, m = X.shape
     Z = tree.scorer.scores(np.where(status >= 1, X, np.nan))
     spent, total, price = np.zeros(n), np.zeros(n), np.zeros((n, m))
@@ -123,7 +122,7 @@ def travel(
     `missing` (n, m) marks what cannot be had and costs nothing; by default every NaN. Others were bought in vain.
     `budget` is per row. Raises as `step`. O(n (m N L + depth m^2)); memory n S (K + L + 6).
     """
-    X, _, limit = _checked(tree, X, np.zeros(np.shape(X), dtype=np.int32), prices, budget)
+    X, _, limit = checked(tree.n_features, X, np.zeros(np.shape(X), dtype=np.int32), prices, budget)
     free = np.isnan(X) if missing is None else np.ascontiguousarray(missing, dtype=np.bool_)
     n, S = len(X), len(tree.columns)
     Z = tree.scorer.scores(X)
@@ -172,18 +171,3 @@ def _by_column(order: np.ndarray, price: np.ndarray, wanted: np.ndarray) -> tupl
     waiting, by_column = np.zeros((n, m), dtype=np.int32), np.zeros((n, m))
     waiting[rows, columns], by_column[rows, columns] = 1, price[rows, places]
     return waiting, by_column
-
-
-def _checked(
-    tree: TreeOfClassifiers, X: np.ndarray, status: np.ndarray, prices: Prices, budget: float | None
-) -> tuple[np.ndarray, np.ndarray, float]:
-    X = np.ascontiguousarray(X, dtype=np.float64)
-    status = np.ascontiguousarray(status, dtype=np.int32)
-    if X.ndim != 2 or X.shape[1] != tree.n_features or status.shape != X.shape:
-        raise Invalid.at("", f"cases are rows of {tree.n_features} values, with a status for each value")
-    if len(prices) != tree.n_features:
-        raise Invalid.at("/feature_costs", f"{len(prices)} prices for {tree.n_features} features")
-    try:
-        return X, status, check_budget(budget)
-    except Invalid as error:
-        raise error.under("/budget") from None

@@ -12,10 +12,16 @@ from app.usecases.ports import Ports
 
 
 def ports(request: Request) -> Ports:
+    """The stores."""
     return cast(Ports, request.app.state.ports)
 
 
 async def caller(request: Request) -> Caller:
+    """Who asks."""
+    return who(request)
+
+
+def who(request: Request) -> Caller:
     """Who asks, as the guard found out."""
     return cast(Caller, request.scope["state"]["access"])
 
@@ -33,14 +39,11 @@ async def need_model(request: Request, caller: CallerDep) -> None:
 
 def cached(request: Request, reference: str) -> Loaded | None:
     """The model if it is in memory; Forbidden where the key is for others. No I/O."""
-    caller: Caller = request.scope["state"]["access"]
-    caller.need_model(reference)
-    stored = cast(Ports, request.app.state.ports)
-    return stored.registry.cached(reference)
+    who(request).need_model(reference)
+    return ports(request).registry.cached(reference)
 
 
 def loaded(request: Request, reference: str) -> Loaded:
     """The model, which may have to be read; Forbidden where the key is for others."""
-    caller: Caller = request.scope["state"]["access"]
-    caller.need_model(reference)
-    return cast(Ports, request.app.state.ports).registry.load(reference)
+    who(request).need_model(reference)
+    return ports(request).registry.load(reference)

@@ -31,8 +31,7 @@ class BodyLimits:
 class Guard:
     """ASGI middleware that lets through only what it should.
 
-    It leaves in the request's state the `access` that the caller has, and to write down: `caller`, a name, and
-    `client`, the key's id or None. `headers` are to be added to the answer.
+    It leaves in the request's state the `access` that the caller has, and `headers` to be added to the answer.
     """
 
     def __init__(self, app: ASGIApp, keyring: Keyring, limits: BodyLimits) -> None:
@@ -75,7 +74,7 @@ class Guard:
         address = scope["client"][0] if scope.get("client") else ""
         caller = self._keyring.caller(key, address)
         state = scope.setdefault("state", {})
-        state["access"], state["caller"], state["client"] = caller, caller.name, caller.client
+        state["access"] = caller
         if caller.rate is not None:
             self._count(caller, address, state)
         caller.need(needed(scope["method"], path))

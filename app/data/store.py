@@ -85,10 +85,6 @@ class DatasetStore:
             built = build(source, positions, self.limits, several=len(labels) > 1, numbers=numbers)
         return self.keep(_drafted(built, name, "upload"))
 
-    def add_inline(self, features: Sequence[str], rows: Sequence[Sequence[Any]], labels: Sequence[Any]) -> Dataset:
-        """Keep a table that came as lists; errors as in `draft_inline`."""
-        return self.keep(self.draft_inline(features, rows, labels))
-
     def draft_inline(
         self, features: Sequence[str], rows: Sequence[Sequence[Any]], labels: Sequence[Any], *, numbers: bool = False
     ) -> Draft:

@@ -56,7 +56,7 @@ class Cluster(ParallelBackendBase):
 
     def effective_n_jobs(self, n_jobs: int | None) -> int:  # noqa: ARG002 - the cluster is as large as it is
         """The threads of all workers; two at least, because joblib would run the pieces here if it were one."""
-        with self._answering():
+        with _Answering():
             client = self._client()
             client.wait_for_workers(1, timeout=_WORKER_SECONDS)
             return int(max(2, sum(client.ncores().values())))
@@ -74,7 +74,7 @@ class Cluster(ParallelBackendBase):
 
     def retrieve_result_callback(self, out: Result) -> Any:
         self._waiting.discard(out)
-        with self._answering():
+        with _Answering():
             return out.result()
 
     def abort_everything(self, ensure_ready: bool = True) -> None:  # noqa: ARG002 - it always stays ready
@@ -139,9 +139,6 @@ class Cluster(ParallelBackendBase):
                     f"{threads} threads, and one may use {limit / _MB:.0f} MB: give the workers more memory "
                     "(--memory-limit) or fewer threads, or train on fewer rows or features"
                 )
-
-    def _answering(self) -> _Answering:
-        return _Answering()
 
 
 class _Answering:

@@ -33,10 +33,7 @@ def check(tree: Any) -> None:
         raise Invalid.at("/budget", "a budget chooses lambda; give one of the two")
     if not 0 < tree.validation_fraction < 1:
         raise Invalid.at("/validation_fraction", "validation_fraction is between 0 and 1")
-    try:
-        check_budget(tree.budget)
-    except Invalid as error:
-        raise error.under("/budget") from None
+    check_budget(tree.budget)
 
 
 def _check_number(name: str, value: Any, low: float, high: float, *, whole: bool = False) -> None:

@@ -114,10 +114,7 @@ class BudgetForest(Stepwise):
             raise Invalid.at("/cost_exponent", "cost_exponent is from 0 to 1, or null")
         if not 0 < self.validation_fraction < 1:
             raise Invalid.at("/validation_fraction", "validation_fraction is between 0 and 1")
-        try:
-            check_budget(self.budget)
-        except Invalid as error:
-            raise error.under("/budget") from None
+        check_budget(self.budget)
         self.prices_ = prices_of(self.feature_costs, self.n_features_in_)
 
     def findings(self) -> dict[str, Any]:

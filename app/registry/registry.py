@@ -99,24 +99,6 @@ class Registry:
             now = connection.execute(select(self._database.now)).scalar_one()
         return self._files.stage(card, pack(estimator, holdout), datetime.fromtimestamp(now, UTC))
 
-    def staged(self, name: str, version: int) -> Card | None:
-        """The card of a folder that was staged and not added, None where there is none that is whole and ours.
-
-        A job tried again adopts it when `card.job` is its own; otherwise it calls `discard` and stages anew.
-        """
-        with self._database.reading() as connection:
-            if self._index.has(connection, (name, version)):
-                return None
-        try:
-            card = self._files.trusted_card((name, version))
-            for file in card.sha256:
-                self._files.read(card, file)
-        except Unavailable:
-            raise
-        except PayoffError:
-            return None
-        return card
-
     def discard(self, name: str, version: int) -> None:
         """Remove a folder that was staged and not added, if there is one. Conflict where it is published."""
         with self._database.writing() as connection:
@@ -203,10 +185,14 @@ class Registry:
 
     def refresh(self) -> None:
         """See what other processes changed: one small query where nothing did. NotReady where the database is away."""
-        try:
-            self._refresh()
-        except SQLAlchemyError as error:
-            raise NotReady("the registry's index cannot be read at the moment") from error
+        with self._refreshing, self._database.reading() as connection:
+            began = monotonic()
+            if self._index.revision(connection) != self._snapshot.revision:
+                snapshot = self._index.snapshot(connection)
+                self._former.move(self._snapshot, snapshot, self._cache.__contains__)
+                self._snapshot = snapshot
+                self._cache.keep(snapshot.digests)
+            self._confirmed_at = began
 
     # managing
 
@@ -328,16 +314,6 @@ class Registry:
             _log.warning("left out of the registry's index: %s", folder)
         return rebuilt.versions
 
-    def _refresh(self) -> None:
-        with self._refreshing, self._database.reading() as connection:
-            began = monotonic()
-            if self._index.revision(connection) != self._snapshot.revision:
-                snapshot = self._index.snapshot(connection)
-                self._former.move(self._snapshot, snapshot, self._cache.__contains__)
-                self._snapshot = snapshot
-                self._cache.keep(snapshot.digests)
-            self._confirmed_at = began
-
     def _keep_up(self) -> None:
         if self._awaits_storage:
             self._reach()
@@ -358,8 +334,8 @@ class Registry:
 
     def _look(self) -> None:
         try:
-            self._refresh()
-        except (SQLAlchemyError, Unavailable) as error:
+            self.refresh()
+        except (SQLAlchemyError, NotReady) as error:
             _log.warning("the registry's index cannot be read, the last view of it stays: %s", error)
 
 

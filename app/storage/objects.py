@@ -24,7 +24,7 @@ import fsspec
 from fsspec.asyn import AsyncFileSystem
 
 from app.errors import Conflict, Unavailable, Unusable
-from app.storage.weather import Weather
+from app.storage.weather import Weather, code_of
 
 T = TypeVar("T")
 
@@ -159,7 +159,7 @@ class Objects:
         except FileExistsError:
             return False
         except OSError as error:
-            if _said(error) == "ConditionalRequestConflict":
+            if code_of(error) == "ConditionalRequestConflict":
                 return False
             if error.errno != errno.ENOSYS:
                 raise
@@ -236,12 +236,7 @@ class _Watched(io.RawIOBase):
 
 
 def _absent(content: object) -> bool:
-    return isinstance(content, FileNotFoundError) and _said(content) != "NoSuchBucket"
-
-
-def _said(error: BaseException) -> str:
-    response = getattr(error.__cause__, "response", None) or {}
-    return str(response.get("Error", {}).get("Code", ""))
+    return isinstance(content, FileNotFoundError) and code_of(content) != "NoSuchBucket"
 
 
 def _written(info: Mapping[str, Any]) -> float:

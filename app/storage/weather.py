@@ -88,27 +88,27 @@ class Weather:
 
     def _rest(self, trouble: Unavailable, error: Exception) -> None:
         if self._trouble is None:
-            _log.warning("%s", f"{trouble.detail}: {type(error).__name__} {_code(error)}".rstrip())
+            _log.warning("%s", f"{trouble.detail}: {type(error).__name__} {code_of(error)}".rstrip())
         self._rest_until = monotonic() + _REST_SECONDS
         self._trouble = trouble.detail
 
 
 def _trouble(name: str, error: Exception) -> Unavailable | None:
     """The failure of the store that `error` tells of; None where it is an answer, or a mistake of ours."""
-    reason = _REFUSALS.get(_code(error)) or _REFUSALS.get(type(error).__name__)
+    reason = _REFUSALS.get(code_of(error)) or _REFUSALS.get(type(error).__name__)
     if isinstance(error, ValueError) and str(error).startswith("Invalid endpoint"):  # botocore has no class for it
         reason = _ENDPOINT
     if reason is not None:
         return Unusable(f"the store of {name} cannot be used: {reason}")
     answer = isinstance(error, FileNotFoundError | FileExistsError | PayoffError)
-    if answer and _code(error) != "NoSuchUpload":  # an upload in parts that was broken off
+    if answer and code_of(error) != "NoSuchUpload":  # an upload in parts that was broken off
         return None
     if isinstance(error, OSError) or type(error).__module__ != "builtins":  # of the libraries below, whichever it is
         return Unavailable(f"the store of {name} does not answer at the moment")
     return None
 
 
-def _code(error: BaseException) -> str:
+def code_of(error: BaseException) -> str:
     """The store's own word for it, such as NoSuchBucket; it has no secrets in it."""
     for told in (error, error.__cause__):
         response = getattr(told, "response", None)

@@ -104,5 +104,6 @@ def test_a_budget_is_a_number_of_at_least_zero():
     assert check_budget(None) == math.inf
     assert check_budget(0) == 0
     for wrong in (-1, math.nan, math.inf, True, "3", 10**400):
-        with pytest.raises(Invalid):
+        with pytest.raises(Invalid) as caught:
             check_budget(wrong)
+        assert [flaw.loc for flaw in caught.value.flaws] == ["/budget"]

@@ -15,16 +15,20 @@ from app.errors import Flaw, Invalid, TooLarge
 NO_LABEL = "a label in a list is a string that is not blank, of at most 200 characters"
 
 
+def add_inline(store, features, rows, labels):
+    return store.keep(store.draft_inline(features, rows, labels))
+
+
 def flaws(store, features, rows, labels):
     with pytest.raises(Invalid) as caught:
-        store.add_inline(features, rows, labels)
+        add_inline(store, features, rows, labels)
     assert store.page(10) == ([], None), "nothing is kept"
     return list(caught.value.flaws)
 
 
 def test_same_as_an_upload(store):
     """The same values give the same arrays as an uploaded file, and the same data set when sent twice."""
-    inline = store.add_inline(["a", "b"], [[1, "u"], [2.5, None], [None, "v"], [4, "u"]], ["x", "y", "y", "x"])
+    inline = add_inline(store, ["a", "b"], [[1, "u"], [2.5, None], [None, "v"], [4, "u"]], ["x", "y", "y", "x"])
     upload = store.add(io.BytesIO(b"a,b,label\n1,u,x\n2.5,,y\n,v,y\n4,u,x\n"), ["label"])
 
     assert inline == upload
@@ -49,7 +53,7 @@ def test_round_trip(rows):
     rows = [*rows, *rows, (1, "w", "x"), (2, "w", "x")]
     store = DatasetStore("memory://inline", DataLimits(1000, 100, 100, 10**6))
 
-    found = store.table(store.add_inline(["a", "b"], [row[:2] for row in rows], [row[2] for row in rows]).id)
+    found = store.table(add_inline(store, ["a", "b"], [row[:2] for row in rows], [row[2] for row in rows]).id)
 
     expected, _ = found.schema.encode([list(row[:2]) for row in rows])
     np.testing.assert_array_equal(found.X, expected)
@@ -57,16 +61,16 @@ def test_round_trip(rows):
 
 
 def test_targets(store):
-    numbers = store.table(store.add_inline(["label"], [[1], [2]], [0.5, 1]).id)
+    numbers = store.table(add_inline(store, ["label"], [[1], [2]], [0.5, 1]).id)
     assert numbers.classes is None
     np.testing.assert_array_equal(numbers.y, [0.5, 1])
 
-    several = store.table(store.add_inline(["p"], [[1], [2], [3]], [["q", "p"], [], ["q"]]).id)
+    several = store.table(add_inline(store, ["p"], [[1], [2], [3]], [["q", "p"], [], ["q"]]).id)
     assert several.labels == several.classes == ("p", "q")
     assert several.schema.names == ("p",)
     np.testing.assert_array_equal(several.y, [[1, 1], [0, 0], [0, 1]])
 
-    one = store.table(store.add_inline(["a"], [[1], [2]], [["q"], []]).id)
+    one = store.table(add_inline(store, ["a"], [[1], [2]], [["q"], []]).id)
     assert one.classes == ("q",)
     np.testing.assert_array_equal(one.y, [[1], [0]])
 
@@ -142,4 +146,4 @@ def test_limits(tmp_path):
         (["a"], [[1]] * 4, [["p", "q", "r"]] * 4),
     ]:
         with pytest.raises(TooLarge):
-            store.add_inline(features, rows, labels)
+            add_inline(store, features, rows, labels)

@@ -183,7 +183,6 @@ def test_while_the_store_is_away_what_is_in_memory_is_served(registry, another, 
         lambda: replica.set_alias("triage", "champion", 1, "ann"),
         lambda: replica.reserve("triage"),
         lambda: replica.stage(make_card("triage", 9), make_estimator(), HOLDOUT),
-        lambda: replica.staged("triage", 9),
         replica.rebuild,
     ):
         with pytest.raises(Unavailable):
