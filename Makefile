@@ -30,14 +30,19 @@ install: $(VENV)/installed  ## make the environment .venv
 demo: install  ## train, predict and explain on real data over HTTP, then go on serving (EXIT=1: stop)
 	@$(VENV)/bin/payoff demo $(if $(EXIT),--exit)
 
+# Once, beforehand: otherwise every test process compiles them for itself.
+COMPILE := $(PY) -c "from app.usecases.kernels import compile_now; compile_now()"
+
 test: $(VENV)/installed-dev  ## run the tests
+	@echo "kernels"; $(COMPILE)
 	@echo "tests"; $(PY) -m pytest --numprocesses=3 --dist=loadfile --no-loadscope-reorder
 
 check: $(VENV)/installed-dev  ## format, lint, types, import contracts, tests: what CI runs
-	@echo "format";    $(VENV)/bin/ruff format --check --quiet .
-	@echo "lint";      $(VENV)/bin/ruff check --quiet .
-	@echo "types";     $(VENV)/bin/mypy
-	@echo "contracts"; $(VENV)/bin/lint-imports
+	@{ $(COMPILE); } & \
+	echo "format" && $(VENV)/bin/ruff format --check --quiet . && \
+	echo "lint" && $(VENV)/bin/ruff check --quiet . && \
+	echo "types" && $(VENV)/bin/mypy && \
+	echo "contracts" && $(VENV)/bin/lint-imports && wait
 	@$(MAKE) --no-print-directory test
 
 bench: install  ## run every benchmark and print its figures

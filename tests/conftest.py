@@ -31,6 +31,11 @@ def pytest_xdist_make_scheduler(config, log):
     return _Schedule(config, log)
 
 
+def pytest_collection_modifyitems(items):
+    """Those that take longest first, so that in the end no worker waits for another."""
+    items.sort(key=lambda item: not item.nodeid.startswith(("tests/faults/", "tests/e2e/", "tests/api/test_openapi")))
+
+
 class _Schedule(LoadFileScheduling):
     def _split_scope(self, nodeid: str) -> str:
         file: str = super()._split_scope(nodeid)
