@@ -20,10 +20,12 @@ $(VENV)/installed: requirements.lock pyproject.toml | $(PY)
 	@$(PY) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
 
-$(VENV)/installed-dev: requirements-dev.lock $(VENV)/installed
-	@echo "installing the pinned development tools into $(VENV)"
+# All of the above and more, in one go.
+$(VENV)/installed-dev: requirements-dev.lock pyproject.toml | $(PY)
+	@echo "installing the pinned dependencies and development tools into $(VENV)"
 	@$(PY) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
-	@touch $@
+	@$(PY) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $(VENV)/installed $@
 
 install: $(VENV)/installed  ## make the environment .venv
 

@@ -57,7 +57,7 @@ def test_many_row_groups(limits, monkeypatch):
     words = ["u", "v", "w", None, "x", "a"] * 5
     rows = [[i, words[i]] for i in range(30)]
     store = DatasetStore("memory://groups", limits)
-    dataset = store.add_inline(["a", "b"], rows, [i % 2 for i in range(30)])
+    dataset = store.keep(store.draft_inline(["a", "b"], rows, [i % 2 for i in range(30)]))
 
     found = load(dataset, store._storage.read(dataset.id, "data.parquet"))
 
