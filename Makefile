@@ -3,6 +3,7 @@
 .PHONY: help install demo test check bench lock
 VENV := .venv
 PY := $(VENV)/bin/python
+PIP = $(PY) -m pip install --quiet --disable-pip-version-check $(PIP_FLAGS)
 
 help:  ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -16,15 +17,15 @@ $(PY):
 
 $(VENV)/installed: requirements.lock pyproject.toml | $(PY)
 	@echo "installing the pinned dependencies into $(VENV)"
-	@$(PY) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
-	@$(PY) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@$(PIP) --require-hashes -r requirements.lock
+	@$(PIP) --no-deps --no-build-isolation --editable .
 	@touch $@
 
 # All of the above and more, in one go.
 $(VENV)/installed-dev: requirements-dev.lock pyproject.toml | $(PY)
 	@echo "installing the pinned dependencies and development tools into $(VENV)"
-	@$(PY) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
-	@$(PY) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@$(PIP) --require-hashes -r requirements-dev.lock
+	@$(PIP) --no-deps --no-build-isolation --editable .
 	@touch $(VENV)/installed $@
 
 install: $(VENV)/installed  ## make the environment .venv
