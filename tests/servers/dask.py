@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 
 from tests.servers.program import Program, free_port, listening
 
@@ -42,6 +43,10 @@ class DaskWorker(Program):
         place = ["--local-directory", str(self.folder), "--memory-limit", "0", "--nthreads", "1", "--no-nanny"]
         return [sys.executable, "-m", "distributed.cli.dask_worker", self._scheduler, *_QUIET, *place]
 
+    def environment(self) -> Mapping[str, str]:
+        """As the README says."""
+        return {"DASK_DISTRIBUTED__WORKER__PROFILE__ENABLED": "False"}
+
     def ready(self) -> bool:
         return "Registered to" in self.tail()
 
@@ -57,6 +62,11 @@ class DaskCluster:
     def address(self) -> str:
         return self.scheduler.address
 
+    @property
+    def programs(self) -> tuple[Program, ...]:
+        """Its processes, the scheduler last."""
+        return (*self.workers, self.scheduler)
+
     def start(self) -> None:
         self.scheduler.start()
         for worker in self.workers:
@@ -65,5 +75,5 @@ class DaskCluster:
             worker.wait_ready()
 
     def close(self) -> None:
-        for program in (*self.workers, self.scheduler):
+        for program in self.programs:
             program.close()
