@@ -15,7 +15,6 @@ from sqlalchemy.exc import IntegrityError
 from app import postgres
 from app.database import Database, DatabaseAway
 from app.errors import Invalid
-from tests.servers.proxy import Proxy
 
 TABLES = MetaData()
 NUMBERS = Table("numbers", TABLES, Column("n", Integer, primary_key=True))
@@ -43,15 +42,6 @@ def sqlite(tmp_path):
 def hasty(postgres_url):
     """PostgreSQL, with little time for each statement."""
     yield from with_numbers(postgres_url, seconds=1)
-
-
-@pytest.fixture
-def proxy(postgres_url):
-    """What stands between the database and those who want it."""
-    proxy = Proxy(make_url(postgres_url).port)
-    proxy.start()
-    yield proxy
-    proxy.close()
 
 
 @pytest.fixture

@@ -11,26 +11,16 @@ from sqlalchemy import text
 from sqlalchemy.exc import OperationalError
 
 from app import metrics
-from app.database import Database, DatabaseAway
+from app.database import DatabaseAway
 from app.errors import Unavailable
 from app.jobs.job import Problem, Status
-from app.jobs.queue import Queue
 from app.metrics import JobMetrics, ProcessMetrics, QueueMetrics, RequestMetrics, StorageMetrics
-from app.migrations import migrate
 from app.storage.weather import Weather
 
 
 @pytest.fixture
 def told():
     return CollectorRegistry()
-
-
-@pytest.fixture
-def queue(tmp_path):
-    queue = Queue(Database(f"sqlite:///{tmp_path / 'jobs.db'}"))
-    migrate(queue.database)
-    yield queue
-    queue.database.close()
 
 
 class Ports:

@@ -4,19 +4,9 @@ from __future__ import annotations
 
 import time
 
-import pytest
 from sqlalchemy import make_url
 
 from tests.conftest import serving, settings_for, trained, two_class_rows
-from tests.servers.proxy import Proxy
-
-
-@pytest.fixture
-def proxy(postgres_url):
-    proxy = Proxy(make_url(postgres_url).port)
-    proxy.start()
-    yield proxy
-    proxy.close()
 
 
 def test_predictions_go_on_while_the_database_hangs_or_is_gone(postgres_url, proxy, tmp_path):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import uuid
 from concurrent.futures import ThreadPoolExecutor
 
 import fsspec
@@ -18,21 +17,12 @@ from app.storage import objects
 CSV = b"a,b,y\n1,u,0\n2,v,1\n,u,0\n4,,1\n"
 
 
-@pytest.fixture(params=["folder", "memory", "s3"])
-def url(request, tmp_path):
-    if request.param == "folder":
-        return str(tmp_path / "datasets")
-    if request.param == "memory":
-        return f"memory://{uuid.uuid4().hex}"
-    return f"{request.getfixturevalue('bucket')}/datasets"
-
-
 def add(store, name=None):
     return store.add(io.BytesIO(CSV), ["y"], name)
 
 
-def test_a_data_set_is_kept_found_listed_learnt_from_and_removed(url, limits):
-    store, other = DatasetStore(url, limits), DatasetStore(url, limits)
+def test_a_data_set_is_kept_found_listed_learnt_from_and_removed(storage_url, limits):
+    store, other = DatasetStore(storage_url, limits), DatasetStore(storage_url, limits)
     first, second = add(store), add(store, "n")
 
     assert other.find(first.id) == first
@@ -44,8 +34,8 @@ def test_a_data_set_is_kept_found_listed_learnt_from_and_removed(url, limits):
     assert store.page(10)[0] == [second]
 
 
-def test_equal_uploads_to_two_replicas_at_once_are_one_data_set(url, limits):
-    stores = [DatasetStore(url, limits), DatasetStore(url, limits)]
+def test_equal_uploads_to_two_replicas_at_once_are_one_data_set(storage_url, limits):
+    stores = [DatasetStore(storage_url, limits), DatasetStore(storage_url, limits)]
     with ThreadPoolExecutor(2) as pool:
         added = list(pool.map(add, stores))
 
@@ -53,10 +43,10 @@ def test_equal_uploads_to_two_replicas_at_once_are_one_data_set(url, limits):
     assert len(stores[1].page(10)[0]) == 1
 
 
-def test_a_harmed_table_is_never_learnt_from(url, limits):
-    store = DatasetStore(url, limits)
+def test_a_harmed_table_is_never_learnt_from(storage_url, limits):
+    store = DatasetStore(storage_url, limits)
     dataset = add(store)
-    files, root = fsspec.core.url_to_fs(url, use_listings_cache=False)
+    files, root = fsspec.core.url_to_fs(storage_url, use_listings_cache=False)
     path = f"{root}/{dataset.id}/data.parquet"
     content = files.cat_file(path)
     for harmed in (content[:-1], content[:99] + b"?" + content[100:], b""):
@@ -72,12 +62,12 @@ def test_a_harmed_table_is_never_learnt_from(url, limits):
 
 
 def test_what_another_version_left_half_written_is_told_until_it_is_swept(bucket, limits, monkeypatch):
-    url = f"{bucket}/datasets"
-    store = DatasetStore(url, limits)
+    storage_url = f"{bucket}/datasets"
+    store = DatasetStore(storage_url, limits)
     dataset = add(store)
     store.remove(dataset.id)
     files = s3fs.S3FileSystem(skip_instance_cache=True)
-    files.pipe_file(f"{url}/{dataset.id}/data.parquet", b"of another version")
+    files.pipe_file(f"{storage_url}/{dataset.id}/data.parquet", b"of another version")
 
     with pytest.raises(Conflict, match="try again later"):
         add(store)

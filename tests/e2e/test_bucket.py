@@ -21,15 +21,6 @@ QUESTION = {"instances": [[50, 70, "mild"]], "rule": "most_probable"}
 
 
 @pytest.fixture
-def way(object_store):
-    """The network between the service and the store."""
-    proxy = Proxy(object_store.port)
-    proxy.start()
-    yield proxy
-    proxy.close()
-
-
-@pytest.fixture
 def replica(bucket, way):
     settings = {"models": f"{bucket}/models", "datasets": f"{bucket}/datasets", "signing_key": "a key for the tests"}
     replica = Replica(settings, access(way.url))

@@ -5,26 +5,15 @@ from __future__ import annotations
 import pytest
 from sqlalchemy import select, update
 
-from app.database import Database
 from app.errors import NotFound
 from app.jobs import retention
 from app.jobs.job import Problem, Status
-from app.jobs.queue import Queue
 from app.jobs.retention import forget
 from app.jobs.tables import JOBS
 from app.jobs.worker import Worker
-from app.migrations import migrate
 from tests.jobs.waiting import eventually
 
 DAY = 86_400.0
-
-
-@pytest.fixture
-def queue(tmp_path):
-    queue = Queue(Database(f"sqlite:///{tmp_path / 'jobs.db'}"))
-    migrate(queue.database)
-    yield queue
-    queue.database.close()
 
 
 def ended(queue, days_ago, how=Status.FAILED):

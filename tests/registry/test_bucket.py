@@ -11,9 +11,8 @@ from app.database import Database
 from app.errors import Conflict, Damaged, NotFound, NotReady, Unavailable, Unusable
 from app.registry.registry import Registry
 from app.registry.tables import TABLES
-from app.storage import Storage, objects, weather
+from app.storage import Storage, weather
 from tests.registry.making import HOLDOUT, KEY, everywhere, make_card, make_estimator, publish
-from tests.servers.proxy import Proxy
 
 in_a_bucket = pytest.mark.parametrize("models", ["s3"], indirect=True)
 
@@ -33,19 +32,7 @@ def requests(monkeypatch):
 
 
 @pytest.fixture
-def way(object_store):
-    """The network between us and the store."""
-    proxy = Proxy(object_store.port)
-    proxy.start()
-    yield proxy
-    proxy.close()
-
-
-@pytest.fixture
-def impatient(monkeypatch):
-    config = objects._OPTIONS["s3"]["config_kwargs"]
-    monkeypatch.setitem(objects._OPTIONS["s3"], "config_kwargs", config | {"connect_timeout": 0.5, "read_timeout": 0.5})
-    monkeypatch.setattr(objects, "_SECONDS", 0.5)
+def impatient(impatient, monkeypatch):
     monkeypatch.setattr(weather, "_REST_SECONDS", 0.0)
 
 

@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import functools
 import os
+import uuid
 from collections.abc import Iterator
+from pathlib import Path
 
 import botocore.session
 import pytest
+from sqlalchemy import make_url
 
+from app.database import Database
+from app.jobs.queue import Queue
+from app.migrations import migrate
+from app.storage import objects, weather
 from tests.servers import postgres
 from tests.servers.dask import DaskCluster
 from tests.servers.postgres import Postgres
+from tests.servers.proxy import Proxy
 from tests.servers.s3 import ObjectStore, access
 
 
@@ -40,6 +48,21 @@ def postgres_url(postgres_server: Postgres) -> Iterator[str]:
     postgres_server.drop_database(url)
 
 
+@pytest.fixture
+def proxy(postgres_url: str) -> Iterator[Proxy]:
+    """What stands between the database and those who want it."""
+    yield from _proxy(make_url(postgres_url).port)
+
+
+@pytest.fixture
+def queue(tmp_path: Path) -> Iterator[Queue]:
+    """An empty queue of jobs on SQLite."""
+    queue = Queue(Database(f"sqlite:///{tmp_path / 'jobs.db'}"))
+    migrate(queue.database)
+    yield queue
+    queue.database.close()
+
+
 @pytest.fixture(scope="session")
 def object_store() -> Iterator[ObjectStore]:
     server = ObjectStore()
@@ -58,6 +81,31 @@ def bucket(object_store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> str:
     return object_store.create_bucket()
 
 
+@pytest.fixture(params=["folder", "memory", "s3"])
+def storage_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A fresh empty place: a folder, memory, or a bucket on a real server."""
+    if request.param == "folder":
+        return str(tmp_path / "root")
+    if request.param == "memory":
+        return f"memory://{uuid.uuid4().hex}"
+    return f"{request.getfixturevalue('bucket')}/root"
+
+
+@pytest.fixture
+def way(object_store: ObjectStore) -> Iterator[Proxy]:
+    """The network between the service and the store."""
+    yield from _proxy(object_store.port)
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half a second instead of four for an answer of the store, and a short rest; other numbers are the real ones."""
+    config = objects._OPTIONS["s3"]["config_kwargs"]
+    monkeypatch.setitem(objects._OPTIONS["s3"], "config_kwargs", config | {"connect_timeout": 0.5, "read_timeout": 0.5})
+    monkeypatch.setattr(objects, "_SECONDS", 0.5)
+    monkeypatch.setattr(weather, "_REST_SECONDS", 0.2)
+
+
 @pytest.fixture(scope="session")
 def dask_cluster() -> Iterator[str]:
     """The address of a Dask scheduler with two workers of one thread each."""
@@ -65,3 +113,10 @@ def dask_cluster() -> Iterator[str]:
     cluster.start()
     yield cluster.address
     cluster.close()
+
+
+def _proxy(port: int) -> Iterator[Proxy]:
+    proxy = Proxy(port)
+    proxy.start()
+    yield proxy
+    proxy.close()

@@ -10,29 +10,10 @@ import pytest
 
 from app.errors import Conflict, NotFound, Unavailable, Unusable
 from app.storage import Storage, objects, weather
-from tests.servers.proxy import Proxy
 
 SEAL = "seal.json"
 FILES = {SEAL: b"{}", "table": b"\x00\x01"}
 SECRET = "a-secret-that-nobody-may-read"
-
-
-@pytest.fixture
-def impatient(monkeypatch):
-    """Half a second instead of four for an answer, and a short rest; every other number is the real one."""
-    config = objects._OPTIONS["s3"]["config_kwargs"]
-    monkeypatch.setitem(objects._OPTIONS["s3"], "config_kwargs", config | {"connect_timeout": 0.5, "read_timeout": 0.5})
-    monkeypatch.setattr(objects, "_SECONDS", 0.5)
-    monkeypatch.setattr(weather, "_REST_SECONDS", 0.2)
-
-
-@pytest.fixture
-def way(object_store):
-    """The network between us and the store."""
-    proxy = Proxy(object_store.port)
-    proxy.start()
-    yield proxy
-    proxy.close()
 
 
 @pytest.fixture
