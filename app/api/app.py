@@ -106,8 +106,10 @@ def create_app(service: Service) -> FastAPI:
     errors.install(app)
     docs.install(app)
     app.router.routes[:0] = [predict.route, acquire.route, retrieve.route]  # first in line: those that are asked most
+    app.state.routes = [*app.router.routes]
     for routes in (datasets, train, benefit, models, compare, simulate, audit, health):
         app.include_router(routes.router)
+        app.state.routes += routes.router.routes
     bodies = (predict.PredictRequest, retrieve.RetrieveRequest, acquire.AcquireRequest)
     openapi.install(app, (*bodies, predict.PredictAnswer))
     app.add_middleware(Guard, keyring=service.keyring, limits=service.limits)

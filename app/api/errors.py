@@ -14,6 +14,7 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, Field
 from pydantic_core import ErrorDetails
 from starlette.exceptions import HTTPException
+from starlette.routing import Match
 
 from app import errors
 
@@ -107,6 +108,15 @@ def _pointer(steps: Sequence[int | str], sent: Any, kind: str) -> str:
     return "".join(f"/{step}" for step in found)
 
 
+def _methods(request: Request) -> set[str]:
+    """What the path can be asked with; each of its methods may have a route of its own."""
+    found: set[str] = set()
+    for route in request.app.state.routes:
+        if route.matches(request.scope)[0] != Match.NONE:
+            found |= getattr(route, "methods", None) or set()
+    return found
+
+
 def install(app: FastAPI) -> None:
     """Answer every error of `app` with a problem document."""
 
@@ -126,11 +136,13 @@ def install(app: FastAPI) -> None:
             flaws = tuple(errors.Flaw(f"/{found['loc'][-1]}", found["msg"]) for found in details[:_MOST_FLAWS])
         return respond(errors.Invalid(flaws[0].msg if flaws else "the request is not as documented", flaws))
 
-    async def http(_request: Request, error: Exception) -> Response:
+    async def http(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
         phrase = HTTPStatus(error.status_code).phrase
         status = 422 if error.status_code == 400 else error.status_code  # unreadable bodies count as bad input
-        headers = dict(error.headers) if error.headers else None
+        headers = dict(error.headers) if error.headers else {}
+        if status == 405:
+            headers["Allow"] = ", ".join(sorted(_methods(request)))
         return problem(status, phrase, str(error.detail), (), headers)
 
     async def too_deep(_request: Request, _error: Exception) -> Response:

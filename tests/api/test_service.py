@@ -18,12 +18,17 @@ def test_an_unknown_path_is_a_problem(service):
     assert response.json()["status"] == 404
 
 
-def test_a_wrong_method_is_a_problem_that_names_the_right_ones(service):
-    response = service.get("/predict")
+@pytest.mark.parametrize(
+    ("path", "allowed"),
+    [("/predict", "POST"), ("/models/m/aliases/a", "DELETE, PUT"), ("/datasets", "GET, POST")],
+)
+def test_a_wrong_method_is_a_problem_that_names_the_right_ones(service, path, allowed):
+    """All of them, though each has a route of its own."""
+    response = service.patch(path)
 
     assert response.status_code == 405
     assert response.headers["content-type"] == "application/problem+json"
-    assert "POST" in response.headers["allow"]
+    assert response.headers["allow"] == allowed
 
 
 @pytest.mark.parametrize("path", ["/predict", "/train", "/models/x/benefit"])
