@@ -26,12 +26,12 @@ class Account:
     """Everything else that was not a success."""
     longest_pause: float = 0.0
     """Seconds between two answers that followed one another."""
-    _last: float = field(default_factory=time.monotonic)
+    _last: float | None = None
 
     def answer(self) -> None:
         """Note a success."""
         now = time.monotonic()
-        self.longest_pause, self._last = max(self.longest_pause, now - self._last), now
+        self.longest_pause, self._last = max(self.longest_pause, now - (self._last or now)), now
         self.answered += 1
 
     @property
