@@ -181,6 +181,11 @@ def simulate(
 def checked(
     n_features: int, X: np.ndarray, status: np.ndarray, prices: Prices, budget: float | None
 ) -> tuple[np.ndarray, np.ndarray, float]:
+    """Cases as the kernels take them: X (n, m) float64 and status (n, m) int32, both contiguous, and the budget.
+
+    m is `n_features`; no budget is infinity. Raises Invalid at "" for shapes, `/feature_costs` for a number of prices,
+    and `/budget` that do not fit. Copies only what has another layout.
+    """
     X = np.ascontiguousarray(X, dtype=np.float64)
     status = np.ascontiguousarray(status, dtype=np.int32)
     if X.ndim != 2 or X.shape[1] != n_features or status.shape != X.shape:

@@ -102,18 +102,13 @@ class Files:
                 found[version] = error
         return found
 
-    def trusted_card(self, key: Key, digest: str | None = None) -> Card:
-        """A version's card, signed by us where there is a key, and with the SHA-256 `digest` where that is known.
-
-        Damaged where it is not; where it is absent, too, if there is a digest, and NotFound otherwise.
-        """
+    def trusted_card(self, key: Key, digest: str) -> Card:
+        """A version's card, with the SHA-256 `digest` and, where there is a key, signed by us; Damaged where not."""
         try:
             content = self.storage.read(_folder(key), CARD)
         except NotFound as absent:
-            if digest is None:
-                raise
             raise Damaged(f"the folder {_folder(key)} is missing") from absent
-        if digest is not None and hashlib.sha256(content).hexdigest() != digest:
+        if hashlib.sha256(content).hexdigest() != digest:
             raise Damaged(f"{_folder(key)}/{CARD} is not the card that was published")
         if self._signing_key is not None:
             self._check_signature(key, content)
