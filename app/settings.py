@@ -85,6 +85,9 @@ class Settings(BaseSettings):
     max_categories: int = Field(default=1_000, ge=2)
     """Most distinct values of a categorical feature; more look like an identifier or free text."""
 
+    request_memory_mb: int | None = Field(default=None, ge=64)
+    """Memory for requests in progress (bodies, work, answers), 503 beyond it; by default a third, at most 2048."""
+
     cache_mb: int = Field(default=512, ge=1)
     """Memory for loaded models, measured by the size of their files."""
 

@@ -20,6 +20,7 @@ from app.access.rates import Rate
 from app.api.app import Service
 from app.api.guard import BodyLimits
 from app.api.logs import configure
+from app.api.memory import Budget, default_limit
 from app.data.store import DataLimits, DatasetStore
 from app.database import Database
 from app.errors import PayoffError
@@ -57,7 +58,8 @@ def wire(settings: Settings) -> Service:
     limits = BodyLimits(default=int(settings.max_body_mb * _MB), upload=int(settings.max_upload_mb * _MB))
     keyring = make_keyring(settings, ports)
     access_log = settings.access_log and settings.log_level in ("debug", "info")
-    return Service(ports, worker, keyring, limits, access_log, tracing.start(settings.telemetry))
+    memory = Budget(settings.request_memory_mb * _MB if settings.request_memory_mb else default_limit())
+    return Service(ports, worker, keyring, limits, access_log, tracing.start(settings.telemetry), memory=memory)
 
 
 def make_keyring(settings: Settings, ports: Ports) -> Keyring:

@@ -12,7 +12,6 @@ from types import FrameType
 from typing import Any
 
 import structlog
-from anyio import CapacityLimiter
 from fastapi import FastAPI
 from fastapi.concurrency import run_in_threadpool
 from fastapi_offline import FastAPIOffline
@@ -36,6 +35,8 @@ from app.api import (
     train,
 )
 from app.api.guard import BodyLimits, Guard
+from app.api.limiters import Limiters
+from app.api.memory import Budget, InFlight
 from app.api.observe import Observe
 from app.jobs.worker import Worker
 from app.metrics import Metrics
@@ -73,6 +74,7 @@ class Service:
     access_log: bool
     tracing: bool = False
     kernels: Kernels = field(default_factory=Kernels)
+    memory: Budget = field(default_factory=lambda: Budget(512 * 2**20))
 
 
 def create_app(service: Service) -> FastAPI:
@@ -101,7 +103,7 @@ def create_app(service: Service) -> FastAPI:
     app.state.worker = service.worker
     app.state.metrics = metrics
     app.state.kernels = service.kernels
-    app.state.retrieving = CapacityLimiter(retrieve.AT_ONCE)
+    app.state.limiters = Limiters()
     app.state.stopping = threading.Event()
     errors.install(app)
     docs.install(app)
@@ -112,6 +114,7 @@ def create_app(service: Service) -> FastAPI:
         app.state.routes += routes.router.routes
     bodies = (predict.PredictRequest, retrieve.RetrieveRequest, acquire.AcquireRequest)
     openapi.install(app, (*bodies, predict.PredictAnswer))
+    app.add_middleware(InFlight, budget=service.memory, streamed=frozenset({"/datasets"}))
     app.add_middleware(Guard, keyring=service.keyring, limits=service.limits)
     app.add_middleware(Observe, metrics=metrics.requests, access_log=service.access_log, traced=service.tracing)
     return app

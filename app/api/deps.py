@@ -16,6 +16,11 @@ def ports(request: Request) -> Ports:
     return cast(Ports, request.app.state.ports)
 
 
+async def _ports(request: Request) -> Ports:
+    """The same as a dependency: no thread is needed, of which there may be none left."""
+    return ports(request)
+
+
 async def caller(request: Request) -> Caller:
     """Who asks."""
     return who(request)
@@ -26,7 +31,7 @@ def who(request: Request) -> Caller:
     return cast(Caller, request.scope["state"]["access"])
 
 
-PortsDep = Annotated[Ports, Depends(ports)]
+PortsDep = Annotated[Ports, Depends(_ports)]
 CallerDep = Annotated[Caller, Depends(caller)]
 
 

@@ -10,7 +10,9 @@ from pydantic import BaseModel
 
 from app.api.deps import PortsDep
 from app.api.errors import problems
+from app.api.limiters import limiters
 from app.errors import NotReady
+from app.usecases.ports import Ports
 
 router = APIRouter(tags=["service"])
 
@@ -29,8 +31,12 @@ async def live() -> Health:
 
 @router.head("/health/ready", include_in_schema=False)
 @router.get("/health/ready", summary="Can it do its work?", responses=problems(503))
-def ready(request: Request, ports: PortsDep) -> Health:
+async def ready(request: Request, ports: PortsDep) -> Health:
     """Ready means: not about to stop, models, aliases and keys known, the database answers, and the worker is alive."""
+    return await limiters(request).health.run(_ready, request, ports)
+
+
+def _ready(request: Request, ports: Ports) -> Health:
     state = request.app.state
     wrong = [
         text
@@ -55,5 +61,6 @@ def ready(request: Request, ports: PortsDep) -> Health:
     response_class=Response,
     responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
 )
-def metrics(request: Request) -> Response:
-    return Response(generate_latest(request.app.state.metrics.registry), media_type=CONTENT_TYPE_LATEST)
+async def metrics(request: Request) -> Response:
+    content = await limiters(request).health.run(generate_latest, request.app.state.metrics.registry)
+    return Response(content, media_type=CONTENT_TYPE_LATEST)

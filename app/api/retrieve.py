@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from anyio import to_thread
 from fastapi import Request, Response
 from pydantic import BaseModel, Field, WithJsonSchema
 
@@ -15,6 +14,7 @@ from app.api import formats
 from app.api.chosen import WRITERS, common
 from app.api.deps import loaded
 from app.api.errors import problems
+from app.api.limiters import limiters
 from app.api.predict import INSTANCES
 from app.api.probabilities import fields_of_json, sets_of_arrow, sets_of_list, sets_of_npy
 from app.api.wire import (
@@ -34,7 +34,6 @@ from app.usecases.choices import Sets
 if TYPE_CHECKING:  # with its compiler it takes 60 MB of memory that a service which retrieves nothing can spare
     from app.usecases.retrieve import Question
 
-AT_ONCE = 4  # a million probabilities take a core and 200 MB for a second; further requests wait outside
 _READERS = {formats.NPY: sets_of_npy, formats.ARROW: sets_of_arrow}
 _WORDS = ("model", "setting", "method")
 
@@ -161,7 +160,7 @@ async def retrieve(request: Request) -> Response:
     several arrays, one after the other (positions of all sets; k, loss, precision, recall, bound of each; curves).
     """
     body = await request.body()
-    return await to_thread.run_sync(_answer, request, body, limiter=request.app.state.retrieving)
+    return await limiters(request).retrieve.run(_answer, request, body)
 
 
 def _answer(request: Request, body: bytes) -> Response:

@@ -13,10 +13,12 @@ from app.api.charts.budgets import acquisition_chart
 from app.api.datasets import EXAMPLE_ID
 from app.api.deps import PortsDep, loaded
 from app.api.errors import problems
+from app.api.limiters import limiters
 from app.api.predict import INSTANCES
 from app.api.train import FeatureCosts
 from app.api.wire import ModelVersion, StrictRoute, WireModel
 from app.usecases.askable import check_askable
+from app.usecases.ports import Ports
 
 router = APIRouter(prefix="/acquire", tags=["acquire"], route_class=StrictRoute)
 _BUDGETS = {"oneOf": [{"type": "array", "items": {"type": "number", "minimum": 0}}, {"type": "null"}]}
@@ -83,9 +85,9 @@ _EXAMPLE = {"model": "triage", "dataset": EXAMPLE_ID, "budgets": [1, 5], "benefi
     "/simulate",
     summary="What asking feature by feature would have cost and earned",
     response_model=Simulation,
-    responses={200: {"content": media.SVG_CONTENT}, **problems(404, 409, 422)},
+    responses={200: {"content": media.SVG_CONTENT}, **problems(404, 409, 422, 503)},
 )
-def simulate(
+async def simulate(
     body: Annotated[SimulateRequest, Body(openapi_examples={"the data set above": {"value": _EXAMPLE}})],
     request: Request,
     response: Response,
@@ -96,14 +98,18 @@ def simulate(
     Send rows that the model was not trained on. The same on the hold-out of training is in the card, under
     `metrics.acquisition`. With `Accept: image/svg+xml` the answer is a chart.
     """
+    answer = await limiters(request).long.run(_simulate, request, ports, body)
+    response.headers["Vary"] = "Accept"
+    if media.wants_svg(request):
+        return media.svg(acquisition_chart(answer.model_dump()))
+    return answer
+
+
+def _simulate(request: Request, ports: Ports, body: SimulateRequest) -> Simulation:
     model = loaded(request, body.model)
     check_askable(model)
     request.app.state.kernels.wait("acquisition")
     from app.usecases import simulate as usecase  # noqa: PLC0415 - with its compiler it takes 60 MB that many can spare
 
     found = usecase.simulate(ports, model, usecase.Order(**body.model_dump(exclude={"model"})))
-    answer = Simulation(model=ModelVersion(**model.model), **found)
-    response.headers["Vary"] = "Accept"
-    if media.wants_svg(request):
-        return media.svg(acquisition_chart(answer.model_dump()))
-    return answer
+    return Simulation(model=ModelVersion(**model.model), **found)

@@ -1,0 +1,217 @@
+"""A process-wide budget for the bytes of requests in flight: bodies, working memory, and answers that are not sent yet.
+
+Every request has a `Share` of the budget. Middleware charges it for the body as it arrives and for the answer until
+the client has read it. A route adds what its work needs, before it allocates:
+
+    share(request).reserve(rows * columns * 8)
+
+The share is given back when the answer has been sent, so a route needs no `finally`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from threading import Lock
+from typing import cast
+
+import psutil
+from fastapi import Request
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from app.api.errors import respond
+from app.errors import NotReady, PayoffError, TooLarge
+
+_SMALL = 64 * 1024  # bytes of a body or an answer that are not charged; connections bound them
+_BODY_FACTOR = 2  # a body is in memory twice while its parts are joined
+_RETRY_SECONDS = 2
+_MB = 2**20
+_MOST = 2048 * _MB
+_CGROUP_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
+
+
+class Budget:
+    """Counts bytes in flight, at most `limit`; safe to use from any thread."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self._used = 0
+        self._lock = Lock()
+
+    @property
+    def used(self) -> int:
+        return self._used
+
+    def check(self, count: int) -> None:
+        """Raise what `take` would raise, and take nothing."""
+        if count > self.limit:
+            raise TooLarge(
+                f"the request needs about {_mb(count)} MB of memory; the service has {_mb(self.limit)} MB for requests"
+            )
+        if self._used + count > self.limit:
+            raise NotReady("the requests in progress use all memory; try again later", seconds=_RETRY_SECONDS)
+
+    def take(self, count: int) -> None:
+        """Take `count` bytes; TooLarge where they can never fit, NotReady where they do not fit now."""
+        with self._lock:
+            self.check(count)
+            self._used += count
+
+    def give_back(self, count: int) -> None:
+        with self._lock:
+            self._used -= count
+
+
+class Share:
+    """What one request holds of the budget."""
+
+    __slots__ = ("_body", "_budget", "_held", "refused")
+
+    def __init__(self, budget: Budget) -> None:
+        self._budget = budget
+        self._held = 0
+        self._body = 0
+        self.refused: PayoffError | None = None
+
+    @property
+    def held(self) -> int:
+        return self._held
+
+    def reserve(self, count: int) -> None:
+        """Hold `count` bytes more, until the answer is sent; TooLarge (413) or NotReady (503) where they do not fit."""
+        self._budget.take(count)
+        self._held += count
+
+    def release(self, count: int) -> None:
+        """Give `count` bytes back before the answer is sent."""
+        count = min(count, self._held)
+        self._held -= count
+        self._budget.give_back(count)
+
+    def expect(self, count: int) -> None:
+        """Refuse a body of `count` bytes that does not fit now."""
+        try:
+            self._budget.check(_BODY_FACTOR * count)
+        except PayoffError as error:
+            self.refused = error
+
+    def receive(self, count: int) -> None:
+        """Hold bytes of the body; what is refused here ends the request, whatever the route makes of the error."""
+        try:
+            self.reserve(_BODY_FACTOR * count)
+        except PayoffError as error:
+            self.refused = error
+            raise
+        self._body += count
+
+    def answer(self, count: int) -> None:
+        """Hold the body and an answer of `count` bytes, and nothing else: the work is done."""
+        change = self._body + count - self._held
+        if change > 0:
+            self.reserve(change)
+        else:
+            self.release(-change)
+
+    def close(self) -> None:
+        self.release(self._held)
+
+
+def share(request: Request) -> Share:
+    """The request's share of the budget."""
+    return cast(Share, request.scope["state"]["memory"])
+
+
+class InFlight:
+    """ASGI middleware that gives each request its share, and answers 413 or 503 where the budget does not allow it.
+
+    A body whose length is announced is refused before it is read. Bodies for the paths `streamed` are written to disk
+    as they arrive and are not charged.
+    """
+
+    def __init__(self, app: ASGIApp, budget: Budget, streamed: frozenset[str]) -> None:
+        self._app = app
+        self._budget = budget
+        self._streamed = streamed
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        mine = scope.setdefault("state", {})["memory"] = Share(self._budget)
+        try:
+            if scope["path"] not in self._streamed:
+                length = _announced(scope)
+                if length is None or length > _SMALL:
+                    mine.expect(length or 0)
+                    receive = _charged(receive, mine)
+            if mine.refused is None:
+                await self._app(scope, receive, _until_sent(send, mine))
+            if mine.refused is not None:
+                await respond(mine.refused)(scope, receive, send)
+        finally:
+            mine.close()
+
+
+def _announced(scope: Scope) -> int | None:
+    """The length of the body, 0 where there is none, None where only its end will tell."""
+    length: int | None = 0
+    for name, value in scope["headers"]:
+        if name == b"content-length" and value.isdigit():
+            length = int(value)
+        elif name == b"transfer-encoding":
+            return None
+    return length
+
+
+def _charged(receive: Receive, mine: Share) -> Receive:
+    async def charged() -> Message:
+        message = await receive()
+        if message["type"] == "http.request":
+            mine.receive(len(message.get("body", b"")))
+        return message
+
+    return charged
+
+
+def _until_sent(send: Send, mine: Share) -> Send:
+    """The same channel; a long answer is charged before it begins, and counts as sent once the client has read it."""
+
+    async def until_sent(message: Message) -> None:
+        if mine.refused is not None:
+            return  # the answer to that follows
+        if message["type"] == "http.response.start":
+            length = _length_of(message)
+            if length > _SMALL:
+                try:
+                    mine.answer(length)
+                except PayoffError as error:
+                    mine.refused = error
+                    return
+        elif len(message.get("body", b"")) > _SMALL and not message.get("more_body", False):
+            await send({**message, "more_body": True})
+            message = {"type": "http.response.body"}  # the server takes it when the client has read nearly all
+        await send(message)
+
+    return until_sent
+
+
+def _length_of(message: Message) -> int:
+    return next((int(value) for name, value in message["headers"] if name == b"content-length"), 0)
+
+
+def _mb(count: int) -> int:
+    return -(-count // _MB)
+
+
+def default_limit() -> int:
+    """A third of the memory of the container or machine, at most `_MOST`: the rest is for models and jobs."""
+    return min(min(_memory_sizes()) // 3, _MOST)
+
+
+def _memory_sizes() -> Iterator[int]:
+    yield psutil.virtual_memory().total
+    for path in _CGROUP_LIMITS:
+        try:
+            yield int(path.read_text())
+        except (OSError, ValueError):  # absent, or the word "max"
+            continue
