@@ -31,17 +31,32 @@ _RIDGE = 1e-2  # relative, on the slope: a handful of states must not give a ste
 
 @dataclass(frozen=True, eq=False)
 class Worth:
-    """The gain of asking for a feature and going on from there: `offset[j] + slope[j] stake`, for m features.
+    """The gain of asking for a feature and going on from there: a line in the stake, for m features.
 
     `stake` is the expected value of knowing the truth at once: `min_a sum_i p_i (max_c b[i][c] - b[i][a])`.
+    The gain is `offset[j] + slope[j] s`, where s is the stake moved into `[low[j], high[j]]`, the stakes that the line
+    was fitted on; it is at least 0. If `bounded`, it is at most the stake itself, which no information can exceed.
     """
 
     offset: np.ndarray
     slope: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+    bounded: bool
+
+    @classmethod
+    def line(cls, m: int, *, offset: float, slope: float, bounded: bool) -> Worth:
+        """The same line, valid for every stake, for each of m features."""
+        return cls(np.full(m, offset), np.full(m, slope), np.zeros(m), np.full(m, np.inf), bounded)
 
     def gain(self, feature: np.ndarray, stake: np.ndarray) -> np.ndarray:
-        """Expected gain >= 0, before the price of the feature itself; 0 where no truth would change the decision."""
-        return np.where(stake > 0, np.maximum(self.offset[feature] + self.slope[feature] * stake, 0.0), 0.0)
+        """Expected gain >= 0, before the price of the feature itself; 0 where no truth would change the decision.
+
+        Never falls as the stake rises if `bounded`.
+        """
+        seen = np.clip(stake, self.low[feature], self.high[feature]) if self.bounded else stake
+        gain = np.maximum(self.offset[feature] + self.slope[feature] * seen, 0.0)
+        return np.where(stake > 0, np.minimum(gain, stake) if self.bounded else gain, 0.0)
 
     def stops(self, feature: np.ndarray, price: np.ndarray, stake: np.ndarray) -> np.ndarray:
         """Where the feature is not worth its price; one that is free is never refused."""
@@ -54,7 +69,8 @@ class Experience:
     """n rows on their way through forests that were grown without them, at the prices of training.
 
     `asked`, `missing` (n, S) and `length` (n,) as in `Journeys`; `P` (n, S + 1, K) float32 calibrated probabilities;
-    `y` (n,) class codes; `curve` calibrates probabilities of unfinished cases; `n_features`.
+    `y` (n,) class codes; `curve` calibrates probabilities of unfinished cases; `n_features`. `bounded`: whether the
+    estimated gain keeps to the bounds of `Worth`; models trained before those existed keep the lines they had.
     """
 
     asked: np.ndarray
@@ -64,6 +80,7 @@ class Experience:
     y: np.ndarray
     curve: StageCurve
     n_features: int
+    bounded: bool = False
 
     def __len__(self) -> int:
         return len(self.y)
@@ -81,9 +98,20 @@ class Experience:
         limit = check_budget(budget)
         return free if math.isinf(limit) else self._backward(stake, now, prices, limit + slack_of(limit), free)
 
+    def error(self, B: np.ndarray) -> float:
+        """By how much stopping by `worth` may earn less per case than the better of asking for nothing and for all.
+
+        Two standard errors of what all features gain on these n rows, and 3/n times the largest loss: what no row
+        showed may still happen that often (rule of three). In the unit of benefits B (K, A). O(n S K A).
+        """
+        _, now = self._valued(B)
+        gain = now[np.arange(len(self)), self.length] - now[:, 0]
+        unseen = 3.0 / len(self) * float(np.ptp(B, axis=1).max())
+        return 2.0 * float(gain.std()) / math.sqrt(len(self)) + unseen
+
     def _backward(self, stake: np.ndarray, now: np.ndarray, prices: Prices, limit: float, spare: Worth | None) -> Worth:
         price, paid, bought = purchases(self.asked, self.missing, prices, limit)
-        sums = _Sums(self.n_features, spare)
+        sums = _Sums(self.n_features, spare, bounded=self.bounded)
         ahead = np.zeros(len(self))  # what going on from the state gains, less what it costs
         for s in range(self.asked.shape[1] - 1, -1, -1):
             on = np.flatnonzero(bought[:, s])
@@ -134,35 +162,50 @@ def learn(rows: Journeys, y: np.ndarray, n_features: int, finish: Callable[[np.n
     P[before] = curve.apply(rows.P[before], known)
     everyone = np.arange(len(rows))
     P[everyone, rows.length] = finish(rows.P[everyone, rows.length])
-    return Experience(rows.asked.astype(np.int16), rows.missing, rows.length, P, y, curve, n_features)
+    return Experience(rows.asked.astype(np.int16), rows.missing, rows.length, P, y, curve, n_features, bounded=True)
 
 
 class _Sums:
     """Running sums of a line through (stake, gain) for each of m features; `spare` is for what is hardly seen."""
 
-    def __init__(self, m: int, spare: Worth | None) -> None:
-        self._m, self._spare = m, spare
+    def __init__(self, m: int, spare: Worth | None, *, bounded: bool) -> None:
+        self._m, self._spare, self._bounded = m, spare, bounded
         self._sums = np.zeros((5, m))
+        self._low, self._high = np.full(m, np.inf), np.full(m, -np.inf)
 
     def add(self, feature: np.ndarray, stake: np.ndarray, gain: np.ndarray) -> None:
         weights = (np.ones(len(feature)), stake, gain, stake * stake, stake * gain)
         self._sums += [np.bincount(feature, weight, minlength=self._m) for weight in weights]
+        np.minimum.at(self._low, feature, stake)
+        np.maximum.at(self._high, feature, stake)
 
     def worth(self) -> Worth:
         count, stake, gain = self._sums[:3].sum(axis=1).tolist()
         if count < _FEW:  # too few for a line: the share of all that was at stake that they have gained
             share = min(max(gain, 0.0) / stake, 1.0) if stake > 0 else 0.0
-            return self._spare or Worth(np.zeros(self._m), np.full(self._m, share))
-        offset, slope = _line(self._sums)
-        pooled_offset, pooled_slope = _line(self._sums.sum(axis=1, keepdims=True))
+            return self._spare or Worth.line(self._m, offset=0.0, slope=share, bounded=self._bounded)
+        offset, slope = _line(self._sums, bounded=self._bounded)
+        pooled_offset, pooled_slope = _line(self._sums.sum(axis=1, keepdims=True), bounded=self._bounded)
         rare = self._sums[0] < _FEW
-        return Worth(np.where(rare, pooled_offset, offset), np.where(rare, pooled_slope, slope))
+        return Worth(
+            np.where(rare, pooled_offset, offset),
+            np.where(rare, pooled_slope, slope),
+            np.where(rare, self._low.min(), self._low),
+            np.where(rare, self._high.max(), self._high),
+            self._bounded,
+        )
 
 
-def _line(sums: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Offset and slope of least squares from the sums (5, m)."""
+def _line(sums: np.ndarray, *, bounded: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Offset and slope of least squares from the sums (5, m).
+
+    With `bounded` the slope is at least 0 and at most 1: with twice as much at stake, information is worth no less,
+    and the value of perfect information grows by no more than the stake does.
+    """
     _, x, y, xx, xy = sums / np.maximum(sums[0], 1.0)
     spread = np.maximum(xx - x * x, 0.0)
     tiny = spread <= 1e-12 * xx
     slope = np.where(tiny, 0.0, (xy - x * y) / np.where(tiny, 1.0, spread * (1 + _RIDGE)))
+    if bounded:
+        slope = np.clip(slope, 0.0, 1.0)
     return y - slope * x, slope

@@ -15,18 +15,18 @@ from tests.reference.worth import twin
 seeds = st.integers(0, 10**6)
 
 
-def experience(P, y, asked=None, missing=None):
+def experience(P, y, asked=None, missing=None, *, bounded=True):
     """Of states as given: P (n, S + 1, K); every row is asked for all of its S features in turn."""
     n, S = P.shape[0], P.shape[1] - 1
     asked = np.tile(np.arange(S, dtype=np.int16), (n, 1)) if asked is None else asked
     missing = np.zeros((n, S), dtype=bool) if missing is None else missing
     curve = StageCurve(np.zeros((2 * P.shape[2] + 1, P.shape[2])), np.zeros(P.shape[2]), 1.0, 0.01)
-    return Experience(asked, missing, (asked >= 0).sum(axis=1), P.astype(np.float32), y, curve, S)
+    return Experience(asked, missing, (asked >= 0).sum(axis=1), P.astype(np.float32), y, curve, S, bounded)
 
 
 @settings(deadline=None, max_examples=40)
-@given(seed=seeds, budget=st.sampled_from([None, 1.0, 4.0]), size=st.sampled_from([0.1, 3, 50]))
-def test_it_is_the_literal_backward_pass(seed, budget, size):
+@given(seed=seeds, budget=st.sampled_from([None, 1.0, 4.0]), size=st.sampled_from([0.1, 3, 50]), bounded=st.booleans())
+def test_it_is_the_literal_backward_pass(seed, budget, size, bounded):
     """Offsets and slopes of random experience with gaps, groups and journeys of different lengths."""
     random = np.random.default_rng(seed)
     n, S, K = 40, 4, 3
@@ -35,15 +35,17 @@ def test_it_is_the_literal_backward_pass(seed, budget, size):
     lengths = random.integers(0, S + 1, n)
     asked[np.arange(S) >= lengths[:, None]] = -1
     missing = (random.random((n, S)) < 0.2) & (asked >= 0)
-    known = experience(P, random.integers(0, K, n), asked, missing)
+    known = experience(P, random.integers(0, K, n), asked, missing, bounded=bounded)
     prices = Prices(
         np.array([1.0, 2, 0.5, 0]), np.array([1.0, 0.5, 0.5, 0]), np.array([-1, 0, 0, -1], np.int32), ("g",)
     )
     B = random.normal(size=(K, 2)) * size
     worth = known.worth(B, prices, budget)
-    offset, slope = twin(known, B, prices, np.inf if budget is None else budget)
+    offset, slope, low, high = twin(known, B, prices, np.inf if budget is None else budget)
     np.testing.assert_allclose(worth.offset, offset, rtol=1e-6, atol=1e-6 * size)
     np.testing.assert_allclose(worth.slope, slope, rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(worth.low, low, rtol=1e-6, atol=1e-6 * size)
+    np.testing.assert_allclose(worth.high, high, rtol=1e-6, atol=1e-6 * size)
 
 
 def perfect(n=200):
@@ -155,3 +157,65 @@ def test_calibrated_states_say_what_happens():
     many = StageCurve.fit(np.eye(3)[y], np.ones(n), y, np.ones(n), 2.0).apply(np.eye(3), np.ones(3))
     assert (many > 0).all()
     np.testing.assert_allclose(many.sum(axis=1), 1)
+
+
+@settings(deadline=None, max_examples=60)
+@given(seed=seeds)
+def test_the_gain_is_monotone_and_never_exceeds_the_value_of_perfect_information(seed):
+    """Also far outside of the stakes that were seen, where a line alone would extrapolate."""
+    random = np.random.default_rng(seed)
+    n, S, K = 60, 3, 2
+    narrow = 0.5 + random.uniform(-1e-3, 1e-3, (n, S + 1, 1))  # almost equal stakes: a line through them is steep
+    P = np.concatenate((narrow, 1 - narrow), axis=2)
+    P[:, -1] = np.eye(K)[random.integers(0, K, n)]
+    known = experience(P, random.integers(0, K, n))
+    worth = known.worth(random.normal(size=(K, 3)) * 10, Prices.of([1.0, 2.0, 0.1]))
+    stakes = np.concatenate(([0.0], np.sort(10.0 ** random.uniform(-6, 3, 200))))
+    for feature in range(S):
+        gain = worth.gain(np.full(len(stakes), feature), stakes)
+        assert (np.diff(gain) >= 0).all()
+        assert (gain <= stakes).all()
+        assert (gain >= 0).all()
+
+
+def independent_questions(random, n, chances):
+    """States (n, S + 1, 2) of cases whose posterior is known exactly, and their classes."""
+    prior, true_rate, false_rate = chances
+    y = (random.random(n) < prior).astype(int)
+    answers = random.random((n, len(true_rate))) < np.where(y[:, None] == 1, true_rate, false_rate)
+    steps = np.where(answers, np.log(true_rate / false_rate), np.log((1 - true_rate) / (1 - false_rate)))
+    odds = np.log(prior / (1 - prior)) + np.concatenate((np.zeros((n, 1)), np.cumsum(steps, axis=1)), axis=1)
+    p = 1 / (1 + np.exp(-odds))
+    return np.stack((1 - p, p), axis=2), y
+
+
+def earned(worth, P, y, B, cost):
+    """Mean benefit less cost per case: stopping by worth, at once, and at the end."""
+    n, S = P.shape[0], P.shape[1] - 1
+    benefits = np.stack([B[y, (P[:, s] @ B).argmax(axis=1)] for s in range(S + 1)], axis=1)
+    state, on = np.zeros(n, dtype=int), np.ones(n, dtype=bool)
+    for s in range(S):
+        on &= ~worth.stops(np.full(n, s), np.full(n, cost[s]), at_stake(P[:, s], B))
+        state[on] = s + 1
+    paid = np.concatenate(([0.0], np.cumsum(cost)))
+    return (benefits[np.arange(n), state] - paid[state]).mean(), benefits[:, 0].mean(), benefits[:, S].mean() - paid[S]
+
+
+@pytest.mark.parametrize("n", [40, 100, 400])
+def test_stopping_by_worth_is_not_below_the_better_of_all_and_nothing_by_more_than_its_stated_error(n):
+    """200 worlds; each policy is learnt from n rows and judged on 4000 others."""
+    ahead = []
+    for seed in range(200):
+        random = np.random.default_rng(seed)
+        S = int(random.integers(1, 7))
+        chances = random.uniform(0.05, 0.5), random.uniform(0.55, 0.95, S), random.uniform(0.05, 0.45, S)
+        B = -np.array([[0.0, random.uniform(1, 10)], [random.uniform(5, 100), 0.0]])
+        cost = random.uniform(0.05, 3, S) * random.choice([0.2, 1, 3])
+        P, y = independent_questions(random, n, chances)
+        known = experience(P, y)
+        by_worth, nothing, everything = earned(
+            known.worth(B, Prices.of(list(cost))), *independent_questions(random, 4000, chances), B, cost
+        )
+        ahead.append(by_worth - max(nothing, everything))
+        assert ahead[-1] >= -known.error(B)
+    assert np.mean(ahead) > 0
