@@ -15,6 +15,7 @@ from typing import Any, Literal
 import numpy as np
 
 from app.errors import Flaw, Invalid, step
+from app.text import refused_character
 
 _NUMBERS = {float, int, type(None)}
 _WORDS = {str, type(None)}
@@ -97,11 +98,19 @@ class Schema:
             unseen = int(np.isnan(X[:, j]).sum()) - column.count(None)
             if unseen:
                 word = next(word for word in column if word is not None and word not in self._codes[j])
+                self._check_words(column, j)
                 warnings.append(
                     f"{unseen} of {len(rows)} values of {self.names[j]!r} were never seen in training"
                     f" (for example {word[:40]!r}) and count as missing"
                 )
         return X, warnings
+
+    def _check_words(self, column: Sequence[str | None], j: int) -> None:
+        """Invalid at the values never seen in training that no text may hold."""
+        odd = ((i, refused_character(word)) for i, word in enumerate(column) if word and word not in self._codes[j])
+        flaws = [Flaw(f"/{i}/{j}", message) for i, message in odd if message]
+        if flaws:
+            raise Invalid(flaws[0].msg, flaws[:_MOST_FLAWS])
 
     def _flaws(self, instances: Sequence[Any]) -> list[Flaw]:
         """The slow way round, to word what is wrong."""

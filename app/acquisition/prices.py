@@ -11,6 +11,7 @@ import numpy as np
 
 from app.decisions.benefit import LARGEST
 from app.errors import Flaw, Invalid
+from app.text import MOST_NAME
 
 _KEYS = {"feature", "cost", "group", "discounted_cost"}
 
@@ -153,8 +154,9 @@ class _Reader:
             self.flaws.append(Flaw(f"{loc}/feature", f"{name!r} is priced twice; keep one entry"))
         listed.add(name)
         self.priced.add(name)
-        if group is not None and (not isinstance(group, str) or not group):
-            self.flaws.append(Flaw(f"{loc}/group", "a group is named by a string, or null for none"))
+        if group is not None and not (isinstance(group, str) and 0 < len(group) <= MOST_NAME):
+            msg = f"a group is named by a string of at most {MOST_NAME} characters, or null for none"
+            self.flaws.append(Flaw(f"{loc}/group", msg))
         discounted = entry.get("discounted_cost")
         if group is not None and discounted is None:
             self.flaws.append(Flaw(loc, "a member of a group needs its discounted_cost"))

@@ -6,13 +6,13 @@ from typing import Annotated, Any, Literal
 
 import orjson
 from fastapi import Request, Response
-from pydantic import BaseModel, Field, RootModel, WithJsonSchema
+from pydantic import BaseModel, FailFast, Field, RootModel, WithJsonSchema
 from starlette.concurrency import run_in_threadpool
 
 from app.api.deps import loaded
 from app.api.errors import problems
 from app.api.train import FeatureCosts
-from app.api.wire import JSON, DirectRoute, ModelVersion, WireModel, checked, parsed
+from app.api.wire import JSON, DirectRoute, ModelVersion, Text, WireModel, checked, parsed
 from app.errors import Invalid
 from app.usecases.askable import check_askable
 
@@ -25,7 +25,7 @@ Benefits = Annotated[Any, WithJsonSchema({"oneOf": [_MATRIX, {"type": "null"}]})
 class AcquireRequest(WireModel):
     """All that is known so far, and what the rest may cost."""
 
-    model: str = Field(description="name, name:version or name@alias of a forest or tree", examples=["triage"])
+    model: Text = Field(description="name, name:version or name@alias of a forest or tree", examples=["triage"])
     known: Annotated[Any, WithJsonSchema(_KNOWN)] = Field(
         default=None,
         description="values by feature name, in the order of their acquisition (of a group, the first has paid its"
@@ -35,14 +35,14 @@ class AcquireRequest(WireModel):
         default=None, description="the same for many cases, in place of `known`"
     )
     budget: Budget = Field(default=None, description="what each case may spend, with what it has spent already")
-    unavailable: list[str] = Field(default=[], description="features that cannot be had")
+    unavailable: Annotated[list[Text], FailFast()] = Field(default=[], description="features that cannot be had")
     feature_costs: FeatureCosts = Field(
         default=None, description="prices that differ from those of training; 0 for what is there for nothing"
     )
     benefits: Benefits = Field(
         default=None, description="a row per actual class, a column per action, in the currency of the prices"
     )
-    actions: Annotated[list[str], Field(min_length=1)] | None = Field(
+    actions: Annotated[list[Text], Field(min_length=1)] | None = Field(
         default=None, description="names of the columns; without them the columns are the classes"
     )
 

@@ -12,7 +12,7 @@ from app.api.charts.reports import benefit_chart
 from app.api.deps import loaded
 from app.api.errors import problems
 from app.api.standings import Lead, Standing
-from app.api.wire import ModelVersion, StrictRoute, WireModel
+from app.api.wire import ModelVersion, StrictRoute, Text, WireModel
 from app.decisions.benefit import mu
 from app.decisions.bootstrap import Ranking
 from app.decisions.rules import Ruled, RuleName
@@ -28,7 +28,7 @@ class BenefitRequest(WireModel):
     benefits: list[list[Annotated[float, Field(strict=True)]]] = Field(
         description="a row per actual class, a column per action", examples=[[[0, -1], [-10, 5]]]
     )
-    priors: dict[str, Annotated[float, Field(strict=True)]] | None = Field(
+    priors: dict[Text, Annotated[float, Field(strict=True)]] | None = Field(
         default=None, description="class priors where the model is used; by default those of the hold-out"
     )
     points: int = Field(default=200, ge=2, le=10_000, strict=True, description="of the curve")

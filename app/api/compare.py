@@ -18,7 +18,7 @@ from app.api.errors import problems
 from app.api.jobs import JobState, JobStatus, Prefer, accepted, follow, key_header, state_of, wait
 from app.api.standings import Lead, Standing
 from app.api.train import Learner, Number
-from app.api.wire import StrictRoute, WireModel
+from app.api.wire import StrictRoute, Text, WireModel
 from app.decisions.rules import RuleName
 from app.errors import Conflict
 from app.jobs.job import Job
@@ -32,7 +32,7 @@ router = APIRouter(prefix="/compare", tags=["compare"], route_class=StrictRoute)
 class CompareRequest(WireModel):
     """What to compare, on what, and what is at stake."""
 
-    dataset: str = Field(examples=[EXAMPLE_ID])
+    dataset: Text = Field(examples=[EXAMPLE_ID])
     learners: list[Learner] = Field(min_length=1, max_length=20)
     benefits: list[list[Number]] = Field(description="a row per actual class, a column per action")
     folds: int = Field(default=5, ge=2, le=20, strict=True, description="each is judged by models fitted on the others")

@@ -12,6 +12,7 @@ from app.access.rates import Windows, whole
 from app.api.errors import respond
 from app.api.permits import is_open, needed, path_of
 from app.errors import PayoffError, TooLarge, TooMany, Unsupported
+from app.text import check_query
 
 KEY_HEADER = "X-API-Key"
 _BEARER = b"bearer "
@@ -65,6 +66,7 @@ class Guard:
         path = path_of(scope)
         if not is_open(path):
             self._identify(scope, path, key)
+        check_query(scope.get("query_string", b""))
         most = self._limits.of(path)
         if length is not None and length.isdigit() and int(length) > most:
             raise _too_large(most)

@@ -37,6 +37,7 @@ def key_header(example: str) -> Any:
         description="a repeated request with the same key answers with the first one's job",
         min_length=1,
         max_length=255,
+        pattern=r"^[^\x00-\x1f\x7f]+$",
         openapi_examples={"any string of your own": {"value": example}},
     )
 

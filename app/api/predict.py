@@ -18,6 +18,7 @@ from app.api.wire import (
     JSON,
     DirectRoute,
     ModelVersion,
+    Text,
     WireModel,
     checked,
     kind_of_answer,
@@ -46,7 +47,7 @@ _BENEFITS = {"oneOf": [_MATRIX, {"type": "array", "items": _MATRIX}]}
 class CostsDocument(WireModel):
     """Costs for the rules beta_delta and hierarchical: D are the minority classes, H is the majority."""
 
-    majority: int | str = Field(examples=["healthy"])
+    majority: int | Text = Field(examples=["healthy"])
     C_HD: float = Field(ge=0, strict=True, description="taking the majority for a minority class")
     C_DH: float = Field(ge=0, strict=True, description="taking a minority class for the majority")
     C_DD: float | None = Field(default=None, ge=0, strict=True, description="taking one minority class for another")
@@ -55,19 +56,19 @@ class CostsDocument(WireModel):
 class PredictQuestion(WireModel):
     """All of a request but its instances."""
 
-    model: str = Field(description="name, name:version or name@alias", examples=["triage", "triage:1"])
+    model: Text = Field(description="name, name:version or name@alias", examples=["triage", "triage:1"])
     benefits: Annotated[Any, WithJsonSchema(_BENEFITS)] = Field(
         default=None,
         description="a row per actual class, a column per action; one matrix, or one per instance",
         examples=[[[0, -1], [-10, 5]]],
     )
-    actions: Annotated[list[str], Field(min_length=1)] | None = Field(
+    actions: Annotated[list[Text], Field(min_length=1)] | None = Field(
         default=None, description="names of the columns; without them the columns are the classes"
     )
     rule: usecase.Rule = "expected_benefit"
     threshold: Literal["posterior", "holdout"] | Annotated[float, Field(strict=True)] | None = None
     costs: CostsDocument | None = None
-    priors: dict[str, Annotated[float, Field(strict=True)]] | None = Field(
+    priors: dict[Text, Annotated[float, Field(strict=True)]] | None = Field(
         default=None, description="class priors where the model is used, by class"
     )
 

@@ -108,7 +108,7 @@ def _cut_out(body: bytes) -> tuple[Any, Sets] | None:
     end = body.rfind(b"]", begin, min(ends, default=begin))
     if end < 0:
         return None
-    rest = orjson.loads(body[: begin - 1] + b"null" + body[end + 1 :])
+    rest = parsed(body[: begin - 1] + b"null" + body[end + 1 :])
     if not isinstance(rest, dict) or rest.get(FIELD, 0) is not None:
         return None
     text = body[begin:end]

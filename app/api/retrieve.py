@@ -21,6 +21,7 @@ from app.api.wire import (
     JSON,
     DirectRoute,
     ModelVersion,
+    Text,
     WireModel,
     checked,
     kind_of_answer,
@@ -97,8 +98,8 @@ class RetrieveQuestion(WireModel):
         description="expected_loss is the best set; to compare with: what lies above the cut that is best on the"
         " version's hold-out (tuned_threshold), or above 1/2 (half)",
     )
-    model: str | None = Field(default=None, description="name, name:version or name@alias; goes with instances")
-    positive: Annotated[int, Field(strict=True)] | Annotated[str, Field(strict=True)] | None = Field(
+    model: Text | None = Field(default=None, description="name, name:version or name@alias; goes with instances")
+    positive: Annotated[int, Field(strict=True)] | Annotated[Text, Field(strict=True)] | None = Field(
         default=None, description="binary with a model: the class that counts as relevant; by default the second"
     )
 

@@ -16,7 +16,7 @@ from app.api.errors import problems
 from app.api.limiters import limiters
 from app.api.predict import INSTANCES
 from app.api.train import FeatureCosts
-from app.api.wire import ModelVersion, StrictRoute, WireModel
+from app.api.wire import ModelVersion, StrictRoute, Text, WireModel
 from app.usecases.askable import check_askable
 from app.usecases.ports import Ports
 
@@ -27,8 +27,8 @@ _BUDGETS = {"oneOf": [{"type": "array", "items": {"type": "number", "minimum": 0
 class SimulateRequest(WireModel):
     """Complete rows with their labels, and the budgets to try."""
 
-    model: str = Field(description="name, name:version or name@alias of a forest or tree", examples=["triage"])
-    dataset: str | None = Field(default=None, description="a data set with the model's features and classes")
+    model: Text = Field(description="name, name:version or name@alias of a forest or tree", examples=["triage"])
+    dataset: Text | None = Field(default=None, description="a data set with the model's features and classes")
     rows: Annotated[list[Any] | None, WithJsonSchema(INSTANCES)] = Field(default=None, description="or rows")
     labels: list[int | float | str] | None = Field(default=None, description="with a class, or a number, for each")
     budgets: Annotated[list[Any] | None, Field(max_length=20), WithJsonSchema(_BUDGETS)] = Field(
@@ -36,7 +36,7 @@ class SimulateRequest(WireModel):
     )
     feature_costs: FeatureCosts = Field(default=None, description="prices that differ from those of training")
     benefits: Benefits = Field(default=None, description="as in `/acquire`")
-    actions: Annotated[list[str], Field(min_length=1)] | None = None
+    actions: Annotated[list[Text], Field(min_length=1)] | None = None
 
     @model_validator(mode="after")
     def _one_source(self) -> SimulateRequest:

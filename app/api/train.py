@@ -15,7 +15,7 @@ from app.api.deps import CallerDep, PortsDep
 from app.api.errors import problems
 from app.api.jobs import JobState, JobStatus, Prefer, accepted, follow, key_header, state_of, wait
 from app.api.learners import learner_schema
-from app.api.wire import ModelVersion, Name, StrictRoute, WireModel
+from app.api.wire import ModelVersion, Name, StrictRoute, Text, WireModel
 from app.jobs.job import Job
 from app.jobs.queue import id_of_key
 from app.usecases import jobs
@@ -35,13 +35,13 @@ Learner = Annotated[dict[str, Any], WithJsonSchema(learner_schema())]
 class StoredData(WireModel):
     """A data set that was uploaded before."""
 
-    dataset: str = Field(examples=[EXAMPLE_ID])
+    dataset: Text = Field(examples=[EXAMPLE_ID])
 
 
 class InlineData(WireModel):
     """A small table sent along: kept as a data set like any other."""
 
-    features: Annotated[list[str], FailFast()] = Field(examples=[["age", "pain"]])
+    features: Annotated[list[Text], FailFast()] = Field(examples=[["age", "pain"]])
     rows: Annotated[list[list[Cell]], FailFast()] = Field(examples=[[[63, "mild"], [41, "none"]]])
     labels: Annotated[list[Label], FailFast()] = Field(
         description="one for each row: a class (word or integer) or a number; a list of labels for each row when"
@@ -52,9 +52,9 @@ class InlineData(WireModel):
 class FeatureCost(WireModel):
     """What it costs to learn one feature's value."""
 
-    feature: str
+    feature: Text
     cost: float = Field(ge=0)
-    group: str | None = None
+    group: Text | None = None
     discounted_cost: float | None = Field(default=None, ge=0, description="once another feature of the group is known")
 
 

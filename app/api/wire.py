@@ -13,12 +13,13 @@ from starlette.types import Receive, Scope, Send
 
 from app.api.errors import flaws_of
 from app.errors import Invalid, Unsupported
+from app.text import MOST_NAME, check_document
 
 JSON = "application/json"
 _MOST_FIELDS = 100  # of an object whose fields are named in the documentation
 
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$", description="lower-case letters, digits, _ and -")]
-
+Text = Annotated[str, Field(max_length=MOST_NAME)]  # an action, class or feature, or a reference to a model or data set
 
 _Form = TypeVar("_Form", bound=BaseModel)
 
@@ -59,7 +60,10 @@ class StrictRoute(APIRoute):
         handle = super().get_route_handler()
 
         async def strict(request: Request) -> Response:
-            return await handle(_StrictRequest(request.scope, request.receive))
+            request = _StrictRequest(request.scope, request.receive)
+            if self.body_field is not None and request.headers.get("content-type", "").startswith(JSON):
+                await request.json()  # FastAPI would hide what it raises
+            return await handle(request)
 
         return strict
 
@@ -87,11 +91,13 @@ def checked(form: type[_Form], fields: Any) -> _Form:
 
 
 def parsed(body: bytes) -> Any:
-    """The body's JSON; Invalid where it is none."""
+    """The body's JSON; Invalid where it is none, or where text in it holds control characters."""
     try:
-        return orjson.loads(body)
+        document = orjson.loads(body)
     except orjson.JSONDecodeError as error:
         raise Invalid.at("", f"this is not JSON: {error}") from error
+    check_document(document, body)
+    return document
 
 
 def kind_of_body(request: Request, others: Collection[str]) -> str:

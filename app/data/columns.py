@@ -14,8 +14,8 @@ import pyarrow as pa
 from app.data.place import MOST_FLAWS, Place
 from app.errors import Flaw, Invalid
 from app.features import Feature
+from app.text import MOST_CATEGORY, refused_character
 
-_LONGEST_CATEGORY = 1000  # characters; longer values are text, and would be carried in every model's card
 DICTIONARY = pa.dictionary(pa.int32(), pa.string())
 
 
@@ -69,6 +69,7 @@ class CategoricalColumn:
     """A column of words, and how often each occurs."""
 
     stored_as = DICTIONARY
+    longest = MOST_CATEGORY
 
     def __init__(self, place: Place, most: int) -> None:
         self.place = place
@@ -87,6 +88,7 @@ class CategoricalColumn:
         used = np.flatnonzero(counts[1:])
         dictionary = encoded.dictionary.take(pa.array(used[: self.most + 1]))
         words = dictionary.to_pylist()
+        self._check_words(words, codes, used)
         self._count(words, counts[1:][used[: self.most + 1]])
         marks = np.zeros(len(counts), dtype="<u8")  # position 0, before all words, is the missing value's
         marks[used + 1] = [self._marks[word] for word in words]
@@ -113,12 +115,21 @@ class CategoricalColumn:
     def _check(self, codes: np.ndarray) -> None:
         """What a kind of column asks for beyond a bounded number of words; -1 is the missing value's code."""
 
+    def _check_words(self, words: list[str], codes: np.ndarray, used: np.ndarray) -> None:
+        """Invalid where a new word is too long, or at the first row whose word no text may hold."""
+        for word, code in zip(words, used, strict=False):
+            if word in self.counts:
+                continue
+            if len(word) > self.longest:
+                msg = f"{self.place.name!r} has a value of {len(word)} characters; leave columns of text out"
+                raise Invalid.at(self.place.loc, msg)
+            if message := refused_character(word):
+                flaw = self.place.flaw(self.rows + int(np.argmax(codes == code)), message)
+                raise Invalid(flaw.msg, [flaw])
+
     def _count(self, words: list[str], counts: np.ndarray) -> None:
         for word, count in zip(words, counts.tolist(), strict=True):
             if word not in self.counts:
-                if len(word) > _LONGEST_CATEGORY:
-                    msg = f"{self.place.name!r} has a value of {len(word)} characters; leave columns of text out"
-                    raise Invalid.at(self.place.loc, msg)
                 self._marks[word] = int.from_bytes(hashlib.sha256(word.encode()).digest()[:8], "little") | 1
             self.counts[word] = self.counts.get(word, 0) + count
         self._check_number(len(self.counts))

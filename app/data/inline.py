@@ -9,9 +9,10 @@ import numpy as np
 import pyarrow as pa
 
 from app.data.dataset import DataLimits
-from app.data.place import MOST_FLAWS, MOST_NAME, Place, check_names
+from app.data.place import MOST_FLAWS, Place, check_names
 from app.data.source import Kind, check_columns, check_rows
 from app.errors import Flaw, Invalid
+from app.text import MOST_NAME, refused_character
 
 LABEL = "label"  # what the one label of inline data is called
 
@@ -72,10 +73,9 @@ def _targets(labels: Sequence[Any], width: int, limits: DataLimits) -> tuple[lis
         if not lists[i]:
             flaws.append(Flaw(f"/labels/{i}", "the labels are lists elsewhere; send a list for each row"))
             continue
-        strange = next((k for k, name in enumerate(label) if not _can_name(name)), None)
+        strange = next(((k, what) for k, name in enumerate(label) if (what := _wrong_name(name))), None)
         if strange is not None:
-            what = f"a label in a list is a string that is not blank, of at most {MOST_NAME} characters"
-            flaws.append(Flaw(f"/labels/{i}/{strange}", what))
+            flaws.append(Flaw(f"/labels/{i}/{strange[0]}", strange[1]))
         elif len(set(label)) < len(label):
             flaws.append(Flaw(f"/labels/{i}", "a label is there twice"))
     if flaws:
@@ -88,8 +88,10 @@ def _targets(labels: Sequence[Any], width: int, limits: DataLimits) -> tuple[lis
     return names, [[int(name in present) for present in sets] for name in names], True
 
 
-def _can_name(label: Any) -> bool:
-    return isinstance(label, str) and bool(label.strip()) and len(label) <= MOST_NAME
+def _wrong_name(label: Any) -> str | None:
+    if not isinstance(label, str) or not label.strip() or len(label) > MOST_NAME:
+        return f"a label in a list is a string that is not blank, of at most {MOST_NAME} characters"
+    return refused_character(label)
 
 
 def _kind(column: Sequence[Any], place: Place) -> Kind:

@@ -10,6 +10,7 @@ import numpy as np
 from app.data.columns import CategoricalColumn, NumericColumn
 from app.data.place import MOST_FLAWS, Place
 from app.errors import Flaw, Invalid
+from app.text import MOST_NAME
 
 Classes = tuple[int | str, ...] | None
 
@@ -55,6 +56,8 @@ class NumberLabel(NumericColumn):
 
 class WordLabel(CategoricalColumn):
     """One label of words, each a class."""
+
+    longest = MOST_NAME
 
     def classes(self) -> Classes:
         """The classes in alphabetical order; Invalid where there is nothing to tell apart."""

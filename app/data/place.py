@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from app.errors import Flaw
+from app.text import MOST_NAME, refused_character
 
 FILE = "/file"  # where an upload's content is in the request
 MOST_FLAWS = 20  # enough to see the pattern
-MOST_NAME = 200  # characters
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ def pointer(name: str) -> str:
 
 
 def check_names(names: list[str], loc: str, *, numbered: bool) -> list[Flaw]:
-    """What is wrong with the names of columns: empty, too long, or used twice.
+    """What is wrong with the names of columns: empty, too long, of characters that no text may hold, or used twice.
 
     `numbered` points at `loc/3`, else all flaws are at `loc` and say which column they mean.
     """
@@ -49,6 +49,8 @@ def check_names(names: list[str], loc: str, *, numbered: bool) -> list[Flaw]:
             flaws.append(Flaw(place, f"column {position + 1} has no name{hint}"))
         elif len(name) > MOST_NAME:
             flaws.append(Flaw(place, f"the name of column {position + 1} is longer than {MOST_NAME} characters"))
+        elif message := refused_character(name):
+            flaws.append(Flaw(place, f"the name of column {position + 1}: {message}"))
         elif name in first:
             flaws.append(Flaw(place, f"{name!r} names column {first[name] + 1} and column {position + 1}; rename one"))
         first.setdefault(name, position)

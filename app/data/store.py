@@ -15,10 +15,11 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
 from app.data.dataset import DataLimits, Dataset, from_json, to_json
-from app.data.place import FILE, MOST_NAME
+from app.data.place import FILE, MOST_FLAWS
 from app.data.table import Table
 from app.errors import Conflict, Damaged, Flaw, Invalid, NotFound, Unavailable, Unusable
 from app.storage import Storage
+from app.text import MOST_NAME, check_text, refused_character
 
 if TYPE_CHECKING:
     from app.data.building import Built
@@ -27,6 +28,9 @@ __all__ = ["DataLimits", "Dataset", "DatasetStore"]
 
 _TABLE = "data.parquet"
 _RECORD = "dataset.json"
+_MOST_SUGGESTIONS = 3  # labels for which similar columns are looked up
+_MOST_COMPARED = 300  # columns
+_LONGEST_COMPARED = 40  # characters
 _ID = re.compile(r"ds_[0-9a-f]{16}")
 
 _log = logging.getLogger(__name__)
@@ -224,11 +228,18 @@ def _find_labels(names: Sequence[str], labels: Sequence[str]) -> list[int]:
     flaws = []
     if not labels:
         flaws.append(Flaw("/label", "name the column that is to be foretold"))
+    seen: set[str] = set()
     for k, label in enumerate(labels):
-        if label not in positions:
-            flaws.append(Flaw(f"/label/{k}", f"there is no column {label!r}{_suggestion(label, names)}"))
-        elif label in labels[:k]:
+        if message := refused_character(label):
+            flaws.append(Flaw(f"/label/{k}", message))
+        elif label not in positions:
+            suggestion = _suggestion(label, names) if len(flaws) < _MOST_SUGGESTIONS else ""
+            flaws.append(Flaw(f"/label/{k}", f"there is no column {_shortened(label)!r}{suggestion}"))
+        elif label in seen:
             flaws.append(Flaw(f"/label/{k}", f"{label!r} is named twice"))
+        seen.add(label)
+        if len(flaws) >= MOST_FLAWS:
+            break
     if not flaws and len(labels) == len(names):
         flaws.append(Flaw(FILE, "besides the label there is no column to learn from"))
     if flaws:
@@ -237,16 +248,23 @@ def _find_labels(names: Sequence[str], labels: Sequence[str]) -> list[int]:
 
 
 def _suggestion(label: str, names: Sequence[str]) -> str:
-    folded = {name.casefold(): name for name in names}
+    """Which columns may be meant. Comparing two names takes up to 0.3 ms, so few and short ones are compared."""
+    short = [name for name in names[:_MOST_COMPARED] if len(name) <= _LONGEST_COMPARED]
+    folded = {name.casefold(): name for name in short} if len(label) <= _LONGEST_COMPARED else {}
     close = [folded[match] for match in get_close_matches(label.casefold(), folded, n=3, cutoff=0.6)]
     if close:
         return "; is it " + " or ".join(map(repr, close)) + "?"
-    return "; there are " + ", ".join(map(repr, names[:10])) + (", …" if len(names) > 10 else "")
+    return "; there are " + ", ".join(map(repr, map(_shortened, names[:10]))) + (", …" if len(names) > 10 else "")
+
+
+def _shortened(name: str) -> str:
+    return name if len(name) <= _LONGEST_COMPARED else f"{name[: _LONGEST_COMPARED - 1]}…"
 
 
 def _check_name(name: str | None) -> None:
     if name is not None and not 0 < len(name.strip()) <= MOST_NAME:
         raise Invalid.at("/name", f"a name has 1 to {MOST_NAME} characters")
+    check_text(name or "", "/name")
 
 
 def _age(dataset: Dataset) -> tuple[str, str]:

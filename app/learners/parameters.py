@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from app.errors import Invalid
+from app.text import MOST_NAME
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,9 @@ class Parameter:
         if self.type == "boolean":
             return isinstance(value, bool)
         if self.type == "label":
-            return isinstance(value, str | int) and not isinstance(value, bool)
+            return (isinstance(value, int) and not isinstance(value, bool)) or (
+                isinstance(value, str) and len(value) <= MOST_NAME
+            )
         if self.type == "amount":
             return value in self.choices if isinstance(value, str) else _is_amount(value)
         if self.type == "learner":

@@ -164,15 +164,18 @@ def _by_expected_benefit(case: _Case) -> _Chosen:
 
 
 def _irrelevance(B: np.ndarray, actions: Sequence[int | str]) -> list[str]:
-    """`irrelevance`, looked up for a matrix that was seen before: clients send the same one over and over."""
-    if B.ndim == 3 or B.size > _SMALL_MATRIX:
-        return irrelevance(B, actions)
-    return list(_irrelevance_of(B.tobytes(), B.shape, tuple(actions)))
+    """`irrelevance`, looked up for a matrix that was seen before: clients send the same one over and over.
+
+    The keys of the cache are small matrices alone: names are the caller's, and would stay in memory.
+    """
+    if B.ndim == 2 and B.size <= _SMALL_MATRIX and _is_relevant(B.tobytes(), B.shape):
+        return []
+    return irrelevance(B, actions)
 
 
 @lru_cache(maxsize=256)
-def _irrelevance_of(cells: bytes, shape: tuple[int, ...], actions: tuple[int | str, ...]) -> tuple[str, ...]:
-    return tuple(irrelevance(np.frombuffer(cells).reshape(shape), actions))
+def _is_relevant(cells: bytes, shape: tuple[int, ...]) -> bool:
+    return not irrelevance(np.frombuffer(cells).reshape(shape))
 
 
 def _by_threshold(case: _Case) -> _Chosen:

@@ -1,0 +1,79 @@
+"""Which text the service accepts: one rule for names, categories and every other string that a caller sends."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import parse_qsl
+
+from app.errors import Flaw, Invalid, step
+
+MOST_NAME = 200  # characters of a name: feature, label, class, action, group of features, data set
+MOST_CATEGORY = 1000  # characters of a category; a longer value is text, and every model's card would carry it
+
+_MOST_FLAWS = 20
+# Tabs and line ends occur in the cells and headers of spreadsheets; PostgreSQL stores no NUL.
+_REFUSED = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
+# How such a character is written in JSON: an escape sequence, or, from DEL on, the UTF-8 of the character itself.
+_SIGNS = (b"\\u00", b"\\b", b"\\f", b"\x7f", b"\xc2")
+_WRITTEN = re.compile(rb"\\u00[01789]|\\[bf]|\x7f|\xc2[\x80-\x9f]")
+_IN_QUERY = re.compile(rb"%[01789][0-9A-Fa-f]|%[Cc]2%[89]|[\x00-\x1f\x7f]")
+
+
+def refused_character(text: str) -> str | None:
+    """What `text` contains that no text may, as a message; None where the text is accepted. O(length)."""
+    found = _REFUSED.search(text)
+    if found is None:
+        return None
+    code = ord(found[0])
+    kind = "the surrogate" if 0xD800 <= code <= 0xDFFF else "the control character"
+    return f"{kind} U+{code:04X} at position {found.start()} is not allowed in text"
+
+
+def check_text(text: str, loc: str) -> None:
+    """Invalid at `loc` where `text` contains a control character or a lone surrogate."""
+    if message := refused_character(text):
+        raise Invalid.at(loc, message)
+
+
+def check_document(document: Any, written: bytes) -> None:
+    """The same for every string and key of a parsed JSON document, of which `written` is the text.
+
+    Invalid with a JSON pointer for each place, at most 20. O(length of `written`); the document is walked only where
+    its text may contain such a character.
+    """
+    if not any(sign in written for sign in _SIGNS) or not _WRITTEN.search(written):
+        return
+    flaws = []
+    for flaw in _flaws(document):
+        flaws.append(flaw)
+        if len(flaws) == _MOST_FLAWS:
+            break
+    if flaws:
+        raise Invalid(flaws[0].msg, flaws)
+
+
+def check_query(query: bytes) -> None:
+    """The same for the names and values of a query string; Invalid at `/name`. O(length)."""
+    if not _IN_QUERY.search(query):
+        return
+    for name, value in parse_qsl(query.decode("latin-1"), keep_blank_values=True):
+        check_text(name, "")
+        check_text(value, f"/{step(name)}")
+
+
+def _flaws(document: Any) -> Iterator[Flaw]:
+    waiting: list[tuple[str, Any]] = [("", document)]
+    while waiting:
+        loc, value = waiting.pop()
+        if isinstance(value, str):
+            if message := refused_character(value):
+                yield Flaw(loc, message)
+        elif isinstance(value, list):
+            waiting += [(f"{loc}/{i}", item) for i, item in enumerate(value) if isinstance(item, str | list | dict)]
+        elif isinstance(value, dict):
+            for name, item in value.items():
+                if message := refused_character(name):
+                    yield Flaw(f"{loc}/{step(name)}", f"in a name: {message}")
+                waiting.append((f"{loc}/{step(name)}", item))

@@ -1,0 +1,236 @@
+"""Text that enters over HTTP: control characters and overlong names are refused in every field of every route."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import json
+import socket
+import tracemalloc
+from urllib.parse import quote
+
+import pyarrow as pa
+import pytest
+
+from tests.conftest import two_class_rows
+
+BAD = ["\0", "\x01", "\x0b", "\x1f", "\x7f", "\x85"]
+LONG = 200
+DATA = two_class_rows(12)
+PRICES = [{"feature": "age", "cost": 2, "group": "g", "discounted_cost": 1}, {"feature": "pulse", "cost": 1}]
+BENEFITS = [[0, -1], [-10, 5]]
+CASES = [{"age": 40, "pain": "mild"}]
+BODIES = {
+    ("post", "/train"): [
+        {"model": "m", "learner": {"kind": "kernel_logistic", "majority": "ill"}, "data": DATA},
+        {"model": "m", "learner": {"kind": "budget_forest"}, "data": {"dataset": "ds_1"}, "feature_costs": PRICES},
+        {
+            "model": "m",
+            "learner": {"kind": "multilabel_logistic"},
+            "data": {"features": ["a"], "rows": [[1]], "labels": [["p"]]},
+        },
+    ],
+    ("post", "/compare"): [{"dataset": "ds_1", "learners": [{"kind": "logistic"}], "benefits": BENEFITS}],
+    ("post", "/predict"): [
+        {
+            "model": "ward",
+            "instances": [[40, 70, "mild"]],
+            "benefits": BENEFITS,
+            "actions": ["wait", "treat"],
+            "rule": "threshold",
+            "threshold": "posterior",
+            "priors": {"ill": 0.5, "healthy": 0.5},
+        },
+        {"model": "ward", "instances": [{"age": 4, "pulse": 7, "pain": "mild"}], "costs": {"majority": "ill"}},
+    ],
+    ("post", "/retrieve"): [
+        {"setting": "binary", "loss": {"name": "f_beta"}, "probabilities": [0.5]},
+        {"setting": "binary", "loss": {"name": "f_beta"}, "model": "ward", "instances": [[1, 2, "x"]], "positive": "p"},
+    ],
+    ("post", "/acquire"): [
+        {"model": "ward", "cases": CASES, "feature_costs": PRICES, "unavailable": ["pulse"], "actions": ["a", "b"]},
+        {"model": "ward", "cases": CASES, "feature_costs": {"age": 1}},
+    ],
+    ("post", "/acquire/simulate"): [
+        {"model": "ward", "dataset": "ds_1", "feature_costs": PRICES, "actions": ["a", "b"]},
+        {"model": "ward", "rows": [[1, 2, "mild"]], "labels": ["ill"]},
+    ],
+    ("post", "/models/{ref}/benefit"): [{"benefits": BENEFITS, "priors": {"ill": 0.5, "healthy": 0.5}}],
+    ("put", "/models/{name}/aliases/{alias}"): [{"version": 1}],
+}
+PLACES = {"{ref}": "ward", "{name}": "ward", "{alias}": "a", "{version}": "1"}
+OPERATIONS = [(*operation, body) for operation, bodies in BODIES.items() for body in bodies]
+
+
+def concrete(path):
+    for name, value in PLACES.items():
+        path = path.replace(name, value)
+    return path
+
+
+def texts(document, steps=()):
+    """The steps to every string and to every key of an object, with whether it is a key."""
+    if isinstance(document, str):
+        yield steps, False
+    elif isinstance(document, list):
+        for i, item in enumerate(document):
+            yield from texts(item, (*steps, i))
+    elif isinstance(document, dict):
+        for name, item in document.items():
+            yield (*steps, name), True
+            yield from texts(item, (*steps, name))
+
+
+def changed(body, steps, is_key, change):
+    body = copy.deepcopy(body)
+    holder = body
+    for step in steps[:-1]:
+        holder = holder[step]
+    if is_key:
+        holder[change(steps[-1])] = holder.pop(steps[-1])
+    else:
+        holder[steps[-1]] = change(holder[steps[-1]])
+    return body
+
+
+def resolves(loc, body):
+    for part in loc.split("/")[1:]:
+        name = part.replace("~1", "/").replace("~0", "~")
+        body = body[int(name)] if isinstance(body, list) else body[name]
+    return True
+
+
+def test_every_route_that_takes_json_is_tried(service):
+    paths = service.get("/openapi.json").json()["paths"]
+    taking = {
+        (method, path)
+        for path, operations in paths.items()
+        for method, operation in operations.items()
+        if "application/json" in operation.get("requestBody", {}).get("content", {})
+    }
+
+    assert taking == set(BODIES)
+
+
+@pytest.mark.parametrize(("method", "path", "body"), OPERATIONS, ids=[f"{m} {p}" for m, p, _ in OPERATIONS])
+def test_control_characters_in_bodies(service, ward, method, path, body):
+    """Each string and each key in turn: 422 with a pointer to it, whatever else would be said of it."""
+    tried = 0
+    for number, (steps, is_key) in enumerate(texts(body)):
+        bad = BAD[number % len(BAD)]
+        sent = changed(body, steps, is_key, lambda word, bad=bad: f"{word}{bad}x")
+        response = service.request(method, concrete(path), json=sent)
+
+        assert response.status_code == 422, (steps, response.text)
+        [flaw] = response.json()["errors"]
+        assert f"U+{ord(bad):04X}" in flaw["msg"], (steps, flaw)
+        assert resolves(flaw["loc"], sent)
+        tried += 1
+    assert tried >= 1
+
+
+@pytest.mark.parametrize(("method", "path", "body"), OPERATIONS, ids=[f"{m} {p}" for m, p, _ in OPERATIONS])
+def test_overlong_text_in_bodies(service, ward, method, path, body):
+    """Each string in turn, a million characters long: refused, unless it is a value that is only compared."""
+    for steps, is_key in texts(body):
+        if is_key or (steps[0] in ("instances", "rows", "cases") and path != "/train"):
+            continue
+        sent = changed(body, steps, is_key, lambda word: word + "x" * 1_000_000)
+        response = service.request(method, concrete(path), json=sent)
+
+        assert response.status_code in (404, 422), (steps, response.status_code)
+
+
+def test_query_parameters(service):
+    """Each query parameter of each operation, by the OpenAPI document."""
+    tried = 0
+    for path, operations in service.get("/openapi.json").json()["paths"].items():
+        for method, operation in operations.items():
+            names = [one["name"] for one in operation.get("parameters", []) if one["in"] == "query"]
+            for name in names:
+                response = service.request(method, f"{concrete(path)}?{name}=a%00b")
+
+                assert response.status_code == 422, (method, path, name)
+                assert response.json()["errors"] == [
+                    {"loc": f"/{name}", "msg": "the control character U+0000 at position 1 is not allowed in text"}
+                ]
+                tried += 1
+    assert tried >= 10
+
+
+@pytest.mark.parametrize("bad", BAD[:5])
+@pytest.mark.parametrize("route", ["/train", "/compare"])
+def test_idempotency_keys(service, route, bad):
+    """By the server, or by the route: no such key is kept."""
+    body = json.dumps(BODIES["post", route][0]).encode()
+    head = f"POST {route} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nIdempotency-Key: a{bad}b\r\n"
+    with socket.create_connection((service.base_url.host, service.base_url.port), timeout=20) as connection:
+        connection.sendall(head.encode() + f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n".encode() + body)
+        answer = b""
+        while received := connection.recv(65536):
+            answer += received
+
+    assert answer.split(b" ", 2)[1] in (b"400", b"422")
+
+
+@pytest.mark.parametrize("bad", BAD)
+def test_uploads(service, bad):
+    """Names in the query, in the form, in the header, and words in cells and labels."""
+    table = b"a,b,y\n1,u,p\n2,v,q\n3,u,p\n4,v,q\n"
+
+    def flaws(content, label="y", name="n", **query):
+        sent = service.post("/datasets", params=query, files={"file": content}, data={"label": label, "name": name})
+        assert sent.status_code == 422, sent.text
+        return [(flaw["loc"], f"U+{ord(bad):04X}" in flaw["msg"]) for flaw in sent.json()["errors"]]
+
+    encoded = bad.encode()
+    assert flaws(table, name=f"n{bad}") == [("/name", True)]
+    assert flaws(table, label=f"y{bad}") == [("/label/0", True)]
+    assert flaws(table.replace(b"a,b", b"a" + encoded + b"x,b")) == [("/file", True)]
+    assert flaws(table.replace(b"2,v", b"2,v" + encoded + b"x")) == [("/file/b", True)]
+    assert flaws(table.replace(b"u,p\n2", b"u,p" + encoded + b"x\n2")) == [("/file/y", True)]
+    response = service.post(f"/datasets?label=y&name={quote(bad)}", content=table, headers={"Content-Type": "text/csv"})
+    assert response.json()["errors"][0]["loc"] == "/name"
+
+
+def test_arrow_columns(service, ward):
+    table = pa.table({"age": [40.0], "pulse": [70.0], "pain": ["mild\0"]})
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    response = service.post(
+        "/predict?model=ward&rule=most_probable",
+        content=sink.getvalue().to_pybytes(),
+        headers={"Content-Type": "application/vnd.apache.arrow.stream"},
+    )
+
+    assert response.status_code == 422
+    assert "U+0000" in response.json()["detail"]
+
+
+def test_names_are_not_retained(service, ward):
+    """Requests with names of their own, also of the longest kind, leave nothing in the memory of the service.
+
+    The service runs in this process, so what its caches keep is traced.
+    """
+    question = {"model": "ward", "instances": [[40, 70, "mild"]], "benefits": [[0, 0], [1, 1]]}
+
+    def ask(i, length):
+        actions = [f"{i}a".ljust(length, "x"), f"{i}b".ljust(length, "x")]
+        return service.post("/predict", json={**question, "actions": actions})
+
+    assert ask(0, LONG).status_code == 200
+    assert ask(0, LONG + 1).status_code == 422
+    tracemalloc.start()
+    try:
+        ask(1, LONG)
+        gc.collect()
+        before = tracemalloc.get_traced_memory()[0]
+        for i in range(2, 200):
+            ask(i, LONG)
+            ask(i, 100_000)
+        gc.collect()
+        after = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert after - before < 300_000

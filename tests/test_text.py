@@ -1,0 +1,99 @@
+"""The rule for text: what is refused, where it points, and that plain documents are not walked."""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app import text
+from app.errors import Invalid
+from app.text import check_document, check_query, check_text, refused_character
+
+ALLOWED = "\t\n\r"
+DOCUMENTS = st.recursive(
+    st.none() | st.integers(-9, 9) | st.text(st.characters(codec="utf-8"), max_size=4),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.text(st.characters(codec="utf-8"), max_size=3), inner, max_size=3)
+    ),
+    max_leaves=8,
+)
+
+
+def test_every_character():
+    """Control characters but tabs and line ends, and surrogates, are refused; every other character is accepted."""
+    for code in range(0x110000):
+        refused = unicodedata.category(chr(code)) in ("Cc", "Cs") and chr(code) not in ALLOWED
+
+        assert (refused_character(f"a{chr(code)}") is not None) == refused, hex(code)
+
+
+def strings_of(document):
+    if isinstance(document, str):
+        yield document
+    elif isinstance(document, list):
+        for item in document:
+            yield from strings_of(item)
+    elif isinstance(document, dict):
+        for name, item in document.items():
+            yield name
+            yield from strings_of(item)
+
+
+@given(DOCUMENTS, st.sampled_from(["orjson", "escaped", "plain"]))
+def test_documents(document, writer):
+    """However a document is written, it is refused exactly where one of its strings is, with pointers that resolve."""
+    written = orjson.dumps(document) if writer == "orjson" else b""
+    written = written or json.dumps(document, ensure_ascii=writer == "escaped").encode()
+    refused = any(map(refused_character, strings_of(document)))
+    try:
+        check_document(orjson.loads(written), written)
+    except Invalid as error:
+        assert refused
+        for flaw in error.flaws:
+            found = document
+            for part in flaw.loc.split("/")[1:]:
+                name = part.replace("~1", "/").replace("~0", "~")
+                found = found[int(name)] if isinstance(found, list) else found[name]
+    else:
+        assert not refused
+
+
+def test_plain_documents_are_not_walked(monkeypatch):
+    monkeypatch.setattr(text, "_flaws", None)
+
+    check_document({"name": "ä … 漢 \t\n"}, b'{"name": "\xc3\xa4 \xe2\x80\xa6 \\t\\n \xc2\xb0"}')
+
+
+def test_many_are_cut_short():
+    document = ["\0"] * 1000
+    with pytest.raises(Invalid) as caught:
+        check_document(document, orjson.dumps(document))
+
+    assert len(caught.value.flaws) == 20
+
+
+@pytest.mark.parametrize("query", [b"name=%00", b"name=a%0Bb", b"name=%7f", b"name=%C2%85", b"x=1&name=%1F"])
+def test_queries(query):
+    with pytest.raises(Invalid) as caught:
+        check_query(query)
+
+    assert caught.value.flaws[0].loc == "/name"
+
+
+@pytest.mark.parametrize("query", [b"", b"name=a%20b", b"name=%C3%A4&x=%C2%B0", b"name=%0A%09", b"name=100%25"])
+def test_plain_queries(query):
+    check_query(query)
+
+
+def test_check_text():
+    check_text("a b\n", "/name")
+    with pytest.raises(Invalid, match=r"the control character U\+0000 at position 1 is not allowed in text"):
+        check_text("a\0", "/name")
+    with pytest.raises(Invalid, match=r"the surrogate U\+D800 at position 0"):
+        check_text("\ud800", "/name")
