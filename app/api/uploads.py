@@ -10,8 +10,8 @@ from typing import BinaryIO, cast
 
 from fastapi import Request
 from starlette.datastructures import FormData, UploadFile
-from starlette.formparsers import MultiPartException, MultiPartParser
 
+from app.api.forms import check_charset, read_form
 from app.errors import Flaw, Invalid, TooLarge
 
 FORM = "multipart/form-data"
@@ -23,7 +23,6 @@ BARE = (
     "application/octet-stream",
 )
 _IN_MEMORY = 1 << 20  # what is larger goes to a temporary file
-_TAIL = 16  # bytes of a form that hold its last mark
 
 
 @dataclass(frozen=True)
@@ -39,14 +38,16 @@ class Upload:
 @asynccontextmanager
 async def received(request: Request, limit: int) -> AsyncIterator[Upload]:
     """The upload that `request` carries, gone afterwards; Invalid, or TooLarge beyond `limit` bytes of body."""
-    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    content_type = request.headers.get("content-type", "")
+    media_type = content_type.partition(";")[0].strip().lower()
     if media_type == FORM:
-        form = await _form(request, limit)
+        form = await read_form(content_type, _bounded(request, limit))
         try:
             yield _from_form(form)
         finally:
             await form.close()
     elif media_type in BARE:
+        check_charset(content_type)
         file = UploadFile(cast(BinaryIO, SpooledTemporaryFile(max_size=_IN_MEMORY)))  # noqa: SIM115  (closed below)
         try:
             async for chunk in _bounded(request, limit):
@@ -58,14 +59,6 @@ async def received(request: Request, limit: int) -> AsyncIterator[Upload]:
         raise Invalid.at(
             "", f"Content-Type is {media_type or 'absent'!r}; send {FORM}, {', '.join(BARE[:2])} or {BARE[3]}"
         )
-
-
-async def _form(request: Request, limit: int) -> FormData:
-    """The parts of the form; files larger than `_IN_MEMORY` lie on disk."""
-    try:
-        return await MultiPartParser(request.headers, _complete(_bounded(request, limit)), max_files=1).parse()
-    except MultiPartException as error:
-        raise Invalid.at("", f"the form cannot be read: {error.message}") from error
 
 
 def _from_form(form: FormData) -> Upload:
@@ -87,16 +80,6 @@ def _from_form(form: FormData) -> Upload:
     if flaws or file is None:
         raise Invalid(flaws[0].msg, flaws)
     return Upload(file.file, texts["label"], texts["name"], texts["label_type"])
-
-
-async def _complete(chunks: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
-    """The same chunks; Invalid at the end of a form that was cut off, which the parser takes for one without a file."""
-    tail = b""
-    async for chunk in chunks:
-        tail = (tail + chunk)[-_TAIL:]
-        yield chunk
-    if not tail.rstrip().endswith(b"--"):
-        raise Invalid.at("", "the form is cut off: it does not end with its boundary")
 
 
 async def _bounded(request: Request, limit: int) -> AsyncGenerator[bytes, None]:

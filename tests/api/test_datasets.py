@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import encodings.aliases
 import gzip
 import io
 from types import SimpleNamespace
@@ -22,6 +23,7 @@ from tests.api.callers import called_by
 
 CSV = b"a,b,y\n1,u,0\n2,v,1\n,u,0\n4,,1\n"
 BOUNDARY = {"Content-Type": "multipart/form-data; boundary=x"}
+PYTHON_ONLY = ("punycode", "idna", "utf-7", "undefined", "unicode_escape", "raw_unicode_escape", "charmap", "mbcs")
 
 
 class Client:
@@ -257,3 +259,106 @@ def test_documented(client):
     assert set(upload["responses"]) == {"201", "413", "422"}
     assert set(paths["/datasets/{dataset_id}"]["delete"]["responses"]) >= {"204", "404", "409"}
     assert [parameter["name"] for parameter in upload["parameters"]] == ["label", "name", "label_type"]
+
+
+CODECS = sorted({*encodings.aliases.aliases, *encodings.aliases.aliases.values()} | set(PYTHON_ONLY) | {"x-none", ""})
+UTF8 = {"utf8", "utf-8"}
+PARTS = form("label", b"y") + form("file", CSV, "t.csv") + b"--x--\r\n"
+
+
+def part(headers, content):
+    return b"--x\r\n" + b"".join(line.encode() + b"\r\n" for line in headers) + b"\r\n" + content + b"\r\n"
+
+
+def declared_at(place, charset):
+    """An upload that declares `charset` there: its headers and body."""
+    label = 'Content-Disposition: form-data; name="label"'
+    file = 'Content-Disposition: form-data; name="file"; filename="t.csv"'
+    if place == "form":
+        return {"Content-Type": f"multipart/form-data; charset={charset}; boundary=x"}, PARTS
+    if place == "form, twice":
+        return {"Content-Type": f"multipart/form-data; boundary=x; charset=utf-8; charset={charset}"}, PARTS
+    if place == "extended":
+        return {"Content-Type": f"multipart/form-data; boundary=x; charset*=utf-8''{charset}"}, PARTS
+    if place == "field":
+        return BOUNDARY, part([label, f"Content-Type: text/plain; charset={charset}"], b"y") + form(
+            "file", CSV, "t"
+        ) + b"--x--\r\n"
+    if place == "file":
+        content = form("label", b"y") + part([file, f"Content-Type: text/csv; charset={charset}"], CSV) + b"--x--\r\n"
+        return BOUNDARY, content
+    return {"Content-Type": f"text/csv; charset={charset}"}, CSV
+
+
+@pytest.mark.parametrize("place", ["form", "form, twice", "extended", "field", "file", "bare"])
+def test_no_charset_but_utf_8_is_decoded(client, place):
+    """Every codec that Python knows, and others: 415 wherever it is declared, without looking it up."""
+    for charset in [*CODECS, "x-never-heard-of"]:
+        headers, content = declared_at(place, charset)
+        response = client("POST", "/datasets?label=y", content=content, headers=headers)
+
+        if charset in UTF8 and place != "extended":
+            assert response.status_code in (201, 422), (charset, response.text)
+        else:
+            assert response.status_code == 415, (charset, response.text)
+            assert problem(response, 415) == []
+    assert "x_never_heard_of" not in encodings._cache, "Python keeps every name that it was asked for"
+
+
+@pytest.mark.parametrize("encoding", ["base64", "quoted-printable", "x-uuencode", "BASE64", "gzip"])
+def test_no_transfer_encoding_is_decoded(client, encoding):
+    """What is not decoded must not be stored as if it had been."""
+    head = ['Content-Disposition: form-data; name="file"; filename="t"', f"Content-Transfer-Encoding: {encoding}"]
+    content = form("label", b"y") + part(head, CSV) + b"--x--\r\n"
+
+    problem(client("POST", "/datasets", content=content, headers=BOUNDARY), 415)
+
+
+@pytest.mark.parametrize("name", ["7bit", "8bit", " Binary "])
+def test_plain_transfer_encodings(client, name):
+    head = ['Content-Disposition: form-data; name="file"; filename="t"', f"Content-Transfer-Encoding: {name}"]
+    content = form("label", b"y") + part(head, CSV) + b"--x--\r\n"
+
+    assert client("POST", "/datasets", content=content, headers=BOUNDARY).status_code == 201
+
+
+@pytest.mark.parametrize("charset", [*PYTHON_ONLY, "utf-16", "latin-1"])
+def test_a_charset_field_and_extended_names_are_not_used(client, charset):
+    """`_charset_` (RFC 7578, 4.6) is not a field of this form; parameters of RFC 2231 are not read in forms."""
+    fields = form("_charset_", charset.encode()) + PARTS
+    assert problem(client("POST", "/datasets", content=fields, headers=BOUNDARY)) == ["/_charset_"]
+
+    head = [f'Content-Disposition: form-data; name="file"; filename="t"; filename*={charset}\'\'%41']
+    content = form("label", b"y") + part(head, CSV) + b"--x--\r\n"
+    assert client("POST", "/datasets", content=content, headers=BOUNDARY).status_code == 201
+    head = [f"Content-Disposition: form-data; name*={charset}''file; filename=t"]
+    assert problem(client("POST", "/datasets", content=part(head, CSV) + b"--x--\r\n", headers=BOUNDARY)) == [""]
+
+
+@pytest.mark.parametrize("text", [b"\xff", b"\xc3", "ü".encode("latin-1"), "y".encode("utf-16")])
+@pytest.mark.parametrize("field", ["label", "name", "label_type"])
+def test_fields_that_are_not_utf_8(client, field, text):
+    content = form("file", CSV, "t") + form(field, text) + b"--x--\r\n"
+
+    assert problem(client("POST", "/datasets", content=content, headers=BOUNDARY)) == [""]
+
+
+@pytest.mark.parametrize(
+    ("boundary", "content"),
+    [
+        ("x" * 71, b""),
+        ("x" * 60_000, b""),
+        ("", PARTS),
+        ("ü", PARTS),
+        ("x", form("label", b"y" * 801) + PARTS),
+        ("x", part([f"A: {'a' * 5000}"], b"") + PARTS),
+        ("x", part([f"A{i}: a" for i in range(100)], b"") + PARTS),
+        ("x", form("label", b"y") * 1001 + PARTS),
+    ],
+    ids=["boundary", "long boundary", "no boundary", "odd boundary", "field", "header", "headers", "fields"],
+)
+def test_forms_are_bounded(client, boundary, content):
+    client.app.state.ports.datasets.limits = DataLimits(1000, 100, 100, 10**7)
+    headers = {"Content-Type": f'multipart/form-data; boundary="{boundary}"'.encode("latin-1")}
+
+    assert problem(client("POST", "/datasets", content=content, headers=headers)) == [""]
