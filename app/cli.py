@@ -77,6 +77,7 @@ def _serve(host: str, port: int) -> int:
         port=port,
         loop="uvloop",
         http=BoundedHeads,
+        ws="none",
         access_log=False,  # the service writes its own, with request ids
         log_config=None,
         timeout_graceful_shutdown=int(settings.shutdown_seconds),
