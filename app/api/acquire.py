@@ -11,6 +11,7 @@ from starlette.concurrency import run_in_threadpool
 
 from app.api.deps import loaded
 from app.api.errors import problems
+from app.api.permits import PREDICT, needs
 from app.api.train import FeatureCosts
 from app.api.wire import JSON, DirectRoute, ModelVersion, Text, WireModel, checked, parsed
 from app.errors import Invalid
@@ -105,6 +106,7 @@ class AcquireAnswer(RootModel[CaseAnswer | BatchAnswer]):
     """One case's standing for `known`, `results` for `instances`."""
 
 
+@needs(PREDICT)
 async def acquire(request: Request) -> Response:
     """Say which feature to learn next, or that enough is known, and why.
 

@@ -14,7 +14,6 @@ from typing import Any
 import structlog
 from fastapi import FastAPI
 from fastapi.concurrency import run_in_threadpool
-from fastapi_offline import FastAPIOffline
 
 from app import __version__, tracing
 from app.access.keyring import Keyring
@@ -29,6 +28,7 @@ from app.api import (
     health,
     models,
     openapi,
+    permits,
     predict,
     retrieve,
     simulate,
@@ -80,14 +80,14 @@ class Service:
 def create_app(service: Service) -> FastAPI:
     """Build the ASGI application around `service`; its stores start and stop with the application's lifespan."""
     metrics = Metrics(service.ports, service.worker)
-    app = FastAPIOffline(
+    app = FastAPI(
         title="Payoff",
         summary="Predictions that decide.",
         version=__version__,
         description=_DESCRIPTION,
         openapi_tags=_TAGS,
-        docs_url=None,  # our own, below
-        redoc_url=None,
+        openapi_url=None,  # the document and the page are our own, below
+        redirect_slashes=False,  # a path has one spelling
         telemetry={
             "tracing": service.tracing,
             "metrics": False,  # Prometheus has them
@@ -109,13 +109,13 @@ def create_app(service: Service) -> FastAPI:
     docs.install(app)
     app.router.routes[:0] = [predict.route, acquire.route, retrieve.route]  # first in line: those that are asked most
     app.state.routes = [*app.router.routes]
-    for routes in (datasets, train, benefit, models, compare, simulate, audit, health):
+    for routes in (docs, datasets, train, benefit, models, compare, simulate, audit, health):
         app.include_router(routes.router)
         app.state.routes += routes.router.routes
     bodies = (predict.PredictRequest, retrieve.RetrieveRequest, acquire.AcquireRequest)
     openapi.install(app, (*bodies, predict.PredictAnswer))
-    app.add_middleware(InFlight, budget=service.memory, streamed=frozenset({"/datasets"}))
-    app.add_middleware(Guard, keyring=service.keyring, limits=service.limits)
+    permits.install(app, Guard(service.keyring, service.limits))
+    app.add_middleware(InFlight, budget=service.memory)
     app.add_middleware(Observe, metrics=metrics.requests, access_log=service.access_log, traced=service.tracing)
     return app
 

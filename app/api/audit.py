@@ -11,9 +11,10 @@ from pydantic import BaseModel, Field
 from app.access.audit import Entry
 from app.api.deps import PortsDep
 from app.api.errors import problems
+from app.api.permits import ADMIN, GuardedRoute, needs
 from app.usecases import audit as usecase
 
-router = APIRouter(prefix="/audit", tags=["service"])
+router = APIRouter(prefix="/audit", tags=["service"], route_class=GuardedRoute)
 
 
 class AuditEntry(BaseModel):
@@ -47,6 +48,7 @@ class AuditPage(BaseModel):
 
 
 @router.get("", summary="Who changed what, newest first", responses=problems(422))
+@needs(ADMIN)
 def page(
     ports: PortsDep,
     page_size: Annotated[int, Query(ge=1, le=500)] = 50,

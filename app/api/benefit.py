@@ -11,6 +11,7 @@ from app.api.charts import media
 from app.api.charts.reports import benefit_chart
 from app.api.deps import loaded
 from app.api.errors import problems
+from app.api.permits import PREDICT_OR_TRAIN, needs
 from app.api.standings import Lead, Standing
 from app.api.wire import ModelVersion, StrictRoute, Text, WireModel
 from app.decisions.benefit import mu
@@ -155,6 +156,7 @@ _EXAMPLE = {"benefits": [[0, -1], [-10, 5]], "points": 20}
     response_model=BenefitReport,
     responses={200: {"content": media.SVG_CONTENT}, **problems(404, 409, 422)},
 )
+@needs(PREDICT_OR_TRAIN)
 def benefit(
     ref: Annotated[str, Path(openapi_examples={"the model above": {"value": "triage"}})],
     body: Annotated[BenefitRequest, Body(openapi_examples={"two actions": {"value": _EXAMPLE}})],

@@ -16,6 +16,7 @@ from app.api.datasets import EXAMPLE_ID
 from app.api.deps import CallerDep, PortsDep
 from app.api.errors import problems
 from app.api.jobs import JobState, JobStatus, Prefer, accepted, follow, key_header, state_of, wait
+from app.api.permits import TRAIN, needs
 from app.api.standings import Lead, Standing
 from app.api.train import Learner, Number
 from app.api.wire import StrictRoute, Text, WireModel
@@ -137,6 +138,7 @@ _ACCEPTED = {
     response_model=CompareDocument,
     responses={200: _ACCEPTED, **problems(404, 413, 422)},
 )
+@needs(TRAIN)
 async def submit(
     body: Annotated[CompareRequest, Body(openapi_examples={"the data set above": {"value": _EXAMPLE}})],
     request: Request,
@@ -156,6 +158,7 @@ async def submit(
 
 
 @router.get("", summary="List comparisons, newest first", responses=problems(422))
+@needs(TRAIN)
 def page(
     ports: PortsDep,
     caller: CallerDep,
@@ -173,6 +176,7 @@ def page(
     response_model=CompareDocument,
     responses={200: {"content": media.SVG_CONTENT}, **problems(404, 409)},
 )
+@needs(TRAIN)
 async def find(
     job: JobDep, request: Request, response: Response, ports: PortsDep, prefer: Prefer = None
 ) -> CompareDocument | Response:
@@ -192,6 +196,7 @@ async def find(
     response_class=EventSourceResponse,
     responses=problems(404),
 )
+@needs(TRAIN)
 async def events(job: JobDep, request: Request, ports: PortsDep) -> AsyncIterator[ServerSentEvent]:
     """One event whenever the job has changed; its data are what `GET /compare/{job_id}` answers."""
     async for event in follow(request, ports, job, CompareDocument.of):
@@ -199,6 +204,7 @@ async def events(job: JobDep, request: Request, ports: PortsDep) -> AsyncIterato
 
 
 @router.delete("/{job_id}", summary="Cancel a comparison", status_code=202, responses=problems(404))
+@needs(TRAIN)
 def cancel(job_id: CompareId, ports: PortsDep, caller: CallerDep) -> CompareDocument:
     """A queued job is cancelled at once, a running one within two seconds; one that has ended stays as it is."""
     return CompareDocument.of(jobs.cancel(ports, caller, usecase.KIND, job_id))

@@ -11,12 +11,13 @@ from starlette.concurrency import run_in_threadpool
 
 from app.api.deps import CallerDep, PortsDep
 from app.api.errors import problems
+from app.api.permits import TRAIN, UPLOAD, GuardedRoute, needs
 from app.api.uploads import FORM, received
 from app.data.store import Dataset
 from app.errors import Invalid
 from app.usecases import datasets as usecase
 
-router = APIRouter(prefix="/datasets", tags=["datasets"])
+router = APIRouter(prefix="/datasets", tags=["datasets"], route_class=GuardedRoute)
 
 EXAMPLE_CSV = """\
 age,pressure,pain,condition
@@ -171,6 +172,7 @@ PageToken = Annotated[str | None, Query(description="`next_page_token` of the pa
 
 
 @router.post("", status_code=201, responses=_CREATED_HEADERS | problems(413, 422), openapi_extra=_BODY)
+@needs(UPLOAD)
 async def upload_dataset(
     request: Request, response: Response, ports: PortsDep, label: Labels, name: Name = None, label_type: Type = None
 ) -> DatasetDocument:
@@ -198,6 +200,7 @@ def _one(field: str, sent: list[str], asked: str | None) -> str | None:
 
 
 @router.get("", responses=problems(422))
+@needs(TRAIN)
 def list_datasets(ports: PortsDep, page_size: PageSize = 50, page_token: PageToken = None) -> DatasetPage:
     """List data sets, newest first."""
     datasets, token = usecase.page(ports, page_size, page_token)
@@ -205,12 +208,14 @@ def list_datasets(ports: PortsDep, page_size: PageSize = 50, page_token: PageTok
 
 
 @router.get("/{dataset_id}", responses=problems(404))
+@needs(TRAIN)
 def get_dataset(dataset_id: DatasetId, ports: PortsDep) -> DatasetDocument:
     """Describe a data set."""
     return DatasetDocument.of(usecase.find(ports, dataset_id))
 
 
 @router.delete("/{dataset_id}", status_code=204, responses=problems(404, 409))
+@needs(TRAIN)
 def delete_dataset(dataset_id: DatasetId, ports: PortsDep, caller: CallerDep) -> None:
     """Delete a data set that no queued or running job uses; models made from it stay."""
     usecase.delete(ports, dataset_id, by=caller)

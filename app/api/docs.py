@@ -5,32 +5,64 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
+from pathlib import Path
 
-from fastapi import FastAPI, Request
+import fastapi_offline
+from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.openapi.docs import get_swagger_ui_html
-from fastapi.responses import HTMLResponse
+from fastapi.responses import HTMLResponse, JSONResponse
+from starlette.staticfiles import StaticFiles
+from starlette.types import Scope
 
+from app.api.permits import OPEN, GuardedRoute, OpenMount, needs
+
+_DOCUMENT = "/openapi.json"
 _STATIC = "/static-offline-docs"  # where the page's scripts are mounted
+_FILES = Path(fastapi_offline.__file__).parent / "static"
 _INLINE = re.compile(r"<script>(.*?)</script>", re.DOTALL)
 _SETTINGS = {"tryItOutEnabled": True, "persistAuthorization": True}
 
 
 def install(app: FastAPI) -> None:
-    """Serve the page from `app`, at `/docs`."""
+    """Serve the page's scripts from `app`."""
+    app.router.routes.append(OpenMount(_STATIC, _Files(directory=_FILES), name="static-offline-docs"))
 
-    @app.get("/docs", include_in_schema=False)
-    def page(request: Request) -> HTMLResponse:
-        root = request.scope.get("root_path", "")
-        html = get_swagger_ui_html(
-            openapi_url=f"{root}{app.openapi_url}",
-            title=app.title,
-            swagger_js_url=f"{root}{_STATIC}/swagger-ui-bundle.js",
-            swagger_css_url=f"{root}{_STATIC}/swagger-ui.css",
-            swagger_favicon_url=f"{root}{_STATIC}/favicon.png",
-            swagger_ui_parameters=_SETTINGS,
-        )
-        html.headers["Content-Security-Policy"] = _policy(bytes(html.body).decode())
-        return html
+
+router = APIRouter(route_class=GuardedRoute, include_in_schema=False)
+
+
+@router.get(_DOCUMENT)
+@needs(OPEN)
+def document(request: Request) -> JSONResponse:
+    found = request.app.openapi()
+    if root := request.scope.get("root_path", ""):
+        found = {**found, "servers": [{"url": root}]}
+    return JSONResponse(found)
+
+
+@router.get("/docs")
+@needs(OPEN)
+def page(request: Request) -> HTMLResponse:
+    root = request.scope.get("root_path", "")
+    html = get_swagger_ui_html(
+        openapi_url=f"{root}{_DOCUMENT}",
+        title=request.app.title,
+        swagger_js_url=f"{root}{_STATIC}/swagger-ui-bundle.js",
+        swagger_css_url=f"{root}{_STATIC}/swagger-ui.css",
+        swagger_favicon_url=f"{root}{_STATIC}/favicon.png",
+        swagger_ui_parameters=_SETTINGS,
+    )
+    html.headers["Content-Security-Policy"] = _policy(bytes(html.body).decode())
+    return html
+
+
+class _Files(StaticFiles):
+    """Files that a browser may keep, and asks again whether they have changed."""
+
+    async def get_response(self, path: str, scope: Scope) -> Response:
+        response = await super().get_response(path, scope)
+        response.headers["Cache-Control"] = "no-cache"
+        return response
 
 
 def _policy(html: str) -> str:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import Message, Receive, Scope
 
 from app.access.caller import Caller
 from app.access.keyring import Keyring
 from app.access.rates import Windows, whole
-from app.api.errors import respond
-from app.api.permits import is_open, needed, path_of
-from app.errors import PayoffError, TooLarge, TooMany, Unsupported
+from app.api.permits import Access
+from app.errors import Invalid, TooLarge, TooMany, Unsupported
 from app.text import check_query
 
 KEY_HEADER = "X-API-Key"
@@ -25,34 +24,22 @@ class BodyLimits:
     default: int
     upload: int
 
-    def of(self, path: str) -> int:
-        return self.upload if path == "/datasets" else self.default
-
 
 class Guard:
-    """ASGI middleware that lets through only what it should.
+    """Lets through only what it should; routes ask it when they are dispatched.
 
     It leaves in the request's state the `access` that the caller has, and `headers` to be added to the answer.
     """
 
-    def __init__(self, app: ASGIApp, keyring: Keyring, limits: BodyLimits) -> None:
-        self._app = app
+    def __init__(self, keyring: Keyring, limits: BodyLimits) -> None:
         self._keyring = keyring
         self._limits = limits
         self._used = Windows()
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        try:
-            most = self._admit(scope)
-            await self._app(scope, _bounded(receive, most), send)
-        except PayoffError as error:
-            await respond(error)(scope, receive, send)
-
-    def _admit(self, scope: Scope) -> int:
-        """How large the body may be; raises what the answer shall say where there is to be none."""
+    def admit(self, access: Access, scope: Scope, receive: Receive) -> Receive:
+        """The request's body, bounded; raises the PayoffError to be answered where the request is not allowed."""
+        if not scope["path"].isprintable():
+            raise Invalid.at("", "the path has a control character or another that cannot be printed: leave it out")
         key = length = None
         for name, value in scope["headers"]:
             if name == b"x-api-key":
@@ -63,23 +50,24 @@ class Guard:
                 key = value[len(_BEARER) :].strip()
             elif name == b"content-encoding" and value.lower() != b"identity":
                 raise Unsupported("bodies are taken as they are: send no Content-Encoding (files may be gzipped)")
-        path = path_of(scope)
-        if not is_open(path):
-            self._identify(scope, path, key)
+        if not access.is_open:
+            self._identify(scope, key).need(access.scopes)
         check_query(scope.get("query_string", b""))
-        most = self._limits.of(path)
+        most = self._limits.upload if access.uploads else self._limits.default
         if length is not None and length.isdigit() and int(length) > most:
             raise _too_large(most)
-        return most
+        if access.uploads:
+            scope["state"]["memory"].streams = True
+        return _bounded(receive, most)
 
-    def _identify(self, scope: Scope, path: str, key: bytes | None) -> None:
+    def _identify(self, scope: Scope, key: bytes | None) -> Caller:
         address = scope["client"][0] if scope.get("client") else ""
         caller = self._keyring.caller(key, address)
         state = scope.setdefault("state", {})
         state["access"] = caller
         if caller.rate is not None:
             self._count(caller, address, state)
-        caller.need(needed(scope["method"], path))
+        return caller
 
     def _count(self, caller: Caller, address: str, state: dict[str, object]) -> None:
         """Take one request off the caller's rate; one with many instances is one."""

@@ -13,10 +13,9 @@ _ALWAYS: tuple[Header, ...] = (
 )
 _POLICY: Header = (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'")
 _CACHE: Header = (b"cache-control", b"no-store")  # answers hold data, and what is true only now
-_BELOW_STATIC = "/static-offline-docs/"
 
 
-def secured(path: str, headers: Iterable[Header]) -> list[Header]:
+def secured(headers: Iterable[Header]) -> list[Header]:
     """The headers with those that are to be on every answer, unless it has its own.
 
     That browsers shall come by TLS only is for whoever ends TLS to say, in front of the service.
@@ -25,6 +24,6 @@ def secured(path: str, headers: Iterable[Header]) -> list[Header]:
     names = {name for name, _ in found}
     if _POLICY[0] not in names:
         found.append(_POLICY)
-    if _CACHE[0] not in names and _BELOW_STATIC not in path:
+    if _CACHE[0] not in names:
         found.append(_CACHE)
     return found

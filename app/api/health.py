@@ -11,10 +11,11 @@ from pydantic import BaseModel
 from app.api.deps import PortsDep
 from app.api.errors import problems
 from app.api.limiters import limiters
+from app.api.permits import ANY_KEY, OPEN, GuardedRoute, needs
 from app.errors import NotReady
 from app.usecases.ports import Ports
 
-router = APIRouter(tags=["service"])
+router = APIRouter(tags=["service"], route_class=GuardedRoute)
 
 
 class Health(BaseModel):
@@ -25,12 +26,14 @@ class Health(BaseModel):
 
 @router.head("/health/live", include_in_schema=False)
 @router.get("/health/live", summary="Is the process alive?")
+@needs(OPEN)
 async def live() -> Health:
     return Health(status="alive")
 
 
 @router.head("/health/ready", include_in_schema=False)
 @router.get("/health/ready", summary="Can it do its work?", responses=problems(503))
+@needs(OPEN)
 async def ready(request: Request, ports: PortsDep) -> Health:
     """Ready means: not about to stop, models, aliases and keys known, the database answers, and the worker is alive."""
     return await limiters(request).health.run(_ready, request, ports)
@@ -61,6 +64,7 @@ def _ready(request: Request, ports: Ports) -> Health:
     response_class=Response,
     responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
 )
+@needs(ANY_KEY)  # a key without scopes will do: what a scraper should have
 async def metrics(request: Request) -> Response:
     content = await limiters(request).health.run(generate_latest, request.app.state.metrics.registry)
     return Response(content, media_type=CONTENT_TYPE_LATEST)

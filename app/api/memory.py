@@ -65,13 +65,14 @@ class Budget:
 class Share:
     """What one request holds of the budget."""
 
-    __slots__ = ("_body", "_budget", "_held", "refused")
+    __slots__ = ("_body", "_budget", "_held", "refused", "streams")
 
     def __init__(self, budget: Budget) -> None:
         self._budget = budget
         self._held = 0
         self._body = 0
         self.refused: PayoffError | None = None
+        self.streams = False  # the body goes to disk as it arrives, and is not charged
 
     @property
     def held(self) -> int:
@@ -89,11 +90,12 @@ class Share:
         self._budget.give_back(count)
 
     def expect(self, count: int) -> None:
-        """Refuse a body of `count` bytes that does not fit now."""
+        """Refuse a body of `count` bytes that does not fit now, before it is read."""
         try:
             self._budget.check(_BODY_FACTOR * count)
         except PayoffError as error:
             self.refused = error
+            raise
 
     def receive(self, count: int) -> None:
         """Hold bytes of the body; what is refused here ends the request, whatever the route makes of the error."""
@@ -124,14 +126,13 @@ def share(request: Request) -> Share:
 class InFlight:
     """ASGI middleware that gives each request its share, and answers 413 or 503 where the budget does not allow it.
 
-    A body whose length is announced is refused before it is read. Bodies for the paths `streamed` are written to disk
-    as they arrive and are not charged.
+    Bodies are charged from the moment that the route, which has checked the key, begins to read them. One whose length
+    is announced is refused before it is read.
     """
 
-    def __init__(self, app: ASGIApp, budget: Budget, streamed: frozenset[str]) -> None:
+    def __init__(self, app: ASGIApp, budget: Budget) -> None:
         self._app = app
         self._budget = budget
-        self._streamed = streamed
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -139,13 +140,10 @@ class InFlight:
             return
         mine = scope.setdefault("state", {})["memory"] = Share(self._budget)
         try:
-            if scope["path"] not in self._streamed:
-                length = _announced(scope)
-                if length is None or length > _SMALL:
-                    mine.expect(length or 0)
-                    receive = _charged(receive, mine)
-            if mine.refused is None:
-                await self._app(scope, receive, _until_sent(send, mine))
+            length = _announced(scope)
+            if length is None or length > _SMALL:
+                receive = _charged(receive, mine, length or 0)
+            await self._app(scope, receive, _until_sent(send, mine))
             if mine.refused is not None:
                 await respond(mine.refused)(scope, receive, send)
         finally:
@@ -163,8 +161,14 @@ def _announced(scope: Scope) -> int | None:
     return length
 
 
-def _charged(receive: Receive, mine: Share) -> Receive:
+def _charged(receive: Receive, mine: Share, announced: int) -> Receive:
     async def charged() -> Message:
+        nonlocal announced
+        if mine.streams:
+            return await receive()
+        if announced:
+            mine.expect(announced)
+            announced = 0
         message = await receive()
         if message["type"] == "http.request":
             mine.receive(len(message.get("body", b"")))

@@ -17,6 +17,7 @@ from app.api.charts import media
 from app.api.charts.tree import tree_chart
 from app.api.deps import CallerDep, PortsDep, need_model
 from app.api.errors import problems
+from app.api.permits import PREDICT_OR_TRAIN, TRAIN, needs
 from app.api.wire import StrictRoute, WireModel
 from app.registry.card import NAME, Card
 from app.registry.listing import ModelLine, ModelPage
@@ -125,6 +126,7 @@ class AliasDocument(BaseModel):
 
 
 @router.get("", summary="List models by name", responses=problems(422))
+@needs(PREDICT_OR_TRAIN)
 def page(
     ports: PortsDep,
     caller: CallerDep,
@@ -136,6 +138,7 @@ def page(
 
 
 @router.put("/{name}/aliases/{alias}", summary="Point an alias at a version", responses=problems(404, 422))
+@needs(TRAIN)
 def set_alias(
     name: ModelName,
     alias: AliasName,
@@ -149,6 +152,7 @@ def set_alias(
 
 
 @router.delete("/{name}/aliases/{alias}", summary="Delete an alias", status_code=204, responses=problems(404, 422))
+@needs(TRAIN)
 def delete_alias(name: ModelName, alias: AliasName, ports: PortsDep, caller: CallerDep) -> None:
     usecase.delete_alias(ports, name, alias, by=caller)
 
@@ -159,6 +163,7 @@ def delete_alias(name: ModelName, alias: AliasName, ports: PortsDep, caller: Cal
     response_model=Card,
     responses={200: {"content": media.SVG_CONTENT}, **problems(404, 422)},
 )
+@needs(PREDICT_OR_TRAIN)
 def card(
     name: ModelName, version: VersionNumber, ports: PortsDep, request: Request, response: Response
 ) -> Card | Response:
@@ -187,6 +192,7 @@ def card(
         **problems(404, 409, 422),
     },
 )
+@needs(TRAIN)
 def artifact(
     name: ModelName,
     version: VersionNumber,
@@ -208,17 +214,20 @@ def artifact(
 @router.delete(
     "/{name}/versions/{version}", summary="Delete a version", status_code=204, responses=problems(404, 409, 422)
 )
+@needs(TRAIN)
 def delete_version(name: ModelName, version: VersionNumber, ports: PortsDep, caller: CallerDep) -> None:
     """A conflict while an alias points at it. Its number is not used again; the model stays, even without versions."""
     usecase.delete_version(ports, name, version, by=caller)
 
 
 @router.get("/{name}", summary="Versions, aliases and alias history of a model", responses=problems(404, 422))
+@needs(PREDICT_OR_TRAIN)
 def describe(name: ModelName, ports: PortsDep) -> ModelDocument:
     return ModelDocument.of(usecase.describe(ports, name))
 
 
 @router.delete("/{name}", summary="Delete a model", status_code=204, responses=problems(404, 422))
+@needs(TRAIN)
 def delete(name: ModelName, ports: PortsDep, caller: CallerDep) -> None:
     """With all its versions and aliases. Version numbers are not used again, and the alias history is kept."""
     usecase.delete(ports, name, by=caller)

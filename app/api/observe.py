@@ -48,7 +48,7 @@ class Observe:
                 if self._traced:  # before the answer's end, which ends the span
                     tracing.describe(scope["method"], _route(scope), bool(scope["query_string"]), request_id)
                 headers = [*message["headers"], header, *scope["state"].get("headers", ())]
-                message["headers"] = secured(scope["path"], headers)
+                message["headers"] = secured(headers)
             await send(message)
 
         try:

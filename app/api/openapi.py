@@ -11,8 +11,12 @@ from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
 from app.api.errors import Problem, problems
 from app.api.guard import KEY_HEADER
+from app.api.permits import SCHEME
 
 LAST_TAG = "delete"
+_SCHEME_TEXT = (
+    "Where keys are configured. Each operation lists the scopes of which a key needs one; `admin` opens all of them."
+)
 
 
 def install(app: FastAPI, documents: tuple[type[BaseModel], ...]) -> None:
@@ -44,23 +48,20 @@ def _document(app: FastAPI, documents: tuple[type[BaseModel], ...]) -> dict[str,
     for unused in ("HTTPValidationError", "ValidationError"):
         schemas.pop(unused, None)
     components["securitySchemes"] = {
-        "key": {"type": "apiKey", "in": "header", "name": KEY_HEADER, "description": "where keys are configured"}
+        SCHEME: {"type": "apiKey", "in": "header", "name": KEY_HEADER, "description": _SCHEME_TEXT}
     }
-    document["security"] = [{"key": []}]
-    for path, operations in document["paths"].items():
+    for operations in document["paths"].values():
         for method, operation in operations.items():
-            _complete(path, operation)
+            _complete(operation)
             if method == "delete":  # last on the page: what is deleted can no longer be tried
                 operation["tags"] = [LAST_TAG]
     return document
 
 
-def _complete(path: str, operation: dict[str, Any]) -> None:
+def _complete(operation: dict[str, Any]) -> None:
     """Add what every operation may answer: the guards' refusals, and our own form of 422 in place of FastAPI's."""
     responses = operation["responses"]
-    if path.startswith("/health"):
-        operation["security"] = []
-    else:
+    if operation["security"]:
         responses.update(_named(401) | _named(403) | _named(429) | _named(503))
     for parameter in operation.get("parameters", []):
         samples = parameter["schema"].get("examples")

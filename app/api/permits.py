@@ -1,79 +1,111 @@
-"""Which scope each operation needs: all of them, in one table.
+"""What each route asks of its caller: declared at the route's function, checked where the route is dispatched.
 
-Training includes looking at jobs and data sets, downloading what was trained, moving aliases and deleting: whoever may
-publish a version decides what is served anyway. `train` does not include `predict`, nor the reverse.
+Nothing is derived from the text of a path. A route that declares nothing, a method that a path does not have and a path
+that no route matches need the scope `admin`.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, TypeVar, cast
 
-from starlette.routing import compile_path
+from fastapi import FastAPI
+from fastapi.routing import APIRoute, Mount, iter_route_contexts
+from starlette.types import Receive, Send
 from starlette.types import Scope as Connection
 
 from app.access.caller import Scope
 
-ANY_KEY: frozenset[Scope] = frozenset()
-PREDICT = frozenset({Scope.PREDICT})
-TRAIN = frozenset({Scope.TRAIN})
-EITHER = PREDICT | TRAIN
-ADMIN = frozenset({Scope.ADMIN})
+SCHEME = "key"  # the name of the security scheme in the OpenAPI document
 
-NEEDED: dict[tuple[str, str], frozenset[Scope]] = {
-    ("POST", "/predict"): PREDICT,
-    ("POST", "/retrieve"): PREDICT,
-    ("POST", "/acquire"): PREDICT,
-    ("POST", "/acquire/simulate"): PREDICT,
-    ("POST", "/models/{ref}/benefit"): EITHER,
-    ("GET", "/models"): EITHER,
-    ("GET", "/models/{name}"): EITHER,
-    ("GET", "/models/{name}/versions/{version}"): EITHER,
-    ("GET", "/models/{name}/versions/{version}/artifact"): TRAIN,
-    ("PUT", "/models/{name}/aliases/{alias}"): TRAIN,
-    ("DELETE", "/models/{name}/aliases/{alias}"): TRAIN,
-    ("DELETE", "/models/{name}/versions/{version}"): TRAIN,
-    ("DELETE", "/models/{name}"): TRAIN,
-    ("POST", "/train"): TRAIN,
-    ("GET", "/train"): TRAIN,
-    ("GET", "/train/{job_id}"): TRAIN,
-    ("GET", "/train/{job_id}/events"): TRAIN,
-    ("DELETE", "/train/{job_id}"): TRAIN,
-    ("POST", "/compare"): TRAIN,
-    ("GET", "/compare"): TRAIN,
-    ("GET", "/compare/{job_id}"): TRAIN,
-    ("GET", "/compare/{job_id}/events"): TRAIN,
-    ("DELETE", "/compare/{job_id}"): TRAIN,
-    ("POST", "/datasets"): TRAIN,
-    ("GET", "/datasets"): TRAIN,
-    ("GET", "/datasets/{dataset_id}"): TRAIN,
-    ("DELETE", "/datasets/{dataset_id}"): TRAIN,
-    ("GET", "/audit"): ADMIN,
-    ("GET", "/metrics"): ANY_KEY,  # also for a key without scopes, which is what a scraper should have
-}
-
-_OPEN = frozenset({"/docs", "/openapi.json"})
-_OPEN_BELOW = ("/health/", "/docs/", "/static-offline-docs/")
-_PATTERNS = defaultdict(list)
-for (_method, _template), _scopes in NEEDED.items():
-    if "{" in _template:
-        _PATTERNS[_method].append((compile_path(_template)[0], _scopes))
+_Endpoint = TypeVar("_Endpoint", bound=Callable[..., Any])
+_MARK = "__payoff_access__"
+_READS = frozenset({"GET", "HEAD"})
 
 
-def path_of(connection: Connection) -> str:
-    """The path as the routes know it: without the prefix under which a proxy serves the application."""
-    path: str = connection["path"]
-    root = connection.get("root_path", "")
-    return path[len(root) :] if root and path.startswith(f"{root}/") else path
+@dataclass(frozen=True)
+class Access:
+    """Who may call a route: holders of one of the `scopes`; of any key if there are none; everybody if it `is_open`.
+
+    `uploads` says that the route's bodies may be as large as a data set.
+    """
+
+    scopes: frozenset[Scope]
+    is_open: bool = False
+    uploads: bool = False
+
+    @property
+    def security(self) -> list[dict[str, list[str]]]:
+        """The security requirements of an OpenAPI operation, of which a caller has to meet one."""
+        if self.is_open:
+            return []
+        return [{SCHEME: [scope.value]} for scope in Scope if scope in self.scopes] or [{SCHEME: []}]
 
 
-def is_open(path: str) -> bool:
-    """Whether everybody may come here, with a key or without: health, and the documentation."""
-    return path in _OPEN or path.startswith(_OPEN_BELOW)
+OPEN = Access(frozenset(), is_open=True)
+ANY_KEY = Access(frozenset())
+PREDICT = Access(frozenset({Scope.PREDICT}))
+TRAIN = Access(frozenset({Scope.TRAIN}))
+UPLOAD = replace(TRAIN, uploads=True)
+PREDICT_OR_TRAIN = Access(PREDICT.scopes | TRAIN.scopes)
+ADMIN = Access(frozenset({Scope.ADMIN}))
 
 
-def needed(method: str, path: str) -> frozenset[Scope]:
-    """The scopes of which one is needed. A path that is no operation has nothing behind it: any key gets its 404."""
-    scopes = NEEDED.get((method, path))
-    if scopes is not None:
-        return scopes
-    return next((scopes for pattern, scopes in _PATTERNS[method] if pattern.match(path)), ANY_KEY)
+class Guarding(Protocol):
+    """What `app.state.guard` has to be."""
+
+    def admit(self, access: Access, scope: Connection, receive: Receive) -> Receive:
+        """The body of a request that is allowed; a PayoffError if it is not."""
+        ...
+
+
+def needs(access: Access) -> Callable[[_Endpoint], _Endpoint]:
+    """Declare what a route asks of its caller, directly at its function."""
+
+    def declare(endpoint: _Endpoint) -> _Endpoint:
+        setattr(endpoint, _MARK, access)
+        return endpoint
+
+    return declare
+
+
+class GuardedRoute(APIRoute):
+    """A route that asks the guard before anything of the request is read."""
+
+    def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
+        self.access: Access = getattr(endpoint, _MARK, ADMIN)
+        extra = {"security": self.access.security, **(options.pop("openapi_extra", None) or {})}
+        super().__init__(path, endpoint, openapi_extra=extra, **options)
+
+    async def handle(self, scope: Connection, receive: Receive, send: Send) -> None:
+        access = self.access if scope["method"] in (self.methods or ()) else ADMIN
+        await super().handle(scope, _guard(scope).admit(access, scope, receive), send)
+
+
+class OpenMount(Mount):
+    """Files for everybody to read; any other method needs `admin`."""
+
+    async def handle(self, scope: Connection, receive: Receive, send: Send) -> None:
+        access = OPEN if scope["method"] in _READS else ADMIN
+        await super().handle(scope, _guard(scope).admit(access, scope, receive), send)
+
+
+def install(app: FastAPI, guard: Guarding) -> None:
+    """Ask `guard` about every request that `app` gets; TypeError if a route would not."""
+    for context in iter_route_contexts(app.routes):
+        if not isinstance(context.original_route, GuardedRoute | OpenMount):
+            raise TypeError(f"{context.path} is not a guarded route: use GuardedRoute or OpenMount")
+    absent = app.router.not_found
+
+    async def guarded(scope: Connection, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            receive = guard.admit(ADMIN, scope, receive)
+        await absent(scope, receive, send)
+
+    app.state.guard = guard
+    app.router.default = guarded
+
+
+def _guard(scope: Connection) -> Guarding:
+    return cast(Guarding, scope["app"].state.guard)

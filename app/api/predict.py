@@ -14,6 +14,7 @@ from starlette.concurrency import run_in_threadpool
 from app.api import formats, values
 from app.api.deps import cached, loaded
 from app.api.errors import problems
+from app.api.permits import PREDICT, needs
 from app.api.wire import (
     JSON,
     DirectRoute,
@@ -114,6 +115,7 @@ class PredictAnswer(RootModel[DecisionsAnswer | ValuesAnswer]):
     """Decisions by a model of classes, `values` by one of numbers."""
 
 
+@needs(PREDICT)
 async def predict(request: Request) -> Response:
     """Decide for every instance which action pays most; or, with a model of numbers, predict them.
 

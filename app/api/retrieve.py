@@ -15,6 +15,7 @@ from app.api.chosen import WRITERS, common
 from app.api.deps import loaded
 from app.api.errors import problems
 from app.api.limiters import limiters
+from app.api.permits import PREDICT, needs
 from app.api.predict import INSTANCES
 from app.api.probabilities import fields_of_json, sets_of_arrow, sets_of_list, sets_of_npy
 from app.api.wire import (
@@ -147,6 +148,7 @@ class RetrieveAnswer(BaseModel):
     warnings: list[str]
 
 
+@needs(PREDICT)
 async def retrieve(request: Request) -> Response:
     """Choose the set whose expected loss is smallest, exactly, whatever its size.
 

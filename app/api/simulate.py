@@ -14,6 +14,7 @@ from app.api.datasets import EXAMPLE_ID
 from app.api.deps import PortsDep, loaded
 from app.api.errors import problems
 from app.api.limiters import limiters
+from app.api.permits import PREDICT, needs
 from app.api.predict import INSTANCES
 from app.api.train import FeatureCosts
 from app.api.wire import ModelVersion, StrictRoute, Text, WireModel
@@ -87,6 +88,7 @@ _EXAMPLE = {"model": "triage", "dataset": EXAMPLE_ID, "budgets": [1, 5], "benefi
     response_model=Simulation,
     responses={200: {"content": media.SVG_CONTENT}, **problems(404, 409, 422, 503)},
 )
+@needs(PREDICT)
 async def simulate(
     body: Annotated[SimulateRequest, Body(openapi_examples={"the data set above": {"value": _EXAMPLE}})],
     request: Request,

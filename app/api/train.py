@@ -15,6 +15,7 @@ from app.api.deps import CallerDep, PortsDep
 from app.api.errors import problems
 from app.api.jobs import JobState, JobStatus, Prefer, accepted, follow, key_header, state_of, wait
 from app.api.learners import learner_schema
+from app.api.permits import TRAIN, needs
 from app.api.wire import ModelVersion, Name, StrictRoute, Text, WireModel
 from app.jobs.job import Job
 from app.jobs.queue import id_of_key
@@ -137,6 +138,7 @@ _ACCEPTED = {
     response_model=JobDocument,
     responses={200: _ACCEPTED, **problems(404, 409, 413, 422)},
 )
+@needs(TRAIN)
 async def submit(
     body: Annotated[TrainRequest, Body(openapi_examples={"the data set above": {"value": _EXAMPLE}})],
     request: Request,
@@ -153,6 +155,7 @@ async def submit(
 
 
 @router.get("", summary="List jobs, newest first", responses=problems(422))
+@needs(TRAIN)
 def page(
     ports: PortsDep,
     caller: CallerDep,
@@ -168,6 +171,7 @@ def page(
 
 
 @router.get("/{job_id}", summary="Look at a job", responses=problems(404))
+@needs(TRAIN)
 async def find(
     job: JobDep, request: Request, response: Response, ports: PortsDep, prefer: Prefer = None
 ) -> JobDocument:
@@ -180,6 +184,7 @@ async def find(
     response_class=EventSourceResponse,
     responses=problems(404),
 )
+@needs(TRAIN)
 async def events(job: JobDep, request: Request, ports: PortsDep) -> AsyncIterator[ServerSentEvent]:
     """One event whenever the job has changed; its data are what `GET /train/{job_id}` answers."""
     async for event in follow(request, ports, job, JobDocument.of):
@@ -187,6 +192,7 @@ async def events(job: JobDep, request: Request, ports: PortsDep) -> AsyncIterato
 
 
 @router.delete("/{job_id}", summary="Cancel a job", status_code=202, responses=problems(404))
+@needs(TRAIN)
 def cancel(job_id: JobId, ports: PortsDep, caller: CallerDep) -> JobDocument:
     """A queued job is cancelled at once, a running one within two seconds; one that has ended stays as it is."""
     return JobDocument.of(jobs.cancel(ports, caller, usecase.KIND, job_id))

@@ -7,11 +7,11 @@ from typing import Annotated, Any, TypeVar
 
 import orjson
 from fastapi import Request, Response
-from fastapi.routing import APIRoute
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from starlette.types import Receive, Scope, Send
 
 from app.api.errors import flaws_of
+from app.api.permits import GuardedRoute
 from app.errors import Invalid, Unsupported
 from app.text import MOST_NAME, check_document
 
@@ -53,7 +53,7 @@ class _StrictRequest(Request):
         return self._json
 
 
-class StrictRoute(APIRoute):
+class StrictRoute(GuardedRoute):
     """A route whose JSON body is what RFC 8259 says, no more."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
@@ -68,7 +68,7 @@ class StrictRoute(APIRoute):
         return strict
 
 
-class DirectRoute(APIRoute):
+class DirectRoute(GuardedRoute):
     """A documented route whose function is given the request itself: no dependency injection on the way."""
 
     def __init__(self, path: str, endpoint: Callable[[Request], Awaitable[Response]], **options: Any) -> None:

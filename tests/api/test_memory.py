@@ -10,11 +10,13 @@ import pytest
 from fastapi import FastAPI, Request, Response
 from pydantic import BaseModel
 
+from app.access.caller import ANYBODY
 from app.api import errors
 from app.api.limiters import Limiter
 from app.api.memory import Budget, InFlight, share
 from app.api.wire import DirectRoute, StrictRoute
 from app.errors import NotReady, TooLarge
+from tests.api.callers import Admitting
 
 MB = 2**20
 
@@ -35,6 +37,7 @@ def application(budget: Budget) -> FastAPI:
         return {"rows": len(body.rows)}
 
     async def streamed(request: Request) -> Response:
+        share(request).streams = True
         return Response(str(sum([len(part) async for part in request.stream()])))
 
     async def working(request: Request) -> Response:
@@ -46,7 +49,8 @@ def application(budget: Budget) -> FastAPI:
     app.router.routes.append(StrictRoute("/parsed", parsed, methods=["POST"]))
     app.router.routes.append(DirectRoute("/streamed", streamed, methods=["POST"]))
     app.router.routes.append(DirectRoute("/working", working, methods=["POST"]))
-    app.add_middleware(InFlight, budget=budget, streamed=frozenset({"/streamed"}))
+    app.add_middleware(InFlight, budget=budget)
+    app.state.guard = Admitting(ANYBODY)
     return app
 
 

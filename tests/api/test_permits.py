@@ -1,0 +1,202 @@
+"""However a path is spelt, a request is judged by what the route that it reaches declares."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import unquote
+
+import pytest
+from fastapi import APIRouter, FastAPI
+from fastapi.routing import APIRoute
+from starlette.responses import Response
+from starlette.routing import Mount
+
+from app.access.caller import Scope
+from app.access.keys import Wish
+from app.api import permits
+from app.api.app import create_app
+from app.api.permits import GuardedRoute, needs
+from app.wiring import wire
+from tests.api.callers import Admitting
+from tests.api.permissions import ADMIN, ANY_KEY, NEEDED, OPEN, STATIC, expected
+from tests.conftest import settings_for
+
+METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "PROPFIND", "get")
+HOLDERS = (frozenset(), {Scope.PREDICT}, {Scope.TRAIN}, {Scope.PREDICT, Scope.TRAIN}, {Scope.ADMIN})
+WRONG = b"payoff_00000000." + b"a" * 43
+FUZZED = 20_000
+PIECES = (
+    *("%0A", "%0D", "%00", "%09", "%7F", "%C2%85", "%E2%80%A8", "%20", "%C2%A0", "%FF", "\xe4", "%EF%BC%8F"),
+    *("/", "//", "/./", "/../", "%2F", "%2f", "%5C", ";x", ";", "..", ".", "%2e", "?", "%3F", "%23", "%25", "%"),
+    *("/api", "/docs", "/health/live", STATIC, "/predict", "/audit", "/metrics", "/events", "/benefit"),
+)
+
+
+class Doors:
+    """An application with keys whose routes, once a request reaches one, answer with their template alone."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._service = wire(settings_for(folder, workers=0, admin_key="administrator"))
+        self.app = create_app(self._service)
+        self._loop = asyncio.new_event_loop()
+        keys = self._service.ports.keys
+        self.holders: list[tuple[frozenset[Scope] | None, bytes | None]] = [(None, None), (None, WRONG)]
+        self.holders.append((frozenset(Scope), b"administrator"))
+        for number, scopes in enumerate(HOLDERS):
+            _, key = keys.create(Wish(f"holder {number}", tuple(scopes)))
+            self.holders.append((frozenset(scopes), key.encode()))
+        self._service.keyring.refresh()
+
+        async def reached(route, scope, receive, send):
+            if scope["method"] not in getattr(route, "methods", ("GET", "HEAD")):
+                await Response(status_code=405)(scope, receive, send)
+                return
+            await Response(route.path, 299)(scope, receive, send)
+
+        monkeypatch.setattr(APIRoute, "handle", reached)  # behind the guard's check
+        monkeypatch.setattr(Mount, "handle", reached)
+
+    def knock(self, method: str, path: str, key: bytes | None, root: str = "") -> int | str:
+        """The template that is reached, or the status of the refusal; nobody who is refused has a body read."""
+        headers = [] if key is None else [(b"x-api-key", key)]
+        scope = {"type": "http", "method": method, "path": path, "root_path": root, "headers": headers}
+        scope |= {"query_string": b"", "client": ("127.0.0.1", 9), "server": ("127.0.0.1", 80), "scheme": "http"}
+        sent: list[dict] = []
+
+        async def receive():
+            raise AssertionError("the body was read before the request was allowed")
+
+        async def send(message):
+            sent.append(message)
+
+        self._loop.run_until_complete(self.app(scope, receive, send))
+        return sent[1]["body"].decode() if sent[0]["status"] == 299 else sent[0]["status"]
+
+    def close(self) -> None:
+        self._loop.close()
+        self._service.ports.database.close()
+
+
+@pytest.fixture(scope="module")
+def doors(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Doors]:
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        doors = Doors(tmp_path_factory.mktemp("doors"), monkeypatch)
+        yield doors
+        doors.close()
+
+
+def filled(template: str) -> str:
+    """A path of the template, percent-encoded or not as one likes."""
+    return f"{STATIC}/file.js" if template == STATIC else template.replace("{", "a").replace("}", "")
+
+
+def spellings(path: str) -> list[str]:
+    """The path as it is, and in ways that a matcher may take for it."""
+    middle = path.rfind("/")
+    changed = [
+        f"{path}{end}" for end in ("%0A", "%0D", "%00", "%0D%0A", "/", "//", ";x", "%20", "%2F", "?", "/.", "/..")
+    ]
+    changed += [f"{path[:middle]}{gap}{path[middle:]}" for gap in ("/", "/.", "%0A", ";x", "/..", "%00")]
+    changed += [f"{start}{path}" for start in ("/", "/.", "%0A", "/x/..", "/docs/..", "/health/..")]
+    letters = [letter if letter == "/" else f"%{ord(letter):02X}" for letter in path]
+    changed += [path.upper(), path.title(), "".join(letters), "".join(letters).lower(), path.replace("/", "%2F")]
+    return [path, *changed]
+
+
+@pytest.mark.parametrize("template", sorted({template for _, template in NEEDED}))
+def test_no_spelling_of_a_path_opens_more_than_its_route_declares(doors, template):
+    own = {method for method, path in NEEDED if path == template}
+    for spelt in spellings(filled(template)):
+        for method in sorted(own | {"HEAD", "OPTIONS"}):
+            for scopes, key in doors.holders:
+                path = unquote(spelt)
+
+                assert doors.knock(method, path, key) == expected(method, path, scopes), (method, spelt, scopes)
+
+
+def test_random_spellings_are_judged_by_the_route_that_is_dispatched(doors):
+    """20,000 paths with random changes, below a proxy's prefix or not: 0 differences, and every outcome occurs."""
+    chance = random.Random(11)
+    seen: set[int | str] = set()
+    differences = []
+    for _ in range(FUZZED):
+        spelt, root = mutated(chance), chance.choice(("", "", "/api"))
+        path = unquote(chance.choice(("", root)) + spelt)
+        method = chance.choice((*METHODS, "GET", "POST"))
+        scopes, key = chance.choice(doors.holders)
+        wanted = expected(method, path, scopes, root)
+        seen.add(wanted)
+        if doors.knock(method, path, key, root) != wanted:
+            differences.append((method, path, root, scopes, wanted))
+
+    assert differences == []
+    assert seen == {401, 403, 404, 405, 422, *(template for _, template in NEEDED)}
+
+
+def mutated(chance: random.Random) -> str:
+    path = filled(chance.choice(sorted({template for _, template in NEEDED})))
+    for _ in range(chance.choice((0, 0, 1, 1, 2, 3))):
+        at = chance.randrange(len(path) + 1)
+        end = min(len(path), at + chance.randrange(4))
+        between = chance.choice(
+            (
+                chance.choice(PIECES),
+                chance.choice(PIECES),
+                "".join(f"%{byte:02{chance.choice('xX')}}" for byte in path[at:end].encode()),
+                path[at:end].swapcase(),
+                "",
+                chr(chance.randrange(0x3000)),
+            )
+        )
+        path = path[:at] + between + path[end:]
+        if chance.random() < 0.1:
+            path += chance.choice(("%0A", "/", ";x", "%00"))
+    return path
+
+
+def test_the_document_lists_the_scopes_that_are_checked(doors):
+    operations = doors.app.openapi()["paths"]
+    listed = {
+        (method.upper(), path): operation["security"]
+        for path, methods in operations.items()
+        for method, operation in methods.items()
+    }
+    hidden = {("GET", "/docs"), ("GET", "/openapi.json"), ("GET", STATIC)}
+
+    assert set(listed) == {(method, path) for method, path in NEEDED if method != "HEAD"} - hidden
+    for operation, security in listed.items():
+        needed = NEEDED[operation]
+        if needed is OPEN:
+            assert security == []
+        elif needed == ANY_KEY:
+            assert security == [{"key": []}]
+        else:
+            assert {scope for one in security for scope in one["key"]} == needed, operation
+            assert all(len(one["key"]) == 1 for one in security), "alternatives, of which one is enough"
+
+
+def test_a_route_that_declares_nothing_needs_admin():
+    router = APIRouter(route_class=GuardedRoute)
+
+    @router.get("/forgotten")
+    def forgotten() -> None: ...
+
+    @needs(permits.OPEN)  # in the wrong place: the route was made before
+    @router.get("/misplaced")
+    def misplaced() -> None: ...
+
+    assert [route.access.scopes for route in router.routes] == [ADMIN, ADMIN]
+    assert not any(route.access.is_open for route in router.routes)
+
+
+def test_a_route_that_would_not_ask_the_guard_is_refused_at_start():
+    app = FastAPI(openapi_url=None)
+    router = APIRouter()
+    router.add_api_route("/plain", lambda: None)
+    app.include_router(router)
+
+    with pytest.raises(TypeError, match="/plain is not a guarded route"):
+        permits.install(app, Admitting(None))
