@@ -6,6 +6,7 @@ missing value as NaN. Every estimator of this service takes such lines, with the
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -20,6 +21,8 @@ from app.text import refused_character
 _NUMBERS = {float, int, type(None)}
 _WORDS = {str, type(None)}
 _MOST_FLAWS = 20  # enough to see the pattern; a batch may hold millions
+OUTSIDE = "the number is outside the range of a 64-bit float"
+_UNFIT = "the instances do not fit the model's features"
 
 
 @dataclass(frozen=True)
@@ -54,11 +57,11 @@ class Schema:
         """
         rows = self._rows(instances)
         if rows is None:
-            raise Invalid("the instances do not fit the model's features", self._flaws(instances))
+            raise Invalid(_UNFIT, self._flaws(instances))
         if self.categorical:
             return self._encode_columns(rows, instances)
         if booleans_possible and not _NUMBERS.issuperset(map(type, chain.from_iterable(rows))):
-            raise Invalid("the instances do not fit the model's features", self._flaws(instances))
+            raise Invalid(_UNFIT, self._flaws(instances))
         return self._encode_numbers(rows, instances), []
 
     def _rows(self, instances: Sequence[Any]) -> Sequence[Sequence[Any]] | None:
@@ -77,11 +80,14 @@ class Schema:
     def _encode_numbers(self, rows: Sequence[Sequence[Any]], instances: Sequence[Any]) -> np.ndarray:
         if not rows:
             return np.empty((0, len(self.names)))
-        X = np.array(rows)
-        if X.dtype.kind == "O" and _NUMBERS.issuperset(map(type, X.flat)):
-            X = X.astype(np.float64)
+        try:
+            X = np.array(rows)
+            if X.dtype.kind == "O" and _NUMBERS.issuperset(map(type, X.flat)):
+                X = X.astype(np.float64)
+        except (ValueError, OverflowError):  # lists of different lengths among the values; an integer beyond the floats
+            raise Invalid(_UNFIT, self._flaws(instances)) from None
         if X.dtype.kind not in "fiu" or X.ndim != 2:
-            raise Invalid("the instances do not fit the model's features", self._flaws(instances))
+            raise Invalid(_UNFIT, self._flaws(instances))
         return np.ascontiguousarray(X, dtype=np.float64)
 
     def _encode_columns(self, rows: Sequence[Sequence[Any]], instances: Sequence[Any]) -> tuple[np.ndarray, list[str]]:
@@ -90,9 +96,12 @@ class Schema:
         for j, column in enumerate(zip(*rows, strict=True)):
             allowed = _WORDS if j in self._codes else _NUMBERS
             if not allowed.issuperset(map(type, column)):
-                raise Invalid("the instances do not fit the model's features", self._flaws(instances))
+                raise Invalid(_UNFIT, self._flaws(instances))
             if j not in self._codes:
-                X[:, j] = np.array(column, dtype=np.float64)
+                try:
+                    X[:, j] = column
+                except OverflowError:
+                    raise Invalid(_UNFIT, self._flaws(instances)) from None
                 continue
             X[:, j] = np.array(list(map(self._codes[j].get, column)), dtype=np.float64)
             unseen = int(np.isnan(X[:, j]).sum()) - column.count(None)
@@ -140,4 +149,14 @@ class Schema:
             if type(value) not in (_WORDS if j in self._codes else _NUMBERS):
                 needed = "a string" if j in self._codes else "a number"
                 flaws.append(Flaw(f"{loc}/{place}", f"{self.names[j]!r} takes {needed} or null"))
+            elif type(value) is int and not is_float(value):
+                flaws.append(Flaw(f"{loc}/{place}", OUTSIDE))
         return flaws
+
+
+def is_float(value: float) -> bool:
+    """Whether a number is finite, and no integer beyond the range of a 64-bit float."""
+    try:
+        return math.isfinite(value)
+    except OverflowError:
+        return False

@@ -87,3 +87,53 @@ def test_a_batch_of_wrong_cells_is_cut_short():
         NUMBERS.encode([["x", "y"]] * 1000)
 
     assert len(refused.value.flaws) == 20
+
+
+HUGE = 10**400
+CELLS = [
+    [],
+    [1],
+    [[1]],
+    [[], 1],
+    {},
+    {"a": 1},
+    (),
+    "1",
+    "",
+    True,
+    False,
+    HUGE,
+    -HUGE,
+    [HUGE],
+    [[[[1.0]]]],
+    [None],
+    object(),
+]
+
+
+@pytest.mark.parametrize("schema", [NUMBERS, ONE, MIXED], ids=["numbers", "one", "mixed"])
+@pytest.mark.parametrize("by_name", [False, True], ids=["lists", "objects"])
+@pytest.mark.parametrize("cell", CELLS, ids=lambda cell: str(cell)[:12])
+@pytest.mark.parametrize("everywhere", [False, True], ids=["once", "in every row"])
+def test_whatever_is_no_number_is_refused_at_its_place(schema, by_name, cell, everywhere):
+    """Also where lists make the rows ragged, or all of them alike one level deeper."""
+    rows = [[1.5] * len(schema.names) for _ in range(3)]
+    if schema.categorical:
+        rows = [[1.5, "no"] for _ in range(3)]
+    wrong = range(3) if everywhere else [1]
+    for i in wrong:
+        rows[i][0] = cell
+    instances = [dict(zip(schema.names, row, strict=True)) for row in rows] if by_name else rows
+
+    with pytest.raises(Invalid) as error:
+        schema.encode(instances)
+    assert [flaw.loc for flaw in error.value.flaws] == [f"/{i}/{'a' if by_name else 0}" for i in wrong]
+
+
+@given(st.integers(-(2**64), 2**64), st.sampled_from([2**63, 2**64 - 1, -1, 1.5, None]))
+def test_integers_of_any_size_that_a_float_holds_are_numbers(number, other):
+    """Beyond 64 bits, and beside numbers of another type, they are rounded to the nearest float."""
+    X, _ = NUMBERS.encode([[number, other]])
+
+    assert X[0, 0] == float(number)
+    assert np.isnan(X[0, 1]) if other is None else X[0, 1] == float(other)

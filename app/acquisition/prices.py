@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from app.decisions.benefit import LARGEST
-from app.errors import Flaw, Invalid
+from app.errors import Flaw, Invalid, step
 from app.text import MOST_NAME
 
 _KEYS = {"feature", "cost", "group", "discounted_cost"}
@@ -128,7 +128,7 @@ class _Reader:
 
     def read_object(self, costs: Mapping[str, Any]) -> None:
         for name, price in costs.items():
-            loc = "/" + str(name).replace("~", "~0").replace("/", "~1")
+            loc = f"/{step(str(name))}"
             if self._known(name, loc) and self._price(price, "a price", loc):
                 j = self.column[name]
                 self.cost[j] = price
@@ -141,7 +141,7 @@ class _Reader:
             if not isinstance(entry, Mapping):
                 self.flaws.append(Flaw(f"/{i}", "an entry is an object with feature and cost"))
                 continue
-            unknown = [Flaw(f"/{i}/{key}", f"unknown key; there are {', '.join(sorted(_KEYS))}")
+            unknown = [Flaw(f"/{i}/{step(str(key))}", f"unknown key; there are {', '.join(sorted(_KEYS))}")
                        for key in entry if key not in _KEYS]  # fmt: skip
             absent = [Flaw(f"/{i}", f"{key} is absent") for key in ("feature", "cost") if key not in entry]
             self.flaws += unknown + absent

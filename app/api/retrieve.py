@@ -40,7 +40,8 @@ _READERS = {formats.NPY: sets_of_npy, formats.ARROW: sets_of_arrow}
 _WORDS = ("model", "setting", "method")
 
 _NAMES = ("f_beta", "jaccard", "am", "g_tp_pr", "g_mean", "h_mean", "auc")
-_FOUR = {"type": "array", "items": {"type": "number"}, "minItems": 4, "maxItems": 4}
+_COEFFICIENT = {"type": "number", "minimum": -1e100, "maximum": 1e100}
+_FOUR = {"type": "array", "items": _COEFFICIENT, "minItems": 4, "maxItems": 4}
 _LOSS = {
     "oneOf": [
         {

@@ -10,6 +10,7 @@ import numpy as np
 from app.errors import Flaw, Invalid, step
 
 _SUM_TOLERANCE = 1e-6  # people write thirds with six digits
+_EXACT = 1e-280  # rows whose products sum to less have lost digits that matter: floats become coarse below 1e-308
 
 
 def as_priors(value: Any, classes: Sequence[str]) -> np.ndarray:
@@ -54,12 +55,30 @@ def shift_priors(P: np.ndarray, trained: np.ndarray, used: np.ndarray) -> tuple[
     ratio = np.divide(used, trained, out=np.zeros(len(used)), where=trained > 0)
     shifted = P * ratio
     total = shifted.sum(axis=1, keepdims=True)
-    if total.min(initial=1.0) > 0:
+    if total.min(initial=1.0) >= _EXACT:
         return shifted / total, []
+    tiny = total[:, 0] < _EXACT
+    shifted[tiny] = _scaled_product(P[tiny], ratio)
+    total[tiny] = shifted[tiny].sum(axis=1, keepdims=True)
     lost = total[:, 0] <= 0
+    if not lost.any():
+        return shifted / total, []
     shifted[lost], total[lost] = used, 1.0
     warning = (
         f"{np.count_nonzero(lost)} of {len(P)} instances can, by the model, only be of classes whose prior is 0;"
         " they got the priors themselves"
     )
     return shifted / total, [warning]
+
+
+def _scaled_product(P: np.ndarray, ratio: np.ndarray) -> np.ndarray:
+    """`P * ratio` (n, K) with every row scaled so that its largest entries are near 1; rows of zeros stay so.
+
+    Computed with exponents of their own, as products of tiny numbers lose digits, or vanish, below 1e-308.
+    """
+    mantissa, exponent = np.frexp(P)
+    factor, power = np.frexp(ratio)
+    product, power = mantissa * factor, exponent + power
+    largest = np.where(product > 0, power, np.iinfo(np.int32).min // 2).max(axis=1, keepdims=True)
+    scaled: np.ndarray = np.ldexp(product, np.maximum(power - largest, -4000))
+    return scaled

@@ -33,6 +33,8 @@ class Boosted:
     pools: tuple[tuple[int, np.ndarray], ...]
 
     def posterior(self, X: np.ndarray) -> np.ndarray:
+        if not len(X):  # scikit-learn refuses no rows
+            return np.empty((0, len(self.model.classes_)))
         rows = pooled(X, self.pools)
         if len(rows) > _ONE_THREAD:
             return np.ascontiguousarray(self.model.predict_proba(rows), dtype=np.float64)

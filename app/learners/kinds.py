@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from app.acquisition.prices import Prices
-from app.errors import Flaw, Invalid
+from app.errors import Flaw, Invalid, step
 from app.learners.parameters import Parameter
 
 
@@ -159,7 +159,7 @@ def resolve(learner: Mapping[str, Any]) -> tuple[Kind, dict[str, Any]]:
     names = ", ".join(known) or "none"
     flaws = [
         Flaw(
-            "/" + name.replace("~", "~0").replace("/", "~1"),
+            f"/{step(name)}",
             f"{kind.name} has no parameter {name[:40]!r}; it has {names}",
         )
         for name in learner

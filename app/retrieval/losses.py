@@ -19,9 +19,10 @@ from typing import Any
 
 import numpy as np
 
-from app.errors import Flaw, Invalid
+from app.errors import Flaw, Invalid, step
 
 LARGEST_BETA = 1e150  # its square is still a float
+LARGEST_COEFFICIENT = 1e100  # sums over any number of items, and quotients of two of them, stay far from overflow
 NEARLY_ZERO = 1e-12  # a sum this small beside its terms may be rounding alone
 
 
@@ -86,7 +87,8 @@ def auc() -> Loss:
 def fractional_linear(c: tuple[float, ...] | list[float], d: tuple[float, ...] | list[float]) -> Loss:
     """(c0 + c1 u + c2 v + c3 p) / (d0 + d1 u + d2 v + d3 p), with u = tp/n, v = k/n, p = positives/n.
 
-    Whether it falls with tp, as the theory needs, depends on n and is checked where the loss is used.
+    Coefficients are 0 or of magnitude from 1e-100 to 1e100. Whether the loss falls with tp, as the theory needs,
+    depends on n and is checked where the loss is used.
     """
     return parse_loss({"name": "fractional_linear", "c": list(c), "d": list(d)})
 
@@ -100,7 +102,7 @@ def parse_loss(given: Mapping[str, Any]) -> Loss:
         raise Invalid.at("/name", f"The loss must be one of {', '.join(_OF_COUNTS)}.")
     allowed = {"name", *_PARAMETERS.get(name, ())}
     flaws = [
-        Flaw(f"/{key}", f"{name} has no parameter {key!r}; it takes {', '.join(sorted(allowed))}.")
+        Flaw(f"/{step(str(key))}", f"{name} has no parameter {key!r}; it takes {', '.join(sorted(allowed))}.")
         for key in given
         if key not in allowed
     ]
@@ -120,7 +122,7 @@ def check_empty(empty: int) -> int:
 
 def _is_number(value: Any) -> bool:
     real = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
-    return real and math.isfinite(value)
+    return real and (isinstance(value, int) or math.isfinite(value))  # an integer may be outside the range of a float
 
 
 def _beta(value: Any, flaws: list[Flaw]) -> float:
@@ -137,11 +139,13 @@ def _coefficients(given: Mapping[str, Any], key: str, flaws: list[Flaw]) -> tupl
             Flaw(f"/{key}", f"{key} must be four numbers: {key}0 + {key}1 tp/n + {key}2 k/n + {key}3 positives/n.")
         )
         return ()
-    bad = [
-        Flaw(f"/{key}/{i}", "A coefficient must be a finite number.") for i, v in enumerate(values) if not _is_number(v)
-    ]
+    bad = [Flaw(f"/{key}/{i}", _COEFFICIENT) for i, value in enumerate(values) if not _is_coefficient(value)]
     flaws.extend(bad)
     return () if bad else tuple(float(value) for value in values)
+
+
+def _is_coefficient(value: Any) -> bool:
+    return _is_number(value) and (value == 0 or 1 / LARGEST_COEFFICIENT <= abs(value) <= LARGEST_COEFFICIENT)
 
 
 def _rates(tp: np.ndarray, k: np.ndarray, positives: np.ndarray, n: float) -> tuple[np.ndarray, np.ndarray]:
@@ -221,4 +225,5 @@ _OF_COUNTS: dict[str, Callable[..., np.ndarray]] = {
     "auc": _auc,
     "fractional_linear": _fractional_linear,
 }
+_COEFFICIENT = "A coefficient must be 0, or a number of magnitude from 1e-100 to 1e100."
 _PARAMETERS = {"f_beta": ("beta",), "fractional_linear": ("c", "d")}

@@ -18,12 +18,11 @@ from app.decisions.benefit import (
 from app.decisions.bootstrap import FEWEST, Ranking
 from app.decisions.contest import Judged, contest, doubts
 from app.decisions.folds import stratified_folds
-from app.decisions.priors import as_priors, shift_priors
 from app.decisions.rules import Rows, Ruled, apply_rules, same_for_all
 from app.decisions.threshold import decide_by_threshold, posterior_threshold
 from app.errors import Conflict, Invalid
 from app.registry.loaded import Holdout, Loaded
-from app.usecases.predict import check_classes, sorted_holdout
+from app.usecases.predict import check_classes, shifted, sorted_holdout
 
 FOLDS = 5  # of the hold-out, for the rule that is tuned on it
 
@@ -154,11 +153,7 @@ def _benefits(benefits: Any, model: Loaded) -> np.ndarray:
 def _with_priors(
     model: Loaded, priors: Mapping[str, float], holdout: Holdout, shares: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, list[str]]:
-    try:
-        used = as_priors(priors, [str(name) for name in model.classes])
-        P, warnings = shift_priors(holdout.scores, model.priors, used)
-    except Invalid as error:
-        raise error.under("/priors") from error
+    used, P, warnings = shifted(holdout.scores, model, priors)
     absent = np.flatnonzero((shares == 0) & (used > 0))
     if absent.size:
         raise Invalid.at("/priors", f"the hold-out has no rows of class {model.classes[absent[0]]!r} to reweigh")

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from app.errors import Flaw, Invalid, step
-from app.features import Schema
+from app.features import OUTSIDE, Schema, is_float
 
 _NUMBERS = {float, int, type(None)}
 _WORDS = {str, type(None)}
@@ -91,7 +91,10 @@ def _numbers(
 def _floats(schema: Schema, cases: Sequence[Any], values: list[Any]) -> np.ndarray:
     if not _NUMBERS.issuperset(map(type, values)):
         raise Invalid("the cases cannot be used", _flaws(schema, cases))
-    return np.array(values, dtype=np.float64)
+    try:
+        return np.array(values, dtype=np.float64)
+    except OverflowError:
+        raise Invalid("the cases cannot be used", _flaws(schema, cases)) from None
 
 
 def _flaws(schema: Schema, cases: Sequence[Any]) -> list[Flaw]:
@@ -116,3 +119,5 @@ def _flaws_of_one(schema: Schema, loc: str, items: Iterable[tuple[str, Any]]) ->
         if type(value) not in (_WORDS if categorical else _NUMBERS):
             needed = "a string" if categorical else "a number"
             yield Flaw(f"{loc}/{step(name)}", f"{name!r} takes {needed}, or null where it cannot be had")
+        elif type(value) is int and not is_float(value):
+            yield Flaw(f"{loc}/{step(name)}", OUTSIDE)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +10,7 @@ import numpy as np
 
 from app.data.table import Table
 from app.errors import Flaw, Invalid
+from app.features import is_float
 from app.registry.loaded import Loaded
 from app.usecases.ports import Ports
 
@@ -100,15 +100,8 @@ def _numbers(labels: Sequence[Any]) -> np.ndarray:
     flaws = [
         Flaw(f"/labels/{i}", "a label is a number here, as this model predicts numbers")
         for i, label in enumerate(labels)
-        if isinstance(label, bool) or not isinstance(label, int | float) or not _is_float(label)
+        if isinstance(label, bool) or not isinstance(label, int | float) or not is_float(label)
     ]
     if flaws:
         raise Invalid(flaws[0].msg, flaws[:20])
     return np.array(labels, dtype=np.float64)
-
-
-def _is_float(value: float) -> bool:
-    try:
-        return math.isfinite(value)
-    except OverflowError:  # an integer beyond the floats
-        return False

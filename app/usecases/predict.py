@@ -15,7 +15,7 @@ from app.decisions.benefit import Decision, as_benefits, decide, irrelevance
 from app.decisions.hierarchy import beta_delta, hierarchical
 from app.decisions.priors import as_priors, shift_priors
 from app.decisions.threshold import HoldoutScores, decide_by_threshold, given_cut, posterior_threshold
-from app.errors import Flaw, Invalid, TooLarge
+from app.errors import Flaw, Invalid, TooLarge, step
 from app.registry.loaded import Loaded
 
 Rule = Literal["expected_benefit", "threshold", "beta_delta", "hierarchical", "most_probable"]
@@ -98,7 +98,7 @@ def predict(model: Loaded, X: np.ndarray, question: Question, warnings: Sequence
     notes: list[str] = []
     priors = None
     if question.priors is not None:
-        priors, P, notes = _shifted(P, model, question.priors)
+        priors, P, notes = shifted(P, model, question.priors)
     B = _benefits(question, len(classes), len(X))
     case = _Case(model, question, scores, priors, P, B, _actions(question, classes, B))
     choice, more, figures = _RULES[rule](case)
@@ -149,12 +149,18 @@ def sorted_holdout(model: Loaded) -> HoldoutScores:
 _SORTED: WeakKeyDictionary[Loaded, HoldoutScores] = WeakKeyDictionary()
 
 
-def _shifted(P: np.ndarray, model: Loaded, priors: Mapping[str, float]) -> tuple[np.ndarray, np.ndarray, list[str]]:
+def shifted(P: np.ndarray, model: Loaded, priors: Mapping[str, float]) -> tuple[np.ndarray, np.ndarray, list[str]]:
+    """Class priors as sent (K,), the posteriors P (n, K) under them, and warnings; Invalid below /priors."""
+    names = [str(name) for name in model.classes]
     try:
-        used = as_priors(priors, [str(name) for name in model.classes])
-        return used, *shift_priors(P, model.priors, used)
+        used = as_priors(priors, names)
     except Invalid as error:
         raise error.under("/priors") from error
+    try:
+        return used, *shift_priors(P, model.priors, used)
+    except Invalid as error:  # its places are numbers of classes
+        flaws = [Flaw(f"/priors/{step(names[int(flaw.loc[1:])])}", flaw.msg) for flaw in error.flaws]
+        raise Invalid(error.detail, flaws) from error
 
 
 def _by_expected_benefit(case: _Case) -> _Chosen:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -102,3 +104,19 @@ def test_rows_always_sum_to_one(P, trained, used):
 
     assert shifted.min() >= 0
     assert shifted.sum() == pytest.approx(1.0)
+
+
+tiny = st.sampled_from([0.0, 5e-324, 1e-320, 1e-300, 1e-200, 1e-150, 0.25, 0.7])
+
+
+@given(st.lists(tiny, min_size=3, max_size=3).filter(any), weights, st.lists(tiny, min_size=3, max_size=3).filter(any))
+def test_the_smallest_products_keep_their_digits(row, trained, used):
+    """Compared with whole numbers: products below 1e-308 neither vanish nor lose digits."""
+    P = np.array([row])
+    shifted, warnings = shift_priors(P, trained, np.array(used))
+
+    ratio = np.array(used) / trained
+    exact = [Fraction(p) * Fraction(r) for p, r in zip(row, ratio.tolist(), strict=True)]
+    if sum(exact):
+        assert shifted[0].tolist() == pytest.approx([float(part / sum(exact)) for part in exact], rel=1e-12, abs=1e-30)
+    assert bool(warnings) == (not sum(exact))

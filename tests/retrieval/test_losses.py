@@ -4,9 +4,11 @@ from itertools import product
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from app.errors import Invalid
-from app.retrieval import losses
+from app.retrieval import expected_losses, losses
 from app.retrieval.losses import check_empty, parse_loss
 from tests.reference.retrieval import loss_of
 
@@ -65,6 +67,11 @@ def test_a_loss_without_beta_is_f1():
         ({"name": "fractional_linear", "c": [1, 2, 3], "d": [1, 2, 3, 4]}, "/c"),
         ({"name": "fractional_linear", "c": [1, 2, None, 4], "d": [1, 2, 3, 4]}, "/c/2"),
         ({"name": "fractional_linear", "c": [1, 2, 3, 4], "d": [1, float("inf"), 3, 4]}, "/d/1"),
+        ({"name": "fractional_linear", "c": [1, 0, 0, 0], "d": [1e308, 0, 0, 0]}, "/d/0"),
+        ({"name": "fractional_linear", "c": [10**400, 0, 0, 0], "d": [1, 0, 0, 0]}, "/c/0"),
+        ({"name": "fractional_linear", "c": [1, 0, 0, 5e-324], "d": [1, 0, 0, 0]}, "/c/3"),
+        ({"name": "f_beta", "beta": 10**400}, "/beta"),
+        ({"name": "jaccard", "a/b~": 1}, "/a~1b~0"),
     ],
 )
 def test_a_loss_that_cannot_be_used_is_refused_with_the_place(given, place):
@@ -84,3 +91,21 @@ def test_empty_is_0_or_1(empty):
 
 def test_h_mean_of_two_vanishing_rates_is_the_full_loss():
     assert losses.h_mean().of_counts(np.array(0), np.array(1), np.array(1), 2) == 1.0
+
+
+EXTREMES = st.sampled_from([0.0, -0.0, 1e100, -1e100, 1e-100, -1e-100, 1.0, -1.0])
+
+
+@settings(max_examples=300)
+@given(
+    st.lists(EXTREMES, min_size=4, max_size=4), st.lists(EXTREMES, min_size=4, max_size=4), st.sampled_from([1, 3, 40])
+)
+def test_the_largest_coefficients_stay_within_the_floats(c, d, n):
+    """A loss is refused, or its curve is finite, with a finite bound; no arithmetic warns or breaks down."""
+    p = np.linspace(0, 1, n)
+    try:
+        curve = expected_losses(p, parse_loss({"name": "fractional_linear", "c": c, "d": d}))
+    except Invalid:
+        return
+    assert np.isfinite(curve.values).all()
+    assert np.isfinite(curve.error)

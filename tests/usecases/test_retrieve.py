@@ -141,7 +141,7 @@ WRONG = {
     "coefficients beyond the floats": (
         RAGGED,
         {"loss": {"name": "fractional_linear", "c": [0, -1e308, 1e308, 0], "d": [1e-308, 0, 0, 1e-308]}},
-        "/loss",
+        "/loss/c/1",
     ),
     "k_min above k_max": (RAGGED, {"k_min": 2, "k_max": 1}, "/k_min"),
     "k_min above every size": (RAGGED, {"k_min": 5}, "/k_min"),
