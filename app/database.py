@@ -66,11 +66,12 @@ class Database:
         self._answered: bool | None = None  # to tell of changes, rather than of each who asks; None: not asked yet
 
     @contextmanager
-    def reading(self) -> Iterator[Connection]:
-        """A snapshot to read from; never waits for a writer."""
+    def reading(self, *, patient: bool = False) -> Iterator[Connection]:
+        """A snapshot to read from; never waits for a writer. A `patient` one has no time-outs."""
         with self._trying(), self.engine.connect().execution_options(**self._reading) as connection:
             self._heard()
-            yield connection
+            with _patience(connection) if patient else nullcontext():
+                yield connection
 
     @contextmanager
     def writing(self, *, patient: bool = False) -> Iterator[Connection]:

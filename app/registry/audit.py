@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import sklearn
-from sqlalchemy import Connection
 
 from app.errors import PayoffError, Unavailable
 from app.registry.card import NAME, Card
+from app.registry.copying import Published
 from app.registry.files import Files
-from app.registry.index import Index
-from app.registry.snapshot import Key, Snapshot
+from app.registry.mirror import Mirror
+from app.registry.snapshot import Key
 
 _NAME = re.compile(NAME)
 _NUMBER = re.compile(r"[1-9][0-9]{0,8}")
@@ -33,24 +34,24 @@ class Audit:
     mirrors: list[str] = field(default_factory=list)
 
 
-def audit(connection: Connection, index: Index, files: Files, *, deep: bool) -> Audit:
-    """Compare index and folder. `deep`: read every file and compare its digest, not the cards alone.
+def audit(published: Published, files: Files, *, deep: bool) -> Audit:
+    """Compare what the index contains with the folder. `deep`: read every file, not the cards alone.
 
     Unavailable where the folder cannot be read. Of very many versions only the newest 500 are opened.
     """
-    snapshot = index.snapshot(connection)
-    names = sorted({name for name, _ in snapshot.digests})
-    found = Audit(models=len(names), versions=len(snapshot.digests))
-    newest = sorted(snapshot.digests, key=lambda key: (-key[1], key[0]))[:_MOST_CARDS]
+    digests = published.digests
+    found = Audit(models=len({name for name, _ in digests}), versions=len(digests))
+    newest = sorted(digests, key=lambda key: (-key[1], key[0]))[:_MOST_CARDS]
     skewed: Counter[str] = Counter()
     for key in newest:
-        card = _opened(files, key, snapshot.digests[key], found, deep=deep)
+        card = _opened(files, key, digests[key], found, deep=deep)
         if card is not None and card.packages.get("scikit-learn") != sklearn.__version__:
             skewed[card.packages.get("scikit-learn", "?")] += 1
     found.looked_at, found.skewed = len(newest), dict(skewed)
-    _compare_folders(files, snapshot, found)
-    for name in names:
-        _compare_mirror(connection, index, files, name, found)
+    _compare_folders(files, digests, found)
+    for mirror in published.mirrors:
+        if mirror.versions:
+            _compare_mirror(mirror, files, found)
     return found
 
 
@@ -67,14 +68,15 @@ def _opened(files: Files, key: Key, digest: str, found: Audit, *, deep: bool) ->
     return card
 
 
-def _compare_folders(files: Files, snapshot: Snapshot, found: Audit) -> None:
+def _compare_folders(files: Files, digests: Mapping[Key, str], found: Audit) -> None:
     for name in filter(_NAME.fullmatch, files.storage.folders()):
         for folder in filter(_NUMBER.fullmatch, files.storage.folders(name)):
-            if (name, int(folder)) not in snapshot.digests:
+            if (name, int(folder)) not in digests:
                 found.left_over.append(f"{name}/{folder}")
 
 
-def _compare_mirror(connection: Connection, index: Index, files: Files, name: str, found: Audit) -> None:
+def _compare_mirror(meant: Mirror, files: Files, found: Audit) -> None:
+    name = meant.name
     try:
         there = files.read_mirror(name)
     except Unavailable:
@@ -82,7 +84,6 @@ def _compare_mirror(connection: Connection, index: Index, files: Files, name: st
     except PayoffError as error:
         found.mirrors.append(error.detail)
         return
-    meant = index.mirrored(connection, name)
     if there is None:
         found.mirrors.append(f"{name} has no index file: its aliases would be lost with the database")
     elif (there.versions, there.aliases) != (meant.versions, meant.aliases):

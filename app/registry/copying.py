@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
-from app.errors import Conflict, NotFound, PayoffError, Unavailable
+from app.errors import Conflict, PayoffError, Unavailable
 from app.registry.card import NAME
 from app.registry.files import CARD, Files
 from app.registry.mirror import Mirror
@@ -21,35 +22,52 @@ class Taken(Conflict):
 
 
 @dataclass(frozen=True)
+class Published:
+    """What an index contains at one moment: a mirror of each model, and the digests of its cards where it has them."""
+
+    mirrors: Sequence[Mirror]
+    digests: Mapping[Key, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Copied:
-    """How many versions are in the new place now, and those that are not, each with the reason."""
+    """How many versions are in the new place now, and the reason for each that is not."""
 
     versions: int
-    left_out: tuple[str, ...]
+    reasons: Mapping[Key, str]
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """For a report."""
+        return tuple(f"{name}/{version}: {reason}" for (name, version), reason in self.reasons.items())
 
 
-def copy_models(mirrors: Iterable[Mirror], source: Files, target: Files) -> Copied:
-    """Copy what `mirrors` say is published; a copy that was broken off is gone on with.
+def copy_models(published: Published, source: Files, target: Files) -> Copied:
+    """Copy what is `published`; only what is missing in `target` is read.
 
-    A version that is damaged or gone is left out, with the aliases that point at it; its number stays given. Taken
-    where another version has its place.
+    A version counts as copied where `target` has its card: cards are written last, and contain the digests of the other
+    files. A version that is damaged or missing is left out, with the aliases that point at it; its number stays given.
+    Taken where another version has its place.
     """
-    count, left_out = 0, []
-    for mirror in mirrors:
+    count = 0
+    reasons: dict[Key, str] = {}
+    for mirror in published.mirrors:
         copied = []
+        there = target.storage.read_each([f"{mirror.name}/{version}" for version in mirror.versions], CARD)
         for version in mirror.versions:
+            key = (mirror.name, version)
             try:
-                _copy((mirror.name, version), source, target)
+                _copy(key, published.digests.get(key), there.get(f"{mirror.name}/{version}"), source, target)
             except (Taken, Unavailable):
                 raise
             except PayoffError as error:
-                left_out.append(f"{mirror.name}/{version}: {error.detail}")
+                reasons[key] = error.detail
             else:
                 copied.append(version)
         aliases = {alias: version for alias, version in mirror.aliases.items() if version in copied}
         target.write_mirror(mirror.model_copy(update={"versions": copied, "aliases": aliases}))
         count += len(copied)
-    return Copied(count, tuple(left_out))
+    return Copied(count, reasons)
 
 
 def check_free(mirrors: Iterable[Mirror], indexed: Iterable[Mirror], target: Files) -> None:
@@ -78,13 +96,9 @@ def _taken(name: str) -> Taken:
     return Taken(f"the model {name!r} is there already, and not as in the backup: restore into a new place")
 
 
-def _copy(key: Key, source: Files, target: Files) -> None:
-    content = source.read_card(key)[1]
-    folder = "/".join(map(str, key))
-    try:
-        there = target.storage.read(folder, CARD)
-    except NotFound:
-        target.storage.publish(folder, source.read_all(key))
-        return
-    if there != content:
+def _copy(key: Key, digest: str | None, there: bytes | None, source: Files, target: Files) -> None:
+    folder = f"{key[0]}/{key[1]}"
+    if there is None:
+        target.storage.publish(folder, source.read_all(key, digest))
+    elif hashlib.sha256(there).hexdigest() != (digest or hashlib.sha256(source.read_card(key)[1]).hexdigest()):
         raise Taken(f"{folder} is there already, and is another one")

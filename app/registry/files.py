@@ -126,13 +126,15 @@ class Files:
             raise Damaged(f"{card.folder}/{name} does not have the digest in its card: it was changed or damaged")
         return content
 
-    def read_all(self, key: Key) -> dict[str, bytes]:
+    def read_all(self, key: Key, digest: str | None = None) -> dict[str, bytes]:
         """Every file of a version by its name, its card last.
 
-        NotFound where there is no such version, Damaged where a file is not the one that the card was written for;
-        whose signature it is is not asked.
+        NotFound where there is no such version, Damaged where the card does not have the SHA-256 `digest`, or a file is
+        not the one that the card was written for; whose signature it is is not asked.
         """
         card, content = self.read_card(key)
+        if digest is not None and hashlib.sha256(content).hexdigest() != digest:
+            raise Damaged(f"{_folder(key)}/{CARD} is not the card that was published")
         files = {name: self.read(card, name) for name in card.sha256}
         with contextlib.suppress(NotFound):
             files[SIGNATURE] = self.storage.read(_folder(key), SIGNATURE)

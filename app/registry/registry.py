@@ -20,7 +20,7 @@ from app.polling import Poller
 from app.registry.audit import Audit, audit
 from app.registry.cache import Cache
 from app.registry.card import Card, read_card
-from app.registry.copying import Copied, check_free, copy_models
+from app.registry.copying import Copied, Published, check_free, copy_models
 from app.registry.files import ESTIMATOR, Files, pack
 from app.registry.former import Former
 from app.registry.index import Index
@@ -249,13 +249,17 @@ class Registry:
 
     def audit(self, *, deep: bool = False) -> Audit:
         """Compare index and folder, see `audit.audit`; changes nothing."""
-        with self._database.reading() as connection:
-            return audit(connection, self._index, self._files, deep=deep)
+        with self._database.reading(patient=True) as connection:
+            published = self.published(connection)
+        return audit(published, self._files, deep=deep)
 
-    def copy_to(self, url: str, connection: Connection) -> Copied:
-        """Copy to another place what is published as the transaction sees it; see `copying.copy_models`."""
-        target = Files(url, signing_key=None, allow_version_skew=True)
-        return copy_models(self._index.mirrors(connection), self._files, target)
+    def published(self, connection: Connection) -> Published:
+        """All that the index contains, as the transaction sees it."""
+        return Published(self._index.mirrors(connection), self._index.snapshot(connection).digests)
+
+    def copy_to(self, url: str, published: Published) -> Copied:
+        """Copy what is `published` to another place; see `copying.copy_models`."""
+        return copy_models(published, self._files, Files(url, signing_key=None, allow_version_skew=True))
 
     def copy_from(self, url: str) -> Copied:
         """Copy here what was copied there, and make the index of it. Conflict unless nothing else is here."""
@@ -264,7 +268,7 @@ class Registry:
         source = Files(url, signing_key=None, allow_version_skew=True)
         mirrors = list(filter(None, map(source.read_mirror, source.storage.folders())))
         check_free(mirrors, indexed, self._files)
-        copied = copy_models(mirrors, source, self._files)
+        copied = copy_models(Published(mirrors), source, self._files)
         self.rebuild()
         return copied
 

@@ -1,8 +1,10 @@
 """A copy of everything that must not be lost, and the way back, whatever database and storage are in use.
 
 A backup is a folder: `models`, which is a registry's folder by itself, `datasets`, `tables.jsonl` with the rows of the
-other tables, and `backup.json`, written last: without it the backup is not one. Database and models are copied as they
-were at the same moment, since the index of one snapshot of the database says which models are copied.
+other tables, and `backup.json`, written last: without it the backup is not one. Rows and models are copied as they were
+at the same moment, since one snapshot of the database has the rows and the index of models. A published version never
+changes, so its files can be copied after the snapshot; where one was deleted meanwhile, a newer snapshot is taken. Data
+sets are in no transaction: they are those of the end of the copy.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from app import __version__
 from app.errors import Conflict, Damaged, NotFound
 from app.migrations import REVISION, current, known
 from app.registry import tables as registry
+from app.registry.copying import Copied, Published
 from app.storage import Storage
 from app.usecases.ports import Ports
 
@@ -29,9 +32,19 @@ FORMAT: Final = 1
 _SEAL = "backup.json"
 _ROWS = "tables.jsonl"
 _BATCH = 500
+_ROUNDS = 5
 _MISSPELT = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:(?!//)")
 # The index is made from the models, revisions are the program's, and workers come and go.
 _NOT_COPIED = {*registry.TABLES.tables, REVISION.name, "workers"}
+
+
+@dataclass(frozen=True)
+class _Moment:
+    """What one snapshot of the database contains: rows by table, the revision of the tables, the index of models."""
+
+    rows: Mapping[str, list[dict[str, Any]]]
+    revision: str | None
+    published: Published
 
 
 @dataclass(frozen=True)
@@ -66,29 +79,41 @@ def _plain(url: str) -> str:
 
 
 def backup(ports: Ports, url: str) -> Report:
-    """Copy everything to a new place, a folder or any fsspec URL; one that was broken off is gone on with.
+    """Copy everything to a new place, a folder or any fsspec URL; one that was interrupted is continued.
 
-    The service may run meanwhile. Damaged models and data sets are left out, and said. Conflict where a backup is
-    there already.
+    The service may run meanwhile, and no transaction is open while files are copied. Damaged models and data sets are
+    left out, and reported. Conflict where a backup is there already.
     """
     target = Storage(url, _SEAL)
     with suppress(NotFound):
         target.read_alone(_SEAL)
         raise Conflict("there is a backup already: name a new place")
-    with ports.database.reading() as connection:
-        every = {name: list(_rows(connection, table)) for name, table in _tables(connection).items()}
-        rows = {name: found for name, found in every.items() if found}
-        revision = current(connection)
-        models = ports.registry.copy_to(_below(url, "models"), connection)
+    moment, models = _copy_models(ports, _below(url, "models"))
     datasets, damaged = ports.datasets.copy_to(_below(url, "datasets"))
-    target.write(_ROWS, _to_lines(rows))
-    report = Report(
-        models.versions, datasets, {name: len(found) for name, found in rows.items()}, (*models.left_out, *damaged)
-    )
-    seal = {"format": FORMAT, "made_by": __version__, "revision": revision, "at": datetime.now(UTC).isoformat()}
+    target.write(_ROWS, _to_lines(moment.rows))
+    counted = {name: len(found) for name, found in moment.rows.items()}
+    report = Report(models.versions, datasets, counted, (*models.left_out, *damaged))
+    seal = {"format": FORMAT, "made_by": __version__, "revision": moment.revision, "at": datetime.now(UTC).isoformat()}
     counts = {"models": report.models, "datasets": report.datasets, "rows": report.rows, "left_out": report.left_out}
     target.write(_SEAL, json.dumps(seal | counts, indent=1).encode() + b"\n")
     return report
+
+
+def _copy_models(ports: Ports, url: str) -> tuple[_Moment, Copied]:
+    """Copy the models of one moment: of a later one where versions were deleted before they were copied."""
+    for _ in range(_ROUNDS):
+        moment = _read(ports)
+        copied = ports.registry.copy_to(url, moment.published)
+        if not copied.reasons or copied.reasons.keys() <= _read(ports).published.digests.keys():
+            break
+    return moment, copied
+
+
+def _read(ports: Ports) -> _Moment:
+    with ports.database.reading(patient=True) as connection:
+        every = {name: list(_rows(connection, table)) for name, table in _tables(connection).items()}
+        rows = {name: found for name, found in every.items() if found}
+        return _Moment(rows, current(connection), ports.registry.published(connection))
 
 
 def restore(ports: Ports, url: str) -> Report:

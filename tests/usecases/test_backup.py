@@ -7,16 +7,19 @@ import json
 import shutil
 import sqlite3
 import subprocess
+import time
 import uuid
 
 import pytest
 from sqlalchemy import select, update
 
 from app.access.tables import API_KEYS
-from app.errors import Conflict, Damaged, NotFound
+from app.errors import Conflict, Damaged, NotFound, Unavailable
 from app.jobs.tables import JOBS
 from app.registry.registry import Registry
 from app.registry.tables import TABLES
+from app.storage import Storage
+from app.storage.disk import Disk
 from app.usecases.backup import backup, check_place, restore
 from app.wiring import make_ports, make_tables
 from tests.conftest import settings_for
@@ -142,25 +145,92 @@ def test_the_models_of_a_backup_are_a_registry_by_themselves(full, stack, tmp_pa
     assert ports.registry.load("triage@champion").version == 2
 
 
-def test_what_changes_meanwhile_does_not_tear_the_backup(full, stack, tmp_path, monkeypatch):
-    """Models published, moved and deleted between the snapshot of the database and the copy of the files."""
-    copy = Registry.copy_to
+@pytest.fixture
+def slow_store(monkeypatch):
+    """Every access to a folder of files takes longer than a transaction in PostgreSQL may be idle."""
+    monkeypatch.setattr("app.postgres._IDLE_SECONDS", 0.5)
 
-    def later(self, url, connection):
-        self.set_alias("triage", "champion", 3, "bob")
-        self.delete_version("triage", 2)
-        publish(self)
-        return copy(self, url, connection)
+    def slowly(work):
+        def run(*arguments, **named):
+            time.sleep(0.8)
+            return work(*arguments, **named)
+
+        return run
+
+    def begin():
+        for name in ("read", "read_many", "publish", "write", "folders"):
+            monkeypatch.setattr(Disk, name, slowly(getattr(Disk, name)))
+
+    return begin
+
+
+@pytest.mark.parametrize("command", ["backup", "restore", "reindex", "doctor", "sweep"])
+def test_a_store_that_is_slower_than_the_limit_on_idle_transactions(
+    command, full, stack, tmp_path, postgres_url, slow_store
+):
+    """No command that reads database and store keeps a transaction open that PostgreSQL would end."""
+    backup(full, str(tmp_path / "first"))
+    ports = opened(stack, settings_for(tmp_path / "two", database=postgres_url))
+    if command != "restore":
+        restore(ports, str(tmp_path / "first"))
+    slow_store()
+
+    if command == "backup":
+        backup(ports, str(tmp_path / "second"))
+        ports = opened(stack, settings_for(tmp_path / "three"))
+        restore(ports, str(tmp_path / "second"))
+    elif command == "restore":
+        restore(ports, str(tmp_path / "first"))
+    elif command == "reindex":
+        assert ports.registry.rebuild() == 2
+    elif command == "doctor":
+        assert ports.registry.audit(deep=True).unusable == []
+    else:
+        assert ports.registry.sweep() == 0
+
+    assert everything(ports) == everything(full)
+
+
+def test_what_changes_meanwhile_does_not_tear_the_backup(full, stack, tmp_path, monkeypatch):
+    """Models published, moved and deleted after the snapshot of the database: the copy is a state that existed."""
+    copy = Registry.copy_to
+    changes = iter(range(2))
+    states = []
+
+    def later(self, url, published):
+        states.append(everything(full))
+        if next(changes, None) is not None:
+            for version in self.model("triage").versions[-1:]:
+                self.set_alias("triage", "champion", publish(self).version, "bob")
+                self.delete_version("triage", version.version)
+        return copy(self, url, published)
 
     monkeypatch.setattr(Registry, "copy_to", later)
     saved = backup(full, str(tmp_path / "backup"))
     fresh = opened(stack, settings_for(tmp_path / "two"))
     restore(fresh, str(tmp_path / "backup"))
 
-    assert saved.left_out == ("triage/2: there is no triage/2/card.json",)
-    fresh.registry.refresh()
-    assert [line.version for line in fresh.registry.model("triage").versions] == [3]
-    assert fresh.registry.model("triage").aliases == {}  # what it pointed at is gone
+    assert saved.left_out == ()
+    assert everything(fresh) in states[1:]  # the first one lost a version before it was copied
+    assert fresh.registry.model("triage").aliases
+
+
+def test_a_service_that_deletes_faster_than_is_copied_ends_the_backup_all_the_same(full, tmp_path, monkeypatch):
+    """What was deleted is reported, and the aliases that point at it are left out."""
+    copy = Registry.copy_to
+
+    def later(self, url, published):
+        newest = publish(self).version
+        self.set_alias("triage", "champion", newest, "bob")
+        for line in self.model("triage").versions[1:]:
+            self.delete_version("triage", line.version)
+        return copy(self, url, published)
+
+    monkeypatch.setattr(Registry, "copy_to", later)
+
+    saved = backup(full, str(tmp_path / "backup"))
+
+    assert [line.split(":")[0] for line in saved.left_out] == ["triage/7"]
 
 
 def test_damage_is_left_out_and_said(full, stack, tmp_path):
@@ -193,6 +263,63 @@ def test_what_was_broken_off_is_no_backup_and_is_gone_on_with(full, stack, tmp_p
     assert everything(opened(stack, settings_for(tmp_path / "two"))) == everything(full)
     with pytest.raises(Conflict, match="there is a backup already"):
         backup(full, str(place))
+
+
+@pytest.mark.parametrize("place", ["folder", "s3"])
+def test_a_second_run_reads_and_writes_only_what_is_missing(full, stack, tmp_path, request, monkeypatch, place):
+    """After an interruption in the middle of the copy, in either direction."""
+    url = str(tmp_path / "backup") if place == "folder" else f"{request.getfixturevalue('bucket')}/backup"
+    full.datasets.add(io.BytesIO(CSV + b"5,u,1\n"), ["y"])
+    fresh = opened(stack, settings_for(tmp_path / "two"))
+    publish_folder, read = Storage.publish, Storage.read
+    touched, allowed = [], iter(range(3))
+
+    def counted_publish(self, folder, files):
+        if next(allowed, None) is None:
+            raise Unavailable("the machine is switched off")
+        touched.append(folder)
+        publish_folder(self, folder, files)
+
+    def counted_read(self, folder, name):
+        touched.append(name)
+        return read(self, folder, name)
+
+    monkeypatch.setattr(Storage, "publish", counted_publish)
+    monkeypatch.setattr(Storage, "read", counted_read)
+    for run in (lambda: backup(full, url), lambda: restore(fresh, url)):
+        allowed = iter(range(3))
+        with pytest.raises(Unavailable):
+            run()
+        allowed = iter(range(1))
+        touched.clear()
+        assert run().datasets == 2
+        assert touched.count("data.parquet") == 1
+        assert touched.count("model.joblib") == 0
+        assert len([line for line in touched if line.startswith("ds_")]) == 1
+
+    monkeypatch.undo()
+    assert everything(fresh) == everything(full)
+
+
+def test_a_copy_with_another_card_is_not_taken_for_this_version(full, tmp_path):
+    """As in a folder that holds the start of another service's backup."""
+    backup(full, str(tmp_path / "backup"))
+    (tmp_path / "backup" / "backup.json").unlink()
+    card = tmp_path / "backup" / "models" / "triage" / "2" / "card.json"
+    card.write_bytes(card.read_bytes() + b"\n")
+
+    with pytest.raises(Conflict, match="triage/2 is there already, and is another one"):
+        backup(full, str(tmp_path / "backup"))
+
+
+def test_a_card_that_is_not_the_one_published_is_left_out(full, tmp_path):
+    """A restored index would trust it, with digests of its own."""
+    card = tmp_path / "one" / "models" / "triage" / "2" / "card.json"
+    card.write_bytes(card.read_bytes() + b"\n")
+
+    saved = backup(full, str(tmp_path / "backup"))
+
+    assert saved.left_out == ("triage/2: triage/2/card.json is not the card that was published",)
 
 
 def test_nothing_is_restored_over_something(full, tmp_path):
