@@ -1,8 +1,13 @@
 """Calibrators: maps from a model's probabilities to probabilities that happen as often as they say.
 
-Both kinds are monotone curves, one per class. Two classes need one curve (class 1; class 0 is the rest); with more
-classes each class has its own, fitted one against the rest, and a row is divided by its sum. A curve fitted on n rows
-stays within [1/(n+2), (n+1)/(n+2)]: n cases cannot prove that something never happens. So a row's sum is never zero.
+`sigmoid` is Platt's curve for two classes. For more classes it is its multinomial form: one slope for all classes and
+an offset for each, so that a class of three rows is calibrated with the slope of all. `isotonic` is a rising curve per
+class, one class against the rest; a row is divided by its sum. A calibrator fitted on n rows stays within
+[1/(n+2), (n+1)/(n+2)]: n cases cannot prove that something never happens.
+
+What a model calls impossible has no finite log-odds. It is read as half of the smallest probability that the model can
+tell from 0 (`resolution`: one vote of a forest), or as 1/(n+2) where that is more. Far smaller stand-ins, such as
+1e-15, let a few votes of exactly 0 decide the slope.
 """
 
 from __future__ import annotations
@@ -12,10 +17,13 @@ from typing import Protocol
 
 import numpy as np
 from scipy.optimize import minimize
-from scipy.special import expit, logit
+from scipy.special import expit, log_softmax, logit, softmax
 from sklearn.isotonic import IsotonicRegression
 
-_SUREST = 1e-15  # a probability closer to 0 or 1 has no finite log-odds worth fitting
+FEW = 20  # rows of a class with which it has no isotonic curve of its own
+_UNBOUNDED = 1e-15  # the limit of models that were trained before limits followed from the rows
+_OFFSET_ROWS = 1.0  # weight of the prior that draws the offsets to 0, in rows
+_OPTIONS = {"maxiter": 1000, "ftol": 1e-15, "gtol": 1e-9}
 
 
 class Calibrator(Protocol):
@@ -28,18 +36,42 @@ class Calibrator(Protocol):
 
 @dataclass(frozen=True)
 class Sigmoid:
-    """Platt's curves `1/(1 + exp(-(slope log-odds + offset)))`, slopes >= 0; one per class, or one for two classes."""
+    """Platt's curve `1/(1 + exp(-(slope log-odds + offset)))`, slope >= 0, for class 1 of two.
+
+    Models trained before `Multinomial` existed have one for each of several classes. Probabilities closer to 0 or 1
+    than `limit` count as `limit`; the answers stay `lowest` away from 0 and 1.
+    """
 
     slopes: np.ndarray
     offsets: np.ndarray
     lowest: float
+    limit: float = _UNBOUNDED
 
     def apply(self, P: np.ndarray) -> np.ndarray:
         Q = P[:, 1:] if len(self.slopes) == 1 else P
-        odds = logit(np.minimum(np.maximum(Q, _SUREST), 1.0 - _SUREST))
+        odds = logit(np.minimum(np.maximum(Q, self.limit), 1.0 - self.limit))
         odds *= self.slopes
         odds += self.offsets
         return _joined(np.minimum(np.maximum(expit(odds), self.lowest), 1.0 - self.lowest))
+
+
+@dataclass(frozen=True)
+class Multinomial:
+    """Probabilities proportional to `exp(slope log p_k + offset_k)`, slope >= 0, for K >= 3 classes.
+
+    Probabilities below `limit` count as `limit`; the answers are at least about `lowest`.
+    """
+
+    slope: float
+    offsets: np.ndarray
+    lowest: float
+    limit: float
+
+    def apply(self, P: np.ndarray) -> np.ndarray:
+        Z = np.log(np.maximum(P, self.limit))
+        Z *= self.slope
+        Z += self.offsets
+        return _joined(np.maximum(softmax(Z, axis=1), self.lowest))
 
 
 @dataclass(frozen=True)
@@ -59,34 +91,53 @@ class Isotonic:
         return _joined(np.column_stack([np.interp(P[:, k], *curve) for k, curve in enumerate(curves)]))
 
 
-def fit_sigmoid(P: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> Sigmoid:
-    """Platt's sigmoid on log-odds, with his smoothed targets.
+def fit_sigmoid(
+    P: np.ndarray, codes: np.ndarray, weights: np.ndarray, resolution: float = 0.0
+) -> Sigmoid | Multinomial:
+    """Platt's sigmoid on log-odds with his smoothed targets, or for three classes or more its multinomial form.
 
-    `P` (n, K) are out-of-fold probabilities, `codes` (n,) the true classes 0…K-1, `weights` (n,) positive. A slope
-    that would be negative becomes 0: then the scores carry no order, and the curve is the class's share.
+    `P` (n, K) are out-of-fold probabilities, `codes` (n,) the true classes 0…K-1, `weights` (n,) positive,
+    `resolution` the smallest probability above 0 that the model can give. A slope that would be negative becomes 0:
+    then the scores carry no order, and the answer is the classes' shares. In the multinomial form the targets are
+    smoothed by one row that is shared among the classes, and the offsets have a normal prior of the weight of one row.
     Platt (1999), Probabilistic outputs for support vector machines, section 2.2. O(n K) per step, some ten steps.
     """
-    curves = [_platt(logit(np.clip(P[:, k], _SUREST, 1 - _SUREST)), codes == k, weights) for k in _curves(P)]
-    slopes, offsets = np.array(curves).T
-    return Sigmoid(slopes, offsets, 1 / (len(P) + 2))
+    lowest = 1 / (len(P) + 2)
+    limit = max(lowest, resolution / 2)
+    if P.shape[1] > 2:
+        slope, offsets = _multinomial(np.log(np.maximum(P, limit)), codes, weights)
+        return Multinomial(slope, offsets, lowest, limit)
+    slope, offset = _platt(logit(np.clip(P[:, 1], limit, 1 - limit)), codes == 1, weights)
+    return Sigmoid(np.array([slope]), np.array([offset]), lowest, limit)
 
 
-def fit_isotonic(P: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> Isotonic:
+def fit_isotonic(
+    P: np.ndarray,
+    codes: np.ndarray,
+    weights: np.ndarray,
+    resolution: float = 0.0,  # noqa: ARG001 - a rising curve needs none; the fits are called alike
+) -> Isotonic:
     """Isotonic regression (pool adjacent violators) of "is class k" on the probability of k.
 
-    Arguments as in `fit_sigmoid`; O(n log n) per class. Between two knots the curve is linear.
+    Arguments as in `fit_sigmoid`; O(n log n) per class. Between two knots the curve is linear. With three classes or
+    more, those of fewer than `FEW` rows share one curve, fitted on the probabilities of all classes. O(n K log n K).
     """
     lowest = 1 / (len(P) + 2)
-    fits = [IsotonicRegression().fit(P[:, k], (codes == k).astype(np.float64), weights) for k in _curves(P)]
+    K = P.shape[1]
+    rare = np.bincount(codes, minlength=K) < FEW if K > 2 else np.zeros(K, dtype=bool)
+    pooled = None
+    if rare.any():
+        is_class = np.eye(K)[codes]
+        pooled = IsotonicRegression().fit(P.ravel(), is_class.ravel(), np.repeat(weights, K))
+    curves = range(1, 2) if K == 2 else range(K)
+    fits = [
+        pooled if rare[k] else IsotonicRegression().fit(P[:, k], (codes == k).astype(np.float64), weights)
+        for k in curves
+    ]
     return Isotonic(
         tuple(fit.X_thresholds_.astype(np.float64) for fit in fits),
         tuple(np.clip(fit.y_thresholds_, lowest, 1 - lowest) for fit in fits),
     )
-
-
-def _curves(P: np.ndarray) -> range:
-    """The classes that need a curve."""
-    return range(1, 2) if P.shape[1] == 2 else range(P.shape[1])
 
 
 def _joined(Q: np.ndarray) -> np.ndarray:
@@ -98,7 +149,7 @@ def _joined(Q: np.ndarray) -> np.ndarray:
 
 
 def _platt(odds: np.ndarray, is_class: np.ndarray, weights: np.ndarray) -> tuple[float, float]:
-    """Slope (>= 0) and offset of the likeliest sigmoid."""
+    """Slope (>= 0) and offset of the most likely sigmoid."""
     weights = weights * (len(weights) / weights.sum())  # the smoothing counts rows
     inside, outside = float(weights[is_class].sum()), float(weights[~is_class].sum())
     target = np.where(is_class, (inside + 1) / (inside + 2), 1 / (outside + 2))
@@ -109,7 +160,24 @@ def _platt(odds: np.ndarray, is_class: np.ndarray, weights: np.ndarray) -> tuple
         value = weights @ (np.logaddexp(0.0, z) - target * z)
         return value / len(odds), np.array([gap @ odds, gap.sum()]) / len(odds)
 
-    start = np.array([1.0, 0.0])
-    options = {"maxiter": 1000, "ftol": 1e-15, "gtol": 1e-9}
-    found = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=[(0, None), (None, None)], options=options)
+    bounds = [(0, None), (None, None)]
+    found = minimize(loss, np.array([1.0, 0.0]), jac=True, method="L-BFGS-B", bounds=bounds, options=_OPTIONS)
     return float(found.x[0]), float(found.x[1])
+
+
+def _multinomial(logs: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> tuple[float, np.ndarray]:
+    """Slope (>= 0) and offsets (K,) of the most likely multinomial form, from log probabilities (n, K)."""
+    n, K = logs.shape
+    weights = weights / weights.sum()
+    target = (np.eye(K)[codes] * n + 1 / K) / (n + 1)
+
+    def loss(line: np.ndarray) -> tuple[float, np.ndarray]:
+        Z = log_softmax(line[0] * logs + line[1:], axis=1)
+        gap = weights[:, None] * (np.exp(Z) - target)
+        value = -(weights @ (target * Z).sum(axis=1)) + _OFFSET_ROWS / (2 * n) * (line[1:] @ line[1:])
+        return value, np.concatenate(([(gap * logs).sum()], gap.sum(axis=0) + _OFFSET_ROWS / n * line[1:]))
+
+    start = np.concatenate(([1.0], np.zeros(K)))
+    bounds = [(0, None), *[(None, None)] * K]
+    found = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options=_OPTIONS)
+    return float(found.x[0]), found.x[1:]

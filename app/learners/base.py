@@ -12,28 +12,31 @@ from typing import Any, ClassVar, NamedTuple, Protocol, Self
 import numpy as np
 from joblib import Parallel, delayed
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.model_selection import StratifiedKFold
-from sklearn.utils import Tags
+from sklearn.utils import Tags, check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from app.decisions.calibration import Calibrator, fit_isotonic, fit_sigmoid
+from app.decisions.folds import UNJUDGED, stratified_folds
 from app.errors import Invalid
 from app.progress import part, report
 
 CALIBRATIONS = ("auto", "isotonic", "sigmoid", "none")
-ALL = -1
+ALL = -2
 """The fold that nothing belongs to."""
 _FOLDS = 5
 _MOST_CATEGORIES = 2**20  # models keep a place for every code
-_FIT: dict[str, Callable[[np.ndarray, np.ndarray, np.ndarray], Calibrator]] = {
+_FIT: dict[str, Callable[[np.ndarray, np.ndarray, np.ndarray, float], Calibrator]] = {
     "isotonic": fit_isotonic,
     "sigmoid": fit_sigmoid,
 }
 
 
 class Dealt(NamedTuple):
-    """Rows (n, m), class codes (n,), positive weights (n,), and the fold 0, 1, … of each row (n,) int8."""
+    """Rows (n, m), class codes (n,), positive weights (n,), and the fold 0, 1, … of each row (n,) int8.
+
+    A row of fold `UNJUDGED` (-1) is in no fold: every model learns from it.
+    """
 
     X: np.ndarray
     codes: np.ndarray
@@ -65,7 +68,7 @@ class Learner(ClassifierMixin, BaseEstimator):
     """Base of the classifiers. A subclass stores its parameters (these three among them) and has `_fit_raw`.
 
     `calibration`: `isotonic` or `sigmoid` curves on cross-fitted probabilities, `none`, or `auto`: by the number of
-    rows of the smallest class, with the class's own limits `_auto`. `categorical_features`: the columns that hold
+    rows, with the class's own limits `_auto`. `categorical_features`: the columns that hold
     category codes 0, 1, …; None is none. `random_state` decides the folds, and what the subclass draws.
     Fitted: `classes_`, `model_` (a Scorer), `calibrator_` (or None), `calibration_` (the method used).
     """
@@ -75,7 +78,9 @@ class Learner(ClassifierMixin, BaseEstimator):
     random_state: int | np.random.RandomState | None
 
     _auto: ClassVar[tuple[float, float]] = (20, 1000)
-    """Rows of the smallest class from which `auto` takes sigmoid, and isotonic."""
+    """Rows outside of the most common class from which `auto` takes sigmoid, and rows of the rarest class from which it
+    takes isotonic: the sigmoid of a rare class shares its slope with the others, an isotonic curve stands alone.
+    """
 
     classes_: np.ndarray
     n_features_in_: int
@@ -154,38 +159,43 @@ class Learner(ClassifierMixin, BaseEstimator):
     def _numeric(self) -> list[int]:
         return sorted(set(range(self.n_features_in_)) - set(self._categorical()))
 
-    def _method(self, smallest: int) -> str:
-        """The calibration for a smallest class of so many rows; one row cannot be both in a fold and out of it."""
-        if smallest < 2:
-            return "none"
-        return self._automatic(smallest) if self.calibration == "auto" else self.calibration
+    @property
+    def _resolution(self) -> float:
+        """The smallest probability above 0 that the model can give; 0 where there is no such limit."""
+        return 0.0
 
-    def _automatic(self, smallest: int) -> str:
-        """What `auto` stands for with a smallest class of so many rows."""
+    def _method(self, counts: np.ndarray) -> str:
+        """The calibration for classes of so many rows (K,); a class's only row cannot be held out."""
+        judged = np.where(counts > 1, counts, 0)
+        if judged.sum() - judged.max() < 2:
+            return "none"
+        return self._automatic(counts) if self.calibration == "auto" else self.calibration
+
+    def _automatic(self, counts: np.ndarray) -> str:
+        """What `auto` stands for with classes of so many rows (K,)."""
         sigmoid, isotonic = self._auto
-        if smallest >= isotonic:
+        if counts.min() >= isotonic:
             return "isotonic"
-        return "sigmoid" if smallest >= sigmoid else "none"
+        return "sigmoid" if counts.sum() - counts.max() >= sigmoid else "none"
 
     def _fit_calibrated(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> None:
-        smallest = int(np.bincount(codes).min())
-        self.calibration_ = self._method(smallest)
-        folds = 0 if self.calibration_ == "none" else min(_FOLDS, smallest)
+        self.calibration_ = self._method(np.bincount(codes))
         self.calibrator_ = None
-        if not folds:
+        if self.calibration_ == "none":
             with part(0.0, 1.0, "fit"):
                 self.model_ = self._fit_raw(X, codes, weights)
             return
-        dealt = Dealt(X, codes, weights, np.zeros(len(X), dtype=np.int8))
-        splits = StratifiedKFold(folds, shuffle=True, random_state=self.random_state).split(X, codes)
-        for number, (_, outside) in enumerate(splits):
-            dealt.fold[outside] = number
-        self._calibrate(self._fit_folds(dealt, folds), codes, weights)
+        seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
+        folds = min(_FOLDS, len(X))
+        fold = stratified_folds(codes, folds, seed).astype(np.int8)
+        P = self._fit_folds(Dealt(X, codes, weights, fold), folds)
+        judged = fold != UNJUDGED
+        self._calibrate(P[judged], codes[judged], weights[judged])
 
     def _calibrate(self, P: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> None:
         """Fit the calibrator by `calibration_` on probabilities (n, K) of rows that their model did not see."""
         fit = _FIT.get(self.calibration_)
-        self.calibrator_ = None if fit is None else fit(P, codes, weights)
+        self.calibrator_ = None if fit is None else fit(P, codes, weights, self._resolution)
 
     def _fit_folds(self, dealt: Dealt, folds: int) -> np.ndarray:
         """Each row's probabilities (n, K) from a model that did not see it; and the model of all rows, which is kept.

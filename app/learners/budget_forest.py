@@ -101,6 +101,10 @@ class BudgetForest(Stepwise):
         chosen: np.ndarray = self.classes_[self.model_.predict(rows)]
         return chosen
 
+    @property
+    def _resolution(self) -> float:
+        return 1.0 / max(self.n_estimators_, 1)
+
     def _check(self) -> None:
         for name, lowest in (("n_estimators", 1), ("max_depth", 0)):
             value = getattr(self, name)
@@ -134,7 +138,7 @@ class BudgetForest(Stepwise):
         return again
 
     def _learn_calibration(self, P: np.ndarray, codes: np.ndarray) -> None:
-        self.calibration_ = self._automatic(int(np.bincount(codes).min()))
+        self.calibration_ = self._automatic(np.bincount(codes))
         self._calibrate(P, codes, np.ones(len(codes)))
 
     def _fit_raw(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> FlatForest:

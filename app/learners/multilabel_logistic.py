@@ -23,7 +23,7 @@ from app.learners.logistic import Logistic, check_strength
 from app.progress import part
 
 _FOLDS = 5
-_FARTHEST = float(logit(1 - 1e-15))  # calibration curves are fitted on log-odds within this
+_FARTHEST = float(logit(1 - 1e-15))  # log-odds whose probability still differs from 1
 
 
 class MultilabelLogistic(Learner):
@@ -183,22 +183,25 @@ class Curves:
     offsets: np.ndarray
     lowest: np.ndarray
     stepped: tuple[tuple[int, np.ndarray, np.ndarray], ...]
+    farthest: np.ndarray | float = _FARTHEST  # models trained before the limits followed from the rows have none
 
     @classmethod
     def of(cls, calibrators: Sequence[Calibrator | None]) -> Self:
         """From calibrators of two classes; None leaves the label's probability as it is."""
         slopes, offsets, lowest = np.ones(len(calibrators)), np.zeros(len(calibrators)), np.zeros(len(calibrators))
+        farthest = np.full(len(calibrators), _FARTHEST)
         stepped = []
         for position, curve in enumerate(calibrators):
             if isinstance(curve, Sigmoid):
                 slopes[position], offsets[position], lowest[position] = curve.slopes[0], curve.offsets[0], curve.lowest
+                farthest[position] = logit(1 - curve.limit)
             elif isinstance(curve, Isotonic):
                 stepped.append((position, curve.knots[0], curve.heights[0]))
-        return cls(slopes, offsets, lowest, tuple(stepped))
+        return cls(slopes, offsets, lowest, tuple(stepped), farthest)
 
     def apply(self, Z: np.ndarray) -> np.ndarray:
         """Probabilities (n, L), never 0 or 1, for log-odds (n, L)."""
-        odds = np.minimum(np.maximum(Z, -_FARTHEST), _FARTHEST)
+        odds = np.minimum(np.maximum(Z, -self.farthest), self.farthest)
         odds *= self.slopes
         odds += self.offsets
         P: np.ndarray = np.minimum(np.maximum(expit(odds), self.lowest), 1.0 - self.lowest)

@@ -99,7 +99,7 @@ CALIBRATION = Parameter(
     "choice",
     "auto",
     "How probabilities are made to mean what they say, on cross-fitted predictions: curves of steps (isotonic),"
-    " a logistic curve (sigmoid), or as the model gives them (none). auto chooses by the size of the smallest class.",
+    " a logistic curve (sigmoid), or as the model gives them (none). auto chooses by the classes' numbers of rows.",
     choices=("auto", "isotonic", "sigmoid", "none"),
 )
 

@@ -60,6 +60,10 @@ class RandomForest(Stepwise):
             message = f"max_features is sqrt, log2, null, a fraction up to 1.0 or 1…{self.n_features_in_}"
             raise Invalid.at("/max_features", message)
 
+    @property
+    def _resolution(self) -> float:
+        return 1.0 / self.n_estimators
+
     def _takes_features(self) -> bool:
         most = self.max_features
         if most is None or isinstance(most, str):

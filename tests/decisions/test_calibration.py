@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.special import expit, logit
 from sklearn.calibration import _SigmoidCalibration
 
-from app.decisions.calibration import fit_isotonic, fit_sigmoid
+from app.decisions.calibration import Sigmoid, _platt, fit_isotonic, fit_sigmoid
 from tests.reference.learners import isotonic
 
 FITS = [fit_sigmoid, fit_isotonic]
@@ -70,9 +70,10 @@ def test_isotonic_by_hand():
 def test_sigmoid_equals_scikit_learns():
     """Two classes: the same curve as scikit-learn's Platt scaling of the log-odds, apart from the bounds."""
     P, codes, _ = distorted(400, 2, 1)
-    twin = _SigmoidCalibration().fit(logit(P[:, 1]), codes)
+    odds = logit(np.clip(P[:, 1], 1 / 402, 401 / 402))
+    twin = _SigmoidCalibration().fit(odds, codes)
     got = fit_sigmoid(P, codes, np.ones(400)).apply(P)[:, 1]
-    np.testing.assert_allclose(got, np.clip(twin.predict(logit(P[:, 1])), 1 / 402, 401 / 402), atol=1e-5)
+    np.testing.assert_allclose(got, np.clip(twin.predict(odds), 1 / 402, 401 / 402), atol=1e-5)
 
 
 def test_sigmoid_recovers_a_known_curve():
@@ -103,12 +104,15 @@ def test_a_reversed_model_loses_its_order_not_its_direction():
 @pytest.mark.parametrize("fit", FITS)
 @pytest.mark.parametrize("K", [2, 3, 5])
 def test_weights_count_as_repeated_rows(fit, K):
-    """A row of weight 3 is that row three times, apart from bounds and smoothing, which count rows."""
+    """A row of weight 3 is that row three times, apart from bounds and smoothing, which count rows.
+
+    A resolution makes the limit of what counts as impossible the same for both.
+    """
     P, codes, _ = distorted(3000, K, 3)
     weights = np.random.default_rng(4).integers(1, 4, size=3000)
     repeated = np.repeat(np.arange(3000), weights)
-    weighted = fit(P, codes, weights.astype(float)).apply(P)
-    twin = fit(P[repeated], codes[repeated], np.ones(len(repeated))).apply(P)
+    weighted = fit(P, codes, weights.astype(float), 1e-3).apply(P)
+    twin = fit(P[repeated], codes[repeated], np.ones(len(repeated)), 1e-3).apply(P)
     np.testing.assert_allclose(weighted, twin, atol=1e-3)
 
 
@@ -140,3 +144,77 @@ def test_input_is_left_alone(fit):
     kept = P.copy()
     fit(P, codes, np.ones(50)).apply(P)
     np.testing.assert_array_equal(P, kept)
+
+
+def votes(n, trees, seed):
+    """The share (n, 2) of trees that vote for each of two classes, and the classes; the truth is milder than the vote.
+
+    Many votes are exactly 0 or 1, as a forest's are.
+    """
+    rng = np.random.default_rng(seed)
+    truth = rng.beta(0.4, 0.4, size=n) * 0.9 + 0.05
+    leaning = expit(2.5 * logit(truth))
+    share = rng.binomial(trees, leaning) / trees
+    return np.column_stack((1 - share, share)), (rng.random(n) < truth).astype(int), truth
+
+
+@pytest.mark.parametrize("trees", [10, 40, 100, 500])
+@pytest.mark.parametrize("n", [100, 1000, 10_000])
+def test_votes_of_exactly_zero_do_not_decide_the_slope(n, trees):
+    """The distance to the truth is that of a fit on smoothed votes, whatever the number of trees and rows."""
+    P, codes, _ = votes(n, trees, 1)
+    new, _, truth = votes(4000, trees, 2)
+    got = fit_sigmoid(P, codes, np.ones(n), 1 / trees).apply(new)[:, 1]
+    smooth = (P * trees + 0.5) / (trees + 1)
+    twin = fit_sigmoid(smooth, codes, np.ones(n), 1e-12).apply((new * trees + 0.5) / (trees + 1))[:, 1]
+    unlimited = Sigmoid(*np.array([_platt(logit(np.clip(P[:, 1], 1e-15, 1 - 1e-15)), codes == 1, np.ones(n))]).T, 1e-9)
+    assert np.abs(got - truth).mean() < 1.15 * np.abs(twin - truth).mean()
+    assert np.abs(got - truth).mean() < 0.9 * np.abs(unlimited.apply(new)[:, 1] - truth).mean()
+
+
+@pytest.mark.parametrize("fit", FITS)
+@pytest.mark.parametrize("rare", [1, 3, 19])
+def test_a_class_of_few_rows_is_calibrated_and_spoils_no_other(fit, rare):
+    """A model that is far too sure, with one class of few rows: it promises no more of that class than of the others.
+
+    The other classes are calibrated as well as without it.
+    """
+    rng = np.random.default_rng(0)
+    P, codes, _ = distorted(3000, 3, 9)
+    P = np.column_stack((0.97 * P, np.full(3000, 0.03)))
+    P[:rare] = [0.005, 0.005, 0.005, 0.985]
+    P[rare : 10 * rare] = P[0]  # nine times as often said as true
+    codes[:rare] = 3
+    order = rng.permutation(3000)
+    Q = fit(P[order], codes[order], np.ones(3000)).apply(P)
+    assert Q[0, 3] < 0.9
+    others = fit(
+        P[10 * rare :, :3] / P[10 * rare :, :3].sum(axis=1, keepdims=True),
+        codes[10 * rare :],
+        np.ones(3000 - 10 * rare),
+    )
+    expected = others.apply(P[10 * rare :, :3] / P[10 * rare :, :3].sum(axis=1, keepdims=True))
+    got = Q[10 * rare :, :3] / Q[10 * rare :, :3].sum(axis=1, keepdims=True)
+    assert np.abs(got - expected).mean() < 0.05
+
+
+def test_the_multinomial_form_is_the_optimum_of_its_loss():
+    """No small step in slope or offsets makes the smoothed, penalised log loss smaller (slow twin in plain loops)."""
+    P, codes, _ = distorted(200, 4, 11)
+    weights = np.random.default_rng(1).uniform(0.5, 2, 200)
+    fitted = fit_sigmoid(P, codes, weights)
+
+    def loss(slope, offsets):
+        total = 0.0
+        for p, k, w in zip(P, codes, weights, strict=True):
+            scores = [slope * np.log(max(value, 1 / 202)) + offset for value, offset in zip(p, offsets, strict=True)]
+            norm = np.log(np.sum(np.exp(scores)))
+            targets = [((j == k) * 200 + 1 / 4) / 201 for j in range(4)]
+            total -= w / weights.sum() * sum(t * (score - norm) for t, score in zip(targets, scores, strict=True))
+        return total + sum(offset**2 for offset in offsets) / 400
+
+    best = loss(fitted.slope, fitted.offsets)
+    for step in (1e-3, -1e-3):
+        assert loss(fitted.slope + step, fitted.offsets) > best
+        for k in range(4):
+            assert loss(fitted.slope, fitted.offsets + step * np.eye(4)[k]) > best

@@ -101,13 +101,28 @@ def test_calibrators_see_only_rows_that_their_model_did_not():
         (1000, "none", "none"),
     ],
 )
-def test_the_method_follows_the_smallest_class(smallest, calibration, used):
-    """Folds shrink to the smallest class, one row cannot be calibrated on, and auto goes by its size."""
+def test_the_method_follows_the_smaller_of_two_classes(smallest, calibration, used):
+    """A class's only row cannot be held out, and auto goes by the number of rows."""
     y = np.repeat([0, 1], [smallest, smallest + 3])
     X = np.random.default_rng(0).normal(size=(len(y), 2)) + y[:, None]
     model = Logistic(calibration=calibration, random_state=0).fit(X, y)
     assert model.calibration_ == used
     assert (model.calibrator_ is None) == (used == "none")
+
+
+@pytest.mark.parametrize("calibration", ["auto", "sigmoid", "isotonic"])
+@pytest.mark.parametrize("rare", [1, 2, 3])
+@every_learner
+def test_one_rare_class_does_not_disable_calibration(learner, rare, calibration):
+    """A class of one to three rows beside two of 200: they are calibrated on rows that their model did not see."""
+    rng = np.random.default_rng(0)
+    y = np.repeat([0, 1, 2], [200, 200, rare])
+    X = rng.normal(size=(len(y), 3)) + 0.5 * y[:, None]
+    model = learner(calibration=calibration, random_state=0).fit(X, y)
+    assert model.calibration_ != "none"
+    P = model.posterior(X)
+    np.testing.assert_allclose(P.sum(axis=1), 1, rtol=1e-12)
+    assert ((P > 0) & (P < 1)).all()
 
 
 def test_progress_is_told_for_every_fold():

@@ -14,6 +14,7 @@ LEARNERS = [
     Logistic(calibration="sigmoid"),
     Logistic(calibration="isotonic"),
     BenefitLogistic(),
+    CostNaiveBayes(calibration="none"),
     CostNaiveBayes(),
     CostNaiveBayes(calibration="isotonic"),
 ]
@@ -24,7 +25,8 @@ WEIGHTS = "folds are drawn by rows, so a row of weight 2 and the row twice are c
 def exempt(estimator: BaseEstimator) -> dict[str, str]:
     """Checks that an estimator cannot pass, each with its reason."""
     exemptions: dict[str, Any] = {}
-    if estimator.calibration != "auto":
+    few = isinstance(estimator, CostNaiveBayes)  # it is calibrated on as few rows as the check has
+    if estimator.calibration in ("isotonic", "sigmoid") or (few and estimator.calibration == "auto"):
         exemptions["check_sample_weight_equivalence_on_dense_data"] = WEIGHTS
     return exemptions
 
