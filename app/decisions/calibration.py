@@ -124,20 +124,20 @@ def fit_isotonic(
     """
     lowest = 1 / (len(P) + 2)
     K = P.shape[1]
-    rare = np.bincount(codes, minlength=K) < FEW if K > 2 else np.zeros(K, dtype=bool)
-    pooled = None
-    if rare.any():
-        is_class = np.eye(K)[codes]
-        pooled = IsotonicRegression().fit(P.ravel(), is_class.ravel(), np.repeat(weights, K))
-    curves = range(1, 2) if K == 2 else range(K)
-    fits = [
-        pooled if rare[k] else IsotonicRegression().fit(P[:, k], (codes == k).astype(np.float64), weights)
-        for k in curves
-    ]
+    fits = [_rising(P[:, k], codes == k, weights) for k in (range(1, 2) if K == 2 else range(K))]
+    rare = np.flatnonzero(np.bincount(codes, minlength=K) < FEW) if K > 2 else ()
+    if len(rare):
+        pooled = _rising(P.ravel(), np.eye(K)[codes].ravel(), np.repeat(weights, K))
+        for k in rare:
+            fits[k] = pooled
     return Isotonic(
         tuple(fit.X_thresholds_.astype(np.float64) for fit in fits),
         tuple(np.clip(fit.y_thresholds_, lowest, 1 - lowest) for fit in fits),
     )
+
+
+def _rising(p: np.ndarray, is_class: np.ndarray, weights: np.ndarray) -> IsotonicRegression:
+    return IsotonicRegression().fit(p, is_class.astype(np.float64), weights)
 
 
 def _joined(Q: np.ndarray) -> np.ndarray:
