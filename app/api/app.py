@@ -38,6 +38,7 @@ from app.api.guard import BodyLimits, Guard
 from app.api.limiters import Limiters
 from app.api.memory import Budget, InFlight
 from app.api.observe import Observe
+from app.api.watching import Watching
 from app.jobs.worker import Worker
 from app.metrics import Metrics
 from app.usecases.kernels import Kernels
@@ -105,6 +106,7 @@ def create_app(service: Service) -> FastAPI:
     app.state.kernels = service.kernels
     app.state.limiters = Limiters()
     app.state.stopping = threading.Event()
+    app.state.watching = Watching(service.ports, app.state.stopping)
     errors.install(app)
     docs.install(app)
     app.router.routes[:0] = [predict.route, acquire.route, retrieve.route]  # first in line: those that are asked most

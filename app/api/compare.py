@@ -19,10 +19,11 @@ from app.api.jobs import JobState, JobStatus, Prefer, accepted, follow, key_head
 from app.api.permits import TRAIN, needs
 from app.api.standings import Lead, Standing
 from app.api.train import Learner, Number
+from app.api.watching import stream_of_caller
 from app.api.wire import StrictRoute, Text, WireModel
 from app.decisions.rules import RuleName
 from app.errors import Conflict
-from app.jobs.job import Job
+from app.jobs.job import JobView
 from app.jobs.queue import id_of_key
 from app.usecases import compare as usecase
 from app.usecases import jobs
@@ -98,7 +99,7 @@ class CompareDocument(JobState):
     result: Comparison | None = Field(description="once it has succeeded")
 
     @classmethod
-    def of(cls, job: Job) -> CompareDocument:
+    def of(cls, job: JobView) -> CompareDocument:
         result = None if job.result is None else Comparison.model_validate(job.result)
         return cls(**state_of(job), result=result)
 
@@ -114,11 +115,11 @@ EXAMPLE_KEY = "docs-comparison"
 CompareId = Annotated[str, Path(openapi_examples={"the comparison above": {"value": id_of_key(EXAMPLE_KEY)}})]
 
 
-def _existing(job_id: CompareId, ports: PortsDep, caller: CallerDep) -> Job:
+def _existing(job_id: CompareId, ports: PortsDep, caller: CallerDep) -> JobView:
     return jobs.find_for(caller, ports, usecase.KIND, job_id)
 
 
-JobDep = Annotated[Job, Depends(_existing)]
+JobDep = Annotated[JobView, Depends(_existing)]
 _EXAMPLE = {
     "dataset": EXAMPLE_ID,
     "learners": [{"kind": "logistic"}, {"kind": "cost_naive_bayes"}],
@@ -154,7 +155,7 @@ async def submit(
     left. The best action for all, which needs no model, is the table's last row.
     """
     job = await run_in_threadpool(usecase.submit, ports, body.model_dump(), key=idempotency_key, caller=caller)
-    return CompareDocument.of(await accepted(request, response, ports, job, prefer))
+    return CompareDocument.of(await accepted(request, response, job, prefer))
 
 
 @router.get("", summary="List comparisons, newest first", responses=problems(422))
@@ -177,11 +178,9 @@ def page(
     responses={200: {"content": media.SVG_CONTENT}, **problems(404, 409)},
 )
 @needs(TRAIN)
-async def find(
-    job: JobDep, request: Request, response: Response, ports: PortsDep, prefer: Prefer = None
-) -> CompareDocument | Response:
+async def find(job: JobDep, request: Request, response: Response, prefer: Prefer = None) -> CompareDocument | Response:
     """With `Accept: image/svg+xml` the table as a chart; 409 while there is none."""
-    document = CompareDocument.of(await wait(request, response, ports, job, prefer))
+    document = CompareDocument.of(await wait(request, response, job, prefer))
     response.headers["Vary"] = "Accept"
     if not media.wants_svg(request):
         return document
@@ -194,12 +193,13 @@ async def find(
     "/{job_id}/events",
     summary="Follow a comparison until it ends, as server-sent events",
     response_class=EventSourceResponse,
-    responses=problems(404),
+    responses=problems(404, 429),
+    dependencies=[Depends(stream_of_caller)],
 )
 @needs(TRAIN)
-async def events(job: JobDep, request: Request, ports: PortsDep) -> AsyncIterator[ServerSentEvent]:
+async def events(job: JobDep, request: Request) -> AsyncIterator[ServerSentEvent]:
     """One event whenever the job has changed; its data are what `GET /compare/{job_id}` answers."""
-    async for event in follow(request, ports, job, CompareDocument.of):
+    async for event in follow(request, job, CompareDocument.of):
         yield event
 
 

@@ -11,13 +11,10 @@ from typing import Annotated, Any, Literal
 from fastapi import Header, Request, Response
 from fastapi.sse import ServerSentEvent
 from pydantic import BaseModel, Field
-from starlette.concurrency import run_in_threadpool
 
-from app.jobs.job import Job
-from app.usecases import jobs as usecase
-from app.usecases.ports import Ports
+from app.api.watching import watching
+from app.jobs.job import JobView
 
-_POLL_SECONDS = 0.25  # how often a waiting client's job is looked up
 _HEARTBEAT_SECONDS = 15.0  # proxies close a stream that is silent for long
 _LONGEST_WAIT = 60.0
 
@@ -57,7 +54,7 @@ class JobState(BaseModel):
     finished_at: datetime | None
 
 
-def state_of(job: Job) -> dict[str, Any]:
+def state_of(job: JobView) -> dict[str, Any]:
     """The fields of `JobState`."""
     return {
         "id": job.id,
@@ -73,55 +70,50 @@ def state_of(job: Job) -> dict[str, Any]:
     }
 
 
-async def accepted(request: Request, response: Response, ports: Ports, job: Job, prefer: str | None) -> Job:
+async def accepted(request: Request, response: Response, job: JobView, prefer: str | None) -> JobView:
     """Say where the job is found and have a worker look; with `prefer`, wait, and answer 200 where it has ended."""
     worker = request.app.state.worker
     if worker is not None:
         worker.wake()
     response.headers["Location"] = f"/{job.kind}/{job.id}"
     response.headers["Retry-After"] = "1"
-    job = await wait(request, response, ports, job, prefer)
+    job = await wait(request, response, job, prefer)
     if job.ended and prefer:
         response.status_code = 200
     return job
 
 
-async def wait(request: Request, response: Response, ports: Ports, job: Job, prefer: str | None) -> Job:
+async def wait(request: Request, response: Response, job: JobView, prefer: str | None) -> JobView:
     """The job once it has ended, or as it stands after the seconds that `Prefer: wait=…` names."""
     wanted = re.search(r"\bwait\s*=\s*\"?(\d{1,6})\b", prefer or "", re.IGNORECASE)
     if wanted is None:
         return job
     seconds = min(float(wanted[1]), _LONGEST_WAIT)
     response.headers["Preference-Applied"] = f"wait={seconds:.0f}"
-    until = asyncio.get_running_loop().time() + seconds
-    while not job.ended and not request.app.state.stopping.is_set():
-        left = until - asyncio.get_running_loop().time()
-        if left <= 0:
-            break
-        await asyncio.sleep(min(_POLL_SECONDS, left))
-        job = await run_in_threadpool(usecase.find, ports, job.kind, job.id)
+    loop, stopping = asyncio.get_running_loop(), request.app.state.stopping
+    until = loop.time() + seconds
+    async with watching(request).of(job) as watched:
+        while not (job.ended or stopping.is_set()) and (left := until - loop.time()) > 0:
+            job = await watched.after(job, left)
     return job
 
 
 async def follow(
-    request: Request, ports: Ports, job: Job, document: Callable[[Job], JobState]
+    request: Request, job: JobView, document: Callable[[JobView], JobState]
 ) -> AsyncIterator[ServerSentEvent]:
     """One event whenever the job's document has changed, until the job ends."""
     last: JobState | None = None
-    silent = 0.0
-    while True:
-        now = document(job)
-        if now != last:
-            yield ServerSentEvent(data=now, event="job")
-            last, silent = now, 0.0
-        elif silent >= _HEARTBEAT_SECONDS:
-            yield ServerSentEvent(comment="still here")
-            silent = 0.0
-        if job.ended or request.app.state.stopping.is_set():
-            return
-        await asyncio.sleep(_POLL_SECONDS)
-        silent += _POLL_SECONDS
-        job = await run_in_threadpool(usecase.find, ports, job.kind, job.id)
+    async with watching(request).of(job) as watched:
+        while True:
+            now = document(job)
+            if now != last:
+                yield ServerSentEvent(data=now, event="job")
+            if job.ended or request.app.state.stopping.is_set():
+                return
+            last, before = now, job
+            job = await watched.after(before, _HEARTBEAT_SECONDS)
+            if job is before and not request.app.state.stopping.is_set():
+                yield ServerSentEvent(comment="still here")
 
 
 def _time(seconds: float) -> datetime:

@@ -16,8 +16,9 @@ from app.api.errors import problems
 from app.api.jobs import JobState, JobStatus, Prefer, accepted, follow, key_header, state_of, wait
 from app.api.learners import learner_schema
 from app.api.permits import TRAIN, needs
+from app.api.watching import stream_of_caller
 from app.api.wire import ModelVersion, Name, StrictRoute, Text, WireModel
-from app.jobs.job import Job
+from app.jobs.job import JobView
 from app.jobs.queue import id_of_key
 from app.usecases import jobs
 from app.usecases import train as usecase
@@ -94,7 +95,7 @@ class JobDocument(JobState):
     metrics: dict[str, Any] | None = Field(description="on the hold-out")
 
     @classmethod
-    def of(cls, job: Job) -> JobDocument:
+    def of(cls, job: JobView) -> JobDocument:
         result = job.result or {}
         return cls(**state_of(job), model=result.get("model"), metrics=result.get("metrics"))
 
@@ -111,11 +112,11 @@ EXAMPLE_JOB = id_of_key(EXAMPLE_KEY)
 JobId = Annotated[str, Path(openapi_examples={"the job above": {"value": EXAMPLE_JOB}})]
 
 
-def _existing(job_id: JobId, ports: PortsDep, caller: CallerDep) -> Job:
+def _existing(job_id: JobId, ports: PortsDep, caller: CallerDep) -> JobView:
     return jobs.find_for(caller, ports, usecase.KIND, job_id)
 
 
-JobDep = Annotated[Job, Depends(_existing)]
+JobDep = Annotated[JobView, Depends(_existing)]
 _EXAMPLE = {
     "model": "triage",
     "learner": {"kind": "random_forest"},
@@ -151,7 +152,7 @@ async def submit(
     caller.need_model(body.model)
     order = body.model_dump(exclude_unset=False)
     job = await run_in_threadpool(usecase.submit, ports, order, key=idempotency_key, caller=caller)
-    return JobDocument.of(await accepted(request, response, ports, job, prefer))
+    return JobDocument.of(await accepted(request, response, job, prefer))
 
 
 @router.get("", summary="List jobs, newest first", responses=problems(422))
@@ -172,22 +173,21 @@ def page(
 
 @router.get("/{job_id}", summary="Look at a job", responses=problems(404))
 @needs(TRAIN)
-async def find(
-    job: JobDep, request: Request, response: Response, ports: PortsDep, prefer: Prefer = None
-) -> JobDocument:
-    return JobDocument.of(await wait(request, response, ports, job, prefer))
+async def find(job: JobDep, request: Request, response: Response, prefer: Prefer = None) -> JobDocument:
+    return JobDocument.of(await wait(request, response, job, prefer))
 
 
 @router.get(
     "/{job_id}/events",
     summary="Follow a job until it ends, as server-sent events",
     response_class=EventSourceResponse,
-    responses=problems(404),
+    responses=problems(404, 429),
+    dependencies=[Depends(stream_of_caller)],
 )
 @needs(TRAIN)
-async def events(job: JobDep, request: Request, ports: PortsDep) -> AsyncIterator[ServerSentEvent]:
+async def events(job: JobDep, request: Request) -> AsyncIterator[ServerSentEvent]:
     """One event whenever the job has changed; its data are what `GET /train/{job_id}` answers."""
-    async for event in follow(request, ports, job, JobDocument.of):
+    async for event in follow(request, job, JobDocument.of):
         yield event
 
 

@@ -64,29 +64,23 @@ class Died(PayoffError):
     """A process that worked for the job died"""
 
 
-@dataclass(frozen=True)
-class Job:
-    """A piece of work that was accepted, as the table has it at one moment.
+@dataclass(frozen=True, kw_only=True)
+class JobView:
+    """What callers are told of a job: all of its row but what only the work needs, which may be megabytes.
 
-    `attempt` counts how often it was begun and is the fencing token: whoever began an earlier attempt can no longer
-    write. `deaths` counts the attempts that were lost to a dead process or machine; only these are bounded. `client` is
-    the id of the key that ordered it. Times are seconds since 1970 by the database's clock.
+    `attempt` counts how often it was begun. `client` is the id of the key that ordered it. Times are seconds since 1970
+    by the database's clock.
     """
 
     id: str
     kind: str
-    spec: dict[str, Any]
     status: Status
     attempt: int
-    deaths: int
     progress: float
     stage: str
-    notes: dict[str, Any]
     result: dict[str, Any] | None
     error: dict[str, Any] | None
     model: str | None
-    dataset: str | None
-    cancel_requested: bool
     created_at: float
     started_at: float | None
     finished_at: float | None
@@ -96,6 +90,21 @@ class Job:
     @property
     def ended(self) -> bool:
         return self.status in ENDED
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job(JobView):
+    """A piece of work that was accepted, as the table has it at one moment.
+
+    `attempt` is the fencing token: whoever began an earlier attempt can no longer write. `deaths` counts the attempts
+    that were lost to a dead process or machine; only these are bounded.
+    """
+
+    spec: dict[str, Any]
+    deaths: int
+    notes: dict[str, Any]
+    dataset: str | None
+    cancel_requested: bool
 
     @property
     def origin(self) -> dict[str, str]:

@@ -10,7 +10,7 @@ import hashlib
 import json
 import re
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum, auto
 from typing import Any
 
@@ -20,14 +20,17 @@ from sqlalchemy.exc import IntegrityError
 from app.database import Database
 from app.errors import Conflict, Invalid, NotFound
 from app.jobs.admission import PENDING, admit
-from app.jobs.job import Event, Job, Problem, Status, after
+from app.jobs.job import Event, Job, JobView, Problem, Status, after
 from app.jobs.moves import end, hold, hold_or_raise, move, owned, postpone, put_back
-from app.jobs.tables import JOB_COLUMNS, JOBS, WORKERS, job_of
+from app.jobs.tables import JOB_COLUMNS, JOBS, VIEW_COLUMNS, WORKERS, job_of, view_of
 from app.patterns import matches
 from app.tracing import origin
 
 KEY_PLACE = "/headers/Idempotency-Key"
 MAX_PAGE = 1000
+
+_LOOKED_UP = 500  # ids in one statement
+_MOVING = (JOBS.c.id, JOBS.c.status, JOBS.c.attempt, JOBS.c.progress, JOBS.c.stage)
 
 _ID = re.compile(r"job_[0-9a-f]{20}")
 _TOKEN = re.compile(r"[0-9]{1,18}")  # fits a 64-bit integer
@@ -109,7 +112,31 @@ class Queue:
                 row = connection.execute(select(*JOB_COLUMNS).where(JOBS.c.id == job_id)).mappings().first()
             if row is not None:
                 return job_of(row)
-        raise NotFound(f"there is no job {job_id!r}")
+        raise _unknown(job_id)
+
+    def look(self, job_id: str) -> JobView:
+        """How a job stands, without what only the work needs; NotFound where there is no such job."""
+        if _ID.fullmatch(job_id):
+            with self.database.reading() as connection:
+                row = connection.execute(select(*VIEW_COLUMNS).where(JOBS.c.id == job_id)).mappings().first()
+            if row is not None:
+                return view_of(row)
+        raise _unknown(job_id)
+
+    def changes(self, known: Mapping[str, JobView]) -> dict[str, JobView | NotFound]:
+        """Those of the `known` jobs, by id, that stand otherwise by now, or are no more. Two queries for many jobs."""
+        found: dict[str, JobView | NotFound] = {}
+        ids = list(known)
+        with self.database.reading() as connection:
+            for begin in range(0, len(ids), _LOOKED_UP):
+                some = ids[begin : begin + _LOOKED_UP]
+                now = {row[0]: tuple(row) for row in connection.execute(select(*_MOVING).where(JOBS.c.id.in_(some)))}
+                found |= {job_id: _unknown(job_id) for job_id in some if job_id not in now}
+                moved = [job_id for job_id, row in now.items() if row != _moving(known[job_id])]
+                if moved:
+                    rows = connection.execute(select(*VIEW_COLUMNS).where(JOBS.c.id.in_(moved))).mappings()
+                    found |= {row["id"]: view_of(row) for row in rows}
+        return found
 
     def page(
         self,
@@ -121,14 +148,14 @@ class Queue:
         client: str | None = None,
         page_size: int = 50,
         page_token: str | None = None,
-    ) -> tuple[list[Job], str | None]:
+    ) -> tuple[list[JobView], str | None]:
         """Jobs, newest first, and the token of the next page (None at the end); new jobs do not shift the pages.
 
         With patterns of `models` only the jobs for such models, and those for none that `client` ordered.
         """
         if not 1 <= page_size <= MAX_PAGE:
             raise Invalid.at("/page_size", f"must be between 1 and {MAX_PAGE}")
-        statement = select(*JOB_COLUMNS).order_by(JOBS.c.seq.desc()).limit(page_size + 1)
+        statement = select(*VIEW_COLUMNS).order_by(JOBS.c.seq.desc()).limit(page_size + 1)
         for name, wanted in _filters(status=status, model=model, kind=kind).items():
             statement = statement.where(JOBS.c[name] == wanted)
         if models:
@@ -139,7 +166,7 @@ class Queue:
                 raise Invalid.at("/page_token", "is not a token that an earlier page gave")
             statement = statement.where(JOBS.c.seq < int(page_token))
         with self.database.reading() as connection:
-            jobs = [job_of(row) for row in connection.execute(statement).mappings()]
+            jobs = [view_of(row) for row in connection.execute(statement).mappings()]
         return jobs[:page_size], str(jobs[page_size - 1].seq) if len(jobs) > page_size else None
 
     def counts(self) -> dict[str, int]:
@@ -161,7 +188,7 @@ class Queue:
         A job that is cancelled already, or to be, stays so; one that ended otherwise is a Conflict. `also` writes in
         the same transaction where that changes something.
         """
-        self.get(job_id)
+        self.look(job_id)
         with self.database.writing() as connection:
             job = hold(connection, JOBS.c.id == job_id)
             if job is None:
@@ -298,6 +325,14 @@ def id_of_key(key: str, client: str | None = None) -> str:
     text = key if client is None else f"{client}\n{key}"  # a line break is in no header, so none can pretend
     digest = hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
     return f"job_{digest[:20]}"
+
+
+def _moving(job: JobView) -> tuple[object, ...]:
+    return (job.id, job.status, job.attempt, job.progress, job.stage)
+
+
+def _unknown(job_id: str) -> NotFound:
+    return NotFound(f"there is no job {job_id!r}")
 
 
 def _filters(**wanted: str | None) -> dict[str, str]:

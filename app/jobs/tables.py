@@ -22,7 +22,7 @@ from sqlalchemy import (
     TypeDecorator,
 )
 
-from app.jobs.job import Job, Status
+from app.jobs.job import Job, JobView, Status
 
 
 class Json(TypeDecorator[Any]):
@@ -80,7 +80,12 @@ WORKERS = Table(
 )
 
 JOB_COLUMNS = tuple(JOBS.c[field.name] for field in dataclasses.fields(Job))
+VIEW_COLUMNS = tuple(JOBS.c[field.name] for field in dataclasses.fields(JobView))
 
 
 def job_of(row: RowMapping) -> Job:
     return Job(**{**row, "status": Status(row["status"])})
+
+
+def view_of(row: RowMapping) -> JobView:
+    return JobView(**{**row, "status": Status(row["status"])})

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from sqlalchemy import Connection
 
 from app.access.caller import Caller
 from app.errors import Conflict, NotFound
-from app.jobs.job import Job
+from app.jobs.job import Job, JobView
 from app.usecases.ports import Ports
 
 
-def find(ports: Ports, kind: str, job_id: str) -> Job:
+def find(ports: Ports, kind: str, job_id: str) -> JobView:
     """NotFound where there is no such job of this `kind`.
 
     Who hears that a job has ended will ask its model next: this process then knows the new version at once.
     """
-    job = ports.queue.get(job_id)
+    job = ports.queue.look(job_id)
     if job.kind != kind:
         raise NotFound(f"there is no {kind} job {job_id!r}")
     if job.ended:
@@ -25,12 +26,20 @@ def find(ports: Ports, kind: str, job_id: str) -> Job:
     return job
 
 
-def find_for(caller: Caller, ports: Ports, kind: str, job_id: str) -> Job:
+def find_for(caller: Caller, ports: Ports, kind: str, job_id: str) -> JobView:
     """The same for a caller, to whom a job that is not for his eyes is none."""
     job = find(ports, kind, job_id)
     if not caller.sees(job.model, job.client):
         raise NotFound(f"there is no {kind} job {job_id!r}")
     return job
+
+
+def changes(ports: Ports, known: Mapping[str, JobView]) -> dict[str, JobView | NotFound]:
+    """Those of the `known` jobs, by id, that stand otherwise by now, or are no more; see `find`."""
+    found = ports.queue.changes(known)
+    if any(isinstance(job, JobView) and job.ended for job in found.values()):
+        ports.registry.refresh()
+    return found
 
 
 def page(
@@ -42,7 +51,7 @@ def page(
     model: str | None = None,
     page_size: int,
     page_token: str | None,
-) -> tuple[list[Job], str | None]:
+) -> tuple[list[JobView], str | None]:
     """Jobs of this `kind` that the caller may see, newest first, and the token of the next page."""
     return ports.queue.page(
         kind=kind,
@@ -55,13 +64,13 @@ def page(
     )
 
 
-def cancel(ports: Ports, caller: Caller, kind: str, job_id: str) -> Job:
+def cancel(ports: Ports, caller: Caller, kind: str, job_id: str) -> JobView:
     """Ask for a job's end; one that has ended already is answered as it is, for the caller came too late, not wrong."""
     job = find_for(caller, ports, kind, job_id)
     try:
         return ports.queue.cancel(job.id, also=ports.audit.entry(caller, "job.cancel", job.id))
     except Conflict:
-        return ports.queue.get(job.id)
+        return ports.queue.look(job.id)
 
 
 def submit(

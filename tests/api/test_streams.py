@@ -1,0 +1,136 @@
+"""Event streams: how many may be open, and what they and other look-ups of jobs read from the database."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+import httpx
+import pytest
+from sqlalchemy import event
+from sqlalchemy.engine import Engine
+
+from app.api import watching
+from tests.conftest import serving, settings_for, two_class_rows
+
+SECRET = "administrator-77c1"
+ORDER = {"model": "waiting", "learner": {"kind": "logistic"}, "data": two_class_rows(40), "holdout": 0}
+
+
+@pytest.fixture(scope="module")
+def queueing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
+    """A service without workers, whose jobs wait."""
+    with serving(settings_for(tmp_path_factory.mktemp("streams"), workers=0)) as client:
+        yield client
+
+
+@pytest.fixture
+def job(queueing: httpx.Client) -> str:
+    response = queueing.post("/train", json=ORDER)
+    assert response.status_code == 202
+    return f"/train/{response.json()['id']}"
+
+
+@contextmanager
+def statements() -> Iterator[list[str]]:
+    """What is asked of the job table."""
+    asked: list[str] = []
+
+    def remember(_connection, _cursor, statement, *_more):
+        if "FROM jobs" in statement:
+            asked.append(statement)
+
+    event.listen(Engine, "before_cursor_execute", remember)
+    try:
+        yield asked
+    finally:
+        event.remove(Engine, "before_cursor_execute", remember)
+
+
+@contextmanager
+def streams(client: httpx.Client, path: str, count: int) -> Iterator[list[Iterator[str]]]:
+    """Open event streams, each with its first event read."""
+    with ExitStack() as stack:
+        lines = []
+        for _ in range(count):
+            stream = stack.enter_context(client.stream("GET", path))
+            assert stream.status_code == 200, stream.read()
+            lines.append(stream.iter_lines())
+            assert next(lines[-1]).startswith("event: job")
+        yield lines
+
+
+def test_streams_of_a_caller_are_bounded(queueing, job, monkeypatch):
+    monkeypatch.setattr(watching, "_STREAMS_PER_CALLER", 5)
+    with streams(queueing, f"{job}/events", 5):
+        refused = queueing.get(f"{job}/events")
+        assert refused.status_code == 429
+        assert refused.headers["content-type"] == "application/problem+json"
+        assert int(refused.headers["retry-after"]) >= 1
+        assert queueing.get(job).status_code == 200
+
+    until = time.monotonic() + 10
+    while (status := _opened(queueing, f"{job}/events")) == 429 and time.monotonic() < until:
+        time.sleep(0.05)
+    assert status == 200
+
+
+def test_streams_of_all_callers_are_bounded(queueing, job, monkeypatch):
+    monkeypatch.setattr(watching, "_STREAMS", 3)
+    with streams(queueing, f"{job}/events", 3):
+        assert queueing.get(f"{job}/events").status_code == 429
+
+
+def test_a_stream_that_is_refused_or_unknown_holds_no_place(queueing, monkeypatch):
+    monkeypatch.setattr(watching, "_STREAMS_PER_CALLER", 2)
+    for _ in range(10):
+        assert queueing.get("/train/job_00000000000000000000/events").status_code == 404
+
+
+def test_all_streams_share_one_look_at_the_database(queueing, job):
+    """Also those that wait with `Prefer`, and for other jobs."""
+    other = queueing.post("/train", json=ORDER | {"model": "other"}).json()["id"]
+    with streams(queueing, f"{job}/events", 30), streams(queueing, f"/train/{other}/events", 10):
+        time.sleep(0.3)
+        with statements() as asked:
+            time.sleep(2)
+
+    assert 4 <= len(asked) <= 2 / watching._SECONDS + 2
+
+
+def test_streams_end_with_the_job(queueing, job):
+    with streams(queueing, f"{job}/events", 10) as lines:
+        assert queueing.delete(job).status_code in {200, 202}
+        for stream in lines:
+            data = [line for line in stream if line.startswith("data: ")]
+            assert json.loads(data[-1].removeprefix("data: "))["status"] == "cancelled"
+
+
+def test_a_client_that_waits_is_answered_when_the_job_ends(queueing, job):
+    with streams(queueing, f"{job}/events", 1):
+        began = time.monotonic()
+        assert queueing.get(job, headers={"Prefer": "wait=1"}).json()["status"] == "queued"
+        assert time.monotonic() - began >= 0.9
+        queueing.delete(job)
+        assert queueing.get(job, headers={"Prefer": "wait=20"}).json()["status"] == "cancelled"
+
+
+def test_look_ups_do_not_read_what_only_the_work_needs(queueing, job):
+    """A job's order may have megabytes."""
+    with statements() as asked, streams(queueing, f"{job}/events", 1):
+        assert queueing.get(job).status_code == 200
+        assert queueing.get("/train").json()["jobs"]
+        assert queueing.get("/compare").status_code == 200
+        queueing.get(job, headers={"Prefer": "wait=1"})
+
+    assert len(asked) >= 4
+    for statement in asked:
+        assert "spec" not in statement
+        assert "notes" not in statement
+
+
+def _opened(client: httpx.Client, path: str) -> int:
+    with client.stream("GET", path) as stream:
+        return stream.status_code
