@@ -111,7 +111,7 @@ def test_pages_go_from_new_to_old_and_do_not_shift(queue):
     queue.submit("train", {})
     second, token = queue.page(page_size=2, page_token=token)
     third, end = queue.page(page_size=2, page_token=token)
-    assert [*first, *second, *third] == jobs[::-1]
+    assert [job.id for job in (*first, *second, *third)] == [job.id for job in jobs[::-1]]
     assert end is None
 
 
