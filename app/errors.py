@@ -68,6 +68,12 @@ class NotFound(PayoffError):
         super().__init__(detail + ending, [Flaw(flaw.loc, flaw.msg + ending) for flaw in flaws])
         self._ending = ending
 
+    def at_place(self, *locs: str) -> NotFound:
+        """The same error at these places in the body, or at none where the path or a query parameter names it."""
+        found = NotFound(self.detail, [Flaw(loc, self.detail) for loc in locs])
+        found._ending = self._ending
+        return found
+
     def curt(self) -> NotFound:
         """The same without the hint."""
         cut = (Flaw(flaw.loc, flaw.msg.removesuffix(self._ending)) for flaw in self.flaws)
@@ -76,6 +82,11 @@ class NotFound(PayoffError):
 
 class Conflict(PayoffError):
     """The request conflicts with the present state"""
+
+    @classmethod
+    def at(cls, loc: str, msg: str) -> Conflict:
+        """One flaw at one place."""
+        return cls(msg, [Flaw(loc, msg)])
 
 
 class TooLarge(PayoffError):

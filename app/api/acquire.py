@@ -6,14 +6,14 @@ from typing import Annotated, Any, Literal
 
 import orjson
 from fastapi import Request, Response
-from pydantic import BaseModel, FailFast, Field, RootModel, WithJsonSchema
+from pydantic import BaseModel, Field, RootModel, WithJsonSchema
 from starlette.concurrency import run_in_threadpool
 
 from app.api.deps import loaded
 from app.api.errors import problems
 from app.api.permits import PREDICT, needs
 from app.api.train import FeatureCosts
-from app.api.wire import JSON, DirectRoute, ModelVersion, Text, WireModel, checked, parsed
+from app.api.wire import JSON, DirectRoute, ModelVersion, Names, Text, WireModel, read, refuse_query
 from app.errors import Invalid
 from app.usecases.askable import check_askable
 
@@ -36,14 +36,14 @@ class AcquireRequest(WireModel):
         default=None, description="the same for many cases, in place of `known`"
     )
     budget: Budget = Field(default=None, description="what each case may spend, with what it has spent already")
-    unavailable: Annotated[list[Text], FailFast()] = Field(default=[], description="features that cannot be had")
+    unavailable: Names = Field(default=[], description="features that cannot be had")
     feature_costs: FeatureCosts = Field(
         default=None, description="prices that differ from those of training; 0 for what is there for nothing"
     )
     benefits: Benefits = Field(
         default=None, description="a row per actual class, a column per action, in the currency of the prices"
     )
-    actions: Annotated[list[Text], Field(min_length=1)] | None = Field(
+    actions: Annotated[Names, Field(min_length=1)] | None = Field(
         default=None, description="names of the columns; without them the columns are the classes"
     )
 
@@ -119,12 +119,11 @@ async def acquire(request: Request) -> Response:
     The service keeps nothing between calls: send all that is known, in the order in which it was acquired; what was
     wrong is corrected by sending something else.
     """
-    body = await request.body()
-    return await run_in_threadpool(_answer, request, body)
+    refuse_query(request)
+    return await run_in_threadpool(_answer, request, await read(request, AcquireRequest))
 
 
-def _answer(request: Request, body: bytes) -> Response:
-    wire = checked(AcquireRequest, parsed(body))
+def _answer(request: Request, wire: AcquireRequest) -> Response:
     if (wire.known is None) == (wire.instances is None):
         raise Invalid.at("/known", "send either known (one case) or instances (many)")
     if wire.instances is not None and type(wire.instances) is not list:

@@ -49,7 +49,7 @@ _DESCRIPTION = """
 Most prediction services stop at a probability. Payoff answers the question that follows it.
 
 Every operation below carries an example that works: tried from top to bottom, they take one small table from
-upload to decision.
+upload to decision. (Only cancelling comes too late by then: 409.)
 """
 _TAGS = [
     {"name": "datasets", "description": "Tables to learn from."},

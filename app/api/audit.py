@@ -11,10 +11,11 @@ from pydantic import BaseModel, Field
 from app.access.audit import Entry
 from app.api.deps import PortsDep
 from app.api.errors import problems
-from app.api.permits import ADMIN, GuardedRoute, needs
+from app.api.permits import ADMIN, needs
+from app.api.wire import StrictRoute
 from app.usecases import audit as usecase
 
-router = APIRouter(prefix="/audit", tags=["service"], route_class=GuardedRoute)
+router = APIRouter(prefix="/audit", tags=["service"], route_class=StrictRoute)
 
 
 class AuditEntry(BaseModel):

@@ -9,11 +9,11 @@ from pydantic import BaseModel, Field
 
 from app.api.charts import media
 from app.api.charts.reports import benefit_chart
-from app.api.deps import loaded
+from app.api.deps import loaded_by_path
 from app.api.errors import problems
 from app.api.permits import PREDICT_OR_TRAIN, needs
 from app.api.standings import Lead, Standing
-from app.api.wire import ModelVersion, StrictRoute, Text, WireModel
+from app.api.wire import ByClass, Matrix, ModelVersion, StrictRoute, WireModel
 from app.decisions.benefit import mu
 from app.decisions.bootstrap import Ranking
 from app.decisions.rules import Ruled, RuleName
@@ -26,10 +26,8 @@ router = APIRouter(prefix="/models", tags=["models"], route_class=StrictRoute)
 class BenefitRequest(WireModel):
     """What is at stake."""
 
-    benefits: list[list[Annotated[float, Field(strict=True)]]] = Field(
-        description="a row per actual class, a column per action", examples=[[[0, -1], [-10, 5]]]
-    )
-    priors: dict[Text, Annotated[float, Field(strict=True)]] | None = Field(
+    benefits: Matrix = Field(description="a row per actual class, a column per action", examples=[[[0, -1], [-10, 5]]])
+    priors: ByClass | None = Field(
         default=None, description="class priors where the model is used; by default those of the hold-out"
     )
     points: int = Field(default=200, ge=2, le=10_000, strict=True, description="of the curve")
@@ -176,7 +174,7 @@ def benefit(
 
     With `Accept: image/svg+xml` the answer is a chart.
     """
-    model = loaded(request, ref)
+    model = loaded_by_path(request, ref)
     report = BenefitReport.about(model, usecase.report(model, body.benefits, body.priors, body.points))
     response.headers["Vary"] = "Accept"
     if media.wants_svg(request):

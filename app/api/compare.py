@@ -18,9 +18,9 @@ from app.api.errors import problems
 from app.api.jobs import JobState, JobStatus, Prefer, accepted, follow, key_header, state_of, wait
 from app.api.permits import TRAIN, needs
 from app.api.standings import Lead, Standing
-from app.api.train import Learner, Number
+from app.api.train import Learner
 from app.api.watching import stream_of_caller
-from app.api.wire import StrictRoute, Text, WireModel
+from app.api.wire import Matrix, StrictRoute, Text, WireModel
 from app.decisions.rules import RuleName
 from app.errors import Conflict
 from app.jobs.job import JobView
@@ -36,7 +36,7 @@ class CompareRequest(WireModel):
 
     dataset: Text = Field(examples=[EXAMPLE_ID])
     learners: list[Learner] = Field(min_length=1, max_length=20)
-    benefits: list[list[Number]] = Field(description="a row per actual class, a column per action")
+    benefits: Matrix = Field(description="a row per actual class, a column per action")
     folds: int = Field(default=5, ge=2, le=20, strict=True, description="each is judged by models fitted on the others")
     seed: int = Field(default=0, ge=0, lt=2**32, strict=True)
 
@@ -154,7 +154,7 @@ async def submit(
     A learner that cannot be fitted is listed with its `error`, and the others are compared; the job fails where none is
     left. The best action for all, which needs no model, is the table's last row.
     """
-    job = await run_in_threadpool(usecase.submit, ports, body.model_dump(), key=idempotency_key, caller=caller)
+    job = await run_in_threadpool(usecase.submit, ports, dict(body), key=idempotency_key, caller=caller)
     return CompareDocument.of(await accepted(request, response, job, prefer))
 
 
@@ -203,8 +203,8 @@ async def events(job: JobDep, request: Request) -> AsyncIterator[ServerSentEvent
         yield event
 
 
-@router.delete("/{job_id}", summary="Cancel a comparison", status_code=202, responses=problems(404))
+@router.delete("/{job_id}", summary="Cancel a comparison", status_code=202, responses=problems(404, 409))
 @needs(TRAIN)
 def cancel(job_id: CompareId, ports: PortsDep, caller: CallerDep) -> CompareDocument:
-    """A queued job is cancelled at once, a running one within two seconds; one that has ended stays as it is."""
+    """A queued job is cancelled at once, a running one within two seconds; 409 where it has succeeded or failed."""
     return CompareDocument.of(jobs.cancel(ports, caller, usecase.KIND, job_id))

@@ -11,13 +11,14 @@ from starlette.concurrency import run_in_threadpool
 
 from app.api.deps import CallerDep, PortsDep
 from app.api.errors import problems
-from app.api.permits import TRAIN, UPLOAD, GuardedRoute, needs
+from app.api.permits import TRAIN, UPLOAD, needs
 from app.api.uploads import FORM, received
+from app.api.wire import StrictRoute
 from app.data.store import Dataset
 from app.errors import Invalid
 from app.usecases import datasets as usecase
 
-router = APIRouter(prefix="/datasets", tags=["datasets"], route_class=GuardedRoute)
+router = APIRouter(prefix="/datasets", tags=["datasets"], route_class=StrictRoute)
 
 EXAMPLE_CSV = """\
 age,pressure,pain,condition
@@ -214,7 +215,7 @@ def get_dataset(dataset_id: DatasetId, ports: PortsDep) -> DatasetDocument:
     return DatasetDocument.of(usecase.find(ports, dataset_id))
 
 
-@router.delete("/{dataset_id}", status_code=204, responses=problems(404, 409))
+@router.delete("/{dataset_id}", status_code=204, response_class=Response, responses=problems(404, 409))
 @needs(TRAIN)
 def delete_dataset(dataset_id: DatasetId, ports: PortsDep, caller: CallerDep) -> None:
     """Delete a data set that no queued or running job uses; models made from it stay."""

@@ -7,6 +7,7 @@ from typing import Annotated, cast
 from fastapi import Depends, Request
 
 from app.access.caller import Caller
+from app.errors import NotFound
 from app.registry.loaded import Loaded
 from app.usecases.ports import Ports
 
@@ -49,6 +50,14 @@ def cached(request: Request, reference: str) -> Loaded | None:
 
 
 def loaded(request: Request, reference: str) -> Loaded:
-    """The model, which may have to be read; Forbidden where the key is for others."""
+    """The model, which may have to be read; Forbidden where the key is for others, NotFound at `/model`."""
     who(request).need_model(reference)
     return ports(request).registry.load(reference)
+
+
+def loaded_by_path(request: Request, reference: str) -> Loaded:
+    """The same where the path names the model, and so no place in the body."""
+    try:
+        return loaded(request, reference)
+    except NotFound as error:
+        raise error.at_place() from error

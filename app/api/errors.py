@@ -20,6 +20,7 @@ from app import errors
 
 _log = structlog.get_logger("payoff")
 MEDIA_TYPE = "application/problem+json"
+_MOST_WORDS = 1000  # characters of a message or pointer
 _MOST_FLAWS = 20  # enough to see the pattern; a request may hold millions
 _UNWRITABLE = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO}
 
@@ -72,11 +73,23 @@ def problem(
         "type": f"urn:payoff:problem:{family}",
         "title": title,
         "status": status,
-        "detail": detail,
+        "detail": _cut(detail),
     }
     if flaws:
-        body["errors"] = [{"loc": flaw.loc, "msg": flaw.msg} for flaw in flaws[:_MOST_FLAWS]]
+        body["errors"] = [{"loc": _near(flaw.loc), "msg": _cut(flaw.msg)} for flaw in flaws[:_MOST_FLAWS]]
     return Response(orjson.dumps(body), status, headers, MEDIA_TYPE)
+
+
+def _cut(text: str) -> str:
+    """Words about what was sent may quote it, whatever its length."""
+    return text if len(text) <= _MOST_WORDS else f"{text[: _MOST_WORDS - 1]}…"
+
+
+def _near(loc: str) -> str:
+    """The pointer, or where that is very long one to the nearest place around it whose pointer is not."""
+    while len(loc) > _MOST_WORDS:
+        loc = loc.rpartition("/")[0]
+    return loc
 
 
 def respond(error: errors.PayoffError) -> Response:

@@ -11,11 +11,12 @@ from pydantic import BaseModel
 from app.api.deps import PortsDep
 from app.api.errors import problems
 from app.api.limiters import limiters
-from app.api.permits import ANY_KEY, OPEN, GuardedRoute, needs
+from app.api.permits import ANY_KEY, OPEN, needs
+from app.api.wire import StrictRoute
 from app.errors import NotReady
 from app.usecases.ports import Ports
 
-router = APIRouter(tags=["service"], route_class=GuardedRoute)
+router = APIRouter(tags=["service"], route_class=StrictRoute)
 
 
 class Health(BaseModel):

@@ -27,6 +27,7 @@ from app.usecases import models as usecase
 router = APIRouter(prefix="/models", tags=["models"], route_class=StrictRoute, dependencies=[Depends(need_model)])
 
 _BLOCK = 2**20
+_GONE: dict[str, Any] = {"status_code": 204, "response_class": Response}  # an answer without a media type
 _LARGEST = 2**31 - 1  # what the index's columns hold
 
 ModelName = Annotated[str, Path(pattern=f"^{NAME}$", examples=["triage"])]
@@ -151,7 +152,7 @@ def set_alias(
     return AliasDocument(name=name, alias=alias, version=body.version)
 
 
-@router.delete("/{name}/aliases/{alias}", summary="Delete an alias", status_code=204, responses=problems(404, 422))
+@router.delete("/{name}/aliases/{alias}", summary="Delete an alias", **_GONE, responses=problems(404, 422))
 @needs(TRAIN)
 def delete_alias(name: ModelName, alias: AliasName, ports: PortsDep, caller: CallerDep) -> None:
     usecase.delete_alias(ports, name, alias, by=caller)
@@ -212,7 +213,10 @@ def artifact(
 
 
 @router.delete(
-    "/{name}/versions/{version}", summary="Delete a version", status_code=204, responses=problems(404, 409, 422)
+    "/{name}/versions/{version}",
+    summary="Delete a version",
+    **_GONE,
+    responses=problems(404, 409, 422),
 )
 @needs(TRAIN)
 def delete_version(name: ModelName, version: VersionNumber, ports: PortsDep, caller: CallerDep) -> None:
@@ -226,7 +230,7 @@ def describe(name: ModelName, ports: PortsDep) -> ModelDocument:
     return ModelDocument.of(usecase.describe(ports, name))
 
 
-@router.delete("/{name}", summary="Delete a model", status_code=204, responses=problems(404, 422))
+@router.delete("/{name}", summary="Delete a model", **_GONE, responses=problems(404, 422))
 @needs(TRAIN)
 def delete(name: ModelName, ports: PortsDep, caller: CallerDep) -> None:
     """With all its versions and aliases. Version numbers are not used again, and the alias history is kept."""

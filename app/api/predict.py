@@ -12,20 +12,25 @@ from pydantic import BaseModel, Field, RootModel, WithJsonSchema
 from starlette.concurrency import run_in_threadpool
 
 from app.api import formats, values
+from app.api.bodies import INLINE_BYTES, parsed
 from app.api.deps import cached, loaded
 from app.api.errors import problems
+from app.api.memory import share
 from app.api.permits import PREDICT, needs
 from app.api.wire import (
     JSON,
+    ByClass,
     DirectRoute,
     ModelVersion,
+    Names,
     Text,
     WireModel,
     checked,
     kind_of_answer,
     kind_of_body,
-    parsed,
     query_fields,
+    refuse_query,
+    run_sized,
 )
 from app.features import Schema
 from app.registry.loaded import Loaded
@@ -33,7 +38,8 @@ from app.usecases import predict as usecase
 from app.usecases.ranges import strange_values
 from app.usecases.values import predict_values
 
-_INLINE_BYTES = 16_384  # a larger body is worked on in a thread, so that nobody waits behind it (some 100 rows)
+_INLINE_NUMBERS = 10_000  # of an answer; one with more is worked on in a thread, so that nobody waits behind it
+_WORDS = ("model", "rule")
 
 INSTANCES = {
     "oneOf": [
@@ -63,15 +69,13 @@ class PredictQuestion(WireModel):
         description="a row per actual class, a column per action; one matrix, or one per instance",
         examples=[[[0, -1], [-10, 5]]],
     )
-    actions: Annotated[list[Text], Field(min_length=1)] | None = Field(
+    actions: Annotated[Names, Field(min_length=1)] | None = Field(
         default=None, description="names of the columns; without them the columns are the classes"
     )
     rule: usecase.Rule = "expected_benefit"
     threshold: Literal["posterior", "holdout"] | Annotated[float, Field(strict=True)] | None = None
     costs: CostsDocument | None = None
-    priors: dict[Text, Annotated[float, Field(strict=True)]] | None = Field(
-        default=None, description="class priors where the model is used, by class"
-    )
+    priors: ByClass | None = Field(default=None, description="class priors where the model is used, by class")
 
     def question(self) -> usecase.Question:
         costs = usecase.Costs(**dict(self.costs)) if self.costs else None
@@ -124,14 +128,18 @@ async def predict(request: Request) -> Response:
     (`application/vnd.apache.arrow.stream`, columns by feature name); then the other fields are query parameters, each
     as JSON. `Accept` chooses the form of the answer in the same way.
     """
+    kind = kind_of_body(request, formats.READERS)
     body = await request.body()
-    if len(body) > _INLINE_BYTES:
-        return await run_in_threadpool(_answer, request, body, None)
-    asked = _read(request, body)
+    if len(body) > INLINE_BYTES:
+        return await run_sized(request, len(body), lambda: _answer(request, _read(request, kind, body)))
+    asked = _read(request, kind, body)
     model = cached(request, asked.question.model)
     if model is None:
-        return await run_in_threadpool(_answer, request, body, asked)
-    return _decide(request, asked, model)
+        return await run_in_threadpool(_answer, request, asked)
+    rows = asked.rows(model.schema)
+    if usecase.extent(model, asked.question.actions, len(rows[0])) > _INLINE_NUMBERS:
+        return await run_in_threadpool(_decide, request, asked.question, model, rows)
+    return _decide(request, asked.question, model, rows)
 
 
 @dataclass(frozen=True)
@@ -142,31 +150,32 @@ class _Asked:
     rows: Callable[[Schema], formats.Rows]
 
 
-def _answer(request: Request, body: bytes, asked: _Asked | None) -> Response:
-    """The whole way, in a thread: reading a long body, and loading a model that is not in memory."""
-    asked = asked or _read(request, body)
-    return _decide(request, asked, loaded(request, asked.question.model))
+def _answer(request: Request, asked: _Asked) -> Response:
+    """For a thread: a model that may have to be loaded, and rows that may be many."""
+    model = loaded(request, asked.question.model)
+    return _decide(request, asked.question, model, asked.rows(model.schema))
 
 
-def _decide(request: Request, asked: _Asked, model: Loaded) -> Response:
+def _decide(request: Request, asked: PredictQuestion, model: Loaded, rows: formats.Rows) -> Response:
     form = kind_of_answer(request, formats.WRITERS)
-    X, warnings = asked.rows(model.schema)
+    X, warnings = rows
     if form == JSON:  # the other forms are for many rows, fast
         warnings += strange_values(model, X)
     if model.regression:
-        answer = values.WRITERS[form](predict_values(model, X, asked.question.question()), model, warnings)
+        answer = values.WRITERS[form](predict_values(model, X, asked.question()), model, warnings)
     else:
-        answer = formats.WRITERS[form](usecase.predict(model, X, asked.question.question(), warnings), model)
+        answer = formats.WRITERS[form](usecase.predict(model, X, asked.question(), warnings), model)
     request.app.state.metrics.requests.decided(model.name, model.version, len(X))
     return answer
 
 
-def _read(request: Request, body: bytes) -> _Asked:
-    reader = formats.READERS.get(kind_of_body(request, formats.READERS))
+def _read(request: Request, kind: str, body: bytes) -> _Asked:
+    reader = formats.READERS.get(kind)
     if reader is not None:
-        fields = query_fields(request, ("model", "rule"))
+        fields = query_fields(request, PredictQuestion.model_fields, _WORDS)
         return _Asked(checked(PredictQuestion, fields), lambda schema: reader(body, schema))
-    wire = checked(PredictRequest, parsed(body))
+    refuse_query(request)
+    wire = checked(PredictRequest, parsed(body, share(request).reserve))
     booleans_possible = b"true" in body or b"false" in body
     rows = partial(formats.rows_of_json, wire.instances, booleans_possible=booleans_possible)
     return _Asked(wire, rows)

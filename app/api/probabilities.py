@@ -7,16 +7,17 @@ else would be answered. So the list of probabilities is cut out of a long body a
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from itertools import chain
 from typing import Any
 
 import numpy as np
 import orjson
 
+from app.api.bodies import free, parsed
 from app.api.formats import array_of_npy, table_of_arrow
-from app.api.wire import parsed
-from app.errors import Flaw, Invalid, TooLarge
-from app.usecases.choices import MOST_SETS, Sets, check_extent
+from app.errors import Flaw, Invalid
+from app.usecases.choices import Sets, check_extent, extent_bytes
 
 FIELD = "probabilities"
 _LONG = 1 << 18  # bytes of a body from which on it is parsed in parts
@@ -24,23 +25,21 @@ _PART = 1 << 14  # numbers parsed at a time: a millisecond
 _MOST_FLAWS = 20
 _BLANKS = np.frombuffer(b" \t\n\r", dtype=np.uint8)
 _MOST_BLANKS = 100  # beside a bracket; more are looked at by the parser
-_SPARE = 100  # lists and objects of a request besides its sets
 _BEGIN = re.compile(rb'"probabilities"\s*:\s*\[')
 _NUMBERS = {int, float}
 _FORMS = "a list of numbers (one set) or a list of such lists (a set each)"
 
 
-def fields_of_json(body: bytes) -> tuple[Any, Sets | None]:
+def fields_of_json(body: bytes, reserve: Callable[[int], None] = free) -> tuple[Any, Sets | None]:
     """The body's fields, and its probabilities where they were long and in order; else they are still in the fields."""
     if len(body) >= _LONG:
         try:
-            found = _cut_out(body)
+            found = _cut_out(body, reserve)
         except (ValueError, OverflowError):  # whatever is wrong will be found, and named, in the whole
             found = None
         if found is not None:
             return found
-        _check_nesting(body)
-    return parsed(body), None
+    return parsed(body, reserve), None
 
 
 def sets_of_list(value: Any) -> Sets:
@@ -98,7 +97,7 @@ def sets_of_arrow(body: bytes) -> Sets:
     return Sets(p, np.concatenate(([0], np.cumsum(sizes))).astype(np.int64))
 
 
-def _cut_out(body: bytes) -> tuple[Any, Sets] | None:
+def _cut_out(body: bytes, reserve: Callable[[int], None]) -> tuple[Any, Sets] | None:
     """The other fields, and the probabilities, if they are numbers or lists of numbers; errors or None otherwise."""
     found = _BEGIN.search(body)
     if found is None:
@@ -112,7 +111,9 @@ def _cut_out(body: bytes) -> tuple[Any, Sets] | None:
     if not isinstance(rest, dict) or rest.get(FIELD, 0) is not None:
         return None
     text = body[begin:end]
-    check_extent(text.count(b"["), text.count(b",") + 1)
+    sets, items = text.count(b"["), text.count(b",") + 1
+    check_extent(sets, items)
+    reserve(len(body) + extent_bytes(sets, items))
     letters = np.frombuffer(text, dtype=np.uint8)
     commas = np.flatnonzero(letters == ord(","))
     offsets = _offsets(letters, commas)
@@ -150,13 +151,6 @@ def _beside(letters: np.ndarray, brackets: np.ndarray, way: int) -> bool:
             return False
         places += way
     return False
-
-
-def _check_nesting(body: bytes) -> None:
-    """TooLarge for a body whose lists and objects are too many to be parsed: an empty one takes 20 times its text."""
-    count = body.count(b"[") + body.count(b"{")
-    if count > MOST_SETS + _SPARE:
-        raise TooLarge(f"the body holds {count:,} lists or objects; one call takes at most {MOST_SETS:,} sets")
 
 
 def _parse_in_parts(text: bytes, commas: np.ndarray) -> np.ndarray:

@@ -15,6 +15,7 @@ from app.api.chosen import WRITERS, common
 from app.api.deps import loaded
 from app.api.errors import problems
 from app.api.limiters import limiters
+from app.api.memory import share
 from app.api.permits import PREDICT, needs
 from app.api.predict import INSTANCES
 from app.api.probabilities import fields_of_json, sets_of_arrow, sets_of_list, sets_of_npy
@@ -28,6 +29,7 @@ from app.api.wire import (
     kind_of_answer,
     kind_of_body,
     query_fields,
+    refuse_query,
 )
 from app.errors import Invalid
 from app.features import Schema
@@ -163,14 +165,15 @@ async def retrieve(request: Request) -> Response:
     instances, as in `/predict`. `Accept` chooses the form of the answer in the same way: as `application/x-npy` it is
     several arrays, one after the other (positions of all sets; k, loss, precision, recall, bound of each; curves).
     """
+    kind = kind_of_body(request, formats.READERS)
     body = await request.body()
-    return await limiters(request).retrieve.run(_answer, request, body)
+    return await limiters(request).retrieve.run(_answer, request, kind, body)
 
 
-def _answer(request: Request, body: bytes) -> Response:
+def _answer(request: Request, kind: str, body: bytes) -> Response:
     """The whole way, in a thread; the kernels hold no lock there."""
     write = WRITERS[kind_of_answer(request, WRITERS)]
-    asked = _read(kind_of_body(request, formats.READERS), body, request)
+    asked = _read(kind, body, request)
     question, state = asked.question.question, request.app.state
     model = None if asked.question.model is None else loaded(request, asked.question.model)
     state.kernels.wait("retrieval")  # not before: who errs in the model's name need not wait to hear it
@@ -196,10 +199,11 @@ class _Asked:
 
 def _read(kind: str, body: bytes, request: Request) -> _Asked:
     if kind in formats.READERS:
-        question = checked(RetrieveQuestion, query_fields(request, _WORDS))
+        question = checked(RetrieveQuestion, query_fields(request, RetrieveQuestion.model_fields, _WORDS))
         sets = None if question.model else _READERS[kind](body)
         return _Asked(question, sets, partial(formats.READERS[kind], body))
-    fields, sets = fields_of_json(body)
+    refuse_query(request)
+    fields, sets = fields_of_json(body, share(request).reserve)
     wire = checked(RetrieveRequest, fields)
     if sets is None and wire.probabilities is not None:
         sets = sets_of_list(wire.probabilities)

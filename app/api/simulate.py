@@ -17,7 +17,7 @@ from app.api.limiters import limiters
 from app.api.permits import PREDICT, needs
 from app.api.predict import INSTANCES
 from app.api.train import FeatureCosts
-from app.api.wire import ModelVersion, StrictRoute, Text, WireModel
+from app.api.wire import ModelVersion, Names, StrictRoute, Text, WireModel
 from app.usecases.askable import check_askable
 from app.usecases.ports import Ports
 
@@ -31,13 +31,15 @@ class SimulateRequest(WireModel):
     model: Text = Field(description="name, name:version or name@alias of a forest or tree", examples=["triage"])
     dataset: Text | None = Field(default=None, description="a data set with the model's features and classes")
     rows: Annotated[list[Any] | None, WithJsonSchema(INSTANCES)] = Field(default=None, description="or rows")
-    labels: list[int | float | str] | None = Field(default=None, description="with a class, or a number, for each")
+    labels: Annotated[list[int | float | str], Field(fail_fast=True)] | None = Field(
+        default=None, description="with a class, or a number, for each"
+    )
     budgets: Annotated[list[Any] | None, Field(max_length=20), WithJsonSchema(_BUDGETS)] = Field(
         default=None, description="of each row; null: some shares of what the dearest row costs"
     )
     feature_costs: FeatureCosts = Field(default=None, description="prices that differ from those of training")
     benefits: Benefits = Field(default=None, description="as in `/acquire`")
-    actions: Annotated[list[Text], Field(min_length=1)] | None = None
+    actions: Annotated[Names, Field(min_length=1)] | None = None
 
     @model_validator(mode="after")
     def _one_source(self) -> SimulateRequest:
@@ -113,5 +115,5 @@ def _simulate(request: Request, ports: Ports, body: SimulateRequest) -> Simulati
     request.app.state.kernels.wait("acquisition")
     from app.usecases import simulate as usecase  # noqa: PLC0415 - with its compiler it takes 60 MB that many can spare
 
-    found = usecase.simulate(ports, model, usecase.Order(**body.model_dump(exclude={"model"})))
+    found = usecase.simulate(ports, model, usecase.Order(**{name: value for name, value in body if name != "model"}))
     return Simulation(model=ModelVersion(**model.model), **found)

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Depends, Path, Query, Request, Response
 from fastapi.sse import EventSourceResponse, ServerSentEvent
-from pydantic import BaseModel, FailFast, Field, WithJsonSchema
+from pydantic import BaseModel, Field, WithJsonSchema
 from starlette.concurrency import run_in_threadpool
 
 from app.api.datasets import EXAMPLE_ID
@@ -17,7 +17,7 @@ from app.api.jobs import JobState, JobStatus, Prefer, accepted, follow, key_head
 from app.api.learners import learner_schema
 from app.api.permits import TRAIN, needs
 from app.api.watching import stream_of_caller
-from app.api.wire import ModelVersion, Name, StrictRoute, Text, WireModel
+from app.api.wire import Matrix, ModelVersion, Name, Names, StrictRoute, Text, WireModel
 from app.jobs.job import JobView
 from app.jobs.queue import id_of_key
 from app.usecases import jobs
@@ -25,7 +25,6 @@ from app.usecases import train as usecase
 
 router = APIRouter(prefix="/train", tags=["train"], route_class=StrictRoute)
 
-Number = Annotated[float, Field(strict=True)]
 Cell = Annotated[Any, WithJsonSchema({"type": ["number", "string", "null"]})]
 Label = Annotated[
     Any,
@@ -43,9 +42,9 @@ class StoredData(WireModel):
 class InlineData(WireModel):
     """A small table sent along: kept as a data set like any other."""
 
-    features: Annotated[list[Text], FailFast()] = Field(examples=[["age", "pain"]])
-    rows: Annotated[list[list[Cell]], FailFast()] = Field(examples=[[[63, "mild"], [41, "none"]]])
-    labels: Annotated[list[Label], FailFast()] = Field(
+    features: Names = Field(examples=[["age", "pain"]])
+    rows: Annotated[list[list[Cell]], Field(fail_fast=True)] = Field(examples=[[[63, "mild"], [41, "none"]]])
+    labels: Annotated[list[Label], Field(fail_fast=True)] = Field(
         description="one for each row: a class (word or integer) or a number; a list of labels for each row when"
         " multi-label"
     )
@@ -80,7 +79,7 @@ class TrainRequest(WireModel):
     model: Name = Field(examples=["triage"])
     learner: Learner = Field(examples=[{"kind": "logistic"}])
     data: StoredData | InlineData
-    benefits: list[list[Number]] | None = Field(default=None, description="a row per actual class, a column per action")
+    benefits: Matrix | None = Field(default=None, description="a row per actual class, a column per action")
     feature_costs: FeatureCosts = Field(default=None, description="what it costs to learn each feature's value")
     holdout: float = Field(
         default=0.25, ge=0, le=0.9, strict=True, description="part held out to judge the model; 0: none"
@@ -150,7 +149,7 @@ async def submit(
     prefer: Prefer = None,
 ) -> JobDocument:
     caller.need_model(body.model)
-    order = body.model_dump(exclude_unset=False)
+    order = dict(body) | {"data": dict(body.data)}
     job = await run_in_threadpool(usecase.submit, ports, order, key=idempotency_key, caller=caller)
     return JobDocument.of(await accepted(request, response, job, prefer))
 
@@ -191,8 +190,8 @@ async def events(job: JobDep, request: Request) -> AsyncIterator[ServerSentEvent
         yield event
 
 
-@router.delete("/{job_id}", summary="Cancel a job", status_code=202, responses=problems(404))
+@router.delete("/{job_id}", summary="Cancel a job", status_code=202, responses=problems(404, 409))
 @needs(TRAIN)
 def cancel(job_id: JobId, ports: PortsDep, caller: CallerDep) -> JobDocument:
-    """A queued job is cancelled at once, a running one within two seconds; one that has ended stays as it is."""
+    """A queued job is cancelled at once, a running one within two seconds; 409 where it has succeeded or failed."""
     return JobDocument.of(jobs.cancel(ports, caller, usecase.KIND, job_id))

@@ -3,25 +3,50 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Coroutine
-from typing import Annotated, Any, TypeVar
+from difflib import get_close_matches
+from typing import Annotated, Any, TypeVar, cast
 
 import orjson
 from fastapi import Request, Response
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from fastapi.dependencies.utils import get_flat_params
+from fastapi.params import Query
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from starlette.concurrency import run_in_threadpool
 from starlette.types import Receive, Scope, Send
 
+from app.api.bodies import INLINE_BYTES, parsed, refuse_repeats
 from app.api.errors import flaws_of
+from app.api.limiters import limiters
+from app.api.memory import share
 from app.api.permits import GuardedRoute
-from app.errors import Invalid, Unsupported
-from app.text import MOST_NAME, check_document
+from app.errors import Flaw, Invalid, Unsupported, step
+from app.text import MOST_NAME
 
 JSON = "application/json"
 _MOST_FIELDS = 100  # of an object whose fields are named in the documentation
+_MOST_CLASSES = 10_000  # of an object that has a value for each class
+_MOST_FLAWS = 20
+_LONG_BYTES = 1 << 20  # of a body; a longer one takes tenths of a second
+_LONGEST_NAME = 64  # that is compared with others
 
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$", description="lower-case letters, digits, _ and -")]
 Text = Annotated[str, Field(max_length=MOST_NAME)]  # an action, class or feature, or a reference to a model or data set
 
+
+def _few_classes(sent: Any) -> Any:
+    """A million wrong values would each be worded as an error."""
+    if isinstance(sent, dict) and len(sent) > _MOST_CLASSES:
+        raise ValueError(f"{len(sent):,} classes; at most {_MOST_CLASSES:,} are taken")
+    return sent
+
+
+Number = Annotated[float, Field(strict=True)]
+Matrix = Annotated[list[Annotated[list[Number], Field(fail_fast=True)]], Field(fail_fast=True)]
+Names = Annotated[list[Text], Field(fail_fast=True)]
+ByClass = Annotated[dict[Text, Number], BeforeValidator(_few_classes)]
+
 _Form = TypeVar("_Form", bound=BaseModel)
+_Result = TypeVar("_Result")
 
 
 class WireModel(BaseModel):
@@ -45,27 +70,35 @@ class ModelVersion(BaseModel):
     version: int
 
 
-class _StrictRequest(Request):
-    async def json(self) -> Any:
-        """Parse strictly: the standard library would let NaN and Infinity in."""
-        if not hasattr(self, "_json"):
-            self._json = parsed(await self.body())
-        return self._json
-
-
 class StrictRoute(GuardedRoute):
-    """A route whose JSON body is what RFC 8259 says, no more."""
+    """A route that takes the query parameters and the JSON body that it documents, and nothing else."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
+        known = [each.alias for each in get_flat_params(self.dependant) if isinstance(each.field_info, Query)]
+        form = cast(type[BaseModel], self.body_field.field_info.annotation) if self.body_field else None
 
         async def strict(request: Request) -> Response:
-            request = _StrictRequest(request.scope, request.receive)
-            if self.body_field is not None and request.headers.get("content-type", "").startswith(JSON):
-                await request.json()  # FastAPI would hide what it raises
+            refuse_query(request, known)
+            if form is not None:
+                request = _ReadRequest(request.scope, await read(request, form))
             return await handle(request)
 
         return strict
+
+
+class _ReadRequest(Request):
+    """A request whose body was read, parsed and checked before FastAPI asks for it."""
+
+    def __init__(self, scope: Scope, document: BaseModel) -> None:
+        super().__init__(scope)
+        self._document = document
+
+    async def body(self) -> Any:
+        return self._document
+
+    async def json(self) -> Any:
+        return self._document
 
 
 class DirectRoute(GuardedRoute):
@@ -81,6 +114,22 @@ class DirectRoute(GuardedRoute):
         self.app = direct
 
 
+async def read(request: Request, form: type[_Form]) -> _Form:
+    """The JSON body as `form`; raises Unsupported for another media type, and what `parsed` and `checked` raise."""
+    kind_of_body(request)
+    body = await request.body()
+    return await run_sized(request, len(body), lambda: checked(form, parsed(body, share(request).reserve)))
+
+
+async def run_sized(request: Request, size: int, work: Callable[[], _Result]) -> _Result:
+    """What `work` returns on a body of `size` bytes: done at once, in a thread, or in one of the few for long work."""
+    if size <= INLINE_BYTES:
+        return work()
+    if size <= _LONG_BYTES:
+        return await run_in_threadpool(work)
+    return await limiters(request).long.run(work)
+
+
 def checked(form: type[_Form], fields: Any) -> _Form:
     """The fields as `form`; Invalid with every place that does not fit."""
     try:
@@ -90,17 +139,7 @@ def checked(form: type[_Form], fields: Any) -> _Form:
         raise Invalid(flaws[0].msg, flaws) from error
 
 
-def parsed(body: bytes) -> Any:
-    """The body's JSON; Invalid where it is none, or where text in it holds control characters."""
-    try:
-        document = orjson.loads(body)
-    except orjson.JSONDecodeError as error:
-        raise Invalid.at("", f"this is not JSON: {error}") from error
-    check_document(document, body)
-    return document
-
-
-def kind_of_body(request: Request, others: Collection[str]) -> str:
+def kind_of_body(request: Request, others: Collection[str] = ()) -> str:
     """The media type of the body, JSON where none is named; Unsupported where it is neither that nor of `others`."""
     kind = str(request.headers.get("content-type", JSON)).partition(";")[0].strip().lower()
     if kind == JSON or kind in others:
@@ -131,8 +170,26 @@ def _weight(text: str) -> float:
         return 0.0
 
 
-def query_fields(request: Request, words: Collection[str]) -> dict[str, Any]:
-    """The query parameters, each parsed as JSON where it is JSON, else, and for `words`, the string it is."""
+def refuse_query(request: Request, known: Collection[str] = ()) -> None:
+    """Invalid with the name of each query parameter that is not `known`."""
+    if not request.scope["query_string"]:
+        return
+    unknown = [name for name in request.query_params if name not in known][:_MOST_FLAWS]
+    if unknown:
+        flaws = [Flaw(f"/{step(name)}", _unknown_parameter(name, known)) for name in unknown]
+        raise Invalid(flaws[0].msg, flaws)
+
+
+def _unknown_parameter(name: str, known: Collection[str]) -> str:
+    shown = name[:_LONGEST_NAME]
+    close = get_close_matches(shown, known, n=1)
+    there = f"there are {', '.join(known)}" if known else "there are none here"
+    return f"unknown query parameter {shown!r}; {f'did you mean {close[0]!r}?' if close else there}"
+
+
+def query_fields(request: Request, known: Collection[str], words: Collection[str]) -> dict[str, Any]:
+    """The query parameters, all of them `known`, each parsed as JSON where it is that, else and for `words` as text."""
+    refuse_query(request, known)
     fields: dict[str, Any] = {}
     for name, text in request.query_params.multi_items():
         if name in fields:
@@ -141,4 +198,6 @@ def query_fields(request: Request, words: Collection[str]) -> dict[str, Any]:
             fields[name] = text if name in words else orjson.loads(text)
         except orjson.JSONDecodeError:
             fields[name] = text
+        else:
+            refuse_repeats(text.encode(), fields[name], f"/{name}")
     return fields

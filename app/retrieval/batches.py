@@ -181,7 +181,7 @@ class _Batch:
         self._large(np.array([i]))
 
     def _selections(self) -> Selections:
-        warnings = self.terms.warnings()
+        warnings = self.terms.warnings(int(self.sizes.max(initial=0)))
         if self.terms.min_precision and np.any(self.k == 0):
             warnings += (NOTHING_WARNING,)
         if self.unproven:

@@ -55,7 +55,7 @@ def select_class_set(
     k = _best(curves, inside, precision, (low, high), terms)
     pick = np.arange(rows), k
     error = np.full(rows, table_error(loss, n))
-    warnings = terms.warnings() + ((NOTHING_WARNING,) if terms.min_precision and np.any(k == 0) else ())
+    warnings = terms.warnings(n) + ((NOTHING_WARNING,) if terms.min_precision and np.any(k == 0) else ())
     return Selections(
         order=order.ravel(), offsets=np.arange(rows + 1) * n, k=k, expected_loss=curves[pick],
         expected_precision=precision[pick], expected_recall=inside[pick], error_bound=error,

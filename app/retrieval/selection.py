@@ -83,13 +83,17 @@ class Terms:
             return low, high
         if low == 0:
             low = min(1, high)
-        if self.k_max is None:
+        if not self._bounds(n):
             high = max(low, n - 1)
         return low, high
 
-    def warnings(self) -> tuple[str, ...]:
-        """What every set chosen on these terms should know."""
-        narrowed = self.loss.name == "auc" and (self.k_min == 0 or self.k_max is None)
+    def _bounds(self, n: int) -> bool:
+        """Whether k_max is a bound for n items."""
+        return self.k_max is not None and self.k_max <= n
+
+    def warnings(self, n: int) -> tuple[str, ...]:
+        """What every set of at most n items that is chosen on these terms should know."""
+        narrowed = self.loss.name == "auc" and (self.k_min == 0 or not self._bounds(n))
         return (AUC_WARNING,) if narrowed else ()
 
 
@@ -124,7 +128,7 @@ def select_ranked(order: np.ndarray, ranked: np.ndarray, terms: Terms) -> Select
     low, high = _feasible(ranked, *terms.sizes(n), terms)
     best, curve = _best(ranked, low, high, terms)
     k = best.k
-    warnings = terms.warnings() if best.proven else (*terms.warnings(), UNPROVEN_WARNING)
+    warnings = terms.warnings(n) if best.proven else (*terms.warnings(n), UNPROVEN_WARNING)
     if k == 0 and terms.min_precision:
         warnings += (NOTHING_WARNING,)
     precision = float(ranked[:k].sum()) / k if k else 1.0

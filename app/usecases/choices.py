@@ -13,8 +13,10 @@ if TYPE_CHECKING:  # with its compiler it takes 60 MB of memory that a service w
     from app.retrieval import Selection, Selections
 
 FIGURES = ("expected_loss", "expected_precision", "expected_recall", "error_bound")
-MOST_SETS = 1_000_000  # of one call: a set costs a kilobyte on its way, whatever it holds
-MOST_ITEMS = 20_000_000  # of one call: an item costs some 50 bytes on its way
+MOST_SETS = 1_000_000  # of one call
+MOST_ITEMS = 20_000_000  # of one call
+_BYTES_PER_SET = 400  # of memory on its way from the request to the answer, whatever it holds
+_BYTES_PER_ITEM = 50
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,11 @@ def check_extent(sets: int, items: int) -> None:
         raise TooLarge(f"there are {sets:,} sets; at most {MOST_SETS:,} are chosen in one call: send them in parts")
     if items > MOST_ITEMS:
         raise TooLarge(f"there are {items:,} items; one call takes at most {MOST_ITEMS:,}: send fewer sets in each")
+
+
+def extent_bytes(sets: int, items: int) -> int:
+    """About how much memory a call takes for its sets and items."""
+    return _BYTES_PER_SET * sets + _BYTES_PER_ITEM * items
 
 
 @dataclass(frozen=True)

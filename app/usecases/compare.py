@@ -14,6 +14,7 @@ from app.errors import Flaw, Invalid
 from app.jobs.job import Job
 from app.learners import catalogue
 from app.usecases import jobs
+from app.usecases.datasets import find_named
 from app.usecases.fitting import built, placed
 from app.usecases.ports import Ports
 
@@ -25,7 +26,7 @@ def submit(ports: Ports, order: Mapping[str, Any], *, key: str | None, caller: C
 
     Raises Invalid with the place of what cannot work, NotFound for an unknown data set.
     """
-    dataset = ports.datasets.find(order["dataset"])
+    dataset = find_named(ports, order["dataset"], "/dataset")
     if dataset.classes is None or len(dataset.labels) > 1:
         raise Invalid.at("/dataset", "rules are compared on one label that is a class; this data set has another form")
     resolved = _resolved(order["learners"])

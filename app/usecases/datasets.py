@@ -7,7 +7,7 @@ from typing import BinaryIO, Literal, get_args
 
 from app.access.caller import Caller
 from app.data.store import Dataset
-from app.errors import Conflict, Invalid
+from app.errors import Conflict, Invalid, NotFound
 from app.usecases.ports import Ports
 
 MOST_PER_PAGE = 500
@@ -39,6 +39,14 @@ def largest_upload(ports: Ports) -> int:
 
 def find(ports: Ports, dataset_id: str) -> Dataset:
     return ports.datasets.find(dataset_id)
+
+
+def find_named(ports: Ports, dataset_id: str, loc: str) -> Dataset:
+    """The data set that a body names at `loc`; NotFound there."""
+    try:
+        return ports.datasets.find(dataset_id)
+    except NotFound as error:
+        raise error.at_place(loc) from error
 
 
 def page(ports: Ports, size: int, token: str | None) -> tuple[list[Dataset], str | None]:

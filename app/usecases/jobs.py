@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import Connection
 
 from app.access.caller import Caller
-from app.errors import Conflict, NotFound
+from app.errors import NotFound
 from app.jobs.job import Job, JobView
 from app.usecases.ports import Ports
 
@@ -65,12 +65,9 @@ def page(
 
 
 def cancel(ports: Ports, caller: Caller, kind: str, job_id: str) -> JobView:
-    """Ask for a job's end; one that has ended already is answered as it is, for the caller came too late, not wrong."""
+    """Ask for a job's end, once or again; Conflict where it has succeeded or failed already."""
     job = find_for(caller, ports, kind, job_id)
-    try:
-        return ports.queue.cancel(job.id, also=ports.audit.entry(caller, "job.cancel", job.id))
-    except Conflict:
-        return ports.queue.look(job.id)
+    return ports.queue.cancel(job.id, also=ports.audit.entry(caller, "job.cancel", job.id))
 
 
 def submit(

@@ -12,6 +12,7 @@ from app.data.table import Table
 from app.errors import Flaw, Invalid
 from app.features import is_float
 from app.registry.loaded import Loaded
+from app.usecases.datasets import find_named
 from app.usecases.ports import Ports
 
 Rows = tuple[np.ndarray, np.ndarray, np.ndarray, list[str]]
@@ -29,7 +30,9 @@ class Labelled:
 def labelled(ports: Ports, model: Loaded, order: Labelled) -> Rows:
     """Complete rows (n, m) and class codes or numbers (n,) of the model, what is missing (n, m), and warnings."""
     if order.dataset is not None:
-        return _from_dataset(ports.datasets.table(ports.datasets.find(order.dataset).id), model, order.dataset)
+        return _from_dataset(
+            ports.datasets.table(find_named(ports, order.dataset, "/dataset").id), model, order.dataset
+        )
     assert order.rows is not None
     assert order.labels is not None
     if len(order.rows) != len(order.labels) or not order.rows:

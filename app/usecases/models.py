@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import BinaryIO
 
 from app.access.caller import Caller
+from app.errors import NotFound
 from app.registry.card import Card
 from app.registry.listing import ModelLine, ModelPage
 from app.usecases.ports import Ports
@@ -33,9 +34,12 @@ def artifact(ports: Ports, name: str, version: int) -> tuple[Card, BinaryIO]:
 
 
 def set_alias(ports: Ports, name: str, alias: str, version: int, *, by: Caller) -> None:
-    """Point an alias, new or not, at a version that is published."""
+    """Point an alias, new or not, at a version that is published; NotFound at `/version` where it is not."""
     entry = ports.audit.entry(by, "alias.set", f"{name}@{alias}", version=version)
-    ports.registry.set_alias(name, alias, version, by.name, also=entry)
+    try:
+        ports.registry.set_alias(name, alias, version, by.name, also=entry)
+    except NotFound as error:
+        raise error.at_place("/version") from error
 
 
 def delete_alias(ports: Ports, name: str, alias: str, *, by: Caller) -> None:

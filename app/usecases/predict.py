@@ -15,7 +15,7 @@ from app.decisions.benefit import Decision, as_benefits, decide, irrelevance
 from app.decisions.hierarchy import beta_delta, hierarchical
 from app.decisions.priors import as_priors, shift_priors
 from app.decisions.threshold import HoldoutScores, decide_by_threshold, given_cut, posterior_threshold
-from app.errors import Flaw, Invalid, TooLarge, step
+from app.errors import Conflict, Flaw, Invalid, TooLarge, step
 from app.registry.loaded import Loaded
 
 Rule = Literal["expected_benefit", "threshold", "beta_delta", "hierarchical", "most_probable"]
@@ -77,7 +77,7 @@ class _Case:
         return None if self.B is None else decide(self.P, self.B)
 
 
-LARGEST_ANSWER = 20_000_000  # numbers; some 400 MB of JSON, or 160 MB as an array
+LARGEST_ANSWER = 5_000_000  # numbers; some 90 MB of JSON, or 40 MB as an array
 _SMALL_MATRIX = 1_000  # cells
 _Chosen = tuple[np.ndarray, list[str], dict[str, float | None]]
 
@@ -92,7 +92,7 @@ def predict(model: Loaded, X: np.ndarray, question: Question, warnings: Sequence
     rule = question.rule or "expected_benefit"
     _check_fields(question, rule)
     classes = model.classes
-    _check_size(question, len(X), len(classes))
+    _check_size(model, question, len(X))
     scores = P = model.estimator.posterior(X)
     _check_finite(P)
     notes: list[str] = []
@@ -116,10 +116,14 @@ def check_classes(model: Loaded) -> None:
         )
 
 
-def _check_size(question: Question, n_instances: int, n_classes: int) -> None:
-    """Few bytes can ask for many: each instance is answered with a number for every class and action."""
-    n_actions = n_classes if question.actions is None else len(question.actions)
-    cells = n_instances * (n_classes + n_actions)
+def extent(model: Loaded, actions: Sequence[str] | None, n_instances: int) -> int:
+    """How many numbers the answer will hold: few bytes can ask for one for every class and action of every instance."""
+    n_classes = len(model.classes) or 1
+    return n_instances * (n_classes + (n_classes if actions is None else len(actions)))
+
+
+def _check_size(model: Loaded, question: Question, n_instances: int) -> None:
+    cells = extent(model, question.actions, n_instances)
     if cells > LARGEST_ANSWER:
         raise TooLarge(f"the answer would hold {cells:,} numbers, more than {LARGEST_ANSWER:,}; send fewer instances")
 
@@ -133,11 +137,11 @@ def _check_finite(P: np.ndarray) -> None:
 
 
 def sorted_holdout(model: Loaded) -> HoldoutScores:
-    """A binary model's hold-out, sorted once for all questions; Invalid at /threshold where it has none."""
+    """A binary model's hold-out, sorted once for all questions; Conflict at /threshold where it has none."""
     scores = _SORTED.get(model)
     if scores is None:
         if model.holdout is None:
-            raise Invalid.at("/threshold", "this version was trained without a hold-out; use posterior or a number")
+            raise Conflict.at("/threshold", "this version was trained without a hold-out; use posterior or a number")
         try:
             scores = HoldoutScores(model.holdout.scores[:, 1], model.holdout.y)
         except Invalid as error:

@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from app.errors import Flaw, Invalid
+from app.errors import Conflict, Flaw, Invalid
 from app.registry.loaded import Loaded
 from app.retrieval import Loss, parse_loss, select, select_class_set, select_many
 from app.retrieval.expected_loss import check_usable
@@ -125,7 +125,7 @@ _CUTS: WeakKeyDictionary[Loaded, dict[tuple[Loss, int, int | None], float]] = We
 def _tuned(model: Loaded, question: Question, loss: Loss, column: int | None) -> float:
     """The cut that is best on the version's hold-out, found once."""
     if model.holdout is None:
-        raise Invalid.at("/method", "this version was trained without a hold-out; use expected_loss or half")
+        raise Conflict.at("/method", "this version was trained without a hold-out; use expected_loss or half")
     cuts = _CUTS.setdefault(model, {})
     key = (loss, question.empty, column)
     cut = cuts.get(key)

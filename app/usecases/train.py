@@ -16,6 +16,7 @@ from app.errors import Invalid
 from app.jobs.job import Job
 from app.learners import catalogue
 from app.usecases import jobs
+from app.usecases.datasets import find_named
 from app.usecases.fitting import built, placed
 from app.usecases.ports import Ports
 
@@ -89,7 +90,7 @@ def _dataset(ports: Ports, data: Mapping[str, Any], *, numbers: bool) -> tuple[D
     """The data set that is meant, and what is to be kept of it where it came along: its labels as `numbers`, or not."""
     try:
         if "dataset" in data:
-            return ports.datasets.find(data["dataset"]), None
+            return find_named(ports, data["dataset"], "/data/dataset"), None
         draft = ports.datasets.draft_inline(data["features"], data["rows"], data["labels"], numbers=numbers)
     except Invalid as error:
         raise error.under("/data") from error

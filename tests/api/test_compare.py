@@ -126,8 +126,9 @@ def test_kinds_of_job_are_kept_apart(service, compared):
     assert compared["id"] not in [job["id"] for job in service.get("/train", params={"page_size": 500}).json()["jobs"]]
 
 
-def test_cancelling_an_ended_comparison_leaves_it(service, compared):
-    assert service.delete(f"/compare/{compared['id']}").json()["status"] == "succeeded"
+def test_cancelling_an_ended_comparison_is_a_conflict(service, compared):
+    assert service.delete(f"/compare/{compared['id']}").status_code == 409
+    assert service.get(f"/compare/{compared['id']}").json()["status"] == "succeeded"
 
 
 def test_the_chart_of_a_comparison(service, compared):

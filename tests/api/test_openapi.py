@@ -53,14 +53,15 @@ def try_out(client: httpx.Client, path: str, method: str, operation: dict) -> ht
 
 
 def test_every_operation_has_an_example_that_works_in_order(fresh):
-    """What the page fills in, sent from top to bottom, succeeds everywhere."""
+    """What the page fills in, sent from top to bottom, succeeds; only for cancelling it is too late by then."""
     document = fresh.get("/openapi.json").json()
     tried = []
     for path, method, operation in operations(document):
         response = try_out(fresh, path, method, operation)
         tried.append((method, path, response.status_code, response.text[:200] if response.status_code >= 400 else ""))
 
-    assert [row for row in tried if row[2] >= 400] == []
+    late = {("delete", "/train/{job_id}", 409), ("delete", "/compare/{job_id}", 409)}
+    assert {row[:3] for row in tried if row[2] >= 400} == late, tried
     assert len(tried) >= 18
 
 

@@ -221,7 +221,6 @@ def test_a_long_body_in_parts_says_the_same(service, monkeypatch):
         '{"probabilities": [0.5, {}]}',
         '{"probabilities": [], "a": 1}',
         '{"probabilities": 5}',
-        '{"probabilities": [1, 2], "probabilities": [3]}',
         '{"a": "probabilities", "b": [1, 2]}',
         '{"a\\"probabilities": [1, 2]}',
         '[{"probabilities": [0.5]}]',

@@ -89,10 +89,13 @@ def test_cancelling(service):
     assert service.get("/models/never").status_code == 404
 
 
-def test_cancelling_a_finished_job_leaves_it_as_it_is(service):
+def test_cancelling_a_finished_job_is_a_conflict(service):
     job = trained(service, order())
 
-    assert service.delete(f"/train/{job['id']}").json()["status"] == "succeeded"
+    response = service.delete(f"/train/{job['id']}")
+
+    assert response.status_code == 409
+    assert service.get(f"/train/{job['id']}").json()["status"] == "succeeded"
 
 
 def test_the_card_says_what_was_done(service):

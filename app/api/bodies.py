@@ -1,0 +1,117 @@
+"""JSON bodies, read in one way on every route: measured before they are parsed, and no name twice in an object."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
+from typing import Any
+
+import orjson
+
+from app.errors import Flaw, Invalid, TooLarge, step
+from app.text import check_document
+
+INLINE_BYTES = 16_384  # a larger body is read in a thread: parsing it would hold up everybody else
+MOST_VALUES = 1_000_000  # of one body: the parser holds the interpreter's lock for a tenth of a second
+_WEIGHTS = {b",": 1, b":": 1, b"[": 1, b"{": 2}  # an object costs as much memory as a few numbers
+_BYTES_PER_VALUE = 120  # of memory: a number takes 32, a list 80, an object 230; rows are copied once
+_SMALL = MOST_VALUES // max(_WEIGHTS.values())  # bytes of a body that cannot hold more than `MOST_VALUES`
+
+
+def free(_count: int) -> None:
+    """Reserve nothing."""
+
+
+def parsed(body: bytes, reserve: Callable[[int], None] = free) -> Any:
+    """The document in a JSON body.
+
+    `reserve` is told how many bytes of memory the document of a long body will take. Raises TooLarge, before anything
+    is parsed, where the body holds more than `MOST_VALUES`; Invalid where it is not JSON (RFC 8259, UTF-8, nested at
+    most 1,024 deep, without NaN and Infinity), at text with control characters, and at a name that an object holds
+    twice. O(size).
+    """
+    if len(body) > _SMALL:
+        reserve(_extent(body) * _BYTES_PER_VALUE)
+    try:
+        document = orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise Invalid.at("", f"the body is not JSON: {error}") from error
+    check_document(document, body)
+    refuse_repeats(body, document)
+    return document
+
+
+def _extent(body: bytes) -> int:
+    """How many values the body's commas, colons and brackets announce; TooLarge where they are more than may be."""
+    about = sum(weight * body.count(mark) for mark, weight in _WEIGHTS.items())
+    if about > MOST_VALUES:
+        raise TooLarge(
+            f"the body holds about {about:,} values and lists, and a JSON body may hold {MOST_VALUES:,}: send fewer at"
+            " once, or an array or Arrow stream where the route takes one; for training send a file to `POST /datasets`"
+        )
+    return about
+
+
+def refuse_repeats(body: bytes, document: Any, under: str = "") -> None:
+    """Invalid at a name that an object of `body` holds twice: of its values the parser has kept the last in `document`.
+
+    Every name is followed by a colon, so there is none as long as there are as many colons as names. O(size), and where
+    texts hold no colons O(objects).
+    """
+    colons, objects = body.count(b":"), body.count(b"{")
+    names = _names(document, objects)
+    if colons == names:
+        return
+    plain = body.replace(b"\\\\", b"").replace(b'\\"', b"") if b"\\" in body else body
+    bare = b"".join(plain.split(b'"')[::2])  # without its texts
+    if bare.count(b":") == (names if bare.count(b"{") == objects else _names(document, bare.count(b"{"))):
+        return
+    loc = next(_repeats(json.loads(body, object_pairs_hook=_object, parse_int=str, parse_float=str), under))
+    msg = "this name is there twice in its object; send it once"
+    raise Invalid(msg, [Flaw(loc, msg)])
+
+
+def _names(document: Any, objects: int) -> int:
+    """How many names the objects in a document hold, found by level until all `objects` are."""
+    names = 0
+    level: Iterable[Any] = [document]
+    while True:
+        groups: list[Iterable[Any]] = []
+        for value in level:
+            if type(value) is dict:
+                names += len(value)
+                objects -= 1
+                groups.append(value.values())
+            elif type(value) is list:
+                groups.append(value)
+        if objects <= 0 or not groups:
+            return names
+        level = chain.from_iterable(groups)
+
+
+class _Twice(str):
+    """In the place of an object that holds this name twice."""
+
+    __slots__ = ()
+
+
+def _object(pairs: list[tuple[str, Any]]) -> Any:
+    fields: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in fields:
+            return _Twice(name)
+        fields[name] = value
+    return fields
+
+
+def _repeats(value: Any, loc: str) -> Iterator[str]:
+    """Pointers to the names that are there twice."""
+    if isinstance(value, _Twice):
+        yield f"{loc}/{step(value)}"
+    elif isinstance(value, dict):
+        for name, inner in value.items():
+            yield from _repeats(inner, f"{loc}/{step(name)}")
+    elif isinstance(value, list):
+        for i, inner in enumerate(value):
+            yield from _repeats(inner, f"{loc}/{i}")

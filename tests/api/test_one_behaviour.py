@@ -1,0 +1,229 @@
+"""What every route does alike, in one table: docs/errors.md has it in words."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import httpx
+import pytest
+
+from app.api import bodies
+from tests.conftest import trained, two_class_rows
+
+BENEFITS = [[0, -1], [-10, 5]]
+ROW = [50, 70, "mild"]
+JSON = {"Content-Type": "application/json"}
+# every route that takes a JSON body, with one that it accepts
+BODIES: dict[str, dict[str, Any]] = {
+    "POST /predict": {"model": "ward", "instances": [ROW], "benefits": BENEFITS},
+    "POST /retrieve": {"probabilities": [0.5, 0.2], "setting": "binary", "loss": {"name": "f_beta"}},
+    "POST /acquire": {"model": "wood", "known": {"age": 50}},
+    "POST /acquire/simulate": {"model": "wood", "rows": [ROW], "labels": ["ill"], "budgets": [1]},
+    "POST /models/ward/benefit": {"benefits": BENEFITS},
+    "PUT /models/ward/aliases/spare": {"version": 1},
+    "POST /train": {"model": "ward", "learner": {"kind": "logistic"}, "data": two_class_rows(30)},
+    "POST /compare": {"dataset": "ds_x", "learners": [{"kind": "logistic"}], "benefits": BENEFITS},
+}
+QUERIES = [
+    *BODIES, "POST /datasets", "GET /datasets", "GET /datasets/ds_x", "GET /models", "GET /models/ward",
+    "GET /models/ward/versions/1", "GET /models/ward/versions/1/artifact", "GET /train", "GET /train/job_x",
+    "GET /train/job_x/events", "GET /compare", "GET /compare/job_x", "GET /compare/job_x/events", "GET /audit",
+    "GET /metrics", "GET /health/live", "GET /health/ready", "DELETE /models/ward/aliases/none",
+    "DELETE /models/ward/versions/99", "DELETE /models/none", "DELETE /datasets/ds_x", "DELETE /train/job_x",
+    "DELETE /compare/job_x",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def client(service: httpx.Client, ward: str) -> httpx.Client:
+    trained(service, {"model": "wood", "learner": {"kind": "budget_forest"}, "data": two_class_rows(60)})
+    trained(
+        service, {"model": "blind", "learner": {"kind": "logistic"}, "data": two_class_rows(60, seed=3), "holdout": 0}
+    )
+    return service
+
+
+def ask(client: httpx.Client, route: str, content: bytes, **options: Any) -> httpx.Response:
+    method, path = route.split(" ")
+    return client.request(method, path, content=content, headers=options.pop("headers", JSON), **options)
+
+
+def places(response: httpx.Response) -> list[str]:
+    return [flaw["loc"] for flaw in response.json()["errors"]]
+
+
+def test_the_table_has_every_route(client):
+    paths = client.get("/openapi.json").json()["paths"]
+    with_body = sum(
+        "application/json" in way.get("requestBody", {}).get("content", {})
+        for path in paths.values()
+        for way in path.values()
+    )
+
+    assert len(BODIES) == with_body
+    assert len(QUERIES) == sum(len(path) for path in paths.values())
+
+
+@pytest.mark.parametrize("route", BODIES)
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"{", b"[1,]", b'{"a": NaN}', b'{"a": Infinity}', b'{"a": -Infinity}', b"\xff\xfe", b'{"a": "\xff"}',
+     b"\xef\xbb\xbf{}", b'{"a": 1} {}', b"[" * 5000 + b"]" * 5000],
+    ids=["empty", "cut off", "comma", "NaN", "Infinity", "-Infinity", "UTF-16", "no UTF-8", "BOM", "two", "deep"],
+)  # fmt: skip
+def test_a_body_that_is_not_json(client, route, content):
+    response = ask(client, route, content)
+
+    assert response.status_code == 422
+    assert places(response) == [""]
+    assert "not JSON" in response.json()["detail"]
+
+
+@pytest.mark.parametrize("route", BODIES)
+@pytest.mark.parametrize(
+    ("kind", "status"),
+    [("text/plain", 415), ("application/x-www-form-urlencoded", 415), ("", 415), ("application/xml", 415),
+     ("application/json; charset=utf-8", 200), ("application/vnd.mine+json", 200), (None, 200)],
+)  # fmt: skip
+def test_the_media_type_of_a_body(client, route, kind, status):
+    """Without a Content-Type JSON is assumed."""
+    broken = b"{" if status == 200 else json.dumps(BODIES[route]).encode()  # accepted, as far as the body is looked at
+    response = ask(client, route, broken, headers={} if kind is None else {"Content-Type": kind})
+
+    assert response.status_code == {200: 422}.get(status, status)
+    assert response.headers["content-type"] == "application/problem+json"
+
+
+@pytest.mark.parametrize("route", BODIES)
+def test_a_name_that_is_there_twice(client, route):
+    """At the top, or deep inside: the parser would keep the last."""
+    body = json.dumps(BODIES[route])
+    name = next(iter(BODIES[route]))
+    inside = body[:-1] + ', "a:b": [{"x/y": {"\\u0061": ": {", "a": 2}}]}'
+
+    first = ask(client, route, (body[:-1] + f', "{name}": null}}').encode())
+    second = ask(client, route, inside.encode())
+
+    assert first.status_code == second.status_code == 422
+    assert places(first) == [f"/{name}"]
+    assert places(second) == ["/a:b/0/x~1y/a"]
+
+
+@pytest.mark.parametrize("route", BODIES)
+def test_a_body_of_too_many_values(client, route):
+    """Refused before it is parsed, whatever it holds."""
+    for part in (b"[],", b"1,", b"{},"):
+        body = b'{"instances": [' + part * bodies.MOST_VALUES + b"0]}"
+        response = ask(client, route, body)
+        assert response.status_code == 413
+        assert "values" in response.json()["detail"]
+
+
+@pytest.mark.parametrize("route", QUERIES)
+def test_an_unknown_query_parameter(client, route):
+    method, path = route.split(" ")
+    response = client.request(method, path, params={"no/such": "1"}, json=BODIES.get(route))
+
+    assert response.status_code == 422
+    assert places(response) == ["/no~1such"]
+
+
+def test_a_query_parameter_that_is_nearly_right(client):
+    detail = client.get("/train", params={"page_sise": "3"}).json()["detail"]
+
+    assert detail == "unknown query parameter 'page_sise'; did you mean 'page_size'?"
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "place"),
+    [
+        (
+            "/predict",
+            {"rule": "threshold", "threshold": "holdout", "benefits": BENEFITS, "instances": [ROW]},
+            "/threshold",
+        ),
+        (
+            "/retrieve",
+            {"method": "tuned_threshold", "setting": "binary", "loss": {"name": "am"}, "instances": [ROW]},
+            "/method",
+        ),
+        ("/models/blind/benefit", {"benefits": BENEFITS}, None),
+    ],
+)
+def test_a_version_without_a_hold_out_is_a_conflict(client, path, body, place):
+    response = client.post(path, json=body if "blind" in path else {"model": "blind", **body})
+
+    assert response.status_code == 409
+    assert [flaw["loc"] for flaw in response.json().get("errors", [])] == ([place] if place else [])
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status"),
+    [
+        ("/predict", {"model": "ward", "instances": [], "benefits": BENEFITS}, 200),
+        ("/acquire", {"model": "wood", "instances": []}, 200),
+        ("/retrieve", {"model": "ward", "instances": [], "setting": "binary", "loss": {"name": "am"}}, 200),
+        ("/retrieve", {"probabilities": [], "setting": "binary", "loss": {"name": "am"}}, 200),
+        ("/acquire/simulate", {"model": "wood", "rows": [], "labels": []}, 422),
+        (
+            "/train",
+            {"model": "x", "learner": {"kind": "logistic"}, "data": {"features": ["a"], "rows": [], "labels": []}},
+            422,
+        ),
+    ],
+)
+def test_no_rows(client, path, body, status):
+    """An answer with one entry for each row has none; what is learnt or averaged over rows needs one."""
+    assert client.post(path, json=body).status_code == status
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "place"),
+    [
+        ("POST", "/predict", {"model": "none", "instances": [ROW], "benefits": BENEFITS}, "/model"),
+        (
+            "POST",
+            "/retrieve",
+            {"model": "none", "instances": [ROW], "setting": "binary", "loss": {"name": "am"}},
+            "/model",
+        ),
+        ("POST", "/acquire", {"model": "none", "known": {}}, "/model"),
+        ("POST", "/acquire/simulate", {"model": "wood", "dataset": "ds_x"}, "/dataset"),
+        ("POST", "/train", {**BODIES["POST /train"], "data": {"dataset": "ds_x"}}, "/data/dataset"),
+        ("POST", "/compare", BODIES["POST /compare"], "/dataset"),
+        ("PUT", "/models/ward/aliases/spare", {"version": 99}, "/version"),
+        ("POST", "/models/none/benefit", {"benefits": BENEFITS}, None),
+        ("GET", "/models/none", None, None),
+        ("GET", "/datasets/ds_x", None, None),
+    ],
+)
+def test_what_is_not_there_has_a_place_where_the_body_names_it(client, method, path, body, place):
+    response = client.request(method, path, json=body)
+
+    assert response.status_code == 404
+    assert [flaw["loc"] for flaw in response.json().get("errors", [])] == ([place] if place else [])
+
+
+def test_pointers_are_escaped(client):
+    response = ask(
+        client, "POST /retrieve", b'{"probabilities": [1], "setting": "binary", "loss": {"name": "am", "a/~b": 1}}'
+    )
+
+    assert places(response) == ["/loss/a~1~0b"]
+
+
+def test_an_answer_without_content_has_no_media_type(client):
+    client.put("/models/ward/aliases/spare", json={"version": 1})
+    response = client.delete("/models/ward/aliases/spare")
+
+    assert response.status_code == 204
+    assert "content-type" not in response.headers
+
+
+def test_words_about_long_names_are_short(client):
+    name = "x/" * 500_000
+    response = ask(client, "POST /predict", json.dumps({"model": "ward", "instances": [], name: 1}).encode())
+
+    assert response.status_code == 422
+    assert len(response.content) < 5_000
