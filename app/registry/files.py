@@ -152,9 +152,13 @@ class Files:
         file.seek(0)
         return file
 
-    def load(self, key: Key, digest: str) -> tuple[Loaded, int]:
-        """A model in memory and the bytes of its files; nothing is unpickled before all checks have passed."""
+    def load(self, key: Key, digest: str, admit: Callable[[int], None] = lambda _size: None) -> tuple[Loaded, int]:
+        """A model in memory and the bytes of its files; nothing is unpickled before all checks have passed.
+
+        `admit` is called with the bytes before they are read, and may wait or raise.
+        """
         card = self.trusted_card(key, digest)
+        admit(sum(card.sizes.values()))
         self._check_skew(card)
         artifact = self.read(card, ESTIMATOR)
         table = self.read(card, HOLDOUT) if HOLDOUT in card.sha256 else None

@@ -155,7 +155,7 @@ class Registry:
 
     def _read(self, key: Key, digest: str) -> tuple[Loaded, int]:
         with span("load model", model=f"{key[0]}:{key[1]}"):
-            return self._files.load(key, digest)
+            return self._files.load(key, digest, lambda size: self._cache.admit(key, size))
 
     @property
     def ready(self) -> bool:

@@ -1,12 +1,14 @@
 """The cache of loaded models, on plain values."""
 
 from concurrent.futures import ThreadPoolExecutor
-from threading import Event
+from threading import Event, Lock
+from time import sleep
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.errors import NotReady
 from app.registry.cache import Cache
 
 
@@ -111,3 +113,65 @@ def test_what_is_no_longer_wanted_is_dropped():
     cache.keep({"b", "other"})
 
     assert [key for key in "abc" if cache.get(key)] == ["b"]
+
+
+@pytest.mark.parametrize(("limit", "size", "at_once"), [(10, 4, 2), (10, 11, 1), (10, 5, 2)])
+def test_loads_in_progress_stay_within_the_bound(limit, size, at_once):
+    """However many values are asked for at once; one alone is loaded whatever its size."""
+    cache, peak, loading, lock = Cache(limit), [], set(), Lock()
+
+    def load(key):
+        def loader():
+            cache.admit(key, size)
+            with lock:
+                loading.add(key)
+                peak.append(len(loading))
+                assert cache.size + size * len(loading) <= max(limit, size)
+            sleep(0.02)
+            with lock:
+                loading.discard(key)
+            return (key, size)
+
+        return cache.load(key, loader)
+
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(load, range(16))) == list(range(16))
+    assert max(peak) == at_once
+    assert cache.size <= max(limit, size)
+
+
+def test_a_load_that_fails_gives_its_room_back():
+    cache = Cache(10)
+
+    def loader(key):
+        cache.admit(key, 9)
+        raise OSError
+
+    for key in "abc":
+        with pytest.raises(OSError):  # noqa: PT011 - it has no words
+            cache.load(key, lambda key=key: loader(key))
+    assert cache.load("d", lambda: ("D", 9)) == "D"
+
+
+def test_a_load_does_not_wait_without_end(monkeypatch):
+    monkeypatch.setattr("app.registry.cache._WAIT_SECONDS", 0.05)
+    cache, leave = Cache(10), Event()
+
+    def slow():
+        cache.admit("a", 8)
+        leave.wait(20)
+        return "A", 8
+
+    def other():
+        cache.admit("b", 8)
+        return "B", 8
+
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(cache.load, "a", slow)
+        while not cache._admitted:
+            sleep(0.001)
+        with pytest.raises(NotReady):
+            cache.load("b", other)
+        leave.set()
+        assert first.result() == "A"
+    assert cache.load("b", other) == "B"
