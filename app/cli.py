@@ -80,6 +80,7 @@ def _serve(host: str, port: int) -> int:
         ws="none",
         access_log=False,  # the service writes its own, with request ids
         log_config=None,
+        proxy_headers=False,  # PAYOFF_TRUSTED_PROXIES says which proxies are believed
         timeout_graceful_shutdown=int(settings.shutdown_seconds),
     )
     return 0

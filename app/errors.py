@@ -105,6 +105,14 @@ class Forbidden(PayoffError):
     """The API key does not allow this"""
 
 
+class WrongKey(KeyMissing):
+    """An API key is needed"""
+
+
+class Refused(Forbidden):
+    """Without API keys this is not allowed from elsewhere"""
+
+
 class TooMany(PayoffError):
     """Too many requests"""
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from difflib import get_close_matches
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Literal
 
 from pydantic import Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
+
+_HOST = re.compile(r"[A-Za-z0-9_.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\]")
 
 
 class Settings(BaseSettings):
@@ -36,6 +40,12 @@ class Settings(BaseSettings):
 
     admin_key: SecretStr | None = None
     """The API key that may do everything; without it (and without other keys) no key is asked for."""
+
+    hosts: str = ""
+    """Host names, separated by commas, that a service without keys answers for besides loopback."""
+
+    trusted_proxies: str = ""
+    """Addresses or networks of proxies, separated by commas, whose X-Forwarded-For is believed; by default none."""
 
     rate_limit: str = Field(default="", pattern=r"^([1-9][0-9]{0,8}/(second|minute|hour|day))?$")
     """Requests of each key, or each address where no keys are, such as `100/second`; by default any number."""
@@ -125,6 +135,21 @@ class Settings(BaseSettings):
         """No header carries blanks or line ends around its value, and a key that was read from a file ends in one."""
         return key if key is None else SecretStr(key.get_secret_value().strip())
 
+    @field_validator("trusted_proxies")
+    @classmethod
+    def _of_networks(cls, text: str) -> str:
+        for part in listed(text):
+            ip_network(part)  # its words say what is wrong
+        return text
+
+    @field_validator("hosts")
+    @classmethod
+    def _of_names(cls, text: str) -> str:
+        for name in listed(text):
+            if not _HOST.fullmatch(name):
+                raise ValueError(f"{name[:80]!r} is not a host name: write names without port, separated by commas")
+        return text
+
     @property
     def database_url(self) -> str:
         return self.database or f"sqlite:///{self.home.absolute() / 'payoff.db'}"
@@ -132,6 +157,11 @@ class Settings(BaseSettings):
     @property
     def datasets_url(self) -> str:
         return self.datasets or str(self.home.absolute() / "datasets")
+
+
+def listed(text: str) -> list[str]:
+    """The parts of a setting that are separated by commas."""
+    return [part.strip() for part in text.split(",") if part.strip()]
 
 
 def misspelt(variables: Iterable[str]) -> dict[str, str | None]:

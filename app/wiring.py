@@ -7,12 +7,14 @@ import os
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from ipaddress import ip_network
 from threading import Thread
 
 import structlog
 from sqlalchemy.exc import SQLAlchemyError
 
 from app import tracing
+from app.access.addresses import Addresses
 from app.access.audit import AuditLog
 from app.access.keyring import Keyring
 from app.access.keys import Keys
@@ -21,6 +23,7 @@ from app.api.app import Service
 from app.api.guard import BodyLimits
 from app.api.logs import configure
 from app.api.memory import Budget, default_limit
+from app.api.sites import Sites
 from app.data.store import DataLimits, DatasetStore
 from app.database import Database
 from app.errors import PayoffError
@@ -33,7 +36,7 @@ from app.jobs.worker import Worker
 from app.migrations import migrate
 from app.progress import listen
 from app.registry.registry import Registry
-from app.settings import Settings, misspelt
+from app.settings import Settings, listed, misspelt
 from app.usecases import compare, comparing, fitting, train
 from app.usecases.kernels import keep_kernels
 from app.usecases.ports import Ports
@@ -59,7 +62,17 @@ def wire(settings: Settings) -> Service:
     keyring = make_keyring(settings, ports)
     access_log = settings.access_log and settings.log_level in ("debug", "info")
     memory = Budget(settings.request_memory_mb * _MB if settings.request_memory_mb else default_limit())
-    return Service(ports, worker, keyring, limits, access_log, tracing.start(settings.telemetry), memory=memory)
+    return Service(
+        ports,
+        worker,
+        keyring,
+        limits,
+        access_log,
+        tracing=tracing.start(settings.telemetry),
+        memory=memory,
+        sites=Sites(listed(settings.hosts)),
+        addresses=Addresses([ip_network(part) for part in listed(settings.trusted_proxies)]),
+    )
 
 
 def make_keyring(settings: Settings, ports: Ports) -> Keyring:

@@ -69,11 +69,11 @@ def free_port() -> int:
 
 
 @contextmanager
-def serving(settings: Settings) -> Iterator[httpx.Client]:
-    """The service in a thread of this process, and a client of it."""
+def serving(settings: Settings, **options: object) -> Iterator[httpx.Client]:
+    """The service in a thread of this process, and a client of it; `options` are uvicorn's."""
     port = free_port()
     wired = wire(settings)
-    server = uvicorn.Server(uvicorn.Config(create_app(wired), port=port, log_config=None, lifespan="on"))
+    server = uvicorn.Server(uvicorn.Config(create_app(wired), port=port, log_config=None, lifespan="on", **options))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     while not server.started:

@@ -15,10 +15,10 @@ from sqlalchemy.exc import SQLAlchemyError
 from app.access.caller import ANYBODY, Caller
 from app.access.keys import FORM, Keys
 from app.access.rates import Rate, Windows, whole
-from app.errors import KeyMissing, NotReady, TooMany, Unavailable
+from app.errors import KeyMissing, NotReady, TooMany, Unavailable, WrongKey
 from app.polling import Poller
 
-GUESSES = Rate(20, 60)  # wrong keys from one address, before the admin key can no longer be tried from there
+GUESSES = Rate(20, 60)  # wrong keys from one address; further ones get 429, and correct ones are accepted as before
 
 _NOBODY = secrets.token_bytes(32)  # what an unknown id is compared with: no secret has this digest
 
@@ -48,7 +48,7 @@ class Keyring:
         self._keys = keys
         self._admin_digest = _digest(admin_key.encode()) if admin_key else None
         self._admin = Caller("admin")
-        self._anybody = Caller(ANYBODY.name, rate=rate)
+        self.anybody = Caller(ANYBODY.name, rate=rate)
         self._rate, self._jobs = rate, jobs
         self._entries: Mapping[bytes, _Entry] = {}
         self._revision: tuple[int, int] | None = None
@@ -60,16 +60,16 @@ class Keyring:
         """Whether the table was read: before that nobody is let in, for there may be keys."""
         return self._revision is not None
 
-    def caller(self, presented: bytes | None, address: str) -> Caller:
-        """Who holds the key that was sent from `address`; everybody where none are configured.
+    def caller(self, presented: bytes | None) -> Caller:
+        """Who holds the key that was sent; `anybody` where none are configured.
 
-        KeyMissing where it opens nothing, TooMany after many such, NotReady before the table was read. Takes the same
-        time for a wrong secret and an unknown id; no input or output.
+        KeyMissing where it opens nothing, WrongKey where it may be a guess, which is to be `counted`; NotReady before
+        the table was read. Takes the same time for a wrong secret and an unknown id; no input or output.
         """
         if self._revision is None:
             raise NotReady("the keys have not been read yet")
         if self._admin_digest is None and self._revision[0] == 0:
-            return self._anybody
+            return self.anybody
         if presented is None:
             raise KeyMissing("send a key in the X-API-Key header, or as a bearer token")
         key_id, _, secret = presented.partition(b".")
@@ -78,19 +78,17 @@ class Keyring:
             if entry.expires_at <= time():
                 raise KeyMissing("this key has expired: ask for a new one")
             return entry.caller
-        return self._guessed(presented, address)
-
-    def _guessed(self, presented: bytes, address: str) -> Caller:
-        """The admin key is chosen by people and may be guessed, so guesses are counted; other keys are out of reach,
-        and one that was revoked or is too new to be known here is no guess.
-        """
-        if wait := self._failures.wait(address, GUESSES):
-            raise TooMany("too many wrong keys came from this address", seconds=whole(wait))
         if self._admin_digest is not None and hmac.compare_digest(_digest(presented), self._admin_digest):
             return self._admin
-        if not FORM.fullmatch(presented):
-            self._failures.take(address, GUESSES)
-        raise KeyMissing("this key opens nothing: send a valid one in the X-API-Key header, or as a bearer token")
+        # The admin key is chosen by people and may be guessed. Other keys are out of reach, and one that was revoked or
+        # is too new to be known here is no guess.
+        error = KeyMissing if FORM.fullmatch(presented) else WrongKey
+        raise error("this key opens nothing: send a valid one in the X-API-Key header, or as a bearer token")
+
+    def counted(self, address: str) -> None:
+        """Count a wrong key from `address`; TooMany after `GUESSES`. Correct keys are never refused because of it."""
+        if wait := self._failures.take(address, GUESSES).wait:
+            raise TooMany("too many wrong keys came from this address", seconds=whole(wait))
 
     # keeping up
 

@@ -16,6 +16,7 @@ from fastapi import FastAPI
 from fastapi.concurrency import run_in_threadpool
 
 from app import __version__, tracing
+from app.access.addresses import Addresses
 from app.access.keyring import Keyring
 from app.api import (
     acquire,
@@ -38,6 +39,7 @@ from app.api.guard import BodyLimits, Guard
 from app.api.limiters import Limiters
 from app.api.memory import Budget, InFlight
 from app.api.observe import Observe
+from app.api.sites import Sites
 from app.api.watching import Watching
 from app.jobs.worker import Worker
 from app.metrics import Metrics
@@ -76,6 +78,8 @@ class Service:
     tracing: bool = False
     kernels: Kernels = field(default_factory=Kernels)
     memory: Budget = field(default_factory=lambda: Budget(512 * 2**20))
+    sites: Sites = field(default_factory=Sites)
+    addresses: Addresses = field(default_factory=Addresses)
 
 
 def create_app(service: Service) -> FastAPI:
@@ -116,7 +120,7 @@ def create_app(service: Service) -> FastAPI:
         app.state.routes += routes.router.routes
     bodies = (predict.PredictRequest, retrieve.RetrieveRequest, acquire.AcquireRequest)
     openapi.install(app, (*bodies, predict.PredictAnswer))
-    permits.install(app, Guard(service.keyring, service.limits))
+    permits.install(app, Guard(service.keyring, service.limits, service.sites, service.addresses))
     app.add_middleware(InFlight, budget=service.memory)
     app.add_middleware(Observe, metrics=metrics.requests, access_log=service.access_log, traced=service.tracing)
     return app

@@ -6,11 +6,13 @@ from dataclasses import dataclass
 
 from starlette.types import Message, Receive, Scope
 
+from app.access.addresses import Addresses
 from app.access.caller import Caller
 from app.access.keyring import Keyring
 from app.access.rates import Windows, whole
 from app.api.permits import Access
-from app.errors import Invalid, TooLarge, TooMany, Unsupported
+from app.api.sites import Sites
+from app.errors import Invalid, TooLarge, TooMany, Unsupported, WrongKey
 from app.text import check_query
 
 KEY_HEADER = "X-API-Key"
@@ -31,9 +33,11 @@ class Guard:
     It leaves in the request's state the `access` that the caller has, and `headers` to be added to the answer.
     """
 
-    def __init__(self, keyring: Keyring, limits: BodyLimits) -> None:
+    def __init__(self, keyring: Keyring, limits: BodyLimits, sites: Sites, addresses: Addresses) -> None:
         self._keyring = keyring
         self._limits = limits
+        self._sites = sites
+        self._addresses = addresses
         self._used = Windows()
 
     def admit(self, access: Access, scope: Scope, receive: Receive) -> Receive:
@@ -61,19 +65,29 @@ class Guard:
         return _bounded(receive, most)
 
     def _identify(self, scope: Scope, key: bytes | None) -> Caller:
-        address = scope["client"][0] if scope.get("client") else ""
-        caller = self._keyring.caller(key, address)
+        try:
+            caller = self._keyring.caller(key)
+        except WrongKey:
+            self._keyring.counted(self._address(scope))
+            raise
+        if caller is self._keyring.anybody:
+            self._sites.check(scope)
         state = scope.setdefault("state", {})
         state["access"] = caller
         if caller.rate is not None:
-            self._count(caller, address, state)
+            self._count(caller, caller.client or self._address(scope), state)
         return caller
 
-    def _count(self, caller: Caller, address: str, state: dict[str, object]) -> None:
+    def _address(self, scope: Scope) -> str:
+        peer = scope["client"][0] if scope.get("client") else ""
+        forwarded = b",".join(value for name, value in scope["headers"] if name == b"x-forwarded-for")
+        return self._addresses.of(peer, forwarded.decode("latin-1"))
+
+    def _count(self, caller: Caller, who: str, state: dict[str, object]) -> None:
         """Take one request off the caller's rate; one with many instances is one."""
         rate = caller.rate
         assert rate is not None
-        allowed = self._used.take(caller.client or address, rate)
+        allowed = self._used.take(who, rate)
         name = b'"key"' if caller.client else b'"address"'
         state["headers"] = [
             (b"ratelimit-policy", b"%b;q=%d;w=%d" % (name, rate.amount, rate.seconds)),

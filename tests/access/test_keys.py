@@ -15,7 +15,7 @@ from app.access.keys import FORM, Keys, Wish
 from app.access.rates import Rate
 from app.access.tables import API_KEYS, AUDIT_LOG
 from app.database import Database
-from app.errors import Conflict, Forbidden, Invalid, KeyMissing, NotFound, NotReady, TooMany, Unavailable
+from app.errors import Conflict, Forbidden, Invalid, KeyMissing, NotFound, NotReady, TooMany, Unavailable, WrongKey
 from app.migrations import migrate
 
 
@@ -105,26 +105,26 @@ def test_revoking_by_id_or_by_the_name_of_one(keys):
 def test_the_keyring_knows_holders_and_their_limits(keys, keyring):
     key, secret = keys.create(Wish("bank", ("predict",), ("heart-*",), rate="5/second"))
     with pytest.raises(KeyMissing):
-        keyring.caller(secret.encode(), "here")  # not looked yet
+        keyring.caller(secret.encode())  # not looked yet
 
     keyring.refresh()
 
-    assert keyring.caller(secret.encode(), "here") == Caller(
+    assert keyring.caller(secret.encode()) == Caller(
         "bank", key.id, frozenset({Scope.PREDICT}), ("heart-*",), Rate(5, 1), 3
     )
-    admin = keyring.caller(b"letmein", "here")
+    admin = keyring.caller(b"letmein")
     assert (admin.name, admin.client, admin.rate, admin.jobs) == ("admin", None, None, None)
 
 
 def test_nobody_is_let_in_before_the_table_was_read(keys):
     with pytest.raises(NotReady):
-        Keyring(keys).caller(None, "here")
+        Keyring(keys).caller(None)
 
 
 def test_revoking_the_last_key_does_not_open_the_service(keys):
     keyring = Keyring(keys, rate=Rate(7, 60))
     keyring.refresh()
-    assert (keyring.caller(None, "here").name, keyring.caller(b"any", "here").rate) == ("anonymous", Rate(7, 60))
+    assert (keyring.caller(None).name, keyring.caller(b"any").rate) == ("anonymous", Rate(7, 60))
 
     _, secret = keys.create(Wish("bank"))
     keys.revoke("bank")
@@ -132,19 +132,19 @@ def test_revoking_the_last_key_does_not_open_the_service(keys):
 
     for presented in (None, secret.encode()):
         with pytest.raises(KeyMissing):
-            keyring.caller(presented, "here")
+            keyring.caller(presented)
 
 
 def test_an_expired_key_opens_nothing(keys, keyring, monkeypatch):
     key, secret = keys.create(Wish("bank", expires_seconds=60))
     keyring.refresh()
-    assert keyring.caller(secret.encode(), "here").name == "bank"
+    assert keyring.caller(secret.encode()).name == "bank"
 
     monkeypatch.setattr("app.access.keyring.time", lambda: key.expires_at)
     with pytest.raises(KeyMissing, match="expired"):
-        keyring.caller(secret.encode(), "here")
+        keyring.caller(secret.encode())
     with pytest.raises(KeyMissing, match="opens nothing"):
-        keyring.caller(key.id.encode() + b"." + b"a" * 43, "here")  # only who has the secret is told
+        keyring.caller(key.id.encode() + b"." + b"a" * 43)  # only who has the secret is told
 
 
 def test_the_last_view_stays_while_the_database_is_away(keys, keyring, monkeypatch):
@@ -153,33 +153,34 @@ def test_the_last_view_stays_while_the_database_is_away(keys, keyring, monkeypat
     try:
         monkeypatch.setattr(keys, "revision", Mock(side_effect=Unavailable("away")))
         keyring._look()
-        assert keyring.caller(secret.encode(), "here").name == "bank"
+        assert keyring.caller(secret.encode()).name == "bank"
     finally:
         keyring.stop()
 
 
-def test_guesses_at_the_admin_key_are_bounded(keys, keyring):
-    """Also the right one is then refused from that address, and no other; keys of the table still open."""
+def test_wrong_keys_never_keep_a_correct_one_out(keys, keyring):
+    """However many wrong keys came, and from wherever: they are refused for longer and longer, correct ones never."""
     _, secret = keys.create(Wish("bank"))
     keyring.refresh()
-    for number in range(GUESSES.amount):
-        with pytest.raises(KeyMissing):
-            keyring.caller(f"guess {number}".encode(), "there")
-
-    for presented in (b"letmein", b"guess"):
+    for number in range(3 * GUESSES.amount):
+        with pytest.raises(WrongKey):
+            keyring.caller(f"guess {number}".encode())
+        if number < GUESSES.amount:
+            keyring.counted("there")
+            continue
         with pytest.raises(TooMany) as caught:
-            keyring.caller(presented, "there")
+            keyring.counted("there")
         assert caught.value.seconds > 0
-    assert keyring.caller(secret.encode(), "there").name == "bank"
-    assert keyring.caller(b"letmein", "here").name == "admin"
+        assert keyring.caller(secret.encode()).name == "bank"
+        assert keyring.caller(b"letmein").name == "admin"
+    keyring.counted("elsewhere")
 
 
 def test_a_key_that_was_revoked_is_no_guess(keyring):
-    for _ in range(3 * GUESSES.amount):
-        with pytest.raises(KeyMissing):
-            keyring.caller(b"payoff_00000000." + b"a" * 43, "there")
+    with pytest.raises(KeyMissing) as caught:
+        keyring.caller(b"payoff_00000000." + b"a" * 43)
 
-    assert keyring.caller(b"letmein", "there").name == "admin"
+    assert not isinstance(caught.value, WrongKey)
 
 
 @pytest.mark.parametrize("presented", [b"payoff_00000000.a", b"letmeix", b"", b".", b"\xff\x00", b"a" * 100_000])
@@ -197,7 +198,7 @@ def test_every_comparison_takes_the_same_way(keys, keyring, presented, monkeypat
     for wrong in (presented, key.id.encode() + b"." + b"a" * 43):
         compared.clear()
         with pytest.raises(KeyMissing):
-            keyring.caller(wrong, "elsewhere")
+            keyring.caller(wrong)
         assert compared == [(32, 32), (32, 32)]
 
 

@@ -14,10 +14,11 @@ import httpx
 import psutil
 import pytest
 
+from app.access.keyring import GUESSES
 from app.api.heads import MOST_BYTES
 from app.api.logs import _where
 from app.cli import main
-from tests.conftest import trained, two_class_rows
+from tests.conftest import serving, settings_for, trained, two_class_rows
 from tests.servers.service import Replica
 
 ADMIN_KEY = "administrator-3f9c"
@@ -181,3 +182,53 @@ def test_an_unforeseen_error_is_logged_without_its_words():
     assert "builtins.RuntimeError" in line["exception"]
     assert "builtins.ValueError" in line["exception"]
     assert "in broken" in line["exception"]
+
+
+@pytest.fixture(scope="module")
+def behind() -> Iterator[Replica]:
+    """A replica that trusts a proxy on loopback."""
+    replica = Replica({"admin_key": ADMIN_KEY, "trusted_proxies": "127.0.0.0/8, ::1", "workers": 0})
+    replica.start()
+    yield replica
+    replica.close()
+
+
+def guesses(replica: Replica, forwarded: list[str]) -> list[int]:
+    with httpx.Client(base_url=replica.url) as client:
+        return [
+            client.get("/models", headers={"X-API-Key": f"guess {number}", "X-Forwarded-For": addresses}).status_code
+            for number, addresses in enumerate(forwarded)
+        ]
+
+
+def test_wrong_keys_count_for_the_peer_where_no_proxy_is_trusted(replica):
+    """A random X-Forwarded-For does not start a new count, and the correct key is accepted all the while."""
+    forwarded = [f"203.0.113.{number}, 2001:db8::{number}" for number in range(GUESSES.amount + 5)]
+
+    assert guesses(replica, forwarded)[-5:] == [429] * 5
+    assert replica.client.get("/models").status_code == 200
+
+
+def test_wrong_keys_count_for_the_client_that_a_trusted_proxy_names(behind):
+    """Not for what the client wrote before it; IPv6 clients by their /64 network."""
+    attacker = [f"198.51.100.{number}, 203.0.113.9" for number in range(GUESSES.amount + 1)]
+    network = [f"2001:db8:1:2::{number:x}" for number in range(GUESSES.amount + 1)]
+
+    assert guesses(behind, attacker) == [401] * GUESSES.amount + [429]
+    assert guesses(behind, network) == [401] * GUESSES.amount + [429]
+    assert guesses(behind, ["203.0.113.10", "2001:db8:1:3::1"]) == [401, 401]
+    assert guesses(behind, ["203.0.113.9", "2001:db8:1:2:9::"]) == [429, 429]
+    for address in ("203.0.113.9", "2001:db8:1:2::1"):
+        headers = {"X-API-Key": ADMIN_KEY, "X-Forwarded-For": address}
+        assert httpx.get(f"{behind.url}/models", headers=headers).status_code == 200
+
+
+def test_rates_of_a_service_without_keys_hold_for_each_client(tmp_path):
+    settings = settings_for(tmp_path, workers=0, rate_limit="3/hour", trusted_proxies="127.0.0.1")
+    with serving(settings, proxy_headers=False) as client:
+        seen = [
+            client.get("/models", headers={"X-Forwarded-For": address}).status_code
+            for address in ("2001:db8::1", "2001:db8::2", "192.0.2.1", "2001:db8::3", "2001:db8::4")
+        ]
+
+    assert seen == [200, 200, 200, 200, 429]

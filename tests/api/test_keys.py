@@ -11,6 +11,7 @@ import httpx
 import pytest
 
 from app.access.caller import Scope
+from app.access.keyring import GUESSES
 from app.access.keys import Wish
 from app.settings import Settings
 from app.wiring import make_ports
@@ -344,3 +345,16 @@ def test_changes_are_refused_where_they_cannot_be_audited(bank, admin, trainer, 
     finally:
         with bank.ports.database.writing() as connection:
             connection.exec_driver_sql("ALTER TABLE away RENAME TO audit_log")
+
+
+def test_wrong_keys_are_counted_whatever_they_say_of_their_address(bank, predictor, admin):
+    """The server in front of the application believes X-Forwarded-For from loopback; correct keys are never refused."""
+    answers = []
+    for number in range(GUESSES.amount + 10):
+        headers = {"X-API-Key": f"guess {number}", "X-Forwarded-For": f"203.0.113.{number}"}
+        answers.append(httpx.get(f"{bank.url}/models", headers=headers))
+        for client in (predictor, admin):
+            assert client.get("/models").status_code == 200
+
+    assert [answer.status_code for answer in answers] == [401] * GUESSES.amount + [429] * 10
+    assert int(answers[-1].headers["retry-after"]) > 0

@@ -1,0 +1,130 @@
+"""Without keys the service answers for this machine alone, and takes no writes from pages of other sites."""
+
+from __future__ import annotations
+
+import httpx
+import pytest
+
+from app.api.sites import Sites
+from app.errors import Refused
+from tests.api.permissions import NEEDED, OPEN, STATIC
+from tests.conftest import serving, settings_for
+
+FOREIGN = (
+    *("evil.example", "evil.example:8000", "localhost.evil.example", "127.0.0.1.evil.example", "127.evil.example"),
+    *("192.168.1.20", "0.0.0.0", "[2001:db8::1]", "10.0.0.1:80", "payoff", "test", "a@localhost", "localhost:80@evil"),
+    *("localhost:80:80", "[::1", "::1", "", "[::1]evil.example", "xn--localhost", "localhost,evil.example"),
+)
+OWN = ("localhost", "LocalHost:8000", "127.0.0.1", "127.0.0.1:1", "127.8.7.6:8000", "[::1]", "[::1]:8000")
+READS = ("GET", "HEAD")
+
+
+@pytest.fixture(scope="module")
+def named(tmp_path_factory):
+    """A service that answers for more names."""
+    folder = tmp_path_factory.mktemp("named")
+    with serving(settings_for(folder, workers=0, hosts="Payoff.lan, [fd00::1],nas")) as client:
+        yield client
+
+
+def path_of(template: str) -> str:
+    return f"{STATIC}/swagger-ui.css" if template == STATIC else template.replace("{", "a").replace("}", "")
+
+
+@pytest.mark.parametrize("host", FOREIGN)
+def test_requests_for_other_hosts_are_refused(service, host):
+    for (method, template), needed in NEEDED.items():
+        answer = service.request(method, path_of(template), headers={"Host": host})
+
+        assert answer.status_code == (200 if needed is OPEN else 403), (method, template)
+        if needed is not OPEN:
+            assert "PAYOFF_HOSTS" in answer.json()["detail"]
+    assert service.get("/nowhere", headers={"Host": host}).status_code == 403
+
+
+@pytest.mark.parametrize("host", OWN)
+def test_requests_for_this_machine_are_answered(service, host):
+    assert service.get("/models", headers={"Host": host}).status_code == 200
+    assert service.post("/predict", headers={"Host": host, "Origin": f"http://{host}"}).status_code == 422
+
+
+def test_hosts_can_be_added(named):
+    for host in (*OWN, "payoff.lan", "PAYOFF.LAN:80", "nas:8000", "[fd00::1]:8000"):
+        assert named.get("/models", headers={"Host": host}).status_code == 200
+    for host in (*FOREIGN, "lan", "x.payoff.lan", "[fd00::2]"):
+        assert named.get("/models", headers={"Host": host}).status_code == 403
+
+
+@pytest.mark.parametrize("hosts", [(), (b"localhost", b"evil.example"), (b"evil.example", b"localhost"), (b"\xff",)])
+def test_a_request_has_one_host(hosts):
+    scope = {"method": "GET", "headers": [(b"host", host) for host in hosts]}
+
+    with pytest.raises(Refused):
+        Sites().check(scope)
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site"},
+        {"Sec-Fetch-Site": "Cross-Site"},
+        {"Origin": "http://evil.example"},
+        {"Origin": "null"},
+        {"Origin": "http://localhost:1"},  # another service of this machine
+        {"Origin": "http://localhost.evil.example"},
+        {"Origin": ""},
+        {"Sec-Fetch-Site": "same-origin", "Origin": "https://evil.example"},
+    ],
+)
+def test_writes_from_pages_of_other_sites_are_refused(service, sent):
+    """Also of forms, which browsers send without asking; reads are harmless, for their answers stay hidden."""
+    headers = {"Host": "localhost", "Content-Type": "text/plain", **sent}
+    for (method, template), needed in NEEDED.items():
+        answer = service.request(method, path_of(template), headers=headers)
+
+        refused = needed is not OPEN and method not in READS
+        assert (answer.status_code == 403) == refused, (method, template, answer.text)
+        if refused:
+            assert "another site" in answer.json()["detail"] or "not a page of" in answer.json()["detail"]
+            assert answer.headers["content-type"] == "application/problem+json"
+    assert service.post("/nowhere", headers=headers).status_code == 403
+    assert service.request("PROPFIND", "/models", headers=headers).status_code == 403
+
+
+@pytest.mark.parametrize("site", ["same-origin", "none"])
+def test_writes_from_own_pages_are_taken(service, site):
+    headers = {"Host": "localhost:8000", "Sec-Fetch-Site": site, "Origin": "http://localhost:8000"}
+
+    assert service.post("/predict", headers=headers).status_code == 422
+
+
+def test_with_keys_any_host_and_any_page_may_ask(tmp_path):
+    """A page has no key, and a browser adds none."""
+    with serving(settings_for(tmp_path, workers=0, admin_key="s3cret")) as client:
+        headers = {"Host": "payoff.example", "Origin": "https://other.example", "Sec-Fetch-Site": "cross-site"}
+
+        assert client.post("/predict", headers=headers).status_code == 401
+        assert client.post("/predict", headers={**headers, "X-API-Key": "s3cret"}).status_code == 422
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        ("hosts", "http://payoff.lan"),
+        ("hosts", "payoff.lan:8000"),
+        ("hosts", "payoff lan"),
+        ("hosts", "*"),
+        ("trusted_proxies", "balancer"),
+        ("trusted_proxies", "10.0.0.1/24"),
+        ("trusted_proxies", "10.0.0.1;10.0.0.2"),
+    ],
+)
+def test_settings_that_name_no_host_or_network_are_refused(tmp_path, setting, value):
+    with pytest.raises(ValueError, match=setting):
+        settings_for(tmp_path, **{setting: value})
+
+
+def test_health_checks_by_address_pass(service):
+    for host in ("10.1.2.3:8000", "service", "evil.example"):
+        assert httpx.get(f"{service.base_url}/health/ready", headers={"Host": host}).status_code == 200
