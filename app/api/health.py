@@ -36,7 +36,9 @@ async def live() -> Health:
 @router.get("/health/ready", summary="Can it do its work?", responses=problems(503))
 @needs(OPEN)
 async def ready(request: Request, ports: PortsDep) -> Health:
-    """Ready means: not about to stop, models, aliases and keys known, the database answers, and the worker is alive."""
+    """Ready means that every route answers: models, aliases and keys are known, the loops of `/retrieve` and `/acquire`
+    are compiled, the database answers, the worker is alive, and the service is not about to stop.
+    """
     return await limiters(request).health.run(_ready, request, ports)
 
 
@@ -49,6 +51,7 @@ def _ready(request: Request, ports: Ports) -> Health:
             ("models and aliases are not read yet", not ports.registry.ready),
             ("the store of models does not answer", ports.registry.awaits_storage),
             ("the keys are not read yet", not state.service.keyring.ready),
+            ("the loops of /retrieve and /acquire are being compiled", not state.kernels.ready),
             ("the worker is not alive", state.worker is not None and not state.worker.alive),
             ("the database does not answer", not ports.database.answers()),
         )

@@ -3,7 +3,8 @@
 numba keeps what it compiled on disk, for this source and this machine. Loading that takes a fraction of a second,
 compiling ten or twenty. So a process of low priority compiles what is absent, once, and ends, at the latest with the
 service; the service itself loads numba (60 MB and more) when somebody asks for a set or for the next feature. Who asks
-meanwhile waits for the kernels of that package alone, and not for long: then the answer is to come again.
+meanwhile waits for the kernels of that package alone, and not for long: then the answer is to come again. Until all are
+compiled the service is not ready.
 """
 
 from __future__ import annotations
@@ -72,6 +73,11 @@ class Kernels:
             )
         except OSError as error:
             _log.warning("the kernels are not compiled beforehand", reason=str(error))
+
+    @property
+    def ready(self) -> bool:
+        """Whether nobody would have to wait for any package."""
+        return not self._compiling(tuple(_COMPILED))
 
     def wait(self, *packages: str, seconds: float = _PATIENCE) -> None:
         """Return when those packages (by default all) are compiled, or when compiling has ended, well or not.

@@ -7,6 +7,8 @@ import re
 import httpx
 import pytest
 
+from app.usecases import kernels
+from app.usecases.kernels import Kernels
 from tests.conftest import serving, settings_for
 
 
@@ -98,3 +100,19 @@ def test_readiness_without_a_worker_process(tmp_path):
     """A service that leaves jobs to others is ready all the same."""
     with serving(settings_for(tmp_path, workers=0)) as client:
         assert client.get("/health/ready").status_code == httpx.codes.OK
+
+
+def test_a_service_that_compiles_is_not_ready(tmp_path, monkeypatch):
+    """Where a request would be told to come again, so is whoever asks for readiness."""
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setattr(kernels, "_COMPILE", "import sys; sys.stdin.read(1)")
+    monkeypatch.setattr(Kernels, "wait", lambda *_arguments, **_options: None)
+    with serving(settings_for(tmp_path)) as client:
+        compiling = client.get("/health/ready")
+        for package in ("retrieval", "acquisition"):
+            kernels._stamp(package).touch()
+        ready = client.get("/health/ready")
+
+    assert compiling.status_code == 503
+    assert "being compiled" in compiling.json()["detail"]
+    assert ready.status_code == 200

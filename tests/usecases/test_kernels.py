@@ -35,6 +35,20 @@ def test_who_waits_finds_it_done_and_nobody_does_it_twice(folder):
     first.stop()
 
 
+def test_ready_means_that_nobody_would_wait(folder, monkeypatch):
+    monkeypatch.setattr(
+        kernels, "_COMPILE", "import pathlib, sys; pathlib.Path(sys.argv[2]).touch(); sys.stdin.read(1)"
+    )
+    state = Kernels()
+    assert state.ready  # nothing was begun
+    state.start()
+    state.wait("retrieval", seconds=30)
+    assert not state.ready
+    kernels._stamp("acquisition").touch()
+    assert state.ready
+    state.stop()
+
+
 def test_another_source_or_machine_is_compiled_for_again(folder, monkeypatch):
     before = kernels._stamp("retrieval")
     monkeypatch.setattr(kernels, "_processor", lambda: "another one")
