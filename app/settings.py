@@ -86,6 +86,9 @@ class Settings(BaseSettings):
     max_upload_mb: float = Field(default=512, gt=0)
     """Largest data set upload, 413 beyond it."""
 
+    upload_memory_mb: int = Field(default=400, ge=64)
+    """Memory of the process that reads an uploaded data set, 422 beyond it; two are read at once."""
+
     max_rows: int = Field(default=5_000_000, ge=1)
     """Most rows of a data set."""
 

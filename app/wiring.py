@@ -24,6 +24,8 @@ from app.api.guard import BodyLimits
 from app.api.logs import configure
 from app.api.memory import Budget, default_limit
 from app.api.sites import Sites
+from app.data import isolated
+from app.data.isolated import ReaderLimits
 from app.data.store import DataLimits, DatasetStore
 from app.database import Database
 from app.errors import PayoffError
@@ -34,6 +36,7 @@ from app.jobs.process import JobLimits
 from app.jobs.queue import Queue
 from app.jobs.worker import Worker
 from app.migrations import migrate
+from app.processes import preload
 from app.progress import listen
 from app.registry.registry import Registry
 from app.settings import Settings, listed, misspelt
@@ -44,7 +47,7 @@ from app.usecases.ports import Ports
 _MB = 2**20
 _PATIENCE_SECONDS = 30.0  # of a job, whose work would be lost, with an object store
 _START_SECONDS = 20.0  # for a database server that starts at the same time
-_PRELOADED = ("app.wiring", "sklearn.linear_model", "sklearn.model_selection", "sklearn.pipeline", "pyarrow.parquet")
+_PRELOADED = ("app.wiring", "sklearn.linear_model", "sklearn.model_selection", "sklearn.pipeline", *isolated.MODULES)
 _RUN: dict[str, Callable[[Ports, Job], None]] = {train.KIND: fitting.run, compare.KIND: comparing.run}
 _CLEAN_UP: dict[str, Callable[[Ports, Job], None]] = {
     train.KIND: fitting.clean_up,
@@ -58,6 +61,8 @@ def wire(settings: Settings) -> Service:
     """Everything the HTTP service runs on."""
     ports = make_ports(settings)
     worker = make_worker(settings, ports) if settings.workers else None
+    if worker is None:  # which names what its jobs need, and that, itself
+        preload(isolated.MODULES)
     limits = BodyLimits(default=int(settings.max_body_mb * _MB), upload=int(settings.max_upload_mb * _MB))
     keyring = make_keyring(settings, ports)
     access_log = settings.access_log and settings.log_level in ("debug", "info")
@@ -136,7 +141,8 @@ def open_ports(settings: Settings, *, patience: float = 0.0) -> Ports:
         cache_bytes=settings.cache_mb * _MB,
         patience=patience,
     )
-    datasets = DatasetStore(settings.datasets_url, limits, patience=patience)
+    reader = ReaderLimits(memory_bytes=settings.upload_memory_mb * _MB)
+    datasets = DatasetStore(settings.datasets_url, limits, patience=patience, reader=reader)
     audit = AuditLog(database)
     return Ports(database, datasets, queue, registry, audit, Keys(database, audit))
 

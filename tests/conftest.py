@@ -20,8 +20,13 @@ import uvicorn
 from xdist.scheduler.loadfile import LoadFileScheduling
 
 from app.api.app import create_app
+from app.processes import preload
 from app.settings import Settings
-from app.wiring import wire
+from app.wiring import _PRELOADED, wire
+
+preload(
+    ["app.jobs.single", "app.jobs.child", *_PRELOADED]
+)  # whichever test is the first to start a process: those of jobs begin at once
 
 pytest_plugins = ["tests.servers.fixtures"]  # postgres_url, bucket, dask_cluster
 

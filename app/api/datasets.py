@@ -7,12 +7,11 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Path, Query, Request, Response
 from pydantic import BaseModel, Field
-from starlette.concurrency import run_in_threadpool
 
 from app.api.deps import CallerDep, PortsDep
 from app.api.errors import problems
 from app.api.permits import TRAIN, UPLOAD, needs
-from app.api.uploads import FORM, received
+from app.api.uploads import FORM, received, while_there
 from app.api.wire import StrictRoute
 from app.data.store import Dataset
 from app.errors import Invalid
@@ -172,7 +171,7 @@ PageSize = Annotated[int, Query(ge=1, le=usecase.MOST_PER_PAGE)]
 PageToken = Annotated[str | None, Query(description="`next_page_token` of the page before")]
 
 
-@router.post("", status_code=201, responses=_CREATED_HEADERS | problems(413, 422), openapi_extra=_BODY)
+@router.post("", status_code=201, responses=_CREATED_HEADERS | problems(413, 415, 422, 503), openapi_extra=_BODY)
 @needs(UPLOAD)
 async def upload_dataset(
     request: Request, response: Response, ports: PortsDep, label: Labels, name: Name = None, label_type: Type = None
@@ -187,7 +186,7 @@ async def upload_dataset(
     """
     async with received(request, usecase.largest_upload(ports)) as upload:
         chosen = _one("name", upload.names, name), _one("label_type", upload.label_types, label_type)
-        dataset = await run_in_threadpool(usecase.upload, ports, upload.content, [*label, *upload.labels], *chosen)
+        dataset = await while_there(request, usecase.upload, ports, upload.content, [*label, *upload.labels], *chosen)
     response.headers["Location"] = f"/datasets/{dataset.id}"
     return DatasetDocument.of(dataset)
 

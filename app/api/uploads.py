@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator
+import asyncio
+import threading
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from tempfile import SpooledTemporaryFile
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, TypeVar, cast
 
 from fastapi import Request
 from starlette.datastructures import FormData, UploadFile
 
 from app.api.forms import check_charset, read_form
+from app.api.limiters import limiters
 from app.errors import Flaw, Invalid, TooLarge
 
+_Result = TypeVar("_Result")
 FORM = "multipart/form-data"
 BARE = (
     "text/csv",
@@ -22,6 +27,7 @@ BARE = (
     "application/vnd.apache.parquet",
     "application/octet-stream",
 )
+_LOOK_SECONDS = 0.5
 _IN_MEMORY = 1 << 20  # what is larger goes to a temporary file
 
 
@@ -59,6 +65,20 @@ async def received(request: Request, limit: int) -> AsyncIterator[Upload]:
         raise Invalid.at(
             "", f"Content-Type is {media_type or 'absent'!r}; send {FORM}, {', '.join(BARE[:2])} or {BARE[3]}"
         )
+
+
+async def while_there(request: Request, function: Callable[..., _Result], *args: Any) -> _Result:
+    """Run `function(*args, gone)` in one of the few threads for uploads; `gone()` is true once the client is."""
+    gone = threading.Event()
+    work = asyncio.ensure_future(limiters(request).upload.run(partial(function, *args, gone=gone.is_set)))
+    try:
+        while not (await asyncio.wait({work}, timeout=_LOOK_SECONDS))[0]:
+            if await request.is_disconnected():
+                gone.set()
+        return work.result()
+    finally:
+        gone.set()  # also where this request was cancelled; the file is in use until the work has ended
+        await asyncio.wait({work})
 
 
 def _from_form(form: FormData) -> Upload:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, BinaryIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -26,9 +25,8 @@ _Column = NumericColumn | CategoricalColumn
 
 @dataclass(frozen=True)
 class Built:
-    """A table ready to be stored; `identity` is the same for the same values, names and labels."""
+    """What a table holds; `identity` is the same for the same values, names and labels."""
 
-    parquet: bytes
     rows: int
     features: tuple[Feature, ...]
     labels: tuple[str, ...]
@@ -36,25 +34,34 @@ class Built:
     identity: str
 
 
-def build(source: Source, labels: Sequence[int], limits: DataLimits, *, several: bool, numbers: bool = False) -> Built:
-    """Read `source` to its end, the columns at `labels` as labels (`several`: 0 or 1 each), the others as features.
+def build(
+    source: Source,
+    labels: Sequence[int],
+    sink: BinaryIO,
+    limits: DataLimits,
+    *,
+    several: bool,
+    numbers: bool = False,
+) -> Built:
+    """Read `source` to its end and write it to `sink` as Parquet: the columns at `labels` as labels (`several`: 0 or 1
+    each), the others as features.
 
     With `numbers` one label is a number to regress on, also where all its values are integers.
-    Raises Invalid with every column that cannot be used. One pass; memory of one row group and the stored bytes.
+    Raises Invalid with every column that cannot be used. One pass; memory of one row group and the categories.
     """
     order = [j for j in range(len(source.places)) if j not in set(labels)] + list(labels)
     features = [_feature(source, j, limits) for j in order[: len(order) - len(labels)]]
     targets = [_label(source, j, limits, several=several, numbers=numbers) for j in labels]
     columns: list[_Column] = [*features, *targets]
-    writer = _Writer(columns)
+    writer = _Writer(columns, sink)
     for arrays in source.batches():
         writer.write([column.add(arrays[j]) for column, j in zip(columns, order, strict=True)])
     flaws = [flaw for feature in features for flaw in feature.flaws()]
     flaws += [flaw for target in targets if isinstance(target, RelevanceLabel) for flaw in target.relevance_flaws()]
     if flaws:
         raise Invalid(flaws[0].msg, flaws[:MOST_FLAWS])
+    writer.close()
     return Built(
-        parquet=writer.close(),
         rows=columns[0].rows,
         features=tuple(feature.feature() for feature in features),
         labels=tuple(target.place.name for target in targets),
@@ -103,12 +110,11 @@ def _identity(features: Iterable[_Column], labels: Sequence[_Column]) -> str:
 
 
 class _Writer:
-    """Parquet in memory, a row group whenever enough cells have come together."""
+    """Parquet, a row group whenever enough cells have come together."""
 
-    def __init__(self, columns: Sequence[_Column]) -> None:
+    def __init__(self, columns: Sequence[_Column], sink: BinaryIO) -> None:
         self._schema = pa.schema([pa.field(column.place.name, column.stored_as) for column in columns])
-        self._sink = io.BytesIO()
-        self._writer = pq.ParquetWriter(self._sink, self._schema, compression="zstd")
+        self._writer = pq.ParquetWriter(sink, self._schema, compression="zstd")
         self._rows_per_group = max(_CELLS_PER_GROUP // len(columns), 1)
         self._waiting: list[Any] = []
 
@@ -117,10 +123,9 @@ class _Writer:
         if sum(batch.num_rows for batch in self._waiting) >= self._rows_per_group:
             self._flush()
 
-    def close(self) -> bytes:
+    def close(self) -> None:
         self._flush()
         self._writer.close()
-        return self._sink.getvalue()
 
     def _flush(self) -> None:
         if self._waiting:

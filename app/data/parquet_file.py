@@ -15,6 +15,7 @@ from app.data.source import Kind, check_columns, check_rows
 from app.errors import Flaw, Invalid, TooLarge
 
 _BATCH = 1 << 14  # rows decoded at a time
+_BUFFER = 1 << 16  # bytes of each column read at a time
 _LEAST_BYTES_OF_A_CSV_VALUE = 2  # a digit and a comma
 
 
@@ -28,7 +29,7 @@ class ParquetFile:
     def __init__(self, content: BinaryIO, limits: DataLimits) -> None:
         content.seek(0)
         try:
-            self._file = pq.ParquetFile(content)
+            self._file = pq.ParquetFile(content, buffer_size=_BUFFER)
             schema, metadata = self._file.schema_arrow, self._file.metadata
             check_columns(len(schema), limits)
             check_rows(metadata.num_rows, limits)
@@ -36,7 +37,10 @@ class ParquetFile:
             self.kinds = _kinds(schema)
             words = [name for name, kind in zip(schema.names, self.kinds, strict=True) if kind == "categorical"]
             content.seek(0)
-            self._file = pq.ParquetFile(content, read_dictionary=words)  # long words that repeat are not spelt out
+            # long words that repeat are not spelt out; a column is read page by page, not whole
+            self._file = pq.ParquetFile(content, read_dictionary=words, buffer_size=_BUFFER, pre_buffer=False)
+        except MemoryError:  # Arrow's is also an ArrowException
+            raise
         except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
             raise _unreadable(error) from error
         self.places = [Place(name, FILE + pointer(name)) for name in schema.names]
@@ -50,6 +54,8 @@ class ParquetFile:
                     _numbers(column) if kind == "numeric" else _words(column)
                     for column, kind in zip(batch.columns, self.kinds, strict=True)
                 ]
+        except MemoryError:  # Arrow's is also an ArrowException
+            raise
         except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
             raise _unreadable(error) from error
 

@@ -5,32 +5,26 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
+import io
 import logging
 import re
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, BinaryIO, Literal
+from typing import Any, BinaryIO, cast
 
 from app.data.dataset import DataLimits, Dataset, from_json, to_json
-from app.data.place import FILE, MOST_FLAWS
+from app.data.isolated import ReaderLimits, read_isolated
+from app.data.order import Order
 from app.data.table import Table
-from app.errors import Conflict, Damaged, Flaw, Invalid, NotFound, Unavailable, Unusable
+from app.errors import Conflict, Damaged, Invalid, NotFound, Unavailable, Unusable
 from app.storage import Storage
-from app.text import MOST_NAME, check_text, refused_character
-
-if TYPE_CHECKING:
-    from app.data.building import Built
 
 __all__ = ["DataLimits", "Dataset", "DatasetStore"]
 
 _TABLE = "data.parquet"
 _RECORD = "dataset.json"
-_MOST_SUGGESTIONS = 3  # labels for which similar columns are looked up
-_MOST_COMPARED = 300  # columns
-_LONGEST_COMPARED = 40  # characters
 _ID = re.compile(r"ds_[0-9a-f]{16}")
 
 _log = logging.getLogger(__name__)
@@ -50,8 +44,11 @@ class Draft:
 class DatasetStore:
     """Data sets by their content: what is added twice is there once, under the same id."""
 
-    def __init__(self, url: str, limits: DataLimits, *, patience: float = 0.0) -> None:
+    def __init__(
+        self, url: str, limits: DataLimits, *, patience: float = 0.0, reader: ReaderLimits | None = None
+    ) -> None:
         self.limits = limits
+        self._reader = reader or ReaderLimits()
         self._storage = Storage(url, seal=_RECORD, name="PAYOFF_DATASETS", patience=patience)
 
     def check(self) -> None:
@@ -74,20 +71,26 @@ class DatasetStore:
     def add(
         self, content: BinaryIO, labels: Sequence[str], name: str | None = None, *, numbers: bool = False
     ) -> Dataset:
-        """Keep an uploaded CSV (gzipped or not) or Parquet file, its columns named `labels` as what is to be foretold.
+        """Keep a CSV (gzipped or not) or Parquet file that is trusted: it is read in this process. See `upload`."""
+        from app.data.reading import read_upload  # noqa: PLC0415  (see the note on Arrow above)
 
-        `numbers`: integers are to be regressed on, and not classes. Raises Invalid with places below `/file`, `/label`
-        and `/name`, or TooLarge; nothing is kept then. May block for seconds; memory of a few blocks and the stored
-        bytes, whatever the size of the file.
+        order = Order(tuple(labels), name, numbers)
+        order.check()
+        sink = io.BytesIO()
+        dataset = read_upload(content, order, sink, self.limits)
+        return self.keep(Draft(dataset, sink.getvalue()))
+
+    def upload(self, content: BinaryIO, order: Order, gone: Callable[[], bool] = lambda: False) -> Dataset:
+        """The same for a file from anywhere, read in a process of its own that is killed once `gone`.
+
+        Raises Invalid with places below `/file`, `/label` and `/name`, or TooLarge; nothing is kept then. May block for
+        seconds; memory of the stored bytes.
         """
-        from app.data.building import build  # noqa: PLC0415  (see the note on Arrow above)
-        from app.data.content import opened  # noqa: PLC0415
-
-        _check_name(name)
-        with opened(content, self.limits) as source:
-            positions = _find_labels([place.name for place in source.places], labels)
-            built = build(source, positions, self.limits, several=len(labels) > 1, numbers=numbers)
-        return self.keep(_drafted(built, name, "upload"))
+        order.check()
+        with tempfile.TemporaryFile() as sink:
+            dataset = read_isolated(content, order, cast(BinaryIO, sink), self.limits, self._reader, gone)
+            sink.seek(0)
+            return self.keep(Draft(dataset, sink.read()))
 
     def draft_inline(
         self, features: Sequence[str], rows: Sequence[Sequence[Any]], labels: Sequence[Any], *, numbers: bool = False
@@ -96,12 +99,11 @@ class DatasetStore:
 
         `numbers` as in `add`. Raises Invalid with places below `/features`, `/rows` and `/labels`, or TooLarge.
         """
-        from app.data.building import build  # noqa: PLC0415  (see the note on Arrow above)
-        from app.data.inline import InlineRows  # noqa: PLC0415
+        from app.data.reading import read_inline  # noqa: PLC0415  (see the note on Arrow above)
 
-        source = InlineRows(features, rows, labels, self.limits)
-        built = build(source, source.labels, self.limits, several=source.several, numbers=numbers)
-        return _drafted(built, None, "inline")
+        sink = io.BytesIO()
+        dataset = read_inline(features, rows, labels, sink, self.limits, numbers=numbers)
+        return Draft(dataset, sink.getvalue())
 
     def find(self, dataset_id: str) -> Dataset:
         """The record of a data set; NotFound where there is none, Damaged where it cannot be read."""
@@ -207,67 +209,6 @@ def _read(dataset_id: str, content: bytes) -> Dataset:
     if dataset.id != dataset_id:
         raise Damaged(f"the record of {dataset_id} is that of another data set; delete it and upload it again")
     return dataset
-
-
-def _drafted(built: Built, name: str | None, origin: Literal["upload", "inline"]) -> Draft:
-    dataset = Dataset(
-        id="ds_" + hashlib.sha256(f"{built.identity}\n{name or ''}".encode()).hexdigest()[:16],
-        name=name,
-        origin=origin,
-        rows=built.rows,
-        features=built.features,
-        labels=built.labels,
-        classes=built.classes,
-        digest=hashlib.sha256(built.parquet).hexdigest(),
-        bytes=len(built.parquet),
-        created_at=datetime.now(UTC),
-    )
-    return Draft(dataset, built.parquet)
-
-
-def _find_labels(names: Sequence[str], labels: Sequence[str]) -> list[int]:
-    """Positions of the label columns."""
-    positions = {name: j for j, name in enumerate(names)}
-    flaws = []
-    if not labels:
-        flaws.append(Flaw("/label", "name the column that is to be foretold"))
-    seen: set[str] = set()
-    for k, label in enumerate(labels):
-        if message := refused_character(label):
-            flaws.append(Flaw(f"/label/{k}", message))
-        elif label not in positions:
-            suggestion = _suggestion(label, names) if len(flaws) < _MOST_SUGGESTIONS else ""
-            flaws.append(Flaw(f"/label/{k}", f"there is no column {_shortened(label)!r}{suggestion}"))
-        elif label in seen:
-            flaws.append(Flaw(f"/label/{k}", f"{label!r} is named twice"))
-        seen.add(label)
-        if len(flaws) >= MOST_FLAWS:
-            break
-    if not flaws and len(labels) == len(names):
-        flaws.append(Flaw(FILE, "besides the label there is no column to learn from"))
-    if flaws:
-        raise Invalid(flaws[0].msg, flaws)
-    return [positions[label] for label in labels]
-
-
-def _suggestion(label: str, names: Sequence[str]) -> str:
-    """Which columns may be meant. Comparing two names takes up to 0.3 ms, so few and short ones are compared."""
-    short = [name for name in names[:_MOST_COMPARED] if len(name) <= _LONGEST_COMPARED]
-    folded = {name.casefold(): name for name in short} if len(label) <= _LONGEST_COMPARED else {}
-    close = [folded[match] for match in get_close_matches(label.casefold(), folded, n=3, cutoff=0.6)]
-    if close:
-        return "; is it " + " or ".join(map(repr, close)) + "?"
-    return "; there are " + ", ".join(map(repr, map(_shortened, names[:10]))) + (", …" if len(names) > 10 else "")
-
-
-def _shortened(name: str) -> str:
-    return name if len(name) <= _LONGEST_COMPARED else f"{name[: _LONGEST_COMPARED - 1]}…"
-
-
-def _check_name(name: str | None) -> None:
-    if name is not None and not 0 < len(name.strip()) <= MOST_NAME:
-        raise Invalid.at("/name", f"a name has 1 to {MOST_NAME} characters")
-    check_text(name or "", "/name")
 
 
 def _age(dataset: Dataset) -> tuple[str, str]:

@@ -11,22 +11,22 @@ import traceback
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import Enum
-from multiprocessing import connection, get_context
+from multiprocessing import connection
 from multiprocessing.context import ForkServerProcess
 from time import monotonic, sleep
 from typing import Any
 
 import psutil
 
+from app import processes
 from app.jobs import child
 from app.jobs.child import Target
 from app.jobs.job import Event, Job, Problem
+from app.processes import CONTEXT, LOCK
 
 _TICK_SECONDS = 0.2
 _GRACE_SECONDS = 0.5  # between SIGTERM and SIGKILL
 _MOST_MESSAGES = 10_000  # taken at once, so that no flood of reports holds up the rest
-_CONTEXT = get_context("forkserver")
-_LOCK = threading.Lock()  # multiprocessing collects ended processes whenever it starts one, from any thread
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Ending:
 
 def preload(modules: Iterable[str]) -> None:
     """Name what the fork server imports once for all jobs; it starts with the first job, so call this before."""
-    _CONTEXT.set_forkserver_preload(["app.jobs.single", "app.jobs.child", *modules])
+    processes.preload(["app.jobs.single", "app.jobs.child", *modules])
 
 
 class Execution:
@@ -126,15 +126,15 @@ class Execution:
 
     def _watch(self) -> int:
         """Start the process and see it through; returns its exit code."""
-        ears, mouth = _CONTEXT.Pipe(duplex=False)
-        lifeline, hold = _CONTEXT.Pipe(duplex=False)
+        ears, mouth = CONTEXT.Pipe(duplex=False)
+        lifeline, hold = CONTEXT.Pipe(duplex=False)
         with ears, hold:
             with mouth, lifeline:
-                process = _CONTEXT.Process(target=child.main, args=(*self._work, lifeline, mouth), name=self.job.id)
-                with _LOCK:
+                process = CONTEXT.Process(target=child.main, args=(*self._work, lifeline, mouth), name=self.job.id)
+                with LOCK:
                     process.start()
             self._attend(process, ears)
-        with _LOCK:
+        with LOCK:
             process.join()
         assert process.exitcode is not None  # it was joined
         return process.exitcode

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import BinaryIO, Literal, get_args
 
 from app.access.caller import Caller
+from app.data.order import Order
 from app.data.store import Dataset
 from app.errors import Conflict, Invalid, NotFound
 from app.usecases.ports import Ports
@@ -17,19 +18,25 @@ LabelType = Literal["auto", "number"]
 
 
 def upload(
-    ports: Ports, content: BinaryIO, labels: Sequence[str], name: str | None, label_type: str | None = None
+    ports: Ports,
+    content: BinaryIO,
+    labels: Sequence[str],
+    name: str | None,
+    label_type: str | None = None,
+    gone: Callable[[], bool] = lambda: False,
 ) -> Dataset:
     """Keep a file as a data set; the same content, labels and name always give the same one.
 
     By itself (`auto`) a label of integers is a class; with `label_type` number it is a number to regress on. Raises
-    Invalid with places below `/file`, `/label`, `/name` and `/label_type`, or TooLarge. Blocks while the file is read.
+    Invalid with places below `/file`, `/label`, `/name` and `/label_type`, or TooLarge. Blocks while the file is read,
+    which ends once `gone` is true.
     """
     if label_type not in (None, *get_args(LabelType)):
         raise Invalid.at("/label_type", f"label_type is one of {', '.join(get_args(LabelType))}")
     numbers = label_type == "number"
     if numbers and len(labels) > 1:
         raise Invalid.at("/label_type", "a number to regress on is one label; of several, each applies or not")
-    return ports.datasets.add(content, labels, name, numbers=numbers)
+    return ports.datasets.upload(content, Order(tuple(labels), name, numbers), gone)
 
 
 def largest_upload(ports: Ports) -> int:

@@ -6,6 +6,7 @@ import asyncio
 import encodings.aliases
 import gzip
 import io
+import time
 from types import SimpleNamespace
 
 import httpx
@@ -16,6 +17,8 @@ from fastapi import FastAPI
 
 from app.access.audit import AuditLog
 from app.api import datasets, errors
+from app.api.limiters import Limiters
+from app.api.uploads import while_there
 from app.data.store import DataLimits, DatasetStore
 from app.database import Database
 from app.migrations import migrate
@@ -63,6 +66,7 @@ def client(tmp_path, busy):
     store = DatasetStore(str(tmp_path), DataLimits(1000, 100, 100, max_upload_bytes=5_000))
     database = Database(f"sqlite:///{tmp_path / 'audit.db'}")
     migrate(database)
+    app.state.limiters = Limiters()
     app.state.ports = SimpleNamespace(datasets=store, queue=busy, database=database, audit=AuditLog(database))
     yield Client(app)
     database.close()
@@ -256,7 +260,7 @@ def test_documented(client):
 
     upload = paths["/datasets"]["post"]
     assert list(upload["requestBody"]["content"])[:2] == ["text/csv", "multipart/form-data"]
-    assert set(upload["responses"]) == {"201", "413", "422"}
+    assert set(upload["responses"]) == {"201", "413", "415", "422", "503"}
     assert set(paths["/datasets/{dataset_id}"]["delete"]["responses"]) >= {"204", "404", "409"}
     assert [parameter["name"] for parameter in upload["parameters"]] == ["label", "name", "label_type"]
 
@@ -362,3 +366,23 @@ def test_forms_are_bounded(client, boundary, content):
     headers = {"Content-Type": f'multipart/form-data; boundary="{boundary}"'.encode("latin-1")}
 
     assert problem(client("POST", "/datasets", content=content, headers=headers)) == [""]
+
+
+@pytest.mark.parametrize("disconnected", [True, False])
+def test_work_for_a_client_that_is_gone_is_stopped(disconnected):
+    """It is told so; the answer of other work is awaited, however long it takes."""
+
+    async def is_disconnected():
+        return disconnected
+
+    def work(value, gone):
+        for _ in range(100):
+            if gone():
+                return "stopped"
+            time.sleep(0.01)
+        return value
+
+    request = SimpleNamespace(
+        is_disconnected=is_disconnected, app=SimpleNamespace(state=SimpleNamespace(limiters=Limiters()))
+    )
+    assert asyncio.run(while_there(request, work, "done")) == ("stopped" if disconnected else "done")

@@ -1,0 +1,219 @@
+"""Reading an upload in a process of its own, so that no file can take the memory or the time of the service.
+
+Parquet files decide how much their decoder allocates: 4 kB can ask for gigabytes. So the process has limits on its
+memory and its time, and is killed when the request is gone. It reads from one file and writes to another.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import re
+import resource
+import shutil
+import signal
+import tempfile
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from multiprocessing import connection
+from multiprocessing.connection import Connection
+from pathlib import Path
+from time import monotonic
+from typing import Any, BinaryIO, cast
+
+import structlog
+
+from app import errors
+from app.data.dataset import DataLimits, Dataset, from_json, to_json
+from app.data.order import Order
+from app.data.place import FILE
+from app.errors import Flaw, Invalid, PayoffError, trace_of
+from app.processes import CONTEXT, LOCK
+
+MODULES = ("app.data.isolated", "app.data.reading")  # what the fork server should have imported
+
+_TICK_SECONDS = 0.1  # within which a request that is gone, or a time that is up, is noticed
+_NICENESS = 10  # requests go before
+_LONGEST_MESSAGE = 1 << 28
+_EXPECTED = {"Invalid": errors.Invalid, "TooLarge": errors.TooLarge}
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True)
+class ReaderLimits:
+    """What the process that reads an upload may use: bytes of memory beyond an idle one's, and seconds."""
+
+    memory_bytes: int = 400 * 2**20
+    seconds: float = 600.0
+
+
+class Abandoned(PayoffError):
+    """The request is gone"""
+
+
+def read_isolated(
+    content: BinaryIO,
+    order: Order,
+    sink: BinaryIO,
+    limits: DataLimits,
+    reader: ReaderLimits,
+    gone: Callable[[], bool] = lambda: False,
+) -> Dataset:
+    """What `read_upload` does, in a process that is killed beyond its limits or once `gone` is true.
+
+    `sink` is a file on disk. Raises what `read_upload` raises, Invalid at `/file` where the process does not survive
+    the file, and Abandoned where `gone`. Blocks meanwhile.
+    """
+    with _on_disk(content) as source:
+        message = _talk(source, order, sink, limits, reader, gone)
+    if "dataset" in message:
+        return from_json(message["dataset"].encode())
+    if "errno" in message:
+        raise OSError(message["errno"], os.strerror(message["errno"]))
+    if "trace" in message:
+        _log.error("an upload could not be read", exception=message["trace"])
+        raise Invalid.at(FILE, f"the file cannot be read ({message['class']})")
+    raise _EXPECTED[message["class"]](message["detail"], [Flaw(*flaw) for flaw in message["flaws"]])
+
+
+def _talk(
+    source: BinaryIO,
+    order: Order,
+    sink: BinaryIO,
+    limits: DataLimits,
+    reader: ReaderLimits,
+    gone: Callable[[], bool],
+) -> dict[str, Any]:
+    """Start the process and wait for its one message."""
+    ears, mouth = CONTEXT.Pipe(duplex=False)
+    lifeline, hold = CONTEXT.Pipe(duplex=False)
+    files = _handed(source), _handed(sink)
+    with ears, hold:
+        with mouth, lifeline, files[0], files[1]:
+            process = CONTEXT.Process(target=_main, args=(*files, order, limits, reader, lifeline, mouth))
+            with LOCK:
+                process.start()
+        try:
+            return _message(process, ears, monotonic() + reader.seconds, reader, gone)
+        finally:
+            process.kill()
+            with LOCK:
+                process.join()
+
+
+def _message(
+    process: Any, ears: Connection, deadline: float, reader: ReaderLimits, gone: Callable[[], bool]
+) -> dict[str, Any]:
+    while not connection.wait([ears, process.sentinel], _TICK_SECONDS):
+        if gone():
+            raise Abandoned("the client did not wait for the answer")
+        if monotonic() > deadline:
+            raise Invalid.at(FILE, f"reading the file takes longer than the {reader.seconds:g} s allowed")
+    try:
+        return cast(dict[str, Any], json.loads(ears.recv_bytes(_LONGEST_MESSAGE)))
+    except (EOFError, OSError):
+        pass
+    with LOCK:
+        process.join()
+    if process.exitcode == -signal.SIGXCPU:
+        raise Invalid.at(FILE, f"reading the file takes longer than the {reader.seconds:g} s allowed")
+    _log.error("the process that read an upload ended", exit_code=process.exitcode)
+    raise Invalid.at(FILE, "the file cannot be read: its reader crashed; it may need more memory than allowed")
+
+
+def _handed(file: BinaryIO) -> Connection:
+    """A file as what multiprocessing hands to a process."""
+    return Connection(os.dup(file.fileno()))
+
+
+def _on_disk(content: BinaryIO) -> BinaryIO:
+    """A copy of `content` that has a file descriptor, or itself where it has one."""
+    try:
+        content.flush()
+        return cast(BinaryIO, os.fdopen(os.dup(content.fileno()), "rb"))
+    except OSError:  # io.UnsupportedOperation is one
+        file = cast(BinaryIO, tempfile.TemporaryFile())  # noqa: SIM115 - the caller closes it
+        content.seek(0)
+        shutil.copyfileobj(content, file)
+        file.flush()
+        return file
+
+
+# In the process
+
+
+def _main(
+    source: Connection,
+    sink: Connection,
+    order: Order,
+    limits: DataLimits,
+    reader: ReaderLimits,
+    lifeline: Connection,
+    mouth: Connection,
+) -> None:
+    threading.Thread(target=_die_with, args=(lifeline,), daemon=True).start()
+    _confine(reader)
+    with os.fdopen(os.dup(source.fileno()), "rb") as content, os.fdopen(os.dup(sink.fileno()), "r+b") as file:
+        message = _read(content, order, cast(BinaryIO, file), limits, reader)
+    mouth.send_bytes(json.dumps(message).encode())
+
+
+def _read(content: BinaryIO, order: Order, sink: BinaryIO, limits: DataLimits, reader: ReaderLimits) -> dict[str, Any]:
+    try:
+        from app.data.reading import read_upload  # noqa: PLC0415 - the service itself needs no Arrow for this
+
+        dataset = read_upload(content, order, sink, limits)
+        sink.flush()
+    except MemoryError:  # Arrow's is one, too
+        allowed = reader.memory_bytes >> 20
+        return _refusal(Invalid.at(FILE, f"reading the file needs more than the {allowed} MB of memory allowed"))
+    except (errors.Invalid, errors.TooLarge) as error:
+        return _refusal(error)
+    except Exception as error:  # noqa: BLE001 - whatever the file does to its reader, it is the file that is wrong
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO):
+            return {"errno": error.errno}
+        return {"class": type(error).__name__, "trace": trace_of(error)}
+    return {"dataset": to_json(dataset).decode()}
+
+
+def _refusal(error: PayoffError) -> dict[str, Any]:
+    return {
+        "class": type(error).__name__,
+        "detail": error.detail,
+        "flaws": [(flaw.loc, flaw.msg) for flaw in error.flaws],
+    }
+
+
+def _confine(reader: ReaderLimits) -> None:
+    """Bound memory and processor time; the kernel enforces both, whatever the code does."""
+    import pyarrow as pa  # noqa: PLC0415
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.nice(_NICENESS)
+    pa.set_memory_pool(pa.system_memory_pool())  # the others reserve a gigabyte at once
+    pa.set_cpu_count(1)
+    pa.set_io_thread_count(1)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    seconds = int(reader.seconds) + 1
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
+    used = _private_bytes()
+    if used is not None:
+        resource.setrlimit(resource.RLIMIT_DATA, (used + reader.memory_bytes,) * 2)
+
+
+def _private_bytes() -> int | None:
+    """Bytes of private memory of this process, as RLIMIT_DATA counts them; None where the kernel does not tell."""
+    try:
+        found = re.search(r"VmData:\s+(\d+) kB", Path("/proc/self/status").read_text())
+    except OSError:
+        return None
+    return None if found is None else int(found[1]) * 1024
+
+
+def _die_with(lifeline: Connection) -> None:
+    """End with the service, which holds the other end of `lifeline` and never writes."""
+    lifeline.poll(None)
+    os._exit(1)

@@ -1,0 +1,104 @@
+"""From what was sent to a table on its way to the store: an uploaded file, or lists."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from difflib import get_close_matches
+from typing import Any, BinaryIO, Literal
+
+from app.data.building import Built, build
+from app.data.content import opened
+from app.data.dataset import DataLimits, Dataset
+from app.data.inline import InlineRows
+from app.data.order import Order
+from app.data.place import FILE, MOST_FLAWS
+from app.errors import Flaw, Invalid
+from app.text import refused_character
+
+_MOST_SUGGESTIONS = 3  # labels for which similar columns are looked up
+_MOST_COMPARED = 300  # columns
+_LONGEST_COMPARED = 40  # characters
+
+
+def read_upload(content: BinaryIO, order: Order, sink: BinaryIO, limits: DataLimits) -> Dataset:
+    """The record of an uploaded file, whose table is written to `sink` as Parquet.
+
+    Raises Invalid with places below `/file`, `/label` and `/name`, or TooLarge. Memory of a few blocks and of the
+    categories, whatever the size of the file.
+    """
+    with opened(content, limits) as source:
+        positions = _find_labels([place.name for place in source.places], order.labels)
+        built = build(source, positions, sink, limits, several=len(positions) > 1, numbers=order.numbers)
+    return _record(built, order.name, "upload", sink)
+
+
+def read_inline(
+    features: Sequence[str],
+    rows: Sequence[Sequence[Any]],
+    labels: Sequence[Any],
+    sink: BinaryIO,
+    limits: DataLimits,
+    *,
+    numbers: bool = False,
+) -> Dataset:
+    """The same for lists; raises Invalid with places below `/features`, `/rows` and `/labels`, or TooLarge."""
+    source = InlineRows(features, rows, labels, limits)
+    built = build(source, source.labels, sink, limits, several=source.several, numbers=numbers)
+    return _record(built, None, "inline", sink)
+
+
+def _record(built: Built, name: str | None, origin: Literal["upload", "inline"], sink: BinaryIO) -> Dataset:
+    sink.seek(0)
+    return Dataset(
+        id="ds_" + hashlib.sha256(f"{built.identity}\n{name or ''}".encode()).hexdigest()[:16],
+        name=name,
+        origin=origin,
+        rows=built.rows,
+        features=built.features,
+        labels=built.labels,
+        classes=built.classes,
+        digest=hashlib.file_digest(sink, "sha256").hexdigest(),  # type: ignore[arg-type]
+        bytes=sink.seek(0, 2),
+        created_at=datetime.now(UTC),
+    )
+
+
+def _find_labels(names: Sequence[str], labels: Sequence[str]) -> list[int]:
+    """Positions of the label columns."""
+    positions = {name: j for j, name in enumerate(names)}
+    flaws = []
+    if not labels:
+        flaws.append(Flaw("/label", "name the column that is to be foretold"))
+    seen: set[str] = set()
+    for k, label in enumerate(labels):
+        if message := refused_character(label):
+            flaws.append(Flaw(f"/label/{k}", message))
+        elif label not in positions:
+            suggestion = _suggestion(label, names) if len(flaws) < _MOST_SUGGESTIONS else ""
+            flaws.append(Flaw(f"/label/{k}", f"there is no column {_shortened(label)!r}{suggestion}"))
+        elif label in seen:
+            flaws.append(Flaw(f"/label/{k}", f"{label!r} is named twice"))
+        seen.add(label)
+        if len(flaws) >= MOST_FLAWS:
+            break
+    if not flaws and len(labels) == len(names):
+        flaws.append(Flaw(FILE, "besides the label there is no column to learn from"))
+    if flaws:
+        raise Invalid(flaws[0].msg, flaws)
+    return [positions[label] for label in labels]
+
+
+def _suggestion(label: str, names: Sequence[str]) -> str:
+    """Which columns may be meant. Comparing two names takes up to 0.3 ms, so few and short ones are compared."""
+    short = [name for name in names[:_MOST_COMPARED] if len(name) <= _LONGEST_COMPARED]
+    folded = {name.casefold(): name for name in short} if len(label) <= _LONGEST_COMPARED else {}
+    close = [folded[match] for match in get_close_matches(label.casefold(), folded, n=3, cutoff=0.6)]
+    if close:
+        return "; is it " + " or ".join(map(repr, close)) + "?"
+    return "; there are " + ", ".join(map(repr, map(_shortened, names[:10]))) + (", …" if len(names) > 10 else "")
+
+
+def _shortened(name: str) -> str:
+    return name if len(name) <= _LONGEST_COMPARED else f"{name[: _LONGEST_COMPARED - 1]}…"
