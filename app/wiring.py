@@ -18,6 +18,7 @@ from app.access.addresses import Addresses
 from app.access.audit import AuditLog
 from app.access.keyring import Keyring
 from app.access.keys import Keys
+from app.access.made import NOTE, KeysMade
 from app.access.rates import Rate
 from app.api.app import Service
 from app.api.guard import BodyLimits
@@ -40,6 +41,7 @@ from app.processes import preload
 from app.progress import listen
 from app.registry.registry import Registry
 from app.settings import Settings, listed, misspelt
+from app.storage.storage import Storage
 from app.usecases import compare, comparing, fitting, train
 from app.usecases.kernels import keep_kernels
 from app.usecases.ports import Ports
@@ -84,7 +86,8 @@ def make_keyring(settings: Settings, ports: Ports) -> Keyring:
     """Who holds which key, and the limits for keys that have none of their own."""
     admin_key = settings.admin_key.get_secret_value() if settings.admin_key else None
     rate = Rate.parse(settings.rate_limit) if settings.rate_limit else None
-    return Keyring(ports.keys, admin_key, rate=rate, jobs=settings.jobs_per_key)
+    made = KeysMade(Storage(settings.models, NOTE, name="PAYOFF_MODELS"))
+    return Keyring(ports.keys, made, admin_key, rate=rate, jobs=settings.jobs_per_key)
 
 
 def make_keys(settings: Settings) -> Keys:

@@ -8,18 +8,24 @@ import logging
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
-from time import time
+from time import monotonic, time
 
 from sqlalchemy.exc import SQLAlchemyError
 
 from app.access.caller import ANYBODY, Caller
-from app.access.keys import FORM, Keys
+from app.access.keys import FORM, Keys, Revision
+from app.access.made import KeysMade
 from app.access.rates import Rate, Windows, whole
 from app.errors import KeyMissing, NotReady, TooMany, Unavailable, WrongKey
 from app.polling import Poller
 
 GUESSES = Rate(20, 60)  # wrong keys from one address; further ones get 429, and correct ones are accepted as before
 
+_NOTE_SECONDS = 30.0  # before a store that is away is tried again
+_LOST = (
+    "API keys were made for this service, and their table is empty: restore the database, make a key with `payoff keys"
+    " create`, or set PAYOFF_ADMIN_KEY"
+)
 _NOBODY = secrets.token_bytes(32)  # what an unknown id is compared with: no secret has this digest
 
 _log = logging.getLogger(__name__)
@@ -39,26 +45,41 @@ class Keyring:
     """Who holds which key. `start` reads the table of keys and goes on doing so until `stop`.
 
     `admin_key` may do everything, beside the table. `rate` and `jobs` are limits for keys that have none of their own;
-    where no keys are configured, `rate` holds for each address.
+    where no keys are configured, `rate` holds for each address. Once keys were `made` nobody is let in without one,
+    also where their table is lost.
     """
 
     def __init__(
-        self, keys: Keys, admin_key: str | None = None, *, rate: Rate | None = None, jobs: int | None = None
+        self,
+        keys: Keys,
+        made: KeysMade,
+        admin_key: str | None = None,
+        *,
+        rate: Rate | None = None,
+        jobs: int | None = None,
     ) -> None:
         self._keys = keys
+        self._made = made
         self._admin_digest = _digest(admin_key.encode()) if admin_key else None
         self._admin = Caller("admin")
         self.anybody = Caller(ANYBODY.name, rate=rate)
         self._rate, self._jobs = rate, jobs
         self._entries: Mapping[bytes, _Entry] = {}
-        self._revision: tuple[int, int] | None = None
+        self._revision: Revision | None = None
+        self._required = self._admin_digest is not None
+        self._noted = False
+        self._note_again = 0.0
         self._failures = Windows()
         self._poller = Poller("keys", self._look)
 
     @property
-    def ready(self) -> bool:
-        """Whether the table was read: before that nobody is let in, for there may be keys."""
-        return self._revision is not None
+    def trouble(self) -> str:
+        """Why nobody is let in, empty where that is not so: the table was not read yet, or it is lost."""
+        if self._revision is None:
+            return "the keys are not read yet"
+        if self._required and self._admin_digest is None and self._revision.made == 0:
+            return _LOST
+        return ""
 
     def caller(self, presented: bytes | None) -> Caller:
         """Who holds the key that was sent; `anybody` where none are configured.
@@ -66,9 +87,9 @@ class Keyring:
         KeyMissing where it opens nothing, WrongKey where it may be a guess, which is to be `counted`; NotReady before
         the table was read. Takes the same time for a wrong secret and an unknown id; no input or output.
         """
-        if self._revision is None:
-            raise NotReady("the keys have not been read yet")
-        if self._admin_digest is None and self._revision[0] == 0:
+        if trouble := self.trouble:
+            raise NotReady(trouble)
+        if not self._required:
             return self.anybody
         if presented is None:
             raise KeyMissing("send a key in the X-API-Key header, or as a bearer token")
@@ -104,18 +125,35 @@ class Keyring:
         revision = self._keys.revision()  # first: what is read after it is not older
         if revision == self._revision:
             return
+        if not self._required:
+            self._required = revision.made > 0 or self._made.known()
         self._entries = {
             key.id.encode(): _Entry(key.digest, key.caller(rate=self._rate, jobs=self._jobs), key.expires_at or 1e300)
             for key in self._keys.list()
             if key.revoked_at is None
         }
+        if revision.made == 0 and self._required and self._admin_digest is None:
+            _log.error("%s", _LOST)
         self._revision = revision
 
     def _look(self) -> None:
         try:
             self.refresh()
-        except (SQLAlchemyError, Unavailable) as error:
+        except (SQLAlchemyError, Unavailable, OSError) as error:
             _log.warning("the keys cannot be read, the last view of them stays: %s", error)
+        self._note()
+
+    def _note(self) -> None:
+        """Write down, once, that keys were made; a store that is away is tried again later."""
+        if self._noted or self._revision is None or self._revision.made == 0 or monotonic() < self._note_again:
+            return
+        try:
+            if not self._made.known():
+                self._made.note()
+            self._noted = True
+        except (Unavailable, OSError) as error:
+            self._note_again = monotonic() + _NOTE_SECONDS
+            _log.warning("cannot note beside the models that keys were made: %s", error)
 
 
 def _digest(text: bytes) -> bytes:

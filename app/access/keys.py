@@ -11,6 +11,7 @@ import re
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from sqlalchemy import RowMapping, func, insert, select, update
 
@@ -68,6 +69,15 @@ class Wish:
     expires_seconds: float | None = None
 
 
+class Revision(NamedTuple):
+    """How many keys were made and revoked, when the newest was made, and the last of their ids."""
+
+    made: int
+    revoked: int
+    newest: float | None
+    last: str | None
+
+
 class Keys:
     """The table of keys."""
 
@@ -121,12 +131,13 @@ class Keys:
             entry(connection)
         return replace(found[0], revoked_at=row[0])
 
-    def revision(self) -> tuple[int, int]:
-        """How many keys were made and revoked: it tells whether anything changed, for a key changes in no other way."""
-        counts = select(func.count(), func.count(API_KEYS.c.revoked_at)).select_from(API_KEYS)
+    def revision(self) -> Revision:
+        """What differs whenever a key was made or revoked, or the database was replaced by another."""
+        table = API_KEYS.c
+        newest = func.max(table.created_at), func.max(table.id)
+        counts = select(func.count(), func.count(table.revoked_at), *newest).select_from(API_KEYS)
         with self._database.reading() as connection:
-            made, revoked = connection.execute(counts).one()
-        return made, revoked
+            return Revision(*connection.execute(counts).one())
 
 
 def _flaws(wish: Wish) -> list[Flaw]:

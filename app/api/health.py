@@ -50,7 +50,7 @@ def _ready(request: Request, ports: Ports) -> Health:
             ("the service is stopping", state.stopping.is_set()),
             ("models and aliases are not read yet", not ports.registry.ready),
             ("the store of models does not answer", ports.registry.awaits_storage),
-            ("the keys are not read yet", not state.service.keyring.ready),
+            (state.service.keyring.trouble, bool(state.service.keyring.trouble)),
             ("the loops of /retrieve and /acquire are being compiled", not state.kernels.ready),
             ("the worker is not alive", state.worker is not None and not state.worker.alive),
             ("the database does not answer", not ports.database.answers()),

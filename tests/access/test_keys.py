@@ -12,11 +12,13 @@ from app.access.audit import AuditLog
 from app.access.caller import Caller, Scope
 from app.access.keyring import GUESSES, Keyring
 from app.access.keys import FORM, Keys, Wish
+from app.access.made import NOTE, KeysMade
 from app.access.rates import Rate
 from app.access.tables import API_KEYS, AUDIT_LOG
 from app.database import Database
 from app.errors import Conflict, Forbidden, Invalid, KeyMissing, NotFound, NotReady, TooMany, Unavailable, WrongKey
 from app.migrations import migrate
+from app.storage.storage import Storage
 
 
 @contextmanager
@@ -34,8 +36,13 @@ def keys(tmp_path):
 
 
 @pytest.fixture
-def keyring(keys):
-    keyring = Keyring(keys, "letmein", rate=Rate(7, 60), jobs=3)
+def made(tmp_path):
+    return KeysMade(Storage(str(tmp_path / "models"), NOTE))
+
+
+@pytest.fixture
+def keyring(keys, made):
+    keyring = Keyring(keys, made, "letmein", rate=Rate(7, 60), jobs=3)
     keyring.refresh()
     return keyring
 
@@ -59,9 +66,9 @@ def _life_of_a_key(keys, database):
         kept = str(connection.execute(select(API_KEYS)).all()) + str(connection.execute(select(AUDIT_LOG)).all())
     assert secret.partition(".")[2] not in kept
     assert key.id in kept
-    assert keys.revision() == (1, 0)
+    assert keys.revision()[:2] == (1, 0)
     assert keys.revoke("bank").revoked_at >= key.created_at
-    assert keys.revision() == (1, 1)
+    assert keys.revision()[:2] == (1, 1)
 
 
 @pytest.mark.parametrize(
@@ -116,13 +123,13 @@ def test_the_keyring_knows_holders_and_their_limits(keys, keyring):
     assert (admin.name, admin.client, admin.rate, admin.jobs) == ("admin", None, None, None)
 
 
-def test_nobody_is_let_in_before_the_table_was_read(keys):
+def test_nobody_is_let_in_before_the_table_was_read(keys, made):
     with pytest.raises(NotReady):
-        Keyring(keys).caller(None)
+        Keyring(keys, made).caller(None)
 
 
-def test_revoking_the_last_key_does_not_open_the_service(keys):
-    keyring = Keyring(keys, rate=Rate(7, 60))
+def test_revoking_the_last_key_does_not_open_the_service(keys, made):
+    keyring = Keyring(keys, made, rate=Rate(7, 60))
     keyring.refresh()
     assert (keyring.caller(None).name, keyring.caller(b"any").rate) == ("anonymous", Rate(7, 60))
 

@@ -1,0 +1,178 @@
+"""A service for which keys were made is never open again, whatever becomes of its database and its store."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from sqlalchemy import delete
+
+from app.access.audit import AuditLog
+from app.access.keyring import Keyring
+from app.access.keys import Keys, Wish
+from app.access.made import NOTE, KeysMade
+from app.access.tables import API_KEYS
+from app.database import Database
+from app.errors import KeyMissing, NotReady
+from app.migrations import migrate
+from app.storage.storage import Storage
+
+
+class Stack:
+    """A database, a folder of models, and a process that asks both."""
+
+    def __init__(self, folder):
+        self._folder = folder
+        self._made = 0
+        self._number = 0
+        self.known: str | None = None  # a key of the present table
+        self.replace()
+        self.restart()
+
+    def restart(self):
+        """Another process, which knows nothing."""
+        self._keyring = Keyring(Keys(self._database, AuditLog(self._database)), self.made)
+        self.look()
+
+    def replace(self):
+        """Another database, with tables and nothing in them."""
+        self._number += 1
+        self._database = Database(f"sqlite:///{self._folder / f'{self._number}.db'}")
+        migrate(self._database)
+        self.known = None
+        if hasattr(self, "_keyring"):
+            self._keyring._keys = Keys(self._database, AuditLog(self._database))
+            self.look()
+
+    def make(self):
+        _, self.known = Keys(self._database, AuditLog(self._database)).create(Wish("bank", ("predict",)))
+        self.look()
+
+    def empty(self):
+        with self._database.writing() as connection:
+            connection.execute(delete(API_KEYS))
+        self.known = None
+        self.look()
+
+    def unreadable(self):
+        """The table cannot be read for a while."""
+        self._rename("api_keys", "away")
+        try:
+            self.look()
+            assert self.entrance() != "open" or not self.were_made
+        finally:
+            self._rename("away", "api_keys")
+
+    def unreadable_at_start(self):
+        """Another process, which starts in such a while."""
+        self._rename("api_keys", "away")
+        try:
+            self.restart()
+            assert self.entrance() == "not ready"
+        finally:
+            self._rename("away", "api_keys")
+
+    def look(self):
+        self._keyring._look()
+
+    @property
+    def made(self):
+        return KeysMade(Storage(str(self._folder / "models"), NOTE))
+
+    @property
+    def were_made(self):
+        return self.made.known()
+
+    def entrance(self, key=None):
+        try:
+            return "open" if self._keyring.caller(key) is self._keyring.anybody else "key"
+        except KeyMissing:
+            return "locked"
+        except NotReady:
+            return "not ready"
+
+    def _rename(self, one, other):
+        with self._database.writing() as connection:
+            connection.exec_driver_sql(f"ALTER TABLE {one} RENAME TO {other}")
+
+
+EVENTS = ("restart", "replace", "make", "empty", "unreadable", "unreadable_at_start", "look")
+
+
+@settings(deadline=None, max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(events=st.lists(st.sampled_from(EVENTS), max_size=8))
+def test_in_any_order_of_events_it_is_open_only_if_no_key_was_ever_made(tmp_path_factory, events):
+    stack = Stack(tmp_path_factory.mktemp("stack"))
+    assert stack.entrance() == "open"
+    ever = False
+    for event in events:
+        getattr(stack, event)()
+        ever = ever or event == "make"
+
+        assert (stack.entrance() == "open") <= (not ever), event
+        if event.startswith("unreadable"):
+            continue  # what was known before is still known, which may be nothing
+        if ever:
+            assert stack.entrance() == ("locked" if stack.known else "not ready")
+        if stack.known:
+            assert stack.entrance(stack.known.encode()) == "key"
+    stack.look()
+    assert stack.entrance() == ("open" if not ever else "locked" if stack.known else "not ready")
+
+
+def test_a_database_with_other_keys_closes_to_those_of_the_first(tmp_path):
+    """Though it has as many."""
+    stack = Stack(tmp_path)
+    stack.make()
+    first = stack.known.encode()
+    stack.replace()
+    stack.make()
+
+    assert stack.entrance(first) == "locked"
+    assert stack.entrance(stack.known.encode()) == "key"
+
+
+def test_an_empty_table_opens_nothing_while_the_store_is_away(tmp_path, monkeypatch):
+    """There may be a note in it."""
+    stack = Stack(tmp_path)
+    monkeypatch.setattr(Storage, "read_alone", _away)
+    stack.restart()
+
+    assert stack.entrance() == "not ready"
+
+    monkeypatch.undo()
+    stack.look()
+
+    assert stack.entrance() == "open"
+
+
+@pytest.mark.parametrize("method", ["read_alone", "write"])
+def test_a_note_that_cannot_be_written_is_written_later(tmp_path, monkeypatch, method):
+    stack = Stack(tmp_path)
+    monkeypatch.setattr(Storage, method, _away)
+    stack.make()
+    assert stack.entrance(stack.known.encode()) == "key"
+
+    monkeypatch.undo()
+    assert not stack.were_made
+    monkeypatch.setattr("app.access.keyring._NOTE_SECONDS", 0.0)
+    stack._keyring._note_again = 0.0
+    stack.look()
+
+    assert stack.were_made
+
+
+def test_an_admin_key_opens_a_service_whose_table_is_lost(tmp_path):
+    stack = Stack(tmp_path)
+    stack.make()
+    stack.replace()
+    stack._keyring = Keyring(Keys(stack._database, AuditLog(stack._database)), stack.made, "letmein")
+    stack.look()
+
+    assert stack.entrance(b"letmein") == "key"
+    assert stack.entrance() == "locked"
+    assert stack._keyring.trouble == ""
+
+
+def _away(*_arguments):
+    raise OSError("away")
