@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import islice
 from typing import Annotated, Any, Literal
 
 import orjson
@@ -11,12 +13,15 @@ from starlette.concurrency import run_in_threadpool
 
 from app.api.deps import loaded
 from app.api.errors import problems
+from app.api.memory import share
 from app.api.permits import PREDICT, needs
 from app.api.train import FeatureCosts
 from app.api.wire import JSON, DirectRoute, ModelVersion, Names, Text, WireModel, read, refuse_query
 from app.errors import Invalid
 from app.usecases.askable import check_askable
 
+_DUMP = orjson.OPT_SERIALIZE_NUMPY
+_PART = 500  # cases written at a time: the interpreter's lock is held for some milliseconds
 _MATRIX = {"type": "array", "items": {"type": "array", "items": {"type": "number"}}}
 _KNOWN = {"type": "object", "additionalProperties": {"type": ["number", "string", "null"]}}
 Budget = Annotated[Any, WithJsonSchema({"type": ["number", "null"], "minimum": 0})]
@@ -134,16 +139,24 @@ def _answer(request: Request, wire: AcquireRequest) -> Response:
     from app.usecases import acquire as usecase  # noqa: PLC0415 - with its compiler it takes 60 MB that many can spare
 
     question = usecase.Question(wire.budget, wire.unavailable, wire.feature_costs, wire.benefits, wire.actions)
+    cases = 1 if wire.instances is None else len(wire.instances)
+    if cases > 1:
+        share(request).reserve(usecase.extent_bytes(model, cases, 0 if wire.actions is None else len(wire.actions)))
     try:
         answer = usecase.acquire(model, [wire.known] if wire.instances is None else wire.instances, question)
     except Invalid as error:
         raise (usecase.single if wire.instances is None else usecase.several)(error) from error
-    standings = list(answer.documents())
-    content = standings[0] if wire.instances is None else {"results": standings}
-    return Response(
-        orjson.dumps({"model": model.model, **content, "warnings": answer.warnings}, option=orjson.OPT_SERIALIZE_NUMPY),
-        media_type=JSON,
-    )
+    if wire.instances is None:
+        content = {"model": model.model, **next(answer.documents()), "warnings": answer.warnings}
+        return Response(orjson.dumps(content, option=_DUMP), media_type=JSON)
+    rest = orjson.dumps({"model": model.model, "warnings": answer.warnings})
+    return Response(rest[:-1] + b',"results":[' + b",".join(_written(answer.documents())) + b"]}", media_type=JSON)
+
+
+def _written(documents: Iterator[dict[str, Any]]) -> Iterator[bytes]:
+    """The documents as JSON, some at a time, without the brackets around them."""
+    while part := list(islice(documents, _PART)):
+        yield orjson.dumps(part, option=_DUMP)[1:-1]
 
 
 _KNOWN_EXAMPLE = {"model": "triage", "known": {"age": 58}, "budget": 60}

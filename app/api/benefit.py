@@ -11,6 +11,7 @@ from app.api.charts import media
 from app.api.charts.reports import benefit_chart
 from app.api.deps import loaded_by_path
 from app.api.errors import problems
+from app.api.memory import share
 from app.api.permits import PREDICT_OR_TRAIN, needs
 from app.api.standings import Lead, Standing
 from app.api.wire import ByClass, Matrix, ModelVersion, StrictRoute, WireModel
@@ -152,7 +153,7 @@ _EXAMPLE = {"benefits": [[0, -1], [-10, 5]], "points": 20}
     "/{ref}/benefit",
     summary="What a benefit matrix would have earned on the hold-out",
     response_model=BenefitReport,
-    responses={200: {"content": media.SVG_CONTENT}, **problems(404, 409, 422)},
+    responses={200: {"content": media.SVG_CONTENT}, **problems(404, 409, 413, 422)},
 )
 @needs(PREDICT_OR_TRAIN)
 def benefit(
@@ -175,6 +176,7 @@ def benefit(
     With `Accept: image/svg+xml` the answer is a chart.
     """
     model = loaded_by_path(request, ref)
+    share(request).reserve(usecase.extent_bytes(model, max(map(len, body.benefits), default=0)))
     report = BenefitReport.about(model, usecase.report(model, body.benefits, body.priors, body.points))
     response.headers["Vary"] = "Accept"
     if media.wants_svg(request):

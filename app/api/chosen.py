@@ -10,7 +10,7 @@ import numpy as np
 import orjson
 from fastapi import Response
 
-from app.api.formats import ARROW, NPY, arrow_response, ascii_json, npy_response
+from app.api.formats import ARROW, NPY, arrow_response, ascii_json, json_bytes, npy_response
 from app.api.wire import JSON
 from app.registry.loaded import Loaded
 from app.usecases.choices import FIGURES, Choice
@@ -20,6 +20,7 @@ if TYPE_CHECKING:  # with its compiler it takes 60 MB of memory that a service w
 
 _DUMP = orjson.OPT_SERIALIZE_NUMPY
 _PART = 1000  # sets written at a time: the interpreter's lock is held for a millisecond
+_LONG = 50_000  # items of so many sets, from which on each set is written by itself
 
 
 def to_json(answer: Answer, rest: dict[str, Any]) -> Response:
@@ -90,7 +91,8 @@ def _sets(answer: Answer) -> Iterator[bytes]:
             part.append(_set(choice, i, ends, curve_ends))
             if labels is not None:
                 part[-1]["selected"] = list(map(labels.__getitem__, part[-1]["selected"].tolist()))
-        yield orjson.dumps(part, option=_DUMP)[1:-1]
+        items = sum(len(one["selected"]) + len(one.get("curve", ())) for one in part)
+        yield (b",".join(map(json_bytes, part)) if items > _LONG else orjson.dumps(part, option=_DUMP)[1:-1])
 
 
 def _set(choice: Choice, i: int, ends: list[int], curve_ends: list[int]) -> dict[str, Any]:

@@ -13,6 +13,7 @@ import numpy as np
 import orjson
 from fastapi import Response
 
+from app.api.bodies import free
 from app.api.wire import JSON
 from app.errors import Flaw, Invalid, TooLarge
 from app.features import Schema
@@ -29,11 +30,14 @@ BINARY = {"schema": {"type": "string", "format": "binary"}}  # how OpenAPI says 
 
 _DUMP = orjson.OPT_SERIALIZE_NUMPY
 _MOST_FLAWS = 20
+_BYTES_PER_WORD = 300  # of memory: a word, its list and its place in another
+_PART = 50_000  # numbers written at a time: the interpreter's lock is held for some milliseconds
 _LONGEST_HEADER = 16_000  # proxies and clients refuse longer ones
 
 _NPY_HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 
 Rows = tuple[np.ndarray, list[str]]
+Reserve = Callable[[int], None]
 
 
 def rows_of_json(instances: list[Any], schema: Schema, *, booleans_possible: bool) -> Rows:
@@ -44,8 +48,11 @@ def rows_of_json(instances: list[Any], schema: Schema, *, booleans_possible: boo
         raise error.under("/instances") from error
 
 
-def array_of_npy(body: bytes) -> np.ndarray:
-    """A .npy file of integers or floats, of any shape, as it is. Never unpickles, nor believes in a shape unseen."""
+def array_of_npy(body: bytes, reserve: Reserve = free) -> np.ndarray:
+    """A .npy file of integers or floats, of any shape, as float64. Never unpickles, nor believes in a shape unseen.
+
+    `reserve` is told of the bytes that it takes.
+    """
     try:
         file = io.BytesIO(body)
         version = np.lib.format.read_magic(file)
@@ -57,7 +64,8 @@ def array_of_npy(body: bytes) -> np.ndarray:
     count, there = math.prod(shape), len(body) - file.tell()
     if min(shape, default=0) < 0 or count * kind.itemsize > there:
         raise Invalid.at("", f"the array says that its shape is {list(shape)} of {kind}, but only {there} bytes follow")
-    flat = np.frombuffer(body, kind, count, file.tell()).copy()
+    reserve(count * np.dtype(np.float64).itemsize)
+    flat = np.frombuffer(body, kind, count, file.tell()).astype(np.float64)
     try:
         return flat.reshape(shape[::-1]).T if fortran else flat.reshape(shape)
     except ValueError as error:  # more dimensions, or with no items longer ones, than there are
@@ -113,32 +121,33 @@ def _field(message: bytes, table: int, field: int) -> int:
     return place + int(struct.unpack_from("<I", message, place)[0])
 
 
-def rows_of_npy(body: bytes, schema: Schema) -> Rows:
+def rows_of_npy(body: bytes, schema: Schema, reserve: Reserve = free) -> Rows:
     """A .npy file of numbers (n, m), rows in feature order, NaN where missing. Never unpickles."""
     if schema.categorical:
         raise Invalid.at(
             "", "this model has categorical features, which an array of numbers cannot hold: send JSON or Arrow"
         )
-    X = array_of_npy(body)
+    X = array_of_npy(body, reserve)
     if X.ndim != 2 or X.shape[1] != len(schema.names):
         raise Invalid.at("", f"the array has shape {list(X.shape)}; it takes [n, {len(schema.names)}]")
-    return _finite(np.ascontiguousarray(X, dtype=np.float64)), []
+    return _finite(np.ascontiguousarray(X)), []
 
 
-def rows_of_arrow(body: bytes, schema: Schema) -> Rows:
+def rows_of_arrow(body: bytes, schema: Schema, reserve: Reserve = free) -> Rows:
     """An Arrow IPC stream with a column for each feature, by name, in any order; null where missing."""
     import pyarrow as pa  # noqa: PLC0415
 
     table = table_of_arrow(body)
     _check_names(table.column_names, schema)
     _check_types(table, schema)
+    reserve(table.num_rows * (8 * len(schema.names) + _BYTES_PER_WORD * bool(schema.categorical)))
     X = np.empty((table.num_rows, len(schema.names)))
     warnings: list[str] = []
     for j, name in enumerate(schema.names):
         column = table.column(name)
         if j in schema.categorical:
             single = Schema([schema.features[j]])
-            codes, notes = single.encode([[word] for word in column.to_pylist()])
+            codes, notes = single.encode([[word] for word in _words(column)])
             X[:, j] = codes[:, 0]
             warnings += notes
         else:
@@ -146,7 +155,24 @@ def rows_of_arrow(body: bytes, schema: Schema) -> Rows:
     return _finite(X), warnings
 
 
-READERS: dict[str, Callable[[bytes, Schema], Rows]] = {NPY: rows_of_npy, ARROW: rows_of_arrow}
+def _words(column: pa.ChunkedArray) -> list[str | None]:
+    """A column's text; a word of a dictionary is in memory once, however many rows have it."""
+    import pyarrow as pa  # noqa: PLC0415
+
+    if not pa.types.is_dictionary(column.type):
+        return list(column.to_pylist())
+    words: list[str | None] = []
+    unpacked: dict[tuple[int, ...], list[str | None]] = {}
+    for chunk in column.chunks:  # they may share a dictionary, which is then the same buffers
+        place = (chunk.dictionary.offset, *(part.address for part in chunk.dictionary.buffers() if part))
+        if place not in unpacked:
+            unpacked[place] = chunk.dictionary.to_pylist()
+        names = unpacked[place]
+        words += [None if code is None else names[code] for code in chunk.indices.to_pylist()]
+    return words
+
+
+READERS: dict[str, Callable[[bytes, Schema, Reserve], Rows]] = {NPY: rows_of_npy, ARROW: rows_of_arrow}
 
 
 def to_json(answer: Answer, model: Loaded) -> Response:
@@ -162,7 +188,28 @@ def to_json(answer: Answer, model: Loaded) -> Response:
         **answer.figures,
         "warnings": answer.warnings,
     }
-    return Response(orjson.dumps(document, option=_DUMP), media_type=JSON)
+    return json_response(document)
+
+
+def json_response(document: dict[str, Any]) -> Response:
+    """The document as JSON, see `json_bytes`."""
+    return Response(json_bytes(document), media_type=JSON)
+
+
+def json_bytes(document: dict[str, Any]) -> bytes:
+    """The document as JSON, its long arrays written some numbers at a time."""
+    if all(not isinstance(value, np.ndarray) or value.size <= _PART for value in document.values()):
+        return orjson.dumps(document, option=_DUMP)
+    fields = (b"%b:%b" % (orjson.dumps(name), _written(value)) for name, value in document.items())
+    return b"{" + b",".join(fields) + b"}"
+
+
+def _written(value: Any) -> bytes:
+    if not isinstance(value, np.ndarray) or value.size <= _PART:
+        return orjson.dumps(value, option=_DUMP)
+    step = max(_PART * len(value) // value.size, 1)
+    parts = (orjson.dumps(value[i : i + step], option=_DUMP)[1:-1] for i in range(0, len(value), step))
+    return b"[" + b",".join(parts) + b"]"
 
 
 def to_npy(answer: Answer, model: Loaded) -> Response:

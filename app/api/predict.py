@@ -39,6 +39,7 @@ from app.usecases.ranges import strange_values
 from app.usecases.values import predict_values
 
 _INLINE_NUMBERS = 10_000  # of an answer; one with more is worked on in a thread, so that nobody waits behind it
+_BYTES_PER_NUMBER = 70  # of memory, from the rows to the answer
 _WORDS = ("model", "rule")
 
 INSTANCES = {
@@ -159,6 +160,9 @@ def _answer(request: Request, asked: _Asked) -> Response:
 def _decide(request: Request, asked: PredictQuestion, model: Loaded, rows: formats.Rows) -> Response:
     form = kind_of_answer(request, formats.WRITERS)
     X, warnings = rows
+    numbers = usecase.extent(model, asked.actions, len(X))
+    if numbers > _INLINE_NUMBERS:
+        share(request).reserve(numbers * _BYTES_PER_NUMBER)
     if form == JSON:  # the other forms are for many rows, fast
         warnings += strange_values(model, X)
     if model.regression:
@@ -173,7 +177,7 @@ def _read(request: Request, kind: str, body: bytes) -> _Asked:
     reader = formats.READERS.get(kind)
     if reader is not None:
         fields = query_fields(request, PredictQuestion.model_fields, _WORDS)
-        return _Asked(checked(PredictQuestion, fields), lambda schema: reader(body, schema))
+        return _Asked(checked(PredictQuestion, fields), lambda schema: reader(body, schema, share(request).reserve))
     refuse_query(request)
     wire = checked(PredictRequest, parsed(body, share(request).reserve))
     booleans_possible = b"true" in body or b"false" in body

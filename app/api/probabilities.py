@@ -61,17 +61,19 @@ def sets_of_list(value: Any) -> Sets:
     raise Invalid(flaws[0].msg, flaws)
 
 
-def sets_of_npy(body: bytes) -> Sets:
+def sets_of_npy(body: bytes, reserve: Callable[[int], None] = free) -> Sets:
     """A .npy file: one dimension is one set, two are a set per row."""
-    array = array_of_npy(body)
+    array = array_of_npy(body, reserve)
     if array.ndim not in (1, 2):
         raise Invalid.at(f"/{FIELD}", f"the array has {array.ndim} dimensions: one is a set, two are a set per row")
-    check_extent(1 if array.ndim == 1 else len(array), array.size)
+    extent = (1 if array.ndim == 1 else len(array), array.size)
+    check_extent(*extent)
+    reserve(extent_bytes(*extent))
     offsets = None if array.ndim == 1 else np.arange(len(array) + 1) * array.shape[1]
-    return Sets(np.ascontiguousarray(array, dtype=np.float64).ravel(), offsets)
+    return Sets(np.ascontiguousarray(array).ravel(), offsets)
 
 
-def sets_of_arrow(body: bytes) -> Sets:
+def sets_of_arrow(body: bytes, reserve: Callable[[int], None] = free) -> Sets:
     """An Arrow IPC stream of one column: numbers are one set, lists of numbers a set each."""
     import pyarrow as pa  # noqa: PLC0415 - 40 MB of memory that a service without Arrow clients can spare
 
@@ -86,6 +88,7 @@ def sets_of_arrow(body: bytes) -> Sets:
     column = column if isinstance(column, pa.Array) else pa.concat_arrays(column.chunks)
     numbers = column.flatten() if nested else column
     check_extent(1, len(numbers))
+    reserve(extent_bytes(table.num_rows if nested else 1, len(numbers)))
     if not (pa.types.is_integer(numbers.type) or pa.types.is_floating(numbers.type)):
         raise Invalid.at(f"/{FIELD}", f"the column holds {column.type}; it takes numbers or lists of numbers")
     if column.null_count or numbers.null_count:

@@ -33,7 +33,7 @@ from app.api.wire import (
 )
 from app.errors import Invalid
 from app.features import Schema
-from app.usecases.choices import Sets
+from app.usecases.choices import Sets, extent_bytes
 
 if TYPE_CHECKING:  # with its compiler it takes 60 MB of memory that a service which retrieves nothing can spare
     from app.usecases.retrieve import Question
@@ -181,6 +181,7 @@ def _answer(request: Request, kind: str, body: bytes) -> Response:
 
     if model is not None:
         X, warnings = asked.rows(model.schema)
+        share(request).reserve(extent_bytes(len(X), len(X) * len(model.classes)))
         answer = usecase.retrieve_with(model, X, question(), warnings)
     else:
         assert asked.sets is not None
@@ -200,8 +201,8 @@ class _Asked:
 def _read(kind: str, body: bytes, request: Request) -> _Asked:
     if kind in formats.READERS:
         question = checked(RetrieveQuestion, query_fields(request, RetrieveQuestion.model_fields, _WORDS))
-        sets = None if question.model else _READERS[kind](body)
-        return _Asked(question, sets, partial(formats.READERS[kind], body))
+        sets = None if question.model else _READERS[kind](body, share(request).reserve)
+        return _Asked(question, sets, lambda schema: formats.READERS[kind](body, schema, share(request).reserve))
     refuse_query(request)
     fields, sets = fields_of_json(body, share(request).reserve)
     wire = checked(RetrieveRequest, fields)

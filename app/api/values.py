@@ -7,10 +7,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-import orjson
 from fastapi import Response
 
-from app.api.formats import ARROW, NPY, arrow_response, ascii_json, npy_response
+from app.api.formats import ARROW, NPY, arrow_response, ascii_json, json_response, npy_response
 from app.api.wire import JSON
 from app.registry.loaded import Loaded
 
@@ -18,7 +17,7 @@ from app.registry.loaded import Loaded
 def to_json(values: np.ndarray, model: Loaded, warnings: Sequence[str]) -> Response:
     """The contract's document."""
     document = {"model": model.model, "values": values, "warnings": warnings}
-    return Response(orjson.dumps(document, option=orjson.OPT_SERIALIZE_NUMPY), media_type=JSON)
+    return json_response(document)
 
 
 def to_npy(values: np.ndarray, model: Loaded, warnings: Sequence[str]) -> Response:

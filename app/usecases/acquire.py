@@ -21,7 +21,9 @@ from app.usecases.asking import Asker, Stakes, asker
 from app.usecases.known import encode_known
 
 MOST_CELLS = 500_000  # cases times features: the answer may name every feature for every case
-LARGEST_ANSWER = 20_000_000  # numbers, as of `/predict`
+LARGEST_ANSWER = 5_000_000  # numbers, as of `/predict`
+_BYTES_PER_CELL = 400  # of memory: each case may wait for each feature, which the answer then names
+_BYTES_PER_NUMBER = 50  # of memory, for each class and action
 _TREE = "a tree of classifiers asks to the end of its path; benefits decide, but do not stop"
 _NO_EXPERIENCE = "this model could not learn when asking on is not worth its price; benefits decide, but do not stop"
 
@@ -127,6 +129,12 @@ def acquire(model: Loaded, cases: Sequence[Any], question: Question) -> Standing
     if gain is None:
         warnings = [*warnings, _NO_EXPERIENCE if ready.votes else _TREE]
     return Standings(ready, states, reason, P, stakes, decision, gain, warnings)
+
+
+def extent_bytes(model: Loaded, cases: int, n_actions: int) -> int:
+    """About how much memory so many cases take."""
+    per_case = _BYTES_PER_CELL * len(model.schema.names) + _BYTES_PER_NUMBER * (2 * len(model.classes) + n_actions)
+    return min(cases, MOST_CELLS) * per_case
 
 
 def _check_finite(states: States) -> None:

@@ -20,11 +20,13 @@ from app.decisions.contest import Judged, contest, doubts
 from app.decisions.folds import stratified_folds
 from app.decisions.rules import Rows, Ruled, apply_rules, same_for_all
 from app.decisions.threshold import decide_by_threshold, posterior_threshold
-from app.errors import Conflict, Invalid
+from app.errors import Conflict, Invalid, TooLarge
 from app.registry.loaded import Holdout, Loaded
 from app.usecases.predict import check_classes, shifted, sorted_holdout
 
 FOLDS = 5  # of the hold-out, for the rule that is tuned on it
+MOST_CELLS = 100_000  # of a matrix: the report has several counts for each
+_BYTES_PER_NUMBER = 40  # of memory, for each row and action or class
 
 
 @dataclass(frozen=True)
@@ -111,6 +113,15 @@ def report(model: Loaded, benefits: Any, priors: Mapping[str, float] | None, poi
         ranking,
         [*warnings, *doubts(judged, model.classes, bound, "hold-out row"), *_about(ranking, len(y))],
     )
+
+
+def extent_bytes(model: Loaded, n_actions: int) -> int:
+    """About how much memory a report takes; TooLarge where the matrix has more cells than it may."""
+    cells = len(model.classes) * n_actions
+    if cells > MOST_CELLS:
+        raise TooLarge(f"the benefit matrix has {cells:,} cells; here it may have {MOST_CELLS:,}")
+    rows = 0 if model.holdout is None else len(model.holdout.y)
+    return rows * (len(model.classes) + n_actions) * _BYTES_PER_NUMBER
 
 
 def _about(ranking: Ranking, n: int) -> list[str]:

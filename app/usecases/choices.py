@@ -15,8 +15,8 @@ if TYPE_CHECKING:  # with its compiler it takes 60 MB of memory that a service w
 FIGURES = ("expected_loss", "expected_precision", "expected_recall", "error_bound")
 MOST_SETS = 1_000_000  # of one call
 MOST_ITEMS = 20_000_000  # of one call
-_BYTES_PER_SET = 400  # of memory on its way from the request to the answer, whatever it holds
-_BYTES_PER_ITEM = 50
+_BYTES_PER_SET = 800  # of memory on its way from the request to the answer, whatever it holds
+_BYTES_PER_ITEM = 90
 
 
 @dataclass(frozen=True)

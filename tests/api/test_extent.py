@@ -1,0 +1,148 @@
+"""Work is estimated before memory is taken for it, and long answers are written in parts."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import numpy as np
+import orjson
+import pyarrow as pa
+import pytest
+
+from app.api import chosen, formats
+from app.api.formats import json_bytes, rows_of_arrow, rows_of_npy
+from app.features import Feature, Schema
+from app.usecases import acquire, benefit, predict
+from tests.conftest import serving, settings_for, trained, two_class_rows
+
+NUMBERS = Schema([Feature("a", "numeric"), Feature("b", "numeric")])
+WORDS = Schema([Feature("a", "numeric"), Feature("w", "categorical", ("x", "y"))])
+NPY = {"Content-Type": "application/x-npy"}
+
+
+@pytest.mark.parametrize("size", [0, 1, 7, 1000])
+@pytest.mark.parametrize("part", [1, 3, 100])
+def test_what_is_written_in_parts_is_the_same_document(monkeypatch, size, part):
+    monkeypatch.setattr(formats, "_PART", part)
+    rng = np.random.default_rng(size)
+    document = {
+        "a": [1, "x"],
+        "p": rng.random((size, 3)),
+        "v": rng.random(size),
+        "k": rng.integers(0, 9, size),
+        "z": {},
+    }
+
+    assert json_bytes(document) == orjson.dumps(document, option=orjson.OPT_SERIALIZE_NUMPY)
+
+
+def test_rows_are_reserved_before_they_are_made():
+    file = io.BytesIO()
+    np.save(file, np.ones((1000, 2), dtype=np.uint8))
+    table = pa.table({"a": np.ones(1000), "w": pa.DictionaryArray.from_arrays(np.zeros(1000, np.int8), ["x" * 10_000])})
+    sink = io.BytesIO()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+
+    for read, body, schema in ((rows_of_npy, file, NUMBERS), (rows_of_arrow, sink, WORDS)):
+        reserved: list[int] = []
+        X, _ = read(body.getvalue(), schema, reserved.append)
+        assert X.nbytes <= sum(reserved)
+
+        def refuse(_count: int) -> None:
+            raise MemoryError
+
+        with pytest.raises(MemoryError):
+            read(body.getvalue(), schema, refuse)
+
+
+def test_long_words_that_repeat_are_not_unpacked():
+    """A dictionary of one long word and many positions is small on the wire only."""
+    import tracemalloc  # noqa: PLC0415
+
+    word = "x" * 1_000_000
+    table = pa.table({"a": np.ones(2000), "w": pa.DictionaryArray.from_arrays(np.zeros(2000, np.int16), [word])})
+    sink = io.BytesIO()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+
+    tracemalloc.start()
+    X, warnings = rows_of_arrow(sink.getvalue(), WORDS)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+
+    assert np.isnan(X[:, 1]).all()
+    assert "2000 of 2000" in warnings[0]
+    assert peak < 50_000_000
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory):
+    """A service that has 64 MB for requests."""
+    with serving(settings_for(tmp_path_factory.mktemp("small"), request_memory_mb=64)) as client:
+        trained(client, {"model": "ward", "learner": {"kind": "logistic"}, "data": two_class_rows(200)})
+        data = two_class_rows(200)
+        plain = data | {"features": ["age", "pulse"], "rows": [row[:2] for row in data["rows"]]}
+        trained(client, {"model": "plain", "learner": {"kind": "logistic"}, "data": plain})
+        trained(client, {"model": "wood", "learner": {"kind": "budget_forest"}, "data": data})
+        yield client
+
+
+def npy(array: np.ndarray) -> bytes:
+    file = io.BytesIO()
+    np.save(file, array)
+    return file.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("path", "query", "body"),
+    [
+        ("/predict", {"model": "plain", "rule": "most_probable"}, npy(np.ones((3_000_000, 2), np.uint8))),
+        ("/predict", {"model": "plain", "rule": "most_probable"}, npy(np.ones((700_000, 2), np.uint8))),
+        ("/retrieve", {"setting": "binary", "loss": '{"name": "am"}'}, npy(np.ones(3_000_000, np.uint8))),
+        ("/retrieve", {"setting": "multilabel", "loss": '{"name": "am"}'}, npy(np.ones((500_000, 1), np.uint8))),
+        ("/predict", {}, {"model": "ward", "rule": "most_probable", "instances": [[1, 2, "mild"]] * 150_000}),
+        ("/acquire", {}, {"model": "wood", "instances": [{"age": 1}] * 60_000}),
+        ("/acquire/simulate", {}, {"model": "wood", "rows": [[1, 2, "mild"]] * 150_000, "labels": ["ill"] * 150_000}),
+        ("/train", {}, {"model": "x", "learner": {"kind": "logistic"},
+                        "data": {"features": ["a"], "rows": [[1]] * 300_000, "labels": [0] * 300_000}}),
+        ("/models/ward/benefit", {}, {"benefits": [[1] * 60_000] * 2}),
+        ("/models/ward/benefit", {}, {"benefits": [[1] * 40_000] * 2}),
+    ],
+    ids=["rows", "answer", "items", "sets", "instances", "cases", "simulated", "inline", "cells", "rows and actions"],
+)  # fmt: skip
+def test_what_needs_more_memory_than_there_is_gets_413(small, path, query, body):
+    """The same for every route: few bytes can ask for many."""
+    content, headers = (
+        (body, NPY) if isinstance(body, bytes) else (json.dumps(body), {"Content-Type": "application/json"})
+    )
+    response = small.post(path, params=query, content=content, headers=headers)
+
+    assert response.status_code == 413, response.text[:300]
+
+
+def test_bounds_on_answers(monkeypatch, small):
+    monkeypatch.setattr(predict, "LARGEST_ANSWER", 10)
+    monkeypatch.setattr(benefit, "MOST_CELLS", 5)
+    monkeypatch.setattr(acquire, "MOST_CELLS", 5)
+    rows = [[1, 2, "mild"]]
+    for n, status in ((2, 200), (3, 413)):
+        question = {"model": "ward", "rule": "most_probable", "instances": rows * n}
+        assert small.post("/predict", json=question).status_code == status
+    for actions, status in ((2, 200), (3, 413)):
+        assert (
+            small.post("/models/ward/benefit", json={"benefits": [[0] * actions, [1] * actions]}).status_code == status
+        )
+    for n, status in ((1, 200), (2, 413)):
+        assert small.post("/acquire", json={"model": "wood", "instances": [{}] * n}).status_code == status
+
+
+def test_sets_are_written_alike_in_parts_and_alone(service, monkeypatch):
+    question = {"probabilities": [[0.5, 0.25], [0.75], []] * 3, "setting": "multilabel", "loss": {"name": "jaccard"}}
+    whole = service.post("/retrieve", json=question | {"curve": True}).content
+    monkeypatch.setattr(chosen, "_LONG", 0)
+    monkeypatch.setattr(formats, "_PART", 1)
+    for part in (1, 2, 1000):
+        monkeypatch.setattr(chosen, "_PART", part)
+        assert service.post("/retrieve", json=question | {"curve": True}).content == whole
