@@ -313,7 +313,7 @@ def test_holdout_threshold_without_a_holdout(service, plain):
     }
     response = service.post("/predict", json=question)
 
-    assert response.status_code == 422
+    assert response.status_code == 409
     assert response.json()["errors"][0]["loc"] == "/threshold"
 
 
