@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from app.data.columns import CategoricalColumn, NumericColumn
+from app.data.columns import CategoricalColumn, NumericColumn, Vocabulary
 from app.data.dataset import DataLimits
 from app.data.labels import Classes, NumberLabel, RelevanceLabel, WordLabel
 from app.data.place import MOST_FLAWS
@@ -50,8 +50,9 @@ def build(
     Raises Invalid with every column that cannot be used. One pass; memory of one row group and the categories.
     """
     order = [j for j in range(len(source.places)) if j not in set(labels)] + list(labels)
-    features = [_feature(source, j, limits) for j in order[: len(order) - len(labels)]]
-    targets = [_label(source, j, limits, several=several, numbers=numbers) for j in labels]
+    vocabulary = Vocabulary(limits.max_words, limits.max_characters)
+    features = [_feature(source, j, limits, vocabulary) for j in order[: len(order) - len(labels)]]
+    targets = [_label(source, j, limits, vocabulary, several=several, numbers=numbers) for j in labels]
     columns: list[_Column] = [*features, *targets]
     writer = _Writer(columns, sink)
     for arrays in source.batches():
@@ -70,14 +71,14 @@ def build(
     )
 
 
-def _feature(source: Source, j: int, limits: DataLimits) -> _Column:
+def _feature(source: Source, j: int, limits: DataLimits, vocabulary: Vocabulary) -> _Column:
     if source.kinds[j] == "numeric":
         return NumericColumn(source.places[j])
-    return CategoricalColumn(source.places[j], limits.max_categories)
+    return CategoricalColumn(source.places[j], limits.max_categories, vocabulary)
 
 
 def _label(
-    source: Source, j: int, limits: DataLimits, *, several: bool, numbers: bool
+    source: Source, j: int, limits: DataLimits, vocabulary: Vocabulary, *, several: bool, numbers: bool
 ) -> NumberLabel | WordLabel | RelevanceLabel:
     place = source.places[j]
     if several:
@@ -89,7 +90,7 @@ def _label(
         return NumberLabel(place, limits.max_categories, regressed=numbers)
     if numbers:
         raise Invalid.at(place.loc, f"{place.name!r} holds words; a number to regress on is a column of numbers")
-    return WordLabel(place, limits.max_categories)
+    return WordLabel(place, limits.max_categories, vocabulary)
 
 
 def _classes(targets: Sequence[NumberLabel | WordLabel | RelevanceLabel]) -> Classes:

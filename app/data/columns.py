@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from app.data.place import MOST_FLAWS, Place
-from app.errors import Flaw, Invalid
+from app.errors import Flaw, Invalid, TooLarge
 from app.features import Feature
 from app.text import MOST_CATEGORY, refused_character
 
@@ -65,18 +65,39 @@ class NumericColumn:
         raise Invalid(flaws[0].msg, flaws)
 
 
+class Vocabulary:
+    """The words of all categorical columns together, bounded: every model's card holds them."""
+
+    def __init__(self, most_words: int, most_characters: int) -> None:
+        self._most_words = most_words
+        self._most_characters = most_characters
+        self._words = 0
+        self._characters = 0
+
+    def add(self, word: str) -> None:
+        """Count a word that is new in its column; TooLarge where there are too many, or too long ones."""
+        self._words += 1
+        self._characters += len(word)
+        if self._words > self._most_words or self._characters > self._most_characters:
+            raise TooLarge(
+                f"the columns have too many categories together: at most {self._most_words:,}, of"
+                f" {self._most_characters:,} characters, are supported; leave columns of text and identifiers out"
+            )
+
+
 class CategoricalColumn:
     """A column of words, and how often each occurs."""
 
     stored_as = DICTIONARY
     longest = MOST_CATEGORY
 
-    def __init__(self, place: Place, most: int) -> None:
+    def __init__(self, place: Place, most: int, vocabulary: Vocabulary) -> None:
         self.place = place
         self.most = most
         self.rows = 0
         self.missing = 0
         self.counts: dict[str, int] = {}
+        self._vocabulary = vocabulary
         self._marks: dict[str, int] = {}
         self._digest = hashlib.sha256()
 
@@ -130,6 +151,7 @@ class CategoricalColumn:
     def _count(self, words: list[str], counts: np.ndarray) -> None:
         for word, count in zip(words, counts.tolist(), strict=True):
             if word not in self.counts:
+                self._vocabulary.add(word)
                 self._marks[word] = int.from_bytes(hashlib.sha256(word.encode()).digest()[:8], "little") | 1
             self.counts[word] = self.counts.get(word, 0) + count
         self._check_number(len(self.counts))

@@ -12,9 +12,10 @@ import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any, BinaryIO, cast
 
-from app.data.dataset import DataLimits, Dataset, from_json, to_json
+from app.data.dataset import DataLimits, Dataset, from_files, from_json, to_files
 from app.data.isolated import ReaderLimits, read_isolated
 from app.data.order import Order
 from app.data.table import Table
@@ -25,6 +26,9 @@ __all__ = ["DataLimits", "Dataset", "DatasetStore"]
 
 _TABLE = "data.parquet"
 _RECORD = "dataset.json"
+_VOCABULARY = "vocabulary.json"
+_UNREADABLE = (ValueError, KeyError, TypeError, AttributeError)  # what a record raises that is none
+_MOST_COLUMNS = 20_000  # of all data sets on a page together
 _ID = re.compile(r"ds_[0-9a-f]{16}")
 
 _log = logging.getLogger(__name__)
@@ -107,12 +111,14 @@ class DatasetStore:
 
     def find(self, dataset_id: str) -> Dataset:
         """The record of a data set; NotFound where there is none, Damaged where it cannot be read."""
-        if _ID.fullmatch(dataset_id):
-            try:
-                return _read(dataset_id, self._storage.read(dataset_id, _RECORD))
-            except NotFound:
-                pass
-        raise NotFound(f"there is no data set {dataset_id!r}")
+        content = self._record(dataset_id)
+        try:
+            return _checked(dataset_id, from_files(content, lambda: self._storage.read(dataset_id, _VOCABULARY)))
+        except _UNREADABLE as error:
+            raise _damaged(dataset_id) from error
+        except NotFound as absent:
+            self._record(dataset_id)  # it may have been removed at this moment
+            raise _damaged(dataset_id) from absent
 
     def table(self, dataset_id: str) -> Table:
         """A data set's arrays; NotFound, or Damaged where the file is not what was stored."""
@@ -122,12 +128,16 @@ class DatasetStore:
         return load(dataset, self.parquet(dataset))
 
     def page(self, size: int, token: str | None = None) -> tuple[list[Dataset], str | None]:
-        """At most `size` data sets after those of the page that gave `token`, newest first, and the next token."""
+        """At most `size` data sets after those of the page that gave `token`, newest first, and the next token.
+
+        Their features come without categories. A page of data sets with very many columns is shorter.
+        """
         after = None if token is None else _parse_token(token)
         datasets = sorted(self.all(), key=_age, reverse=True)
         rest = [dataset for dataset in datasets if after is None or _age(dataset) < after]
-        page = rest[:size]
-        return page, _token(page[-1]) if len(rest) > size else None
+        columns = accumulate(len(dataset.features) for dataset in rest[:size])
+        page = [dataset for dataset, total in zip(rest, columns, strict=False) if total <= _MOST_COLUMNS] or rest[:1]
+        return page, _token(page[-1]) if len(rest) > len(page) else None
 
     def copy_to(self, url: str) -> tuple[int, list[str]]:
         """Copy all data sets to another place: how many are there now, and what was left out, with the reason."""
@@ -139,15 +149,14 @@ class DatasetStore:
 
     def remove(self, dataset_id: str) -> None:
         """Remove a data set; NotFound where there is none."""
-        with suppress(Damaged):
-            self.find(dataset_id)
+        self._record(dataset_id)
         self._storage.remove(dataset_id)
 
     def keep(self, draft: Draft) -> Dataset:
         """Store what was drafted; where the same content is there already, that is the answer."""
         dataset = draft.dataset
         try:
-            self._storage.publish(dataset.id, {_TABLE: draft.parquet, _RECORD: to_json(dataset)})
+            self._storage.publish(dataset.id, {_TABLE: draft.parquet, **_record_files(dataset)})
         except Conflict as conflict:
             try:
                 return self.find(dataset.id)
@@ -173,15 +182,23 @@ class DatasetStore:
         return whole
 
     def records(self) -> tuple[list[Dataset], list[str]]:
-        """All records, and what is wrong with those that cannot be read."""
+        """All records, their features without categories, and what is wrong with those that cannot be read."""
         whole, damaged = [], []
         contents = self._storage.read_each(filter(_ID.fullmatch, self._storage.folders()), _RECORD)
         for dataset_id, content in contents.items():
             try:
-                whole.append(_read(dataset_id, content))
+                whole.append(_checked(dataset_id, from_json(content)).summary())
+            except _UNREADABLE:
+                damaged.append(_damaged(dataset_id).detail)
             except Damaged as error:
                 damaged.append(error.detail)
         return whole, damaged
+
+    def _record(self, dataset_id: str) -> bytes:
+        if _ID.fullmatch(dataset_id):
+            with suppress(NotFound):
+                return self._storage.read(dataset_id, _RECORD)
+        raise NotFound(f"there is no data set {dataset_id!r}")
 
 
 def _copy(source: DatasetStore, target: DatasetStore) -> tuple[int, list[str]]:
@@ -192,7 +209,7 @@ def _copy(source: DatasetStore, target: DatasetStore) -> tuple[int, list[str]]:
     for dataset in whole:
         try:
             if dataset.id not in there:
-                target.keep(Draft(dataset, source.parquet(dataset)))
+                target.keep(Draft(source.find(dataset.id), source.parquet(dataset)))
         except Damaged as error:
             left_out.append(f"{dataset.id}: {error.detail}")
         else:
@@ -200,12 +217,17 @@ def _copy(source: DatasetStore, target: DatasetStore) -> tuple[int, list[str]]:
     return count, left_out
 
 
-def _read(dataset_id: str, content: bytes) -> Dataset:
-    """The record in a data set's folder; Damaged where it is none, or another's."""
-    try:
-        dataset = from_json(content)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise Damaged(f"the record of {dataset_id} is damaged; delete it and upload it again") from error
+def _record_files(dataset: Dataset) -> dict[str, bytes]:
+    record, vocabulary = to_files(dataset)
+    return {_RECORD: record} if vocabulary is None else {_VOCABULARY: vocabulary, _RECORD: record}
+
+
+def _damaged(dataset_id: str) -> Damaged:
+    return Damaged(f"the record of {dataset_id} is damaged; delete it and upload it again")
+
+
+def _checked(dataset_id: str, dataset: Dataset) -> Dataset:
+    """The record in a data set's folder; Damaged where it is another's."""
     if dataset.id != dataset_id:
         raise Damaged(f"the record of {dataset_id} is that of another data set; delete it and upload it again")
     return dataset

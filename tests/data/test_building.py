@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from app.data import building
-from app.data.columns import CategoricalColumn, NumericColumn
+from app.data.columns import CategoricalColumn, NumericColumn, Vocabulary
 from app.data.inline import InlineRows
 from app.data.loading import load
 from app.data.place import Place
@@ -20,7 +20,7 @@ PLACE = Place("a", "/a", "/rows/{}/0")
     ("make", "values", "kind"),
     [
         (lambda: NumericColumn(PLACE), [1.0, None, -2.5, 0.0, 1e300], pa.float64()),
-        (lambda: CategoricalColumn(PLACE, 10), ["u", None, "v", "u", ""], pa.string()),
+        (lambda: CategoricalColumn(PLACE, 10, Vocabulary(100, 1000)), ["u", None, "v", "u", ""], pa.string()),
     ],
     ids=["numeric", "categorical"],
 )

@@ -26,12 +26,12 @@ def test_a_data_set_is_kept_found_listed_learnt_from_and_removed(storage_url, li
     first, second = add(store), add(store, "n")
 
     assert other.find(first.id) == first
-    assert other.page(10)[0] == [second, first]
+    assert other.page(10)[0] == [second.summary(), first.summary()]
     np.testing.assert_array_equal(other.table(first.id).X[:, 0], [1, 2, np.nan, 4])
     other.remove(first.id)
     with pytest.raises(NotFound):
         store.table(first.id)
-    assert store.page(10)[0] == [second]
+    assert store.page(10)[0] == [second.summary()]
 
 
 def test_equal_uploads_to_two_replicas_at_once_are_one_data_set(storage_url, limits):

@@ -12,9 +12,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from app.data import store as store_module
 from app.data.dataset import from_json, to_json
-from app.data.store import DatasetStore
-from app.errors import Damaged, Invalid, NotFound
+from app.data.store import DataLimits, DatasetStore
+from app.errors import Damaged, Invalid, NotFound, TooLarge
 
 SHARED = Path(__file__).resolve().parents[2] / ".." / "shared" / "data"
 CSV = b"a,b,y\n1,u,0\n2,v,1\n,u,0\n4,,1\n"
@@ -105,7 +106,7 @@ def test_damaged_record(store, tmp_path, damage):
     for ask in (store.find, store.table):
         with pytest.raises(Damaged, match=f"the record of {dataset.id} .*upload it again"):
             ask(dataset.id)
-    assert store.page(10) == ([other], None)
+    assert store.page(10) == ([other.summary()], None)
     count, left_out = store.copy_to(str(tmp_path / "copy"))
     assert count == 1
     assert dataset.id in left_out[0]
@@ -125,7 +126,7 @@ def test_pages(tmp_path, limits, url):
     add(store, name="later")
     second, token = store.page(3, token)
     assert [dataset.id for dataset in second] == added[3:0:-1]
-    assert store.page(3, token) == ([store.find(added[0])], None)
+    assert store.page(3, token) == ([store.find(added[0]).summary()], None)
 
 
 @pytest.mark.parametrize("token", ["x", "é", "bm90aGluZw==", "////"])
@@ -182,3 +183,91 @@ def test_arrow_is_loaded_late(tmp_path):
     )
 
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def as_before(dataset, folder):
+    """Write the record as it was before categories had a file of their own."""
+    (folder / dataset.id / "vocabulary.json").unlink()
+    (folder / dataset.id / "dataset.json").write_bytes(to_json(dataset))
+
+
+def test_records_of_before_are_read(store, tmp_path):
+    """A data set whose record holds the categories: found, listed, loaded, copied, and the same when uploaded again."""
+    dataset = add(store)
+    expected = store.table(dataset.id)
+    as_before(dataset, tmp_path / "datasets")
+
+    assert store.find(dataset.id) == dataset == add(store)
+    assert store.page(10) == ([dataset.summary()], None)
+    np.testing.assert_array_equal(store.table(dataset.id).X, expected.X)
+    assert store.copy_to(str(tmp_path / "copy")) == (1, [])
+    copy = DatasetStore(str(tmp_path / "copy"), store.limits)
+    assert copy.find(dataset.id) == dataset
+    assert (tmp_path / "copy" / dataset.id / "vocabulary.json").exists()
+
+
+def test_listings_read_no_categories(store, tmp_path):
+    """They are in a file of their own, which is read only where the table is needed."""
+    words = "".join(f"{'word' * 100}{i % 50},{i % 2}\n" for i in range(100))
+    dataset = add(store, f"a,y\n{words}".encode())
+    folder = tmp_path / "datasets" / dataset.id
+    assert len((folder / "vocabulary.json").read_bytes()) > 20_000
+    assert len((folder / "dataset.json").read_bytes()) < 1_000
+
+    (folder / "vocabulary.json").unlink()
+    assert store.page(10) == ([dataset.summary()], None)
+    for ask in (store.find, store.table):
+        with pytest.raises(Damaged, match="delete it and upload it again"):
+            ask(dataset.id)
+
+
+@pytest.mark.parametrize(
+    "damage", [lambda words: words.replace(b"u", b"x"), lambda words: words[:-3], lambda _: b"", lambda _: b"[]"]
+)
+def test_damaged_categories(store, tmp_path, damage):
+    """Codes are never given other words than those they were made from."""
+    dataset = add(store)
+    path = tmp_path / "datasets" / dataset.id / "vocabulary.json"
+    path.write_bytes(damage(path.read_bytes()))
+
+    for ask in (store.find, store.table):
+        with pytest.raises(Damaged):
+            ask(dataset.id)
+    assert store.copy_to(str(tmp_path / "copy"))[0] == 0
+    store.remove(dataset.id)
+    assert add(store) == store.find(dataset.id)
+
+
+def test_pages_of_wide_data_sets_are_short(store, monkeypatch):
+    monkeypatch.setattr(store_module, "_MOST_COLUMNS", 4)
+    added = [add(store, name=f"n{i}").id for i in range(5)]
+    wide = store.add(io.BytesIO(b"a,b,c,d,e,f,y\n" + b"1,2,3,4,5,6,0\n1,2,3,4,5,6,1\n" * 2), ["y"])
+    pages, token = [], None
+    while True:
+        page, token = store.page(4, token)
+        pages.append([dataset.id for dataset in page])
+        if token is None:
+            break
+
+    assert pages == [[wide.id], [added[4], added[3]], [added[2], added[1]], [added[0]]]
+
+
+@pytest.mark.parametrize(("words", "characters"), [(30, 10**6), (10**6, 100)])
+@pytest.mark.parametrize("inline", [True, False])
+def test_the_vocabulary_is_bounded(tmp_path, words, characters, inline):
+    """Of all columns together, by number and by length; of all forms of data."""
+    bounds = DataLimits(1000, 100, 50, 10**6, max_words=words, max_characters=characters)
+    store = DatasetStore(str(tmp_path), bounds)
+
+    def add_columns(count):
+        rows = [[f"w{i}c{j}" for j in range(count)] for i in range(10)]
+        if inline:
+            names = [f"c{j}" for j in range(count)]
+            return store.keep(store.draft_inline(names, rows, [i % 2 for i in range(10)]))
+        lines = [",".join([*row, str(i % 2)]) for i, row in enumerate(rows)]
+        header = ",".join([*(f"c{j}" for j in range(count)), "y"])
+        return store.add(io.BytesIO("\n".join([header, *lines]).encode()), ["y"])
+
+    assert add_columns(2).rows == 10
+    with pytest.raises(TooLarge, match="too many categories together"):
+        add_columns(4)
