@@ -16,8 +16,10 @@ from app.errors import Refused
 
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
 _READS = frozenset({"GET", "HEAD", "OPTIONS"})
+_TELLING = frozenset({b"host", b"origin", b"sec-fetch-site"})
 _FOREIGN = frozenset({b"cross-site", b"same-site"})
 _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[^:\[\]]+)(?::\d{1,5})?")
+_MOST_USUAL = 100  # of at most 270 characters
 _SHOWN = 80  # characters of a header that an error repeats
 
 
@@ -26,28 +28,29 @@ class Sites:
 
     def __init__(self, hosts: Iterable[str] = ()) -> None:
         self._names = _LOOPBACK | {host.lower() for host in hosts}
+        self._usual: set[bytes] = set()  # hosts found good before: most requests name the same one
 
     def check(self, scope: Scope) -> None:
         """Refused where the request is for another host, or a write from the page of another site."""
-        hosts, origins, foreign = [], [], False
-        for name, value in scope["headers"]:
-            if name == b"host":
-                hosts.append(value.decode("latin-1").lower())
-            elif name == b"origin":
-                origins.append(value.decode("latin-1").lower())
-            elif name == b"sec-fetch-site":
-                foreign = foreign or value.strip().lower() in _FOREIGN
+        telling = [header for header in scope["headers"] if header[0] in _TELLING]
+        if len(telling) == 1 and telling[0][0] == b"host" and telling[0][1] in self._usual:
+            return
+        hosts = [_text(value) for name, value in telling if name == b"host"]
         if len(hosts) != 1 or not self._knows(hosts[0]):
             raise Refused(
                 "without keys the service answers requests for localhost and for the hosts in PAYOFF_HOSTS, not for"
                 f" {_shown(hosts)}: add the host name there, or configure keys"
             )
-        foreign = foreign or any(origin.partition("://")[2] != hosts[0] for origin in origins)
+        origins = [_text(value) for name, value in telling if name == b"origin"]
+        sites = [value.strip().lower() for name, value in telling if name == b"sec-fetch-site"]
+        foreign = any(origin.partition("://")[2] != hosts[0] for origin in origins) or not _FOREIGN.isdisjoint(sites)
         if foreign and scope["method"] not in _READS:
             raise Refused(
                 f"without keys only pages of {_shown(hosts)} may change anything, not a page of {_shown(origins)}:"
                 " configure keys, or send the request without a browser"
             )
+        if len(self._usual) < _MOST_USUAL:
+            self._usual.add(next(value for name, value in telling if name == b"host"))
 
     def _knows(self, host: str) -> bool:
         found = _HOST.fullmatch(host)
@@ -61,6 +64,10 @@ def _is_loopback(name: str) -> bool:
         return ip_address(name).is_loopback
     except ValueError:  # a name such as 127.example.org
         return False
+
+
+def _text(value: bytes) -> str:
+    return value.decode("latin-1").lower()
 
 
 def _shown(texts: list[str]) -> str:
