@@ -55,7 +55,7 @@ class Guard:
             elif name == b"content-encoding" and value.lower() != b"identity":
                 raise Unsupported("bodies are taken as they are: send no Content-Encoding (files may be gzipped)")
         if not access.is_open:
-            self._identify(scope, key).need(access.scopes)
+            self._identify(scope, key, counted=access.counted).need(access.scopes)
         check_query(scope.get("query_string", b""))
         most = self._limits.upload if access.uploads else self._limits.default
         if length is not None and length.isdigit() and int(length) > most:
@@ -64,7 +64,7 @@ class Guard:
             scope["state"]["memory"].streams = True
         return _bounded(receive, most)
 
-    def _identify(self, scope: Scope, key: bytes | None) -> Caller:
+    def _identify(self, scope: Scope, key: bytes | None, *, counted: bool) -> Caller:
         try:
             caller = self._keyring.caller(key)
         except WrongKey:
@@ -74,7 +74,7 @@ class Guard:
             self._sites.check(scope)
         state = scope.setdefault("state", {})
         state["access"] = caller
-        if caller.rate is not None:
+        if counted and caller.rate is not None:
             self._count(caller, caller.client or self._address(scope), state)
         return caller
 

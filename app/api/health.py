@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from app.api.deps import PortsDep
 from app.api.errors import problems
 from app.api.limiters import limiters
-from app.api.permits import ANY_KEY, OPEN, needs
+from app.api.permits import ANY_KEY, CHECK, OPEN, needs
 from app.api.wire import StrictRoute
 from app.errors import NotReady
 from app.usecases.ports import Ports
@@ -60,6 +60,12 @@ def _ready(request: Request, ports: Ports) -> Health:
     if wrong:
         raise NotReady("; ".join(wrong))
     return Health(status="ready")
+
+
+@router.get("/access", include_in_schema=False, status_code=204)
+@needs(CHECK)
+async def access() -> None:
+    """Answer 204 if the key that was sent is valid, whatever its scopes: a proxy asks before it reads a long body."""
 
 
 @router.get(

@@ -28,12 +28,14 @@ _READS = frozenset({"GET", "HEAD"})
 class Access:
     """Who may call a route: holders of one of the `scopes`; of any key if there are none; everybody if it `is_open`.
 
-    `uploads` says that the route's bodies may be as large as a data set.
+    `uploads` says that the route's bodies may be as large as a data set, `counted` that requests take one off the
+    caller's rate.
     """
 
     scopes: frozenset[Scope]
     is_open: bool = False
     uploads: bool = False
+    counted: bool = True
 
     @property
     def security(self) -> list[dict[str, list[str]]]:
@@ -45,6 +47,7 @@ class Access:
 
 OPEN = Access(frozenset(), is_open=True)
 ANY_KEY = Access(frozenset())
+CHECK = replace(ANY_KEY, counted=False)
 PREDICT = Access(frozenset({Scope.PREDICT}))
 TRAIN = Access(frozenset({Scope.TRAIN}))
 UPLOAD = replace(TRAIN, uploads=True)

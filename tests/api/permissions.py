@@ -45,6 +45,7 @@ NEEDED: dict[tuple[str, str], frozenset[Scope] | None] = {
     ("DELETE", "/datasets/{dataset_id}"): TRAIN,
     ("GET", "/audit"): ADMIN,
     ("GET", "/metrics"): ANY_KEY,
+    ("GET", "/access"): ANY_KEY,
     ("GET", "/health/live"): OPEN,
     ("HEAD", "/health/live"): OPEN,
     ("GET", "/health/ready"): OPEN,

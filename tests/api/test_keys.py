@@ -269,6 +269,18 @@ def test_idempotency_keys_are_each_clients_own(trainer, hearts):
     assert trainer.post("/train", json={"model": "lung", **ORDER}, headers=headers).json()["id"] == first.json()["id"]
 
 
+def test_to_check_a_key_takes_nothing_off_its_rate(bank, admin):
+    """A proxy asks before it reads a long body: 204 for any valid key, and nothing else."""
+    client = bank.make("checked", rate="20/hour")
+    answers = [client.get("/access") for _ in range(40)]
+
+    assert {answer.status_code for answer in answers} == {204}
+    assert not any("ratelimit" in answer.headers for answer in answers)
+    assert client.get("/metrics").status_code == 200
+    assert admin.get("/access").status_code == 204
+    assert bank.holding("wrong").get("/access").status_code == 401
+
+
 def test_a_rate_of_its_own(bank):
     client = bank.make("slow", Scope.PREDICT, rate="5/hour")  # asked once or more to be seen
 

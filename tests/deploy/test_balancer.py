@@ -2,52 +2,74 @@
 
 from __future__ import annotations
 
+import itertools
+import json
 import os
+import random
 import re
 import shutil
+import socket
 import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from posixpath import normpath
+from urllib.parse import unquote
 
 import httpx
 import pytest
+from fastapi.routing import iter_route_contexts
 
-from tests.conftest import free_port
+from app.api.app import create_app
+from app.settings import Settings
+from app.wiring import wire
+from tests.conftest import free_port, serving
+from tests.servers.fixtures import absent
 
 CONFIGURATION = Path(__file__).parents[2] / "deploy" / "nginx.conf"
-
-pytestmark = pytest.mark.skipif(not shutil.which("nginx"), reason="nginx is not installed")
+KEY = "secret"
 
 
 @contextmanager
-def replica(status: int = 200) -> Iterator[tuple[int, list[str]]]:
-    """A server that answers each request with its own head, its port, and the lines that it has seen."""
+def replica(status: int = 200, check: int | None = None) -> Iterator[tuple[int, list[str]]]:
+    """A server that answers each request with its own head; its port, and the request lines that it has seen.
+
+    Asked whether a key is valid it answers like the service, or always with `check`; those requests are not listed.
+    """
     seen: list[str] = []
 
     class Handler(BaseHTTPRequestHandler):
         def answer(self) -> None:
+            if self.path == "/access":
+                self.check()
+                return
             self.rfile.read(int(self.headers.get("Content-Length", 0)))
             seen.append(f"{self.command} {self.path}")
             self.send_response(status)
             body = str(self.headers).encode()
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
-            self.wfile.write(body)
+            if self.command != "HEAD":
+                self.wfile.write(body)
 
-        def do_GET(self) -> None:
-            self.answer()
+        def check(self) -> None:
+            self.send_response(check or (204 if self.headers["X-API-Key"] == KEY else 401))
+            self.send_header("Retry-After", "7")
+            self.send_header("Content-Length", "0")
+            self.end_headers()
 
-        def do_POST(self) -> None:
-            self.answer()
+        do_GET = do_POST = do_HEAD = do_OPTIONS = do_PUT = do_DELETE = do_PATCH = answer  # noqa: N815
 
         def log_message(self, *_: object) -> None:
             """Say nothing."""
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    class Server(ThreadingHTTPServer):
+        request_queue_size = 500
+
+    server = Server(("127.0.0.1", 0), Handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
         yield server.server_address[1], seen
@@ -58,30 +80,40 @@ def replica(status: int = 200) -> Iterator[tuple[int, list[str]]]:
 
 @pytest.fixture
 def balancer(tmp_path: Path) -> Iterator[Callable[..., httpx.Client]]:
-    """Start nginx with the project's configuration before replicas on these ports of this machine."""
+    """Start nginx with the project's configuration before replicas on these ports of this machine.
+
+    Bodies other than uploads may have 64 KB here. `changes` are words of the configuration and what replaces them.
+    """
+    if not shutil.which("nginx"):
+        absent("nginx is not installed (Debian: apt-get install nginx)")
     started: list[tuple[subprocess.Popen[bytes], httpx.Client]] = []
 
-    def start(*ports: int) -> httpx.Client:
-        port, health = free_port(), free_port()
+    def start(*ports: int, changes: dict[str, str] | None = None) -> httpx.Client:
+        port, health = free_port(), tmp_path / "health"
         group = "".join(f"server 127.0.0.1:{port} max_fails=0;" for port in ports)
         text = CONFIGURATION.read_text().replace("set $replica service:8000;", "set $replica replicas;")
-        text = text.replace("listen 8080;", f"listen 127.0.0.1:{port};").replace("8081", str(health))
+        text = text.replace("listen 8080;", f"listen 127.0.0.1:{port};")
         text = text.replace("  server {", f"  upstream replicas {{ {group} }}\n  server {{", 1)
-        text = text.replace("client_max_body_size 64m", "client_max_body_size 64k").replace("size 512m", "size 512k")
+        for old, new in {"client_max_body_size 64m": "client_max_body_size 64k", **(changes or {})}.items():
+            assert old in text
+            text = text.replace(old, new)
         text = re.sub(r"/tmp/(\w)", rf"{tmp_path}/\1", text).replace("/dev/stdout", f"{tmp_path}/access.log")
+        text = text.replace("127.0.0.1:8081", f"unix:{health}")
         (tmp_path / "nginx.conf").write_text("daemon off;\n" + ("user root;\n" if os.geteuid() == 0 else "") + text)
         command = ["nginx", "-p", tmp_path, "-e", "stderr", "-c", tmp_path / "nginx.conf"]
-        process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
-        client = httpx.Client(base_url=f"http://127.0.0.1:{port}")
+        with (tmp_path / "error.log").open("wb") as log:
+            process = subprocess.Popen(command, stderr=log)
+        client = httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=30)
         started.append((process, client))
-        for _ in range(200):
-            try:
-                assert httpx.get(f"http://127.0.0.1:{health}/").text == "ok\n"
-            except httpx.TransportError:
-                assert process.poll() is None, "nginx does not start"
-                time.sleep(0.02)
-            else:
-                return client
+        with httpx.Client(transport=httpx.HTTPTransport(uds=str(health))) as checking:
+            for _ in range(500):
+                try:
+                    assert checking.get("http://health/").text == "ok\n"
+                except httpx.TransportError:
+                    assert process.poll() is None, "nginx does not start"
+                    time.sleep(0.02)
+                else:
+                    return client
         raise AssertionError("nginx does not answer")
 
     yield start
@@ -91,7 +123,34 @@ def balancer(tmp_path: Path) -> Iterator[Callable[..., httpx.Client]]:
         process.wait()
 
 
+def raw(client: httpx.Client, head: str, body: bytes = b"") -> bytes:
+    """Send this, which httpx would refuse or rewrite, and return the answer."""
+    with connected(client) as connection:
+        connection.sendall(head.replace("\n", "\r\n").encode("latin-1") + b"\r\n")
+        with suppress(OSError):  # nginx may have answered and closed
+            connection.sendall(body)
+        return answer_on(connection)
+
+
+def connected(client: httpx.Client) -> socket.socket:
+    return socket.create_connection((client.base_url.host, client.base_url.port or 0), timeout=20)
+
+
+def answer_on(connection: socket.socket) -> bytes:
+    parts: list[bytes] = []
+    with suppress(ConnectionResetError):
+        while part := connection.recv(65536):
+            parts.append(part)
+    return b"".join(parts)
+
+
+def status_of(answer: bytes) -> int:
+    return int(answer.split(maxsplit=2)[1])
+
+
 def test_the_configuration_is_one(tmp_path):
+    if not shutil.which("nginx"):
+        absent("nginx is not installed (Debian: apt-get install nginx)")
     (tmp_path / "nginx.conf").write_text(re.sub(r"/tmp/(\w)", rf"{tmp_path}/\1", CONFIGURATION.read_text()))
     command = ["nginx", "-t", "-p", tmp_path, "-e", "stderr", "-c", tmp_path / "nginx.conf"]
     found = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -103,12 +162,13 @@ def test_requests_pass_with_an_id_and_where_they_come_from(balancer):
     with replica() as (port, _):
         client = balancer(port)
         given = client.get("/models", headers={"X-Request-ID": "mine-1", "X-API-Key": "secret"}).text
-        made = client.get("/models", headers={"X-Forwarded-For": "1.2.3.4"}).text
+        forged = {"X-Forwarded-For": "1.2.3.4", "Forwarded": "for=1.2.3.4", "Upgrade": "h2c"}
+        made = client.get("/models", headers=forged).text
 
     assert "X-Request-ID: mine-1\n" in given
     assert "X-API-Key: secret\n" in given
     assert re.search(r"X-Request-ID: [0-9a-f]{32}\n", made)
-    assert "X-Forwarded-For: 127.0.0.1\n" in made
+    assert re.findall(r"(?i)(?:x-forwarded-for|forwarded|upgrade): .*", made) == ["X-Forwarded-For: 127.0.0.1"]
 
 
 def test_a_replica_that_cannot_be_reached_costs_no_request(balancer):
@@ -153,6 +213,280 @@ def test_errors_of_its_own_are_problem_documents(balancer, path, body, status):
 
 def test_uploads_may_be_larger_than_other_bodies(balancer):
     with replica() as (port, seen):
-        assert balancer(port).post("/datasets", content=bytes(65 * 2**10)).status_code == 200
+        key = {"X-API-Key": KEY}
+        assert balancer(port).post("/datasets", content=bytes(65 * 2**10), headers=key).status_code == 200
 
     assert seen == ["POST /datasets"]
+
+
+# paths
+
+SEGMENTS = ("metrics", "access", "check", "nothing")
+METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH", "TRACE")
+SPELLINGS = r"""
+/{} //{} /{}/ /{}// /./{} /{}/. /x/../{} /models/../{} /models/x/../../{} /models/{}/../../{} /docs/../{}
+/health/../{} /health/live/../../{} /models?/../{} /models#/../{} /{};x /;x/{} /{}%3Bx /{}?x=1 /{}? /{}%3F /{}#x /{}\
+\{} /models\..\{} /%2e/{} /models/%2e%2e/{} /models/%2e./{} /models/..%2f{} /models%2f..%2f{} /%2f{} /{}%2f
+/models/..%5c{} /{}%00 /{}%09 /{}%0A /{}%0D /{}%0D%0A /{}%1F /{}%7F /{}%C2%85 /%0A{} /%0A/{} /{}%20 /{}%2500 /{}%250A
+http://x/{} http://x//{} http://x/models/../{} {} *
+"""  # `{}` is the hidden segment
+
+
+def spelled(segment: str) -> Iterator[str]:
+    """The segment as it is, in capitals, with encoded letters, and with letters that are encoded twice."""
+    yield segment
+    yield segment.upper()
+    yield segment.capitalize()
+    for place in (0, len(segment) - 1):
+        yield f"{segment[:place]}%{ord(segment[place]):02x}{segment[place + 1 :]}"
+        yield f"{segment[:place]}%25{ord(segment[place]):02X}{segment[place + 1 :]}"
+    yield "".join(f"%{ord(letter):02X}" for letter in segment)
+
+
+def plain(target: str) -> str:
+    """The path that the most lenient reader could take `target` for."""
+    path = target.partition("?")[0].partition("#")[0]
+    for _ in range(3):
+        path = unquote(path, "latin-1")
+    path = re.sub(r"^https?://[^/]*", "", path).partition("?")[0].replace("\\", "/")
+    path = re.sub(r";[^/]*|[\x00-\x20\x7f-\x9f\xc2]", "", path).lower()
+    return normpath(re.sub("/+", "/", f"/{path}"))
+
+
+@pytest.mark.parametrize("segment", SEGMENTS)
+def test_what_is_hidden_is_reached_by_no_spelling_of_its_path(balancer, segment):
+    """Whatever passes has the path that was sent, and one that is not hidden however it is read."""
+    targets = [form.replace("{}", text) for text in spelled(segment) for form in SPELLINGS.split()]
+    with replica() as (port, seen):
+        client = balancer(port)
+        for method, target in itertools.product(METHODS, targets):
+            before = len(seen)
+            answer = raw(client, f"{method} {target} HTTP/1.1\nHost: x\nConnection: close\n")
+            passed = seen[before:]
+            assert len(passed) <= 1
+            if passed:
+                assert passed == [f"{method} {target.removeprefix('http://x')}"]
+                assert plain(target) not in {f"/{segment}" for segment in SEGMENTS}, target
+            else:
+                assert not answer or status_of(answer) in {400, 404, 405}, target
+    assert all("?" in line for line in seen), "no other spelling is one of a known path"
+
+
+def test_no_random_spelling_reaches_what_is_hidden(balancer):
+    """Two thousand paths put together from pieces of those above."""
+    choice = random.Random(11).choice
+    pieces = (
+        "/",
+        "//",
+        "/.",
+        "/..",
+        "%2f",
+        "%2e",
+        "%0a",
+        "%00",
+        ";",
+        "\\",
+        "?",
+        "%3f",
+        "#",
+        "%",
+        "%c2%85",
+        "models",
+        "x",
+        "docs",
+    )
+    parts = (*pieces, *(text for segment in ("metrics", "access") for text in spelled(segment)))
+    with replica() as (port, seen):
+        client = balancer(port)
+        for _ in range(2000):
+            target = "/" + "".join(choice(parts) for _ in range(choice((2, 3, 4, 5, 6))))
+            before = len(seen)
+            raw(client, f"{choice(METHODS)} {target} HTTP/1.1\nHost: x\nConnection: close\n")
+            for line in seen[before:]:
+                assert line.partition(" ")[2] == target
+                assert plain(target) not in {"/metrics", "/access"}, target
+
+    assert seen, "some of them are paths of the service"
+
+
+def test_every_path_of_the_service_passes_unchanged(balancer, tmp_path):
+    paths = every_path(tmp_path) - {"/metrics", "/access"}
+    assert paths >= {"/predict", "/models/{name}", "/docs", "/openapi.json", "/health/ready"}
+    values = ("heart", "heart:3", "heart@champion", "heart%40champion", "heart%3A3", "Stra%C3%9Fe", "a%20b")
+    targets = {re.sub(r"\{\w+\}", value, path) for path in paths for value in values}
+    targets |= {f"{target}?a=%0A/../b;c" for target in targets} | {"/static-offline-docs/swagger-ui.css"}
+    with replica() as (port, seen):
+        client = balancer(port)
+        for target in sorted(targets):
+            for method in ("GET", "POST", "OPTIONS"):
+                answer = raw(client, f"{method} {target} HTTP/1.1\nHost: x\nConnection: close\n")
+                assert (status_of(answer), seen.pop()) == (200, f"{method} {target}")
+
+
+def every_path(home: Path) -> set[str]:
+    service = wire(Settings(home=home, models=str(home / "models")))
+    found = {context.path for context in iter_route_contexts(create_app(service).routes)}
+    service.ports.database.close()
+    return found
+
+
+@pytest.mark.parametrize(
+    ("head", "status"),
+    [
+        ("GET /models%0A HTTP/1.1\nHost: x\n", 404),
+        ("GET /models%00 HTTP/1.1\nHost: x\n", 400),
+        ("GET \\models HTTP/1.1\nHost: x\n", 400),
+        ("GET\n", 400),
+        (f"GET /{'a' * 9000} HTTP/1.1\nHost: x\n", 414),
+        ("GET /models HTTP/1.1\nHost: x\nTransfer-Encoding: gzip\n", 501),
+        ("GET /models HTTP/3.0\nHost: x\n", 505),
+        ("GET /models HTTP/1.1\n", 400),
+        ("GET /metrics HTTP/1.1\nHost: x\n", 404),
+        ("TRACE /models HTTP/1.1\nHost: x\n", 405),
+        (f"GET /models HTTP/1.1\nHost: x\nX-A: {'a' * 9000}\n", 431),
+        ("POST /predict HTTP/1.1\nHost: x\nContent-Length: 65537\n", 413),
+        ("POST /datasets HTTP/1.1\nHost: x\nContent-Length: 536870913\n", 413),
+        ("POST /predict HTTP/1.1\nHost: x\nContent-Length: 65536\n", 401),
+    ],
+)
+def test_what_it_refuses_by_the_head_gets_a_problem_document(balancer, head, status):
+    with replica() as (port, seen):
+        answer = raw(balancer(port), head + "X-Request-ID: mine\nConnection: close\n")
+    top, _, body = answer.partition(b"\r\n\r\n")
+
+    assert status_of(answer) == json.loads(body)["status"] == status
+    assert b"Content-Type: application/problem+json" in top
+    assert b"X-Request-ID: " in top
+    assert not seen
+
+
+# bodies
+
+UPLOADS = (
+    ("POST /datasets", "Content-Length: 536870912"),  # as many as may be sent
+    ("POST /datasets", "Content-Length: 60000"),  # one more than fits
+    ("POST /datasets", "Transfer-Encoding: chunked"),
+    ("PUT /datasets", "Content-Length: 536870912"),
+    ("POST /train", "Content-Length: 65536"),
+    ("POST /predict", "Transfer-Encoding: chunked"),
+    ("POST /models/m/benefit", "Content-Length: 65536"),
+    ("GET /health/live", "Content-Length: 65536"),
+    ("DELETE /models/m", "Transfer-Encoding: chunked"),
+)
+SENT = 8 * 2**20
+
+
+@pytest.mark.parametrize(("line", "framing"), UPLOADS)
+@pytest.mark.parametrize("key", ["", "X-API-Key: wrong\n", "Authorization: Bearer wrong\n"])
+def test_no_body_is_read_before_the_key_is_checked(balancer, tmp_path, line, framing, key):
+    """A body without a valid key is not written to disk, nor passed on."""
+    body = bytes(SENT) if "Length" in framing else b"%x\r\n%b\r\n" % (SENT, bytes(SENT))
+    with replica() as (port, seen):
+        answer = raw(balancer(port), f"{line} HTTP/1.1\nHost: x\n{framing}\n{key}Connection: close\n", body)
+
+    assert status_of(answer) == 401
+    assert b'WWW-Authenticate: ApiKey realm="payoff"' in answer
+    assert not seen
+    assert "temporary file" not in (tmp_path / "error.log").read_text()
+
+
+def test_a_body_with_a_valid_key_is_kept_on_disk_until_it_is_whole(balancer, tmp_path):
+    with replica() as (port, seen):
+        answer = balancer(port).post("/datasets", content=bytes(SENT), headers={"X-API-Key": KEY})
+
+    assert answer.status_code == 200
+    assert seen == ["POST /datasets"]
+    assert "temporary file" in (tmp_path / "error.log").read_text()
+
+
+def test_short_bodies_need_no_check(balancer, tmp_path):
+    """They stay in memory, and the replica checks the key itself."""
+    with replica(check=500) as (port, seen):
+        assert balancer(port).post("/predict", content=bytes(59_999)).status_code == 200
+
+    assert seen == ["POST /predict"]
+    assert "temporary file" not in (tmp_path / "error.log").read_text()
+
+
+@pytest.mark.parametrize(
+    ("check", "status", "wait"), [(403, 401, None), (429, 429, "7"), (503, 503, "7"), (500, 503, "7")]
+)
+def test_a_check_that_fails_lets_nobody_in(balancer, check, status, wait):
+    with replica(check=check) as (port, seen):
+        answer = balancer(port).post("/datasets", content=bytes(100_000), headers={"X-API-Key": KEY})
+
+    assert answer.status_code == answer.json()["status"] == status
+    assert answer.headers.get("Retry-After") == wait
+    assert not seen
+
+
+def test_without_a_replica_nobody_is_let_in(balancer):
+    answer = balancer(free_port()).post("/datasets", content=bytes(100_000), headers={"X-API-Key": KEY})
+
+    assert answer.status_code == answer.json()["status"] == 503
+
+
+def test_before_the_service_itself(balancer, tmp_path):
+    """The service answers the check as the replicas of the other tests do, and its metrics stay hidden."""
+    table = b"x,y\n" + b"1,a\n2,b\n" * 10_000
+    settings = Settings(home=tmp_path / "home", models=str(tmp_path / "models"), workers=0, admin_key=KEY)
+    with serving(settings) as service:
+        client = balancer(service.base_url.port)
+        refused = [
+            client.post("/datasets", content=table, headers={"Content-Type": "text/csv", **headers}).status_code
+            for headers in ({}, {"X-API-Key": "wrong"}, {"Authorization": "Bearer wrong"})
+        ]
+        assert "temporary file" not in (tmp_path / "error.log").read_text()
+        client.headers["X-API-Key"] = KEY
+        stored = client.post("/datasets?label=y", content=table, headers={"Content-Type": "text/csv"})
+        answers = [
+            raw(client, f"GET {form.replace('{}', 'metrics')} HTTP/1.1\nHost: x\nX-API-Key: {KEY}\nConnection: close\n")
+            for form in SPELLINGS.split()
+        ]
+
+        assert refused == [401, 401, 401]
+        assert stored.status_code == 201, stored.text
+        assert service.get("/metrics", headers={"X-API-Key": KEY}).text.count("payoff_requests_total") > 1
+        assert not any(b"payoff_requests_total" in answer for answer in answers)
+
+
+# slow clients, and many
+
+
+@pytest.mark.parametrize(
+    "begun",
+    ["POST /predict HTTP/1.1\r\nHost: x\r\nX-A: ", "POST /predict HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n1"],
+)
+def test_who_stops_sending_is_disconnected(balancer, begun):
+    changes = {
+        "client_header_timeout 10s": "client_header_timeout 200ms",
+        "client_body_timeout 10s": "client_body_timeout 200ms",
+    }
+    with replica() as (port, seen), connected(balancer(port, changes=changes)) as connection:
+        connection.sendall(begun.encode())
+        assert b"200 OK" not in answer_on(connection)
+
+    assert not seen
+
+
+@pytest.mark.parametrize(
+    ("line", "most"), [("POST /datasets HTTP/1.1\r\nX-API-Key: secret", 8), ("POST /predict HTTP/1.1", 200)]
+)
+def test_one_address_has_so_many_requests_open_at_once(balancer, line, most):
+    head = f"{line}\r\nHost: x\r\nContent-Length: 9\r\nExpect: 100-continue\r\nConnection: close\r\n\r\n".encode()
+    with replica() as (port, seen), ExitStack() as stack:
+        client = balancer(port)
+        slow = [stack.enter_context(connected(client)) for _ in range(most)]
+        for connection in slow:
+            connection.sendall(head)
+            assert connection.recv(100).startswith(b"HTTP/1.1 100 ")  # it was counted and let in
+        answer = raw(client, head.decode().replace("\r\n", "\n")[:-1])
+        refused = json.loads(answer.partition(b"\r\n\r\n")[2])
+        for connection in slow:
+            connection.sendall(b"123456789")
+        answers = {status_of(answer_on(connection)) for connection in slow}
+
+    assert (refused["status"], refused["type"]) == (429, "urn:payoff:problem:too-many-requests")
+    assert b"Retry-After: 1" in answer
+    assert answers == {200}
+    assert len(seen) == most
