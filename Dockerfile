@@ -26,9 +26,9 @@ RUN cd /opt/payoff/lib/python3.*/site-packages \
 FROM $PYTHON
 # The group is root's, as everywhere: whoever runs the container as somebody else finds the folders writable all the same.
 RUN useradd --uid 10001 --gid 0 --no-create-home --home-dir /srv/payoff --shell /usr/sbin/nologin payoff \
- && install -d -o 10001 -g 0 -m 2775 /srv/payoff /srv/models
+ && install -d -o 10001 -g 0 -m 2775 /srv/payoff /srv/models /srv/keys
 COPY --from=build /opt/payoff /opt/payoff
-COPY deploy/entrypoint.sh /usr/local/bin/
+COPY deploy/entrypoint.sh deploy/metrics-key.sh /usr/local/bin/
 ENV PATH=/opt/payoff/bin:$PATH \
     PYTHONUNBUFFERED=1 \
     NUMBA_CPU_NAME=generic \

@@ -64,6 +64,8 @@ examine() {
     docker exec "$container" sh -c 'grep -q "^CapEff:[^1-9a-f]*$" /proc/1/status' || fail "$name has capabilities"
     docker exec "$container" sh -c 'grep -q "^NoNewPrivs:.1" /proc/1/status' || fail "$name may gain privileges"
     [ "$(of "$container" HostConfig.Memory)" -gt 0 ] || fail "$name has no limit of memory"
+    [ "$(of "$container" HostConfig.PidsLimit)" -gt 0 ] || fail "$name has no limit of processes"
+    [ "$(of "$container" HostConfig.Init)" = true ] || fail "$name has no init process"
   done
   [ "$(curl -s -o /dev/null -w '%{http_code}' "$URL/models")" = 401 ] || fail "answers without the key"
 }
@@ -111,6 +113,39 @@ hammer() {
   done
   echo "$count $failed" >"$W/hammered"
 }
+# what each container that has Python or wget can open a connection to, by the name and port of the other
+reaches() { # from service, to host, port
+  docker exec "$(containers "$1" | head -n 1)" sh -c "if command -v python3 >/dev/null; then
+      python3 -c 'import socket; socket.create_connection((\"$2\", $3), 2)'
+    else wget -q -T 2 -O /dev/null http://$2:$3/ 2>&1 | grep -q -v 'bad address\|timed out\|unreachable'; fi" >/dev/null 2>&1
+}
+separated() { # who must not reach whom, and the same question where the answer is yes
+  local from to
+  for from in service prometheus balancer postgres store; do
+    for to in dask-scheduler:8786 dask-scheduler:8787 dask-worker:8789; do
+      ! reaches "$from" "${to%:*}" "${to#*:}" || fail "$from reaches $to"
+    done
+  done
+  for to in postgres:5432 store:8333; do
+    for from in balancer prometheus dask-worker dask-scheduler; do
+      ! reaches "$from" "${to%:*}" "${to#*:}" || fail "$from reaches $to"
+    done
+    reaches service "${to%:*}" "${to#*:}" || fail "the service does not reach $to"
+  done
+  reaches worker dask-scheduler 8786 || fail "the worker does not reach its scheduler"
+  reaches dask-metrics dask-scheduler 8787 || fail "dask-metrics does not reach the scheduler"
+}
+# a body of an upload without a key, and with one: how many bytes the balancer's disk has for it
+spooled() { # arguments of curl
+  curl -s -o "$W/answer" -X POST -H 'Content-Type: text/csv' --limit-rate 5M --data-binary @"$W/upload" "$@" "$URL/datasets?label=y" &
+  local asking=$! most=0 now
+  while kill -0 "$asking" 2>/dev/null; do
+    now=$(docker exec "$(containers balancer)" sh -c 'for f in /proc/[0-9]*/fd/*; do case $(readlink "$f") in /tmp/body/*) stat -Lc %s "$f";; esac; done' 2>/dev/null | sort -n | tail -n 1)
+    [ "${now:-0}" -le "$most" ] || most=$now
+    sleep 0.2
+  done
+  echo "$most"
+}
 replicas_seen() { # by the balancer, among the last answers
   docker logs --tail 100 "$(containers balancer)" 2>/dev/null | grep -oE '"tried":"[0-9.:]+' | sort -u | wc -l
 }
@@ -128,6 +163,13 @@ whole() {
   compiles_nothing service || fail "/retrieve needs a compiler"
   examine
   [ "$(curl -s -o /dev/null -w '%{http_code}' -H "X-API-Key: $PAYOFF_ADMIN_KEY" "$URL/metrics")" = 404 ] || fail "/metrics is open"
+  ! docker inspect "$(containers prometheus)" | grep -q "$PAYOFF_ADMIN_KEY" || fail "Prometheus has the admin key"
+  separated; say "networks: only workers reach the Dask scheduler, only Payoff reaches the database and the store"
+  { echo x,y; yes 1,a | head -n 4000000; } >"$W/upload"
+  [ "$(spooled)" = 0 ] || fail "the balancer keeps what comes without a key"
+  grep -q '"status":401' "$W/answer" || fail "an upload without a key: $(cat "$W/answer")"
+  [ "$(spooled -H "X-API-Key: $PAYOFF_ADMIN_KEY")" -gt 1000000 ] || fail "the balancer does not keep an upload: the line above proves nothing"
+  say "an upload without a key leaves nothing on the balancer's disk"
   train >/dev/null; before=$(decide); say "trained and decided: $before"
   for _ in $(seq 30); do decide >/dev/null; done
   [ "$(replicas_seen)" = 2 ] || fail "$(replicas_seen) replicas answer"

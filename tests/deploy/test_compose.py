@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import ipaddress
+import itertools
 import json
+import os
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 import yaml
 
 from app.settings import Settings
+from tests.conftest import free_port, serving
+from tests.servers.fixtures import absent
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
@@ -20,6 +27,7 @@ FILES = {name: (ROOT / name).read_text() for name in ("docker-compose.yml", "doc
 WHOLE: dict[str, Any] = yaml.safe_load(FILES["docker-compose.yml"])
 SINGLE: dict[str, Any] = yaml.safe_load(FILES["docker-compose.single.yml"])
 SERVICES = WHOLE["services"] | SINGLE["services"]
+ONCE = {"bucket", "metrics-key"}  # end as soon as they have done their work
 VARIABLE = re.compile(r"^([A-Z_]+)=(.*)$", re.MULTILINE)
 EXAMPLE = dict(VARIABLE.findall((DEPLOY / "example.env").read_text()))
 
@@ -33,7 +41,9 @@ def test_every_service_is_hardened_and_watched(name):
     assert service["security_opt"] == ["no-new-privileges:true"]
     assert re.fullmatch(r"(\$\{PAYOFF_UID:-)?[1-9]\d*\}?:\d+", service["user"]), "a numeric user that is not root"
     assert service["mem_limit"]
-    once = name == "bucket"
+    assert service["pids_limit"] <= 512
+    assert service["init"] is True
+    once = name in ONCE
     assert service["restart"] == ("on-failure" if once else "unless-stopped")
     assert service["healthcheck"].keys() >= ({"disable"} if once else {"test", "interval", "timeout"})
 
@@ -41,19 +51,186 @@ def test_every_service_is_hardened_and_watched(name):
 @pytest.mark.parametrize("name", WHOLE["services"])
 def test_images_are_pinned_and_only_the_front_is_published(name):
     service = WHOLE["services"][name]
-    inner = set(service["networks"]) - {"outside"}
+    outer = [network for network in service["networks"] if not (WHOLE["networks"][network] or {}).get("internal")]
 
     assert service["image"] == "payoff" or re.search(r":v?\d+\.\d+", service["image"])
-    assert all(WHOLE["networks"][network]["internal"] for network in inner)
     assert all(re.match(r"(\$\{PAYOFF_BIND:-)?127\.0\.0\.1\}?:", port) for port in service.get("ports", []))
-    assert ("ports" in service) == ("outside" in service["networks"])
+    assert len(outer) == ("ports" in service), "whoever is not published has no way out"
+
+
+def neighbours() -> dict[str, set[str]]:
+    """With whom each service shares a network."""
+    services = WHOLE["services"]
+    found: dict[str, set[str]] = {name: set() for name in services}
+    for one, other in itertools.permutations(services, 2):
+        if set(services[one]["networks"]) & set(services[other]["networks"]):
+            found[one].add(other)
+    return found
+
+
+def test_who_can_reach_whom_is_what_the_documentation_says():
+    page = (ROOT / "docs" / "containers.md").read_text()
+    rows = re.findall(r"^\| `([\w-]+)` \| (`[^|]*`) \|", page, re.MULTILINE)
+    documented = {name: set(re.findall(r"`([\w-]+)`", others)) for name, others in rows}
+
+    assert neighbours() == documented
+
+
+@pytest.mark.parametrize("name", ["dask-scheduler", "dask-worker"])
+def test_only_workers_reach_those_that_run_any_code(name):
+    """`dask-metrics` passes on one path of one port."""
+    assert neighbours()[name] - {"dask-scheduler", "dask-worker"} == {"worker", "dask-metrics"}
+
+
+@pytest.mark.parametrize("name", ["postgres", "store"])
+def test_only_payoff_reaches_what_keeps_the_state(name):
+    assert all(WHOLE["services"][other]["image"] == "payoff" for other in neighbours()[name])
+
+
+def test_published_services_reach_no_more_than_they_ask():
+    found = neighbours()
+
+    assert found["balancer"] == {"service"}
+    assert found["grafana"] == {"prometheus"}
+    assert found["prometheus"] == {"grafana", "service", "worker", "dask-metrics"}
+
+
+SECRETS = {
+    "POSTGRES_PASSWORD": {"service", "worker", "metrics-key", "postgres"},
+    "STORE_SECRET_KEY": {"service", "worker", "bucket", "store"},
+    "PAYOFF_ADMIN_KEY": {"service"},
+    "PAYOFF_SIGNING_KEY": {"service", "worker"},
+    "GRAFANA_PASSWORD": {"grafana"},
+}
+
+
+def test_each_secret_is_given_only_to_those_that_need_it():
+    given = {
+        secret: {name for name, service in WHOLE["services"].items() if f"${{{secret}:" in json.dumps(service)}
+        for secret in SECRETS
+    }
+
+    assert given == SECRETS
+
+
+def test_replicas_trust_the_balancer_and_nobody_else():
+    front = WHOLE["networks"]["front"]["ipam"]["config"]
+    subnet, replicas = (ipaddress.ip_network(default(front[0][name])) for name in ("subnet", "ip_range"))
+    members = {name for name, service in WHOLE["services"].items() if "front" in service["networks"]}
+    balancer = WHOLE["services"]["balancer"]["networks"]["front"]["ipv4_address"]
+    address = ipaddress.ip_address(default(balancer))
+
+    assert WHOLE["services"]["service"]["environment"]["PAYOFF_TRUSTED_PROXIES"] == balancer
+    assert members == {"balancer", "service"}
+    assert address in subnet
+    assert address not in replicas, "a replica could be given the balancer's address"
+    assert replicas.subnet_of(subnet)
+
+
+def default(text: str) -> str:
+    return text.partition(":-")[2].rstrip("}")
+
+
+def test_digests_are_those_of_the_registry(tmp_path):
+    """`docker` stands for one that knows a digest for each image."""
+    docker = tmp_path / "docker"
+    docker.write_text('#!/bin/sh\n[ "$1 $2 $3" = "buildx imagetools inspect" ] && shift 5 && printf "sha256:" && '
+                      'printf %s "$1" | sha256sum | cut -c 1-64\n')  # fmt: skip
+    docker.chmod(0o755)
+    environment = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    made = tmp_path / "digests.yml"
+    subprocess.run([ROOT / "tools" / "pin_images.sh", made], env=environment, check=True)
+    services = yaml.safe_load(made.read_text())["services"]
+    base = services.pop("service")["build"]["args"]["PYTHON"]
+
+    named = {name: service["image"] for name, service in WHOLE["services"].items() if service["image"] != "payoff"}
+    assert {name: service["image"].partition("@")[0] for name, service in services.items()} == named
+    assert base.startswith(re.search(r"^ARG PYTHON=(.*)$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)[1] + "@")
+    assert all(
+        re.fullmatch(r".+@sha256:[0-9a-f]{64}", image) for image in [base, *(s["image"] for s in services.values())]
+    )
+
+    docker.write_text("#!/bin/sh\necho nothing\n")
+    again = subprocess.run([ROOT / "tools" / "pin_images.sh", made], env=environment, capture_output=True, check=False)
+    assert again.returncode != 0
+    assert yaml.safe_load(made.read_text())["services"] == services | {"service": {"build": {"args": {"PYTHON": base}}}}
+
+
+def test_the_key_of_prometheus_is_made_once_and_opens_metrics_alone(tmp_path):
+    file = tmp_path / "metrics"
+    settings = Settings(home=tmp_path / "home", models=str(tmp_path / "models"), workers=0, admin_key="chosen")
+    environment = os.environ | {
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "PAYOFF_HOME": str(settings.home),
+    }
+
+    def made() -> str:
+        subprocess.run([DEPLOY / "metrics-key.sh", file], env=environment, check=True, capture_output=True)
+        return file.read_text().strip()
+
+    first = made()
+    assert made() == first, "it is in force"
+    file.unlink()
+    second = made()
+
+    assert file.stat().st_mode & 0o777 == 0o444
+    with serving(settings) as client:
+        asked = [client.get("/metrics", headers={"X-API-Key": key}).status_code for key in (first, second)]
+        assert asked == [401, 200], "the key that is lost is revoked"
+        for path in ("/models", "/datasets", "/train", "/audit"):
+            assert client.get(path, headers={"X-API-Key": second}).status_code == 403
+
+
+def test_nothing_but_metrics_of_the_scheduler_is_passed_on(tmp_path):
+    if not shutil.which("nginx"):
+        absent("nginx is not installed (Debian: apt-get install nginx)")
+    port, scheduler = free_port(), free_port()
+    text = (DEPLOY / "dask-metrics.conf").read_text().replace("listen 8788", f"listen 127.0.0.1:{port}")
+    text = text.replace("set $scheduler dask-scheduler:8787", f"set $scheduler 127.0.0.1:{scheduler}")
+    text = re.sub(r"/tmp/(\w)", rf"{tmp_path}/\1", text)
+    (tmp_path / "nginx.conf").write_text("daemon off;\n" + text)
+    log = (tmp_path / "seen").open("w")
+    (tmp_path / "metrics").write_text("dask_scheduler_workers 2\n")
+    web = subprocess.Popen(
+        [sys.executable, "-m", "http.server", str(scheduler), "--bind", "127.0.0.1", "--directory", tmp_path],
+        stderr=log,
+    )
+    nginx = subprocess.Popen(
+        ["nginx", "-p", tmp_path, "-e", "stderr", "-c", tmp_path / "nginx.conf"], stderr=subprocess.DEVNULL
+    )
+    try:
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", transport=httpx.HTTPTransport(retries=8)) as client:
+            for _ in range(200):
+                answer = client.get("/metrics")
+                if answer.status_code != 502:
+                    break
+            assert answer.text == "dask_scheduler_workers 2\n"
+            for path in (
+                "/",
+                "/info/main/workers.html",
+                "/json/identity.json",
+                "/metrics/",
+                "/metrics%0A",
+                "/nginx.conf",
+            ):
+                assert client.get(path).status_code == 404
+            for method in ("POST", "PUT", "DELETE", "OPTIONS"):
+                assert client.request(method, "/metrics").status_code in {403, 405}
+    finally:
+        nginx.terminate()
+        web.terminate()
+        nginx.wait()
+        web.wait()
+        log.close()
+    asked = re.findall(r'"(\w+ \S+) HTTP', (tmp_path / "seen").read_text())
+    assert set(asked) == {"GET /metrics"}
 
 
 def test_who_is_waited_for_exists_and_is_waited_for_until_healthy():
     for service in WHOLE["services"].values():
         for other, how in service.get("depends_on", {}).items():
             assert other in WHOLE["services"]
-            ready = "service_completed_successfully" if other == "bucket" else "service_healthy"
+            ready = "service_completed_successfully" if other in ONCE else "service_healthy"
             assert how == {"condition": ready}
 
 
@@ -98,7 +275,7 @@ def test_secrets_are_made_where_they_are_missing_and_never_made_again(tmp_path):
 
 def test_prometheus_understands_its_files():
     if not shutil.which("promtool"):
-        pytest.skip("promtool is not installed")
+        absent("promtool is not installed (Debian: apt-get install prometheus)")
     for check in (["config", "--syntax-only", DEPLOY / "prometheus.yml"], ["rules", DEPLOY / "alerts.yml"]):
         found = subprocess.run(["promtool", "check", *check], capture_output=True, text=True, check=False)
 
@@ -107,10 +284,10 @@ def test_prometheus_understands_its_files():
 
 def test_prometheus_asks_services_that_exist_at_ports_they_have():
     config = yaml.safe_load((DEPLOY / "prometheus.yml").read_text())
-    asked = {job["job_name"] for job in config["scrape_configs"] if "dns_sd_configs" in job}
+    found = [name for job in config["scrape_configs"] for dns in job.get("dns_sd_configs", []) for name in dns["names"]]
 
-    assert asked <= WHOLE["services"].keys()
-    assert all("watch" in WHOLE["services"][name]["networks"] for name in asked)
+    assert found
+    assert set(found) <= neighbours()["prometheus"]
 
 
 def test_boards_and_alerts_ask_for_metrics_that_there_are(service):
