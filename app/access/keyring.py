@@ -106,6 +106,13 @@ class Keyring:
         error = KeyMissing if FORM.fullmatch(presented) else WrongKey
         raise error("this key opens nothing: send a valid one in the X-API-Key header, or as a bearer token")
 
+    def holds(self, caller: Caller) -> bool:
+        """Whether somebody who was let in as `caller` would be let in now."""
+        if caller.client is None:
+            return caller is not self.anybody or not self._required
+        entry = self._entries.get(caller.client.encode())
+        return entry is not None and entry.expires_at > time()
+
     def counted(self, address: str) -> None:
         """Count a wrong key from `address`; TooMany after `GUESSES`. Correct keys are never refused because of it."""
         if wait := self._failures.take(address, GUESSES).wait:

@@ -68,17 +68,22 @@ class Guard:
         try:
             caller = self._keyring.caller(key)
         except WrongKey:
-            self._keyring.counted(self._address(scope))
+            self._keyring.counted(self.address(scope))
             raise
         if caller is self._keyring.anybody:
             self._sites.check(scope)
         state = scope.setdefault("state", {})
         state["access"] = caller
         if counted and caller.rate is not None:
-            self._count(caller, caller.client or self._address(scope), state)
+            self._count(caller, caller.client or self.address(scope), state)
         return caller
 
-    def _address(self, scope: Scope) -> str:
+    def holds(self, scope: Scope) -> bool:
+        """Whether the key of a request that was admitted is still in force."""
+        return self._keyring.holds(scope["state"]["access"])
+
+    def address(self, scope: Scope) -> str:
+        """The address that a request counts for."""
         peer = scope["client"][0] if scope.get("client") else ""
         forwarded = b",".join(value for name, value in scope["headers"] if name == b"x-forwarded-for")
         return self._addresses.of(peer, forwarded.decode("latin-1"))

@@ -12,6 +12,7 @@ from fastapi import Header, Request, Response
 from fastapi.sse import ServerSentEvent
 from pydantic import BaseModel, Field
 
+from app.api.permits import guard_of
 from app.api.watching import watching
 from app.jobs.job import JobView
 
@@ -101,10 +102,10 @@ async def wait(request: Request, response: Response, job: JobView, prefer: str |
 async def follow(
     request: Request, job: JobView, document: Callable[[JobView], JobState]
 ) -> AsyncIterator[ServerSentEvent]:
-    """One event whenever the job's document has changed, until the job ends."""
+    """One event whenever the job's document has changed, until the job ends, or the caller's key does."""
     last: JobState | None = None
     async with watching(request).of(job) as watched:
-        while True:
+        while guard_of(request.scope).holds(request.scope):
             now = document(job)
             if now != last:
                 yield ServerSentEvent(data=now, event="job")

@@ -62,6 +62,14 @@ class Guarding(Protocol):
         """The body of a request that is allowed; a PayoffError if it is not."""
         ...
 
+    def holds(self, scope: Connection) -> bool:
+        """Whether the key of a request that was admitted is still in force."""
+        ...
+
+    def address(self, scope: Connection) -> str:
+        """The address that a request counts for."""
+        ...
+
 
 def needs(access: Access) -> Callable[[_Endpoint], _Endpoint]:
     """Declare what a route asks of its caller, directly at its function."""
@@ -83,7 +91,7 @@ class GuardedRoute(APIRoute):
 
     async def handle(self, scope: Connection, receive: Receive, send: Send) -> None:
         access = self.access if scope["method"] in (self.methods or ()) else ADMIN
-        await super().handle(scope, _guard(scope).admit(access, scope, receive), send)
+        await super().handle(scope, guard_of(scope).admit(access, scope, receive), send)
 
 
 class OpenMount(Mount):
@@ -91,7 +99,7 @@ class OpenMount(Mount):
 
     async def handle(self, scope: Connection, receive: Receive, send: Send) -> None:
         access = OPEN if scope["method"] in _READS else ADMIN
-        await super().handle(scope, _guard(scope).admit(access, scope, receive), send)
+        await super().handle(scope, guard_of(scope).admit(access, scope, receive), send)
 
 
 def install(app: FastAPI, guard: Guarding) -> None:
@@ -110,5 +118,6 @@ def install(app: FastAPI, guard: Guarding) -> None:
     app.router.default = guarded
 
 
-def _guard(scope: Connection) -> Guarding:
+def guard_of(scope: Connection) -> Guarding:
+    """The guard of the application that the request is for."""
     return cast(Guarding, scope["app"].state.guard)

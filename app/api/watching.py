@@ -11,6 +11,7 @@ from typing import cast
 from fastapi import Request
 
 from app.api.limiters import Limiter
+from app.api.permits import guard_of
 from app.errors import NotFound, TooMany
 from app.jobs.job import JobView
 from app.usecases import jobs as usecase
@@ -113,6 +114,6 @@ def watching(request: Request) -> Watching:
 async def stream_of_caller(request: Request) -> AsyncIterator[None]:
     """A dependency of routes that answer with an event stream: counts it until it ends."""
     access = request.scope["state"]["access"]
-    address = request.client.host if request.client else ""
+    address = guard_of(request.scope).address(request.scope)
     with watching(request).stream(access.client or f"{access.name} {address}"):
         yield

@@ -142,6 +142,25 @@ def test_revoking_the_last_key_does_not_open_the_service(keys, made):
             keyring.caller(presented)
 
 
+def test_who_was_let_in_is_known_to_be_let_in_no_longer(keys, made, monkeypatch):
+    keyring = Keyring(keys, made)
+    keyring.refresh()
+    anybody = keyring.caller(None)
+    assert keyring.holds(anybody)
+
+    _, first = keys.create(Wish("bank"))
+    expiring, second = keys.create(Wish("shop", expires_seconds=60))
+    keyring.refresh()
+    callers = [keyring.caller(secret.encode()) for secret in (first, second)]
+
+    assert [keyring.holds(caller) for caller in (anybody, *callers)] == [False, True, True]
+    keys.revoke("bank")
+    keyring.refresh()
+    assert [keyring.holds(caller) for caller in callers] == [False, True]
+    monkeypatch.setattr("app.access.keyring.time", lambda: expiring.expires_at)
+    assert not keyring.holds(callers[1])
+
+
 def test_an_expired_key_opens_nothing(keys, keyring, monkeypatch):
     key, secret = keys.create(Wish("bank", expires_seconds=60))
     keyring.refresh()

@@ -15,6 +15,12 @@ class Admitting:
         scope.setdefault("state", {})["access"] = self._caller
         return receive
 
+    def holds(self, _scope):
+        return True
+
+    def address(self, scope):
+        return scope["client"][0]
+
 
 def called_by(app, caller=ANYBODY):
     """The ASGI application, with `caller` in the state of each request."""

@@ -370,3 +370,26 @@ def test_wrong_keys_are_counted_whatever_they_say_of_their_address(bank, predict
 
     assert [answer.status_code for answer in answers] == [401] * GUESSES.amount + [429] * 10
     assert int(answers[-1].headers["retry-after"]) > 0
+
+
+def test_an_event_stream_ends_with_its_key(tmp_path, monkeypatch):
+    """Nothing more is sent once the key is revoked, though the job goes on."""
+    monkeypatch.setattr("app.api.jobs._HEARTBEAT_SECONDS", 0.1)
+    settings = settings_for(tmp_path, workers=0, admin_key=ADMIN_KEY)
+    with serving(settings) as client:
+        ports = make_ports(settings)
+        _, key = ports.keys.create(Wish("watcher", (Scope.TRAIN,)))
+        client.headers["X-API-Key"] = key
+        seen_by(client)
+        job = client.post("/train", json={"model": "heart-a", **ORDER}).json()["id"]
+        with client.stream("GET", f"/train/{job}/events") as events:
+            lines = events.iter_lines()
+            assert next(lines) == "event: job"
+            ports.keys.revoke("watcher")
+            until = time.monotonic() + 10
+            for _ in lines:
+                assert time.monotonic() < until
+
+        assert client.get(f"/train/{job}").status_code == 401
+        assert client.get(f"/train/{job}", headers={"X-API-Key": ADMIN_KEY}).json()["status"] == "queued"
+        ports.database.close()
