@@ -144,8 +144,9 @@ def open_ports(settings: Settings, *, patience: float = 0.0) -> Ports:
         cache_bytes=settings.cache_mb * _MB,
         patience=patience,
     )
+    keep_inline = math.inf if settings.keep_inline_days is None else settings.keep_inline_days * 86_400
     reader = ReaderLimits(memory_bytes=settings.upload_memory_mb * _MB)
-    datasets = DatasetStore(settings.datasets_url, limits, patience=patience, reader=reader)
+    datasets = DatasetStore(settings.datasets_url, limits, patience=patience, reader=reader, keep_inline=keep_inline)
     audit = AuditLog(database)
     return Ports(database, datasets, queue, registry, audit, Keys(database, audit))
 

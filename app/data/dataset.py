@@ -32,7 +32,7 @@ class Dataset:
     """The record beside a table.
 
     `classes` are the label names where there are several, and None for a number to regress on; `bytes` is the size
-    of the stored table, `digest` the SHA-256 of it.
+    of the stored table, `digest` the SHA-256 of it. One that `expires` is removed once it is old and nothing needs it.
     """
 
     id: str
@@ -45,6 +45,7 @@ class Dataset:
     digest: str
     bytes: int
     created_at: datetime
+    expires: bool = False
 
     @property
     def multilabel(self) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from typing import Any, BinaryIO, Literal
@@ -42,17 +43,29 @@ def read_inline(
     limits: DataLimits,
     *,
     numbers: bool = False,
-) -> Dataset:
-    """The same for lists; raises Invalid with places below `/features`, `/rows` and `/labels`, or TooLarge."""
+    period: str = "",
+) -> tuple[Dataset, str]:
+    """The same for lists, and the id that the content has in every period.
+
+    In another `period` the same content is another data set; one with a period expires. Raises Invalid with places
+    below `/features`, `/rows` and `/labels`, or TooLarge.
+    """
     source = InlineRows(features, rows, labels, limits)
     built = build(source, source.labels, sink, limits, several=source.several, numbers=numbers)
-    return _record(built, None, "inline", sink)
+    record = _record(built, None, "inline", sink)
+    if not period:
+        return record, record.id
+    return replace(record, id=_id(f"{built.identity}\n\ninline {period}"), expires=True), record.id
+
+
+def _id(text: str) -> str:
+    return "ds_" + hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _record(built: Built, name: str | None, origin: Literal["upload", "inline"], sink: BinaryIO) -> Dataset:
     sink.seek(0)
     return Dataset(
-        id="ds_" + hashlib.sha256(f"{built.identity}\n{name or ''}".encode()).hexdigest()[:16],
+        id=_id(f"{built.identity}\n{name or ''}"),
         name=name,
         origin=origin,
         rows=built.rows,

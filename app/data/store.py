@@ -7,11 +7,14 @@ import binascii
 import hashlib
 import io
 import logging
+import math
 import re
 import tempfile
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from itertools import accumulate
 from typing import Any, BinaryIO, cast
 
@@ -39,19 +42,34 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Draft:
-    """A data set that is complete but not stored."""
+    """A data set that is complete but not stored; `content` is the same for the same content, whenever it comes."""
 
     dataset: Dataset
     parquet: bytes
+    content: str = ""
 
 
 class DatasetStore:
-    """Data sets by their content: what is added twice is there once, under the same id."""
+    """Data sets by their content: what is added twice is there once, under the same id.
+
+    Inline data sets expire after `keep_inline` seconds. Within one half of that time the same content has the same id,
+    in the next half another: so what may be removed by now has not been referred to for half of the time at least, and
+    no order that comes at the same moment can need it.
+    """
 
     def __init__(
-        self, url: str, limits: DataLimits, *, patience: float = 0.0, reader: ReaderLimits | None = None
+        self,
+        url: str,
+        limits: DataLimits,
+        *,
+        patience: float = 0.0,
+        reader: ReaderLimits | None = None,
+        keep_inline: float = math.inf,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self.limits = limits
+        self._keep_inline = keep_inline
+        self._clock = clock
         self._reader = reader or ReaderLimits()
         self._storage = Storage(url, seal=_RECORD, name="PAYOFF_DATASETS", patience=patience)
 
@@ -106,8 +124,11 @@ class DatasetStore:
         from app.data.reading import read_inline  # noqa: PLC0415  (see the note on Arrow above)
 
         sink = io.BytesIO()
-        dataset = read_inline(features, rows, labels, sink, self.limits, numbers=numbers)
-        return Draft(dataset, sink.getvalue())
+        dataset, content = read_inline(
+            features, rows, labels, sink, self.limits, numbers=numbers, period=self._period()
+        )
+        now = datetime.fromtimestamp(self._clock(), UTC)
+        return Draft(replace(dataset, created_at=now), sink.getvalue(), content)
 
     def find(self, dataset_id: str) -> Dataset:
         """The record of a data set; NotFound where there is none, Damaged where it cannot be read."""
@@ -181,6 +202,11 @@ class DatasetStore:
             _log.warning("a data set is left out: %s", reason)
         return whole
 
+    def expired(self) -> list[str]:
+        """Inline data sets that are older than they are kept, whether something needs them or not."""
+        old = self._clock() - self._keep_inline
+        return [dataset.id for dataset in self.all() if dataset.expires and dataset.created_at.timestamp() < old]
+
     def records(self) -> tuple[list[Dataset], list[str]]:
         """All records, their features without categories, and what is wrong with those that cannot be read."""
         whole, damaged = [], []
@@ -193,6 +219,12 @@ class DatasetStore:
             except Damaged as error:
                 damaged.append(error.detail)
         return whole, damaged
+
+    def _period(self) -> str:
+        """Which half of the time that inline data sets are kept it is now; empty where they are kept for ever."""
+        if self._keep_inline == math.inf:
+            return ""
+        return f"{self._keep_inline:.0f} {self._clock() // (self._keep_inline / 2):.0f}"
 
     def _record(self, dataset_id: str) -> bytes:
         if _ID.fullmatch(dataset_id):

@@ -55,7 +55,7 @@ class FeatureCard(_Part):
 class DataCard(_Part):
     """What it was trained on."""
 
-    dataset: str | None = Field(default=None, description="null where the rows came with the training request")
+    dataset: str | None = Field(default=None, description="also where its rows came with the training request")
     digest: str
     rows: int = Field(ge=0, description="rows that were fitted, without the held-out ones")
     holdout_rows: int = Field(default=0, ge=0)

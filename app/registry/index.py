@@ -23,6 +23,8 @@ from app.registry.mirror import Mirror
 from app.registry.snapshot import Key, Snapshot
 from app.registry.tables import aliases, history, models, state, versions
 
+_CARDS = 50  # read at a time; a card may have megabytes
+
 
 class Index:
     """Reads and changes of the index; each change happens inside the caller's transaction."""
@@ -145,6 +147,11 @@ class Index:
         }
         pointing = connection.execute(select(aliases.c.name, aliases.c.alias, aliases.c.version)).all()
         return Snapshot.of(revision, digests, [(row.name, row.alias, row.version) for row in pointing])
+
+    def datasets(self, connection: Connection) -> set[str]:
+        """The data sets that the cards of published versions name; O(bytes of all cards)."""
+        cards = connection.execute(select(versions.c.card).execution_options(yield_per=_CARDS)).scalars()
+        return {named for card in cards if (named := json.loads(card)["data"].get("dataset"))}
 
     def clear(self, connection: Connection) -> None:
         """Forget everything, as the first step of a rebuild; writers of other processes wait from here on."""

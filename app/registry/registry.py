@@ -253,6 +253,11 @@ class Registry:
             published = self.published(connection)
         return audit(published, self._files, deep=deep)
 
+    def datasets(self) -> set[str]:
+        """The data sets that published versions were trained on, by their cards."""
+        with self._database.reading(patient=True) as connection:
+            return self._index.datasets(connection)
+
     def published(self, connection: Connection) -> Published:
         """All that the index contains, as the transaction sees it."""
         return Published(self._index.mirrors(connection), self._index.snapshot(connection).digests)

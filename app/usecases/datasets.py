@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import BinaryIO, Literal, get_args
 
 from app.access.caller import Caller
@@ -74,3 +75,21 @@ def delete(ports: Ports, dataset_id: str, *, by: Caller) -> None:
     with ports.database.writing() as connection:
         ports.audit.entry(by, "dataset.delete", dataset_id)(connection)
     ports.datasets.remove(dataset_id)
+
+
+def expire(ports: Ports) -> int:
+    """Remove inline data sets that are old and that no unfinished job and no published version needs; how many.
+
+    Jobs are looked at before cards: a job that ends between the two publishes its card in the same transaction.
+    """
+    unused = [dataset_id for dataset_id in ports.datasets.expired() if not ports.queue.uses_dataset(dataset_id)]
+    if not unused:
+        return 0
+    named = ports.registry.datasets()
+    removed = 0
+    for dataset_id in unused:
+        if dataset_id not in named:
+            with suppress(NotFound):  # another worker was faster
+                ports.datasets.remove(dataset_id)
+                removed += 1
+    return removed

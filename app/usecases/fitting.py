@@ -98,7 +98,7 @@ def _train(ports: Ports, job: Job, version: int) -> Card:
     """Fit on the training rows, judge on the hold-out, and write the version's folder."""
     spec = job.spec
     with progress.part(0.0, 0.05, "reading data"):
-        table = ports.datasets.table(spec["dataset"])
+        table = ports.datasets.table(job.dataset or spec["dataset"])
         if catalogue.KINDS[spec["learner"]["kind"]].regresses(spec["learner"]["parameters"]):
             table = table.as_numbers()
         rows = split_rows(table.y, spec["holdout"], spec["seed"])

@@ -76,7 +76,7 @@ def _card(job: Job, version: int, table: Table, rows: Split, metrics: dict[str, 
         class_priors=_priors(table, rows),
         metrics=metrics,
         data=DataCard(
-            dataset=spec["dataset"],
+            dataset=job.dataset or spec["dataset"],
             digest=table.digest,
             rows=len(rows.train),
             holdout_rows=len(rows.holdout),

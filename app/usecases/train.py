@@ -33,7 +33,9 @@ def submit(ports: Ports, order: Mapping[str, Any], *, key: str | None, caller: C
     spec = _specification(order, kind, parameters, dataset)
     if draft is not None:
         ports.datasets.keep(draft)  # last of all: what is refused leaves nothing behind
-    return jobs.submit(ports, caller, KIND, spec, model=spec["model"], dataset=spec["dataset"], key=key)
+    if draft is not None:
+        spec["dataset"] = draft.content  # the same when the order is repeated later, with the same key
+    return jobs.submit(ports, caller, KIND, spec, model=spec["model"], dataset=dataset.id, key=key)
 
 
 def _learner(sent: Mapping[str, Any]) -> tuple[catalogue.Kind, dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 
 import pytest
@@ -12,10 +13,11 @@ from app.access.keys import Keys
 from app.data.store import DataLimits, DatasetStore
 from app.database import Database
 from app.errors import Conflict, Invalid, NotFound
+from app.jobs.job import Problem
 from app.jobs.queue import Queue
 from app.migrations import migrate
 from app.registry.registry import Registry
-from app.usecases import datasets
+from app.usecases import datasets, fitting, train
 from app.usecases.ports import Ports
 
 
@@ -72,3 +74,184 @@ def test_data_that_a_job_needs_stays(ports, dataset):
     ports.queue.cancel(job.id)
     datasets.delete(ports, dataset.id, by=ANYBODY)
     assert datasets.page(ports, 10, None) == ([], None)
+
+
+KEEP = 1000.0  # seconds that inline data sets are kept here
+DATA = {"features": ["a"], "rows": [[1], [2], [3], [4]], "labels": ["u", "v", "u", "v"]}
+ORDER = {"model": "m", "learner": {"kind": "logistic"}, "data": DATA, "holdout": 0.0, "seed": 0}
+
+
+class Clock:
+    """The time of the store, which tests set."""
+
+    now = 1_000_000_000.0
+
+    def __call__(self):
+        return self.now
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def expiring(ports, clock, tmp_path):
+    """The same stores, where inline data sets expire."""
+    store = DatasetStore(str(tmp_path / "datasets"), ports.datasets.limits, keep_inline=KEEP, clock=clock)
+    return dataclasses.replace(ports, datasets=store)
+
+
+def there(ports):
+    return {dataset.id for dataset in ports.datasets.all()}
+
+
+def submit(ports, key=None, **changes):
+    return train.submit(ports, {**ORDER, **changes}, key=key, caller=ANYBODY)
+
+
+def cancelled(ports, job):
+    ports.queue.cancel(job.id)
+    return job.dataset
+
+
+def published(ports, job):
+    """Publish what the job was to make, as its process does."""
+    assert ports.queue.claim("worker").id == job.id
+    fitting.run(ports, ports.queue.get(job.id))
+    return job.dataset
+
+
+def test_what_expires(expiring, clock):
+    """Inline data sets that are old; no upload, none that an unfinished job needs, none that a model was made from."""
+    unused = cancelled(expiring, submit(expiring))
+    clock.now += 1.01 * KEEP
+    young = cancelled(expiring, submit(expiring))
+    assert datasets.expire(expiring) == 1
+    assert there(expiring) == {young}
+    assert unused != young
+
+    clock.now += 1.01 * KEEP
+    uploaded = datasets.upload(expiring, io.BytesIO(b"a,label\n1,u\n2,v\n3,u\n4,v\n"), ["label"], None).id
+    queued = submit(expiring)
+    clock.now += 1.01 * KEEP
+    assert datasets.expire(expiring) == 1
+    assert there(expiring) == {uploaded, queued.dataset}
+
+    published(expiring, queued)
+    clock.now += 10 * KEEP
+    assert datasets.expire(expiring) == 0
+    assert expiring.registry.card("m", 1).data.dataset == queued.dataset
+
+    expiring.registry.delete_model("m", "ann")
+    assert datasets.expire(expiring) == 1
+    assert there(expiring) == {uploaded}
+
+
+def test_a_running_job_keeps_its_data(expiring, clock):
+    job = submit(expiring)
+    expiring.queue.claim("worker")
+    clock.now += 5 * KEEP
+    assert datasets.expire(expiring) == 0
+
+    expiring.queue.fail(expiring.queue.get(job.id), Problem("no"))
+    assert datasets.expire(expiring) == 1
+
+
+def test_an_upload_is_none_of_the_data_sets_that_expire(expiring, clock):
+    """Also where the same content came inline before, or comes later."""
+    content = b"a,label\n1,u\n2,v\n3,u\n4,v\n"
+    inline = cancelled(expiring, submit(expiring))
+    uploaded = datasets.upload(expiring, io.BytesIO(content), ["label"], None)
+    again = cancelled(expiring, submit(expiring))
+    clock.now += 2 * KEEP
+
+    assert inline == again != uploaded.id
+    assert datasets.expire(expiring) == 1
+    assert there(expiring) == {uploaded.id}
+
+
+def test_data_sets_of_before_stay(ports, expiring, clock):
+    """A user may have uploaded the same, and was given them."""
+    kept = cancelled(ports, submit(ports))
+    clock.now += 100 * KEEP
+
+    assert datasets.expire(expiring) == 0
+    assert there(expiring) == {kept}
+
+
+@pytest.mark.parametrize("later", [0.0, 0.3, 0.6, 1.2, 7.0])
+def test_an_order_repeated_with_its_key_is_the_first_job(expiring, clock, later):
+    """However much later: the content is what counts, not where it is stored by then."""
+    first = submit(expiring, key="mine")
+    clock.now += later * KEEP
+
+    assert submit(expiring, key="mine").id == first.id
+    with pytest.raises(Invalid):
+        submit(expiring, key="mine", data={**DATA, "rows": [[1], [2], [3], [5]]})
+
+
+PAUSES = ["datasets.expired", "queue.uses_dataset", "registry.datasets", "datasets.remove"]
+
+
+@pytest.mark.parametrize("pause", PAUSES)
+@pytest.mark.parametrize("before", [True, False], ids=["before", "after"])
+@pytest.mark.parametrize(
+    ("age", "state"),
+    [*((age, "queued") for age in (0.01, 0.49, 0.51, 0.99, 1.01, 1.51, 2.5)), (1.01, "running"), (1.01, "published")],
+)
+def test_an_order_that_comes_while_data_sets_expire_has_its_data(
+    expiring, clock, monkeypatch, pause, before, age, state
+):
+    """The same content is ordered again at any step of the expiry, whatever age what is there has by then."""
+    for start in (0.0, 0.2, 0.45):
+        clock.now = KEEP * (1_000_000 + start)
+        old = cancelled(expiring, submit(expiring))
+        clock.now += age * KEEP
+        came = []
+
+        def come(came=came):
+            if came:
+                return
+            job = submit(expiring, model=f"m{len(there(expiring))}")
+            came.append(job.dataset)
+            if state == "running":
+                expiring.queue.claim("worker")
+            if state == "published":
+                published(expiring, job)
+
+        owner, name = pause.split(".")
+        step = getattr(getattr(expiring, owner), name)
+
+        def paused(*values, step=step, come=come):
+            if before:
+                come()
+            result = step(*values)
+            if not before:
+                come()
+            return result
+
+        with monkeypatch.context() as patched:
+            patched.setattr(getattr(expiring, owner), name, paused)
+            datasets.expire(expiring)
+        come()
+        assert came[0] in there(expiring)
+        assert expiring.datasets.table(came[0]).y.tolist() == [0, 1, 0, 1]
+        expiring.datasets.remove(came[0])
+        if old in there(expiring):
+            expiring.datasets.remove(old)
+
+
+def test_two_workers_at_once(expiring, clock, monkeypatch):
+    """Each finds what the other has just removed."""
+    cancelled(expiring, submit(expiring))
+    clock.now += 2 * KEEP
+    remove = expiring.datasets.remove
+
+    def twice(dataset_id):
+        remove(dataset_id)
+        remove(dataset_id)
+
+    monkeypatch.setattr(expiring.datasets, "remove", twice)
+    assert datasets.expire(expiring) == 0
+    assert there(expiring) == set()
