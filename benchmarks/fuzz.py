@@ -3,6 +3,10 @@
 A fifth is made by schemathesis from the OpenAPI document, the rest are valid requests with something odd about them
 (see tests/servers/fuzzing.py), against `payoff serve` on PostgreSQL where it is installed. Stops after ten minutes at
 the latest. Prints the account; exits with 1 where something was found. Run: python benchmarks/fuzz.py [requests] [seed]
+
+With `mutations` as the first argument instead: valid requests about a model of every kind with one value changed, or
+two (see tests/servers/mutations.py), to the application in this process; tests/api/test_mutations.py is the short form.
+Run: python benchmarks/fuzz.py mutations [requests] [seed]
 """
 
 from __future__ import annotations
@@ -24,13 +28,15 @@ import httpx
 import schemathesis
 
 from tests.conftest import two_class_rows
-from tests.servers import postgres
+from tests.servers import mutation_run, postgres
 from tests.servers.fuzzing import Sent, Wire, described, examples, leaks, odd
 from tests.servers.postgres import Postgres
 from tests.servers.service import Replica
 
-REQUESTS = int(sys.argv[1]) if len(sys.argv) > 1 and sys.argv[1].isdigit() else 50_000
-SEED = int(sys.argv[2]) if len(sys.argv) > 2 and sys.argv[2].isdigit() else 0
+MUTATIONS = sys.argv[1:2] == ["mutations"]
+NUMBERS = [int(word) for word in sys.argv[1:] if word.isdigit()]
+REQUESTS = NUMBERS[0] if NUMBERS else 200_000 if MUTATIONS else 50_000
+SEED = NUMBERS[1] if len(NUMBERS) > 1 else 0
 LONGEST_SECONDS = 600.0
 THREADS = 4
 REFURBISH = 500  # requests after which models that were deleted by chance are made again
@@ -87,6 +93,16 @@ def main() -> int:
         print(f"WRONG ({count}): {line}")
     print(f"{len(findings.wrong)} wrong")
     return 1 if findings.wrong or made + own < REQUESTS else 0
+
+
+def mutated() -> int:
+    """The account of mutated requests."""
+    with tempfile.TemporaryDirectory() as folder:
+        account = mutation_run.run(Path(folder), REQUESTS, SEED)
+    print(f"{sum(account.statuses.values())} mutated requests:", *sorted(account.statuses.items()))
+    print("\n".join(account.lines()))
+    print(f"{len(account.wrong)} kinds of failure")
+    return 1 if account.lines() else 0
 
 
 def started(stack: ExitStack, *, with_keys: bool) -> Replica:
@@ -194,6 +210,6 @@ def traces(replica: Replica) -> list[str]:
 
 if __name__ == "__main__":
     try:
-        sys.exit(main())
+        sys.exit(mutated() if MUTATIONS else main())
     except httpx.HTTPError as error:
         sys.exit(f"the service does not answer: {error}")

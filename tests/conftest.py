@@ -38,7 +38,8 @@ def pytest_xdist_make_scheduler(config, log):
 
 def pytest_collection_modifyitems(items):
     """Those that take longest first, so that in the end no worker waits for another."""
-    items.sort(key=lambda item: not item.nodeid.startswith(("tests/faults/", "tests/e2e/", "tests/api/test_openapi")))
+    long = ("tests/faults/", "tests/e2e/", "tests/api/test_openapi", "tests/api/test_mutations")
+    items.sort(key=lambda item: not item.nodeid.startswith(long))
 
 
 class _Schedule(LoadFileScheduling):

@@ -13,6 +13,8 @@ from app.decisions.benefit import LARGEST
 from app.errors import Flaw, Invalid, step
 from app.text import MOST_NAME
 
+_SMALLEST = 1 / LARGEST  # what trees wait for is compared per price, which overflows for the smallest floats
+_TOO_SMALL = f"a price is 0, or at least {_SMALLEST:g}"
 _KEYS = {"feature", "cost", "group", "discounted_cost"}
 
 
@@ -32,7 +34,7 @@ class Prices:
     @classmethod
     def of(cls, cost: Sequence[float] | np.ndarray) -> Prices:
         """Prices without groups; raises Invalid at `/j` for a price that is negative or not finite."""
-        flaws = [Flaw(f"/{j}", message) for j, price in enumerate(cost) if (message := _wrong(price, "a price"))]
+        flaws = [Flaw(f"/{j}", message) for j, price in enumerate(cost) if (message := _wrong_price(price))]
         if flaws:
             raise Invalid("the prices cannot be used", flaws)
         paid = np.array(cost, dtype=np.float64)
@@ -129,7 +131,7 @@ class _Reader:
     def read_object(self, costs: Mapping[str, Any]) -> None:
         for name, price in costs.items():
             loc = f"/{step(str(name))}"
-            if self._known(name, loc) and self._price(price, "a price", loc):
+            if self._known(name, loc) and self._price(price, loc):
                 j = self.column[name]
                 self.cost[j] = price
                 self.discounted[j] = min(price, self.discounted[j]) if self.group[j] >= 0 else price
@@ -161,8 +163,8 @@ class _Reader:
         if group is not None and discounted is None:
             self.flaws.append(Flaw(loc, "a member of a group needs its discounted_cost"))
         discounted = cost if discounted is None else discounted
-        right = self._price(cost, "a price", f"{loc}/cost")
-        right &= self._price(discounted, "a price", f"{loc}/discounted_cost") if "discounted_cost" in entry else right
+        right = self._price(cost, f"{loc}/cost")
+        right &= self._price(discounted, f"{loc}/discounted_cost") if "discounted_cost" in entry else right
         if right and discounted > cost:
             self.flaws.append(Flaw(f"{loc}/discounted_cost", f"the discounted cost is above the cost {cost}"))
         elif right and group is None and discounted != cost:
@@ -178,8 +180,8 @@ class _Reader:
         self.flaws.append(Flaw(loc, "unknown feature"))
         return False
 
-    def _price(self, value: Any, what: str, loc: str) -> bool:
-        message = _wrong(value, what)
+    def _price(self, value: Any, loc: str) -> bool:
+        message = _wrong_price(value)
         if message:
             self.flaws.append(Flaw(loc, message))
         return not message
@@ -198,3 +200,8 @@ def _wrong(value: Any, what: str) -> str:
     if number > LARGEST:
         return f"{what} is at most {LARGEST:g}"
     return "" if number >= 0 else f"{what} is at least 0"
+
+
+def _wrong_price(value: Any) -> str:
+    """The same for a price, which is 0 or far from the smallest floats."""
+    return _wrong(value, "a price") or ("" if value == 0 or value >= _SMALLEST else _TOO_SMALL)

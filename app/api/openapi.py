@@ -69,8 +69,7 @@ def _complete(operation: dict[str, Any]) -> None:
             parameter["example"] = samples[0]  # where the page's "try it out" looks
     if "requestBody" in operation:
         responses.update(_named(413) | _named(415))
-    if "422" in responses or "requestBody" in operation:
-        responses.update(_named(422))
+    responses.update(_named(422))  # also where there is nothing to send: query parameters are unknown there
     operation["responses"] = dict(sorted(responses.items()))
 
 

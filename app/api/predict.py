@@ -8,7 +8,7 @@ from functools import partial
 from typing import Annotated, Any, Literal
 
 from fastapi import Request, Response
-from pydantic import BaseModel, Field, RootModel, WithJsonSchema
+from pydantic import BaseModel, Field, RootModel, StrictInt, WithJsonSchema
 from starlette.concurrency import run_in_threadpool
 
 from app.api import formats, values
@@ -55,7 +55,7 @@ _BENEFITS = {"oneOf": [_MATRIX, {"type": "array", "items": _MATRIX}]}
 class CostsDocument(WireModel):
     """Costs for the rules beta_delta and hierarchical: D are the minority classes, H is the majority."""
 
-    majority: int | Text = Field(examples=["healthy"])
+    majority: StrictInt | Text = Field(examples=["healthy"])
     C_HD: float = Field(ge=0, strict=True, description="taking the majority for a minority class")
     C_DH: float = Field(ge=0, strict=True, description="taking a minority class for the majority")
     C_DD: float | None = Field(default=None, ge=0, strict=True, description="taking one minority class for another")

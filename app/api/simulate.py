@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Body, Request, Response
-from pydantic import BaseModel, Field, WithJsonSchema, model_validator
+from pydantic import BaseModel, Field, StrictFloat, StrictInt, StrictStr, WithJsonSchema, model_validator
 
 from app.api.acquire import Benefits
 from app.api.charts import media
@@ -31,7 +31,7 @@ class SimulateRequest(WireModel):
     model: Text = Field(description="name, name:version or name@alias of a forest or tree", examples=["triage"])
     dataset: Text | None = Field(default=None, description="a data set with the model's features and classes")
     rows: Annotated[list[Any] | None, WithJsonSchema(INSTANCES)] = Field(default=None, description="or rows")
-    labels: Annotated[list[int | float | str], Field(fail_fast=True)] | None = Field(
+    labels: Annotated[list[StrictInt | StrictFloat | StrictStr], Field(fail_fast=True)] | None = Field(
         default=None, description="with a class, or a number, for each"
     )
     budgets: Annotated[list[Any] | None, Field(max_length=20), WithJsonSchema(_BUDGETS)] = Field(

@@ -194,10 +194,13 @@ def query_fields(request: Request, known: Collection[str], words: Collection[str
     for name, text in request.query_params.multi_items():
         if name in fields:
             raise Invalid.at(f"/{name}", "this query parameter is given twice")
+        fields[name] = text
+        if name in words:
+            continue
         try:
-            fields[name] = text if name in words else orjson.loads(text)
+            fields[name] = orjson.loads(text)
         except orjson.JSONDecodeError:
-            fields[name] = text
+            pass
         else:
             refuse_repeats(text.encode(), fields[name], f"/{name}")
     return fields

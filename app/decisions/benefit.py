@@ -37,7 +37,8 @@ def decide(P: np.ndarray, B: np.ndarray) -> Decision:
     Shapes: posteriors P (n, K); B (K, A) for all rows or (n, K, A) for each its own. The choice is made on expected
     regrets `sum_i p_i (max_c b[i][c] - b[i][a])`, the same rule as a sum of nonnegative terms: nothing cancels, so a
     constant added to a row of B, however large, changes no decision as long as it is added exactly, nor does a positive
-    factor. Actions whose regrets differ by rounding only (relatively `TIE * K`) are tied. O(n K A).
+    factor, down to 1e-300 or so, where floats lose digits. Actions whose regrets differ by rounding only (relatively
+    `TIE * K`) are tied. O(n K A).
     """
     if B.ndim == 3 and len(B) == 1:
         B = B[0]
@@ -148,6 +149,8 @@ def _converted(value: Any) -> np.ndarray | None:
         if len(lengths) != 1:
             return None
         shape.extend(lengths)
+        if len(shape) > 3:  # instances, classes, actions; an array has at most 64 dimensions
+            return None
         level = list(chain.from_iterable(level))
     if not _NUMBERS.issuperset(map(type, level)):
         return None

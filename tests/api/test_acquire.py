@@ -268,6 +268,7 @@ BAD_SIMULATIONS = {
     "rows and a data set": ({"dataset": "ds_0000000000000000"}, ""),
     "labels too few": ({"rows": DATA["rows"][:2], "labels": ["ill"]}, "/labels"),
     "label that is no class": ({"rows": DATA["rows"][:2], "labels": ["ill", "dead"]}, "/labels/1"),
+    "label that is a boolean": ({"rows": DATA["rows"][:2], "labels": ["ill", True]}, "/labels/1"),
     "short row": ({"rows": [[1, 2]], "labels": ["ill"]}, "/rows/0"),
     "budget below zero": ({"rows": DATA["rows"][:1], "labels": ["ill"], "budgets": [1, -2]}, "/budgets/1"),
     "budget that is none": ({"rows": DATA["rows"][:1], "labels": ["ill"], "budgets": [None]}, "/budgets/0"),

@@ -135,6 +135,18 @@ def test_a_query_parameter_that_is_nearly_right(client):
     assert detail == "unknown query parameter 'page_sise'; did you mean 'page_size'?"
 
 
+@pytest.mark.parametrize("path", ["/predict", "/retrieve"])
+@pytest.mark.parametrize("text", ['{"a":1}', '{"a":1,"a":2}', "a:b{", "[{]:"])
+def test_a_text_in_a_query_parameter_is_not_read_as_json(client, path, text):
+    """Braces and colons in it are no object, whose names would be counted."""
+    headers = {"Content-Type": "application/vnd.apache.arrow.stream"}
+    query = {"model": text, "setting": "binary", "loss": '{"name":"am"}'} if path == "/retrieve" else {"model": text}
+    response = client.post(path, params=query, content=b"", headers=headers)
+
+    assert response.status_code == 422
+    assert places(response) in ([""], ["/model"])
+
+
 @pytest.mark.parametrize(
     ("path", "body", "place"),
     [

@@ -218,6 +218,12 @@ BAD = {
     ),
     "cost missing": ({"rule": "beta_delta", "costs": {"majority": "ill", "C_HD": 1, "C_DH": 1}}, "/costs/C_DD"),
     "unknown majority": ({"rule": "hierarchical", "costs": {"majority": "x", "C_HD": 1, "C_DH": 1}}, "/costs/majority"),
+    "majority that is a boolean": (
+        {"rule": "hierarchical", "costs": {"majority": True, "C_HD": 1, "C_DH": 1}},
+        "/costs/majority",
+    ),
+    "matrices in matrices": ({"benefits": json.loads("[" * 500 + "]" * 500)}, "/benefits"),
+    "a list in a cell": ({"benefits": BENEFITS, "instances": [[[], 1, "mild"]]}, "/instances/0/0"),
     "priors that lack a class": ({"benefits": BENEFITS, "priors": {"ill": 1}}, "/priors"),
     "priors of an unknown class": ({"benefits": BENEFITS, "priors": {"healthy": 1, "ill": 0, "x": 0}}, "/priors/x"),
     "priors that do not sum to 1": ({"benefits": BENEFITS, "priors": {"healthy": 0.5, "ill": 0.6}}, "/priors"),
