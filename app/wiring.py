@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from ipaddress import ip_network
 from threading import Thread
+from time import sleep
 
 import structlog
 from sqlalchemy.exc import SQLAlchemyError
@@ -43,11 +44,13 @@ from app.registry.registry import Registry
 from app.settings import Settings, listed, misspelt
 from app.storage.storage import Storage
 from app.usecases import compare, comparing, fitting, train
+from app.usecases.datasets import expire as expire_inline
 from app.usecases.kernels import keep_kernels
 from app.usecases.ports import Ports
 
 _MB = 2**20
 _PATIENCE_SECONDS = 30.0  # of a job, whose work would be lost, with an object store
+_EXPIRY_SECONDS = 3600.0
 _START_SECONDS = 20.0  # for a database server that starts at the same time
 _PRELOADED = ("app.wiring", "sklearn.linear_model", "sklearn.model_selection", "sklearn.pipeline", *isolated.MODULES)
 _RUN: dict[str, Callable[[Ports, Job], None]] = {train.KIND: fitting.run, compare.KIND: comparing.run}
@@ -154,6 +157,8 @@ def open_ports(settings: Settings, *, patience: float = 0.0) -> Ports:
 def make_worker(settings: Settings, ports: Ports) -> Worker:
     """A worker that runs jobs in processes of their own."""
     check_installed(settings.dask)
+    if settings.keep_inline_days is not None:
+        Thread(target=_expire, args=(ports,), name="expiry", daemon=True).start()
     limits = JobLimits(
         seconds=settings.job_seconds, memory_bytes=settings.job_memory_mb * _MB, threads=settings.job_threads
     )
@@ -212,6 +217,17 @@ def clean_up_after(settings: Settings, job: Job) -> None:
         _CLEAN_UP[job.kind](ports, job)
     finally:
         ports.database.close()
+
+
+def _expire(ports: Ports) -> None:
+    """Remove inline data sets that nothing needs, now and every hour: a big store takes seconds to list."""
+    while True:
+        try:
+            if removed := expire_inline(ports):
+                _log.info("inline data sets expired", datasets=removed)
+        except (PayoffError, SQLAlchemyError, OSError) as error:
+            _log.warning("inline data sets not removed", why=type(error).__name__)
+        sleep(_EXPIRY_SECONDS)
 
 
 def _sweep(ports: Ports) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import io
+import time
 
 import pytest
 
+from app import wiring
 from app.access.audit import AuditLog
 from app.access.caller import ANYBODY
 from app.access.keys import Keys
@@ -19,6 +21,9 @@ from app.migrations import migrate
 from app.registry.registry import Registry
 from app.usecases import datasets, fitting, train
 from app.usecases.ports import Ports
+from app.wiring import make_tables, make_worker
+from tests.conftest import settings_for
+from tests.jobs.waiting import eventually
 
 
 @pytest.fixture
@@ -255,3 +260,22 @@ def test_two_workers_at_once(expiring, clock, monkeypatch):
     monkeypatch.setattr(expiring.datasets, "remove", twice)
     assert datasets.expire(expiring) == 0
     assert there(expiring) == set()
+
+
+def test_a_worker_removes_what_expired(tmp_path, monkeypatch):
+    """At its start and then from time to time, in a thread of its own."""
+    monkeypatch.setattr(wiring, "_EXPIRY_SECONDS", 0.1)
+    chosen = settings_for(tmp_path)
+    started = make_tables(chosen)
+    days = 86_400.0
+    store = DatasetStore(
+        chosen.datasets_url, started.datasets.limits, keep_inline=30 * days, clock=lambda: time.time() - 31 * days
+    )
+    old = store.keep(store.draft_inline(DATA["features"], DATA["rows"], DATA["labels"])).id
+    young = started.datasets.keep(started.datasets.draft_inline(DATA["features"], DATA["rows"], DATA["labels"])).id
+    assert there(started) == {old, young}
+
+    make_worker(chosen, started)
+    eventually(lambda: there(started) == {young})
+    monkeypatch.setattr(wiring, "_EXPIRY_SECONDS", 3600.0)
+    started.database.close()
