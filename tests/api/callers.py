@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from app.access.caller import ANYBODY
+from app.api.memory import Budget, Share
 
 
 class Admitting:
-    """A guard that lets everything through, as `caller`."""
+    """A guard that lets everything through, as `caller`, with a budget of its own where there is none."""
 
     def __init__(self, caller):
         self._caller = caller
 
     def admit(self, _access, scope, receive):
-        scope.setdefault("state", {})["access"] = self._caller
+        state = scope.setdefault("state", {})
+        state["access"] = self._caller
+        state.setdefault("memory", Share(Budget(2**30)))
         return receive
 
     def holds(self, _scope):
