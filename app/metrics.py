@@ -115,6 +115,13 @@ class JobMetrics(Watcher):
         self._lost.labels(job.kind).inc()
 
 
+def _watch(worker: Worker, registry: CollectorRegistry) -> None:
+    """Expose what a worker does, and whether it does anything."""
+    worker.watchers.append(JobMetrics(registry))
+    age = Gauge("payoff_worker_turn_age_seconds", "Since the worker's last turn without an error", registry=registry)
+    age.set_function(lambda: worker.turn_age)
+
+
 class ProcessMetrics:
     """What every process tells of itself: version, memory, files, and how its database fares."""
 
@@ -232,7 +239,7 @@ class Metrics:
         StorageMetrics(self.registry)
         QueueMetrics(ports, self.registry)
         if worker is not None:
-            worker.watchers.append(JobMetrics(self.registry))
+            _watch(worker, self.registry)
 
 
 def of_worker(ports: Ports, worker: Worker) -> CollectorRegistry:
@@ -240,5 +247,5 @@ def of_worker(ports: Ports, worker: Worker) -> CollectorRegistry:
     registry = CollectorRegistry()
     ProcessMetrics(registry, ports.database)
     QueueMetrics(ports, registry)
-    worker.watchers.append(JobMetrics(registry))
+    _watch(worker, registry)
     return registry

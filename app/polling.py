@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from threading import Event, Thread
 
-_SECONDS = 0.5  # half of the second within which every process sees a change
+SECONDS = 0.5  # half of the second within which every process sees a change
 
 
 class Poller:
-    """Calls `look` twice a second between `start` and `stop`; what goes wrong in it is for `look` to handle."""
+    """Calls `look` every `seconds` between `start` and `stop`; what goes wrong in it is for `look` to handle."""
 
-    def __init__(self, name: str, look: Callable[[], None]) -> None:
+    def __init__(self, name: str, look: Callable[[], None], seconds: float = SECONDS) -> None:
         self._name = name
         self._look = look
+        self._seconds = seconds
         self._stopped = Event()
         self._thread: Thread | None = None
 
@@ -32,5 +33,5 @@ class Poller:
             self._thread.join()
 
     def _run(self) -> None:
-        while not self._stopped.wait(_SECONDS):
+        while not self._stopped.wait(self._seconds):
             self._look()

@@ -54,7 +54,7 @@ _EXPIRY_SECONDS = 3600.0
 _START_SECONDS = 20.0  # for a database server that starts at the same time
 _PRELOADED = ("app.wiring", "sklearn.linear_model", "sklearn.model_selection", "sklearn.pipeline", *isolated.MODULES)
 _RUN: dict[str, Callable[[Ports, Job], None]] = {train.KIND: fitting.run, compare.KIND: comparing.run}
-_CLEAN_UP: dict[str, Callable[[Ports, Job], None]] = {
+_CLEAN_UP: dict[str, Callable[[Ports, Job, int], None]] = {
     train.KIND: fitting.clean_up,
     compare.KIND: comparing.clean_up,
 }
@@ -175,6 +175,7 @@ def make_worker(settings: Settings, ports: Ports) -> Worker:
             *(tracing.MODULES if settings.telemetry else ()),
         ),
         cleanup=clean_up_after,
+        upkeep=keep_up,
         keep_seconds=math.inf if settings.keep_jobs_days is None else settings.keep_jobs_days * 86_400,
     )
 
@@ -210,11 +211,20 @@ def _observed(settings: Settings, job: Job, report: Report) -> Iterator[None]:
         tracing.stop()
 
 
-def clean_up_after(settings: Settings, job: Job) -> None:
-    """What the worker does after an attempt that left no success."""
+def clean_up_after(settings: Settings, job: Job, through: int) -> None:
+    """What the worker does after the attempts up to the number `through`, which left no success."""
     ports = open_ports(settings)
     try:
-        _CLEAN_UP[job.kind](ports, job)
+        _CLEAN_UP[job.kind](ports, job, through)
+    finally:
+        ports.database.close()
+
+
+def keep_up(settings: Settings) -> None:
+    """What the worker does every few minutes."""
+    ports = open_ports(settings)
+    try:
+        fitting.sweep(ports)
     finally:
         ports.database.close()
 

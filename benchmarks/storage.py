@@ -54,6 +54,7 @@ def card(name: str, version: int) -> Card:
 
 def publish(database: Database, registry: Registry, name: str, estimator: object) -> None:
     staged = registry.stage(card(name, registry.reserve(name)), estimator)
+    registry.announce(staged)
     with database.writing() as connection:
         registry.add(connection, staged)
 

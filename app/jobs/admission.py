@@ -15,10 +15,8 @@ _SECONDS = 5  # jobs end in their own time; asking more often than this helps no
 def admit(connection: Connection, job_id: str, client: str, most: int) -> None:
     """TooMany where the client has `most` jobs queued or running, unless one of its jobs is `job_id` already.
 
-    The client's other orders wait here until the transaction ends; on SQLite whoever writes is alone anyway.
+    To be called after `fairness.next_turn`, which makes the client's other orders wait.
     """
-    if connection.dialect.name == "postgresql":
-        connection.execute(select(func.pg_advisory_xact_lock(func.hashtext(f"jobs of {client}"))))
     if connection.execute(select(JOBS.c.seq).where(JOBS.c.id == job_id)).first() is not None:
         return
     count = connection.execute(select(func.count()).where(PENDING, JOBS.c.client == client)).scalar_one()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import structlog
 from sqlalchemy import ColumnElement, Connection, and_, select, update
 
 from app.errors import Conflict
@@ -11,6 +12,10 @@ from app.jobs.job import ENDED, Event, Job, Problem, Status, after
 from app.jobs.tables import JOB_COLUMNS, JOBS, job_of
 
 Now = ColumnElement[float]
+
+MAX_ATTEMPTS = 100  # whatever ended them: nothing is tried again for ever
+
+log = structlog.get_logger(__name__)
 
 
 def owned(job: Job) -> ColumnElement[bool]:
@@ -53,11 +58,33 @@ def end(connection: Connection, now: Now, held: Job, event: Event, **values: Any
     return move(connection, now, held, event, **values)
 
 
+def read_or_fail(connection: Connection, now: Now, number: int) -> Job | None:
+    """The locked row of that number as a job; None, and the job fails, where its content cannot be decoded."""
+    try:
+        return job_of(connection.execute(select(*JOB_COLUMNS).where(JOBS.c.seq == number)).mappings().one())
+    except (ValueError, RecursionError) as error:
+        log.exception("the row of a job cannot be read", seq=number)
+        problem = Problem(f"what is stored of this job cannot be read ({type(error).__name__})")
+        values = {
+            "status": Status.FAILED,
+            "error": problem.as_dict(),
+            "finished_at": now,
+            "spec": {},
+            "notes": {},
+            "result": None,
+        }
+        connection.execute(update(JOBS).where(JOBS.c.seq == number).values(worker=None, lease_until=None, **values))
+        return None
+
+
 def put_back(connection: Connection, now: Now, held: Job, reason: str, *, most: int | None) -> Job:
-    """Queue the job again; as a death that counts towards `most`, or without counting when that is None."""
+    """Queue the job again; as a death that counts towards `most`, or not as one when that is None."""
     deaths = held.deaths + (most is not None)
     if most is not None and deaths >= most:
         problem = Problem(f"tried {deaths} times; the last time {reason}" if deaths > 1 else reason)
+        return end(connection, now, held, Event.FAIL, error=problem.as_dict(), deaths=deaths)
+    if held.attempt >= MAX_ATTEMPTS:
+        problem = Problem(f"tried {held.attempt} times; the last time {reason}")
         return end(connection, now, held, Event.FAIL, error=problem.as_dict(), deaths=deaths)
     return end(connection, now, held, Event.RETRY, stage=f"to be tried again: {reason}", deaths=deaths)
 

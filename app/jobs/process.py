@@ -6,9 +6,8 @@ import json
 import math
 import os
 import signal
-import threading
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 from multiprocessing import connection
@@ -46,6 +45,7 @@ class Stop(Enum):
     LOST = "lost"
     TOO_LONG = "too long"
     TOO_BIG = "too big"
+    UNRECORDED = "unrecorded"
 
 
 @dataclass(frozen=True)
@@ -66,63 +66,37 @@ def preload(modules: Iterable[str]) -> None:
 
 
 class Execution:
-    """Runs and watches the process in a thread, so that no slow database delays a limit or a kill."""
+    """The process of one attempt; `run` watches it, and other threads may `trust` and `stop` meanwhile."""
 
-    def __init__(
-        self,
-        job: Job,
-        target: Target,
-        argument: Any,
-        limits: JobLimits,
-        *,
-        rest: float = 0.0,
-        trusted_until: float,
-        on_end: Callable[[], None],
-    ) -> None:
+    def __init__(self, job: Job, target: Target, argument: Any, limits: JobLimits, *, trusted_until: float) -> None:
         self.job = job
-        self.beat_at = 0.0  # when the worker is to renew the lease
         self.fraction = 0.0
         self.stage = job.stage
-        self.ending: Ending | None = None
         self._work = (target, argument, job, limits.threads)
         self._limits = limits
-        self._rest, self._rest_until = rest, 0.0
         self._trusted_until = trusted_until
         self._stop: Stop | None = None
         self._confession: dict[str, Any] | None = None
-        self._on_end = on_end
-        self._thread = threading.Thread(target=self._run, name=job.id, daemon=True)
-        self._thread.start()
 
     def trust(self, until: float) -> None:
         """The lease holds until this moment of the monotonic clock; beyond it the process is killed."""
         self._trusted_until = until
 
     @property
-    def rests(self) -> bool:
-        """Whether the job is to be held for a while before it is tried again, unless it is stopped."""
-        return self._stop is None and monotonic() < self._rest_until
+    def stopped(self) -> bool:
+        return self._stop is not None
 
     def stop(self, why: Stop) -> None:
         """Have the process ended; the first reason counts."""
         self._stop = self._stop or why
 
-    def join(self, seconds: float) -> None:
-        self._thread.join(seconds)
-
-    def _run(self) -> None:
+    def run(self) -> Ending:
+        """Start the process, unless it was stopped already, and see it through; never raises."""
         try:
-            code = self._watch()
-        except Exception as error:  # noqa: BLE001 - the ending tells, and the worker logs it
+            return self._stopped(self._stop) if self._stop else self._conclude(self._watch())
+        except Exception as error:  # noqa: BLE001 - the ending contains it, and the worker logs it
             reason = f"its process could not be run ({type(error).__name__})"
-            self.ending = Ending(Event.RETRY, reason, trace=traceback.format_exc(), died=True)
-        else:
-            ending = self._conclude(code)
-            if ending.outage:
-                self._rest_until = monotonic() + self._rest
-                self.stage = f"waiting to be tried again: {ending.reason}"
-            self.ending = ending
-        self._on_end()
+            return Ending(Event.RETRY, reason, trace=traceback.format_exc(), died=True)
 
     def _watch(self) -> int:
         """Start the process and see it through; returns its exit code."""
@@ -168,7 +142,9 @@ class Execution:
             if "problem" in message:
                 self._confession = message
             else:
-                self.fraction, self.stage = message["fraction"], message["stage"]
+                self.stage = str(message["stage"])
+                if math.isfinite(fraction := float(message["fraction"])):
+                    self.fraction = fraction
 
     def _excess(self, pid: int, deadline: float) -> Stop | None:
         if monotonic() > self._trusted_until:
@@ -201,7 +177,9 @@ class Execution:
             case Stop.RELEASED:
                 return Ending(Event.RETRY, "its worker was stopped")
             case Stop.LOST:
-                return Ending(Event.RETRY, "its worker could not renew the lease in time")
+                return Ending(Event.RETRY, "its worker could not renew the lease in time", outage=True)
+            case Stop.UNRECORDED:
+                return Ending(Event.FAIL, problem=Problem("its progress could not be stored; see the log"))
             case Stop.TOO_LONG:
                 return Ending(
                     Event.FAIL, problem=Problem(f"it took longer than the {self._limits.seconds:g} s allowed")

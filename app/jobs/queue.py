@@ -20,8 +20,9 @@ from sqlalchemy.exc import IntegrityError
 from app.database import Database
 from app.errors import Conflict, Invalid, NotFound
 from app.jobs.admission import PENDING, admit
+from app.jobs.fairness import next_turn
 from app.jobs.job import Event, Job, JobView, Problem, Status, after
-from app.jobs.moves import end, hold, hold_or_raise, move, owned, postpone, put_back
+from app.jobs.moves import end, hold, hold_or_raise, move, owned, postpone, put_back, read_or_fail
 from app.jobs.tables import JOB_COLUMNS, JOBS, VIEW_COLUMNS, WORKERS, job_of, view_of
 from app.patterns import matches
 from app.tracing import origin
@@ -88,6 +89,7 @@ class Queue:
             row["notes"] = {"origin": remembered}
         try:
             with self.database.writing() as connection:
+                row["turn"] = next_turn(connection, client)
                 if client is not None and most is not None:
                     admit(connection, job_id, client, most)
                 inserted = connection.execute(insert(JOBS).values(row).returning(*JOB_COLUMNS))
@@ -202,9 +204,12 @@ class Queue:
     # For workers
 
     def claim(self, worker: str) -> Job | None:
-        """Begin the oldest queued job, in one statement, so that no two workers get the same; None without work."""
+        """Begin the queued job whose turn it is, in one statement, so that no two workers get the same; None without
+        work. A row that cannot be read is failed, so that it does not stop all others.
+        """
         queued = JOBS.c.status == Status.QUEUED
-        oldest = select(JOBS.c.seq).where(queued).order_by(JOBS.c.seq).limit(1).with_for_update(skip_locked=True)
+        order = (JOBS.c.turn, JOBS.c.seq)
+        first = select(JOBS.c.seq).where(queued).order_by(*order).limit(1).with_for_update(skip_locked=True)
         begun = {
             "status": after(Status.QUEUED, Event.CLAIM),
             "attempt": JOBS.c.attempt + 1,
@@ -213,13 +218,16 @@ class Queue:
             "started_at": self.database.now,
             "stage": "",
         }
-        statement = update(JOBS).where(JOBS.c.seq == oldest.scalar_subquery(), queued).values(begun)
+        statement = update(JOBS).where(JOBS.c.seq == first.scalar_subquery(), queued).values(begun)
         with self.database.writing() as connection:
-            row = connection.execute(statement.returning(*JOB_COLUMNS)).mappings().first()
-        return None if row is None else job_of(row)
+            number = connection.execute(statement.returning(JOBS.c.seq)).scalar()
+            if number is None:
+                return None
+            job = read_or_fail(connection, self.database.now, number)
+        return job if job is not None else self.claim(worker)
 
     def beat(self, job: Job, progress: float, stage: str) -> Beat:
-        """Renew the lease and tell how far the job is; LOST when this attempt does not own the job any more."""
+        """Renew the lease and store how far the job is; LOST when this attempt does not own the job any more."""
         lease = self.database.now + self.lease_seconds
         told = update(JOBS).where(owned(job)).values(progress=progress, stage=stage, lease_until=lease)
         with self.database.writing() as connection:
@@ -234,6 +242,16 @@ class Queue:
             merged = {**hold_or_raise(connection, job).notes, **notes}
             connection.execute(update(JOBS).where(JOBS.c.seq == job.seq).values(notes=merged))
         return merged
+
+    def check(self, connection: Connection, job: Job) -> None:
+        """Conflict where this attempt does not own the job any more; keeps it so until the transaction ends."""
+        hold_or_raise(connection, job)
+
+    def is_over(self, job_id: str, attempt: int) -> bool:
+        """Whether an attempt can write no more: this never becomes false again."""
+        owns = (JOBS.c.id == job_id) & (JOBS.c.attempt == attempt) & (JOBS.c.status == Status.RUNNING)
+        with self.database.reading() as connection:
+            return connection.execute(select(JOBS.c.seq).where(owns)).first() is None
 
     def succeed(self, connection: Connection, job: Job, result: dict[str, Any]) -> None:
         """Finish the job inside the caller's transaction, so that both take effect or neither does.
@@ -283,10 +301,12 @@ class Queue:
         """Take jobs away from workers that fell silent; returns them as they are now: queued, failed or cancelled."""
         silent = (JOBS.c.status == Status.RUNNING) & (JOBS.c.lease_until < self.database.now)
         with self.database.writing() as connection:
-            found = connection.execute(select(*JOB_COLUMNS).where(silent).with_for_update(skip_locked=True))
+            found = connection.execute(select(JOBS.c.seq).where(silent).with_for_update(skip_locked=True))
+            read = [read_or_fail(connection, self.database.now, number) for number in found.scalars().all()]
             return [
-                put_back(connection, self.database.now, job_of(row), "its worker fell silent", most=self.attempts)
-                for row in found.mappings().all()
+                put_back(connection, self.database.now, job, "its worker fell silent", most=self.attempts)
+                for job in read
+                if job is not None
             ]
 
     def check_in(self, worker: str) -> None:

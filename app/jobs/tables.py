@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from typing import Any
 
 from sqlalchemy import (
@@ -42,6 +43,18 @@ class Json(TypeDecorator[Any]):
         return None if value is None else json.loads(value)
 
 
+class Plain(TypeDecorator[str]):
+    """Text that both databases can store: what they cannot (NUL, lone surrogates) becomes U+FFFD."""
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, _dialect: Dialect) -> str | None:
+        return None if value is None else _UNSTORABLE.sub("\ufffd", value)
+
+
+_UNSTORABLE = re.compile("[\0\ud800-\udfff]")
+
 TABLES = MetaData()
 
 JOBS = Table(
@@ -55,7 +68,7 @@ JOBS = Table(
     Column("attempt", Integer, nullable=False, default=0),
     Column("deaths", Integer, nullable=False, default=0),
     Column("progress", Double, nullable=False, default=0.0),
-    Column("stage", Text, nullable=False, default=""),
+    Column("stage", Plain, nullable=False, default=""),
     Column("notes", Json, nullable=False, default=dict),
     Column("result", Json),
     Column("error", Json),
@@ -63,12 +76,15 @@ JOBS = Table(
     Column("dataset", String(64)),
     Column("client", String(64)),  # id of the key that ordered it
     Column("cancel_requested", Boolean, nullable=False, default=False),
-    Column("worker", Text),
+    Column("worker", Plain),
     Column("lease_until", Double),
     Column("created_at", Double, nullable=False),
     Column("started_at", Double),
     Column("finished_at", Double),
-    Index("jobs_status_seq", "status", "seq"),  # claims take the oldest queued job
+    Column("turn", BigInteger, nullable=False, server_default="0"),  # the order of claims, see fairness.py
+    Index("jobs_status_seq", "status", "seq"),
+    Index("jobs_status_turn", "status", "turn", "seq"),  # claims take the first queued job
+    Index("jobs_client_status_turn", "client", "status", "turn"),  # a client's last job
     sqlite_autoincrement=True,  # a number is never given twice, so pages stay stable
 )
 

@@ -13,21 +13,24 @@ from typing import Any
 
 import structlog
 
+from app.jobs.attempt import Attempt, log_of
 from app.jobs.child import Target
-from app.jobs.job import Event, Job, Status
-from app.jobs.process import Ending, Execution, JobLimits, Stop, preload
-from app.jobs.queue import Beat, Queue
+from app.jobs.job import Job
+from app.jobs.process import Execution, JobLimits, Stop, preload
+from app.jobs.queue import Queue
 from app.jobs.retention import forget
 from app.jobs.watcher import Watcher
 
-Cleanup = Callable[[Any, Job], None]
+Cleanup = Callable[[Any, Job, int], None]
+Upkeep = Callable[[Any], None]
 
 _IDLE_SECONDS = 0.25
 _BUSY_SECONDS = 0.1
-_BEAT_SECONDS = 0.5  # cancelling a job of another process takes this long to be seen
 _MOST_BACKOFF_SECONDS = 2.0
 _STOP_SECONDS = 3.0
 _LONGEST_REST_SECONDS = 30.0
+_UPKEEP_SECONDS = 600.0
+_ALIVE_SECONDS = 30.0  # a turn takes milliseconds, and waits for a busy SQLite file at most half of this
 
 log = structlog.get_logger(__name__)
 
@@ -36,8 +39,9 @@ class Worker:
     """Runs jobs of a queue, up to `slots` at once.
 
     `target(argument, job, report)` does the work in a process of its own and finishes the job itself, with
-    `Queue.succeed` in the transaction that publishes its result. `cleanup(argument, job)` removes what an attempt that
-    did not succeed may have left; it is called while no process works on the job. Both the target and the argument
+    `Queue.succeed` in the transaction that publishes its result. `cleanup(argument, job, through)` removes what the
+    attempts up to the number `through` left, all of which are over and did not succeed. `upkeep(argument)` is called
+    every ten minutes, for what clean-ups that failed have left. Both the target and the argument
     are pickled; `modules` are imported once, in the fork server that all jobs start from. Jobs that ended
     longer ago than `keep_seconds` are forgotten, some at a time.
 
@@ -57,6 +61,7 @@ class Worker:
         name: str = "",
         modules: Iterable[str] = (),
         cleanup: Cleanup | None = None,
+        upkeep: Upkeep | None = None,
         rest_seconds: float = 1.0,
         keep_seconds: float = math.inf,
     ) -> None:
@@ -68,11 +73,15 @@ class Worker:
         self._limits = limits or JobLimits()
         self._modules = tuple(modules)
         self._cleanup = cleanup
+        self._upkeep = upkeep
         self._rest_seconds = rest_seconds
         self._keep_seconds = keep_seconds
         self.watchers: list[Watcher] = []
-        self._running: list[Execution] = []
+        self._running: list[Attempt] = []
         self._housekeeping_at = 0.0
+        self._upkeep_at = 0.0
+        self._upkeep_thread: threading.Thread | None = None
+        self._turned_at = 0.0
         self._awake = threading.Event()
         self._stopping = threading.Event()
         self._looping = False
@@ -80,7 +89,13 @@ class Worker:
 
     @property
     def alive(self) -> bool:
-        return self._looping
+        """Whether the loop runs and one of its turns went well recently."""
+        return self._looping and self.turn_age < max(_ALIVE_SECONDS, 3 * self._queue.lease_seconds)
+
+    @property
+    def turn_age(self) -> float:
+        """Seconds since the last turn of the loop that went well, or since the start."""
+        return monotonic() - self._turned_at
 
     def wake(self) -> None:
         """Look for work at once."""
@@ -89,6 +104,7 @@ class Worker:
     def start(self) -> None:
         """Run in a thread."""
         self._stopping.clear()
+        self._turned_at, self._looping = monotonic(), True
         self._thread = threading.Thread(target=self.run, args=(self._stopping,), name=self.name, daemon=True)
         self._thread.start()
 
@@ -104,11 +120,11 @@ class Worker:
         """Work until `stop` is set; whatever goes wrong meanwhile is logged and tried again."""
         preload(self._modules)
         self._queue.listeners.append(self.wake)
-        self._looping = True
+        self._turned_at, self._looping = monotonic(), True
         backoff = 0.0
         try:
             while not stop.is_set():
-                backoff = self._turn(backoff)
+                backoff = 0.0 if self._turn() else min(2 * backoff + 0.1, _MOST_BACKOFF_SECONDS)
                 self._awake.wait(backoff or (_BUSY_SECONDS if self._running else _IDLE_SECONDS))
                 self._awake.clear()
         finally:
@@ -116,123 +132,119 @@ class Worker:
             self._queue.listeners.remove(self.wake)
             self._leave()
 
-    def _turn(self, backoff: float) -> float:
-        """Do what is due; returns how long to hold off after a failure, 0 when all went well."""
+    def _turn(self) -> bool:
+        """Do what is due, each part by itself, so that one that fails holds up no other; whether all went well.
+
+        A worker checks in only after all else went well: one that does nothing useful is not counted.
+        """
+        self._running = [attempt for attempt in self._running if not attempt.over]
+        due = monotonic() >= self._housekeeping_at
+        well = not due or self._try(self._reap)
+        well = self._try(self._fill) and well
+        if due and well and (well := self._try(self._check_in)):
+            self._housekeeping_at = monotonic() + self._queue.lease_seconds / 4
+            self._try(self._forget)
+        if monotonic() >= self._upkeep_at:
+            self._keep_up()
+        if well:
+            self._turned_at = monotonic()
+        return well
+
+    def _try(self, part: Callable[[], None]) -> bool:
         try:
-            for execution in list(self._running):
-                self._tend(execution)
-            if monotonic() >= self._housekeeping_at:
-                self._keep_house()
-            while len(self._running) < self._slots and self._begin():
-                pass
+            part()
         except Exception:
-            log.exception("worker failed, trying again", worker=self.name)
-            return min(2 * backoff + 0.1, _MOST_BACKOFF_SECONDS)
-        return 0.0
+            log.exception("worker failed, trying again", worker=self.name, part=part.__name__.lstrip("_"))
+            return False
+        return True
+
+    def _fill(self) -> None:
+        """Claim jobs until all slots are in use or no job is queued."""
+        while len(self._running) < self._slots and self._begin():
+            pass
 
     def _begin(self) -> bool:
         trusted_until = monotonic() + self._queue.lease_seconds
         job = self._queue.claim(self.name)
         if job is None:
             return False
-        _log_of(job).info("job begins", kind=job.kind, model=job.model)
-        for watcher in self.watchers:
-            watcher.begun(job)
-        if job.attempt > 1:
-            self._clean(job)  # a worker that died has left things as they were
-        execution = Execution(
-            job,
-            self._target,
-            self._argument,
-            self._limits,
-            rest=min(self._rest_seconds * 2**job.outages, _LONGEST_REST_SECONDS),
-            trusted_until=trusted_until,
+        log_of(job).info("job begins", kind=job.kind, model=job.model)
+        self._tell(job, "begun")
+        attempt = Attempt(
+            self._queue,
+            Execution(job, self._target, self._argument, self._limits, trusted_until=trusted_until),
+            clean=self._clean,
+            tell=self._tell,
             on_end=self.wake,
+            rest=min(self._rest_seconds * 2 ** min(job.outages, 10), _LONGEST_REST_SECONDS),
         )
-        self._running.append(execution)
+        try:
+            attempt.start()
+        except RuntimeError:  # this process has as many threads as it may
+            self._queue.retry(job, "its worker could not start a thread")
+            raise
+        self._running.append(attempt)
         return True
 
-    def _tend(self, execution: Execution) -> None:
-        if execution.ending is not None and not execution.rests:
-            self._settle(execution, execution.ending)
-            self._running.remove(execution)
-        elif monotonic() >= execution.beat_at:
-            trusted_until = monotonic() + self._queue.lease_seconds
-            match self._queue.beat(execution.job, execution.fraction, execution.stage):
-                case Beat.GO_ON:
-                    execution.trust(trusted_until)
-                case Beat.CANCEL:
-                    execution.stop(Stop.CANCELLED)
-                case Beat.LOST:
-                    execution.stop(Stop.LOST)
-            execution.beat_at = monotonic() + min(_BEAT_SECONDS, self._queue.lease_seconds / 4)
-
-    def _settle(self, execution: Execution, ending: Ending) -> None:
-        """Say how the attempt ended, unless it finished the job itself or the job is another worker's by now.
-
-        With the process dead and the lease renewed nobody can finish the job during the clean-up.
-        """
-        job = execution.job
-        if self._queue.beat(job, execution.fraction, execution.stage) is Beat.LOST:
-            now = self._queue.get(job.id)
-            _log_of(job).info("job ended", status=now.status)
-            if now.status is Status.SUCCEEDED and now.attempt == job.attempt:  # else who took it away tells
-                self._tell(now)
-            return
-        detail = ending.problem.detail if ending.problem else ending.reason
-        _log_of(job).warning("attempt ended", then=ending.event, why=detail, trace=ending.trace)
-        self._clean(self._queue.get(job.id))  # with the notes of this attempt
-        if ending.problem is not None:
-            self._queue.fail(job, ending.problem)
-        elif ending.event is Event.STOP:
-            self._queue.cancelled(job)
-        elif ending.outage:
-            self._queue.postpone(job, ending.reason)
-        else:
-            self._queue.retry(job, ending.reason, died=ending.died)
-        self._tell(self._queue.get(job.id))
-
-    def _tell(self, job: Job) -> None:
+    def _tell(self, job: Job, what: str = "") -> None:
         for watcher in self.watchers:
-            (watcher.ended if job.ended else watcher.put_back)(job)
+            try:
+                getattr(watcher, what or ("ended" if job.ended else "put_back"))(job)
+            except Exception as error:  # noqa: BLE001 - whoever watches does not hold up the work
+                log_of(job).error("a watcher failed", exc_info=error)
 
-    def _keep_house(self) -> None:
-        """Say that this worker is there, and take jobs from those that are not any more."""
-        self._queue.check_in(self.name)
-        for job in self._queue.reap():
-            _log_of(job).warning("job's worker fell silent", status=job.status)
+    def _reap(self) -> None:
+        """Take jobs from workers that fell silent."""
+        lost = self._queue.reap()
+        for job in lost:
+            log_of(job).warning("job's worker fell silent", status=job.status)
             self._tell(job)
-            if job.ended:
-                self._clean(job)
+        if ended := [job for job in lost if job.ended]:
+            threading.Thread(target=self._clean_each, args=(ended,), name="clean-up", daemon=True).start()
+
+    def _clean_each(self, jobs: Iterable[Job]) -> None:
+        for job in jobs:
+            self._clean(job, job.attempt)
+
+    def _forget(self) -> None:
         if self._keep_seconds < math.inf and (forgotten := forget(self._queue.database, self._keep_seconds)):
             log.info("jobs of long ago are forgotten", jobs=forgotten)
-        self._housekeeping_at = monotonic() + self._queue.lease_seconds / 4
 
-    def _clean(self, job: Job) -> None:
+    def _check_in(self) -> None:
+        self._queue.check_in(self.name)
+
+    def _clean(self, job: Job, through: int) -> None:
         if self._cleanup is None:
             return
         try:
-            self._cleanup(self._argument, job)
+            self._cleanup(self._argument, job, through)
         except Exception as error:  # noqa: BLE001 - whatever it is: the job's end does not hang on it
-            _log_of(job).error("clean-up failed", exc_info=error)
+            log_of(job).error("clean-up failed", exc_info=error)
+
+    def _keep_up(self) -> None:
+        """Begin the upkeep, unless the last one still goes on: a store that hangs must not hold up the loop."""
+        self._upkeep_at = monotonic() + _UPKEEP_SECONDS
+        if self._upkeep is None or (self._upkeep_thread is not None and self._upkeep_thread.is_alive()):
+            return
+        self._upkeep_thread = threading.Thread(target=self._do_upkeep, name="upkeep", daemon=True)
+        self._upkeep_thread.start()
+
+    def _do_upkeep(self) -> None:
+        assert self._upkeep is not None  # it was asked before
+        try:
+            self._upkeep(self._argument)
+        except Exception as error:
+            log.error("upkeep failed", exc_info=error)  # noqa: TRY400 - not inside the loop
 
     def _leave(self) -> None:
         """Kill what runs and give it back; where the database cannot be reached the leases run out instead."""
-        for execution in self._running:
-            execution.stop(Stop.RELEASED)
-        for execution in self._running:
-            execution.join(_STOP_SECONDS)
+        for attempt in self._running:
+            attempt.stop(Stop.RELEASED)
+        until = monotonic() + _STOP_SECONDS
+        for attempt in self._running:
+            attempt.join(max(until - monotonic(), 0.0))
+        self._running.clear()
         try:
-            for execution in list(self._running):
-                self._tend(execution)
             self._queue.check_out(self.name)
         except Exception:
-            log.exception("worker could not give back its jobs", worker=self.name)
-        self._running.clear()
-
-
-def _log_of(job: Job) -> Any:
-    """A log whose lines tell the attempt, and the request that ordered the job."""
-    request_id = job.origin.get("request_id")
-    known = {} if request_id is None else {"request_id": request_id}
-    return log.bind(job=job.id, attempt=job.attempt, **known)
+            log.exception("worker could not check out", worker=self.name)

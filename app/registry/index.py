@@ -1,27 +1,41 @@
 """Which versions and aliases exist: the truth is in SQL, and each change is mirrored into the registry's folder.
 
-Every change begins by raising the one revision number. That row's lock makes writers of all processes queue, and the
-number tells readers that their snapshot is old. The mirror is written before the transaction commits, so the folder
-never lacks what the database has; after a failure in between it may be one change ahead, until the next change.
+Every change begins with the row of the one revision number. Its lock makes writers of all processes queue, and the
+number, raised by changes that readers see, tells them that their snapshot is old. No change waits for the store: index
+files are written after the commit (see mirroring.py). A version is announced there before it is published, so that the
+folder never lacks a version that the database has.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import NamedTuple
 
 from sqlalchemy import Connection, delete, func, insert, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from app.database import Database
 from app.errors import Conflict, NotFound
+from app.registry import reservations
 from app.registry.card import Card
 from app.registry.listing import alias_history, need_model
 from app.registry.mirror import Mirror
+from app.registry.mirroring import count_change
+from app.registry.reservations import NumberUnusable
 from app.registry.snapshot import Key, Snapshot
-from app.registry.tables import aliases, history, models, state, versions
+from app.registry.tables import aliases, history, mirrors, models, state, versions
+
+
+class Position(NamedTuple):
+    """Differs after every change, seen by readers (`revision`) or not (`changes`)."""
+
+    revision: int
+    changes: int
+    up_to_date: bool  # all index files
+
 
 _CARDS = 50  # read at a time; a card may have megabytes
 
@@ -29,42 +43,47 @@ _CARDS = 50  # read at a time; a card may have megabytes
 class Index:
     """Reads and changes of the index; each change happens inside the caller's transaction."""
 
-    def __init__(self, database: Database, mirror: Callable[[Mirror], None]) -> None:
+    def __init__(self, database: Database) -> None:
         self._database = database
-        self._mirror = mirror
         self._upsert = sqlite.insert if database.is_sqlite else postgresql.insert
 
-    def reserve(self, connection: Connection, name: str) -> int:
-        """The next version number of `name`, never given before and never again."""
-        with self._change(connection, name):
+    def reserve(self, connection: Connection, name: str, job: str, attempt: int) -> int:
+        """The next version number of `name`, never given before and never again, for one attempt at a job."""
+        with self._hidden_change(connection, name):
             row = self._upsert(models).values(name=name, next_version=2, listed=False)
             counted = row.on_conflict_do_update(
                 index_elements=[models.c.name], set_={"next_version": models.c.next_version + 1}
             )
-            number: int = connection.execute(counted.returning(models.c.next_version)).scalar_one()
-            return number - 1
+            number: int = connection.execute(counted.returning(models.c.next_version)).scalar_one() - 1
+            reservations.reserve(connection, (name, number), job, attempt)
+            return number
 
-    def add(self, connection: Connection, card: Card, content: bytes) -> None:
-        """Publish a reserved version; `content` is its card as stored. Conflict where it is there, or not reserved."""
-        with self._change(connection, card.name):
-            reserved = connection.execute(select(models.c.next_version).where(models.c.name == card.name)).scalar()
-            if reserved is None or card.version >= reserved:
-                raise Conflict(f"version {card.version} of {card.name!r} was not reserved")
-            if self.has(connection, (card.name, card.version)):
-                raise Conflict(f"version {card.version} of {card.name!r} is published already")
-            connection.execute(update(models).where(models.c.name == card.name).values(listed=True))
-            self._insert_version(connection, card, content)
+    def announce(self, connection: Connection, card: Card, content: bytes) -> None:
+        """From here on the index file lists the version. NumberUnusable where its number is not reserved."""
+        with self._hidden_change(connection, card.name):
+            reservations.announce(connection, (card.name, card.version), hashlib.sha256(content).hexdigest())
 
-    def give_up(self, connection: Connection, key: Key) -> None:
-        """Write the mirror anew, which a failed publication may have put ahead; the number stays given.
+    def add(self, connection: Connection, card: Card) -> None:
+        """Publish an announced version. NumberUnusable where it is published already, or not reserved any more."""
+        content = card.to_bytes()
+        self._raise_revision(connection)  # the index file has the version already
+        if self.has(connection, (card.name, card.version)):
+            raise NumberUnusable(f"version {card.version} of {card.name!r} is published already")
+        reservations.use_up(connection, (card.name, card.version), hashlib.sha256(content).hexdigest())
+        connection.execute(update(models).where(models.c.name == card.name).values(listed=True))
+        self._insert_version(connection, card, content)
 
-        Conflict where the version is published; nothing happens where the name was never reserved.
-        """
-        if connection.execute(select(models.c.name).where(models.c.name == key[0])).first() is None:
-            return
-        with self._change(connection, key[0]):
-            if self.has(connection, key):
-                raise Conflict(f"version {key[1]} of {key[0]!r} is published; delete it instead")
+    def give_up(self, connection: Connection, key: Key) -> bool:
+        """Rule out that a number is ever published; False where it is not reserved, Conflict where it is published."""
+        self.lock(connection)
+        if self.has(connection, key):
+            raise Conflict(f"version {key[1]} of {key[0]!r} is published; delete it instead")
+        if not reservations.is_reserved(connection, key):
+            return False
+        if key[1] in reservations.announced(connection, key[0]):
+            count_change(connection, key[0])
+        reservations.give_up(connection, key)
+        return True
 
     def set_alias(self, connection: Connection, name: str, alias: str, version: int, who: str) -> bool:
         """Point `alias` at a version; False where it points there already. NotFound without that version."""
@@ -129,10 +148,10 @@ class Index:
     def is_empty(self, connection: Connection) -> bool:
         return connection.execute(select(models.c.name).limit(1)).first() is None
 
-    def mirrors(self, connection: Connection) -> list[Mirror]:
-        """All that the index knows, as it is mirrored into the registry's folder."""
+    def mirrors(self, connection: Connection, *, ahead: bool = False) -> list[Mirror]:
+        """All that the index knows, as it is mirrored into the registry's folder; `ahead`: see `mirrored`."""
         names = connection.execute(select(models.c.name).order_by(models.c.name)).scalars()
-        return [self.mirrored(connection, name) for name in names.all()]
+        return [self.mirrored(connection, name, ahead=ahead) for name in names.all()]
 
     def revision(self, connection: Connection) -> int:
         number: int = connection.execute(select(state.c.revision)).scalar_one()
@@ -154,7 +173,7 @@ class Index:
         return {named for card in cards if (named := json.loads(card)["data"].get("dataset"))}
 
     def clear(self, connection: Connection) -> None:
-        """Forget everything, as the first step of a rebuild; writers of other processes wait from here on."""
+        """Forget all but reservations, as the first step of a rebuild; writers of other processes wait from here on."""
         self._raise_revision(connection)
         for table in (history, aliases, versions, models):
             connection.execute(delete(table))
@@ -162,6 +181,7 @@ class Index:
     def restore(self, connection: Connection, mirror: Mirror, cards: list[tuple[Card, bytes]]) -> None:
         """Put back one model from what its folder says; aliases of versions that are not there are left out."""
         connection.execute(insert(models).values(mirror.model_dump(include={"name", "next_version", "listed"})))
+        reservations.forget(connection, mirror.name, [card.version for card, _ in cards])
         for card, content in cards:
             self._insert_version(connection, card, content)
         there = {card.version for card, _ in cards}
@@ -171,16 +191,21 @@ class Index:
         if mirror.history:
             connection.execute(insert(history), [{**dict(move), "name": mirror.name} for move in mirror.history])
 
-    def mirrored(self, connection: Connection, name: str) -> Mirror:
-        """All that the index knows of a reserved name and its version folders do not."""
+    def mirrored(self, connection: Connection, name: str, *, ahead: bool = True) -> Mirror:
+        """All that the index knows of a reserved name and its version folders do not.
+
+        `ahead`: as the index file has it, with the versions that are about to be published.
+        """
         row = connection.execute(select(models).where(models.c.name == name)).one()
-        numbers = select(versions.c.version).where(versions.c.name == name).order_by(versions.c.version)
+        numbers = set(connection.execute(select(versions.c.version).where(versions.c.name == name)).scalars())
+        if ahead:
+            numbers |= set(reservations.announced(connection, name))
         pointing = select(aliases.c.alias, aliases.c.version).where(aliases.c.name == name)
         return Mirror(
             name=name,
             next_version=row.next_version,
-            listed=row.listed,
-            versions=list(connection.execute(numbers).scalars()),
+            listed=row.listed or bool(numbers),
+            versions=sorted(numbers),
             aliases={row.alias: row.version for row in connection.execute(pointing)},
             history=alias_history(connection, name),
         )
@@ -189,7 +214,23 @@ class Index:
     def _change(self, connection: Connection, name: str) -> Iterator[None]:
         self._raise_revision(connection)
         yield
-        self._mirror(self.mirrored(connection, name))
+        count_change(connection, name)
+
+    @contextmanager
+    def _hidden_change(self, connection: Connection, name: str) -> Iterator[None]:
+        """One that no reader sees."""
+        self.lock(connection)
+        yield
+        count_change(connection, name)
+
+    def lock(self, connection: Connection) -> None:
+        """Let all other writers wait until the transaction ends."""
+        connection.execute(select(state.c.revision).with_for_update())
+
+    def position(self, connection: Connection) -> Position:
+        counts = select(func.coalesce(func.sum(mirrors.c.changed), 0), func.coalesce(func.sum(mirrors.c.written), 0))
+        changed, written = connection.execute(counts).one()
+        return Position(self.revision(connection), int(changed), bool(changed == written))
 
     def _raise_revision(self, connection: Connection) -> None:
         connection.execute(update(state).values(revision=state.c.revision + 1))

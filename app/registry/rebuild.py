@@ -18,30 +18,33 @@ _NUMBER = re.compile(r"[1-9][0-9]{0,8}")
 
 
 @dataclass(frozen=True)
-class Rebuilt:
-    """How many versions are in the index now, and the folders that are not, each with the reason."""
+class Found:
+    """The models that the folder has, with the cards of their versions, and what is left out, with the reasons."""
 
-    versions: int
+    models: tuple[tuple[Mirror, list[tuple[Card, bytes]]], ...]
     left_out: tuple[str, ...]
 
 
-def rebuild(connection: Connection, index: Index, files: Files) -> Rebuilt:
-    """Replace the index by what the folder says.
+def read_folders(files: Files) -> Found:
+    """What the folder says.
 
     A model's mirror tells which of its folders are published: what a killed job left is not brought to light. Where
     there is no mirror every sealed folder counts, so that models can be copied in. Signatures are not asked for here:
     they are checked before each load. Mirrors are left as they are, so that a folder mended later is found next time.
     Damaged where a mirror is unreadable: guessing would lose aliases, or use a number twice.
     """
-    index.clear(connection)
-    count = 0
     left_out: list[str] = []
-    for name in filter(_NAME.fullmatch, files.storage.folders()):
-        mirror, cards = _read_model(files, name, left_out)
-        if mirror.next_version > 1:
-            index.restore(connection, mirror, cards)
-            count += len(cards)
-    return Rebuilt(count, tuple(left_out))
+    names = filter(_NAME.fullmatch, files.storage.folders())
+    models = [_read_model(files, name, left_out) for name in names]
+    return Found(tuple(model for model in models if model[0].next_version > 1), tuple(left_out))
+
+
+def restore(connection: Connection, index: Index, found: Found) -> int:
+    """Replace the index by what was found; how many versions there are."""
+    index.clear(connection)
+    for mirror, cards in found.models:
+        index.restore(connection, mirror, cards)
+    return sum(len(cards) for _, cards in found.models)
 
 
 def _read_model(files: Files, name: str, left_out: list[str]) -> tuple[Mirror, list[tuple[Card, bytes]]]:

@@ -15,7 +15,7 @@ from sqlalchemy import Connection, select
 from sqlalchemy.exc import SQLAlchemyError
 
 from app.database import Database
-from app.errors import Conflict, Damaged, NotReady, PayoffError, Unavailable, Unusable
+from app.errors import Conflict, Damaged, NotFound, NotReady, PayoffError, Unavailable, Unusable
 from app.polling import Poller
 from app.registry.audit import Audit, audit
 from app.registry.cache import Cache
@@ -26,9 +26,14 @@ from app.registry.former import Former
 from app.registry.index import Index
 from app.registry.listing import ModelLine, ModelPage, card_text, describe_model, list_models
 from app.registry.loaded import Holdout, Loaded
-from app.registry.rebuild import rebuild
+from app.registry.mirroring import Mirroring
+from app.registry.rebuild import read_folders, restore
+from app.registry.reservations import NumberUnusable, Reservation, is_dead, reserved
 from app.registry.snapshot import Key, Reference, Snapshot, check_name
 from app.tracing import span
+
+_REPAIR_SECONDS = 5.0
+_ROUNDS = 5  # of reading the folder while the index changes
 
 _log = logging.getLogger(__name__)
 
@@ -57,8 +62,9 @@ class Stats:
 class Registry:
     """Published models: files below `url`, their index in `database`, loaded ones in memory.
 
-    Publishing is `reserve`, `stage`, and `add` in the transaction that also ends the job. Answering is `cached`, which
-    does no input or output, and where that has nothing, `load`. `start` keeps the view of what exists fresh.
+    Publishing is `reserve`, `stage`, `announce`, and `add` in the transaction that also ends the job. Answering is
+    `cached`, which does no input or output, and where that has nothing, `load`. `start` keeps the view of what exists
+    fresh. No store is called in a transaction that writes.
     """
 
     def __init__(
@@ -73,7 +79,8 @@ class Registry:
     ) -> None:
         self._database = database
         self._files = Files(url, signing_key=signing_key, allow_version_skew=allow_version_skew, patience=patience)
-        self._index = Index(database, self._files.write_mirror)
+        self._index = Index(database)
+        self._mirroring = Mirroring(database, self._index.mirrored, self._files.write_mirror)
         self._cache: Cache[Key, Loaded] = Cache(cache_bytes)
         self._snapshot = Snapshot()
         self._former = Former()
@@ -81,36 +88,72 @@ class Registry:
         self._confirmed_at = monotonic()
         self._refreshing = Lock()
         self._poller = Poller("registry", self._keep_up)
+        self._repairs = Poller("index files", self._catch_up, _REPAIR_SECONDS)
 
     # publishing
 
-    def reserve(self, name: str) -> int:
-        """The next version number of a model, never given twice; in a transaction of its own."""
+    def reserve(self, name: str, job: str = "", attempt: int = 0, also: Also = _nothing) -> int:
+        """The next version number of a model, never given twice, for one attempt at a job.
+
+        `also` runs in the same transaction and may raise, so that an attempt that is over gets no number.
+        """
         check_name(name)
         with self._database.writing() as connection:
-            return self._index.reserve(connection, name)
+            number = self._index.reserve(connection, name, job, attempt)
+            also(connection)
+        self._mirroring.try_to_update(name)
+        return number
 
     def stage(self, card: Card, estimator: Any, holdout: Holdout | None = None) -> Card:
-        """Write a reserved version's files; it stays invisible until `add`.
+        """Write a reserved version's files, which belong to the attempt alone; it stays invisible until `add`.
 
-        Returns the card with sizes, digests and the time. Conflict where that folder exists.
+        Returns the card with sizes, digests and the time. NumberUnusable where that folder exists.
         """
         with self._database.reading() as connection:
             now = connection.execute(select(self._database.now)).scalar_one()
-        return self._files.stage(card, pack(estimator, holdout), datetime.fromtimestamp(now, UTC))
+        try:
+            return self._files.stage(card, pack(estimator, holdout), datetime.fromtimestamp(now, UTC))
+        except Conflict as error:
+            raise NumberUnusable(error.detail) from error
 
-    def discard(self, name: str, version: int) -> None:
-        """Remove a folder that was staged and not added, if there is one. Conflict where it is published."""
-        with self._database.writing() as connection:
-            self._index.give_up(connection, (name, version))
-        self._files.storage.remove(f"{name}/{version}")
+    def announce(self, card: Card) -> None:
+        """List a staged version in the model's index file, so that it survives the database from its first moment on.
 
-    def add(self, connection: Connection, card: Card) -> None:
-        """Publish a staged version inside the caller's transaction: it is visible when that commits."""
-        stored, content = self._files.read_card((card.name, card.version))
+        NumberUnusable where its number was given up or its folder was removed; Conflict where another card lies there.
+        """
+        try:
+            stored, content = self._files.read_card((card.name, card.version))
+        except NotFound as error:
+            raise NumberUnusable(error.detail) from error
         if stored != card:
             raise Conflict(f"{card.folder} was staged with another card")
-        self._index.add(connection, card, content)
+        with self._database.writing() as connection:
+            self._index.announce(connection, card, content)
+        self._mirroring.update(card.name)
+
+    def add(self, connection: Connection, card: Card) -> None:
+        """Publish an announced version inside the caller's transaction: it is visible when that commits.
+
+        NumberUnusable where its number was given up, or another card was announced.
+        """
+        self._index.add(connection, card)
+
+    def discard(self, name: str, version: int) -> None:
+        """Give up a reserved number for good, and remove its folder, if there is one. Conflict where it is published.
+
+        Only for those who know that the attempt it was given to is over. Nothing happens where it is not reserved: the
+        folder may be anybody's.
+        """
+        with self._database.writing() as connection:
+            if not self._index.give_up(connection, (name, version)):
+                return
+        self._mirroring.try_to_update(name)
+        self._files.storage.remove(f"{name}/{version}")
+
+    def reserved(self, job: str | None = None) -> list[Reservation]:
+        """The numbers that attempts got and did not publish, all of them or those of a job."""
+        with self._database.reading() as connection:
+            return reserved(connection, job)
 
     # answering
 
@@ -179,9 +222,15 @@ class Registry:
         """Read what exists, and go on doing so in a thread until `stop`."""
         self._look()
         self._poller.start()
+        self._repairs.start()
 
     def stop(self) -> None:
         self._poller.stop()
+        self._repairs.stop()
+
+    def catch_up(self) -> int:
+        """Write the index files that are behind the index; how many there were. Unavailable where that cannot be."""
+        return self._mirroring.catch_up()
 
     def refresh(self) -> None:
         """See what other processes changed: one small query where nothing did. NotReady where the database is away."""
@@ -222,36 +271,36 @@ class Registry:
         with self._database.writing() as connection:
             if self._index.set_alias(connection, name, alias, version, who):
                 also(connection)
-        self._look()
+        self._changed(name)
 
     def delete_alias(self, name: str, alias: str, who: str, also: Also = _nothing) -> None:
         with self._database.writing() as connection:
             self._index.delete_alias(connection, name, alias, who)
             also(connection)
-        self._look()
+        self._changed(name)
 
     def delete_version(self, name: str, version: int, also: Also = _nothing) -> None:
         """Conflict while an alias points at it. Requests that hold the model finish undisturbed."""
         with self._database.writing() as connection:
             self._index.delete_version(connection, (name, version))
             also(connection)
+        self._changed(name)
         self._remove(name, version)
-        self._look()
 
     def delete_model(self, name: str, who: str, also: Also = _nothing) -> None:
         """All versions and aliases; later versions still get new numbers."""
         with self._database.writing() as connection:
             gone = self._index.delete_model(connection, name, who)
             also(connection)
+        self._changed(name)
         for version in gone:
             self._remove(name, version)
-        self._look()
 
     def audit(self, *, deep: bool = False) -> Audit:
         """Compare index and folder, see `audit.audit`; changes nothing."""
         with self._database.reading(patient=True) as connection:
-            published = self.published(connection)
-        return audit(published, self._files, deep=deep)
+            ahead = Published(self._index.mirrors(connection, ahead=True), self._index.snapshot(connection).digests)
+        return audit(ahead, self._files, deep=deep)
 
     def datasets(self) -> set[str]:
         """The data sets that published versions were trained on, by their cards."""
@@ -278,9 +327,11 @@ class Registry:
         return copied
 
     def rebuild(self) -> int:
-        """Replace the index by what the folder says, see `rebuild.rebuild`; how many versions there are."""
-        with self._database.writing(patient=True) as connection:
-            count = self._rebuild(connection)
+        """Replace the index by what the folder says, see `rebuild.py`; how many versions there are.
+
+        Conflict where it is changed again and again meanwhile.
+        """
+        count = self._rebuild(only_if_empty=False)
         self._look()
         return count
 
@@ -302,26 +353,52 @@ class Registry:
             self._awaits_storage = False
 
     def sweep(self) -> int:
-        """Remove what killed processes left half-written; how many there were. May take seconds."""
-        with self._database.reading() as connection:
-            published = self._index.snapshot(connection).digests
-        return self._files.sweep(lambda folder: _key_of(folder) in published)
+        """Remove what killed processes left half-written and can never be published; how many there were.
+
+        May take seconds.
+        """
+
+        def spare(folder: str) -> bool:
+            with self._database.reading() as connection:
+                return not is_dead(connection, _key_of(folder))
+
+        return self._files.sweep(spare)
 
     def rebuild_if_empty(self) -> None:
         """Rebuild where the database knows no model, as after its loss."""
         with self._database.reading() as connection:
             if not self._index.is_empty(connection):
                 return  # the usual case, without waiting for writers
-        with self._database.writing(patient=True) as connection:  # other replicas may be at it
-            if self._index.is_empty(connection):
-                self._rebuild(connection)
+        self._rebuild(only_if_empty=True)
         self._look()
 
-    def _rebuild(self, connection: Connection) -> int:
-        rebuilt = rebuild(connection, self._index, self._files)
-        for folder in rebuilt.left_out:
-            _log.warning("left out of the registry's index: %s", folder)
-        return rebuilt.versions
+    def _rebuild(self, *, only_if_empty: bool) -> int:
+        """Read the folder, and put that into the index unless that was changed meanwhile, perhaps by other replicas."""
+        for _ in range(_ROUNDS):
+            self._mirroring.catch_up()
+            with self._database.reading() as connection:
+                before = self._index.position(connection)
+            found = read_folders(self._files)
+            with self._database.writing(patient=True) as connection:
+                self._index.lock(connection)
+                if only_if_empty and not self._index.is_empty(connection):
+                    return 0
+                if self._index.position(connection) == before and before.up_to_date:
+                    for folder in found.left_out:
+                        _log.warning("left out of the registry's index: %s", folder)
+                    return restore(connection, self._index, found)
+        raise Conflict("models change all the time: rebuild the index while no job publishes and nobody moves aliases")
+
+    def _changed(self, name: str) -> None:
+        """After the commit of a change to a model."""
+        self._mirroring.try_to_update(name)
+        self._look()
+
+    def _catch_up(self) -> None:
+        try:
+            self.catch_up()
+        except (PayoffError, SQLAlchemyError, OSError) as error:
+            _log.info("index files stay behind for now: %s", error)
 
     def _keep_up(self) -> None:
         if self._awaits_storage:

@@ -92,15 +92,17 @@ class Disk:
         del folders, spare
         swept, before = 0, time.time() - age
         for leftover in [*self._root.glob(_LEFTOVERS), *self._root.glob(f"*/{_LEFTOVERS}")]:
+            taken = _beside(leftover)
             try:
                 if leftover.stat().st_mtime > before:
                     continue
+                leftover.rename(taken)  # from here on its owner cannot finish: nothing is removed from under a folder
             except FileNotFoundError:
                 continue  # its owner was alive and has just finished
-            if leftover.is_dir():
-                shutil.rmtree(leftover, ignore_errors=True)
+            if taken.is_dir():
+                shutil.rmtree(taken, ignore_errors=True)
             else:
-                leftover.unlink(missing_ok=True)
+                taken.unlink(missing_ok=True)
             swept += 1
         return swept
 
@@ -116,6 +118,8 @@ class Disk:
         except OSError as error:
             if target.exists():
                 raise Conflict(f"{target.name} exists already") from error
+            if not beside.exists():
+                raise Unavailable(f"the writing of {target.name} took so long that it was swept") from error
             raise
         finally:
             shutil.rmtree(beside, ignore_errors=True)

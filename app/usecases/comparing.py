@@ -42,7 +42,7 @@ def run(ports: Ports, job: Job) -> None:
         ports.queue.succeed(connection, job, result)
 
 
-def clean_up(_ports: Ports, _job: Job) -> None:
+def clean_up(_ports: Ports, _job: Job, _through: int) -> None:
     """An attempt that did not succeed leaves nothing."""
 
 

@@ -16,39 +16,63 @@ from app.errors import Invalid
 from app.jobs.job import Job
 from app.learners import catalogue
 from app.registry.card import Card
+from app.registry.loaded import Holdout
+from app.registry.reservations import NumberUnusable
 from app.usecases.judging import judged, prices_of
 from app.usecases.ports import Ports
 from app.usecases.splitting import split_rows
 
+_MAX_NUMBERS = 3  # of versions that one attempt takes
 _EXTREME = "its parameters are too extreme for these data"
 
 
 def run(ports: Ports, job: Job) -> None:
     """Train, publish and finish `job`: the version and the job's success appear in one transaction.
 
-    The version number is the job's own from its first attempt on; what an earlier attempt that died before that
-    transaction left under this number was never visible, and goes.
+    The attempt gets a version number when it has something to publish, and the folder of that number is its own: no
+    other attempt writes it. So numbers have gaps only where an attempt dies while it publishes.
     """
-    name = job.spec["model"]
-    version = job.notes.get("version")
-    if version is None:
-        version = ports.registry.reserve(name)
-        ports.queue.remember(job, {"version": version})
-    clean_up(ports, job)
-    card = _train(ports, job, version)
-    with progress.part(0.97, 1.0, "publishing"):
-        result = {"model": {"name": name, "version": version}, "metrics": card.metrics}
-        with ports.database.writing() as connection:
-            ports.registry.add(connection, card)
-            ports.queue.succeed(connection, job, result)
-            ports.audit.published(connection, job.id, f"{name}:{version}")
+    card, estimator, holdout = _train(ports, job)
+    with progress.part(0.95, 1.0, "publishing"):
+        for _ in range(_MAX_NUMBERS):
+            try:
+                _publish(ports, job, card, estimator, holdout)
+            except (
+                NumberUnusable
+            ) as taken:  # as after a rebuild of the index: the number is of no use, and is cleaned up later
+                reason = taken
+            else:
+                return
+        raise reason
 
 
-def clean_up(ports: Ports, job: Job) -> None:
-    """Remove what an attempt that did not succeed may have left in the registry's folder."""
-    version = job.notes.get("version")
-    if version is not None:
-        ports.registry.discard(job.spec["model"], version)
+def clean_up(ports: Ports, job: Job, through: int) -> None:
+    """Remove what the attempts up to the number `through`, which are over, left in the registry's folder."""
+    for one in ports.registry.reserved(job.id):
+        if one.attempt <= through:
+            ports.registry.discard(one.name, one.version)
+
+
+def sweep(ports: Ports) -> None:
+    """Remove what attempts that are over left although it was cleaned up after them, or where that failed; and write
+    the index files that are behind. Unavailable where the store or the database does not answer.
+    """
+    ports.registry.catch_up()
+    for one in ports.registry.reserved():
+        if one.given_up or ports.queue.is_over(one.job, one.attempt):
+            ports.registry.discard(one.name, one.version)
+
+
+def _publish(ports: Ports, job: Job, card: Card, estimator: Any, holdout: Holdout | None) -> None:
+    name = card.name
+    version = ports.registry.reserve(name, job.id, job.attempt, lambda connection: ports.queue.check(connection, job))
+    card = ports.registry.stage(card.model_copy(update={"version": version}), estimator, holdout)
+    ports.registry.announce(card)
+    result = {"model": {"name": name, "version": version}, "metrics": card.metrics}
+    with ports.database.writing() as connection:
+        ports.registry.add(connection, card)
+        ports.queue.succeed(connection, job, result)
+        ports.audit.published(connection, job.id, f"{name}:{version}")
 
 
 def placed(error: Invalid, learner: str = "/learner") -> Invalid:
@@ -94,8 +118,8 @@ def _breaking_down() -> Iterator[None]:
         raise Invalid.at("", f"the fit broke down ({error}); {_EXTREME}") from error
 
 
-def _train(ports: Ports, job: Job, version: int) -> Card:
-    """Fit on the training rows, judge on the hold-out, and write the version's folder."""
+def _train(ports: Ports, job: Job) -> tuple[Card, Any, Holdout | None]:
+    """Fit on the training rows and judge on the hold-out; the card has no version number yet (1 stands for it)."""
     spec = job.spec
     with progress.part(0.0, 0.05, "reading data"):
         table = ports.datasets.table(job.dataset or spec["dataset"])
@@ -113,10 +137,8 @@ def _train(ports: Ports, job: Job, version: int) -> Card:
             raise placed(error) from error
     fit_seconds = perf_counter() - began
     with progress.part(0.9, 0.95, "judging"):
-        card, holdout = judged(estimator, job, version, table, rows)
-        card = card.model_copy(update={"fit_seconds": round(fit_seconds, 3)})
-    with progress.part(0.95, 0.97, "writing"):
-        return ports.registry.stage(card, estimator, holdout)
+        card, holdout = judged(estimator, job, 1, table, rows)
+    return card.model_copy(update={"fit_seconds": round(fit_seconds, 3)}), estimator, holdout
 
 
 def _build(spec: Mapping[str, Any], table: Table) -> Any:

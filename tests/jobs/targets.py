@@ -65,7 +65,7 @@ def cleaned(queue):
         return [tuple(row) for row in connection.execute(select(CLEANED.c.job, CLEANED.c.attempt))]
 
 
-def clean(url, job):
+def clean(url, job, _through):
     with opened(url) as queue, queue.database.writing() as connection:
         connection.execute(insert(CLEANED).values(job=job.id, attempt=job.attempt, note=job.notes.get("folder")))
 
@@ -86,6 +86,16 @@ def work(url, job, report):
 def _sleep(_queue, job, report):
     report(0.5, "asleep")
     time.sleep(job.spec.get("seconds", 0))
+
+
+def _tell_stage(_queue, job, report):
+    report(0.5, job.spec["stage"])
+    time.sleep(1.5)
+
+
+def _tell_fraction(_queue, job, report):
+    report(float(job.spec["fraction"]), "odd")
+    time.sleep(1)
 
 
 def _hold_interpreter(_queue, _job, _report):
@@ -129,7 +139,7 @@ def _break(_queue, _job, _report):
 def _miss(_queue, job, _report):
     """Find a part of the service away, as many times as the job says."""
     if job.attempt <= job.spec["times"]:
-        raise Unavailable("the cluster cannot be reached")
+        raise Unavailable(job.spec.get("why", "the cluster cannot be reached"))
 
 
 def _miss_database(_queue, job, _report):
@@ -181,6 +191,8 @@ def forget(_url, _job, _report):
 
 DEEDS = {
     "sleep": _sleep,
+    "stage": _tell_stage,
+    "fraction": _tell_fraction,
     "die after success": _sleep,
     "hold the interpreter": _hold_interpreter,
     "ignore SIGTERM": _ignore_sigterm,

@@ -143,7 +143,7 @@ class QueueMachine(RuleBasedStateMachine):
     def the_table_is_as_the_model_says(self):
         jobs, _ = self.queues[0].page(page_size=1000)
         assert [job.id for job in jobs] == list(self.twins)[::-1]
-        for job in jobs:
+        for job in [self.queues[1].get(job.id) for job in jobs]:
             twin = self.twins[job.id]
             assert (job.status, job.attempt, job.deaths, job.cancel_requested) == (
                 twin.status,

@@ -44,6 +44,7 @@ def publish(registry: Registry, name: str = "triage", estimator: object = None, 
     """A new version, from its reservation to its place in the index."""
     card = make_card(name, registry.reserve(name), **changes)
     staged = registry.stage(card, make_estimator() if estimator is None else estimator, HOLDOUT)
+    registry.announce(staged)
     with registry._database.writing() as connection:
         registry.add(connection, staged)
     registry.refresh()

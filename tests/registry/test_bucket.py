@@ -5,12 +5,12 @@ from time import monotonic, sleep
 
 import pytest
 import s3fs
-from sqlalchemy import select
+from sqlalchemy import delete, select
 
 from app.database import Database
 from app.errors import Conflict, Damaged, NotFound, NotReady, Unavailable, Unusable
 from app.registry.registry import Registry
-from app.registry.tables import TABLES
+from app.registry.tables import TABLES, reservations
 from app.storage import Storage, weather
 from tests.registry.making import HOLDOUT, KEY, everywhere, make_card, make_estimator, publish
 
@@ -37,12 +37,12 @@ def impatient(impatient, monkeypatch):
 
 
 def everything(registry):
-    """All rows of the index but the revision."""
+    """All rows of the index but the revision and what is known of attempts and files on their way."""
     with registry._database.reading() as connection:
         return {
             table.name: sorted(map(tuple, connection.execute(select(table))))
             for table in TABLES.sorted_tables
-            if table.name != "registry_state"
+            if table.name not in {"registry_state", "reservations", "mirrors"}
         }
 
 
@@ -143,13 +143,17 @@ def test_what_a_killed_job_left_in_a_bucket_is_swept_and_what_is_published_is_sp
     publish(registry)
     publish(registry)
     (models / "triage" / "1" / "card.json").unlink()  # damaged, but published: the rest may be worth something
-    (models / "triage" / "3" / "model.joblib").write_bytes(b"half")
+    for number in (registry.reserve("triage"), registry.reserve("triage"), 5):
+        (models / "triage" / str(number) / "model.joblib").write_bytes(b"half")
+    with registry._database.writing() as connection:  # an attempt that the database does not know, as after its loss
+        connection.execute(delete(reservations).where(reservations.c.version == 3))
     sweep = Storage.sweep
     monkeypatch.setattr(Storage, "sweep", lambda self, folders, spare: sweep(self, folders, -60, spare))
 
     assert registry.sweep() == 1
 
-    assert registry._files.storage.folders("triage") == ["1", "2"]
+    # 4 may still be published, and 5 was put there by somebody else
+    assert registry._files.storage.folders("triage") == ["1", "2", "4", "5"]
     assert registry.load("triage:2").version == 2
 
 
@@ -167,19 +171,24 @@ def test_while_the_store_is_away_what_is_in_memory_is_served(registry, another, 
     for ask in (
         lambda: replica.load("other"),
         lambda: replica.artifact("triage", 1),
-        lambda: replica.set_alias("triage", "champion", 1, "ann"),
-        lambda: replica.reserve("triage"),
         lambda: replica.stage(make_card("triage", 9), make_estimator(), HOLDOUT),
         replica.rebuild,
     ):
         with pytest.raises(Unavailable):
             ask()
-    assert replica.model("triage").aliases == {}  # nothing was changed
+    replica.set_alias("triage", "champion", 1, "ann")  # the database has it
+    assert replica.model("triage").aliases == {"champion": 1}
+    assert replica.reserve("triage") == 2
+    assert registry._files.read_mirror("triage").aliases == {}
 
     way.start()
     assert replica.load("other").version == 1
-    replica.set_alias("triage", "champion", 1, "ann")
-    assert replica.reserve("triage") == 2  # a number that was not given was not lost
+    replica.start()  # makes up for what the store missed
+    try:
+        assert _soon(lambda: registry._files.read_mirror("triage").aliases == {"champion": 1})
+    finally:
+        replica.stop()
+    assert registry._files.read_mirror("triage").next_version == 3
 
 
 @in_a_bucket

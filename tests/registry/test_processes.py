@@ -26,6 +26,7 @@ _WORK = f"""
     numbers = []
     for _ in range({_EACH}):
         card = registry.stage(make_card("triage", registry.reserve("triage"), job=sys.argv[3]), sys.argv[3])
+        registry.announce(card)
         with database.writing() as connection:
             registry.add(connection, card)
         registry.set_alias("triage", "newest", card.version, sys.argv[3])

@@ -36,6 +36,7 @@ def test_a_published_model_answers_as_the_fitted_one(registry):
 
 def test_a_model_without_hold_out_has_none(registry):
     card = registry.stage(make_card(version=registry.reserve("triage")), make_estimator())
+    registry.announce(card)
     with registry._database.writing() as connection:
         registry.add(connection, card)
 
@@ -100,6 +101,7 @@ def test_staged_files_are_invisible_until_they_are_added(registry, another):
 
 def test_a_transaction_that_fails_publishes_nothing(registry):
     card = registry.stage(make_card(version=registry.reserve("triage")), make_estimator())
+    registry.announce(card)
     with suppress(ZeroDivisionError), registry._database.writing() as connection:
         registry.add(connection, card)
         raise ZeroDivisionError  # in the rest of the caller's transaction
@@ -145,6 +147,11 @@ def test_only_reserved_numbers_are_published_and_only_once(registry):
 
 def test_a_card_that_is_not_the_staged_one_is_not_published(registry):
     card = registry.stage(make_card(version=registry.reserve("triage")), make_estimator())
+    with pytest.raises(Conflict, match="not announced"), registry._database.writing() as connection:
+        registry.add(connection, card)
+    with pytest.raises(Conflict, match="another card"):
+        registry.announce(card.model_copy(update={"job": "job_2"}))
+    registry.announce(card)
     with pytest.raises(Conflict, match="another card"), registry._database.writing() as connection:
         registry.add(connection, card.model_copy(update={"job": "job_2"}))
 

@@ -33,6 +33,7 @@ def replicas(database_url, tmp_path):
 
 def publish(registry, name):
     card = registry.stage(make_card(name, registry.reserve(name)), None)
+    registry.announce(card)
     with registry._database.writing() as connection:
         registry.add(connection, card)
     return card.version

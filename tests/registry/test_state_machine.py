@@ -48,6 +48,7 @@ class Changes(RuleBasedStateMachine):
     def publish(self, name):
         self.reserve(name)
         card = self.registry.stage(make_card(name, self.given[name]), None)
+        self.registry.announce(card)
         with self.database.writing() as connection:
             self.registry.add(connection, card)
         self.registry.refresh()
@@ -58,6 +59,7 @@ class Changes(RuleBasedStateMachine):
         """The transaction fails, and the job cleans up after itself."""
         self.reserve(name)
         card = self.registry.stage(make_card(name, self.given[name]), None)
+        self.registry.announce(card)
         with suppress(ZeroDivisionError), self.database.writing() as connection:
             self.registry.add(connection, card)
             raise ZeroDivisionError

@@ -1,0 +1,159 @@
+"""Clients take turns: no number of jobs of one keeps another waiting."""
+
+import random
+from collections import Counter
+from contextlib import suppress
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sqlalchemy import delete, insert, text
+
+from app.database import Database
+from app.jobs.job import Status
+from app.jobs.queue import Queue
+from app.jobs.tables import JOBS
+from app.migrations import migrate
+
+
+@pytest.fixture
+def queue(database_url):
+    queue = Queue(Database(database_url))
+    migrate(queue.database)
+    yield queue
+    queue.database.close()
+
+
+def submit(queue, client, count=1):
+    return [queue.submit("train", {}, client=client) for _ in range(count)]
+
+
+def claim(queue, count):
+    """The clients of the next jobs."""
+    return "".join((job.client or "-") if (job := queue.claim("ann")) else "" for _ in range(count))
+
+
+def test_a_client_with_many_jobs_delays_another_by_one(queue):
+    submit(queue, "a", 50)
+    assert claim(queue, 3) == "aaa"
+    submit(queue, "b", 2)
+    submit(queue, None)
+    assert claim(queue, 8) == "ab-abaaa"
+
+
+def test_clients_with_many_jobs_alternate_whoever_came_first(queue):
+    for client in "abc":
+        submit(queue, client, 20)
+    served = claim(queue, 30)
+    assert all(set(served[i : i + 3]) == set("abc") for i in range(0, 30, 3))
+
+
+def test_one_clients_jobs_begin_in_the_order_of_their_submission(queue):
+    jobs = submit(queue, "a", 10)
+    assert [queue.claim("ann").id for _ in jobs] == [job.id for job in jobs]
+
+
+def test_who_submits_again_as_soon_as_a_job_begins_or_ends_gets_every_second_turn(queue):
+    submit(queue, "b", 40)
+    submit(queue, "a")
+    served = []
+    for _ in range(20):
+        job = queue.claim("ann")
+        served.append(job.client)
+        with queue.database.writing() as connection:
+            queue.succeed(connection, job, {})
+        if job.client == "a":
+            submit(queue, "a")
+    assert Counter(served) == {"a": 10, "b": 10}
+
+
+def test_jobs_that_were_cancelled_cost_a_client_nothing(queue):
+    for job in submit(queue, "a", 30):
+        queue.cancel(job.id)
+    submit(queue, "b", 5)
+    submit(queue, "a")
+    assert "a" in claim(queue, 2)
+
+
+def test_a_job_that_is_tried_again_keeps_its_turn_and_gives_newcomers_no_advantage(queue):
+    submit(queue, "a", 30)
+    claim(queue, 20)
+    old = queue.page(page_size=30)[0][-1]
+    queue.retry(old, "its worker was stopped", died=False)
+    submit(queue, "b", 30)
+    assert queue.claim("ann").id == old.id
+    assert Counter(claim(queue, 10)) == {"a": 5, "b": 5}
+
+
+def test_what_waited_before_clients_took_turns_is_put_in_turns(database_url):
+    """As the migration finds it: the jobs of a client with many do not go before all others."""
+    database = Database(database_url)
+    migrate(database)
+    queue = Queue(database)
+    submit(queue, "a", 5)
+    submit(queue, "b", 1)
+    with database.writing() as connection:
+        connection.execute(text("UPDATE jobs SET turn = 0"))
+        for statement in _statements_of_the_migration():
+            connection.execute(text(statement))
+    assert "b" in claim(queue, 2)
+    database.close()
+
+
+def _statements_of_the_migration():
+    import importlib.util  # noqa: PLC0415
+
+    from app.migrations import FOLDER  # noqa: PLC0415
+
+    spec = importlib.util.spec_from_file_location("step", FOLDER / "versions" / "0003_clients_take_turns.py")
+    step = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(step)
+    return [step._TURNS_OF_WAITING_JOBS]
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.randoms(use_true_random=False))
+def test_while_two_clients_wait_neither_is_served_more_than_one_job_ahead(chance: random.Random):
+    """In any order of submitting, claiming and ending, with 1 to 3 slots."""
+    database = Database("sqlite://")
+    migrate(database)
+    queue, running, slots = Queue(database), [], chance.randint(1, 3)
+    ahead: Counter[tuple[str, str]] = Counter()  # jobs of the first begun since the second one waits
+    for _ in range(120):
+        waiting = {job.client for job in queue.page(status="queued", page_size=200)[0]}
+        match chance.choice(["submit", "burst", "claim", "claim", "end"]):
+            case "submit":
+                submit(queue, chance.choice("abc"))
+            case "burst":
+                submit(queue, chance.choice("ab"), 5)
+            case "claim" if len(running) < slots and (job := queue.claim("ann")):
+                running.append(job)
+                for other in waiting - {job.client}:
+                    ahead[job.client, other] += 1
+                    assert ahead[job.client, other] <= 2, "another client waits for longer than its turn"
+                for pair in list(ahead):
+                    if pair[1] == job.client:
+                        ahead[pair] = 0
+            case "end" if running:
+                with suppress(IndexError), database.writing() as connection:
+                    queue.succeed(connection, running.pop(chance.randrange(len(running))), {})
+    database.close()
+
+
+def test_a_claim_among_ten_thousand_jobs_is_a_step_in_an_index(queue):
+    rows = [
+        {"id": f"job_{i:020x}", "kind": "train", "spec": {}, "status": Status.QUEUED, "created_at": 0.0, "turn": i // 3}
+        | {"client": f"client {i % 3}"}
+        for i in range(10_000)
+    ]
+    with queue.database.writing() as connection:
+        connection.execute(delete(JOBS))
+        connection.execute(insert(JOBS), rows)
+        if not queue.database.is_sqlite:
+            connection.execute(text("ANALYZE jobs"))
+        explain = "EXPLAIN QUERY PLAN" if queue.database.is_sqlite else "EXPLAIN"
+        claimed = "SELECT seq FROM jobs WHERE status = 'queued' ORDER BY turn, seq LIMIT 1"
+        plan = "\n".join(str(tuple(row)) for row in connection.execute(text(f"{explain} {claimed}")))
+    assert "jobs_status_turn" in plan
+    assert not any(word in plan.upper() for word in ("B-TREE", "SORT"))
+    assert [queue.claim("ann").client for _ in range(3)] == ["client 0", "client 1", "client 2"]

@@ -1,0 +1,253 @@
+"""One job that goes wrong, at whatever step of a worker's turn, stops neither the others nor the worker."""
+
+import threading
+
+import pytest
+from sqlalchemy import select, text, update
+
+from app.jobs import worker as worker_module
+from app.jobs.job import Status
+from app.jobs.moves import MAX_ATTEMPTS
+from app.jobs.process import JobLimits
+from app.jobs.queue import Queue
+from app.jobs.tables import JOBS
+from app.jobs.watcher import Watcher
+from app.jobs.worker import Worker
+from tests.jobs import targets
+from tests.jobs.waiting import eventually
+
+UNSTORABLE = "class \0 \ud800 of ü"
+
+
+@pytest.fixture
+def queue(database_url):
+    with targets.opened(database_url, attempts=2, lease_seconds=2) as queue:
+        targets.make_tables(queue)
+        yield queue
+
+
+@pytest.fixture
+def start(database_url, queue):
+    workers = []
+
+    def begin(cleanup=targets.clean, **options):
+        limits = JobLimits(seconds=60, memory_bytes=2**31)
+        worker = Worker(
+            queue,
+            targets.work,
+            database_url,
+            slots=2,
+            limits=limits,
+            modules=["tests.jobs.targets"],
+            cleanup=cleanup,
+            **options,
+        )
+        workers.append(worker)
+        worker.start()
+        return worker
+
+    yield begin
+    for worker in workers:
+        worker.stop()
+
+
+def ended(queue, job):
+    return eventually(lambda: (now := queue.get(job.id)).ended and now)
+
+
+def fail_for(monkeypatch, queue, method, job, times=10**9):
+    """Let a method of the queue raise what is no outage for one job, and for no other."""
+    works, left = getattr(queue, method), iter(range(times))
+
+    def broken(which, *rest, **named):
+        if job.id in (which, getattr(which, "id", None)) and next(left, None) is not None:
+            raise RuntimeError("cannot be stored")
+        return works(which, *rest, **named)
+
+    monkeypatch.setattr(queue, method, broken)
+
+
+def test_a_stage_that_a_database_cannot_store_is_stored_readably(queue, start):
+    start()
+    poison = queue.submit("train", {"do": "stage", "stage": UNSTORABLE})
+    seen = eventually(lambda: (now := queue.get(poison.id)).stage.startswith("class") and now)
+    assert seen.stage == "class \ufffd \ufffd of ü"
+    other = queue.submit("train", {"do": "sleep"})
+    assert [ended(queue, job).status for job in (other, poison)] == [Status.SUCCEEDED] * 2
+    assert poison.attempt == 0
+    assert queue.get(poison.id).attempt == 1
+
+
+def test_a_reason_that_a_database_cannot_store_is_stored_readably(queue, start):
+    start(rest_seconds=0.01)
+    job = queue.submit("train", {"do": "miss", "times": 1, "why": UNSTORABLE})
+    assert (ended(queue, job).status, queue.get(job.id).attempt) == (Status.SUCCEEDED, 2)
+
+
+@pytest.mark.parametrize("fraction", [float("nan"), float("inf"), -float("inf")])
+def test_progress_that_is_no_number_is_not_stored(queue, start, fraction):
+    start()
+    job = queue.submit("train", {"do": "fraction", "fraction": str(fraction)})
+    assert (ended(queue, job).status, queue.get(job.id).attempt) == (Status.SUCCEEDED, 1)
+
+
+@pytest.mark.parametrize(
+    ("method", "do", "reason"),
+    [
+        ("beat", "sleep", None),  # its end cannot be stored, nor its progress
+        ("get", "refuse", "could not be stored"),
+        ("fail", "refuse", "its worker fell silent"),
+        ("retry", "die", "could not be stored"),
+        ("postpone", "miss", "could not be stored"),
+    ],
+)
+def test_a_method_that_raises_for_one_job_ends_that_job_alone(queue, start, monkeypatch, method, do, reason):
+    poison = queue.submit("train", {"do": do, "seconds": 60, "times": 99})
+    fail_for(monkeypatch, queue, method, poison)
+    worker = start(rest_seconds=0.01)
+    others = [queue.submit("train", {"do": "sleep"}) for _ in range(3)]
+    assert [ended(queue, job).status for job in others] == [Status.SUCCEEDED] * 3
+    failed = ended(Queue(queue.database), poison)
+    assert failed.status is Status.FAILED
+    assert failed.attempt <= 2
+    assert reason is None or reason in failed.error["detail"]
+    assert worker.alive
+    assert eventually(lambda: queue.workers() == [worker.name])
+
+
+def test_a_failure_that_passes_costs_nothing(queue, start, monkeypatch):
+    job = queue.submit("train", {"do": "sleep", "seconds": 1})
+    fail_for(monkeypatch, queue, "beat", job, times=2)
+    start()
+    assert (ended(queue, job).status, queue.get(job.id).attempt) == (Status.SUCCEEDED, 1)
+
+
+def test_a_row_that_cannot_be_read_fails_and_the_next_job_is_claimed(queue, start):
+    jobs = [queue.submit("train", {"do": "sleep"}) for _ in range(3)]
+    with queue.database.writing() as connection:
+        connection.execute(text("UPDATE jobs SET spec = '{' WHERE id = :id"), {"id": jobs[0].id})
+        connection.execute(
+            text("UPDATE jobs SET notes = :deep WHERE id = :id"), {"id": jobs[1].id, "deep": "[" * 10**5}
+        )
+    start()
+    assert ended(queue, jobs[2]).status is Status.SUCCEEDED
+    for job in jobs[:2]:
+        assert (ended(queue, job).status, "cannot be read" in queue.get(job.id).error["detail"]) == (
+            Status.FAILED,
+            True,
+        )
+
+
+def test_a_row_that_cannot_be_read_does_not_stop_the_reaper(queue):
+    jobs = [queue.submit("train", {}) for _ in range(2)]
+    for _ in jobs:
+        queue.claim("a worker that dies")
+    with queue.database.writing() as connection:
+        connection.execute(update(JOBS).values(lease_until=1.0))
+        connection.execute(text("UPDATE jobs SET notes = '{' WHERE id = :id"), {"id": jobs[0].id})
+    assert [job.id for job in queue.reap()] == [jobs[1].id]
+    assert [queue.get(job.id).status for job in jobs] == [Status.FAILED, Status.QUEUED]
+
+
+def test_a_clean_up_or_a_watcher_that_raises_or_hangs_holds_up_no_other_job(queue, start):
+    class Broken(Watcher):
+        def begun(self, _job):
+            raise RuntimeError("begun")
+
+        def ended(self, _job):
+            raise RuntimeError("ended")
+
+    released = threading.Event()
+
+    def hang(_argument, job, _through):
+        if job.id == first.id:
+            released.wait(60)
+        raise RuntimeError("clean")
+
+    first = queue.submit("train", {"do": "refuse"})
+    worker = start(hang)
+    worker.watchers.append(Broken())
+    others = [queue.submit("train", {"do": do}) for do in ("refuse", "sleep")]
+    assert [ended(queue, job).status for job in others] == [Status.FAILED, Status.SUCCEEDED]
+    assert queue.get(first.id).status is Status.RUNNING
+    released.set()
+    assert (ended(queue, first).status, queue.get(first.id).attempt) == (Status.FAILED, 1)
+
+
+def test_a_thread_that_cannot_be_started_gives_the_job_back(queue, start, monkeypatch):
+    begin, failures = worker_module.Attempt.start, iter(range(1))
+
+    def sometimes(attempt):
+        if next(failures, None) is not None:
+            raise RuntimeError("can't start new thread")
+        begin(attempt)
+
+    monkeypatch.setattr(worker_module.Attempt, "start", sometimes)
+    job = queue.submit("train", {"do": "sleep"})
+    start()
+    assert (ended(queue, job).status, queue.get(job.id).attempt) == (Status.SUCCEEDED, 2)
+
+
+@pytest.mark.parametrize("method", ["claim", "reap", "check_in"])
+def test_a_worker_whose_turns_fail_is_not_alive_and_not_counted(queue, start, monkeypatch, method):
+    monkeypatch.setattr(worker_module, "_ALIVE_SECONDS", 0.5)
+    queue.lease_seconds = 0.2
+
+    def broken(*_arguments):
+        raise RuntimeError("broken")
+
+    with monkeypatch.context() as broken_for_now:
+        broken_for_now.setattr(queue, method, broken)
+        worker = start()
+        assert worker.alive
+        eventually(lambda: not worker.alive)
+        assert queue.workers() == []
+        assert worker.turn_age > 0.5
+    eventually(lambda: worker.alive and queue.workers() == [worker.name])
+
+
+def test_no_way_of_ending_is_tried_again_without_end(queue):
+    """Neither a worker that is stopped again and again nor one that cannot renew its lease."""
+    for give_back in (
+        lambda job: queue.retry(job, "its worker was stopped", died=False),
+        lambda job: queue.postpone(job, "its worker could not renew the lease in time"),
+        lambda job: queue.retry(job, "it died"),
+    ):
+        job = queue.submit("train", {})
+        with queue.database.writing() as connection:  # most of its attempts are over
+            connection.execute(update(JOBS).where(JOBS.c.id == job.id).values(attempt=MAX_ATTEMPTS - 25))
+        for _ in range(26):
+            claimed = queue.claim("ann")
+            if claimed is None:
+                break
+            give_back(claimed)
+        assert queue.get(job.id).status is Status.FAILED
+        assert queue.get(job.id).error["detail"].startswith("tried ")
+
+
+def test_a_lost_lease_counts_as_an_outage(queue, start, monkeypatch):
+    """The database is silent for longer than the lease, nobody takes the job, and it answers again."""
+    beat, hung = queue.beat, threading.Event()
+
+    def hang(*arguments):
+        if not hung.is_set():
+            hung.wait(60)
+        return beat(*arguments)
+
+    monkeypatch.setattr(queue, "reap", list)
+    start(rest_seconds=0.01)
+    job = queue.submit("train", {"do": "hold the interpreter"})
+    eventually(lambda: targets.started(queue))
+    monkeypatch.setattr(queue, "beat", hang)
+    with queue.database.reading() as connection:
+        lease_until = connection.execute(select(JOBS.c.lease_until)).scalar_one()
+    eventually(lambda: now(queue) > lease_until + 0.5)
+    hung.set()
+    eventually(lambda: queue.get(job.id).attempt == 2)
+    assert (queue.get(job.id).outages, queue.get(job.id).deaths) == (1, 0)
+    queue.cancel(job.id)
+
+
+def now(queue):
+    with queue.database.reading() as connection:
+        return connection.execute(select(queue.database.now)).scalar_one()

@@ -1,0 +1,199 @@
+"""Machines that are suspended: whoever is stopped at whatever step of publishing or cleaning up, and goes on after the
+job was finished by somebody else, neither harms what was published nor publishes anything twice.
+"""
+
+import os
+import signal
+from multiprocessing import get_context
+
+import psutil
+import pytest
+from sqlalchemy import select, update
+
+from app.errors import Unavailable
+from app.jobs.job import Status
+from app.jobs.tables import JOBS
+from app.registry.registry import Registry
+from app.settings import Settings
+from app.usecases import fitting
+from app.wiring import make_tables, open_ports
+from tests.jobs.waiting import eventually
+from tests.usecases.stalling import stall, trained
+
+STEPS = 200  # more than there are; the loop ends where the process did not stop
+
+context = get_context("forkserver")
+
+
+@pytest.fixture(params=["folder", "s3"])
+def settings(request, database_url, tmp_path):
+    models = str(tmp_path / "models")
+    if request.param == "s3":
+        models = f"{request.getfixturevalue('bucket')}/models"
+    return {
+        "home": str(tmp_path / "home"),
+        "models": models,
+        "datasets": str(tmp_path / "datasets"),
+        "database": database_url,
+        "database_seconds": 1,
+    }
+
+
+@pytest.fixture
+def ports(settings, monkeypatch):
+    context.set_forkserver_preload(["app.wiring", "tests.usecases.stalling"])
+    make_tables(Settings.model_validate(settings)).database.close()
+    monkeypatch.setattr(fitting, "_train", trained)
+    ports = open_ports(Settings.model_validate(settings))
+    yield ports
+    ports.database.close()
+
+
+@pytest.fixture
+def stopped(settings, ports):
+    """Start `work` for a job in a process, and wait until it stops before its nth step; False where it has ended."""
+    processes = []
+
+    def begin(work, job, at):
+        in_transactions = not ports.database.is_sqlite  # there, whoever is stopped in one stops all others
+        process = context.Process(
+            target=stall, args=(settings, work, job, at), kwargs={"in_transactions": in_transactions}
+        )
+        process.start()
+        processes.append(process)
+        eventually(lambda: process.exitcode is not None or status_of(process) == psutil.STATUS_STOPPED)
+        return process if process.exitcode is None else False
+
+    yield begin
+    for process in processes:
+        if process.is_alive():
+            process.kill()
+        process.join()
+
+
+def status_of(process):
+    try:
+        return psutil.Process(process.pid).status()
+    except psutil.NoSuchProcess:
+        return None
+
+
+def go_on(process):
+    os.kill(process.pid, signal.SIGCONT)
+    process.join(60)
+    assert process.exitcode == 0
+
+
+def lose(ports):
+    """The lease of whoever works on a job runs out; nobody takes a row that a stopped process has locked."""
+    free = select(JOBS.c.seq).where(JOBS.c.status == Status.RUNNING).with_for_update(skip_locked=True)
+    with ports.database.writing() as connection:
+        connection.execute(update(JOBS).where(JOBS.c.seq.in_(free)).values(lease_until=1.0))
+    ports.queue.reap()
+
+
+def attempt(ports, job):
+    """What another worker does; False where a stopped process is in the way."""
+    try:
+        fitting.clean_up(ports, job, job.attempt - 1)
+        fitting.run(ports, job)
+    except Unavailable as error:
+        ports.queue.postpone(job, error.detail)
+        return False
+    return True
+
+
+def finish(ports, job):
+    while not ports.queue.get(job.id).ended:
+        lose(ports)
+        if (claimed := ports.queue.claim("the last worker")) is not None:
+            attempt(ports, claimed)
+
+
+def check(ports, settings, job):
+    """The job's version is whole, is published once, is what the folder says, and nothing else is left in the end."""
+    ended = ports.queue.get(job.id)
+    assert ended.status is Status.SUCCEEDED
+    model = ended.result["model"]
+    registry = ports.registry
+    registry.refresh()
+    assert [line.version for line in registry.model(model["name"]).versions] == [model["version"]]
+    assert registry.load(f"{model['name']}:{model['version']}").card.job == job.id
+    fitting.sweep(ports)
+    folder = registry._files.storage
+    assert folder.folders(model["name"]) == [str(model["version"])]
+    assert registry._files.read_mirror(model["name"]).versions == [model["version"]]
+    assert registry.rebuild() >= 1
+    fresh = Registry(settings["models"], ports.database)
+    fresh.refresh()
+    assert fresh.load(f"{model['name']}:{model['version']}").card.job == job.id
+
+
+def each_step(ports, begin, before=lambda _job: None):
+    """A job for each step: its first attempt is claimed, `begin` starts what is stopped, until nothing was stopped."""
+    for at in range(1, STEPS):
+        job = ports.queue.submit("train", {"model": f"m{at}"}, model=f"m{at}")
+        first = ports.queue.claim("the first worker")
+        before(first)
+        process = begin(first, at)
+        yield job, process
+        if not process:
+            assert at > 5  # something was stopped
+            return
+    raise AssertionError("more steps than expected")
+
+
+def leave_behind(ports, job):
+    """What an attempt leaves that dies just before the transaction in which it publishes."""
+    version = ports.registry.reserve(job.spec["model"], job.id, job.attempt)
+    ports.registry.announce(ports.registry.stage(*_numbered(job, version)))
+
+
+def _numbered(job, version):
+    card, estimator, holdout = trained(None, job)
+    return card.model_copy(update={"version": version}), estimator, holdout
+
+
+def test_an_attempt_that_is_stopped_while_it_publishes(ports, settings, stopped):
+    for job, process in each_step(ports, lambda first, at: stopped("publish", first, at)):
+        if process:
+            lose(ports)
+            if (second := ports.queue.claim("the second worker")) is not None:
+                attempt(ports, second)
+            go_on(process)
+        finish(ports, job)
+        check(ports, settings, job)
+
+
+def test_two_attempts_that_are_stopped_at_the_same_step_while_a_third_publishes(ports, settings, stopped):
+    for job, first in each_step(ports, lambda first, at: stopped("publish", first, at)):
+        if first:
+            lose(ports)
+            claimed = ports.queue.claim("the second worker")
+            second = claimed is not None and stopped("publish", claimed, int(job.model[1:]))
+            lose(ports)
+            if (third := ports.queue.claim("the third worker")) is not None:
+                attempt(ports, third)
+            go_on(first)
+            if second:
+                go_on(second)
+        finish(ports, job)
+        check(ports, settings, job)
+
+
+@pytest.mark.parametrize("work", ["clean up", "sweep"])
+def test_a_clean_up_that_is_stopped_while_the_next_attempt_publishes(ports, settings, stopped, work):
+    """The order in which a published version was once destroyed."""
+
+    def begin(first, at):
+        lose(ports)
+        return stopped(work, ports.queue.claim("the second worker"), at)
+
+    for job, process in each_step(ports, begin, lambda first: leave_behind(ports, first)):
+        if process:
+            lose(ports)
+            if (third := ports.queue.claim("the third worker")) is not None:
+                attempt(ports, third)
+            go_on(process)
+        finish(ports, job)
+        check(ports, settings, job)
