@@ -198,7 +198,10 @@ def json_response(document: dict[str, Any]) -> Response:
 
 def json_bytes(document: dict[str, Any]) -> bytes:
     """The document as JSON, its long arrays written some numbers at a time."""
-    if all(not isinstance(value, np.ndarray) or value.size <= _PART for value in document.values()):
+    for value in document.values():
+        if type(value) is np.ndarray and value.size > _PART:
+            break
+    else:
         return orjson.dumps(document, option=_DUMP)
     fields = (b"%b:%b" % (orjson.dumps(name), _written(value)) for name, value in document.items())
     return b"{" + b",".join(fields) + b"}"
