@@ -21,7 +21,7 @@ UNSTORABLE = "class \0 \ud800 of ü"
 
 @pytest.fixture
 def queue(database_url):
-    with targets.opened(database_url, attempts=2, lease_seconds=2) as queue:
+    with targets.opened(database_url, attempts=2, lease_seconds=30) as queue:
         targets.make_tables(queue)
         yield queue
 
@@ -102,6 +102,7 @@ def test_progress_that_is_no_number_is_not_stored(queue, start, fraction):
     ],
 )
 def test_a_method_that_raises_for_one_job_ends_that_job_alone(queue, start, monkeypatch, method, do, reason):
+    queue.lease_seconds = 3
     poison = queue.submit("train", {"do": do, "seconds": 60, "times": 99})
     fail_for(monkeypatch, queue, method, poison)
     worker = start(rest_seconds=0.01)
@@ -234,6 +235,7 @@ def test_a_lost_lease_counts_as_an_outage(queue, start, monkeypatch):
             hung.wait(60)
         return beat(*arguments)
 
+    queue.lease_seconds = 2
     monkeypatch.setattr(queue, "reap", list)
     start(rest_seconds=0.01)
     job = queue.submit("train", {"do": "hold the interpreter"})
