@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import signal
+import sys
 import threading
 from collections.abc import AsyncIterator, MutableMapping
 from contextlib import asynccontextmanager
@@ -47,6 +48,7 @@ from app.usecases.kernels import Kernels
 from app.usecases.ports import Ports
 
 _log = structlog.get_logger("payoff")
+_SWITCH_SECONDS = 0.001  # after which a thread that computes lets the event loop have the interpreter's lock
 _DESCRIPTION = """
 Most prediction services stop at a probability. Payoff answers the question that follows it.
 
@@ -142,6 +144,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     service.kernels.start()
     _tell_of_stopping(app.state.stopping)
     _quiet_collector()
+    sys.setswitchinterval(_SWITCH_SECONDS)
     _log.info("ready", version=__version__)
     try:
         yield

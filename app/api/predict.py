@@ -15,6 +15,7 @@ from app.api import formats, values
 from app.api.bodies import INLINE_BYTES, parsed
 from app.api.deps import cached, loaded
 from app.api.errors import problems
+from app.api.limiters import limiters
 from app.api.memory import share
 from app.api.permits import PREDICT, needs
 from app.api.wire import (
@@ -39,6 +40,7 @@ from app.usecases.ranges import strange_values
 from app.usecases.values import predict_values
 
 _INLINE_NUMBERS = 10_000  # of an answer; one with more is worked on in a thread, so that nobody waits behind it
+_LONG_NUMBERS = 500_000  # of an answer; one with more takes tenths of a second
 _BYTES_PER_NUMBER = 70  # of memory, from the rows to the answer
 _WORDS = ("model", "rule")
 
@@ -138,7 +140,10 @@ async def predict(request: Request) -> Response:
     if model is None:
         return await run_in_threadpool(_answer, request, asked)
     rows = asked.rows(model.schema)
-    if usecase.extent(model, asked.question.actions, len(rows[0])) > _INLINE_NUMBERS:
+    numbers = usecase.extent(model, asked.question.actions, len(rows[0]))
+    if numbers > _LONG_NUMBERS:
+        return await limiters(request).long.run(_decide, request, asked.question, model, rows)
+    if numbers > _INLINE_NUMBERS:
         return await run_in_threadpool(_decide, request, asked.question, model, rows)
     return _decide(request, asked.question, model, rows)
 
