@@ -9,12 +9,17 @@ SECONDS = 0.5  # half of the second within which every process sees a change
 
 
 class Poller:
-    """Calls `look` every `seconds` between `start` and `stop`; what goes wrong in it is for `look` to handle."""
+    """Calls `look` every `seconds` between `start` and `stop`, the first time `at_once` or after `seconds`; what goes
+    wrong in it is for `look` to handle.
+    """
 
-    def __init__(self, name: str, look: Callable[[], None], seconds: float = SECONDS) -> None:
+    def __init__(
+        self, name: str, look: Callable[[], None], seconds: float = SECONDS, *, at_once: bool = False
+    ) -> None:
         self._name = name
         self._look = look
         self._seconds = seconds
+        self._at_once = at_once
         self._stopped = Event()
         self._thread: Thread | None = None
 
@@ -33,5 +38,7 @@ class Poller:
             self._thread.join()
 
     def _run(self) -> None:
+        if self._at_once:
+            self._look()
         while not self._stopped.wait(self._seconds):
             self._look()

@@ -105,6 +105,9 @@ class Settings(BaseSettings):
     cache_mb: int = Field(default=512, ge=1)
     """Memory for loaded models, measured by the size of their files."""
 
+    local_copies_mb: int = Field(default=2048, ge=0)
+    """Disk in the home folder for copies of models that are kept in an object store; 0 keeps none."""
+
     keep_jobs_days: float | None = Field(default=None, gt=0)
     """Days after which ended jobs are forgotten; by default they are kept."""
 

@@ -7,6 +7,7 @@ import os
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from ipaddress import ip_network
 from threading import Thread
 from time import sleep
@@ -29,7 +30,7 @@ from app.api.sites import Sites
 from app.data import isolated
 from app.data.isolated import ReaderLimits
 from app.data.store import DataLimits, DatasetStore
-from app.database import Database
+from app.database import Database, DatabaseAway
 from app.errors import PayoffError
 from app.jobs.child import Report
 from app.jobs.job import Job
@@ -40,19 +41,23 @@ from app.jobs.worker import Worker
 from app.migrations import migrate
 from app.processes import preload
 from app.progress import listen
-from app.registry.registry import Registry
+from app.registry.copies import copies_of
+from app.registry.loaded import Loaded
+from app.registry.registry import Registry, leave_as_read
 from app.settings import Settings, listed, misspelt
 from app.storage.storage import Storage
 from app.usecases import compare, comparing, fitting, train
 from app.usecases.datasets import expire as expire_inline
-from app.usecases.kernels import keep_kernels
+from app.usecases.kernels import Kernels, keep_kernels
 from app.usecases.ports import Ports
+from app.usecases.warming import warm
 
 _MB = 2**20
 _PATIENCE_SECONDS = 30.0  # of a job, whose work would be lost, with an object store
 _EXPIRY_SECONDS = 3600.0
 _START_SECONDS = 20.0  # for a database server that starts at the same time
 _PRELOADED = ("app.wiring", "sklearn.linear_model", "sklearn.model_selection", "sklearn.pipeline", *isolated.MODULES)
+_SHORT_SECONDS = 2.0  # the same where copies can answer meanwhile
 _RUN: dict[str, Callable[[Ports, Job], None]] = {train.KIND: fitting.run, compare.KIND: comparing.run}
 _CLEAN_UP: dict[str, Callable[[Ports, Job, int], None]] = {
     train.KIND: fitting.clean_up,
@@ -64,7 +69,8 @@ _log = structlog.get_logger("payoff")
 
 def wire(settings: Settings) -> Service:
     """Everything the HTTP service runs on."""
-    ports = make_ports(settings)
+    kernels = Kernels()
+    ports = _serving_ports(settings, kernels)
     worker = make_worker(settings, ports) if settings.workers else None
     if worker is None:  # which names what its jobs need, and that, itself
         preload(isolated.MODULES)
@@ -79,6 +85,7 @@ def wire(settings: Settings) -> Service:
         limits,
         access_log,
         tracing=tracing.start(settings.telemetry),
+        kernels=kernels,
         memory=memory,
         sites=Sites(listed(settings.hosts)),
         addresses=Addresses([ip_network(part) for part in listed(settings.trusted_proxies)]),
@@ -104,13 +111,53 @@ def make_ports(settings: Settings) -> Ports:
 
     An object store that is away is waited for; Unusable where that would be in vain.
     """
-    for name, nearest in misspelt(os.environ).items():
-        _log.warning("no such setting", variable=name, meant=nearest)
-    ports = make_tables(settings)
+    _warn_of_misspelt()
+    ports = open_ports(settings)
+    _prepare(ports, _START_SECONDS)
+    return ports
+
+
+def _serving_ports(settings: Settings, kernels: Kernels) -> Ports:
+    """The same for a service; where the database is unavailable and there is a copy of the index, it answers with the
+    copies until the database is back.
+    """
+    _warn_of_misspelt()
+    ports = open_ports(settings, warm=partial(warm, kernels=kernels))
+    has_copy = ports.registry.recall()
+    try:
+        _prepare(ports, _SHORT_SECONDS if has_copy else _START_SECONDS)
+    except DatabaseAway as away:
+        if not has_copy:
+            raise
+        _log.warning("starting with the copies of index and models, without the database", why=away.why)
+        Thread(target=_catch_up, args=(ports,), name="waiting for the database", daemon=True).start()
+    return ports
+
+
+def _catch_up(ports: Ports) -> None:
+    """Do what a start does, as soon as the database is back."""
+    while True:
+        try:
+            _prepare(ports, _START_SECONDS)
+        except (PayoffError, SQLAlchemyError) as error:
+            _log.warning("still waiting for the database", why=getattr(error, "why", str(error)))
+            sleep(_SHORT_SECONDS)
+        else:
+            return
+
+
+def _prepare(ports: Ports, seconds: float) -> None:
+    """Tables up to date, stores reached, leftovers removed. DatabaseAway where the database is, for so many seconds."""
+    ports.database.wait(seconds)
+    migrate(ports.database)
     ports.registry.prepare()
     ports.datasets.prepare()
     Thread(target=_sweep, args=(ports,), name="sweeper", daemon=True).start()  # a big store takes seconds to list
-    return ports
+
+
+def _warn_of_misspelt() -> None:
+    for name, nearest in misspelt(os.environ).items():
+        _log.warning("no such setting", variable=name, meant=nearest)
 
 
 def make_tables(settings: Settings) -> Ports:
@@ -121,10 +168,10 @@ def make_tables(settings: Settings) -> Ports:
     return ports
 
 
-def open_ports(settings: Settings, *, patience: float = 0.0) -> Ports:
+def open_ports(settings: Settings, *, patience: float = 0.0, warm: Callable[[Loaded], None] = leave_as_read) -> Ports:
     """Connected stores of a service that was started before, as each job's process needs them at once.
 
-    Calls to an object store that is away are repeated for `patience` seconds.
+    Calls to an object store that is away are repeated for `patience` seconds. `warm` is called with each loaded model.
     """
     settings.home.mkdir(parents=True, exist_ok=True)
     keep_kernels(settings.home)
@@ -146,6 +193,14 @@ def open_ports(settings: Settings, *, patience: float = 0.0) -> Ports:
         allow_version_skew=settings.allow_version_skew,
         cache_bytes=settings.cache_mb * _MB,
         patience=patience,
+        copies=copies_of(
+            settings.models,
+            settings.home.absolute() / "copies",
+            settings.local_copies_mb * _MB,
+            signing_key=signing_key,
+            allow_version_skew=settings.allow_version_skew,
+        ),
+        warm=warm,
     )
     keep_inline = math.inf if settings.keep_inline_days is None else settings.keep_inline_days * 86_400
     reader = ReaderLimits(memory_bytes=settings.upload_memory_mb * _MB)

@@ -28,6 +28,8 @@ _LOST = (
 )
 _NOBODY = secrets.token_bytes(32)  # what an unknown id is compared with: no secret has this digest
 
+_OPENS_NOTHING = "this key opens nothing: send a valid one in the X-API-Key header, or as a bearer token"
+
 _log = logging.getLogger(__name__)
 
 
@@ -46,7 +48,7 @@ class Keyring:
 
     `admin_key` may do everything, beside the table. `rate` and `jobs` are limits for keys that have none of their own;
     where no keys are configured, `rate` holds for each address. Once keys were `made` nobody is let in without one,
-    also where their table is lost.
+    also where their table is lost. Before the table was read the admin key alone opens.
     """
 
     def __init__(
@@ -74,7 +76,7 @@ class Keyring:
 
     @property
     def trouble(self) -> str:
-        """Why nobody is let in, empty where that is not so: the table was not read yet, or it is lost."""
+        """Why no key but the admin key opens, empty where that is not so: the table was not read yet, or it is lost."""
         if self._revision is None:
             return "the keys are not read yet"
         if self._required and self._admin_digest is None and self._revision.made == 0:
@@ -88,7 +90,7 @@ class Keyring:
         the table was read. Takes the same time for a wrong secret and an unknown id; no input or output.
         """
         if trouble := self.trouble:
-            raise NotReady(trouble)
+            return self._admin_alone(presented, trouble)
         if not self._required:
             return self.anybody
         if presented is None:
@@ -99,12 +101,23 @@ class Keyring:
             if entry.expires_at <= time():
                 raise KeyMissing("this key has expired: ask for a new one")
             return entry.caller
-        if self._admin_digest is not None and hmac.compare_digest(_digest(presented), self._admin_digest):
+        if self._is_admin(presented):
             return self._admin
         # The admin key is chosen by people and may be guessed. Other keys are out of reach, and one that was revoked or
         # is too new to be known here is no guess.
         error = KeyMissing if FORM.fullmatch(presented) else WrongKey
-        raise error("this key opens nothing: send a valid one in the X-API-Key header, or as a bearer token")
+        raise error(_OPENS_NOTHING)
+
+    def _admin_alone(self, presented: bytes | None, trouble: str) -> Caller:
+        """Without the table only the admin key opens: a copy of the others would not know which were revoked."""
+        if presented is not None and self._is_admin(presented):
+            return self._admin
+        if presented is not None and self._admin_digest is not None and not FORM.fullmatch(presented):
+            raise WrongKey(_OPENS_NOTHING)  # in no table, so it is a guess of the admin key
+        raise NotReady(trouble)
+
+    def _is_admin(self, presented: bytes) -> bool:
+        return self._admin_digest is not None and hmac.compare_digest(_digest(presented), self._admin_digest)
 
     def holds(self, caller: Caller) -> bool:
         """Whether somebody who was let in as `caller` would be let in now."""

@@ -43,13 +43,17 @@ async def ready(request: Request, ports: PortsDep) -> Health:
 
 
 def _ready(request: Request, ports: Ports) -> Health:
-    state = request.app.state
+    state, preloader = request.app.state, ports.registry.preloader
     wrong = [
         text
         for text, is_wrong in (
             ("the service is stopping", state.stopping.is_set()),
             ("models and aliases are not read yet", not ports.registry.ready),
-            ("the store of models does not answer", ports.registry.awaits_storage),
+            ("the store of models does not answer", ports.registry.awaits_storage and not preloader.complete),
+            (
+                f"{len(preloader.awaited)} of the versions that aliases and names mean are not loaded yet",
+                not preloader.complete,
+            ),
             (state.service.keyring.trouble, bool(state.service.keyring.trouble)),
             ("the loops of /retrieve and /acquire are being compiled", not state.kernels.ready),
             ("the worker is not alive", state.worker is not None and not state.worker.alive),

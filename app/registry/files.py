@@ -15,17 +15,19 @@ import hashlib
 import hmac
 import io
 import re
+import shutil
+import tempfile
 import warnings
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 
 import joblib
 import numpy as np
 import sklearn
 from sklearn.exceptions import InconsistentVersionWarning
 
-from app.errors import Conflict, Damaged, NotFound, PayoffError
+from app.errors import Conflict, Damaged, NotFound, PayoffError, Unavailable
 from app.registry.card import NAME, Card, read_card
 from app.registry.loaded import Holdout, Loaded
 from app.registry.mirror import Mirror, read_mirror
@@ -38,6 +40,7 @@ ESTIMATOR = "model.joblib"
 HOLDOUT = "holdout.npz"
 MIRROR = "index.json"
 _BLOCK = 2**20
+_SPOOLED_BYTES = 16 * 2**20  # of a download in memory; more goes through a temporary file
 _FOLDER = re.compile(rf"{NAME}/[1-9][0-9]{{0,8}}")
 
 
@@ -53,11 +56,27 @@ def pack(estimator: Any, holdout: Holdout | None = None) -> dict[str, bytes]:
     return files
 
 
+def unpack(files: Mapping[str, bytes]) -> tuple[Loaded, int]:
+    """The model that `Files.fetch` returned, in memory, and the bytes of its files."""
+    card = read_card(files[CARD])
+    holdout = _unpack_holdout(files[HOLDOUT]) if HOLDOUT in card.sha256 else None
+    loaded = Loaded(card, card.schema_of_features(), _unpickle(card, files[ESTIMATOR]), holdout)
+    return loaded, sum(card.sizes.values())
+
+
 class Files:
     """Reads and writes version folders and the index's mirror beside them."""
 
-    def __init__(self, url: str, *, signing_key: bytes | None, allow_version_skew: bool, patience: float = 0.0) -> None:
-        self.storage = Storage(url, CARD, name="PAYOFF_MODELS", patience=patience)
+    def __init__(
+        self,
+        url: str,
+        *,
+        signing_key: bytes | None,
+        allow_version_skew: bool,
+        patience: float = 0.0,
+        name: str = "PAYOFF_MODELS",
+    ) -> None:
+        self.storage = Storage(url, CARD, name=name, patience=patience)
         self._signing_key = signing_key
         self._allow_version_skew = allow_version_skew
 
@@ -104,15 +123,18 @@ class Files:
 
     def trusted_card(self, key: Key, digest: str) -> Card:
         """A version's card, with the SHA-256 `digest` and, where there is a key, signed by us; Damaged where not."""
+        return self._sealed(key, digest)[0]
+
+    def _sealed(self, key: Key, digest: str) -> tuple[Card, dict[str, bytes]]:
+        """The same, and the files that say so: the signature, if one was asked for, and the card."""
         try:
             content = self.storage.read(_folder(key), CARD)
         except NotFound as absent:
             raise Damaged(f"the folder {_folder(key)} is missing") from absent
         if hashlib.sha256(content).hexdigest() != digest:
             raise Damaged(f"{_folder(key)}/{CARD} is not the card that was published")
-        if self._signing_key is not None:
-            self._check_signature(key, content)
-        return _parse(key, content)
+        signature = {} if self._signing_key is None else {SIGNATURE: self._checked_signature(key, content)}
+        return _parse(key, content), {**signature, CARD: content}
 
     def read(self, card: Card, name: str) -> bytes:
         """A file of a version; Damaged where it is not the one that the card was written for."""
@@ -141,30 +163,31 @@ class Files:
         return {**files, CARD: content}
 
     def open(self, card: Card, name: str) -> BinaryIO:
-        """The same as a file at its beginning, for the caller to close; read through once, in little memory."""
+        """The same as a file at its beginning, for the caller to close; read through once, in little memory.
+
+        One from a store on the network is read into a temporary file: what is verified is what the caller gets.
+        """
         try:
             file = self.storage.open(card.folder, name)
         except NotFound as absent:
             raise Damaged(f"{card.folder}/{name} is missing") from absent
+        if Storage.is_remote(self.storage.url):
+            file = _spooled(file)
         if _digest(file) != card.sha256.get(name):
             file.close()
             raise Damaged(f"{card.folder}/{name} does not have the digest in its card: it was changed or damaged")
         file.seek(0)
         return file
 
-    def load(self, key: Key, digest: str, admit: Callable[[int], None] = lambda _size: None) -> tuple[Loaded, int]:
-        """A model in memory and the bytes of its files; nothing is unpickled before all checks have passed.
+    def fetch(self, key: Key, digest: str, admit: Callable[[int], None] = lambda _size: None) -> dict[str, bytes]:
+        """Every file of a version, its card last: verified, signed by us where there is a key, and not unpickled.
 
         `admit` is called with the bytes before they are read, and may wait or raise.
         """
-        card = self.trusted_card(key, digest)
+        card, sealed = self._sealed(key, digest)
         admit(sum(card.sizes.values()))
         self._check_skew(card)
-        artifact = self.read(card, ESTIMATOR)
-        table = self.read(card, HOLDOUT) if HOLDOUT in card.sha256 else None
-        holdout = None if table is None else _unpack_holdout(table)
-        loaded = Loaded(card, card.schema_of_features(), _unpickle(card, artifact), holdout)
-        return loaded, sum(card.sizes.values())
+        return {name: self.read(card, name) for name in card.sha256} | sealed
 
     def sweep(self, published: Callable[[str], bool]) -> int:
         """Remove what killed processes left of folders that are not published; how many there were."""
@@ -188,7 +211,7 @@ class Files:
         assert self._signing_key is not None
         return hmac.digest(self._signing_key, content, "sha256").hex().encode()
 
-    def _check_signature(self, key: Key, content: bytes) -> None:
+    def _checked_signature(self, key: Key, content: bytes) -> bytes:
         folder = _folder(key)
         try:
             signature = self.storage.read(folder, SIGNATURE)
@@ -196,6 +219,7 @@ class Files:
             raise Damaged(f"{folder} is not signed, and a signing key is set: it is not loaded") from absent
         if not hmac.compare_digest(signature, self._sign(content)):
             raise Damaged(f"the signature of {folder} was not made with this service's key: it is not loaded")
+        return signature
 
     def _check_skew(self, card: Card) -> None:
         made_with = card.packages.get("scikit-learn")
@@ -230,6 +254,22 @@ def _parse(key: Key, content: bytes) -> Card:
     if (card.name, card.version) != key:
         raise Damaged(f"the card in {_folder(key)} is that of {card.folder}")
     return card
+
+
+def _spooled(source: BinaryIO) -> BinaryIO:
+    """The same bytes in a temporary file, at its beginning."""
+    file = cast(BinaryIO, tempfile.SpooledTemporaryFile(_SPOOLED_BYTES))  # noqa: SIM115 - the caller closes it
+    try:
+        with source:
+            shutil.copyfileobj(source, file, _BLOCK)
+        file.seek(0)
+    except OSError as error:
+        file.close()
+        raise Unavailable(f"no room for a temporary file in {tempfile.gettempdir()} ({error.strerror})") from error
+    except BaseException:
+        file.close()
+        raise
+    return file
 
 
 def _digest(file: BinaryIO) -> str:

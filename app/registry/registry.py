@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -20,13 +21,15 @@ from app.polling import Poller
 from app.registry.audit import Audit, audit
 from app.registry.cache import Cache
 from app.registry.card import Card, read_card
+from app.registry.copies import Copies
 from app.registry.copying import Copied, Published, check_free, copy_models
-from app.registry.files import ESTIMATOR, Files, pack
+from app.registry.files import ESTIMATOR, Files, pack, unpack
 from app.registry.former import Former
 from app.registry.index import Index
 from app.registry.listing import ModelLine, ModelPage, card_text, describe_model, list_models
 from app.registry.loaded import Holdout, Loaded
 from app.registry.mirroring import Mirroring
+from app.registry.preloading import Preloader
 from app.registry.rebuild import read_folders, restore
 from app.registry.reservations import NumberUnusable, Reservation, is_dead, reserved
 from app.registry.snapshot import Key, Reference, Snapshot, check_name
@@ -38,6 +41,10 @@ _ROUNDS = 5  # of reading the folder while the index changes
 _log = logging.getLogger(__name__)
 
 Also = Callable[[Connection], None]
+
+
+def leave_as_read(_loaded: Loaded) -> None:
+    """Leave a model as it was read."""
 
 
 def _nothing(_connection: Connection) -> None:
@@ -76,12 +83,18 @@ class Registry:
         allow_version_skew: bool = False,
         cache_bytes: int = 512 * 2**20,
         patience: float = 0.0,
+        copies: Copies | None = None,
+        warm: Callable[[Loaded], None] = leave_as_read,
     ) -> None:
+        """`copies` are kept of what is read from `url`. `warm` is called with each model before it is in memory."""
         self._database = database
         self._files = Files(url, signing_key=signing_key, allow_version_skew=allow_version_skew, patience=patience)
         self._index = Index(database)
         self._mirroring = Mirroring(database, self._index.mirrored, self._files.write_mirror)
         self._cache: Cache[Key, Loaded] = Cache(cache_bytes)
+        self._copies = copies
+        self._warm = warm
+        self._known = False
         self._snapshot = Snapshot()
         self._former = Former()
         self._awaits_storage = False
@@ -89,6 +102,7 @@ class Registry:
         self._refreshing = Lock()
         self._poller = Poller("registry", self._keep_up)
         self._repairs = Poller("index files", self._catch_up, _REPAIR_SECONDS)
+        self._preloader = Preloader(self._known_snapshot, self._size, self._preload, cache_bytes)
 
     # publishing
 
@@ -171,8 +185,8 @@ class Registry:
         """The model, read from its files where it is not in memory; blocks, so not for the event loop.
 
         Invalid, NotFound; Damaged where a file is not what was published; Conflict where another scikit-learn made it.
-        Unavailable while the storage is away and no version that the reference meant before is in memory: such a one
-        answers instead, and says which it is.
+        Unavailable while the storage is away, there is no copy, and the reference meant no version before that is in
+        memory or has a copy: such a one answers instead, and its answers name it.
         """
         snapshot = self._snapshot
         if reference not in snapshot.references:
@@ -188,22 +202,58 @@ class Registry:
                 return self.load(reference)
             raise
         except Unavailable:
-            former = self._cache.get(self._former.of(reference))
-            if former is None:
+            former = self._former.of(reference)
+            if former is None or former not in snapshot.digests:
                 raise
-            return former
+            return self._cache.load(former, lambda: self._read(former, snapshot.digests[former]))
         if key not in self._snapshot.digests:  # deleted as well, but late enough to be answered with once more
             self._cache.keep(self._snapshot.digests)
         return loaded
 
     def _read(self, key: Key, digest: str) -> tuple[Loaded, int]:
         with span("load model", model=f"{key[0]}:{key[1]}"):
-            return self._files.load(key, digest, lambda size: self._cache.admit(key, size))
+            admitted: list[int] = []
+
+            def admit(size: int) -> None:
+                """Once, though the store is read after a copy that turns out to be damaged."""
+                if not admitted:
+                    admitted.append(size)
+                    self._cache.admit(key, size)
+
+            loaded, size = unpack(self._fetch(key, digest, admit))
+            self._warm(loaded)
+            return loaded, size
+
+    def _fetch(self, key: Key, digest: str, admit: Callable[[int], None]) -> dict[str, bytes]:
+        if self._copies is None:
+            return self._files.fetch(key, digest, admit)
+        files = self._copies.fetch(key, digest, admit)
+        if files is None:
+            files = self._files.fetch(key, digest, admit)
+            self._copies.keep(key, files)
+        return files
+
+    def _size(self, key: Key, digest: str) -> int:
+        copy = None if self._copies is None else self._copies.card(key, digest)
+        return sum((copy or self._files.trusted_card(key, digest)).sizes.values())
+
+    def _preload(self, key: Key, digest: str) -> None:
+        self._cache.load(key, lambda: self._read(key, digest))
+
+    def _known_snapshot(self) -> Snapshot | None:
+        return self._snapshot if self.ready else None
 
     @property
     def ready(self) -> bool:
-        """Whether it is known what exists, and the storage has answered once since the start."""
-        return self._snapshot.revision >= 0 and not self._awaits_storage
+        """Whether it is known what exists: from the index, or from its copy. While the storage has not answered since
+        the start an empty index is not believed, since it may have to be rebuilt.
+        """
+        return self._known and (not self._awaits_storage or bool(self._snapshot.digests))
+
+    @property
+    def preloader(self) -> Preloader:
+        """What has it loaded that aliases and bare names mean."""
+        return self._preloader
 
     @property
     def awaits_storage(self) -> bool:
@@ -219,12 +269,15 @@ class Registry:
     # keeping up
 
     def start(self) -> None:
-        """Read what exists, and go on doing so in a thread until `stop`."""
+        """Read what exists, and go on doing so in a thread until `stop`; load what is current in another."""
+        self.recall()
         self._look()
         self._poller.start()
         self._repairs.start()
+        self._preloader.start()
 
     def stop(self) -> None:
+        self._preloader.stop()
         self._poller.stop()
         self._repairs.stop()
 
@@ -232,14 +285,21 @@ class Registry:
         """Write the index files that are behind the index; how many there were. Unavailable where that cannot be."""
         return self._mirroring.catch_up()
 
+    def recall(self) -> bool:
+        """Begin with the copy of the index, if there is one and nothing better; whether something is known then."""
+        copy = None if self._copies is None or self._known else self._copies.read_index()
+        if copy is not None:
+            self._snapshot, self._known = copy, True
+        return self._known
+
     def refresh(self) -> None:
         """See what other processes changed: one small query where nothing did. NotReady where the database is away."""
         with self._refreshing, self._database.reading() as connection:
             began = monotonic()
             if self._index.revision(connection) != self._snapshot.revision:
                 snapshot = self._index.snapshot(connection)
-                self._former.move(self._snapshot, snapshot, self._cache.__contains__)
-                self._snapshot = snapshot
+                self._former.move(self._snapshot, snapshot, self._is_here)
+                self._snapshot, self._known = snapshot, True
                 self._cache.keep(snapshot.digests)
             self._confirmed_at = began
 
@@ -262,7 +322,12 @@ class Registry:
         """The card and the verified joblib file, open at its beginning, for the caller to close."""
         with self._database.reading() as connection:
             text = card_text(connection, (name, version))
-        card = self._files.trusted_card((name, version), sha256(text.encode()).hexdigest())
+        key, digest = (name, version), sha256(text.encode()).hexdigest()
+        copy = None if self._copies is None else self._copies.card(key, digest)
+        if self._copies is not None and copy is not None:
+            with suppress(Damaged, Unavailable):
+                return copy, self._copies.files.open(copy, ESTIMATOR)
+        card = self._files.trusted_card(key, digest)
         return card, self._files.open(card, ESTIMATOR)
 
     def set_alias(self, name: str, alias: str, version: int, who: str, also: Also = _nothing) -> None:
@@ -404,6 +469,17 @@ class Registry:
         if self._awaits_storage:
             self._reach()
         self._look()
+        if self._copies is not None and self._snapshot.revision >= 0 and not self._awaits_storage:
+            self._keep_copies(self._copies, self._snapshot)
+
+    def _keep_copies(self, copies: Copies, snapshot: Snapshot) -> None:
+        """Copy a new view of what exists, and drop the copies of what exists no longer."""
+        if copies.write_index(snapshot):
+            copies.current = frozenset(snapshot.current())
+            copies.retain(snapshot.digests)
+
+    def _is_here(self, key: Key) -> bool:
+        return key in self._cache or (self._copies is not None and self._copies.has(key))
 
     def _reach(self) -> None:
         try:

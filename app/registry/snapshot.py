@@ -68,6 +68,12 @@ class Snapshot:
         }
         return cls(revision, digests, references)
 
+    def current(self) -> list[Key]:
+        """The versions that aliases and bare names mean, each once, in the order of names; those of aliases first."""
+        aliased = [key for reference, key in sorted(self.references.items()) if "@" in reference]
+        latest = [key for reference, key in sorted(self.references.items()) if reference == key[0]]
+        return list(dict.fromkeys((*aliased, *latest)))
+
     def resolve(self, text: str) -> Key:
         """The version that a reference means; Invalid where it is none, NotFound, naming what there is, otherwise."""
         key = self.references.get(text)

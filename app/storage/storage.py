@@ -44,10 +44,15 @@ class Storage:
         self.name = name
         local = _LOCAL.fullmatch(url)
         self._place: Place
-        if local or "://" not in url:
+        if not self.is_remote(url):
             self._place = Disk(Path(local["path"] if local else url).absolute(), name)
         else:
             self._place = Objects(url, seal, name, patience)
+
+    @staticmethod
+    def is_remote(url: str) -> bool:
+        """Whether `url` is not a folder of this machine."""
+        return "://" in url and not _LOCAL.fullmatch(url)
 
     def check(self) -> None:
         """Unavailable where the place cannot be reached, Unusable where that will not pass by itself."""

@@ -128,6 +128,19 @@ def test_nobody_is_let_in_before_the_table_was_read(keys, made):
         Keyring(keys, made).caller(None)
 
 
+def test_before_the_table_was_read_the_admin_key_alone_opens_and_guesses_of_it_are_counted(keys, made):
+    """As in a process that starts while the database is unavailable."""
+    _, secret = keys.create(Wish("bank", ("predict",)))
+    keyring = Keyring(keys, made, "letmein")
+
+    assert keyring.caller(b"letmein").name == "admin"
+    for presented in (secret.encode(), None):
+        with pytest.raises(NotReady):
+            keyring.caller(presented)
+    with pytest.raises(WrongKey):
+        keyring.caller(b"letmeout")
+
+
 def test_revoking_the_last_key_does_not_open_the_service(keys, made):
     keyring = Keyring(keys, made, rate=Rate(7, 60))
     keyring.refresh()

@@ -35,10 +35,12 @@ def models(request: pytest.FixtureRequest, tmp_path: Path) -> Path | Remote:
 def another(database: Database, models: Path | Remote) -> Callable[..., Registry]:
     """Another process's view of the same registry."""
 
-    def make(*, database: Database = database, **changes: object) -> Registry:
-        migrate(database)
+    def make(*, database: Database = database, refresh: bool = True, **changes: object) -> Registry:
+        if refresh:
+            migrate(database)
         registry = Registry(str(models), database, **changes)
-        registry.refresh()
+        if refresh:
+            registry.refresh()
         return registry
 
     return make

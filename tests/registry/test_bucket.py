@@ -104,7 +104,7 @@ def test_requests_for_loading_and_publishing_are_few(registry, another, requests
 
     another().load("triage")
 
-    assert requests == [("get_object", f"triage/1/{name}") for name in ("card.json", "model.joblib", "holdout.npz")]
+    assert requests == [("get_object", f"triage/1/{name}") for name in ("card.json", "holdout.npz", "model.joblib")]
     requests.clear()
     registry.models("", 10)
     registry.model("triage")

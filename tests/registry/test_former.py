@@ -21,7 +21,7 @@ def test_the_version_before_answers_until_the_new_one_can_be_read(registry, anot
     other.set_alias("triage", "live", 2, "ann")
     registry.refresh()
     with monkeypatch.context() as outage:
-        outage.setattr(registry._files, "load", unavailable)
+        outage.setattr(registry._files, "fetch", unavailable)
         assert registry.load(reference).version == 1
         other.set_alias("triage", "other", 1, "ann")  # the index changes again meanwhile
         registry.refresh()
@@ -45,7 +45,7 @@ def test_what_was_deleted_does_not_come_back(registry, another, monkeypatch):
     registry.refresh()
     other.delete_version("triage", 1)
     registry.refresh()
-    monkeypatch.setattr(registry._files, "load", unavailable)
+    monkeypatch.setattr(registry._files, "fetch", unavailable)
 
     with pytest.raises(Unavailable):
         registry.load("triage@live")

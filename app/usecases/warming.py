@@ -1,0 +1,21 @@
+"""What a model's first prediction compiles or imports, done by the thread that loads the model."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from app.learners.catalogue import KINDS
+from app.registry.loaded import Loaded
+from app.usecases.kernels import Kernels
+
+
+def warm(model: Loaded, kernels: Kernels) -> None:
+    """Predict one row of missing values, so that no small request compiles anything on the event loop.
+
+    NotReady while the kernels that its kind needs are being compiled by another process.
+    """
+    kind = model.card.learner.kind
+    if kind in KINDS and KINDS[kind].stepwise:
+        kernels.wait("acquisition")
+    row = np.full((1, len(model.schema.features)), np.nan)
+    (model.estimator.values if model.regression else model.estimator.posterior)(row)

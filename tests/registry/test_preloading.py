@@ -1,0 +1,155 @@
+"""What aliases and bare names mean is in memory before it is asked for, and readiness never waits in vain."""
+
+from __future__ import annotations
+
+import time
+from types import SimpleNamespace
+
+import pytest
+
+from app.errors import Unavailable
+from app.registry.preloading import Preloader
+from app.registry.snapshot import Snapshot
+from tests.registry.making import KEY, everywhere, make_estimator, publish
+
+
+@pytest.fixture
+def preloaded(another):
+    """Make another view of the registry that loads what is current, and wait for it."""
+    opened = []
+
+    def make(**changes):
+        registry = another(**changes)
+        opened.append(registry)
+        registry.start()
+        assert soon(lambda: registry.preloader.complete)
+        return registry
+
+    yield make
+    for registry in opened:
+        registry.stop()
+
+
+def soon(condition):
+    until = time.monotonic() + 30
+    while not condition() and time.monotonic() < until:
+        time.sleep(0.02)
+    return condition()
+
+
+@everywhere
+def test_aliases_and_bare_names_are_loaded_at_the_start_and_after_each_change(registry, preloaded):
+    for _ in range(3):
+        publish(registry)
+    publish(registry, "other")
+    registry.set_alias("triage", "live", 1, "ann")
+
+    replica = preloaded()
+
+    loaded = {reference for reference in ("triage@live", "triage", "other") if replica.cached(reference)}
+    assert loaded == {"triage@live", "triage", "other"}
+    assert replica.cached("triage:2") is None
+    registry.set_alias("triage", "live", 2, "ann")
+    assert soon(lambda: replica.cached("triage:2"))
+    newest = publish(registry).version
+    assert soon(lambda: replica.cached(f"triage:{newest}"))
+
+
+@pytest.mark.parametrize("harm", ["damaged", "missing", "unsigned", "skewed", "too big", "cannot be unpickled"])
+def test_a_version_that_cannot_be_loaded_is_named_and_not_waited_for(registry, preloaded, models, harm):
+    """The others are loaded all the same."""
+    changes = {}
+    publish(registry, "sound")
+    match harm:
+        case "skewed":
+            publish(registry, "bad", packages={"scikit-learn": "0.1"})
+        case "cannot be unpickled":
+            publish(registry, "bad", estimator=Unloadable())
+        case "too big":
+            size = sum(publish(registry, "bad", estimator=make_big()).sizes.values())
+            changes["cache_bytes"] = size - 1
+        case _:
+            publish(registry, "bad")
+    if harm == "damaged":
+        (models / "bad" / "1" / "model.joblib").write_bytes(b"damaged")
+    if harm == "missing":
+        (models / "bad" / "1" / "card.json").unlink()
+
+    replica = preloaded(**changes, **({"signing_key": KEY} if harm == "unsigned" else {}))
+
+    refused = replica.preloader.refused
+    assert ("bad", 1) in refused
+    assert all(len(reason) > 20 for reason in refused.values())
+    assert replica.ready
+    if harm != "unsigned":
+        assert list(refused) == [("bad", 1)]
+        assert replica.cached("sound")
+
+
+def test_aliases_go_before_bare_names_where_not_all_fit(registry, preloaded):
+    sizes = [sum(publish(registry).sizes.values()) for _ in range(3)]
+    registry.set_alias("triage", "live", 1, "ann")
+
+    replica = preloaded(cache_bytes=sizes[0] + sizes[2] - 1)
+
+    assert replica.cached("triage@live")
+    assert replica.cached("triage") is None
+    assert "PAYOFF_CACHE_MB" in replica.preloader.refused["triage", 3]
+    assert replica.load("triage").version == 3  # who asks for it gets it
+
+
+def test_a_warming_that_fails_refuses_that_version_alone(registry, preloaded):
+    publish(registry, "sound")
+    publish(registry, "bad")
+
+    def warm(model):
+        if model.name == "bad":
+            raise ValueError("no rows")
+
+    replica = preloaded(warm=warm)
+
+    assert replica.preloader.refused == {("bad", 1): "ValueError: no rows"}
+
+
+def test_a_store_that_is_away_is_waited_for_and_what_is_tried_once_is_not_tried_again():
+    """And the latch stays closed once all were loaded."""
+    away, asked = {"b"}, []
+    view = SimpleNamespace(now=None)
+
+    def load(key, _digest):
+        asked.append(key[0])
+        if key[0] in away:
+            raise Unavailable("away")
+
+    preloader = Preloader(lambda: view.now, lambda _key, _digest: 1, load, 10)
+    preloader.look()
+    assert not preloader.complete
+    view.now = Snapshot.of(1, {("a", 1): "", ("b", 1): "", ("c", 1): ""}, [])
+    for _ in range(2):
+        preloader.look()
+    assert (preloader.complete, list(preloader.awaited)) == (False, [("b", 1)])
+    away.clear()
+    for _ in range(3):
+        preloader.look()
+    assert preloader.complete
+    assert asked == ["a", "b", "c", "b", "b"]
+    away.add("d")
+    view.now = Snapshot.of(2, {("a", 1): "", ("d", 1): ""}, [])
+    preloader.look()
+    assert (preloader.complete, list(preloader.awaited)) == (True, [("d", 1)])
+    view.now = Snapshot.of(3, {("a", 1): ""}, [])
+    preloader.look()
+    assert not preloader.awaited
+
+
+class Unloadable:
+    """Pickles, and fails to come back."""
+
+    def __reduce__(self):
+        return (int, ("no number",))
+
+
+def make_big():
+    estimator = make_estimator()
+    estimator.ballast = list(range(10_000))
+    return estimator
