@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -42,16 +43,18 @@ def test_from_upload_to_decision_and_through_an_outage(replica: Replica, way: Pr
     upload = client.post("/datasets", files={"file": table()}, data={"label": "state"})
     assert upload.status_code == 201, upload.text
     order = {"learner": {"kind": "logistic"}, "data": {"dataset": upload.json()["id"]}}
-    for name in ("ward", "other"):
+    for name in ("ward", "other", "other"):
         job = client.post("/train", json=order | {"model": name}, headers={"Prefer": "wait=60"}).json()
         assert job["status"] == "succeeded", (job, replica.tail())
+    replica.restart()
+    shutil.rmtree(replica.home / "copies")
     assert client.post("/predict", json=QUESTION | {"model": "ward"}).status_code == 200
 
     way.hang()
     assert client.post("/predict", json=QUESTION | {"model": "ward"}).status_code == 200
     assert client.get("/health/ready").status_code == 200  # what is in memory is served
     asked = (
-        lambda: client.post("/predict", json=QUESTION | {"model": "other"}),
+        lambda: client.post("/predict", json=QUESTION | {"model": "other:1"}),
         lambda: client.get("/models/ward/versions/1/artifact"),
         lambda: client.get("/datasets"),
         lambda: client.post("/datasets", files={"file": table(50)}, data={"label": "state"}),
@@ -66,7 +69,7 @@ def test_from_upload_to_decision_and_through_an_outage(replica: Replica, way: Pr
     way.start()
     card, artifact = _again(client, "/models/ward/versions/1"), _again(client, "/models/ward/versions/1/artifact")
     assert hashlib.sha256(artifact.content).hexdigest() == card.json()["sha256"]["model.joblib"]
-    assert client.post("/predict", json=QUESTION | {"model": "other"}).status_code == 200
+    assert client.post("/predict", json=QUESTION | {"model": "other:1"}).status_code == 200
     assert "Traceback" not in replica.log.read_text()
 
     replica.kill()

@@ -18,7 +18,7 @@ def place(bucket, object_store, tmp_path):
     with alone(where | {"signing_key": KEY}) as caller:
         for name in ("sound", "harmed"):
             assert finished(caller, caller.insist("POST", "/train", json=order(name)).json()["id"])["model"]
-    settings = settings_for(tmp_path, **where, signing_key=KEY, workers=0)
+    settings = settings_for(tmp_path, **where, signing_key=KEY, workers=0, local_copies_mb=0)  # the store's files alone
     return settings, object_store.client(), bucket.removeprefix("s3://")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 
 import pytest
@@ -43,7 +44,12 @@ def test_a_store_that_answers_503_or_nothing(system, fault):
     """Models in memory answer; others say 503 in time, and answer when the store is back; jobs wait for it."""
     name = model_of(system)
     with Caller(system.replicas) as caller, life_goes_on(system) as life:
-        finished(caller, caller.insist("POST", "/train", json=order(name, 1)).json()["id"])
+        for seed in (1, 2):
+            finished(caller, caller.insist("POST", "/train", json=order(name, seed)).json()["id"])
+        system.replicas[0].restart()
+        shutil.rmtree(
+            system.replicas[0].home / "copies"
+        )  # version 2 is neither in memory, being not current, nor there
         getattr(system.to_store, fault)()
         answered = life.predicting.answered
         cold = QUESTION | {"model": f"{name}:2"}
