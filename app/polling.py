@@ -13,9 +13,7 @@ class Poller:
     wrong in it is for `look` to handle.
     """
 
-    def __init__(
-        self, name: str, look: Callable[[], None], seconds: float = SECONDS, *, at_once: bool = False
-    ) -> None:
+    def __init__(self, name: str, look: Callable[[], None], seconds: float = SECONDS, *, at_once: bool = False) -> None:
         self._name = name
         self._look = look
         self._seconds = seconds
