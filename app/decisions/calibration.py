@@ -5,9 +5,10 @@ an offset for each, so that a class of three rows is calibrated with the slope o
 class, one class against the rest; a row is divided by its sum. A calibrator fitted on n rows stays within
 [1/(n+2), (n+1)/(n+2)]: n cases cannot prove that something never happens.
 
-What a model calls impossible has no finite log-odds. It is read as half of the smallest probability that the model can
-tell from 0 (`resolution`: one vote of a forest), or as 1/(n+2) where that is more. Far smaller stand-ins, such as
-1e-15, let a few votes of exactly 0 decide the slope.
+What a model calls impossible has no finite log-odds, so probabilities are limited before the logarithm. A forest of T
+trees tells nothing below a vote: its limit is 1/(2 (T + 1)), for a far smaller one would let a few votes of exactly 0
+decide the slope. Models without such a `resolution` take the most likely of `_LIMITS`: naive Bayes keeps its order far
+beyond 1/(n+2), logistic regression with heavy tails does not.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from scipy.special import expit, log_softmax, logit, softmax
 from sklearn.isotonic import IsotonicRegression
 
 FEW = 20  # rows of a class with which it has no isotonic curve of its own
-_UNBOUNDED = 1e-15  # the limit of models that were trained before limits followed from the rows
+_UNBOUNDED = 1e-15  # the limit of models that were trained before limits were chosen
+_LIMITS = (1e-15, 1e-9, 1e-6, 1e-4)  # and 1/(n+2)
 _OFFSET_ROWS = 1.0  # weight of the prior that draws the offsets to 0, in rows
 _OPTIONS = {"maxiter": 1000, "ftol": 1e-15, "gtol": 1e-9}
 
@@ -74,6 +76,15 @@ class Multinomial:
         return _joined(np.maximum(softmax(Z, axis=1), self.lowest))
 
 
+def says_nothing(calibrator: Calibrator, P: np.ndarray) -> bool:
+    """Whether a sigmoid was fitted on probabilities P (n, K) that are all alike or carry no order."""
+    if not np.ptp(P, axis=0).any():
+        return True
+    if isinstance(calibrator, Multinomial):
+        return calibrator.slope == 0
+    return isinstance(calibrator, Sigmoid) and not calibrator.slopes.any()
+
+
 @dataclass(frozen=True)
 class Isotonic:
     """Rising piecewise linear curves through knots, flat outside; one per class, or one for two classes."""
@@ -97,18 +108,30 @@ def fit_sigmoid(
     """Platt's sigmoid on log-odds with his smoothed targets, or for three classes or more its multinomial form.
 
     `P` (n, K) are out-of-fold probabilities, `codes` (n,) the true classes 0…K-1, `weights` (n,) positive,
-    `resolution` the smallest probability above 0 that the model can give. A slope that would be negative becomes 0:
-    then the scores carry no order, and the answer is the classes' shares. In the multinomial form the targets are
-    smoothed by one row that is shared among the classes, and the offsets have a normal prior of the weight of one row.
-    Platt (1999), Probabilistic outputs for support vector machines, section 2.2. O(n K) per step, some ten steps.
+    `resolution` the smallest probability above 0 that the model can give, 0 where there is none. A slope that would be
+    negative becomes 0: then the scores carry no order, and the answer is the classes' shares. In the multinomial form
+    the targets are smoothed by one row that is shared among the classes, and the offsets have a normal prior of the
+    weight of one row.
+    Platt (1999), Probabilistic outputs for support vector machines, section 2.2. O(n K) per step, some ten steps, for
+    each limit that is tried.
     """
     lowest = 1 / (len(P) + 2)
-    limit = max(lowest, resolution / 2)
-    if P.shape[1] > 2:
-        slope, offsets = _multinomial(np.log(np.maximum(P, limit)), codes, weights)
-        return Multinomial(slope, offsets, lowest, limit)
+    vote = resolution / (2 * (1 + resolution))
+    limits = (max(lowest, vote),) if resolution else (*_LIMITS, lowest)
+    fit = _fit_sigmoid if P.shape[1] == 2 else _fit_multinomial
+    fits = [fit(P, codes, weights, lowest, limit) for limit in limits]
+    losses = [-(weights @ np.log(one.apply(P)[np.arange(len(P)), codes])) for one in fits]
+    return fits[int(np.argmin(losses))]
+
+
+def _fit_sigmoid(P: np.ndarray, codes: np.ndarray, weights: np.ndarray, lowest: float, limit: float) -> Sigmoid:
     slope, offset = _platt(logit(np.clip(P[:, 1], limit, 1 - limit)), codes == 1, weights)
     return Sigmoid(np.array([slope]), np.array([offset]), lowest, limit)
+
+
+def _fit_multinomial(P: np.ndarray, codes: np.ndarray, weights: np.ndarray, lowest: float, limit: float) -> Multinomial:
+    slope, offsets = _multinomial(np.log(np.maximum(P, limit)), codes, weights)
+    return Multinomial(slope, offsets, lowest, limit)
 
 
 def fit_isotonic(

@@ -16,7 +16,7 @@ from sklearn.utils import Tags, check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from app.decisions.calibration import Calibrator, fit_isotonic, fit_sigmoid
+from app.decisions.calibration import Calibrator, fit_isotonic, fit_sigmoid, says_nothing
 from app.decisions.folds import UNJUDGED, stratified_folds
 from app.errors import Invalid
 from app.progress import part, report
@@ -196,6 +196,9 @@ class Learner(ClassifierMixin, BaseEstimator):
         """Fit the calibrator by `calibration_` on probabilities (n, K) of rows that their model did not see."""
         fit = _FIT.get(self.calibration_)
         self.calibrator_ = None if fit is None else fit(P, codes, weights, self._resolution)
+        if self.calibrator_ is not None and self.calibration == "auto" and says_nothing(self.calibrator_, P):
+            # The models of the folds learned nothing, as boosting on 32 rows does: they say nothing about this one.
+            self.calibration_, self.calibrator_ = "none", None
 
     def _fit_folds(self, dealt: Dealt, folds: int) -> np.ndarray:
         """Each row's probabilities (n, K) from a model that did not see it; and the model of all rows, which is kept.

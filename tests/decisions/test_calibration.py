@@ -70,9 +70,10 @@ def test_isotonic_by_hand():
 def test_sigmoid_equals_scikit_learns():
     """Two classes: the same curve as scikit-learn's Platt scaling of the log-odds, apart from the bounds."""
     P, codes, _ = distorted(400, 2, 1)
-    odds = logit(np.clip(P[:, 1], 1 / 402, 401 / 402))
+    calibrator = fit_sigmoid(P, codes, np.ones(400))
+    odds = logit(np.clip(P[:, 1], calibrator.limit, 1 - calibrator.limit))
     twin = _SigmoidCalibration().fit(odds, codes)
-    got = fit_sigmoid(P, codes, np.ones(400)).apply(P)[:, 1]
+    got = calibrator.apply(P)[:, 1]
     np.testing.assert_allclose(got, np.clip(twin.predict(odds), 1 / 402, 401 / 402), atol=1e-5)
 
 
@@ -158,6 +159,27 @@ def votes(n, trees, seed):
     return np.column_stack((1 - share, share)), (rng.random(n) < truth).astype(int), truth
 
 
+@pytest.mark.parametrize("trees", [1, 2, 3])
+def test_a_few_trees_keep_their_order(trees):
+    """The limit of what counts as impossible lies below every vote."""
+    P, codes, _ = votes(1000, trees, 3)
+    Q = fit_sigmoid(P, codes, np.ones(1000), 1 / trees).apply(P)[:, 1]
+    assert len(np.unique(Q)) == trees + 1
+    assert Q[P[:, 1] == 1].min() > Q[P[:, 1] == 0].max() + 0.2
+
+
+@pytest.mark.parametrize("K", [2, 4])
+def test_order_far_beyond_one_in_n_is_kept(K):
+    """A naive Bayes model counts dependent features ten times: its log-odds of 20 still differ from those of 10."""
+    rng = np.random.default_rng(12)
+    truth = rng.dirichlet(np.full(K, 0.3), size=2000) * 0.98 + 0.02 / K
+    codes = (truth.cumsum(axis=1) > rng.random((2000, 1))).argmax(axis=1)
+    sure = truth**10
+    sure /= sure.sum(axis=1, keepdims=True)
+    got = fit_sigmoid(sure[:1000], codes[:1000], np.ones(1000)).apply(sure[1000:])
+    assert np.abs(got - truth[1000:]).mean() < 0.05
+
+
 @pytest.mark.parametrize("trees", [10, 40, 100, 500])
 @pytest.mark.parametrize("n", [100, 1000, 10_000])
 def test_votes_of_exactly_zero_do_not_decide_the_slope(n, trees):
@@ -207,7 +229,9 @@ def test_the_multinomial_form_is_the_optimum_of_its_loss():
     def loss(slope, offsets):
         total = 0.0
         for p, k, w in zip(P, codes, weights, strict=True):
-            scores = [slope * np.log(max(value, 1 / 202)) + offset for value, offset in zip(p, offsets, strict=True)]
+            scores = [
+                slope * np.log(max(value, fitted.limit)) + offset for value, offset in zip(p, offsets, strict=True)
+            ]
             norm = np.log(np.sum(np.exp(scores)))
             targets = [((j == k) * 200 + 1 / 4) / 201 for j in range(4)]
             total -= w / weights.sum() * sum(t * (score - norm) for t, score in zip(targets, scores, strict=True))

@@ -133,3 +133,13 @@ def test_wrong_parameters_are_refused_at_their_place(parameters, loc):
     with pytest.raises(Invalid) as refusal:
         GradientBoosting(**parameters).fit(X, y)
     assert [flaw.loc for flaw in refusal.value.flaws] == [loc]
+
+
+def test_folds_that_learned_nothing_do_not_silence_the_model():
+    """32 rows cannot be split into leaves of 20, 40 can: the model of all rows keeps what it learned."""
+    y = np.repeat([0, 1], 20)
+    X = np.random.default_rng(0).normal(size=(40, 2)) + 4 * y[:, None]
+    model = GradientBoosting(random_state=0).fit(X, y)
+    assert model.calibration_ == "none"
+    P = model.posterior(X)
+    assert P[np.arange(40), y].min() > 0.9
