@@ -6,7 +6,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from app.errors import Invalid
-from app.retrieval import losses, select
+from app.retrieval import losses, select, select_class_set, select_many
 from app.retrieval.expected_loss import DP_LIMIT
 from app.retrieval.quadrature import rates
 from app.retrieval.selection import UNPROVEN_WARNING
@@ -245,3 +245,17 @@ def test_bad_arguments_are_refused_with_their_place(arguments, place):
 
 def test_a_bound_beyond_the_items_is_no_bound():
     assert select([0.9, 0.9], losses.f_beta(), k_max=10).k == 2
+
+
+@pytest.mark.parametrize("name", ["auc", "f_beta", "am"])
+def test_a_k_max_beyond_the_items_is_no_bound(name):
+    """For one set, for many of different sizes, and for rows of classes."""
+    loss = losses.parse_loss({"name": name})
+    p = np.array([0.5, 0.3, 0.2])
+    offsets = np.array([0, 1, 3])
+
+    assert select(p, loss, k_max=99).k == select(p, loss).k
+    assert select(p, loss, k_max=99, k_min=1).warnings == select(p, loss, k_min=1).warnings
+    assert select_many(p, offsets, loss, k_max=99).k.tolist() == select_many(p, offsets, loss).k.tolist()
+    rows = select_class_set(p[None, :], loss, k_max=99)
+    assert rows.k.tolist() == select_class_set(p[None, :], loss).k.tolist()
