@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field
 from app.api.deps import CallerDep, PortsDep
 from app.api.errors import problems
 from app.api.permits import TRAIN, UPLOAD, needs
-from app.api.uploads import FORM, received, while_there
+from app.api.uploads import FORM, received, run_while_connected
 from app.api.wire import StrictRoute
 from app.data.store import Dataset
 from app.errors import Invalid
@@ -184,9 +184,11 @@ async def upload_dataset(
     categorical; empty values, `NA`, `N/A`, `NaN`, `nan`, `null`, `None` and `?` are missing. The same upload gives the
     same data set.
     """
-    async with received(request, usecase.largest_upload(ports)) as upload:
+    async with received(request) as upload:
         chosen = _one("name", upload.names, name), _one("label_type", upload.label_types, label_type)
-        dataset = await while_there(request, usecase.upload, ports, upload.content, [*label, *upload.labels], *chosen)
+        dataset = await run_while_connected(
+            request, usecase.upload, ports, upload.content, [*label, *upload.labels], *chosen
+        )
     response.headers["Location"] = f"/datasets/{dataset.id}"
     return DatasetDocument.of(dataset)
 

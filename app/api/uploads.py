@@ -1,10 +1,10 @@
-"""Reading an uploaded file from a request, as a form or as the bare body, within its limit."""
+"""Reading an uploaded file from a request, as a form or as the bare body."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -16,7 +16,7 @@ from starlette.datastructures import FormData, UploadFile
 
 from app.api.forms import check_charset, read_form
 from app.api.limiters import limiters
-from app.errors import Flaw, Invalid, TooLarge
+from app.errors import Flaw, Invalid
 
 _Result = TypeVar("_Result")
 FORM = "multipart/form-data"
@@ -42,12 +42,12 @@ class Upload:
 
 
 @asynccontextmanager
-async def received(request: Request, limit: int) -> AsyncIterator[Upload]:
-    """The upload that `request` carries, gone afterwards; Invalid, or TooLarge beyond `limit` bytes of body."""
+async def received(request: Request) -> AsyncIterator[Upload]:
+    """The upload that `request` carries, removed afterwards; the guard bounds the body. Raises Invalid."""
     content_type = request.headers.get("content-type", "")
     media_type = content_type.partition(";")[0].strip().lower()
     if media_type == FORM:
-        form = await read_form(content_type, _bounded(request, limit))
+        form = await read_form(content_type, request.stream())
         try:
             yield _from_form(form)
         finally:
@@ -56,7 +56,7 @@ async def received(request: Request, limit: int) -> AsyncIterator[Upload]:
         check_charset(content_type)
         file = UploadFile(cast(BinaryIO, SpooledTemporaryFile(max_size=_IN_MEMORY)))  # noqa: SIM115  (closed below)
         try:
-            async for chunk in _bounded(request, limit):
+            async for chunk in request.stream():
                 await file.write(chunk)
             yield Upload(file.file, [], [], [])
         finally:
@@ -67,17 +67,20 @@ async def received(request: Request, limit: int) -> AsyncIterator[Upload]:
         )
 
 
-async def while_there(request: Request, function: Callable[..., _Result], *args: Any) -> _Result:
-    """Run `function(*args, gone)` in one of the few threads for uploads; `gone()` is true once the client is."""
-    gone = threading.Event()
-    work = asyncio.ensure_future(limiters(request).upload.run(partial(function, *args, gone=gone.is_set)))
+async def run_while_connected(request: Request, function: Callable[..., _Result], *args: Any) -> _Result:
+    """Run `function(*args, is_cancelled)` in one of the few threads for uploads.
+
+    `is_cancelled()` is true once the client has disconnected.
+    """
+    cancelled = threading.Event()
+    work = asyncio.ensure_future(limiters(request).upload.run(partial(function, *args, is_cancelled=cancelled.is_set)))
     try:
         while not (await asyncio.wait({work}, timeout=_LOOK_SECONDS))[0]:
             if await request.is_disconnected():
-                gone.set()
+                cancelled.set()
         return work.result()
     finally:
-        gone.set()  # also where this request was cancelled; the file is in use until the work has ended
+        cancelled.set()  # also where this request was cancelled; the file is in use until the work has ended
         await asyncio.wait({work})
 
 
@@ -100,12 +103,3 @@ def _from_form(form: FormData) -> Upload:
     if flaws or file is None:
         raise Invalid(flaws[0].msg, flaws)
     return Upload(file.file, texts["label"], texts["name"], texts["label_type"])
-
-
-async def _bounded(request: Request, limit: int) -> AsyncGenerator[bytes, None]:
-    size = 0
-    async for chunk in request.stream():
-        size += len(chunk)
-        if size > limit:
-            raise TooLarge(f"an upload may have at most {limit:,} bytes")
-        yield chunk

@@ -1,11 +1,12 @@
 """Reading an upload in a process of its own, so that no file can take the memory or the time of the service.
 
 Parquet files decide how much their decoder allocates: 4 kB can ask for gigabytes. So the process has limits on its
-memory and its time, and is killed when the request is gone. It reads from one file and writes to another.
+memory and its time, and is killed when the request is cancelled. It reads from one file and writes to another.
 """
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import json
 import os
@@ -16,6 +17,7 @@ import signal
 import tempfile
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing import connection
 from multiprocessing.connection import Connection
@@ -32,11 +34,16 @@ from app.data.place import FILE
 from app.errors import Flaw, Invalid, PayoffError, trace_of
 from app.processes import CONTEXT, LOCK
 
+# Arrow chooses its allocator when it is first imported, and the others reserve a gigabyte at once: this comes before
+os.environ["ARROW_DEFAULT_MEMORY_POOL"] = "system"
+
 MODULES = ("app.data.isolated", "app.data.reading")  # what the fork server should have imported
 
-_TICK_SECONDS = 0.1  # within which a request that is gone, or a time that is up, is noticed
+_TICK_SECONDS = 0.1  # within which a cancelled request, or a time that is up, is noticed
 _NICENESS = 10  # requests go before
 _LONGEST_MESSAGE = 1 << 28
+_M_MMAP_THRESHOLD, _M_ARENA_MAX = -3, -8  # of mallopt, see malloc.h
+_LARGE_BLOCK = 1 << 16  # bytes
 _EXPECTED = {"Invalid": errors.Invalid, "TooLarge": errors.TooLarge}
 
 _log = structlog.get_logger(__name__)
@@ -51,7 +58,7 @@ class ReaderLimits:
 
 
 class Abandoned(PayoffError):
-    """The request is gone"""
+    """The request is cancelled"""
 
 
 def read_isolated(
@@ -60,15 +67,15 @@ def read_isolated(
     sink: BinaryIO,
     limits: DataLimits,
     reader: ReaderLimits,
-    gone: Callable[[], bool] = lambda: False,
+    is_cancelled: Callable[[], bool] = lambda: False,
 ) -> Dataset:
-    """What `read_upload` does, in a process that is killed beyond its limits or once `gone` is true.
+    """What `read_upload` does, in a process that is killed beyond its limits or once `is_cancelled()` is true.
 
     `sink` is a file on disk. Raises what `read_upload` raises, Invalid at `/file` where the process does not survive
-    the file, and Abandoned where `gone`. Blocks meanwhile.
+    the file, and Abandoned where `is_cancelled()`. Blocks meanwhile.
     """
     with _on_disk(content) as source:
-        message = _talk(source, order, sink, limits, reader, gone)
+        message = _run(source, order, sink, limits, reader, is_cancelled)
     if "dataset" in message:
         return from_json(message["dataset"].encode())
     if "errno" in message:
@@ -79,25 +86,25 @@ def read_isolated(
     raise _EXPECTED[message["class"]](message["detail"], [Flaw(*flaw) for flaw in message["flaws"]])
 
 
-def _talk(
+def _run(
     source: BinaryIO,
     order: Order,
     sink: BinaryIO,
     limits: DataLimits,
     reader: ReaderLimits,
-    gone: Callable[[], bool],
+    is_cancelled: Callable[[], bool],
 ) -> dict[str, Any]:
     """Start the process and wait for its one message."""
-    ears, mouth = CONTEXT.Pipe(duplex=False)
-    lifeline, hold = CONTEXT.Pipe(duplex=False)
+    receiver, sender = CONTEXT.Pipe(duplex=False)
+    parent_alive, parent_end = CONTEXT.Pipe(duplex=False)
     files = _handed(source), _handed(sink)
-    with ears, hold:
-        with mouth, lifeline, files[0], files[1]:
-            process = CONTEXT.Process(target=_main, args=(*files, order, limits, reader, lifeline, mouth))
+    with receiver, parent_end:
+        with sender, parent_alive, files[0], files[1]:
+            process = CONTEXT.Process(target=_main, args=(*files, order, limits, reader, parent_alive, sender))
             with LOCK:
                 process.start()
         try:
-            return _message(process, ears, monotonic() + reader.seconds, reader, gone)
+            return _message(process, receiver, monotonic() + reader.seconds, reader, is_cancelled)
         finally:
             process.kill()
             with LOCK:
@@ -105,15 +112,15 @@ def _talk(
 
 
 def _message(
-    process: Any, ears: Connection, deadline: float, reader: ReaderLimits, gone: Callable[[], bool]
+    process: Any, receiver: Connection, deadline: float, reader: ReaderLimits, is_cancelled: Callable[[], bool]
 ) -> dict[str, Any]:
-    while not connection.wait([ears, process.sentinel], _TICK_SECONDS):
-        if gone():
+    while not connection.wait([receiver, process.sentinel], _TICK_SECONDS):
+        if is_cancelled():
             raise Abandoned("the client did not wait for the answer")
         if monotonic() > deadline:
             raise Invalid.at(FILE, f"reading the file takes longer than the {reader.seconds:g} s allowed")
     try:
-        return cast(dict[str, Any], json.loads(ears.recv_bytes(_LONGEST_MESSAGE)))
+        return cast(dict[str, Any], json.loads(receiver.recv_bytes(_LONGEST_MESSAGE)))
     except (EOFError, OSError):
         pass
     with LOCK:
@@ -151,14 +158,14 @@ def _main(
     order: Order,
     limits: DataLimits,
     reader: ReaderLimits,
-    lifeline: Connection,
-    mouth: Connection,
+    parent_alive: Connection,
+    sender: Connection,
 ) -> None:
-    threading.Thread(target=_die_with, args=(lifeline,), daemon=True).start()
+    threading.Thread(target=_exit_with_parent, args=(parent_alive,), daemon=True).start()
     _confine(reader)
     with os.fdopen(os.dup(source.fileno()), "rb") as content, os.fdopen(os.dup(sink.fileno()), "r+b") as file:
         message = _read(content, order, cast(BinaryIO, file), limits, reader)
-    mouth.send_bytes(json.dumps(message).encode())
+    sender.send_bytes(json.dumps(message).encode())
 
 
 def _read(content: BinaryIO, order: Order, sink: BinaryIO, limits: DataLimits, reader: ReaderLimits) -> dict[str, Any]:
@@ -193,7 +200,7 @@ def _confine(reader: ReaderLimits) -> None:
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.nice(_NICENESS)
-    pa.set_memory_pool(pa.system_memory_pool())  # the others reserve a gigabyte at once
+    _return_freed_memory()
     pa.set_cpu_count(1)
     pa.set_io_thread_count(1)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -202,6 +209,18 @@ def _confine(reader: ReaderLimits) -> None:
     used = _private_bytes()
     if used is not None:
         resource.setrlimit(resource.RLIMIT_DATA, (used + reader.memory_bytes,) * 2)
+
+
+def _return_freed_memory() -> None:
+    """Have malloc give large blocks back to the kernel as soon as they are freed.
+
+    Arrow reserves a whole block of text for each column of a CSV file and shrinks it afterwards. By default malloc
+    keeps the freed rest as a hole that the next column does not fit into: megabytes a column, which all count.
+    """
+    with suppress(AttributeError):  # not glibc
+        mallopt = ctypes.CDLL(None).mallopt
+        mallopt(_M_MMAP_THRESHOLD, _LARGE_BLOCK)
+        mallopt(_M_ARENA_MAX, 1)
 
 
 def _private_bytes() -> int | None:
@@ -213,7 +232,7 @@ def _private_bytes() -> int | None:
     return None if found is None else int(found[1]) * 1024
 
 
-def _die_with(lifeline: Connection) -> None:
-    """End with the service, which holds the other end of `lifeline` and never writes."""
-    lifeline.poll(None)
+def _exit_with_parent(parent_alive: Connection) -> None:
+    """End with the service, which holds the other end of `parent_alive` and never writes."""
+    parent_alive.poll(None)
     os._exit(1)

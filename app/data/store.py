@@ -102,15 +102,15 @@ class DatasetStore:
         dataset = read_upload(content, order, sink, self.limits)
         return self.keep(Draft(dataset, sink.getvalue()))
 
-    def upload(self, content: BinaryIO, order: Order, gone: Callable[[], bool] = lambda: False) -> Dataset:
-        """The same for a file from anywhere, read in a process of its own that is killed once `gone`.
+    def upload(self, content: BinaryIO, order: Order, is_cancelled: Callable[[], bool] = lambda: False) -> Dataset:
+        """The same for a file from anywhere, read in a process of its own that is killed once `is_cancelled()`.
 
         Raises Invalid with places below `/file`, `/label` and `/name`, or TooLarge; nothing is kept then. May block for
         seconds; memory of the stored bytes.
         """
         order.check()
         with tempfile.TemporaryFile() as sink:
-            dataset = read_isolated(content, order, cast(BinaryIO, sink), self.limits, self._reader, gone)
+            dataset = read_isolated(content, order, cast(BinaryIO, sink), self.limits, self._reader, is_cancelled)
             sink.seek(0)
             return self.keep(Draft(dataset, sink.read()))
 

@@ -24,25 +24,20 @@ def upload(
     labels: Sequence[str],
     name: str | None,
     label_type: str | None = None,
-    gone: Callable[[], bool] = lambda: False,
+    is_cancelled: Callable[[], bool] = lambda: False,
 ) -> Dataset:
     """Keep a file as a data set; the same content, labels and name always give the same one.
 
     By itself (`auto`) a label of integers is a class; with `label_type` number it is a number to regress on. Raises
     Invalid with places below `/file`, `/label`, `/name` and `/label_type`, or TooLarge. Blocks while the file is read,
-    which ends once `gone` is true.
+    which ends once `is_cancelled()` is true.
     """
     if label_type not in (None, *get_args(LabelType)):
         raise Invalid.at("/label_type", f"label_type is one of {', '.join(get_args(LabelType))}")
     numbers = label_type == "number"
     if numbers and len(labels) > 1:
         raise Invalid.at("/label_type", "a number to regress on is one label; of several, each applies or not")
-    return ports.datasets.upload(content, Order(tuple(labels), name, numbers), gone)
-
-
-def largest_upload(ports: Ports) -> int:
-    """Bytes that a file may have."""
-    return ports.datasets.limits.max_upload_bytes
+    return ports.datasets.upload(content, Order(tuple(labels), name, numbers), is_cancelled)
 
 
 def find(ports: Ports, dataset_id: str) -> Dataset:

@@ -18,7 +18,7 @@ from fastapi import FastAPI
 from app.access.audit import AuditLog
 from app.api import datasets, errors
 from app.api.limiters import Limiters
-from app.api.uploads import while_there
+from app.api.uploads import run_while_connected
 from app.data.store import DataLimits, DatasetStore
 from app.database import Database
 from app.migrations import migrate
@@ -375,9 +375,9 @@ def test_work_for_a_client_that_is_gone_is_stopped(disconnected):
     async def is_disconnected():
         return disconnected
 
-    def work(value, gone):
+    def work(value, is_cancelled):
         for _ in range(100):
-            if gone():
+            if is_cancelled():
                 return "stopped"
             time.sleep(0.01)
         return value
@@ -385,4 +385,4 @@ def test_work_for_a_client_that_is_gone_is_stopped(disconnected):
     request = SimpleNamespace(
         is_disconnected=is_disconnected, app=SimpleNamespace(state=SimpleNamespace(limiters=Limiters()))
     )
-    assert asyncio.run(while_there(request, work, "done")) == ("stopped" if disconnected else "done")
+    assert asyncio.run(run_while_connected(request, work, "done")) == ("stopped" if disconnected else "done")

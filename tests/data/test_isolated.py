@@ -31,8 +31,8 @@ ORDER = Order(("y",))
 MB = 2**20
 
 
-def upload(store, content, gone=lambda: False):
-    return store.upload(io.BytesIO(content), ORDER, gone)
+def upload(store, content, is_cancelled=lambda: False):
+    return store.upload(io.BytesIO(content), ORDER, is_cancelled)
 
 
 def reads(tmp_path, **limits):
@@ -191,7 +191,7 @@ def test_a_full_disk_is_not_the_files_fault(store, monkeypatch):
 
     monkeypatch.setattr(reading, "read_upload", full)
     message = isolated._read(io.BytesIO(CSV), ORDER, io.BytesIO(), store.limits, ReaderLimits())
-    monkeypatch.setattr(isolated, "_talk", lambda *_: message)
+    monkeypatch.setattr(isolated, "_run", lambda *_: message)
 
     with pytest.raises(OSError, match="No space") as caught:
         upload(store, CSV)
@@ -235,3 +235,42 @@ def test_a_reader_dies_with_the_service(tmp_path):
     service.wait()
 
     assert not psutil.wait_procs(below, timeout=30)[1]
+
+
+WIDEST = 10_000  # columns, the default of PAYOFF_MAX_COLUMNS
+NAMES = [*(f"{j:05}".ljust(200, "x") for j in range(WIDEST - 1)), "y"]
+
+
+def _wide_csv(words):
+    """40 rows of as many columns as are allowed, with names as long as are allowed."""
+    lines = [",".join(NAMES)]
+    lines += [",".join([*(f"{words}{(i + j) % 8}" for j in range(WIDEST - 1)), str(i % 2)]) for i in range(40)]
+    return "\n".join(lines).encode()
+
+
+def _wide_parquet(words):
+    columns = [
+        pa.array([f"{words}{(i + j) % 8}" if words else (i + j) % 8 / 7 for i in range(40)]) for j in range(WIDEST - 1)
+    ]
+    return hostile.written(dict(zip(NAMES, [*columns, pa.array([0, 1] * 20)], strict=True)))
+
+
+@pytest.mark.parametrize("words", ["", "w"])
+@pytest.mark.parametrize("form", ["csv", "gzip", "parquet"])
+def test_the_widest_table_is_read_with_the_default_memory(tmp_path, form, words):
+    content = _wide_parquet(words) if form == "parquet" else _wide_csv(words)
+    found = upload(reads(tmp_path), gzip.compress(content, 1) if form == "gzip" else content)
+
+    assert (len(found.features), found.rows) == (WIDEST - 1, 40)
+
+
+@pytest.mark.parametrize("form", ["csv", "gzip", "parquet"])
+def test_the_most_categories_are_read_with_the_default_memory(tmp_path, form):
+    """100 columns of 1,000 categories each, as many as a data set may have in all."""
+    words = [f"w{i}" for i in range(1000)]
+    columns = {f"c{j}": words for j in range(100)} | {"y": [0, 1] * 500}
+    lines = [",".join(columns), *(",".join(map(str, row)) for row in zip(*columns.values(), strict=True))]
+    content = hostile.written(columns) if form == "parquet" else "\n".join(lines).encode()
+    found = upload(reads(tmp_path), gzip.compress(content) if form == "gzip" else content)
+
+    assert {len(feature.categories) for feature in found.features} == {1000}
