@@ -147,12 +147,14 @@ def test_the_models_of_a_backup_are_a_registry_by_themselves(full, stack, tmp_pa
 
 @pytest.fixture
 def slow_store(monkeypatch):
-    """Every access to a folder of files takes longer than a transaction in PostgreSQL may be idle."""
-    monkeypatch.setattr("app.postgres._IDLE_SECONDS", 0.5)
+    """The first access of each kind to a folder of files takes longer than a transaction in PostgreSQL may be idle."""
+    monkeypatch.setattr("app.postgres._IDLE_SECONDS", 2)
 
     def slowly(work):
+        pauses = iter([2.5])
+
         def run(*arguments, **named):
-            time.sleep(0.8)
+            time.sleep(next(pauses, 0))
             return work(*arguments, **named)
 
         return run
