@@ -108,11 +108,15 @@ class Schema:
             if unseen:
                 word = next(word for word in column if word is not None and word not in self._codes[j])
                 self._check_words(column, j)
-                warnings.append(
-                    f"{unseen} of {len(rows)} values of {self.names[j]!r} were never seen in training"
-                    f" (for example {word[:40]!r}) and count as missing"
-                )
+                warnings.append(self.unseen(j, unseen, len(rows), word))
         return X, warnings
+
+    def unseen(self, j: int, count: int, rows: int, word: str) -> str:
+        """The warning that `count` of `rows` values of feature `j`, one of them `word`, were never seen in training."""
+        return (
+            f"{count} of {rows} values of {self.names[j]!r} were never seen in training"
+            f" (for example {word[:40]!r}) and count as missing"
+        )
 
     def _check_words(self, column: Sequence[str | None], j: int) -> None:
         """Invalid at the values never seen in training that no text may hold."""

@@ -15,6 +15,7 @@ from fastapi import Response
 
 from app.api.bodies import free
 from app.api.wire import JSON
+from app.api.words import codes_of
 from app.errors import Flaw, Invalid, TooLarge
 from app.features import Schema
 from app.registry.loaded import Loaded
@@ -30,7 +31,7 @@ BINARY = {"schema": {"type": "string", "format": "binary"}}  # how OpenAPI says 
 
 _DUMP = orjson.OPT_SERIALIZE_NUMPY
 _MOST_FLAWS = 20
-_BYTES_PER_WORD = 300  # of memory: a word, its list and its place in another
+_BYTES_PER_WORD = 300  # of memory at most: a word that no other row has, and its codes
 _PART = 50_000  # numbers written at a time: the interpreter's lock is held for some milliseconds
 _LONGEST_HEADER = 16_000  # proxies and clients refuse longer ones
 
@@ -146,30 +147,11 @@ def rows_of_arrow(body: bytes, schema: Schema, reserve: Reserve = free) -> Rows:
     for j, name in enumerate(schema.names):
         column = table.column(name)
         if j in schema.categorical:
-            single = Schema([schema.features[j]])
-            codes, notes = single.encode([[word] for word in _words(column)])
-            X[:, j] = codes[:, 0]
+            X[:, j], notes = codes_of(column, schema, j)
             warnings += notes
         else:
             X[:, j] = column.cast(pa.float64(), safe=False).to_numpy()
     return _finite(X), warnings
-
-
-def _words(column: pa.ChunkedArray) -> list[str | None]:
-    """A column's text; a word of a dictionary is in memory once, however many rows have it."""
-    import pyarrow as pa  # noqa: PLC0415
-
-    if not pa.types.is_dictionary(column.type):
-        return list(column.to_pylist())
-    words: list[str | None] = []
-    unpacked: dict[tuple[int, ...], list[str | None]] = {}
-    for chunk in column.chunks:  # they may share a dictionary, which is then the same buffers
-        place = (chunk.dictionary.offset, *(part.address for part in chunk.dictionary.buffers() if part))
-        if place not in unpacked:
-            unpacked[place] = chunk.dictionary.to_pylist()
-        names = unpacked[place]
-        words += [None if code is None else names[code] for code in chunk.indices.to_pylist()]
-    return words
 
 
 READERS: dict[str, Callable[[bytes, Schema, Reserve], Rows]] = {NPY: rows_of_npy, ARROW: rows_of_arrow}

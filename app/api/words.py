@@ -1,0 +1,83 @@
+"""Categories that come as columns of Arrow, looked up without a Python object for each row."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from app.errors import Flaw, Invalid
+from app.features import Schema
+from app.text import refused_character
+
+if TYPE_CHECKING:  # imported where needed, see formats.py
+    import pyarrow as pa
+
+_MOST_FLAWS = 20
+
+
+def codes_of(column: pa.ChunkedArray, schema: Schema, j: int) -> tuple[np.ndarray, list[str]]:
+    """A column of strings, plain or a dictionary, as what `Schema.encode` makes of feature `j`, and its warnings.
+
+    A word of a dictionary is looked up once, however many rows have it. Raises Invalid at `/row/column`.
+    """
+    import pyarrow as pa  # noqa: PLC0415
+
+    codes = np.full(len(column), np.nan)
+    lookup = _Lookup(schema.features[j].categories)
+    count, example, start = 0, "", 0
+    for chunk in column.chunks:
+        found, unseen = lookup.rows(chunk)
+        codes[start : start + len(chunk)] = found.cast(pa.float64()).to_numpy(zero_copy_only=False)
+        if number := unseen.true_count:
+            _check_words(chunk, unseen, start, j)
+            example = example if count else str(chunk[unseen.index(True).as_py()].as_py())
+            count += number
+        start += len(chunk)
+    return codes, [schema.unseen(j, count, len(column), example)] if count else []
+
+
+class _Lookup:
+    """Positions of words in a list of categories."""
+
+    def __init__(self, categories: tuple[str, ...]) -> None:
+        self._categories = categories
+        self._known: dict[tuple[int, ...], tuple[Any, Any]] = {}
+
+    def rows(self, chunk: Any) -> tuple[Any, Any]:
+        """The position of each row's word, null where it is missing or unseen; and whether it is unseen."""
+        import pyarrow as pa  # noqa: PLC0415
+
+        if not pa.types.is_dictionary(chunk.type):
+            return self._find(chunk)
+        words = chunk.dictionary  # chunks may share a dictionary, which then is the same buffers
+        place = (words.offset, len(words), *(part.address for part in words.buffers() if part))
+        if place not in self._known:
+            self._known[place] = self._find(words)
+        found, unseen = self._known[place]
+        return found.take(chunk.indices), unseen.take(chunk.indices).fill_null(False)
+
+    def _find(self, words: Any) -> tuple[Any, Any]:
+        import pyarrow as pa  # noqa: PLC0415
+        import pyarrow.compute as pc  # noqa: PLC0415
+
+        found = pc.index_in(words, value_set=pa.array(self._categories, words.type))
+        return found, pc.and_(words.is_valid(), found.is_null())
+
+
+def _check_words(chunk: Any, unseen: Any, start: int, j: int) -> None:
+    """Invalid at the unseen words that no text may hold; `start` is the number of the chunk's first row."""
+    import pyarrow as pa  # noqa: PLC0415
+    import pyarrow.compute as pc  # noqa: PLC0415
+
+    coded = chunk if pa.types.is_dictionary(chunk.type) else chunk.dictionary_encode()
+    used = coded.indices.filter(unseen).unique()
+    odd = [code for code, word in zip(used, coded.dictionary.take(used).to_pylist(), strict=True) if _odd(word)]
+    if odd:
+        rows = np.flatnonzero(pc.is_in(coded.indices, value_set=pa.array(odd, used.type)))[:_MOST_FLAWS]
+        flaws = [Flaw(f"/{start + i}/{j}", _odd(chunk[int(i)].as_py()) or "") for i in rows]
+        raise Invalid(flaws[0].msg, flaws)
+
+
+def _odd(word: str) -> str | None:
+    return refused_character(word) if word else None

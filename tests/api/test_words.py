@@ -1,0 +1,76 @@
+"""Categories in Arrow columns mean what the same words mean as JSON, and cost nothing for each row."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.api.formats import rows_of_arrow
+from app.api.words import codes_of
+from app.errors import Invalid
+from app.features import Feature, Schema
+from tests.api.test_predict import as_arrow
+
+SCHEMA = Schema([Feature("n", "numeric"), Feature("w", "categorical", ("", "a", "b", "é"))])
+WORD = st.sampled_from([None, "", "a", "b", "é", "c", "never seen", "a\0b", "\x01"])
+
+
+def _encoded(words):
+    """The words as `Schema.encode` takes them: codes, warnings and the flaws' places."""
+    try:
+        X, warnings = SCHEMA.encode([[0.0, word] for word in words])
+    except Invalid as error:
+        return None, None, [(flaw.loc, flaw.msg) for flaw in error.flaws]
+    return X[:, 1].tolist(), warnings, []
+
+
+def _looked_up(column):
+    try:
+        codes, warnings = codes_of(column, SCHEMA, 1)
+    except Invalid as error:
+        return None, None, [(flaw.loc, flaw.msg) for flaw in error.flaws]
+    return codes.tolist(), warnings, []
+
+
+@given(
+    st.lists(st.lists(WORD, max_size=6), max_size=4),
+    st.sampled_from([pa.string(), pa.large_string()]),
+    st.sampled_from([None, pa.int8(), pa.uint64()]),
+)
+def test_the_same_as_encoded_from_json(chunks, kind, index):
+    arrays = [pa.array(words, kind) for words in chunks]
+    if index is not None:
+        arrays = [array.dictionary_encode().cast(pa.dictionary(index, kind)) for array in arrays]
+    column = pa.chunked_array(arrays, kind if index is None else pa.dictionary(index, kind))
+    found = _looked_up(column)
+    expected = _encoded([word for words in chunks for word in words])
+    if expected[2]:  # a chunk is refused as soon as it is read
+        assert found[2] == expected[2][: len(found[2])]
+        assert found[2]
+    else:
+        np.testing.assert_equal(found, expected)
+
+
+def test_nulls_of_a_dictionary_and_of_its_codes_are_missing():
+    words = pa.DictionaryArray.from_arrays(pa.array([0, 1, None, 2, 2], pa.int8()), pa.array(["b", None, "z"]))
+    codes, warnings = codes_of(pa.chunked_array([words]), SCHEMA, 1)
+
+    np.testing.assert_array_equal(codes, [2, np.nan, np.nan, np.nan, np.nan])
+    assert warnings == [SCHEMA.unseen(1, 2, 5, "z")]
+
+
+@pytest.mark.parametrize("word", ["a", "unseen"])
+def test_no_word_becomes_an_object_for_each_row(word, monkeypatch):
+    rows = 200_000
+    words = pa.DictionaryArray.from_arrays(pa.array(np.zeros(rows, np.int8)), pa.array([word]))
+    body = as_arrow({"n": pa.array(np.zeros(rows, np.int8)), "w": words})
+    encoded = []
+    monkeypatch.setattr(Schema, "encode", lambda *_, **__: encoded.append(1))
+    X, warnings = rows_of_arrow(body, SCHEMA)
+
+    assert X.shape == (rows, 2)
+    assert warnings == ([] if word == "a" else [SCHEMA.unseen(1, rows, rows, word)])
+    assert not encoded
