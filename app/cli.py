@@ -62,11 +62,13 @@ def _serve(host: str, port: int) -> int:
     import uvicorn  # noqa: PLC0415 - a worker needs no HTTP server
 
     from app.api.app import create_app  # noqa: PLC0415
+    from app.api.connections import backlog, raise_descriptor_limit  # noqa: PLC0415
     from app.api.heads import BoundedHeads  # noqa: PLC0415
     from app.api.logs import configure  # noqa: PLC0415
     from app.settings import Settings  # noqa: PLC0415
     from app.wiring import wire  # noqa: PLC0415
 
+    raise_descriptor_limit()
     with _starting():
         settings = Settings()
         configure(settings.log_level)
@@ -77,6 +79,7 @@ def _serve(host: str, port: int) -> int:
         port=port,
         loop="uvloop",
         http=BoundedHeads,
+        backlog=backlog(),
         ws="none",
         access_log=False,  # the service writes its own, with request ids
         log_config=None,

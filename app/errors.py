@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import traceback
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 _MOST_CAUSES = 10
+UNWRITABLE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO})  # the disk, until somebody mends it
+EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})  # the process or machine, until other work ends
 
 
 def step(name: str) -> str:
@@ -127,6 +130,10 @@ class NotReady(PayoffError):
     def __init__(self, detail: str, *, seconds: int = 1) -> None:
         super().__init__(detail)
         self.seconds = seconds  # until it is worth trying again
+
+
+class Busy(NotReady):
+    """Too many requests are in progress"""
 
 
 class Unavailable(NotReady):

@@ -86,8 +86,8 @@ class Keyring:
     def caller(self, presented: bytes | None) -> Caller:
         """Who holds the key that was sent; `anybody` where none are configured.
 
-        KeyMissing where it opens nothing, WrongKey where it may be a guess, which is to be `counted`; NotReady before
-        the table was read. Takes the same time for a wrong secret and an unknown id; no input or output.
+        KeyMissing where it opens nothing, WrongKey where it may be a guess (see `count_wrong_key`), NotReady before the
+        table was read. Takes the same time for a wrong secret and an unknown id; no input or output.
         """
         if trouble := self.trouble:
             return self._admin_alone(presented, trouble)
@@ -126,7 +126,7 @@ class Keyring:
         entry = self._entries.get(caller.client.encode())
         return entry is not None and entry.expires_at > time()
 
-    def counted(self, address: str) -> None:
+    def count_wrong_key(self, address: str) -> None:
         """Count a wrong key from `address`; TooMany after `GUESSES`. Correct keys are never refused because of it."""
         if wait := self._failures.take(address, GUESSES).wait:
             raise TooMany("too many wrong keys came from this address", seconds=whole(wait))

@@ -11,10 +11,11 @@ from app.api.charts import media
 from app.api.charts.reports import benefit_chart
 from app.api.deps import loaded_by_path
 from app.api.errors import problems
+from app.api.limiters import limiters
 from app.api.memory import share
 from app.api.permits import PREDICT_OR_TRAIN, needs
 from app.api.standings import Lead, Standing
-from app.api.wire import ByClass, Matrix, ModelVersion, StrictRoute, WireModel
+from app.api.wire import JSON, ByClass, Matrix, ModelVersion, StrictRoute, WireModel
 from app.decisions.benefit import mu
 from app.decisions.bootstrap import Ranking
 from app.decisions.rules import Ruled, RuleName
@@ -153,15 +154,14 @@ _EXAMPLE = {"benefits": [[0, -1], [-10, 5]], "points": 20}
     "/{ref}/benefit",
     summary="What a benefit matrix would have earned on the hold-out",
     response_model=BenefitReport,
-    responses={200: {"content": media.SVG_CONTENT}, **problems(404, 409, 413, 422)},
+    responses={200: {"content": media.SVG_CONTENT}, **problems(404, 409, 413, 422, 503)},
 )
 @needs(PREDICT_OR_TRAIN)
-def benefit(
+async def benefit(
     ref: Annotated[str, Path(openapi_examples={"the model above": {"value": "triage"}})],
     body: Annotated[BenefitRequest, Body(openapi_examples={"two actions": {"value": _EXAMPLE}})],
     request: Request,
-    response: Response,
-) -> BenefitReport | Response:
+) -> Response:
     """For two classes and two actions: the best threshold, the bound, mu and the curve B(t); for any others the same
     without thresholds; always beside what acting on the most probable class would have earned.
 
@@ -175,10 +175,13 @@ def benefit(
 
     With `Accept: image/svg+xml` the answer is a chart.
     """
+    return await limiters(request).long.run(_answer, request, ref, body)
+
+
+def _answer(request: Request, ref: str, body: BenefitRequest) -> Response:
     model = loaded_by_path(request, ref)
     share(request).reserve(usecase.extent_bytes(model, max(map(len, body.benefits), default=0)))
     report = BenefitReport.about(model, usecase.report(model, body.benefits, body.priors, body.points))
-    response.headers["Vary"] = "Accept"
     if media.wants_svg(request):
         return media.svg(benefit_chart(report.model_dump(), corrected=body.priors is not None))
-    return report
+    return Response(report.model_dump_json(by_alias=True), media_type=JSON, headers={"Vary": "Accept"})

@@ -16,6 +16,7 @@ from app.api.datasets import EXAMPLE_ID
 from app.api.deps import CallerDep, PortsDep
 from app.api.errors import problems
 from app.api.jobs import JobState, JobStatus, Prefer, accepted, follow, key_header, state_of, wait
+from app.api.limiters import limiters
 from app.api.permits import TRAIN, needs
 from app.api.standings import Lead, Standing
 from app.api.train import Learner
@@ -184,9 +185,9 @@ async def find(job: JobDep, request: Request, response: Response, prefer: Prefer
     response.headers["Vary"] = "Accept"
     if not media.wants_svg(request):
         return document
-    if document.result is None:
+    if (result := document.result) is None:
         raise Conflict(f"the comparison has no table to draw: it is {document.status}")
-    return media.svg(comparison_chart(document.result.model_dump()))
+    return media.svg(await limiters(request).long.run(lambda: comparison_chart(result.model_dump())))
 
 
 @router.get(

@@ -29,7 +29,7 @@ async def caller(request: Request) -> Caller:
 
 def who(request: Request) -> Caller:
     """Who asks, as the guard found out."""
-    return cast(Caller, request.scope["state"]["access"])
+    return cast(Caller, request.scope["state"]["caller"])
 
 
 PortsDep = Annotated[Ports, Depends(_ports)]

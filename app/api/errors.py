@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Any
@@ -22,7 +21,6 @@ _log = structlog.get_logger("payoff")
 MEDIA_TYPE = "application/problem+json"
 _MOST_WORDS = 1000  # characters of a message or pointer
 _MOST_FLAWS = 20  # enough to see the pattern; a request may hold millions
-_UNWRITABLE = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO}
 
 STATUS: dict[type[errors.PayoffError], int] = {
     errors.Invalid: 422,
@@ -93,8 +91,8 @@ def _near(loc: str) -> str:
 
 
 def respond(error: errors.PayoffError) -> Response:
-    """The response for one of our own errors: the status of the nearest family in its class's line of descent."""
-    status = next(STATUS[family] for family in type(error).__mro__ if family in STATUS)
+    """The response for one of our own errors: the status of the nearest family of its class, 500 without one."""
+    status = next((STATUS[family] for family in type(error).__mro__ if family in STATUS), 500)
     headers = {401: {"WWW-Authenticate": 'ApiKey realm="payoff"'}}.get(status)
     if isinstance(error, errors.TooMany | errors.NotReady):
         headers = {"Retry-After": str(error.seconds)}
@@ -130,13 +128,25 @@ def _methods(request: Request) -> set[str]:
     return found
 
 
+async def _system(_request: Request, error: Exception) -> Response:
+    """503 for what the machine cannot do at the moment; any other error is one of ours."""
+    assert isinstance(error, OSError)
+    if error.errno in errors.EXHAUSTED:
+        _log.error("the process has no more files or memory", error=str(error.strerror))
+        return respond(errors.Busy("the service has too many files open, or too little memory; try again later"))
+    if error.errno in errors.UNWRITABLE:
+        _log.error("the storage failed", error=str(error.strerror))
+        return respond(errors.NotReady("the storage cannot be written at the moment; nothing was changed"))
+    raise error
+
+
 def install(app: FastAPI) -> None:
     """Answer every error of `app` with a problem document."""
 
     async def own(request: Request, error: Exception) -> Response:
         assert isinstance(error, errors.PayoffError)
-        access = request.scope.get("state", {}).get("access")
-        if isinstance(error, errors.NotFound) and access is not None and access.models:
+        caller = request.scope.get("state", {}).get("caller")
+        if isinstance(error, errors.NotFound) and caller is not None and caller.models:
             error = error.curt()  # who may not see all models is not told, either, which others there are
         return respond(error)
 
@@ -161,15 +171,8 @@ def install(app: FastAPI) -> None:
     async def too_deep(_request: Request, _error: Exception) -> Response:
         return respond(errors.Invalid.at("", "this is nested too deeply"))
 
-    async def storage(_request: Request, error: Exception) -> Response:
-        assert isinstance(error, OSError)
-        if error.errno not in _UNWRITABLE:
-            raise error
-        _log.error("the storage failed", error=str(error.strerror))
-        return respond(errors.NotReady("the storage cannot be written at the moment; nothing was changed"))
-
     app.add_exception_handler(errors.PayoffError, own)
     app.add_exception_handler(RecursionError, too_deep)
-    app.add_exception_handler(OSError, storage)
+    app.add_exception_handler(OSError, _system)
     app.add_exception_handler(RequestValidationError, validation)
     app.add_exception_handler(HTTPException, http)

@@ -30,7 +30,7 @@ class BodyLimits:
 class Guard:
     """Lets through only what it should; routes ask it when they are dispatched.
 
-    It leaves in the request's state the `access` that the caller has, and `headers` to be added to the answer.
+    It leaves in the request's state the `caller`, and `headers` to be added to the answer.
     """
 
     def __init__(self, keyring: Keyring, limits: BodyLimits, sites: Sites, addresses: Addresses) -> None:
@@ -68,19 +68,19 @@ class Guard:
         try:
             caller = self._keyring.caller(key)
         except WrongKey:
-            self._keyring.counted(self.address(scope))
+            self._keyring.count_wrong_key(self.address(scope))
             raise
         if caller is self._keyring.anybody:
             self._sites.check(scope)
         state = scope.setdefault("state", {})
-        state["access"] = caller
+        state["caller"] = caller
         if counted and caller.rate is not None:
             self._count(caller, caller.client or self.address(scope), state)
         return caller
 
     def holds(self, scope: Scope) -> bool:
         """Whether the key of a request that was admitted is still in force."""
-        return self._keyring.holds(scope["state"]["access"])
+        return self._keyring.holds(scope["state"]["caller"])
 
     def address(self, scope: Scope) -> str:
         """The address that a request counts for."""

@@ -1,5 +1,5 @@
-"""Bounds of a connection that the server's fast parser does not have: the size of heads, trailers and chunk extensions,
-the number of pipelined requests, and the time that a client may take to send or to read.
+"""Bounds of connections that the server's fast parser does not have: their number, the size of heads, trailers and
+chunk extensions, the number of pipelined requests, and the time that a client may take to send or to read.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Any, cast
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from app.api.closing import Closing
+from app.api.connections import crowd_of, most_connections
 from app.api.errors import problem
 from app.api.waiting import Wait, Waiting, watch
 
@@ -32,6 +33,7 @@ class BoundedHeads(HttpToolsProtocol):
     """
 
     waits = Waiting.LIMITS
+    most = staticmethod(most_connections)  # of one server; beyond it the one that has waited longest is closed
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
@@ -43,15 +45,24 @@ class BoundedHeads(HttpToolsProtocol):
         self._other_bytes = 0  # of the request: what is not body, less what the body allows
         self._closing = cast(Closing, None)
         self._waiting = Waiting()
+        self._crowd = crowd_of(self.server_state)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         self._closing = Closing(transport, self.has_unread)
         super().connection_made(cast(asyncio.Transport, self._closing))
         watch(self.server_state, self.loop)
+        self._crowd.wait(self)
+        if len(self.connections) > self.most():
+            self._crowd.make_room()
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
+        self._crowd.leave(self)
         self._closing.forget()
+
+    def evict(self) -> None:
+        """Close at once what waits for a request, or for its client to close."""
+        self._closing.finish()
 
     def has_unread(self) -> bool:
         """Whether the client has begun a request and not ended it."""
@@ -71,6 +82,7 @@ class BoundedHeads(HttpToolsProtocol):
         if len(self.headers) > MOST_FIELDS:
             raise ValueError("too many headers")
         super().on_headers_complete()
+        self._crowd.leave(self)
         self.in_head = False
         self.headers = _DROPPED  # trailers must not add to the headers, see RFC 9110, 6.5.1
         self.in_body = True
@@ -87,6 +99,11 @@ class BoundedHeads(HttpToolsProtocol):
         if not self.cycle.response_started:
             self.cycle.keep_alive = self._keep_alive
         super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self.cycle.response_complete:  # else one of the pipeline has begun
+            self._crowd.wait(self)
 
     def _should_upgrade(self) -> bool:
         """There is no WebSocket here: a request for one is answered like any other."""

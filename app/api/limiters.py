@@ -9,7 +9,7 @@ from typing import TypeVar, TypeVarTuple, cast
 from anyio import CapacityLimiter, to_thread
 from fastapi import Request
 
-from app.errors import NotReady
+from app.errors import Busy
 
 _Args = TypeVarTuple("_Args")
 _Result = TypeVar("_Result")
@@ -25,9 +25,9 @@ class Limiter:
         self._calls = 0
 
     async def run(self, function: Callable[[*_Args], _Result], *args: *_Args) -> _Result:
-        """The function's result; NotReady (503) where too many calls wait already."""
+        """The function's result; Busy (503) where too many calls wait already."""
         if self._calls >= self._most:
-            raise NotReady("too many requests of this kind are waiting; try again later", seconds=_RETRY_SECONDS)
+            raise Busy("too many requests of this kind are waiting; try again later", seconds=_RETRY_SECONDS)
         self._calls += 1
         try:
             return await to_thread.run_sync(function, *args, limiter=self._threads)
@@ -38,8 +38,8 @@ class Limiter:
 @dataclass(frozen=True)
 class Limiters:
     """`health` for probes and metrics, `retrieve` for `/retrieve`, `long` for work that takes seconds: simulations,
-    reports on a hold-out, parsing long bodies; `upload` for reading data sets. All other work shares the framework's
-    forty threads.
+    reports on a hold-out, charts, parsing long bodies; `upload` for reading data sets. All other work shares the
+    framework's forty threads: short work, and waiting for the database or the stores.
     """
 
     health: Limiter = field(default_factory=lambda: Limiter(2, 200))

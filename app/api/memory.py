@@ -20,7 +20,7 @@ from fastapi import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.api.errors import respond
-from app.errors import NotReady, PayoffError, TooLarge
+from app.errors import Busy, PayoffError, TooLarge
 
 _SMALL = 64 * 1024  # bytes of a body or an answer that are not charged; connections bound them
 _BODY_FACTOR = 2  # a body is in memory twice while its parts are joined
@@ -49,10 +49,10 @@ class Budget:
                 f"the request needs about {_mb(count)} MB of memory; the service has {_mb(self.limit)} MB for requests"
             )
         if self._used + count > self.limit:
-            raise NotReady("the requests in progress use all memory; try again later", seconds=_RETRY_SECONDS)
+            raise Busy("the requests in progress use all memory; try again later", seconds=_RETRY_SECONDS)
 
     def take(self, count: int) -> None:
-        """Take `count` bytes; TooLarge where they can never fit, NotReady where they do not fit now."""
+        """Take `count` bytes; TooLarge where they can never fit, Busy where they do not fit now."""
         with self._lock:
             self.check(count)
             self._used += count
@@ -79,7 +79,7 @@ class Share:
         return self._held
 
     def reserve(self, count: int) -> None:
-        """Hold `count` bytes more, until the answer is sent; TooLarge (413) or NotReady (503) where they do not fit."""
+        """Hold `count` bytes more, until the answer is sent; TooLarge (413) or Busy (503) where they do not fit."""
         self._budget.take(count)
         self._held += count
 

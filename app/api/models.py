@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import Annotated, Any, BinaryIO
 
 from fastapi import APIRouter, Body, Depends, Header, Path, Query, Request, Response
+from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, Field
 
@@ -17,8 +18,9 @@ from app.api.charts import media
 from app.api.charts.tree import tree_chart
 from app.api.deps import CallerDep, PortsDep, need_model
 from app.api.errors import problems
+from app.api.limiters import limiters
 from app.api.permits import PREDICT_OR_TRAIN, TRAIN, needs
-from app.api.wire import StrictRoute, WireModel
+from app.api.wire import JSON, StrictRoute, WireModel
 from app.registry.card import NAME, Card
 from app.registry.listing import ModelLine, ModelPage
 from app.registry.mirror import Move
@@ -165,18 +167,16 @@ def delete_alias(name: ModelName, alias: AliasName, ports: PortsDep, caller: Cal
     responses={200: {"content": media.SVG_CONTENT}, **problems(404, 422)},
 )
 @needs(PREDICT_OR_TRAIN)
-def card(
-    name: ModelName, version: VersionNumber, ports: PortsDep, request: Request, response: Response
-) -> Card | Response:
+async def card(name: ModelName, version: VersionNumber, ports: PortsDep, request: Request) -> Response:
     """How it was made, from what, how good it is, and the digests of its files.
 
     A `cost_tree` is drawn with `Accept: image/svg+xml`: what each node asks for, and what each path costs.
     """
-    found = usecase.card(ports, name, version)
-    response.headers["Vary"] = "Accept"
+    found = await run_in_threadpool(usecase.card, ports, name, version)
     if "tree" in found.fitted and media.wants_svg(request):
-        return media.svg(tree_chart(f"{name}:{version}", found.fitted["tree"]))
-    return found
+        return media.svg(await limiters(request).long.run(tree_chart, f"{name}:{version}", found.fitted["tree"]))
+    content = await run_in_threadpool(found.model_dump_json, by_alias=True)
+    return Response(content, media_type=JSON, headers={"Vary": "Accept"})
 
 
 @router.get(

@@ -17,7 +17,7 @@ from app.api.limiters import limiters
 from app.api.permits import PREDICT, needs
 from app.api.predict import INSTANCES
 from app.api.train import FeatureCosts
-from app.api.wire import ModelVersion, Names, StrictRoute, Text, WireModel
+from app.api.wire import JSON, ModelVersion, Names, StrictRoute, Text, WireModel
 from app.usecases.askable import check_askable
 from app.usecases.ports import Ports
 
@@ -94,19 +94,21 @@ _EXAMPLE = {"model": "triage", "dataset": EXAMPLE_ID, "budgets": [1, 5], "benefi
 async def simulate(
     body: Annotated[SimulateRequest, Body(openapi_examples={"the data set above": {"value": _EXAMPLE}})],
     request: Request,
-    response: Response,
     ports: PortsDep,
-) -> Simulation | Response:
+) -> Response:
     """Complete rows are fed feature by feature as `/acquire` asks, for each budget; missing values cost nothing.
 
     Send rows that the model was not trained on. The same on the hold-out of training is in the card, under
     `metrics.acquisition`. With `Accept: image/svg+xml` the answer is a chart.
     """
-    answer = await limiters(request).long.run(_simulate, request, ports, body)
-    response.headers["Vary"] = "Accept"
+    return await limiters(request).long.run(_answer, request, ports, body)
+
+
+def _answer(request: Request, ports: Ports, body: SimulateRequest) -> Response:
+    answer = _simulate(request, ports, body)
     if media.wants_svg(request):
         return media.svg(acquisition_chart(answer.model_dump()))
-    return answer
+    return Response(answer.model_dump_json(by_alias=True), media_type=JSON, headers={"Vary": "Accept"})
 
 
 def _simulate(request: Request, ports: Ports, body: SimulateRequest) -> Simulation:

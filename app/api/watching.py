@@ -113,7 +113,7 @@ def watching(request: Request) -> Watching:
 
 async def stream_of_caller(request: Request) -> AsyncIterator[None]:
     """A dependency of routes that answer with an event stream: counts it until it ends."""
-    access = request.scope["state"]["access"]
+    caller = request.scope["state"]["caller"]
     address = guard_of(request.scope).address(request.scope)
-    with watching(request).stream(access.client or f"{access.name} {address}"):
+    with watching(request).stream(caller.client or f"{caller.name} {address}"):
         yield

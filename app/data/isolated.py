@@ -180,7 +180,7 @@ def _read(content: BinaryIO, order: Order, sink: BinaryIO, limits: DataLimits, r
     except (errors.Invalid, errors.TooLarge) as error:
         return _refusal(error)
     except Exception as error:  # noqa: BLE001 - whatever the file does to its reader, it is the file that is wrong
-        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO):
+        if isinstance(error, OSError) and error.errno in (errors.UNWRITABLE | errors.EXHAUSTED) - {errno.ENOMEM}:
             return {"errno": error.errno}
         return {"class": type(error).__name__, "trace": trace_of(error)}
     return {"dataset": to_json(dataset).decode()}

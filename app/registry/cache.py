@@ -9,7 +9,7 @@ from threading import Condition
 from time import monotonic
 from typing import Generic, TypeVar
 
-from app.errors import NotReady
+from app.errors import Busy
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -69,11 +69,11 @@ class Cache(Generic[K, V]):
     def admit(self, key: K, size: int) -> None:
         """Make room for `size` bytes that are about to be loaded as `key`, once other loads leave it.
 
-        NotReady where they do not within `_WAIT_SECONDS`. For loaders, before they read; a load's end gives it back.
+        Busy where they do not within `_WAIT_SECONDS`. For loaders, before they read; a load's end gives it back.
         """
         with self._lock:
             if not self._lock.wait_for(lambda: self._leaves(size), _WAIT_SECONDS):
-                raise NotReady("other models are being loaded; try again later", seconds=2)
+                raise Busy("other models are being loaded; try again later", seconds=2)
             self._make_room(size)
             self._admitted[key] = size
 

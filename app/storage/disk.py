@@ -14,12 +14,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from app.errors import Conflict, Unavailable
+from app.errors import EXHAUSTED, UNWRITABLE, Conflict, Unavailable
 from app.storage.troubles import TROUBLES
 
 _HIDDEN = "."  # names that begin so are work in progress
 _LEFTOVERS = f"{_HIDDEN}*." + "[0-9a-f]" * 32  # what _beside names, as a pattern
-_FAILING = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EACCES, errno.EPERM, errno.ESTALE}
+_FAILING = UNWRITABLE | EXHAUSTED | {errno.EACCES, errno.EPERM, errno.ESTALE}
 
 _log = logging.getLogger(__name__)
 

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+from typing import Any
+
+import httpx
+from fastapi import FastAPI
+
 from app.access.caller import ANYBODY
 from app.api.memory import Budget, Share
 
@@ -14,7 +20,7 @@ class Admitting:
 
     def admit(self, _access, scope, receive):
         state = scope.setdefault("state", {})
-        state["access"] = self._caller
+        state["caller"] = self._caller
         state.setdefault("memory", Share(Budget(2**30)))
         return receive
 
@@ -33,3 +39,14 @@ def called_by(app, caller=ANYBODY):
         await app(scope, receive, send)
 
     return called
+
+
+def ask(app: FastAPI, method: str, path: str, **options: Any) -> httpx.Response:
+    """The answer of an application that no server runs."""
+    transport = httpx.ASGITransport(app, raise_app_exceptions=False, client=("127.0.0.1", 1))
+
+    async def asked() -> httpx.Response:
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+            return await client.request(method, path, **options)
+
+    return asyncio.run(asked())

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import json
+import resource
 import socket
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import ClassVar
 
 import pytest
 import uvicorn
 
-from app.api import waiting
+from app.api import connections, waiting
 from app.api.heads import DRAINED_BYTES, MOST_BYTES, MOST_PIPELINED, BoundedHeads
 from app.api.waiting import Wait
 from tests.conftest import free_port
@@ -33,6 +34,12 @@ class Quick(BoundedHeads):
     """The same protocol with little time."""
 
     waits: ClassVar = {Wait.HEAD: 0.6, Wait.BODY: 0.6, Wait.READ: 0.6, Wait.CLOSE: 0.3}
+
+
+class Few(BoundedHeads):
+    """The same protocol with few connections, and all the time there is."""
+
+    most = staticmethod(lambda: 10)
 
 
 class Application:
@@ -94,9 +101,21 @@ class Server:
 @pytest.fixture
 def server(monkeypatch) -> Iterator[Server]:
     monkeypatch.setattr(waiting, "_SECONDS", 0.05)
+    with serving(Quick) as server:
+        yield server
+
+
+@pytest.fixture
+def small_server() -> Iterator[Server]:
+    with serving(Few) as server:
+        yield server
+
+
+@contextmanager
+def serving(protocol: type[BoundedHeads]) -> Iterator[Server]:
     port, application = free_port(), Application()
     running = uvicorn.Server(
-        uvicorn.Config(application, port=port, log_config=None, lifespan="off", loop="uvloop", http=Quick, ws="none")
+        uvicorn.Config(application, port=port, log_config=None, lifespan="off", loop="uvloop", http=protocol, ws="none")
     )
     thread = threading.Thread(target=running.run, daemon=True)
     thread.start()
@@ -331,3 +350,76 @@ def test_a_body_without_end_disconnects_the_application(server):
     while not server.application.disconnected and time.monotonic() < until:
         time.sleep(0.01)
     assert server.application.disconnected == 1
+
+
+WAITING = {
+    "nothing": b"",
+    "half a head": b"GET /read HTTP/1.1\r\nX-A: ",
+    "idle": head("accepted", method="GET"),
+    "body that is not wanted": head("refused", b"Content-Length: 5000"),
+}
+
+
+@pytest.mark.parametrize("name", WAITING)
+def test_connections_that_wait_make_room_for_others(small_server, name):
+    """The one that has waited longest is closed; one whose request is in progress is not."""
+    with ExitStack() as stack:
+        busy = stack.enter_context(small_server.connection())
+        busy.sendall(head("slow", b"Connection: close", method="GET"))
+        time.sleep(0.1)
+        crowd = [stack.enter_context(small_server.connection()) for _ in range(40)]
+        for connection in crowd:
+            with suppress(ConnectionError):
+                connection.sendall(WAITING[name])
+        with small_server.connection() as connection:
+            connection.sendall(head("accepted", b"Connection: close", method="GET"))
+            assert answer(connection).endswith(b"fine")
+
+        assert answer(busy).endswith(b"late")
+        assert sum(map(is_open, crowd)) <= 10
+
+
+def test_a_new_connection_is_closed_where_all_others_have_a_request_in_progress(small_server):
+    with ExitStack() as stack:
+        busy = [stack.enter_context(small_server.connection()) for _ in range(10)]
+        for connection in busy:
+            connection.sendall(head("slow", b"Connection: close", method="GET"))
+        time.sleep(0.3)
+        with small_server.connection() as connection:
+            assert answer(connection) == b""
+
+        assert all(answer(connection).endswith(b"late") for connection in busy)
+
+
+def is_open(connection: socket.socket) -> bool:
+    connection.settimeout(0.05)
+    try:
+        while connection.recv(10_000):
+            continue
+    except TimeoutError:
+        return True
+    except ConnectionError:
+        pass
+    return False
+
+
+@pytest.mark.parametrize(
+    ("soft", "most"), [(256, 128), (1024, 512), (65_536, 10_000), (resource.RLIM_INFINITY, 10_000)]
+)
+def test_connections_leave_descriptors_for_files(monkeypatch, soft, most):
+    monkeypatch.setattr(resource, "getrlimit", lambda _what: (soft, soft))
+
+    assert connections.most_connections() == most
+    assert soft == resource.RLIM_INFINITY or most + connections.backlog() <= 3 * soft // 4
+
+
+@pytest.mark.parametrize(
+    ("soft", "hard", "wanted"), [(256, 4096, 4096), (256, resource.RLIM_INFINITY, 65_536), (100_000, 200_000, None)]
+)
+def test_the_limit_of_open_files_is_raised(monkeypatch, soft, hard, wanted):
+    found = []
+    monkeypatch.setattr(resource, "getrlimit", lambda _what: (soft, hard))
+    monkeypatch.setattr(resource, "setrlimit", lambda _what, limits: found.append(limits))
+    connections.raise_descriptor_limit()
+
+    assert found == ([] if wanted is None else [(wanted, hard)])

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import re
 
 import httpx
 import pytest
+from fastapi import FastAPI
 
+from app.api import errors
+from app.data.isolated import Abandoned
 from app.usecases import kernels
 from app.usecases.kernels import Kernels
+from tests.api.callers import ask
 from tests.conftest import serving, settings_for
 
 
@@ -116,3 +122,32 @@ def test_a_service_that_compiles_is_not_ready(tmp_path, monkeypatch):
     assert compiling.status_code == 503
     assert "being compiled" in compiling.json()["detail"]
     assert ready.status_code == 200
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC, errno.EDQUOT, errno.EROFS])
+def test_what_the_machine_lacks_is_a_problem_that_says_when_to_come_again(number):
+    response = failing(OSError(number, os.strerror(number)))
+
+    assert response.status_code == 503
+    assert response.headers["retry-after"] == "1"
+    assert response.json()["title"] == (
+        "Too many requests are in progress"
+        if number in (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+        else "The service is not ready"
+    )
+
+
+def test_an_error_without_a_status_is_answered():
+    assert failing(Abandoned("the client did not wait for the answer")).status_code == 500
+
+
+def failing(error: Exception) -> httpx.Response:
+    """The answer of a route that raises `error`."""
+    app = FastAPI()
+    errors.install(app)
+
+    @app.get("/")
+    def fail() -> None:
+        raise error
+
+    return ask(app, "GET", "/")

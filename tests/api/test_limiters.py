@@ -1,0 +1,72 @@
+"""Which routes compute, and which threads they compute in."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+from fastapi import FastAPI
+
+from app.api.app import create_app
+from app.api.limiters import Limiter, Limiters
+from app.api.permits import GuardedRoute
+from app.wiring import wire
+from tests.api.callers import ask
+from tests.conftest import settings_for
+
+BENEFITS = [[0, -1], [-10, 5]]
+# routes in the framework's forty threads: they wait for the database or a store, and compute nothing
+CHEAP = {
+    "GET /openapi.json", "GET /docs", "GET /audit", "GET /datasets", "GET /datasets/{dataset_id}",
+    "DELETE /datasets/{dataset_id}", "GET /models", "GET /models/{name}", "DELETE /models/{name}",
+    "GET /models/{name}/versions/{version}/artifact", "DELETE /models/{name}/versions/{version}",
+    "PUT /models/{name}/aliases/{alias}", "DELETE /models/{name}/aliases/{alias}", "GET /train", "GET /compare",
+    "DELETE /train/{job_id}", "DELETE /compare/{job_id}",
+}  # fmt: skip
+# routes that always compute, the limiter of their work, and a request
+COMPUTING = {
+    "POST /models/m/benefit": ("long", {"json": {"benefits": BENEFITS}}),
+    "POST /acquire/simulate": ("long", {"json": {"model": "m", "rows": [[1]], "labels": [1]}}),
+    "POST /retrieve": ("retrieve", {"json": {"probabilities": [0.5], "setting": "binary", "loss": {"name": "am"}}}),
+    "POST /datasets?label=b": ("upload", {"content": b"a,b\n1,2\n", "headers": {"Content-Type": "text/csv"}}),
+    "POST /predict": ("long", {"content": b" " * 2_000_000}),
+    "GET /metrics": ("health", {}),
+    "GET /health/ready": ("health", {}),
+}
+
+
+@pytest.fixture(scope="module")
+def app(tmp_path_factory) -> Iterator[FastAPI]:
+    service = wire(settings_for(tmp_path_factory.mktemp("limiters"), workers=0))
+    service.keyring.start()
+    yield create_app(service)
+    service.keyring.stop()
+    service.ports.database.close()
+
+
+def test_a_route_in_the_threads_of_all_is_known_to_be_cheap(app):
+    """A new one that computes is to be `async`, and to run its work in one of `Limiters`."""
+    routes = [route for route in app.state.routes if isinstance(route, GuardedRoute)]
+    plain = {
+        f"{method} {route.path}"
+        for route in routes
+        if not inspect.iscoroutinefunction(route.endpoint) and not inspect.isasyncgenfunction(route.endpoint)
+        for method in route.methods
+    }
+
+    assert plain == CHEAP
+
+
+@pytest.mark.parametrize("route", COMPUTING)
+def test_work_has_threads_of_its_own(app, route):
+    """With no place left at its limiter alone the route is told to come again."""
+    limiter, options = COMPUTING[route]
+    method, path = route.split(" ")
+    app.state.limiters = replace(Limiters(), **{limiter: Limiter(1, -1)})
+    response = ask(app, method, path, **options)
+
+    assert response.status_code == 503
+    assert response.json()["title"] == "Too many requests are in progress"
+    assert response.headers["retry-after"] == "2"
