@@ -19,7 +19,8 @@ import numpy as np
 from sklearn.datasets import load_breast_cancer, load_wine
 from sklearn.model_selection import train_test_split
 
-_START_SECONDS = 180  # the first start on a machine compiles
+_START_SECONDS = 900  # the first start on a machine compiles for half a minute, on a busy one for several
+_PATIENCE_SECONDS = 10  # before the reason for waiting is printed
 _JOB_SECONDS = 300
 _KERNEL_SECONDS = 150
 
@@ -274,14 +275,21 @@ def _service(port: int) -> Iterator[httpx.Client]:
 
 
 def _await_ready(client: httpx.Client, server: subprocess.Popen[bytes]) -> None:
-    until = time.monotonic() + _START_SECONDS
-    while time.monotonic() < until:
+    """Wait until the service is ready, and print why it is not when that takes long."""
+    began, printed, reason = time.monotonic(), "", "it does not answer"
+    while time.monotonic() < began + _START_SECONDS:
         if server.poll() is not None:
-            raise SystemExit("the service ended; its last lines say why")
+            raise SystemExit("the service ended; its last lines contain the reason")
         try:
-            if client.get("/health/ready").status_code == httpx.codes.OK:
-                return
+            answer = client.get("/health/ready")
         except httpx.TransportError:
-            pass
+            reason = "it does not answer"
+        else:
+            if answer.status_code == httpx.codes.OK:
+                return
+            reason = answer.json()["detail"]
+        if time.monotonic() > began + _PATIENCE_SECONDS and reason != printed:
+            print(f"waiting for the service: {reason}", flush=True)
+            printed = reason
         time.sleep(0.05)
-    raise SystemExit("the service did not become ready")
+    raise SystemExit(f"the service did not become ready: {reason}")

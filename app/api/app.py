@@ -145,7 +145,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     _tell_of_stopping(app.state.stopping)
     _quiet_collector()
     sys.setswitchinterval(_SWITCH_SECONDS)
-    _log.info("ready", version=__version__)
+    _log.info("started", version=__version__)
     try:
         yield
     finally:

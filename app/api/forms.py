@@ -12,7 +12,7 @@ from starlette.formparsers import MultiPartException, MultiPartParser
 from app.errors import Invalid, Unsupported
 from app.text import MOST_NAME
 
-_UTF8 = frozenset({"utf-8", "utf8"})
+_UTF8 = frozenset({"utf-8", "utf8", "us-ascii", "ascii"})  # ASCII is read as UTF-8, of which it is a part
 _PLAIN = frozenset({"", "7bit", "8bit", "binary"})  # transfer encodings that leave bytes as they are
 _BOUNDARY = re.compile(rb"[0-9A-Za-z'()+_,\-./:=? ]{0,69}[0-9A-Za-z'()+_,\-./:=?]")  # RFC 2046, 5.1.1
 _EXTENDED = re.compile(r";\s*[\w-]+\*", re.ASCII)  # a parameter that names its own charset (RFC 2231)

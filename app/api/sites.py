@@ -20,6 +20,7 @@ _TELLING = frozenset({b"host", b"origin", b"sec-fetch-site"})
 _FOREIGN = frozenset({b"cross-site", b"same-site"})
 _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[^:\[\]]+)(?::\d{1,5})?")
 _MOST_USUAL = 100  # of at most 270 characters
+_PORTS = {"http": ":80", "https": ":443"}
 _SHOWN = 80  # characters of a header that an error repeats
 
 
@@ -39,25 +40,35 @@ class Sites:
         if len(hosts) != 1 or not self._knows(hosts[0]):
             raise Refused(
                 "without keys the service answers requests for localhost and for the hosts in PAYOFF_HOSTS, not for"
-                f" {_shown(hosts)}: add the host name there, or configure keys"
+                f" {_shown(hosts)}: add the host name there, without a port, or configure keys"
             )
         origins = [_text(value) for name, value in telling if name == b"origin"]
         sites = [value.strip().lower() for name, value in telling if name == b"sec-fetch-site"]
-        foreign = any(origin.partition("://")[2] != hosts[0] for origin in origins) or not _FOREIGN.isdisjoint(sites)
+        foreign = any(not _is_origin(origin, hosts[0]) for origin in origins) or not _FOREIGN.isdisjoint(sites)
         if foreign and scope["method"] not in _READS:
             raise Refused(
                 f"without keys only pages of {_shown(hosts)} may change anything, not a page of {_shown(origins)}:"
-                " configure keys, or send the request without a browser"
+                " configure keys, or send the request without a browser; a reverse proxy has to pass on the Host header"
+                " that it received, and PAYOFF_HOSTS has to contain that host"
             )
         if len(self._usual) < _MOST_USUAL:
             self._usual.add(next(value for name, value in telling if name == b"host"))
 
     def _knows(self, host: str) -> bool:
         found = _HOST.fullmatch(host)
-        return found is not None and (found[1] in self._names or _is_loopback(found[1]))
+        return found is not None and (found[1] in self._names or _is_loopback(found[1].removesuffix(".")))
+
+
+def _is_origin(origin: str, host: str) -> bool:
+    """Whether a page of this origin was served by this host; ports that the scheme implies may be left out."""
+    scheme, _, site = origin.partition("://")
+    implied = _PORTS.get(scheme, "")
+    return bool(site) and site.removesuffix(implied) == host.removesuffix(implied)
 
 
 def _is_loopback(name: str) -> bool:
+    if name == "localhost" or name.endswith(".localhost"):  # RFC 6761, section 6.3
+        return True
     if not name.startswith("127."):
         return False
     try:

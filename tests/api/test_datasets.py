@@ -266,7 +266,7 @@ def test_documented(client):
 
 
 CODECS = sorted({*encodings.aliases.aliases, *encodings.aliases.aliases.values()} | set(PYTHON_ONLY) | {"x-none", ""})
-UTF8 = {"utf8", "utf-8"}
+UTF8 = {"utf8", "utf-8", "us-ascii", "ascii"}  # ASCII is a part of UTF-8
 PARTS = form("label", b"y") + form("file", CSV, "t.csv") + b"--x--\r\n"
 
 

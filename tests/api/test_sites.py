@@ -15,7 +15,17 @@ FOREIGN = (
     *("192.168.1.20", "0.0.0.0", "[2001:db8::1]", "10.0.0.1:80", "payoff", "test", "a@localhost", "localhost:80@evil"),
     *("localhost:80:80", "[::1", "::1", "", "[::1]evil.example", "xn--localhost", "localhost,evil.example"),
 )
-OWN = ("localhost", "LocalHost:8000", "127.0.0.1", "127.0.0.1:1", "127.8.7.6:8000", "[::1]", "[::1]:8000")
+OWN = (
+    "localhost",
+    "LocalHost:8000",
+    "127.0.0.1",
+    "127.0.0.1:1",
+    "127.8.7.6:8000",
+    "[::1]",
+    "[::1]:8000",
+    "localhost.",
+    "payoff.localhost:8000",
+)
 READS = ("GET", "HEAD")
 
 
@@ -46,6 +56,15 @@ def test_requests_for_other_hosts_are_refused(service, host):
 def test_requests_for_this_machine_are_answered(service, host):
     assert service.get("/models", headers={"Host": host}).status_code == 200
     assert service.post("/predict", headers={"Host": host, "Origin": f"http://{host}"}).status_code == 422
+
+
+@pytest.mark.parametrize(
+    ("host", "origin"),
+    [("localhost:80", "http://localhost"), ("localhost", "http://localhost:80"), ("nas:443", "https://nas")],
+)
+def test_a_port_that_the_scheme_implies_is_no_other_site(named, host, origin):
+    assert named.post("/predict", headers={"Host": host, "Origin": origin}).status_code == 422
+    assert named.post("/predict", headers={"Host": host, "Origin": f"{origin}0"}).status_code == 403
 
 
 def test_hosts_can_be_added(named):
