@@ -111,8 +111,8 @@ class Settings(BaseSettings):
     keep_jobs_days: float | None = Field(default=None, gt=0)
     """Days after which ended jobs are forgotten; by default they are kept."""
 
-    keep_inline_days: float | None = Field(default=30, ge=1)
-    """Days after which data sets sent with a training request are deleted, if no job or model needs them."""
+    keep_inline_days: float = Field(default=30, ge=1)
+    """Days after which workers delete unneeded data sets sent with a training request, hourly; `inf` keeps them."""
 
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """The least grave log line that is written."""

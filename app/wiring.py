@@ -39,6 +39,7 @@ from app.jobs.process import JobLimits
 from app.jobs.queue import Queue
 from app.jobs.worker import Worker
 from app.migrations import migrate
+from app.polling import Poller
 from app.processes import preload
 from app.progress import listen
 from app.registry.copies import copies_of
@@ -202,7 +203,7 @@ def open_ports(settings: Settings, *, patience: float = 0.0, warm: Callable[[Loa
         ),
         warm=warm,
     )
-    keep_inline = math.inf if settings.keep_inline_days is None else settings.keep_inline_days * 86_400
+    keep_inline = settings.keep_inline_days * 86_400
     reader = ReaderLimits(memory_bytes=settings.upload_memory_mb * _MB)
     datasets = DatasetStore(settings.datasets_url, limits, patience=patience, reader=reader, keep_inline=keep_inline)
     audit = AuditLog(database)
@@ -212,8 +213,7 @@ def open_ports(settings: Settings, *, patience: float = 0.0, warm: Callable[[Loa
 def make_worker(settings: Settings, ports: Ports) -> Worker:
     """A worker that runs jobs in processes of their own."""
     check_installed(settings.dask)
-    if settings.keep_inline_days is not None:
-        Thread(target=_expire, args=(ports,), name="expiry", daemon=True).start()
+    Poller("expiry", partial(_expire, ports), _EXPIRY_SECONDS, at_once=True).start()
     limits = JobLimits(
         seconds=settings.job_seconds, memory_bytes=settings.job_memory_mb * _MB, threads=settings.job_threads
     )
@@ -285,14 +285,12 @@ def keep_up(settings: Settings) -> None:
 
 
 def _expire(ports: Ports) -> None:
-    """Remove inline data sets that nothing needs, now and every hour: a big store takes seconds to list."""
-    while True:
-        try:
-            if removed := expire_inline(ports):
-                _log.info("inline data sets expired", datasets=removed)
-        except (PayoffError, SQLAlchemyError, OSError) as error:
-            _log.warning("inline data sets not removed", why=type(error).__name__)
-        sleep(_EXPIRY_SECONDS)
+    """Remove inline data sets that nothing needs."""
+    try:
+        if removed := expire_inline(ports):
+            _log.info("inline data sets expired", datasets=removed)
+    except (PayoffError, SQLAlchemyError, OSError) as error:
+        _log.warning("inline data sets not removed", why=type(error).__name__)
 
 
 def _sweep(ports: Ports) -> None:

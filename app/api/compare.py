@@ -168,7 +168,9 @@ def page(
     page_size: Annotated[int, Query(ge=1, le=500)] = 50,
     page_token: Annotated[str | None, Query(max_length=200)] = None,
 ) -> ComparePage:
-    found, token = jobs.page(ports, caller, usecase.KIND, status=status, page_size=page_size, page_token=page_token)
+    found, token = jobs.page(
+        ports, caller, usecase.KIND, status=status, page_size=page_size, page_token=page_token, results=False
+    )
     return ComparePage(jobs=[JobState(**state_of(job)) for job in found], next_page_token=token)
 
 

@@ -23,7 +23,7 @@ from app.jobs.admission import PENDING, admit
 from app.jobs.fairness import next_turn
 from app.jobs.job import Event, Job, JobView, Problem, Status, after
 from app.jobs.moves import end, hold, hold_or_raise, move, owned, postpone, put_back, read_or_fail
-from app.jobs.tables import JOB_COLUMNS, JOBS, VIEW_COLUMNS, WORKERS, job_of, view_of
+from app.jobs.tables import COLUMNS_WITHOUT_RESULT, JOB_COLUMNS, JOBS, VIEW_COLUMNS, WORKERS, job_of, view_of
 from app.patterns import matches
 from app.tracing import origin
 
@@ -150,14 +150,17 @@ class Queue:
         client: str | None = None,
         page_size: int = 50,
         page_token: str | None = None,
+        results: bool = True,
     ) -> tuple[list[JobView], str | None]:
         """Jobs, newest first, and the token of the next page (None at the end); new jobs do not shift the pages.
 
-        With patterns of `models` only the jobs for such models, and those for none that `client` ordered.
+        With patterns of `models` only the jobs for such models, and those for none that `client` ordered. Without
+        `results`, which may be megabytes each, they are not read and None.
         """
         if not 1 <= page_size <= MAX_PAGE:
             raise Invalid.at("/page_size", f"must be between 1 and {MAX_PAGE}")
-        statement = select(*VIEW_COLUMNS).order_by(JOBS.c.seq.desc()).limit(page_size + 1)
+        columns = VIEW_COLUMNS if results else COLUMNS_WITHOUT_RESULT
+        statement = select(*columns).order_by(JOBS.c.seq.desc()).limit(page_size + 1)
         for name, wanted in _filters(status=status, model=model, kind=kind).items():
             statement = statement.where(JOBS.c[name] == wanted)
         if models:

@@ -21,6 +21,7 @@ from sqlalchemy import (
     Table,
     Text,
     TypeDecorator,
+    null,
 )
 
 from app.jobs.job import Job, JobView, Status
@@ -97,6 +98,7 @@ WORKERS = Table(
 
 JOB_COLUMNS = tuple(JOBS.c[field.name] for field in dataclasses.fields(Job))
 VIEW_COLUMNS = tuple(JOBS.c[field.name] for field in dataclasses.fields(JobView))
+COLUMNS_WITHOUT_RESULT = tuple(null().label("result") if column is JOBS.c.result else column for column in VIEW_COLUMNS)
 
 
 def job_of(row: RowMapping) -> Job:

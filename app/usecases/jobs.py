@@ -51,8 +51,9 @@ def page(
     model: str | None = None,
     page_size: int,
     page_token: str | None,
+    results: bool = True,
 ) -> tuple[list[JobView], str | None]:
-    """Jobs of this `kind` that the caller may see, newest first, and the token of the next page."""
+    """Jobs of this `kind` that the caller may see, newest first, and the token of the next page; see `Queue.page`."""
     return ports.queue.page(
         kind=kind,
         status=status,
@@ -61,6 +62,7 @@ def page(
         client=caller.client,
         page_size=page_size,
         page_token=page_token,
+        results=results,
     )
 
 

@@ -1,7 +1,9 @@
 """The queue on SQLite and PostgreSQL, with a clock that the tests move."""
 
+from dataclasses import replace
+
 import pytest
-from sqlalchemy import delete, select, update
+from sqlalchemy import Engine, delete, event, select, update
 from sqlalchemy.exc import StatementError
 
 from app.database import Database
@@ -119,6 +121,26 @@ def test_a_full_last_page_has_no_next_one(queue):
     queue.submit("train", {})
     jobs, token = queue.page(page_size=1)
     assert (len(jobs), token) == (1, None)
+
+
+def test_pages_without_results_do_not_read_them(queue, job):
+    with queue.database.writing() as connection:
+        queue.succeed(connection, job, {"table": [1, 2]})
+    statements = []
+
+    def hear(_connection, _cursor, statement, *_):
+        statements.append(statement)
+
+    event.listen(Engine, "before_cursor_execute", hear)
+    try:
+        [bare], _ = queue.page(results=False)
+    finally:
+        event.remove(Engine, "before_cursor_execute", hear)
+    [whole], _ = queue.page()
+
+    assert not [statement for statement in statements if "jobs.result" in statement]
+    assert whole.result == {"table": [1, 2]}
+    assert bare == replace(whole, result=None)
 
 
 def test_pages_are_filtered_by_status_model_and_kind(queue):

@@ -279,3 +279,23 @@ def test_a_worker_removes_what_expired(tmp_path, monkeypatch):
     eventually(lambda: there(started) == {young})
     monkeypatch.setattr(wiring, "_EXPIRY_SECONDS", 3600.0)
     started.database.close()
+
+
+@pytest.mark.parametrize(("days", "removed"), [("inf", 0), ("1e6", 0), ("1", 1)])
+def test_days_to_keep_as_an_environment_variable(tmp_path, monkeypatch, days, removed):
+    """`inf` keeps data sets however old they are."""
+    monkeypatch.setenv("PAYOFF_KEEP_INLINE_DAYS", days)
+    started = make_tables(settings_for(tmp_path))
+    monkeypatch.setattr(started.datasets, "_clock", lambda: 0.0)
+    started.datasets.keep(started.datasets.draft_inline(DATA["features"], DATA["rows"], DATA["labels"]))
+    monkeypatch.setattr(started.datasets, "_clock", time.time)
+
+    assert datasets.expire(started) == removed
+    started.database.close()
+
+
+@pytest.mark.parametrize("days", ["0.5", "nan", "None", ""])
+def test_days_to_keep_that_are_none(tmp_path, monkeypatch, days):
+    monkeypatch.setenv("PAYOFF_KEEP_INLINE_DAYS", days)
+    with pytest.raises(ValueError, match="keep_inline_days"):
+        settings_for(tmp_path)
