@@ -100,7 +100,8 @@ class Settings(BaseSettings):
     """Most distinct values of a categorical feature; more look like an identifier or free text."""
 
     request_memory_mb: int | None = Field(default=None, ge=64)
-    """Memory for requests in progress (bodies, work, answers), 503 beyond it; by default a third, at most 2048."""
+    """Memory for requests in progress: bodies (counted twice), work and answers. 503 while it is used up, 413 for a \
+request that can never fit. Default: a third of the memory of the container or machine, at most 2048."""
 
     cache_mb: int = Field(default=512, ge=1)
     """Memory for loaded models, measured by the size of their files."""

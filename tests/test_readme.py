@@ -59,7 +59,7 @@ def test_every_setting_is_listed_with_its_default():
 
 
 def test_every_status_and_every_learner_is_listed():
-    for status in STATUS.values():
+    for status in {*STATUS.values(), 400, 405, 408, 431}:  # the last come from the framework and from the server
         assert f"| {status} |" in README
     learners = README.partition("\n## Learners\n")[2].partition("\n## ")[0]
     for kind, entry in KINDS.items():

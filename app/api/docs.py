@@ -14,7 +14,8 @@ from fastapi.responses import HTMLResponse, JSONResponse
 from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
-from app.api.permits import OPEN, GuardedRoute, OpenMount, needs
+from app.api.permits import OPEN, OpenMount, needs
+from app.api.wire import StrictRoute
 
 _DOCUMENT = "/openapi.json"
 _STATIC = "/static-offline-docs"  # where the page's scripts are mounted
@@ -28,7 +29,7 @@ def install(app: FastAPI) -> None:
     app.router.routes.append(OpenMount(_STATIC, _Files(directory=_FILES), name="static-offline-docs"))
 
 
-router = APIRouter(route_class=GuardedRoute, include_in_schema=False)
+router = APIRouter(route_class=StrictRoute, include_in_schema=False)
 
 
 @router.get(_DOCUMENT)

@@ -178,20 +178,29 @@ def _charged(receive: Receive, mine: Share, announced: int) -> Receive:
 
 
 def _until_sent(send: Send, mine: Share) -> Send:
-    """The same channel; a long answer is charged before it begins, and counts as sent once the client has read it."""
+    """The same channel; a long answer is charged before it begins, and counts as sent once the client has read it.
+
+    Of an answer that comes in parts, such as a file, only one part is in memory at a time, and charged.
+    """
+    start: Message | None = None  # of a long answer, until its first part tells whether it comes whole
 
     async def until_sent(message: Message) -> None:
+        nonlocal start
         if mine.refused is not None:
             return  # the answer to that follows
-        if message["type"] == "http.response.start":
-            length = _length_of(message)
-            if length > _SMALL:
-                try:
-                    mine.answer(length)
-                except PayoffError as error:
-                    mine.refused = error
-                    return
-        elif len(message.get("body", b"")) > _SMALL and not message.get("more_body", False):
+        if message["type"] == "http.response.start" and _length_of(message) > _SMALL:
+            start = message
+            return
+        size = len(message.get("body", b""))
+        if start is not None:
+            try:
+                mine.answer(size)
+            except PayoffError as error:
+                mine.refused = error
+                return
+            await send(start)
+            start = None
+        if size > _SMALL and not message.get("more_body", False):
             await send({**message, "more_body": True})
             message = {"type": "http.response.body"}  # the server takes it when the client has read nearly all
         await send(message)

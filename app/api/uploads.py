@@ -16,7 +16,7 @@ from starlette.datastructures import FormData, UploadFile
 
 from app.api.forms import check_charset, read_form
 from app.api.limiters import limiters
-from app.errors import Flaw, Invalid
+from app.errors import Flaw, Invalid, Unsupported
 
 _Result = TypeVar("_Result")
 FORM = "multipart/form-data"
@@ -62,8 +62,8 @@ async def received(request: Request) -> AsyncIterator[Upload]:
         finally:
             await file.close()
     else:
-        raise Invalid.at(
-            "", f"Content-Type is {media_type or 'absent'!r}; send {FORM}, {', '.join(BARE[:2])} or {BARE[3]}"
+        raise Unsupported(
+            f"Content-Type is {media_type[:80] or 'absent'!r}; send {FORM}, {', '.join(BARE[:2])} or {BARE[3]}"
         )
 
 

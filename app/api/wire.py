@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Coroutine
 from difflib import get_close_matches
-from typing import Annotated, Any, TypeVar, cast
+from typing import Annotated, Any, TypeVar, cast, get_origin
 
 import orjson
 from fastapi import Request, Response
@@ -75,11 +76,13 @@ class StrictRoute(GuardedRoute):
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
-        known = [each.alias for each in get_flat_params(self.dependant) if isinstance(each.field_info, Query)]
+        parameters = [each for each in get_flat_params(self.dependant) if isinstance(each.field_info, Query)]
+        known = [each.alias for each in parameters]
+        lists = [each.alias for each in parameters if get_origin(each.field_info.annotation) is list]
         form = cast(type[BaseModel], self.body_field.field_info.annotation) if self.body_field else None
 
         async def strict(request: Request) -> Response:
-            refuse_query(request, known)
+            refuse_query(request, known, lists)
             if form is not None:
                 request = _ReadRequest(request.scope, await read(request, form))
             return await handle(request)
@@ -170,14 +173,16 @@ def _weight(text: str) -> float:
         return 0.0
 
 
-def refuse_query(request: Request, known: Collection[str] = ()) -> None:
-    """Invalid with the name of each query parameter that is not `known`."""
+def refuse_query(request: Request, known: Collection[str] = (), lists: Collection[str] = ()) -> None:
+    """Invalid with the name of each query parameter that is not `known`, or comes twice and is not in `lists`."""
     if not request.scope["query_string"]:
         return
-    unknown = [name for name in request.query_params if name not in known][:_MOST_FLAWS]
-    if unknown:
-        flaws = [Flaw(f"/{step(name)}", _unknown_parameter(name, known)) for name in unknown]
-        raise Invalid(flaws[0].msg, flaws)
+    counts = Counter(name for name, _ in request.query_params.multi_items())
+    flaws = [Flaw(f"/{step(name)}", _unknown_parameter(name, known)) for name in counts if name not in known]
+    twice = (name for name, count in counts.items() if count > 1 and name in known and name not in lists)
+    flaws += [Flaw(f"/{step(name)}", "this query parameter is given twice") for name in twice]
+    if flaws:
+        raise Invalid(flaws[0].msg, flaws[:_MOST_FLAWS])
 
 
 def _unknown_parameter(name: str, known: Collection[str]) -> str:
@@ -191,9 +196,7 @@ def query_fields(request: Request, known: Collection[str], words: Collection[str
     """The query parameters, all of them `known`, each parsed as JSON where it is that, else and for `words` as text."""
     refuse_query(request, known)
     fields: dict[str, Any] = {}
-    for name, text in request.query_params.multi_items():
-        if name in fields:
-            raise Invalid.at(f"/{name}", "this query parameter is given twice")
+    for name, text in request.query_params.items():
         fields[name] = text
         if name in words:
             continue

@@ -168,8 +168,6 @@ def test_equal_uploads_at_once(client):
 @pytest.mark.parametrize(
     ("content", "headers", "place"),
     [
-        (b"", {}, [""]),
-        (CSV, {"Content-Type": "application/json"}, [""]),
         (CSV, {"Content-Type": "multipart/form-data"}, [""]),
         (CSV, BOUNDARY, [""]),
         (form("file", CSV, "t.csv")[:40], BOUNDARY, [""]),

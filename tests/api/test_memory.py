@@ -8,6 +8,7 @@ import threading
 
 import pytest
 from fastapi import FastAPI, Request, Response
+from fastapi.responses import StreamingResponse
 from pydantic import BaseModel
 
 from app.access.caller import ANYBODY
@@ -45,6 +46,12 @@ def application(budget: Budget) -> FastAPI:
         mine.reserve(int(request.query_params["work"]))
         return Response(bytes(int(request.query_params["answer"])))
 
+    async def file(request: Request) -> Response:
+        parts, size = int(request.query_params["parts"]), int(request.query_params["size"])
+        headers = {"Content-Length": str(parts * size)}
+        return StreamingResponse((bytes(size) for _ in range(parts)), headers=headers)
+
+    app.router.routes.append(DirectRoute("/file", file, methods=["POST"]))
     app.router.routes.append(DirectRoute("/direct", direct, methods=["POST"]))
     app.router.routes.append(StrictRoute("/parsed", parsed, methods=["POST"]))
     app.router.routes.append(DirectRoute("/streamed", streamed, methods=["POST"]))
@@ -61,13 +68,14 @@ class Exchange:
         self.read = 0
         self.messages = []
         self.sent = asyncio.Event()
+        self.watch = lambda: None  # called with each part of the answer
         self._parts = list(parts)
         self._drained = drained
         size = sum(map(len, self._parts)) if length is None else length
         head = (b"content-length", b"%d" % size) if length != "chunked" else (b"transfer-encoding", b"chunked")
         self._scope = {
             "type": "http",
-            "asgi": {"version": "3.0"},
+            "asgi": {"version": "3.0", "spec_version": "2.4"},
             "http_version": "1.1",
             "method": "POST",
             "scheme": "http",
@@ -98,6 +106,7 @@ class Exchange:
 
     async def _send(self, message):
         self.messages.append(message)
+        self.watch()
         if message["type"] == "http.response.body" and not message.get("more_body", False) and self._drained:
             self.sent.set()
             await self._drained.wait()
@@ -162,6 +171,22 @@ def test_work_and_answers_are_charged_and_given_back(work, answer, status):
 
     assert asyncio.run(exchange.run()) == status
     assert budget.used == 0
+
+
+@pytest.mark.parametrize(
+    ("parts", "size", "status"), [(200, MB, 200), (2, 65 * MB, 413), (1, 1000, 200), (90, 1000, 200)]
+)
+def test_of_an_answer_in_parts_one_is_charged(parts, size, status):
+    """A file may be larger than the memory for requests."""
+    budget, held = Budget(64 * MB), []
+    exchange = Exchange(application(budget), "/file", query=f"parts={parts}&size={size}".encode())
+    exchange.watch = lambda: held.append(budget.used)
+
+    assert asyncio.run(exchange.run()) == status
+    assert max(held) <= size
+    assert budget.used == 0
+    if status == 200:
+        assert sum(len(message.get("body", b"")) for message in exchange.messages) == parts * size
 
 
 def test_an_answer_is_held_until_the_client_has_read_it():

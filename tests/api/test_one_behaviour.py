@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import httpx
@@ -127,6 +128,52 @@ def test_an_unknown_query_parameter(client, route):
 
     assert response.status_code == 422
     assert places(response) == ["/no~1such"]
+
+
+@pytest.mark.parametrize("path", ["/docs", "/openapi.json"])
+def test_documents_take_no_query_parameters(client, path):
+    response = client.get(path, params={"x": "1"})
+
+    assert response.status_code == 422
+    assert places(response) == ["/x"]
+
+
+def test_a_query_parameter_that_is_given_twice(client):
+    """At every operation that has any; a list is given item by item."""
+    paths = client.get("/openapi.json").json()["paths"]
+    tried = 0
+    for path, operations in paths.items():
+        for method, operation in operations.items():
+            for parameter in operation.get("parameters", []):
+                if parameter["in"] != "query" or parameter["schema"].get("type") == "array":
+                    continue
+                tried += 1
+                name, url = parameter["name"], re.sub("{.*?}", "1", path)
+                response = client.request(method, url, params=[(name, "1"), (name, "1")])
+                assert response.status_code == 422, (method, path, name)
+                assert f"/{name}" in places(response), (method, path, name)
+    assert tried >= 9
+
+
+def test_a_list_in_the_query_is_given_item_by_item(client):
+    response = client.post(
+        "/datasets",
+        params=[("label", "b"), ("label", "c")],
+        content=b"a,b,c\n1,0,1\n2,1,0\n3,1,1\n4,0,0\n",
+        headers={"Content-Type": "text/csv"},
+    )
+
+    assert response.status_code == 201
+
+
+@pytest.mark.parametrize("kind", ["image/png", "application/json", "", None, "x" * 5_000])
+def test_the_media_type_of_an_upload(client, kind):
+    headers = {} if kind is None else {"Content-Type": kind}
+    response = client.post("/datasets", params={"label": "b"}, content=b"a,b\n", headers=headers)
+
+    assert response.status_code == 415
+    assert "errors" not in response.json()
+    assert len(response.json()["detail"]) < 250
 
 
 def test_a_query_parameter_that_is_nearly_right(client):
