@@ -48,7 +48,7 @@ class Settings(BaseSettings):
     """Addresses or networks of proxies, separated by commas, whose X-Forwarded-For is believed; by default none."""
 
     rate_limit: str = Field(default="", pattern=r"^([1-9][0-9]{0,8}/(second|minute|hour|day))?$")
-    """Requests of each key, or each address without keys, such as `100/second`; by default unlimited, as the admin key."""
+    """Requests of each key, or of each address without keys, such as `100/second`; the admin key has no limit."""
 
     jobs_per_key: int | None = Field(default=None, ge=1)
     """Jobs of one key that may be queued or running at once; by default any number."""
