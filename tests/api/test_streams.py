@@ -15,14 +15,14 @@ from sqlalchemy.engine import Engine
 from app.api import watching
 from tests.conftest import serving, settings_for, two_class_rows
 
-SECRET = "administrator-77c1"
+FOLDER = "streams"
 ORDER = {"model": "waiting", "learner": {"kind": "logistic"}, "data": two_class_rows(40), "holdout": 0}
 
 
 @pytest.fixture(scope="module")
 def queueing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
     """A service without workers, whose jobs wait."""
-    with serving(settings_for(tmp_path_factory.mktemp("streams"), workers=0)) as client:
+    with serving(settings_for(tmp_path_factory.mktemp(FOLDER), workers=0)) as client:
         yield client
 
 
@@ -35,11 +35,11 @@ def job(queueing: httpx.Client) -> str:
 
 @contextmanager
 def statements() -> Iterator[list[str]]:
-    """What is asked of the job table."""
+    """What the service without workers asks of the job table."""
     asked: list[str] = []
 
-    def remember(_connection, _cursor, statement, *_more):
-        if "FROM jobs" in statement:
+    def remember(connection, _cursor, statement, *_more):
+        if "FROM jobs" in statement and FOLDER in str(connection.engine.url):
             asked.append(statement)
 
     event.listen(Engine, "before_cursor_execute", remember)

@@ -31,8 +31,11 @@ _STEPS = {
 }
 
 
-def stall(settings: dict[str, Any], work: str, job: Job, at: int, *, in_transactions: bool) -> None:
+def stall(
+    settings: dict[str, Any], environment: dict[str, str], work: str, job: Job, at: int, *, in_transactions: bool
+) -> None:
     """Do `work` for a job; exit code 0 also where it was told that the attempt is over."""
+    os.environ.update(environment)  # the fork server has that of an earlier test
     fitting._train = trained
     _stop_at(at, in_transactions=in_transactions)
     ports = open_ports(Settings.model_validate(settings))

@@ -57,12 +57,17 @@ def stopped(settings, ports):
     def begin(work, job, at):
         in_transactions = not ports.database.is_sqlite  # there, whoever is stopped in one stops all others
         process = context.Process(
-            target=stall, args=(settings, work, job, at), kwargs={"in_transactions": in_transactions}
+            target=stall, args=(settings, dict(os.environ), work, job, at), kwargs={"in_transactions": in_transactions}
         )
         process.start()
         processes.append(process)
         eventually(lambda: process.exitcode is not None or status_of(process) == psutil.STATUS_STOPPED)
-        return process if process.exitcode is None else False
+        if process.exitcode is None:
+            return process
+        assert process.exitcode == 0
+        if work == "publish":
+            assert ports.queue.get(job.id).ended
+        return False
 
     yield begin
     for process in processes:
@@ -138,7 +143,7 @@ def each_step(ports, begin, before=lambda _job: None):
         process = begin(first, at)
         yield job, process
         if not process:
-            assert at > 5  # something was stopped
+            assert at > 5  # as many steps were stopped before
             return
     raise AssertionError("more steps than expected")
 
