@@ -16,7 +16,7 @@ import structlog
 from fastapi import FastAPI
 from fastapi.concurrency import run_in_threadpool
 
-from app import __version__, tracing
+from app import __version__, processes, tracing
 from app.access.addresses import Addresses
 from app.access.keyring import Keyring
 from app.api import (
@@ -142,6 +142,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     if service.worker is not None:
         service.worker.start()
     service.kernels.start()
+    processes.start()
     _tell_of_stopping(app.state.stopping)
     _quiet_collector()
     sys.setswitchinterval(_SWITCH_SECONDS)

@@ -46,7 +46,7 @@ class Replica(Payoff):
     def __init__(self, settings: Mapping[str, object], environment: Mapping[str, str] | None = None) -> None:
         super().__init__(settings, environment)
         self.port = free_port()
-        self.client = httpx.Client(base_url=self.url, timeout=30)
+        self.client = httpx.Client(base_url=self.url, timeout=60)
         self.reason = ""
 
     @property
