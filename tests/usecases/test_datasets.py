@@ -48,7 +48,6 @@ def dataset(ports):
 def test_upload_find_page(ports, dataset):
     assert datasets.find(ports, dataset.id) == dataset
     assert datasets.page(ports, 10, None) == ([dataset.summary()], None)
-    assert datasets.largest_upload(ports) == 10_000
 
 
 @pytest.mark.parametrize("size", [0, 501])
