@@ -174,6 +174,7 @@ def _starting() -> Iterator[None]:
     from pydantic import ValidationError  # noqa: PLC0415
 
     from app.database import DatabaseAway  # noqa: PLC0415
+    from app.disks import of_error  # noqa: PLC0415
     from app.errors import PayoffError  # noqa: PLC0415
     from app.settings import refused  # noqa: PLC0415
 
@@ -182,14 +183,15 @@ def _starting() -> Iterator[None]:
     except ValidationError as error:
         reason = refused(error)[0]
     except DatabaseAway as error:
-        reason = f"the database cannot be used ({error.why}): PAYOFF_DATABASE, or the folder PAYOFF_HOME that holds it"
+        fix = error.fix or "PAYOFF_DATABASE, or the folder PAYOFF_HOME that holds it"
+        reason = f"the database cannot be used ({error.why}): {fix}"
     except PayoffError as error:
-        reason = error.detail
+        found = of_error(error.__cause__)
+        reason = f"{error.detail}: {found.fix}" if found else error.detail
     except OSError as error:
-        reason = (
-            f"{error.filename or 'a folder'} cannot be used ({error.strerror or error}): PAYOFF_HOME and PAYOFF_MODELS"
-        )
-        reason += " name folders that can be written"
+        found = of_error(error)
+        fix = found.fix if found else "PAYOFF_HOME and PAYOFF_MODELS name folders that can be written"
+        reason = f"{error.filename or 'a folder'} cannot be used ({error.strerror or error}): {fix}"
     else:
         return
     print(f"payoff: {reason}", file=sys.stderr)

@@ -29,6 +29,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError, Operationa
 from sqlalchemy.exc import TimeoutError as NoConnectionFree
 
 from app.errors import Invalid, Unavailable
+from app.sqlite_errors import explained, unwritable
 
 _BUSY_MS = 15_000  # how long a writer waits for another; writes here take about a millisecond
 _POOL_SECONDS = 3.0  # how long to wait for one of this process's own connections
@@ -44,9 +45,10 @@ _log = logging.getLogger(__name__)
 class DatabaseAway(Unavailable):
     """A part of the service cannot be reached"""
 
-    def __init__(self, why: str) -> None:
+    def __init__(self, why: str, fix: str = "") -> None:
         super().__init__("the database does not answer at the moment; try again")
-        self.why = why  # for those who run the service: it may tell addresses and names
+        self.why = why  # for those who run the service: it may contain addresses and names
+        self.fix = fix
 
 
 class Database:
@@ -92,14 +94,20 @@ class Database:
             return literal_column("((julianday('now') - 2440587.5) * 86400.0)", Double)
         return cast(extract("epoch", func.clock_timestamp()), Double)
 
-    def answers(self) -> bool:
-        """Whether a query comes back within a second; a SQLite file removed under its open connections is gone."""
+    def trouble(self) -> str:
+        """Why it cannot do its work, as a clause without names; empty where it answers and can be written.
+
+        Takes a second at most. A SQLite file that was removed under its open connections does not answer.
+        """
         heard = threading.Event()
+        standby = False
 
         def ask() -> None:
+            nonlocal standby
+            query = "SELECT count(*) < 0 FROM sqlite_master" if self.is_sqlite else "SELECT pg_is_in_recovery()"
             try:
-                with self.reading() as connection:
-                    connection.execute(text("SELECT 1"))
+                with self.reading() as connection:  # a page of the file is read, and not its name alone
+                    standby = bool(connection.execute(text(query)).scalar())
             except (SQLAlchemyError, Unavailable):
                 return
             heard.set()
@@ -107,8 +115,13 @@ class Database:
         asking = threading.Thread(target=ask, daemon=True)  # it may hang for longer than the caller has time
         asking.start()
         asking.join(_ANSWER_SECONDS)
-        there = not self.is_sqlite or not self.engine.url.database or Path(self.engine.url.database).exists()
-        return heard.is_set() and there
+        file = self.engine.url.database if self.is_sqlite else None
+        if not heard.is_set() or (file and not Path(file).exists()):
+            return "the database does not answer"
+        if standby:
+            return "the database is a standby, which cannot be written"
+        found = unwritable(file) if file else None
+        return f"the database cannot be written: {found.what}" if found else ""
 
     def wait(self, seconds: float) -> None:
         """Wait for a server that is not there yet; DatabaseAway in the end. A file is there at once or not at all."""
@@ -142,7 +155,9 @@ class Database:
                 raise
             if not self.is_sqlite and _postgres().is_silence(cause):
                 self._silence.begin()
-            away = DatabaseAway(" ".join(str(cause or error).split()))
+            found = explained(cause, self.engine.url.database or "the database") if self.is_sqlite else None
+            why = " ".join(str(cause or error).split())
+            away = DatabaseAway(why) if found is None else DatabaseAway(f"{found.what} ({why})", found.fix)
             if self._answered:
                 _log.warning("the database does not answer: %s", away.why)
                 self._answered = False
@@ -230,6 +245,8 @@ def _is_away(error: SQLAlchemyError, cause: BaseException | None) -> bool:
         return True
     if not isinstance(error, DBAPIError):
         return False
+    if explained(cause, "") is not None:
+        return True
     return error.connection_invalidated or getattr(cause, "sqlstate", None) == _READ_ONLY
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Literal
 
 from fastapi import APIRouter, Request, Response
@@ -37,7 +38,8 @@ async def live() -> Health:
 @needs(OPEN)
 async def ready(request: Request, ports: PortsDep) -> Health:
     """Ready means that every route answers: models, aliases and keys are known, the loops of `/retrieve` and `/acquire`
-    are compiled, the database answers, the worker is alive, and the service is not about to stop.
+    are compiled, the database answers, all stores can be written, the worker is alive, and the service is not about to
+    stop. A service that is not ready goes on answering whatever it can.
     """
     return await limiters(request).health.run(_ready, request, ports)
 
@@ -57,10 +59,10 @@ def _ready(request: Request, ports: Ports) -> Health:
             (state.service.keyring.trouble, bool(state.service.keyring.trouble)),
             ("the loops of /retrieve and /acquire are being compiled", not state.kernels.ready),
             ("the worker is not alive", state.worker is not None and not state.worker.alive),
-            ("the database does not answer", not ports.database.answers()),
         )
         if is_wrong
     ]
+    wrong += filter(None, (ports.database.trouble(), *_unwritable(ports)))
     if wrong:
         raise NotReady("; ".join(wrong))
     return Health(status="ready")
@@ -70,6 +72,13 @@ def _ready(request: Request, ports: Ports) -> Health:
 @needs(CHECK)
 async def access() -> None:
     """Answer 204 if the key that was sent is valid, whatever its scopes: a proxy asks before it reads a long body."""
+
+
+def _unwritable(ports: Ports) -> Iterator[str]:
+    """Training and uploads cannot do their work then; predictions go on."""
+    for what, found in (("models", ports.registry.obstacle()), ("data sets", ports.datasets.obstacle())):
+        if found is not None:
+            yield f"{what} cannot be written: {found.what}"
 
 
 @router.get(

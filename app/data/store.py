@@ -22,6 +22,7 @@ from app.data.dataset import DataLimits, Dataset, from_files, from_json, to_file
 from app.data.isolated import ReaderLimits, read_isolated
 from app.data.order import Order
 from app.data.table import Table
+from app.disks import Obstacle
 from app.errors import Conflict, Damaged, Invalid, NotFound, Unavailable, Unusable
 from app.storage import Storage
 
@@ -76,6 +77,10 @@ class DatasetStore:
     def check(self) -> None:
         """Unavailable where the store cannot be reached, Unusable where that will not pass by itself."""
         self._storage.check()
+
+    def obstacle(self) -> Obstacle | None:
+        """What keeps its folder from being written; see `Storage.obstacle`."""
+        return self._storage.obstacle()
 
     def prepare(self) -> None:
         """The same at a start, where a store that is away now is waited for."""

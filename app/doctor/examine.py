@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from time import monotonic
 
+from app.disks import of_error
 from app.doctor import cluster, machine, stores
 from app.doctor.finding import Finding, wrong
 from app.errors import PayoffError
@@ -30,10 +31,10 @@ def examine(
     try:
         ports = open_ports(settings)
     except (PayoffError, OSError) as error:
-        detail = error.detail if isinstance(error, PayoffError) else error.strerror or str(error)
-        checks["stores"] = lambda: [
-            wrong("stores", detail, "the README lists all settings; nothing else was looked at")
-        ]
+        obstacle = of_error(error)
+        detail = error.detail if isinstance(error, PayoffError) else f"{error.filename}: {error.strerror or error}"
+        mend = obstacle.fix if obstacle else "the README lists all settings"
+        checks["stores"] = lambda: [wrong("stores", detail, f"{mend}; nothing else was looked at")]
         return _all(checks, seconds)
     found = _all(checks | _of_stores(settings, ports, deep=deep), seconds)
     ports.database.close()

@@ -11,6 +11,7 @@ from pathlib import Path
 import psutil
 from pydantic import ValidationError
 
+from app.disks import of_error
 from app.doctor.finding import Finding, ok, warning, wrong
 from app.settings import Settings, misspelt, refused
 from app.usecases.kernels import uncompiled
@@ -62,13 +63,14 @@ def _check_names(environment: Mapping[str, str]) -> Iterator[Finding]:
 def check_home(settings: Settings) -> Iterator[Finding]:
     """The home folder takes files, and there is room for more."""
     home = settings.home.absolute()
-    mend = f"let PAYOFF_HOME name a folder that uid {os.getuid()} can write"
     try:
         home.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=home, prefix=".doctor-") as probe:
             probe.write(b"probe")
             probe.flush()
     except OSError as error:
+        found = of_error(error)
+        mend = found.fix if found else f"let PAYOFF_HOME name a folder that uid {os.getuid()} can write"
         yield wrong("home", f"{home} cannot be written: {error.strerror or error}", mend)
         return
     yield from check_room("home", home)

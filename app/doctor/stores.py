@@ -7,23 +7,27 @@ from collections.abc import Iterator
 from pathlib import Path
 from time import perf_counter, time
 
-from sqlalchemy import select
+from sqlalchemy import Connection, select, text
 from sqlalchemy.exc import SQLAlchemyError
 
 from app import migrations
 from app.database import Database, DatabaseAway
+from app.disks import of_error
 from app.doctor.finding import Finding, ok, warning, wrong
 from app.doctor.machine import check_room
 from app.errors import PayoffError, Unavailable
 from app.jobs.pulse import pulse
+from app.registry.audit import Audit
 from app.registry.registry import Registry
 from app.settings import Settings
+from app.sqlite_errors import DAMAGED, unwritable
 from app.storage import Storage
 from app.usecases.ports import Ports
 
 _SKEW_SECONDS = 5.0
 _LONG_SECONDS = 300.0
 _MOST_NAMED = 5
+_QUICK_BYTES = 2**28  # looked through in about a second
 
 
 def check_database(database: Database) -> Iterator[Finding]:
@@ -36,10 +40,19 @@ def check_database(database: Database) -> Iterator[Finding]:
             before = time()
             now = connection.execute(select(database.now)).scalar_one()
             skew = now - (before + time()) / 2
+            damage = _damage(database, connection)
     except DatabaseAway as error:
-        yield wrong("database", f"{name} does not answer: {error.why}", "PAYOFF_DATABASE names it; is it running?")
+        mend = error.fix or "PAYOFF_DATABASE names it; is it running?"
+        yield wrong("database", f"{name} cannot be used: {error.why}", mend)
         return
     milliseconds = (perf_counter() - began) * 1e3
+    if damage:
+        yield wrong("database", f"{name} is damaged: {damage}", DAMAGED.fix)
+        return
+    found = unwritable(database.engine.url.database) if database.is_sqlite and database.engine.url.database else None
+    if found:
+        yield wrong("database", f"{name} can be read, but not written: {found.what}", found.fix)
+        return
     yield _revision(name, revision, milliseconds)
     if abs(skew) > _SKEW_SECONDS:
         yield warning(
@@ -47,6 +60,15 @@ def check_database(database: Database) -> Iterator[Finding]:
             f"its clock is {abs(skew):.0f} s {'ahead of' if skew > 0 else 'behind'} this machine's",
             "let both follow a time server; jobs go by the database's clock and are safe",
         )
+
+
+def _damage(database: Database, connection: Connection) -> str:
+    """The first thing that is wrong in the file of an SQLite database; empty where nothing is, or it is very large."""
+    file = Path(database.engine.url.database or "")
+    if not database.is_sqlite or not file.exists() or file.stat().st_size > _QUICK_BYTES:
+        return ""
+    found = str(connection.execute(text("PRAGMA quick_check(1)")).scalar())
+    return "" if found == "ok" else found
 
 
 def _revision(name: str, revision: str | None, milliseconds: float) -> Finding:
@@ -77,7 +99,8 @@ def check_storage(check: str, url: str, setting: str) -> Iterator[Finding]:
         same = storage.read(probe, "probe") == content
         storage.remove(probe)
     except (PayoffError, OSError, ValueError) as error:
-        yield wrong(check, f"{url} cannot be used: {getattr(error, 'detail', error)}", mend)
+        found = of_error(error) or of_error(error.__cause__)
+        yield wrong(check, f"{url} cannot be used: {getattr(error, 'detail', error)}", found.fix if found else mend)
         return
     if not same:
         yield wrong(check, f"{url} gives back other bytes than it was given", mend)
@@ -97,12 +120,13 @@ def check_models(database: Database, registry: Registry, settings: Settings, *, 
     except Unavailable as error:
         yield wrong("index", error.detail, "see models")
         return
-    for text in audit.unusable[:_MOST_NAMED]:
-        yield wrong("index", text, "put its folder back from a backup, or delete the version")
+    for line in audit.unusable[:_MOST_NAMED]:
+        yield wrong("index", line, "put its folder back from a backup, or delete the version")
     if len(audit.unusable) > _MOST_NAMED:
         more = len(audit.unusable) - _MOST_NAMED
         yield wrong("index", f"{more} more versions that cannot be loaded", "as above")
     yield from _skewed(audit.skewed, settings)
+    yield from _without_room(audit, settings.cache_mb)
     if audit.left_over:
         named = ", ".join(audit.left_over[:_MOST_NAMED]) + (", …" if len(audit.left_over) > _MOST_NAMED else "")
         yield warning(
@@ -110,11 +134,30 @@ def check_models(database: Database, registry: Registry, settings: Settings, *, 
             f"{len(audit.left_over)} folders that belong to no version of the index: {named}",
             "`payoff reindex` brings back what was published; what was not can be removed while no job runs",
         )
-    for text in audit.mirrors[:_MOST_NAMED]:
-        yield warning("index", text, "moving any alias of that model writes its index file anew")
+    for line in audit.mirrors[:_MOST_NAMED]:
+        yield warning("index", line, "moving any alias of that model writes its index file anew")
     if not audit.unusable:
         depth = "all files" if deep else "cards and signatures" if settings.signing_key else "cards"
         yield ok("index", f"{audit.versions} versions of {audit.models} models, {depth} of {audit.looked_at} looked at")
+
+
+def _without_room(audit: Audit, cache_mb: int) -> Iterator[Finding]:
+    """The versions that aliases and names mean are loaded beforehand, in this order, as far as they fit."""
+    room, named = cache_mb * 2**20, []
+    for key in audit.current:
+        size = audit.sizes.get(key, 0)
+        if size > room:
+            named.append(f"{key[0]}:{key[1]}")
+        else:
+            room -= size
+    if named:
+        needed = sum(audit.sizes.get(key, 0) for key in audit.current) // 2**20 + 1
+        more = f" and {len(named) - _MOST_NAMED} more" if len(named) > _MOST_NAMED else ""
+        yield warning(
+            "index",
+            f"PAYOFF_CACHE_MB has no room for {', '.join(named[:_MOST_NAMED])}{more}: loaded when asked for",
+            f"set PAYOFF_CACHE_MB to {needed:,} or more, as far as memory allows",
+        )
 
 
 def _skewed(skewed: dict[str, int], settings: Settings) -> Iterator[Finding]:

@@ -29,6 +29,8 @@ class Audit:
     versions: int = 0
     looked_at: int = 0
     unusable: list[str] = field(default_factory=list)
+    current: list[Key] = field(default_factory=list)  # what aliases and names mean, those of aliases first
+    sizes: dict[Key, int] = field(default_factory=dict)  # bytes of the files of what was looked at
     skewed: dict[str, int] = field(default_factory=dict)  # versions by the other scikit-learn that made them
     left_over: list[str] = field(default_factory=list)
     mirrors: list[str] = field(default_factory=list)
@@ -45,6 +47,8 @@ def audit(published: Published, files: Files, *, deep: bool) -> Audit:
     skewed: Counter[str] = Counter()
     for key in newest:
         card = _opened(files, key, digests[key], found, deep=deep)
+        if card is not None:
+            found.sizes[key] = sum(card.sizes.values())
         if card is not None and card.packages.get("scikit-learn") != sklearn.__version__:
             skewed[card.packages.get("scikit-learn", "?")] += 1
     found.looked_at, found.skewed = len(newest), dict(skewed)

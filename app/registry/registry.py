@@ -16,6 +16,7 @@ from sqlalchemy import Connection, select
 from sqlalchemy.exc import SQLAlchemyError
 
 from app.database import Database
+from app.disks import Obstacle
 from app.errors import Conflict, Damaged, NotFound, NotReady, PayoffError, Unavailable, Unusable
 from app.polling import Poller
 from app.registry.audit import Audit, audit
@@ -250,6 +251,10 @@ class Registry:
         """
         return self._known and (not self._awaits_storage or bool(self._snapshot.digests))
 
+    def obstacle(self) -> Obstacle | None:
+        """What keeps the folder of models from being written; see `Storage.obstacle`."""
+        return self._files.storage.obstacle()
+
     @property
     def preloader(self) -> Preloader:
         """What has it loaded that aliases and bare names mean."""
@@ -364,8 +369,11 @@ class Registry:
     def audit(self, *, deep: bool = False) -> Audit:
         """Compare index and folder, see `audit.audit`; changes nothing."""
         with self._database.reading(patient=True) as connection:
-            ahead = Published(self._index.mirrors(connection, ahead=True), self._index.snapshot(connection).digests)
-        return audit(ahead, self._files, deep=deep)
+            snapshot = self._index.snapshot(connection)
+            ahead = Published(self._index.mirrors(connection, ahead=True), snapshot.digests)
+        found = audit(ahead, self._files, deep=deep)
+        found.current = snapshot.current()
+        return found
 
     def datasets(self) -> set[str]:
         """The data sets that published versions were trained on, by their cards."""

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
+from app.disks import Obstacle, obstacle
 from app.errors import EXHAUSTED, UNWRITABLE, Conflict, Unavailable
 from app.storage.troubles import TROUBLES
 
@@ -35,6 +36,9 @@ class Disk:
     def check(self) -> None:
         with self._failures():
             self._root.mkdir(parents=True, exist_ok=True)
+
+    def obstacle(self) -> Obstacle | None:
+        return obstacle(self._root)
 
     def publish(self, folder: str, files: Mapping[str, bytes]) -> None:
         target = self._root / folder

@@ -23,6 +23,7 @@ from typing import Any, BinaryIO, TypeVar, cast
 import fsspec
 from fsspec.asyn import AsyncFileSystem
 
+from app.disks import Obstacle
 from app.errors import Conflict, Unavailable, Unusable
 from app.storage.weather import Weather, code_of
 
@@ -69,6 +70,9 @@ class Objects:
     def check(self) -> None:
         with suppress(FileNotFoundError):  # this is what a store that can be used says
             self.read(self._seal)
+
+    def obstacle(self) -> Obstacle | None:
+        return None  # it is known when it is asked
 
     def publish(self, folder: str, files: Mapping[str, bytes]) -> None:
         for _ in range(_ROUNDS):

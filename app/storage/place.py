@@ -6,6 +6,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import BinaryIO, Protocol
 
+from app.disks import Obstacle
+
 
 class Place(Protocol):
     """Files under paths whose steps are joined by `/`, below a root.
@@ -15,6 +17,9 @@ class Place(Protocol):
 
     def check(self) -> None:
         """Unavailable where the place cannot be reached, Unusable where that will not pass by itself."""
+
+    def obstacle(self) -> Obstacle | None:
+        """What keeps it from being written, as far as can be seen at once and without writing."""
 
     def publish(self, folder: str, files: Mapping[str, bytes]) -> None:
         """Write all `files` as `folder`, or nothing; Conflict where that folder exists."""

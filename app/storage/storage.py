@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import BinaryIO
 
+from app.disks import Obstacle
 from app.errors import NotFound
 from app.storage.disk import Disk
 from app.storage.objects import Objects
@@ -57,6 +58,10 @@ class Storage:
     def check(self) -> None:
         """Unavailable where the place cannot be reached, Unusable where that will not pass by itself."""
         self._place.check()
+
+    def obstacle(self) -> Obstacle | None:
+        """What keeps a folder of this machine from being written; None of a store on the network. Writes nothing."""
+        return self._place.obstacle()
 
     def publish(self, folder: str, files: Mapping[str, bytes]) -> None:
         """Write all `files` as `folder`, or nothing; Conflict where that folder exists."""

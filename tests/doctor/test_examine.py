@@ -56,6 +56,14 @@ def test_a_healthy_service_has_nothing(ports, settings, deep):
     assert amiss(settings, deep=deep) == {}
 
 
+def test_current_versions_without_room_in_the_cache_are_named(ports, settings):
+    tight = settings.model_copy(update={"cache_mb": 0})
+
+    (line,) = amiss(tight)["index"]
+
+    assert line == "warning: PAYOFF_CACHE_MB has no room for triage:1: loaded when asked for"
+
+
 def test_nothing_is_changed_but_the_folders_that_a_start_would_make(tmp_path):
     settings = settings_for(tmp_path, admin_key="a", signing_key="s", job_memory_mb=64)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import subprocess
 import time
 
 import pytest
@@ -11,20 +10,6 @@ import pytest
 from tests.faults.life import QUESTION, alone, finished, order
 from tests.faults.test_outages import upload
 from tests.servers.crowd import Caller
-
-
-@pytest.fixture
-def disk(tmp_path):
-    """A disk of 8 MB."""
-    place = tmp_path / "disk"
-    place.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", place], capture_output=True, check=False
-    )
-    if mounted.returncode:
-        pytest.skip(f"no disk of our own can be mounted here: {mounted.stderr.decode()}")
-    yield place
-    subprocess.run(["umount", "--lazy", place], check=True)
 
 
 @pytest.mark.parametrize("what", ["all of it", "the models"])

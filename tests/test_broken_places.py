@@ -1,0 +1,178 @@
+"""What every command prints where the database file or the disk cannot be used: one sentence with the fix."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import uvicorn
+
+from app.cli import main
+from app.jobs.worker import Worker
+from app.wiring import make_ports
+from tests.conftest import serving, settings_for, trained, two_class_rows
+from tests.registry.making import publish
+
+COMMANDS = {
+    "serve": ["serve"],
+    "worker": ["worker"],
+    "doctor": ["doctor", "--json"],
+    "keys": ["keys", "create", "--name", "bank"],
+    "keys list": ["keys", "list"],
+    "reindex": ["reindex"],
+    "backup": ["backup", "backup"],
+    "restore": ["restore", "backup"],
+}
+DAMAGE = {
+    "text": lambda _content: b"this is no database" * 100,
+    "garbage after the header": lambda content: content[:100] + b"\xa5" * (len(content) - 100),
+    "a page of zeros": lambda content: content[:4096] + bytes(4096) + content[8192:],
+    "half of it": lambda content: content[: len(content) // 2],
+    "a damaged header": lambda content: content[:16] + b"\xff" * 84 + content[100:],
+}
+FIXES = {
+    "full": "make room",
+    "read-only": "mount the disk for writing",
+    "no rights": "chown",
+    "damaged": "payoff restore",
+}
+NO_RIGHTS = ["setpriv", "--bounding-set=-dac_override,-dac_read_search", "--inh-caps=-dac_override,-dac_read_search"]
+
+
+@pytest.fixture
+def installation(disk, monkeypatch):
+    """The folder of a service on a small disk of its own, which was started once and has a model."""
+    where = {"PAYOFF_HOME": disk / "home", "PAYOFF_MODELS": disk / "models"}
+    for name, value in where.items():
+        monkeypatch.setenv(name, str(value))
+    monkeypatch.chdir(disk.parent)
+    monkeypatch.setattr(uvicorn, "run", lambda *_what, **_how: None)
+    monkeypatch.setattr(Worker, "run", lambda *_: None)
+    monkeypatch.setattr("app.api.logs.configure", lambda *_: None)  # its handler would outlive what pytest captures
+    ports = make_ports(settings_for(disk))
+    publish(ports.registry)
+    ports.database.close()
+    return disk
+
+
+def ended(command, capsys):
+    """The exit code of a command of this process, and what it printed."""
+    try:
+        code = main(COMMANDS[command])
+    except SystemExit as end:
+        code = end.code
+    finally:
+        logging.disable(logging.NOTSET)
+    printed = capsys.readouterr()
+    return code, printed.out, printed.err
+
+
+def check(command, code, out, err, fix, *, must_fail):
+    """No traceback and no invitation to report anything; where it failed, one sentence with the fix."""
+    assert "Traceback" not in out + err
+    assert "report it" not in out
+    if command == "doctor":
+        wrong = [line for line in json.loads(out)["findings"] if line["level"] == "wrong"]
+        assert any(fix in line["mend"] for line in wrong), wrong
+        assert code == 1
+    elif must_fail or code:
+        assert code == 2, (out, err)
+        (line,) = [line for line in err.splitlines() if line.startswith("payoff: ")]
+        assert fix in line
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("harm", DAMAGE)
+def test_a_damaged_database_file(installation, capsys, command, harm):
+    file = installation / "home" / "payoff.db"
+    file.write_bytes(DAMAGE[harm](file.read_bytes()))
+    for beside in ("payoff.db-wal", "payoff.db-shm"):
+        (installation / "home" / beside).unlink(missing_ok=True)
+
+    code, out, err = ended(command, capsys)
+
+    check(command, code, out, err, FIXES["damaged"], must_fail=False)
+    if command in {"serve", "reindex"} and harm in {"text", "garbage after the header", "a damaged header"}:
+        assert code == 2
+        assert str(file) in err
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_full_disk(installation, capsys, command):
+    fill(installation)
+
+    code, out, err = ended(command, capsys)
+
+    check(command, code, out, err, FIXES["full"], must_fail=False)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_disk_that_is_mounted_read_only(installation, capsys, command):
+    subprocess.run(["mount", "-o", "remount,ro", str(installation)], check=True)
+
+    code, out, err = ended(command, capsys)
+
+    check(command, code, out, err, FIXES["read-only"], must_fail=command in {"serve", "worker", "reindex", "keys"})
+
+
+@pytest.mark.parametrize(
+    ("what", "command"),
+    [
+        *(("the folder", command) for command in ("serve", "doctor", "keys", "reindex", "backup")),
+        *(("the file", command) for command in ("doctor", "keys", "reindex", "backup")),  # a service is not ready
+    ],
+)
+def test_missing_rights(installation, command, what):
+    """In a process without the capability that lets root write everywhere."""
+    for path in [installation / "home", *(installation / "home").rglob("*")]:
+        if what == "the folder" or path.is_file():
+            path.chmod(0o555 if path.is_dir() else 0o444)
+
+    run = subprocess.run(
+        [*NO_RIGHTS, sys.executable, "-m", "app.cli", *COMMANDS[command]],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+        cwd=installation.parent,
+        env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[1]), "PYTHONDONTWRITEBYTECODE": "1"},
+    )
+
+    check(command, run.returncode, run.stdout, run.stderr, FIXES["no rights"], must_fail=command in {"keys", "reindex"})
+
+
+def test_a_full_disk_makes_the_service_unready_and_predictions_go_on(disk):
+    """It becomes ready again with the room. A balancer asks another replica, and this one where there is no other."""
+    with serving(settings_for(disk)) as client:
+        order = {"model": "ward", "learner": {"kind": "logistic"}, "data": two_class_rows()}
+        trained(client, order)
+        question = {"model": "ward", "instances": [[50, 70, "mild"]], "rule": "most_probable"}
+        assert client.get("/health/ready").status_code == 200
+        fill(disk)
+
+        waiting = client.get("/health/ready")
+
+        assert waiting.status_code == 503
+        for what in ("the database", "models", "data sets"):
+            assert f"{what} cannot be written: there is no room on its disk" in waiting.json()["detail"]
+        assert str(disk) not in waiting.text
+        assert client.post("/predict", json=question).status_code == 200
+        assert client.get("/health/live").status_code == 200
+        (disk / "filler").unlink()
+        assert client.get("/health/ready").status_code == 200
+
+
+def fill(disk: Path) -> None:
+    """Write until nothing more can be written."""
+    with (disk / "filler").open("wb", buffering=0) as filler:
+        for size in (2**16, 1):
+            try:
+                while True:
+                    filler.write(b"\0" * size)
+            except OSError:
+                continue
