@@ -137,11 +137,18 @@ def connected(client: httpx.Client) -> socket.socket:
 
 
 def answer_on(connection: socket.socket) -> bytes:
-    parts: list[bytes] = []
+    """All that is sent until nginx ends its side; after a refused body it would keep its own open for five seconds."""
+    answer = b""
     with suppress(ConnectionResetError):
-        while part := connection.recv(65536):
-            parts.append(part)
-    return b"".join(parts)
+        while not _is_whole(answer) and (part := connection.recv(65536)):
+            answer += part
+    return answer
+
+
+def _is_whole(answer: bytes) -> bool:
+    head, end, body = answer.partition(b"\r\n\r\n")
+    length = re.search(rb"(?i)\ncontent-length: (\d+)", head)
+    return bool(end and length and len(body) == int(length[1]))
 
 
 def status_of(answer: bytes) -> int:

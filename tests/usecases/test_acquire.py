@@ -273,8 +273,8 @@ def test_too_many_cases_are_refused(model):
     with pytest.raises(TooLarge, match="up to 100,000"):
         usecase.acquire(model, [{}] * 100_001, usecase.Question())
     many = [f"a{i}" for i in range(1000)]
-    with pytest.raises(TooLarge, match="up to 19,860"):  # 5 features, 2 classes, 1000 actions
-        usecase.acquire(model, [{}] * 19_861, usecase.Question(benefits=np.zeros((2, 1000)).tolist(), actions=many))
+    with pytest.raises(TooLarge, match="up to 4,965"):  # 5 features, 2 classes, 1000 actions
+        usecase.acquire(model, [{}] * 4_966, usecase.Question(benefits=np.zeros((2, 1000)).tolist(), actions=many))
 
 
 def test_too_many_actions_are_refused(model):

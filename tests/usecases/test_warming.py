@@ -86,6 +86,7 @@ def publish(registry, name, task):
     learner = {"kind": name, "parameters": {}}
     card = make_card(model, registry.reserve(model), learner=learner, features=features, **labels)
     staged = registry.stage(card, estimator)
+    registry.announce(staged)
     with registry._database.writing() as connection:
         registry.add(connection, staged)
 
