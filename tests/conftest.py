@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 import os
+import sys
+from pathlib import Path
+
+if os.environ.pop("PYTHONDONTWRITEBYTECODE", None):  # every process would compile all it imports: 8 s instead of 3 s
+    os.environ.setdefault("PYTHONPYCACHEPREFIX", str(Path.home() / ".cache" / "payoff-tests"))
+    sys.pycache_prefix, sys.dont_write_bytecode = os.environ["PYTHONPYCACHEPREFIX"], False
 
 for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ.setdefault(_variable, "1")  # small problems: threads would only wait for each other, before numpy loads
@@ -11,7 +17,6 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import httpx
 import numpy as np
@@ -28,24 +33,39 @@ preload(
     ["app.jobs.single", "app.jobs.child", *_PRELOADED]
 )  # whichever test is the first to start a process: those of jobs begin at once
 
+_OF_THE_SYSTEM = ("tests/faults/test_kills.py", "tests/faults/test_outages.py")  # those that ask for `system`
+_LONG = (
+    "tests/faults/",
+    "tests/e2e/",
+    "tests/api/test_connections",
+    "tests/api/test_mutations",
+    "tests/api/test_openapi",
+    "tests/data/test_isolated",
+    "tests/deploy/test_balancer",
+    "tests/jobs/test_isolation",
+    "tests/learners/test_no_rows",
+    "tests/usecases/test_backup",
+    "tests/usecases/test_stalled_attempts",
+)
+
 pytest_plugins = ["tests.servers.fixtures"]  # postgres_url, bucket, dask_cluster
 
 
 def pytest_xdist_make_scheduler(config, log):
-    """Files go to workers whole, and those of `tests/faults` to the same one: they share a system of ten processes."""
+    """Files go to workers whole and in our order; those that share a system of ten processes go to the same one."""
+    config.option.loadscopereorder = False
     return _Schedule(config, log)
 
 
 def pytest_collection_modifyitems(items):
     """Those that take longest first, so that in the end no worker waits for another."""
-    long = ("tests/faults/", "tests/e2e/", "tests/api/test_openapi", "tests/api/test_mutations")
-    items.sort(key=lambda item: not item.nodeid.startswith(long))
+    items.sort(key=lambda item: (not item.nodeid.startswith(_OF_THE_SYSTEM), not item.nodeid.startswith(_LONG)))
 
 
 class _Schedule(LoadFileScheduling):
     def _split_scope(self, nodeid: str) -> str:
         file: str = super()._split_scope(nodeid)
-        return "tests/faults" if file.startswith("tests/faults/") else file
+        return "the system" if file in _OF_THE_SYSTEM else file
 
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
