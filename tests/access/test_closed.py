@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import functools
+import tempfile
+from pathlib import Path
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -37,8 +41,9 @@ class Stack:
     def replace(self):
         """Another database, with tables and nothing in them."""
         self._number += 1
-        self._database = Database(f"sqlite:///{self._folder / f'{self._number}.db'}")
-        migrate(self._database)
+        file = self._folder / f"{self._number}.db"
+        file.write_bytes(_empty_tables())
+        self._database = Database(f"sqlite:///{file}")
         self.known = None
         if hasattr(self, "_keyring"):
             self._keyring._keys = Keys(self._database, AuditLog(self._database))
@@ -94,6 +99,17 @@ class Stack:
     def _rename(self, one, other):
         with self._database.writing() as connection:
             connection.exec_driver_sql(f"ALTER TABLE {one} RENAME TO {other}")
+
+
+@functools.cache
+def _empty_tables():
+    """A database file with all tables and no rows, made once for all of them."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "empty.db"
+        database = Database(f"sqlite:///{file}")
+        migrate(database)
+        database.close()  # writes what is in its log into the file
+        return file.read_bytes()
 
 
 EVENTS = ("restart", "replace", "make", "empty", "unreadable", "unreadable_at_start", "look")

@@ -90,12 +90,12 @@ def _sleep(_queue, job, report):
 
 def _tell_stage(_queue, job, report):
     report(0.5, job.spec["stage"])
-    time.sleep(1.5)
+    time.sleep(1)
 
 
 def _tell_fraction(_queue, job, report):
     report(float(job.spec["fraction"]), "odd")
-    time.sleep(1)
+    time.sleep(0.5)
 
 
 def _hold_interpreter(_queue, _job, _report):

@@ -139,13 +139,28 @@ def test_without_a_copy_of_the_index_nothing_is_known_until_the_database_answers
 
 
 @in_a_bucket
-@pytest.mark.parametrize("file", ["card.json", "card.hmac", "model.joblib", "holdout.npz"])
 @pytest.mark.parametrize("harm", ["cut", "changed", "emptied", "removed", "a trap"])
-def test_a_harmed_copy_is_read_anew_and_never_unpickled(another, replica, tmp_path, file, harm):
-    publish(another(signing_key=KEY))
+def test_a_harmed_copy_is_read_anew_and_never_unpickled(another, replica, tmp_path, harm):
+    """Whichever file of a model it is; of four models each has another one harmed."""
+    owner = another(signing_key=KEY)
+    files = {"a": "card.json", "b": "card.hmac", "c": "model.joblib", "d": "holdout.npz"}
+    for name in files:
+        publish(owner, name)
     first = replica(key=KEY)
-    assert soon(lambda: first.cached("triage"))
-    copy = next((tmp_path / "copies").glob(f"*/triage/1/{file}"))
+    assert soon(lambda: all(map(first.cached, files)))
+    copies = [next((tmp_path / "copies").glob(f"*/{name}/1/{file}")) for name, file in files.items()]
+    contents = [copy.read_bytes() for copy in copies]
+    for copy in copies:
+        do_harm(harm, copy, tmp_path / "sprung")
+
+    again = replica(key=KEY)
+
+    assert soon(lambda: all(map(again.cached, files)))
+    assert not (tmp_path / "sprung").exists()
+    assert [copy.read_bytes() for copy in copies] == contents
+
+
+def do_harm(harm, copy, sprung):
     content = copy.read_bytes()
     match harm:
         case "cut":
@@ -157,13 +172,7 @@ def test_a_harmed_copy_is_read_anew_and_never_unpickled(another, replica, tmp_pa
         case "removed":
             copy.unlink()
         case _:
-            joblib.dump(Trap(str(tmp_path / "sprung")), copy)
-
-    again = replica(key=KEY)
-
-    assert soon(lambda: again.cached("triage"))
-    assert not (tmp_path / "sprung").exists()
-    assert copy.read_bytes() == content
+            joblib.dump(Trap(str(sprung)), copy)
 
 
 class Trap:

@@ -148,10 +148,10 @@ def test_the_models_of_a_backup_are_a_registry_by_themselves(full, stack, tmp_pa
 @pytest.fixture
 def slow_store(monkeypatch):
     """The first access of each kind to a folder of files takes longer than a transaction in PostgreSQL may be idle."""
-    monkeypatch.setattr("app.postgres._IDLE_SECONDS", 2)
+    monkeypatch.setattr("app.postgres._IDLE_SECONDS", 0.6)
 
     def slowly(work):
-        pauses = iter([2.5])
+        pauses = iter([0.9])
 
         def run(*arguments, **named):
             time.sleep(next(pauses, 0))
