@@ -50,8 +50,9 @@ def told(tmp_path_factory):
         service = Replica(settings | {"workers": 0, "telemetry": collector}, fast)
         worker = JobWorker(settings | {"telemetry": collector, "metrics_port": port, "metrics_prot": 1}, fast)
         try:
-            service.start()
+            service.spawn()
             worker.start()
+            service.wait_ready()
             service.client.headers["X-API-Key"] = KEY
             result.job = _ask(service.client)
             counted = 'payoff_jobs_ended_total{kind="train",status="succeeded"} 1.0'
