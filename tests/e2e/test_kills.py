@@ -35,6 +35,11 @@ class Service:
             "PAYOFF_WORKERS": "2",
         }
         self._log = (folder / "log").open("ab")
+        self.process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def running(self) -> bool:
+        return self.process is not None and self.process.poll() is None
 
     def start(self) -> None:
         command = [sys.executable, "-m", "app.cli", "serve", "--port", str(self.port)]
@@ -58,18 +63,25 @@ class Service:
         return self.process.wait(30)
 
     def close(self) -> None:
-        if self.process.poll() is None:
+        if self.running:
             self.kill()
         self.client.close()
         self._log.close()
 
 
+@pytest.fixture(scope="module")
+def _service(tmp_path_factory):
+    service = Service(tmp_path_factory.mktemp("killed"))
+    yield service
+    service.close()
+
+
 @pytest.fixture
-def service_process(tmp_path):
-    process = Service(tmp_path)
-    process.start()
-    yield process
-    process.close()
+def service_process(_service):
+    """The service, running; a test may end it."""
+    if not _service.running:
+        _service.start()
+    return _service
 
 
 def submit(client: httpx.Client, number: int) -> str:
@@ -79,7 +91,7 @@ def submit(client: httpx.Client, number: int) -> str:
     return response.json()["id"]
 
 
-def test_every_accepted_job_survives_kills_of_the_service(service_process, tmp_path):
+def test_every_accepted_job_survives_kills_of_the_service(service_process):
     """Killed three times while jobs wait and run: each job succeeds in the end, with one version of its own."""
     rng = random.Random(0)
     ids: list[str] = []
@@ -100,19 +112,6 @@ def test_every_accepted_job_survives_kills_of_the_service(service_process, tmp_p
     assert again == ids[0]
 
 
-def test_nothing_is_left_running_when_the_service_is_killed(service_process):
-    """The processes of jobs die with the service that started them."""
-    order = {"model": "slow", "learner": {"kind": "benefit_logistic"}, "data": two_class_rows(40_000)}
-    service_process.client.post("/train", json=order | {"benefits": [[0, -1], [-10, 5]]})
-    time.sleep(1)
-    started = psutil.Process(service_process.process.pid).children(recursive=True)
-    service_process.kill()
-
-    _, alive = psutil.wait_procs(started, timeout=30)  # a fork server that still imports ends after that
-
-    assert [" ".join(process.cmdline()) for process in alive] == []
-
-
 def test_a_stop_finishes_running_requests(service_process):
     """SIGTERM: a large request under way is answered whole, then the process ends cleanly."""
     wait_for(service_process.client, submit(service_process.client, 0))
@@ -131,6 +130,19 @@ def test_a_stop_finishes_running_requests(service_process):
     assert answers[0].status_code == 200
     assert len(answers[0].json()["decisions"]) == 200_000
     assert code in (0, -signal.SIGTERM)
+
+
+def test_nothing_is_left_running_when_the_service_is_killed(service_process):
+    """The processes of jobs die with the service that started them."""
+    order = {"model": "slow", "learner": {"kind": "benefit_logistic"}, "data": two_class_rows(40_000)}
+    service_process.client.post("/train", json=order | {"benefits": [[0, -1], [-10, 5]]})
+    time.sleep(1)
+    started = psutil.Process(service_process.process.pid).children(recursive=True)
+    service_process.kill()
+
+    _, alive = psutil.wait_procs(started, timeout=30)  # a fork server that still imports ends after that
+
+    assert [" ".join(process.cmdline()) for process in alive] == []
 
 
 def wait_for(client: httpx.Client, job: str) -> dict:
