@@ -183,15 +183,16 @@ def _starting() -> Iterator[None]:
     except ValidationError as error:
         reason = refused(error)[0]
     except DatabaseAway as error:
-        fix = error.fix or "PAYOFF_DATABASE, or the folder PAYOFF_HOME that holds it"
-        reason = f"the database cannot be used ({error.why}): {fix}"
+        fix = f"{error.fix}; " if error.fix else ""
+        reason = f"the database cannot be used ({error.why}): {fix}PAYOFF_DATABASE names it, or the folder PAYOFF_HOME"
     except PayoffError as error:
         found = of_error(error.__cause__)
         reason = f"{error.detail}: {found.fix}" if found else error.detail
     except OSError as error:
         found = of_error(error)
-        fix = found.fix if found else "PAYOFF_HOME and PAYOFF_MODELS name folders that can be written"
-        reason = f"{error.filename or 'a folder'} cannot be used ({error.strerror or error}): {fix}"
+        fix = f"{found.fix}; " if found else ""
+        reason = f"{error.filename or 'a folder'} cannot be used ({error.strerror or error}): {fix}PAYOFF_HOME and"
+        reason += " PAYOFF_MODELS name folders that can be written"
     else:
         return
     print(f"payoff: {reason}", file=sys.stderr)

@@ -34,6 +34,7 @@ preload(
 )  # whichever test is the first to start a process: those of jobs begin at once
 
 _OF_THE_SYSTEM = ("tests/faults/test_kills.py", "tests/faults/test_outages.py")  # those that ask for `system`
+_APART = "tests/usecases/test_stalled_attempts.py"  # each of its cases takes long and shares nothing
 _LONG = (
     "tests/faults/",
     "tests/e2e/",
@@ -65,6 +66,8 @@ def pytest_collection_modifyitems(items):
 class _Schedule(LoadFileScheduling):
     def _split_scope(self, nodeid: str) -> str:
         file: str = super()._split_scope(nodeid)
+        if file == _APART:
+            return nodeid
         return "the system" if file in _OF_THE_SYSTEM else file
 
 

@@ -163,6 +163,10 @@ class Registry:
             if not self._index.give_up(connection, (name, version)):
                 return
         self._mirroring.try_to_update(name)
+        self.remove_given_up(name, version)
+
+    def remove_given_up(self, name: str, version: int) -> None:
+        """Remove the folder of a number that was given up, which a suspended process may have written afterwards."""
         self._files.storage.remove(f"{name}/{version}")
 
     def reserved(self, job: str | None = None) -> list[Reservation]:

@@ -59,7 +59,9 @@ def sweep(ports: Ports) -> None:
     """
     ports.registry.catch_up()
     for one in ports.registry.reserved():
-        if one.given_up or ports.queue.is_over(one.job, one.attempt):
+        if one.given_up:
+            ports.registry.remove_given_up(one.name, one.version)
+        elif ports.queue.is_over(one.job, one.attempt):
             ports.registry.discard(one.name, one.version)
 
 
