@@ -225,6 +225,7 @@ def make_worker(settings: Settings, ports: Ports) -> Worker:
         limits=limits,
         modules=(
             *_PRELOADED,
+            *(("app.postgres",) if not ports.database.is_sqlite else ()),
             *(("s3fs",) if "s3://" in settings.models + settings.datasets else ()),
             *(("app.jobs.cluster",) if settings.dask else ()),
             *(tracing.MODULES if settings.telemetry else ()),
