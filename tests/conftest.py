@@ -30,7 +30,7 @@ from app.settings import Settings
 from app.wiring import _PRELOADED, wire
 
 preload(
-    ["app.jobs.single", "app.jobs.child", "app.postgres", "s3fs", *_PRELOADED]
+    ["app.jobs.single", "app.jobs.child", *_PRELOADED]
 )  # whichever test is the first to start a process: those of jobs begin at once
 
 _OF_THE_SYSTEM = ("tests/faults/test_kills.py", "tests/faults/test_outages.py")  # those that ask for `system`

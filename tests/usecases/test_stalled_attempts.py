@@ -4,7 +4,7 @@ job was finished by somebody else, neither harms what was published nor publishe
 
 import os
 import signal
-from multiprocessing import get_context
+from multiprocessing import forkserver, get_context
 
 import psutil
 import pytest
@@ -13,17 +13,27 @@ from sqlalchemy import delete, select, update
 from app.errors import Unavailable
 from app.jobs.job import Status
 from app.jobs.tables import JOBS
+from app.processes import LOCK, preload
 from app.registry.registry import Registry
 from app.registry.tables import reservations
 from app.settings import Settings
 from app.usecases import fitting
-from app.wiring import make_tables, open_ports
+from app.wiring import _PRELOADED, make_tables, open_ports
 from tests.jobs.waiting import eventually
 from tests.usecases.stalling import stall, trained
 
 STEPS = 200  # more than there are; the loop ends where the process did not stop
 
 context = get_context("forkserver")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def fork_server():
+    """A new one, which has imported what the processes here run: each would take seconds for it."""
+    with LOCK:
+        preload(["tests.usecases.stalling", "app.postgres", "s3fs", *_PRELOADED])
+        forkserver._forkserver._stop()
+        forkserver.ensure_running()
 
 
 @pytest.fixture(params=["folder and SQLite", "folder and PostgreSQL", "bucket and PostgreSQL"])
