@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 
-from app.access import command
+from app.access import cli
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -36,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     doctor.add_argument("--json", action="store_true", help="one JSON document rather than lines")
     doctor.add_argument("--deep", action="store_true", help="read every file of every model, not the cards alone")
-    command.describe(commands.add_parser("keys", help="make, list and revoke API keys"))
+    cli.describe(commands.add_parser("keys", help="make, list and revoke API keys"))
     commands.add_parser("reindex", help="rebuild the index of models from the registry's folder alone")
     out = commands.add_parser("backup", help="copy models, data sets, jobs and keys to a new place; may run any time")
     out.add_argument("place", help="a folder, or s3://bucket/path")
@@ -62,9 +62,9 @@ def _serve(host: str, port: int) -> int:
     import uvicorn  # noqa: PLC0415 - a worker needs no HTTP server
 
     from app.api.app import create_app  # noqa: PLC0415
-    from app.api.connections import backlog, raise_descriptor_limit  # noqa: PLC0415
-    from app.api.heads import BoundedHeads  # noqa: PLC0415
     from app.api.logs import configure  # noqa: PLC0415
+    from app.api.middleware.connections import backlog, raise_descriptor_limit  # noqa: PLC0415
+    from app.api.middleware.http_protocol import BoundedHeads  # noqa: PLC0415
     from app.settings import Settings  # noqa: PLC0415
     from app.wiring import wire  # noqa: PLC0415
 
@@ -142,7 +142,7 @@ def _keys(chosen: argparse.Namespace) -> int:
     from app.wiring import make_keys  # noqa: PLC0415
 
     with _starting():
-        return command.run(chosen, make_keys(Settings()))
+        return cli.run(chosen, make_keys(Settings()))
 
 
 def _reindex() -> int:

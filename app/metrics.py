@@ -24,7 +24,7 @@ from app.jobs.pulse import Pulse, pulse
 from app.jobs.watcher import Watcher
 from app.jobs.worker import Worker
 from app.registry.registry import Registry
-from app.storage.troubles import TROUBLES
+from app.storage.failures import TROUBLES
 from app.usecases.ports import Ports
 
 _without_creation_times: Callable[[], None] = disable_created_metrics

@@ -20,13 +20,13 @@ from app.access.addresses import Addresses
 from app.access.audit import AuditLog
 from app.access.keyring import Keyring
 from app.access.keys import Keys
-from app.access.made import NOTE, KeysMade
 from app.access.rates import Rate
+from app.access.seen_keys import NOTE, KeysMade
 from app.api.app import Service
-from app.api.guard import BodyLimits
 from app.api.logs import configure
-from app.api.memory import Budget, default_limit
-from app.api.sites import Sites
+from app.api.middleware.guard import BodyLimits
+from app.api.middleware.memory import Budget, default_limit
+from app.api.middleware.sites import Sites
 from app.data import isolated
 from app.data.isolated import ReaderLimits
 from app.data.store import DataLimits, DatasetStore
@@ -47,7 +47,7 @@ from app.registry.loaded import Loaded
 from app.registry.registry import Registry, leave_as_read
 from app.settings import Settings, listed, misspelt
 from app.storage.storage import Storage
-from app.usecases import compare, comparing, fitting, train
+from app.usecases import compare, compare_job, train, train_job
 from app.usecases.datasets import expire as expire_inline
 from app.usecases.kernels import Kernels, keep_kernels
 from app.usecases.ports import Ports
@@ -59,10 +59,10 @@ _EXPIRY_SECONDS = 3600.0
 _START_SECONDS = 20.0  # for a database server that starts at the same time
 _PRELOADED = ("app.wiring", "sklearn.linear_model", "sklearn.model_selection", "sklearn.pipeline", *isolated.MODULES)
 _SHORT_SECONDS = 2.0  # the same where copies can answer meanwhile
-_RUN: dict[str, Callable[[Ports, Job], None]] = {train.KIND: fitting.run, compare.KIND: comparing.run}
+_RUN: dict[str, Callable[[Ports, Job], None]] = {train.KIND: train_job.run, compare.KIND: compare_job.run}
 _CLEAN_UP: dict[str, Callable[[Ports, Job, int], None]] = {
-    train.KIND: fitting.clean_up,
-    compare.KIND: comparing.clean_up,
+    train.KIND: train_job.clean_up,
+    compare.KIND: compare_job.clean_up,
 }
 
 _log = structlog.get_logger("payoff")
@@ -280,7 +280,7 @@ def keep_up(settings: Settings) -> None:
     """What the worker does every few minutes."""
     ports = open_ports(settings)
     try:
-        fitting.sweep(ports)
+        train_job.sweep(ports)
     finally:
         ports.database.close()
 

@@ -28,7 +28,7 @@ from app.acquisition.prices import Prices
 from app.acquisition.session import Simulation, States, simulate, step
 from app.acquisition.warming import warm
 from app.learners.budget_forest import BudgetForest
-from app.learners.cost_tree import CostTree
+from app.learners.cost_tree.estimator import CostTree
 
 TRAINED = 12_000
 SIZES = (1, 10, 40)

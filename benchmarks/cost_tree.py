@@ -26,9 +26,9 @@ from app.acquisition.outline import Stop, listed, outline
 from app.acquisition.prices import Prices, parse_prices
 from app.acquisition.tree_session import simulate
 from app.api.charts.tree import tree_chart
-from app.learners._cost_tree_hard import HardTree
-from app.learners._cost_tree_path import Sample, Setting
-from app.learners.cost_tree import CostTree
+from app.learners.cost_tree.estimator import CostTree
+from app.learners.cost_tree.hard import HardTree
+from app.learners.cost_tree.path import Sample, Setting
 
 DATA = Path(__file__).resolve().parents[1] / ".." / "shared" / "data"
 NAMES = ("sign x", "sign z", "y++", "y+-", "y-+", "y--")

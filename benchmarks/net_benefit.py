@@ -28,7 +28,7 @@ from app.acquisition.prices import Prices, parse_prices
 from app.acquisition.session import simulate
 from app.learners.budget_forest import BudgetForest
 from app.learners.random_forest import RandomForest
-from app.usecases.asking import Asker, Stakes
+from app.usecases.acquisition_model import AcquisitionModel, ActionBenefits
 from app.usecases.simulate import report
 
 REPETITIONS = 5
@@ -75,9 +75,9 @@ def net_benefits(X: np.ndarray, y: np.ndarray, prices: Prices, B: np.ndarray, ma
     for repetition in range(REPETITIONS):
         for inside, outside in halves(y, repetition):
             model = make().fit(X[inside], y[inside]).learn_stops(X[inside], y[inside], prices)
-            ready = Asker.of(model, names, classes, prices)
+            ready = AcquisitionModel.of(model, names, classes, prices)
             for scale in SCALES:
-                told = report(ready, X[outside], y[outside], prices, Stakes(scale * B, classes), budgets=[])
+                told = report(ready, X[outside], y[outside], prices, ActionBenefits(scale * B, classes), budgets=[])
                 asked = told["budgets"][-1]
                 worth = asked.get("worth_stopping", asked["plain"])
                 ways = (told["nothing"], told["everything"], asked["plain"], asked["vote_stopping"], worth)

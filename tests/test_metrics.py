@@ -15,7 +15,7 @@ from app.database import DatabaseAway
 from app.errors import Unavailable
 from app.jobs.job import Problem, Status
 from app.metrics import JobMetrics, ProcessMetrics, QueueMetrics, RequestMetrics, StorageMetrics
-from app.storage.weather import Weather
+from app.storage.circuit_breaker import CircuitBreaker
 
 
 @pytest.fixture
@@ -126,7 +126,7 @@ def test_what_a_store_does_not_answer_is_counted_by_store(told):
     StorageMetrics(told)
     before = told.get_sample_value("payoff_storage_errors_total", {"store": "models"})
     with pytest.raises(Unavailable):
-        Weather("PAYOFF_MODELS").call(fail)  # tries twice
+        CircuitBreaker("PAYOFF_MODELS").call(fail)  # tries twice
 
     assert told.get_sample_value("payoff_storage_errors_total", {"store": "models"}) == before + 2
     assert told.get_sample_value("payoff_storage_errors_total", {"store": "datasets"}) is not None

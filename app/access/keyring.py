@@ -14,8 +14,8 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from app.access.caller import ANYBODY, Caller
 from app.access.keys import FORM, Keys, Revision
-from app.access.made import KeysMade
 from app.access.rates import Rate, Windows, whole
+from app.access.seen_keys import KeysMade
 from app.errors import KeyMissing, NotReady, TooMany, Unavailable, WrongKey
 from app.polling import Poller
 

@@ -58,7 +58,7 @@ class Key:
 
 
 @dataclass(frozen=True)
-class Wish:
+class KeyRequest:
     """What a new key shall be; without scopes it opens nothing but `/metrics`."""
 
     name: str
@@ -85,24 +85,24 @@ class Keys:
         self._database = database
         self._audit = audit
 
-    def create(self, wish: Wish) -> tuple[Key, str]:
+    def create(self, request: KeyRequest) -> tuple[Key, str]:
         """A new key, and what its holder has to send: the only time that it is told. Invalid, with places."""
-        flaws = _flaws(wish)
+        flaws = _flaws(request)
         if flaws:
             raise Invalid(flaws[0].msg, flaws)
         key_id, secret = f"payoff_{secrets.token_hex(4)}", secrets.token_urlsafe(32)
         values = {
             "id": key_id,
             "digest": hashlib.sha256(secret.encode()).hexdigest(),
-            "name": wish.name,
-            "scopes": " ".join(sorted(set(wish.scopes))),
-            "models": " ".join(wish.models),
-            "rate": wish.rate,
-            "jobs": wish.jobs,
+            "name": request.name,
+            "scopes": " ".join(sorted(set(request.scopes))),
+            "models": " ".join(request.models),
+            "rate": request.rate,
+            "jobs": request.jobs,
             "created_at": self._database.now,
-            "expires_at": None if wish.expires_seconds is None else self._database.now + wish.expires_seconds,
+            "expires_at": None if request.expires_seconds is None else self._database.now + request.expires_seconds,
         }
-        entry = self._audit.entry(_OPERATOR, "key.create", key_id, name=wish.name, scopes=values["scopes"])
+        entry = self._audit.entry(_OPERATOR, "key.create", key_id, name=request.name, scopes=values["scopes"])
         with self._database.writing() as connection:
             row = connection.execute(insert(API_KEYS).values(values).returning(API_KEYS)).mappings().one()
             entry(connection)
@@ -140,20 +140,20 @@ class Keys:
             return Revision(*connection.execute(counts).one())
 
 
-def _flaws(wish: Wish) -> list[Flaw]:
+def _flaws(request: KeyRequest) -> list[Flaw]:
     wrong = {
-        "/name": not _NAME.fullmatch(wish.name) or wish.name.lower() in RESERVED,
-        "/scope": not set(Scope).issuperset(wish.scopes),
-        "/model": not all(map(is_pattern, wish.models)),
-        "/jobs": wish.jobs is not None and wish.jobs < 1,
-        "/expires": wish.expires_seconds is not None and wish.expires_seconds <= 0,
+        "/name": not _NAME.fullmatch(request.name) or request.name.lower() in RESERVED,
+        "/scope": not set(Scope).issuperset(request.scopes),
+        "/model": not all(map(is_pattern, request.models)),
+        "/jobs": request.jobs is not None and request.jobs < 1,
+        "/expires": request.expires_seconds is not None and request.expires_seconds <= 0,
     }
     flaws = [Flaw(place, _NEEDED[place]) for place, is_wrong in wrong.items() if is_wrong]
-    if wish.models and Scope.ADMIN in wish.scopes:
+    if request.models and Scope.ADMIN in request.scopes:
         flaws.append(Flaw("/model", "the scope admin holds for all models: leave the patterns out"))
-    if wish.rate is not None:
+    if request.rate is not None:
         try:
-            Rate.parse(wish.rate)
+            Rate.parse(request.rate)
         except Invalid as error:
             flaws.extend(error.under("/rate").flaws)
     return flaws

@@ -12,9 +12,9 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from app.acquisition import _tree_kernels as kernels
-from app.acquisition.journeys import Journeys
 from app.acquisition.prices import Prices
 from app.acquisition.session import Simulation, State, States, arrays, checked, slack_of
+from app.acquisition.trajectories import Trajectories
 from app.acquisition.tree_of_classifiers import TreeOfClassifiers
 
 _BLOCK = 2000  # rows whose states are in memory together
@@ -47,8 +47,8 @@ class TreeStates(States):
 
 
 @dataclass(frozen=True, eq=False)
-class TreeJourneys(Journeys):
-    """Journeys through a tree; `vote` is the class, or the number, in each state.
+class TreeTrajectories(Trajectories):
+    """Trajectories through a tree; `vote` is the class, or the number, in each state.
 
     `node` (n, S + 1): the deepest node that could answer, -1 before the root could. `fee` (n, S + 1): what evaluating
     the nodes has cost so far, besides the features.
@@ -116,7 +116,7 @@ def step(
 def travel(
     tree: TreeOfClassifiers, X: np.ndarray, prices: Prices, budget: float | None = None,
     missing: np.ndarray | None = None,
-) -> TreeJourneys:  # fmt: skip
+) -> TreeTrajectories:  # fmt: skip
     """Feed complete rows X (n, m), NaN where missing, feature by feature as `step` asks, until it stops.
 
     `missing` (n, m) marks what cannot be had and costs nothing; by default every NaN. Others were bought in vain.
@@ -140,7 +140,7 @@ def travel(
     flat = answers.reshape(n * (S + 1), -1)
     P, vote = tree.probabilities(flat).reshape(n, S + 1, -1), tree.chosen(flat).reshape(n, S + 1)
     settled = np.where(resolved, length, -1)
-    return TreeJourneys(asked, price[:, :S], lost, P, vote, length, settled, resolved, node, fee[:, : S + 1])
+    return TreeTrajectories(asked, price[:, :S], lost, P, vote, length, settled, resolved, node, fee[:, : S + 1])
 
 
 def simulate(tree: TreeOfClassifiers, X: np.ndarray, prices: Prices, budget: float | None = None) -> TreeSimulation:

@@ -7,9 +7,9 @@ import numpy as np
 from app.acquisition import tree_session
 from app.acquisition.binning import bin_columns
 from app.acquisition.forest import FlatForest, PathCosts
-from app.acquisition.journeys import travel
 from app.acquisition.prices import Prices
 from app.acquisition.session import simulate, step
+from app.acquisition.trajectories import travel
 from app.acquisition.tree import grow_tree
 from app.acquisition.tree_of_classifiers import TreeOfClassifiers
 

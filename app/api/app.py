@@ -19,29 +19,28 @@ from fastapi.concurrency import run_in_threadpool
 from app import __version__, processes, tracing
 from app.access.addresses import Addresses
 from app.access.keyring import Keyring
-from app.api import (
+from app.api import errors
+from app.api.documentation import openapi, page
+from app.api.job_polling import Watching
+from app.api.middleware import permits
+from app.api.middleware.guard import BodyLimits, Guard
+from app.api.middleware.limiters import Limiters
+from app.api.middleware.memory import Budget, InFlight
+from app.api.middleware.observe import Observe
+from app.api.middleware.sites import Sites
+from app.api.routes import (
     acquire,
     audit,
     benefit,
     compare,
     datasets,
-    docs,
-    errors,
     health,
     models,
-    openapi,
-    permits,
     predict,
     retrieve,
     simulate,
     train,
 )
-from app.api.guard import BodyLimits, Guard
-from app.api.limiters import Limiters
-from app.api.memory import Budget, InFlight
-from app.api.observe import Observe
-from app.api.sites import Sites
-from app.api.watching import Watching
 from app.jobs.worker import Worker
 from app.metrics import Metrics
 from app.usecases.kernels import Kernels
@@ -114,10 +113,10 @@ def create_app(service: Service) -> FastAPI:
     app.state.stopping = threading.Event()
     app.state.watching = Watching(service.ports, app.state.stopping)
     errors.install(app)
-    docs.install(app)
+    page.install(app)
     app.router.routes[:0] = [predict.route, acquire.route, retrieve.route]  # first in line: those that are asked most
     app.state.routes = [*app.router.routes]
-    for routes in (docs, datasets, train, benefit, models, compare, simulate, audit, health):
+    for routes in (page, datasets, train, benefit, models, compare, simulate, audit, health):
         app.include_router(routes.router)
         app.state.routes += routes.router.routes
     bodies = (predict.PredictRequest, retrieve.RetrieveRequest, acquire.AcquireRequest)

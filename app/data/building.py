@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from app.data.columns import CategoricalColumn, NumericColumn, Vocabulary
 from app.data.dataset import DataLimits
 from app.data.labels import Classes, NumberLabel, RelevanceLabel, WordLabel
-from app.data.place import MOST_FLAWS
+from app.data.location import MOST_FLAWS
 from app.data.source import Source
 from app.errors import Invalid
 from app.features import Feature

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from app.data.place import MOST_FLAWS, Place
+from app.data.location import MOST_FLAWS, Place
 from app.errors import Flaw, Invalid, TooLarge
 from app.features import Feature
 from app.text import MOST_CATEGORY, refused_character

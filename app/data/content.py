@@ -11,8 +11,8 @@ from typing import BinaryIO, cast
 
 from app.data.csv_file import CsvFile
 from app.data.dataset import DataLimits
+from app.data.location import FILE
 from app.data.parquet_file import ParquetFile
-from app.data.place import FILE
 from app.data.source import Source
 from app.errors import Invalid, TooLarge
 

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as arrow_csv
 
 from app.data.dataset import DataLimits
-from app.data.place import FILE, MOST_FLAWS, Place, check_names, pointer
+from app.data.location import FILE, MOST_FLAWS, Place, check_names, pointer
 from app.data.source import Kind, check_columns, check_rows
 from app.errors import Flaw, Invalid
 

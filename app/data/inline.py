@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from app.data.dataset import DataLimits
-from app.data.place import MOST_FLAWS, Place, check_names
+from app.data.location import MOST_FLAWS, Place, check_names
 from app.data.source import Kind, check_columns, check_rows
 from app.errors import Flaw, Invalid
 from app.text import MOST_NAME, refused_character

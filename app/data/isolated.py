@@ -29,8 +29,8 @@ import structlog
 
 from app import errors
 from app.data.dataset import DataLimits, Dataset, from_json, to_json
+from app.data.location import FILE
 from app.data.order import Order
-from app.data.place import FILE
 from app.errors import Flaw, Invalid, PayoffError, trace_of
 from app.processes import CONTEXT, LOCK
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from app.data.columns import CategoricalColumn, NumericColumn
-from app.data.place import MOST_FLAWS, Place
+from app.data.location import MOST_FLAWS, Place
 from app.errors import Flaw, Invalid
 from app.text import MOST_NAME
 

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from app.data.dataset import DataLimits
-from app.data.place import FILE, MOST_FLAWS, Place, check_names, pointer
+from app.data.location import FILE, MOST_FLAWS, Place, check_names, pointer
 from app.data.source import Kind, check_columns, check_rows
 from app.errors import Flaw, Invalid, TooLarge
 

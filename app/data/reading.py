@@ -13,8 +13,8 @@ from app.data.building import Built, build
 from app.data.content import opened
 from app.data.dataset import DataLimits, Dataset
 from app.data.inline import InlineRows
+from app.data.location import FILE, MOST_FLAWS
 from app.data.order import Order
-from app.data.place import FILE, MOST_FLAWS
 from app.errors import Flaw, Invalid
 from app.text import refused_character
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Literal, Protocol
 
 from app.data.dataset import DataLimits
-from app.data.place import Place
+from app.data.location import Place
 from app.errors import TooLarge
 
 Kind = Literal["numeric", "categorical"]

@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from app.decisions.benefit import LARGEST, decide
-from app.decisions.hierarchy import beta_delta, hierarchical
+from app.decisions.hcsklr import beta_delta, hierarchical
 from app.decisions.threshold import HoldoutScores, decide_by_threshold, posterior_threshold
 
 RuleName = Literal[

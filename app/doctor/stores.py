@@ -17,7 +17,7 @@ from app.doctor.finding import Finding, ok, warning, wrong
 from app.doctor.machine import check_room
 from app.errors import PayoffError, Unavailable
 from app.jobs.pulse import pulse
-from app.registry.audit import Audit
+from app.registry.consistency import Audit
 from app.registry.registry import Registry
 from app.settings import Settings
 from app.sqlite_errors import DAMAGED, unwritable

@@ -29,20 +29,20 @@ _REPORT_SECONDS = 0.05
 _LONGEST_TRACE = 20_000
 
 
-def main(target: Target, argument: Any, job: Job, threads: int, lifeline: Connection, pipe: Connection) -> None:
+def main(target: Target, argument: Any, job: Job, threads: int, supervisor_end: Connection, pipe: Connection) -> None:
     """Run `target(argument, job, report)`; what it raises is told to the supervisor."""
-    _die_with(lifeline)
+    _end_with_supervisor(supervisor_end)
     os.nice(_NICENESS)
     cap_threads(threads)
-    voice = Voice(pipe)
+    reporter = Reporter(pipe)
     try:
-        with listen(voice.report):
-            target(argument, job, voice.report)
+        with listen(reporter.report):
+            target(argument, job, reporter.report)
     except Exception as error:  # noqa: BLE001 - the supervisor logs it; this process has no log
-        voice.confess(error)
+        reporter.report_failure(error)
 
 
-class Voice:
+class Reporter:
     """The job's side of the pipe to its supervisor; one JSON object per message."""
 
     def __init__(self, pipe: Connection) -> None:
@@ -60,7 +60,7 @@ class Voice:
         with contextlib.suppress(BlockingIOError):  # short enough to be written whole or not at all
             self._send({"fraction": fraction, "stage": stage[:200]})
 
-    def confess(self, error: Exception) -> None:
+    def report_failure(self, error: Exception) -> None:
         """Send why the job failed; or why it has to wait, where the world failed and not the work."""
         os.set_blocking(self._pipe.fileno(), True)
         expected = isinstance(error, PayoffError)
@@ -74,24 +74,24 @@ class Voice:
         self._pipe.send_bytes(json.dumps(message).encode())
 
 
-def _die_with(lifeline: Connection) -> None:
+def _end_with_supervisor(supervisor_end: Connection) -> None:
     """Let the end of the supervisor, however it comes, kill this process and all that it starts.
 
-    The supervisor holds the other end of `lifeline` and never writes. On Linux the kernel itself sends SIGKILL to the
+    The supervisor holds the other end of the pipe and never writes. On Linux the kernel itself sends SIGKILL to the
     process group when that end closes: a thread could not while a C loop holds the interpreter, and the "parent
     died" signal would not come, because the fork server lives as long as its children.
     """
     os.setsid()
     if sys.platform == "linux":
-        fcntl.fcntl(lifeline, fcntl.F_SETOWN, -os.getpgrp())
-        fcntl.fcntl(lifeline, fcntl.F_SETSIG, signal.SIGKILL)
-        fcntl.fcntl(lifeline, fcntl.F_SETFL, fcntl.fcntl(lifeline, fcntl.F_GETFL) | os.O_ASYNC)
+        fcntl.fcntl(supervisor_end, fcntl.F_SETOWN, -os.getpgrp())
+        fcntl.fcntl(supervisor_end, fcntl.F_SETSIG, signal.SIGKILL)
+        fcntl.fcntl(supervisor_end, fcntl.F_SETFL, fcntl.fcntl(supervisor_end, fcntl.F_GETFL) | os.O_ASYNC)
     else:
-        threading.Thread(target=_watch, args=(lifeline,), daemon=True).start()
-    if lifeline.poll(0):  # it closed before the lines above
+        threading.Thread(target=_watch, args=(supervisor_end,), daemon=True).start()
+    if supervisor_end.poll(0):  # it closed before the lines above
         os.killpg(0, signal.SIGKILL)
 
 
-def _watch(lifeline: Connection) -> None:
-    lifeline.poll(None)
+def _watch(supervisor_end: Connection) -> None:
+    supervisor_end.poll(None)
     os.killpg(0, signal.SIGKILL)

@@ -100,43 +100,45 @@ class Execution:
 
     def _watch(self) -> int:
         """Start the process and see it through; returns its exit code."""
-        ears, mouth = CONTEXT.Pipe(duplex=False)
-        lifeline, hold = CONTEXT.Pipe(duplex=False)
-        with ears, hold:
-            with mouth, lifeline:
-                process = CONTEXT.Process(target=child.main, args=(*self._work, lifeline, mouth), name=self.job.id)
+        reader, writer = CONTEXT.Pipe(duplex=False)
+        supervisor_end, kept_end = CONTEXT.Pipe(duplex=False)
+        with reader, kept_end:
+            with writer, supervisor_end:
+                process = CONTEXT.Process(
+                    target=child.main, args=(*self._work, supervisor_end, writer), name=self.job.id
+                )
                 with LOCK:
                     process.start()
-            self._attend(process, ears)
+            self._supervise(process, reader)
         with LOCK:
             process.join()
         assert process.exitcode is not None  # it was joined
         return process.exitcode
 
-    def _attend(self, process: ForkServerProcess, ears: connection.Connection) -> None:
+    def _supervise(self, process: ForkServerProcess, reader: connection.Connection) -> None:
         """Listen to the process, and stop it where needed, until neither it nor its group is there."""
         pid = process.pid
         assert pid is not None  # it was started
         deadline = monotonic() + self._limits.seconds
         kill_at = math.inf
         while not connection.wait([process.sentinel], _TICK_SECONDS):
-            self._hear(ears)
+            self._receive(reader)
             self._stop = self._stop or self._excess(pid, deadline)
             if self._stop and kill_at == math.inf:
                 kill_at = monotonic() + _GRACE_SECONDS
                 _signal(pid, signal.SIGTERM)
             elif monotonic() >= kill_at:
                 _signal(pid, signal.SIGKILL)
-        self._hear(ears)
+        self._receive(reader)
         _clear(pid)
 
-    def _hear(self, ears: connection.Connection) -> None:
+    def _receive(self, reader: connection.Connection) -> None:
         """Take what has been said since the last time; the latest report counts."""
         for _ in range(_MOST_MESSAGES):
             try:
-                if not ears.poll(0):
+                if not reader.poll(0):
                     return
-                message = json.loads(ears.recv_bytes())
+                message = json.loads(reader.recv_bytes())
             except (EOFError, OSError):  # nobody is there any more to say anything
                 return
             if "problem" in message:

@@ -22,8 +22,8 @@ from app.errors import Conflict, Invalid, NotFound
 from app.jobs.admission import PENDING, admit
 from app.jobs.fairness import next_turn
 from app.jobs.job import Event, Job, JobView, Problem, Status, after
-from app.jobs.moves import end, hold, hold_or_raise, move, owned, postpone, put_back, read_or_fail
 from app.jobs.tables import COLUMNS_WITHOUT_RESULT, JOB_COLUMNS, JOBS, VIEW_COLUMNS, WORKERS, job_of, view_of
+from app.jobs.transitions import end, hold, hold_or_raise, move, owned, postpone, put_back, read_or_fail
 from app.patterns import matches
 from app.tracing import origin
 

@@ -210,7 +210,7 @@ class Learner(ClassifierMixin, BaseEstimator):
             delayed(_fit_one)(self._seeded(), *dealt, number, folds) for number in (*range(folds), ALL)
         )
         for number, (scores, found) in enumerate(fits):
-            report((number + 1) / (folds + 1), stage_of(number, folds))
+            report((number + 1) / (folds + 1), stage_name(number, folds))
             if number < folds:
                 P[dealt.fold == number] = scores
             else:
@@ -231,7 +231,7 @@ class Learner(ClassifierMixin, BaseEstimator):
         return tags
 
 
-def stage_of(number: int, folds: int) -> str:
+def stage_name(number: int, folds: int) -> str:
     """What the fits without each of the folds, and then with all of them, are called in reports."""
     return "final fit" if number == folds else f"calibration fold {number + 1} of {folds}"
 
@@ -242,7 +242,7 @@ def _fit_one(
     """Fit without fold `number`: the probabilities of its rows. Of `ALL`: what the fit has found, by attribute."""
     dealt = Dealt(X, codes, weights, fold)
     place = folds if number == ALL else number
-    with part(place / (folds + 1), (place + 1) / (folds + 1), stage_of(place, folds)):
+    with part(place / (folds + 1), (place + 1) / (folds + 1), stage_name(place, folds)):
         learner.model_ = learner._fit_raw(*dealt.without(number))  # noqa: SLF001 - a part of the class's own fit
     if number == ALL:
         return None, {name: value for name, value in vars(learner).items() if name.endswith("_")}

@@ -12,8 +12,8 @@ from sklearn.base import clone
 from sklearn.utils import check_random_state
 
 from app.acquisition.forest import FlatForest, Nodes, PathCosts
-from app.acquisition.nursery import Nursery, Rows, Rule, Walk
 from app.acquisition.prices import Prices, check_budget
+from app.acquisition.tree_grower import Rows, Rule, TreeGrower, Walk
 from app.errors import Invalid
 from app.learners.stepwise import Stepwise, prices_of
 from app.progress import part, report
@@ -64,7 +64,7 @@ class BudgetForest(Stepwise):
 
     Fitted, besides `Learner`'s: `model_` (FlatForest), `prices_`, `alpha_`, `cost_exponent_`, `n_estimators_`, `cost_`
     and `error_` of the chosen Point (NaN where nothing was held out; the cost of a forest that was grown again within a
-    budget is that on all rows), `nothing_` the error of no trees, `frontier_`: all Points within the budget.
+    budget is that on all rows), `nothing_` the error of no trees, `tradeoff_`: all Points within the budget.
     O(trees x rows x features x depth).
     """
 
@@ -127,7 +127,7 @@ class BudgetForest(Stepwise):
             name: getattr(self, f"{name}_") for name in ("alpha", "cost_exponent", "n_estimators", "cost", "error")
         }
         frontier = []
-        for rule, points in groupby(self.frontier_, key=lambda point: point.rule):
+        for rule, points in groupby(self.tradeoff_, key=lambda point: point.rule):
             costs, errors = zip(*((round(point.cost, 6), round(point.error, 6)) for point in points), strict=True)
             frontier.append({"alpha": rule.alpha, "cost_exponent": rule.exponent, "cost": costs, "error": errors})
         return {**chosen, "frontier": frontier}
@@ -147,7 +147,7 @@ class BudgetForest(Stepwise):
         folds = _folds(codes, self.validation_fraction, random)
         most = MOST_TREES if self.n_estimators is None else self.n_estimators
         seeds = random.randint(np.iinfo(np.int32).max, size=most)  # the first trees are the same for any number
-        self.frontier_: list[Point] = []
+        self.tradeoff_: list[Point] = []
         if self.budget is None and self.alpha is not None and self.n_estimators is not None:
             return self._chosen(self._nursery(rows), Point(self._rules()[0], most, np.nan, np.nan), seeds)
         with part(0.0, 0.9, "growing trees"):
@@ -158,33 +158,33 @@ class BudgetForest(Stepwise):
             forest = self._chosen(nurseries[0][0] if tested else self._nursery(rows), point, seeds)
             return forest if tested or self.budget is None else self._within_budget(forest, rows)
 
-    def _nursery(self, rows: Rows) -> Nursery:
-        return Nursery(rows, len(self.classes_), self.prices_, self._categorical(), max_depth=self.max_depth)
+    def _nursery(self, rows: Rows) -> TreeGrower:
+        return TreeGrower(rows, len(self.classes_), self.prices_, self._categorical(), max_depth=self.max_depth)
 
-    def _choose(self, nurseries: list[tuple[Nursery, Rows]], seeds: np.ndarray) -> Point:
+    def _choose(self, nurseries: list[tuple[TreeGrower, Rows]], seeds: np.ndarray) -> Point:
         """Walk the whole path of every rule up to the budget, and choose on the validation rows."""
         weights = np.array([outside.weights.sum() for _, outside in nurseries])
-        wrong = [np.average(nursery.prior.argmax() != outside.codes, weights=outside.weights)
-                 for nursery, outside in nurseries]  # fmt: skip
+        wrong = [np.average(tree_grower.prior.argmax() != outside.codes, weights=outside.weights)
+                 for tree_grower, outside in nurseries]  # fmt: skip
         self.nothing_ = float(np.average(wrong, weights=weights))
         paths = self._paths(nurseries, weights, seeds)
-        self.frontier_ = [point for path in paths for point in path]
+        self.tradeoff_ = [point for path in paths for point in path]
         ends = [point for path in paths for point in (path[-1:] if self.n_estimators is not None else path)]
         nothing = Point(self._rules()[0], 0, 0.0, self.nothing_)
         return min(ends, key=lambda point: (point.error, point.cost, point.trees), default=nothing)
 
     def _paths(
-        self, nurseries: list[tuple[Nursery, Rows]], weights: np.ndarray, seeds: np.ndarray
+        self, nurseries: list[tuple[TreeGrower, Rows]], weights: np.ndarray, seeds: np.ndarray
     ) -> list[list[Point]]:
         """The Points of every rule within the budget, averaged over the nurseries by their weights."""
         rules, budget = self._rules(), check_budget(self.budget)
         paths: list[list[Point]] = [[] for _ in rules]
-        walk = Walk([nursery for nursery, _ in nurseries], rules, seeds, n_jobs=self.n_jobs)
+        walk = Walk([tree_grower for tree_grower, _ in nurseries], rules, seeds, n_jobs=self.n_jobs)
         for number, batches in walk:
             path = paths[number]
             if not path:
-                costs = [nursery.costs(outside) for nursery, outside in nurseries]
-            forests = [nursery.forest([trees]) for (nursery, _), trees in zip(nurseries, batches, strict=True)]
+                costs = [tree_grower.costs(outside) for tree_grower, outside in nurseries]
+            forests = [tree_grower.forest([trees]) for (tree_grower, _), trees in zip(nurseries, batches, strict=True)]
             for step in zip(*map(PathCosts.add, costs, forests), strict=True):
                 cost, error = np.average(step, axis=0, weights=weights).tolist()
                 report((number + (len(path) + 1) / len(seeds)) / len(rules))
@@ -202,10 +202,10 @@ class BudgetForest(Stepwise):
             exponents = EXPONENTS
         return [Rule(alpha, exponent) for exponent in exponents for alpha in alphas]
 
-    def _chosen(self, nursery: Nursery, point: Point, seeds: np.ndarray) -> FlatForest:
+    def _chosen(self, tree_grower: TreeGrower, point: Point, seeds: np.ndarray) -> FlatForest:
         (self.alpha_, self.cost_exponent_), self.n_estimators_, self.cost_, self.error_ = point
-        return nursery.forest(
-            _told(Walk([nursery], [point.rule], seeds[: point.trees], n_jobs=self.n_jobs), point.trees)
+        return tree_grower.forest(
+            _told(Walk([tree_grower], [point.rule], seeds[: point.trees], n_jobs=self.n_jobs), point.trees)
         )
 
     def _within_budget(self, forest: FlatForest, rows: Rows) -> FlatForest:
@@ -217,13 +217,13 @@ class BudgetForest(Stepwise):
         if kept == forest.n_trees:
             return forest
         rule = Rule(self.alpha_, self.cost_exponent_)
-        self.error_ = next((p.error for p in self.frontier_ if (p.rule, p.trees) == (rule, kept)), self.nothing_)
+        self.error_ = next((p.error for p in self.tradeoff_ if (p.rule, p.trees) == (rule, kept)), self.nothing_)
         self.n_estimators_ = kept
         return forest.first(kept)
 
 
 def _told(walk: Walk, total: int) -> Iterator[Nodes]:
-    """The trees of one rule and nursery, some at a time, telling how many are grown."""
+    """The trees of one rule and tree_grower, some at a time, telling how many are grown."""
     grown = 0
     for _, (trees,) in walk:
         grown += len(trees.roots)

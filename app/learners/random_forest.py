@@ -13,7 +13,7 @@ from sklearn.ensemble import RandomForestClassifier
 from app.acquisition.categories import Orders, order_categories
 from app.acquisition.forest import FlatForest, Nodes, beside, converted, flatten
 from app.errors import Invalid
-from app.learners.base import ALL, Dealt, stage_of
+from app.learners.base import ALL, Dealt, stage_name
 from app.learners.stepwise import Stepwise
 from app.progress import report
 
@@ -105,7 +105,7 @@ class RandomForest(Stepwise):
         )
         done = 0
         for number, fold in enumerate(folds):
-            stage = stage_of(number, len(folds) - 1) if len(folds) > 1 else "growing trees"
+            stage = stage_name(number, len(folds) - 1) if len(folds) > 1 else "growing trees"
             parts, roots, orders = [], [], Orders()
             for nodes, values, orders in islice(grown, len(starts)):  # noqa: B007 - all have the same orders
                 parts.append(nodes)

@@ -10,10 +10,10 @@ import numpy as np
 from sklearn.model_selection import StratifiedKFold
 from sklearn.utils import check_random_state
 
-from app.acquisition.journeys import Journeys
 from app.acquisition.prices import Prices
-from app.acquisition.walking import Walkable, travel
-from app.acquisition.worth import Experience, learn
+from app.acquisition.stepping import Walkable, travel
+from app.acquisition.stopping import Experience, learn
+from app.acquisition.trajectories import Trajectories
 from app.errors import Invalid
 from app.learners.base import Learner
 from app.progress import part
@@ -49,13 +49,16 @@ class Stepwise(Learner):
         rows = self._elsewhere(X, codes, prices, min(_FOLDS, smallest), room)
         if not rows:
             return self
-        journeys, seen = Journeys.join([journey for journey, _ in rows]), np.concatenate([truth for _, truth in rows])
-        if not journeys.length.any() or len(np.unique(seen)) < len(self.classes_):
+        trajectories, seen = (
+            Trajectories.join([trajectory for trajectory, _ in rows]),
+            np.concatenate([truth for _, truth in rows]),
+        )
+        if not trajectories.length.any() or len(np.unique(seen)) < len(self.classes_):
             return self
-        ends = journeys.P[np.arange(len(journeys)), journeys.length]
+        ends = trajectories.P[np.arange(len(trajectories)), trajectories.length]
         self._learn_calibration(ends, seen)
         finish = (lambda P: P) if self.calibrator_ is None else self.calibrator_.apply
-        self.experience_ = learn(journeys, seen, X.shape[1], finish)
+        self.experience_ = learn(trajectories, seen, X.shape[1], finish)
         return self
 
     def _again(self) -> Stepwise:
@@ -67,9 +70,9 @@ class Stepwise(Learner):
 
     def _elsewhere(
         self, X: np.ndarray, codes: np.ndarray, prices: Prices, folds: int, room: int
-    ) -> list[tuple[Journeys, np.ndarray]]:
-        """Journeys of some `room` rows through models trained without them, and their classes."""
-        found: list[tuple[Journeys, np.ndarray]] = []
+    ) -> list[tuple[Trajectories, np.ndarray]]:
+        """Trajectories of some `room` rows through models trained without them, and their classes."""
+        found: list[tuple[Trajectories, np.ndarray]] = []
         needed = min(folds, math.ceil(room * folds / len(X)))
         random = check_random_state(self.random_state)
         splits = StratifiedKFold(folds, shuffle=True, random_state=self.random_state).split(X, codes)

@@ -77,7 +77,7 @@ STEPWISE = (
     ),
     Kind(
         "cost_tree",
-        "app.learners.cost_tree:CostTree",
+        "app.learners.cost_tree.estimator:CostTree",
         (
             Parameter(
                 "task",

@@ -19,13 +19,13 @@ from app.database import Database
 from app.disks import Obstacle
 from app.errors import Conflict, Damaged, NotFound, NotReady, PayoffError, Unavailable, Unusable
 from app.polling import Poller
-from app.registry.audit import Audit, audit
 from app.registry.cache import Cache
 from app.registry.card import Card, read_card
+from app.registry.consistency import Audit, audit
 from app.registry.copies import Copies
 from app.registry.copying import Copied, Published, check_free, copy_models
+from app.registry.fallback import Fallback
 from app.registry.files import ESTIMATOR, Files, pack, unpack
-from app.registry.former import Former
 from app.registry.index import Index
 from app.registry.listing import ModelLine, ModelPage, card_text, describe_model, list_models
 from app.registry.loaded import Holdout, Loaded
@@ -97,7 +97,7 @@ class Registry:
         self._warm = warm
         self._known = False
         self._snapshot = Snapshot()
-        self._former = Former()
+        self._former = Fallback()
         self._awaits_storage = False
         self._confirmed_at = monotonic()
         self._refreshing = Lock()

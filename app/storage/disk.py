@@ -16,7 +16,7 @@ from typing import BinaryIO
 
 from app.disks import Obstacle, obstacle
 from app.errors import EXHAUSTED, UNWRITABLE, Conflict, Unavailable
-from app.storage.troubles import TROUBLES
+from app.storage.failures import TROUBLES
 
 _HIDDEN = "."  # names that begin so are work in progress
 _LEFTOVERS = f"{_HIDDEN}*." + "[0-9a-f]" * 32  # what _beside names, as a pattern

@@ -16,9 +16,9 @@ from typing import BinaryIO
 
 from app.disks import Obstacle
 from app.errors import NotFound
+from app.storage.backend import Place
 from app.storage.disk import Disk
 from app.storage.objects import Objects
-from app.storage.place import Place
 
 _HIDDEN = "."  # names that begin so are work in progress
 _ABANDONED_SECONDS = 3600.0  # no folder takes an hour to write

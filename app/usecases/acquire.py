@@ -11,14 +11,14 @@ import numpy as np
 
 from app.acquisition.prices import Prices
 from app.acquisition.session import States
+from app.acquisition.stepping import step
+from app.acquisition.stopping import at_stake
 from app.acquisition.tree_session import TreeStates
-from app.acquisition.walking import step
-from app.acquisition.worth import at_stake
 from app.decisions.benefit import Decision, decide
 from app.errors import Flaw, Invalid, TooLarge
 from app.registry.loaded import Loaded
-from app.usecases.asking import Asker, Stakes, asker
-from app.usecases.known import encode_known
+from app.usecases.acquisition_model import AcquisitionModel, ActionBenefits, asker
+from app.usecases.partial_instances import encode_known
 
 MOST_CELLS = 500_000  # cases times features: the answer may name every feature for every case
 LARGEST_ANSWER = 5_000_000  # numbers, as of `/predict`
@@ -45,11 +45,11 @@ class Standings:
     and the expected `gain` (n,) of asking on (NaN where nothing can be asked).
     """
 
-    asker: Asker
+    asker: AcquisitionModel
     states: States
     reason: list[str | None]
     P: np.ndarray
-    stakes: Stakes | None
+    stakes: ActionBenefits | None
     decision: Decision | None
     gain: np.ndarray | None
     warnings: list[str]
@@ -151,7 +151,7 @@ def _check_finite(states: States) -> None:
         )
 
 
-def _check_size(n: int, ready: Asker, stakes: Stakes | None) -> None:
+def _check_size(n: int, ready: AcquisitionModel, stakes: ActionBenefits | None) -> None:
     """Few bytes can ask for many: each case is answered with numbers for features, classes and actions."""
     m, actions = len(ready.names), 0 if stakes is None else len(stakes.actions)
     most = min(MOST_CELLS // m, LARGEST_ANSWER // (m + len(ready.classes) + actions))
@@ -190,7 +190,7 @@ def _reasons(states: States) -> list[str | None]:
 
 
 def _weighed(
-    ready: Asker, states: States, reason: list[str | None], P: np.ndarray, stakes: Stakes,
+    ready: AcquisitionModel, states: States, reason: list[str | None], P: np.ndarray, stakes: ActionBenefits,
     prices: Prices, budget: float | None,
 ) -> np.ndarray | None:  # fmt: skip
     """The expected gain of asking on (n,); marks in `reason` what is not worth its price. None without experience."""

@@ -16,8 +16,8 @@ from app.decisions.benefit import (
     upper_bound,
 )
 from app.decisions.bootstrap import FEWEST, Ranking
-from app.decisions.contest import Judged, contest, doubts
 from app.decisions.folds import stratified_folds
+from app.decisions.ranking import Judged, contest, doubts
 from app.decisions.rules import Rows, Ruled, apply_rules, same_for_all
 from app.decisions.threshold import decide_by_threshold, posterior_threshold
 from app.errors import Conflict, Invalid, TooLarge

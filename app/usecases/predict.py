@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from app.decisions.benefit import Decision, as_benefits, decide, irrelevance
-from app.decisions.hierarchy import beta_delta, hierarchical
+from app.decisions.hcsklr import beta_delta, hierarchical
 from app.decisions.priors import as_priors, shift_priors
 from app.decisions.threshold import HoldoutScores, decide_by_threshold, given_cut, posterior_threshold
 from app.errors import Conflict, Flaw, Invalid, TooLarge, step

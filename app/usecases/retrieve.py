@@ -13,7 +13,7 @@ from app.registry.loaded import Loaded
 from app.retrieval import Loss, parse_loss, select, select_class_set, select_many
 from app.retrieval.expected_loss import check_usable
 from app.retrieval.selection import Terms
-from app.usecases.choices import Choice, Sets, check_extent
+from app.usecases.item_sets import Choice, Sets, check_extent
 from app.usecases.tuned_cut import tuned_cut
 
 Setting = Literal["binary", "multilabel", "multiclass"]

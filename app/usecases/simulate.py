@@ -9,15 +9,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from app.acquisition.journeys import Journeys
 from app.acquisition.prices import Prices, check_budget
-from app.acquisition.walking import travel
-from app.acquisition.worth import at_stake
+from app.acquisition.stepping import travel
+from app.acquisition.stopping import at_stake
+from app.acquisition.trajectories import Trajectories
 from app.decisions.benefit import LARGEST, decide, row_benefits
 from app.errors import Flaw, Invalid
 from app.registry.loaded import Loaded
-from app.usecases.asking import Asker, Stakes, asker
-from app.usecases.labelled import Labelled, labelled
+from app.usecases.acquisition_model import AcquisitionModel, ActionBenefits, asker
+from app.usecases.labelled_rows import Labelled, labelled
 from app.usecases.ports import Ports
 
 MOST_ROWS = 10_000
@@ -86,7 +86,7 @@ def evenly(n: int) -> np.ndarray:
 
 
 def report(
-    ready: Asker, X: np.ndarray, y: np.ndarray, prices: Prices, stakes: Stakes | None = None,
+    ready: AcquisitionModel, X: np.ndarray, y: np.ndarray, prices: Prices, stakes: ActionBenefits | None = None,
     budgets: Sequence[float] | None = None, missing: np.ndarray | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     """Mean cost, questions, error and, with stakes, benefit and net benefit on rows X (n, m) with labels y (n,).
@@ -113,7 +113,7 @@ def report(
 
 
 def _run(
-    ready: Asker, data: _Rows, prices: Prices, stakes: Stakes | None, budget: float | None
+    ready: AcquisitionModel, data: _Rows, prices: Prices, stakes: ActionBenefits | None, budget: float | None
 ) -> tuple[dict[str, Any], float]:
     """Every way to ask within a budget, and what the dearest row has cost."""
     tallies: dict[str, _Tally] = {}
@@ -122,38 +122,44 @@ def _run(
     chunk = min(_CHUNK, max(1, _CELLS // ((len(ready.model.columns) + 1) * max(width, 1))))
     for start in range(0, len(data.X), chunk):
         rows = slice(start, start + chunk)
-        journeys = travel(ready.model, data.X[rows], prices, budget, data.missing[rows])
-        dearest = max(dearest, float(journeys.spent.max(initial=0.0)))
-        for name, ends in _ends(ready, journeys, prices, stakes, budget).items():
-            finished = journeys.resolved & (ends == journeys.length)
+        trajectories = travel(ready.model, data.X[rows], prices, budget, data.missing[rows])
+        dearest = max(dearest, float(trajectories.spent.max(initial=0.0)))
+        for name, ends in _ends(ready, trajectories, prices, stakes, budget).items():
+            finished = trajectories.resolved & (ends == trajectories.length)
             everyone = np.arange(len(ends))
-            P = ready.probabilities(journeys.P[everyone, ends], ends, finished)
-            spent, vote = journeys.spent[everyone, ends], journeys.vote[everyone, ends]
+            P = ready.probabilities(trajectories.P[everyone, ends], ends, finished)
+            spent, vote = trajectories.spent[everyone, ends], trajectories.vote[everyone, ends]
             tallies.setdefault(name, _Tally()).add(**_columns(data.y[rows], vote, P, spent, ends, stakes))
     return {name: tally.means() for name, tally in tallies.items()}, dearest
 
 
 def _ends(
-    ready: Asker, journeys: Journeys, prices: Prices, stakes: Stakes | None, budget: float | None
+    ready: AcquisitionModel,
+    trajectories: Trajectories,
+    prices: Prices,
+    stakes: ActionBenefits | None,
+    budget: float | None,
 ) -> dict[str, np.ndarray]:
     """The state in which each row stops, by each way."""
-    ends = {"plain": journeys.length}
+    ends = {"plain": trajectories.length}
     if ready.votes:
-        ends["vote_stopping"] = np.where(journeys.settled >= 0, journeys.settled, journeys.length)
+        ends["vote_stopping"] = np.where(trajectories.settled >= 0, trajectories.settled, trajectories.length)
     worth = None if stakes is None else ready.worth(stakes.B, prices, budget)
     if stakes is None or worth is None:
         return ends
-    n, S = journeys.asked.shape
+    n, S = trajectories.asked.shape
     states = np.broadcast_to(np.arange(S), (n, S))
-    asked = states < journeys.length[:, None]
-    P = ready.probabilities(journeys.P[:, :S][asked], states[asked], np.zeros(int(asked.sum()), dtype=bool))
+    asked = states < trajectories.length[:, None]
+    P = ready.probabilities(trajectories.P[:, :S][asked], states[asked], np.zeros(int(asked.sum()), dtype=bool))
     stake = at_stake(P, stakes.B)
     stops = np.ones((n, S + 1), dtype=bool)
-    stops[:, :S][asked] = worth.stops(journeys.asked[asked], journeys.price[asked], stake)
-    return {**ends, "worth_stopping": np.minimum(stops.argmax(axis=1), journeys.length)}
+    stops[:, :S][asked] = worth.stops(trajectories.asked[asked], trajectories.price[asked], stake)
+    return {**ends, "worth_stopping": np.minimum(stops.argmax(axis=1), trajectories.length)}
 
 
-def _fixed(ready: Asker, data: _Rows, prices: Prices, stakes: Stakes | None, *, everything: bool) -> dict[str, Any]:
+def _fixed(
+    ready: AcquisitionModel, data: _Rows, prices: Prices, stakes: ActionBenefits | None, *, everything: bool
+) -> dict[str, Any]:
     """What buying all features, or none, costs and earns."""
     X, y = data.X, data.y
     n, m = X.shape
@@ -184,7 +190,12 @@ def _means(columns: Mapping[str, np.ndarray]) -> dict[str, float]:
 
 
 def _columns(
-    y: np.ndarray, vote: np.ndarray, P: np.ndarray, cost: np.ndarray, questions: np.ndarray, stakes: Stakes | None
+    y: np.ndarray,
+    vote: np.ndarray,
+    P: np.ndarray,
+    cost: np.ndarray,
+    questions: np.ndarray,
+    stakes: ActionBenefits | None,
 ) -> dict[str, np.ndarray]:
     with np.errstate(over="ignore"):  # `simulate` says what is beyond all bounds
         error = vote != y if y.dtype.kind == "i" else np.square(vote - y)

@@ -17,8 +17,8 @@ from app.jobs.job import Job
 from app.learners import catalogue
 from app.usecases import jobs
 from app.usecases.datasets import find_named
-from app.usecases.fitting import built, placed
 from app.usecases.ports import Ports
+from app.usecases.train_job import built, placed
 
 KIND = "train"
 

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.acquisition.journeys import Journeys, purchases, travel
 from app.acquisition.session import UNAVAILABLE, UNKNOWN, simulate, step
+from app.acquisition.trajectories import Trajectories, purchases, travel
 from tests.reference.forests import random_case, random_prices
 
 seeds = st.integers(0, 10**6)
@@ -76,7 +76,7 @@ def test_journeys_of_several_forests_stand_together():
     for seed in (1, 2, 3):
         forest, _, prices, X, _ = random_case(seed, T=seed)
         parts.append(travel(forest, X, prices))
-    joined = Journeys.join(parts)
+    joined = Trajectories.join(parts)
     assert len(joined) == sum(map(len, parts))
     start = 0
     for part in parts:

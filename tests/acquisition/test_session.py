@@ -10,9 +10,9 @@ from sklearn.ensemble import RandomForestClassifier
 
 from app.acquisition import _complete, _kernels, _tracing
 from app.acquisition.forest import FlatForest
-from app.acquisition.journeys import travel
 from app.acquisition.prices import Prices
 from app.acquisition.session import UNAVAILABLE, UNKNOWN, simulate, step
+from app.acquisition.trajectories import travel
 from app.acquisition.warming import warm
 from app.errors import Invalid
 from tests.reference.acquisition import full_class, nested, state

@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.acquisition.journeys import Journeys, travel
+from app.acquisition.partial_calibration import StageCurve
 from app.acquisition.prices import Prices
-from app.acquisition.stages import StageCurve
-from app.acquisition.worth import Experience, at_stake, learn
+from app.acquisition.stopping import Experience, at_stake, learn
+from app.acquisition.trajectories import Trajectories, travel
 from tests.reference.forests import random_case
 from tests.reference.worth import twin
 
@@ -27,7 +27,7 @@ def experience(P, y, asked=None, missing=None, *, bounded=True):
 @settings(deadline=None, max_examples=40)
 @given(seed=seeds, budget=st.sampled_from([None, 1.0, 4.0]), size=st.sampled_from([0.1, 3, 50]), bounded=st.booleans())
 def test_it_is_the_literal_backward_pass(seed, budget, size, bounded):
-    """Offsets and slopes of random experience with gaps, groups and journeys of different lengths."""
+    """Offsets and slopes of random experience with gaps, groups and trajectories of different lengths."""
     random = np.random.default_rng(seed)
     n, S, K = 40, 4, 3
     P = random.dirichlet(np.ones(K), (n, S + 1))
@@ -134,7 +134,7 @@ def test_what_is_at_stake():
 def test_experience_keeps_the_states_and_calibrates_them():
     """Ends are as `finish` says, states before are calibrated rows of probabilities, and each row counts once."""
     forest, _, prices, X, random = random_case(3, T=9)
-    rows = Journeys.join([travel(forest, X, prices)] * 5)
+    rows = Trajectories.join([travel(forest, X, prices)] * 5)
     y = random.integers(0, 3, len(rows))
     known = learn(rows, y, 5, lambda P: P)
     np.testing.assert_allclose(known.P.sum(axis=2), 1, rtol=1e-6)

@@ -9,7 +9,7 @@ import httpx
 from fastapi import FastAPI
 
 from app.access.caller import ANYBODY
-from app.api.memory import Budget, Share
+from app.api.middleware.memory import Budget, Share
 
 
 class Admitting:

@@ -15,9 +15,9 @@ from typing import ClassVar
 import pytest
 import uvicorn
 
-from app.api import connections, waiting
-from app.api.heads import DRAINED_BYTES, MOST_BYTES, MOST_PIPELINED, BoundedHeads
-from app.api.waiting import Wait
+from app.api.middleware import connections, timeouts
+from app.api.middleware.http_protocol import DRAINED_BYTES, MOST_BYTES, MOST_PIPELINED, BoundedHeads
+from app.api.middleware.timeouts import Wait
 from tests.conftest import free_port
 
 BIG = 30_000_000
@@ -100,7 +100,7 @@ class Server:
 
 @pytest.fixture
 def server(monkeypatch) -> Iterator[Server]:
-    monkeypatch.setattr(waiting, "_SECONDS", 0.05)
+    monkeypatch.setattr(timeouts, "_SECONDS", 0.05)
     with serving(Quick) as server:
         yield server
 

@@ -16,9 +16,10 @@ import pytest
 from fastapi import FastAPI
 
 from app.access.audit import AuditLog
-from app.api import datasets, errors
-from app.api.limiters import Limiters
-from app.api.uploads import run_while_connected
+from app.api import errors
+from app.api.bodies.uploads import run_while_connected
+from app.api.middleware.limiters import Limiters
+from app.api.routes import datasets
 from app.data.store import DataLimits, DatasetStore
 from app.database import Database
 from app.migrations import migrate

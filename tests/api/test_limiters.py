@@ -10,8 +10,8 @@ import pytest
 from fastapi import FastAPI
 
 from app.api.app import create_app
-from app.api.limiters import Limiter, Limiters
-from app.api.permits import GuardedRoute
+from app.api.middleware.limiters import Limiter, Limiters
+from app.api.middleware.permits import GuardedRoute
 from app.wiring import wire
 from tests.api.callers import ask
 from tests.conftest import settings_for

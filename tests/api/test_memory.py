@@ -13,9 +13,9 @@ from pydantic import BaseModel
 
 from app.access.caller import ANYBODY
 from app.api import errors
-from app.api.limiters import Limiter
-from app.api.memory import Budget, InFlight, share
-from app.api.wire import DirectRoute, StrictRoute
+from app.api.bodies.documents import DirectRoute, StrictRoute
+from app.api.middleware.limiters import Limiter
+from app.api.middleware.memory import Budget, InFlight, share
 from app.errors import NotReady, TooLarge
 from tests.api.callers import Admitting
 

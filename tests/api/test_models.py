@@ -13,7 +13,8 @@ import pytest
 from fastapi import FastAPI
 
 from app.access.caller import Caller
-from app.api import errors, models
+from app.api import errors
+from app.api.routes import models
 from app.registry.card import read_card
 from app.settings import Settings
 from app.wiring import make_ports

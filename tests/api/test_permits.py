@@ -15,10 +15,10 @@ from starlette.responses import Response
 from starlette.routing import Mount
 
 from app.access.caller import Scope
-from app.access.keys import Wish
-from app.api import permits
+from app.access.keys import KeyRequest
 from app.api.app import create_app
-from app.api.permits import GuardedRoute, needs
+from app.api.middleware import permits
+from app.api.middleware.permits import GuardedRoute, needs
 from app.wiring import wire
 from tests.api.callers import Admitting
 from tests.api.permissions import ADMIN, ANY_KEY, NEEDED, OPEN, STATIC, expected
@@ -46,7 +46,7 @@ class Doors:
         self.holders: list[tuple[frozenset[Scope] | None, bytes | None]] = [(None, None), (None, WRONG)]
         self.holders.append((frozenset(Scope), b"administrator"))
         for number, scopes in enumerate(HOLDERS):
-            _, key = keys.create(Wish(f"holder {number}", tuple(scopes)))
+            _, key = keys.create(KeyRequest(f"holder {number}", tuple(scopes)))
             self.holders.append((frozenset(scopes), key.encode()))
         self._service.keyring.refresh()
 

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from app.api import probabilities
+from app.api.bodies import probabilities
 from app.errors import Invalid, NotReady
 from app.retrieval import f_beta, jaccard
 from app.retrieval.losses import LARGEST_BETA

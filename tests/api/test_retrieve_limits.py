@@ -11,10 +11,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from app.api import bodies, formats, probabilities
+from app.api.bodies import instances, json_bodies, probabilities
 from app.errors import Invalid, TooLarge
 from app.features import Feature, Schema
-from app.usecases import choices
+from app.usecases import item_sets
 
 NPY = "application/x-npy"
 ARROW = "application/vnd.apache.arrow.stream"
@@ -61,14 +61,14 @@ def test_arrays_are_read_as_they_lie():
     ):
         file = io.BytesIO()
         np.save(file, array)
-        read = formats.array_of_npy(file.getvalue() + b"more")
+        read = instances.array_of_npy(file.getvalue() + b"more")
         assert read.tolist() == array.tolist()
         assert read.flags.writeable
 
 
 def test_lists_of_nothing_are_counted(service, monkeypatch):
-    monkeypatch.setattr(choices, "MOST_SETS", 3)
-    monkeypatch.setattr(choices, "MOST_ITEMS", 6)
+    monkeypatch.setattr(item_sets, "MOST_SETS", 3)
+    monkeypatch.setattr(item_sets, "MOST_ITEMS", 6)
     question = {"setting": "binary", "loss": {"name": "f_beta"}}
     for given, status in (([[]] * 3, 200), ([[]] * 4, 413), ([0.5] * 6, 200), ([0.5] * 7, 413), ([[0.5] * 4] * 2, 413)):
         assert service.post("/retrieve", json=question | {"probabilities": given}).status_code == status
@@ -76,12 +76,12 @@ def test_lists_of_nothing_are_counted(service, monkeypatch):
 
 def test_a_long_body_is_counted_before_it_is_parsed(monkeypatch):
     monkeypatch.setattr(probabilities, "_LONG", 0)
-    monkeypatch.setattr(choices, "MOST_SETS", 3)
+    monkeypatch.setattr(item_sets, "MOST_SETS", 3)
     with pytest.raises(TooLarge, match="4 sets"):
         probabilities.fields_of_json(b'{"probabilities": [[1], [1], [1], [1]]}')
     with pytest.raises(TooLarge, match="values"):
-        probabilities.fields_of_json(b'{"instances": [' + b"{}," * bodies.MOST_VALUES + b"{}]}")
-    monkeypatch.setattr(choices, "MOST_ITEMS", 3)
+        probabilities.fields_of_json(b'{"instances": [' + b"{}," * json_bodies.MOST_VALUES + b"{}]}")
+    monkeypatch.setattr(item_sets, "MOST_ITEMS", 3)
     with pytest.raises(TooLarge, match="4 items"):
         probabilities.fields_of_json(b'{"probabilities": [1, 1, 1, 1]}')
 
@@ -97,12 +97,12 @@ def test_lists_of_no_bytes_are_counted(service):
 def test_columns_of_nothing_are_refused_before_rows_are_made():
     schema = Schema([Feature("x", "numeric")])
     with pytest.raises(Invalid) as refused:
-        formats.rows_of_arrow(stream(pa.table({"x": pa.nulls(2**31 - 1)})), schema)
+        instances.rows_of_arrow(stream(pa.table({"x": pa.nulls(2**31 - 1)})), schema)
     assert refused.value.flaws[0].loc == "/x"
 
 
 def test_rows_of_a_model_are_counted_with_its_labels(service, ward, monkeypatch):
-    monkeypatch.setattr(choices, "MOST_ITEMS", 3)
+    monkeypatch.setattr(item_sets, "MOST_ITEMS", 3)
     question = {"model": ward, "loss": {"name": "f_beta"}, "instances": [[1, 2, "mild"]] * 2}
     assert service.post("/retrieve", json=question | {"setting": "binary"}).status_code == 200
     assert service.post("/retrieve", json=question | {"setting": "multiclass"}).status_code == 413
@@ -122,7 +122,7 @@ def test_compressed_streams_are_refused(service, ward, codec, path):
 def test_dictionaries_are_not_compressed_or_added_to():
     words = pa.array(["a" * 9999, "b"]).dictionary_encode()
     with pytest.raises(Invalid, match="uncompressed"):
-        formats.table_of_arrow(stream(pa.table({"w": words}), compression="zstd"))
+        instances.table_of_arrow(stream(pa.table({"w": words}), compression="zstd"))
     more = pa.array(["a" * 9999, "b", "c"]).dictionary_encode()
     sink = pa.BufferOutputStream()
     options = pa.ipc.IpcWriteOptions(emit_dictionary_deltas=True)
@@ -130,8 +130,8 @@ def test_dictionaries_are_not_compressed_or_added_to():
         for column in (words, more):
             writer.write_batch(pa.record_batch({"w": column}))
     with pytest.raises(Invalid, match="whole ones"):
-        formats.table_of_arrow(sink.getvalue().to_pybytes())
-    assert formats.table_of_arrow(stream(pa.table({"w": words})))["w"].to_pylist() == ["a" * 9999, "b"]
+        instances.table_of_arrow(sink.getvalue().to_pybytes())
+    assert instances.table_of_arrow(stream(pa.table({"w": words})))["w"].to_pylist() == ["a" * 9999, "b"]
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -143,7 +143,7 @@ def test_streams_with_wrong_bytes_are_no_streams_or_read(seed):
         spoilt = bytearray(body)
         spoilt[rng.integers(len(body))] = rng.integers(256)
         with suppress(Invalid):
-            assert formats.table_of_arrow(bytes(spoilt)).num_columns in range(3)
+            assert instances.table_of_arrow(bytes(spoilt)).num_columns in range(3)
 
 
 def test_integers_beyond_floats_are_named(service):
@@ -163,7 +163,7 @@ def test_labels_are_named_once_in_an_arrow_answer(service, ward):
 
 
 def test_what_does_not_fit_into_a_header_is_said(service, ward, monkeypatch):
-    monkeypatch.setattr(formats, "_LONGEST_HEADER", 10)
+    monkeypatch.setattr(instances, "_LONGEST_HEADER", 10)
     file = io.BytesIO()
     np.save(file, np.array([0.5]))
     response = post(service, file.getvalue(), NPY, NPY)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import httpx
 import pytest
 
-from app.api.sites import Sites
+from app.api.middleware.sites import Sites
 from app.errors import Refused
 from tests.api.permissions import NEEDED, OPEN, STATIC
 from tests.conftest import serving, settings_for

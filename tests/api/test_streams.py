@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy import event
 from sqlalchemy.engine import Engine
 
-from app.api import watching
+from app.api import job_polling
 from tests.conftest import serving, settings_for, two_class_rows
 
 FOLDER = "streams"
@@ -63,7 +63,7 @@ def streams(client: httpx.Client, path: str, count: int) -> Iterator[list[Iterat
 
 
 def test_streams_of_a_caller_are_bounded(queueing, job, monkeypatch):
-    monkeypatch.setattr(watching, "_STREAMS_PER_CALLER", 5)
+    monkeypatch.setattr(job_polling, "_STREAMS_PER_CALLER", 5)
     with streams(queueing, f"{job}/events", 5):
         refused = queueing.get(f"{job}/events")
         assert refused.status_code == 429
@@ -75,14 +75,14 @@ def test_streams_of_a_caller_are_bounded(queueing, job, monkeypatch):
 
 
 def test_streams_of_all_callers_are_bounded(queueing, job, monkeypatch):
-    monkeypatch.setattr(watching, "_STREAMS", 3)
+    monkeypatch.setattr(job_polling, "_STREAMS", 3)
     with streams(queueing, f"{job}/events", 3):
         assert queueing.get(f"{job}/events").status_code == 429
 
 
 def test_a_stream_that_is_refused_or_unknown_holds_no_place(queueing, monkeypatch):
     assert _allowed(queueing, "/train/job_00000000000000000000/events") == 404
-    monkeypatch.setattr(watching, "_STREAMS_PER_CALLER", 1)
+    monkeypatch.setattr(job_polling, "_STREAMS_PER_CALLER", 1)
     assert _allowed(queueing, "/train/job_00000000000000000000/events") == 404
     for _ in range(10):
         assert queueing.get("/train/job_00000000000000000000/events").status_code == 404
@@ -96,7 +96,7 @@ def test_all_streams_share_one_look_at_the_database(queueing, job):
         with statements() as asked:
             time.sleep(2)
 
-    assert 4 <= len(asked) <= 2 / watching._SECONDS + 2
+    assert 4 <= len(asked) <= 2 / job_polling._SECONDS + 2
 
 
 def test_streams_end_with_the_job(queueing, job):

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.api.formats import rows_of_arrow
-from app.api.words import codes_of
+from app.api.bodies.arrow_categories import codes_of
+from app.api.bodies.instances import rows_of_arrow
 from app.errors import Invalid
 from app.features import Feature, Schema
 from tests.api.test_predict import as_arrow

@@ -9,7 +9,7 @@ from app.data import building
 from app.data.columns import CategoricalColumn, NumericColumn, Vocabulary
 from app.data.inline import InlineRows
 from app.data.loading import load
-from app.data.place import Place
+from app.data.location import Place
 from app.data.store import DatasetStore
 from app.errors import Invalid
 

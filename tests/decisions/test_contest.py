@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from app.decisions.bootstrap import rank
-from app.decisions.contest import Judged, contest, doubts
+from app.decisions.ranking import Judged, contest, doubts
 
 B = np.array([[0.0, -1.0], [-10.0, 5.0]])
 CLASSES = ["healthy", "ill"]

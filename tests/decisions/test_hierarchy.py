@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from app.decisions.benefit import decide
-from app.decisions.hierarchy import beta_delta, equivalent_benefits, hierarchical
+from app.decisions.hcsklr import beta_delta, equivalent_benefits, hierarchical
 from app.errors import Invalid
 from tests.reference import decisions as reference
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from app.decisions.benefit import decide
 from app.decisions.folds import stratified_folds
-from app.decisions.hierarchy import equivalent_benefits, hierarchical
+from app.decisions.hcsklr import equivalent_benefits, hierarchical
 from app.decisions.rules import Rows, apply_rules, minority_costs, same_for_all
 from app.decisions.threshold import HoldoutScores, decide_by_threshold
 

@@ -8,10 +8,10 @@ from sqlalchemy import select, text, update
 from app.jobs import attempt, process
 from app.jobs import worker as worker_module
 from app.jobs.job import Status
-from app.jobs.moves import MAX_ATTEMPTS
 from app.jobs.process import JobLimits
 from app.jobs.queue import Queue
 from app.jobs.tables import JOBS
+from app.jobs.transitions import MAX_ATTEMPTS
 from app.jobs.watcher import Watcher
 from app.jobs.worker import Worker
 from tests.jobs import targets

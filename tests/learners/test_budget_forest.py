@@ -45,7 +45,7 @@ def test_the_budget_is_kept_on_validation_rows_and_bought_with_error():
     for budget in (0.5, 1.5, 2.5, 5.0):
         model = BudgetForest(budget=budget, random_state=0).fit(X, y)
         assert model.cost_ <= budget
-        assert all(point.cost <= budget for point in model.frontier_)
+        assert all(point.cost <= budget for point in model.tradeoff_)
         errors.append(model.error_)
     assert errors == sorted(errors, reverse=True)
     assert errors[-1] < errors[0] / 2
@@ -57,18 +57,18 @@ def test_a_forest_grown_again_keeps_to_the_budget(budget, dropped):
     X, y = rows()
     model = BudgetForest(budget=budget, alpha=4, n_estimators=30, random_state=0).fit(X, y)
     assert model.n_estimators_ == model.model_.n_trees > 0
-    assert len(model.frontier_) - model.n_estimators_ == dropped
+    assert len(model.tradeoff_) - model.n_estimators_ == dropped
     assert model.cost_ <= budget
     paid = simulate(model.model_, X, model.prices_, stop_when_settled=False).cost.mean()
     assert model.cost_ == pytest.approx(paid)
-    assert model.error_ == next(point.error for point in model.frontier_ if point.trees == model.n_estimators_)
+    assert model.error_ == next(point.error for point in model.tradeoff_ if point.trees == model.n_estimators_)
 
 
 def test_a_budget_below_the_first_tree_leaves_the_class_shares():
     """No tree, no cost, the most frequent class."""
     X, y = rows()
     model = BudgetForest(budget=0.5, alpha=0, random_state=0).fit(X, y)
-    assert (model.n_estimators_, model.cost_, model.frontier_) == (0, 0, [])
+    assert (model.n_estimators_, model.cost_, model.tradeoff_) == (0, 0, [])
     np.testing.assert_allclose(model.predict_proba(X[:2]), np.tile(np.bincount(y) / len(y), (2, 1)), atol=0.01)
     assert set(model.predict(X)) == {np.bincount(y).argmax()}
     assert simulate(model.model_, X, model.prices_).cost.sum() == 0
@@ -78,25 +78,25 @@ def test_the_papers_loop_takes_the_last_forest_within_the_budget():
     """With `alpha` and `n_estimators` given, trees are added until the next one would be over the budget."""
     X, y = rows()
     model = BudgetForest(budget=3.2, alpha=8, n_estimators=30, random_state=0).fit(X, y)
-    path = BudgetForest(alpha=8, random_state=0, n_estimators=None).fit(X, y).frontier_
+    path = BudgetForest(alpha=8, random_state=0, n_estimators=None).fit(X, y).tradeoff_
     within = [point for point in path if point.cost <= 3.2]
     assert 0 < len(within) < 30
     assert model.n_estimators_ == len(within)
-    assert [point.trees for point in model.frontier_] == list(range(1, len(within) + 1))
+    assert [point.trees for point in model.tradeoff_] == list(range(1, len(within) + 1))
 
 
 def test_alpha_and_the_number_of_trees_are_chosen_and_the_whole_path_is_kept():
     """The least validation error over all alphas and all numbers of trees; then the least cost."""
     X, y = rows()
     model = BudgetForest(random_state=0).fit(X, y)
-    assert [(point.rule.alpha, point.trees) for point in model.frontier_] == [
+    assert [(point.rule.alpha, point.trees) for point in model.tradeoff_] == [
         (alpha, trees) for alpha in ALPHAS for trees in range(1, MOST_TREES + 1)
     ]
-    best = min(model.frontier_, key=lambda point: (point.error, point.cost, point.trees))
+    best = min(model.tradeoff_, key=lambda point: (point.error, point.cost, point.trees))
     assert ((model.alpha_, model.cost_exponent_), model.n_estimators_, model.cost_, model.error_) == best
     assert model.model_.n_trees == best.trees
     for alpha in ALPHAS:
-        costs = [point.cost for point in model.frontier_ if point.rule.alpha == alpha]
+        costs = [point.cost for point in model.tradeoff_ if point.rule.alpha == alpha]
         assert costs == sorted(costs)
 
 
@@ -122,7 +122,7 @@ def test_dear_features_are_bought_when_the_budget_allows():
     rich = BudgetForest(budget=150, feature_costs=costs, random_state=0).fit(X, y)
     assert rich.cost_exponent_ < 1
     assert rich.cost_ <= 150
-    assert {point.rule.exponent for point in rich.frontier_} == set(EXPONENTS)
+    assert {point.rule.exponent for point in rich.tradeoff_} == set(EXPONENTS)
     new, labels = rows(seed=1)
     assert (rich.predict(new) == labels).mean() > (thrifty.predict(new) == labels).mean() + 0.1
 
@@ -136,7 +136,7 @@ def test_the_seed_decides_not_the_threads(n_jobs):
     other = clone(model).set_params(n_jobs=n_jobs).fit(X, y)
     for mine, theirs in zip(nodes, other.model_.nodes, strict=True):
         np.testing.assert_array_equal(mine, theirs)
-    assert other.frontier_ == model.frontier_
+    assert other.tradeoff_ == model.tradeoff_
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).posterior(X), other.posterior(X))
     moved = clone(model).set_params(random_state=6).fit(X, y).model_.nodes
     assert not np.array_equal(moved.threshold, nodes.threshold)
@@ -185,7 +185,7 @@ def test_too_few_rows_to_hold_any_out():
     """One row of each class: what is grown from is validated on."""
     model = BudgetForest(random_state=0).fit(np.array([[0.0], [1.0]]), [0, 1])
     assert model.model_.n_trees >= 1
-    assert len(model.frontier_) == len(ALPHAS) * MOST_TREES
+    assert len(model.tradeoff_) == len(ALPHAS) * MOST_TREES
 
 
 def test_progress_is_told_and_rises():

@@ -18,13 +18,13 @@ from app.acquisition import tree_session
 from app.acquisition.prices import Prices, parse_prices
 from app.acquisition.tree_session import simulate, step, travel
 from app.errors import Invalid
-from app.learners import _cost_tree_path, cost_tree
-from app.learners._cost_tree_charges import Charges
-from app.learners._cost_tree_grow import grow, halving, improve, update
-from app.learners._cost_tree_losses import loss_of
-from app.learners._cost_tree_node import NodeProblem
-from app.learners._cost_tree_soft import SMOOTH, Problem, SoftTree
-from app.learners.cost_tree import CostTree
+from app.learners.cost_tree import estimator, path
+from app.learners.cost_tree.charges import Charges
+from app.learners.cost_tree.estimator import CostTree
+from app.learners.cost_tree.grow import grow, halving, improve, update
+from app.learners.cost_tree.losses import loss_of
+from app.learners.cost_tree.node import NodeProblem
+from app.learners.cost_tree.soft import SMOOTH, Problem, SoftTree
 from tests.reference.cost_tree import feed, objective, stand
 from tests.reference.tables import mixed
 
@@ -142,7 +142,7 @@ def test_the_objective_never_rises(seed, K, lambda_):
             last = tree.objective()
 
 
-@pytest.mark.parametrize("initialiser", cost_tree.STARTS)
+@pytest.mark.parametrize("initialiser", estimator.STARTS)
 @pytest.mark.parametrize("K", KINDS)
 def test_cycles_from_either_start_lower_the_objective(K, initialiser):
     """Top-down starts, then cycles: each value at most the one before, and what does not pay is not used."""
@@ -336,22 +336,22 @@ def test_steep_traversal_finds_the_feature_that_decides():
 
 def test_the_budget_is_kept_on_rows_held_out_and_bought_with_error(monkeypatch):
     """The point with the least error whose cost is within the budget; more budget, no more error."""
-    monkeypatch.setattr(_cost_tree_path, "STEPS", 8)
+    monkeypatch.setattr(path, "STEPS", 8)
     X, _, y = table(400)
     errors = []
     for budget in (0.5, 3.0, 8.0):
         model = CostTree(depth=2, initialiser="greedy", budget=budget, feature_costs=PRICES, random_state=0).fit(X, y)
-        within = [point.error for point in model.frontier_ if point.cost <= budget]
+        within = [point.error for point in model.tradeoff_ if point.cost <= budget]
         assert model.cost_ <= budget
         assert model.error_ == min(within, default=model.error_)
         errors.append(model.error_)
     assert errors == sorted(errors, reverse=True)
     assert errors[-1] < errors[0] / 2
-    trade_offs = [point.lambda_ for point in model.frontier_]
+    trade_offs = [point.lambda_ for point in model.tradeoff_]
     assert trade_offs == sorted(trade_offs)
 
 
-@pytest.mark.parametrize("task", cost_tree.TASKS)
+@pytest.mark.parametrize("task", estimator.TASKS)
 def test_a_budget_below_every_tree_leaves_the_prior(task):
     """No question, no cost, the class shares or the mean."""
     X, score, y = table()
@@ -366,7 +366,7 @@ def test_a_budget_below_every_tree_leaves_the_prior(task):
         np.testing.assert_allclose(model.posterior(X[:1])[0], np.bincount(y) / len(y), atol=0.01)
 
 
-@pytest.mark.parametrize("features", cost_tree.FEATURES)
+@pytest.mark.parametrize("features", estimator.FEATURES)
 def test_numbers_words_and_gaps(features):
     """Categories and missing values in every column; a missing value costs nothing; no class is impossible."""
     X, y, categorical = mixed(200, 3, 4)
@@ -460,7 +460,7 @@ def test_a_task_decides_what_it_is():
         ({"feature_costs": [1, 1]}, "/feature_costs"),
     ],
 )
-@pytest.mark.parametrize("task", cost_tree.TASKS)
+@pytest.mark.parametrize("task", estimator.TASKS)
 def test_wrong_parameters_are_named(parameters, place, task):
     """With the place of the flaw."""
     X, _, y = table(30)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from app import progress
-from app.acquisition.journeys import travel
 from app.acquisition.prices import Prices
+from app.acquisition.trajectories import travel
 from app.learners import stepwise
 from app.learners.budget_forest import BudgetForest
 from app.learners.random_forest import RandomForest

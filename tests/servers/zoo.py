@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 from fastapi import FastAPI
 
-from app.usecases import fitting
+from app.usecases import train_job
 from tests.servers.direct import Answer, ask
 from tests.servers.fuzzing import ARROW, NPY, Sent
 from tests.servers.mutations import content_of
@@ -115,7 +115,7 @@ async def populate(app: FastAPI) -> None:
         assert answer.status == 202, answer
     ports = app.state.ports
     while job := ports.queue.claim("zoo"):
-        await asyncio.to_thread(fitting.run, ports, job)
+        await asyncio.to_thread(train_job.run, ports, job)
     ports.registry.refresh()
     await asked(app, Sent("POST", "/train", orders[0]))  # is not run
     for number in (1, 2):

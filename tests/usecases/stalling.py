@@ -20,7 +20,7 @@ from app.settings import Settings
 from app.storage import disk
 from app.storage.disk import Disk
 from app.storage.objects import Objects
-from app.usecases import fitting
+from app.usecases import train_job
 from app.wiring import open_ports
 from tests.registry.making import HOLDOUT, make_card, make_estimator
 
@@ -36,7 +36,7 @@ def stall(
 ) -> None:
     """Do `work` for a job; exit code 0 also where it was told that the attempt is over."""
     os.environ.update(environment)  # the fork server has that of an earlier test
-    fitting._train = trained
+    train_job._train = trained
     _stop_at(at, in_transactions=in_transactions)
     ports = open_ports(Settings.model_validate(settings))
     try:
@@ -53,9 +53,9 @@ def trained(_ports: object, job: Job) -> tuple[Card, LogisticRegression, Holdout
 
 
 WORK: dict[str, Callable[[Any, Job], object]] = {
-    "publish": fitting.run,
-    "clean up": lambda ports, job: fitting.clean_up(ports, job, job.attempt - 1),
-    "sweep": lambda ports, _job: fitting.sweep(ports),
+    "publish": train_job.run,
+    "clean up": lambda ports, job: train_job.clean_up(ports, job, job.attempt - 1),
+    "sweep": lambda ports, _job: train_job.sweep(ports),
 }
 
 

@@ -9,16 +9,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.acquisition.prices import Prices
-from app.acquisition.walking import travel
+from app.acquisition.stepping import travel
 from app.errors import Invalid, TooLarge
 from app.features import Feature, Schema
 from app.learners.budget_forest import BudgetForest
-from app.learners.cost_tree import CostTree
+from app.learners.cost_tree.estimator import CostTree
 from app.learners.random_forest import RandomForest
 from app.registry.card import Card, DataCard, FeatureCard, LearnerCard
 from app.registry.loaded import Loaded
 from app.usecases import acquire as usecase
-from app.usecases.asking import Asker, Stakes, asker
+from app.usecases.acquisition_model import AcquisitionModel, ActionBenefits, asker
 from app.usecases.simulate import Order, evenly, report
 from app.usecases.simulate import simulate as simulated
 
@@ -151,7 +151,7 @@ def test_the_simulation_is_the_mean_of_steps(model, seed, budget, size):
     """Cost, questions, error, benefit and net benefit of every way are those of rows that are played one by one."""
     X, y = rows(4, seed)
     benefits = (np.array(B) * size).tolist()
-    stakes = Stakes(np.array(benefits), ("ill", "well"))
+    stakes = ActionBenefits(np.array(benefits), ("ill", "well"))
     ready = asker(model)
     told = report(ready, X, y, PRICES, stakes, [] if budget is None else [budget])["budgets"][0]
     assert ("vote_stopping" in told) == ready.votes
@@ -308,7 +308,7 @@ def test_other_kinds_are_refused():
 def test_buying_everything_and_nothing(model):
     """All features in their cheapest order, and none; the last line has no budget."""
     X, y = rows(50, 8)
-    told = report(Asker.of(model.estimator, NAMES, ("ill", "well"), PRICES), X, y, PRICES)
+    told = report(AcquisitionModel.of(model.estimator, NAMES, ("ill", "well"), PRICES), X, y, PRICES)
     expected = [min(sum(PRICES.paid(order)) for order in permutations(np.flatnonzero(~np.isnan(x)))) for x in X]
     assert told["everything"]["cost"] == pytest.approx(np.mean(expected))
     assert told["everything"]["error"] == pytest.approx((model.estimator.model_.predict(X) != y).mean())
@@ -327,7 +327,7 @@ def test_buying_everything_pays_for_the_nodes_of_a_tree_too():
         feature_costs=PRICES, categorical_features=[4], random_state=0,
     )  # fmt: skip
     made.fit(X, y)
-    ready = Asker.of(made, NAMES, ("ill", "well"), PRICES)
+    ready = AcquisitionModel.of(made, NAMES, ("ill", "well"), PRICES)
     told = report(ready, X, y, PRICES)
     assert ready.fees(X).min() > 0
     features = report(loaded_without_fees(ready), X, y, PRICES)["everything"]["cost"]

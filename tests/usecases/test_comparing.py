@@ -10,7 +10,7 @@ from app.data.table import Table
 from app.errors import Invalid
 from app.features import Feature, Schema
 from app.learners import catalogue
-from app.usecases import comparing
+from app.usecases import compare_job
 from tests.conftest import two_class_rows
 
 
@@ -54,7 +54,7 @@ def compared(monkeypatch, *ways, with_logistic=True):
         queue=SimpleNamespace(succeed=lambda _, __, result: done.update(result)),
     )
     spec = {"dataset": "d", "learners": learners, "benefits": [[0.0, -1.0], [-10.0, 5.0]], "folds": 3, "seed": 0}
-    comparing.run(ports, SimpleNamespace(spec=spec))
+    compare_job.run(ports, SimpleNamespace(spec=spec))
     return done
 
 

@@ -19,7 +19,7 @@ from app.jobs.job import Problem
 from app.jobs.queue import Queue
 from app.migrations import migrate
 from app.registry.registry import Registry
-from app.usecases import datasets, fitting, train
+from app.usecases import datasets, train, train_job
 from app.usecases.ports import Ports
 from app.wiring import make_tables, make_worker
 from tests.conftest import settings_for
@@ -122,7 +122,7 @@ def cancelled(ports, job):
 def published(ports, job):
     """Publish what the job was to make, as its process does."""
     assert ports.queue.claim("worker").id == job.id
-    fitting.run(ports, ports.queue.get(job.id))
+    train_job.run(ports, ports.queue.get(job.id))
     return job.dataset
 
 

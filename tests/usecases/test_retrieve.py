@@ -14,7 +14,7 @@ from app.errors import Conflict, Invalid
 from app.registry.loaded import Holdout, Loaded
 from app.retrieval import expected_losses, f_beta, parse_loss
 from app.usecases import retrieve as usecase
-from app.usecases.choices import FIGURES, Choice, Sets
+from app.usecases.item_sets import FIGURES, Choice, Sets
 from app.usecases.retrieve import Question, retrieve, retrieve_with
 from app.usecases.tuned_cut import tuned_cut
 from tests.reference.retrieval import (

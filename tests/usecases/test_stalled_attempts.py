@@ -17,7 +17,7 @@ from app.processes import LOCK, preload
 from app.registry.registry import Registry
 from app.registry.tables import reservations
 from app.settings import Settings
-from app.usecases import fitting
+from app.usecases import train_job
 from app.wiring import _PRELOADED, make_tables, open_ports
 from tests.jobs.waiting import eventually
 from tests.usecases.stalling import stall, trained
@@ -57,7 +57,7 @@ def settings(request, tmp_path):
 @pytest.fixture
 def ports(settings, monkeypatch):
     make_tables(Settings.model_validate(settings)).database.close()
-    monkeypatch.setattr(fitting, "_train", trained)
+    monkeypatch.setattr(train_job, "_train", trained)
     ports = open_ports(Settings.model_validate(settings))
     yield ports
     ports.database.close()
@@ -114,8 +114,8 @@ def lose(ports):
 def attempt(ports, job):
     """What another worker does; False where a stopped process is in the way."""
     try:
-        fitting.clean_up(ports, job, job.attempt - 1)
-        fitting.run(ports, job)
+        train_job.clean_up(ports, job, job.attempt - 1)
+        train_job.run(ports, job)
     except Unavailable as error:
         ports.queue.postpone(job, error.detail)
         return False
@@ -138,7 +138,7 @@ def check(ports, settings, job):
     registry.refresh()
     assert [line.version for line in registry.model(model["name"]).versions] == [model["version"]]
     assert registry.load(f"{model['name']}:{model['version']}").card.job == job.id
-    fitting.sweep(ports)
+    train_job.sweep(ports)
     folder = registry._files.storage
     assert folder.folders(model["name"]) == [str(model["version"])]
     assert registry._files.read_mirror(model["name"]).versions == [model["version"]]

@@ -6,7 +6,7 @@ from typing import Any
 
 from fastapi import Request, Response
 
-from app.api.wire import JSON, kind_of_answer
+from app.api.bodies.documents import JSON, kind_of_answer
 
 SVG = "image/svg+xml"
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"  # it is drawn with styles of its own

@@ -1,0 +1,92 @@
+"""`payoff keys create | list | revoke`: the one place where keys are made and ended."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # with the database's client behind it, which the other commands' help need not wait for
+    from app.access.keys import Key, Keys
+
+_SECONDS = {"m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+_SPAN = re.compile(r"([1-9][0-9]{0,4})([mhdw])")
+
+
+def describe(parser: argparse.ArgumentParser) -> None:
+    """Add what the command understands."""
+    actions = parser.add_subparsers(dest="action", required=True)
+    create = actions.add_parser("create", help="make a key, and tell it this once")
+    create.add_argument("--name", required=True, help="whose it is; shown in logs and in the audit log")
+    create.add_argument(
+        "--scope", action="append", default=[], help="predict, train or admin; repeatable; without one, /metrics alone"
+    )
+    create.add_argument(
+        "--model",
+        action="append",
+        default=[],
+        metavar="PATTERN",
+        help="only models like this, say 'heart-*'; repeatable",
+    )
+    create.add_argument("--expires", type=_span, metavar="90d", help="valid for so many m(inutes), h, d or w(eeks)")
+    create.add_argument("--rate", metavar="100/second", help="requests per second, minute, hour or day")
+    create.add_argument("--jobs", type=int, help="jobs that may be queued or running at once")
+    actions.add_parser("list", help="show all keys, without their secrets")
+    revoke = actions.add_parser("revoke", help="end a key, in every process within a second")
+    revoke.add_argument("key", help="its id, or its name")
+
+
+def run(chosen: argparse.Namespace, keys: Keys) -> int:
+    """Do it; Invalid, NotFound or Conflict where it cannot be done."""
+    action: dict[str, Callable[[], list[str]]] = {
+        "create": lambda: _create(chosen, keys),
+        "list": lambda: _table(keys.list()),
+        "revoke": lambda: [_revoked(keys.revoke(chosen.key))],
+    }
+    sys.stdout.write("".join(f"{line}\n" for line in action[chosen.action]()))
+    return 0
+
+
+def _create(chosen: argparse.Namespace, keys: Keys) -> list[str]:
+    from app.access.keys import KeyRequest  # noqa: PLC0415 - see above
+
+    request = KeyRequest(chosen.name, chosen.scope, chosen.model, chosen.rate, chosen.jobs, chosen.expires)
+    _, secret = keys.create(request)
+    sys.stderr.write("This key is shown once and kept nowhere: send it in the X-API-Key header.\n")
+    return [secret]
+
+
+def _revoked(key: Key) -> str:
+    return f"{key.id} ({key.name}) is revoked"
+
+
+def _table(keys: list[Key]) -> list[str]:
+    rows: list[tuple[str, ...]] = [("ID", "NAME", "SCOPES", "MODELS", "RATE", "JOBS", "CREATED", "EXPIRES", "REVOKED")]
+    rows += [
+        (
+            key.id,
+            key.name,
+            ",".join(sorted(key.scopes)) or "-",
+            ",".join(key.models) or "all",
+            str(key.rate or "-"),
+            str(key.jobs or "-"),
+            *map(_day, (key.created_at, key.expires_at, key.revoked_at)),
+        )
+        for key in keys
+    ]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+
+
+def _day(seconds: float | None) -> str:
+    return "-" if seconds is None else datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M")
+
+
+def _span(text: str) -> float:
+    found = _SPAN.fullmatch(text)
+    if found is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is no span: write for example 90d, or 12h, 30m, 4w")
+    return int(found[1]) * _SECONDS[found[2]]

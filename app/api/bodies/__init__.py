@@ -1,0 +1,1 @@
+"""Formats of request and response bodies."""

@@ -1,0 +1,209 @@
+"""What the routes' wire types share."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Awaitable, Callable, Collection, Coroutine
+from difflib import get_close_matches
+from typing import Annotated, Any, TypeVar, cast, get_origin
+
+import orjson
+from fastapi import Request, Response
+from fastapi.dependencies.utils import get_flat_params
+from fastapi.params import Query
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from starlette.concurrency import run_in_threadpool
+from starlette.types import Receive, Scope, Send
+
+from app.api.bodies.json_bodies import INLINE_BYTES, parsed, refuse_repeats
+from app.api.errors import flaws_of
+from app.api.middleware.limiters import limiters
+from app.api.middleware.memory import share
+from app.api.middleware.permits import GuardedRoute
+from app.errors import Flaw, Invalid, Unsupported, step
+from app.text import MOST_NAME
+
+JSON = "application/json"
+_MOST_FIELDS = 100  # of an object whose fields are named in the documentation
+_MOST_CLASSES = 10_000  # of an object that has a value for each class
+_MOST_FLAWS = 20
+_LONG_BYTES = 1 << 20  # of a body; a longer one takes tenths of a second
+_LONGEST_NAME = 64  # that is compared with others
+
+Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$", description="lower-case letters, digits, _ and -")]
+Text = Annotated[str, Field(max_length=MOST_NAME)]  # an action, class or feature, or a reference to a model or data set
+
+
+def _few_classes(sent: Any) -> Any:
+    """A million wrong values would each be worded as an error."""
+    if isinstance(sent, dict) and len(sent) > _MOST_CLASSES:
+        raise ValueError(f"{len(sent):,} classes; at most {_MOST_CLASSES:,} are taken")
+    return sent
+
+
+Number = Annotated[float, Field(strict=True)]
+Matrix = Annotated[list[Annotated[list[Number], Field(fail_fast=True)]], Field(fail_fast=True)]
+Names = Annotated[list[Text], Field(fail_fast=True)]
+ByClass = Annotated[dict[Text, Number], BeforeValidator(_few_classes)]
+
+_Form = TypeVar("_Form", bound=BaseModel)
+_Result = TypeVar("_Result")
+
+
+class WireModel(BaseModel):
+    """A document on the wire: unknown fields are refused, and NaN or Infinity neither come in nor go out."""
+
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _few_fields(cls, sent: Any) -> Any:
+        """Millions of unknown fields would each be worded as an error."""
+        if isinstance(sent, dict) and len(sent) > _MOST_FIELDS:
+            raise ValueError(f"an object of {len(sent)} fields; this one takes {', '.join(cls.model_fields)}")
+        return sent
+
+
+class ModelVersion(BaseModel):
+    """A published version of a model."""
+
+    name: str
+    version: int
+
+
+class StrictRoute(GuardedRoute):
+    """A route that takes the query parameters and the JSON body that it documents, and nothing else."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handle = super().get_route_handler()
+        parameters = [each for each in get_flat_params(self.dependant) if isinstance(each.field_info, Query)]
+        known = [each.alias for each in parameters]
+        lists = [each.alias for each in parameters if get_origin(each.field_info.annotation) is list]
+        form = cast(type[BaseModel], self.body_field.field_info.annotation) if self.body_field else None
+
+        async def strict(request: Request) -> Response:
+            refuse_query(request, known, lists)
+            if form is not None:
+                request = _ReadRequest(request.scope, await read(request, form))
+            return await handle(request)
+
+        return strict
+
+
+class _ReadRequest(Request):
+    """A request whose body was read, parsed and checked before FastAPI asks for it."""
+
+    def __init__(self, scope: Scope, document: BaseModel) -> None:
+        super().__init__(scope)
+        self._document = document
+
+    async def body(self) -> Any:
+        return self._document
+
+    async def json(self) -> Any:
+        return self._document
+
+
+class DirectRoute(GuardedRoute):
+    """A documented route whose function is given the request itself: no dependency injection on the way."""
+
+    def __init__(self, path: str, endpoint: Callable[[Request], Awaitable[Response]], **options: Any) -> None:
+        super().__init__(path, endpoint, **options)
+
+        async def direct(scope: Scope, receive: Receive, send: Send) -> None:
+            response = await endpoint(Request(scope, receive, send))
+            await response(scope, receive, send)
+
+        self.app = direct
+
+
+async def read(request: Request, form: type[_Form]) -> _Form:
+    """The JSON body as `form`; raises Unsupported for another media type, and what `parsed` and `checked` raise."""
+    kind_of_body(request)
+    body = await request.body()
+    return await run_sized(request, len(body), lambda: checked(form, parsed(body, share(request).reserve)))
+
+
+async def run_sized(request: Request, size: int, work: Callable[[], _Result]) -> _Result:
+    """What `work` returns on a body of `size` bytes: done at once, in a thread, or in one of the few for long work."""
+    if size <= INLINE_BYTES:
+        return work()
+    if size <= _LONG_BYTES:
+        return await run_in_threadpool(work)
+    return await limiters(request).long.run(work)
+
+
+def checked(form: type[_Form], fields: Any) -> _Form:
+    """The fields as `form`; Invalid with every place that does not fit."""
+    try:
+        return form.model_validate(fields)
+    except ValidationError as error:
+        flaws = flaws_of(error.errors(include_url=False, include_context=False, include_input=False), fields)
+        raise Invalid(flaws[0].msg, flaws) from error
+
+
+def kind_of_body(request: Request, others: Collection[str] = ()) -> str:
+    """The media type of the body, JSON where none is named; Unsupported where it is neither that nor of `others`."""
+    kind = str(request.headers.get("content-type", JSON)).partition(";")[0].strip().lower()
+    if kind == JSON or kind in others:
+        return kind
+    if kind.startswith("application/") and kind.endswith("+json"):
+        return JSON
+    raise Unsupported(f"the body comes as {kind[:80]!r}; send {', '.join((JSON, *others))}, and say so in Content-Type")
+
+
+def kind_of_answer(request: Request, known: Collection[str]) -> str:
+    """The media type in `Accept` that is among the `known` and wanted most, JSON where none is."""
+    accept = request.headers.get("accept", "*/*")
+    if accept in ("*/*", JSON):  # nearly always, and then nothing is to be weighed
+        return JSON
+    best, most = JSON, 0.0
+    for wanted in accept.lower().split(","):
+        kind, *parameters = (part.strip() for part in wanted.split(";"))
+        weight = next((_weight(part[2:]) for part in parameters if part.startswith("q=")), 1.0)
+        if kind in known and weight > most:
+            best, most = kind, weight
+    return best
+
+
+def _weight(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return 0.0
+
+
+def refuse_query(request: Request, known: Collection[str] = (), lists: Collection[str] = ()) -> None:
+    """Invalid with the name of each query parameter that is not `known`, or comes twice and is not in `lists`."""
+    if not request.scope["query_string"]:
+        return
+    counts = Counter(name for name, _ in request.query_params.multi_items())
+    flaws = [Flaw(f"/{step(name)}", _unknown_parameter(name, known)) for name in counts if name not in known]
+    twice = (name for name, count in counts.items() if count > 1 and name in known and name not in lists)
+    flaws += [Flaw(f"/{step(name)}", "this query parameter is given twice") for name in twice]
+    if flaws:
+        raise Invalid(flaws[0].msg, flaws[:_MOST_FLAWS])
+
+
+def _unknown_parameter(name: str, known: Collection[str]) -> str:
+    shown = name[:_LONGEST_NAME]
+    close = get_close_matches(shown, known, n=1)
+    there = f"there are {', '.join(known)}" if known else "there are none here"
+    return f"unknown query parameter {shown!r}; {f'did you mean {close[0]!r}?' if close else there}"
+
+
+def query_fields(request: Request, known: Collection[str], words: Collection[str]) -> dict[str, Any]:
+    """The query parameters, all of them `known`, each parsed as JSON where it is that, else and for `words` as text."""
+    refuse_query(request, known)
+    fields: dict[str, Any] = {}
+    for name, text in request.query_params.items():
+        fields[name] = text
+        if name in words:
+            continue
+        try:
+            fields[name] = orjson.loads(text)
+        except orjson.JSONDecodeError:
+            pass
+        else:
+            refuse_repeats(text.encode(), fields[name], f"/{name}")
+    return fields

@@ -1,0 +1,108 @@
+"""Chosen sets on the wire: JSON, NumPy arrays, or an Arrow stream."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import orjson
+from fastapi import Response
+
+from app.api.bodies.documents import JSON
+from app.api.bodies.instances import ARROW, NPY, arrow_response, ascii_json, json_bytes, npy_response
+from app.registry.loaded import Loaded
+from app.usecases.item_sets import FIGURES, Choice
+
+if TYPE_CHECKING:  # with its compiler it takes 60 MB of memory that a service which retrieves nothing can spare
+    from app.usecases.retrieve import Answer
+
+_DUMP = orjson.OPT_SERIALIZE_NUMPY
+_PART = 1000  # sets written at a time: the interpreter's lock is held for a millisecond
+_LONG = 50_000  # items of so many sets, from which on each set is written by itself
+
+
+def to_json(answer: Answer, rest: dict[str, Any]) -> Response:
+    """The contract's document: a set after the other, and what they have in common."""
+    sets = b",".join(_sets(answer))
+    return Response(b'{"sets":[' + sets + b"]," + orjson.dumps(rest)[1:], media_type=JSON)
+
+
+def to_npy(answer: Answer, rest: dict[str, Any]) -> Response:
+    """Two or three arrays, one after the other in one body, each as `numpy.save` writes it.
+
+    int64 positions of all sets, best first; float64 (sets, 5) with k, expected_loss, expected_precision,
+    expected_recall and error_bound; with `curve`, the curves of all sets. What the sets have in common is JSON in the
+    `Payoff-Answer` header.
+    """
+    choice = answer.choice
+    arrays = [choice.selected, np.column_stack((choice.k, *choice.figures))]
+    if choice.curves is not None:
+        arrays.append(choice.curves)
+    buffer = io.BytesIO()
+    for array in arrays:
+        np.lib.format.write_array(buffer, array, allow_pickle=False)
+    return npy_response(buffer.getvalue(), ascii_json(rest))
+
+
+def to_arrow(answer: Answer, rest: dict[str, Any]) -> Response:
+    """A row per set: `selected`, `k`, the figures and, if asked for, `curve`; the rest is JSON in its metadata.
+
+    Labels come as a dictionary of them: each is there once, however often it is chosen.
+    """
+    import pyarrow as pa  # noqa: PLC0415 - 40 MB of memory that a service without Arrow clients can spare
+
+    choice = answer.choice
+    items = pa.array(choice.selected)
+    if answer.labels is not None:
+        items = pa.DictionaryArray.from_arrays(items.cast(pa.int32()), pa.array(answer.labels))
+    columns: dict[str, Any] = {"selected": pa.LargeListArray.from_arrays(_offsets(choice.k), items), "k": choice.k}
+    columns |= dict(zip(FIGURES, choice.figures, strict=True))
+    if choice.curves is not None:
+        columns["curve"] = pa.LargeListArray.from_arrays(_offsets(choice.lengths), pa.array(choice.curves))
+    return arrow_response(pa.table(columns).replace_schema_metadata({"payoff": ascii_json(rest)}))
+
+
+WRITERS: dict[str, Callable[[Answer, dict[str, Any]], Response]] = {JSON: to_json, NPY: to_npy, ARROW: to_arrow}
+
+
+def common(answer: Answer, setting: str, method: str, model: Loaded | None) -> dict[str, Any]:
+    """What the sets have in common."""
+    rest: dict[str, Any] = {"setting": setting, "method": method, "loss": answer.loss.as_json()}
+    if answer.threshold is not None:
+        rest["threshold"] = answer.threshold
+    if answer.positive is not None:
+        rest["positive"] = answer.positive
+    if answer.labels is not None:
+        rest["labels"] = list(answer.labels)
+    if model is not None:
+        rest["model"] = model.model
+    return rest | {"warnings": answer.warnings}
+
+
+def _sets(answer: Answer) -> Iterator[bytes]:
+    """The sets as JSON, some at a time, without the brackets around them."""
+    choice, labels = answer.choice, answer.labels
+    ends, curve_ends = np.cumsum(choice.k).tolist(), np.cumsum(choice.lengths).tolist()
+    for first in range(0, len(choice.k), _PART):
+        part = []
+        for i in range(first, min(first + _PART, len(choice.k))):
+            part.append(_set(choice, i, ends, curve_ends))
+            if labels is not None:
+                part[-1]["selected"] = list(map(labels.__getitem__, part[-1]["selected"].tolist()))
+        items = sum(len(one["selected"]) + len(one.get("curve", ())) for one in part)
+        yield (b",".join(map(json_bytes, part)) if items > _LONG else orjson.dumps(part, option=_DUMP)[1:-1])
+
+
+def _set(choice: Choice, i: int, ends: list[int], curve_ends: list[int]) -> dict[str, Any]:
+    k = int(choice.k[i])
+    found = {"selected": choice.selected[ends[i] - k : ends[i]], "k": k}
+    found |= dict(zip(FIGURES, choice.figures[:, i].tolist(), strict=True))
+    if choice.curves is not None:
+        found["curve"] = choice.curves[curve_ends[i] - int(choice.lengths[i]) : curve_ends[i]]
+    return found
+
+
+def _offsets(lengths: np.ndarray) -> np.ndarray:
+    return np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)

@@ -1,0 +1,187 @@
+"""Probabilities on the wire: one set or many, ragged or not, as JSON, a NumPy array or an Arrow stream.
+
+The interpreter's lock is held while a JSON text is parsed: a tenth of a second for a million numbers, in which nobody
+else would be answered. So the list of probabilities is cut out of a long body and parsed some thousands at a time.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import orjson
+
+from app.api.bodies.instances import array_of_npy, table_of_arrow
+from app.api.bodies.json_bodies import free, parsed
+from app.errors import Flaw, Invalid
+from app.usecases.item_sets import Sets, check_extent, extent_bytes
+
+FIELD = "probabilities"
+_LONG = 1 << 18  # bytes of a body from which on it is parsed in parts
+_PART = 1 << 14  # numbers parsed at a time: a millisecond
+_MOST_FLAWS = 20
+_BLANKS = np.frombuffer(b" \t\n\r", dtype=np.uint8)
+_MOST_BLANKS = 100  # beside a bracket; more are looked at by the parser
+_BEGIN = re.compile(rb'"probabilities"\s*:\s*\[')
+_NUMBERS = {int, float}
+_FORMS = "a list of numbers (one set) or a list of such lists (a set each)"
+
+
+def fields_of_json(body: bytes, reserve: Callable[[int], None] = free) -> tuple[Any, Sets | None]:
+    """The body's fields, and its probabilities where they were long and in order; else they are still in the fields."""
+    if len(body) >= _LONG:
+        try:
+            found = _cut_out(body, reserve)
+        except (ValueError, OverflowError):  # whatever is wrong will be found, and named, in the whole
+            found = None
+        if found is not None:
+            return found
+    return parsed(body, reserve), None
+
+
+def sets_of_list(value: Any) -> Sets:
+    """Probabilities as parsed: numbers, or lists of numbers; Invalid below /probabilities. `[]` is one empty set."""
+    if not isinstance(value, list):
+        raise Invalid.at(f"/{FIELD}", f"probabilities are {_FORMS}")
+    kinds = set(map(type, value))
+    try:
+        if kinds <= _NUMBERS:
+            check_extent(1, len(value))
+            return Sets(np.array(value, dtype=np.float64))
+        if kinds == {list} and set(map(type, chain.from_iterable(value))) <= _NUMBERS:
+            ends = np.cumsum([0, *map(len, value)])
+            check_extent(len(value), int(ends[-1]))
+            return Sets(np.array(list(chain.from_iterable(value)), dtype=np.float64), ends)
+    except OverflowError as error:
+        raise Invalid.at(f"/{FIELD}", "a probability is a number from 0 to 1; one of these is no float") from error
+    flaws = _flaws(value)
+    raise Invalid(flaws[0].msg, flaws)
+
+
+def sets_of_npy(body: bytes, reserve: Callable[[int], None] = free) -> Sets:
+    """A .npy file: one dimension is one set, two are a set per row."""
+    array = array_of_npy(body, reserve)
+    if array.ndim not in (1, 2):
+        raise Invalid.at(f"/{FIELD}", f"the array has {array.ndim} dimensions: one is a set, two are a set per row")
+    extent = (1 if array.ndim == 1 else len(array), array.size)
+    check_extent(*extent)
+    reserve(extent_bytes(*extent))
+    offsets = None if array.ndim == 1 else np.arange(len(array) + 1) * array.shape[1]
+    return Sets(np.ascontiguousarray(array).ravel(), offsets)
+
+
+def sets_of_arrow(body: bytes, reserve: Callable[[int], None] = free) -> Sets:
+    """An Arrow IPC stream of one column: numbers are one set, lists of numbers a set each."""
+    import pyarrow as pa  # noqa: PLC0415 - 40 MB of memory that a service without Arrow clients can spare
+
+    table = table_of_arrow(body)
+    if table.num_columns != 1:
+        msg = f"the stream has {table.num_columns} columns; it takes one: numbers of one set, or a list for each set"
+        raise Invalid.at(f"/{FIELD}", msg)
+    kind = table.column(0).type
+    nested = pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
+    check_extent(table.num_rows if nested else 1, 0 if nested else table.num_rows)
+    column = table.column(0).combine_chunks()
+    column = column if isinstance(column, pa.Array) else pa.concat_arrays(column.chunks)
+    numbers = column.flatten() if nested else column
+    check_extent(1, len(numbers))
+    reserve(extent_bytes(table.num_rows if nested else 1, len(numbers)))
+    if not (pa.types.is_integer(numbers.type) or pa.types.is_floating(numbers.type)):
+        raise Invalid.at(f"/{FIELD}", f"the column holds {column.type}; it takes numbers or lists of numbers")
+    if column.null_count or numbers.null_count:
+        raise Invalid.at(f"/{FIELD}", "there are nulls; a probability is a number from 0 to 1")
+    p = numbers.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+    if not nested:
+        return Sets(p)
+    sizes = pa.compute.list_value_length(column).to_numpy(zero_copy_only=False)
+    return Sets(p, np.concatenate(([0], np.cumsum(sizes))).astype(np.int64))
+
+
+def _cut_out(body: bytes, reserve: Callable[[int], None]) -> tuple[Any, Sets] | None:
+    """The other fields, and the probabilities, if they are numbers or lists of numbers; errors or None otherwise."""
+    found = _BEGIN.search(body)
+    if found is None:
+        return None
+    begin = found.end()
+    ends = [place for place in (body.find(b'"', begin), body.find(b"}", begin)) if place >= 0]
+    end = body.rfind(b"]", begin, min(ends, default=begin))
+    if end < 0:
+        return None
+    rest = parsed(body[: begin - 1] + b"null" + body[end + 1 :])
+    if not isinstance(rest, dict) or rest.get(FIELD, 0) is not None:
+        return None
+    text = body[begin:end]
+    sets, items = text.count(b"["), text.count(b",") + 1
+    check_extent(sets, items)
+    reserve(len(body) + extent_bytes(sets, items))
+    letters = np.frombuffer(text, dtype=np.uint8)
+    commas = np.flatnonzero(letters == ord(","))
+    offsets = _offsets(letters, commas)
+    if offsets is not None:
+        text = text.translate(bytes.maketrans(b"[]", b"  "))
+    p = _parse_in_parts(text, commas)
+    del rest[FIELD]
+    return rest, Sets(p, offsets)
+
+
+def _offsets(letters: np.ndarray, commas: np.ndarray) -> np.ndarray | None:
+    """Where each list begins among the numbers; None where there is no list, ValueError where they are not in order."""
+    opens, closes = np.flatnonzero(letters == ord("[")), np.flatnonzero(letters == ord("]"))
+    if not len(opens) and not len(closes):
+        return None
+    if len(opens) != len(closes) or (opens >= closes).any() or (closes[:-1] >= opens[1:]).any():
+        raise ValueError("lists in lists")
+    if not (_beside(letters, opens, -1) and _beside(letters, closes, 1)):
+        raise ValueError("something beside a list")
+    first, last = np.searchsorted(commas, opens), np.searchsorted(commas, closes)
+    if first[0] or last[-1] != len(commas) or (first[1:] - last[:-1] != 1).any():
+        raise ValueError("something between the lists")
+    return np.concatenate(([0], np.cumsum(last - first + 1)))
+
+
+def _beside(letters: np.ndarray, brackets: np.ndarray, way: int) -> bool:
+    """Whether only blanks, not too many, lie between each bracket and the next comma or end in this direction."""
+    places = brackets + way
+    for _ in range(_MOST_BLANKS):
+        places = places[(places >= 0) & (places < len(letters))]
+        places = places[letters[places] != ord(",")]
+        if not len(places):
+            return True
+        if not np.isin(letters[places], _BLANKS).all():
+            return False
+        places += way
+    return False
+
+
+def _parse_in_parts(text: bytes, commas: np.ndarray) -> np.ndarray:
+    p = np.empty(len(commas) + 1)
+    begin = 0
+    for first in range(0, len(p), _PART):
+        last = min(first + _PART, len(p))
+        end = int(commas[last - 1]) if last < len(p) else len(text)
+        values = orjson.loads(b"[" + text[begin:end] + b"]")
+        if len(values) != last - first or not _NUMBERS.issuperset(map(type, values)):
+            raise ValueError("not only numbers")
+        p[first:last] = values
+        begin = end + 1
+    return p
+
+
+def _flaws(value: list[Any]) -> list[Flaw]:
+    """The slow way round, to word what is wrong."""
+    nested = isinstance(value[0], list)
+    flaws: list[Flaw] = []
+    for i, item in enumerate(value):
+        if isinstance(item, list) and nested:
+            bad = [j for j, number in enumerate(item) if type(number) not in _NUMBERS]
+            flaws += [Flaw(f"/{FIELD}/{i}/{j}", "a probability is a number from 0 to 1") for j in bad]
+        elif nested or isinstance(item, list):
+            flaws.append(Flaw(f"/{FIELD}/{i}", f"the first one is {'a list' if nested else 'a number'}: send {_FORMS}"))
+        elif type(item) not in _NUMBERS:
+            flaws.append(Flaw(f"/{FIELD}/{i}", "a probability is a number from 0 to 1"))
+        if len(flaws) >= _MOST_FLAWS:
+            break
+    return flaws[:_MOST_FLAWS]

@@ -1,0 +1,105 @@
+"""Reading an uploaded file from a request, as a form or as the bare body."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from tempfile import SpooledTemporaryFile
+from typing import Any, BinaryIO, TypeVar, cast
+
+from fastapi import Request
+from starlette.datastructures import FormData, UploadFile
+
+from app.api.bodies.forms import check_charset, read_form
+from app.api.middleware.limiters import limiters
+from app.errors import Flaw, Invalid, Unsupported
+
+_Result = TypeVar("_Result")
+FORM = "multipart/form-data"
+BARE = (
+    "text/csv",
+    "application/gzip",
+    "application/x-gzip",
+    "application/vnd.apache.parquet",
+    "application/octet-stream",
+)
+_LOOK_SECONDS = 0.5
+_IN_MEMORY = 1 << 20  # what is larger goes to a temporary file
+
+
+@dataclass(frozen=True)
+class Upload:
+    """A file and what the form says about it."""
+
+    content: BinaryIO
+    labels: list[str]
+    names: list[str]
+    label_types: list[str]
+
+
+@asynccontextmanager
+async def received(request: Request) -> AsyncIterator[Upload]:
+    """The upload that `request` carries, removed afterwards; the guard bounds the body. Raises Invalid."""
+    content_type = request.headers.get("content-type", "")
+    media_type = content_type.partition(";")[0].strip().lower()
+    if media_type == FORM:
+        form = await read_form(content_type, request.stream())
+        try:
+            yield _from_form(form)
+        finally:
+            await form.close()
+    elif media_type in BARE:
+        check_charset(content_type)
+        file = UploadFile(cast(BinaryIO, SpooledTemporaryFile(max_size=_IN_MEMORY)))  # noqa: SIM115  (closed below)
+        try:
+            async for chunk in request.stream():
+                await file.write(chunk)
+            yield Upload(file.file, [], [], [])
+        finally:
+            await file.close()
+    else:
+        raise Unsupported(
+            f"Content-Type is {media_type[:80] or 'absent'!r}; send {FORM}, {', '.join(BARE[:2])} or {BARE[3]}"
+        )
+
+
+async def run_while_connected(request: Request, function: Callable[..., _Result], *args: Any) -> _Result:
+    """Run `function(*args, is_cancelled)` in one of the few threads for uploads.
+
+    `is_cancelled()` is true once the client has disconnected.
+    """
+    cancelled = threading.Event()
+    work = asyncio.ensure_future(limiters(request).upload.run(partial(function, *args, is_cancelled=cancelled.is_set)))
+    try:
+        while not (await asyncio.wait({work}, timeout=_LOOK_SECONDS))[0]:
+            if await request.is_disconnected():
+                cancelled.set()
+        return work.result()
+    finally:
+        cancelled.set()  # also where this request was cancelled; the file is in use until the work has ended
+        await asyncio.wait({work})
+
+
+def _from_form(form: FormData) -> Upload:
+    file: UploadFile | None = None
+    texts: dict[str, list[str]] = {"label": [], "name": [], "label_type": []}
+    flaws = []
+    for key, value in form.multi_items():
+        if key == "file" and isinstance(value, UploadFile):
+            file = value
+        elif key in texts and isinstance(value, str):
+            texts[key].append(value)
+        elif key == "file":
+            flaws.append(Flaw("/file", "this is text; send a file part (with a file name)"))
+        else:
+            needed = "text, not a file" if key in texts else "not known; a form has file, label, name and label_type"
+            flaws.append(Flaw(f"/{key}", f"{key!r} is {needed}"))
+    if file is None and not flaws:
+        flaws.append(Flaw("/file", "there is no file"))
+    if flaws or file is None:
+        raise Invalid(flaws[0].msg, flaws)
+    return Upload(file.file, texts["label"], texts["name"], texts["label_type"])

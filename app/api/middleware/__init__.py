@@ -1,0 +1,1 @@
+"""What surrounds every route: keys, limits, time-outs, logs and metrics."""

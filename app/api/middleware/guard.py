@@ -1,0 +1,122 @@
+"""Who may come in, where, how often, and with how much: keys, scopes, rates and sizes, before anything is read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from starlette.types import Message, Receive, Scope
+
+from app.access.addresses import Addresses
+from app.access.caller import Caller
+from app.access.keyring import Keyring
+from app.access.rates import Windows, whole
+from app.api.middleware.permits import Access
+from app.api.middleware.sites import Sites
+from app.errors import Invalid, TooLarge, TooMany, Unsupported, WrongKey
+from app.text import check_query
+
+KEY_HEADER = "X-API-Key"
+_BEARER = b"bearer "
+
+
+@dataclass(frozen=True)
+class BodyLimits:
+    """Largest bodies in bytes."""
+
+    default: int
+    upload: int
+
+
+class Guard:
+    """Lets through only what it should; routes ask it when they are dispatched.
+
+    It leaves in the request's state the `caller`, and `headers` to be added to the answer.
+    """
+
+    def __init__(self, keyring: Keyring, limits: BodyLimits, sites: Sites, addresses: Addresses) -> None:
+        self._keyring = keyring
+        self._limits = limits
+        self._sites = sites
+        self._addresses = addresses
+        self._used = Windows()
+
+    def admit(self, access: Access, scope: Scope, receive: Receive) -> Receive:
+        """The request's body, bounded; raises the PayoffError to be answered where the request is not allowed."""
+        if not scope["path"].isprintable():
+            raise Invalid.at("", "the path has a control character or another that cannot be printed: leave it out")
+        key = length = None
+        for name, value in scope["headers"]:
+            if name == b"x-api-key":
+                key = value
+            elif name == b"content-length":
+                length = value
+            elif name == b"authorization" and key is None and value[: len(_BEARER)].lower() == _BEARER:
+                key = value[len(_BEARER) :].strip()
+            elif name == b"content-encoding" and value.lower() != b"identity":
+                raise Unsupported("bodies are taken as they are: send no Content-Encoding (files may be gzipped)")
+        if not access.is_open:
+            self._identify(scope, key, counted=access.counted).need(access.scopes)
+        check_query(scope.get("query_string", b""))
+        most = self._limits.upload if access.uploads else self._limits.default
+        if length is not None and length.isdigit() and int(length) > most:
+            raise _too_large(most)
+        if access.uploads:
+            scope["state"]["memory"].streams = True
+        return _bounded(receive, most)
+
+    def _identify(self, scope: Scope, key: bytes | None, *, counted: bool) -> Caller:
+        try:
+            caller = self._keyring.caller(key)
+        except WrongKey:
+            self._keyring.count_wrong_key(self.address(scope))
+            raise
+        if caller is self._keyring.anybody:
+            self._sites.check(scope)
+        state = scope.setdefault("state", {})
+        state["caller"] = caller
+        if counted and caller.rate is not None:
+            self._count(caller, caller.client or self.address(scope), state)
+        return caller
+
+    def holds(self, scope: Scope) -> bool:
+        """Whether the key of a request that was admitted is still in force."""
+        return self._keyring.holds(scope["state"]["caller"])
+
+    def address(self, scope: Scope) -> str:
+        """The address that a request counts for."""
+        peer = scope["client"][0] if scope.get("client") else ""
+        forwarded = b",".join(value for name, value in scope["headers"] if name == b"x-forwarded-for")
+        return self._addresses.of(peer, forwarded.decode("latin-1"))
+
+    def _count(self, caller: Caller, who: str, state: dict[str, object]) -> None:
+        """Take one request off the caller's rate; one with many instances is one."""
+        rate = caller.rate
+        assert rate is not None
+        allowed = self._used.take(who, rate)
+        name = b'"key"' if caller.client else b'"address"'
+        state["headers"] = [
+            (b"ratelimit-policy", b"%b;q=%d;w=%d" % (name, rate.amount, rate.seconds)),
+            (b"ratelimit", b"%b;r=%d;t=%d" % (name, allowed.left, whole(allowed.seconds))),
+        ]
+        if allowed.wait:
+            raise TooMany(f"more than {rate.amount} requests in {rate.seconds} s", seconds=whole(allowed.wait))
+
+
+def _bounded(receive: Receive, limit: int) -> Receive:
+    """The same stream of body parts, broken off where it passes the limit without having announced it."""
+    seen = 0
+
+    async def bounded() -> Message:
+        nonlocal seen
+        message = await receive()
+        if message["type"] == "http.request":
+            seen += len(message.get("body", b""))
+            if seen > limit:
+                raise _too_large(limit)
+        return message
+
+    return bounded
+
+
+def _too_large(limit: int) -> TooLarge:
+    return TooLarge(f"a body may have at most {limit:,} bytes here")

@@ -1,0 +1,1 @@
+"""Routes and the documents that they take and return; no logic."""

@@ -1,0 +1,192 @@
+"""`POST /acquire`: the feature to learn next. It reads and writes its bodies itself, like `/predict`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import Annotated, Any, Literal
+
+import orjson
+from fastapi import Request, Response
+from pydantic import BaseModel, Field, RootModel, WithJsonSchema
+from starlette.concurrency import run_in_threadpool
+
+from app.api.bodies.documents import JSON, DirectRoute, ModelVersion, Names, Text, WireModel, read, refuse_query
+from app.api.deps import loaded
+from app.api.errors import problems
+from app.api.middleware.memory import share
+from app.api.middleware.permits import PREDICT, needs
+from app.api.routes.train import FeatureCosts
+from app.errors import Invalid
+from app.usecases.stepwise_models import check_askable
+
+_DUMP = orjson.OPT_SERIALIZE_NUMPY
+_PART = 500  # cases written at a time: the interpreter's lock is held for some milliseconds
+_MATRIX = {"type": "array", "items": {"type": "array", "items": {"type": "number"}}}
+_KNOWN = {"type": "object", "additionalProperties": {"type": ["number", "string", "null"]}}
+Budget = Annotated[Any, WithJsonSchema({"type": ["number", "null"], "minimum": 0})]
+Benefits = Annotated[Any, WithJsonSchema({"oneOf": [_MATRIX, {"type": "null"}]})]
+
+
+class AcquireRequest(WireModel):
+    """All that is known so far, and what the rest may cost."""
+
+    model: Text = Field(description="name, name:version or name@alias of a forest or tree", examples=["triage"])
+    known: Annotated[Any, WithJsonSchema(_KNOWN)] = Field(
+        default=None,
+        description="values by feature name, in the order of their acquisition (of a group, the first has paid its"
+        " full cost); null is a value that cannot be had",
+    )
+    instances: Annotated[Any, WithJsonSchema({"type": "array", "items": _KNOWN})] = Field(
+        default=None, description="the same for many cases, in place of `known`"
+    )
+    budget: Budget = Field(default=None, description="what each case may spend, with what it has spent already")
+    unavailable: Names = Field(default=[], description="features that cannot be had")
+    feature_costs: FeatureCosts = Field(
+        default=None, description="prices that differ from those of training; 0 for what is there for nothing"
+    )
+    benefits: Benefits = Field(
+        default=None, description="a row per actual class, a column per action, in the currency of the prices"
+    )
+    actions: Annotated[Names, Field(min_length=1)] | None = Field(
+        default=None, description="names of the columns; without them the columns are the classes"
+    )
+
+
+class Offer(BaseModel):
+    """A feature, and what it costs now."""
+
+    feature: str
+    cost: float
+
+
+class Wanted(Offer):
+    """A feature that trees wait for, or the node of a tree."""
+
+    waiting: int = Field(description="how many trees")
+
+
+Reason = Literal["resolved", "vote_settled", "budget", "not_worth_it", "unavailable"]
+
+
+class Standing(BaseModel):
+    """Where a case stands."""
+
+    status: Literal["acquire", "decided"]
+    reason: Reason | None = Field(description="why nothing more is asked for")
+    next: Offer | None = Field(description="what to learn next")
+    frontier: list[Wanted] = Field(description="all that trees wait for, best first, affordable or not")
+    spent: float
+    remaining: float | None = Field(description="of the budget")
+    prediction: int | str | float = Field(
+        description="from what is known: the class that most trees of a forest vote for (`/predict` decides by the"
+        " calibrated probabilities, and may name another), or what the deepest node of a tree says, a class or a number"
+    )
+    probabilities: dict[str, float] | None = Field(description="of the classes; null where numbers are predicted")
+    trees: int
+    trees_resolved: int
+    decision: int | str | None = Field(default=None, description="with benefits: the action that pays most now")
+    expected_benefits: dict[str, float] | None = Field(default=None, description="with benefits: of each action")
+    expected_gain: float | None = Field(
+        default=None, description="with benefits: of asking on, before the price of `next`"
+    )
+
+
+class CaseAnswer(Standing):
+    """The answer to `known`."""
+
+    model: ModelVersion
+    warnings: list[str]
+
+
+class BatchAnswer(BaseModel):
+    """The answer to `instances`, in their order."""
+
+    model: ModelVersion
+    results: list[Standing]
+    warnings: list[str]
+
+
+class AcquireAnswer(RootModel[CaseAnswer | BatchAnswer]):
+    """One case's standing for `known`, `results` for `instances`."""
+
+
+@needs(PREDICT)
+async def acquire(request: Request) -> Response:
+    """Say which feature to learn next, or that enough is known, and why.
+
+    From what is known every tree of a forest is walked until a feature stops it that is not known. `next` is the
+    feature that most trees wait for, per price. A tree of classifiers (`cost_tree`) is walked until a node needs
+    features that are not known; `next` is the cheapest of them. A case is decided when all trees are `resolved`
+    (`unavailable`: one of them needed a value that cannot be had), when the vote can no longer change
+    (`vote_settled`: the class is that of the complete row), when nothing affordable is left (`budget`), or, with
+    `benefits` and a forest, when more is `not_worth_it`: then the matrix decides, and a settled vote stops nothing.
+    The service keeps nothing between calls: send all that is known, in the order in which it was acquired; what was
+    wrong is corrected by sending something else.
+    """
+    refuse_query(request)
+    return await run_in_threadpool(_answer, request, await read(request, AcquireRequest))
+
+
+def _answer(request: Request, wire: AcquireRequest) -> Response:
+    if (wire.known is None) == (wire.instances is None):
+        raise Invalid.at("/known", "send either known (one case) or instances (many)")
+    if wire.instances is not None and type(wire.instances) is not list:
+        raise Invalid.at("/instances", "instances are a list of objects of known values")
+    model = loaded(request, wire.model)
+    check_askable(model)
+    request.app.state.kernels.wait("acquisition")
+    from app.usecases import acquire as usecase  # noqa: PLC0415 - with its compiler it takes 60 MB that many can spare
+
+    question = usecase.Question(wire.budget, wire.unavailable, wire.feature_costs, wire.benefits, wire.actions)
+    cases = 1 if wire.instances is None else len(wire.instances)
+    if cases > 1:
+        share(request).reserve(usecase.extent_bytes(model, cases, 0 if wire.actions is None else len(wire.actions)))
+    try:
+        answer = usecase.acquire(model, [wire.known] if wire.instances is None else wire.instances, question)
+    except Invalid as error:
+        raise (usecase.single if wire.instances is None else usecase.several)(error) from error
+    if wire.instances is None:
+        content = {"model": model.model, **next(answer.documents()), "warnings": answer.warnings}
+        return Response(orjson.dumps(content, option=_DUMP), media_type=JSON)
+    rest = orjson.dumps({"model": model.model, "warnings": answer.warnings})
+    return Response(rest[:-1] + b',"results":[' + b",".join(_written(answer.documents())) + b"]}", media_type=JSON)
+
+
+def _written(documents: Iterator[dict[str, Any]]) -> Iterator[bytes]:
+    """The documents as JSON, some at a time, without the brackets around them."""
+    while part := list(islice(documents, _PART)):
+        yield orjson.dumps(part, option=_DUMP)[1:-1]
+
+
+_KNOWN_EXAMPLE = {"model": "triage", "known": {"age": 58}, "budget": 60}
+_WORTH = {
+    "model": "triage",
+    "instances": [{"age": 58, "pressure": 141}, {"age": 36, "pain": None}],
+    "feature_costs": {"pressure": 0.5},
+    "benefits": [[0, -1], [-10, 5]],
+    "actions": ["wait", "treat"],
+}
+route = DirectRoute(
+    "/acquire",
+    acquire,
+    methods=["POST"],
+    tags=["acquire"],
+    summary="Which feature should be learnt next, or is enough known?",
+    response_model=AcquireAnswer,
+    responses=problems(404, 409, 413, 422),
+    openapi_extra={
+        "requestBody": {
+            "required": True,
+            "content": {
+                JSON: {
+                    "schema": {"$ref": "#/components/schemas/AcquireRequest"},
+                    "examples": {
+                        "one case, the model above": {"value": _KNOWN_EXAMPLE},
+                        "two cases, worth stopping": {"value": _WORTH},
+                    },
+                }
+            },
+        }
+    },
+)

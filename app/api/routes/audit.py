@@ -1,0 +1,62 @@
+"""Who changed what, over HTTP."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query
+from pydantic import BaseModel, Field
+
+from app.access.audit import Entry
+from app.api.bodies.documents import StrictRoute
+from app.api.deps import PortsDep
+from app.api.errors import problems
+from app.api.middleware.permits import ADMIN, needs
+from app.usecases import audit as usecase
+
+router = APIRouter(prefix="/audit", tags=["service"], route_class=StrictRoute)
+
+
+class AuditEntry(BaseModel):
+    """A change."""
+
+    at: datetime
+    who: str = Field(description="name of the key; `admin`, `anonymous`, or `command line`", examples=["bank"])
+    client: str | None = Field(description="id of the key", examples=["payoff_1a2b3c4d"])
+    action: str = Field(examples=["alias.set"])
+    subject: str = Field(description="what was changed", examples=["triage@champion"])
+    details: dict[str, Any] = Field(examples=[{"version": 1}])
+
+    @classmethod
+    def of(cls, entry: Entry) -> AuditEntry:
+        at = datetime.fromtimestamp(entry.at, UTC)
+        return cls(
+            at=at,
+            who=entry.who,
+            client=entry.client,
+            action=entry.action,
+            subject=entry.subject,
+            details=entry.details,
+        )
+
+
+class AuditPage(BaseModel):
+    """A page of changes, newest first."""
+
+    entries: list[AuditEntry]
+    next_page_token: str | None
+
+
+@router.get("", summary="Who changed what, newest first", responses=problems(422))
+@needs(ADMIN)
+def page(
+    ports: PortsDep,
+    page_size: Annotated[int, Query(ge=1, le=500)] = 50,
+    page_token: Annotated[str | None, Query(max_length=200, description="from the page before")] = None,
+) -> AuditPage:
+    """Jobs ordered and cancelled, versions published and deleted, aliases moved, models and data sets deleted, keys
+    made and revoked. Where keys are configured, it needs one with the scope `admin`.
+    """
+    found, token = usecase.page(ports, page_size, page_token)
+    return AuditPage(entries=[AuditEntry.of(entry) for entry in found], next_page_token=token)

@@ -1,0 +1,187 @@
+"""`POST /models/{ref}/benefit`: what a benefit matrix would have earned on a version's hold-out."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Self
+
+from fastapi import APIRouter, Body, Path, Request, Response
+from pydantic import BaseModel, Field
+
+from app.api.bodies.documents import JSON, ByClass, Matrix, ModelVersion, StrictRoute, WireModel
+from app.api.bodies.rankings import Lead, Standing
+from app.api.charts import media
+from app.api.charts.reports import benefit_chart
+from app.api.deps import loaded_by_path
+from app.api.errors import problems
+from app.api.middleware.limiters import limiters
+from app.api.middleware.memory import share
+from app.api.middleware.permits import PREDICT_OR_TRAIN, needs
+from app.decisions.benefit import mu
+from app.decisions.bootstrap import Ranking
+from app.decisions.rules import Ruled, RuleName
+from app.registry.loaded import Loaded
+from app.usecases import benefit as usecase
+
+router = APIRouter(prefix="/models", tags=["models"], route_class=StrictRoute)
+
+
+class BenefitRequest(WireModel):
+    """What is at stake."""
+
+    benefits: Matrix = Field(description="a row per actual class, a column per action", examples=[[[0, -1], [-10, 5]]])
+    priors: ByClass | None = Field(
+        default=None, description="class priors where the model is used; by default those of the hold-out"
+    )
+    points: int = Field(default=200, ge=2, le=10_000, strict=True, description="of the curve")
+
+
+class EarningDocument(BaseModel):
+    """What one rule earned per row, and how often each class (row) met each action (column)."""
+
+    benefit: float
+    mu: float | None = Field(description="benefit / upper_bound; null where the bound is not positive")
+    confusion: list[list[int]]
+
+    @classmethod
+    def of(cls, earning: usecase.Earning) -> Self:
+        return cls(benefit=earning.benefit, mu=earning.mu, confusion=earning.confusion.tolist())
+
+
+class CurvePoint(BaseModel):
+    """The mean benefit at one threshold."""
+
+    threshold: float
+    benefit: float
+
+
+class RuleStanding(Standing):
+    """What one rule earned, its own figures, and how to ask for it."""
+
+    figures: dict[str, int | float | None] = Field(
+        description="the rule's threshold, or beta and delta, or the column of the action for all; null where undefined"
+    )
+    request: dict[str, Any] | None = Field(
+        description="the fields that ask `/predict` for this rule, beside benefits; null where none do"
+    )
+
+
+class NamedRule(BaseModel):
+    """A rule."""
+
+    rule: RuleName
+
+
+class RuleLead(Lead, NamedRule):
+    """The rule that earned most."""
+
+    same: list[RuleName] = Field(description="rules that earned the same on every row")
+    runner_up: RuleName | None
+
+
+class BenefitReport(EarningDocument):
+    """The best that the scores allow with one threshold (two classes, two actions), else the expected-benefit rule."""
+
+    model: ModelVersion
+    classes: list[int | str]
+    rows: int = Field(description="of the hold-out")
+    priors: dict[str, float] = Field(description="what each class weighs here")
+    upper_bound: float = Field(description="mean benefit of someone who knows every class")
+    threshold: float | None = Field(default=None, description="the best cut on the hold-out's scores")
+    posterior_threshold: float | None = Field(default=None, description="the cut t* that the matrix alone gives")
+    curve: list[CurvePoint] | None = None
+    expected_benefit: EarningDocument
+    cost_blind: EarningDocument = Field(description="acting on the most probable class")
+    rules: list[RuleStanding] = Field(description="every rule that the matrix allows, and the best action for all")
+    best: RuleLead
+    warnings: list[str]
+
+    @classmethod
+    def about(cls, model: Loaded, report: usecase.Report) -> Self:
+        cutting = report.cutting
+        earned = EarningDocument.of(cutting.earning if cutting else report.expected_benefit)
+        return cls(
+            **earned.model_dump(),
+            model=ModelVersion(name=model.name, version=model.version),
+            classes=list(model.classes),
+            rows=report.rows,
+            priors=dict(zip(map(str, model.classes), report.priors.tolist(), strict=True)),
+            upper_bound=report.upper_bound,
+            threshold=cutting and cutting.threshold,
+            posterior_threshold=cutting and cutting.posterior_threshold,
+            curve=cutting and [CurvePoint(threshold=t, benefit=value) for t, value in cutting.curve],
+            expected_benefit=EarningDocument.of(report.expected_benefit),
+            cost_blind=EarningDocument.of(report.cost_blind),
+            rules=_standings(report),
+            best=_lead(report.ruled, report.ranking),
+            warnings=report.warnings,
+        )
+
+
+def _standings(report: usecase.Report) -> list[RuleStanding]:
+    return [
+        RuleStanding(
+            rule=ruled.rule,
+            benefit=standing.mean,
+            mu=mu(standing.mean, report.upper_bound),
+            interval=standing.interval,
+            behind=standing.behind,
+            behind_interval=standing.behind_interval,
+            cross_validated=ruled.cross_validated,
+            figures=ruled.figures,
+            request=ruled.request,
+        )
+        for ruled, standing in zip(report.ruled, report.ranking.standings, strict=True)
+    ]
+
+
+def _lead(ruled: list[Ruled], ranking: Ranking) -> RuleLead:
+    second = ranking.runner_up
+    return RuleLead(
+        rule=ruled[ranking.best].rule,
+        same=[ruled[j].rule for j in ranking.same],
+        runner_up=None if second is None else ruled[second].rule,
+        difference=None if second is None else ranking.standings[second].behind,
+        interval=None if second is None else ranking.standings[second].behind_interval,
+        differing_rows=ranking.differing,
+        significant=ranking.significant,
+    )
+
+
+_EXAMPLE = {"benefits": [[0, -1], [-10, 5]], "points": 20}
+
+
+@router.post(
+    "/{ref}/benefit",
+    summary="What a benefit matrix would have earned on the hold-out",
+    response_model=BenefitReport,
+    responses={200: {"content": media.SVG_CONTENT}, **problems(404, 409, 413, 422, 503)},
+)
+@needs(PREDICT_OR_TRAIN)
+async def benefit(
+    ref: Annotated[str, Path(openapi_examples={"the model above": {"value": "triage"}})],
+    body: Annotated[BenefitRequest, Body(openapi_examples={"two actions": {"value": _EXAMPLE}})],
+    request: Request,
+) -> Response:
+    """For two classes and two actions: the best threshold, the bound, mu and the curve B(t); for any others the same
+    without thresholds; always beside what acting on the most probable class would have earned.
+
+    `rules` has every rule that the matrix allows with a bootstrap interval: thresholds for two classes and two actions,
+    beta_delta and hierarchical where the matrix states one cost each for confusing minority classes, for missing one,
+    and for a false alarm; and last same_for_all, the one action that earns most without a model. The top-level
+    threshold is the best one ON these rows, so what it earns flatters it; `threshold_holdout` among the rules is
+    cross-validated within the hold-out. `best` says whether its lead is more than noise: whether the paired bootstrap's
+    interval of the difference to the runner-up excludes 0, the two earned differently on 30 rows at least, and each
+    class in which they can differ has 30 rows.
+
+    With `Accept: image/svg+xml` the answer is a chart.
+    """
+    return await limiters(request).long.run(_answer, request, ref, body)
+
+
+def _answer(request: Request, ref: str, body: BenefitRequest) -> Response:
+    model = loaded_by_path(request, ref)
+    share(request).reserve(usecase.extent_bytes(model, max(map(len, body.benefits), default=0)))
+    report = BenefitReport.about(model, usecase.report(model, body.benefits, body.priors, body.points))
+    if media.wants_svg(request):
+        return media.svg(benefit_chart(report.model_dump(), corrected=body.priors is not None))
+    return Response(report.model_dump_json(by_alias=True), media_type=JSON, headers={"Vary": "Accept"})

@@ -1,0 +1,223 @@
+"""Data sets over HTTP."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Path, Query, Request, Response
+from pydantic import BaseModel, Field
+
+from app.api.bodies.documents import StrictRoute
+from app.api.bodies.uploads import FORM, received, run_while_connected
+from app.api.deps import CallerDep, PortsDep
+from app.api.errors import problems
+from app.api.middleware.permits import TRAIN, UPLOAD, needs
+from app.data.store import Dataset
+from app.errors import Invalid
+from app.usecases import datasets as usecase
+
+router = APIRouter(prefix="/datasets", tags=["datasets"], route_class=StrictRoute)
+
+EXAMPLE_CSV = """\
+age,pressure,pain,condition
+63,145,typical,ill
+41,120,none,healthy
+57,150,typical,ill
+38,118,none,healthy
+66,160,typical,ill
+45,128,mild,healthy
+59,138,mild,ill
+35,122,none,healthy
+61,152,typical,ill
+48,124,mild,healthy
+70,158,none,ill
+29,115,none,healthy
+54,146,typical,healthy
+44,130,none,healthy
+67,149,mild,ill
+50,,mild,healthy
+62,140,typical,ill
+33,119,none,healthy
+58,155,mild,ill
+47,126,none,healthy
+64,143,none,ill
+52,132,mild,healthy
+55,148,typical,ill
+39,121,mild,healthy
+"""
+EXAMPLE_LABEL = "condition"
+EXAMPLE_NAME = "triage"
+EXAMPLE_ID = "ds_d2280186fe16971f"  # follows from the three above; a test says so
+
+_CREATED = datetime.fromisoformat("2026-01-01T12:00:00Z")
+
+
+class FeatureDocument(BaseModel):
+    """A column to learn from."""
+
+    name: str
+    type: Literal["numeric", "categorical"]
+
+
+class DatasetDocument(BaseModel):
+    """A stored table."""
+
+    id: str = Field(description="derived from content, labels and name: the same upload has the same id")
+    name: str | None
+    rows: int
+    features: list[FeatureDocument]
+    labels: list[str] = Field(description="the columns to be foretold")
+    classes: list[int | str] | None = Field(
+        description="what the label can be, in order; the labels' names where there are several;"
+        " null where it is a number to regress on"
+    )
+    digest: str = Field(description="SHA-256 of the stored table")
+    created_at: datetime
+
+    model_config = {
+        "json_schema_extra": {
+            "examples": [
+                {
+                    "id": EXAMPLE_ID,
+                    "name": EXAMPLE_NAME,
+                    "rows": 24,
+                    "features": [
+                        {"name": "age", "type": "numeric"},
+                        {"name": "pressure", "type": "numeric"},
+                        {"name": "pain", "type": "categorical"},
+                    ],
+                    "labels": [EXAMPLE_LABEL],
+                    "classes": ["healthy", "ill"],
+                    "digest": "bea23fd8a18ad247b5160620b8fac3949f89a74e3fe5ec3ea9ec50e454b3c49a",
+                    "created_at": _CREATED.isoformat(),
+                }
+            ]
+        }
+    }
+
+    @classmethod
+    def of(cls, dataset: Dataset) -> DatasetDocument:
+        return cls(
+            id=dataset.id,
+            name=dataset.name,
+            rows=dataset.rows,
+            features=[FeatureDocument(name=feature.name, type=feature.type) for feature in dataset.features],
+            labels=list(dataset.labels),
+            classes=None if dataset.classes is None else list(dataset.classes),
+            digest=dataset.digest,
+            created_at=dataset.created_at,
+        )
+
+
+class DatasetPage(BaseModel):
+    """A page of data sets, newest first."""
+
+    datasets: list[DatasetDocument]
+    next_page_token: str | None
+
+
+_FORM_SCHEMA = {
+    "type": "object",
+    "required": ["file", "label"],
+    "properties": {
+        "file": {"type": "string", "format": "binary", "description": "CSV, gzipped CSV or Parquet"},
+        "label": {"type": "array", "items": {"type": "string"}, "description": "label columns, the part repeated"},
+        "name": {"type": "string", "maxLength": 200},
+        "label_type": {
+            "type": "string",
+            "enum": ["auto", "number"],
+            "default": "auto",
+            "description": "auto: words and integers are classes, other numbers to be regressed on; number: all are",
+        },
+    },
+    "additionalProperties": False,
+}
+_BINARY = {"schema": {"type": "string", "format": "binary"}}
+_BODY: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "text/csv": {"schema": {"type": "string"}, "example": EXAMPLE_CSV},
+            FORM: {"schema": _FORM_SCHEMA},
+            "application/gzip": _BINARY,
+            "application/vnd.apache.parquet": _BINARY,
+        },
+    }
+}
+_CREATED_HEADERS: dict[int | str, dict[str, Any]] = {
+    201: {"headers": {"Location": {"description": "path of the data set", "schema": {"type": "string"}}}}
+}
+DatasetId = Annotated[str, Path(openapi_examples={"example": {"value": EXAMPLE_ID}})]
+Labels = Annotated[
+    list[str],
+    Query(
+        default_factory=list,
+        description="the column to be foretold; repeat it for several",
+        openapi_examples={"example": {"value": [EXAMPLE_LABEL]}},
+    ),
+]
+Name = Annotated[
+    str | None, Query(description="what you call it", openapi_examples={"example": {"value": EXAMPLE_NAME}})
+]
+Type = Annotated[
+    str | None,
+    Query(
+        description="`number`: integers are to be regressed on, and are no classes",
+        json_schema_extra={"enum": ["auto", "number"]},
+    ),
+]
+PageSize = Annotated[int, Query(ge=1, le=usecase.MOST_PER_PAGE)]
+PageToken = Annotated[str | None, Query(description="`next_page_token` of the page before")]
+
+
+@router.post("", status_code=201, responses=_CREATED_HEADERS | problems(413, 415, 422, 503), openapi_extra=_BODY)
+@needs(UPLOAD)
+async def upload_dataset(
+    request: Request, response: Response, ports: PortsDep, label: Labels, name: Name = None, label_type: Type = None
+) -> DatasetDocument:
+    """Upload a table: CSV (gzipped or not) or Parquet.
+
+    Send a form with `file`, `label` (repeated for several labels), `name` and `label_type`, or the bare file as body
+    with the others in the query. A label of words or integers is a class; one of other numbers is a number to regress
+    on, and with `label_type` number so are integers. A column whose values are all numbers is numeric, any other
+    categorical; empty values, `NA`, `N/A`, `NaN`, `nan`, `null`, `None` and `?` are missing. The same upload gives the
+    same data set.
+    """
+    async with received(request) as upload:
+        chosen = _one("name", upload.names, name), _one("label_type", upload.label_types, label_type)
+        dataset = await run_while_connected(
+            request, usecase.upload, ports, upload.content, [*label, *upload.labels], *chosen
+        )
+    response.headers["Location"] = f"/datasets/{dataset.id}"
+    return DatasetDocument.of(dataset)
+
+
+def _one(field: str, sent: list[str], asked: str | None) -> str | None:
+    """The one value of a field that a form or the query may have."""
+    values = [*sent, *([] if asked is None else [asked])]
+    if len(values) > 1:
+        raise Invalid.at(f"/{field}", f"a data set has one {field}")
+    return values[0] if values else None
+
+
+@router.get("", responses=problems(422))
+@needs(TRAIN)
+def list_datasets(ports: PortsDep, page_size: PageSize = 50, page_token: PageToken = None) -> DatasetPage:
+    """List data sets, newest first."""
+    datasets, token = usecase.page(ports, page_size, page_token)
+    return DatasetPage(datasets=[DatasetDocument.of(dataset) for dataset in datasets], next_page_token=token)
+
+
+@router.get("/{dataset_id}", responses=problems(404))
+@needs(TRAIN)
+def get_dataset(dataset_id: DatasetId, ports: PortsDep) -> DatasetDocument:
+    """Describe a data set."""
+    return DatasetDocument.of(usecase.find(ports, dataset_id))
+
+
+@router.delete("/{dataset_id}", status_code=204, response_class=Response, responses=problems(404, 409))
+@needs(TRAIN)
+def delete_dataset(dataset_id: DatasetId, ports: PortsDep, caller: CallerDep) -> None:
+    """Delete a data set that no queued or running job uses; models made from it stay."""
+    usecase.delete(ports, dataset_id, by=caller)

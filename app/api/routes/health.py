@@ -1,0 +1,93 @@
+"""Is it alive, is it ready, and how is it doing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+from fastapi import APIRouter, Request, Response
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from pydantic import BaseModel
+
+from app.api.bodies.documents import StrictRoute
+from app.api.deps import PortsDep
+from app.api.errors import problems
+from app.api.middleware.limiters import limiters
+from app.api.middleware.permits import ANY_KEY, CHECK, OPEN, needs
+from app.errors import NotReady
+from app.usecases.ports import Ports
+
+router = APIRouter(tags=["service"], route_class=StrictRoute)
+
+
+class Health(BaseModel):
+    """A sign of life."""
+
+    status: Literal["alive", "ready"]
+
+
+@router.head("/health/live", include_in_schema=False)
+@router.get("/health/live", summary="Is the process alive?")
+@needs(OPEN)
+async def live() -> Health:
+    return Health(status="alive")
+
+
+@router.head("/health/ready", include_in_schema=False)
+@router.get("/health/ready", summary="Can it do its work?", responses=problems(503))
+@needs(OPEN)
+async def ready(request: Request, ports: PortsDep) -> Health:
+    """Ready means that every route answers: models, aliases and keys are known, the loops of `/retrieve` and `/acquire`
+    are compiled, the database answers, all stores can be written, the worker is alive, and the service is not about to
+    stop. A service that is not ready goes on answering whatever it can.
+    """
+    return await limiters(request).health.run(_ready, request, ports)
+
+
+def _ready(request: Request, ports: Ports) -> Health:
+    state, preloader = request.app.state, ports.registry.preloader
+    wrong = [
+        text
+        for text, is_wrong in (
+            ("the service is stopping", state.stopping.is_set()),
+            ("models and aliases are not read yet", not ports.registry.ready),
+            ("the store of models does not answer", ports.registry.awaits_storage and not preloader.complete),
+            (
+                f"{len(preloader.awaited)} of the versions that aliases and names mean are not loaded yet",
+                not preloader.complete,
+            ),
+            (state.service.keyring.trouble, bool(state.service.keyring.trouble)),
+            ("the loops of /retrieve and /acquire are being compiled", not state.kernels.ready),
+            ("the worker is not alive", state.worker is not None and not state.worker.alive),
+        )
+        if is_wrong
+    ]
+    wrong += filter(None, (ports.database.trouble(), *_unwritable(ports)))
+    if wrong:
+        raise NotReady("; ".join(wrong))
+    return Health(status="ready")
+
+
+@router.get("/access", include_in_schema=False, status_code=204)
+@needs(CHECK)
+async def access() -> None:
+    """Answer 204 if the key that was sent is valid, whatever its scopes: a proxy asks before it reads a long body."""
+
+
+def _unwritable(ports: Ports) -> Iterator[str]:
+    """Training and uploads cannot do their work then; predictions go on."""
+    for what, found in (("models", ports.registry.obstacle()), ("data sets", ports.datasets.obstacle())):
+        if found is not None:
+            yield f"{what} cannot be written: {found.what}"
+
+
+@router.get(
+    "/metrics",
+    summary="Metrics for Prometheus",
+    response_class=Response,
+    responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
+)
+@needs(ANY_KEY)  # a key without scopes will do: what a scraper should have
+async def metrics(request: Request) -> Response:
+    content = await limiters(request).health.run(generate_latest, request.app.state.metrics.registry)
+    return Response(content, media_type=CONTENT_TYPE_LATEST)

@@ -1,0 +1,247 @@
+"""Published models over HTTP.
+
+The routes stand in an order in which each can be tried after the one before: alias, version, model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Annotated, Any, BinaryIO
+
+from fastapi import APIRouter, Body, Depends, Header, Path, Query, Request, Response
+from fastapi.concurrency import run_in_threadpool
+from fastapi.responses import StreamingResponse
+from pydantic import BaseModel, Field
+
+from app.api.bodies.documents import JSON, StrictRoute, WireModel
+from app.api.charts import media
+from app.api.charts.tree import tree_chart
+from app.api.deps import CallerDep, PortsDep, need_model
+from app.api.errors import problems
+from app.api.middleware.limiters import limiters
+from app.api.middleware.permits import PREDICT_OR_TRAIN, TRAIN, needs
+from app.registry.card import NAME, Card
+from app.registry.listing import ModelLine, ModelPage
+from app.registry.mirror import Move
+from app.usecases import models as usecase
+
+router = APIRouter(prefix="/models", tags=["models"], route_class=StrictRoute, dependencies=[Depends(need_model)])
+
+_BLOCK = 2**20
+_GONE: dict[str, Any] = {"status_code": 204, "response_class": Response}  # an answer without a media type
+_LARGEST = 2**31 - 1  # what the index's columns hold
+
+ModelName = Annotated[str, Path(pattern=f"^{NAME}$", examples=["triage"])]
+AliasName = Annotated[str, Path(pattern=f"^{NAME}$", examples=["champion"])]
+VersionNumber = Annotated[int, Path(ge=1, le=_LARGEST, examples=[1])]
+
+
+class ModelSummary(BaseModel):
+    """A model in the list of models."""
+
+    name: str = Field(examples=["triage"])
+    latest: int | None = Field(description="the version that the bare name means; null: all were deleted")
+    versions: list[int] = Field(description="newest first")
+    aliases: dict[str, int] = Field(description="the version that each one points at")
+
+    @classmethod
+    def of(cls, line: ModelLine) -> ModelSummary:
+        return cls(
+            name=line.name, latest=max(line.versions, default=None), versions=line.versions, aliases=line.aliases
+        )
+
+
+class ModelList(BaseModel):
+    """A page of models, by name."""
+
+    models: list[ModelSummary]
+    next_page_token: str | None
+
+
+class VersionSummary(BaseModel):
+    """A version in the list of a model's versions."""
+
+    version: int
+    kind: str = Field(description="of the learner", examples=["logistic"])
+    created_at: datetime
+    metrics: dict[str, Any] = Field(description="those hold-out metrics that are single values")
+
+
+class AliasMove(BaseModel):
+    """One line of the alias history."""
+
+    at: datetime
+    who: str = Field(description="the name of the API key")
+    alias: str
+    from_version: int | None = Field(description="null: the alias was new")
+    to_version: int | None = Field(description="null: the alias was deleted")
+
+    @classmethod
+    def of(cls, move: Move) -> AliasMove:
+        return cls(
+            at=_time(move.at),
+            who=move.who,
+            alias=move.alias,
+            from_version=move.from_version,
+            to_version=move.to_version,
+        )
+
+
+class ModelDocument(BaseModel):
+    """All about a model; versions newest first, alias history oldest first."""
+
+    name: str
+    latest: int | None
+    versions: list[VersionSummary]
+    aliases: dict[str, int]
+    alias_history: list[AliasMove]
+
+    @classmethod
+    def of(cls, page: ModelPage) -> ModelDocument:
+        versions = [
+            VersionSummary(
+                version=line.version, kind=line.kind, created_at=_time(line.created_at), metrics=line.metrics
+            )
+            for line in page.versions
+        ]
+        return cls(
+            name=page.name,
+            latest=versions[0].version if versions else None,
+            versions=versions,
+            aliases=page.aliases,
+            alias_history=[AliasMove.of(move) for move in page.history],
+        )
+
+
+class AliasTarget(WireModel):
+    """Where an alias shall point."""
+
+    version: int = Field(ge=1, le=_LARGEST, strict=True, examples=[1])
+
+
+class AliasDocument(BaseModel):
+    """Where an alias points."""
+
+    name: str
+    alias: str
+    version: int
+
+
+@router.get("", summary="List models by name", responses=problems(422))
+@needs(PREDICT_OR_TRAIN)
+def page(
+    ports: PortsDep,
+    caller: CallerDep,
+    page_size: Annotated[int, Query(ge=1, le=500)] = 50,
+    page_token: Annotated[str | None, Query(pattern=f"^{NAME}$", description="from the page before")] = None,
+) -> ModelList:
+    lines, token = usecase.page(ports, caller, page_size=page_size, page_token=page_token)
+    return ModelList(models=[ModelSummary.of(line) for line in lines], next_page_token=token)
+
+
+@router.put("/{name}/aliases/{alias}", summary="Point an alias at a version", responses=problems(404, 422))
+@needs(TRAIN)
+def set_alias(
+    name: ModelName,
+    alias: AliasName,
+    body: Annotated[AliasTarget, Body(openapi_examples={"the first version": {"value": {"version": 1}}})],
+    ports: PortsDep,
+    caller: CallerDep,
+) -> AliasDocument:
+    """`name@alias` means that version within a second in every process; the history keeps who changed it and when."""
+    usecase.set_alias(ports, name, alias, body.version, by=caller)
+    return AliasDocument(name=name, alias=alias, version=body.version)
+
+
+@router.delete("/{name}/aliases/{alias}", summary="Delete an alias", **_GONE, responses=problems(404, 422))
+@needs(TRAIN)
+def delete_alias(name: ModelName, alias: AliasName, ports: PortsDep, caller: CallerDep) -> None:
+    usecase.delete_alias(ports, name, alias, by=caller)
+
+
+@router.get(
+    "/{name}/versions/{version}",
+    summary="The card of a version",
+    response_model=Card,
+    responses={200: {"content": media.SVG_CONTENT}, **problems(404, 422)},
+)
+@needs(PREDICT_OR_TRAIN)
+async def card(name: ModelName, version: VersionNumber, ports: PortsDep, request: Request) -> Response:
+    """How it was made, from what, how good it is, and the digests of its files.
+
+    A `cost_tree` is drawn with `Accept: image/svg+xml`: what each node asks for, and what each path costs.
+    """
+    found = await run_in_threadpool(usecase.card, ports, name, version)
+    if "tree" in found.fitted and media.wants_svg(request):
+        return media.svg(await limiters(request).long.run(tree_chart, f"{name}:{version}", found.fitted["tree"]))
+    content = await run_in_threadpool(found.model_dump_json, by_alias=True)
+    return Response(content, media_type=JSON, headers={"Vary": "Accept"})
+
+
+@router.get(
+    "/{name}/versions/{version}/artifact",
+    summary="Download the estimator as a joblib file",
+    response_class=Response,
+    responses={
+        200: {
+            "description": "The file, whose digest was verified just before. Loading it runs the code it names",
+            "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
+            "headers": {"ETag": {"description": "its SHA-256", "schema": {"type": "string"}}},
+        },
+        304: {"description": "The caller has it: `If-None-Match` names its SHA-256"},
+        **problems(404, 409, 422),
+    },
+)
+@needs(TRAIN)
+def artifact(
+    name: ModelName,
+    version: VersionNumber,
+    ports: PortsDep,
+    if_none_match: Annotated[str | None, Header()] = None,
+) -> Response:
+    etag = f'"{usecase.card(ports, name, version).sha256["model.joblib"]}"'
+    if etag in (if_none_match or ""):
+        return Response(status_code=304, headers={"ETag": etag})
+    found, file = usecase.artifact(ports, name, version)
+    headers = {
+        "ETag": etag,
+        "Content-Disposition": f'attachment; filename="{name}-{version}.joblib"',
+        "Content-Length": str(found.sizes["model.joblib"]),
+    }
+    return StreamingResponse(_blocks(file), media_type="application/octet-stream", headers=headers)
+
+
+@router.delete(
+    "/{name}/versions/{version}",
+    summary="Delete a version",
+    **_GONE,
+    responses=problems(404, 409, 422),
+)
+@needs(TRAIN)
+def delete_version(name: ModelName, version: VersionNumber, ports: PortsDep, caller: CallerDep) -> None:
+    """A conflict while an alias points at it. Its number is not used again; the model stays, even without versions."""
+    usecase.delete_version(ports, name, version, by=caller)
+
+
+@router.get("/{name}", summary="Versions, aliases and alias history of a model", responses=problems(404, 422))
+@needs(PREDICT_OR_TRAIN)
+def describe(name: ModelName, ports: PortsDep) -> ModelDocument:
+    return ModelDocument.of(usecase.describe(ports, name))
+
+
+@router.delete("/{name}", summary="Delete a model", **_GONE, responses=problems(404, 422))
+@needs(TRAIN)
+def delete(name: ModelName, ports: PortsDep, caller: CallerDep) -> None:
+    """With all its versions and aliases. Version numbers are not used again, and the alias history is kept."""
+    usecase.delete(ports, name, by=caller)
+
+
+def _blocks(file: BinaryIO) -> Iterator[bytes]:
+    with file:
+        while block := file.read(_BLOCK):
+            yield block
+
+
+def _time(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)

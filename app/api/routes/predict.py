@@ -1,0 +1,223 @@
+"""`POST /predict`: the route that is asked most, so it reads and writes its bodies itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated, Any, Literal
+
+from fastapi import Request, Response
+from pydantic import BaseModel, Field, RootModel, StrictInt, WithJsonSchema
+from starlette.concurrency import run_in_threadpool
+
+from app.api.bodies import instances, predicted_values
+from app.api.bodies.documents import (
+    JSON,
+    ByClass,
+    DirectRoute,
+    ModelVersion,
+    Names,
+    Text,
+    WireModel,
+    checked,
+    kind_of_answer,
+    kind_of_body,
+    query_fields,
+    refuse_query,
+    run_sized,
+)
+from app.api.bodies.json_bodies import INLINE_BYTES, parsed
+from app.api.deps import cached, loaded
+from app.api.errors import problems
+from app.api.middleware.limiters import limiters
+from app.api.middleware.memory import share
+from app.api.middleware.permits import PREDICT, needs
+from app.features import Schema
+from app.registry.loaded import Loaded
+from app.usecases import predict as usecase
+from app.usecases.predict_values import predict_values
+from app.usecases.ranges import strange_values
+
+_INLINE_NUMBERS = 10_000  # of an answer; one with more is worked on in a thread, so that nobody waits behind it
+_LONG_NUMBERS = 500_000  # of an answer; one with more takes tenths of a second
+_BYTES_PER_NUMBER = 70  # of memory, from the rows to the answer
+_WORDS = ("model", "rule")
+
+INSTANCES = {
+    "oneOf": [
+        {"type": "array", "items": {"type": "array", "items": {"type": ["number", "string", "null"]}}},
+        {"type": "array", "items": {"type": "object"}},
+    ]
+}
+_MATRIX = {"type": "array", "items": {"type": "array", "items": {"type": "number"}}}
+_BENEFITS = {"oneOf": [_MATRIX, {"type": "array", "items": _MATRIX}]}
+
+
+class CostsDocument(WireModel):
+    """Costs for the rules beta_delta and hierarchical: D are the minority classes, H is the majority."""
+
+    majority: StrictInt | Text = Field(examples=["healthy"])
+    C_HD: float = Field(ge=0, strict=True, description="taking the majority for a minority class")
+    C_DH: float = Field(ge=0, strict=True, description="taking a minority class for the majority")
+    C_DD: float | None = Field(default=None, ge=0, strict=True, description="taking one minority class for another")
+
+
+class PredictQuestion(WireModel):
+    """All of a request but its instances."""
+
+    model: Text = Field(description="name, name:version or name@alias", examples=["triage", "triage:1"])
+    benefits: Annotated[Any, WithJsonSchema(_BENEFITS)] = Field(
+        default=None,
+        description="a row per actual class, a column per action; one matrix, or one per instance",
+        examples=[[[0, -1], [-10, 5]]],
+    )
+    actions: Annotated[Names, Field(min_length=1)] | None = Field(
+        default=None, description="names of the columns; without them the columns are the classes"
+    )
+    rule: usecase.Rule = "expected_benefit"
+    threshold: Literal["posterior", "holdout"] | Annotated[float, Field(strict=True)] | None = None
+    costs: CostsDocument | None = None
+    priors: ByClass | None = Field(default=None, description="class priors where the model is used, by class")
+
+    def question(self) -> usecase.Question:
+        costs = usecase.Costs(**dict(self.costs)) if self.costs else None
+        rule = self.rule if "rule" in self.model_fields_set else None
+        return usecase.Question(rule, self.benefits, self.actions, self.threshold, costs, self.priors)
+
+
+class PredictRequest(PredictQuestion):
+    """Instances, and what is at stake."""
+
+    instances: Annotated[list[Any], WithJsonSchema(INSTANCES)] = Field(
+        description="rows in the model's feature order, or objects by feature name; null where missing"
+    )
+
+
+class DecisionsAnswer(BaseModel):
+    """Columns with one entry per instance; `expected_benefits` has a column per action."""
+
+    model: ModelVersion
+    rule: usecase.Rule
+    classes: list[int | str]
+    actions: list[int | str]
+    decisions: list[int | str]
+    probabilities: list[list[float]]
+    expected_benefits: list[list[float]] | None = None
+    threshold: float | None = Field(default=None, description="where the second action begins (rules with a threshold)")
+    beta: float | None = None
+    delta: float | None = None
+    warnings: list[str]
+
+
+class ValuesAnswer(BaseModel):
+    """What a model of numbers (regression) predicts."""
+
+    model: ModelVersion
+    values: list[float] = Field(description="one for each instance")
+    warnings: list[str]
+
+
+class PredictAnswer(RootModel[DecisionsAnswer | ValuesAnswer]):
+    """Decisions by a model of classes, `values` by one of numbers."""
+
+
+@needs(PREDICT)
+async def predict(request: Request) -> Response:
+    """Decide for every instance which action pays most; or, with a model of numbers, predict them.
+
+    A model of numbers takes `model` and `instances` alone: rules, benefits, costs and priors are for classes.
+    The instances come as JSON, or as a NumPy array (`application/x-npy`, rows in feature order) or an Arrow stream
+    (`application/vnd.apache.arrow.stream`, columns by feature name); then the other fields are query parameters, each
+    as JSON. `Accept` chooses the form of the answer in the same way.
+    """
+    kind = kind_of_body(request, instances.READERS)
+    body = await request.body()
+    if len(body) > INLINE_BYTES:
+        return await run_sized(request, len(body), lambda: _answer(request, _read(request, kind, body)))
+    asked = _read(request, kind, body)
+    model = cached(request, asked.question.model)
+    if model is None:
+        return await run_in_threadpool(_answer, request, asked)
+    rows = asked.rows(model.schema)
+    numbers = usecase.extent(model, asked.question.actions, len(rows[0]))
+    if numbers > _LONG_NUMBERS:
+        return await limiters(request).long.run(_decide, request, asked.question, model, rows)
+    if numbers > _INLINE_NUMBERS:
+        return await run_in_threadpool(_decide, request, asked.question, model, rows)
+    return _decide(request, asked.question, model, rows)
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """A request, read as far as it can be without knowing the model."""
+
+    question: PredictQuestion
+    rows: Callable[[Schema], instances.Rows]
+
+
+def _answer(request: Request, asked: _Asked) -> Response:
+    """For a thread: a model that may have to be loaded, and rows that may be many."""
+    model = loaded(request, asked.question.model)
+    return _decide(request, asked.question, model, asked.rows(model.schema))
+
+
+def _decide(request: Request, asked: PredictQuestion, model: Loaded, rows: instances.Rows) -> Response:
+    form = kind_of_answer(request, instances.WRITERS)
+    X, warnings = rows
+    numbers = usecase.extent(model, asked.actions, len(X))
+    if numbers > _INLINE_NUMBERS:
+        share(request).reserve(numbers * _BYTES_PER_NUMBER)
+    if form == JSON:  # the other forms are for many rows, fast
+        warnings += strange_values(model, X)
+    if model.regression:
+        answer = predicted_values.WRITERS[form](predict_values(model, X, asked.question()), model, warnings)
+    else:
+        answer = instances.WRITERS[form](usecase.predict(model, X, asked.question(), warnings), model)
+    request.app.state.metrics.requests.decided(model.name, model.version, len(X))
+    return answer
+
+
+def _read(request: Request, kind: str, body: bytes) -> _Asked:
+    reader = instances.READERS.get(kind)
+    if reader is not None:
+        fields = query_fields(request, PredictQuestion.model_fields, _WORDS)
+        return _Asked(checked(PredictQuestion, fields), lambda schema: reader(body, schema, share(request).reserve))
+    refuse_query(request)
+    wire = checked(PredictRequest, parsed(body, share(request).reserve))
+    booleans_possible = b"true" in body or b"false" in body
+    rows = partial(instances.rows_of_json, wire.instances, booleans_possible=booleans_possible)
+    return _Asked(wire, rows)
+
+
+_EXAMPLE = {
+    "model": "triage",
+    "instances": [{"age": 58, "pressure": 141, "pain": "mild"}, {"age": 36, "pressure": 118, "pain": "none"}],
+    "benefits": [[0, -1], [-10, 5]],
+    "actions": ["wait", "treat"],
+}
+route = DirectRoute(
+    "/predict",
+    predict,
+    methods=["POST"],
+    tags=["predict"],
+    summary="Which action pays most, or which number is to be expected, for each instance?",
+    response_model=PredictAnswer,
+    responses={
+        200: {"content": {instances.NPY: instances.BINARY, instances.ARROW: instances.BINARY}},
+        **problems(404, 409, 413, 415, 422),
+    },
+    openapi_extra={
+        "requestBody": {
+            "required": True,
+            "content": {
+                JSON: {
+                    "schema": {"$ref": "#/components/schemas/PredictRequest"},
+                    "examples": {"the model above": {"value": _EXAMPLE}},
+                },
+                instances.NPY: instances.BINARY,
+                instances.ARROW: instances.BINARY,
+            },
+        }
+    },
+)

@@ -1,0 +1,274 @@
+"""`POST /retrieve`: the set with the smallest expected loss."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from fastapi import Request, Response
+from pydantic import BaseModel, Field, WithJsonSchema
+
+from app.api.bodies import instances
+from app.api.bodies.documents import (
+    JSON,
+    DirectRoute,
+    ModelVersion,
+    Text,
+    WireModel,
+    checked,
+    kind_of_answer,
+    kind_of_body,
+    query_fields,
+    refuse_query,
+)
+from app.api.bodies.item_sets import WRITERS, common
+from app.api.bodies.probabilities import fields_of_json, sets_of_arrow, sets_of_list, sets_of_npy
+from app.api.deps import loaded
+from app.api.errors import problems
+from app.api.middleware.limiters import limiters
+from app.api.middleware.memory import share
+from app.api.middleware.permits import PREDICT, needs
+from app.api.routes.predict import INSTANCES
+from app.errors import Invalid
+from app.features import Schema
+from app.usecases.item_sets import Sets, extent_bytes
+
+if TYPE_CHECKING:  # with its compiler it takes 60 MB of memory that a service which retrieves nothing can spare
+    from app.usecases.retrieve import Question
+
+_READERS = {instances.NPY: sets_of_npy, instances.ARROW: sets_of_arrow}
+_WORDS = ("model", "setting", "method")
+
+_NAMES = ("f_beta", "jaccard", "am", "g_tp_pr", "g_mean", "h_mean", "auc")
+_COEFFICIENT = {"type": "number", "minimum": -1e100, "maximum": 1e100}
+_FOUR = {"type": "array", "items": _COEFFICIENT, "minItems": 4, "maxItems": 4}
+_LOSS = {
+    "oneOf": [
+        {
+            "type": "object",
+            "properties": {
+                "name": {"const": "f_beta"},
+                "beta": {"type": "number", "minimum": 1e-150, "maximum": 1e150, "default": 1},
+            },
+            "required": ["name"],
+            "additionalProperties": False,
+        },
+        {
+            "type": "object",
+            "properties": {"name": {"enum": _NAMES[1:]}},
+            "required": ["name"],
+            "additionalProperties": False,
+        },
+        {
+            "type": "object",
+            "description": "(c0 + c1 u + c2 v + c3 p) / (d0 + d1 u + d2 v + d3 p) with u = TP/n, v = k/n, p = P/n",
+            "properties": {"name": {"const": "fractional_linear"}, "c": _FOUR, "d": _FOUR},
+            "required": ["name", "c", "d"],
+            "additionalProperties": False,
+        },
+    ]
+}
+_PROBABILITY = {"type": "number", "minimum": 0, "maximum": 1}
+_ONE_SET = {"type": "array", "items": _PROBABILITY}
+_PROBABILITIES = {"oneOf": [_ONE_SET, {"type": "array", "items": _ONE_SET}]}
+Rate = Annotated[float, Field(strict=True, ge=0, le=1)]
+Count = Annotated[int, Field(strict=True, ge=0)]
+
+
+class RetrieveQuestion(WireModel):
+    """All of a request but its probabilities or instances."""
+
+    setting: Literal["binary", "multilabel", "multiclass"] = Field(
+        description="binary: independent items; multilabel: the independent labels of an instance; multiclass: the"
+        " classes of an instance, of which exactly one is true"
+    )
+    loss: Annotated[Any, WithJsonSchema(_LOSS)] = Field(description="what a set costs", examples=[{"name": "f_beta"}])
+    empty: Annotated[int, Field(strict=True, ge=0, le=1)] = Field(
+        default=0, description="the loss where nothing is relevant and nothing is retrieved"
+    )
+    k_min: Count = Field(default=0, description="retrieve at least so many")
+    k_max: Count | None = Field(
+        default=None, description="retrieve at most so many, or all where there are fewer; null: all"
+    )
+    min_recall: Rate | None = Field(default=None, description="least expected recall of each set")
+    min_precision: Rate | None = Field(default=None, description="least expected precision of each set")
+    curve: Annotated[bool, Field(strict=True)] = Field(
+        default=False, description="add the expected loss of retrieving the best 0, 1, … n"
+    )
+    method: Literal["expected_loss", "tuned_threshold", "half"] = Field(
+        default="expected_loss",
+        description="expected_loss is the best set; to compare with: what lies above the cut that is best on the"
+        " version's hold-out (tuned_threshold), or above 1/2 (half)",
+    )
+    model: Text | None = Field(default=None, description="name, name:version or name@alias; goes with instances")
+    positive: Annotated[int, Field(strict=True)] | Annotated[Text, Field(strict=True)] | None = Field(
+        default=None, description="binary with a model: the class that counts as relevant; by default the second"
+    )
+
+    def question(self) -> Question:
+        from app.usecases.retrieve import Question  # noqa: PLC0415 - see above
+
+        fields = self.model_dump(exclude={"model", "probabilities", "instances"})
+        return Question(**fields)
+
+
+class RetrieveRequest(RetrieveQuestion):
+    """Probabilities, or a model and instances."""
+
+    probabilities: Annotated[Any, WithJsonSchema(_PROBABILITIES)] = Field(
+        default=None, description="of being relevant: a list is one set, a list of lists a set each, of any sizes"
+    )
+    instances: Annotated[list[Any] | None, WithJsonSchema(INSTANCES)] = Field(
+        default=None, description="as in /predict; in binary they are the items of one set, else each has a set"
+    )
+
+
+class RetrievedSet(BaseModel):
+    """One set, and what to expect of it."""
+
+    selected: list[int | str] = Field(description="positions, or a model's labels or classes; best first")
+    k: int = Field(description="how many")
+    expected_loss: float
+    expected_precision: float = Field(description="of an empty set 1")
+    expected_recall: float = Field(description="1 where nothing is relevant")
+    error_bound: float = Field(description="expected_loss and curve are at most so far from exact")
+    curve: list[float] | None = Field(default=None, description="L_0 … L_n")
+
+
+class RetrieveAnswer(BaseModel):
+    """A set for each one asked, in the same order."""
+
+    sets: list[RetrievedSet]
+    setting: Literal["binary", "multilabel", "multiclass"]
+    method: Literal["expected_loss", "tuned_threshold", "half"]
+    loss: dict[str, Any]
+    threshold: float | None = Field(default=None, description="what was retrieved lies above (methods with a cut)")
+    positive: int | str | None = None
+    labels: list[int | str] | None = Field(default=None, description="the model's labels or classes")
+    model: ModelVersion | None = None
+    warnings: list[str]
+
+
+@needs(PREDICT)
+async def retrieve(request: Request) -> Response:
+    """Choose the set whose expected loss is smallest, exactly, whatever its size.
+
+    For a metric such as F1 the best cut on probabilities is not 1/2: it depends on all the probabilities together. The
+    answer holds the items to retrieve, best first, with the expected loss, precision and recall of the set, and a bound
+    on the error of the computation. `min_recall` and `min_precision` ask for the best set that keeps them.
+
+    Long lists of probabilities go faster as a NumPy array (`application/x-npy`: one dimension is a set, two are a set
+    per row) or an Arrow stream (`application/vnd.apache.arrow.stream` with one column: numbers of one set, or a list
+    for each set); then the other fields are query parameters, each as JSON. With `model` among them such a body holds
+    instances, as in `/predict`. `Accept` chooses the form of the answer in the same way: as `application/x-npy` it is
+    several arrays, one after the other (positions of all sets; k, loss, precision, recall, bound of each; curves).
+    """
+    kind = kind_of_body(request, instances.READERS)
+    body = await request.body()
+    return await limiters(request).retrieve.run(_answer, request, kind, body)
+
+
+def _answer(request: Request, kind: str, body: bytes) -> Response:
+    """The whole way, in a thread; the kernels hold no lock there."""
+    write = WRITERS[kind_of_answer(request, WRITERS)]
+    asked = _read(kind, body, request)
+    question, state = asked.question.question, request.app.state
+    model = None if asked.question.model is None else loaded(request, asked.question.model)
+    state.kernels.wait("retrieval")  # not before: who errs in the model's name need not wait to hear it
+    from app.usecases import retrieve as usecase  # noqa: PLC0415 - see above
+
+    if model is not None:
+        X, warnings = asked.rows(model.schema)
+        share(request).reserve(extent_bytes(len(X), len(X) * len(model.classes)))
+        answer = usecase.retrieve_with(model, X, question(), warnings)
+    else:
+        assert asked.sets is not None
+        answer = usecase.retrieve(asked.sets, question())
+    return write(answer, common(answer, asked.question.setting, asked.question.method, model))
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """A request, read as far as it can be without knowing the model: it has either `sets` or a model for its `rows`."""
+
+    question: RetrieveQuestion
+    sets: Sets | None
+    rows: Callable[[Schema], instances.Rows]
+
+
+def _read(kind: str, body: bytes, request: Request) -> _Asked:
+    if kind in instances.READERS:
+        question = checked(RetrieveQuestion, query_fields(request, RetrieveQuestion.model_fields, _WORDS))
+        sets = None if question.model else _READERS[kind](body, share(request).reserve)
+        return _Asked(question, sets, lambda schema: instances.READERS[kind](body, schema, share(request).reserve))
+    refuse_query(request)
+    fields, sets = fields_of_json(body, share(request).reserve)
+    wire = checked(RetrieveRequest, fields)
+    if sets is None and wire.probabilities is not None:
+        sets = sets_of_list(wire.probabilities)
+    if wire.model is None and sets is None:
+        raise Invalid.at("/probabilities", "send probabilities, or a model and instances")
+    if wire.model is None and wire.instances is not None:
+        raise Invalid.at("/model", "instances need a model that gives their probabilities")
+    if wire.model is not None and sets is not None:
+        raise Invalid.at("/probabilities", "send either probabilities or a model and instances")
+    if wire.model is not None and wire.instances is None:
+        raise Invalid.at("/instances", "a model needs instances")
+    return _Asked(wire, sets, partial(instances.rows_of_json, wire.instances or [], booleans_possible=True))
+
+
+_PATIENTS = {
+    "model": "triage",
+    "instances": [
+        {"age": 58, "pressure": 141, "pain": "mild"},
+        {"age": 36, "pressure": 118, "pain": "none"},
+        {"age": 51, "pressure": 133, "pain": "mild"},
+    ],
+    "setting": "binary",
+    "loss": {"name": "f_beta", "beta": 1},
+}
+_RAGGED = {
+    "probabilities": [[0.9, 0.4, 0.35], [0.6, 0.45, 0.4, 0.1]],
+    "setting": "multilabel",
+    "loss": {"name": "jaccard"},
+    "k_max": 2,
+    "curve": True,
+}
+_CLASSES = {
+    "probabilities": [[0.5, 0.3, 0.2], [0.9, 0.06, 0.04]],
+    "setting": "multiclass",
+    "loss": {"name": "f_beta", "beta": 2},
+    "min_recall": 0.75,
+}
+route = DirectRoute(
+    "/retrieve",
+    retrieve,
+    methods=["POST"],
+    tags=["retrieve"],
+    summary="Which set of items has the smallest expected loss?",
+    response_model=RetrieveAnswer,
+    response_model_exclude_none=True,
+    responses={
+        200: {"content": {instances.NPY: instances.BINARY, instances.ARROW: instances.BINARY}},
+        **problems(404, 409, 413, 415, 422, 503),
+    },
+    openapi_extra={
+        "requestBody": {
+            "required": True,
+            "content": {
+                JSON: {
+                    "schema": {"$ref": "#/components/schemas/RetrieveRequest"},
+                    "examples": {
+                        "instances of the model above": {"value": _PATIENTS},
+                        "labels of two articles, with curves": {"value": _RAGGED},
+                        "sets of classes that hold the true one": {"value": _CLASSES},
+                    },
+                },
+                instances.NPY: instances.BINARY,
+                instances.ARROW: instances.BINARY,
+            },
+        }
+    },
+)

@@ -1,0 +1,121 @@
+"""`POST /acquire/simulate`: what asking feature by feature would have cost and earned."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Body, Request, Response
+from pydantic import BaseModel, Field, StrictFloat, StrictInt, StrictStr, WithJsonSchema, model_validator
+
+from app.api.bodies.documents import JSON, ModelVersion, Names, StrictRoute, Text, WireModel
+from app.api.charts import media
+from app.api.charts.budgets import acquisition_chart
+from app.api.deps import PortsDep, loaded
+from app.api.errors import problems
+from app.api.middleware.limiters import limiters
+from app.api.middleware.permits import PREDICT, needs
+from app.api.routes.acquire import Benefits
+from app.api.routes.datasets import EXAMPLE_ID
+from app.api.routes.predict import INSTANCES
+from app.api.routes.train import FeatureCosts
+from app.usecases.ports import Ports
+from app.usecases.stepwise_models import check_askable
+
+router = APIRouter(prefix="/acquire", tags=["acquire"], route_class=StrictRoute)
+_BUDGETS = {"oneOf": [{"type": "array", "items": {"type": "number", "minimum": 0}}, {"type": "null"}]}
+
+
+class SimulateRequest(WireModel):
+    """Complete rows with their labels, and the budgets to try."""
+
+    model: Text = Field(description="name, name:version or name@alias of a forest or tree", examples=["triage"])
+    dataset: Text | None = Field(default=None, description="a data set with the model's features and classes")
+    rows: Annotated[list[Any] | None, WithJsonSchema(INSTANCES)] = Field(default=None, description="or rows")
+    labels: Annotated[list[StrictInt | StrictFloat | StrictStr], Field(fail_fast=True)] | None = Field(
+        default=None, description="with a class, or a number, for each"
+    )
+    budgets: Annotated[list[Any] | None, Field(max_length=20), WithJsonSchema(_BUDGETS)] = Field(
+        default=None, description="of each row; null: some shares of what the dearest row costs"
+    )
+    feature_costs: FeatureCosts = Field(default=None, description="prices that differ from those of training")
+    benefits: Benefits = Field(default=None, description="as in `/acquire`")
+    actions: Annotated[Names, Field(min_length=1)] | None = None
+
+    @model_validator(mode="after")
+    def _one_source(self) -> SimulateRequest:
+        if (self.dataset is None) == (self.rows is None) or (self.rows is None) != (self.labels is None):
+            raise ValueError("send either dataset, or rows with labels")
+        return self
+
+
+class Outcome(BaseModel):
+    """Means per row; of benefits only where some were sent."""
+
+    cost: float
+    questions: float
+    error: float = Field(description="share of rows whose prediction is not their class, or mean squared error")
+    benefit: float | None = Field(default=None, description="of the decisions, which the matrix makes")
+    net_benefit: float | None = Field(default=None, description="less the cost")
+
+
+class BudgetOutcomes(BaseModel):
+    """The ways to ask within one budget."""
+
+    budget: float | None = Field(description="null: none")
+    plain: Outcome = Field(description="until every tree has its answer")
+    vote_stopping: Outcome | None = Field(default=None, description="until a forest's vote can no longer change")
+    worth_stopping: Outcome | None = Field(
+        default=None, description="while more is worth its price; of forests, with benefits"
+    )
+
+
+class Simulation(BaseModel):
+    """What was simulated."""
+
+    model: ModelVersion
+    rows: int
+    measure: Literal["error_rate", "mean_squared_error"] = Field(description="what `error` is")
+    nothing: Outcome = Field(description="buying no feature")
+    everything: Outcome = Field(description="buying every feature of the model")
+    budgets: list[BudgetOutcomes]
+    warnings: list[str]
+
+
+_EXAMPLE = {"model": "triage", "dataset": EXAMPLE_ID, "budgets": [1, 5], "benefits": [[0, -10], [-100, 50]]}
+
+
+@router.post(
+    "/simulate",
+    summary="What asking feature by feature would have cost and earned",
+    response_model=Simulation,
+    responses={200: {"content": media.SVG_CONTENT}, **problems(404, 409, 422, 503)},
+)
+@needs(PREDICT)
+async def simulate(
+    body: Annotated[SimulateRequest, Body(openapi_examples={"the data set above": {"value": _EXAMPLE}})],
+    request: Request,
+    ports: PortsDep,
+) -> Response:
+    """Complete rows are fed feature by feature as `/acquire` asks, for each budget; missing values cost nothing.
+
+    Send rows that the model was not trained on. The same on the hold-out of training is in the card, under
+    `metrics.acquisition`. With `Accept: image/svg+xml` the answer is a chart.
+    """
+    return await limiters(request).long.run(_answer, request, ports, body)
+
+
+def _answer(request: Request, ports: Ports, body: SimulateRequest) -> Response:
+    answer = _simulate(request, ports, body)
+    if media.wants_svg(request):
+        return media.svg(acquisition_chart(answer.model_dump()))
+    return Response(answer.model_dump_json(by_alias=True), media_type=JSON, headers={"Vary": "Accept"})
+
+
+def _simulate(request: Request, ports: Ports, body: SimulateRequest) -> Simulation:
+    model = loaded(request, body.model)
+    check_askable(model)
+    request.app.state.kernels.wait("acquisition")
+    from app.usecases import simulate as usecase  # noqa: PLC0415 - with its compiler it takes 60 MB that many can spare
+
+    found = usecase.simulate(ports, model, usecase.Order(**{name: value for name, value in body if name != "model"}))
+    return Simulation(model=ModelVersion(**model.model), **found)

@@ -1,0 +1,197 @@
+"""Training jobs over HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Body, Depends, Path, Query, Request, Response
+from fastapi.sse import EventSourceResponse, ServerSentEvent
+from pydantic import BaseModel, Field, WithJsonSchema
+from starlette.concurrency import run_in_threadpool
+
+from app.api.bodies.documents import Matrix, ModelVersion, Name, Names, StrictRoute, Text, WireModel
+from app.api.deps import CallerDep, PortsDep
+from app.api.documentation.learner_schema import learner_schema
+from app.api.errors import problems
+from app.api.job_polling import stream_of_caller
+from app.api.middleware.permits import TRAIN, needs
+from app.api.routes.datasets import EXAMPLE_ID
+from app.api.routes.jobs import JobState, JobStatus, Prefer, accepted, follow, key_header, state_of, wait
+from app.jobs.job import JobView
+from app.jobs.queue import id_of_key
+from app.usecases import jobs
+from app.usecases import train as usecase
+
+router = APIRouter(prefix="/train", tags=["train"], route_class=StrictRoute)
+
+Cell = Annotated[Any, WithJsonSchema({"type": ["number", "string", "null"]})]
+Label = Annotated[
+    Any,
+    WithJsonSchema({"oneOf": [{"type": ["number", "string"]}, {"type": "array", "items": {"type": "string"}}]}),
+]
+Learner = Annotated[dict[str, Any], WithJsonSchema(learner_schema())]
+
+
+class StoredData(WireModel):
+    """A data set that was uploaded before."""
+
+    dataset: Text = Field(examples=[EXAMPLE_ID])
+
+
+class InlineData(WireModel):
+    """A small table sent along: kept as a data set like any other."""
+
+    features: Names = Field(examples=[["age", "pain"]])
+    rows: Annotated[list[list[Cell]], Field(fail_fast=True)] = Field(examples=[[[63, "mild"], [41, "none"]]])
+    labels: Annotated[list[Label], Field(fail_fast=True)] = Field(
+        description="one for each row: a class (word or integer) or a number; a list of labels for each row when"
+        " multi-label"
+    )
+
+
+class FeatureCost(WireModel):
+    """What it costs to learn one feature's value."""
+
+    feature: Text
+    cost: float = Field(ge=0)
+    group: Text | None = None
+    discounted_cost: float | None = Field(default=None, ge=0, description="once another feature of the group is known")
+
+
+FeatureCosts = Annotated[
+    Any,
+    WithJsonSchema(
+        {
+            "oneOf": [
+                {"type": "object", "additionalProperties": {"type": "number", "minimum": 0}},
+                {"type": "array", "items": FeatureCost.model_json_schema()},
+                {"type": "null"},
+            ]
+        }
+    ),
+]
+
+
+class TrainRequest(WireModel):
+    """What to learn, from what, and how to judge it."""
+
+    model: Name = Field(examples=["triage"])
+    learner: Learner = Field(examples=[{"kind": "logistic"}])
+    data: StoredData | InlineData
+    benefits: Matrix | None = Field(default=None, description="a row per actual class, a column per action")
+    feature_costs: FeatureCosts = Field(default=None, description="what it costs to learn each feature's value")
+    holdout: float = Field(
+        default=0.25, ge=0, le=0.9, strict=True, description="part held out to judge the model; 0: none"
+    )
+    seed: int = Field(default=0, ge=0, lt=2**32, strict=True)
+
+
+class JobDocument(JobState):
+    """A training job, as it stands."""
+
+    model: ModelVersion | None = Field(description="what was published")
+    metrics: dict[str, Any] | None = Field(description="on the hold-out")
+
+    @classmethod
+    def of(cls, job: JobView) -> JobDocument:
+        result = job.result or {}
+        return cls(**state_of(job), model=result.get("model"), metrics=result.get("metrics"))
+
+
+class JobPage(BaseModel):
+    """A page of jobs, newest first."""
+
+    jobs: list[JobDocument]
+    next_page_token: str | None
+
+
+EXAMPLE_KEY = "docs-example"
+EXAMPLE_JOB = id_of_key(EXAMPLE_KEY)
+JobId = Annotated[str, Path(openapi_examples={"the job above": {"value": EXAMPLE_JOB}})]
+
+
+def _existing(job_id: JobId, ports: PortsDep, caller: CallerDep) -> JobView:
+    return jobs.find_for(caller, ports, usecase.KIND, job_id)
+
+
+JobDep = Annotated[JobView, Depends(_existing)]
+_EXAMPLE = {
+    "model": "triage",
+    "learner": {"kind": "random_forest"},
+    "data": {"dataset": EXAMPLE_ID},
+    "benefits": [[0, -1], [-10, 5]],
+    "feature_costs": {"age": 0, "pressure": 0.25, "pain": 0.5},
+    "holdout": 0.25,
+    "seed": 0,
+}
+_ACCEPTED = {
+    "description": "Accepted, and ended within the time that `Prefer: wait` gave",
+    "model": JobDocument,
+}
+
+
+@router.post(
+    "",
+    summary="Start a job that trains and publishes a model",
+    status_code=202,
+    response_model=JobDocument,
+    responses={200: _ACCEPTED, **problems(404, 409, 413, 422)},
+)
+@needs(TRAIN)
+async def submit(
+    body: Annotated[TrainRequest, Body(openapi_examples={"the data set above": {"value": _EXAMPLE}})],
+    request: Request,
+    response: Response,
+    ports: PortsDep,
+    caller: CallerDep,
+    idempotency_key: Annotated[str | None, key_header(EXAMPLE_KEY)] = None,
+    prefer: Prefer = None,
+) -> JobDocument:
+    caller.need_model(body.model)
+    order = dict(body) | {"data": dict(body.data)}
+    job = await run_in_threadpool(usecase.submit, ports, order, key=idempotency_key, caller=caller)
+    return JobDocument.of(await accepted(request, response, job, prefer))
+
+
+@router.get("", summary="List jobs, newest first", responses=problems(422))
+@needs(TRAIN)
+def page(
+    ports: PortsDep,
+    caller: CallerDep,
+    status: JobStatus | None = None,
+    model: Annotated[str | None, Query(description="only jobs for this model", max_length=64)] = None,
+    page_size: Annotated[int, Query(ge=1, le=500)] = 50,
+    page_token: Annotated[str | None, Query(max_length=200)] = None,
+) -> JobPage:
+    found, token = jobs.page(
+        ports, caller, usecase.KIND, status=status, model=model, page_size=page_size, page_token=page_token
+    )
+    return JobPage(jobs=[JobDocument.of(job) for job in found], next_page_token=token)
+
+
+@router.get("/{job_id}", summary="Look at a job", responses=problems(404))
+@needs(TRAIN)
+async def find(job: JobDep, request: Request, response: Response, prefer: Prefer = None) -> JobDocument:
+    return JobDocument.of(await wait(request, response, job, prefer))
+
+
+@router.get(
+    "/{job_id}/events",
+    summary="Follow a job until it ends, as server-sent events",
+    response_class=EventSourceResponse,
+    responses=problems(404, 429),
+    dependencies=[Depends(stream_of_caller)],
+)
+@needs(TRAIN)
+async def events(job: JobDep, request: Request) -> AsyncIterator[ServerSentEvent]:
+    """One event whenever the job has changed; its data are what `GET /train/{job_id}` answers."""
+    async for event in follow(request, job, JobDocument.of):
+        yield event
+
+
+@router.delete("/{job_id}", summary="Cancel a job", status_code=202, responses=problems(404, 409))
+@needs(TRAIN)
+def cancel(job_id: JobId, ports: PortsDep, caller: CallerDep) -> JobDocument:
+    """A queued job is cancelled at once, a running one within two seconds; 409 where it has succeeded or failed."""
+    return JobDocument.of(jobs.cancel(ports, caller, usecase.KIND, job_id))

@@ -1,0 +1,1 @@
+"""The cost-sensitive tree of classifiers."""

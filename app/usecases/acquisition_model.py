@@ -1,0 +1,134 @@
+"""A published model made ready to ask: its prices, its probabilities, and what asking on is worth."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from app.acquisition.prices import Prices, parse_prices
+from app.acquisition.stepping import Walkable
+from app.acquisition.stopping import Experience, Worth
+from app.acquisition.tree_of_classifiers import TreeOfClassifiers
+from app.decisions.benefit import as_benefits
+from app.decisions.calibration import Calibrator
+from app.errors import Invalid
+from app.registry.loaded import Loaded
+from app.usecases.stepwise_models import check_askable
+
+_REMEMBERED = 64  # matrices and prices whose worth is kept for each model: computing one takes up to 20 ms
+MOST_ACTIONS = 1000
+
+
+@dataclass(frozen=True)
+class ActionBenefits:
+    """What is at stake in all cases of a request: benefits (K, A) and the names of their columns."""
+
+    B: np.ndarray
+    actions: Sequence[int | str]
+
+
+@dataclass(frozen=True, eq=False)
+class AcquisitionModel:
+    """A model that can be asked feature by feature; without `classes` it predicts numbers.
+
+    `columns` (m,) marks the features that it may ask for.
+    """
+
+    names: Sequence[str]
+    classes: Sequence[int | str]
+    model: Walkable
+    prices: Prices
+    columns: np.ndarray
+    calibrator: Calibrator | None
+    experience: Experience | None
+    _worths: OrderedDict[bytes, Worth] = field(default_factory=OrderedDict)
+
+    @classmethod
+    def of(cls, estimator: Any, names: Sequence[str], classes: Sequence[int | str], prices: Prices) -> AcquisitionModel:
+        """Around a fitted stepwise learner."""
+        columns = np.zeros(len(names), dtype=bool)
+        columns[estimator.model_.columns] = True
+        experience = getattr(estimator, "experience_", None)
+        calibrator = getattr(estimator, "calibrator_", None)
+        return cls(names, classes, estimator.model_, prices, columns, calibrator, experience)
+
+    @property
+    def votes(self) -> bool:
+        """Whether several trees vote, so that a vote can be settled."""
+        return not isinstance(self.model, TreeOfClassifiers)
+
+    def fees(self, X: np.ndarray) -> np.ndarray:
+        """What complete rows (n, m) pay besides their features, (n,): for evaluating the nodes of a tree."""
+        return self.model.fees(X) if isinstance(self.model, TreeOfClassifiers) else np.zeros(len(X))
+
+    def priced(self, feature_costs: Any) -> Prices:
+        """The request's prices over the card's; Invalid at /feature_costs."""
+        if feature_costs is None:
+            return self.prices
+        try:
+            return parse_prices(feature_costs, self.names, base=self.prices)
+        except Invalid as error:
+            raise error.under("/feature_costs") from error
+
+    def stakes(self, benefits: Any, actions: Sequence[str] | None) -> ActionBenefits | None:
+        """The request's matrix; without names for the actions its columns are the classes."""
+        classes = self.classes
+        if benefits is None:
+            if actions is not None:
+                raise Invalid.at("/actions", "actions are the columns of benefits; send benefits, too")
+            return None
+        if not classes:
+            raise Invalid.at("/benefits", "a benefit matrix is for classes, and this model predicts a number")
+        if actions is not None and len(set(actions)) < len(actions):
+            raise Invalid.at("/actions", "two actions have the same name")
+        try:
+            B = as_benefits(benefits, len(classes), n_actions=len(actions or classes))
+        except Invalid as error:
+            raise error.under("/benefits") from error
+        if B.shape[1] > MOST_ACTIONS:
+            loc = "/benefits" if actions is None else "/actions"
+            raise Invalid.at(loc, f"there are {B.shape[1]:,} actions; up to {MOST_ACTIONS:,} can be weighed")
+        return ActionBenefits(B, actions or classes)
+
+    def probabilities(self, P: np.ndarray, known: np.ndarray, finished: np.ndarray) -> np.ndarray:
+        """Calibrated probabilities (n, K) for the model's P (n, K): as `/predict` says where a case is `finished`,
+        else by the experience of states with as many `known` features (n,).
+        """
+        final = P if self.calibrator is None else self.calibrator.apply(P)
+        if self.experience is None or finished.all():
+            return final
+        return np.where(finished[:, None], final, self.experience.curve.apply(P, known))
+
+    def worth(self, B: np.ndarray, prices: Prices, budget: float | None) -> Worth | None:
+        """What asking on is worth with these benefits and prices; None where the model has learnt nothing about it."""
+        if self.experience is None:
+            return None
+        key = sha256(repr((B.shape, budget)).encode())
+        for array in (B, prices.cost, prices.discounted, prices.group):
+            key.update(array.tobytes())
+        worth = self._worths.get(key.digest())
+        if worth is None:
+            worth = self._worths[key.digest()] = self.experience.worth(B, prices, budget)
+            while len(self._worths) > _REMEMBERED:
+                self._worths.popitem(last=False)
+        return worth
+
+
+def asker(model: Loaded) -> AcquisitionModel:
+    """The model made ready, once; Invalid at /model where its kind cannot be asked feature by feature."""
+    ready = _READY.get(model)
+    if ready is None:
+        check_askable(model)
+        names = model.schema.names
+        prices = parse_prices(model.card.feature_costs, names)
+        ready = _READY[model] = AcquisitionModel.of(model.estimator, names, model.classes, prices)
+    return ready
+
+
+_READY: WeakKeyDictionary[Loaded, AcquisitionModel] = WeakKeyDictionary()

@@ -1,0 +1,169 @@
+"""Training itself, in the job's own process: fit, judge, publish."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from app import progress
+from app.acquisition.prices import Prices
+from app.data.table import Table
+from app.errors import Invalid
+from app.jobs.job import Job
+from app.learners import catalogue
+from app.registry.card import Card
+from app.registry.loaded import Holdout
+from app.registry.reservations import NumberUnusable
+from app.usecases.evaluation import judged, prices_of
+from app.usecases.ports import Ports
+from app.usecases.splitting import split_rows
+
+_MAX_NUMBERS = 3  # of versions that one attempt takes
+_EXTREME = "its parameters are too extreme for these data"
+
+
+def run(ports: Ports, job: Job) -> None:
+    """Train, publish and finish `job`: the version and the job's success appear in one transaction.
+
+    The attempt gets a version number when it has something to publish, and the folder of that number is its own: no
+    other attempt writes it. So numbers have gaps only where an attempt dies while it publishes.
+    """
+    card, estimator, holdout = _train(ports, job)
+    with progress.part(0.95, 1.0, "publishing"):
+        for _ in range(_MAX_NUMBERS):
+            try:
+                _publish(ports, job, card, estimator, holdout)
+            except (
+                NumberUnusable
+            ) as taken:  # as after a rebuild of the index: the number is of no use, and is cleaned up later
+                reason = taken
+            else:
+                return
+        raise reason
+
+
+def clean_up(ports: Ports, job: Job, through: int) -> None:
+    """Remove what the attempts up to the number `through`, which are over, left in the registry's folder."""
+    for one in ports.registry.reserved(job.id):
+        if one.attempt <= through:
+            ports.registry.discard(one.name, one.version)
+
+
+def sweep(ports: Ports) -> None:
+    """Remove what attempts that are over left although it was cleaned up after them, or where that failed; and write
+    the index files that are behind. Unavailable where the store or the database does not answer.
+    """
+    ports.registry.catch_up()
+    for one in ports.registry.reserved():
+        if one.given_up:
+            ports.registry.remove_given_up(one.name, one.version)
+        elif ports.queue.is_over(one.job, one.attempt):
+            ports.registry.discard(one.name, one.version)
+
+
+def _publish(ports: Ports, job: Job, card: Card, estimator: Any, holdout: Holdout | None) -> None:
+    name = card.name
+    version = ports.registry.reserve(name, job.id, job.attempt, lambda connection: ports.queue.check(connection, job))
+    card = ports.registry.stage(card.model_copy(update={"version": version}), estimator, holdout)
+    ports.registry.announce(card)
+    result = {"model": {"name": name, "version": version}, "metrics": card.metrics}
+    with ports.database.writing() as connection:
+        ports.registry.add(connection, card)
+        ports.queue.succeed(connection, job, result)
+        ports.audit.published(connection, job.id, f"{name}:{version}")
+
+
+def placed(error: Invalid, learner: str = "/learner") -> Invalid:
+    """An estimator's complaint, seen from the order: about its benefits, or about one of its own parameters."""
+    return error if error.flaws[0].loc.startswith("/benefits") else error.under(learner)
+
+
+def built(
+    kind: catalogue.Kind, parameters: Mapping[str, Any], benefits: np.ndarray | None, classes: Sequence[int | str]
+) -> dict[str, Any]:
+    """The parameters, their labels as the classes are written, of a learner that can be built with them.
+
+    What the estimator's making already shows to be wrong is said now, not by a job that fails: Invalid where the
+    learner is the argument, or at /benefits.
+    """
+    named = kind.naming(parameters, classes)
+    kind.build(named, benefits=benefits, classes=classes)
+    return named
+
+
+def fit(estimator: Any, X: np.ndarray, y: np.ndarray) -> None:
+    """Fit on rows (n, m) and labels (n,); arithmetic that breaks down is Invalid, as parameters were too extreme."""
+    with _breaking_down():
+        estimator.fit(X, y)
+
+
+def checked_posterior(estimator: Any, X: np.ndarray) -> np.ndarray:
+    """Probabilities (n, K) of rows (n, m); Invalid where the fit gave none."""
+    return _finite(estimator.posterior(X), "probabilities")
+
+
+def _finite(answers: np.ndarray, what: str) -> np.ndarray:
+    if not np.isfinite(answers).all():
+        raise Invalid.at("", f"the fit gave no usable {what}; {_EXTREME}")
+    return answers
+
+
+@contextmanager
+def _breaking_down() -> Iterator[None]:
+    try:
+        yield
+    except (np.linalg.LinAlgError, OverflowError) as error:
+        raise Invalid.at("", f"the fit broke down ({error}); {_EXTREME}") from error
+
+
+def _train(ports: Ports, job: Job) -> tuple[Card, Any, Holdout | None]:
+    """Fit on the training rows and judge on the hold-out; the card has no version number yet (1 stands for it)."""
+    spec = job.spec
+    with progress.part(0.0, 0.05, "reading data"):
+        table = ports.datasets.table(job.dataset or spec["dataset"])
+        if catalogue.KINDS[spec["learner"]["kind"]].regresses(spec["learner"]["parameters"]):
+            table = table.as_numbers()
+        rows = split_rows(table.y, spec["holdout"], spec["seed"])
+    estimator = _build(spec, table)
+    began = perf_counter()
+    with progress.part(0.05, 0.9, "fitting"):
+        try:
+            _fit(estimator, spec, table, rows.train)
+            some = table.X[rows.train[:1000]]  # no model that cannot answer is published
+            checked_posterior(estimator, some) if table.classes else _finite(estimator.values(some), "numbers")
+        except Invalid as error:
+            raise placed(error) from error
+    fit_seconds = perf_counter() - began
+    with progress.part(0.9, 0.95, "judging"):
+        card, holdout = judged(estimator, job, 1, table, rows)
+    return card.model_copy(update={"fit_seconds": round(fit_seconds, 3)}), estimator, holdout
+
+
+def _build(spec: Mapping[str, Any], table: Table) -> Any:
+    benefits = None if spec["benefits"] is None else np.array(spec["benefits"], dtype=np.float64)
+    kind = catalogue.KINDS[spec["learner"]["kind"]]
+    return kind.build(
+        spec["learner"]["parameters"],
+        categorical_features=list(table.schema.categorical),
+        benefits=benefits,
+        feature_costs=prices_of(spec["feature_costs"], table.schema.names),
+        classes=None if table.y.ndim > 1 else table.classes,
+        random_state=spec["seed"],
+    )
+
+
+def _fit(estimator: Any, spec: Mapping[str, Any], table: Table, rows: np.ndarray) -> None:
+    """Fit; and where the learner can, let it learn when asking for more features does not pay any more."""
+    X, y = table.X[rows], table.y[rows]
+    if not hasattr(estimator, "learn_stops"):
+        fit(estimator, X, y)
+        return
+    with progress.part(0.0, 0.6):
+        fit(estimator, X, y)
+    with progress.part(0.6, 1.0), _breaking_down():
+        prices = prices_of(spec["feature_costs"], table.schema.names)
+        estimator.learn_stops(X, y, prices or Prices.unit(X.shape[1]))
