@@ -41,6 +41,7 @@ from app.api.routes import (
     simulate,
     train,
 )
+from app.api.shortcut import Shortcut
 from app.jobs.worker import Worker
 from app.metrics import Metrics
 from app.usecases.kernels import Kernels
@@ -114,7 +115,8 @@ def create_app(service: Service) -> FastAPI:
     app.state.watching = Watching(service.ports, app.state.stopping)
     errors.install(app)
     page.install(app)
-    app.router.routes[:0] = [predict.route, acquire.route, retrieve.route]  # first in line: those that are asked most
+    direct = (predict.route, acquire.route, retrieve.route)
+    app.router.routes[:0] = direct
     app.state.routes = [*app.router.routes]
     for routes in (page, datasets, train, benefit, models, compare, simulate, audit, health):
         app.include_router(routes.router)
@@ -122,6 +124,8 @@ def create_app(service: Service) -> FastAPI:
     bodies = (predict.PredictRequest, retrieve.RetrieveRequest, acquire.AcquireRequest)
     openapi.install(app, (*bodies, predict.PredictAnswer))
     permits.install(app, Guard(service.keyring, service.limits, service.sites, service.addresses))
+    if not service.tracing:  # spans begin in the router
+        app.add_middleware(Shortcut, routes=direct)
     app.add_middleware(InFlight, budget=service.memory)
     app.add_middleware(Observe, metrics=metrics.requests, access_log=service.access_log, traced=service.tracing)
     return app
