@@ -38,7 +38,7 @@ COMPILE := $(PY) -c "from app.usecases.kernels import compile_now; compile_now()
 
 test: $(VENV)/installed-dev  ## run the tests
 	@echo "kernels"; $(COMPILE)
-	@echo "tests"; $(PY) -m pytest --numprocesses=3 --dist=loadfile --no-loadscope-reorder
+	@echo "tests"; $(PY) -m pytest --numprocesses=4 --dist=loadfile --no-loadscope-reorder
 
 check: $(VENV)/installed-dev  ## format, lint, types, import contracts, tests: what CI runs
 	@{ $(COMPILE); } & \

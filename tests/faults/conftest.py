@@ -10,7 +10,13 @@ from tests.servers import postgres
 from tests.servers.fixtures import absent
 from tests.servers.system import System
 
-SETTINGS = {"lease_seconds": 2, "job_attempts": 20, "access_log": False, "log_level": "warning"}
+SETTINGS = {
+    "lease_seconds": 2,
+    "database_seconds": 2,
+    "job_attempts": 20,
+    "access_log": False,
+    "log_level": "warning",
+}
 
 
 @pytest.fixture(scope="session")

@@ -23,12 +23,13 @@ def test_workers_whose_clocks_are_wrong(postgres_url, tmp_path):
     if shutil.which("faketime") is None:
         absent("faketime is not installed (Debian: apt-get install faketime)")
     shared = {"database": postgres_url, "models": tmp_path / "models", "datasets": tmp_path / "datasets"}
-    with alone(shared | {"workers": 0}) as caller, ExitStack() as stack:
+    with ExitStack() as stack:
         for shift in ("+2h", "-2h"):
             worker = JobWorker(shared, STEADY)
             stack.callback(worker.close)
             worker.wrapper = ["faketime", "-f", shift]
             worker.start()
+        caller = stack.enter_context(alone(shared | {"workers": 0}))  # all three begin side by side
         sent = [caller.insist("POST", "/train", json=order("timely", number, **SLOW)).json() for number in range(2)]
         for job in [finished(caller, job["id"]) for job in sent]:
             assert (job["status"], job["attempt"]) == ("succeeded", 1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -43,22 +44,27 @@ def test_a_database_behind_a_silent_network(system):
 def test_a_store_that_answers_503_or_nothing(system, fault):
     """Models in memory answer; others say 503 in time, and answer when the store is back; jobs wait for it."""
     name = model_of(system)
-    with Caller(system.replicas) as caller, life_goes_on(system) as life:
+    with Caller(system.replicas) as caller:
         for seed in (1, 2):
             finished(caller, caller.insist("POST", "/train", json=order(name, seed)).json()["id"])
         system.replicas[0].restart()
         shutil.rmtree(
             system.replicas[0].home / "copies"
         )  # version 2 is neither in memory, being not current, nor there
-        getattr(system.to_store, fault)()
-        answered = life.predicting.answered
-        cold = QUESTION | {"model": f"{name}:2"}
-        told_in_time(lambda: system.replicas[0].client.post("/predict", json=cold))
-        told_in_time(lambda: system.replicas[1].client.post("/datasets", files=upload(), data={"label": "class"}))
-        time.sleep(OUTAGE_SECONDS)
-        assert life.predicting.answered > answered
-        system.to_store.start()
-        assert caller.insist("POST", "/predict", json=cold).json()["model"]["version"] == 2
+        with life_goes_on(system) as life:
+            getattr(system.to_store, fault)()
+            began, answered = time.monotonic(), life.predicting.answered
+            cold = QUESTION | {"model": f"{name}:2"}
+            asked = (
+                lambda: system.replicas[0].client.post("/predict", json=cold),
+                lambda: system.replicas[1].client.post("/datasets", files=upload(), data={"label": "class"}),
+            )
+            with ThreadPoolExecutor(len(asked)) as pool:
+                list(pool.map(told_in_time, asked))
+            time.sleep(max(0.0, began + OUTAGE_SECONDS - time.monotonic()))
+            assert life.predicting.answered > answered
+            system.to_store.start()
+            assert caller.insist("POST", "/predict", json=cold).json()["model"]["version"] == 2
 
 
 def test_a_job_waits_for_a_store_that_is_away(system):

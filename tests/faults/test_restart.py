@@ -3,27 +3,48 @@
 from __future__ import annotations
 
 import time
+from contextlib import closing
 
 import pytest
 
 from tests.faults.life import QUESTION, alone, finished, order
 from tests.servers.proxy import Proxy
+from tests.servers.s3 import access
 
 ADMIN = {"X-API-Key": "only for these tests"}
 
 
-@pytest.fixture
-def replica(bucket, way, postgres_url, proxy):
-    """One that has published `triage` twice, its store behind `way` and its database behind `proxy`."""
+@pytest.fixture(scope="module")
+def way(object_store):
+    """The network between the service and the store."""
+    with closing(Proxy(object_store.port)) as way:
+        way.start()
+        yield way
+
+
+@pytest.fixture(scope="module")
+def proxy(postgres_server):
+    """The network between the service and the database."""
+    with closing(Proxy(postgres_server.port)) as proxy:
+        proxy.start()
+        yield proxy
+
+
+@pytest.fixture(scope="module")
+def replica(object_store, way, postgres_server, proxy):
+    """One that has published `triage` twice, its store behind `way` and its database behind `proxy`; each test kills it
+    and leaves it whole.
+    """
+    bucket, database = object_store.create_bucket(), postgres_server.create_database()
     settings = {
         "models": f"{bucket}/models",
         "datasets": f"{bucket}/datasets",
-        "database": postgres_url.replace(f":{proxy._target}/", f":{proxy.port}/"),
+        "database": database.replace(f":{postgres_server.port}/", f":{proxy.port}/"),
         "admin_key": ADMIN["X-API-Key"],
         "database_seconds": 1,
         "log_level": "info",
     }
-    with alone(settings, {"AWS_ENDPOINT_URL": way.url}) as caller:
+    with alone(settings, access(way.url)) as caller:
         caller.replica.client.headers.update(ADMIN)
         caller._clients[0].headers.update(ADMIN)
         for seed in range(2):
@@ -32,6 +53,7 @@ def replica(bucket, way, postgres_url, proxy):
         caller.insist("PUT", "/models/triage/aliases/live", json={"version": 1})
         time.sleep(2)  # it looks twice a second, and copies what has changed
         yield caller.replica
+    postgres_server.drop_database(database)
 
 
 def answers(replica) -> None:
