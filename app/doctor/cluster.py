@@ -37,7 +37,7 @@ def _asked(address: str) -> list[dict[str, Any]] | None:
     line = [
         sys.executable,
         "-P",
-        str(Path(__file__).with_name("asked.py")),
+        str(Path(__file__).with_name("queries.py")),
         address,
         *_OURS,
     ]  # fast: imports Dask alone

@@ -111,7 +111,7 @@ class DirectRoute(GuardedRoute):
         super().__init__(path, endpoint, **options)
 
         async def direct(scope: Scope, receive: Receive, send: Send) -> None:
-            response = await endpoint(Request(scope, receive, send))
+            response = await self.call(Request(scope, receive, send))
             await response(scope, receive, send)
 
         self.app = direct
@@ -119,7 +119,11 @@ class DirectRoute(GuardedRoute):
     async def answer(self, scope: Scope, receive: Receive, send: Send) -> Response:
         """The response to a request with the route's path and method; raises what the guard and the function raise."""
         receive = guard_of(scope).admit(self.access, scope, receive)
-        return await cast(Callable[[Request], Awaitable[Response]], self.endpoint)(Request(scope, receive, send))
+        return await self.call(Request(scope, receive, send))
+
+    async def call(self, request: Request) -> Response:
+        """What the route's function returns for a request that is allowed."""
+        return cast(Response, await self.endpoint(request))
 
 
 async def read(request: Request, form: type[_Form]) -> _Form:
