@@ -1,6 +1,6 @@
 # Every target makes what it needs, from `python3` and `make` alone.
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check bench lock
+.PHONY: help install demo test check docs bench lock
 VENV := .venv
 PY := $(VENV)/bin/python
 PIP = $(PY) -m pip install --quiet --disable-pip-version-check $(PIP_FLAGS)
@@ -40,13 +40,17 @@ test: $(VENV)/installed-dev  ## run the tests
 	@echo "kernels"; $(COMPILE)
 	@echo "tests"; $(PY) -m pytest --numprocesses=4 --dist=loadfile --no-loadscope-reorder
 
-check: $(VENV)/installed-dev  ## format, lint, types, import contracts, tests: what CI runs
+check: $(VENV)/installed-dev  ## format, lint, types, import contracts, docs, tests: what CI runs
 	@{ $(COMPILE); } & \
 	echo "format" && $(VENV)/bin/ruff format --check --quiet . && \
 	echo "lint" && $(VENV)/bin/ruff check --quiet . && \
 	echo "types" && $(VENV)/bin/mypy && \
-	echo "contracts" && $(VENV)/bin/lint-imports && wait
+	echo "contracts" && $(VENV)/bin/lint-imports && \
+	echo "docs" && $(MAKE) --no-print-directory docs && wait
 	@$(MAKE) --no-print-directory test
+
+docs: $(VENV)/installed-dev  ## build the documentation to site/
+	@NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --quiet --clean
 
 bench: install  ## run every benchmark and print its figures
 	@for script in benchmarks/*.py; do echo "== $$script"; $(PY) $$script || exit 1; done

@@ -1,6 +1,6 @@
 """What Prometheus is told: of requests, of jobs, of models in memory, and of what all processes share.
 
-The names are a promise to dashboards and alerts; docs/operation.md lists them, and a test holds the two together.
+Dashboards and alerts depend on the names; docs/how-to/operation.md lists them, and a test compares the two.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""docs/operation.md and the alerts say what the service tells, no more and no less."""
+"""docs/how-to/operation.md and the alerts say what the service tells, no more and no less."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from app.wiring import wire
 from tests.conftest import settings_for
 
 PROJECT = Path(__file__).parents[1]
-DOCUMENT = (PROJECT / "docs" / "operation.md").read_text()
+DOCUMENT = (PROJECT / "docs" / "how-to" / "operation.md").read_text()
 ROWS = re.findall(r"^\| `(payoff_\w+)` \| (\w+) \|(.*?)\| (\w+) \|", DOCUMENT, re.MULTILINE)
 
 

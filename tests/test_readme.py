@@ -1,4 +1,4 @@
-"""The README tells the truth: its commands answer as printed, and its tables lack nothing."""
+"""The README and the documentation pages are true: their commands answer as printed, and the README is short."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from pathlib import Path
 import httpx
 import pytest
 
-from app.api.errors import STATUS
-from app.learners.catalogue import KINDS
-from app.settings import Settings
+from app.demo import _cases, _tell
 from tests.conftest import serving, settings_for
 
-README = (Path(__file__).parents[1] / "README.md").read_text()
-COMMANDS = re.findall(r"```sh\n(.*?)```\n\n```json\n(.*?)```", README, re.DOTALL)
+ROOT = Path(__file__).parents[1]
+README = ROOT / "README.md"
+COMMAND = re.compile(r"```sh\n((?:(?!```).)*)```\n\n```json\n((?:(?!```).)*)```", re.DOTALL)
+PAGES = [page for page in (README, *sorted((ROOT / "docs").rglob("*.md"))) if COMMAND.search(page.read_text())]
 CHANGING = {"id", "created_at", "started_at", "finished_at"}  # times, and what a job is called
 
 
@@ -39,31 +39,44 @@ def alike(printed: object, answered: object) -> bool:
     return printed == answered
 
 
-def test_the_commands_answer_as_printed(fresh, tmp_path):
-    """Every curl of the README, run in order against a fresh service."""
-    assert len(COMMANDS) >= 6
-    for printed_command, printed in COMMANDS:
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_the_commands_answer_as_printed(page, fresh, tmp_path):
+    """Every curl of a page, run in order; the pages name their models differently and share one service."""
+    for printed_command, printed in COMMAND.findall(page.read_text()):
         command = printed_command.replace("http://127.0.0.1:8000", str(fresh.base_url).rstrip("/"))
         found = subprocess.run(["bash", "-c", command], cwd=tmp_path, capture_output=True, text=True, check=True)
 
         assert alike(json.loads(printed), json.loads(found.stdout)), f"{command}\n{found.stdout}"
 
 
-def test_every_setting_is_listed_with_its_default():
-    for name, field in Settings.model_fields.items():
-        row = re.search(rf"^\| `PAYOFF_{name.upper()}` \| (.*?) \| (.*?) \|$", README, re.MULTILINE)
+def test_the_pages_with_commands_are_found():
+    """No command is lost by a change of its fence: four in the README, and the tutorial with the regression."""
+    counts = {page.name: len(COMMAND.findall(page.read_text())) for page in PAGES}
 
-        assert row, name
-        assert row[2] == field.description
-        assert row[1] == ("" if field.default in (None, "") else f"`{field.default}`")
+    assert counts == {"README.md": 4, "first-decisions.md": 10, "regression.md": 1}
+    curls = sum(page.read_text().count("curl -s ") for page in PAGES)
+    assert curls == sum(counts.values()) + 2, "two answers follow two commands"
 
 
-def test_every_status_and_every_learner_is_listed():
-    for status in {*STATUS.values(), 400, 405, 408, 431}:  # the last come from the framework and from the server
-        assert f"| {status} |" in README
-    learners = README.partition("\n## Learners\n")[2].partition("\n## ")[0]
-    for kind, entry in KINDS.items():
-        row = re.search(rf"^\| `{kind}` \|.*\|(.*)\|$", learners, re.MULTILINE)
+def test_each_of_the_four_verbs_has_a_command_in_the_readme():
+    routes = [re.search(r"127\.0\.0\.1:8000(/\w+)", command)[1] for command, _ in COMMAND.findall(README.read_text())]
 
-        assert row, kind
-        assert re.findall(r"`(\w+)`", row[1]) == [parameter.name for parameter in entry.parameters]
+    assert routes == ["/train", "/predict", "/retrieve", "/acquire"]
+
+
+def test_the_readme_has_at_most_900_words():
+    assert len(README.read_text().split()) <= 900
+
+
+def test_the_readme_has_the_matrix_and_the_result_of_the_demo(fresh, capsys):
+    case = next(case for case in _cases() if case.model == "wine")
+    text = README.read_text()
+
+    _tell(fresh, case)
+
+    earned = re.findall(r"^ +(-?\d+\.\d\d)   ", capsys.readouterr().out.partition("Earned on 72 ")[2], re.MULTILINE)
+    assert re.findall(r"^\|[^|]*\| (-?\d+\.\d\d) \|$", text, re.MULTILINE) == earned
+    assert float(earned[0]) > float(earned[1]), "deciding by expected benefit earns more"
+    assert f"| true class | {' | '.join(case.actions)} |" in text
+    for name, row in zip(case.classes, case.benefits, strict=True):
+        assert f"| {name} | {' | '.join(f'{value:+g}' for value in row)} |" in text

@@ -33,7 +33,7 @@ def examine(
     except (PayoffError, OSError) as error:
         obstacle = of_error(error)
         detail = error.detail if isinstance(error, PayoffError) else f"{error.filename}: {error.strerror or error}"
-        mend = obstacle.fix if obstacle else "the README lists all settings"
+        mend = obstacle.fix if obstacle else "docs/reference/settings.md lists all settings"
         checks["stores"] = lambda: [wrong("stores", detail, f"{mend}; nothing else was looked at")]
         return _all(checks, seconds)
     found = _all(checks | _of_stores(settings, ports, deep=deep), seconds)

@@ -50,13 +50,13 @@ def check_settings(settings: Settings, environment: Mapping[str, str]) -> Iterat
 
 def impossible(error: ValidationError, environment: Mapping[str, str]) -> list[Finding]:
     """What is told of settings with which nothing starts."""
-    mend = "the README lists all settings; nothing else was looked at"
+    mend = "docs/reference/settings.md lists all settings; nothing else was looked at"
     return [*_check_names(environment), *(wrong("settings", text, mend) for text in refused(error))]
 
 
 def _check_names(environment: Mapping[str, str]) -> Iterator[Finding]:
     for name, nearest in misspelt(environment).items():
-        mend = f"did you mean {nearest}?" if nearest else "the README lists all settings"
+        mend = f"did you mean {nearest}?" if nearest else "docs/reference/settings.md lists all settings"
         yield warning("settings", f"{name} is set, and there is no such setting", mend)
 
 

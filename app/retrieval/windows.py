@@ -5,9 +5,10 @@ Each of the two laws enters as a short list of values with weights (`_kernels`):
 - variance below 625: the law itself, by recursion over the items, without entries below 1e-24, whose mass is counted.
   A law with standard deviation s is smooth enough to keep only every (s/2)-th entry: what that changes is its Fourier
   transform at 4 pi / s and beyond, at most e^-50 for the law alone. For s >= 12 the loss's own analyticity (modulus at
-  most 1 wherever the counts have positive real part) makes that a proof, with less than 2e-14 (docs/retrieval.md);
-  between 6.3 and 12 it is what tests observe. There, full laws are used as long as that takes a second or two, and what
-  is returned says when they were not; the loss of the set that is returned always comes from full laws.
+  most 1 wherever the counts have positive real part) makes that a proof, with less than 2e-14
+  (docs/explanation/retrieval.md); between 6.3 and 12 it is what tests observe. There, full laws are used as long as
+  that takes a second or two, and the result reports when they were not; the loss of the set that is returned always
+  comes from full laws.
 - from there on: the 8-point Gauss rule with the law's first 16 moments, taken from its cumulants, which are sums over
   the items. Cauchy's estimate for the integrand and Bennett's inequality for the tails give an error below 1e-14.
 

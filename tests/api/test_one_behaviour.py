@@ -1,4 +1,4 @@
-"""What every route does alike, in one table: docs/errors.md has it in words."""
+"""What every route does alike, in one table: docs/reference/errors.md has it in words."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ def neighbours() -> dict[str, set[str]]:
 
 
 def test_who_can_reach_whom_is_what_the_documentation_says():
-    page = (ROOT / "docs" / "containers.md").read_text()
+    page = (ROOT / "docs" / "how-to" / "containers.md").read_text()
     rows = re.findall(r"^\| `([\w-]+)` \| (`[^|]*`) \|", page, re.MULTILINE)
     documented = {name: set(re.findall(r"`([\w-]+)`", others)) for name, others in rows}
 

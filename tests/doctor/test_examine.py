@@ -81,7 +81,7 @@ def test_a_misspelt_setting_is_told_with_the_nearest_name(settings):
 
     assert [(finding.text.split()[0], finding.mend) for finding in found] == [
         ("PAYOFF_ADMINKEY", "did you mean PAYOFF_ADMIN_KEY?"),
-        ("PAYOFF_ZZZ", "the README lists all settings"),
+        ("PAYOFF_ZZZ", "docs/reference/settings.md lists all settings"),
     ]
     assert misspelt(["PAYOFF_LOGLEVEL", "PAYOFF_LOG_LEVEL", "PATH"]) == {"PAYOFF_LOGLEVEL": "PAYOFF_LOG_LEVEL"}
 

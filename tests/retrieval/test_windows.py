@@ -23,7 +23,7 @@ def alias(variance, angle, radius):
 
 
 def error_of_thinning(variance, stride, degree=57, radius_in_sd=2.0):
-    """What docs/retrieval.md derives: a polynomial part that the aliases of the law bound, and a remainder."""
+    """See docs/explanation/retrieval.md: a polynomial part that the aliases of the law bound, and a remainder."""
     sd, reach = variance**0.5, variance
     radius = radius_in_sd / sd
     aliases = sum(alias(variance, 2 * np.pi * j / stride, radius) for j in range(1, stride))

@@ -44,7 +44,7 @@ class DaskWorker(Program):
         return [sys.executable, "-m", "distributed.cli.dask_worker", self._scheduler, *_QUIET, *place]
 
     def environment(self) -> Mapping[str, str]:
-        """As the README says."""
+        """As docs/how-to/dask.md describes."""
         return {"DASK_DISTRIBUTED__WORKER__PROFILE__ENABLED": "False"}
 
     def ready(self) -> bool:

@@ -396,7 +396,7 @@ def test_backups_of_newer_versions_and_damaged_ones_are_refused(full, stack, tmp
 
 
 def test_plain_copies_made_in_order_come_back_as_well(full, stack, tmp_path):
-    """The way of docs/operation.md without `payoff backup`: the database first, then data sets and models."""
+    """The way of docs/how-to/operation.md without `payoff backup`: the database first, then data sets and models."""
     one, two = tmp_path / "one", tmp_path / "two"
     (two / "home").mkdir(parents=True)
     with sqlite3.connect(one / "home" / "payoff.db") as database:
