@@ -49,8 +49,9 @@ check: $(VENV)/installed-dev  ## format, lint, types, import contracts, docs, te
 	echo "docs" && $(MAKE) --no-print-directory docs && wait
 	@$(MAKE) --no-print-directory test
 
+# Without --quiet: it hides warnings before strict mode counts them.
 docs: $(VENV)/installed-dev  ## build the documentation to site/
-	@NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --quiet --clean
+	@NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --clean
 
 bench: install  ## run every benchmark and print its figures
 	@for script in benchmarks/*.py; do echo "== $$script"; $(PY) $$script || exit 1; done
