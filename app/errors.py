@@ -12,9 +12,9 @@ UNWRITABLE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO})  # 
 EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})  # the process or machine, until other work ends
 
 
-def step(name: str) -> str:
-    """A name as one step of a JSON pointer (RFC 6901)."""
-    return name.replace("~", "~0").replace("/", "~1")
+def pointer(*steps: object) -> str:
+    """The JSON pointer (RFC 6901) of names and positions, outermost first; `""`, the whole, without any."""
+    return "".join("/" + str(step).replace("~", "~0").replace("/", "~1") for step in steps)
 
 
 def trace_of(error: BaseException) -> str:

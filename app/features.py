@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from app.errors import Flaw, Invalid, step
+from app.errors import Flaw, Invalid, pointer
 from app.text import refused_character
 
 _NUMBERS = {float, int, type(None)}
@@ -121,7 +121,7 @@ class Schema:
     def _check_words(self, column: Sequence[str | None], j: int) -> None:
         """Invalid at the values never seen in training that no text may hold."""
         odd = ((i, refused_character(word)) for i, word in enumerate(column) if word and word not in self._codes[j])
-        flaws = [Flaw(f"/{i}/{j}", message) for i, message in odd if message]
+        flaws = [Flaw(pointer(i, j), message) for i, message in odd if message]
         if flaws:
             raise Invalid(flaws[0].msg, flaws[:_MOST_FLAWS])
 
@@ -131,30 +131,30 @@ class Schema:
         if len(set(map(type, instances)) & {list, dict}) > 1:
             flaws.append(Flaw("", "instances are either all lists or all objects"))
         for i, instance in enumerate(instances):
-            flaws.extend(self._flaws_of_one(f"/{i}", instance))
+            flaws.extend(self._flaws_of_one(pointer(i), instance))
             if len(flaws) >= _MOST_FLAWS:
                 break
         return flaws[:_MOST_FLAWS]
 
     def _flaws_of_one(self, loc: str, instance: Any) -> list[Flaw]:
         if isinstance(instance, dict):
-            flaws = [Flaw(f"{loc}/{step(name)}", "unknown feature") for name in instance if name not in self._position]
+            flaws = [Flaw(loc + pointer(name), "unknown feature") for name in instance if name not in self._position]
             absent = [name for name in self.names if name not in instance]
             flaws += [Flaw(loc, f"feature {name!r} is absent; send null where it is missing") for name in absent]
-            cells = [(step(name), self._position[name], instance[name]) for name in self.names if name in instance]
+            cells = [(pointer(name), self._position[name], instance[name]) for name in self.names if name in instance]
         elif isinstance(instance, list | tuple):
             if len(instance) != len(self.names):
                 return [Flaw(loc, f"{len(instance)} values for {len(self.names)} features")]
             flaws = []
-            cells = [(str(j), j, value) for j, value in enumerate(instance)]
+            cells = [(pointer(j), j, value) for j, value in enumerate(instance)]
         else:
             return [Flaw(loc, "an instance is a list in feature order or an object by feature name")]
         for place, j, value in cells:
             if type(value) not in (_WORDS if j in self._codes else _NUMBERS):
                 needed = "a string" if j in self._codes else "a number"
-                flaws.append(Flaw(f"{loc}/{place}", f"{self.names[j]!r} takes {needed} or null"))
+                flaws.append(Flaw(loc + place, f"{self.names[j]!r} takes {needed} or null"))
             elif type(value) is int and not is_float(value):
-                flaws.append(Flaw(f"{loc}/{place}", OUTSIDE))
+                flaws.append(Flaw(loc + place, OUTSIDE))
         return flaws
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 from urllib.parse import parse_qsl
 
-from app.errors import Flaw, Invalid, step
+from app.errors import Flaw, Invalid, pointer
 
 MOST_NAME = 200  # characters of a name: feature, label, class, action, group of features, data set
 MOST_CATEGORY = 1000  # characters of a category; a longer value is text, and every model's card would carry it
@@ -61,7 +61,7 @@ def check_query(query: bytes) -> None:
         return
     for name, value in parse_qsl(query.decode("latin-1"), keep_blank_values=True):
         check_text(name, "")
-        check_text(value, f"/{step(name)}")
+        check_text(value, pointer(name))
 
 
 def _flaws(document: Any) -> Iterator[Flaw]:
@@ -76,5 +76,5 @@ def _flaws(document: Any) -> Iterator[Flaw]:
         elif isinstance(value, dict):
             for name, item in value.items():
                 if message := refused_character(name):
-                    yield Flaw(f"{loc}/{step(name)}", f"in a name: {message}")
-                waiting.append((f"{loc}/{step(name)}", item))
+                    yield Flaw(loc + pointer(name), f"in a name: {message}")
+                waiting.append((loc + pointer(name), item))

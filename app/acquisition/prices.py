@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from app.decisions.benefit import LARGEST
-from app.errors import Flaw, Invalid, step
+from app.errors import Flaw, Invalid, pointer
 from app.text import MOST_NAME
 
 _SMALLEST = 1 / LARGEST  # what trees wait for is compared per price, which overflows for the smallest floats
@@ -34,7 +34,7 @@ class Prices:
     @classmethod
     def of(cls, cost: Sequence[float] | np.ndarray) -> Prices:
         """Prices without groups; raises Invalid at `/j` for a price that is negative or not finite."""
-        flaws = [Flaw(f"/{j}", message) for j, price in enumerate(cost) if (message := _wrong_price(price))]
+        flaws = [Flaw(pointer(j), message) for j, price in enumerate(cost) if (message := _wrong_price(price))]
         if flaws:
             raise Invalid("the prices cannot be used", flaws)
         paid = np.array(cost, dtype=np.float64)
@@ -130,7 +130,7 @@ class _Reader:
 
     def read_object(self, costs: Mapping[str, Any]) -> None:
         for name, price in costs.items():
-            loc = f"/{step(str(name))}"
+            loc = pointer(name)
             if self._known(name, loc) and self._price(price, loc):
                 j = self.column[name]
                 self.cost[j] = price
@@ -141,14 +141,14 @@ class _Reader:
         listed: set[str] = set()
         for i, entry in enumerate(costs):
             if not isinstance(entry, Mapping):
-                self.flaws.append(Flaw(f"/{i}", "an entry is an object with feature and cost"))
+                self.flaws.append(Flaw(pointer(i), "an entry is an object with feature and cost"))
                 continue
-            unknown = [Flaw(f"/{i}/{step(str(key))}", f"unknown key; there are {', '.join(sorted(_KEYS))}")
+            unknown = [Flaw(pointer(i, key), f"unknown key; there are {', '.join(sorted(_KEYS))}")
                        for key in entry if key not in _KEYS]  # fmt: skip
-            absent = [Flaw(f"/{i}", f"{key} is absent") for key in ("feature", "cost") if key not in entry]
+            absent = [Flaw(pointer(i), f"{key} is absent") for key in ("feature", "cost") if key not in entry]
             self.flaws += unknown + absent
-            if not unknown and not absent and self._known(entry["feature"], f"/{i}/feature"):
-                self._read_entry(entry, f"/{i}", listed)
+            if not unknown and not absent and self._known(entry["feature"], pointer(i, "feature")):
+                self._read_entry(entry, pointer(i), listed)
 
     def _read_entry(self, entry: Mapping[str, Any], loc: str, listed: set[str]) -> None:
         name, cost, group = entry["feature"], entry["cost"], entry.get("group")

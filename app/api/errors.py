@@ -107,7 +107,7 @@ def flaws_of(details: Sequence[ErrorDetails | Any], sent: Any) -> tuple[errors.F
 
 def _pointer(steps: Sequence[int | str], sent: Any, kind: str) -> str:
     """The steps that lead somewhere in `sent`: pydantic adds the names of the types that it tried on the way."""
-    found: list[str] = []
+    found: list[int | str] = []
     for number, part in enumerate(steps):
         here = (isinstance(sent, dict) and part in sent) or (
             isinstance(sent, list) and isinstance(part, int) and part < len(sent)
@@ -115,8 +115,8 @@ def _pointer(steps: Sequence[int | str], sent: Any, kind: str) -> str:
         if here:
             sent = sent[part]
         if here or (kind == "missing" and number == len(steps) - 1):
-            found.append(errors.step(str(part)))
-    return "".join(f"/{step}" for step in found)
+            found.append(part)
+    return errors.pointer(*found)
 
 
 def _methods(request: Request) -> set[str]:
@@ -167,7 +167,9 @@ def install(app: FastAPI) -> None:
         if details and details[0]["loc"][:1] == ("body",):
             flaws = flaws_of([{**found, "loc": found["loc"][1:]} for found in details[:_MOST_FLAWS]], error.body)
         else:  # a path, query or header parameter: its name is the place
-            flaws = tuple(errors.Flaw(f"/{found['loc'][-1]}", found["msg"]) for found in details[:_MOST_FLAWS])
+            flaws = tuple(
+                errors.Flaw(errors.pointer(found["loc"][-1]), found["msg"]) for found in details[:_MOST_FLAWS]
+            )
         return respond(errors.Invalid(flaws[0].msg if flaws else "the request is not as documented", flaws))
 
     async def http(request: Request, error: Exception) -> Response:

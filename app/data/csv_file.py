@@ -14,9 +14,9 @@ import pyarrow.compute as pc
 import pyarrow.csv as arrow_csv
 
 from app.data.dataset import DataLimits
-from app.data.location import FILE, MOST_FLAWS, Place, check_names, pointer
+from app.data.location import FILE, MOST_FLAWS, Place, check_names
 from app.data.source import Kind, check_columns, check_rows
-from app.errors import Flaw, Invalid
+from app.errors import Flaw, Invalid, pointer
 
 MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "None", "?")
 _BLOCK = 1 << 21  # bytes parsed at a time; also the longest row

@@ -11,7 +11,7 @@ import pyarrow as pa
 from app.data.dataset import DataLimits
 from app.data.location import MOST_FLAWS, Place, check_names
 from app.data.source import Kind, check_columns, check_rows
-from app.errors import Flaw, Invalid
+from app.errors import Flaw, Invalid, pointer
 from app.text import MOST_NAME, refused_character
 
 LABEL = "label"  # what the one label of inline data is called
@@ -34,7 +34,7 @@ class InlineRows:
         check_columns(len(features), limits)
         _check_shape(features, rows, labels)
         names, targets, self.several = _targets(labels, len(features), limits)
-        self.places = [Place(name, f"/features/{j}", f"/rows/{{}}/{j}") for j, name in enumerate(features)]
+        self.places = [Place(name, pointer("features", j), pointer("rows", "{}", j)) for j, name in enumerate(features)]
         self.labels = range(len(features), len(features) + len(names))
         self.places += [Place(name, "/labels", "/labels/{}") for name in names]
         columns = [*zip(*rows, strict=True), *targets]
@@ -58,7 +58,7 @@ def _check_shape(features: Sequence[str], rows: Sequence[Sequence[Any]], labels:
         flaws.append(Flaw("/labels", f"{len(labels)} labels for {len(rows)} rows"))
     width = len(features)
     ragged = [i for i, row in enumerate(rows) if len(row) != width][:MOST_FLAWS]
-    flaws += [Flaw(f"/rows/{i}", f"{len(rows[i])} values for {width} features") for i in ragged]
+    flaws += [Flaw(pointer("rows", i), f"{len(rows[i])} values for {width} features") for i in ragged]
     if flaws:
         raise Invalid(flaws[0].msg, flaws)
 
@@ -71,13 +71,13 @@ def _targets(labels: Sequence[Any], width: int, limits: DataLimits) -> tuple[lis
     flaws = []
     for i, label in enumerate(labels):
         if not lists[i]:
-            flaws.append(Flaw(f"/labels/{i}", "the labels are lists elsewhere; send a list for each row"))
+            flaws.append(Flaw(pointer("labels", i), "the labels are lists elsewhere; send a list for each row"))
             continue
         strange = next(((k, what) for k, name in enumerate(label) if (what := _wrong_name(name))), None)
         if strange is not None:
-            flaws.append(Flaw(f"/labels/{i}/{strange[0]}", strange[1]))
+            flaws.append(Flaw(pointer("labels", i, strange[0]), strange[1]))
         elif len(set(label)) < len(label):
-            flaws.append(Flaw(f"/labels/{i}", "a label is there twice"))
+            flaws.append(Flaw(pointer("labels", i), "a label is there twice"))
     if flaws:
         raise Invalid(flaws[0].msg, flaws[:MOST_FLAWS])
     sets = [frozenset(label) for label in labels]

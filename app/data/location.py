@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from app.errors import Flaw
+from app.errors import Flaw, pointer
 from app.text import MOST_NAME, refused_character
 
 FILE = "/file"  # where an upload's content is in the request
@@ -30,11 +30,6 @@ class Place:
         return Flaw(self.loc, f"{self.name!r}, row {row + self.first_row}: {msg}")
 
 
-def pointer(name: str) -> str:
-    """A name as one step of a JSON pointer (RFC 6901)."""
-    return "/" + name.replace("~", "~0").replace("/", "~1")
-
-
 def check_names(names: list[str], loc: str, *, numbered: bool) -> list[Flaw]:
     """What is wrong with the names of columns: empty, too long, of characters that no text may hold, or used twice.
 
@@ -43,7 +38,7 @@ def check_names(names: list[str], loc: str, *, numbered: bool) -> list[Flaw]:
     flaws = []
     first: dict[str, int] = {}
     for position, name in enumerate(names):
-        place = f"{loc}/{position}" if numbered else loc
+        place = loc + pointer(position) if numbered else loc
         if not name.strip():
             hint = "" if numbered else " (a table written by pandas needs index=False)"
             flaws.append(Flaw(place, f"column {position + 1} has no name{hint}"))

@@ -10,9 +10,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from app.data.dataset import DataLimits
-from app.data.location import FILE, MOST_FLAWS, Place, check_names, pointer
+from app.data.location import FILE, MOST_FLAWS, Place, check_names
 from app.data.source import Kind, check_columns, check_rows
-from app.errors import Flaw, Invalid, TooLarge
+from app.errors import Flaw, Invalid, TooLarge, pointer
 
 _BATCH = 1 << 14  # rows decoded at a time
 _BUFFER = 1 << 16  # bytes of each column read at a time

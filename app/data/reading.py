@@ -15,7 +15,7 @@ from app.data.dataset import DataLimits, Dataset
 from app.data.inline import InlineRows
 from app.data.location import FILE, MOST_FLAWS
 from app.data.order import Order
-from app.errors import Flaw, Invalid
+from app.errors import Flaw, Invalid, pointer
 from app.text import refused_character
 
 _MOST_SUGGESTIONS = 3  # labels for which similar columns are looked up
@@ -87,12 +87,12 @@ def _find_labels(names: Sequence[str], labels: Sequence[str]) -> list[int]:
     seen: set[str] = set()
     for k, label in enumerate(labels):
         if message := refused_character(label):
-            flaws.append(Flaw(f"/label/{k}", message))
+            flaws.append(Flaw(pointer("label", k), message))
         elif label not in positions:
             suggestion = _suggestion(label, names) if len(flaws) < _MOST_SUGGESTIONS else ""
-            flaws.append(Flaw(f"/label/{k}", f"there is no column {_shortened(label)!r}{suggestion}"))
+            flaws.append(Flaw(pointer("label", k), f"there is no column {_shortened(label)!r}{suggestion}"))
         elif label in seen:
-            flaws.append(Flaw(f"/label/{k}", f"{label!r} is named twice"))
+            flaws.append(Flaw(pointer("label", k), f"{label!r} is named twice"))
         seen.add(label)
         if len(flaws) >= MOST_FLAWS:
             break

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from app.errors import Flaw, Invalid
+from app.errors import Flaw, Invalid, pointer
 
 LARGEST = 1e150  # sums and products of two such benefits stay far from overflow
 TIE = 8 * float(np.finfo(np.float64).eps)  # per class; rounding of inputs, products and sums stays below half of it
@@ -177,7 +177,7 @@ def _flaws(value: Any, n_classes: int, n_instances: int | None, n_actions: int |
         return [Flaw("", f"{len(value)} benefit matrices for {n_instances} instances; send one, or one per instance")]
     flaws: list[Flaw] = []
     for i, matrix in enumerate(value):
-        flaws.extend(_flaws_of_one(f"/{i}", matrix, n_classes, n_actions or _width(value[0])))
+        flaws.extend(_flaws_of_one(pointer(i), matrix, n_classes, n_actions or _width(value[0])))
         if len(flaws) >= _MOST_FLAWS:
             break
     return flaws[:_MOST_FLAWS]
@@ -191,11 +191,13 @@ def _flaws_of_one(loc: str, matrix: Any, n_classes: int, width: int) -> list[Fla
     flaws = []
     for i, row in enumerate(matrix):
         if type(row) not in _LISTS:
-            flaws.append(Flaw(f"{loc}/{i}", "a row is a list of numbers, one per action"))
+            flaws.append(Flaw(loc + pointer(i), "a row is a list of numbers, one per action"))
         elif len(row) != width or not width:
-            flaws.append(Flaw(f"{loc}/{i}", f"{len(row)} benefits where {max(width, 1)} are needed, one per action"))
+            flaws.append(
+                Flaw(loc + pointer(i), f"{len(row)} benefits where {max(width, 1)} are needed, one per action")
+            )
         else:
-            flaws.extend(Flaw(f"{loc}/{i}/{a}", wrong) for a, cell in enumerate(row) if (wrong := _wrong(cell)))
+            flaws.extend(Flaw(loc + pointer(i, a), wrong) for a, cell in enumerate(row) if (wrong := _wrong(cell)))
     return flaws[:_MOST_FLAWS]
 
 

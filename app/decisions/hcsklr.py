@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from app.decisions.benefit import LARGEST, TIE, decide, irrelevance
-from app.errors import Flaw, Invalid
+from app.errors import Flaw, Invalid, pointer
 
 
 class BetaDelta(NamedTuple):
@@ -109,7 +109,7 @@ _NEVER_RARE = "C_DH is 0: an instance is called a minority class only where the 
 
 def _check(n_classes: int, majority: int, **costs: float) -> None:
     flaws = [
-        Flaw(f"/{name}", f"a cost is a finite number from 0 to {LARGEST:g}")
+        Flaw(pointer(name), f"a cost is a finite number from 0 to {LARGEST:g}")
         for name, cost in costs.items()
         if isinstance(cost, bool) or not isinstance(cost, int | float) or not 0 <= cost <= LARGEST
     ]

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from app.errors import Flaw, Invalid, step
+from app.errors import Flaw, Invalid, pointer
 
 _SUM_TOLERANCE = 1e-6  # people write thirds with six digits
 _EXACT = 1e-280  # rows whose products sum to less have lost digits that matter: floats become coarse below 1e-308
@@ -22,12 +22,12 @@ def as_priors(value: Any, classes: Sequence[str]) -> np.ndarray:
     if not isinstance(value, Mapping):
         raise Invalid.at("", "priors are an object with one share per class")
     known = set(classes)
-    flaws = [Flaw(f"/{step(str(name))}", "unknown class") for name in value if name not in known]
+    flaws = [Flaw(pointer(name), "unknown class") for name in value if name not in known]
     flaws += [
         Flaw("", f"class {name!r} is absent; give 0 where it never occurs") for name in classes if name not in value
     ]
     flaws += [
-        Flaw(f"/{step(name)}", "a share is a number from 0 to 1")
+        Flaw(pointer(name), "a share is a number from 0 to 1")
         for name in classes
         if name in value and not (type(value[name]) in (int, float) and 0 <= value[name] <= 1)
     ]
@@ -50,7 +50,7 @@ def shift_priors(P: np.ndarray, trained: np.ndarray, used: np.ndarray) -> tuple[
     """
     unseen = np.flatnonzero((trained <= 0) & (used > 0))
     if unseen.size:
-        flaws = [Flaw(f"/{k}", "the class never occurred in training; its share must be 0") for k in unseen]
+        flaws = [Flaw(pointer(k), "the class never occurred in training; its share must be 0") for k in unseen]
         raise Invalid("the priors cannot be used", flaws)
     ratio = np.divide(used, trained, out=np.zeros(len(used)), where=trained > 0)
     shifted = P * ratio

@@ -18,7 +18,7 @@ from sqlalchemy import Connection, delete, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from app.database import Database
-from app.errors import Conflict, Invalid, NotFound
+from app.errors import Conflict, Invalid, NotFound, pointer
 from app.jobs.admission import PENDING, admit
 from app.jobs.fairness import next_turn
 from app.jobs.job import Event, Job, JobView, Problem, Status, after
@@ -364,5 +364,5 @@ def _filters(**wanted: str | None) -> dict[str, str]:
         raise Invalid.at("/status", f"must be one of {', '.join(Status)}")
     for name, value in filters.items():
         if "\0" in value:  # PostgreSQL has no such text
-            raise Invalid.at(f"/{name}", "must not contain a NUL character")
+            raise Invalid.at(pointer(name), "must not contain a NUL character")
     return filters

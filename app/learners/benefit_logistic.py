@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 from scipy.special import expit, log_expit
 
-from app.errors import Flaw, Invalid
+from app.errors import Flaw, Invalid, pointer
 from app.learners._design import Design
 from app.learners._linear import Linear, Logit
 from app.learners._scores import softmax
@@ -57,11 +57,13 @@ def _flaws(B: np.ndarray, k: int, spared: float, gained: float) -> list[Flaw]:
     if not spared > 0:
         text = f"calling a class {k} must pay less than being right about it, at least on average"
         culprits = [i for i in range(len(B)) if i != k and B[i, k] >= B[i, i]]
-        flaws += [Flaw(f"/{i}/{k}", f"{B[i, k]:g} is not below {B[i, i]:g} at [{i}][{i}]: {text}") for i in culprits]
+        flaws += [Flaw(pointer(i, k), f"{B[i, k]:g} is not below {B[i, i]:g} at [{i}][{i}]: {text}") for i in culprits]
         flaws += [] if culprits else [Flaw("", f"column {k}: {text}")]
     if not gained > 0:
         errors = B[k, k] - gained
-        flaws.append(Flaw(f"/{k}/{k}", f"{B[k, k]:g} must exceed {errors:g}, the combined benefit of row {k}'s errors"))
+        flaws.append(
+            Flaw(pointer(k, k), f"{B[k, k]:g} must exceed {errors:g}, the combined benefit of row {k}'s errors")
+        )
     return flaws or [Flaw("", f"the benefits that weigh class {k} are too far apart: their ratio has no value")]
 
 

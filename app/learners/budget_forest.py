@@ -14,7 +14,7 @@ from sklearn.utils import check_random_state
 from app.acquisition.forest import FlatForest, Nodes, PathCosts
 from app.acquisition.prices import Prices, check_budget
 from app.acquisition.tree_grower import Rows, Rule, TreeGrower, Walk
-from app.errors import Invalid
+from app.errors import Invalid, pointer
 from app.learners.stepwise import Stepwise, prices_of
 from app.progress import part, report
 
@@ -109,9 +109,9 @@ class BudgetForest(Stepwise):
         for name, lowest in (("n_estimators", 1), ("max_depth", 0)):
             value = getattr(self, name)
             if value is not None and (isinstance(value, bool) or not isinstance(value, int | np.integer)):
-                raise Invalid.at(f"/{name}", f"{name} is an integer or null")
+                raise Invalid.at(pointer(name), f"{name} is an integer or null")
             if value is not None and value < lowest:
-                raise Invalid.at(f"/{name}", f"{name} is at least {lowest}")
+                raise Invalid.at(pointer(name), f"{name} is at least {lowest}")
         if self.alpha is not None and not 0 <= self.alpha < np.inf:
             raise Invalid.at("/alpha", "alpha is a number of at least 0, or null")
         if self.cost_exponent is not None and not 0 <= self.cost_exponent <= 1:

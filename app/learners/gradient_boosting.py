@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.ensemble import HistGradientBoostingClassifier
 from threadpoolctl import ThreadpoolController
 
-from app.errors import Invalid
+from app.errors import Invalid, pointer
 from app.learners.base import Learner
 from app.progress import report
 
@@ -88,7 +88,7 @@ class GradientBoosting(Learner):
         leaves = 2 if self.max_leaf_nodes is None else self.max_leaf_nodes
         for name, value, low in (("max_iter", self.max_iter, 1), ("max_leaf_nodes", leaves, 2)):
             if value < low or value != int(value):
-                raise Invalid.at(f"/{name}", f"{name} is a whole number from {low}, not {value!r}")
+                raise Invalid.at(pointer(name), f"{name} is a whole number from {low}, not {value!r}")
         if not 0 < self.learning_rate < np.inf:
             raise Invalid.at("/learning_rate", f"learning_rate is a number above 0, not {self.learning_rate!r}")
         if not 0 <= self.l2_regularization < np.inf:

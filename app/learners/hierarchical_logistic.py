@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
-from app.errors import Invalid
+from app.errors import Invalid, pointer
 from app.learners.base import Learner
 from app.learners.benefit_logistic import BenefitLogistic
 from app.learners.kernel_logistic import KernelLogistic, majority_code, most_common
@@ -104,9 +104,9 @@ class HierarchicalLogistic(Learner):
     def _check(self) -> None:
         for name, stage, kinds in (("first", self.first, FIRST), ("second", self.second, SECOND)):
             if stage is not None and not isinstance(stage, kinds):
-                raise Invalid.at(f"/{name}", f"{name} is a {' or a '.join(kind.__name__ for kind in kinds)}")
+                raise Invalid.at(pointer(name), f"{name} is a {' or a '.join(kind.__name__ for kind in kinds)}")
             if isinstance(stage, KernelLogistic) and stage.majority is not None:
-                raise Invalid.at(f"/{name}/majority", "the majority class is said once, beside the stages")
+                raise Invalid.at(pointer(name, "majority"), "the majority class is said once, beside the stages")
         if self.majority is not None:
             majority_code(self.classes_, self.majority)
 
@@ -137,7 +137,7 @@ def _fitted(name: str, stage: Learner, X: np.ndarray, codes: np.ndarray, weights
     try:
         stage.fit(X, codes, weights)
     except Invalid as error:
-        raise error.under(f"/{name}") from None
+        raise error.under(pointer(name)) from None
 
 
 def grouped(benefits: np.ndarray | Sequence[Sequence[float]], sums: np.ndarray, majority: int) -> np.ndarray:
@@ -157,7 +157,7 @@ def grouped(benefits: np.ndarray | Sequence[Sequence[float]], sums: np.ndarray, 
     G = np.array([[B[H, H], B[H] @ shares], [B[:, H] @ shares, np.diag(B) @ shares]])
     if G[0, 0] <= G[0, 1]:
         text = f"being right about the majority class pays {G[0, 0]:.6g}, calling it another {G[0, 1]:.6g} on average"
-        raise Invalid.at(f"/benefits/{H}/{H}", f"{text}; it must pay more")
+        raise Invalid.at(pointer("benefits", H, H), f"{text}; it must pay more")
     if G[1, 1] <= G[1, 0]:
         text = f"being right about a minority class pays {G[1, 1]:.6g} on average, calling it class {H} {G[1, 0]:.6g}"
         raise Invalid.at("/benefits", f"{text}; it must pay more")

@@ -12,7 +12,7 @@ from scipy.linalg import solve_triangular
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
-from app.errors import Invalid
+from app.errors import Invalid, pointer
 from app.learners._design import Design
 from app.learners._kernel_maths import Kernel, Objective, dense, landmark_factor, landmark_features, solve
 from app.learners._kernel_scorer import KernelScorer
@@ -90,7 +90,7 @@ class KernelLogistic(Learner):
             ("n_components", 1 if self.n_components is None else self.n_components),
         ):
             if value < 1 or value != int(value):
-                raise Invalid.at(f"/{name}", f"{name} is a whole number from 1, not {value!r}")
+                raise Invalid.at(pointer(name), f"{name} is a whole number from 1, not {value!r}")
         if self.majority is not None:
             majority_code(self.classes_, self.majority)
 

@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from app.acquisition.prices import Prices
-from app.errors import Flaw, Invalid, step
+from app.errors import Flaw, Invalid, pointer
 from app.learners.parameters import Parameter
 
 
@@ -80,7 +80,7 @@ class Kind:
                     )
                 except Invalid as error:
                     inside = not error.flaws[0].loc.startswith("/benefits")
-                    raise (error.under(f"/{parameter.name}") if inside else error) from error
+                    raise (error.under(pointer(parameter.name)) if inside else error) from error
             elif parameter.type == "label" and value is not None and classes is not None:
                 value = _position(parameter.name, value, classes)
             arguments[parameter.argument or parameter.name] = value
@@ -113,7 +113,7 @@ class Kind:
             try:
                 named[parameter.name] = {"kind": value["kind"], **KINDS[value["kind"]].naming(value, classes)}
             except Invalid as error:
-                raise error.under(f"/{parameter.name}") from error
+                raise error.under(pointer(parameter.name)) from error
         return named
 
     def estimator_class(self) -> Any:
@@ -145,7 +145,7 @@ def _position(name: str, label: Any, classes: Sequence[int | str]) -> int:
     """Where the class is that a parameter names, as a request writes it."""
     names = [str(known) for known in classes]
     if str(label) not in names:
-        raise Invalid.at(f"/{name}", f"{name} is one of the classes: {', '.join(names[:20])}")
+        raise Invalid.at(pointer(name), f"{name} is one of the classes: {', '.join(names[:20])}")
     return names.index(str(label))
 
 
@@ -159,7 +159,7 @@ def resolve(learner: Mapping[str, Any]) -> tuple[Kind, dict[str, Any]]:
     names = ", ".join(known) or "none"
     flaws = [
         Flaw(
-            f"/{step(name)}",
+            pointer(name),
             f"{kind.name} has no parameter {name[:40]!r}; it has {names}",
         )
         for name in learner
@@ -170,10 +170,10 @@ def resolve(learner: Mapping[str, Any]) -> tuple[Kind, dict[str, Any]]:
         try:
             parameters[name] = _value(parameter, learner.get(name, parameter.default))
         except Invalid as error:
-            flaws.extend(error.under(f"/{name}").flaws)
+            flaws.extend(error.under(pointer(name)).flaws)
     for one, other in kind.alternatives:
         if parameters.get(one) is not None and parameters.get(other) is not None:
-            flaws.append(Flaw(f"/{other}", f"{other} chooses {one}: give one of the two"))
+            flaws.append(Flaw(pointer(other), f"{other} chooses {one}: give one of the two"))
     if flaws:
         raise Invalid("the learner cannot be used as described", flaws)
     return kind, parameters

@@ -12,7 +12,7 @@ from sklearn.ensemble import RandomForestClassifier
 
 from app.acquisition.categories import Orders, order_categories
 from app.acquisition.forest import FlatForest, Nodes, beside, converted, flatten
-from app.errors import Invalid
+from app.errors import Invalid, pointer
 from app.learners.base import ALL, Dealt, stage_name
 from app.learners.stepwise import Stepwise
 from app.progress import report
@@ -55,7 +55,7 @@ class RandomForest(Stepwise):
         for name in ("n_estimators", "min_samples_leaf"):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-                raise Invalid.at(f"/{name}", f"{name} is an integer of at least 1")
+                raise Invalid.at(pointer(name), f"{name} is an integer of at least 1")
         if not self._takes_features():
             message = f"max_features is sqrt, log2, null, a fraction up to 1.0 or 1…{self.n_features_in_}"
             raise Invalid.at("/max_features", message)

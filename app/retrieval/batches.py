@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from app.errors import Invalid
+from app.errors import Invalid, pointer
 from app.retrieval import _kernels
 from app.retrieval.expected_loss import check_usable, loss_table, recall_table, table_error
 from app.retrieval.losses import Loss
@@ -164,7 +164,7 @@ class _Batch:
             return self.terms.sizes(n)
         except Invalid as error:
             at = int(np.argmax(self.sizes == n))
-            raise Invalid.at(f"/{at}", f"Set {at} is too small: {error.detail}") from None
+            raise Invalid.at(pointer(at), f"Set {at} is too small: {error.detail}") from None
 
     def _tables(self, sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The loss and the recall of every size present, one after the other, and where each size begins."""
@@ -213,4 +213,4 @@ def _check_groups(p: ArrayLike, offsets: np.ndarray) -> np.ndarray:
             raise
         at = int(place[1:])
         group = int(np.searchsorted(offsets, at, side="right")) - 1
-        raise Invalid.at(f"/{group}/{at - offsets[group]}", error.detail) from None
+        raise Invalid.at(pointer(group, at - offsets[group]), error.detail) from None

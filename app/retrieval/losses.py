@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from app.errors import Flaw, Invalid, step
+from app.errors import Flaw, Invalid, pointer
 
 LARGEST_BETA = 1e150  # its square is still a float
 LARGEST_COEFFICIENT = 1e100  # sums over any number of items, and quotients of two of them, stay far from overflow
@@ -102,7 +102,7 @@ def parse_loss(given: Mapping[str, Any]) -> Loss:
         raise Invalid.at("/name", f"The loss must be one of {', '.join(_OF_COUNTS)}.")
     allowed = {"name", *_PARAMETERS.get(name, ())}
     flaws = [
-        Flaw(f"/{step(str(key))}", f"{name} has no parameter {key!r}; it takes {', '.join(sorted(allowed))}.")
+        Flaw(pointer(key), f"{name} has no parameter {key!r}; it takes {', '.join(sorted(allowed))}.")
         for key in given
         if key not in allowed
     ]
@@ -136,10 +136,10 @@ def _coefficients(given: Mapping[str, Any], key: str, flaws: list[Flaw]) -> tupl
     values = given.get(key)
     if not isinstance(values, list | tuple | np.ndarray) or len(values) != 4:
         flaws.append(
-            Flaw(f"/{key}", f"{key} must be four numbers: {key}0 + {key}1 tp/n + {key}2 k/n + {key}3 positives/n.")
+            Flaw(pointer(key), f"{key} must be four numbers: {key}0 + {key}1 tp/n + {key}2 k/n + {key}3 positives/n.")
         )
         return ()
-    bad = [Flaw(f"/{key}/{i}", _COEFFICIENT) for i, value in enumerate(values) if not _is_coefficient(value)]
+    bad = [Flaw(pointer(key, i), _COEFFICIENT) for i, value in enumerate(values) if not _is_coefficient(value)]
     flaws.extend(bad)
     return () if bad else tuple(float(value) for value in values)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from app.errors import Invalid
+from app.errors import Invalid, pointer
 from app.retrieval.batches import Selections
 from app.retrieval.expected_loss import check_usable, table_error
 from app.retrieval.losses import Loss
@@ -88,7 +88,7 @@ def _best(
                 row = int(np.argmax(none))
                 best = floor.values[row][allowed[row]].max()
                 raise Invalid.at(
-                    f"/min_{floor.name}",
+                    pointer(f"min_{floor.name}"),
                     f"No set of row {row} meets it: the largest expected {floor.name} is {best:.6g}.",
                 )
             allowed = met
@@ -105,10 +105,10 @@ def _check_rows(given: ArrayLike) -> np.ndarray:
     good = (table >= 0.0) & (table <= 1.0)
     if not good.all():
         row, column = (int(at) for at in np.unravel_index(np.argmin(good), good.shape))
-        raise Invalid.at(f"/{row}/{column}", f"A probability must be a number from 0 to 1, not {table[row, column]}.")
+        raise Invalid.at(pointer(row, column), f"A probability must be a number from 0 to 1, not {table[row, column]}.")
     sums = table.sum(axis=1)
     off = np.abs(sums - 1.0) > SUM_TOLERANCE
     if off.any():
         row = int(np.argmax(off))
-        raise Invalid.at(f"/{row}", f"The probabilities of a row must sum to 1, not {sums[row]:.8g}.")
+        raise Invalid.at(pointer(row), f"The probabilities of a row must sum to 1, not {sums[row]:.8g}.")
     return np.asarray(table / sums[:, None])

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.fft import irfft, next_fast_len, rfft
 
-from app.errors import Invalid
+from app.errors import Invalid, pointer
 from app.retrieval import _kernels
 
 DP_LIMIT = 3000  # up to here the recursion is 0.6 ms, and precise in every entry, however small
@@ -24,7 +24,7 @@ def check_probabilities(given: ArrayLike) -> np.ndarray:
     good = (p >= 0.0) & (p <= 1.0)
     if not good.all():
         at = int(np.argmin(good))
-        raise Invalid.at(f"/{at}", f"A probability must be a number from 0 to 1, not {p[at]}.")
+        raise Invalid.at(pointer(at), f"A probability must be a number from 0 to 1, not {p[at]}.")
     return p
 
 

@@ -15,7 +15,7 @@ from app.acquisition.stepping import step
 from app.acquisition.stopping import at_stake
 from app.acquisition.tree_session import TreeStates
 from app.decisions.benefit import Decision, decide
-from app.errors import Flaw, Invalid, TooLarge
+from app.errors import Flaw, Invalid, TooLarge, pointer
 from app.registry.loaded import Loaded
 from app.usecases.acquisition_model import AcquisitionModel, ActionBenefits, asker
 from app.usecases.partial_instances import encode_known
@@ -147,7 +147,8 @@ def _check_finite(states: States) -> None:
     rows = np.flatnonzero(~np.isfinite(told).all(axis=1))[:20]
     if rows.size:
         raise Invalid(
-            "the cases cannot be used", [Flaw(f"/cases/{i}", "the model gives no answer for this case") for i in rows]
+            "the cases cannot be used",
+            [Flaw(pointer("cases", i), "the model gives no answer for this case") for i in rows],
         )
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from app.access.caller import Caller
 from app.decisions.benefit import as_benefits
-from app.errors import Flaw, Invalid
+from app.errors import Flaw, Invalid, pointer
 from app.jobs.job import Job
 from app.learners import catalogue
 from app.usecases import jobs
@@ -61,12 +61,16 @@ def _resolved(sent: Sequence[Mapping[str, Any]]) -> list[_Resolved]:
         try:
             kind, parameters = catalogue.resolve(one)
         except Invalid as error:
-            flaws.extend(error.under(f"/learners/{i}").flaws)
+            flaws.extend(error.under(pointer("learners", i)).flaws)
             continue
         if kind.labels == "several":
-            flaws.append(Flaw(f"/learners/{i}/kind", f"{kind.name} predicts several labels; rules decide about one"))
+            flaws.append(
+                Flaw(pointer("learners", i, "kind"), f"{kind.name} predicts several labels; rules decide about one")
+            )
         if kind.regresses(parameters):
-            flaws.append(Flaw(f"/learners/{i}/task", "regression predicts numbers; rules decide about classes"))
+            flaws.append(
+                Flaw(pointer("learners", i, "task"), "regression predicts numbers; rules decide about classes")
+            )
         learners.append((kind, parameters))
     if flaws:
         raise Invalid("the learners cannot be compared", flaws)
@@ -81,10 +85,10 @@ def _buildable(resolved: Sequence[_Resolved], B: np.ndarray, classes: Sequence[i
         try:
             learner = {"kind": kind.name, "parameters": built(kind, parameters, B, classes)}
         except Invalid as error:
-            flaws.extend(placed(error, f"/learners/{i}").flaws)
+            flaws.extend(placed(error, pointer("learners", i)).flaws)
             continue
         if learner in learners:
-            flaws.append(Flaw(f"/learners/{i}", "the same learner with the same parameters is there already"))
+            flaws.append(Flaw(pointer("learners", i), "the same learner with the same parameters is there already"))
         learners.append(learner)
     if flaws:
         raise Invalid("the learners cannot be compared", flaws)

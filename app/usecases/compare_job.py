@@ -19,7 +19,7 @@ from app.decisions.bootstrap import Ranking
 from app.decisions.folds import stratified_folds
 from app.decisions.ranking import Judged, contest, doubts
 from app.decisions.rules import Rows, Ruled, apply_rules, same_for_all
-from app.errors import Invalid
+from app.errors import Invalid, pointer
 from app.jobs.job import Job
 from app.learners import catalogue
 from app.usecases.compare import names
@@ -104,7 +104,7 @@ def _trials(table: Table, fold: np.ndarray, spec: Mapping[str, Any]) -> list[_Tr
         number, part, done = order.popleft()
         progress.report(done, f"{called[number]}, fold {part + 1}")
         if isinstance(tried, Invalid):
-            failures.setdefault(number, placed(tried, f"/learners/{number}"))
+            failures.setdefault(number, placed(tried, pointer("learners", number)))
         else:
             fits[number][part] = tried
     return [_trial(name, fits[number], failures.get(number), fold) for number, name in enumerate(called)]

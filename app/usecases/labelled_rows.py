@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from app.data.table import Table
-from app.errors import Flaw, Invalid
+from app.errors import Flaw, Invalid, pointer
 from app.features import is_float
 from app.registry.loaded import Loaded
 from app.usecases.datasets import find_named
@@ -90,7 +90,7 @@ def _target(table: Table, model: Loaded) -> tuple[np.ndarray, Flaw | None]:
 def _codes(labels: Sequence[Any], classes: Sequence[int | str]) -> np.ndarray:
     codes = {(type(name), name): code for code, name in enumerate(classes)}
     flaws = [
-        Flaw(f"/labels/{i}", f"a label is one of the classes: {', '.join(map(str, classes))}")
+        Flaw(pointer("labels", i), f"a label is one of the classes: {', '.join(map(str, classes))}")
         for i, label in enumerate(labels)
         if not isinstance(label, str | int) or (type(label), label) not in codes
     ]
@@ -101,7 +101,7 @@ def _codes(labels: Sequence[Any], classes: Sequence[int | str]) -> np.ndarray:
 
 def _numbers(labels: Sequence[Any]) -> np.ndarray:
     flaws = [
-        Flaw(f"/labels/{i}", "a label is a number here, as this model predicts numbers")
+        Flaw(pointer("labels", i), "a label is a number here, as this model predicts numbers")
         for i, label in enumerate(labels)
         if isinstance(label, bool) or not isinstance(label, int | float) or not is_float(label)
     ]

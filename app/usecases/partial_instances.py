@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from app.errors import Flaw, Invalid, step
+from app.errors import Flaw, Invalid, pointer
 from app.features import OUTSIDE, Schema, is_float
 
 _NUMBERS = {float, int, type(None)}
@@ -58,9 +58,9 @@ def _give_up(status: np.ndarray, unavailable: Sequence[str], position: Mapping[s
     flaws = []
     for place, name in enumerate(unavailable):
         if name not in position:
-            flaws.append(Flaw(f"/unavailable/{place}", "unknown feature"))
+            flaws.append(Flaw(pointer("unavailable", place), "unknown feature"))
         elif (status[:, position[name]] > 0).any():
-            flaws.append(Flaw(f"/unavailable/{place}", f"{name!r} is known; leave it out here"))
+            flaws.append(Flaw(pointer("unavailable", place), f"{name!r} is known; leave it out here"))
         else:
             status[:, position[name]] = UNAVAILABLE
     if flaws:
@@ -102,9 +102,9 @@ def _flaws(schema: Schema, cases: Sequence[Any]) -> list[Flaw]:
     flaws: list[Flaw] = []
     for i, case in enumerate(cases):
         if type(case) is not dict:
-            flaws.append(Flaw(f"/cases/{i}", "a case is an object of known values by feature name"))
+            flaws.append(Flaw(pointer("cases", i), "a case is an object of known values by feature name"))
         else:
-            flaws.extend(_flaws_of_one(schema, f"/cases/{i}", case.items()))
+            flaws.extend(_flaws_of_one(schema, pointer("cases", i), case.items()))
         if len(flaws) >= _MOST_FLAWS:
             break
     return flaws[:_MOST_FLAWS]
@@ -113,11 +113,11 @@ def _flaws(schema: Schema, cases: Sequence[Any]) -> list[Flaw]:
 def _flaws_of_one(schema: Schema, loc: str, items: Iterable[tuple[str, Any]]) -> Iterable[Flaw]:
     for name, value in items:
         if name not in schema.names:
-            yield Flaw(f"{loc}/{step(name)}", "unknown feature")
+            yield Flaw(loc + pointer(name), "unknown feature")
             continue
         categorical = schema.names.index(name) in schema.categorical
         if type(value) not in (_WORDS if categorical else _NUMBERS):
             needed = "a string" if categorical else "a number"
-            yield Flaw(f"{loc}/{step(name)}", f"{name!r} takes {needed}, or null where it cannot be had")
+            yield Flaw(loc + pointer(name), f"{name!r} takes {needed}, or null where it cannot be had")
         elif type(value) is int and not is_float(value):
-            yield Flaw(f"{loc}/{step(name)}", OUTSIDE)
+            yield Flaw(loc + pointer(name), OUTSIDE)

@@ -15,7 +15,7 @@ from app.decisions.benefit import Decision, as_benefits, decide, irrelevance
 from app.decisions.hcsklr import beta_delta, hierarchical
 from app.decisions.priors import as_priors, shift_priors
 from app.decisions.threshold import HoldoutScores, decide_by_threshold, given_cut, posterior_threshold
-from app.errors import Conflict, Flaw, Invalid, TooLarge, step
+from app.errors import Conflict, Flaw, Invalid, TooLarge, pointer
 from app.registry.loaded import Loaded
 
 Rule = Literal["expected_benefit", "threshold", "beta_delta", "hierarchical", "most_probable"]
@@ -132,7 +132,7 @@ def _check_finite(P: np.ndarray) -> None:
     """Nothing is decided on what is no probability."""
     if not math.isfinite(P.sum()):
         rows = np.flatnonzero(~np.isfinite(P).all(axis=1))[:20]
-        flaws = [Flaw(f"/instances/{i}", "the model gives no probabilities for this instance") for i in rows]
+        flaws = [Flaw(pointer("instances", i), "the model gives no probabilities for this instance") for i in rows]
         raise Invalid(flaws[0].msg, flaws)
 
 
@@ -163,7 +163,7 @@ def shifted(P: np.ndarray, model: Loaded, priors: Mapping[str, float]) -> tuple[
     try:
         return used, *shift_priors(P, model.priors, used)
     except Invalid as error:  # its places are numbers of classes
-        flaws = [Flaw(f"/priors/{step(names[int(flaw.loc[1:])])}", flaw.msg) for flaw in error.flaws]
+        flaws = [Flaw(pointer("priors", names[int(flaw.loc[1:])]), flaw.msg) for flaw in error.flaws]
         raise Invalid(error.detail, flaws) from error
 
 

@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from app.errors import Conflict, Flaw, Invalid
+from app.errors import Conflict, Flaw, Invalid, pointer
 from app.registry.loaded import Loaded
 from app.retrieval import Loss, parse_loss, select, select_class_set, select_many
 from app.retrieval.expected_loss import check_usable
@@ -168,7 +168,7 @@ def _check_sizes(sets: Sets, question: Question) -> None:
     if question.setting == "multiclass" and (sizes != sizes[0]).any():
         row = int(np.argmax(sizes != sizes[0]))
         msg = f"{sizes[row]} probabilities, and {sizes[0]} in the first row: every row has one for each class"
-        raise Invalid.at(f"/probabilities/{row}", msg)
+        raise Invalid.at(pointer("probabilities", row), msg)
 
 
 def _check_unbound(question: Question) -> None:
@@ -179,7 +179,7 @@ def _check_unbound(question: Question) -> None:
         "min_precision": question.min_precision,
     }
     flaws = [
-        Flaw(f"/{name}", f"{name} goes with method expected_loss; {question.method} takes what its cut gives")
+        Flaw(pointer(name), f"{name} goes with method expected_loss; {question.method} takes what its cut gives")
         for name, value in given.items()
         if value is not None
     ]

@@ -14,7 +14,7 @@ from app.acquisition.stepping import travel
 from app.acquisition.stopping import at_stake
 from app.acquisition.trajectories import Trajectories
 from app.decisions.benefit import LARGEST, decide, row_benefits
-from app.errors import Flaw, Invalid
+from app.errors import Flaw, Invalid, pointer
 from app.registry.loaded import Loaded
 from app.usecases.acquisition_model import AcquisitionModel, ActionBenefits, asker
 from app.usecases.labelled_rows import Labelled, labelled
@@ -213,9 +213,11 @@ def _budgets(sent: Sequence[Any] | None) -> list[float] | None:
     for place, budget in enumerate(sent):
         try:
             if math.isinf(check_budget(budget)):
-                flaws.append(Flaw(f"/budgets/{place}", "a budget is a number; the last line of the answer has none"))
+                flaws.append(
+                    Flaw(pointer("budgets", place), "a budget is a number; the last line of the answer has none")
+                )
         except Invalid as error:
-            flaws.append(Flaw(f"/budgets/{place}", error.detail))
+            flaws.append(Flaw(pointer("budgets", place), error.detail))
     if flaws:
         raise Invalid(flaws[0].msg, flaws)
     return [float(budget) for budget in sent]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from app.errors import Flaw, Invalid
+from app.errors import Flaw, Invalid, pointer
 from app.features import Schema
 from app.text import refused_character
 
@@ -75,7 +75,7 @@ def _check_words(chunk: Any, unseen: Any, start: int, j: int) -> None:
     odd = [code for code, word in zip(used, coded.dictionary.take(used).to_pylist(), strict=True) if _odd(word)]
     if odd:
         rows = np.flatnonzero(pc.is_in(coded.indices, value_set=pa.array(odd, used.type)))[:_MOST_FLAWS]
-        flaws = [Flaw(f"/{start + i}/{j}", _odd(chunk[int(i)].as_py()) or "") for i in rows]
+        flaws = [Flaw(pointer(start + i, j), _odd(chunk[int(i)].as_py()) or "") for i in rows]
         raise Invalid(flaws[0].msg, flaws)
 
 

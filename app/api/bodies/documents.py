@@ -20,7 +20,7 @@ from app.api.errors import flaws_of
 from app.api.middleware.limiters import limiters
 from app.api.middleware.memory import share
 from app.api.middleware.permits import GuardedRoute, guard_of
-from app.errors import Flaw, Invalid, Unsupported, step
+from app.errors import Flaw, Invalid, Unsupported, pointer
 from app.text import MOST_NAME
 
 JSON = "application/json"
@@ -187,9 +187,9 @@ def refuse_query(request: Request, known: Collection[str] = (), lists: Collectio
     if not request.scope["query_string"]:
         return
     counts = Counter(name for name, _ in request.query_params.multi_items())
-    flaws = [Flaw(f"/{step(name)}", _unknown_parameter(name, known)) for name in counts if name not in known]
+    flaws = [Flaw(pointer(name), _unknown_parameter(name, known)) for name in counts if name not in known]
     twice = (name for name, count in counts.items() if count > 1 and name in known and name not in lists)
-    flaws += [Flaw(f"/{step(name)}", "this query parameter is given twice") for name in twice]
+    flaws += [Flaw(pointer(name), "this query parameter is given twice") for name in twice]
     if flaws:
         raise Invalid(flaws[0].msg, flaws[:_MOST_FLAWS])
 
@@ -214,5 +214,5 @@ def query_fields(request: Request, known: Collection[str], words: Collection[str
         except orjson.JSONDecodeError:
             pass
         else:
-            refuse_repeats(text.encode(), fields[name], f"/{name}")
+            refuse_repeats(text.encode(), fields[name], pointer(name))
     return fields

@@ -16,7 +16,7 @@ from fastapi import Response
 from app.api.bodies.arrow_categories import codes_of
 from app.api.bodies.documents import JSON
 from app.api.bodies.json_bodies import free
-from app.errors import Flaw, Invalid, TooLarge
+from app.errors import Flaw, Invalid, TooLarge, pointer
 from app.features import Schema
 from app.registry.loaded import Loaded
 from app.usecases.predict import Answer
@@ -272,15 +272,15 @@ def _finite(X: np.ndarray) -> np.ndarray:
     infinite = np.isinf(X)
     if infinite.any():
         places = np.argwhere(infinite)[:_MOST_FLAWS]
-        flaws = [Flaw(f"/{i}/{j}", "infinity is no value; use NaN or null where it is missing") for i, j in places]
+        flaws = [Flaw(pointer(i, j), "infinity is no value; use NaN or null where it is missing") for i, j in places]
         raise Invalid(flaws[0].msg, flaws)
     return X
 
 
 def _check_names(names: list[str], schema: Schema) -> None:
-    flaws = [Flaw(f"/{name}", "unknown feature") for name in names if name not in schema.names]
+    flaws = [Flaw(pointer(name), "unknown feature") for name in names if name not in schema.names]
     flaws += [Flaw("", f"feature {name!r} is absent") for name in schema.names if name not in names]
-    flaws += [Flaw(f"/{name}", "this column is there twice") for name in set(names) if names.count(name) > 1]
+    flaws += [Flaw(pointer(name), "this column is there twice") for name in set(names) if names.count(name) > 1]
     if flaws:
         raise Invalid(flaws[0].msg, flaws[:_MOST_FLAWS])
 
@@ -293,9 +293,9 @@ def _check_types(table: pa.Table, schema: Schema) -> None:
         kind = table.column(name).type
         if j in schema.categorical:
             if not _is_text(kind):
-                raise Invalid.at(f"/{name}", f"{name!r} takes strings, not {kind}")
+                raise Invalid.at(pointer(name), f"{name!r} takes strings, not {kind}")
         elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
-            raise Invalid.at(f"/{name}", f"{name!r} takes numbers, not {kind}")
+            raise Invalid.at(pointer(name), f"{name!r} takes numbers, not {kind}")
 
 
 def _is_text(kind: pa.DataType) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import orjson
 
-from app.errors import Flaw, Invalid, TooLarge, step
+from app.errors import Flaw, Invalid, TooLarge, pointer
 from app.text import check_document
 
 INLINE_BYTES = 16_384  # a larger body is read in a thread: parsing it would hold up everybody else
@@ -116,10 +116,10 @@ def _object(pairs: list[tuple[str, Any]]) -> Any:
 def _repeats(value: Any, loc: str) -> Iterator[str]:
     """Pointers to the names that are there twice."""
     if isinstance(value, _Twice):
-        yield f"{loc}/{step(value)}"
+        yield loc + pointer(value)
     elif isinstance(value, dict):
         for name, inner in value.items():
-            yield from _repeats(inner, f"{loc}/{step(name)}")
+            yield from _repeats(inner, loc + pointer(name))
     elif isinstance(value, list):
         for i, inner in enumerate(value):
             yield from _repeats(inner, f"{loc}/{i}")

@@ -16,7 +16,7 @@ import orjson
 
 from app.api.bodies.instances import array_of_npy, table_of_arrow
 from app.api.bodies.json_bodies import free, parsed
-from app.errors import Flaw, Invalid
+from app.errors import Flaw, Invalid, pointer
 from app.usecases.item_sets import Sets, check_extent, extent_bytes
 
 FIELD = "probabilities"
@@ -45,7 +45,7 @@ def fields_of_json(body: bytes, reserve: Callable[[int], None] = free) -> tuple[
 def sets_of_list(value: Any) -> Sets:
     """Probabilities as parsed: numbers, or lists of numbers; Invalid below /probabilities. `[]` is one empty set."""
     if not isinstance(value, list):
-        raise Invalid.at(f"/{FIELD}", f"probabilities are {_FORMS}")
+        raise Invalid.at(pointer(FIELD), f"probabilities are {_FORMS}")
     kinds = set(map(type, value))
     try:
         if kinds <= _NUMBERS:
@@ -56,7 +56,7 @@ def sets_of_list(value: Any) -> Sets:
             check_extent(len(value), int(ends[-1]))
             return Sets(np.array(list(chain.from_iterable(value)), dtype=np.float64), ends)
     except OverflowError as error:
-        raise Invalid.at(f"/{FIELD}", "a probability is a number from 0 to 1; one of these is no float") from error
+        raise Invalid.at(pointer(FIELD), "a probability is a number from 0 to 1; one of these is no float") from error
     flaws = _flaws(value)
     raise Invalid(flaws[0].msg, flaws)
 
@@ -65,7 +65,7 @@ def sets_of_npy(body: bytes, reserve: Callable[[int], None] = free) -> Sets:
     """A .npy file: one dimension is one set, two are a set per row."""
     array = array_of_npy(body, reserve)
     if array.ndim not in (1, 2):
-        raise Invalid.at(f"/{FIELD}", f"the array has {array.ndim} dimensions: one is a set, two are a set per row")
+        raise Invalid.at(pointer(FIELD), f"the array has {array.ndim} dimensions: one is a set, two are a set per row")
     extent = (1 if array.ndim == 1 else len(array), array.size)
     check_extent(*extent)
     reserve(extent_bytes(*extent))
@@ -80,7 +80,7 @@ def sets_of_arrow(body: bytes, reserve: Callable[[int], None] = free) -> Sets:
     table = table_of_arrow(body)
     if table.num_columns != 1:
         msg = f"the stream has {table.num_columns} columns; it takes one: numbers of one set, or a list for each set"
-        raise Invalid.at(f"/{FIELD}", msg)
+        raise Invalid.at(pointer(FIELD), msg)
     kind = table.column(0).type
     nested = pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
     check_extent(table.num_rows if nested else 1, 0 if nested else table.num_rows)
@@ -90,9 +90,9 @@ def sets_of_arrow(body: bytes, reserve: Callable[[int], None] = free) -> Sets:
     check_extent(1, len(numbers))
     reserve(extent_bytes(table.num_rows if nested else 1, len(numbers)))
     if not (pa.types.is_integer(numbers.type) or pa.types.is_floating(numbers.type)):
-        raise Invalid.at(f"/{FIELD}", f"the column holds {column.type}; it takes numbers or lists of numbers")
+        raise Invalid.at(pointer(FIELD), f"the column holds {column.type}; it takes numbers or lists of numbers")
     if column.null_count or numbers.null_count:
-        raise Invalid.at(f"/{FIELD}", "there are nulls; a probability is a number from 0 to 1")
+        raise Invalid.at(pointer(FIELD), "there are nulls; a probability is a number from 0 to 1")
     p = numbers.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
     if not nested:
         return Sets(p)
@@ -177,11 +177,13 @@ def _flaws(value: list[Any]) -> list[Flaw]:
     for i, item in enumerate(value):
         if isinstance(item, list) and nested:
             bad = [j for j, number in enumerate(item) if type(number) not in _NUMBERS]
-            flaws += [Flaw(f"/{FIELD}/{i}/{j}", "a probability is a number from 0 to 1") for j in bad]
+            flaws += [Flaw(pointer(FIELD, i, j), "a probability is a number from 0 to 1") for j in bad]
         elif nested or isinstance(item, list):
-            flaws.append(Flaw(f"/{FIELD}/{i}", f"the first one is {'a list' if nested else 'a number'}: send {_FORMS}"))
+            flaws.append(
+                Flaw(pointer(FIELD, i), f"the first one is {'a list' if nested else 'a number'}: send {_FORMS}")
+            )
         elif type(item) not in _NUMBERS:
-            flaws.append(Flaw(f"/{FIELD}/{i}", "a probability is a number from 0 to 1"))
+            flaws.append(Flaw(pointer(FIELD, i), "a probability is a number from 0 to 1"))
         if len(flaws) >= _MOST_FLAWS:
             break
     return flaws[:_MOST_FLAWS]

@@ -16,7 +16,7 @@ from starlette.datastructures import FormData, UploadFile
 
 from app.api.bodies.forms import check_charset, read_form
 from app.api.middleware.limiters import limiters
-from app.errors import Flaw, Invalid, Unsupported
+from app.errors import Flaw, Invalid, Unsupported, pointer
 
 _Result = TypeVar("_Result")
 FORM = "multipart/form-data"
@@ -97,7 +97,7 @@ def _from_form(form: FormData) -> Upload:
             flaws.append(Flaw("/file", "this is text; send a file part (with a file name)"))
         else:
             needed = "text, not a file" if key in texts else "not known; a form has file, label, name and label_type"
-            flaws.append(Flaw(f"/{key}", f"{key!r} is {needed}"))
+            flaws.append(Flaw(pointer(key), f"{key!r} is {needed}"))
     if file is None and not flaws:
         flaws.append(Flaw("/file", "there is no file"))
     if flaws or file is None:

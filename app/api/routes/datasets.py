@@ -14,7 +14,7 @@ from app.api.deps import CallerDep, PortsDep
 from app.api.errors import problems
 from app.api.middleware.permits import TRAIN, UPLOAD, needs
 from app.data.store import Dataset
-from app.errors import Invalid
+from app.errors import Invalid, pointer
 from app.usecases import datasets as usecase
 
 router = APIRouter(prefix="/datasets", tags=["datasets"], route_class=StrictRoute)
@@ -197,7 +197,7 @@ def _one(field: str, sent: list[str], asked: str | None) -> str | None:
     """The one value of a field that a form or the query may have."""
     values = [*sent, *([] if asked is None else [asked])]
     if len(values) > 1:
-        raise Invalid.at(f"/{field}", f"a data set has one {field}")
+        raise Invalid.at(pointer(field), f"a data set has one {field}")
     return values[0] if values else None
 
 

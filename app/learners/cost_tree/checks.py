@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from app.acquisition.prices import check_budget
-from app.errors import Invalid
+from app.errors import Invalid, pointer
 
 TASKS = ("classification", "regression")
 FEATURES = ("raw", "boosted")
@@ -20,7 +20,7 @@ def check(tree: Any) -> None:
     """Invalid at the first parameter of a CostTree that is wrong."""
     for name, choices in (("task", TASKS), ("features", FEATURES), ("initialiser", INITIALISERS)):
         if getattr(tree, name) not in choices:
-            raise Invalid.at(f"/{name}", f"{name} is one of {', '.join(choices)}")
+            raise Invalid.at(pointer(name), f"{name} is one of {', '.join(choices)}")
     for name, high in (("depth", DEEPEST), ("weak_learners", 1000), ("weak_depth", DEEPEST)):
         _check_number(name, getattr(tree, name), 1, high, whole=True)
     for name in ("rho", "zero_tolerance", "evaluation_cost"):
@@ -40,4 +40,4 @@ def _check_number(name: str, value: Any, low: float, high: float, *, whole: bool
     kinds = int | np.integer if whole else int | float | np.integer | np.floating
     if isinstance(value, bool) or not isinstance(value, kinds) or not low <= value <= high:
         what = f"an integer from {low} to {high}" if whole else f"a number of at least {low}"
-        raise Invalid.at(f"/{name}", f"{name} is {what}")
+        raise Invalid.at(pointer(name), f"{name} is {what}")

@@ -1,0 +1,35 @@
+"""Errors as values: pointers, and that no module builds one by hand."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from app.errors import pointer
+
+TAKING = {"Flaw", "at", "under", "at_place"}
+MODULES = sorted(Path("app").rglob("*.py"))
+
+
+@pytest.mark.parametrize(
+    ("steps", "expected"), [((), ""), (("",), "/"), (("a/b", 0), "/a~1b/0"), (("~1",), "/~01"), (("~", "/"), "/~0/~1")]
+)
+def test_steps_of_a_pointer_are_escaped(steps, expected):
+    assert pointer(*steps) == expected
+
+
+def by_hand(module):
+    """The lines of a module where an f-string with a value after a slash is given as a pointer."""
+    for node in ast.walk(ast.parse(module.read_text())):
+        name = isinstance(node, ast.Call) and (getattr(node.func, "id", None) or getattr(node.func, "attr", None))
+        if name in TAKING and node.args and isinstance(node.args[0], ast.JoinedStr):
+            parts = node.args[0].values
+            if any(isinstance(part, ast.FormattedValue) for part in parts[1:]):
+                yield node.lineno
+
+
+@pytest.mark.parametrize("module", MODULES, ids=str)
+def test_no_pointer_is_built_by_hand(module):
+    assert list(by_hand(module)) == []
