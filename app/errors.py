@@ -6,8 +6,10 @@ import errno
 import traceback
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import islice
 
-_MOST_CAUSES = 10
+MAX_ERRORS = 20  # of a problem document: enough to see the pattern, where a request may hold millions
+_MAX_CAUSES = 10
 UNWRITABLE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO})  # the disk, until somebody mends it
 EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})  # the process or machine, until other work ends
 
@@ -21,7 +23,7 @@ def trace_of(error: BaseException) -> str:
     """Where an error came from and its class, for the log; without its words, which may quote what a caller sent."""
     parts: list[str] = []
     cause: BaseException | None = error
-    while cause is not None and len(parts) < _MOST_CAUSES:
+    while cause is not None and len(parts) < _MAX_CAUSES:
         frames = "".join(traceback.format_tb(cause.__traceback__))
         parts.append(f"{frames}{type(cause).__module__}.{type(cause).__qualname__}")
         cause = cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)
@@ -37,12 +39,15 @@ class Flaw:
 
 
 class PayoffError(Exception):
-    """Something the caller can be told about; the class's docstring is the title."""
+    """An error that the caller can be told about; the class's docstring is the title.
+
+    It takes the first `MAX_ERRORS` of the flaws, and does not look at the rest.
+    """
 
     def __init__(self, detail: str, flaws: Iterable[Flaw] = ()) -> None:
         super().__init__(detail)
         self.detail = detail
-        self.flaws = tuple(flaws)
+        self.flaws = tuple(islice(flaws, MAX_ERRORS))
 
     @property
     def title(self) -> str:
@@ -57,9 +62,21 @@ class Invalid(PayoffError, ValueError):
         """One flaw at one place; `loc` is relative to the argument checked (`""` is the argument itself)."""
         return cls(msg, [Flaw(loc, msg)])
 
+    @classmethod
+    def of(cls, flaws: Iterable[Flaw]) -> Invalid:
+        """Several flaws, at least one; the first one is the detail."""
+        first, *more = islice(flaws, MAX_ERRORS)
+        return cls(first.msg, [first, *more])
+
     def under(self, prefix: str) -> Invalid:
         """The same error seen from further out: every place gains `prefix`."""
         return Invalid(self.detail, [Flaw(prefix + flaw.loc, flaw.msg) for flaw in self.flaws])
+
+
+def reject(flaws: Iterable[Flaw]) -> None:
+    """Raise Invalid where there is a flaw."""
+    if found := tuple(islice(flaws, MAX_ERRORS)):
+        raise Invalid.of(found)
 
 
 class NotFound(PayoffError):

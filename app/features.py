@@ -7,7 +7,7 @@ missing value as NaN. Every estimator of this service takes such lines, with the
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from operator import itemgetter
@@ -15,12 +15,11 @@ from typing import Any, Literal
 
 import numpy as np
 
-from app.errors import Flaw, Invalid, pointer
+from app.errors import Flaw, Invalid, pointer, reject
 from app.text import refused_character
 
 _NUMBERS = {float, int, type(None)}
 _WORDS = {str, type(None)}
-_MOST_FLAWS = 20  # enough to see the pattern; a batch may hold millions
 OUTSIDE = "the number is outside the range of a 64-bit float"
 _UNFIT = "the instances do not fit the model's features"
 
@@ -121,20 +120,14 @@ class Schema:
     def _check_words(self, column: Sequence[str | None], j: int) -> None:
         """Invalid at the values never seen in training that no text may hold."""
         odd = ((i, refused_character(word)) for i, word in enumerate(column) if word and word not in self._codes[j])
-        flaws = [Flaw(pointer(i, j), message) for i, message in odd if message]
-        if flaws:
-            raise Invalid(flaws[0].msg, flaws[:_MOST_FLAWS])
+        reject(Flaw(pointer(i, j), message) for i, message in odd if message)
 
-    def _flaws(self, instances: Sequence[Any]) -> list[Flaw]:
-        """The slow way round, to word what is wrong."""
-        flaws: list[Flaw] = []
+    def _flaws(self, instances: Sequence[Any]) -> Iterator[Flaw]:
+        """Slow path: build detailed errors."""
         if len(set(map(type, instances)) & {list, dict}) > 1:
-            flaws.append(Flaw("", "instances are either all lists or all objects"))
+            yield Flaw("", "instances are either all lists or all objects")
         for i, instance in enumerate(instances):
-            flaws.extend(self._flaws_of_one(pointer(i), instance))
-            if len(flaws) >= _MOST_FLAWS:
-                break
-        return flaws[:_MOST_FLAWS]
+            yield from self._flaws_of_one(pointer(i), instance)
 
     def _flaws_of_one(self, loc: str, instance: Any) -> list[Flaw]:
         if isinstance(instance, dict):

@@ -7,12 +7,11 @@ from collections.abc import Iterator
 from typing import Any
 from urllib.parse import parse_qsl
 
-from app.errors import Flaw, Invalid, pointer
+from app.errors import Flaw, Invalid, pointer, reject
 
-MOST_NAME = 200  # characters of a name: feature, label, class, action, group of features, data set
-MOST_CATEGORY = 1000  # characters of a category; a longer value is text, and every model's card would carry it
+MAX_NAME = 200  # characters of a name: feature, label, class, action, group of features, data set
+MAX_CATEGORY = 1000  # characters of a category; a longer value is text, and every model's card would carry it
 
-_MOST_FLAWS = 20
 # Tabs and line ends occur in the cells and headers of spreadsheets; PostgreSQL stores no NUL.
 _REFUSED = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
 # How such a character is written in JSON: an escape sequence, or, from DEL on, the UTF-8 of the character itself.
@@ -39,20 +38,14 @@ def check_text(text: str, loc: str) -> None:
 def check_document(document: Any, written: bytes) -> None:
     """The same for every string and key of a parsed JSON document, of which `written` is the text.
 
-    Invalid with a JSON pointer for each place, at most 20. O(length of `written`); the document is walked only where
+    Invalid with a JSON pointer for each place. O(length of `written`); the document is walked only where
     its text may contain such a character.
     """
     if b"\\" not in written and b"\x7f" not in written and b"\xc2" not in written:
         return  # nearly always
     if not _WRITTEN.search(written):
         return
-    flaws = []
-    for flaw in _flaws(document):
-        flaws.append(flaw)
-        if len(flaws) == _MOST_FLAWS:
-            break
-    if flaws:
-        raise Invalid(flaws[0].msg, flaws)
+    reject(_flaws(document))
 
 
 def check_query(query: bytes) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ast
+from itertools import count
 from pathlib import Path
 
 import pytest
 
-from app.errors import pointer
+from app.errors import MAX_ERRORS, Conflict, Flaw, Invalid, pointer, reject
 
 TAKING = {"Flaw", "at", "under", "at_place"}
 MODULES = sorted(Path("app").rglob("*.py"))
@@ -33,3 +34,32 @@ def by_hand(module):
 @pytest.mark.parametrize("module", MODULES, ids=str)
 def test_no_pointer_is_built_by_hand(module):
     assert list(by_hand(module)) == []
+
+
+def endless():
+    return (Flaw(pointer(i), "wrong") for i in count())
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda: Invalid("all", endless()),
+        lambda: Invalid.of(endless()),
+        lambda: Invalid.of(endless()).under("/data"),
+        lambda: Conflict("all", endless()),
+    ],
+)
+def test_an_error_takes_the_first_flaws_and_does_not_look_at_the_rest(build):
+    flaws = build().flaws
+
+    assert len(flaws) == MAX_ERRORS
+    assert [flaw.loc.removeprefix("/data") for flaw in flaws] == [pointer(i) for i in range(MAX_ERRORS)]
+
+
+def test_flaws_are_rejected_and_none_are_accepted():
+    with pytest.raises(Invalid) as raised:
+        reject(endless())
+    assert raised.value.detail == "wrong"
+    assert len(raised.value.flaws) == MAX_ERRORS
+
+    reject(())

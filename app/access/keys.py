@@ -20,7 +20,7 @@ from app.access.caller import Caller, Scope
 from app.access.rates import Rate
 from app.access.tables import API_KEYS
 from app.database import Database
-from app.errors import Conflict, Flaw, Invalid, NotFound
+from app.errors import Conflict, Flaw, Invalid, NotFound, reject
 from app.patterns import is_pattern
 
 FORM = re.compile(rb"payoff_[0-9a-f]{8}\.[A-Za-z0-9_-]{43}")
@@ -88,8 +88,7 @@ class Keys:
     def create(self, request: KeyRequest) -> tuple[Key, str]:
         """A new key, and what its holder has to send: the only time that it is told. Invalid, with places."""
         flaws = _flaws(request)
-        if flaws:
-            raise Invalid(flaws[0].msg, flaws)
+        reject(flaws)
         key_id, secret = f"payoff_{secrets.token_hex(4)}", secrets.token_urlsafe(32)
         values = {
             "id": key_id,

@@ -11,7 +11,7 @@ import numpy as np
 
 from app.decisions.benefit import LARGEST
 from app.errors import Flaw, Invalid, pointer
-from app.text import MOST_NAME
+from app.text import MAX_NAME
 
 _SMALLEST = 1 / LARGEST  # what trees wait for is compared per price, which overflows for the smallest floats
 _TOO_SMALL = f"a price is 0, or at least {_SMALLEST:g}"
@@ -156,8 +156,8 @@ class _Reader:
             self.flaws.append(Flaw(f"{loc}/feature", f"{name!r} is priced twice; keep one entry"))
         listed.add(name)
         self.priced.add(name)
-        if group is not None and not (isinstance(group, str) and 0 < len(group) <= MOST_NAME):
-            msg = f"a group is named by a string of at most {MOST_NAME} characters, or null for none"
+        if group is not None and not (isinstance(group, str) and 0 < len(group) <= MAX_NAME):
+            msg = f"a group is named by a string of at most {MAX_NAME} characters, or null for none"
             self.flaws.append(Flaw(f"{loc}/group", msg))
         discounted = entry.get("discounted_cost")
         if group is not None and discounted is None:

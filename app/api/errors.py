@@ -19,8 +19,7 @@ from app import errors
 
 _log = structlog.get_logger("payoff")
 MEDIA_TYPE = "application/problem+json"
-_MOST_WORDS = 1000  # characters of a message or pointer
-_MOST_FLAWS = 20  # enough to see the pattern; a request may hold millions
+_MAX_CHARACTERS = 1000  # characters of a message or pointer
 
 STATUS: dict[type[errors.PayoffError], int] = {
     errors.Invalid: 422,
@@ -74,18 +73,18 @@ def problem(
         "detail": _cut(detail),
     }
     if flaws:
-        body["errors"] = [{"loc": _near(flaw.loc), "msg": _cut(flaw.msg)} for flaw in flaws[:_MOST_FLAWS]]
+        body["errors"] = [{"loc": _near(flaw.loc), "msg": _cut(flaw.msg)} for flaw in flaws]
     return Response(orjson.dumps(body), status, headers, MEDIA_TYPE)
 
 
 def _cut(text: str) -> str:
     """Words about what was sent may quote it, whatever its length."""
-    return text if len(text) <= _MOST_WORDS else f"{text[: _MOST_WORDS - 1]}…"
+    return text if len(text) <= _MAX_CHARACTERS else f"{text[: _MAX_CHARACTERS - 1]}…"
 
 
 def _near(loc: str) -> str:
     """The pointer, or where that is very long one to the nearest place around it whose pointer is not."""
-    while len(loc) > _MOST_WORDS:
+    while len(loc) > _MAX_CHARACTERS:
         loc = loc.rpartition("/")[0]
     return loc
 
@@ -101,7 +100,9 @@ def respond(error: errors.PayoffError) -> Response:
 
 def flaws_of(details: Sequence[ErrorDetails | Any], sent: Any) -> tuple[errors.Flaw, ...]:
     """Pydantic's first findings about `sent` as flaws, each with a pointer into it."""
-    flaws = (errors.Flaw(_pointer(found["loc"], sent, found["type"]), found["msg"]) for found in details[:_MOST_FLAWS])
+    flaws = (
+        errors.Flaw(_pointer(found["loc"], sent, found["type"]), found["msg"]) for found in details[: errors.MAX_ERRORS]
+    )
     return tuple(dict.fromkeys(flaws))
 
 
@@ -165,10 +166,10 @@ def install(app: FastAPI) -> None:
         assert isinstance(error, RequestValidationError)
         details = error.errors()
         if details and details[0]["loc"][:1] == ("body",):
-            flaws = flaws_of([{**found, "loc": found["loc"][1:]} for found in details[:_MOST_FLAWS]], error.body)
+            flaws = flaws_of([{**found, "loc": found["loc"][1:]} for found in details[: errors.MAX_ERRORS]], error.body)
         else:  # a path, query or header parameter: its name is the place
             flaws = tuple(
-                errors.Flaw(errors.pointer(found["loc"][-1]), found["msg"]) for found in details[:_MOST_FLAWS]
+                errors.Flaw(errors.pointer(found["loc"][-1]), found["msg"]) for found in details[: errors.MAX_ERRORS]
             )
         return respond(errors.Invalid(flaws[0].msg if flaws else "the request is not as documented", flaws))
 

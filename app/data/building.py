@@ -14,9 +14,8 @@ import pyarrow.parquet as pq
 from app.data.columns import CategoricalColumn, NumericColumn, Vocabulary
 from app.data.dataset import DataLimits
 from app.data.labels import Classes, NumberLabel, RelevanceLabel, WordLabel
-from app.data.location import MOST_FLAWS
 from app.data.source import Source
-from app.errors import Invalid
+from app.errors import Invalid, reject
 from app.features import Feature
 
 _CELLS_PER_GROUP = 1 << 21  # cells of a Parquet row group, at most 16 MB
@@ -59,8 +58,7 @@ def build(
         writer.write([column.add(arrays[j]) for column, j in zip(columns, order, strict=True)])
     flaws = [flaw for feature in features for flaw in feature.flaws()]
     flaws += [flaw for target in targets if isinstance(target, RelevanceLabel) for flaw in target.relevance_flaws()]
-    if flaws:
-        raise Invalid(flaws[0].msg, flaws[:MOST_FLAWS])
+    reject(flaws)
     writer.close()
     return Built(
         rows=columns[0].rows,

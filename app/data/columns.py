@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from app.data.location import MOST_FLAWS, Place
+from app.data.location import Place
 from app.errors import Flaw, Invalid, TooLarge
 from app.features import Feature
-from app.text import MOST_CATEGORY, refused_character
+from app.text import MAX_CATEGORY, refused_character
 
 DICTIONARY = pa.dictionary(pa.int32(), pa.string())
 
@@ -60,9 +60,8 @@ class NumericColumn:
         """What a kind of column asks for beyond finite numbers."""
 
     def _refuse(self, values: np.ndarray, bad: np.ndarray, msg: str) -> None:
-        positions = np.flatnonzero(bad)[:MOST_FLAWS]
-        flaws = [self.place.flaw(self.rows + int(i), msg.format(_shown(values[i]))) for i in positions]
-        raise Invalid(flaws[0].msg, flaws)
+        positions = np.flatnonzero(bad)
+        raise Invalid.of(self.place.flaw(self.rows + int(i), msg.format(_shown(values[i]))) for i in positions)
 
 
 class Vocabulary:
@@ -89,7 +88,7 @@ class CategoricalColumn:
     """A column of words, and how often each occurs."""
 
     stored_as = DICTIONARY
-    longest = MOST_CATEGORY
+    longest = MAX_CATEGORY
 
     def __init__(self, place: Place, most: int, vocabulary: Vocabulary) -> None:
         self.place = place

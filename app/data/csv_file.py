@@ -14,9 +14,9 @@ import pyarrow.compute as pc
 import pyarrow.csv as arrow_csv
 
 from app.data.dataset import DataLimits
-from app.data.location import FILE, MOST_FLAWS, Place, check_names
+from app.data.location import FILE, Place, check_names
 from app.data.source import Kind, check_columns, check_rows
-from app.errors import Flaw, Invalid, pointer
+from app.errors import MAX_ERRORS, Flaw, Invalid, pointer, reject
 
 MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "None", "?")
 _BLOCK = 1 << 21  # bytes parsed at a time; also the longest row
@@ -53,9 +53,7 @@ class CsvFile:
             other = next((mark for mark in (";", "\t", "|") if mark in names[0]), None)
             if other is not None:
                 raise Invalid.at(FILE, f"the header is split by {other!r}; separate the values by commas")
-        flaws = check_names(names, FILE, numbered=False)
-        if flaws:
-            raise Invalid(flaws[0].msg, flaws)
+        reject(check_names(names, FILE, numbered=False))
 
     def _find_kinds(self) -> list[Kind]:
         """Read everything once: kinds, ragged rows, and the number of rows."""
@@ -82,7 +80,7 @@ class CsvFile:
         def note(row: Any) -> str:
             msg = f"row {row.number}: the header has {row.expected_columns} values, this row {row.actual_columns}"
             ragged.append(Flaw(FILE, msg))
-            return "skip" if len(ragged) < MOST_FLAWS else "error"
+            return "skip" if len(ragged) < MAX_ERRORS else "error"
 
         self._content.seek(0)
         header = 1

@@ -9,10 +9,10 @@ import numpy as np
 import pyarrow as pa
 
 from app.data.dataset import DataLimits
-from app.data.location import MOST_FLAWS, Place, check_names
+from app.data.location import Place, check_names
 from app.data.source import Kind, check_columns, check_rows
-from app.errors import Flaw, Invalid, pointer
-from app.text import MOST_NAME, refused_character
+from app.errors import Flaw, Invalid, pointer, reject
+from app.text import MAX_NAME, refused_character
 
 LABEL = "label"  # what the one label of inline data is called
 
@@ -49,7 +49,7 @@ class InlineRows:
 
 
 def _check_shape(features: Sequence[str], rows: Sequence[Sequence[Any]], labels: Sequence[Any]) -> None:
-    flaws = check_names(list(features), "/features", numbered=True)
+    flaws = [*check_names(list(features), "/features", numbered=True)]
     if not features:
         flaws.append(Flaw("/features", "there is no feature"))
     if not rows:
@@ -57,10 +57,9 @@ def _check_shape(features: Sequence[str], rows: Sequence[Sequence[Any]], labels:
     if len(labels) != len(rows):
         flaws.append(Flaw("/labels", f"{len(labels)} labels for {len(rows)} rows"))
     width = len(features)
-    ragged = [i for i, row in enumerate(rows) if len(row) != width][:MOST_FLAWS]
+    ragged = [i for i, row in enumerate(rows) if len(row) != width]
     flaws += [Flaw(pointer("rows", i), f"{len(rows[i])} values for {width} features") for i in ragged]
-    if flaws:
-        raise Invalid(flaws[0].msg, flaws)
+    reject(flaws)
 
 
 def _targets(labels: Sequence[Any], width: int, limits: DataLimits) -> tuple[list[str], list[Sequence[Any]], bool]:
@@ -78,8 +77,7 @@ def _targets(labels: Sequence[Any], width: int, limits: DataLimits) -> tuple[lis
             flaws.append(Flaw(pointer("labels", i, strange[0]), strange[1]))
         elif len(set(label)) < len(label):
             flaws.append(Flaw(pointer("labels", i), "a label is there twice"))
-    if flaws:
-        raise Invalid(flaws[0].msg, flaws[:MOST_FLAWS])
+    reject(flaws)
     sets = [frozenset(label) for label in labels]
     names = sorted(frozenset().union(*sets))
     if not names:
@@ -89,8 +87,8 @@ def _targets(labels: Sequence[Any], width: int, limits: DataLimits) -> tuple[lis
 
 
 def _wrong_name(label: Any) -> str | None:
-    if not isinstance(label, str) or not label.strip() or len(label) > MOST_NAME:
-        return f"a label in a list is a string that is not blank, of at most {MOST_NAME} characters"
+    if not isinstance(label, str) or not label.strip() or len(label) > MAX_NAME:
+        return f"a label in a list is a string that is not blank, of at most {MAX_NAME} characters"
     return refused_character(label)
 
 
@@ -104,8 +102,7 @@ def _kind(column: Sequence[Any], place: Place) -> Kind:
     first = next((_KINDS[type(value)] for value in column if type(value) in _KINDS), None)
     bad = [i for i, value in enumerate(column) if value is not None and (_KINDS.get(type(value)) != first or not first)]
     held = f"{place.name!r} holds {_HELD[first]} in other rows" if first else "values are numbers, strings or null"
-    flaws = [place.flaw(i, f"{held}; send the same here") for i in bad[:MOST_FLAWS]]
-    raise Invalid(flaws[0].msg, flaws)
+    raise Invalid.of(place.flaw(i, f"{held}; send the same here") for i in bad)
 
 
 def _numbers(column: Sequence[Any], place: Place) -> Any:

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from app.data.columns import CategoricalColumn, NumericColumn
-from app.data.location import MOST_FLAWS, Place
-from app.errors import Flaw, Invalid
-from app.text import MOST_NAME
+from app.data.location import Place
+from app.errors import MAX_ERRORS, Flaw, Invalid, reject
+from app.text import MAX_NAME
 
 Classes = tuple[int | str, ...] | None
 
@@ -57,17 +57,14 @@ class NumberLabel(NumericColumn):
 class WordLabel(CategoricalColumn):
     """One label of words, each a class."""
 
-    longest = MOST_NAME
+    longest = MAX_NAME
 
     def classes(self) -> Classes:
         """The classes in alphabetical order; Invalid where there is nothing to tell apart."""
         return checked_classes({word: self.counts[word] for word in sorted(self.counts)}, self.place)
 
     def _check(self, codes: np.ndarray) -> None:
-        absent = np.flatnonzero(codes < 0)[:MOST_FLAWS]
-        if absent.size:
-            flaws = [self.place.flaw(self.rows + int(i), _MISSING) for i in absent]
-            raise Invalid(flaws[0].msg, flaws)
+        reject(self.place.flaw(self.rows + int(i), _MISSING) for i in np.flatnonzero(codes < 0))
 
 
 class RelevanceLabel(NumericColumn):
@@ -107,7 +104,7 @@ def checked_classes(
         raise Invalid.at(place.loc, f"{place.name!r} has one class only, {next(iter(counts))!r}; two are needed")
     single = [value for value, count in counts.items() if count == 1]
     if single:
-        named = ", ".join(map(repr, single[:MOST_FLAWS])) + (", …" if len(single) > MOST_FLAWS else "")
+        named = ", ".join(map(repr, single[:MAX_ERRORS])) + (", …" if len(single) > MAX_ERRORS else "")
         one = "class {} of {} has one row only" if len(single) == 1 else "classes {} of {} have one row only"
         msg = one.format(named, repr(place.name)) + "; leave it out, merge it or add rows"
         raise Invalid.at(place.loc, f"{msg} {otherwise}".rstrip())

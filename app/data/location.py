@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from app.errors import Flaw, pointer
-from app.text import MOST_NAME, refused_character
+from app.text import MAX_NAME, refused_character
 
 FILE = "/file"  # where an upload's content is in the request
-MOST_FLAWS = 20  # enough to see the pattern
 
 
 @dataclass(frozen=True)
@@ -30,25 +30,21 @@ class Place:
         return Flaw(self.loc, f"{self.name!r}, row {row + self.first_row}: {msg}")
 
 
-def check_names(names: list[str], loc: str, *, numbered: bool) -> list[Flaw]:
+def check_names(names: list[str], loc: str, *, numbered: bool) -> Iterator[Flaw]:
     """What is wrong with the names of columns: empty, too long, of characters that no text may hold, or used twice.
 
     `numbered` points at `loc/3`, else all flaws are at `loc` and say which column they mean.
     """
-    flaws = []
     first: dict[str, int] = {}
     for position, name in enumerate(names):
         place = loc + pointer(position) if numbered else loc
         if not name.strip():
             hint = "" if numbered else " (a table written by pandas needs index=False)"
-            flaws.append(Flaw(place, f"column {position + 1} has no name{hint}"))
-        elif len(name) > MOST_NAME:
-            flaws.append(Flaw(place, f"the name of column {position + 1} is longer than {MOST_NAME} characters"))
+            yield Flaw(place, f"column {position + 1} has no name{hint}")
+        elif len(name) > MAX_NAME:
+            yield Flaw(place, f"the name of column {position + 1} is longer than {MAX_NAME} characters")
         elif message := refused_character(name):
-            flaws.append(Flaw(place, f"the name of column {position + 1}: {message}"))
+            yield Flaw(place, f"the name of column {position + 1}: {message}")
         elif name in first:
-            flaws.append(Flaw(place, f"{name!r} names column {first[name] + 1} and column {position + 1}; rename one"))
+            yield Flaw(place, f"{name!r} names column {first[name] + 1} and column {position + 1}; rename one")
         first.setdefault(name, position)
-        if len(flaws) >= MOST_FLAWS:
-            break
-    return flaws

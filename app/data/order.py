@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from app.errors import Invalid
-from app.text import MOST_NAME, check_text
+from app.text import MAX_NAME, check_text
 
 
 @dataclass(frozen=True)
@@ -18,6 +18,6 @@ class Order:
 
     def check(self) -> None:
         """Invalid at `/name`; the labels are checked beside the columns of the file."""
-        if self.name is not None and not 0 < len(self.name.strip()) <= MOST_NAME:
-            raise Invalid.at("/name", f"a name has 1 to {MOST_NAME} characters")
+        if self.name is not None and not 0 < len(self.name.strip()) <= MAX_NAME:
+            raise Invalid.at("/name", f"a name has 1 to {MAX_NAME} characters")
         check_text(self.name or "", "/name")

@@ -10,9 +10,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from app.data.dataset import DataLimits
-from app.data.location import FILE, MOST_FLAWS, Place, check_names
+from app.data.location import FILE, Place, check_names
 from app.data.source import Kind, check_columns, check_rows
-from app.errors import Flaw, Invalid, TooLarge, pointer
+from app.errors import Flaw, Invalid, TooLarge, pointer, reject
 
 _BATCH = 1 << 14  # rows decoded at a time
 _BUFFER = 1 << 16  # bytes of each column read at a time
@@ -69,7 +69,7 @@ def _check_size(metadata: Any, limits: DataLimits) -> None:
 
 def _kinds(schema: Any) -> list[Kind]:
     """Numeric or categorical for each column; Invalid for types that are neither, and for bad names."""
-    flaws = check_names(schema.names, FILE, numbered=False)
+    flaws = [*check_names(schema.names, FILE, numbered=False)]
     kinds: list[Kind] = []
     for field in schema:
         kind = _kind(field.type)
@@ -77,8 +77,7 @@ def _kinds(schema: Any) -> list[Kind]:
             msg = f"{field.name!r} is of type {field.type}; make it numbers, booleans or strings, or leave it out"
             flaws.append(Flaw(FILE + pointer(field.name), msg))
         kinds.append(kind or "numeric")
-    if flaws:
-        raise Invalid(flaws[0].msg, flaws[:MOST_FLAWS])
+    reject(flaws)
     return kinds
 
 

@@ -13,9 +13,9 @@ from app.data.building import Built, build
 from app.data.content import opened
 from app.data.dataset import DataLimits, Dataset
 from app.data.inline import InlineRows
-from app.data.location import FILE, MOST_FLAWS
+from app.data.location import FILE
 from app.data.order import Order
-from app.errors import Flaw, Invalid, pointer
+from app.errors import MAX_ERRORS, Flaw, pointer, reject
 from app.text import refused_character
 
 _MOST_SUGGESTIONS = 3  # labels for which similar columns are looked up
@@ -94,12 +94,11 @@ def _find_labels(names: Sequence[str], labels: Sequence[str]) -> list[int]:
         elif label in seen:
             flaws.append(Flaw(pointer("label", k), f"{label!r} is named twice"))
         seen.add(label)
-        if len(flaws) >= MOST_FLAWS:
+        if len(flaws) >= MAX_ERRORS:
             break
     if not flaws and len(labels) == len(names):
         flaws.append(Flaw(FILE, "besides the label there is no column to learn from"))
-    if flaws:
-        raise Invalid(flaws[0].msg, flaws)
+    reject(flaws)
     return [positions[label] for label in labels]
 
 

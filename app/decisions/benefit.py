@@ -7,7 +7,7 @@ legal.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import reduce
 from itertools import chain
 from typing import Any, NamedTuple
@@ -21,7 +21,6 @@ TIE = 8 * float(np.finfo(np.float64).eps)  # per class; rounding of inputs, prod
 
 _LISTS = {list, tuple}
 _NUMBERS = {float, int}
-_MOST_FLAWS = 20
 
 
 class Decision(NamedTuple):
@@ -167,38 +166,33 @@ def _fits(B: np.ndarray, n_classes: int, n_instances: int | None, n_actions: int
     return n_actions in (None, B.shape[-1]) and bool(np.abs(B).max() <= LARGEST)  # NaN compares false
 
 
-def _flaws(value: Any, n_classes: int, n_instances: int | None, n_actions: int | None) -> list[Flaw]:
-    """The slow way round, to word what is wrong."""
+def _flaws(value: Any, n_classes: int, n_instances: int | None, n_actions: int | None) -> Iterator[Flaw]:
+    """Slow path: build detailed errors."""
     if not _depth(value, 3):
-        return _flaws_of_one("", value, n_classes, n_actions or _width(value))
-    if n_instances is None:
-        return [Flaw("", "one benefit matrix is needed here, not one per instance")]
-    if len(value) != n_instances:
-        return [Flaw("", f"{len(value)} benefit matrices for {n_instances} instances; send one, or one per instance")]
-    flaws: list[Flaw] = []
-    for i, matrix in enumerate(value):
-        flaws.extend(_flaws_of_one(pointer(i), matrix, n_classes, n_actions or _width(value[0])))
-        if len(flaws) >= _MOST_FLAWS:
-            break
-    return flaws[:_MOST_FLAWS]
+        yield from _flaws_of_one("", value, n_classes, n_actions or _width(value))
+    elif n_instances is None:
+        yield Flaw("", "one benefit matrix is needed here, not one per instance")
+    elif len(value) != n_instances:
+        yield Flaw("", f"{len(value)} benefit matrices for {n_instances} instances; send one, or one per instance")
+    else:
+        for i, matrix in enumerate(value):
+            yield from _flaws_of_one(pointer(i), matrix, n_classes, n_actions or _width(value[0]))
 
 
-def _flaws_of_one(loc: str, matrix: Any, n_classes: int, width: int) -> list[Flaw]:
+def _flaws_of_one(loc: str, matrix: Any, n_classes: int, width: int) -> Iterator[Flaw]:
     if type(matrix) not in _LISTS:
-        return [Flaw(loc, "a benefit matrix is a list of rows, one per actual class")]
+        yield Flaw(loc, "a benefit matrix is a list of rows, one per actual class")
+        return
     if len(matrix) != n_classes:
-        return [Flaw(loc, f"{len(matrix)} rows for {n_classes} classes; send one row per actual class")]
-    flaws = []
+        yield Flaw(loc, f"{len(matrix)} rows for {n_classes} classes; send one row per actual class")
+        return
     for i, row in enumerate(matrix):
         if type(row) not in _LISTS:
-            flaws.append(Flaw(loc + pointer(i), "a row is a list of numbers, one per action"))
+            yield Flaw(loc + pointer(i), "a row is a list of numbers, one per action")
         elif len(row) != width or not width:
-            flaws.append(
-                Flaw(loc + pointer(i), f"{len(row)} benefits where {max(width, 1)} are needed, one per action")
-            )
+            yield Flaw(loc + pointer(i), f"{len(row)} benefits where {max(width, 1)} are needed, one per action")
         else:
-            flaws.extend(Flaw(loc + pointer(i, a), wrong) for a, cell in enumerate(row) if (wrong := _wrong(cell)))
-    return flaws[:_MOST_FLAWS]
+            yield from (Flaw(loc + pointer(i, a), wrong) for a, cell in enumerate(row) if (wrong := _wrong(cell)))
 
 
 def _wrong(cell: Any) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from app.errors import Invalid
-from app.text import MOST_NAME
+from app.text import MAX_NAME
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class Parameter:
             return isinstance(value, bool)
         if self.type == "label":
             return (isinstance(value, int) and not isinstance(value, bool)) or (
-                isinstance(value, str) and len(value) <= MOST_NAME
+                isinstance(value, str) and len(value) <= MAX_NAME
             )
         if self.type == "amount":
             return value in self.choices if isinstance(value, str) else _is_amount(value)

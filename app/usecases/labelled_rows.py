@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from app.data.table import Table
-from app.errors import Flaw, Invalid, pointer
+from app.errors import Flaw, Invalid, pointer, reject
 from app.features import is_float
 from app.registry.loaded import Loaded
 from app.usecases.datasets import find_named
@@ -67,8 +67,7 @@ def _from_dataset(table: Table, model: Loaded, dataset: str) -> Rows:
             X[:, j] = codes[np.where(np.isnan(table.X[:, place]), -1, table.X[:, place]).astype(np.intp)]
     y, flaw = _target(table, model)
     flaws += [] if flaw is None else [flaw]
-    if flaws:
-        raise Invalid(flaws[0].msg, flaws[:20])
+    reject(flaws)
     seen = model.card.data.dataset == dataset
     return X, y, missing, ["most of these rows were fitted: on new ones it will do worse"] if seen else []
 
@@ -89,22 +88,18 @@ def _target(table: Table, model: Loaded) -> tuple[np.ndarray, Flaw | None]:
 
 def _codes(labels: Sequence[Any], classes: Sequence[int | str]) -> np.ndarray:
     codes = {(type(name), name): code for code, name in enumerate(classes)}
-    flaws = [
+    reject(
         Flaw(pointer("labels", i), f"a label is one of the classes: {', '.join(map(str, classes))}")
         for i, label in enumerate(labels)
         if not isinstance(label, str | int) or (type(label), label) not in codes
-    ]
-    if flaws:
-        raise Invalid(flaws[0].msg, flaws[:20])
+    )
     return np.array([codes[type(label), label] for label in labels])
 
 
 def _numbers(labels: Sequence[Any]) -> np.ndarray:
-    flaws = [
+    reject(
         Flaw(pointer("labels", i), "a label is a number here, as this model predicts numbers")
         for i, label in enumerate(labels)
         if isinstance(label, bool) or not isinstance(label, int | float) or not is_float(label)
-    ]
-    if flaws:
-        raise Invalid(flaws[0].msg, flaws[:20])
+    )
     return np.array(labels, dtype=np.float64)

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from app.errors import Flaw, Invalid, pointer
+from app.errors import Flaw, Invalid, pointer, reject
 from app.features import OUTSIDE, Schema, is_float
 
 _NUMBERS = {float, int, type(None)}
 _WORDS = {str, type(None)}
-_MOST_FLAWS = 20
 UNAVAILABLE = -1
 
 
@@ -63,8 +62,7 @@ def _give_up(status: np.ndarray, unavailable: Sequence[str], position: Mapping[s
             flaws.append(Flaw(pointer("unavailable", place), f"{name!r} is known; leave it out here"))
         else:
             status[:, position[name]] = UNAVAILABLE
-    if flaws:
-        raise Invalid(flaws[0].msg, flaws)
+    reject(flaws)
 
 
 def _numbers(
@@ -97,17 +95,13 @@ def _floats(schema: Schema, cases: Sequence[Any], values: list[Any]) -> np.ndarr
         raise Invalid("the cases cannot be used", _flaws(schema, cases)) from None
 
 
-def _flaws(schema: Schema, cases: Sequence[Any]) -> list[Flaw]:
-    """The slow way round, to word what is wrong."""
-    flaws: list[Flaw] = []
+def _flaws(schema: Schema, cases: Sequence[Any]) -> Iterator[Flaw]:
+    """Slow path: build detailed errors."""
     for i, case in enumerate(cases):
         if type(case) is not dict:
-            flaws.append(Flaw(pointer("cases", i), "a case is an object of known values by feature name"))
+            yield Flaw(pointer("cases", i), "a case is an object of known values by feature name")
         else:
-            flaws.extend(_flaws_of_one(schema, pointer("cases", i), case.items()))
-        if len(flaws) >= _MOST_FLAWS:
-            break
-    return flaws[:_MOST_FLAWS]
+            yield from _flaws_of_one(schema, pointer("cases", i), case.items())
 
 
 def _flaws_of_one(schema: Schema, loc: str, items: Iterable[tuple[str, Any]]) -> Iterable[Flaw]:

@@ -15,7 +15,7 @@ from app.decisions.benefit import Decision, as_benefits, decide, irrelevance
 from app.decisions.hcsklr import beta_delta, hierarchical
 from app.decisions.priors import as_priors, shift_priors
 from app.decisions.threshold import HoldoutScores, decide_by_threshold, given_cut, posterior_threshold
-from app.errors import Conflict, Flaw, Invalid, TooLarge, pointer
+from app.errors import Conflict, Flaw, Invalid, TooLarge, pointer, reject
 from app.registry.loaded import Loaded
 
 Rule = Literal["expected_benefit", "threshold", "beta_delta", "hierarchical", "most_probable"]
@@ -131,9 +131,8 @@ def _check_size(model: Loaded, question: Question, n_instances: int) -> None:
 def _check_finite(P: np.ndarray) -> None:
     """Nothing is decided on what is no probability."""
     if not math.isfinite(P.sum()):
-        rows = np.flatnonzero(~np.isfinite(P).all(axis=1))[:20]
-        flaws = [Flaw(pointer("instances", i), "the model gives no probabilities for this instance") for i in rows]
-        raise Invalid(flaws[0].msg, flaws)
+        rows = np.flatnonzero(~np.isfinite(P).all(axis=1))
+        reject(Flaw(pointer("instances", i), "the model gives no probabilities for this instance") for i in rows)
 
 
 def sorted_holdout(model: Loaded) -> HoldoutScores:
@@ -253,8 +252,7 @@ def _check_fields(question: Question, rule: Rule) -> None:
         flaws.append(Flaw("/costs", f"costs belong to the rules beta_delta and hierarchical, not to {rule}"))
     if question.actions is not None and rule not in _DECIDES_ACTIONS:
         flaws.append(Flaw("/actions", f"rule {rule} decides among the classes; leave out actions"))
-    if flaws:
-        raise Invalid(flaws[0].msg, flaws)
+    reject(flaws)
 
 
 def _benefits(question: Question, n_classes: int, n_instances: int) -> np.ndarray | None:

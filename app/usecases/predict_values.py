@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from app.errors import Flaw, Invalid, pointer
+from app.errors import Flaw, pointer, reject
 from app.registry.loaded import Loaded
 from app.usecases.predict import Question
 
@@ -17,16 +17,12 @@ def predict_values(model: Loaded, X: np.ndarray, question: Question) -> np.ndarr
     Raises Invalid with the place of whatever is asked that needs classes.
     """
     asked = [name for name in _FOR_CLASSES if getattr(question, name) is not None]
-    flaws = [
+    reject(
         Flaw(pointer(name), f"{model.name!r} predicts numbers: {name} is for classes; leave it out") for name in asked
-    ]
-    if flaws:
-        raise Invalid(flaws[0].msg, flaws)
+    )
     values: np.ndarray = model.estimator.values(X)
-    flaws = [
+    reject(
         Flaw(pointer("instances", i), "the model gives no number for this instance")
-        for i in np.flatnonzero(~np.isfinite(values))[:20]
-    ]
-    if flaws:
-        raise Invalid(flaws[0].msg, flaws)
+        for i in np.flatnonzero(~np.isfinite(values))
+    )
     return values

@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from app.errors import Conflict, Flaw, Invalid, pointer
+from app.errors import Conflict, Flaw, Invalid, pointer, reject
 from app.registry.loaded import Loaded
 from app.retrieval import Loss, parse_loss, select, select_class_set, select_many
 from app.retrieval.expected_loss import check_usable
@@ -183,8 +183,7 @@ def _check_unbound(question: Question) -> None:
         for name, value in given.items()
         if value is not None
     ]
-    if flaws:
-        raise Invalid(flaws[0].msg, flaws)
+    reject(flaws)
 
 
 def _best(sets: Sets, question: Question, loss: Loss) -> Choice:

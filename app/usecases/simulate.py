@@ -14,7 +14,7 @@ from app.acquisition.stepping import travel
 from app.acquisition.stopping import at_stake
 from app.acquisition.trajectories import Trajectories
 from app.decisions.benefit import LARGEST, decide, row_benefits
-from app.errors import Flaw, Invalid, pointer
+from app.errors import Flaw, Invalid, pointer, reject
 from app.registry.loaded import Loaded
 from app.usecases.acquisition_model import AcquisitionModel, ActionBenefits, asker
 from app.usecases.labelled_rows import Labelled, labelled
@@ -218,6 +218,5 @@ def _budgets(sent: Sequence[Any] | None) -> list[float] | None:
                 )
         except Invalid as error:
             flaws.append(Flaw(pointer("budgets", place), error.detail))
-    if flaws:
-        raise Invalid(flaws[0].msg, flaws)
+    reject(flaws)
     return [float(budget) for budget in sent]

@@ -16,7 +16,7 @@ import pytest
 import uvicorn
 
 from app.api.middleware import connections, timeouts
-from app.api.middleware.http_protocol import DRAINED_BYTES, MOST_BYTES, MOST_PIPELINED, BoundedHeads
+from app.api.middleware.http_protocol import DRAINED_BYTES, MAX_BYTES, MAX_PIPELINED, BoundedHeads
 from app.api.middleware.timeouts import Wait
 from tests.conftest import free_port
 
@@ -234,7 +234,7 @@ def test_pipelined_requests_are_answered_in_order_and_bounded(server):
     assert received.endswith(b"no key")
 
     with server.connection() as connection:
-        connection.sendall(head("slow", method="GET") + head("accepted", method="GET") * (MOST_PIPELINED + 2))
+        connection.sendall(head("slow", method="GET") + head("accepted", method="GET") * (MAX_PIPELINED + 2))
         assert answer(connection) == b""
 
 
@@ -343,7 +343,7 @@ def test_odd_requests_get_one_answer_and_an_end(server, name):
 def test_a_body_without_end_disconnects_the_application(server):
     with server.connection() as connection:
         connection.sendall(head("read", b"Transfer-Encoding: chunked") + b"5;")
-        flooded(connection, b"a" * (MOST_BYTES // 2))
+        flooded(connection, b"a" * (MAX_BYTES // 2))
         assert answer(connection).startswith(b"HTTP/1.1 431 ")
 
     until = time.monotonic() + 10

@@ -18,7 +18,7 @@ from app.access.caller import Scope
 from app.access.keyring import GUESSES
 from app.access.keys import KeyRequest
 from app.api.logs import _where
-from app.api.middleware.http_protocol import MOST_BYTES
+from app.api.middleware.http_protocol import MAX_BYTES
 from app.cli import main
 from app.wiring import make_ports
 from tests.conftest import serving, settings_for, trained, two_class_rows
@@ -43,7 +43,7 @@ def test_a_head_without_end_is_refused(replica, head):
     with socket.create_connection(("127.0.0.1", replica.port), timeout=20) as connection:
         connection.sendall(head)
         for _ in range(8):
-            connection.sendall(b"a" * (MOST_BYTES // 2))
+            connection.sendall(b"a" * (MAX_BYTES // 2))
             time.sleep(0.01)  # what comes in one piece with the beginning does not count
         answer = b""
         while received := connection.recv(65536):

@@ -115,7 +115,7 @@ def test_a_name_that_is_there_twice(client, route):
 def test_a_body_of_too_many_values(client, route):
     """Refused before it is parsed, whatever it holds."""
     for part in (b"[],", b"1,", b"{},"):
-        body = b'{"instances": [' + part * json_bodies.MOST_VALUES + b"0]}"
+        body = b'{"instances": [' + part * json_bodies.MAX_VALUES + b"0]}"
         response = ask(client, route, body)
         assert response.status_code == 413
         assert "values" in response.json()["detail"]

@@ -80,7 +80,7 @@ def test_a_long_body_is_counted_before_it_is_parsed(monkeypatch):
     with pytest.raises(TooLarge, match="4 sets"):
         probabilities.fields_of_json(b'{"probabilities": [[1], [1], [1], [1]]}')
     with pytest.raises(TooLarge, match="values"):
-        probabilities.fields_of_json(b'{"instances": [' + b"{}," * json_bodies.MOST_VALUES + b"{}]}")
+        probabilities.fields_of_json(b'{"instances": [' + b"{}," * json_bodies.MAX_VALUES + b"{}]}")
     monkeypatch.setattr(item_sets, "MOST_ITEMS", 3)
     with pytest.raises(TooLarge, match="4 items"):
         probabilities.fields_of_json(b'{"probabilities": [1, 1, 1, 1]}')

@@ -6,14 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from app.errors import Flaw, Invalid, pointer
+from app.errors import Flaw, pointer, reject
 from app.features import Schema
 from app.text import refused_character
 
 if TYPE_CHECKING:  # imported where needed, see formats.py
     import pyarrow as pa
-
-_MOST_FLAWS = 20
 
 
 def codes_of(column: pa.ChunkedArray, schema: Schema, j: int) -> tuple[np.ndarray, list[str]]:
@@ -74,9 +72,8 @@ def _check_words(chunk: Any, unseen: Any, start: int, j: int) -> None:
     used = coded.indices.filter(unseen).unique()
     odd = [code for code, word in zip(used, coded.dictionary.take(used).to_pylist(), strict=True) if _odd(word)]
     if odd:
-        rows = np.flatnonzero(pc.is_in(coded.indices, value_set=pa.array(odd, used.type)))[:_MOST_FLAWS]
-        flaws = [Flaw(pointer(start + i, j), _odd(chunk[int(i)].as_py()) or "") for i in rows]
-        raise Invalid(flaws[0].msg, flaws)
+        rows = np.flatnonzero(pc.is_in(coded.indices, value_set=pa.array(odd, used.type)))
+        reject(Flaw(pointer(start + i, j), _odd(chunk[int(i)].as_py()) or "") for i in rows)
 
 
 def _odd(word: str) -> str | None:

@@ -20,24 +20,23 @@ from app.api.errors import flaws_of
 from app.api.middleware.limiters import limiters
 from app.api.middleware.memory import share
 from app.api.middleware.permits import GuardedRoute, guard_of
-from app.errors import Flaw, Invalid, Unsupported, pointer
-from app.text import MOST_NAME
+from app.errors import Flaw, Invalid, Unsupported, pointer, reject
+from app.text import MAX_NAME
 
 JSON = "application/json"
-_MOST_FIELDS = 100  # of an object whose fields are named in the documentation
-_MOST_CLASSES = 10_000  # of an object that has a value for each class
-_MOST_FLAWS = 20
+_MAX_FIELDS = 100  # of an object whose fields are named in the documentation
+_MAX_CLASSES = 10_000  # of an object that has a value for each class
 _LONG_BYTES = 1 << 20  # of a body; a longer one takes tenths of a second
 _LONGEST_NAME = 64  # that is compared with others
 
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$", description="lower-case letters, digits, _ and -")]
-Text = Annotated[str, Field(max_length=MOST_NAME)]  # an action, class or feature, or a reference to a model or data set
+Text = Annotated[str, Field(max_length=MAX_NAME)]  # an action, class or feature, or a reference to a model or data set
 
 
 def _few_classes(sent: Any) -> Any:
     """A million wrong values would each be worded as an error."""
-    if isinstance(sent, dict) and len(sent) > _MOST_CLASSES:
-        raise ValueError(f"{len(sent):,} classes; at most {_MOST_CLASSES:,} are taken")
+    if isinstance(sent, dict) and len(sent) > _MAX_CLASSES:
+        raise ValueError(f"{len(sent):,} classes; at most {_MAX_CLASSES:,} are taken")
     return sent
 
 
@@ -59,7 +58,7 @@ class WireModel(BaseModel):
     @classmethod
     def _few_fields(cls, sent: Any) -> Any:
         """Millions of unknown fields would each be worded as an error."""
-        if isinstance(sent, dict) and len(sent) > _MOST_FIELDS:
+        if isinstance(sent, dict) and len(sent) > _MAX_FIELDS:
             raise ValueError(f"an object of {len(sent)} fields; this one takes {', '.join(cls.model_fields)}")
         return sent
 
@@ -148,7 +147,7 @@ def checked(form: type[_Form], fields: Any) -> _Form:
         return form.model_validate(fields)
     except ValidationError as error:
         flaws = flaws_of(error.errors(include_url=False, include_context=False, include_input=False), fields)
-        raise Invalid(flaws[0].msg, flaws) from error
+        raise Invalid.of(flaws) from error
 
 
 def kind_of_body(request: Request, others: Collection[str] = ()) -> str:
@@ -190,8 +189,7 @@ def refuse_query(request: Request, known: Collection[str] = (), lists: Collectio
     flaws = [Flaw(pointer(name), _unknown_parameter(name, known)) for name in counts if name not in known]
     twice = (name for name, count in counts.items() if count > 1 and name in known and name not in lists)
     flaws += [Flaw(pointer(name), "this query parameter is given twice") for name in twice]
-    if flaws:
-        raise Invalid(flaws[0].msg, flaws[:_MOST_FLAWS])
+    reject(flaws)
 
 
 def _unknown_parameter(name: str, known: Collection[str]) -> str:

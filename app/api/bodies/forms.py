@@ -10,14 +10,14 @@ from starlette.datastructures import FormData, Headers
 from starlette.formparsers import MultiPartException, MultiPartParser
 
 from app.errors import Invalid, Unsupported
-from app.text import MOST_NAME
+from app.text import MAX_NAME
 
 _UTF8 = frozenset({"utf-8", "utf8", "us-ascii", "ascii"})  # ASCII is read as UTF-8, of which it is a part
 _PLAIN = frozenset({"", "7bit", "8bit", "binary"})  # transfer encodings that leave bytes as they are
 _BOUNDARY = re.compile(rb"[0-9A-Za-z'()+_,\-./:=? ]{0,69}[0-9A-Za-z'()+_,\-./:=?]")  # RFC 2046, 5.1.1
 _EXTENDED = re.compile(r";\s*[\w-]+\*", re.ASCII)  # a parameter that names its own charset (RFC 2231)
-_MOST_FIELDS = 1000
-_LONGEST_FIELD = 4 * MOST_NAME  # bytes
+_MAX_FIELDS = 1000
+_MAX_FIELD_BYTES = 4 * MAX_NAME  # bytes
 _TAIL = 16  # bytes of a form that hold its last mark
 
 
@@ -53,8 +53,8 @@ class _Parser(MultiPartParser):
             Headers(raw=[(b"content-type", media_type)]),
             chunks,
             max_files=1,
-            max_fields=_MOST_FIELDS,
-            max_part_size=_LONGEST_FIELD,
+            max_fields=_MAX_FIELDS,
+            max_part_size=_MAX_FIELD_BYTES,
         )
 
     def on_headers_finished(self) -> None:

@@ -16,7 +16,7 @@ from fastapi import Response
 from app.api.bodies.arrow_categories import codes_of
 from app.api.bodies.documents import JSON
 from app.api.bodies.json_bodies import free
-from app.errors import Flaw, Invalid, TooLarge, pointer
+from app.errors import Flaw, Invalid, TooLarge, pointer, reject
 from app.features import Schema
 from app.registry.loaded import Loaded
 from app.usecases.predict import Answer
@@ -30,7 +30,6 @@ ARROW = "application/vnd.apache.arrow.stream"
 BINARY = {"schema": {"type": "string", "format": "binary"}}  # how OpenAPI says that a body is no text
 
 _DUMP = orjson.OPT_SERIALIZE_NUMPY
-_MOST_FLAWS = 20
 _BYTES_PER_WORD = 300  # of memory at most: a word that no other row has, and its codes
 _PART = 50_000  # numbers written at a time: the interpreter's lock is held for some milliseconds
 _LONGEST_HEADER = 16_000  # proxies and clients refuse longer ones
@@ -271,9 +270,8 @@ def ascii_json(document: Any) -> bytes:
 def _finite(X: np.ndarray) -> np.ndarray:
     infinite = np.isinf(X)
     if infinite.any():
-        places = np.argwhere(infinite)[:_MOST_FLAWS]
-        flaws = [Flaw(pointer(i, j), "infinity is no value; use NaN or null where it is missing") for i, j in places]
-        raise Invalid(flaws[0].msg, flaws)
+        message = "infinity is not allowed; use NaN or null for a missing value"
+        reject(Flaw(pointer(i, j), message) for i, j in np.argwhere(infinite))
     return X
 
 
@@ -281,8 +279,7 @@ def _check_names(names: list[str], schema: Schema) -> None:
     flaws = [Flaw(pointer(name), "unknown feature") for name in names if name not in schema.names]
     flaws += [Flaw("", f"feature {name!r} is absent") for name in schema.names if name not in names]
     flaws += [Flaw(pointer(name), "this column is there twice") for name in set(names) if names.count(name) > 1]
-    if flaws:
-        raise Invalid(flaws[0].msg, flaws[:_MOST_FLAWS])
+    reject(flaws)
 
 
 def _check_types(table: pa.Table, schema: Schema) -> None:

@@ -14,11 +14,11 @@ from app.errors import Flaw, Invalid, TooLarge, pointer
 from app.text import check_document
 
 INLINE_BYTES = 16_384  # a larger body is read in a thread: parsing it would hold up everybody else
-MOST_VALUES = 1_000_000  # of one body: the parser holds the interpreter's lock for a tenth of a second
+MAX_VALUES = 1_000_000  # of one body: the parser holds the interpreter's lock for a tenth of a second
 _WEIGHTS = {b",": 1, b":": 1, b"[": 1, b"{": 2}  # an object costs as much memory as a few numbers
 _BYTES_PER_VALUE = 120  # of memory: a number takes 32, a list 80, an object 230; rows are copied once
 _BLOCK = 1 << 20  # bytes of a body that are looked at together
-_SMALL = MOST_VALUES // max(_WEIGHTS.values())  # bytes of a body that cannot hold more than `MOST_VALUES`
+_SMALL = MAX_VALUES // max(_WEIGHTS.values())  # bytes of a body that cannot hold more than `MAX_VALUES`
 
 
 def free(_count: int) -> None:
@@ -29,7 +29,7 @@ def parsed(body: bytes, reserve: Callable[[int], None] = free) -> Any:
     """The document in a JSON body.
 
     `reserve` is told how many bytes of memory the document of a long body will take. Raises TooLarge, before anything
-    is parsed, where the body holds more than `MOST_VALUES`; Invalid where it is not JSON (RFC 8259, UTF-8, nested at
+    is parsed, where the body holds more than `MAX_VALUES`; Invalid where it is not JSON (RFC 8259, UTF-8, nested at
     most 1,024 deep, without NaN and Infinity), at text with control characters, and at a name that an object holds
     twice. O(size).
     """
@@ -47,9 +47,9 @@ def parsed(body: bytes, reserve: Callable[[int], None] = free) -> Any:
 def _extent(body: bytes) -> int:
     """How many values the body's commas, colons and brackets announce; TooLarge where they are more than may be."""
     about = sum(weight * _count(body, mark) for mark, weight in _WEIGHTS.items())
-    if about > MOST_VALUES:
+    if about > MAX_VALUES:
         raise TooLarge(
-            f"the body holds about {about:,} values and lists, and a JSON body may hold {MOST_VALUES:,}: send fewer at"
+            f"the body holds about {about:,} values and lists, and a JSON body may hold {MAX_VALUES:,}: send fewer at"
             " once, or an array or Arrow stream where the route takes one; for training send a file to `POST /datasets`"
         )
     return about

@@ -7,7 +7,7 @@ else would be answered. So the list of probabilities is cut out of a long body a
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import chain
 from typing import Any
 
@@ -22,9 +22,8 @@ from app.usecases.item_sets import Sets, check_extent, extent_bytes
 FIELD = "probabilities"
 _LONG = 1 << 18  # bytes of a body from which on it is parsed in parts
 _PART = 1 << 14  # numbers parsed at a time: a millisecond
-_MOST_FLAWS = 20
 _BLANKS = np.frombuffer(b" \t\n\r", dtype=np.uint8)
-_MOST_BLANKS = 100  # beside a bracket; more are looked at by the parser
+_MAX_BLANKS = 100  # beside a bracket; more are looked at by the parser
 _BEGIN = re.compile(rb'"probabilities"\s*:\s*\[')
 _NUMBERS = {int, float}
 _FORMS = "a list of numbers (one set) or a list of such lists (a set each)"
@@ -57,8 +56,7 @@ def sets_of_list(value: Any) -> Sets:
             return Sets(np.array(list(chain.from_iterable(value)), dtype=np.float64), ends)
     except OverflowError as error:
         raise Invalid.at(pointer(FIELD), "a probability is a number from 0 to 1; one of these is no float") from error
-    flaws = _flaws(value)
-    raise Invalid(flaws[0].msg, flaws)
+    raise Invalid.of(_flaws(value))
 
 
 def sets_of_npy(body: bytes, reserve: Callable[[int], None] = free) -> Sets:
@@ -145,7 +143,7 @@ def _offsets(letters: np.ndarray, commas: np.ndarray) -> np.ndarray | None:
 def _beside(letters: np.ndarray, brackets: np.ndarray, way: int) -> bool:
     """Whether only blanks, not too many, lie between each bracket and the next comma or end in this direction."""
     places = brackets + way
-    for _ in range(_MOST_BLANKS):
+    for _ in range(_MAX_BLANKS):
         places = places[(places >= 0) & (places < len(letters))]
         places = places[letters[places] != ord(",")]
         if not len(places):
@@ -170,20 +168,14 @@ def _parse_in_parts(text: bytes, commas: np.ndarray) -> np.ndarray:
     return p
 
 
-def _flaws(value: list[Any]) -> list[Flaw]:
-    """The slow way round, to word what is wrong."""
+def _flaws(value: list[Any]) -> Iterator[Flaw]:
+    """Slow path: build detailed errors."""
     nested = isinstance(value[0], list)
-    flaws: list[Flaw] = []
     for i, item in enumerate(value):
         if isinstance(item, list) and nested:
             bad = [j for j, number in enumerate(item) if type(number) not in _NUMBERS]
-            flaws += [Flaw(pointer(FIELD, i, j), "a probability is a number from 0 to 1") for j in bad]
+            yield from (Flaw(pointer(FIELD, i, j), "a probability is a number from 0 to 1") for j in bad)
         elif nested or isinstance(item, list):
-            flaws.append(
-                Flaw(pointer(FIELD, i), f"the first one is {'a list' if nested else 'a number'}: send {_FORMS}")
-            )
+            yield Flaw(pointer(FIELD, i), f"the first one is {'a list' if nested else 'a number'}: send {_FORMS}")
         elif type(item) not in _NUMBERS:
-            flaws.append(Flaw(pointer(FIELD, i), "a probability is a number from 0 to 1"))
-        if len(flaws) >= _MOST_FLAWS:
-            break
-    return flaws[:_MOST_FLAWS]
+            yield Flaw(pointer(FIELD, i), "a probability is a number from 0 to 1")

@@ -101,5 +101,5 @@ def _from_form(form: FormData) -> Upload:
     if file is None and not flaws:
         flaws.append(Flaw("/file", "there is no file"))
     if flaws or file is None:
-        raise Invalid(flaws[0].msg, flaws)
+        raise Invalid.of(flaws)
     return Upload(file.file, texts["label"], texts["name"], texts["label_type"])

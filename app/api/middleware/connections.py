@@ -8,23 +8,23 @@ from weakref import WeakKeyDictionary
 
 from uvicorn.server import ServerState
 
-MOST_CONNECTIONS = 10_000
-_MOST_DESCRIPTORS = 65_536  # asked for where the system sets no limit
+MAX_CONNECTIONS = 10_000
+_MAX_DESCRIPTORS = 65_536  # asked for where the system sets no limit
 _BACKLOG = 2048
 
 
 def raise_descriptor_limit() -> None:
     """Raise the soft limit of open files to the hard limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = _MOST_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, _MOST_DESCRIPTORS)
+    wanted = _MAX_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, _MAX_DESCRIPTORS)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def most_connections() -> int:
-    """Half of the open files that the process may have, at most `MOST_CONNECTIONS`."""
+    """Half of the open files that the process may have, at most `MAX_CONNECTIONS`."""
     soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    return MOST_CONNECTIONS if soft == resource.RLIM_INFINITY else max(min(MOST_CONNECTIONS, soft // 2), 1)
+    return MAX_CONNECTIONS if soft == resource.RLIM_INFINITY else max(min(MAX_CONNECTIONS, soft // 2), 1)
 
 
 def backlog() -> int:

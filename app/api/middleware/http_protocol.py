@@ -15,11 +15,11 @@ from app.api.middleware.closing import Closing
 from app.api.middleware.connections import crowd_of, most_connections
 from app.api.middleware.timeouts import Wait, Waiting, watch
 
-MOST_BYTES = (
+MAX_BYTES = (
     64 * 1024
 )  # without a part of a body, besides what came in one piece with one, or with a request's beginning
-MOST_FIELDS = 200  # each takes some 200 bytes, however short it is
-MOST_PIPELINED = 100  # each takes some 3 kB, however short it is
+MAX_FIELDS = 200  # each takes some 200 bytes, however short it is
+MAX_PIPELINED = 100  # each takes some 3 kB, however short it is
 _SMALLEST_CHUNK = 6  # bytes on the wire of a chunk with one byte
 DRAINED_BYTES = 256 * 1024  # what is still read of a request that is answered already
 
@@ -27,7 +27,7 @@ DRAINED_BYTES = 256 * 1024  # what is still read of a request that is answered a
 class BoundedHeads(HttpToolsProtocol):
     """The server's protocol with bounds.
 
-    A request line, headers, trailers or chunk extensions of more than `MOST_BYTES` get 431. An answer that is complete
+    A request line, headers, trailers or chunk extensions of more than `MAX_BYTES` get 431. An answer that is complete
     before its request is carries `Connection: close`; then at most `DRAINED_BYTES` are read, and thrown away. Clients
     that are slower than `waits` allows get 408, or are disconnected where an answer has begun.
     """
@@ -71,7 +71,7 @@ class BoundedHeads(HttpToolsProtocol):
     # What the parser finds
 
     def on_message_begin(self) -> None:
-        if len(self.pipeline) >= MOST_PIPELINED:
+        if len(self.pipeline) >= MAX_PIPELINED:
             raise ValueError("too many pipelined requests")
         super().on_message_begin()
         self.requests += 1
@@ -79,7 +79,7 @@ class BoundedHeads(HttpToolsProtocol):
         self.in_head = True
 
     def on_headers_complete(self) -> None:
-        if len(self.headers) > MOST_FIELDS:
+        if len(self.headers) > MAX_FIELDS:
             raise ValueError("too many headers")
         super().on_headers_complete()
         self._crowd.leave(self)
@@ -126,8 +126,8 @@ class BoundedHeads(HttpToolsProtocol):
             return
         self._other_bytes += len(data)
         super().data_received(data)
-        if self._other_bytes > MOST_BYTES or (self.in_head and len(self.headers) > MOST_FIELDS):
-            self.refuse(431, f"headers and trailers may have at most {MOST_BYTES:,} bytes and {MOST_FIELDS} fields")
+        if self._other_bytes > MAX_BYTES or (self.in_head and len(self.headers) > MAX_FIELDS):
+            self.refuse(431, f"headers and trailers may have at most {MAX_BYTES:,} bytes and {MAX_FIELDS} fields")
 
     def send_400_response(self, _msg: str) -> None:
         self.refuse(400, "this is not an HTTP request that the server understands")

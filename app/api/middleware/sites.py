@@ -19,7 +19,7 @@ _READS = frozenset({"GET", "HEAD", "OPTIONS"})
 _TELLING = frozenset({b"host", b"origin", b"sec-fetch-site"})
 _FOREIGN = frozenset({b"cross-site", b"same-site"})
 _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[^:\[\]]+)(?::\d{1,5})?")
-_MOST_USUAL = 100  # of at most 270 characters
+_MAX_USUAL = 100  # of at most 270 characters
 _PORTS = {"http": ":80", "https": ":443"}
 _SHOWN = 80  # characters of a header that an error repeats
 
@@ -51,7 +51,7 @@ class Sites:
                 " configure keys, or send the request without a browser; a reverse proxy has to pass on the Host header"
                 " that it received, and PAYOFF_HOSTS has to contain that host"
             )
-        if len(self._usual) < _MOST_USUAL:
+        if len(self._usual) < _MAX_USUAL:
             self._usual.add(next(value for name, value in telling if name == b"host"))
 
     def _knows(self, host: str) -> bool:
