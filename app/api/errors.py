@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Any
 
@@ -11,11 +10,11 @@ import structlog
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, Field
-from pydantic_core import ErrorDetails
 from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
 from app import errors
+from app.api.wording import flaws_of_parameters
 
 _log = structlog.get_logger("payoff")
 MEDIA_TYPE = "application/problem+json"
@@ -98,28 +97,6 @@ def respond(error: errors.PayoffError) -> Response:
     return problem(status, error.title, error.detail, error.flaws, headers)
 
 
-def flaws_of(details: Sequence[ErrorDetails | Any], sent: Any) -> tuple[errors.Flaw, ...]:
-    """Pydantic's first findings about `sent` as flaws, each with a pointer into it."""
-    flaws = (
-        errors.Flaw(_pointer(found["loc"], sent, found["type"]), found["msg"]) for found in details[: errors.MAX_ERRORS]
-    )
-    return tuple(dict.fromkeys(flaws))
-
-
-def _pointer(steps: Sequence[int | str], sent: Any, kind: str) -> str:
-    """The steps that lead somewhere in `sent`: pydantic adds the names of the types that it tried on the way."""
-    found: list[int | str] = []
-    for number, part in enumerate(steps):
-        here = (isinstance(sent, dict) and part in sent) or (
-            isinstance(sent, list) and isinstance(part, int) and part < len(sent)
-        )
-        if here:
-            sent = sent[part]
-        if here or (kind == "missing" and number == len(steps) - 1):
-            found.append(part)
-    return errors.pointer(*found)
-
-
 def _methods(request: Request) -> set[str]:
     """What the path can be asked with; each of its methods may have a route of its own."""
     found: set[str] = set()
@@ -164,14 +141,7 @@ def install(app: FastAPI) -> None:
 
     async def validation(_request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
-        details = error.errors()
-        if details and details[0]["loc"][:1] == ("body",):
-            flaws = flaws_of([{**found, "loc": found["loc"][1:]} for found in details[: errors.MAX_ERRORS]], error.body)
-        else:  # a path, query or header parameter: its name is the place
-            flaws = tuple(
-                errors.Flaw(errors.pointer(found["loc"][-1]), found["msg"]) for found in details[: errors.MAX_ERRORS]
-            )
-        return respond(errors.Invalid(flaws[0].msg if flaws else "the request is not as documented", flaws))
+        return respond(errors.Invalid.of(flaws_of_parameters(error.errors())))  # `documents.read` checks bodies
 
     async def http(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)

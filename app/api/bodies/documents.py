@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Coroutine
-from difflib import get_close_matches
 from typing import Annotated, Any, TypeVar, cast, get_origin
 
 import orjson
@@ -16,10 +15,10 @@ from starlette.concurrency import run_in_threadpool
 from starlette.types import Receive, Scope, Send
 
 from app.api.bodies.json_bodies import INLINE_BYTES, parsed, refuse_repeats
-from app.api.errors import flaws_of
 from app.api.middleware.limiters import limiters
 from app.api.middleware.memory import share
 from app.api.middleware.permits import GuardedRoute, guard_of
+from app.api.wording import flaws_of, unknown
 from app.errors import Flaw, Invalid, Unsupported, pointer, reject
 from app.text import MAX_NAME
 
@@ -27,7 +26,6 @@ JSON = "application/json"
 _MAX_FIELDS = 100  # of an object whose fields are named in the documentation
 _MAX_CLASSES = 10_000  # of an object that has a value for each class
 _LONG_BYTES = 1 << 20  # of a body; a longer one takes tenths of a second
-_LONGEST_NAME = 64  # that is compared with others
 
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$", description="lower-case letters, digits, _ and -")]
 Text = Annotated[str, Field(max_length=MAX_NAME)]  # an action, class or feature, or a reference to a model or data set
@@ -36,7 +34,7 @@ Text = Annotated[str, Field(max_length=MAX_NAME)]  # an action, class or feature
 def _few_classes(sent: Any) -> Any:
     """A million wrong values would each be worded as an error."""
     if isinstance(sent, dict) and len(sent) > _MAX_CLASSES:
-        raise ValueError(f"{len(sent):,} classes; at most {_MAX_CLASSES:,} are taken")
+        raise ValueError(f"the object has {len(sent):,} classes; at most {_MAX_CLASSES:,} are allowed")
     return sent
 
 
@@ -59,7 +57,7 @@ class WireModel(BaseModel):
     def _few_fields(cls, sent: Any) -> Any:
         """Millions of unknown fields would each be worded as an error."""
         if isinstance(sent, dict) and len(sent) > _MAX_FIELDS:
-            raise ValueError(f"an object of {len(sent)} fields; this one takes {', '.join(cls.model_fields)}")
+            raise ValueError(f"the object has {len(sent):,} fields; allowed: {', '.join(map(repr, cls.model_fields))}")
         return sent
 
 
@@ -146,8 +144,8 @@ def checked(form: type[_Form], fields: Any) -> _Form:
     try:
         return form.model_validate(fields)
     except ValidationError as error:
-        flaws = flaws_of(error.errors(include_url=False, include_context=False, include_input=False), fields)
-        raise Invalid.of(flaws) from error
+        details = error.errors(include_url=False, include_input=False)
+        raise Invalid.of(flaws_of(details, fields, form)) from error
 
 
 def kind_of_body(request: Request, others: Collection[str] = ()) -> str:
@@ -186,17 +184,10 @@ def refuse_query(request: Request, known: Collection[str] = (), lists: Collectio
     if not request.scope["query_string"]:
         return
     counts = Counter(name for name, _ in request.query_params.multi_items())
-    flaws = [Flaw(pointer(name), _unknown_parameter(name, known)) for name in counts if name not in known]
+    flaws = [Flaw(pointer(name), unknown("query parameter", name, known)) for name in counts if name not in known]
     twice = (name for name, count in counts.items() if count > 1 and name in known and name not in lists)
     flaws += [Flaw(pointer(name), "this query parameter is given twice") for name in twice]
     reject(flaws)
-
-
-def _unknown_parameter(name: str, known: Collection[str]) -> str:
-    shown = name[:_LONGEST_NAME]
-    close = get_close_matches(shown, known, n=1)
-    there = f"there are {', '.join(known)}" if known else "there are none here"
-    return f"unknown query parameter {shown!r}; {f'did you mean {close[0]!r}?' if close else there}"
 
 
 def query_fields(request: Request, known: Collection[str], words: Collection[str]) -> dict[str, Any]:
