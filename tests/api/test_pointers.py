@@ -34,7 +34,7 @@ BODIES = [
     ("/predict", {"instances": [case(**{"c~d": 1})]}, "/instances/0/c~0d"),
     ("/predict", {"instances": [case(**{"f~/": 1})]}, "/instances/0/f~0~1"),
     ("/predict", {"instances": [case()], "priors": {"x/y": "much", "z~": 0.5}}, "/priors/x~1y"),
-    ("/predict", {"instances": [case()], "priors": {"x/": 0.5, "z~": 0.5}}, "/priors/x~1"),
+    ("/predict", {"instances": [case()], "benefits": BENEFITS, "priors": {"x/": 0.5, "z~": 0.5}}, "/priors/x~1"),
     ("/acquire", {"known": {"a/b": "old"}}, "/known/a~1b"),
     ("/acquire", {"known": {"f~/": 1}}, "/known/f~0~1"),
     ("/acquire", {"instances": [{}, {"c~d": 1}]}, "/instances/1/c~0d"),
