@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from app.errors import Flaw, Invalid, pointer, reject
+from app.errors import Flaw, Invalid, pointer, reject, unknown
 from app.text import refused_character
 
 _NUMBERS = {float, int, type(None)}
@@ -131,7 +131,11 @@ class Schema:
 
     def _flaws_of_one(self, loc: str, instance: Any) -> list[Flaw]:
         if isinstance(instance, dict):
-            flaws = [Flaw(loc + pointer(name), "unknown feature") for name in instance if name not in self._position]
+            flaws = [
+                Flaw(loc + pointer(name), unknown("feature", name, self.names))
+                for name in instance
+                if name not in self._position
+            ]
             absent = [name for name in self.names if name not in instance]
             flaws += [Flaw(loc, f"feature {name!r} is absent; send null where it is missing") for name in absent]
             cells = [(pointer(name), self._position[name], instance[name]) for name in self.names if name in instance]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from app.errors import MAX_ERRORS, Conflict, Flaw, Invalid, pointer, reject
+from app.errors import MAX_ERRORS, Conflict, Flaw, Invalid, pointer, reject, unknown
 
 TAKING = {"Flaw", "at", "under", "at_place"}
 MODULES = sorted(Path("app").rglob("*.py"))
@@ -63,3 +63,20 @@ def test_flaws_are_rejected_and_none_are_accepted():
     assert len(raised.value.flaws) == MAX_ERRORS
 
     reject(())
+
+
+@pytest.mark.parametrize(
+    ("name", "known", "message"),
+    [
+        ("benefit", ["priors", "benefits"], "unknown field 'benefit'; did you mean 'benefits'?"),
+        ("x", ["priors", "benefits"], "unknown field 'x'; allowed: 'priors', 'benefits'"),
+        ("x", [], "unknown field 'x'; none is allowed here"),
+        ("x", ["a" * 100], f"unknown field 'x'; allowed: '{'a' * 64}'"),
+        ("x" * 100, ["x" * 99], f"unknown field '{'x' * 64}'; allowed: '{'x' * 64}'"),
+        ("z", [f"n{i}" for i in range(400)], None),
+    ],
+)
+def test_an_unknown_name_suggests_a_known_one_or_lists_them(name, known, message):
+    found = unknown("field", name, known)
+
+    assert found == message or (message is None and found.endswith("'n19' and 380 more"))

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from app.decisions.benefit import LARGEST
-from app.errors import Flaw, Invalid, pointer
+from app.errors import Flaw, Invalid, pointer, unknown
 from app.text import MAX_NAME
 
 _SMALLEST = 1 / LARGEST  # what trees wait for is compared per price, which overflows for the smallest floats
@@ -143,11 +143,10 @@ class _Reader:
             if not isinstance(entry, Mapping):
                 self.flaws.append(Flaw(pointer(i), "an entry is an object with feature and cost"))
                 continue
-            unknown = [Flaw(pointer(i, key), f"unknown key; there are {', '.join(sorted(_KEYS))}")
-                       for key in entry if key not in _KEYS]  # fmt: skip
+            strange = [Flaw(pointer(i, key), unknown("key", key, sorted(_KEYS))) for key in entry if key not in _KEYS]
             absent = [Flaw(pointer(i), f"{key} is absent") for key in ("feature", "cost") if key not in entry]
-            self.flaws += unknown + absent
-            if not unknown and not absent and self._known(entry["feature"], pointer(i, "feature")):
+            self.flaws += strange + absent
+            if not strange and not absent and self._known(entry["feature"], pointer(i, "feature")):
                 self._read_entry(entry, pointer(i), listed)
 
     def _read_entry(self, entry: Mapping[str, Any], loc: str, listed: set[str]) -> None:
@@ -177,7 +176,7 @@ class _Reader:
     def _known(self, name: Any, loc: str) -> bool:
         if isinstance(name, str) and name in self.column:
             return True
-        self.flaws.append(Flaw(loc, "unknown feature"))
+        self.flaws.append(Flaw(loc, unknown("feature", name, self.column)))
         return False
 
     def _price(self, value: Any, loc: str) -> bool:

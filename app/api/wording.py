@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from difflib import get_close_matches
 from itertools import groupby, islice
 from typing import Any, get_args
 
 from pydantic import BaseModel
 from pydantic_core import ErrorDetails
 
-from app.errors import MAX_ERRORS, Flaw, pointer
+from app.errors import MAX_ERRORS, Flaw, pointer, unknown
 from app.registry.card import NAME
 
-_MAX_SHOWN = 64  # characters of a name or value; a longer name is not compared with others
+_MAX_SHOWN = 64  # characters of a name or value
 _KEY = "[key]"  # the last step where pydantic finds fault with a name of an object
 _PATTERNS = {f"^{NAME}$": "be 1 to 64 of a-z, 0-9, '_' and '-', beginning with a letter or digit"}
 
@@ -64,14 +63,6 @@ def flaws_of_parameters(details: Sequence[Any]) -> tuple[Flaw, ...]:
         Flaw(pointer(*found["loc"][1:2]), _message([found], found["loc"][1:], found["input"], ()))
         for found in islice(details, MAX_ERRORS)
     )
-
-
-def unknown(what: str, name: str, known: Collection[str]) -> str:
-    """The message about a name that is not `known`: the one that may be meant, or all there are."""
-    shown = name[:_MAX_SHOWN]
-    close = get_close_matches(shown, known, n=1)
-    allowed = f"allowed: {', '.join(map(repr, known))}" if known else "none is allowed here"
-    return f"unknown {what} {shown!r}; {f'did you mean {close[0]!r}?' if close else allowed}"
 
 
 def _steps(steps: Sequence[int | str], sent: Any, kind: str) -> tuple[int | str, ...]:

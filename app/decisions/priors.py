@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from app.errors import Flaw, Invalid, pointer
+from app.errors import Flaw, Invalid, pointer, unknown
 
 _SUM_TOLERANCE = 1e-6  # people write thirds with six digits
 _EXACT = 1e-280  # rows whose products sum to less have lost digits that matter: floats become coarse below 1e-308
@@ -22,7 +22,7 @@ def as_priors(value: Any, classes: Sequence[str]) -> np.ndarray:
     if not isinstance(value, Mapping):
         raise Invalid.at("", "priors are an object with one share per class")
     known = set(classes)
-    flaws = [Flaw(pointer(name), "unknown class") for name in value if name not in known]
+    flaws = [Flaw(pointer(name), unknown("class", name, classes)) for name in value if name not in known]
     flaws += [
         Flaw("", f"class {name!r} is absent; give 0 where it never occurs") for name in classes if name not in value
     ]

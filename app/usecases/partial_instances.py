@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from app.errors import Flaw, Invalid, pointer, reject
+from app.errors import Flaw, Invalid, pointer, reject, unknown
 from app.features import OUTSIDE, Schema, is_float
 
 _NUMBERS = {float, int, type(None)}
@@ -57,7 +57,7 @@ def _give_up(status: np.ndarray, unavailable: Sequence[str], position: Mapping[s
     flaws = []
     for place, name in enumerate(unavailable):
         if name not in position:
-            flaws.append(Flaw(pointer("unavailable", place), "unknown feature"))
+            flaws.append(Flaw(pointer("unavailable", place), unknown("feature", name, position)))
         elif (status[:, position[name]] > 0).any():
             flaws.append(Flaw(pointer("unavailable", place), f"{name!r} is known; leave it out here"))
         else:
@@ -107,7 +107,7 @@ def _flaws(schema: Schema, cases: Sequence[Any]) -> Iterator[Flaw]:
 def _flaws_of_one(schema: Schema, loc: str, items: Iterable[tuple[str, Any]]) -> Iterable[Flaw]:
     for name, value in items:
         if name not in schema.names:
-            yield Flaw(loc + pointer(name), "unknown feature")
+            yield Flaw(loc + pointer(name), unknown("feature", name, schema.names))
             continue
         categorical = schema.names.index(name) in schema.categorical
         if type(value) not in (_WORDS if categorical else _NUMBERS):

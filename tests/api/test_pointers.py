@@ -44,7 +44,7 @@ BODIES = [
     ("/acquire", {"known": {}, "feature_costs": [{"feature": "e", "cost": 1, "k/~": 1}]}, "/feature_costs/0/k~1~0"),
     ("/models/escaped/benefit", {"benefits": BENEFITS, "priors": {"x/y": "much"}}, "/priors/x~1y"),
     ("/models/escaped/benefit", {"benefits": BENEFITS, "priors": {"x/": 1}}, "/priors/x~1"),
-    ("/retrieve", {"loss": {"name": "f_beta", "b/~": 1}, "probabilities": [0.5]}, "/loss/b~1~0"),
+    ("/retrieve", {"setting": "binary", "loss": {"name": "f_beta", "b/~": 1}, "probabilities": [0.5]}, "/loss/b~1~0"),
     ("/train", {"learner": {"kind": "logistic", "C/~": 1}, "data": two_class_rows(20)}, "/learner/C~1~0"),
     ("/train", {"learner": {"kind": "random_forest"}, "data": {"r/~": 1}}, "/data/r~1~0"),
 ]

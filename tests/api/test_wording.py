@@ -6,7 +6,7 @@ import re
 from itertools import product
 
 import pytest
-from pydantic_core import list_all_errors
+from pydantic_core._pydantic_core import list_all_errors
 
 WRONG = [None, True, -1, 0.5, 10**30, "", "x" * 300, "No Name", [], [[]], [None], {}, {"x/y": 1}, {"kind": "x"}]
 WRONG_TEXTS = ["", "x" * 300, "No Name", "-1", "0", "1.5", "1e3", "\u00e9", "9" * 30]
@@ -155,6 +155,23 @@ def test_the_words(service, ward, path, body, loc, message):
 
     assert response.status_code == 422
     assert {"loc": loc, "msg": message} in response.json()["errors"]
+
+
+def test_a_name_that_the_model_does_not_have_suggests_one_that_it_has(service, ward):
+    """Features, in rows of objects and as columns, and classes are worded alike."""
+    known = {"age": 50, "pulse": 70, "pain": "mild"}
+    benefits = [[0, -1], [-10, 5]]
+    rows = service.post("/predict", json={"model": ward, "instances": [known | {"pulses": 1}]})
+    classes = service.post(
+        "/predict", json={"model": ward, "instances": [known], "benefits": benefits, "priors": {"health": 1, "ill": 0}}
+    )
+
+    assert rows.json()["errors"] == [
+        {"loc": "/instances/0/pulses", "msg": "unknown feature 'pulses'; did you mean 'pulse'?"}
+    ]
+    assert {"loc": "/priors/health", "msg": "unknown class 'health'; did you mean 'healthy'?"} in classes.json()[
+        "errors"
+    ]
 
 
 def test_only_the_alternative_that_is_meant_is_checked(service):

@@ -18,8 +18,8 @@ from app.api.bodies.json_bodies import INLINE_BYTES, parsed, refuse_repeats
 from app.api.middleware.limiters import limiters
 from app.api.middleware.memory import share
 from app.api.middleware.permits import GuardedRoute, guard_of
-from app.api.wording import flaws_of, unknown
-from app.errors import Flaw, Invalid, Unsupported, pointer, reject
+from app.api.wording import flaws_of
+from app.errors import Flaw, Invalid, Unsupported, pointer, reject, unknown
 from app.text import MAX_NAME
 
 JSON = "application/json"

@@ -16,7 +16,7 @@ from fastapi import Response
 from app.api.bodies.arrow_categories import codes_of
 from app.api.bodies.documents import JSON
 from app.api.bodies.json_bodies import free
-from app.errors import Flaw, Invalid, TooLarge, pointer, reject
+from app.errors import Flaw, Invalid, TooLarge, pointer, reject, unknown
 from app.features import Schema
 from app.registry.loaded import Loaded
 from app.usecases.predict import Answer
@@ -276,7 +276,7 @@ def _finite(X: np.ndarray) -> np.ndarray:
 
 
 def _check_names(names: list[str], schema: Schema) -> None:
-    flaws = [Flaw(pointer(name), "unknown feature") for name in names if name not in schema.names]
+    flaws = [Flaw(pointer(name), unknown("feature", name, schema.names)) for name in names if name not in schema.names]
     flaws += [Flaw("", f"feature {name!r} is absent") for name in schema.names if name not in names]
     flaws += [Flaw(pointer(name), "this column is there twice") for name in set(names) if names.count(name) > 1]
     reject(flaws)
