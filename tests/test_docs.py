@@ -16,7 +16,6 @@ from app.learners.catalogue import KINDS
 from app.retrieval.losses import _OF_COUNTS
 from app.settings import Settings
 from app.usecases.predict import Rule
-from tests.api.permissions import ADMIN, ANY_KEY, EITHER, NEEDED, OPEN, PREDICT, STATIC, TRAIN
 from tools.mathml import on_page_content
 
 ROOT = Path(__file__).parents[1]
@@ -70,18 +69,6 @@ def test_every_scope_is_listed():
     page = (REFERENCE / "scopes.md").read_text().partition("\n## Routes")[0]
 
     assert set(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)) == {scope.value for scope in Scope}
-
-
-def test_every_route_is_listed_with_its_scope():
-    rows = re.findall(r"^\| `([A-Z]+) (/\S+)` \| (.*?) \|", (REFERENCE / "scopes.md").read_text(), re.MULTILINE)
-    words = {OPEN: "open", ANY_KEY: "any key", PREDICT: "`predict`", TRAIN: "`train`", EITHER: "`predict` or `train`"}
-    words[ADMIN] = "`admin`"
-
-    assert {(method, path): scope for method, path, scope in rows} == {
-        (method, path): words[scopes]
-        for (method, path), scopes in NEEDED.items()
-        if method != "HEAD" and path != STATIC  # in the text below the table
-    }
 
 
 def test_every_loss_is_listed():

@@ -19,7 +19,8 @@ from fastapi.concurrency import run_in_threadpool
 from app import __version__, processes, tracing
 from app.access.addresses import Addresses
 from app.access.keyring import Keyring
-from app.api import errors
+from app.api import errors, routes
+from app.api.bodies.documents import DirectRoute
 from app.api.documentation import openapi, page
 from app.api.job_polling import Watching
 from app.api.middleware import permits
@@ -28,19 +29,6 @@ from app.api.middleware.limiters import Limiters
 from app.api.middleware.memory import Budget, InFlight
 from app.api.middleware.observe import Observe
 from app.api.middleware.sites import Sites
-from app.api.routes import (
-    acquire,
-    audit,
-    benefit,
-    compare,
-    datasets,
-    health,
-    models,
-    predict,
-    retrieve,
-    simulate,
-    train,
-)
 from app.api.shortcut import Shortcut
 from app.jobs.worker import Worker
 from app.metrics import Metrics
@@ -115,20 +103,27 @@ def create_app(service: Service) -> FastAPI:
     app.state.watching = Watching(service.ports, app.state.stopping)
     errors.install(app)
     page.install(app)
-    direct = (predict.route, acquire.route, retrieve.route)
-    app.router.routes[:0] = direct
-    app.state.routes = [*app.router.routes]
-    for routes in (page, datasets, train, benefit, models, compare, simulate, audit, health):
-        app.include_router(routes.router)
-        app.state.routes += routes.router.routes
-    bodies = (predict.PredictRequest, retrieve.RetrieveRequest, acquire.AcquireRequest)
-    openapi.install(app, (*bodies, predict.PredictAnswer))
+    direct = _include_routes(app)
     permits.install(app, Guard(service.keyring, service.limits, service.sites, service.addresses))
     if not service.tracing:  # spans begin in the router
         app.add_middleware(Shortcut, routes=direct)
     app.add_middleware(InFlight, budget=service.memory)
     app.add_middleware(Observe, metrics=metrics.requests, access_log=service.access_log, traced=service.tracing)
     return app
+
+
+def _include_routes(app: FastAPI) -> list[DirectRoute]:
+    """Add the routes of the package `app.api.routes`, those that take the request itself first; return these."""
+    modules = list(routes.modules())
+    direct: list[DirectRoute] = [module.route for module in modules if hasattr(module, "route")]
+    app.router.routes[:0] = direct
+    app.state.routes = [*app.router.routes]
+    for router in (page.router, *(module.router for module in modules if hasattr(module, "router"))):
+        app.include_router(router)
+        app.state.routes += router.routes
+    schemas = [schema for module in modules for schema in getattr(module, "SCHEMAS", ())]
+    openapi.install(app, schemas)
+    return direct
 
 
 def _not_traced(scope: MutableMapping[str, Any]) -> bool:

@@ -14,17 +14,10 @@ from app.api.middleware.limiters import Limiter, Limiters
 from app.api.middleware.permits import GuardedRoute
 from app.wiring import wire
 from tests.api.callers import ask
+from tests.api.permissions import SHARED
 from tests.conftest import settings_for
 
 BENEFITS = [[0, -1], [-10, 5]]
-# routes in the framework's forty threads: they wait for the database or a store, and compute nothing
-CHEAP = {
-    "GET /openapi.json", "GET /docs", "GET /audit", "GET /datasets", "GET /datasets/{dataset_id}",
-    "DELETE /datasets/{dataset_id}", "GET /models", "GET /models/{name}", "DELETE /models/{name}",
-    "GET /models/{name}/versions/{version}/artifact", "DELETE /models/{name}/versions/{version}",
-    "PUT /models/{name}/aliases/{alias}", "DELETE /models/{name}/aliases/{alias}", "GET /train", "GET /compare",
-    "DELETE /train/{job_id}", "DELETE /compare/{job_id}",
-}  # fmt: skip
 # routes that always compute, the limiter of their work, and a request
 COMPUTING = {
     "POST /models/m/benefit": ("long", {"json": {"benefits": BENEFITS}}),
@@ -47,7 +40,7 @@ def app(tmp_path_factory) -> Iterator[FastAPI]:
 
 
 def test_a_route_in_the_threads_of_all_is_known_to_be_cheap(app):
-    """A new one that computes is to be `async`, and to run its work in one of `Limiters`."""
+    """Those that the documentation lists. One that computes is `async`, and runs its work in one of `Limiters`."""
     routes = [route for route in app.state.routes if isinstance(route, GuardedRoute)]
     plain = {
         f"{method} {route.path}"
@@ -56,7 +49,7 @@ def test_a_route_in_the_threads_of_all_is_known_to_be_cheap(app):
         for method in route.methods
     }
 
-    assert plain == CHEAP
+    assert plain == SHARED
 
 
 @pytest.mark.parametrize("route", COMPUTING)

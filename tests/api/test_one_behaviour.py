@@ -10,30 +10,19 @@ import httpx
 import pytest
 
 from app.api.bodies import json_bodies
+from tests.api.operations import operations
 from tests.conftest import trained, two_class_rows
 
 BENEFITS = [[0, -1], [-10, 5]]
 ROW = [50, 70, "mild"]
 JSON = {"Content-Type": "application/json"}
-# every route that takes a JSON body, with one that it accepts
+# every operation, with the path and the body of its example, which test_openapi.py proves to be accepted
+QUERIES = [f"{operation.method} {operation.url}" for operation in operations()]
 BODIES: dict[str, dict[str, Any]] = {
-    "POST /predict": {"model": "ward", "instances": [ROW], "benefits": BENEFITS},
-    "POST /retrieve": {"probabilities": [0.5, 0.2], "setting": "binary", "loss": {"name": "f_beta"}},
-    "POST /acquire": {"model": "wood", "known": {"age": 50}},
-    "POST /acquire/simulate": {"model": "wood", "rows": [ROW], "labels": ["ill"], "budgets": [1]},
-    "POST /models/ward/benefit": {"benefits": BENEFITS},
-    "PUT /models/ward/aliases/spare": {"version": 1},
-    "POST /train": {"model": "ward", "learner": {"kind": "logistic"}, "data": two_class_rows(30)},
-    "POST /compare": {"dataset": "ds_x", "learners": [{"kind": "logistic"}], "benefits": BENEFITS},
+    f"{operation.method} {operation.url}": operation.body for operation in operations() if operation.takes_json
 }
-QUERIES = [
-    *BODIES, "POST /datasets", "GET /datasets", "GET /datasets/ds_x", "GET /models", "GET /models/ward",
-    "GET /models/ward/versions/1", "GET /models/ward/versions/1/artifact", "GET /train", "GET /train/job_x",
-    "GET /train/job_x/events", "GET /compare", "GET /compare/job_x", "GET /compare/job_x/events", "GET /audit",
-    "GET /metrics", "GET /health/live", "GET /health/ready", "DELETE /models/ward/aliases/none",
-    "DELETE /models/ward/versions/99", "DELETE /models/none", "DELETE /datasets/ds_x", "DELETE /train/job_x",
-    "DELETE /compare/job_x",
-]  # fmt: skip
+TRAINING = {"model": "ward", "learner": {"kind": "logistic"}, "data": {"dataset": "ds_x"}}
+COMPARISON = {"dataset": "ds_x", "learners": [{"kind": "logistic"}], "benefits": BENEFITS}
 
 
 @pytest.fixture(scope="module")
@@ -54,16 +43,9 @@ def places(response: httpx.Response) -> list[str]:
     return [flaw["loc"] for flaw in response.json()["errors"]]
 
 
-def test_the_table_has_every_route(client):
-    paths = client.get("/openapi.json").json()["paths"]
-    with_body = sum(
-        "application/json" in way.get("requestBody", {}).get("content", {})
-        for path in paths.values()
-        for way in path.values()
-    )
-
-    assert len(BODIES) == with_body
-    assert len(QUERIES) == sum(len(path) for path in paths.values())
+def test_the_routes_of_the_contract_are_among_them():
+    assert {"POST /predict", "POST /retrieve", "POST /acquire", "POST /train", "POST /compare"} <= set(BODIES)
+    assert len(QUERIES) >= 28
 
 
 @pytest.mark.parametrize("route", BODIES)
@@ -142,8 +124,8 @@ def test_a_query_parameter_that_is_given_twice(client):
     """At every operation that has any; a list is given item by item."""
     paths = client.get("/openapi.json").json()["paths"]
     tried = 0
-    for path, operations in paths.items():
-        for method, operation in operations.items():
+    for path, methods in paths.items():
+        for method, operation in methods.items():
             for parameter in operation.get("parameters", []):
                 if parameter["in"] != "query" or parameter["schema"].get("type") == "array":
                     continue
@@ -249,8 +231,8 @@ def test_no_rows(client, path, body, status):
         ),
         ("POST", "/acquire", {"model": "none", "known": {}}, "/model"),
         ("POST", "/acquire/simulate", {"model": "wood", "dataset": "ds_x"}, "/dataset"),
-        ("POST", "/train", {**BODIES["POST /train"], "data": {"dataset": "ds_x"}}, "/data/dataset"),
-        ("POST", "/compare", BODIES["POST /compare"], "/dataset"),
+        ("POST", "/train", TRAINING, "/data/dataset"),
+        ("POST", "/compare", COMPARISON, "/dataset"),
         ("PUT", "/models/ward/aliases/spare", {"version": 99}, "/version"),
         ("POST", "/models/none/benefit", {"benefits": BENEFITS}, None),
         ("GET", "/models/none", None, None),

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
+from tests.api.operations import example_of
 from tests.conftest import serving, settings_for
 
 
@@ -25,12 +26,6 @@ def operations(document: dict) -> list[tuple[str, str, dict]]:
     order = [tag["name"] for tag in document["tags"]]
     listed = [(path, method, op) for path, methods in document["paths"].items() for method, op in methods.items()]
     return sorted(listed, key=lambda found: order.index(found[2]["tags"][0]))
-
-
-def example_of(parameter: dict) -> object:
-    if "examples" in parameter:
-        return next(iter(parameter["examples"].values()))["value"]
-    return parameter.get("example")
 
 
 def try_out(client: httpx.Client, path: str, method: str, operation: dict) -> httpx.Response:

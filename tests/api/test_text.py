@@ -12,6 +12,7 @@ from urllib.parse import quote
 import pyarrow as pa
 import pytest
 
+from tests.api.operations import operations
 from tests.conftest import two_class_rows
 
 BAD = ["\0", "\x01", "\x0b", "\x1f", "\x7f", "\x85"]
@@ -20,7 +21,8 @@ DATA = two_class_rows(12)
 PRICES = [{"feature": "age", "cost": 2, "group": "g", "discounted_cost": 1}, {"feature": "pulse", "cost": 1}]
 BENEFITS = [[0, -1], [-10, 5]]
 CASES = [{"age": 40, "pain": "mild"}]
-BODIES = {
+# bodies with text at more places than the examples have
+FORMS = {
     ("post", "/train"): [
         {"model": "m", "learner": {"kind": "kernel_logistic", "majority": "ill"}, "data": DATA},
         {"model": "m", "learner": {"kind": "budget_forest"}, "data": {"dataset": "ds_1"}, "feature_costs": PRICES},
@@ -59,7 +61,8 @@ BODIES = {
     ("put", "/models/{name}/aliases/{alias}"): [{"version": 1}],
 }
 PLACES = {"{ref}": "ward", "{name}": "ward", "{alias}": "a", "{version}": "1"}
-OPERATIONS = [(*operation, body) for operation, bodies in BODIES.items() for body in bodies]
+TAKING = {(one.method.lower(), one.path): one.body for one in operations() if one.takes_json}
+OPERATIONS = [(*operation, body) for operation in TAKING for body in (*FORMS.get(operation, ()), TAKING[operation])]
 
 
 def concrete(path):
@@ -100,16 +103,8 @@ def resolves(loc, body):
     return True
 
 
-def test_every_route_that_takes_json_is_tried(service):
-    paths = service.get("/openapi.json").json()["paths"]
-    taking = {
-        (method, path)
-        for path, operations in paths.items()
-        for method, operation in operations.items()
-        if "application/json" in operation.get("requestBody", {}).get("content", {})
-    }
-
-    assert taking == set(BODIES)
+def test_the_forms_are_of_routes_that_take_json():
+    assert set(FORMS) <= set(TAKING)
 
 
 @pytest.mark.parametrize(("method", "path", "body"), OPERATIONS, ids=[f"{m} {p}" for m, p, _ in OPERATIONS])
@@ -144,8 +139,8 @@ def test_overlong_text_in_bodies(service, ward, method, path, body):
 def test_query_parameters(service):
     """Each query parameter of each operation, by the OpenAPI document."""
     tried = 0
-    for path, operations in service.get("/openapi.json").json()["paths"].items():
-        for method, operation in operations.items():
+    for path, methods in service.get("/openapi.json").json()["paths"].items():
+        for method, operation in methods.items():
             names = [one["name"] for one in operation.get("parameters", []) if one["in"] == "query"]
             for name in names:
                 response = service.request(method, f"{concrete(path)}?{name}=a%00b")
@@ -162,7 +157,7 @@ def test_query_parameters(service):
 @pytest.mark.parametrize("route", ["/train", "/compare"])
 def test_idempotency_keys(service, route, bad):
     """By the server, or by the route: no such key is kept."""
-    body = json.dumps(BODIES["post", route][0]).encode()
+    body = json.dumps(FORMS["post", route][0]).encode()
     head = f"POST {route} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nIdempotency-Key: a{bad}b\r\n"
     with socket.create_connection((service.base_url.host, service.base_url.port), timeout=20) as connection:
         connection.sendall(head.encode() + f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n".encode() + body)

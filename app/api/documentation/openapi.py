@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from fastapi import FastAPI
@@ -19,7 +20,7 @@ _SCHEME_TEXT = (
 )
 
 
-def install(app: FastAPI, documents: tuple[type[BaseModel], ...]) -> None:
+def install(app: FastAPI, documents: Sequence[type[BaseModel]]) -> None:
     """Serve the document from `app`, with `documents` among its schemas (bodies of routes that read them raw)."""
 
     def openapi() -> dict[str, Any]:
@@ -30,7 +31,7 @@ def install(app: FastAPI, documents: tuple[type[BaseModel], ...]) -> None:
     app.openapi = openapi  # type: ignore[method-assign]  # FastAPI's documented way to replace it
 
 
-def _document(app: FastAPI, documents: tuple[type[BaseModel], ...]) -> dict[str, Any]:
+def _document(app: FastAPI, documents: Sequence[type[BaseModel]]) -> dict[str, Any]:
     document = get_openapi(
         title=app.title,
         version=app.version,

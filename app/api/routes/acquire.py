@@ -167,6 +167,7 @@ _WORTH = {
     "benefits": [[0, -1], [-10, 5]],
     "actions": ["wait", "treat"],
 }
+SCHEMAS = (AcquireRequest,)  # of the OpenAPI document: FastAPI sees no types at a DirectRoute
 route = DirectRoute(
     "/acquire",
     acquire,

@@ -196,6 +196,7 @@ _EXAMPLE = {
     "benefits": [[0, -1], [-10, 5]],
     "actions": ["wait", "treat"],
 }
+SCHEMAS = (PredictRequest, PredictAnswer)  # of the OpenAPI document: FastAPI sees no types at a DirectRoute
 route = DirectRoute(
     "/predict",
     predict,

@@ -242,6 +242,7 @@ _CLASSES = {
     "loss": {"name": "f_beta", "beta": 2},
     "min_recall": 0.75,
 }
+SCHEMAS = (RetrieveRequest,)  # of the OpenAPI document: FastAPI sees no types at a DirectRoute
 route = DirectRoute(
     "/retrieve",
     retrieve,
