@@ -16,6 +16,7 @@ from app.learners import catalogue
 from app.usecases import jobs
 from app.usecases.datasets import find_named
 from app.usecases.ports import Ports
+from app.usecases.specs import CompareSpec, LearnerSpec
 from app.usecases.train_job import built, placed
 
 KIND = "compare"
@@ -36,19 +37,19 @@ def submit(ports: Ports, order: Mapping[str, Any], *, key: str | None, caller: C
         B = as_benefits(order["benefits"], n_classes, n_actions=n_classes if used else None)
     except Invalid as error:
         raise error.under("/benefits") from error
-    spec = {
-        "dataset": dataset.id,
-        "learners": _buildable(resolved, B, dataset.classes),
-        "benefits": B.tolist(),
-        "folds": order["folds"],
-        "seed": order["seed"],
-    }
-    return jobs.submit(ports, caller, KIND, spec, dataset=dataset.id, key=key)
+    spec = CompareSpec(
+        dataset=dataset.id,
+        learners=_buildable(resolved, B, dataset.classes),
+        benefits=B.tolist(),
+        folds=order["folds"],
+        seed=order["seed"],
+    )
+    return jobs.submit(ports, caller, KIND, spec.to_json(), dataset=dataset.id, key=key)
 
 
-def names(learners: Sequence[Mapping[str, Any]]) -> list[str]:
+def names(learners: Sequence[LearnerSpec]) -> list[str]:
     """What each learner is called in the table: its kind, and the parameters that are not the kind's defaults."""
-    return [_name(learner["kind"], learner["parameters"]) for learner in learners]
+    return [_name(learner.kind, learner.parameters) for learner in learners]
 
 
 _Resolved = tuple[catalogue.Kind, dict[str, Any]]
@@ -77,13 +78,13 @@ def _resolved(sent: Sequence[Mapping[str, Any]]) -> list[_Resolved]:
     return learners
 
 
-def _buildable(resolved: Sequence[_Resolved], B: np.ndarray, classes: Sequence[int | str]) -> list[dict[str, Any]]:
+def _buildable(resolved: Sequence[_Resolved], B: np.ndarray, classes: Sequence[int | str]) -> list[LearnerSpec]:
     """The learners as the job will build them, each once: labels are written as the data set's classes are."""
-    learners: list[dict[str, Any]] = []
+    learners: list[LearnerSpec] = []
     flaws: list[Flaw] = []
     for i, (kind, parameters) in enumerate(resolved):
         try:
-            learner = {"kind": kind.name, "parameters": built(kind, parameters, B, classes)}
+            learner = LearnerSpec(kind=kind.name, parameters=built(kind, parameters, B, classes))
         except Invalid as error:
             flaws.extend(placed(error, pointer("learners", i)).flaws)
             continue

@@ -24,15 +24,16 @@ from app.jobs.job import Job
 from app.learners import catalogue
 from app.usecases.compare import names
 from app.usecases.ports import Ports
+from app.usecases.specs import CompareSpec, LearnerSpec
 from app.usecases.train_job import checked_posterior, fit, placed
 
 
 def run(ports: Ports, job: Job) -> None:
     """Compare, and finish `job` with the table as its result."""
-    spec = job.spec
+    spec = CompareSpec.from_json(job.spec)
     with progress.part(0.0, 0.02, "reading data"):
-        table = ports.datasets.table(spec["dataset"])
-    fold = stratified_folds(table.y, spec["folds"], spec["seed"])  # a data set has two rows of each class at least
+        table = ports.datasets.table(spec.dataset)
+    fold = stratified_folds(table.y, spec.folds, spec.seed)  # a data set has two rows of each class at least
     with progress.part(0.02, 0.95):
         trials = _trials(table, fold, spec)
     _check_any_left(trials)
@@ -81,15 +82,15 @@ class _Fit:
     converged: bool | None
 
 
-def _trials(table: Table, fold: np.ndarray, spec: Mapping[str, Any]) -> list[_Trial]:
+def _trials(table: Table, fold: np.ndarray, spec: CompareSpec) -> list[_Trial]:
     """What became of each learner: one that cannot be fitted here does not spoil the others.
 
     Every fit is a piece of work of its own; joblib's parallel_config says where it runs.
     """
-    called = names(spec["learners"])
+    called = names(spec.learners)
     fits: list[dict[int, _Fit]] = [{} for _ in called]
     failures: dict[int, Invalid] = {}
-    parts = [part for part in range(spec["folds"]) if (fold == part).any()]
+    parts = [part for part in range(spec.folds) if (fold == part).any()]
     order: deque[tuple[int, int, float]] = deque()
 
     def pieces() -> Iterator[Any]:
@@ -120,14 +121,14 @@ def _trial(name: str, fits: Mapping[int, _Fit], failure: Invalid | None, fold: n
     return _Trial(name, scores, float(np.mean([one.seconds for one in fits.values()])), converged or None)
 
 
-def _recipe(spec: Mapping[str, Any], number: int, table: Table) -> dict[str, Any]:
+def _recipe(spec: CompareSpec, number: int, table: Table) -> dict[str, Any]:
     """What it takes to build a learner, wherever that is to be."""
     return {
-        **spec["learners"][number],
+        **spec.learners[number].to_json(),
         "categorical_features": list(table.schema.categorical),
-        "benefits": np.array(spec["benefits"]),
+        "benefits": spec.benefit_matrix,
         "classes": table.classes,
-        "random_state": spec["seed"],
+        "random_state": spec.seed,
     }
 
 
@@ -154,9 +155,9 @@ def _tried(
     return _Fit(scores, seconds, bool(estimator.converged_) if hasattr(estimator, "converged_") else None)
 
 
-def _result(table: Table, fold: np.ndarray, trials: Sequence[_Trial], spec: Mapping[str, Any]) -> dict[str, Any]:
+def _result(table: Table, fold: np.ndarray, trials: Sequence[_Trial], spec: CompareSpec) -> dict[str, Any]:
     assert table.classes is not None
-    B, y = np.array(spec["benefits"]), table.y
+    B, y = spec.benefit_matrix, table.y
     priors = np.bincount(y, minlength=len(B)) / len(y)
     constant = same_for_all(len(y), B, priors)
     contenders = [
@@ -170,22 +171,22 @@ def _result(table: Table, fold: np.ndarray, trials: Sequence[_Trial], spec: Mapp
     bound = upper_bound(priors, B)
     ranking = contest(np.column_stack([one.ruled.choice for one in contenders]), judged)
     return {
-        "dataset": spec["dataset"],
+        "dataset": spec.dataset,
         "classes": list(table.classes),
         "rows": len(y),
         "upper_bound": bound,
         "table": _table(contenders, ranking, bound),
         "best": _best(contenders, ranking),
         "same_for_all": {"action": int(constant.choice[0]), "benefit": ranking.standings[-1].mean},
-        "learners": [_outcome(trial, learner) for trial, learner in zip(trials, spec["learners"], strict=True)],
+        "learners": [_outcome(trial, learner) for trial, learner in zip(trials, spec.learners, strict=True)],
         "warnings": [*doubts(judged, table.classes, bound), *_about(trials, ranking)],
     }
 
 
-def _outcome(trial: _Trial, learner: Mapping[str, Any]) -> dict[str, Any]:
+def _outcome(trial: _Trial, learner: LearnerSpec) -> dict[str, Any]:
     return {
         "name": trial.name,
-        **learner,
+        **learner.to_json(),
         "fit_seconds": None if trial.fit_seconds is None else round(trial.fit_seconds, 4),
         "converged": trial.converged,
         "error": None if trial.failure is None else trial.failure.detail,

@@ -18,6 +18,7 @@ from app.learners import catalogue
 from app.usecases import jobs
 from app.usecases.datasets import find_named
 from app.usecases.ports import Ports
+from app.usecases.specs import LearnerSpec, TrainSpec
 from app.usecases.train_job import built, placed
 
 KIND = "train"
@@ -33,9 +34,8 @@ def submit(ports: Ports, order: Mapping[str, Any], *, key: str | None, caller: C
     spec = _specification(order, kind, parameters, dataset)
     if draft is not None:
         ports.datasets.keep(draft)  # last of all: what is refused leaves nothing behind
-    if draft is not None:
-        spec["dataset"] = draft.content  # the same when the order is repeated later, with the same key
-    return jobs.submit(ports, caller, KIND, spec, model=spec["model"], dataset=dataset.id, key=key)
+        spec = spec.model_copy(update={"dataset": draft.content})  # the same when the order is repeated with its key
+    return jobs.submit(ports, caller, KIND, spec.to_json(), model=spec.model, dataset=dataset.id, key=key)
 
 
 def _learner(sent: Mapping[str, Any]) -> tuple[catalogue.Kind, dict[str, Any]]:
@@ -47,7 +47,7 @@ def _learner(sent: Mapping[str, Any]) -> tuple[catalogue.Kind, dict[str, Any]]:
 
 def _specification(
     order: Mapping[str, Any], kind: catalogue.Kind, parameters: Mapping[str, Any], dataset: Dataset
-) -> dict[str, Any]:
+) -> TrainSpec:
     _check_labels(kind, dataset)
     _check_task(kind, parameters, dataset)
     classes = () if kind.regresses(parameters) else dataset.classes or ()
@@ -56,15 +56,15 @@ def _specification(
         parameters = built(kind, parameters, benefits, classes)
     except Invalid as error:
         raise placed(error) from error
-    return {
-        "model": order["model"],
-        "learner": {"kind": kind.name, "parameters": parameters},
-        "dataset": dataset.id,
-        "benefits": None if benefits is None else benefits.tolist(),
-        "feature_costs": _feature_costs(order.get("feature_costs"), [feature.name for feature in dataset.features]),
-        "holdout": order["holdout"],
-        "seed": order["seed"],
-    }
+    return TrainSpec(
+        model=order["model"],
+        learner=LearnerSpec(kind=kind.name, parameters=parameters),
+        dataset=dataset.id,
+        benefits=None if benefits is None else benefits.tolist(),
+        feature_costs=_feature_costs(order.get("feature_costs"), [feature.name for feature in dataset.features]),
+        holdout=order["holdout"],
+        seed=order["seed"],
+    )
 
 
 def _check_labels(kind: catalogue.Kind, dataset: Dataset) -> None:

@@ -18,8 +18,9 @@ from app.learners import catalogue
 from app.registry.card import Card
 from app.registry.loaded import Holdout
 from app.registry.reservations import NumberUnusable
-from app.usecases.evaluation import judged, prices_of
+from app.usecases.evaluation import judged
 from app.usecases.ports import Ports
+from app.usecases.specs import TrainSpec
 from app.usecases.splitting import split_rows
 
 _MAX_NUMBERS = 3  # of versions that one attempt takes
@@ -122,12 +123,12 @@ def _breaking_down() -> Iterator[None]:
 
 def _train(ports: Ports, job: Job) -> tuple[Card, Any, Holdout | None]:
     """Fit on the training rows and judge on the hold-out; the card has no version number yet (1 stands for it)."""
-    spec = job.spec
+    spec = TrainSpec.from_json(job.spec)
     with progress.part(0.0, 0.05, "reading data"):
-        table = ports.datasets.table(job.dataset or spec["dataset"])
-        if catalogue.KINDS[spec["learner"]["kind"]].regresses(spec["learner"]["parameters"]):
+        table = ports.datasets.table(job.dataset or spec.dataset)
+        if catalogue.KINDS[spec.learner.kind].regresses(spec.learner.parameters):
             table = table.as_numbers()
-        rows = split_rows(table.y, spec["holdout"], spec["seed"])
+        rows = split_rows(table.y, spec.holdout, spec.seed)
     estimator = _build(spec, table)
     began = perf_counter()
     with progress.part(0.05, 0.9, "fitting"):
@@ -139,24 +140,22 @@ def _train(ports: Ports, job: Job) -> tuple[Card, Any, Holdout | None]:
             raise placed(error) from error
     fit_seconds = perf_counter() - began
     with progress.part(0.9, 0.95, "judging"):
-        card, holdout = judged(estimator, job, 1, table, rows)
+        card, holdout = judged(estimator, job, spec, table, rows)
     return card.model_copy(update={"fit_seconds": round(fit_seconds, 3)}), estimator, holdout
 
 
-def _build(spec: Mapping[str, Any], table: Table) -> Any:
-    benefits = None if spec["benefits"] is None else np.array(spec["benefits"], dtype=np.float64)
-    kind = catalogue.KINDS[spec["learner"]["kind"]]
-    return kind.build(
-        spec["learner"]["parameters"],
+def _build(spec: TrainSpec, table: Table) -> Any:
+    return catalogue.KINDS[spec.learner.kind].build(
+        spec.learner.parameters,
         categorical_features=list(table.schema.categorical),
-        benefits=benefits,
-        feature_costs=prices_of(spec["feature_costs"], table.schema.names),
+        benefits=spec.benefit_matrix,
+        feature_costs=spec.prices(table.schema.names),
         classes=None if table.y.ndim > 1 else table.classes,
-        random_state=spec["seed"],
+        random_state=spec.seed,
     )
 
 
-def _fit(estimator: Any, spec: Mapping[str, Any], table: Table, rows: np.ndarray) -> None:
+def _fit(estimator: Any, spec: TrainSpec, table: Table, rows: np.ndarray) -> None:
     """Fit; and where the learner can, let it learn when asking for more features does not pay any more."""
     X, y = table.X[rows], table.y[rows]
     if not hasattr(estimator, "learn_stops"):
@@ -165,5 +164,5 @@ def _fit(estimator: Any, spec: Mapping[str, Any], table: Table, rows: np.ndarray
     with progress.part(0.0, 0.6):
         fit(estimator, X, y)
     with progress.part(0.6, 1.0), _breaking_down():
-        prices = prices_of(spec["feature_costs"], table.schema.names)
+        prices = spec.prices(table.schema.names)
         estimator.learn_stops(X, y, prices or Prices.unit(X.shape[1]))

@@ -24,6 +24,7 @@ from app.learners.logistic import Logistic
 from app.learners.random_forest import RandomForest
 from app.settings import Settings
 from app.usecases import compare_job
+from app.usecases.specs import CompareSpec
 from tests.jobs import pieces, targets
 from tests.jobs.waiting import eventually
 from tests.servers.dask import DaskCluster, DaskWorker
@@ -77,7 +78,8 @@ def test_comparisons_are_the_same_wherever_their_fits_run(dask_cluster):
         {"kind": kind, "parameters": catalogue.resolve({"kind": kind})[1]} for kind in ("logistic", "cost_naive_bayes")
     ]
     learners[0]["parameters"]["C"] = -1.0  # cannot be fitted, and spoils nothing
-    spec = {"learners": learners, "benefits": [[0.0, -1.0], [-10.0, 5.0]], "folds": 3, "seed": 0}
+    order = {"dataset": "d", "learners": learners, "benefits": [[0.0, -1.0], [-10.0, 5.0]], "folds": 3, "seed": 0}
+    spec = CompareSpec.from_json(order)
     found = []
     for place in (("", 1), (dask_cluster, 1)):
         with pieces_run_on(*place):

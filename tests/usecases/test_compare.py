@@ -4,6 +4,7 @@ import pytest
 
 from app.learners.catalogue import resolve
 from app.usecases.compare import names
+from app.usecases.specs import LearnerSpec
 
 
 @pytest.mark.parametrize(
@@ -23,4 +24,4 @@ from app.usecases.compare import names
 def test_a_name_says_what_is_not_default(learner, name):
     kind, parameters = resolve(learner)
 
-    assert names([{"kind": kind.name, "parameters": parameters}]) == [name]
+    assert names([LearnerSpec(kind=kind.name, parameters=parameters)]) == [name]

@@ -28,6 +28,7 @@ from app.jobs.job import JobView
 from app.jobs.queue import id_of_key
 from app.usecases import compare as usecase
 from app.usecases import jobs
+from app.usecases.specs import FOLDS, SEED
 
 router = APIRouter(prefix="/compare", tags=["compare"], route_class=StrictRoute)
 
@@ -38,8 +39,10 @@ class CompareRequest(WireModel):
     dataset: Text = Field(examples=[EXAMPLE_ID])
     learners: list[Learner] = Field(min_length=1, max_length=20)
     benefits: Matrix = Field(description="a row per actual class, a column per action")
-    folds: int = Field(default=5, ge=2, le=20, strict=True, description="each is judged by models fitted on the others")
-    seed: int = Field(default=0, ge=0, lt=2**32, strict=True)
+    folds: int = Field(
+        default=FOLDS, ge=2, le=20, strict=True, description="each is judged by models fitted on the others"
+    )
+    seed: int = Field(default=SEED, ge=0, lt=2**32, strict=True)
 
 
 class Contender(BaseModel):

@@ -22,6 +22,7 @@ from app.jobs.job import JobView
 from app.jobs.queue import id_of_key
 from app.usecases import jobs
 from app.usecases import train as usecase
+from app.usecases.specs import HOLDOUT, SEED
 
 router = APIRouter(prefix="/train", tags=["train"], route_class=StrictRoute)
 
@@ -82,9 +83,9 @@ class TrainRequest(WireModel):
     benefits: Matrix | None = Field(default=None, description="a row per actual class, a column per action")
     feature_costs: FeatureCosts = Field(default=None, description="what it costs to learn each feature's value")
     holdout: float = Field(
-        default=0.25, ge=0, le=0.9, strict=True, description="part held out to judge the model; 0: none"
+        default=HOLDOUT, ge=0, le=0.9, strict=True, description="part held out to judge the model; 0: none"
     )
-    seed: int = Field(default=0, ge=0, lt=2**32, strict=True)
+    seed: int = Field(default=SEED, ge=0, lt=2**32, strict=True)
 
 
 class JobDocument(JobState):

@@ -1,0 +1,75 @@
+"""What a job is to do, as the queue stores it: typed when it is written and when it is read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict
+
+from app.acquisition.prices import Prices, parse_prices
+
+HOLDOUT = 0.25
+FOLDS = 5
+SEED = 0
+
+
+class _Spec(BaseModel):
+    """A frozen document. Fields that an older version did not write get their defaults; an unknown field is an error,
+    since without it the job would do something else than was ordered.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, Any]) -> Self:
+        """Read what `to_json` returned, in this version or an older one; pydantic.ValidationError for anything else."""
+        return cls.model_validate(stored)
+
+    def to_json(self) -> dict[str, Any]:
+        """The document, ready for JSON."""
+        return self.model_dump()
+
+
+class LearnerSpec(_Spec):
+    """A learner with all its parameters."""
+
+    kind: str
+    parameters: dict[str, Any] = {}
+
+
+class TrainSpec(_Spec):
+    """What to train: `benefits` (K, A) and `feature_costs` in the long form, or None."""
+
+    model: str
+    learner: LearnerSpec
+    dataset: str
+    benefits: list[list[float]] | None = None
+    feature_costs: list[dict[str, Any]] | None = None
+    holdout: float = HOLDOUT
+    seed: int = SEED
+
+    @property
+    def benefit_matrix(self) -> np.ndarray | None:
+        """The benefits as float64 (K, A)."""
+        return None if self.benefits is None else np.array(self.benefits, dtype=np.float64)
+
+    def prices(self, features: Sequence[str]) -> Prices | None:
+        """The prices of these features; None where the order has none."""
+        return None if self.feature_costs is None else parse_prices(self.feature_costs, features)
+
+
+class CompareSpec(_Spec):
+    """What to compare: `benefits` (K, A) decide on every learner."""
+
+    dataset: str
+    learners: list[LearnerSpec]
+    benefits: list[list[float]]
+    folds: int = FOLDS
+    seed: int = SEED
+
+    @property
+    def benefit_matrix(self) -> np.ndarray:
+        """The benefits as float64 (K, A)."""
+        return np.array(self.benefits, dtype=np.float64)
