@@ -14,7 +14,9 @@ from app.learners._design import Design
 from app.learners._linear import Linear, Logit
 from app.learners._scores import softmax
 from app.learners.base import Learner
+from app.learners.kinds import Kind
 from app.learners.logistic import check_strength, fit_linear
+from app.learners.parameters import CALIBRATION, STRENGTH, Parameter
 
 ONE_VS_REST = ("normalised", "as_printed")
 
@@ -178,3 +180,24 @@ class BenefitLogistic(Learner):
             return rest_weights(np.asarray(self.benefits, dtype=np.float64), sums / sums.sum(), self.one_vs_rest)
         except Invalid as error:
             raise error.under("/benefits") from None
+
+
+KIND = Kind(
+    "benefit_logistic",
+    BenefitLogistic,
+    (
+        STRENGTH,
+        CALIBRATION,
+        Parameter(
+            "one_vs_rest",
+            "choice",
+            "normalised",
+            "With three classes or more: how the rest's benefits are combined, as their mean by class shares"
+            " (normalised; reduces to the two-class weight), or as the printed sums (as_printed).",
+            choices=ONE_VS_REST,
+        ),
+    ),
+    "Logistic regression whose errors weigh what the benefit matrix says; one class against the rest when"
+    " there are three or more.",
+    benefits="required",
+)

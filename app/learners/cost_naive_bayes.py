@@ -11,6 +11,8 @@ import numpy as np
 from app.errors import Invalid
 from app.learners._scores import FEW, softmax, summed
 from app.learners.base import Learner
+from app.learners.kinds import Kind
+from app.learners.parameters import CALIBRATION, Parameter
 
 
 @dataclass(frozen=True)
@@ -132,3 +134,29 @@ class CostNaiveBayes(Learner):
         terms[seen] = np.log((counts[seen] + self.alpha) / totals[owner[seen]])
         sums = np.bincount(codes, weights)
         return Tables(places, np.log(sums / sums.sum()), terms)
+
+
+KIND = Kind(
+    "cost_naive_bayes",
+    CostNaiveBayes,
+    (
+        Parameter(
+            "alpha",
+            "number",
+            1.0,
+            "Rows added to every value of every feature in each class, so that nothing counts as impossible.",
+            low=1e-10,
+            high=1e6,
+        ),
+        Parameter(
+            "bins",
+            "integer",
+            10,
+            "Into how many categories of about equal counts a number is divided, at most.",
+            low=2,
+            high=256,
+        ),
+        CALIBRATION,
+    ),
+    "Naive Bayes on categories and binned numbers; a missing value is left out of the product.",
+)

@@ -12,6 +12,8 @@ from threadpoolctl import ThreadpoolController
 
 from app.errors import Invalid, pointer
 from app.learners.base import Learner
+from app.learners.kinds import Kind
+from app.learners.parameters import CALIBRATION, Parameter
 from app.progress import report
 
 MOST_CATEGORIES = 255
@@ -147,3 +149,17 @@ def pooled(X: np.ndarray, pools: tuple[tuple[int, np.ndarray], ...]) -> np.ndarr
         codes = np.fmin(X[:, j], beyond).astype(np.intp)
         X[:, j] = np.append(table, np.nan)[codes]
     return X
+
+
+KIND = Kind(
+    "gradient_boosting",
+    GradientBoosting,
+    (
+        Parameter("max_iter", "integer", 100, "Boosting rounds; each grows a tree per class.", low=1, high=10_000),
+        Parameter("learning_rate", "number", 0.1, "How far a round goes.", low=0.0, high=10.0, above_low=True),
+        Parameter("max_leaf_nodes", "integer", 31, "Leaves of a tree, at most.", low=2, optional=True),
+        Parameter("l2_regularization", "number", 0.0, "L2 penalty on what the leaves add.", low=0.0, high=1e10),
+        CALIBRATION,
+    ),
+    "Gradient boosted trees on histograms, blind to costs; takes missing values and categories as they are.",
+)

@@ -13,7 +13,9 @@ from app.errors import Invalid, pointer
 from app.learners.base import Learner
 from app.learners.benefit_logistic import BenefitLogistic
 from app.learners.kernel_logistic import KernelLogistic, majority_code, most_common
+from app.learners.kinds import Kind
 from app.learners.logistic import Logistic
+from app.learners.parameters import MAJORITY, Parameter
 from app.progress import part
 
 FIRST = (KernelLogistic, BenefitLogistic)
@@ -162,3 +164,29 @@ def grouped(benefits: np.ndarray | Sequence[Sequence[float]], sums: np.ndarray, 
         text = f"being right about a minority class pays {G[1, 1]:.6g} on average, calling it class {H} {G[1, 0]:.6g}"
         raise Invalid.at("/benefits", f"{text}; it must pay more")
     return G
+
+
+KIND = Kind(
+    "hierarchical_logistic",
+    HierarchicalLogistic,
+    (
+        MAJORITY,
+        Parameter(
+            "first",
+            "learner",
+            {"kind": "kernel_logistic"},
+            "What separates the majority class from all others; benefit_logistic trains with the benefits,"
+            " those of the minority classes combined by their shares.",
+            choices=("kernel_logistic", "benefit_logistic"),
+        ),
+        Parameter(
+            "second",
+            "learner",
+            {"kind": "kernel_logistic"},
+            "What tells the minority classes apart.",
+            choices=("kernel_logistic", "logistic"),
+        ),
+    ),
+    "First majority or minority, then which minority class; probabilities are the product.",
+    benefits="optional",
+)

@@ -18,7 +18,9 @@ from app.learners._kernel_maths import Kernel, Objective, dense, landmark_factor
 from app.learners._kernel_scorer import KernelScorer
 from app.learners._linear import Linear, Softmax
 from app.learners.base import Learner, Scorer
+from app.learners.kinds import Kind
 from app.learners.logistic import check_strength
+from app.learners.parameters import MAJORITY, STRENGTH, Parameter
 from app.progress import part
 
 KERNELS = ("rbf", "linear", "polynomial")
@@ -163,3 +165,35 @@ def default_gamma(Z: Any, weights: np.ndarray) -> float:
     squares = Z.multiply(Z) if sparse.issparse(Z) else Z * Z
     spread = float((squares.T @ shares - (Z.T @ shares) ** 2).sum())
     return 1.0 / spread if spread > 1e-12 else 1.0
+
+
+KIND = Kind(
+    "kernel_logistic",
+    KernelLogistic,
+    (
+        Parameter("kernel", "choice", "rbf", "How alike two rows are.", choices=KERNELS),
+        Parameter(
+            "gamma",
+            "number",
+            None,
+            "Scale of rbf, exp(-gamma distance^2), and polynomial, (gamma a.b + 1)^degree; null is one over the"
+            " features' summed variance, after scaling.",
+            low=1e-10,
+            high=1e10,
+            optional=True,
+        ),
+        Parameter("degree", "integer", 3, "Degree of the polynomial kernel.", low=1, high=20),
+        STRENGTH,
+        MAJORITY,
+        Parameter(
+            "n_components",
+            "integer",
+            None,
+            "Rows that span the functions (Nystroem landmarks); null is all of a small table, 1000 of a large one.",
+            low=1,
+            high=5000,
+            optional=True,
+        ),
+    ),
+    "Multinomial logistic regression with a kernel, blind to costs: smooth curved boundaries.",
+)

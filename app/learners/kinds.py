@@ -116,12 +116,16 @@ class Kind:
                 raise error.under(pointer(parameter.name)) from error
         return named
 
+    @property
+    def module(self) -> str:
+        """The module of the estimator."""
+        return self.estimator.partition(":")[0] if isinstance(self.estimator, str) else self.estimator.__module__
+
     def estimator_class(self) -> Any:
         """The estimator's class, imported where it was not yet."""
         if not isinstance(self.estimator, str):
             return self.estimator
-        module, _, name = self.estimator.partition(":")
-        return getattr(import_module(module), name)
+        return getattr(import_module(self.module), self.estimator.partition(":")[2])
 
     def describe(self) -> dict[str, Any]:
         """The kind for the API's users, ready for JSON."""
@@ -138,7 +142,7 @@ class Kind:
 
 
 KINDS: dict[str, Kind] = {}
-"""All kinds by name, in the order in which they are shown; `app.learners.catalogue` fills it."""
+"""All kinds by name, in alphabetical order; `app.learners.catalogue` fills it."""
 
 
 def _position(name: str, label: Any, classes: Sequence[int | str]) -> int:

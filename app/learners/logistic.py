@@ -14,6 +14,8 @@ from app.errors import Invalid
 from app.learners._design import Design
 from app.learners._linear import Linear, Logit, Softmax
 from app.learners.base import Learner
+from app.learners.kinds import Kind
+from app.learners.parameters import CALIBRATION, STRENGTH
 
 _MOST_STEPS = 500
 _TOLERANCE = 1e-6  # at scikit-learn's 1e-4 probabilities are still up to 0.07 from the optimum's (Covertype)
@@ -79,3 +81,11 @@ class Logistic(Learner):
         model, converged = fit_linear(design.matrix(X), codes, weights, self.C)
         linear = Linear.fold(design, model.coef_, model.intercept_)
         return Logit(linear, converged) if len(self.classes_) == 2 else Softmax(linear, converged)
+
+
+KIND = Kind(
+    "logistic",
+    Logistic,
+    (STRENGTH, CALIBRATION),
+    "Multinomial logistic regression, blind to costs: decisions come from its probabilities.",
+)

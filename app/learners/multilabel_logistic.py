@@ -19,7 +19,9 @@ from app.errors import Invalid
 from app.learners._design import Design
 from app.learners._linear import Linear
 from app.learners.base import Learner
+from app.learners.kinds import Kind
 from app.learners.logistic import Logistic, check_strength
+from app.learners.parameters import CALIBRATION, STRENGTH, Parameter
 from app.progress import part
 
 _FOLDS = 5
@@ -216,3 +218,21 @@ def _as_indicator(y: Any) -> np.ndarray:
     if table.ndim != 2 or not np.isin(table, (0, 1)).all():
         raise Invalid.at("", "labels are a table of 0 and 1: a row per instance, a column per label")
     return table.astype(np.int64)
+
+
+KIND = Kind(
+    "multilabel_logistic",
+    MultilabelLogistic,
+    (
+        STRENGTH,
+        CALIBRATION,
+        Parameter(
+            "chain",
+            "boolean",
+            default=False,
+            doc="Whether each label's model also sees the probabilities of the labels before it.",
+        ),
+    ),
+    "A logistic regression for each of several labels: the probability that it applies, for `/retrieve`.",
+    labels="several",
+)

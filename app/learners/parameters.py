@@ -102,6 +102,21 @@ CALIBRATION = Parameter(
     " a logistic curve (sigmoid), or as the model gives them (none). auto chooses by the classes' numbers of rows.",
     choices=("auto", "isotonic", "sigmoid", "none"),
 )
+STRENGTH = Parameter(
+    "C",
+    "number",
+    1.0,
+    "Inverse strength of the L2 penalty on the coefficients: smaller values keep them smaller.",
+    low=1e-10,
+    high=1e10,
+)
+MAJORITY = Parameter(
+    "majority",
+    "label",
+    None,
+    "The majority class, the one that the others are compared with; null is the most common one.",
+    optional=True,
+)
 
 
 def _is_amount(value: Any) -> bool:
