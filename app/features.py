@@ -7,16 +7,16 @@ missing value as NaN. Every estimator of this service takes such lines, with the
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, islice
 from operator import itemgetter
 from typing import Any, Literal
 
 import numpy as np
 
 from app.errors import Flaw, Invalid, pointer, reject, unknown
-from app.text import refused_character
+from app.text import MAX_POSITIONS, positions, refused_character
 
 _NUMBERS = {float, int, type(None)}
 _WORDS = {str, type(None)}
@@ -105,15 +105,19 @@ class Schema:
             X[:, j] = np.array(list(map(self._codes[j].get, column)), dtype=np.float64)
             unseen = int(np.isnan(X[:, j]).sum()) - column.count(None)
             if unseen:
-                word = next(word for word in column if word is not None and word not in self._codes[j])
                 self._check_words(column, j)
-                warnings.append(self.unseen(j, unseen, len(rows), word))
+                at = (i for i, word in enumerate(column) if word is not None and word not in self._codes[j])
+                first = list(islice(at, MAX_POSITIONS))
+                warnings.append(self.unseen(j, first, unseen, len(rows), column[first[0]]))
         return X, warnings
 
-    def unseen(self, j: int, count: int, rows: int, word: str) -> str:
-        """The warning that `count` of `rows` values of feature `j`, one of them `word`, were never seen in training."""
+    def unseen(self, j: int, at: Iterable[int], count: int, rows: int, word: str) -> str:
+        """The warning that `count` of `rows` values of feature `j` were never seen in training.
+
+        `at` are their first positions, and `word` is one of them.
+        """
         return (
-            f"{count} of {rows} values of {self.names[j]!r} were never seen in training"
+            f"{count} of {rows} values of {self.names[j]!r} {positions(at, count)} were never seen in training"
             f" (for example {word[:40]!r}) and count as missing"
         )
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Any
 from urllib.parse import parse_qsl
 
 from app.errors import Flaw, Invalid, pointer, reject
 
 MAX_NAME = 200  # characters of a name: feature, label, class, action, group of features, data set
+MAX_POSITIONS = 5  # that a message names
 MAX_CATEGORY = 1000  # characters of a category; a longer value is text, and every model's card would carry it
 
 # Tabs and line ends occur in the cells and headers of spreadsheets; PostgreSQL stores no NUL.
@@ -27,6 +29,12 @@ def refused_character(text: str) -> str | None:
     code = ord(found[0])
     kind = "the surrogate" if 0xD800 <= code <= 0xDFFF else "the control character"
     return f"{kind} U+{code:04X} at position {found.start()} is not allowed in text"
+
+
+def positions(first: Iterable[int], count: int) -> str:
+    """The first of `count` positions in brackets, such as `(positions 0, 3, …)`, for a message about instances."""
+    shown = [str(i) for i in islice(first, MAX_POSITIONS)]
+    return f"(position{'' if count == 1 else 's'} {', '.join(shown)}{', …' if count > len(shown) else ''})"
 
 
 def check_text(text: str, loc: str) -> None:

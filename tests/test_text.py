@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from app import text
 from app.errors import Invalid
-from app.text import check_document, check_query, check_text, refused_character
+from app.text import check_document, check_query, check_text, positions, refused_character
 
 ALLOWED = "\t\n\r"
 DOCUMENTS = st.recursive(
@@ -97,3 +97,16 @@ def test_check_text():
         check_text("a\0", "/name")
     with pytest.raises(Invalid, match=r"the surrogate U\+D800 at position 0"):
         check_text("\ud800", "/name")
+
+
+@pytest.mark.parametrize(
+    ("at", "text"),
+    [
+        ([3], "(position 3)"),
+        ([0, 2], "(positions 0, 2)"),
+        (range(5), "(positions 0, 1, 2, 3, 4)"),
+        (range(10, 40), "(positions 10, 11, 12, 13, 14, …)"),
+    ],
+)
+def test_a_warning_names_the_first_positions(at, text):
+    assert positions(iter(at), len(at)) == text

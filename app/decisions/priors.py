@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from app.errors import Flaw, Invalid, pointer, unknown
+from app.text import positions
 
 _SUM_TOLERANCE = 1e-6  # people write thirds with six digits
 _EXACT = 1e-280  # rows whose products sum to less have lost digits that matter: floats become coarse below 1e-308
@@ -64,9 +65,10 @@ def shift_priors(P: np.ndarray, trained: np.ndarray, used: np.ndarray) -> tuple[
     if not lost.any():
         return shifted / total, []
     shifted[lost], total[lost] = used, 1.0
+    count = int(np.count_nonzero(lost))
     warning = (
-        f"{np.count_nonzero(lost)} of {len(P)} instances can, by the model, only be of classes whose prior is 0;"
-        " they got the priors themselves"
+        f"{count} of {len(P)} instances {positions(np.flatnonzero(lost), count)} have only classes with prior 0,"
+        " according to the model; their probabilities are the priors"
     )
     return shifted / total, [warning]
 

@@ -41,9 +41,9 @@ def encode_known(schema: Schema, cases: Sequence[Any], unavailable: Sequence[str
     if None in column:
         raise Invalid("the cases cannot be used", _flaws(schema, cases))
     columns = np.array(column, dtype=np.intp)
-    numbers, warnings = _numbers(schema, cases, columns, values)
     lengths = np.fromiter(map(len, cases), dtype=np.intp, count=len(cases))
     rows = np.repeat(np.arange(len(cases)), lengths)
+    numbers, warnings = _numbers(schema, cases, rows, columns, values)
     rank = np.arange(len(values)) - np.repeat(np.cumsum(lengths) - lengths, lengths) + 1
     X = np.full((len(cases), len(position)), np.nan)
     status = np.zeros(X.shape, dtype=np.int32)
@@ -66,9 +66,9 @@ def _give_up(status: np.ndarray, unavailable: Sequence[str], position: Mapping[s
 
 
 def _numbers(
-    schema: Schema, cases: Sequence[Any], columns: np.ndarray, values: list[Any]
+    schema: Schema, cases: Sequence[Any], rows: np.ndarray, columns: np.ndarray, values: list[Any]
 ) -> tuple[np.ndarray, list[str]]:
-    """The values as float64, categories as codes."""
+    """The values, of the cases `rows` and the features `columns`, as float64, categories as codes."""
     words = np.isin(columns, schema.categorical)
     if not words.any():
         return _floats(schema, cases, values), []
@@ -79,10 +79,10 @@ def _numbers(
         chosen = [values[i] for i in places]
         if not _WORDS.issuperset(map(type, chosen)):
             raise Invalid("the cases cannot be used", _flaws(schema, cases))
-        feature = Schema([schema.features[j]])
-        codes, notes = feature.encode([[word] for word in chosen])
-        numbers[places] = codes[:, 0]
-        warnings += notes
+        numbers[places] = Schema([schema.features[j]]).encode([[word] for word in chosen])[0][:, 0]
+        unseen = [i for i, word in zip(places, chosen, strict=True) if word is not None and np.isnan(numbers[i])]
+        if unseen:
+            warnings.append(schema.unseen(j, rows[unseen], len(unseen), len(cases), values[unseen[0]]))
     return numbers, warnings
 
 

@@ -7,6 +7,7 @@ import numpy as np
 from app.data.table import Table
 from app.registry.card import FeatureCard
 from app.registry.loaded import Loaded
+from app.text import positions
 
 
 def feature_cards(table: Table, rows: np.ndarray) -> list[FeatureCard]:
@@ -33,12 +34,14 @@ def strange_values(model: Loaded, X: np.ndarray) -> list[str]:
     least, greatest = model.bounds
     if not (np.count_nonzero(least > X) or np.count_nonzero(greatest < X)):  # nearly always; faster than `any`
         return []
-    counts = np.count_nonzero((least > X) | (greatest < X), axis=0)
+    far = (least > X) | (greatest < X)
+    counts = np.count_nonzero(far, axis=0)
     found = []
     for j in np.flatnonzero(counts):
         card = model.card.features[j]
+        where = positions(np.flatnonzero(far[:, j]), counts[j])
         found.append(
-            f"{counts[j]} of {len(X)} instances have {card.name!r} far outside of its range in training,"
+            f"{counts[j]} of {len(X)} instances {where} have {card.name!r} far outside of its range in training,"
             f" {card.low:g} to {card.high:g}"
         )
     return found

@@ -72,7 +72,7 @@ def _life_of_a_key(keys, database):
 
 
 @pytest.mark.parametrize(
-    ("request", "place"),
+    ("key_request", "place"),
     [
         (KeyRequest(""), "/name"),
         (KeyRequest("admin"), "/name"),
@@ -87,9 +87,9 @@ def _life_of_a_key(keys, database):
         (KeyRequest("a", expires_seconds=-1), "/expires"),
     ],
 )
-def test_wishes_that_cannot_be_granted(keys, request, place):
+def test_wishes_that_cannot_be_granted(keys, key_request, place):
     with pytest.raises(Invalid) as caught:
-        keys.create(request)
+        keys.create(key_request)
 
     assert [flaw.loc for flaw in caught.value.flaws] == [place]
     assert keys.list() == []

@@ -12,6 +12,7 @@ from app.api.bodies.arrow_categories import codes_of
 from app.api.bodies.instances import rows_of_arrow
 from app.errors import Invalid
 from app.features import Feature, Schema
+from app.usecases.partial_instances import encode_known
 from tests.api.test_predict import as_arrow
 
 SCHEMA = Schema([Feature("n", "numeric"), Feature("w", "categorical", ("", "a", "b", "é"))])
@@ -59,7 +60,7 @@ def test_nulls_of_a_dictionary_and_of_its_codes_are_missing():
     codes, warnings = codes_of(pa.chunked_array([words]), SCHEMA, 1)
 
     np.testing.assert_array_equal(codes, [2, np.nan, np.nan, np.nan, np.nan])
-    assert warnings == [SCHEMA.unseen(1, 2, 5, "z")]
+    assert warnings == [SCHEMA.unseen(1, [3, 4], 2, 5, "z")]
 
 
 @pytest.mark.parametrize("word", ["a", "unseen"])
@@ -72,5 +73,23 @@ def test_no_word_becomes_an_object_for_each_row(word, monkeypatch):
     X, warnings = rows_of_arrow(body, SCHEMA)
 
     assert X.shape == (rows, 2)
-    assert warnings == ([] if word == "a" else [SCHEMA.unseen(1, rows, rows, word)])
+    assert warnings == ([] if word == "a" else [SCHEMA.unseen(1, range(5), rows, rows, word)])
     assert not encoded
+
+
+def test_a_warning_about_unseen_words_names_the_instances_in_every_form():
+    """Lists, objects, Arrow chunks and partial cases: the position is that of the instance, not of the value."""
+    words = ["a", "x", None, "b", "y", "a"]
+    column = pa.chunked_array([pa.array(words[:2]), pa.array(words[2:])])
+    objects = [{"w": word, "n": 0.0} for word in words]
+    partial = [{"n": 1.0}, *objects]
+
+    expected = (
+        "2 of 6 values of 'w' (positions 1, 4) were never seen in training (for example 'x') and count as missing"
+    )
+    assert SCHEMA.encode([[0.0, word] for word in words])[1] == [expected]
+    assert SCHEMA.encode(objects)[1] == [expected]
+    assert codes_of(column, SCHEMA, 1)[1] == [expected]
+    assert encode_known(SCHEMA, partial).warnings == [
+        expected.replace("2 of 6", "2 of 7").replace("(positions 1, 4)", "(positions 2, 5)")
+    ]

@@ -9,6 +9,7 @@ from app.data.table import Table
 from app.features import Feature, Schema
 from app.registry.card import FeatureCard
 from app.registry.loaded import Loaded
+from app.text import positions
 from app.usecases.ranges import feature_cards, strange_values
 from tests.registry.making import make_card
 
@@ -25,21 +26,34 @@ FLAT = FeatureCard(name="flat", type="numeric", low=1, high=1)
 
 @pytest.mark.parametrize(
     ("ages", "far"),
-    [([29, 77], 0), ([-19, 125], 0), ([-19.1], 1), ([125.1, 30, 1e9], 2), ([np.nan], 0), ([np.inf], 1), ([], 0)],
+    [
+        ([29, 77], []),
+        ([-19, 125], []),
+        ([-19.1], [0]),
+        ([125.1, 30, 1e9], [0, 2]),
+        ([np.nan], []),
+        ([np.inf], [0]),
+        ([], []),
+    ],
 )
 def test_far_is_farther_from_the_range_than_it_is_wide(ages, far):
     X = np.array([[age, 7.0] for age in ages]).reshape(-1, 2)
 
     warnings = strange_values(model_of(AGE, SEX), X)
 
-    text = f"{far} of {len(X)} instances have 'age' far outside of its range in training, 29 to 77"
-    assert warnings == ([text] if far else [])
+    text = (
+        f"{len(far)} of {len(X)} instances {positions(far, len(far))} have 'age' far outside of its range in training"
+    )
+    assert warnings == ([f"{text}, 29 to 77"] if far else [])
 
 
 def test_what_was_constant_in_training_is_strange_when_it_differs():
     warnings = strange_values(model_of(AGE, FLAT), np.array([[50.0, 1.0], [50.0, 1.5], [500.0, 2.0]]))
 
-    assert [warning.split(" have ")[0] for warning in warnings] == ["1 of 3 instances", "2 of 3 instances"]
+    assert [warning.split(" have ")[0] for warning in warnings] == [
+        "1 of 3 instances (position 2)",
+        "2 of 3 instances (positions 1, 2)",
+    ]
 
 
 def test_models_published_without_ranges_warn_of_nothing():

@@ -8,7 +8,7 @@ import numpy as np
 
 from app.errors import Flaw, pointer, reject
 from app.features import Schema
-from app.text import refused_character
+from app.text import MAX_POSITIONS, refused_character
 
 if TYPE_CHECKING:  # imported where needed, see formats.py
     import pyarrow as pa
@@ -23,7 +23,8 @@ def codes_of(column: pa.ChunkedArray, schema: Schema, j: int) -> tuple[np.ndarra
 
     codes = np.full(len(column), np.nan)
     lookup = _Lookup(schema.features[j].categories)
-    count, example, start = 0, "", 0
+    count, start, example = 0, 0, ""
+    first: list[int] = []
     for chunk in column.chunks:
         found, unseen = lookup.rows(chunk)
         codes[start : start + len(chunk)] = found.cast(pa.float64()).to_numpy(zero_copy_only=False)
@@ -31,8 +32,11 @@ def codes_of(column: pa.ChunkedArray, schema: Schema, j: int) -> tuple[np.ndarra
             _check_words(chunk, unseen, start, j)
             example = example if count else str(chunk[unseen.index(True).as_py()].as_py())
             count += number
+            if len(first) < MAX_POSITIONS:
+                found_at = np.flatnonzero(unseen.to_numpy(zero_copy_only=False))[:MAX_POSITIONS]
+                first += (start + found_at).tolist()
         start += len(chunk)
-    return codes, [schema.unseen(j, count, len(column), example)] if count else []
+    return codes, [schema.unseen(j, first, count, len(column), example)] if count else []
 
 
 class _Lookup:
