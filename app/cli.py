@@ -62,9 +62,9 @@ def _serve(host: str, port: int) -> int:
     import uvicorn  # noqa: PLC0415 - a worker needs no HTTP server
 
     from app.api.app import create_app  # noqa: PLC0415
-    from app.api.logs import configure  # noqa: PLC0415
     from app.api.middleware.connections import backlog, raise_descriptor_limit  # noqa: PLC0415
     from app.api.middleware.http_protocol import BoundedHeads  # noqa: PLC0415
+    from app.logs import configure  # noqa: PLC0415
     from app.settings import Settings  # noqa: PLC0415
     from app.wiring import wire  # noqa: PLC0415
 
@@ -93,10 +93,11 @@ def _work(host: str) -> int:
     from prometheus_client import start_http_server  # noqa: PLC0415
 
     from app import tracing  # noqa: PLC0415
-    from app.api.logs import configure  # noqa: PLC0415
+    from app.job_processes import make_worker  # noqa: PLC0415
+    from app.logs import configure  # noqa: PLC0415
     from app.metrics import of_worker  # noqa: PLC0415
     from app.settings import Settings  # noqa: PLC0415
-    from app.wiring import make_ports, make_worker  # noqa: PLC0415
+    from app.stores import make_ports  # noqa: PLC0415
 
     with _starting():
         settings = Settings()
@@ -139,7 +140,7 @@ def _examine(*, as_json: bool, deep: bool) -> int:
 
 def _keys(chosen: argparse.Namespace) -> int:
     from app.settings import Settings  # noqa: PLC0415
-    from app.wiring import make_keys  # noqa: PLC0415
+    from app.stores import make_keys  # noqa: PLC0415
 
     with _starting():
         return cli.run(chosen, make_keys(Settings()))
@@ -147,7 +148,7 @@ def _keys(chosen: argparse.Namespace) -> int:
 
 def _reindex() -> int:
     from app.settings import Settings  # noqa: PLC0415
-    from app.wiring import make_ports  # noqa: PLC0415
+    from app.stores import make_ports  # noqa: PLC0415
 
     with _starting():
         found = make_ports(Settings()).registry.rebuild()
@@ -157,8 +158,8 @@ def _reindex() -> int:
 
 def _copy(command: str, place: str) -> int:
     from app.settings import Settings  # noqa: PLC0415
+    from app.stores import make_ports, make_tables  # noqa: PLC0415
     from app.usecases.backup import backup, check_place, restore  # noqa: PLC0415
-    from app.wiring import make_ports, make_tables  # noqa: PLC0415
 
     with _starting():
         settings = Settings()

@@ -1,7 +1,7 @@
 """The application that an ASGI server runs: `uvicorn app.main:app`."""
 
 from app.api.app import create_app
-from app.api.logs import configure
+from app.logs import configure
 from app.settings import Settings
 from app.wiring import wire
 

@@ -25,12 +25,13 @@ import uvicorn
 from xdist.scheduler.loadfile import LoadFileScheduling
 
 from app.api.app import create_app
+from app.job_processes import PRELOADED
 from app.processes import preload
 from app.settings import Settings
-from app.wiring import _PRELOADED, wire
+from app.wiring import wire
 
 preload(
-    ["app.jobs.single", "app.jobs.child", *_PRELOADED]
+    ["app.jobs.single", "app.jobs.child", *PRELOADED]
 )  # whichever test is the first to start a process: those of jobs begin at once
 
 _OF_THE_SYSTEM = ("tests/faults/test_kills.py", "tests/faults/test_outages.py")  # those that ask for `system`

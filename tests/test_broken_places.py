@@ -14,7 +14,7 @@ import uvicorn
 
 from app.cli import main
 from app.jobs.worker import Worker
-from app.wiring import make_ports
+from app.stores import make_ports
 from tests.conftest import serving, settings_for, trained, two_class_rows
 from tests.registry.making import publish
 
@@ -53,7 +53,7 @@ def installation(disk, monkeypatch):
     monkeypatch.chdir(disk.parent)
     monkeypatch.setattr(uvicorn, "run", lambda *_what, **_how: None)
     monkeypatch.setattr(Worker, "run", lambda *_: None)
-    monkeypatch.setattr("app.api.logs.configure", lambda *_: None)  # its handler would outlive what pytest captures
+    monkeypatch.setattr("app.logs.configure", lambda *_: None)  # its handler would outlive what pytest captures
     ports = make_ports(settings_for(disk))
     publish(ports.registry)
     ports.database.close()

@@ -11,8 +11,8 @@ from app.doctor import cluster, machine, stores
 from app.doctor.finding import Finding, wrong
 from app.errors import PayoffError
 from app.settings import Settings
+from app.stores import open_ports
 from app.usecases.ports import Ports
-from app.wiring import open_ports
 
 _SECONDS = 20.0  # a store that is away is noticed within about seven
 

@@ -1,4 +1,4 @@
-"""What the use cases work with; built once, in wiring."""
+"""What the use cases work with; built once, in `app.stores`."""
 
 from __future__ import annotations
 

@@ -17,10 +17,10 @@ import pytest
 from app.access.caller import Scope
 from app.access.keyring import GUESSES
 from app.access.keys import KeyRequest
-from app.api.logs import _where
 from app.api.middleware.http_protocol import MAX_BYTES
 from app.cli import main
-from app.wiring import make_ports
+from app.logs import _where
+from app.stores import make_ports
 from tests.conftest import serving, settings_for, trained, two_class_rows
 from tests.servers.service import Replica
 

@@ -14,7 +14,7 @@ from app.access.caller import Scope
 from app.access.keyring import GUESSES
 from app.access.keys import KeyRequest
 from app.settings import Settings
-from app.wiring import make_ports
+from app.stores import make_ports
 from tests.api.permissions import NEEDED, OPEN, STATIC
 from tests.conftest import serving, settings_for, trained, two_class_rows
 

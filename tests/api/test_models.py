@@ -17,7 +17,7 @@ from app.api import errors
 from app.api.routes import models
 from app.registry.card import read_card
 from app.settings import Settings
-from app.wiring import make_ports
+from app.stores import make_ports
 from tests.api.callers import called_by
 from tests.registry.making import make_estimator, publish
 

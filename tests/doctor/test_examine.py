@@ -18,7 +18,7 @@ from app.doctor.examine import _all
 from app.doctor.finding import ok
 from app.doctor.machine import check_settings
 from app.settings import Settings, misspelt
-from app.wiring import make_ports, open_ports
+from app.stores import make_ports, open_ports
 from tests.conftest import settings_for
 from tests.registry.making import publish
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from app.doctor import Level, examine
-from app.wiring import make_ports
+from app.stores import make_ports
 from tests.conftest import settings_for
 from tests.registry.making import publish
 

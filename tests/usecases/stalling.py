@@ -20,8 +20,8 @@ from app.settings import Settings
 from app.storage import disk
 from app.storage.disk import Disk
 from app.storage.objects import Objects
+from app.stores import open_ports
 from app.usecases import train_job
-from app.wiring import open_ports
 from tests.registry.making import HOLDOUT, make_card, make_estimator
 
 _STEPS = {

@@ -20,8 +20,8 @@ from app.registry.registry import Registry
 from app.registry.tables import TABLES
 from app.storage import Storage
 from app.storage.disk import Disk
+from app.stores import make_ports, make_tables
 from app.usecases.backup import backup, check_place, restore
-from app.wiring import make_ports, make_tables
 from tests.conftest import settings_for
 from tests.registry.making import publish
 

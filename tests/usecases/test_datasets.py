@@ -8,20 +8,21 @@ import time
 
 import pytest
 
-from app import wiring
+from app import job_processes
 from app.access.audit import AuditLog
 from app.access.caller import ANYBODY
 from app.access.keys import Keys
 from app.data.store import DataLimits, DatasetStore
 from app.database import Database
 from app.errors import Conflict, Invalid, NotFound
+from app.job_processes import make_worker
 from app.jobs.job import Problem
 from app.jobs.queue import Queue
 from app.migrations import migrate
 from app.registry.registry import Registry
+from app.stores import make_tables
 from app.usecases import datasets, train, train_job
 from app.usecases.ports import Ports
-from app.wiring import make_tables, make_worker
 from tests.conftest import settings_for
 from tests.jobs.waiting import eventually
 
@@ -263,7 +264,7 @@ def test_two_workers_at_once(expiring, clock, monkeypatch):
 
 def test_a_worker_removes_what_expired(tmp_path, monkeypatch):
     """At its start and then from time to time, in a thread of its own."""
-    monkeypatch.setattr(wiring, "_EXPIRY_SECONDS", 0.1)
+    monkeypatch.setattr(job_processes, "_EXPIRY_SECONDS", 0.1)
     chosen = settings_for(tmp_path)
     started = make_tables(chosen)
     days = 86_400.0
@@ -276,7 +277,7 @@ def test_a_worker_removes_what_expired(tmp_path, monkeypatch):
 
     make_worker(chosen, started)
     eventually(lambda: there(started) == {young})
-    monkeypatch.setattr(wiring, "_EXPIRY_SECONDS", 3600.0)
+    monkeypatch.setattr(job_processes, "_EXPIRY_SECONDS", 3600.0)
     started.database.close()
 
 

@@ -5,8 +5,8 @@ import pytest
 from app.access.caller import ANYBODY
 from app.errors import Conflict, NotFound
 from app.settings import Settings
+from app.stores import make_ports
 from app.usecases import models
-from app.wiring import make_ports
 from tests.registry.making import publish
 
 

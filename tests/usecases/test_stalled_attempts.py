@@ -11,14 +11,15 @@ import pytest
 from sqlalchemy import delete, select, update
 
 from app.errors import Unavailable
+from app.job_processes import PRELOADED
 from app.jobs.job import Status
 from app.jobs.tables import JOBS
 from app.processes import LOCK, preload
 from app.registry.registry import Registry
 from app.registry.tables import reservations
 from app.settings import Settings
+from app.stores import make_tables, open_ports
 from app.usecases import train_job
-from app.wiring import _PRELOADED, make_tables, open_ports
 from tests.jobs.waiting import eventually
 from tests.usecases.stalling import stall, trained
 
@@ -31,7 +32,7 @@ context = get_context("forkserver")
 def fork_server():
     """A new one, which has imported what the processes here run: each would take seconds for it."""
     with LOCK:
-        preload(["tests.usecases.stalling", "app.postgres", "s3fs", *_PRELOADED])
+        preload(["tests.usecases.stalling", "app.postgres", "s3fs", *PRELOADED])
         forkserver._forkserver._stop()
         forkserver.ensure_running()
 

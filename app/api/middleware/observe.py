@@ -13,8 +13,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app import tracing
 from app.api.errors import problem
-from app.api.logs import write_request
 from app.api.middleware.security_headers import secured
+from app.logs import write_request
 from app.metrics import RequestMetrics
 
 _log = structlog.get_logger("payoff.request")

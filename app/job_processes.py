@@ -1,0 +1,131 @@
+"""The worker of a service, and what the processes of its jobs run. They do not load FastAPI."""
+
+from __future__ import annotations
+
+import math
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+
+import structlog
+from sqlalchemy.exc import SQLAlchemyError
+
+from app import tracing
+from app.data import isolated
+from app.errors import PayoffError
+from app.jobs.child import Report
+from app.jobs.job import Job
+from app.jobs.parallel import check_installed, pieces_run_on
+from app.jobs.process import JobLimits
+from app.jobs.worker import Worker
+from app.logs import configure
+from app.polling import Poller
+from app.progress import listen
+from app.settings import Settings
+from app.stores import open_ports
+from app.usecases import compare, compare_job, train, train_job
+from app.usecases.datasets import expire as expire_inline
+from app.usecases.ports import Ports
+
+PRELOADED = (
+    "app.job_processes",
+    "sklearn.linear_model",
+    "sklearn.model_selection",
+    "sklearn.pipeline",
+    *isolated.MODULES,
+)
+_MB = 2**20
+_RETRY_SECONDS = 30.0  # of a job, whose work would be lost, with an object store
+_EXPIRY_SECONDS = 3600.0
+_RUN: dict[str, Callable[[Ports, Job], None]] = {train.KIND: train_job.run, compare.KIND: compare_job.run}
+_CLEAN_UP: dict[str, Callable[[Ports, Job, int], None]] = {
+    train.KIND: train_job.clean_up,
+    compare.KIND: compare_job.clean_up,
+}
+
+_log = structlog.get_logger("payoff")
+
+
+def make_worker(settings: Settings, ports: Ports) -> Worker:
+    """A worker that runs jobs in processes of their own."""
+    check_installed(settings.dask)
+    Poller("expiry", partial(_expire, ports), _EXPIRY_SECONDS, at_once=True).start()
+    limits = JobLimits(
+        seconds=settings.job_seconds, memory_bytes=settings.job_memory_mb * _MB, threads=settings.job_threads
+    )
+    return Worker(
+        ports.queue,
+        run_job,
+        settings,
+        slots=max(settings.workers, 1),
+        limits=limits,
+        modules=(
+            *PRELOADED,
+            *(("app.postgres",) if not ports.database.is_sqlite else ()),
+            *(("s3fs",) if "s3://" in settings.models + settings.datasets else ()),
+            *(("app.jobs.cluster",) if settings.dask else ()),
+            *(tracing.MODULES if settings.telemetry else ()),
+        ),
+        cleanup=clean_up_after,
+        upkeep=keep_up,
+        keep_seconds=math.inf if settings.keep_jobs_days is None else settings.keep_jobs_days * 86_400,
+    )
+
+
+def run_job(settings: Settings, job: Job, report: Report) -> None:
+    """What a job's own process does."""
+    configure(settings.log_level)
+    with _observed(settings, job, report):
+        ports = open_ports(settings, patience=_RETRY_SECONDS)
+        try:
+            with pieces_run_on(settings.dask, settings.job_threads):
+                _RUN[job.kind](ports, job)
+        finally:
+            ports.database.close()
+
+
+@contextmanager
+def _observed(settings: Settings, job: Job, report: Report) -> Iterator[None]:
+    """Log lines that name the job and the request that ordered it; where traces are wanted, a span below that request
+    with one for each stage.
+    """
+    request = {"request_id": job.origin["request_id"]} if "request_id" in job.origin else {}
+    structlog.contextvars.bind_contextvars(job=job.id, attempt=job.attempt, **request)
+    if not tracing.start(settings.telemetry):
+        yield
+        return
+    try:
+        known: dict[str, str | float] = {"job": job.id, "attempt": job.attempt, "model": job.model or "", **request}
+        with tracing.continued(job.origin, f"job {job.kind}", **known), tracing.staged(report) as hear, listen(hear):
+            yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the work is done: half a second, at least, for the last spans
+        tracing.stop()
+
+
+def clean_up_after(settings: Settings, job: Job, through: int) -> None:
+    """What the worker does after the attempts up to the number `through`, which left no success."""
+    ports = open_ports(settings)
+    try:
+        _CLEAN_UP[job.kind](ports, job, through)
+    finally:
+        ports.database.close()
+
+
+def keep_up(settings: Settings) -> None:
+    """What the worker does every few minutes."""
+    ports = open_ports(settings)
+    try:
+        train_job.sweep(ports)
+    finally:
+        ports.database.close()
+
+
+def _expire(ports: Ports) -> None:
+    """Remove inline data sets that nothing needs."""
+    try:
+        if removed := expire_inline(ports):
+            _log.info("inline data sets expired", datasets=removed)
+    except (PayoffError, SQLAlchemyError, OSError) as error:
+        _log.warning("inline data sets not removed", why=type(error).__name__)

@@ -1,0 +1,153 @@
+"""The only place that opens stores from settings. It does not load FastAPI: each process of a job starts here."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from functools import partial
+from threading import Thread
+from time import sleep
+
+import structlog
+from sqlalchemy.exc import SQLAlchemyError
+
+from app.access.audit import AuditLog
+from app.access.keys import Keys
+from app.data.isolated import ReaderLimits
+from app.data.store import DataLimits, DatasetStore
+from app.database import Database, DatabaseAway
+from app.errors import PayoffError
+from app.jobs.queue import Queue
+from app.migrations import migrate
+from app.registry.copies import copies_of
+from app.registry.loaded import Loaded
+from app.registry.registry import Registry, leave_as_read
+from app.settings import Settings, misspelt
+from app.usecases.kernels import Kernels, keep_kernels
+from app.usecases.ports import Ports
+from app.usecases.warming import warm
+
+_MB = 2**20
+_START_SECONDS = 20.0  # for a database server that starts at the same time
+_SHORT_SECONDS = 2.0  # the same where copies can answer meanwhile
+
+_log = structlog.get_logger("payoff")
+
+
+def make_keys(settings: Settings) -> Keys:
+    """The table of keys alone, for the command line, which says itself what it did."""
+    ports = make_tables(settings)
+    return Keys(ports.database, AuditLog(ports.database, logged=False))
+
+
+def make_ports(settings: Settings) -> Ports:
+    """What a program starts with: stores whose tables are up to date, and whose index is rebuilt where it is empty.
+
+    An object store that is away is waited for; Unusable where that would be in vain.
+    """
+    _warn_of_misspelt()
+    ports = open_ports(settings)
+    _prepare(ports, _START_SECONDS)
+    return ports
+
+
+def make_serving_ports(settings: Settings, kernels: Kernels) -> Ports:
+    """The same for a service; where the database is unavailable and there is a copy of the index, it answers with the
+    copies until the database is back.
+    """
+    _warn_of_misspelt()
+    ports = open_ports(settings, warm=partial(warm, kernels=kernels))
+    has_copy = ports.registry.recall()
+    try:
+        _prepare(ports, _SHORT_SECONDS if has_copy else _START_SECONDS)
+    except DatabaseAway as away:
+        if not has_copy:
+            raise
+        _log.warning("starting with the copies of index and models, without the database", why=away.why)
+        Thread(target=_catch_up, args=(ports,), name="waiting for the database", daemon=True).start()
+    return ports
+
+
+def _catch_up(ports: Ports) -> None:
+    """Do what a start does, as soon as the database is back."""
+    while True:
+        try:
+            _prepare(ports, _START_SECONDS)
+        except (PayoffError, SQLAlchemyError) as error:
+            _log.warning("still waiting for the database", why=getattr(error, "why", str(error)))
+            sleep(_SHORT_SECONDS)
+        else:
+            return
+
+
+def _prepare(ports: Ports, seconds: float) -> None:
+    """Tables up to date, stores reached, leftovers removed. DatabaseAway where the database is, for so many seconds."""
+    ports.database.wait(seconds)
+    migrate(ports.database)
+    ports.registry.prepare()
+    ports.datasets.prepare()
+    Thread(target=_sweep, args=(ports,), name="sweeper", daemon=True).start()  # a big store takes seconds to list
+
+
+def _warn_of_misspelt() -> None:
+    for name, nearest in misspelt(os.environ).items():
+        _log.warning("no such setting", variable=name, meant=nearest)
+
+
+def make_tables(settings: Settings) -> Ports:
+    """Stores whose tables are up to date, and nothing more: what a backup is restored into."""
+    ports = open_ports(settings)
+    ports.database.wait(_START_SECONDS)
+    migrate(ports.database)
+    return ports
+
+
+def open_ports(settings: Settings, *, patience: float = 0.0, warm: Callable[[Loaded], None] = leave_as_read) -> Ports:
+    """Connected stores of a service that was started before, as each job's process needs them at once.
+
+    Calls to an object store that is away are repeated for `patience` seconds. `warm` is called with each loaded model.
+    """
+    settings.home.mkdir(parents=True, exist_ok=True)
+    keep_kernels(settings.home)
+    database = Database(
+        settings.database_url, connections=settings.database_connections, seconds=settings.database_seconds
+    )
+    limits = DataLimits(
+        max_rows=settings.max_rows,
+        max_columns=settings.max_columns,
+        max_categories=settings.max_categories,
+        max_upload_bytes=int(settings.max_upload_mb * _MB),
+    )
+    signing_key = settings.signing_key.get_secret_value().encode() if settings.signing_key else None
+    queue = Queue(database, attempts=settings.job_attempts, lease_seconds=settings.lease_seconds)
+    registry = Registry(
+        settings.models,
+        database,
+        signing_key=signing_key,
+        allow_version_skew=settings.allow_version_skew,
+        cache_bytes=settings.cache_mb * _MB,
+        patience=patience,
+        copies=copies_of(
+            settings.models,
+            settings.home.absolute() / "copies",
+            settings.local_copies_mb * _MB,
+            signing_key=signing_key,
+            allow_version_skew=settings.allow_version_skew,
+        ),
+        warm=warm,
+    )
+    keep_inline = settings.keep_inline_days * 86_400
+    reader = ReaderLimits(memory_bytes=settings.upload_memory_mb * _MB)
+    datasets = DatasetStore(settings.datasets_url, limits, patience=patience, reader=reader, keep_inline=keep_inline)
+    audit = AuditLog(database)
+    return Ports(database, datasets, queue, registry, audit, Keys(database, audit))
+
+
+def _sweep(ports: Ports) -> None:
+    try:
+        left = ports.registry.sweep() + ports.datasets.sweep()
+    except (PayoffError, SQLAlchemyError, OSError) as error:
+        _log.warning("not swept", why=type(error).__name__)
+    else:
+        if left:
+            _log.info("swept up", half_written=left)
