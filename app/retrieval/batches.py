@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from app.errors import Invalid, pointer
-from app.retrieval import _kernels
+from app.retrieval import _dynamic_programming
 from app.retrieval.expected_loss import check_usable, loss_table, recall_table, table_error
 from app.retrieval.losses import Loss
 from app.retrieval.poisson_binomial import check_probabilities
@@ -135,7 +135,7 @@ class _Batch:
 
     def _small(self, share: np.ndarray) -> None:
         terms = self.terms
-        _kernels.small_sets(
+        _dynamic_programming.small_sets(
             share, self.p, self.offsets, self.tables, self.starts, self.low, self.high,
             _least(terms.min_recall), _least(terms.min_precision), self.order, self.k, self.numbers, self.curves,
         )  # fmt: skip

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from app.errors import Invalid
-from app.retrieval import _kernels, quadrature
+from app.retrieval import _dynamic_programming, quadrature
 from app.retrieval.fractional_linear import check_monotone, denominator
 from app.retrieval.losses import Loss, check_empty
 from app.retrieval.poisson_binomial import check_probabilities
@@ -72,7 +72,7 @@ def tabled_curve(p: np.ndarray, loss: Loss, empty: int) -> Curve:
     n = len(p)
     tables = np.stack([loss_table(loss, n, empty), recall_table(n)])
     curves = np.empty((2, n + 1, 1))
-    _kernels.tabled_curves(p[:, None], tables, np.empty((n + 1, n + 1, 1)), np.empty((n + 1, 1)), curves)
+    _dynamic_programming.tabled_curves(p[:, None], tables, np.empty((n + 1, n + 1, 1)), np.empty((n + 1, 1)), curves)
     return Curve(curves[0, :, 0], table_error(loss, n))
 
 

@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike
 from scipy.fft import irfft, next_fast_len, rfft
 
 from app.errors import Invalid, pointer
-from app.retrieval import _kernels
+from app.retrieval import _dynamic_programming
 
 DP_LIMIT = 3000  # up to here the recursion is 0.6 ms, and precise in every entry, however small
 LEAF = 256  # items per leaf of the tree of products
@@ -39,14 +39,14 @@ def poisson_binomial_pmf(p: ArrayLike) -> np.ndarray:
     n = len(p)
     if n <= DP_LIMIT:
         pmf = np.zeros((1, n + 1))
-        _kernels.block_pmfs(p[None, :], pmf)
+        _dynamic_programming.block_pmfs(p[None, :], pmf)
         return np.asarray(pmf[0])
     leaves = 1 << (-(-n // LEAF) - 1).bit_length()
     width = -(-n // leaves)
     padded = np.zeros(leaves * width)  # an item of probability 0 changes nothing
     padded[:n] = p
     laws = np.zeros((leaves, width + 1))
-    _kernels.block_pmfs(padded.reshape(leaves, width), laws)
+    _dynamic_programming.block_pmfs(padded.reshape(leaves, width), laws)
     while len(laws) > 1:
         size = 2 * laws.shape[1] - 1
         spectrum = rfft(laws, next_fast_len(size, real=True), axis=1)

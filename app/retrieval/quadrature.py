@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from app.retrieval import _kernels
+from app.retrieval import _quadrature
 from app.retrieval.exponential_sums import exponential_sum
 from app.retrieval.fractional_linear import Denominator, denominator
 from app.retrieval.losses import Loss
@@ -44,7 +44,7 @@ class Rates:
 
 def rounding(n: int, nodes: int = 0) -> float:
     """The guaranteed relative rounding error of a quadrature over n items."""
-    block = _kernels.BLOCK
+    block = _quadrature.BLOCK
     return (4 * n + 8 * min(n, block) + 4 * n / block + 2 * nodes + 64) * UNIT
 
 
@@ -93,7 +93,7 @@ def f_beta_curve(p: np.ndarray, loss: Loss, empty: int) -> Curve:
     s = np.exp(-square * rule.t)
     live, weights = _weights(p, q, s, (1.0 + square) * rule.w)
     sums = np.empty(n)
-    _kernels.f_beta_sums(p, q, rule.t[live], s[live], weights, sums)
+    _quadrature.f_beta_sums(p, q, rule.t[live], s[live], weights, sums)
     return Curve(_with_nothing(p, 1 - sums, empty), rule.error + rounding(n, len(rule.t)))
 
 
@@ -105,7 +105,7 @@ def jaccard_curve(p: np.ndarray, _loss: Loss, empty: int) -> Curve:
     blocks = _block_logs(p, q, s)
     suffix = np.cumsum(blocks[::-1], axis=0)[::-1].copy()
     sums = np.empty(n)
-    _kernels.jaccard_sums(p, q, rule.t, s, rule.w, suffix, sums)
+    _quadrature.jaccard_sums(p, q, rule.t, s, rule.w, suffix, sums)
     return Curve(_with_nothing(p, 1 - np.cumsum(p) * sums, empty), rule.error + 2 * rounding(n, len(rule.t)))
 
 
@@ -129,8 +129,8 @@ def auc_curve(p: np.ndarray, _loss: Loss, _empty: int) -> Curve:
         if swapped:
             _outside_totals(inner, outer, s[live], totals)
         else:
-            _kernels.tilted_totals(inner, outer, s[live], totals)
-        _kernels.auc_sums(inner, outer, s[live], weights, totals, swapped, values)
+            _quadrature.tilted_totals(inner, outer, s[live], totals)
+        _quadrature.auc_sums(inner, outer, s[live], weights, totals, swapped, values)
     curve = np.concatenate([[0.0], np.clip(values / n, 0.0, None)])
     curve[n] = 0.0
     return Curve(curve, rule.error + 4 * rounding(n, len(rule.t)))
@@ -151,7 +151,7 @@ def fractional_linear_curve(p: np.ndarray, loss: Loss, empty: int) -> Curve:
         above = np.minimum(t * np.abs(gains), 700.0)
         low, high = np.where(gains > 0, 1.0, np.exp(-above)), np.where(gains > 0, np.exp(-above), 1.0)
         tilt = np.array([low[0], high[0], low[1], high[1]])
-        _kernels.fractional_node(p, q, t, w, np.maximum(floors, 0.0), tilt, c, logs, means, values)
+        _quadrature.fractional_node(p, q, t, w, np.maximum(floors, 0.0), tilt, c, logs, means, values)
     values += empty * _vanishing_mass(p, form)
     return Curve(values, form.largest * (rule.error + 4 * rounding(n, len(rule.t)) + 8 * form.cancels * UNIT))
 
@@ -174,22 +174,22 @@ def _with_nothing(p: np.ndarray, values: np.ndarray, empty: int) -> np.ndarray:
 
 
 def _block_logs(p: np.ndarray, q: np.ndarray, s: np.ndarray) -> np.ndarray:
-    logs = np.empty((-(-len(p) // _kernels.BLOCK), len(s)))
-    _kernels.log_block_products(p, q, s, logs)
+    logs = np.empty((-(-len(p) // _quadrature.BLOCK), len(s)))
+    _quadrature.log_block_products(p, q, s, logs)
     return logs
 
 
 def _weights(p: np.ndarray, q: np.ndarray, s: np.ndarray, w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The nodes at which G is not negligible, and w G(s) there."""
     logs = _block_logs(p, q, s).sum(axis=0)
-    live = logs > -_kernels.DEAD
+    live = logs > -_quadrature.DEAD
     live[0] = True
     return live, w[live] * np.exp(logs[live])
 
 
 def _outside_totals(p: np.ndarray, q: np.ndarray, s: np.ndarray, out: np.ndarray) -> None:
     """Σ_i q_i / (q_i + p_i s): the items left at label 0 under the tilt."""
-    _kernels.tilted_totals(q, p, 1.0 / s, out)
+    _quadrature.tilted_totals(q, p, 1.0 / s, out)
 
 
 def _inverse_power_shares(p: np.ndarray, power: float, first: int) -> tuple[np.ndarray, float]:
@@ -199,5 +199,5 @@ def _inverse_power_shares(p: np.ndarray, power: float, first: int) -> tuple[np.n
     s = np.exp(-rule.t)
     live, weights = _weights(p, q, s, rule.w)
     shares = np.empty(first)
-    _kernels.additive_values(p[:first], q[:first], s[live], weights, shares)
+    _quadrature.additive_values(p[:first], q[:first], s[live], weights, shares)
     return shares, rule.error + rounding(n, len(rule.t))

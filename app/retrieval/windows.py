@@ -1,6 +1,6 @@
 """G-Mean and H-Mean: means over two independent counts, the true positives above the cut and the misses below it.
 
-Each of the two laws enters as a short list of values with weights (`_kernels`):
+Each of the two laws enters as a short list of values with weights (`_windows`):
 
 - variance below 625: the law itself, by recursion over the items, without entries below 1e-24, whose mass is counted.
   A law with standard deviation s is smooth enough to keep only every (s/2)-th entry: what that changes is its Fourier
@@ -25,7 +25,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.polynomial import Polynomial, hermite_e
 
-from app.retrieval import _kernels
+from app.retrieval import _windows
 from app.retrieval.quadrature import UNIT, Curve, Rates
 
 PROVEN = 144.0  # variance from which a thinned window has a proven error
@@ -70,7 +70,7 @@ class MeanOfRates:
     def losses(self, ks: np.ndarray, *, in_full: bool = True) -> tuple[np.ndarray, np.ndarray]:
         """L_k for ascending ks, and the guaranteed error of each (in_full=False: thinned windows from OBSERVED on)."""
         out = np.empty((2, len(ks)))
-        _kernels.mean_losses(
+        _windows.mean_losses(
             self._sums.p, self._sums.q, np.asarray(ks, dtype=np.int64), self.harmonic,
             PROVEN if in_full else OBSERVED, _starting_nodes(), _cumulant_polynomials(),
             self._sums.before, self._sums.after, self._sums.stored, self._sums.firsts, self._sums.sizes,
@@ -118,31 +118,31 @@ class MeanOfRates:
 
 def _sums(p: np.ndarray) -> _Sums:
     q = 1.0 - p
-    spans = len(p) // _kernels.SPAN + 1
-    own = np.empty((spans, 2 * _kernels.POINTS))
-    _kernels.span_cumulants(p, q, _cumulant_polynomials(), own)
+    spans = len(p) // _windows.SPAN + 1
+    own = np.empty((spans, 2 * _windows.POINTS))
+    _windows.span_cumulants(p, q, _cumulant_polynomials(), own)
     nothing = np.zeros((1, own.shape[1]))
     before = np.concatenate([nothing, np.cumsum(own, axis=0)])
     after = np.concatenate([np.cumsum(own[::-1], axis=0)[::-1], nothing])
-    windows = int((after[:, 2] < _kernels.GAUSS_FROM).sum())
-    stored = np.zeros((windows, _kernels.WIDTH))
+    windows = int((after[:, 2] < _windows.GAUSS_FROM).sum())
+    stored = np.zeros((windows, _windows.WIDTH))
     firsts, sizes = np.zeros(windows, np.int64), np.zeros(windows, np.int64)
     lost = np.zeros(windows)
-    _kernels.suffix_windows(p, q, stored, firsts, sizes, lost)
+    _windows.suffix_windows(p, q, stored, firsts, sizes, lost)
     return _Sums(p, q, before, after, stored, firsts, sizes, lost)
 
 
 @lru_cache
 def _starting_nodes() -> np.ndarray:
-    return np.asarray(hermite_e.hermegauss(_kernels.POINTS)[0])
+    return np.asarray(hermite_e.hermegauss(_windows.POINTS)[0])
 
 
 @lru_cache
 def _cumulant_polynomials() -> np.ndarray:
     """Cumulant r of one label as a polynomial in v = p q (times q - p for odd r): d/dlogit of the one before."""
-    count = 2 * _kernels.POINTS
+    count = 2 * _windows.POINTS
     v = Polynomial([0.0, 1.0])
-    table = np.zeros((count, _kernels.POINTS))
+    table = np.zeros((count, _windows.POINTS))
     even = v
     for r in range(2, count, 2):
         odd = v * even.deriv()

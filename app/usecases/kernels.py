@@ -28,7 +28,7 @@ from app.errors import NotReady
 _log = structlog.get_logger("payoff")
 _FOLDER = Path(app.__file__).parent
 _COMPILED = {
-    "retrieval": ("_kernels",),
+    "retrieval": ("_dynamic_programming", "_quadrature", "_windows"),
     "acquisition": ("_kernels", "_complete", "_tracing", "_growth", "impurity", "_tree_kernels"),
 }
 _CACHE = "NUMBA_CACHE_DIR"

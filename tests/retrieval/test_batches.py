@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from app.errors import Invalid
 from app.retrieval import losses, select, select_many
-from app.retrieval._kernels import LANES
+from app.retrieval._dynamic_programming import LANES
 from app.retrieval.batches import BATCH_DP_LIMIT
 from app.retrieval.selection import UNPROVEN_WARNING
 

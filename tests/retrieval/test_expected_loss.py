@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.errors import Invalid
-from app.retrieval import _kernels, expected_loss, expected_losses, losses
+from app.retrieval import _quadrature, _windows, expected_loss, expected_losses, losses
 from app.retrieval.expected_loss import DP_LIMIT, MEANS, curve_of
 from app.retrieval.quadrature import rates
 from app.retrieval.windows import MeanOfRates
@@ -87,7 +87,7 @@ def test_curves_of_2000_items_are_the_double_sum_everywhere(name):
     assert np.abs(found.values - expected).max() <= found.error
 
 
-BLOCKS = (_kernels.CHUNK, _kernels.SPAN, 2 * _kernels.SPAN, _kernels.BLOCK, 2 * _kernels.BLOCK)
+BLOCKS = (_quadrature.CHUNK, _windows.SPAN, 2 * _windows.SPAN, _quadrature.BLOCK, 2 * _quadrature.BLOCK)
 
 
 @pytest.mark.parametrize("name", ["f1", "jaccard", "am", "g_tp_pr", "g_mean", "h_mean", "auc", "signs"])
@@ -114,8 +114,8 @@ def test_means_are_right_on_both_sides_of_the_gauss_rules(kind, name):
     }[kind]()
     p = np.sort(p)[::-1].copy()
     n, variance = len(p), np.cumsum(p * (1 - p))
-    front = int(np.searchsorted(variance, _kernels.GAUSS_FROM))
-    back = int(np.searchsorted(variance, variance[-1] - _kernels.GAUSS_FROM))
+    front = int(np.searchsorted(variance, _windows.GAUSS_FROM))
+    back = int(np.searchsorted(variance, variance[-1] - _windows.GAUSS_FROM))
     ks = np.unique(np.clip([0, 40, front - 1, front, front + 1, front + 2, n // 2, back - 1, back, back + 1, n], 0, n))
     means = MeanOfRates(p, harmonic=MEANS[name])
     expected = [one_loss(p, k, LOSSES[name]) for k in ks]

@@ -1,0 +1,246 @@
+"""Compiled: means over two independent counts: true positives among the first k, false negatives among the others.
+
+A row of cumulants holds Σ p, Σ q, Σ p q and the cumulants 3 … 15 of a sum of Bernoulli variables.
+
+Kernels get checked float64 arrays, allocate only small scratch space and hold no lock. `reassoc` and `contract` let
+the compiler add in vector lanes and fuse multiply-adds; nothing here depends on the order of an addition.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+# Stated in each file of kernels: numba's cache notices a change of the kernel's own file alone.
+compiled = njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract"})
+
+SPAN = 256  # items between stored windows
+WIDTH = 640  # widest window: entries above TRIM at the largest windowed variance (Bennett's inequality gives 565)
+TRIM = 1e-24  # entries below this at the ends of a window are dropped, and their mass is counted
+POINTS = 8  # nodes of a Gauss rule; its 2 POINTS - 1 moments need the cumulants up to 15
+GAUSS_FROM = 625.0  # variance from which a Gauss rule's guaranteed error is below 1e-14
+EDGE = 9.5  # standard deviations within which the Gauss rule's integrand is taken as analytic
+NEWTON_STEPS = 6  # from a distance below 0.1 the nodes converge in five
+
+
+@compiled
+def add_cumulants(row, p, q, polynomials):
+    """Add one Bernoulli variable's cumulants; polynomials[r] are coefficients in v = p q, times q - p for odd r."""
+    v, skew = p * q, q - p
+    row[0] += p
+    row[1] += q
+    row[2] += v
+    for r in range(3, row.size):
+        value = 0.0
+        for c in range(polynomials.shape[1] - 1, -1, -1):
+            value = value * v + polynomials[r, c]
+        row[r] += value * skew if r % 2 else value
+
+
+@compiled
+def span_cumulants(p, q, polynomials, out):
+    """out[b] = the cumulants of the items of span b."""
+    out[:, :] = 0.0
+    for i in range(p.size):
+        add_cumulants(out[i // SPAN], p[i], q[i], polynomials)
+
+
+@compiled
+def slide(old, size, p, q, new):
+    """Trim the window old[0:size], add a variable, write to new; returns entries skipped, new size, mass dropped."""
+    skip, dropped = 0, 0.0
+    while size - skip > 1 and old[skip] < TRIM:
+        dropped += old[skip]
+        skip += 1
+    while size - skip > 1 and (old[size - 1] < TRIM or size - skip >= WIDTH):
+        dropped += old[size - 1]
+        size -= 1
+    length = size - skip
+    new[0] = q * old[skip]
+    for t in range(1, length):
+        new[t] = q * old[skip + t] + p * old[skip + t - 1]
+    new[length] = p * old[size - 1]
+    return skip, length + 1, dropped
+
+
+@compiled
+def window_rule(pmf, size, first, total, variance, stride_from, rule):
+    """rule[0:3] = hits, misses, weights of the window, thinned to every stride-th entry; returns their number.
+
+    Where many p are equal, their q = 1 - p are rounded alike and the law's mass drifts from 1; it is divided out.
+    """
+    stride = max(1, int(np.sqrt(variance) / 2)) if variance >= stride_from else 1
+    mass = 0.0
+    for t in range(size):
+        mass += pmf[t]
+    count = 0
+    for t in range(0, size, stride):
+        rule[0, count] = first + t
+        rule[1, count] = total - first - t
+        rule[2, count] = pmf[t] * (stride / mass)
+        count += 1
+    return count
+
+
+@compiled
+def gauss_rule(row, start, rule):
+    """rule[0:3] = hits, misses, weights of the Gauss rule with the row's moments; returns its guaranteed error.
+
+    Modified Chebyshev algorithm on E[He_r(Z)], which follow from the cumulants beyond the second; the nodes by Newton's
+    method from those of He_8. The integrand is analytic and at most 1 in modulus where hits and misses have positive
+    real part; Cauchy's estimate in the disc of radius r and Bennett's inequality give the error.
+    """
+    sd = np.sqrt(row[2])
+    moments, cumulants = np.zeros(2 * POINTS), np.zeros(2 * POINTS)
+    for r in range(3, 2 * POINTS):
+        cumulants[r] = row[r] / sd**r
+    moments[0] = 1.0
+    for r in range(3, 2 * POINTS):
+        binomial = (r - 1.0) * (r - 2.0) / 2.0  # of r - 1 over j - 1
+        for j in range(3, r + 1):
+            moments[r] += binomial * cumulants[j] * moments[r - j]
+            binomial *= (r - j) / j
+    a, b = recurrence(moments)
+    norm = 1.0
+    for j in range(1, POINTS):
+        norm *= b[j]
+    for i in range(POINTS):
+        x = start[i]
+        for _ in range(NEWTON_STEPS):
+            before, now, slope_before, slope = 0.0, 1.0, 0.0, 0.0
+            for j in range(POINTS):
+                shifted = x - a[j]
+                slope, slope_before = shifted * slope + now - b[j] * slope_before, slope
+                now, before = shifted * now - b[j] * before, now
+            x -= now / slope
+        rule[0, i] = row[0] + sd * x
+        rule[1, i] = row[1] - sd * x
+        rule[2, i] = norm / (slope * before)
+    radius = min(row[0], row[1]) - EDGE * sd
+    u = EDGE / sd
+    tail = 8.0 * np.exp(-row[2] * ((1.0 + u) * np.log1p(u) - u))
+    return 2.0 * POINTS * norm * (sd / radius) ** (2 * POINTS) + tail
+
+
+@compiled
+def recurrence(moments):
+    """The three-term recurrence of the monic orthogonal polynomials, from E[He_0] … E[He_15]."""
+    a, b = np.zeros(POINTS), np.zeros(POINTS)
+    before, now = np.zeros(2 * POINTS), moments.copy()
+    b[0] = 1.0
+    for k in range(1, POINTS):
+        new = np.zeros(2 * POINTS)
+        for j in range(k, 2 * POINTS - k):
+            new[j] = now[j + 1] - a[k - 1] * now[j] - b[k - 1] * before[j] * (k > 1) + j * now[j - 1]
+        a[k] = new[k + 1] / new[k] - now[k] / now[k - 1]
+        b[k] = new[k] / now[k - 1]
+        before, now = now, new
+    return a, b
+
+
+@compiled
+def mean_quality(front, rows, back, columns, harmonic):
+    """Σ Σ weight weight mean(TPR, TNR) over two rules: front holds tp and fp, back holds fn and tn."""
+    total = 0.0
+    for i in range(rows):
+        tp, fp, inner = front[0, i], front[1, i], 0.0
+        for j in range(columns):
+            fn, tn = back[0, j], back[1, j]
+            tpr = tp / (tp + fn) if tp + fn > 0.0 else 1.0
+            tnr = tn / (tn + fp) if tn + fp > 0.0 else 1.0
+            if harmonic:
+                both = tpr + tnr
+                value = 2.0 * tpr * tnr / both if both > 0.0 else 0.0
+            else:
+                value = np.sqrt(tpr * tnr)
+            inner += back[2, j] * value
+        total += front[2, i] * inner
+    return total
+
+
+@compiled
+def suffix_windows(p, q, stored, firsts, sizes, lost):
+    """The laws of the sums of all items from each of the last spans on: row 0 of nothing, row r of the last r spans."""
+    law, spare = np.zeros(WIDTH), np.zeros(WIDTH)
+    law[0], size, first, gone = 1.0, 1, 0, 0.0
+    end = p.size
+    for r in range(stored.shape[0]):
+        stored[r, :size] = law[:size]
+        firsts[r], sizes[r], lost[r] = first, size, gone
+        if r + 1 < stored.shape[0]:
+            begin = (p.size // SPAN - r) * SPAN  # the last span may be empty
+            for i in range(end - 1, begin - 1, -1):
+                skip, size, out = slide(law, size, p[i], q[i], spare)
+                first, gone = first + skip, gone + out
+                law, spare = spare, law
+            end = begin
+
+
+@compiled
+def laws_within(p, q, polynomials, rows, laws, firsts, sizes, lost):
+    """Fill the laws and cumulants of every suffix that begins within a span, from those at its end.
+
+    sizes stay 0 from where the variance reaches GAUSS_FROM.
+    """
+    for i in range(p.size - 1, -1, -1):
+        rows[i] = rows[i + 1]
+        add_cumulants(rows[i], p[i], q[i], polynomials)
+        sizes[i] = 0
+        if sizes[i + 1] > 0 and rows[i, 2] < GAUSS_FROM:
+            skip, sizes[i], out = slide(laws[i + 1], sizes[i + 1], p[i], q[i], laws[i])
+            firsts[i], lost[i] = firsts[i + 1] + skip, lost[i + 1] + out
+
+
+@compiled
+def rule_of(law, size, first, lost, total, row, stride_from, start, rule):
+    """The window's rule where there is a window (size > 0), else Gauss's; returns the number of nodes and the error."""
+    if size > 0:
+        return window_rule(law, size, first, total, row[2], stride_from, rule), lost
+    return POINTS, gauss_rule(row, start, rule)
+
+
+@compiled
+def mean_losses(p, q, ks, harmonic, stride_from, start, polynomials, before, after, stored, firsts, sizes, lost, out):
+    """out[:, i] = expected loss with the first ks[i] retrieved (ks ascending), and its error but for rounding.
+
+    before[b], after[b]: cumulants of all items before span b, and from span b on. stored, firsts, sizes, lost: the
+    suffix windows, by number of spans from the end.
+    """
+    n, spans, columns = p.size, after.shape[0] - 1, before.shape[1]
+    prefix, spare, size, first, gone = np.zeros(WIDTH), np.zeros(WIDTH), 1, 0, 0.0
+    prefix[0] = 1.0
+    laws, rows = np.zeros((SPAN + 1, WIDTH)), np.zeros((SPAN + 1, columns))
+    law_first, law_size = np.zeros(SPAN + 1, np.int64), np.zeros(SPAN + 1, np.int64)
+    law_lost = np.zeros(SPAN + 1)
+    front, back, row = np.empty((3, WIDTH)), np.empty((3, WIDTH)), np.empty(columns)
+    at = 0
+    for b in range(spans):
+        lo, hi = b * SPAN, min((b + 1) * SPAN, n)
+        if at == ks.size:
+            break
+        wanted = ks[at] < hi or b == spans - 1
+        if wanted:
+            end, r = hi - lo, spans - 1 - b
+            rows[end], law_size[end] = after[b + 1], 0
+            if r < stored.shape[0]:
+                laws[end], law_first[end], law_size[end], law_lost[end] = stored[r], firsts[r], sizes[r], lost[r]
+            laws_within(p[lo:hi], q[lo:hi], polynomials, rows, laws, law_first, law_size, law_lost)
+        row[:] = before[b]
+        for k in range(lo, hi + (b == spans - 1)):
+            if at < ks.size and ks[at] == k:
+                j = k - lo
+                m, error = rule_of(prefix, size, first, gone, k, row, stride_from, start, front)
+                c, more = rule_of(
+                    laws[j], law_size[j], law_first[j], law_lost[j], n - k, rows[j], stride_from, start, back
+                )
+                out[0, at] = 1.0 - mean_quality(front, m, back, c, harmonic)
+                out[1, at] = error + more
+                at += 1
+            if k < hi and (size > 0 or wanted):
+                add_cumulants(row, p[k], q[k], polynomials)
+                if size > 0 and row[2] < GAUSS_FROM:
+                    skip, size, dropped = slide(prefix, size, p[k], q[k], spare)
+                    first, gone = first + skip, gone + dropped
+                    prefix, spare = spare, prefix
+                else:
+                    size = 0
