@@ -67,7 +67,7 @@ def make_worker(settings: Settings, ports: Ports) -> Worker:
             *(("app.jobs.cluster",) if settings.dask else ()),
             *(tracing.MODULES if settings.telemetry else ()),
         ),
-        cleanup=clean_up_after,
+        clean_up=clean_up_after,
         upkeep=keep_up,
         keep_seconds=math.inf if settings.keep_jobs_days is None else settings.keep_jobs_days * 86_400,
     )
@@ -117,7 +117,7 @@ def keep_up(settings: Settings) -> None:
     """What the worker does every few minutes."""
     ports = open_ports(settings)
     try:
-        train_job.sweep(ports)
+        train_job.clean_up_leftovers(ports)
     finally:
         ports.database.close()
 

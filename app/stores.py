@@ -86,7 +86,7 @@ def _prepare(ports: Ports, seconds: float) -> None:
     migrate(ports.database)
     ports.registry.prepare()
     ports.datasets.prepare()
-    Thread(target=_sweep, args=(ports,), name="sweeper", daemon=True).start()  # a big store takes seconds to list
+    Thread(target=_clean_up, args=(ports,), name="clean-up", daemon=True).start()  # a big store takes seconds to list
 
 
 def _warn_of_misspelt() -> None:
@@ -143,11 +143,11 @@ def open_ports(settings: Settings, *, patience: float = 0.0, warm: Callable[[Loa
     return Ports(database, datasets, queue, registry, audit, Keys(database, audit))
 
 
-def _sweep(ports: Ports) -> None:
+def _clean_up(ports: Ports) -> None:
     try:
-        left = ports.registry.sweep() + ports.datasets.sweep()
+        left = ports.registry.clean_up() + ports.datasets.clean_up()
     except (PayoffError, SQLAlchemyError, OSError) as error:
-        _log.warning("not swept", why=type(error).__name__)
+        _log.warning("half-written files not removed", why=type(error).__name__)
     else:
         if left:
-            _log.info("swept up", half_written=left)
+            _log.info("half-written files removed", count=left)

@@ -62,7 +62,7 @@ class Windows:
         now = self._clock()
         window = self._windows.get(who)
         if window is None:
-            self._forget(now)
+            self._evict(now)
             window = self._windows[who] = _Window(now, rate.seconds)
         window.move(now)
         used = window.used(now)
@@ -80,7 +80,7 @@ class Windows:
         window.move(now)
         return window.wait(now, rate.amount) if window.used(now) + 1 > rate.amount else 0.0
 
-    def _forget(self, now: float) -> None:
+    def _evict(self, now: float) -> None:
         """Make room where very many asked; of those that asked lately the oldest go first."""
         if len(self._windows) < _MOST_REMEMBERED:
             return

@@ -91,9 +91,9 @@ class DatasetStore:
         except Unavailable as error:
             _log.warning("%s: going on without it", error.detail)
 
-    def sweep(self) -> int:
+    def clean_up(self) -> int:
         """Remove what killed processes left half-written; how many there were."""
-        return self._storage.sweep(_ID)
+        return self._storage.clean_up(_ID)
 
     def add(
         self, content: BinaryIO, labels: Sequence[str], name: str | None = None, *, numbers: bool = False

@@ -29,7 +29,7 @@ log = structlog.get_logger(__name__)
 class Attempt:
     """Runs `execution`, renews the lease meanwhile, and stores how it ended.
 
-    `clean(job, through)` removes what the attempts up to the number `through` left. `tell` receives the job as it is
+    `clean_up(job, through)` removes what the attempts up to the number `through` left. `tell` receives the job as it is
     after the attempt, `on_end` is called last. After an outage the job is held for `rest` seconds.
     """
 
@@ -38,7 +38,7 @@ class Attempt:
         queue: Queue,
         execution: Execution,
         *,
-        clean: Callable[[Job, int], None],
+        clean_up: Callable[[Job, int], None],
         tell: Callable[[Job], None],
         on_end: Callable[[], None],
         rest: float,
@@ -46,7 +46,7 @@ class Attempt:
         self.job = execution.job
         self._queue = queue
         self._execution = execution
-        self._clean = clean
+        self._clean_up = clean_up
         self._tell = tell
         self._on_end = on_end
         self._rest = rest
@@ -78,7 +78,7 @@ class Attempt:
     def _run(self) -> None:
         try:
             if self.job.attempt > 1:
-                self._clean(self.job, self.job.attempt - 1)  # a worker that died has left things as they were
+                self._clean_up(self.job, self.job.attempt - 1)  # a worker that died has left things as they were
             ending = self._execution.run()
             if ending.outage and not self._execution.stopped:
                 self._execution.stage = f"waiting to be tried again: {ending.reason}"
@@ -140,7 +140,7 @@ class Attempt:
             return
         detail = ending.problem.detail if ending.problem else ending.reason
         log_of(job).warning("attempt ended", then=ending.event, why=detail, trace=ending.trace)
-        self._clean(self._queue.get(job.id), job.attempt)  # with the notes of this attempt
+        self._clean_up(self._queue.get(job.id), job.attempt)  # with the notes of this attempt
         if ending.problem is not None:
             self._queue.fail(job, ending.problem)
         elif ending.event is Event.STOP:
@@ -162,7 +162,7 @@ class Attempt:
         if now.status is Status.SUCCEEDED and now.attempt == self.job.attempt:
             self._tell(now)  # else the worker that took the job away does
         else:
-            self._clean(now, self.job.attempt)
+            self._clean_up(now, self.job.attempt)
 
 
 def is_outage(error: Exception) -> bool:

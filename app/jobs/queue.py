@@ -300,7 +300,7 @@ class Queue:
         self._tell()
         return held is not None
 
-    def reap(self) -> list[Job]:
+    def recover_lost(self) -> list[Job]:
         """Take jobs away from workers that fell silent; returns them as they are now: queued, failed or cancelled."""
         silent = (JOBS.c.status == Status.RUNNING) & (JOBS.c.lease_until < self.database.now)
         with self.database.writing() as connection:
@@ -313,7 +313,7 @@ class Queue:
             ]
 
     def check_in(self, worker: str) -> None:
-        """Say that a worker is there; forgets those that have been silent for long."""
+        """Record that a worker is alive, and delete those that have been silent for ten leases."""
         seen = {"seen_at": self.database.now}
         with self.database.writing() as connection:
             if not connection.execute(update(WORKERS).where(WORKERS.c.name == worker).values(seen)).rowcount:

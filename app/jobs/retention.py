@@ -1,4 +1,4 @@
-"""Jobs that ended long ago are forgotten, where that is asked for."""
+"""Expired jobs are deleted, where PAYOFF_KEEP_JOBS_DAYS asks for it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from app.jobs.tables import JOBS
 _BATCH = 500  # rows that one look takes, so that no transaction is long
 
 
-def forget(database: Database, older_than_seconds: float) -> int:
+def expire(database: Database, older_than_seconds: float) -> int:
     """Remove some of the jobs that ended longer ago than that; how many. 0: there are none left.
 
     Looks at the first few of each status only, in the order of submission, which the index gives: a look costs the same

@@ -18,10 +18,10 @@ from app.jobs.child import Target
 from app.jobs.job import Job
 from app.jobs.process import Execution, JobLimits, Stop, preload
 from app.jobs.queue import Queue
-from app.jobs.retention import forget
+from app.jobs.retention import expire
 from app.jobs.watcher import Watcher
 
-Cleanup = Callable[[Any, Job, int], None]
+CleanUp = Callable[[Any, Job, int], None]
 Upkeep = Callable[[Any], None]
 
 _IDLE_SECONDS = 0.25
@@ -39,11 +39,11 @@ class Worker:
     """Runs jobs of a queue, up to `slots` at once.
 
     `target(argument, job, report)` does the work in a process of its own and finishes the job itself, with
-    `Queue.succeed` in the transaction that publishes its result. `cleanup(argument, job, through)` removes what the
+    `Queue.succeed` in the transaction that publishes its result. `clean_up(argument, job, through)` removes what the
     attempts up to the number `through` left, all of which are over and did not succeed. `upkeep(argument)` is called
     every ten minutes, for what clean-ups that failed have left. Both the target and the argument
     are pickled; `modules` are imported once, in the fork server that all jobs start from. Jobs that ended
-    longer ago than `keep_seconds` are forgotten, some at a time.
+    longer ago than `keep_seconds` are deleted, some at a time.
 
     A target that raises Unavailable (or whose database does not answer) is tried again: its slot rests before, first
     for `rest_seconds`, then twice as long each time, at most half a minute. Who waits for a part of the service keeps
@@ -60,7 +60,7 @@ class Worker:
         limits: JobLimits | None = None,
         name: str = "",
         modules: Iterable[str] = (),
-        cleanup: Cleanup | None = None,
+        clean_up: CleanUp | None = None,
         upkeep: Upkeep | None = None,
         rest_seconds: float = 1.0,
         keep_seconds: float = math.inf,
@@ -72,7 +72,7 @@ class Worker:
         self._slots = slots
         self._limits = limits or JobLimits()
         self._modules = tuple(modules)
-        self._cleanup = cleanup
+        self._clean_up = clean_up
         self._upkeep = upkeep
         self._rest_seconds = rest_seconds
         self._keep_seconds = keep_seconds
@@ -139,11 +139,11 @@ class Worker:
         """
         self._running = [attempt for attempt in self._running if not attempt.over]
         due = monotonic() >= self._housekeeping_at
-        well = not due or self._try(self._reap)
+        well = not due or self._try(self._recover_lost)
         well = self._try(self._fill) and well
         if due and well and (well := self._try(self._check_in)):
             self._housekeeping_at = monotonic() + self._queue.lease_seconds / 4
-            self._try(self._forget)
+            self._try(self._expire)
         if monotonic() >= self._upkeep_at:
             self._keep_up()
         if well:
@@ -173,7 +173,7 @@ class Worker:
         attempt = Attempt(
             self._queue,
             Execution(job, self._target, self._argument, self._limits, trusted_until=trusted_until),
-            clean=self._clean,
+            clean_up=self._clean_up_after,
             tell=self._tell,
             on_end=self.wake,
             rest=min(self._rest_seconds * 2 ** min(job.outages, 10), _LONGEST_REST_SECONDS),
@@ -193,31 +193,31 @@ class Worker:
             except Exception as error:  # noqa: BLE001 - whoever watches does not hold up the work
                 log_of(job).error("a watcher failed", exc_info=error)
 
-    def _reap(self) -> None:
+    def _recover_lost(self) -> None:
         """Take jobs from workers that fell silent."""
-        lost = self._queue.reap()
+        lost = self._queue.recover_lost()
         for job in lost:
             log_of(job).warning("job's worker fell silent", status=job.status)
             self._tell(job)
         if ended := [job for job in lost if job.ended]:
-            threading.Thread(target=self._clean_each, args=(ended,), name="clean-up", daemon=True).start()
+            threading.Thread(target=self._clean_up_each, args=(ended,), name="clean-up", daemon=True).start()
 
-    def _clean_each(self, jobs: Iterable[Job]) -> None:
+    def _clean_up_each(self, jobs: Iterable[Job]) -> None:
         for job in jobs:
-            self._clean(job, job.attempt)
+            self._clean_up_after(job, job.attempt)
 
-    def _forget(self) -> None:
-        if self._keep_seconds < math.inf and (forgotten := forget(self._queue.database, self._keep_seconds)):
-            log.info("jobs of long ago are forgotten", jobs=forgotten)
+    def _expire(self) -> None:
+        if self._keep_seconds < math.inf and (expired := expire(self._queue.database, self._keep_seconds)):
+            log.info("expired jobs deleted", jobs=expired)
 
     def _check_in(self) -> None:
         self._queue.check_in(self.name)
 
-    def _clean(self, job: Job, through: int) -> None:
-        if self._cleanup is None:
+    def _clean_up_after(self, job: Job, through: int) -> None:
+        if self._clean_up is None:
             return
         try:
-            self._cleanup(self._argument, job, through)
+            self._clean_up(self._argument, job, through)
         except Exception as error:  # noqa: BLE001 - whatever it is: the job's end does not hang on it
             log_of(job).error("clean-up failed", exc_info=error)
 

@@ -106,7 +106,7 @@ class Copies:
             if copy.key not in published:
                 self._remove(copy.key)
         with contextlib.suppress(PayoffError, OSError):
-            self.files.storage.sweep()
+            self.files.storage.clean_up()
 
     def write_index(self, snapshot: Snapshot) -> bool:
         """Keep the view of what exists; False where it was kept already."""

@@ -189,9 +189,9 @@ class Files:
         self._check_skew(card)
         return {name: self.read(card, name) for name in card.sha256} | sealed
 
-    def sweep(self, published: Callable[[str], bool]) -> int:
+    def clean_up(self, published: Callable[[str], bool]) -> int:
         """Remove what killed processes left of folders that are not published; how many there were."""
-        return self.storage.sweep(_FOLDER, spare=published)
+        return self.storage.clean_up(_FOLDER, spare=published)
 
     def write_mirror(self, mirror: Mirror) -> None:
         self.storage.write(f"{mirror.name}/{MIRROR}", mirror.to_bytes())

@@ -173,7 +173,7 @@ class Index:
         return {named for card in cards if (named := json.loads(card)["data"].get("dataset"))}
 
     def clear(self, connection: Connection) -> None:
-        """Forget all but reservations, as the first step of a rebuild; writers of other processes wait from here on."""
+        """Delete all but reservations, as the first step of a rebuild; writers of other processes wait from here on."""
         self._raise_revision(connection)
         for table in (history, aliases, versions, models):
             connection.execute(delete(table))
@@ -181,7 +181,7 @@ class Index:
     def restore(self, connection: Connection, mirror: Mirror, cards: list[tuple[Card, bytes]]) -> None:
         """Put back one model from what its folder says; aliases of versions that are not there are left out."""
         connection.execute(insert(models).values(mirror.model_dump(include={"name", "next_version", "listed"})))
-        reservations.forget(connection, mirror.name, [card.version for card, _ in cards])
+        reservations.remove(connection, mirror.name, [card.version for card, _ in cards])
         for card, content in cards:
             self._insert_version(connection, card, content)
         there = {card.version for card, _ in cards}

@@ -153,7 +153,7 @@ class Registry:
         """
         self._index.add(connection, card)
 
-    def discard(self, name: str, version: int) -> None:
+    def give_up(self, name: str, version: int) -> None:
         """Give up a reserved number for good, and remove its folder, if there is one. Conflict where it is published.
 
         Only for those who know that the attempt it was given to is over. Nothing happens where it is not reserved: the
@@ -429,7 +429,7 @@ class Registry:
         else:
             self._awaits_storage = False
 
-    def sweep(self) -> int:
+    def clean_up(self) -> int:
         """Remove what killed processes left half-written and can never be published; how many there were.
 
         May take seconds.
@@ -439,7 +439,7 @@ class Registry:
             with self._database.reading() as connection:
                 return not is_dead(connection, _key_of(folder))
 
-        return self._files.sweep(spare)
+        return self._files.clean_up(spare)
 
     def rebuild_if_empty(self) -> None:
         """Rebuild where the database knows no model, as after its loss."""

@@ -82,7 +82,7 @@ def announced(connection: Connection, name: str) -> list[int]:
     return list(connection.execute(found).scalars())
 
 
-def forget(connection: Connection, name: str, numbers: list[int]) -> None:
+def remove(connection: Connection, name: str, numbers: list[int]) -> None:
     """Remove the reservations of versions that turn out to be published, as a rebuild finds them."""
     which = and_(reservations.c.name == name, reservations.c.version.in_(numbers))
     connection.execute(delete(reservations).where(which))

@@ -42,5 +42,5 @@ class Place(Protocol):
     def remove(self, folder: str) -> None:
         """Remove a folder with all in it, its seal first."""
 
-    def sweep(self, folders: re.Pattern[str], age: float, spare: Callable[[str], bool]) -> int:
+    def clean_up(self, folders: re.Pattern[str], age: float, spare: Callable[[str], bool]) -> int:
         """Remove what writers left half-done that died `age` seconds ago or earlier; how many there were."""

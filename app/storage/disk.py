@@ -91,10 +91,10 @@ class Disk:
             _flush_directory(trash.parent)
         shutil.rmtree(trash, ignore_errors=True)
 
-    def sweep(self, folders: re.Pattern[str], age: float, spare: Callable[[str], bool]) -> int:
+    def clean_up(self, folders: re.Pattern[str], age: float, spare: Callable[[str], bool]) -> int:
         """What is half-done is known here by its own hidden name, so the arguments on folders are not needed."""
         del folders, spare
-        swept, before = 0, time.time() - age
+        removed, before = 0, time.time() - age
         for leftover in [*self._root.glob(_LEFTOVERS), *self._root.glob(f"*/{_LEFTOVERS}")]:
             taken = _beside(leftover)
             try:
@@ -107,8 +107,8 @@ class Disk:
                 shutil.rmtree(taken, ignore_errors=True)
             else:
                 taken.unlink(missing_ok=True)
-            swept += 1
-        return swept
+            removed += 1
+        return removed
 
     def _write_beside(self, target: Path, files: Mapping[str, bytes]) -> None:
         _make_parents(target)
@@ -123,7 +123,7 @@ class Disk:
             if target.exists():
                 raise Conflict(f"{target.name} exists already") from error
             if not beside.exists():
-                raise Unavailable(f"the writing of {target.name} took so long that it was swept") from error
+                raise Unavailable(f"the writing of {target.name} took so long that its files were removed") from error
             raise
         finally:
             shutil.rmtree(beside, ignore_errors=True)

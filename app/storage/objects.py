@@ -30,7 +30,7 @@ from app.storage.circuit_breaker import CircuitBreaker, code_of
 T = TypeVar("T")
 
 _ROUNDS = 5  # of publishing and removing against each other
-_MOST_SWEPT = 1000
+_MOST_REMOVED = 1000
 _PART_BYTES = 16 * 2**20  # of uploads in parts
 _BLOCK_BYTES = 4 * 2**20  # read ahead by who reads piece by piece
 _TIMES = ("LastModified", "created", "updated", "last_modified", "mtime")  # what stores call the time of writing
@@ -123,7 +123,7 @@ class Objects:
                 self._drop(path)
         raise Unavailable(f"{folder} is being written by somebody else at this moment")
 
-    def sweep(self, folders: re.Pattern[str], age: float, spare: Callable[[str], bool]) -> int:
+    def clean_up(self, folders: re.Pattern[str], age: float, spare: Callable[[str], bool]) -> int:
         """Remove folders that `folders` matches and `spare` does not want, without a seal and older than `age` seconds.
 
         The store's own clock counts, known from the newest of its files: this machine's may be hours ahead.
@@ -135,13 +135,13 @@ class Objects:
             now = max(now, _written(info))
             if folders.fullmatch(folder):
                 files[folder][name] = info
-        swept = 0
+        removed = 0
         for folder, found in files.items():
             old = max(_written(info) for info in found.values()) < min(now, time()) - age
-            if old and self._seal not in found and swept < _MOST_SWEPT and not spare(folder):
+            if old and self._seal not in found and removed < _MOST_REMOVED and not spare(folder):
                 self.remove(folder)
-                swept += 1
-        return swept
+                removed += 1
+        return removed
 
     def _create(self, path: str, content: bytes) -> None:
         """Write an object that is not there; Conflict where another one is."""

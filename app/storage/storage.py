@@ -115,7 +115,7 @@ class Storage:
         """Remove a folder with all in it; it ceases to exist at once. Nothing happens where it is absent."""
         self._place.remove(_checked(folder))
 
-    def sweep(
+    def clean_up(
         self,
         folders: re.Pattern[str] = _NONE,
         older_than_seconds: float = _ABANDONED_SECONDS,
@@ -126,7 +126,7 @@ class Storage:
         In an object store these are folders without a seal; only those whose whole name matches `folders`, and which
         `spare` does not want kept, are touched.
         """
-        return self._place.sweep(folders, older_than_seconds, spare)
+        return self._place.clean_up(folders, older_than_seconds, spare)
 
 
 def _checked(*parts: str) -> str:

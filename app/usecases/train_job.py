@@ -51,10 +51,10 @@ def clean_up(ports: Ports, job: Job, through: int) -> None:
     """Remove what the attempts up to the number `through`, which are over, left in the registry's folder."""
     for one in ports.registry.reserved(job.id):
         if one.attempt <= through:
-            ports.registry.discard(one.name, one.version)
+            ports.registry.give_up(one.name, one.version)
 
 
-def sweep(ports: Ports) -> None:
+def clean_up_leftovers(ports: Ports) -> None:
     """Remove what attempts that are over left although it was cleaned up after them, or where that failed; and write
     the index files that are behind. Unavailable where the store or the database does not answer.
     """
@@ -63,7 +63,7 @@ def sweep(ports: Ports) -> None:
         if one.given_up:
             ports.registry.remove_given_up(one.name, one.version)
         elif ports.queue.is_over(one.job, one.attempt):
-            ports.registry.discard(one.name, one.version)
+            ports.registry.give_up(one.name, one.version)
 
 
 def _publish(ports: Ports, job: Job, card: Card, estimator: Any, holdout: Holdout | None) -> None:

@@ -61,7 +61,7 @@ def test_a_harmed_table_is_never_learnt_from(storage_url, limits):
     assert len(store.table(add(store).id).y) == 4
 
 
-def test_what_another_version_left_half_written_is_told_until_it_is_swept(bucket, limits, monkeypatch):
+def test_what_another_version_left_half_written_is_reported_until_it_is_removed(bucket, limits, monkeypatch):
     storage_url = f"{bucket}/datasets"
     store = DatasetStore(storage_url, limits)
     dataset = add(store)
@@ -71,9 +71,9 @@ def test_what_another_version_left_half_written_is_told_until_it_is_swept(bucket
 
     with pytest.raises(Conflict, match="try again later"):
         add(store)
-    assert store.sweep() == 0
+    assert store.clean_up() == 0
     written = objects._written
     monkeypatch.setattr(objects, "_written", lambda info: written(info) - (dataset.id in info["name"]) * 1e5)
     assert add(store, name="younger").id != dataset.id  # the store's newest file is its clock
-    assert store.sweep() == 1
+    assert store.clean_up() == 1
     assert add(store).id == dataset.id

@@ -185,7 +185,7 @@ def _threads(_queue, _job, _report):
     }
 
 
-def forget(_url, _job, _report):
+def return_unfinished(_url, _job, _report):
     """Return without finishing the job."""
 
 
@@ -216,7 +216,7 @@ def serve(url, slots, lease):
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     limits = JobLimits(seconds=60, memory_bytes=2**31)
     with opened(url, attempts=50, lease_seconds=lease) as queue:
-        Worker(queue, work, url, slots=slots, limits=limits, modules=["tests.jobs.targets"], cleanup=clean).run(stop)
+        Worker(queue, work, url, slots=slots, limits=limits, modules=["tests.jobs.targets"], clean_up=clean).run(stop)
 
 
 def claim_all(url, name):

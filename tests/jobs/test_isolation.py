@@ -42,7 +42,7 @@ def queue(database_url):
 def start(database_url, queue):
     workers = []
 
-    def begin(cleanup=targets.clean, **options):
+    def begin(clean_up=targets.clean, **options):
         limits = JobLimits(seconds=60, memory_bytes=2**31)
         worker = Worker(
             queue,
@@ -51,7 +51,7 @@ def start(database_url, queue):
             slots=2,
             limits=limits,
             modules=["tests.jobs.targets"],
-            cleanup=cleanup,
+            clean_up=clean_up,
             **options,
         )
         workers.append(worker)
@@ -158,7 +158,7 @@ def test_a_row_that_cannot_be_read_does_not_stop_the_reaper(queue):
     with queue.database.writing() as connection:
         connection.execute(update(JOBS).values(lease_until=1.0))
         connection.execute(text("UPDATE jobs SET notes = '{' WHERE id = :id"), {"id": jobs[0].id})
-    assert [job.id for job in queue.reap()] == [jobs[1].id]
+    assert [job.id for job in queue.recover_lost()] == [jobs[1].id]
     assert [queue.get(job.id).status for job in jobs] == [Status.FAILED, Status.QUEUED]
 
 
@@ -201,7 +201,7 @@ def test_a_thread_that_cannot_be_started_gives_the_job_back(queue, start, monkey
     assert (ended(queue, job).status, queue.get(job.id).attempt) == (Status.SUCCEEDED, 2)
 
 
-@pytest.mark.parametrize("method", ["claim", "reap", "check_in"])
+@pytest.mark.parametrize("method", ["claim", "recover_lost", "check_in"])
 def test_a_worker_whose_turns_fail_is_not_alive_and_not_counted(queue, start, monkeypatch, method):
     monkeypatch.setattr(worker_module, "_ALIVE_SECONDS", 0.5)
     queue.lease_seconds = 0.2
@@ -248,7 +248,7 @@ def test_a_lost_lease_counts_as_an_outage(queue, start, monkeypatch):
         return beat(*arguments)
 
     queue.lease_seconds = LEASE
-    monkeypatch.setattr(queue, "reap", list)
+    monkeypatch.setattr(queue, "recover_lost", list)
     start(rest_seconds=0.01)
     job = queue.submit("train", {"do": "hold the interpreter"})
     eventually(lambda: targets.started(queue))

@@ -192,13 +192,13 @@ def test_a_beat_renews_the_lease_and_stores_the_progress(queue, job):
     queue.database.time += LEASE - 1
     assert queue.beat(job, 0.25, "folds") is Beat.GO_ON
     queue.database.time += LEASE - 1
-    assert queue.reap() == []
+    assert queue.recover_lost() == []
     assert (queue.get(job.id).progress, queue.get(job.id).stage) == (0.25, "folds")
 
 
 def test_a_silent_workers_job_goes_to_another_and_the_first_one_cannot_write_any_more(queue, job):
     queue.database.time += LEASE + 1
-    assert [(lost.id, lost.status, lost.started_at) for lost in queue.reap()] == [(job.id, Status.QUEUED, None)]
+    assert [(lost.id, lost.status, lost.started_at) for lost in queue.recover_lost()] == [(job.id, Status.QUEUED, None)]
     second = queue.claim("bob")
     assert (second.id, second.attempt, second.deaths) == (job.id, 2, 1)
     assert queue.beat(job, 0.5, "late") is Beat.LOST
@@ -215,7 +215,7 @@ def test_a_silent_workers_job_goes_to_another_and_the_first_one_cannot_write_any
 def test_a_job_whose_workers_keep_falling_silent_fails_with_the_reason(queue, job):
     for _ in range(2):
         queue.database.time += LEASE + 1
-        lost = queue.reap()
+        lost = queue.recover_lost()
         queue.claim("bob")
     assert [job.status for job in lost] == [Status.FAILED]
     assert lost[0].error["detail"] == "tried 2 times; the last time its worker fell silent"
@@ -288,7 +288,7 @@ def test_a_running_job_that_is_to_be_cancelled_cannot_succeed(queue, job):
 
 def fall_silent(queue, _job):
     queue.database.time += LEASE + 1
-    queue.reap()
+    queue.recover_lost()
 
 
 @pytest.mark.parametrize(
@@ -326,7 +326,7 @@ def test_listeners_hear_of_new_cancelled_and_returned_jobs(queue):
     assert heard == [1, 1, 1]
 
 
-def test_workers_are_those_seen_within_a_lease_and_the_rest_is_forgotten(queue):
+def test_workers_are_those_seen_within_a_lease_and_the_rest_is_deleted(queue):
     queue.check_in("ann")
     queue.database.time += LEASE / 2
     queue.check_in("bob")

@@ -131,11 +131,11 @@ class QueueMachine(RuleBasedStateMachine):
         self.database.time += seconds
 
     @rule(which=st.sampled_from([0, 1]))
-    def reap(self, which):
-        reaped = {job.id for job in self.queues[which].reap()}
+    def recover_lost(self, which):
+        recovered = {job.id for job in self.queues[which].recover_lost()}
         for job_id, twin in self.twins.items():
             silent = twin.status == "running" and twin.lease_until < self.database.time
-            assert (job_id in reaped) == silent
+            assert (job_id in recovered) == silent
             if silent:
                 self.lose(twin)
 

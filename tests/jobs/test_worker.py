@@ -36,7 +36,7 @@ def start(url, queue):
 
     def begin(target=targets.work, **options):
         options.setdefault("limits", JobLimits(seconds=60, memory_bytes=2**31))
-        worker = Worker(queue, target, url, modules=["tests.jobs.targets"], cleanup=targets.clean, **options)
+        worker = Worker(queue, target, url, modules=["tests.jobs.targets"], clean_up=targets.clean, **options)
         workers.append(worker)
         worker.start()
         return worker
@@ -196,7 +196,7 @@ def test_a_second_attempt_finds_the_notes_of_the_first(queue, start):
 
 
 def test_work_that_ends_without_a_result_is_a_failure(queue, start):
-    start(targets.forget)
+    start(targets.return_unfinished)
     job = run(queue, "sleep")
     assert (job.status, job.attempt) == (Status.FAILED, 1)
     assert job.error["detail"] == "its work ended without a result"
@@ -287,7 +287,7 @@ def test_a_job_is_killed_before_its_lease_ends_when_the_database_stays_silent(qu
         raise OperationalError("UPDATE jobs", {}, Exception("server closed the connection"))
 
     monkeypatch.setattr(queue, "beat", hang)
-    monkeypatch.setattr(queue, "reap", list)  # nobody takes the job away meanwhile
+    monkeypatch.setattr(queue, "recover_lost", list)  # nobody takes the job away meanwhile
     eventually(lambda: gone(targets.started(queue)[0]))
     assert queue.get(job.id).status is Status.RUNNING
     hung.set()

@@ -139,7 +139,7 @@ def test_replicas_that_publish_and_delete_at_once_leave_no_doubt(another):
 
 
 @in_a_bucket
-def test_what_a_killed_job_left_in_a_bucket_is_swept_and_what_is_published_is_spared(registry, models, monkeypatch):
+def test_what_a_killed_job_left_in_a_bucket_is_removed_and_what_is_published_is_kept(registry, models, monkeypatch):
     publish(registry)
     publish(registry)
     (models / "triage" / "1" / "card.json").unlink()  # damaged, but published: the rest may be worth something
@@ -147,10 +147,10 @@ def test_what_a_killed_job_left_in_a_bucket_is_swept_and_what_is_published_is_sp
         (models / "triage" / str(number) / "model.joblib").write_bytes(b"half")
     with registry._database.writing() as connection:  # an attempt that the database does not know, as after its loss
         connection.execute(delete(reservations).where(reservations.c.version == 3))
-    sweep = Storage.sweep
-    monkeypatch.setattr(Storage, "sweep", lambda self, folders, spare: sweep(self, folders, -60, spare))
+    clean_up = Storage.clean_up
+    monkeypatch.setattr(Storage, "clean_up", lambda self, folders, spare: clean_up(self, folders, -60, spare))
 
-    assert registry.sweep() == 1
+    assert registry.clean_up() == 1
 
     # 4 may still be published, and 5 was put there by somebody else
     assert registry._files.storage.folders("triage") == ["1", "2", "4", "5"]

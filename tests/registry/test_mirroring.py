@@ -13,7 +13,7 @@ from app.storage.disk import Disk
 from app.storage.objects import Objects
 from tests.registry.making import HOLDOUT, everywhere, make_card, make_estimator, publish
 
-STORE = ("check", "publish", "read", "read_many", "open", "write", "folders", "remove", "sweep")
+STORE = ("check", "publish", "read", "read_many", "open", "write", "folders", "remove", "clean_up")
 
 
 @pytest.fixture
@@ -56,8 +56,8 @@ def test_no_change_calls_the_store_in_a_transaction_that_writes(registry, anothe
     registry.delete_alias("triage", "champion", "ann")
     registry.delete_version("triage", 1)
     registry.stage(make_card("triage", registry.reserve("triage")), make_estimator(), HOLDOUT)
-    registry.discard("triage", 4)
-    registry.sweep()
+    registry.give_up("triage", 4)
+    registry.clean_up()
     registry.catch_up()
     registry.rebuild()
     registry.delete_model("triage", "ann")
@@ -195,7 +195,7 @@ def test_a_rebuild_gives_up_where_changes_never_end(registry, another, monkeypat
 
 def test_a_number_that_was_given_up_is_never_published(registry):
     card = registry.stage(make_card("triage", registry.reserve("triage", "job_1", 1)), make_estimator())
-    registry.discard("triage", 1)
+    registry.give_up("triage", 1)
     with pytest.raises(Conflict):
         registry.announce(card)
     again = registry.stage(card, make_estimator())  # its author was stopped before it wrote the folder
@@ -204,5 +204,5 @@ def test_a_number_that_was_given_up_is_never_published(registry):
     with pytest.raises(Conflict, match="not reserved"), registry._database.writing() as connection:
         registry.add(connection, again)
     assert [one.key for one in registry.reserved("job_1")] == [("triage", 1)]
-    registry.discard("triage", 1)
+    registry.give_up("triage", 1)
     assert registry._files.storage.folders("triage") == []

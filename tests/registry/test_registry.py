@@ -110,28 +110,28 @@ def test_a_transaction_that_fails_publishes_nothing(registry):
         registry.load("triage")
 
 
-def test_what_was_staged_can_be_discarded_and_staged_anew(registry):
+def test_the_folder_of_a_number_that_is_given_up_is_removed(registry):
     card = make_card(version=registry.reserve("triage"))
     registry.stage(card, make_estimator())
     with pytest.raises(Conflict):
         registry.stage(card, make_estimator())
 
-    registry.discard("triage", 1)
-    registry.discard("triage", 1)  # nothing happens
+    registry.give_up("triage", 1)
+    registry.give_up("triage", 1)  # nothing happens
     registry.stage(card, make_estimator())
 
 
-def test_discarding_what_nobody_reserved_is_no_change(registry):
-    registry.discard("triage", 1)
+def test_giving_up_a_number_that_is_not_reserved_changes_nothing(registry):
+    registry.give_up("triage", 1)
 
     assert registry.reserve("triage") == 1
 
 
-def test_what_is_published_is_not_discarded(registry):
+def test_a_published_number_cannot_be_given_up(registry):
     publish(registry)
 
     with pytest.raises(Conflict, match="published"):
-        registry.discard("triage", 1)
+        registry.give_up("triage", 1)
     registry.load("triage")
 
 

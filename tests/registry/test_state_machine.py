@@ -63,7 +63,7 @@ class Changes(RuleBasedStateMachine):
         with suppress(ZeroDivisionError), self.database.writing() as connection:
             self.registry.add(connection, card)
             raise ZeroDivisionError
-        self.registry.discard(name, card.version)
+        self.registry.give_up(name, card.version)
 
     @rule(name=NAMES, alias=ALIASES, version=NUMBERS)
     def set_alias(self, name, alias, version):

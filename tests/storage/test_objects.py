@@ -119,19 +119,19 @@ def test_sweeping_removes_old_folders_without_a_seal_and_nothing_else(store):
     store.write("a/index", b"loose")
     store.write("notes/of/somebody", b"else")
 
-    assert store.sweep(ANY) == 0  # they are young: their writers may be alive
-    assert store.sweep(ANY, older_than_seconds=-60, spare=lambda folder: folder == "a/3") == 1
+    assert store.clean_up(ANY) == 0  # they are young: their writers may be alive
+    assert store.clean_up(ANY, older_than_seconds=-60, spare=lambda folder: folder == "a/3") == 1
 
     assert store.folders("a") == ["1", "3"]
     assert store.exists("a/1")
     assert [store.read_alone(path) for path in ("a/index", "notes/of/somebody")] == [b"loose", b"else"]
 
 
-def test_memory_is_swept_the_same_way():
-    store = Storage("memory://swept", SEAL)
+def test_memory_is_cleaned_up_the_same_way():
+    store = Storage("memory://removed", SEAL)
     store.write("a/2/table", b"half")
 
-    assert (store.sweep(ANY), store.sweep(ANY, older_than_seconds=-60)) == (0, 1)
+    assert (store.clean_up(ANY), store.clean_up(ANY, older_than_seconds=-60)) == (0, 1)
     assert store.folders("a") == []
 
 
@@ -278,10 +278,10 @@ def _published(store, folder):
     return True
 
 
-def test_a_machine_whose_clock_is_ahead_does_not_sweep_what_is_being_written(store, monkeypatch):
-    """Age is told by the store's clock, not by that of whoever sweeps."""
+def test_a_machine_whose_clock_is_ahead_does_not_remove_what_is_being_written(store, monkeypatch):
+    """Age is told by the store's clock, not by that of the machine that cleans up."""
     store.write("a/1/big", b"under way")
     monkeypatch.setattr(objects, "time", lambda: time.time() + 86_400)
 
-    assert store.sweep(ANY) == 0
+    assert store.clean_up(ANY) == 0
     assert store.folders("a") == ["1"]

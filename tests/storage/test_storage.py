@@ -149,7 +149,7 @@ def test_two_publishers_of_one_folder_end_with_one_whole_folder(disk, monkeypatc
     assert _names(disk.url) == ["a"]
 
 
-def test_sweeping_removes_what_killed_processes_left_and_nothing_else(disk):
+def test_clean_up_removes_what_killed_processes_left_and_nothing_else(disk):
     disk.publish("a/1", FILES)
     disk.write("a/index", b"1")
     half = Path(disk.url, "a", f".2.{uuid.uuid4().hex}")
@@ -158,12 +158,12 @@ def test_sweeping_removes_what_killed_processes_left_and_nothing_else(disk):
     Path(disk.url, "a", f".index.{uuid.uuid4().hex}").write_bytes(b"half")
     Path(disk.url, ".gitignore").write_bytes(b"")
 
-    assert disk.sweep() == 0  # they are young: their writers may be alive
+    assert disk.clean_up() == 0  # they are young: their writers may be alive
     old = time.time() - 7200
     for entry in [*Path(disk.url).rglob("*"), Path(disk.url, ".gitignore")]:
         os.utime(entry, (old, old))
 
-    assert disk.sweep() == 2
+    assert disk.clean_up() == 2
     assert disk.folders("a") == ["1"]
     assert _names(f"{disk.url}/a") == ["1", "index"]
     assert Path(disk.url, ".gitignore").exists()

@@ -55,7 +55,7 @@ def trained(_ports: object, job: Job) -> tuple[Card, LogisticRegression, Holdout
 WORK: dict[str, Callable[[Any, Job], object]] = {
     "publish": train_job.run,
     "clean up": lambda ports, job: train_job.clean_up(ports, job, job.attempt - 1),
-    "sweep": lambda ports, _job: train_job.sweep(ports),
+    "clean up leftovers": lambda ports, _job: train_job.clean_up_leftovers(ports),
 }
 
 

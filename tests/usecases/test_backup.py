@@ -130,7 +130,7 @@ def test_a_job_that_ran_is_tried_again_where_it_is_restored(full, stack, tmp_pat
     with fresh.database.writing() as connection:  # time goes by
         connection.execute(update(JOBS).where(JOBS.c.lease_until.is_not(None)).values(lease_until=0.0))
 
-    fresh.queue.reap()
+    fresh.queue.recover_lost()
 
     assert [fresh.queue.claim("worker").spec for _ in range(2)] == [{"n": 1}, {"n": "\0ü"}]
     assert fresh.queue.claim("worker") is None
@@ -166,7 +166,7 @@ def slow_store(monkeypatch):
     return begin
 
 
-@pytest.mark.parametrize("command", ["backup", "restore", "reindex", "doctor", "sweep"])
+@pytest.mark.parametrize("command", ["backup", "restore", "reindex", "doctor", "clean up"])
 def test_a_store_that_is_slower_than_the_limit_on_idle_transactions(
     command, full, stack, tmp_path, postgres_url, slow_store
 ):
@@ -188,7 +188,7 @@ def test_a_store_that_is_slower_than_the_limit_on_idle_transactions(
     elif command == "doctor":
         assert ports.registry.audit(deep=True).unusable == []
     else:
-        assert ports.registry.sweep() == 0
+        assert ports.registry.clean_up() == 0
 
     assert everything(ports) == everything(full)
 

@@ -109,7 +109,7 @@ def lose(ports):
     free = select(JOBS.c.seq).where(JOBS.c.status == Status.RUNNING).with_for_update(skip_locked=True)
     with ports.database.writing() as connection:
         connection.execute(update(JOBS).where(JOBS.c.seq.in_(free)).values(lease_until=1.0))
-    ports.queue.reap()
+    ports.queue.recover_lost()
 
 
 def attempt(ports, job):
@@ -139,7 +139,7 @@ def check(ports, settings, job):
     registry.refresh()
     assert [line.version for line in registry.model(model["name"]).versions] == [model["version"]]
     assert registry.load(f"{model['name']}:{model['version']}").card.job == job.id
-    train_job.sweep(ports)
+    train_job.clean_up_leftovers(ports)
     folder = registry._files.storage
     assert folder.folders(model["name"]) == [str(model["version"])]
     assert registry._files.read_mirror(model["name"]).versions == [model["version"]]
@@ -209,7 +209,7 @@ def test_two_attempts_that_are_stopped_at_the_same_step_while_a_third_publishes(
         check(ports, settings, job)
 
 
-@pytest.mark.parametrize("work", ["clean up", "sweep"])
+@pytest.mark.parametrize("work", ["clean up", "clean up leftovers"])
 def test_a_clean_up_that_is_stopped_while_the_next_attempt_publishes(ports, settings, stopped, work):
     """The order in which a published version was once destroyed."""
 
