@@ -6,6 +6,7 @@ import numpy as np
 
 from app.retrieval import losses
 from app.retrieval.batches import select_many
+from app.retrieval.expected_loss import DP_LIMIT
 from app.retrieval.poisson_binomial import poisson_binomial_pmf
 from app.retrieval.selection import select
 
@@ -20,5 +21,6 @@ def warm() -> None:
     for loss in (losses.g_mean(), losses.h_mean()):
         select(few, loss)
         select(many, loss)
+    select(few[:DP_LIMIT], losses.f_beta())
     select_many(few, np.array([0, 20, 40]), losses.f_beta(), threads=1)
     poisson_binomial_pmf(few)
