@@ -27,9 +27,9 @@ def unknown(what: str, name: object, known: Collection[str]) -> str:
     """The message that there is no such field, feature or class: with the known one that is like it, or with all."""
     most, longest = _MAX_COMPARED
     text, names = str(name), list(islice(known, most))
-    compared = [each for each in names if len(each) <= longest] if len(text) <= longest else []
-    if close := get_close_matches(text, compared, n=1):
-        allowed = f"did you mean {close[0]!r}?"
+    compared = {each.casefold(): each for each in names if len(each) <= longest} if len(text) <= longest else {}
+    if close := get_close_matches(text.casefold(), compared, n=1):
+        allowed = f"did you mean {compared[close[0]]!r}?"
     elif known:
         more = f" and {len(known) - _MAX_LISTED} more" if len(known) > _MAX_LISTED else ""
         allowed = f"allowed: {', '.join(repr(each[:_MAX_SHOWN]) for each in names[:_MAX_LISTED])}{more}"

@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from app.acquisition.prices import Prices
-from app.errors import Flaw, Invalid, pointer
+from app.errors import Flaw, Invalid, pointer, unknown
 from app.learners.parameters import Parameter
 
 
@@ -160,11 +160,10 @@ def resolve(learner: Mapping[str, Any]) -> tuple[Kind, dict[str, Any]]:
     """
     kind = _kind(learner.get("kind"))
     known = {parameter.name: parameter for parameter in kind.parameters}
-    names = ", ".join(known) or "none"
     flaws = [
         Flaw(
             pointer(name),
-            f"{kind.name} has no parameter {name[:40]!r}; it has {names}",
+            unknown(f"{kind.name} parameter", name, known),
         )
         for name in learner
         if name != "kind" and name not in known

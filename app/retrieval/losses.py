@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from app.errors import Flaw, Invalid, pointer
+from app.errors import Flaw, Invalid, pointer, unknown
 
 LARGEST_BETA = 1e150  # its square is still a float
 LARGEST_COEFFICIENT = 1e100  # sums over any number of items, and quotients of two of them, stay far from overflow
@@ -102,9 +102,7 @@ def parse_loss(given: Mapping[str, Any]) -> Loss:
         raise Invalid.at("/name", f"The loss must be one of {', '.join(_OF_COUNTS)}.")
     allowed = {"name", *_PARAMETERS.get(name, ())}
     flaws = [
-        Flaw(pointer(key), f"{name} has no parameter {key!r}; it takes {', '.join(sorted(allowed))}.")
-        for key in given
-        if key not in allowed
+        Flaw(pointer(key), unknown(f"{name} parameter", key, sorted(allowed))) for key in given if key not in allowed
     ]
     beta = _beta(given.get("beta", 1.0), flaws) if name == "f_beta" else None
     c, d = (_coefficients(given, key, flaws) if name == "fractional_linear" else None for key in ("c", "d"))

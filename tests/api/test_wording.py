@@ -8,6 +8,8 @@ from itertools import product
 import pytest
 from pydantic_core._pydantic_core import list_all_errors
 
+from tests.conftest import two_class_rows
+
 WRONG = [None, True, -1, 0.5, 10**30, "", "x" * 300, "No Name", [], [[]], [None], {}, {"x/y": 1}, {"kind": "x"}]
 WRONG_TEXTS = ["", "x" * 300, "No Name", "-1", "0", "1.5", "1e3", "\u00e9", "9" * 30]
 PLACES = {"{ref}": "ward", "{name}": "ward", "{alias}": "a", "{version}": "1", "{job_id}": "j", "{dataset_id}": "d"}
@@ -143,6 +145,18 @@ def test_every_wrong_value_of_every_parameter_is_worded(service, ward):
         ),
         ("/acquire/simulate", {"model": "m", "rows": []}, "", "send either dataset, or rows with labels"),
         (
+            "/retrieve",
+            {"setting": "binary", "loss": {"name": "f_beta", "bta": 1}, "probabilities": [0.5]},
+            "/loss/bta",
+            "unknown f_beta parameter 'bta'; did you mean 'beta'?",
+        ),
+        (
+            "/train",
+            {"model": "m", "learner": {"kind": "random_forest", "n_estimator": 1}, "data": two_class_rows(20)},
+            "/learner/n_estimator",
+            "unknown random_forest parameter 'n_estimator'; did you mean 'n_estimators'?",
+        ),
+        (
             "/train",
             {"model": "No"},
             "/model",
@@ -183,6 +197,19 @@ def test_only_the_alternative_that_is_meant_is_checked(service):
     assert response.json()["errors"] == [
         {"loc": "/data/features", "msg": "'features' is required"},
         {"loc": "/data/feature", "msg": "unknown field 'feature'; did you mean 'features'?"},
+    ]
+
+
+def test_the_words_about_a_form(service):
+    table = {"file": ("t.csv", b"a,y\n1,p\n2,q\n")}
+    unknown = service.post("/datasets", files=table, data={"labels": "y"})
+    missing = service.post("/datasets", files={"name": (None, b"t")}, data={"label": "y"})
+    text = service.post("/datasets", files={"file": (None, b"a")}, data={"label": "y"})
+
+    assert unknown.json()["errors"] == [{"loc": "/labels", "msg": "unknown form field 'labels'; did you mean 'label'?"}]
+    assert missing.json()["errors"] == [{"loc": "/file", "msg": "'file' is required"}]
+    assert text.json()["errors"] == [
+        {"loc": "/file", "msg": "'file' is text; it must be a file part (with a file name)"}
     ]
 
 

@@ -83,7 +83,8 @@ def test_unknown_parameters_are_answered_with_the_known_ones():
     """All flaws at once, each at its name, escaped as a JSON pointer."""
     flaws = places({"kind": "logistic", "c": 1, "a/b~": 2, "C": -1})
     assert set(flaws) == {"/c", "/a~1b~0", "/C"}
-    assert "C, calibration" in flaws["/c"]
+    assert flaws["/c"] == "unknown logistic parameter 'c'; did you mean 'C'?"
+    assert "allowed: 'C', 'calibration'" in flaws["/a~1b~0"]
 
 
 @pytest.mark.parametrize(

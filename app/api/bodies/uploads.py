@@ -16,7 +16,7 @@ from starlette.datastructures import FormData, UploadFile
 
 from app.api.bodies.forms import check_charset, read_form
 from app.api.middleware.limiters import limiters
-from app.errors import Flaw, Invalid, Unsupported, pointer
+from app.errors import Flaw, Invalid, Unsupported, pointer, unknown
 
 _Result = TypeVar("_Result")
 FORM = "multipart/form-data"
@@ -94,12 +94,13 @@ def _from_form(form: FormData) -> Upload:
         elif key in texts and isinstance(value, str):
             texts[key].append(value)
         elif key == "file":
-            flaws.append(Flaw("/file", "this is text; send a file part (with a file name)"))
+            flaws.append(Flaw("/file", "'file' is text; it must be a file part (with a file name)"))
         else:
-            needed = "text, not a file" if key in texts else "not known; a form has file, label, name and label_type"
-            flaws.append(Flaw(pointer(key), f"{key!r} is {needed}"))
+            known = ["file", *texts]
+            message = f"{key!r} is a file; it must be text" if key in texts else unknown("form field", key, known)
+            flaws.append(Flaw(pointer(key), message))
     if file is None and not flaws:
-        flaws.append(Flaw("/file", "there is no file"))
+        flaws.append(Flaw("/file", "'file' is required"))
     if flaws or file is None:
         raise Invalid.of(flaws)
     return Upload(file.file, texts["label"], texts["name"], texts["label_type"])
