@@ -17,7 +17,7 @@ from app.access import cli
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; the exit code is 0 where it did what was asked."""
+    """Run one command; returns the exit code, 0 on success."""
     parser = argparse.ArgumentParser(
         prog="payoff", description="Predictions that decide. Settings are PAYOFF_… variables."
     )
@@ -25,23 +25,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
     serve = commands.add_parser("serve", help="answer HTTP requests")
     serve.add_argument("--host", default="127.0.0.1", help="address to listen on (default %(default)s)")
     serve.add_argument("--port", type=int, default=8000, help="port to listen on (default %(default)s)")
-    worker = commands.add_parser("worker", help="run jobs of the shared job table, here, until told to stop")
+    worker = commands.add_parser("worker", help="run jobs of the shared job table until SIGTERM or SIGINT")
     worker.add_argument("--host", default="127.0.0.1", help="address for PAYOFF_METRICS_PORT (default %(default)s)")
-    demo = commands.add_parser("demo", help="take real data through the service over HTTP, then go on serving")
+    demo = commands.add_parser("demo", help="run a tour of the service with real data over HTTP, then keep serving")
     demo.add_argument("--port", type=int, default=8000, help="port to listen on (default %(default)s)")
-    demo.add_argument("--url", help="show the service that answers there, rather than start one")
+    demo.add_argument("--url", help="URL of a running service to use instead of starting one")
     demo.add_argument("--exit", action="store_true", help="stop at the end of the tour")
     doctor = commands.add_parser(
-        "doctor", help="say what is wrong with settings, stores and workers, and what mends it"
+        "doctor", help="check settings, stores and workers, and print how to fix what is wrong"
     )
-    doctor.add_argument("--json", action="store_true", help="one JSON document rather than lines")
-    doctor.add_argument("--deep", action="store_true", help="read every file of every model, not the cards alone")
+    doctor.add_argument("--json", action="store_true", help="print one JSON document instead of lines")
+    doctor.add_argument("--deep", action="store_true", help="read every file of every model instead of only the cards")
     cli.describe(commands.add_parser("keys", help="make, list and revoke API keys"))
-    commands.add_parser("reindex", help="rebuild the index of models from the registry's folder alone")
-    out = commands.add_parser("backup", help="copy models, data sets, jobs and keys to a new place; may run any time")
+    commands.add_parser("reindex", help="rebuild the index of models from the stored models")
+    out = commands.add_parser(
+        "backup", help="copy models, data sets, jobs and keys to a new location; the service may run meanwhile"
+    )
     out.add_argument("place", help="a folder, or s3://bucket/path")
-    back = commands.add_parser("restore", help="bring a backup back into a service that has nothing yet")
-    back.add_argument("place", help="what `payoff backup` was told")
+    back = commands.add_parser("restore", help="restore a backup into an empty service")
+    back.add_argument("place", help="the location given to `payoff backup`")
     chosen = parser.parse_args(arguments)
     if chosen.command == "serve":
         return _serve(chosen.host, chosen.port)
@@ -83,7 +85,7 @@ def _serve(host: str, port: int) -> int:
         ws="none",
         access_log=False,  # the service writes its own, with request ids
         log_config=None,
-        proxy_headers=False,  # PAYOFF_TRUSTED_PROXIES says which proxies are believed
+        proxy_headers=False,  # PAYOFF_TRUSTED_PROXIES lists the trusted proxies
         timeout_graceful_shutdown=int(settings.shutdown_seconds),
     )
     return 0
@@ -124,7 +126,7 @@ def _examine(*, as_json: bool, deep: bool) -> int:
     from app.doctor import Level, examine, impossible  # noqa: PLC0415
     from app.settings import Settings  # noqa: PLC0415
 
-    logging.disable()  # what is wrong is said below, once
+    logging.disable()  # the findings are printed below, once
     try:
         settings = Settings()
     except ValidationError as error:
@@ -171,7 +173,7 @@ def _copy(command: str, place: str) -> int:
 
 @contextmanager
 def _starting() -> Iterator[None]:
-    """What settings make impossible ends the command with one line that names them, and exit code 2."""
+    """A start that fails because of the settings ends with one line that names them, and exit code 2."""
     from pydantic import ValidationError  # noqa: PLC0415
 
     from app.database import DatabaseAway  # noqa: PLC0415

@@ -39,8 +39,8 @@ def configure(level: str) -> None:
     )
     logging.basicConfig(handlers=[handler], level=grade, force=True)
     logging.captureWarnings(capture=True)
-    logging.getLogger("alembic.runtime.plugins").setLevel(logging.WARNING)  # tells of its own parts at each start
-    threading.excepthook = _tell_of_thread
+    logging.getLogger("alembic.runtime.plugins").setLevel(logging.WARNING)  # logs its own parts at each start
+    threading.excepthook = _log_thread_error
     for name in ("uvicorn", "uvicorn.error"):
         logging.getLogger(name).handlers.clear()
         logging.getLogger(name).propagate = True
@@ -61,11 +61,11 @@ def _where(_logger: Any, _method: str, line: structlog.typing.EventDict) -> stru
     return line
 
 
-def _tell_of_thread(ended: threading.ExceptHookArgs) -> None:
-    """A thread that nobody waits for ends with a log line rather than with loose lines of a traceback."""
+def _log_thread_error(ended: threading.ExceptHookArgs) -> None:
+    """Write a log line instead of a traceback where a thread ends with an error."""
     if ended.exc_value is not None and ended.exc_type is not SystemExit:
         name = ended.thread.name if ended.thread else "?"
-        structlog.get_logger("payoff").error("a thread ended unforeseen", thread=name, exc_info=ended.exc_value)
+        structlog.get_logger("payoff").error("unexpected error in a thread", thread=name, exc_info=ended.exc_value)
 
 
 def write_request(**fields: Any) -> None:

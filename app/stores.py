@@ -63,7 +63,7 @@ def make_serving_ports(settings: Settings, kernels: Kernels) -> Ports:
     except DatabaseAway as away:
         if not has_copy:
             raise
-        _log.warning("starting with the copies of index and models, without the database", why=away.why)
+        _log.warning("the database is unavailable: starting with the local copies of index and models", why=away.why)
         Thread(target=_catch_up, args=(ports,), name="waiting for the database", daemon=True).start()
     return ports
 
@@ -91,7 +91,7 @@ def _prepare(ports: Ports, seconds: float) -> None:
 
 def _warn_of_misspelt() -> None:
     for name, nearest in misspelt(os.environ).items():
-        _log.warning("no such setting", variable=name, meant=nearest)
+        _log.warning("unknown setting", variable=name, did_you_mean=nearest)
 
 
 def make_tables(settings: Settings) -> Ports:

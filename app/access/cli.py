@@ -1,4 +1,4 @@
-"""`payoff keys create | list | revoke`: the one place where keys are made and ended."""
+"""`payoff keys create | list | revoke`: create, list and revoke API keys."""
 
 from __future__ import annotations
 
@@ -17,26 +17,33 @@ _SPAN = re.compile(r"([1-9][0-9]{0,4})([mhdw])")
 
 
 def describe(parser: argparse.ArgumentParser) -> None:
-    """Add what the command understands."""
+    """Add the arguments of the command."""
     actions = parser.add_subparsers(dest="action", required=True)
-    create = actions.add_parser("create", help="make a key, and tell it this once")
-    create.add_argument("--name", required=True, help="whose it is; shown in logs and in the audit log")
+    create = actions.add_parser("create", help="create a key and print it; it is shown only once")
+    create.add_argument("--name", required=True, help="owner of the key; shown in logs and in the audit log")
     create.add_argument(
-        "--scope", action="append", default=[], help="predict, train or admin; repeatable; without one, /metrics alone"
+        "--scope",
+        action="append",
+        default=[],
+        help="predict, train or admin; repeatable; without a scope the key opens only /metrics",
     )
     create.add_argument(
         "--model",
         action="append",
         default=[],
         metavar="PATTERN",
-        help="only models like this, say 'heart-*'; repeatable",
+        help="restrict the key to models that match, such as 'heart-*'; repeatable",
     )
-    create.add_argument("--expires", type=_span, metavar="90d", help="valid for so many m(inutes), h, d or w(eeks)")
-    create.add_argument("--rate", metavar="100/second", help="requests per second, minute, hour or day")
-    create.add_argument("--jobs", type=int, help="jobs that may be queued or running at once")
-    actions.add_parser("list", help="show all keys, without their secrets")
-    revoke = actions.add_parser("revoke", help="end a key, in every process within a second")
-    revoke.add_argument("key", help="its id, or its name")
+    create.add_argument(
+        "--expires", type=_span, metavar="90d", help="validity in m(inutes), h(ours), d(ays) or w(eeks)"
+    )
+    create.add_argument(
+        "--rate", metavar="100/second", help="maximum number of requests per second, minute, hour or day"
+    )
+    create.add_argument("--jobs", type=int, help="maximum number of queued and running jobs")
+    actions.add_parser("list", help="list all keys without their secrets")
+    revoke = actions.add_parser("revoke", help="revoke a key; takes effect in every process within a second")
+    revoke.add_argument("key", help="id or name of the key")
 
 
 def run(chosen: argparse.Namespace, keys: Keys) -> int:
@@ -55,7 +62,7 @@ def _create(chosen: argparse.Namespace, keys: Keys) -> list[str]:
 
     request = KeyRequest(chosen.name, chosen.scope, chosen.model, chosen.rate, chosen.jobs, chosen.expires)
     _, secret = keys.create(request)
-    sys.stderr.write("This key is shown once and kept nowhere: send it in the X-API-Key header.\n")
+    sys.stderr.write("This key is shown only once and is not stored. Send it in the X-API-Key header.\n")
     return [secret]
 
 
@@ -88,5 +95,7 @@ def _day(seconds: float | None) -> str:
 def _span(text: str) -> float:
     found = _SPAN.fullmatch(text)
     if found is None:
-        raise argparse.ArgumentTypeError(f"{text!r} is no span: write for example 90d, or 12h, 30m, 4w")
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a duration; expected a number and a unit, such as 90d, 12h, 30m or 4w"
+        )
     return int(found[1]) * _SECONDS[found[2]]

@@ -161,7 +161,7 @@ class CategoricalColumn:
         msg = f"{self.place.name!r} has more than {self.most} distinct values"
         others = [word for word in self.counts if not _is_number(word)]
         if 0 < len(others) <= len(self.counts) // 2:
-            raise Invalid.at(self.place.loc, f"{msg}, most of them numbers; mend {', '.join(map(repr, others[:3]))}")
+            raise Invalid.at(self.place.loc, f"{msg}, most of them numbers; fix {', '.join(map(repr, others[:3]))}")
         raise Invalid.at(
             self.place.loc, f"{msg}; it looks like an identifier or text: leave it out or group its values"
         )

@@ -89,7 +89,7 @@ class DatasetStore:
         except Unusable:
             raise
         except Unavailable as error:
-            _log.warning("%s: going on without it", error.detail)
+            _log.warning("%s: continuing without it", error.detail)
 
     def clean_up(self) -> int:
         """Remove what killed processes left half-written; how many there were."""
@@ -204,7 +204,7 @@ class DatasetStore:
         """Those that are whole; what is being written or removed is not, and one that is damaged hides no other."""
         whole, damaged = self.records()
         for reason in damaged:
-            _log.warning("a data set is left out: %s", reason)
+            _log.warning("data set omitted: %s", reason)
         return whole
 
     def expired(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""What is wrong with an installation, and how to mend it: `payoff doctor`."""
+"""Checks of an installation, and how to fix what they find: `payoff doctor`."""
 
 from app.doctor.examine import examine
 from app.doctor.finding import Finding, Level

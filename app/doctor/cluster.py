@@ -1,4 +1,4 @@
-"""What is looked at in a Dask cluster."""
+"""Checks of a Dask cluster."""
 
 from __future__ import annotations
 
@@ -24,11 +24,13 @@ def check_dask(address: str) -> Iterator[Finding]:
     if not address:
         return
     if find_spec("distributed") is None:
-        yield wrong("dask", "PAYOFF_DASK is set, and distributed is not installed", "pip install 'payoff[dask]'")
+        yield wrong("dask", "PAYOFF_DASK is set, but `distributed` is not installed", "pip install 'payoff[dask]'")
         return
     workers = _asked(address)
     if workers is None:
-        yield wrong("dask", f"the scheduler {address} does not answer", "PAYOFF_DASK names it; is it running?")
+        yield wrong(
+            "dask", f"the scheduler {address} does not answer", "check PAYOFF_DASK, and whether the scheduler runs"
+        )
     else:
         yield _judged(address, workers)
 
@@ -63,6 +65,6 @@ def _judged(address: str, workers: list[dict[str, Any]]) -> Finding:
         text = f"workers of {address} have {', '.join(sorted(others))}; here are {here}"
         return wrong("dask", text, "install the same versions everywhere, from the project's lock")
     limits = [worker["memory"] for worker in workers if worker["memory"]]
-    memory = f", {min(limits) / 2**20:,.0f} MB for the least of them" if limits else ", without limits on memory"
+    memory = f", {min(limits) / 2**20:,.0f} MB or more each" if limits else ", without limits on memory"
     threads = sum(worker["threads"] for worker in workers)
     return ok("dask", f"{address} has {len(workers)} workers with {threads} threads in all{memory}")

@@ -1,4 +1,4 @@
-"""All checks at once, each with a bounded time: nothing that hangs keeps the others from being told."""
+"""All checks at once, each with a bounded time: one that hangs does not hold up the others."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def examine(
     except (PayoffError, OSError) as error:
         obstacle = of_error(error)
         detail = error.detail if isinstance(error, PayoffError) else f"{error.filename}: {error.strerror or error}"
-        mend = obstacle.fix if obstacle else "docs/reference/settings.md lists all settings"
-        checks["stores"] = lambda: [wrong("stores", detail, f"{mend}; nothing else was looked at")]
+        fix = obstacle.fix if obstacle else "docs/reference/settings.md lists all settings"
+        checks["stores"] = lambda: [wrong("stores", detail, f"{fix}; no other check was run")]
         return _all(checks, seconds)
     found = _all(checks | _of_stores(settings, ports, deep=deep), seconds)
     ports.database.close()
@@ -64,8 +64,8 @@ def _all(checks: Mapping[str, Check], seconds: float) -> list[Finding]:
             found[name] = [
                 wrong(
                     name,
-                    f"could not be checked: {type(error).__name__}: {error}",
-                    "the check itself failed: please report it",
+                    f"the check failed: {type(error).__name__}: {error}",
+                    "please report this error",
                 )
             ]
 
@@ -76,4 +76,8 @@ def _all(checks: Mapping[str, Check], seconds: float) -> list[Finding]:
     for thread in threads:
         thread.join(max(until - monotonic(), 0.0))
     late = f"no answer within {seconds:g} s"
-    return [line for name in checks for line in found.get(name, [wrong(name, late, "is it reachable from here?")])]
+    return [
+        line
+        for name in checks
+        for line in found.get(name, [wrong(name, late, "check whether it can be reached from here")])
+    ]

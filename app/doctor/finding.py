@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class Level(StrEnum):
-    """How bad it is: `wrong` keeps the service from doing its work, a `warning` may do so later."""
+    """`wrong` keeps the service from working, a `warning` may do so later."""
 
     OK = "ok"
     WARNING = "warning"
@@ -16,29 +16,29 @@ class Level(StrEnum):
 
 @dataclass(frozen=True)
 class Finding:
-    """What one check says, and what mends it where something is to be mended."""
+    """The result of one check, and how to fix it unless it is `ok`."""
 
     check: str
     level: Level
     text: str
-    mend: str = ""
+    fix: str = ""
 
     def as_dict(self) -> dict[str, str]:
-        return {"check": self.check, "level": self.level.value, "text": self.text, "mend": self.mend}
+        return {"check": self.check, "level": self.level.value, "text": self.text, "fix": self.fix}
 
     def line(self) -> str:
         """For a terminal."""
         head = f"{self.level.value:<9}{self.check:<10}"
-        return f"{head}{self.text}" + (f"\n{'':19}mend: {self.mend}" if self.mend else "")
+        return f"{head}{self.text}" + (f"\n{'':19}fix: {self.fix}" if self.fix else "")
 
 
 def ok(check: str, text: str) -> Finding:
     return Finding(check, Level.OK, text)
 
 
-def warning(check: str, text: str, mend: str) -> Finding:
-    return Finding(check, Level.WARNING, text, mend)
+def warning(check: str, text: str, fix: str) -> Finding:
+    return Finding(check, Level.WARNING, text, fix)
 
 
-def wrong(check: str, text: str, mend: str) -> Finding:
-    return Finding(check, Level.WRONG, text, mend)
+def wrong(check: str, text: str, fix: str) -> Finding:
+    return Finding(check, Level.WRONG, text, fix)

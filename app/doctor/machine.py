@@ -1,4 +1,4 @@
-"""What is looked at on this machine: settings, the home folder, memory, compiled kernels."""
+"""Checks of this machine: settings, the home folder, memory, compiled kernels."""
 
 from __future__ import annotations
 
@@ -21,47 +21,47 @@ _LITTLE_MB, _TOO_LITTLE_MB = 2048, 128
 
 
 def check_settings(settings: Settings, environment: Mapping[str, str]) -> Iterator[Finding]:
-    """Misspelt variables, and settings that are allowed but unwise."""
+    """Misspelt variables, and settings that are allowed but risky."""
     strange = list(_check_names(environment))
     yield from strange
     if settings.admin_key is None:
         yield warning(
             "settings",
-            "PAYOFF_ADMIN_KEY is not set: without any key, whoever reaches the service may do everything",
-            "set PAYOFF_ADMIN_KEY, unless only you can reach it",
+            "PAYOFF_ADMIN_KEY is not set: without keys, any client that reaches the service has all permissions",
+            "set PAYOFF_ADMIN_KEY, unless only trusted clients can reach the service",
         )
     if settings.signing_key is None:
         yield warning(
             "settings",
-            "PAYOFF_SIGNING_KEY is not set: whoever can write where models are kept can run code here",
-            "set PAYOFF_SIGNING_KEY before the first model is published, the same for all processes",
+            "PAYOFF_SIGNING_KEY is not set: anyone who can write to PAYOFF_MODELS can run code in the service",
+            "set the same PAYOFF_SIGNING_KEY for all processes before the first model is published",
         )
     memory = psutil.virtual_memory().total / _MB
     wanted = settings.cache_mb + max(settings.workers, 1) * settings.job_memory_mb
     if wanted > memory:
         yield warning(
             "settings",
-            f"models and jobs may take {wanted:,} MB of memory, and this machine has {memory:,.0f}",
-            "lower PAYOFF_JOB_MEMORY_MB, PAYOFF_WORKERS or PAYOFF_CACHE_MB",
+            f"models and jobs may use {wanted:,} MB of memory, but this machine has {memory:,.0f} MB",
+            "reduce PAYOFF_JOB_MEMORY_MB, PAYOFF_WORKERS or PAYOFF_CACHE_MB",
         )
     if not strange:
-        yield ok("settings", f"{len(settings.model_fields_set)} set, none of them misspelt")
+        yield ok("settings", f"{len(settings.model_fields_set)} set, none misspelt")
 
 
 def impossible(error: ValidationError, environment: Mapping[str, str]) -> list[Finding]:
-    """What is told of settings with which nothing starts."""
-    mend = "docs/reference/settings.md lists all settings; nothing else was looked at"
-    return [*_check_names(environment), *(wrong("settings", text, mend) for text in refused(error))]
+    """The findings about settings with which the service cannot start."""
+    fix = "docs/reference/settings.md lists all settings; no other check was run"
+    return [*_check_names(environment), *(wrong("settings", text, fix) for text in refused(error))]
 
 
 def _check_names(environment: Mapping[str, str]) -> Iterator[Finding]:
     for name, nearest in misspelt(environment).items():
-        mend = f"did you mean {nearest}?" if nearest else "docs/reference/settings.md lists all settings"
-        yield warning("settings", f"{name} is set, and there is no such setting", mend)
+        fix = f"did you mean {nearest}?" if nearest else "docs/reference/settings.md lists all settings"
+        yield warning("settings", f"{name} is set, but is not a setting", fix)
 
 
 def check_home(settings: Settings) -> Iterator[Finding]:
-    """The home folder takes files, and there is room for more."""
+    """The home folder is writable and has free disk space."""
     home = settings.home.absolute()
     try:
         home.mkdir(parents=True, exist_ok=True)
@@ -70,20 +70,20 @@ def check_home(settings: Settings) -> Iterator[Finding]:
             probe.flush()
     except OSError as error:
         found = of_error(error)
-        mend = found.fix if found else f"let PAYOFF_HOME name a folder that uid {os.getuid()} can write"
-        yield wrong("home", f"{home} cannot be written: {error.strerror or error}", mend)
+        fix = found.fix if found else f"set PAYOFF_HOME to a folder that uid {os.getuid()} can write to"
+        yield wrong("home", f"{home} is not writable: {error.strerror or error}", fix)
         return
     yield from check_room("home", home)
 
 
 def check_room(check: str, folder: Path) -> Iterator[Finding]:
-    """How much room is left on the disk of a folder."""
+    """Free disk space of a folder."""
     free = shutil.disk_usage(folder).free / _MB
-    text = f"{folder} can be written, {free:,.0f} MB are free"
+    text = f"{folder} is writable, {free:,.0f} MB are free"
     if free < _TOO_LITTLE_MB:
         yield wrong(check, text, "make room: jobs and uploads will fail")
     elif free < _LITTLE_MB:
-        yield warning(check, text, "make room, or forget old jobs with PAYOFF_KEEP_JOBS_DAYS and delete data sets")
+        yield warning(check, text, "make room: set PAYOFF_KEEP_JOBS_DAYS, or delete data sets")
     else:
         yield ok(check, text)
 
@@ -95,7 +95,7 @@ def check_kernels() -> Iterator[Finding]:
         yield warning(
             "kernels",
             f"not compiled yet: {', '.join(absent)}",
-            "nothing, if it is a first start: the service compiles them within a minute; it answers 503 meanwhile",
+            "none needed at a first start: the service compiles them within a minute and answers 503 meanwhile",
         )
     else:
         yield ok("kernels", "compiled")

@@ -1,4 +1,4 @@
-"""What is looked at in the stores: database, models, data sets, jobs."""
+"""Checks of the stores: database, models, data sets, jobs."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def check_database(database: Database) -> Iterator[Finding]:
             skew = now - (before + time()) / 2
             damage = _damage(database, connection)
     except DatabaseAway as error:
-        mend = error.fix or "PAYOFF_DATABASE names it; is it running?"
-        yield wrong("database", f"{name} cannot be used: {error.why}", mend)
+        fix = error.fix or "check PAYOFF_DATABASE, and whether the database runs"
+        yield wrong("database", f"{name} cannot be used: {error.why}", fix)
         return
     milliseconds = (perf_counter() - began) * 1e3
     if damage:
@@ -51,14 +51,14 @@ def check_database(database: Database) -> Iterator[Finding]:
         return
     found = unwritable(database.engine.url.database) if database.is_sqlite and database.engine.url.database else None
     if found:
-        yield wrong("database", f"{name} can be read, but not written: {found.what}", found.fix)
+        yield wrong("database", f"{name} is readable, but not writable: {found.what}", found.fix)
         return
     yield _revision(name, revision, milliseconds)
     if abs(skew) > _SKEW_SECONDS:
         yield warning(
             "database",
             f"its clock is {abs(skew):.0f} s {'ahead of' if skew > 0 else 'behind'} this machine's",
-            "let both follow a time server; jobs go by the database's clock and are safe",
+            "synchronize both clocks; jobs use the database's clock and are not affected",
         )
 
 
@@ -77,22 +77,22 @@ def _revision(name: str, revision: str | None, milliseconds: float) -> Finding:
     if revision == known[-1]:
         return ok("database", f"{answers}, its tables are at revision {revision}")
     if revision is None:
-        return ok("database", f"{answers}; it has no tables yet, the first start makes them")
+        return ok("database", f"{answers}; it has no tables yet, the first start creates them")
     if revision in known:
-        text = f"{answers}, its tables are at revision {revision}, and this program needs {known[-1]}"
-        return warning("database", text, "back it up; the next start of this version brings it up to date")
+        text = f"{answers}, its tables are at revision {revision}, but this program needs {known[-1]}"
+        return warning("database", text, "back it up; the next start of this version upgrades it")
     return wrong(
         "database",
         f"{name} is at revision {revision}, which this program does not know",
-        "install the newer version that made it, or name another database",
+        "install the newer version that created it, or use another database",
     )
 
 
 def check_storage(check: str, url: str, setting: str) -> Iterator[Finding]:
-    """A store takes a file, gives it back and lets it go."""
+    """A file can be written to a store, read and removed."""
     began = perf_counter()
     probe, content = f"_doctor-{secrets.token_hex(8)}", secrets.token_bytes(64)
-    mend = f"{setting} names it; a store on the network takes its address and keys from the AWS_… variables"
+    fix = f"check {setting}; for an object store also the AWS_… variables"
     try:
         storage = Storage(url, "probe", name=setting)
         storage.write(f"{probe}/probe", content)
@@ -100,12 +100,12 @@ def check_storage(check: str, url: str, setting: str) -> Iterator[Finding]:
         storage.remove(probe)
     except (PayoffError, OSError, ValueError) as error:
         found = of_error(error) or of_error(error.__cause__)
-        yield wrong(check, f"{url} cannot be used: {getattr(error, 'detail', error)}", found.fix if found else mend)
+        yield wrong(check, f"{url} cannot be used: {getattr(error, 'detail', error)}", found.fix if found else fix)
         return
     if not same:
-        yield wrong(check, f"{url} gives back other bytes than it was given", mend)
+        yield wrong(check, f"{url} returns other bytes than were written", fix)
     elif "://" in url:
-        yield ok(check, f"{url} takes, gives and removes a file, together in {(perf_counter() - began) * 1e3:.0f} ms")
+        yield ok(check, f"{url} writes, reads and removes a file in {(perf_counter() - began) * 1e3:.0f} ms")
     else:
         yield from check_room(check, Path(url).absolute())
 
@@ -121,7 +121,7 @@ def check_models(database: Database, registry: Registry, settings: Settings, *, 
         yield wrong("index", error.detail, "see models")
         return
     for line in audit.unusable[:_MOST_NAMED]:
-        yield wrong("index", line, "put its folder back from a backup, or delete the version")
+        yield wrong("index", line, "restore its folder from a backup, or delete the version")
     if len(audit.unusable) > _MOST_NAMED:
         more = len(audit.unusable) - _MOST_NAMED
         yield wrong("index", f"{more} more versions that cannot be loaded", "as above")
@@ -135,10 +135,10 @@ def check_models(database: Database, registry: Registry, settings: Settings, *, 
             "`payoff reindex` brings back what was published; what was not can be removed while no job runs",
         )
     for line in audit.mirrors[:_MOST_NAMED]:
-        yield warning("index", line, "moving any alias of that model writes its index file anew")
+        yield warning("index", line, "move any alias of that model: that writes its index file again")
     if not audit.unusable:
         depth = "all files" if deep else "cards and signatures" if settings.signing_key else "cards"
-        yield ok("index", f"{audit.versions} versions of {audit.models} models, {depth} of {audit.looked_at} looked at")
+        yield ok("index", f"{audit.versions} versions of {audit.models} models, {depth} of {audit.looked_at} checked")
 
 
 def _without_room(audit: Audit, cache_mb: int) -> Iterator[Finding]:
@@ -162,15 +162,15 @@ def _without_room(audit: Audit, cache_mb: int) -> Iterator[Finding]:
 
 def _skewed(skewed: dict[str, int], settings: Settings) -> Iterator[Finding]:
     for version, count in skewed.items():
-        text = f"{count} versions were made with scikit-learn {version}, another than is installed"
+        text = f"{count} versions were trained with scikit-learn {version}, which is not the installed version"
         if settings.allow_version_skew:
-            yield warning("index", f"{text}, and are loaded all the same", "train them again")
+            yield warning("index", f"{text}, but are loaded", "train them again")
         else:
-            yield wrong("index", f"{text}: they are not loaded", "train them again, or install that scikit-learn")
+            yield wrong("index", f"{text}, and are not loaded", "train them again, or install that scikit-learn")
 
 
 def check_jobs(ports: Ports) -> Iterator[Finding]:
-    """There is somebody to do what is ordered."""
+    """Workers are alive, and jobs do not wait long."""
     try:
         state = pulse(ports.queue)
     except (DatabaseAway, SQLAlchemyError):
@@ -190,10 +190,10 @@ def check_jobs(ports: Ports) -> Iterator[Finding]:
 
 
 def _not_looked_at(check: str, database: Database) -> Finding:
-    """What is said of things in a database that does not tell them: before the first start there are none."""
+    """The finding where the database cannot be read: before the first start there is nothing to read."""
     try:
         with database.reading() as connection:
             first = migrations.current(connection) is None
     except DatabaseAway:
         first = False
-    return ok(check, "none yet") if first else wrong(check, "not looked at: the database does not tell", "see database")
+    return ok(check, "none yet") if first else wrong(check, "not checked: the database does not answer", "see database")

@@ -119,7 +119,7 @@ class Attempt:
                 self._settle(ending)
             except Exception as error:  # noqa: BLE001 - whatever it is, other attempts go on
                 failures += not is_outage(error)
-                log_of(self.job).error("the end of an attempt is not stored", exc_info=error)
+                log_of(self.job).error("the end of an attempt could not be stored", exc_info=error)
             else:
                 return
             if self._abandoned.wait(_RETRY_SECONDS):
@@ -127,7 +127,7 @@ class Attempt:
         try:
             self._queue.fail(self.job, Problem("how the job ended could not be stored; see the log"))
         except Exception as error:  # noqa: BLE001 - the lease runs out, and that counts as a death
-            log_of(self.job).error("a job is given up", exc_info=error)
+            log_of(self.job).error("the end of a job could not be stored", exc_info=error)
 
     def _settle(self, ending: Ending) -> None:
         """Store the end, unless the process finished the job itself or the job is another worker's by now.
@@ -156,7 +156,7 @@ class Attempt:
         try:
             now = self._queue.get(self.job.id)
         except NotFound:
-            log_of(self.job).warning("the job does not exist any more")
+            log_of(self.job).warning("the job no longer exists")
             return
         log_of(self.job).info("job ended", status=now.status)
         if now.status is Status.SUCCEEDED and now.attempt == self.job.attempt:

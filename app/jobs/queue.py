@@ -301,13 +301,13 @@ class Queue:
         return held is not None
 
     def recover_lost(self) -> list[Job]:
-        """Take jobs away from workers that fell silent; returns them as they are now: queued, failed or cancelled."""
+        """Take the jobs of workers that stopped responding; returns them as they are now."""
         silent = (JOBS.c.status == Status.RUNNING) & (JOBS.c.lease_until < self.database.now)
         with self.database.writing() as connection:
             found = connection.execute(select(JOBS.c.seq).where(silent).with_for_update(skip_locked=True))
             read = [read_or_fail(connection, self.database.now, number) for number in found.scalars().all()]
             return [
-                put_back(connection, self.database.now, job, "its worker fell silent", most=self.attempts)
+                put_back(connection, self.database.now, job, "its worker stopped responding", most=self.attempts)
                 for job in read
                 if job is not None
             ]

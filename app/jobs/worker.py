@@ -194,10 +194,10 @@ class Worker:
                 log_of(job).error("a watcher failed", exc_info=error)
 
     def _recover_lost(self) -> None:
-        """Take jobs from workers that fell silent."""
+        """Take jobs from workers that stopped responding."""
         lost = self._queue.recover_lost()
         for job in lost:
-            log_of(job).warning("job's worker fell silent", status=job.status)
+            log_of(job).warning("the worker of a job stopped responding", status=job.status)
             self._tell(job)
         if ended := [job for job in lost if job.ended]:
             threading.Thread(target=self._clean_up_each, args=(ended,), name="clean-up", daemon=True).start()

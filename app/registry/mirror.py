@@ -52,5 +52,5 @@ def read_mirror(content: bytes, path: str) -> Mirror:
         return Mirror.model_validate_json(content)
     except (ValueError, LookupError, TypeError) as error:  # pydantic's ValidationError is a ValueError
         raise Damaged(
-            f"{path} is not an index of format {FORMAT}: mend it, or remove it and lose its aliases"
+            f"{path} is not an index of format {FORMAT}: fix it, or remove it and lose its aliases"
         ) from error

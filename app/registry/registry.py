@@ -462,7 +462,7 @@ class Registry:
                     return 0
                 if self._index.position(connection) == before and before.up_to_date:
                     for folder in found.left_out:
-                        _log.warning("left out of the registry's index: %s", folder)
+                        _log.warning("omitted from the registry's index: %s", folder)
                     return restore(connection, self._index, found)
         raise Conflict("models change all the time: rebuild the index while no job publishes and nobody moves aliases")
 

@@ -17,7 +17,7 @@ _FIRST_PAUSE = 0.2  # seconds before the second try, doubled before each further
 _LONGEST_PAUSE = 5.0
 _REST_SECONDS = 1.0  # a store that failed twice running is left alone for so long
 _ENDPOINT = "AWS_ENDPOINT_URL is not a URL such as https://s3.example.org"
-# What no waiting will mend: these are said at once, and end a start.
+# Errors that waiting does not fix: they are reported at once and end a start.
 _REFUSALS = {
     "NoSuchBucket": "there is no such bucket",
     "InvalidBucketName": "that cannot be the name of a bucket",

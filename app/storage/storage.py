@@ -36,7 +36,7 @@ class Storage:
 
     `name` is what the place is called in messages: the setting that names it. Calls to a store on the network may
     wait up to about eight seconds, or `patience` seconds where that is more, and then raise Unavailable; so do writes
-    to a disk that is full. Unusable, a kind of Unavailable, is what no waiting mends, such as a missing bucket.
+    to a disk that is full. Unusable, a kind of Unavailable, is what waiting does not fix, such as a missing bucket.
     """
 
     def __init__(self, url: str, seal: str, *, name: str = "the storage", patience: float = 0.0) -> None:

@@ -195,9 +195,9 @@ def test_request_lines_name_the_trace(told):
 
 
 def test_a_misspelt_setting_is_told_at_the_start_with_the_nearest_name(told):
-    (warning,) = [line for line in map(json.loads, told.worker_log) if line["event"] == "no such setting"]
+    (warning,) = [line for line in map(json.loads, told.worker_log) if line["event"] == "unknown setting"]
 
-    assert (warning["variable"], warning["meant"]) == ("PAYOFF_METRICS_PROT", "PAYOFF_METRICS_PORT")
+    assert (warning["variable"], warning["did_you_mean"]) == ("PAYOFF_METRICS_PROT", "PAYOFF_METRICS_PORT")
 
 
 def test_a_worker_tells_its_metrics_at_a_port_of_its_own(told):

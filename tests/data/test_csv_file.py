@@ -223,7 +223,7 @@ def test_identifiers_and_text(store):
     assert "more than 50 distinct values; it looks like an identifier" in flaw.msg
 
     [flaw] = flaws(store, ("a,y\nabc,1\n" + "".join(f"{i},{label}\n" for i, label in enumerate(rows))).encode())
-    assert flaw == Flaw("/file/a", "'a' has more than 50 distinct values, most of them numbers; mend 'abc'")
+    assert flaw == Flaw("/file/a", "'a' has more than 50 distinct values, most of them numbers; fix 'abc'")
 
     [flaw] = flaws(store, b"a,y\n" + b"x" * 1001 + b",0\nb,1\n")
     assert flaw == Flaw("/file/a", "'a' has a value of 1001 characters; leave columns of text out")

@@ -43,7 +43,7 @@ def test_a_scheduler_that_accepts_and_says_nothing_is_wrong(monkeypatch):
     ("workers", "level", "words"),
     [
         ([], Level.WARNING, "has no workers"),
-        ([THERE, THERE | {"memory": 0}], Level.OK, "2 workers with 4 threads in all, 1,024 MB for the least"),
+        ([THERE, THERE | {"memory": 0}], Level.OK, "2 workers with 4 threads in all, 1,024 MB or more each"),
         ([THERE | {"memory": 0}], Level.OK, "without limits on memory"),
         ([THERE, THERE | {"packages": cluster._OURS | {"numpy": "1.0"}}], Level.WRONG, "have numpy 1.0; here are"),
         ([THERE | {"packages": cluster._OURS | {"scikit-learn": None}}], Level.WRONG, "have scikit-learn not at all"),

@@ -1,4 +1,4 @@
-"""What the doctor finds: in a healthy service nothing, and all else by its place and with what mends it."""
+"""What the doctor finds: in a healthy service nothing, and all else by its place and how to fix it."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def amiss(settings: Settings, **options) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for finding in examine(settings, ENVIRONMENT, **options):
         if finding.level is not Level.OK and finding.check != "kernels":  # which may be compiling just now
-            assert finding.mend, finding
+            assert finding.fix, finding
             found.setdefault(finding.check, []).append(f"{finding.level}: {finding.text}")
     return found
 
@@ -79,7 +79,7 @@ def test_a_misspelt_setting_is_told_with_the_nearest_name(settings):
         check_settings(settings, {"PAYOFF_ADMINKEY": "x", "PAYOFF_MODELS": "m", "PAYOFF_ZZZ": "1", "HOME": "/"})
     )
 
-    assert [(finding.text.split()[0], finding.mend) for finding in found] == [
+    assert [(finding.text.split()[0], finding.fix) for finding in found] == [
         ("PAYOFF_ADMINKEY", "did you mean PAYOFF_ADMIN_KEY?"),
         ("PAYOFF_ZZZ", "docs/reference/settings.md lists all settings"),
     ]
@@ -98,7 +98,7 @@ def test_empty_keys_are_none_and_said_to_be_missing():
 
 def test_a_key_of_blanks_is_refused_and_a_line_end_after_one_is_none_of_it():
     for name in ("admin_key", "signing_key"):
-        with pytest.raises(ValidationError, match="holds blanks alone"):
+        with pytest.raises(ValidationError, match="contains only blanks"):
             Settings(**{name: " \n"})
 
     key = Settings(admin_key="k3y\n").admin_key
@@ -163,7 +163,7 @@ def test_models_of_another_scikit_learn_are_wrong_unless_allowed(ports, settings
 
     (refused,), (allowed,) = amiss(settings)["index"], amiss(allowing)["index"]
 
-    assert refused.startswith("wrong: 1 versions were made with scikit-learn 0.1")
+    assert refused.startswith("wrong: 1 versions were trained with scikit-learn 0.1")
     assert allowed.startswith("warning: 1 versions")
 
 
@@ -246,7 +246,7 @@ def test_the_command_prints_findings_and_its_exit_code_says_whether_one_is_wrong
     finally:
         logging.disable(logging.NOTSET)  # the command silences the logs, and its process ends
 
-    assert {"check", "level", "text", "mend"} == findings[0].keys()
+    assert {"check", "level", "text", "fix"} == findings[0].keys()
     assert any(finding["level"] == "wrong" for finding in findings) is broken
     assert len([line for line in lines if not line.startswith(" ")]) == len(findings)
 

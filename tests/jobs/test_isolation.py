@@ -108,7 +108,7 @@ def test_progress_that_is_no_number_is_not_stored(queue, start):
     [
         ("beat", "sleep", None),  # its end cannot be stored, nor its progress
         ("get", "refuse", "could not be stored"),
-        ("fail", "refuse", "its worker fell silent"),
+        ("fail", "refuse", "its worker stopped responding"),
         ("retry", "die", "could not be stored"),
         ("postpone", "miss", "could not be stored"),
     ],

@@ -218,7 +218,7 @@ def test_a_job_whose_workers_keep_falling_silent_fails_with_the_reason(queue, jo
         lost = queue.recover_lost()
         queue.claim("bob")
     assert [job.status for job in lost] == [Status.FAILED]
-    assert lost[0].error["detail"] == "tried 2 times; the last time its worker fell silent"
+    assert lost[0].error["detail"] == "tried 2 times; the last time its worker stopped responding"
     assert lost[0].finished_at == queue.database.time
     assert queue.claim("bob") is None
 
