@@ -2,14 +2,14 @@
 
 import numpy as np
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from app.errors import Invalid
 from app.retrieval import losses, select, select_class_set, select_many
 from app.retrieval.expected_loss import DP_LIMIT
 from app.retrieval.quadrature import rates
-from app.retrieval.selection import UNPROVEN_WARNING
+from app.retrieval.selection import AUC_WARNING, UNPROVEN_WARNING
 from tests.reference.retrieval import expected_losses_of_all_sets, expected_rates_of_all_sets
 
 LOSSES = [
@@ -123,16 +123,18 @@ def test_reordering_the_items_reorders_the_selection(p, loss, data):
     assert [p[i] for i in one.indices] == [p[order[i]] for i in other.indices]
 
 
+@example(p=[0.0], loss=losses.auc(), bounds=(1, 2))
 @given(p=st.lists(ONE, min_size=1, max_size=60), loss=LOSS, bounds=st.tuples(st.integers(0, 60), st.integers(0, 70)))
 def test_bounds_choose_the_best_entry_of_the_curve_between_them(p, loss, bounds):
     low, high = min(*bounds, len(p)), max(*bounds, 1)
     low = max(low, 1)
+    unbounded = loss.name == "auc" and high > len(p)  # for the AUC a k_max beyond the items is no bound
     found = select(p, loss, k_min=low, k_max=high, curve=True)
-    inside = found.curve[low : high + 1]
+    inside = found.curve[low : (max(low, len(p) - 1) if unbounded else high) + 1]
 
     assert found.k == low + int(np.argmin(inside))
     assert found.expected_loss == inside.min()
-    assert found.warnings == ()
+    assert found.warnings == ((AUC_WARNING,) if unbounded else ())
 
 
 @pytest.mark.parametrize("n", [5, DP_LIMIT, 5000])
