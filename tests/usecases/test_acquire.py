@@ -302,7 +302,7 @@ def test_other_kinds_are_refused():
     with pytest.raises(Invalid) as error:
         asker(loaded(None, "logistic"))
     assert error.value.flaws[0].loc == "/model"
-    assert "random_forest or budget_forest or cost_tree" in error.value.detail
+    assert "budget_forest or cost_tree or random_forest" in error.value.detail
 
 
 def test_buying_everything_and_nothing(model):
