@@ -165,7 +165,7 @@ def _shown(value: Any) -> str:
     if isinstance(value, str):
         return repr(value) if len(value) <= _MAX_SHOWN else f"a string of {len(value):,} characters"
     if isinstance(value, int | float):
-        return f"{value:g}" if isinstance(value, float) else str(value)[:_MAX_SHOWN]
+        return str(value)[:_MAX_SHOWN]  # with all digits: "is 1; it must be at most 1" would be of no help
     return f"a list of {_count(len(value), 'item')}" if isinstance(value, list) else "an object"
 
 
