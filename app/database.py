@@ -29,7 +29,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError, Operationa
 from sqlalchemy.exc import TimeoutError as NoConnectionFree
 
 from app.errors import Invalid, Unavailable
-from app.sqlite_errors import explained, unwritable
+from app.sqlite_errors import concerns_file, explained, unwritable
 
 _BUSY_MS = 15_000  # how long a writer waits for another; writes here take about a millisecond
 _POOL_SECONDS = 3.0  # how long to wait for one of this process's own connections
@@ -245,7 +245,7 @@ def _is_away(error: SQLAlchemyError, cause: BaseException | None) -> bool:
         return True
     if not isinstance(error, DBAPIError):
         return False
-    if explained(cause, "") is not None:
+    if concerns_file(cause):
         return True
     return error.connection_invalidated or getattr(cause, "sqlstate", None) == _READ_ONLY
 

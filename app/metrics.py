@@ -33,7 +33,7 @@ _log = structlog.get_logger("payoff")
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _REQUEST_BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 _JOB_BUCKETS = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600, 14_400)
-_MOST_MODELS = 200  # versions counted by name; the rest share a line, so that no registry floods Prometheus
+_MAX_MODELS = 200  # versions counted by name; the rest share a line, so that no registry floods Prometheus
 _PATIENCE = 1.0  # seconds that a scrape waits for the database
 
 
@@ -69,7 +69,7 @@ class RequestMetrics:
     def decided(self, name: str, version: int, instances: int) -> None:
         child = self._by_model.get((name, version))
         if child is None:
-            few = len(self._by_model) < _MOST_MODELS
+            few = len(self._by_model) < _MAX_MODELS
             child = self._decisions.labels(*((name, str(version)) if few else ("other", "")))
             if few:
                 self._by_model[name, version] = child

@@ -37,12 +37,14 @@ _BY_CODE = {
 }
 
 
+def concerns_file(error: BaseException | None) -> bool:
+    """Whether the database file or its disk is at fault, rather than a statement."""
+    return _kind(error) in _DISK | _BY_CODE.keys()
+
+
 def explained(error: BaseException | None, file: str) -> Obstacle | None:
     """What is wrong with the database `file`, and the fix; None for the errors of a statement."""
-    code = getattr(error, "sqlite_errorcode", None)
-    if code is None:
-        return None
-    kind = code & _PRIMARY
+    kind = _kind(error)
     if kind in _DISK:
         return _of_disk(kind, file)
     found = _BY_CODE.get(kind)
@@ -57,6 +59,12 @@ def unwritable(file: str) -> Obstacle | None:
         uid = os.getuid()
         found = Obstacle(f"uid {uid} may not write the file", f"let uid {uid} own the file and its folder (chown)")
     return found
+
+
+def _kind(error: BaseException | None) -> int:
+    """SQLite's primary code of an error, -1 for those of anything else."""
+    code: int | None = getattr(error, "sqlite_errorcode", None)
+    return -1 if code is None else code & _PRIMARY
 
 
 def _of_disk(kind: int, file: str) -> Obstacle:

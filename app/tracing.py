@@ -22,7 +22,7 @@ from app.errors import PayoffError
 MODULES = ("opentelemetry.sdk.trace.export", "opentelemetry.exporter.otlp.proto.http.trace_exporter")
 _PATH = "/v1/traces"
 _SECONDS = 3  # that one attempt to reach the collector may take; nobody waits longer for it at the end
-_MOST_STAGES = 200  # spans of one job
+_MAX_STAGES = 200  # spans of one job
 _TRACER = trace.get_tracer("payoff", __version__)
 _CONTEXT = TraceContextTextMapPropagator()
 
@@ -94,7 +94,7 @@ def continued(remembered: Mapping[str, str], name: str, **attributes: str | floa
 @contextmanager
 def staged(report: Callable[[float, str], None]) -> Iterator[Callable[[float, str], None]]:
     """A listener that passes reports on to `report`, and makes each stage that they name a span."""
-    stage, left = "", _MOST_STAGES
+    stage, left = "", _MAX_STAGES
     current: Span = trace.INVALID_SPAN
 
     def hear(fraction: float, named: str) -> None:

@@ -30,7 +30,7 @@ JOBS = int(sys.argv[1]) if len(sys.argv) > 1 else 500
 SEED = int(sys.argv[2]) if len(sys.argv) > 2 else 0
 MODELS = 5
 LEARNERS = ({"kind": "logistic"}, {"kind": "cost_naive_bayes"}, {"kind": "random_forest", "n_estimators": 16})
-MOST_WAITING = 50  # so that orders come in all the time
+MAX_WAITING = 50  # so that orders come in all the time
 ROUNDS = 3  # in each of which every part is struck once
 DOWN_SECONDS = 1.0  # how long a part stays away
 LONGEST_SECONDS = 900.0
@@ -108,7 +108,7 @@ def run(system: System, record: Record) -> Counter[str]:
 
 
 def submit(caller: Caller, record: Record, numbers: object, lock: threading.Lock) -> None:
-    if len(record.jobs) - record.ended > MOST_WAITING:
+    if len(record.jobs) - record.ended > MAX_WAITING:
         return
     with lock:
         number = next(numbers, None)

@@ -172,6 +172,16 @@ def test_what_the_url_says_goes_before_our_own_choice(postgres_url):
     database.close()
 
 
+def test_a_standby_cannot_be_written(postgres_url):
+    """A function that goes before the server's own says that it is one."""
+    database = Database(f"{postgres_url}?options=-c%20search_path%3Dpublic,pg_catalog")
+    with database.writing() as connection:
+        connection.execute(text("CREATE FUNCTION pg_is_in_recovery() RETURNS boolean LANGUAGE sql AS 'SELECT true'"))
+
+    assert database.trouble() == "the database is a standby, which cannot be written"
+    database.close()
+
+
 def test_a_statement_that_takes_too_long_is_ended_and_others_go_on(hasty):
     with pytest.raises(DatabaseAway), hasty.reading() as connection:
         connection.execute(text("SELECT pg_sleep(60)"))

@@ -106,7 +106,7 @@ def test_only_what_the_database_did_not_answer_counts_as_its_error(queue, told):
 
 
 def test_decisions_are_counted_by_version_for_few_versions_only(told, monkeypatch):
-    monkeypatch.setattr(metrics, "_MOST_MODELS", 2)
+    monkeypatch.setattr(metrics, "_MAX_MODELS", 2)
     requests = RequestMetrics(told)
 
     for version in (1, 2, 3, 4, 1):

@@ -13,7 +13,7 @@ Network = IPv4Network | IPv6Network
 UNKNOWN = ""  # all requests whose address cannot be trusted count together
 _IPV6_BITS = 64  # one subscriber has at least that many addresses
 _PORT = re.compile(r"\[(.*)\](?::\d+)?|([^:]*):\d+")
-_MOST_HOPS = 20
+_MAX_HOPS = 20
 
 
 class Addresses:
@@ -32,7 +32,7 @@ class Addresses:
         address = _parsed(peer)
         if not forwarded:
             return _counted(address)
-        hops = [_host(hop) for hop in forwarded.rsplit(",", _MOST_HOPS)[-_MOST_HOPS:]]
+        hops = [_host(hop) for hop in forwarded.rsplit(",", _MAX_HOPS)[-_MAX_HOPS:]]
         if not self._trusts(address):
             return UNKNOWN if peer in hops else _counted(address)
         for hop in reversed(hops):

@@ -16,7 +16,7 @@ from app.errors import Invalid
 
 _SECONDS = {"second": 1, "minute": 60, "hour": 3600, "day": 86400}
 _RATE = re.compile(rf"([1-9][0-9]{{0,8}})/({'|'.join(_SECONDS)})")
-_MOST_REMEMBERED = 10_000
+_MAX_REMEMBERED = 10_000
 
 
 @dataclass(frozen=True)
@@ -82,10 +82,10 @@ class Windows:
 
     def _evict(self, now: float) -> None:
         """Make room where very many asked; of those that asked lately the oldest go first."""
-        if len(self._windows) < _MOST_REMEMBERED:
+        if len(self._windows) < _MAX_REMEMBERED:
             return
         self._windows = {who: window for who, window in self._windows.items() if window.ends + window.seconds > now}
-        for who in list(self._windows)[: len(self._windows) - _MOST_REMEMBERED // 2]:
+        for who in list(self._windows)[: len(self._windows) - _MAX_REMEMBERED // 2]:
             del self._windows[who]
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-MOST_BINS = 255  # codes 0…254 in one byte
+MAX_BINS = 255  # codes 0…254 in one byte
 MISSING = 255  # the code that is left
 
 
@@ -26,11 +26,11 @@ def bin_columns(X: np.ndarray) -> Table:
     quantiles. O(m n log n), one byte per cell and one column of floats at a time.
     """
     n, m = X.shape
-    table = Table(np.empty((m, n), dtype=np.uint8), np.zeros((m, MOST_BINS)), np.zeros((m, MOST_BINS)))
+    table = Table(np.empty((m, n), dtype=np.uint8), np.zeros((m, MAX_BINS)), np.zeros((m, MAX_BINS)))
     for j in range(m):
         column = X[:, j]
         values = np.unique(column[~np.isnan(column)])
-        last = values if len(values) <= MOST_BINS else _quantiles(column)
+        last = values if len(values) <= MAX_BINS else _quantiles(column)
         table.codes[j] = np.searchsorted(last, column)
         table.codes[j, np.isnan(column)] = MISSING
         if len(values):
@@ -43,5 +43,5 @@ def bin_columns(X: np.ndarray) -> Table:
 def _quantiles(column: np.ndarray) -> np.ndarray:
     """The largest value of each bin, ascending: values of the column itself, the last one its maximum."""
     known = np.sort(column[~np.isnan(column)])
-    places = (np.arange(1, MOST_BINS + 1) * len(known)) // MOST_BINS - 1
+    places = (np.arange(1, MAX_BINS + 1) * len(known)) // MAX_BINS - 1
     return np.unique(known[places])

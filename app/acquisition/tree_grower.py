@@ -17,7 +17,7 @@ from app.acquisition.tree import grow_tree
 from app.progress import checkpoint
 
 _CELLS = 8_000_000  # of the table, times trees, in one piece of work: a quarter of a second or so
-_MOST = 16  # trees of a piece, of which many may be in vain where a budget ends
+_MAX = 16  # trees of a piece, of which many may be in vain where a budget ends
 
 
 class Rule(NamedTuple):
@@ -53,7 +53,7 @@ class TreeGrower:
     @property
     def batch(self) -> int:
         """How many trees make a piece of work that is worth sending somewhere."""
-        return int(np.clip(_CELLS // max(self._table.codes.size, 1), 1, _MOST))
+        return int(np.clip(_CELLS // max(self._table.codes.size, 1), 1, _MAX))
 
     def order(self, rule: Rule, seeds: np.ndarray) -> tuple[Any, ...]:
         """The arguments of `grow_drawn` for one tree of each seed."""

@@ -18,8 +18,8 @@ from app.data.order import Order
 from app.errors import MAX_ERRORS, Flaw, pointer, reject
 from app.text import refused_character
 
-_MOST_SUGGESTIONS = 3  # labels for which similar columns are looked up
-_MOST_COMPARED = 300  # columns
+_MAX_SUGGESTIONS = 3  # labels for which similar columns are looked up
+_MAX_COMPARED = 300  # columns
 _LONGEST_COMPARED = 40  # characters
 
 
@@ -89,7 +89,7 @@ def _find_labels(names: Sequence[str], labels: Sequence[str]) -> list[int]:
         if message := refused_character(label):
             flaws.append(Flaw(pointer("label", k), message))
         elif label not in positions:
-            suggestion = _suggestion(label, names) if len(flaws) < _MOST_SUGGESTIONS else ""
+            suggestion = _suggestion(label, names) if len(flaws) < _MAX_SUGGESTIONS else ""
             flaws.append(Flaw(pointer("label", k), f"there is no column {_shortened(label)!r}{suggestion}"))
         elif label in seen:
             flaws.append(Flaw(pointer("label", k), f"{label!r} is named twice"))
@@ -104,7 +104,7 @@ def _find_labels(names: Sequence[str], labels: Sequence[str]) -> list[int]:
 
 def _suggestion(label: str, names: Sequence[str]) -> str:
     """Which columns may be meant. Comparing two names takes up to 0.3 ms, so few and short ones are compared."""
-    short = [name for name in names[:_MOST_COMPARED] if len(name) <= _LONGEST_COMPARED]
+    short = [name for name in names[:_MAX_COMPARED] if len(name) <= _LONGEST_COMPARED]
     folded = {name.casefold(): name for name in short} if len(label) <= _LONGEST_COMPARED else {}
     close = [folded[match] for match in get_close_matches(label.casefold(), folded, n=3, cutoff=0.6)]
     if close:

@@ -32,7 +32,7 @@ _TABLE = "data.parquet"
 _RECORD = "dataset.json"
 _VOCABULARY = "vocabulary.json"
 _UNREADABLE = (ValueError, KeyError, TypeError, AttributeError)  # what a record raises that is none
-_MOST_COLUMNS = 20_000  # of all data sets on a page together
+_MAX_COLUMNS = 20_000  # of all data sets on a page together
 _ID = re.compile(r"ds_[0-9a-f]{16}")
 
 _log = logging.getLogger(__name__)
@@ -162,7 +162,7 @@ class DatasetStore:
         datasets = sorted(self.all(), key=_age, reverse=True)
         rest = [dataset for dataset in datasets if after is None or _age(dataset) < after]
         columns = accumulate(len(dataset.features) for dataset in rest[:size])
-        page = [dataset for dataset, total in zip(rest, columns, strict=False) if total <= _MOST_COLUMNS] or rest[:1]
+        page = [dataset for dataset, total in zip(rest, columns, strict=False) if total <= _MAX_COLUMNS] or rest[:1]
         return page, _token(page[-1]) if len(rest) > len(page) else None
 
     def copy_to(self, url: str) -> tuple[int, list[str]]:

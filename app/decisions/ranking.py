@@ -11,7 +11,7 @@ from app.decisions.benefit import irrelevance, row_benefits
 from app.decisions.bootstrap import FEWEST, Ranking, rank
 from app.decisions.threshold import posterior_threshold
 
-_MOST_NAMED = 20  # classes; who has more rare ones knows it by then
+_MAX_NAMED = 20  # classes; who has more rare ones knows it by then
 
 
 @dataclass(frozen=True)
@@ -86,9 +86,9 @@ def _thin_classes(judged: Judged, classes: Sequence[object], rows: str) -> list[
     counts = judged.counts
     thin = np.flatnonzero((counts < FEWEST) & (judged.shares > 0) & (np.ptp(judged.B, axis=1) > 0))
     thin = thin[np.argsort(counts[thin], kind="stable")]
-    warnings = [_thin(classes[k], int(counts[k]), float(judged.shares[k]), rows) for k in thin[:_MOST_NAMED]]
-    if len(thin) > _MOST_NAMED:
-        warnings.append(f"{len(thin) - _MOST_NAMED} more classes have fewer than {FEWEST} {rows}s")
+    warnings = [_thin(classes[k], int(counts[k]), float(judged.shares[k]), rows) for k in thin[:_MAX_NAMED]]
+    if len(thin) > _MAX_NAMED:
+        warnings.append(f"{len(thin) - _MAX_NAMED} more classes have fewer than {FEWEST} {rows}s")
     return warnings
 
 

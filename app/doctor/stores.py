@@ -26,7 +26,7 @@ from app.usecases.ports import Ports
 
 _SKEW_SECONDS = 5.0
 _LONG_SECONDS = 300.0
-_MOST_NAMED = 5
+_MAX_NAMED = 5
 _QUICK_BYTES = 2**28  # looked through in about a second
 
 
@@ -120,21 +120,21 @@ def check_models(database: Database, registry: Registry, settings: Settings, *, 
     except Unavailable as error:
         yield wrong("index", error.detail, "see models")
         return
-    for line in audit.unusable[:_MOST_NAMED]:
+    for line in audit.unusable[:_MAX_NAMED]:
         yield wrong("index", line, "restore its folder from a backup, or delete the version")
-    if len(audit.unusable) > _MOST_NAMED:
-        more = len(audit.unusable) - _MOST_NAMED
+    if len(audit.unusable) > _MAX_NAMED:
+        more = len(audit.unusable) - _MAX_NAMED
         yield wrong("index", f"{more} more versions that cannot be loaded", "as above")
     yield from _skewed(audit.skewed, settings)
     yield from _without_room(audit, settings.cache_mb)
     if audit.left_over:
-        named = ", ".join(audit.left_over[:_MOST_NAMED]) + (", …" if len(audit.left_over) > _MOST_NAMED else "")
+        named = ", ".join(audit.left_over[:_MAX_NAMED]) + (", …" if len(audit.left_over) > _MAX_NAMED else "")
         yield warning(
             "index",
             f"{len(audit.left_over)} folders that belong to no version of the index: {named}",
             "`payoff reindex` brings back what was published; what was not can be removed while no job runs",
         )
-    for line in audit.mirrors[:_MOST_NAMED]:
+    for line in audit.mirrors[:_MAX_NAMED]:
         yield warning("index", line, "move any alias of that model: that writes its index file again")
     if not audit.unusable:
         depth = "all files" if deep else "cards and signatures" if settings.signing_key else "cards"
@@ -152,10 +152,10 @@ def _without_room(audit: Audit, cache_mb: int) -> Iterator[Finding]:
             room -= size
     if named:
         needed = sum(audit.sizes.get(key, 0) for key in audit.current) // 2**20 + 1
-        more = f" and {len(named) - _MOST_NAMED} more" if len(named) > _MOST_NAMED else ""
+        more = f" and {len(named) - _MAX_NAMED} more" if len(named) > _MAX_NAMED else ""
         yield warning(
             "index",
-            f"PAYOFF_CACHE_MB has no room for {', '.join(named[:_MOST_NAMED])}{more}: loaded when asked for",
+            f"PAYOFF_CACHE_MB has no room for {', '.join(named[:_MAX_NAMED])}{more}: loaded when asked for",
             f"set PAYOFF_CACHE_MB to {needed:,} or more, as far as memory allows",
         )
 

@@ -25,7 +25,7 @@ from app.processes import CONTEXT, LOCK
 
 _TICK_SECONDS = 0.2
 _GRACE_SECONDS = 0.5  # between SIGTERM and SIGKILL
-_MOST_MESSAGES = 10_000  # taken at once, so that no flood of reports holds up the rest
+_MAX_MESSAGES = 10_000  # taken at once, so that no flood of reports holds up the rest
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ class Execution:
 
     def _receive(self, reader: connection.Connection) -> None:
         """Take what has been said since the last time; the latest report counts."""
-        for _ in range(_MOST_MESSAGES):
+        for _ in range(_MAX_MESSAGES):
             try:
                 if not reader.poll(0):
                     return

@@ -26,7 +26,7 @@ Upkeep = Callable[[Any], None]
 
 _IDLE_SECONDS = 0.25
 _BUSY_SECONDS = 0.1
-_MOST_BACKOFF_SECONDS = 2.0
+_MAX_BACKOFF_SECONDS = 2.0
 _STOP_SECONDS = 5.0
 _LONGEST_REST_SECONDS = 30.0
 _UPKEEP_SECONDS = 600.0
@@ -124,7 +124,7 @@ class Worker:
         backoff = 0.0
         try:
             while not stop.is_set():
-                backoff = 0.0 if self._turn() else min(2 * backoff + 0.1, _MOST_BACKOFF_SECONDS)
+                backoff = 0.0 if self._turn() else min(2 * backoff + 0.1, _MAX_BACKOFF_SECONDS)
                 self._awake.wait(backoff or (_BUSY_SECONDS if self._running else _IDLE_SECONDS))
                 self._awake.clear()
         finally:

@@ -25,7 +25,7 @@ CALIBRATIONS = ("auto", "isotonic", "sigmoid", "none")
 ALL = -2
 """The fold that nothing belongs to."""
 _FOLDS = 5
-_MOST_CATEGORIES = 2**20  # models keep a place for every code
+_MAX_CATEGORIES = 2**20  # models keep a place for every code
 _FIT: dict[str, Callable[[np.ndarray, np.ndarray, np.ndarray, float], Calibrator]] = {
     "isotonic": fit_isotonic,
     "sigmoid": fit_sigmoid,
@@ -150,8 +150,8 @@ class Learner(ClassifierMixin, BaseEstimator):
         """Category codes are whole numbers from 0; one that training never saw counts as missing."""
         for j in self._categorical():
             codes = X[~np.isnan(X[:, j]), j]
-            if np.any((codes < 0) | (codes != np.floor(codes)) | (codes >= _MOST_CATEGORIES)):
-                raise Invalid.at("", f"column {j} holds category codes: 0, 1, … below {_MOST_CATEGORIES}, or missing")
+            if np.any((codes < 0) | (codes != np.floor(codes)) | (codes >= _MAX_CATEGORIES)):
+                raise Invalid.at("", f"column {j} holds category codes: 0, 1, … below {_MAX_CATEGORIES}, or missing")
 
     def _categorical(self) -> list[int]:
         return [] if self.categorical_features is None else [int(j) for j in self.categorical_features]

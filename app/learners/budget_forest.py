@@ -28,7 +28,7 @@ price, so on real price lists the dear tests are never asked for, whatever the b
 Turney's prices (200 training rows, 10 splits, alpha 2, 20 trees, vote stopping) ends at error .27 and cost 3; exponent
 0 at .21 and cost 202. From .05 to 1 nearly the same trees grow there, and .03 lies between on both counts.
 """
-MOST_TREES = 40
+MAX_TREES = 40
 """At most so many trees where `n_estimators` is not given, as in the paper."""
 _ENOUGH = 1000  # validation rows for a choice that is not luck: with 40 the number of trees chosen on heart was noise
 
@@ -49,7 +49,7 @@ class BudgetForest(Stepwise):
     limit. `alpha` >= 0: rows of a class that may be wrong at a leaf (threshold of the impurity); None tries `ALPHAS`.
     `cost_exponent` from 0 (prices decide only between equals) to 1 (the paper's rule); None is 1 where `alpha` is
     given, and else tries `EXPONENTS`, too. `n_estimators`: at most so many trees, fewer where the budget ends them;
-    None takes the number, at most `MOST_TREES`, with the least validation error. `max_depth` of a tree; None is no
+    None takes the number, at most `MAX_TREES`, with the least validation error. `max_depth` of a tree; None is no
     limit. `feature_costs`: Prices, or one price >= 0 for each column, or None for 1 each. `validation_fraction` of each
     class is held out inside `fit` where anything is left to choose, several parts in turn where there are few rows.
     `n_jobs`: trees grown at once (joblib); the result does not depend on it. The other parameters are `Learner`'s;
@@ -145,7 +145,7 @@ class BudgetForest(Stepwise):
         rows = Rows(X, codes, weights)
         random = check_random_state(self.random_state)
         folds = _folds(codes, self.validation_fraction, random)
-        most = MOST_TREES if self.n_estimators is None else self.n_estimators
+        most = MAX_TREES if self.n_estimators is None else self.n_estimators
         seeds = random.randint(np.iinfo(np.int32).max, size=most)  # the first trees are the same for any number
         self.tradeoff_: list[Point] = []
         if self.budget is None and self.alpha is not None and self.n_estimators is not None:

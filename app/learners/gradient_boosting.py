@@ -16,7 +16,7 @@ from app.learners.kinds import Kind
 from app.learners.parameters import CALIBRATION, Parameter
 from app.progress import report
 
-MOST_CATEGORIES = 255
+MAX_CATEGORIES = 255
 """What scikit-learn's bins hold; of a feature with more, the most common have codes of their own."""
 # A fit tells of itself in so many parts. Each bins the rows again: a few per cent of the time without weights, but with
 # weights scikit-learn takes a quarter of a second per feature for it, so that there such a fit is one part.
@@ -130,12 +130,12 @@ def pool(codes: np.ndarray, weights: np.ndarray) -> np.ndarray | None:
     known = ~np.isnan(codes)
     sums = np.bincount(codes[known].astype(np.intp), weights[known])
     seen = np.flatnonzero(sums)
-    if len(seen) <= MOST_CATEGORIES:
+    if len(seen) <= MAX_CATEGORIES:
         return None
     table = np.full(len(sums), np.nan)
-    table[seen] = MOST_CATEGORIES - 1
-    own = seen[np.argsort(-sums[seen], kind="stable")][: MOST_CATEGORIES - 1]
-    table[np.sort(own)] = np.arange(MOST_CATEGORIES - 1)
+    table[seen] = MAX_CATEGORIES - 1
+    own = seen[np.argsort(-sums[seen], kind="stable")][: MAX_CATEGORIES - 1]
+    table[np.sort(own)] = np.arange(MAX_CATEGORIES - 1)
     return table
 
 

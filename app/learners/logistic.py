@@ -17,7 +17,7 @@ from app.learners.base import Learner
 from app.learners.kinds import Kind
 from app.learners.parameters import CALIBRATION, STRENGTH
 
-_MOST_STEPS = 500
+_MAX_STEPS = 500
 _TOLERANCE = 1e-6  # at scikit-learn's 1e-4 probabilities are still up to 0.07 from the optimum's (Covertype)
 
 
@@ -28,7 +28,7 @@ def fit_linear(
 
     Newton's method with conjugate gradients: some ten steps, no Hessian in memory, sparse columns as they are.
     """
-    model = LogisticRegression(C=C, solver="newton-cg", tol=_TOLERANCE, max_iter=_MOST_STEPS)
+    model = LogisticRegression(C=C, solver="newton-cg", tol=_TOLERANCE, max_iter=_MAX_STEPS)
     with warnings.catch_warnings(record=True) as heard:
         warnings.simplefilter("always")
         model.fit(columns, codes, sample_weight=weights)

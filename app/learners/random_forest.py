@@ -18,7 +18,7 @@ from app.learners.stepwise import Stepwise
 from app.progress import report
 
 _CELLS = 8_000_000  # of the table, times trees, in one piece of work: a third of a second or so
-_MOST = 16  # trees between two reports of progress
+_MAX = 16  # trees between two reports of progress
 _LARGEST = float(np.finfo(np.float32).max)
 
 
@@ -94,7 +94,7 @@ class RandomForest(Stepwise):
         if len(dealt.X) and np.nanmax(np.abs(dealt.X), initial=0.0) > _LARGEST:
             raise Invalid.at("", f"a random forest takes values up to {_LARGEST:.3g}")
         rows = dealt._replace(X=dealt.X.astype(np.float32))  # what scikit-learn's trees compare, at half the size
-        batch = int(np.clip(_CELLS // max(rows.X.size, 1), 1, _MOST))
+        batch = int(np.clip(_CELLS // max(rows.X.size, 1), 1, _MAX))
         starts = range(0, self.n_estimators, batch)
         models = {fold: self._model() for fold in folds}
         common = (len(self.classes_), self._categorical(), *rows)

@@ -18,7 +18,7 @@ from app.registry.snapshot import Key
 
 _NAME = re.compile(NAME)
 _NUMBER = re.compile(r"[1-9][0-9]{0,8}")
-_MOST_CARDS = 500  # newest first; a store on the network takes some ten milliseconds for each
+_MAX_CARDS = 500  # newest first; a store on the network takes some ten milliseconds for each
 
 
 @dataclass
@@ -43,7 +43,7 @@ def audit(published: Published, files: Files, *, deep: bool) -> Audit:
     """
     digests = published.digests
     found = Audit(models=len({name for name, _ in digests}), versions=len(digests))
-    newest = sorted(digests, key=lambda key: (-key[1], key[0]))[:_MOST_CARDS]
+    newest = sorted(digests, key=lambda key: (-key[1], key[0]))[:_MAX_CARDS]
     skewed: Counter[str] = Counter()
     for key in newest:
         card = _opened(files, key, digests[key], found, deep=deep)

@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 FORMAT: Final = 1
 _INDEX = "index.json"
-_MOST_BYTES = 2**28  # an index of a million versions has about half of it
+_MAX_BYTES = 2**28  # an index of a million versions has about half of it
 
 _log = logging.getLogger(__name__)
 
@@ -129,7 +129,7 @@ class Copies:
         """What `write_index` kept; None where nothing is, or it is damaged or not signed with this service's key."""
         try:
             path = self._root / _INDEX
-            if not path.exists() or path.stat().st_size > _MOST_BYTES:
+            if not path.exists() or path.stat().st_size > _MAX_BYTES:
                 return None
             seal, _, content = path.read_bytes().partition(b"\n")
             if not hmac.compare_digest(seal, self._seal(content)):

@@ -97,7 +97,7 @@ class Registry:
         self._warm = warm
         self._known = False
         self._snapshot = Snapshot()
-        self._former = Fallback()
+        self._fallback = Fallback()
         self._awaits_storage = False
         self._confirmed_at = monotonic()
         self._refreshing = Lock()
@@ -207,7 +207,7 @@ class Registry:
                 return self.load(reference)
             raise
         except Unavailable:
-            former = self._former.of(reference)
+            former = self._fallback.of(reference)
             if former is None or former not in snapshot.digests:
                 raise
             return self._cache.load(former, lambda: self._read(former, snapshot.digests[former]))
@@ -307,7 +307,7 @@ class Registry:
             began = monotonic()
             if self._index.revision(connection) != self._snapshot.revision:
                 snapshot = self._index.snapshot(connection)
-                self._former.move(self._snapshot, snapshot, self._is_here)
+                self._fallback.move(self._snapshot, snapshot, self._is_here)
                 self._snapshot, self._known = snapshot, True
                 self._cache.keep(snapshot.digests)
             self._confirmed_at = began

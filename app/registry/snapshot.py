@@ -13,7 +13,7 @@ Key = tuple[str, int]
 
 _REFERENCE = re.compile(rf"(?P<name>{NAME})(?::(?P<version>[1-9][0-9]{{0,8}})|@(?P<alias>{NAME}))?")
 _NAME = re.compile(NAME)
-_MOST_NAMED = 10
+_MAX_NAMED = 10
 
 
 @dataclass(frozen=True)
@@ -100,5 +100,5 @@ def _listing(what: str, there_are: Iterable[str]) -> str:
     names = list(there_are)
     if not names:
         return f"there are no {what} yet"
-    rest = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
-    return f"{what} there are: {', '.join(names[:_MOST_NAMED])}{rest}"
+    rest = f" and {len(names) - _MAX_NAMED} more" if len(names) > _MAX_NAMED else ""
+    return f"{what} there are: {', '.join(names[:_MAX_NAMED])}{rest}"

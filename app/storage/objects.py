@@ -30,7 +30,7 @@ from app.storage.circuit_breaker import CircuitBreaker, code_of
 T = TypeVar("T")
 
 _ROUNDS = 5  # of publishing and removing against each other
-_MOST_REMOVED = 1000
+_MAX_REMOVED = 1000
 _PART_BYTES = 16 * 2**20  # of uploads in parts
 _BLOCK_BYTES = 4 * 2**20  # read ahead by who reads piece by piece
 _TIMES = ("LastModified", "created", "updated", "last_modified", "mtime")  # what stores call the time of writing
@@ -50,7 +50,7 @@ class Objects:
     def __init__(self, url: str, seal: str, name: str, patience: float = 0.0) -> None:
         self._seal = seal
         self._name = name
-        self._weather = CircuitBreaker(name, patience)
+        self._breaker = CircuitBreaker(name, patience)
         scheme = url.split(":", 1)[0]
         if scheme in {"http", "https"}:
             raise Unusable(f"{name} is {scheme}://…: write s3://bucket/path, and the store's URL into AWS_ENDPOINT_URL")
@@ -104,7 +104,7 @@ class Objects:
 
     def open(self, path: str) -> BinaryIO:
         file = self._ask(lambda: self._fs.open(self._at(path), "rb", block_size=_BLOCK_BYTES))
-        return cast(BinaryIO, _Watched(file, self._weather))
+        return cast(BinaryIO, _Watched(file, self._breaker))
 
     def write(self, path: str, content: bytes) -> None:
         self._ask(lambda: self._put(path, content))
@@ -138,7 +138,7 @@ class Objects:
         removed = 0
         for folder, found in files.items():
             old = max(_written(info) for info in found.values()) < min(now, time()) - age
-            if old and self._seal not in found and removed < _MOST_REMOVED and not spare(folder):
+            if old and self._seal not in found and removed < _MAX_REMOVED and not spare(folder):
                 self.remove(folder)
                 removed += 1
         return removed
@@ -198,7 +198,7 @@ class Objects:
         return {path[len(self._root) + 1 :]: info for path, info in found.items()}
 
     def _ask(self, work: Callable[[], T]) -> T:
-        return self._weather.call(work)
+        return self._breaker.call(work)
 
     def _at(self, path: str) -> str:
         return f"{self._root}/{path}" if path else self._root
@@ -207,10 +207,10 @@ class Objects:
 class _Watched(io.RawIOBase):
     """A file of a store; what goes wrong while it is read is the store's trouble as well."""
 
-    def __init__(self, file: Any, weather: CircuitBreaker) -> None:
+    def __init__(self, file: Any, breaker: CircuitBreaker) -> None:
         super().__init__()
         self._file = file
-        self._weather = weather
+        self._breaker = breaker
 
     def read(self, size: int = -1) -> bytes:
         place = self._file.tell()
@@ -219,7 +219,7 @@ class _Watched(io.RawIOBase):
             self._file.seek(place)
             return bytes(self._file.read(size))
 
-        return self._weather.call(again)
+        return self._breaker.call(again)
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
         return int(self._file.seek(offset, whence))

@@ -20,7 +20,7 @@ from app.registry.loaded import Loaded
 from app.usecases.acquisition_model import AcquisitionModel, ActionBenefits, asker
 from app.usecases.partial_instances import encode_known
 
-MOST_CELLS = 500_000  # cases times features: the answer may name every feature for every case
+MAX_CELLS = 500_000  # cases times features: the answer may name every feature for every case
 LARGEST_ANSWER = 5_000_000  # numbers, as of `/predict`
 _BYTES_PER_CELL = 400  # of memory: each case may wait for each feature, which the answer then names
 _BYTES_PER_NUMBER = 50  # of memory, for each class and action
@@ -107,7 +107,7 @@ def acquire(model: Loaded, cases: Sequence[Any], question: Question) -> Standing
     """Where the cases stand, and what each should ask for next. Keeps nothing; the same request gets the same answer.
 
     With benefits the decision is theirs, so a settled vote does not stop a case; that a feature is not worth its price
-    does. Raises Invalid with the place, cases below `/cases`, and TooLarge beyond `MOST_CELLS` or `LARGEST_ANSWER`.
+    does. Raises Invalid with the place, cases below `/cases`, and TooLarge beyond `MAX_CELLS` or `LARGEST_ANSWER`.
     About 15 microseconds a case, and with benefits that were not asked about before some milliseconds.
     """
     ready = asker(model)
@@ -134,7 +134,7 @@ def acquire(model: Loaded, cases: Sequence[Any], question: Question) -> Standing
 def extent_bytes(model: Loaded, cases: int, n_actions: int) -> int:
     """About how much memory so many cases take."""
     per_case = _BYTES_PER_CELL * len(model.schema.names) + _BYTES_PER_NUMBER * (2 * len(model.classes) + n_actions)
-    return min(cases, MOST_CELLS) * per_case
+    return min(cases, MAX_CELLS) * per_case
 
 
 def _check_finite(states: States) -> None:
@@ -155,7 +155,7 @@ def _check_finite(states: States) -> None:
 def _check_size(n: int, ready: AcquisitionModel, stakes: ActionBenefits | None) -> None:
     """Few bytes can ask for many: each case is answered with numbers for features, classes and actions."""
     m, actions = len(ready.names), 0 if stakes is None else len(stakes.actions)
-    most = min(MOST_CELLS // m, LARGEST_ANSWER // (m + len(ready.classes) + actions))
+    most = min(MAX_CELLS // m, LARGEST_ANSWER // (m + len(ready.classes) + actions))
     if n > most:
         raise TooLarge(f"{n:,} cases; with this model and these actions one call takes up to {most:,}")
 

@@ -22,7 +22,7 @@ from app.registry.loaded import Loaded
 from app.usecases.stepwise_models import check_askable
 
 _REMEMBERED = 64  # matrices and prices whose worth is kept for each model: computing one takes up to 20 ms
-MOST_ACTIONS = 1000
+MAX_ACTIONS = 1000
 
 
 @dataclass(frozen=True)
@@ -91,9 +91,9 @@ class AcquisitionModel:
             B = as_benefits(benefits, len(classes), n_actions=len(actions or classes))
         except Invalid as error:
             raise error.under("/benefits") from error
-        if B.shape[1] > MOST_ACTIONS:
+        if B.shape[1] > MAX_ACTIONS:
             loc = "/benefits" if actions is None else "/actions"
-            raise Invalid.at(loc, f"there are {B.shape[1]:,} actions; up to {MOST_ACTIONS:,} can be weighed")
+            raise Invalid.at(loc, f"there are {B.shape[1]:,} actions; up to {MAX_ACTIONS:,} can be weighed")
         return ActionBenefits(B, actions or classes)
 
     def probabilities(self, P: np.ndarray, known: np.ndarray, finished: np.ndarray) -> np.ndarray:

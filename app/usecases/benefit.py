@@ -25,7 +25,7 @@ from app.registry.loaded import Holdout, Loaded
 from app.usecases.predict import check_classes, shifted, sorted_holdout
 
 FOLDS = 5  # of the hold-out, for the rule that is tuned on it
-MOST_CELLS = 100_000  # of a matrix: the report has several counts for each
+MAX_CELLS = 100_000  # of a matrix: the report has several counts for each
 _BYTES_PER_NUMBER = 40  # of memory, for each row and action or class
 
 
@@ -118,8 +118,8 @@ def report(model: Loaded, benefits: Any, priors: Mapping[str, float] | None, poi
 def extent_bytes(model: Loaded, n_actions: int) -> int:
     """About how much memory a report takes; TooLarge where the matrix has more cells than it may."""
     cells = len(model.classes) * n_actions
-    if cells > MOST_CELLS:
-        raise TooLarge(f"the benefit matrix has {cells:,} cells; here it may have {MOST_CELLS:,}")
+    if cells > MAX_CELLS:
+        raise TooLarge(f"the benefit matrix has {cells:,} cells; here it may have {MAX_CELLS:,}")
     rows = 0 if model.holdout is None else len(model.holdout.y)
     return rows * (len(model.classes) + n_actions) * _BYTES_PER_NUMBER
 

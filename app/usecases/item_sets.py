@@ -13,8 +13,8 @@ if TYPE_CHECKING:  # with its compiler it takes 60 MB of memory that a service w
     from app.retrieval import Selection, Selections
 
 FIGURES = ("expected_loss", "expected_precision", "expected_recall", "error_bound")
-MOST_SETS = 1_000_000  # of one call
-MOST_ITEMS = 20_000_000  # of one call
+MAX_SETS = 1_000_000  # of one call
+MAX_ITEMS = 20_000_000  # of one call
 _BYTES_PER_SET = 800  # of memory on its way from the request to the answer, whatever it holds
 _BYTES_PER_ITEM = 90
 
@@ -39,10 +39,10 @@ class Sets:
 
 def check_extent(sets: int, items: int) -> None:
     """TooLarge where a call would ask about more sets, or items in all of them, than it may; before they are made."""
-    if sets > MOST_SETS:
-        raise TooLarge(f"there are {sets:,} sets; at most {MOST_SETS:,} are chosen in one call: send them in parts")
-    if items > MOST_ITEMS:
-        raise TooLarge(f"there are {items:,} items; one call takes at most {MOST_ITEMS:,}: send fewer sets in each")
+    if sets > MAX_SETS:
+        raise TooLarge(f"there are {sets:,} sets; at most {MAX_SETS:,} are chosen in one call: send them in parts")
+    if items > MAX_ITEMS:
+        raise TooLarge(f"there are {items:,} items; one call takes at most {MAX_ITEMS:,}: send fewer sets in each")
 
 
 def extent_bytes(sets: int, items: int) -> int:

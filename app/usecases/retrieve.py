@@ -118,7 +118,7 @@ def _positive(model: Loaded, question: Question) -> int | None:
     return names.index(str(question.positive))
 
 
-_MOST_CUTS = 64  # that are remembered of each model
+_MAX_CUTS = 64  # that are remembered of each model
 _CUTS: WeakKeyDictionary[Loaded, dict[tuple[Loss, int, int | None], float]] = WeakKeyDictionary()
 
 
@@ -136,7 +136,7 @@ def _tuned(model: Loaded, question: Question, loss: Loss, column: int | None) ->
         elif y.ndim == 1:
             y = np.eye(scores.shape[1])[y]
         cut = tuned_cut(scores, y.astype(np.float64), loss, question.empty)
-        if len(cuts) >= _MOST_CUTS:
+        if len(cuts) >= _MAX_CUTS:
             cuts.clear()
         cuts[key] = cut
     return cut

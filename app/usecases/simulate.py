@@ -20,7 +20,7 @@ from app.usecases.acquisition_model import AcquisitionModel, ActionBenefits, ask
 from app.usecases.labelled_rows import Labelled, labelled
 from app.usecases.ports import Ports
 
-MOST_ROWS = 10_000
+MAX_ROWS = 10_000
 _CHUNK = 1000  # rows whose states are in memory together, and
 _CELLS = 5_000_000  # their numbers for classes and actions
 _SHARES = (0.1, 0.25, 0.5, 0.75)  # of the dearest row's cost: the budgets where none are named
@@ -63,15 +63,15 @@ class _Tally:
 def simulate(ports: Ports, model: Loaded, order: Order) -> dict[str, Any]:
     """Means per row of every way and budget, ready for JSON.
 
-    Raises Invalid with the place, NotFound for an unknown data set. Of more than `MOST_ROWS` rows an even selection is
+    Raises Invalid with the place, NotFound for an unknown data set. Of more than `MAX_ROWS` rows an even selection is
     taken, and warned about. Some 0.1 ms a row and budget.
     """
     ready = asker(model)
     prices, stakes = ready.priced(order.feature_costs), ready.stakes(order.benefits, order.actions)
     budgets = _budgets(order.budgets)
     X, y, missing, warnings = labelled(ports, model, order)
-    if len(X) > MOST_ROWS:
-        warnings.append(f"{MOST_ROWS} rows of {len(X)} were simulated")
+    if len(X) > MAX_ROWS:
+        warnings.append(f"{MAX_ROWS} rows of {len(X)} were simulated")
         some = evenly(len(X))
         X, y, missing = X[some], y[some], missing[some]
     found = report(ready, X, y, prices, stakes, budgets, missing)
@@ -81,8 +81,8 @@ def simulate(ports: Ports, model: Loaded, order: Order) -> dict[str, Any]:
 
 
 def evenly(n: int) -> np.ndarray:
-    """Which of n rows are simulated: all, or `MOST_ROWS` spread over the table, which may be sorted."""
-    return np.arange(n) if n <= MOST_ROWS else np.linspace(0, n - 1, MOST_ROWS).astype(np.intp)
+    """Which of n rows are simulated: all, or `MAX_ROWS` spread over the table, which may be sorted."""
+    return np.arange(n) if n <= MAX_ROWS else np.linspace(0, n - 1, MAX_ROWS).astype(np.intp)
 
 
 def report(

@@ -185,7 +185,7 @@ def test_a_data_set_with_other_categories_is_read_by_its_words(service, clinic):
 
 
 def test_of_very_many_rows_some_are_simulated(service, clinic, monkeypatch):
-    monkeypatch.setattr(simulate, "MOST_ROWS", 7)
+    monkeypatch.setattr(simulate, "MAX_ROWS", 7)
     told = service.post(
         "/acquire/simulate", json={"model": clinic, "rows": DATA["rows"], "labels": DATA["labels"]}
     ).json()

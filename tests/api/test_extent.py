@@ -124,8 +124,8 @@ def test_what_needs_more_memory_than_there_is_gets_413(small, path, query, body)
 
 def test_bounds_on_answers(monkeypatch, small):
     monkeypatch.setattr(predict, "LARGEST_ANSWER", 10)
-    monkeypatch.setattr(benefit, "MOST_CELLS", 5)
-    monkeypatch.setattr(acquire, "MOST_CELLS", 5)
+    monkeypatch.setattr(benefit, "MAX_CELLS", 5)
+    monkeypatch.setattr(acquire, "MAX_CELLS", 5)
     rows = [[1, 2, "mild"]]
     for n, status in ((2, 200), (3, 413)):
         question = {"model": "ward", "rule": "most_probable", "instances": rows * n}

@@ -67,8 +67,8 @@ def test_arrays_are_read_as_they_lie():
 
 
 def test_lists_of_nothing_are_counted(service, monkeypatch):
-    monkeypatch.setattr(item_sets, "MOST_SETS", 3)
-    monkeypatch.setattr(item_sets, "MOST_ITEMS", 6)
+    monkeypatch.setattr(item_sets, "MAX_SETS", 3)
+    monkeypatch.setattr(item_sets, "MAX_ITEMS", 6)
     question = {"setting": "binary", "loss": {"name": "f_beta"}}
     for given, status in (([[]] * 3, 200), ([[]] * 4, 413), ([0.5] * 6, 200), ([0.5] * 7, 413), ([[0.5] * 4] * 2, 413)):
         assert service.post("/retrieve", json=question | {"probabilities": given}).status_code == status
@@ -76,12 +76,12 @@ def test_lists_of_nothing_are_counted(service, monkeypatch):
 
 def test_a_long_body_is_counted_before_it_is_parsed(monkeypatch):
     monkeypatch.setattr(probabilities, "_LONG", 0)
-    monkeypatch.setattr(item_sets, "MOST_SETS", 3)
+    monkeypatch.setattr(item_sets, "MAX_SETS", 3)
     with pytest.raises(TooLarge, match="4 sets"):
         probabilities.fields_of_json(b'{"probabilities": [[1], [1], [1], [1]]}')
     with pytest.raises(TooLarge, match="values"):
         probabilities.fields_of_json(b'{"instances": [' + b"{}," * json_bodies.MAX_VALUES + b"{}]}")
-    monkeypatch.setattr(item_sets, "MOST_ITEMS", 3)
+    monkeypatch.setattr(item_sets, "MAX_ITEMS", 3)
     with pytest.raises(TooLarge, match="4 items"):
         probabilities.fields_of_json(b'{"probabilities": [1, 1, 1, 1]}')
 
@@ -102,7 +102,7 @@ def test_columns_of_nothing_are_refused_before_rows_are_made():
 
 
 def test_rows_of_a_model_are_counted_with_its_labels(service, ward, monkeypatch):
-    monkeypatch.setattr(item_sets, "MOST_ITEMS", 3)
+    monkeypatch.setattr(item_sets, "MAX_ITEMS", 3)
     question = {"model": ward, "loss": {"name": "f_beta"}, "instances": [[1, 2, "mild"]] * 2}
     assert service.post("/retrieve", json=question | {"setting": "binary"}).status_code == 200
     assert service.post("/retrieve", json=question | {"setting": "multiclass"}).status_code == 413

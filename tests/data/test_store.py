@@ -239,7 +239,7 @@ def test_damaged_categories(store, tmp_path, damage):
 
 
 def test_pages_of_wide_data_sets_are_short(store, monkeypatch):
-    monkeypatch.setattr(store_module, "_MOST_COLUMNS", 4)
+    monkeypatch.setattr(store_module, "_MAX_COLUMNS", 4)
     added = [add(store, name=f"n{i}").id for i in range(5)]
     wide = store.add(io.BytesIO(b"a,b,c,d,e,f,y\n" + b"1,2,3,4,5,6,0\n1,2,3,4,5,6,1\n" * 2), ["y"])
     pages, token = [], None

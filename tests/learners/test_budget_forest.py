@@ -11,7 +11,7 @@ from app import progress
 from app.acquisition.prices import Prices, parse_prices
 from app.acquisition.session import simulate
 from app.errors import Invalid
-from app.learners.budget_forest import ALPHAS, EXPONENTS, MOST_TREES, BudgetForest
+from app.learners.budget_forest import ALPHAS, EXPONENTS, MAX_TREES, BudgetForest
 from tests.conftest import shared
 from tests.reference.tables import mixed
 
@@ -90,7 +90,7 @@ def test_alpha_and_the_number_of_trees_are_chosen_and_the_whole_path_is_kept():
     X, y = rows()
     model = BudgetForest(random_state=0).fit(X, y)
     assert [(point.rule.alpha, point.trees) for point in model.tradeoff_] == [
-        (alpha, trees) for alpha in ALPHAS for trees in range(1, MOST_TREES + 1)
+        (alpha, trees) for alpha in ALPHAS for trees in range(1, MAX_TREES + 1)
     ]
     best = min(model.tradeoff_, key=lambda point: (point.error, point.cost, point.trees))
     assert ((model.alpha_, model.cost_exponent_), model.n_estimators_, model.cost_, model.error_) == best
@@ -185,7 +185,7 @@ def test_too_few_rows_to_hold_any_out():
     """One row of each class: what is grown from is validated on."""
     model = BudgetForest(random_state=0).fit(np.array([[0.0], [1.0]]), [0, 1])
     assert model.model_.n_trees >= 1
-    assert len(model.tradeoff_) == len(ALPHAS) * MOST_TREES
+    assert len(model.tradeoff_) == len(ALPHAS) * MAX_TREES
 
 
 def test_progress_is_told_and_rises():

@@ -26,7 +26,7 @@ _SMALL = 64 * 1024  # bytes of a body or an answer that are not charged; connect
 _BODY_FACTOR = 2  # a body is in memory twice while its parts are joined
 _RETRY_SECONDS = 2
 _MB = 2**20
-_MOST = 2048 * _MB
+_MAX = 2048 * _MB
 _CGROUP_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 
 
@@ -217,8 +217,8 @@ def _mb(count: int) -> int:
 
 
 def default_limit() -> int:
-    """A third of the memory of the container or machine, at most `_MOST`: the rest is for models and jobs."""
-    return min(min(_memory_sizes()) // 3, _MOST)
+    """A third of the memory of the container or machine, at most `_MAX`: the rest is for models and jobs."""
+    return min(min(_memory_sizes()) // 3, _MAX)
 
 
 def _memory_sizes() -> Iterator[int]:

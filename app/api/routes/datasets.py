@@ -167,7 +167,7 @@ Type = Annotated[
         json_schema_extra={"enum": ["auto", "number"]},
     ),
 ]
-PageSize = Annotated[int, Query(ge=1, le=usecase.MOST_PER_PAGE)]
+PageSize = Annotated[int, Query(ge=1, le=usecase.MAX_PER_PAGE)]
 PageToken = Annotated[str | None, Query(description="`next_page_token` of the page before")]
 
 
