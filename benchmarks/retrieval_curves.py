@@ -14,7 +14,9 @@ from retrieval_quality import DATA, calibrated, problems
 
 from app.api.charts.axis import Axis
 from app.api.charts.svg import document, line, tag, text
-from app.retrieval import Loss, am, f_beta, g_mean, g_tp_pr, jaccard, select
+from app.retrieval.losses import Loss
+from app.retrieval.selection import select
+from tests.reference.losses import am, f_beta, g_mean, g_tp_pr, jaccard
 
 IMAGE = Path(__file__).resolve().parents[1] / "docs" / "images" / "retrieval_curves.svg"
 ITEMS, LETTER = 100, 1

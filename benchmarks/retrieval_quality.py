@@ -32,8 +32,11 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from app.learners.logistic import Logistic
-from app.retrieval import Loss, am, f_beta, g_tp_pr, jaccard, select, warm
+from app.retrieval.losses import Loss
+from app.retrieval.selection import select
+from app.retrieval.warming import warm
 from app.usecases.tuned_cut import tuned_cut
+from tests.reference.losses import am, f_beta, g_tp_pr, jaccard
 
 DATA = Path(__file__).resolve().parents[1] / ".." / "shared" / "data"
 LOSSES = {"F1": f_beta(), "Jaccard": jaccard(), "AM": am(), "G-TP/PR": g_tp_pr()}

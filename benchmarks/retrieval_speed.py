@@ -24,21 +24,12 @@ import time
 import numpy as np
 from numba import njit
 
-from app.retrieval import (
-    am,
-    auc,
-    expected_loss,
-    expected_losses,
-    f_beta,
-    g_mean,
-    g_tp_pr,
-    h_mean,
-    jaccard,
-    select,
-    select_many,
-    warm,
-)
-from app.retrieval.batches import BATCH_DP_LIMIT
+from app.retrieval import expected_loss
+from app.retrieval.batches import BATCH_DP_LIMIT, select_many
+from app.retrieval.expected_loss import expected_losses
+from app.retrieval.selection import select
+from app.retrieval.warming import warm
+from tests.reference.losses import am, auc, f_beta, g_mean, g_tp_pr, h_mean, jaccard
 
 LIMIT_SECONDS = 60.0
 

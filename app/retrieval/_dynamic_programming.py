@@ -16,24 +16,6 @@ LANES = 32  # small sets computed at once: 8 lanes take twice as long per set, 6
 
 
 @compiled
-def extend_pmf(pmf, size, p, q):
-    """One more Bernoulli variable: pmf[0:size] becomes pmf[0:size + 1], in place."""
-    pmf[size] = p * pmf[size - 1]
-    for t in range(size - 1, 0, -1):
-        pmf[t] = q * pmf[t] + p * pmf[t - 1]
-    pmf[0] *= q
-
-
-@compiled
-def block_pmfs(p, out):
-    """out[b, 0:m + 1] is the law of the sum of p[b, 0:m]."""
-    for b in range(p.shape[0]):
-        out[b, 0] = 1.0
-        for i in range(p.shape[1]):
-            extend_pmf(out[b], i + 1, p[b, i], 1.0 - p[b, i])
-
-
-@compiled
 def tabled_curves(p, tables, prefixes, suffix, curves):
     """For several sets of n items, curves[:, k] = Σ_t Σ_m Pr(t of the first k) Pr(m of the others) tables[:][k; t, m].
 
@@ -73,7 +55,7 @@ def tabled_curves(p, tables, prefixes, suffix, curves):
 
 @compiled
 def extend_lanes(old, size, p, new):
-    """`extend_pmf` for one law per lane; new may be old."""
+    """One more Bernoulli variable in the law of each lane: old[0:size] becomes new[0:size + 1]; new may be old."""
     lanes = p.size
     for lane in range(lanes):
         new[size, lane] = p[lane] * old[size - 1, lane]

@@ -18,7 +18,7 @@ from app.errors import Invalid, pointer
 from app.retrieval import _dynamic_programming
 from app.retrieval.expected_loss import check_usable, loss_table, recall_table, table_error
 from app.retrieval.losses import Loss
-from app.retrieval.poisson_binomial import check_probabilities
+from app.retrieval.probabilities import check_probabilities
 from app.retrieval.quadrature import rate_error
 from app.retrieval.selection import NOTHING_WARNING, UNPROVEN_WARNING, Selection, Terms, select_ranked
 

@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from app.errors import Invalid
-from app.retrieval import _dynamic_programming, quadrature
+from app.retrieval import _dynamic_programming
 from app.retrieval.fractional_linear import check_monotone, denominator
 from app.retrieval.losses import Loss, check_empty
-from app.retrieval.poisson_binomial import check_probabilities
-from app.retrieval.quadrature import UNIT, Curve
+from app.retrieval.probabilities import check_probabilities
+from app.retrieval.quadrature import BY_QUADRATURE, UNIT, Curve
 from app.retrieval.windows import MeanOfRates
 
 # Up to this many items dynamic programming, O(n³/6) on tabled losses, beats the quadrature's O(nodes n), for one set:
@@ -22,15 +22,6 @@ from app.retrieval.windows import MeanOfRates
 DP_LIMIT = 32
 
 MEANS = {"g_mean": False, "h_mean": True}  # whether harmonic
-
-BY_QUADRATURE: dict[str, Callable[[np.ndarray, Loss, int], Curve]] = {
-    "f_beta": quadrature.f_beta_curve,
-    "jaccard": quadrature.jaccard_curve,
-    "am": quadrature.am_curve,
-    "g_tp_pr": quadrature.g_tp_pr_curve,
-    "auc": quadrature.auc_curve,
-    "fractional_linear": quadrature.fractional_linear_curve,
-}
 
 
 def expected_losses(p: ArrayLike, loss: Loss, *, empty: int = 0) -> Curve:

@@ -28,7 +28,7 @@ NEARLY_ZERO = 1e-12  # a sum this small beside its terms may be rounding alone
 
 @dataclass(frozen=True)
 class Loss:
-    """One loss, hashable and comparable; make it with the functions below or with `parse_loss`."""
+    """One loss, hashable and comparable; `parse_loss` checks the parameters."""
 
     name: str
     beta: float | None = None
@@ -39,7 +39,7 @@ class Loss:
         """The loss of single outcomes: counts that broadcast, 0 <= tp <= min(k, positives); returns float64."""
         counts = np.broadcast_arrays(*(np.asarray(count, dtype=np.float64) for count in (tp, k, positives)))
         with np.errstate(divide="ignore", invalid="ignore"):
-            return np.asarray(_OF_COUNTS[self.name](self, *counts, float(n), float(empty)))
+            return np.asarray(LOSSES[self.name].of_counts(self, *counts, float(n), float(empty)))
 
     def as_json(self) -> dict[str, Any]:
         """What `parse_loss` reads back."""
@@ -49,48 +49,13 @@ class Loss:
         }
 
 
-def f_beta(beta: float = 1.0) -> Loss:
-    """1 - (1 + beta²) tp / (beta² positives + k), for any real beta > 0."""
-    return parse_loss({"name": "f_beta", "beta": beta})
+@dataclass(frozen=True)
+class LossSpec:
+    """A kind of loss: `of_counts(loss, tp, k, positives, n, empty)` is its value; `parameters` are their names."""
 
-
-def jaccard() -> Loss:
-    """(positives + k - 2 tp) / (positives + k - tp)."""
-    return Loss("jaccard")
-
-
-def am() -> Loss:
-    """1 - (TPR + TNR) / 2: the balanced error."""
-    return Loss("am")
-
-
-def g_tp_pr() -> Loss:
-    """1 - sqrt(recall precision) = 1 - tp / sqrt(positives k)."""
-    return Loss("g_tp_pr")
-
-
-def g_mean() -> Loss:
-    """1 - sqrt(TPR TNR)."""
-    return Loss("g_mean")
-
-
-def h_mean() -> Loss:
-    """1 - 2 / (1/TPR + 1/TNR)."""
-    return Loss("h_mean")
-
-
-def auc() -> Loss:
-    """The share fp fn / (positives (n - positives)): 0 where the set is empty or whole, so 1 <= k <= n - 1."""
-    return Loss("auc")
-
-
-def fractional_linear(c: tuple[float, ...] | list[float], d: tuple[float, ...] | list[float]) -> Loss:
-    """(c0 + c1 u + c2 v + c3 p) / (d0 + d1 u + d2 v + d3 p), with u = tp/n, v = k/n, p = positives/n.
-
-    Coefficients are 0 or of magnitude from 1e-100 to 1e100. Whether the loss falls with tp, as the theory needs,
-    depends on n and is checked where the loss is used.
-    """
-    return parse_loss({"name": "fractional_linear", "c": list(c), "d": list(d)})
+    name: str
+    of_counts: Callable[..., np.ndarray]
+    parameters: tuple[str, ...] = ()
 
 
 def parse_loss(given: Mapping[str, Any]) -> Loss:
@@ -98,9 +63,9 @@ def parse_loss(given: Mapping[str, Any]) -> Loss:
     if not isinstance(given, Mapping):
         raise Invalid.at("", 'A loss is an object such as {"name": "f_beta", "beta": 1}.')
     name = given.get("name")
-    if not isinstance(name, str) or name not in _OF_COUNTS:
-        raise Invalid.at("/name", f"The loss must be one of {', '.join(_OF_COUNTS)}.")
-    allowed = {"name", *_PARAMETERS.get(name, ())}
+    if not isinstance(name, str) or name not in LOSSES:
+        raise Invalid.at("/name", f"The loss must be one of {', '.join(LOSSES)}.")
+    allowed = {"name", *LOSSES[name].parameters}
     flaws = [
         Flaw(pointer(key), unknown(f"{name} parameter", key, sorted(allowed))) for key in given if key not in allowed
     ]
@@ -213,15 +178,18 @@ def weighed(coefficients: tuple[float, ...], counts: np.ndarray) -> tuple[list[i
     return [sum(x * count for x, count in zip(whole, row, strict=True)) for row in counts.tolist()], scale
 
 
-_OF_COUNTS: dict[str, Callable[..., np.ndarray]] = {
-    "f_beta": _f_beta,
-    "jaccard": _jaccard,
-    "am": _am,
-    "g_tp_pr": _g_tp_pr,
-    "g_mean": _g_mean,
-    "h_mean": _h_mean,
-    "auc": _auc,
-    "fractional_linear": _fractional_linear,
-}
 _COEFFICIENT = "A coefficient must be 0, or a number of magnitude from 1e-100 to 1e100."
-_PARAMETERS = {"f_beta": ("beta",), "fractional_linear": ("c", "d")}
+LOSSES = {
+    spec.name: spec
+    for spec in (
+        LossSpec("f_beta", _f_beta, ("beta",)),
+        LossSpec("jaccard", _jaccard),
+        LossSpec("am", _am),
+        LossSpec("g_tp_pr", _g_tp_pr),
+        LossSpec("g_mean", _g_mean),
+        LossSpec("h_mean", _h_mean),
+        LossSpec("auc", _auc),
+        LossSpec("fractional_linear", _fractional_linear, ("c", "d")),
+    )
+}
+"""All losses by name, in the order in which messages and documents list them."""

@@ -12,6 +12,7 @@ relative errors add: at most (4 n + 8 min(n, BLOCK) + 4 n/BLOCK + 2 nodes + 64) 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -201,3 +202,14 @@ def _inverse_power_shares(p: np.ndarray, power: float, first: int) -> tuple[np.n
     shares = np.empty(first)
     _quadrature.additive_values(p[:first], q[:first], s[live], weights, shares)
     return shares, rule.error + rounding(n, len(rule.t))
+
+
+BY_QUADRATURE: dict[str, Callable[[np.ndarray, Loss, int], Curve]] = {
+    "f_beta": f_beta_curve,
+    "jaccard": jaccard_curve,
+    "am": am_curve,
+    "g_tp_pr": g_tp_pr_curve,
+    "auc": auc_curve,
+    "fractional_linear": fractional_linear_curve,
+}
+"""The curve of each loss; those of G-Mean and H-Mean are in `windows`."""

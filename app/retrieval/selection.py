@@ -18,7 +18,7 @@ from app.errors import Invalid
 from app.retrieval import quadrature
 from app.retrieval.expected_loss import DP_LIMIT, MEANS, check_usable, curve_of
 from app.retrieval.losses import Loss, check_empty
-from app.retrieval.poisson_binomial import check_probabilities
+from app.retrieval.probabilities import check_probabilities
 from app.retrieval.windows import Best, MeanOfRates
 
 AUC_WARNING = (

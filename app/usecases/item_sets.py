@@ -10,7 +10,8 @@ import numpy as np
 from app.errors import TooLarge
 
 if TYPE_CHECKING:  # with its compiler it takes 60 MB of memory that a service which retrieves nothing can spare
-    from app.retrieval import Selection, Selections
+    from app.retrieval.batches import Selections
+    from app.retrieval.selection import Selection
 
 FIGURES = ("expected_loss", "expected_precision", "expected_recall", "error_bound")
 MAX_SETS = 1_000_000  # of one call

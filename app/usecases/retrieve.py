@@ -10,9 +10,11 @@ import numpy as np
 
 from app.errors import Conflict, Flaw, Invalid, pointer, reject
 from app.registry.loaded import Loaded
-from app.retrieval import Loss, parse_loss, select, select_class_set, select_many
+from app.retrieval.batches import select_many
 from app.retrieval.expected_loss import check_usable
-from app.retrieval.selection import Terms
+from app.retrieval.losses import Loss, parse_loss
+from app.retrieval.multiclass import select_class_set
+from app.retrieval.selection import Terms, select
 from app.usecases.item_sets import Choice, Sets, check_extent
 from app.usecases.tuned_cut import tuned_cut
 

@@ -15,10 +15,10 @@ import pytest
 
 from app.api.bodies import probabilities
 from app.errors import Invalid, NotReady
-from app.retrieval import f_beta, jaccard
-from app.retrieval.losses import LARGEST_BETA
+from app.retrieval.losses import LARGEST_BETA, LOSSES
 from app.usecases.kernels import Kernels
 from tests.conftest import shared, trained
+from tests.reference.losses import f_beta, jaccard
 from tests.reference.retrieval import expected_losses_of_all_sets, multinomial_losses_of_all_sets
 
 NPY = "application/x-npy"
@@ -472,6 +472,18 @@ def test_while_kernels_compile_one_is_told_to_come_again(service, monkeypatch):
     assert response.status_code == 503
     assert int(response.headers["Retry-After"]) >= 1
     assert ask(service, model="nobody", instances=[]).status_code == 404
+
+
+def test_the_document_lists_every_loss_with_its_parameters(service):
+    document = service.get("/openapi.json").json()
+    forms = document["components"]["schemas"]["RetrieveRequest"]["properties"]["loss"]["oneOf"]
+    listed = {
+        name: set(form["properties"]) - {"name"}
+        for form in forms
+        for name in form["properties"]["name"].get("enum") or [form["properties"]["name"]["const"]]
+    }
+
+    assert listed == {spec.name: set(spec.parameters) for spec in LOSSES.values()}
 
 
 def test_the_document_names_the_limits_of_beta(service):

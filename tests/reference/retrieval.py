@@ -2,44 +2,19 @@
 
 from __future__ import annotations
 
-import math
 from itertools import product
 
 import numpy as np
 
+from tests.reference.retrieval_exact import ONE, exact_loss
+
 RATE_OF_NOTHING = 1.0
 
 
-def loss_of(name, y, s, *, empty=0, beta=1.0, c=None, d=None):
-    """The loss of one retrieved set s against one outcome y, both 0/1 vectors, written from the definitions."""
-    n = len(y)
+def loss_of(loss, y, s, *, empty=0):
+    """The loss of one retrieved set s against one outcome y, both 0/1 vectors."""
     tp = sum(a * b for a, b in zip(y, s, strict=True))
-    fp, fn = sum(s) - tp, sum(y) - tp
-    tn = n - tp - fp - fn
-    tpr = tp / (tp + fn) if tp + fn else RATE_OF_NOTHING
-    tnr = tn / (tn + fp) if tn + fp else RATE_OF_NOTHING
-    nothing = tp + fp + fn == 0
-    if name in ("f_beta", "jaccard", "g_tp_pr") and nothing:
-        value = empty
-    elif name == "f_beta":
-        value = 1 - (1 + beta**2) * tp / ((1 + beta**2) * tp + beta**2 * fn + fp)
-    elif name == "jaccard":
-        value = (fp + fn) / (tp + fp + fn)
-    elif name == "g_tp_pr":
-        value = 1 - math.sqrt(tp / (tp + fn) * tp / (tp + fp)) if tp else 1
-    elif name == "am":
-        value = 1 - (tpr + tnr) / 2
-    elif name == "g_mean":
-        value = 1 - math.sqrt(tpr * tnr)
-    elif name == "h_mean":
-        value = 1 - 2 / (1 / tpr + 1 / tnr) if tpr and tnr else 1
-    elif name == "auc":
-        value = fp * fn / ((tp + fn) * (fp + tn)) if (tp + fn) and (fp + tn) else 0
-    else:
-        above = c[0] * n + c[1] * tp + c[2] * (tp + fp) + c[3] * (tp + fn)
-        below = d[0] * n + d[1] * tp + d[2] * (tp + fp) + d[3] * (tp + fn)
-        value = empty if abs(below) < 1e-12 else above / below
-    return value
+    return exact_loss(loss, tp, sum(s), sum(y), len(y), empty) / ONE
 
 
 def outcomes(p):
@@ -57,7 +32,7 @@ def expected_losses_of_all_sets(p, loss, *, empty=0):
         for tp in range(max(0, k + positives - n), min(k, positives) + 1):
             s = [1] * k + [0] * (n - k)
             truth = [1] * tp + [0] * (k - tp) + [1] * (positives - tp) + [0] * (n - k - positives + tp)
-            table[tp, k, positives] = loss_of(loss.name, truth, s, empty=empty, **_parameters(loss))
+            table[tp, k, positives] = loss_of(loss, truth, s, empty=empty)
     sizes = y.sum(axis=1)
     return y, table[y @ y.T, sizes[:, None], sizes[None, :]] @ probability
 
@@ -69,10 +44,6 @@ def expected_rates_of_all_sets(p):
     recall = np.where(positives > 0, tp / np.maximum(positives, 1), RATE_OF_NOTHING) @ probability
     precision = np.where(sizes > 0, tp / np.maximum(sizes, 1), RATE_OF_NOTHING) @ probability
     return y, recall, precision
-
-
-def _parameters(loss):
-    return {"beta": loss.beta or 1.0, "c": loss.c, "d": loss.d}
 
 
 def pmf(p):
@@ -113,10 +84,7 @@ def multinomial_losses_of_all_sets(p, loss, *, empty=0):
     """The expected loss of every set of classes when class j alone is true with probability p[j]."""
     sets = list(product((0, 1), repeat=len(p)))
     values = [
-        sum(
-            p[j] * loss_of(loss.name, [int(i == j) for i in range(len(p))], s, empty=empty, **_parameters(loss))
-            for j in range(len(p))
-        )
+        sum(p[j] * loss_of(loss, [int(i == j) for i in range(len(p))], s, empty=empty) for j in range(len(p)))
         for s in sets
     ]
     return np.array(sets), np.array(values)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 
 BITS = 300
 ONE = 1 << BITS
@@ -30,33 +32,61 @@ def root(numerator, denominator):
     return math.isqrt((numerator << 2 * BITS) // denominator)
 
 
-def loss_of(loss, tp, k, positives, n, empty):
-    """One outcome's loss, from the definitions."""
-    tpr = Fraction(tp, positives) if positives else Fraction(1)
-    tnr = Fraction(n - k - positives + tp, n - positives) if n > positives else Fraction(1)
-    if loss.name in ("f_beta", "jaccard", "g_tp_pr") and positives + k == 0:
+# The definitions, from the counts TP, FP, FN, TN and the two rates: exact, or 1 minus a square root (ROOTS).
+DEFINITIONS = {
+    "f_beta": lambda loss, c: (
+        1
+        - (1 + Fraction(loss.beta or 1) ** 2)
+        * c.tp
+        / ((1 + Fraction(loss.beta or 1) ** 2) * c.tp + Fraction(loss.beta or 1) ** 2 * c.fn + c.fp)
+    ),
+    "jaccard": lambda _, c: Fraction(c.fp + c.fn, c.tp + c.fp + c.fn),
+    "am": lambda _, c: 1 - (c.tpr + c.tnr) / 2,
+    "h_mean": lambda _, c: 1 - 2 / (1 / c.tpr + 1 / c.tnr) if c.tpr and c.tnr else 1,
+    "auc": lambda _, c: Fraction(c.fp * c.fn, max((c.tp + c.fn) * (c.fp + c.tn), 1)),
+    "fractional_linear": lambda loss, c: c.weighted(loss.c) / c.weighted(loss.d),
+}
+ROOTS = {
+    "g_tp_pr": lambda _, c: Fraction(c.tp * c.tp, max((c.tp + c.fn) * (c.tp + c.fp), 1)),
+    "g_mean": lambda _, c: c.tpr * c.tnr,
+}
+EMPTY = ("f_beta", "jaccard", "g_tp_pr")  # `empty` where nothing is relevant and nothing is retrieved
+
+
+@dataclass(frozen=True)
+class Counts:
+    """The confusion matrix of one outcome; the rate of an absent class is 1."""
+
+    tp: int
+    fp: int
+    fn: int
+    tn: int
+
+    @property
+    def tpr(self):
+        return Fraction(self.tp, self.tp + self.fn) if self.tp + self.fn else Fraction(1)
+
+    @property
+    def tnr(self):
+        return Fraction(self.tn, self.tn + self.fp) if self.tn + self.fp else Fraction(1)
+
+    def weighted(self, coefficients):
+        """c0 n + c1 tp + c2 k + c3 positives."""
+        counts = (self.tp + self.fp + self.fn + self.tn, self.tp, self.tp + self.fp, self.tp + self.fn)
+        return sum(Fraction(one) * count for one, count in zip(coefficients, counts, strict=True))
+
+
+@lru_cache(maxsize=10_000)
+def exact_loss(loss, tp, k, positives, n, empty):
+    """One outcome's loss, from the definitions, in units of 2^-BITS."""
+    counts = Counts(tp, k - tp, positives - tp, n - k - positives + tp)
+    nothing = loss.name in EMPTY and positives + k == 0
+    if nothing or (loss.d and not counts.weighted(loss.d)):
         return empty * ONE
-    if loss.name in ("g_tp_pr", "g_mean"):
-        square = tpr * tnr if loss.name == "g_mean" else Fraction(tp * tp, max(positives * k, 1))
+    if loss.name in ROOTS:
+        square = ROOTS[loss.name](loss, counts)
         return ONE - root(square.numerator, square.denominator)
-    if loss.name == "f_beta":
-        weight = Fraction(loss.beta) ** 2
-        value = 1 - (1 + weight) * tp / (weight * positives + k)
-    elif loss.name == "jaccard":
-        value = Fraction(positives + k - 2 * tp, positives + k - tp)
-    elif loss.name == "am":
-        value = 1 - (tpr + tnr) / 2
-    elif loss.name == "h_mean":
-        value = 1 - (2 * tpr * tnr / (tpr + tnr) if tpr + tnr else 0)
-    elif loss.name == "auc":
-        value = Fraction((k - tp) * (positives - tp), max(positives * (n - positives), 1))
-    else:
-        above, below = (
-            sum(Fraction(one) * count for one, count in zip(given, (n, tp, k, positives), strict=True))
-            for given in (loss.c, loss.d)
-        )
-        value = above / below if below else Fraction(empty)
-    return fixed(Fraction(value))
+    return fixed(Fraction(DEFINITIONS[loss.name](loss, counts)))
 
 
 def expectations(p, of_counts):
@@ -77,7 +107,7 @@ def expectations(p, of_counts):
 
 def exact_curve(p, loss, empty):
     """L_0 … L_n."""
-    return expectations(p, lambda tp, k, positives: loss_of(loss, tp, k, positives, len(p), empty))
+    return expectations(p, lambda tp, k, positives: exact_loss(loss, tp, k, positives, len(p), empty))
 
 
 def exact_recalls(p):

@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import settings
 
-from app.retrieval import warm
+from app.retrieval.warming import warm
 
 settings.register_profile("unhurried", deadline=None)
 settings.load_profile("unhurried")

@@ -6,10 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.errors import Invalid
-from app.retrieval import losses, select, select_many
 from app.retrieval._dynamic_programming import LANES
-from app.retrieval.batches import BATCH_DP_LIMIT
-from app.retrieval.selection import UNPROVEN_WARNING
+from app.retrieval.batches import BATCH_DP_LIMIT, select_many
+from app.retrieval.selection import UNPROVEN_WARNING, select
+from tests.reference import losses
 
 LOSSES = [
     losses.f_beta(2),

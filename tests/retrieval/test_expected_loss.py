@@ -6,10 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.errors import Invalid
-from app.retrieval import _quadrature, _windows, expected_loss, expected_losses, losses
-from app.retrieval.expected_loss import DP_LIMIT, MEANS, curve_of
+from app.retrieval import _quadrature, _windows, expected_loss
+from app.retrieval.expected_loss import DP_LIMIT, MEANS, curve_of, expected_losses
 from app.retrieval.quadrature import rates
 from app.retrieval.windows import MeanOfRates
+from tests.reference import losses
 from tests.reference.retrieval import curve, one_loss
 
 LOSSES = {
@@ -17,12 +18,7 @@ LOSSES = {
     "f_pi": losses.f_beta(np.pi),
     "f_small": losses.f_beta(1e-3),
     "f_large": losses.f_beta(1e4),
-    "jaccard": losses.jaccard(),
-    "am": losses.am(),
-    "g_tp_pr": losses.g_tp_pr(),
-    "g_mean": losses.g_mean(),
-    "h_mean": losses.h_mean(),
-    "auc": losses.auc(),
+    **{loss.name: loss for loss in losses.PLAIN},
     "precision": losses.fractional_linear([0, -1, 1, 0], [0, 0, 1, 0]),
     "recall": losses.fractional_linear([0, -1, 0, 1], [0, 0, 0, 1]),
     "fall_out": losses.fractional_linear([0, -1, 1, 0], [1, 0, 0, -1]),
@@ -90,7 +86,7 @@ def test_curves_of_2000_items_are_the_double_sum_everywhere(name):
 BLOCKS = (_quadrature.CHUNK, _windows.SPAN, 2 * _windows.SPAN, _quadrature.BLOCK, 2 * _quadrature.BLOCK)
 
 
-@pytest.mark.parametrize("name", ["f1", "jaccard", "am", "g_tp_pr", "g_mean", "h_mean", "auc", "signs"])
+@pytest.mark.parametrize("name", ["f1", *(loss.name for loss in losses.PLAIN), "signs"])
 @pytest.mark.parametrize("n", [block + offset for block in BLOCKS for offset in (-1, 0, 1)])
 def test_entries_around_block_boundaries_are_right_for_sizes_around_them(name, n):
     p = ranked("uniform", n)

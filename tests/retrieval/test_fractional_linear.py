@@ -9,9 +9,11 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from app.errors import Invalid
-from app.retrieval import expected_losses, losses, select, select_class_set
-from app.retrieval.expected_loss import DP_LIMIT
+from app.retrieval.expected_loss import DP_LIMIT, expected_losses
 from app.retrieval.fractional_linear import check_monotone, denominator
+from app.retrieval.multiclass import select_class_set
+from app.retrieval.selection import select
+from tests.reference import losses
 
 COEFFICIENTS = st.lists(st.integers(-3, 3), min_size=4, max_size=4)
 

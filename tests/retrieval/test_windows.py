@@ -5,8 +5,9 @@ import math
 import numpy as np
 import pytest
 
-from app.retrieval import _windows, losses, windows
+from app.retrieval import _windows, windows
 from app.retrieval.windows import MeanOfRates
+from tests.reference import losses
 
 BITS = 240
 

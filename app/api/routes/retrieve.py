@@ -33,6 +33,7 @@ from app.api.middleware.permits import PREDICT, needs
 from app.api.routes.predict import INSTANCES
 from app.errors import Invalid
 from app.features import Schema
+from app.retrieval.losses import LOSSES
 from app.usecases.item_sets import Sets, extent_bytes
 
 if TYPE_CHECKING:  # with its compiler it takes 60 MB of memory that a service which retrieves nothing can spare
@@ -41,7 +42,6 @@ if TYPE_CHECKING:  # with its compiler it takes 60 MB of memory that a service w
 _READERS = {instances.NPY: sets_of_npy, instances.ARROW: sets_of_arrow}
 _WORDS = ("model", "setting", "method")
 
-_NAMES = ("f_beta", "jaccard", "am", "g_tp_pr", "g_mean", "h_mean", "auc")
 _COEFFICIENT = {"type": "number", "minimum": -1e100, "maximum": 1e100}
 _FOUR = {"type": "array", "items": _COEFFICIENT, "minItems": 4, "maxItems": 4}
 _LOSS = {
@@ -57,7 +57,7 @@ _LOSS = {
         },
         {
             "type": "object",
-            "properties": {"name": {"enum": _NAMES[1:]}},
+            "properties": {"name": {"enum": [spec.name for spec in LOSSES.values() if not spec.parameters]}},
             "required": ["name"],
             "additionalProperties": False,
         },

@@ -1,0 +1,23 @@
+"""Probabilities of being relevant."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from app.errors import Invalid, pointer
+
+
+def check_probabilities(given: ArrayLike) -> np.ndarray:
+    """A one-dimensional contiguous float64 array within [0, 1]; Invalid names the first bad place, such as `/3`."""
+    try:
+        p = np.require(given, np.float64, ["C", "A", "W"])  # a read-only array would compile the kernels anew
+    except (TypeError, ValueError) as error:
+        raise Invalid.at("", "Probabilities must be a flat list of numbers.") from error
+    if np.ndim(given) != 1:
+        raise Invalid.at("", f"Probabilities must be a flat list of numbers; this has {np.ndim(given)} dimensions.")
+    good = (p >= 0.0) & (p <= 1.0)
+    if not good.all():
+        at = int(np.argmin(good))
+        raise Invalid.at(pointer(at), f"A probability must be a number from 0 to 1, not {p[at]}.")
+    return p
