@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -14,12 +13,11 @@ from sqlalchemy import Connection, event, insert, select
 from app.access.caller import Caller
 from app.access.tables import AUDIT_LOG
 from app.database import Database
-from app.errors import Invalid
+from app.paging import SEQUENCE_NUMBER, page_of, place_of
 
 Write = Callable[[Connection], None]
 
 _log = structlog.get_logger("payoff.audit")
-_TOKEN = re.compile(r"[0-9]{1,18}")  # fits a 64-bit integer
 
 
 @dataclass(frozen=True)
@@ -65,14 +63,12 @@ class AuditLog:
     def page(self, size: int, token: str | None) -> tuple[list[Entry], str | None]:
         """Entries, newest first, and the token of the next page, None at the end."""
         statement = select(AUDIT_LOG).order_by(AUDIT_LOG.c.seq.desc()).limit(size + 1)
-        if token is not None:
-            if not _TOKEN.fullmatch(token):
-                raise Invalid.at("/page_token", "is not a token that an earlier page gave")
-            statement = statement.where(AUDIT_LOG.c.seq < int(token))
+        if (place := place_of(token, SEQUENCE_NUMBER)) is not None:
+            statement = statement.where(AUDIT_LOG.c.seq < int(place))
         with self._database.reading() as connection:
             rows = connection.execute(statement).mappings().all()
         entries = [Entry(**{**row, "details": json.loads(row["details"])}) for row in rows]
-        return entries[:size], str(entries[size - 1].seq) if len(entries) > size else None
+        return page_of(entries, size, lambda entry: entry.seq)
 
     def _add(
         self, connection: Connection, who: str, client: str | None, action: str, subject: str, details: dict[str, Any]

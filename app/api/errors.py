@@ -48,7 +48,9 @@ class Problem(BaseModel):
     title: str = Field(examples=["The request cannot be used as it is"])
     status: int = Field(examples=[422])
     detail: str = Field(examples=["'age' takes a number or null"])
-    errors: list[FlawDocument] | None = Field(default=None, description="for bad input: every place found wrong")
+    errors: list[FlawDocument] | None = Field(
+        default=None, exclude_if=lambda value: value is None, description="for bad input: every place found wrong"
+    )
 
 
 def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
@@ -63,7 +65,19 @@ def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
 def problem(
     status: int, title: str, detail: str, flaws: tuple[errors.Flaw, ...] = (), headers: dict[str, str] | None = None
 ) -> Response:
-    """A problem document as a response; `type` is derived from the title of its status."""
+    """A problem document as a response."""
+    return Response(orjson.dumps(_document(status, title, detail, flaws)), status, headers, MEDIA_TYPE)
+
+
+def stored_problem(stored: dict[str, Any]) -> dict[str, Any]:
+    """The problem document of an error that ended a job, from what the job table has of it (`app.jobs.job.Problem`)."""
+    flaws = tuple(errors.Flaw(**flaw) for flaw in stored["errors"])
+    family = getattr(errors, stored.get("family", ""), errors.PayoffError)
+    return _document(_status(family), stored["title"], stored["detail"], flaws)
+
+
+def _document(status: int, title: str, detail: str, flaws: tuple[errors.Flaw, ...]) -> dict[str, Any]:
+    """`type` is derived from the title of the status."""
     family = HTTPStatus(status).phrase.lower().replace(" ", "-")
     body: dict[str, Any] = {
         "type": f"urn:payoff:problem:{family}",
@@ -73,7 +87,7 @@ def problem(
     }
     if flaws:
         body["errors"] = [{"loc": _near(flaw.loc), "msg": _cut(flaw.msg)} for flaw in flaws]
-    return Response(orjson.dumps(body), status, headers, MEDIA_TYPE)
+    return body
 
 
 def _cut(text: str) -> str:
@@ -89,12 +103,17 @@ def _near(loc: str) -> str:
 
 
 def respond(error: errors.PayoffError) -> Response:
-    """The response for one of our own errors: the status of the nearest family of its class, 500 without one."""
-    status = next((STATUS[family] for family in type(error).__mro__ if family in STATUS), 500)
+    """The response for one of our own errors."""
+    status = _status(type(error))
     headers = {401: {"WWW-Authenticate": 'ApiKey realm="payoff"'}}.get(status)
     if isinstance(error, errors.TooMany | errors.NotReady):
         headers = {"Retry-After": str(error.seconds)}
     return problem(status, error.title, error.detail, error.flaws, headers)
+
+
+def _status(kind: type[errors.PayoffError]) -> int:
+    """The status of the nearest family of an error's class, 500 without one."""
+    return next((STATUS[family] for family in kind.__mro__ if family in STATUS), 500)
 
 
 def _methods(request: Request) -> set[str]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 import hashlib
 import io
 import logging
@@ -23,7 +21,8 @@ from app.data.isolated import ReaderLimits, read_isolated
 from app.data.order import Order
 from app.data.table import Table
 from app.disks import Obstacle
-from app.errors import Conflict, Damaged, Invalid, NotFound, Unavailable, Unusable
+from app.errors import Conflict, Damaged, NotFound, Unavailable, Unusable
+from app.paging import page_of, place_of
 from app.storage import Storage
 
 __all__ = ["DataLimits", "Dataset", "DatasetStore"]
@@ -34,6 +33,7 @@ _VOCABULARY = "vocabulary.json"
 _UNREADABLE = (ValueError, KeyError, TypeError, AttributeError)  # what a record raises that is none
 _MAX_COLUMNS = 20_000  # of all data sets on a page together
 _ID = re.compile(r"ds_[0-9a-f]{16}")
+_PLACE = rf"[0-9T:.+-]+\|{_ID.pattern}"
 
 _log = logging.getLogger(__name__)
 
@@ -158,12 +158,12 @@ class DatasetStore:
 
         Their features come without categories. A page of data sets with very many columns is shorter.
         """
-        after = None if token is None else _parse_token(token)
+        after = place_of(token, _PLACE)
         datasets = sorted(self.all(), key=_age, reverse=True)
         rest = [dataset for dataset in datasets if after is None or _age(dataset) < after]
         columns = accumulate(len(dataset.features) for dataset in rest[:size])
-        page = [dataset for dataset, total in zip(rest, columns, strict=False) if total <= _MAX_COLUMNS] or rest[:1]
-        return page, _token(page[-1]) if len(rest) > len(page) else None
+        fitting = sum(total <= _MAX_COLUMNS for total in columns)
+        return page_of(rest, max(fitting, 1), _age)
 
     def copy_to(self, url: str) -> tuple[int, list[str]]:
         """Copy all data sets to another place: how many are there now, and what was left out, with the reason."""
@@ -272,17 +272,5 @@ def _checked(dataset_id: str, dataset: Dataset) -> Dataset:
     return dataset
 
 
-def _age(dataset: Dataset) -> tuple[str, str]:
-    return dataset.created_at.isoformat(timespec="microseconds"), dataset.id
-
-
-def _token(dataset: Dataset) -> str:
-    return base64.urlsafe_b64encode("|".join(_age(dataset)).encode()).decode()
-
-
-def _parse_token(token: str) -> tuple[str, str]:
-    try:
-        created_at, dataset_id = base64.urlsafe_b64decode(token).decode().split("|")
-    except (ValueError, binascii.Error) as error:
-        raise Invalid.at("/page_token", "this is no token of a page that was listed") from error
-    return created_at, dataset_id
+def _age(dataset: Dataset) -> str:
+    return f"{dataset.created_at.isoformat(timespec='microseconds')}|{dataset.id}"

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any, Self
 
-from app.errors import Conflict, PayoffError
+from app.errors import Conflict, NotFound, PayoffError
 
 
 class Status(StrEnum):
@@ -80,6 +80,7 @@ class JobView:
     stage: str
     result: dict[str, Any] | None
     error: dict[str, Any] | None
+    notes: dict[str, Any]
     model: str | None
     created_at: float
     started_at: float | None
@@ -90,6 +91,11 @@ class JobView:
     @property
     def ended(self) -> bool:
         return self.status in ENDED
+
+    @property
+    def requested(self) -> dict[str, Any] | None:
+        """What was ordered, as far as callers are shown it; None for jobs of earlier releases."""
+        return self.notes.get("requested")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,7 +108,6 @@ class Job(JobView):
 
     spec: dict[str, Any]
     deaths: int
-    notes: dict[str, Any]
     dataset: str | None
     cancel_requested: bool
 
@@ -117,21 +122,26 @@ class Job(JobView):
         return int(self.notes.get("outages", 0))
 
 
+def unknown_job(job_id: str) -> NotFound:
+    return NotFound(f"there is no job {job_id!r}")
+
+
 @dataclass(frozen=True)
 class Problem:
-    """Why a job failed, in words for whoever submitted it."""
+    """Why a job failed, for the client that submitted it; `family` is the name of the error's class in app.errors."""
 
     detail: str
     title: str = "The job failed"
     errors: tuple[dict[str, str], ...] = ()
+    family: str = ""
 
     @classmethod
     def of(cls, error: Exception) -> Self:
         """The error's own words when it was made for callers, otherwise no more than its class's name."""
         if isinstance(error, PayoffError):
             flaws = tuple({"loc": flaw.loc, "msg": flaw.msg} for flaw in error.flaws)
-            return cls(error.detail, error.title, flaws)
+            return cls(error.detail, error.title, flaws, type(error).__name__)
         return cls(f"an unexpected {type(error).__name__} ended the job; the service's log has the details")
 
     def as_dict(self) -> dict[str, Any]:
-        return {"title": self.title, "detail": self.detail, "errors": list(self.errors)}
+        return asdict(self) | {"errors": list(self.errors)}

@@ -21,9 +21,10 @@ from app.database import Database
 from app.errors import Conflict, Invalid, NotFound, pointer
 from app.jobs.admission import PENDING, admit
 from app.jobs.fairness import next_turn
-from app.jobs.job import Event, Job, JobView, Problem, Status, after
+from app.jobs.job import Event, Job, JobView, Problem, Status, after, unknown_job
 from app.jobs.tables import COLUMNS_WITHOUT_RESULT, JOB_COLUMNS, JOBS, VIEW_COLUMNS, WORKERS, job_of, view_of
 from app.jobs.transitions import end, hold, hold_or_raise, move, owned, postpone, put_back, read_or_fail
+from app.paging import SEQUENCE_NUMBER, page_of, place_of
 from app.patterns import matches
 from app.tracing import origin
 
@@ -34,7 +35,6 @@ _LOOKED_UP = 500  # ids in one statement
 _MOVING = (JOBS.c.id, JOBS.c.status, JOBS.c.attempt, JOBS.c.progress, JOBS.c.stage)
 
 _ID = re.compile(r"job_[0-9a-f]{20}")
-_TOKEN = re.compile(r"[0-9]{1,18}")  # fits a 64-bit integer
 
 
 class Beat(Enum):
@@ -68,6 +68,7 @@ class Queue:
         kind: str,
         spec: dict[str, Any],
         *,
+        requested: dict[str, Any] | None = None,
         model: str | None = None,
         dataset: str | None = None,
         key: str | None = None,
@@ -79,14 +80,13 @@ class Queue:
 
         The same `key` of the same `client` again answers with the first job, also when both come at the same moment;
         with another `kind`, `model` or `spec` it is Invalid. TooMany where `most` jobs of the client are queued or
-        running.
+        running. `requested` is what the job's document shows of the order.
         """
         job_id = f"job_{secrets.token_hex(10)}" if key is None else id_of_key(key, client)
         content = {"kind": kind, "model": model, "spec": spec}
         row: dict[str, Any] = {"id": job_id, **content, "dataset": dataset, "client": client}
         row |= {"status": Status.QUEUED, "created_at": self.database.now}
-        if remembered := origin():
-            row["notes"] = {"origin": remembered}
+        row["notes"] = {name: note for name, note in (("origin", origin()), ("requested", requested)) if note}
         try:
             with self.database.writing() as connection:
                 row["turn"] = next_turn(connection, client)
@@ -114,7 +114,7 @@ class Queue:
                 row = connection.execute(select(*JOB_COLUMNS).where(JOBS.c.id == job_id)).mappings().first()
             if row is not None:
                 return job_of(row)
-        raise _unknown(job_id)
+        raise unknown_job(job_id)
 
     def look(self, job_id: str) -> JobView:
         """How a job stands, without what only the work needs; NotFound where there is no such job."""
@@ -123,7 +123,7 @@ class Queue:
                 row = connection.execute(select(*VIEW_COLUMNS).where(JOBS.c.id == job_id)).mappings().first()
             if row is not None:
                 return view_of(row)
-        raise _unknown(job_id)
+        raise unknown_job(job_id)
 
     def changes(self, known: Mapping[str, JobView]) -> dict[str, JobView | NotFound]:
         """Those of the `known` jobs, by id, that stand otherwise by now, or are no more. Two queries for many jobs."""
@@ -133,7 +133,7 @@ class Queue:
             for begin in range(0, len(ids), _LOOKED_UP):
                 some = ids[begin : begin + _LOOKED_UP]
                 now = {row[0]: tuple(row) for row in connection.execute(select(*_MOVING).where(JOBS.c.id.in_(some)))}
-                found |= {job_id: _unknown(job_id) for job_id in some if job_id not in now}
+                found |= {job_id: unknown_job(job_id) for job_id in some if job_id not in now}
                 moved = [job_id for job_id, row in now.items() if row != _moving(known[job_id])]
                 if moved:
                     rows = connection.execute(select(*VIEW_COLUMNS).where(JOBS.c.id.in_(moved))).mappings()
@@ -166,13 +166,11 @@ class Queue:
         if models:
             own = JOBS.c.model.is_(None) & (JOBS.c.client == client)
             statement = statement.where(matches(JOBS.c.model, models) | own)
-        if page_token is not None:
-            if not _TOKEN.fullmatch(page_token):
-                raise Invalid.at("/page_token", "is not a token that an earlier page gave")
-            statement = statement.where(JOBS.c.seq < int(page_token))
+        if (place := place_of(page_token, SEQUENCE_NUMBER)) is not None:
+            statement = statement.where(JOBS.c.seq < int(place))
         with self.database.reading() as connection:
             jobs = [view_of(row) for row in connection.execute(statement).mappings()]
-        return jobs[:page_size], str(jobs[page_size - 1].seq) if len(jobs) > page_size else None
+        return page_of(jobs, page_size, lambda job: job.seq)
 
     def counts(self) -> dict[str, int]:
         """How many jobs there are in each status."""
@@ -197,7 +195,7 @@ class Queue:
         with self.database.writing() as connection:
             job = hold(connection, JOBS.c.id == job_id)
             if job is None:
-                raise NotFound(f"there is no job {job_id!r} any more")
+                raise unknown_job(job_id)
             if job.status is not Status.CANCELLED and not job.cancel_requested:
                 job = move(connection, self.database.now, job, Event.CANCEL, cancel_requested=True)
                 also(connection)
@@ -352,10 +350,6 @@ def id_of_key(key: str, client: str | None = None) -> str:
 
 def _moving(job: JobView) -> tuple[object, ...]:
     return (job.id, job.status, job.attempt, job.progress, job.stage)
-
-
-def _unknown(job_id: str) -> NotFound:
-    return NotFound(f"there is no job {job_id!r}")
 
 
 def _filters(**wanted: str | None) -> dict[str, str]:

@@ -44,7 +44,7 @@ def submit(ports: Ports, order: Mapping[str, Any], *, key: str | None, caller: C
         folds=order["folds"],
         seed=order["seed"],
     )
-    return jobs.submit(ports, caller, KIND, spec.to_json(), dataset=dataset.id, key=key)
+    return jobs.submit(ports, caller, KIND, spec, dataset=dataset.id, key=key)
 
 
 def names(learners: Sequence[LearnerSpec]) -> list[str]:

@@ -3,39 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from sqlalchemy import Connection
 
 from app.access.caller import Caller
 from app.errors import NotFound
-from app.jobs.job import Job, JobView
+from app.jobs.job import Job, JobView, unknown_job
 from app.usecases.ports import Ports
+from app.usecases.specs import Spec
 
 
-def find(ports: Ports, kind: str, job_id: str) -> JobView:
-    """NotFound where there is no such job of this `kind`.
+def find_for(caller: Caller, ports: Ports, kind: str, job_id: str) -> JobView:
+    """NotFound where there is no such job of this `kind` that the caller may see.
 
-    Who hears that a job has ended will ask its model next: this process then knows the new version at once.
+    A client that learns that a job has ended asks for its model next: this process then knows the new version at once.
     """
     job = ports.queue.look(job_id)
-    if job.kind != kind:
-        raise NotFound(f"there is no {kind} job {job_id!r}")
+    if job.kind != kind or not caller.sees(job.model, job.client):
+        raise unknown_job(job_id)
     if job.ended:
         ports.registry.refresh()
     return job
 
 
-def find_for(caller: Caller, ports: Ports, kind: str, job_id: str) -> JobView:
-    """The same for a caller, to whom a job that is not for his eyes is none."""
-    job = find(ports, kind, job_id)
-    if not caller.sees(job.model, job.client):
-        raise NotFound(f"there is no {kind} job {job_id!r}")
-    return job
-
-
 def changes(ports: Ports, known: Mapping[str, JobView]) -> dict[str, JobView | NotFound]:
-    """Those of the `known` jobs, by id, that stand otherwise by now, or are no more; see `find`."""
+    """Those of the `known` jobs, by id, that stand otherwise by now, or are no more; see `find_for`."""
     found = ports.queue.changes(known)
     if any(isinstance(job, JobView) and job.ended for job in found.values()):
         ports.registry.refresh()
@@ -73,23 +65,24 @@ def cancel(ports: Ports, caller: Caller, kind: str, job_id: str) -> JobView:
 
 
 def submit(
-    ports: Ports,
-    caller: Caller,
-    kind: str,
-    spec: dict[str, Any],
-    *,
-    model: str | None = None,
-    dataset: str,
-    key: str | None,
+    ports: Ports, caller: Caller, kind: str, spec: Spec, *, model: str | None = None, dataset: str, key: str | None
 ) -> Job:
-    """Accept an order from a caller, in whose name the audit log will have what comes of it.
+    """Accept an order from a caller; the audit log lists what comes of it under the caller's name.
 
-    TooMany where that makes more jobs at once than his key may have.
+    TooMany where the caller's key then has more jobs at once than it may have.
     """
 
     def also(connection: Connection, job: Job) -> None:
         ports.audit.entry(caller, "job.submit", job.id, kind=kind, **({"model": model} if model else {}))(connection)
 
     return ports.queue.submit(
-        kind, spec, model=model, dataset=dataset, key=key, client=caller.client, most=caller.jobs, also=also
+        kind,
+        spec.to_json(),
+        requested=spec.requested() | {"dataset": dataset},
+        model=model,
+        dataset=dataset,
+        key=key,
+        client=caller.client,
+        most=caller.jobs,
+        also=also,
     )

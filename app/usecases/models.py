@@ -6,16 +6,16 @@ from typing import BinaryIO
 
 from app.access.caller import Caller
 from app.errors import NotFound
-from app.registry.card import Card
+from app.paging import page_of, place_of
+from app.registry.card import NAME, Card
 from app.registry.listing import ModelLine, ModelPage
 from app.usecases.ports import Ports
 
 
 def page(ports: Ports, caller: Caller, *, page_size: int, page_token: str | None) -> tuple[list[ModelLine], str | None]:
-    """Models that the key is for, by name, and the token of the next page, None at the end: the last name of a page."""
-    lines = ports.registry.models(page_token or "", page_size + 1, caller.models)
-    more = len(lines) > page_size
-    return lines[:page_size], lines[page_size - 1].name if more else None
+    """Models that the key is for, by name, and the token of the next page, None at the end."""
+    lines = ports.registry.models(place_of(page_token, NAME) or "", page_size + 1, caller.models)
+    return page_of(lines, page_size, lambda line: line.name)
 
 
 def describe(ports: Ports, name: str) -> ModelPage:

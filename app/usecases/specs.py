@@ -15,7 +15,7 @@ FOLDS = 5
 SEED = 0
 
 
-class _Spec(BaseModel):
+class Spec(BaseModel):
     """A frozen document. Fields that an older version did not write get their defaults; an unknown field is an error,
     since without it the job would do something else than was ordered.
     """
@@ -31,15 +31,19 @@ class _Spec(BaseModel):
         """The document, ready for JSON."""
         return self.model_dump()
 
+    def requested(self) -> dict[str, Any]:
+        """What a job's document shows of it: all but matrices, prices and settings."""
+        return self.model_dump(exclude={"benefits", "feature_costs", "holdout", "folds", "seed"})
 
-class LearnerSpec(_Spec):
+
+class LearnerSpec(Spec):
     """A learner with all its parameters."""
 
     kind: str
     parameters: dict[str, Any] = {}
 
 
-class TrainSpec(_Spec):
+class TrainSpec(Spec):
     """What to train: `benefits` (K, A) and `feature_costs` in the long form, or None."""
 
     model: str
@@ -60,7 +64,7 @@ class TrainSpec(_Spec):
         return None if self.feature_costs is None else parse_prices(self.feature_costs, features)
 
 
-class CompareSpec(_Spec):
+class CompareSpec(Spec):
     """What to compare: `benefits` (K, A) decide on every learner."""
 
     dataset: str

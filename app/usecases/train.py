@@ -35,7 +35,7 @@ def submit(ports: Ports, order: Mapping[str, Any], *, key: str | None, caller: C
     if draft is not None:
         ports.datasets.keep(draft)  # last of all: what is refused leaves nothing behind
         spec = spec.model_copy(update={"dataset": draft.content})  # the same when the order is repeated with its key
-    return jobs.submit(ports, caller, KIND, spec.to_json(), model=spec.model, dataset=dataset.id, key=key)
+    return jobs.submit(ports, caller, KIND, spec, model=spec.model, dataset=dataset.id, key=key)
 
 
 def _learner(sent: Mapping[str, Any]) -> tuple[catalogue.Kind, dict[str, Any]]:

@@ -169,3 +169,57 @@ def test_an_unknown_data_set_or_job_is_404(service):
     assert service.get("/train/job_00000000000000000000").status_code == 404
     assert service.get("/train/x/events").status_code == 404
     assert service.delete("/train/x").status_code == 404
+
+
+def test_a_job_contains_what_was_ordered_from_the_beginning(service):
+    """Model, learner with its defaults and data set, before anything is published; in the list, too."""
+    response = service.post("/train", json=order(model="ordered"))
+    stored = service.post("/datasets", files={"file": CSV}, data={"label": "label"}).json()["id"]
+    other = service.post(
+        "/train", json=order(model="ordered", data={"dataset": stored}, learner=SLOW, benefits=BENEFITS)
+    )
+    comparison = {"dataset": stored, "learners": [{"kind": "cost_naive_bayes"}], "benefits": BENEFITS, "folds": 2}
+    compared = service.post("/compare", json=comparison).json()["requested"]
+    listed = service.get("/train", params={"model": "ordered"}).json()["jobs"]
+
+    requested = response.json()["requested"]
+    assert response.json()["model"] is None
+    assert requested["model"] == "ordered"
+    assert requested["learner"] == {"kind": "logistic", "parameters": {"C": 1.0, "calibration": "auto"}}
+    assert requested["dataset"].startswith("ds_")
+    assert other.json()["requested"]["dataset"] == stored
+    assert other.json()["requested"]["learner"]["kind"] == "benefit_logistic"
+    assert [job["requested"] for job in listed] == [other.json()["requested"], requested]
+    assert (compared["dataset"], compared["learners"][0]["kind"]) == (stored, "cost_naive_bayes")
+
+
+CSV = ("table.csv", b"x,label\n" + b"".join(b"%d,%s\n" % (i, b"ab"[i % 2 : i % 2 + 1]) for i in range(40)), "text/csv")
+
+
+def test_the_error_of_a_failed_job_is_a_problem_document(service):
+    """The one that a request would be answered with, found while the job ran."""
+    impossible = order(
+        benefits=[[0, 1], [1, 0]], learner={"kind": "benefit_logistic"}
+    )  # the case of a 422 that is found late
+    job = service.post("/train", json=impossible, headers={"Prefer": "wait=60"}).json()
+
+    assert job["status"] == "failed", job
+    error = job["error"]
+    assert (error["type"], error["status"]) == ("urn:payoff:problem:unprocessable-entity", 422)
+    assert error["title"]
+    assert error["detail"] == "the benefit matrix cannot weigh the training rows"
+    assert {flaw["loc"].split("/")[1] for flaw in error["errors"]} == {"benefits"}
+
+
+@pytest.mark.parametrize("kind", ["train", "compare"])
+def test_a_job_of_another_kind_is_unknown_in_the_same_words(service, kind):
+    """A job that does not exist and one of another kind cannot be told apart."""
+    train = service.post("/train", json=order()).json()["id"]
+    stored = service.post("/datasets", files={"file": CSV}, data={"label": "label"}).json()["id"]
+    comparison = {"dataset": stored, "learners": [{"kind": "logistic"}], "benefits": BENEFITS, "folds": 2}
+    compare = service.post("/compare", json=comparison).json()["id"]
+    other = compare if kind == "train" else train
+
+    for job_id in (other, "job_00000000000000000000", "x"):
+        for answer in (service.get(f"/{kind}/{job_id}"), service.delete(f"/{kind}/{job_id}")):
+            assert (answer.status_code, answer.json()["detail"]) == (404, f"there is no job {job_id!r}")

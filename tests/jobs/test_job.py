@@ -46,6 +46,7 @@ def test_a_problem_repeats_the_words_of_an_error_made_for_callers():
         "title": "The request cannot be used as it is",
         "detail": "must be positive",
         "errors": [{"loc": "/C", "msg": "must be positive"}],
+        "family": "Invalid",
     }
 
 

@@ -158,9 +158,8 @@ def test_pages_are_filtered_by_status_model_and_kind(queue):
     [
         ({"page_token": "x"}, "/page_token"),
         ({"page_token": ""}, "/page_token"),
-        ({"page_token": "-1"}, "/page_token"),
-        ({"page_token": "٣"}, "/page_token"),
-        ({"page_token": "9" * 19}, "/page_token"),
+        ({"page_token": "1"}, "/page_token"),
+        ({"page_token": "OTk5OTk5OTk5OTk5OTk5OTk5OQ"}, "/page_token"),  # 9 * 19
         ({"page_size": 0}, "/page_size"),
         ({"page_size": 1001}, "/page_size"),
         ({"status": "done"}, "/status"),

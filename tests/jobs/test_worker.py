@@ -93,6 +93,7 @@ def test_an_error_made_for_callers_fails_the_job_in_its_own_words(queue, start):
         "title": "The request cannot be used as it is",
         "detail": "must be positive",
         "errors": [{"loc": "/learner/C", "msg": "must be positive"}],
+        "family": "Invalid",
     }
     assert targets.cleaned(queue) == [(job.id, 1)]
 

@@ -2,32 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Body, Depends, Path, Query, Request, Response
-from fastapi.sse import EventSourceResponse, ServerSentEvent
+from fastapi import APIRouter, Body, Request, Response
 from pydantic import BaseModel, Field
 from starlette.concurrency import run_in_threadpool
 
 from app.api.bodies.documents import Matrix, StrictRoute, Text, WireModel
 from app.api.bodies.rankings import Lead, Standing
-from app.api.charts import media
 from app.api.charts.reports import comparison_chart
 from app.api.deps import CallerDep, PortsDep
 from app.api.errors import problems
-from app.api.job_polling import stream_of_caller
-from app.api.middleware.limiters import limiters
 from app.api.middleware.permits import TRAIN, needs
 from app.api.routes.datasets import EXAMPLE_ID
-from app.api.routes.jobs import JobState, JobStatus, Prefer, accepted, follow, key_header, state_of, wait
+from app.api.routes.jobs import JobState, Prefer, accepted, add_job_routes, key_header
 from app.api.routes.train import Learner
 from app.decisions.rules import RuleName
 from app.errors import Conflict
-from app.jobs.job import JobView
-from app.jobs.queue import id_of_key
 from app.usecases import compare as usecase
-from app.usecases import jobs
 from app.usecases.specs import FOLDS, SEED
 
 router = APIRouter(prefix="/compare", tags=["compare"], route_class=StrictRoute)
@@ -102,28 +94,8 @@ class CompareDocument(JobState):
 
     result: Comparison | None = Field(description="once it has succeeded")
 
-    @classmethod
-    def of(cls, job: JobView) -> CompareDocument:
-        result = None if job.result is None else Comparison.model_validate(job.result)
-        return cls(**state_of(job), result=result)
-
-
-class ComparePage(BaseModel):
-    """A page of comparisons without their tables, newest first."""
-
-    jobs: list[JobState]
-    next_page_token: str | None
-
 
 EXAMPLE_KEY = "docs-comparison"
-CompareId = Annotated[str, Path(openapi_examples={"the comparison above": {"value": id_of_key(EXAMPLE_KEY)}})]
-
-
-def _existing(job_id: CompareId, ports: PortsDep, caller: CallerDep) -> JobView:
-    return jobs.find_for(caller, ports, usecase.KIND, job_id)
-
-
-JobDep = Annotated[JobView, Depends(_existing)]
 _EXAMPLE = {
     "dataset": EXAMPLE_ID,
     "learners": [{"kind": "logistic"}, {"kind": "cost_naive_bayes"}],
@@ -162,55 +134,10 @@ async def submit(
     return CompareDocument.of(await accepted(request, response, job, prefer))
 
 
-@router.get("", summary="List comparisons, newest first", responses=problems(422))
-@needs(TRAIN)
-def page(
-    ports: PortsDep,
-    caller: CallerDep,
-    status: JobStatus | None = None,
-    page_size: Annotated[int, Query(ge=1, le=500)] = 50,
-    page_token: Annotated[str | None, Query(max_length=200)] = None,
-) -> ComparePage:
-    found, token = jobs.page(
-        ports, caller, usecase.KIND, status=status, page_size=page_size, page_token=page_token, results=False
-    )
-    return ComparePage(jobs=[JobState(**state_of(job)) for job in found], next_page_token=token)
-
-
-@router.get(
-    "/{job_id}",
-    summary="Look at a comparison",
-    response_model=CompareDocument,
-    responses={200: {"content": media.SVG_CONTENT}, **problems(404, 409)},
-)
-@needs(TRAIN)
-async def find(job: JobDep, request: Request, response: Response, prefer: Prefer = None) -> CompareDocument | Response:
-    """With `Accept: image/svg+xml` the table as a chart; 409 while there is none."""
-    document = CompareDocument.of(await wait(request, response, job, prefer))
-    response.headers["Vary"] = "Accept"
-    if not media.wants_svg(request):
-        return document
-    if (result := document.result) is None:
+def _chart(document: CompareDocument) -> str:
+    if document.result is None:
         raise Conflict(f"the comparison has no table to draw: it is {document.status}")
-    return media.svg(await limiters(request).long.run(lambda: comparison_chart(result.model_dump())))
+    return comparison_chart(document.result.model_dump())
 
 
-@router.get(
-    "/{job_id}/events",
-    summary="Follow a comparison until it ends, as server-sent events",
-    response_class=EventSourceResponse,
-    responses=problems(404, 429),
-    dependencies=[Depends(stream_of_caller)],
-)
-@needs(TRAIN)
-async def events(job: JobDep, request: Request) -> AsyncIterator[ServerSentEvent]:
-    """One event whenever the job has changed; its data are what `GET /compare/{job_id}` answers."""
-    async for event in follow(request, job, CompareDocument.of):
-        yield event
-
-
-@router.delete("/{job_id}", summary="Cancel a comparison", status_code=202, responses=problems(404, 409))
-@needs(TRAIN)
-def cancel(job_id: CompareId, ports: PortsDep, caller: CallerDep) -> CompareDocument:
-    """A queued job is cancelled at once, a running one within two seconds; 409 where it has succeeded or failed."""
-    return CompareDocument.of(jobs.cancel(ports, caller, usecase.KIND, job_id))
+add_job_routes(router, usecase.KIND, CompareDocument, example_key=EXAMPLE_KEY, listed=JobState, chart=_chart)

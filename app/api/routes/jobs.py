@@ -1,4 +1,4 @@
-"""What jobs of every kind have in common over HTTP: accepting, waiting, following."""
+"""What jobs of every kind have in common over HTTP: accepting, listing, waiting, following, cancelling."""
 
 from __future__ import annotations
 
@@ -6,15 +6,21 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Generic, Literal, Self, TypeVar
 
-from fastapi import Header, Request, Response
-from fastapi.sse import ServerSentEvent
+from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
+from fastapi.sse import EventSourceResponse, ServerSentEvent
 from pydantic import BaseModel, Field
 
-from app.api.job_polling import watching
-from app.api.middleware.permits import guard_of
+from app.api.charts import media
+from app.api.deps import CallerDep, PortsDep
+from app.api.errors import Problem, problems, stored_problem
+from app.api.job_polling import stream_of_caller, watching
+from app.api.middleware.limiters import limiters
+from app.api.middleware.permits import TRAIN, guard_of, needs
 from app.jobs.job import JobView
+from app.jobs.queue import id_of_key
+from app.usecases import jobs as usecase
 
 _HEARTBEAT_SECONDS = 15.0  # proxies close a stream that is silent for long
 _LONGEST_WAIT = 60.0
@@ -46,29 +52,134 @@ class JobState(BaseModel):
     id: str = Field(examples=["job_5f6ee2c1a0b94d0c8e11"])
     kind: str
     status: JobStatus
+    requested: dict[str, Any] | None = Field(
+        description="what was ordered: data set, learners with all parameters, name of the model to train;"
+        " null for jobs of earlier releases"
+    )
     progress: float = Field(ge=0, le=1)
     stage: str | None
     attempt: int = Field(description="how often it was started; more than 1 where a process or machine died")
-    error: dict[str, Any] | None
+    error: Problem | None = Field(description="why it failed: what the request would have been answered")
     created_at: datetime
     started_at: datetime | None
     finished_at: datetime | None
 
+    @classmethod
+    def of(cls, job: JobView) -> Self:
+        return cls.model_validate(
+            vars(job)
+            | {
+                "requested": job.requested,
+                "stage": job.stage or None,
+                "error": job.error and stored_problem(job.error),
+                **{name: _time(getattr(job, name)) for name in ("created_at", "started_at", "finished_at")},
+                **cls.outcome(job.result),
+            }
+        )
 
-def state_of(job: JobView) -> dict[str, Any]:
-    """The fields of `JobState`."""
-    return {
-        "id": job.id,
-        "kind": job.kind,
-        "status": job.status,
-        "progress": job.progress,
-        "stage": job.stage or None,
-        "attempt": job.attempt,
-        "error": job.error,
-        "created_at": _time(job.created_at),
-        "started_at": job.started_at and _time(job.started_at),
-        "finished_at": job.finished_at and _time(job.finished_at),
-    }
+    @classmethod
+    def outcome(cls, _result: dict[str, Any] | None) -> dict[str, Any]:
+        """The fields that only this kind of job has."""
+        return {}
+
+
+Document = TypeVar("Document", bound=JobState)
+
+
+class JobPage(BaseModel, Generic[Document]):
+    """A page of jobs, newest first."""
+
+    jobs: list[Document]
+    next_page_token: str | None
+
+
+def no_filter() -> None:
+    """Jobs of a kind that makes no model are not filtered by one."""
+
+
+def add_job_routes(
+    router: APIRouter,
+    kind: str,
+    document: type[JobState],
+    *,
+    example_key: str,
+    listed: type[JobState] | None = None,
+    model_filter: Callable[..., str | None] = no_filter,
+    chart: Callable[[Any], str] | None = None,
+) -> None:
+    """List, look at, follow and cancel jobs of a `kind`, whose documents are `document`s.
+
+    Lists have `listed` documents in their place, if given, and no results. `chart` draws a document as SVG, or raises
+    Conflict where there is nothing to draw.
+    """
+    job_id = Path(openapi_examples={"the job above": {"value": id_of_key(example_key)}})
+
+    def existing(ports: PortsDep, caller: CallerDep, job_id: str = job_id) -> JobView:
+        return usecase.find_for(caller, ports, kind, job_id)
+
+    in_list: Any = listed or document
+    found, wanted_model = Depends(existing), Depends(model_filter)
+    drawn: dict[int | str, dict[str, Any]] = {} if chart is None else {200: {"content": media.SVG_CONTENT}}
+
+    @router.get("", summary="List jobs, newest first", response_model=JobPage[in_list], responses=problems(422))
+    @needs(TRAIN)
+    def page(
+        ports: PortsDep,
+        caller: CallerDep,
+        status: JobStatus | None = None,
+        model: str | None = wanted_model,
+        page_size: Annotated[int, Query(ge=1, le=500)] = 50,
+        page_token: Annotated[str | None, Query(max_length=200)] = None,
+    ) -> Any:
+        jobs, token = usecase.page(
+            ports,
+            caller,
+            kind,
+            status=status,
+            model=model,
+            page_size=page_size,
+            page_token=page_token,
+            results=listed is None,
+        )
+        return {"jobs": [in_list.of(job) for job in jobs], "next_page_token": token}
+
+    @router.get(
+        "/{job_id}",
+        summary="Look at a job",
+        response_model=document,
+        responses=drawn | problems(404, *([409] if chart else [])),
+        description="With `Accept: image/svg+xml` its result as a chart; 409 while there is none." if chart else None,
+    )
+    @needs(TRAIN)
+    async def find(request: Request, response: Response, job: JobView = found, prefer: Prefer = None) -> Any:
+        current = document.of(await wait(request, response, job, prefer))
+        if chart is None:
+            return current
+        response.headers["Vary"] = "Accept"
+        if not media.wants_svg(request):
+            return current
+        return media.svg(await limiters(request).long.run(chart, current))
+
+    @router.get(
+        "/{job_id}/events",
+        summary="Follow a job until it ends, as server-sent events",
+        description=f"One event whenever the job has changed; its data are what `GET /{kind}/{{job_id}}` answers.",
+        response_class=EventSourceResponse,
+        responses=problems(404, 429),
+        dependencies=[Depends(stream_of_caller)],
+    )
+    @needs(TRAIN)
+    async def events(request: Request, job: JobView = found) -> AsyncIterator[ServerSentEvent]:
+        async for event in follow(request, job, document.of):
+            yield event
+
+    @router.delete(
+        "/{job_id}", summary="Cancel a job", status_code=202, response_model=document, responses=problems(404, 409)
+    )
+    @needs(TRAIN)
+    def cancel(ports: PortsDep, caller: CallerDep, job_id: str = job_id) -> Any:
+        """A queued job is cancelled at once, a running one within two seconds; 409 where it has succeeded or failed."""
+        return document.of(usecase.cancel(ports, caller, kind, job_id))
 
 
 async def accepted(request: Request, response: Response, job: JobView, prefer: str | None) -> JobView:
@@ -117,5 +228,5 @@ async def follow(
                 yield ServerSentEvent(comment="still here")
 
 
-def _time(seconds: float) -> datetime:
-    return datetime.fromtimestamp(seconds, UTC)
+def _time(seconds: float | None) -> datetime | None:
+    return None if seconds is None else datetime.fromtimestamp(seconds, UTC)

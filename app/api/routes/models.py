@@ -134,7 +134,7 @@ def page(
     ports: PortsDep,
     caller: CallerDep,
     page_size: Annotated[int, Query(ge=1, le=500)] = 50,
-    page_token: Annotated[str | None, Query(pattern=f"^{NAME}$", description="from the page before")] = None,
+    page_token: Annotated[str | None, Query(max_length=200, description="from the page before")] = None,
 ) -> ModelList:
     lines, token = usecase.page(ports, caller, page_size=page_size, page_token=page_token)
     return ModelList(models=[ModelSummary.of(line) for line in lines], next_page_token=token)

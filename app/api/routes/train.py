@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Body, Depends, Path, Query, Request, Response
-from fastapi.sse import EventSourceResponse, ServerSentEvent
-from pydantic import BaseModel, Field, WithJsonSchema
+from fastapi import APIRouter, Body, Query, Request, Response
+from pydantic import Field, WithJsonSchema
 from starlette.concurrency import run_in_threadpool
 
 from app.api.bodies.documents import Matrix, ModelVersion, Name, Names, StrictRoute, Text, WireModel
 from app.api.deps import CallerDep, PortsDep
 from app.api.documentation.learner_schema import learner_schema
 from app.api.errors import problems
-from app.api.job_polling import stream_of_caller
 from app.api.middleware.permits import TRAIN, needs
 from app.api.routes.datasets import EXAMPLE_ID
-from app.api.routes.jobs import JobState, JobStatus, Prefer, accepted, follow, key_header, state_of, wait
-from app.jobs.job import JobView
-from app.jobs.queue import id_of_key
-from app.usecases import jobs
+from app.api.routes.jobs import JobState, Prefer, accepted, add_job_routes, key_header
 from app.usecases import train as usecase
 from app.usecases.specs import HOLDOUT, SEED
 
@@ -95,28 +89,11 @@ class JobDocument(JobState):
     metrics: dict[str, Any] | None = Field(description="on the hold-out")
 
     @classmethod
-    def of(cls, job: JobView) -> JobDocument:
-        result = job.result or {}
-        return cls(**state_of(job), model=result.get("model"), metrics=result.get("metrics"))
-
-
-class JobPage(BaseModel):
-    """A page of jobs, newest first."""
-
-    jobs: list[JobDocument]
-    next_page_token: str | None
+    def outcome(cls, result: dict[str, Any] | None) -> dict[str, Any]:
+        return {name: (result or {}).get(name) for name in ("model", "metrics")}
 
 
 EXAMPLE_KEY = "docs-example"
-EXAMPLE_JOB = id_of_key(EXAMPLE_KEY)
-JobId = Annotated[str, Path(openapi_examples={"the job above": {"value": EXAMPLE_JOB}})]
-
-
-def _existing(job_id: JobId, ports: PortsDep, caller: CallerDep) -> JobView:
-    return jobs.find_for(caller, ports, usecase.KIND, job_id)
-
-
-JobDep = Annotated[JobView, Depends(_existing)]
 _EXAMPLE = {
     "model": "triage",
     "learner": {"kind": "random_forest"},
@@ -155,44 +132,10 @@ async def submit(
     return JobDocument.of(await accepted(request, response, job, prefer))
 
 
-@router.get("", summary="List jobs, newest first", responses=problems(422))
-@needs(TRAIN)
-def page(
-    ports: PortsDep,
-    caller: CallerDep,
-    status: JobStatus | None = None,
+def _wanted_model(
     model: Annotated[str | None, Query(description="only jobs for this model", max_length=64)] = None,
-    page_size: Annotated[int, Query(ge=1, le=500)] = 50,
-    page_token: Annotated[str | None, Query(max_length=200)] = None,
-) -> JobPage:
-    found, token = jobs.page(
-        ports, caller, usecase.KIND, status=status, model=model, page_size=page_size, page_token=page_token
-    )
-    return JobPage(jobs=[JobDocument.of(job) for job in found], next_page_token=token)
+) -> str | None:
+    return model
 
 
-@router.get("/{job_id}", summary="Look at a job", responses=problems(404))
-@needs(TRAIN)
-async def find(job: JobDep, request: Request, response: Response, prefer: Prefer = None) -> JobDocument:
-    return JobDocument.of(await wait(request, response, job, prefer))
-
-
-@router.get(
-    "/{job_id}/events",
-    summary="Follow a job until it ends, as server-sent events",
-    response_class=EventSourceResponse,
-    responses=problems(404, 429),
-    dependencies=[Depends(stream_of_caller)],
-)
-@needs(TRAIN)
-async def events(job: JobDep, request: Request) -> AsyncIterator[ServerSentEvent]:
-    """One event whenever the job has changed; its data are what `GET /train/{job_id}` answers."""
-    async for event in follow(request, job, JobDocument.of):
-        yield event
-
-
-@router.delete("/{job_id}", summary="Cancel a job", status_code=202, responses=problems(404, 409))
-@needs(TRAIN)
-def cancel(job_id: JobId, ports: PortsDep, caller: CallerDep) -> JobDocument:
-    """A queued job is cancelled at once, a running one within two seconds; 409 where it has succeeded or failed."""
-    return JobDocument.of(jobs.cancel(ports, caller, usecase.KIND, job_id))
+add_job_routes(router, usecase.KIND, JobDocument, example_key=EXAMPLE_KEY, model_filter=_wanted_model)

@@ -1,0 +1,43 @@
+"""Pages of lists, and the opaque tokens that name where the next page begins."""
+
+from __future__ import annotations
+
+import re
+from base64 import b64decode, urlsafe_b64encode
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from app.errors import Invalid
+
+T = TypeVar("T")
+
+SEQUENCE_NUMBER = r"[0-9]{1,18}"  # fits a 64-bit integer
+
+
+def page_of(found: Sequence[T], size: int, place: Callable[[T], object]) -> tuple[list[T], str | None]:
+    """The first `size` of what was found, and the token of the next page; None where nothing more was found.
+
+    `place` is what `place_of` returns for the token: the text that identifies an item in the order of the list.
+    """
+    page = list(found[:size])
+    return page, _token(str(place(page[-1]))) if len(found) > size else None
+
+
+def place_of(token: str | None, form: str) -> str | None:
+    """The place where the page before ended; None for the first page. Invalid where the token is not from a page.
+
+    `form` is a regular expression for places of this list.
+    """
+    if token is None:
+        return None
+    try:
+        place = b64decode(token + "=" * (-len(token) % 4), b"-_", validate=True).decode()
+    except ValueError:  # not base64, or not UTF-8
+        place = ""
+    if not re.fullmatch(form, place) or _token(place) != token:
+        raise Invalid.at("/page_token", "invalid page_token: send the next_page_token of an earlier answer")
+    return place
+
+
+def _token(place: str) -> str:
+    return urlsafe_b64encode(place.encode()).decode().rstrip("=")
