@@ -22,13 +22,13 @@ import cost_tree
 import numpy as np
 from sklearn.ensemble import RandomForestClassifier
 
-from app.acquisition import tree_session
 from app.acquisition.forest import FlatForest
 from app.acquisition.prices import Prices
-from app.acquisition.session import Simulation, States, simulate, step
+from app.acquisition.session import States
 from app.acquisition.warming import warm
 from app.learners.budget_forest import BudgetForest
 from app.learners.cost_tree.estimator import CostTree
+from tests.reference.stepwise import Simulation, from_sklearn, simulate
 
 TRAINED = 12_000
 SIZES = (1, 10, 40)
@@ -52,7 +52,7 @@ def budgeted(X: np.ndarray, y: np.ndarray, trees: int, prices: Prices) -> FlatFo
 
 def ordinary(X: np.ndarray, y: np.ndarray, trees: int, features: str | None) -> FlatForest:
     model = RandomForestClassifier(trees, max_features=features, random_state=0, n_jobs=1).fit(X, y)
-    return FlatForest.from_sklearn(model)
+    return from_sklearn(model)
 
 
 TREES: dict[str, dict[str, Any]] = {
@@ -94,7 +94,7 @@ def compare(name: str, table: Table) -> None:
             asked = simulate(forest, new, prices)
             assert (plain.prediction == asked.prediction).all()
             line(kind, f"{trees} trees", (plain.prediction != truth).mean(), (plain.cost, asked.cost), asked, seconds)
-        answer(partial(step, forest, prices=prices), new)
+        answer(partial(forest.step, prices=prices), new)
     for features in TREES[name]["features"]:
         for trade_off in TREES[name]["lambdas"]:
             model = CostTree(
@@ -104,10 +104,10 @@ def compare(name: str, table: Table) -> None:
             start = time.perf_counter()
             tree = model.fit(X, y).model_
             seconds = time.perf_counter() - start
-            run = tree_session.simulate(tree, new, prices)
+            run = simulate(tree, new, prices)
             error = (run.prediction != truth).mean()
             line(f"cost tree, {features}", f"lambda {trade_off:g}", error, (run.cost, run.cost), run, seconds)
-        answer(partial(tree_session.step, tree, prices=prices), new)
+        answer(partial(tree.step, prices=prices), new)
 
 
 def line(
@@ -139,8 +139,8 @@ def answer(step: Callable[[np.ndarray, np.ndarray], States], X: np.ndarray) -> N
     batch = np.resize(X, (10_000, X.shape[1]))
     status = np.zeros(batch.shape, dtype=np.int32)
     status[:, [0, 5, 9]] = 1
-    one = timed(lambda: step(batch[:1], status[:1])[0], 50)
-    many = timed(lambda: list(step(batch, status)), 3)
+    one = timed(lambda: step(batch[:1], status[:1]), 50)
+    many = timed(lambda: step(batch, status), 3)
     print(f"  one case {1e6 * one:.0f} microseconds; 10,000 cases in one call {1e3 * many:.0f} ms")
 
 

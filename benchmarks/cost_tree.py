@@ -24,11 +24,11 @@ from sklearn.preprocessing import StandardScaler
 
 from app.acquisition.outline import Stop, listed, outline
 from app.acquisition.prices import Prices, parse_prices
-from app.acquisition.tree_session import simulate
 from app.api.charts.tree import tree_chart
 from app.learners.cost_tree.estimator import CostTree
 from app.learners.cost_tree.hard import HardTree
 from app.learners.cost_tree.path import Sample, Setting
+from tests.reference.stepwise import simulate
 
 DATA = Path(__file__).resolve().parents[1] / ".." / "shared" / "data"
 NAMES = ("sign x", "sign z", "y++", "y+-", "y-+", "y--")

@@ -25,11 +25,11 @@ from sklearn.model_selection import StratifiedKFold
 
 from app.acquisition.forest import FlatForest
 from app.acquisition.prices import Prices, parse_prices
-from app.acquisition.session import simulate
 from app.learners.budget_forest import BudgetForest
 from app.learners.random_forest import RandomForest
 from app.usecases.acquisition_model import AcquisitionModel, ActionBenefits
 from app.usecases.simulate import report
+from tests.reference.stepwise import from_sklearn, simulate
 
 REPETITIONS = 5
 SCALES = (0.5, 1.0, 2.0)  # of the matrix: 1 is the one stated, the others show what hangs on it
@@ -124,7 +124,7 @@ def table_of_errors(folder: Path) -> None:
 
 
 def _ordinary(X: np.ndarray, y: np.ndarray, trees: int) -> FlatForest:
-    return FlatForest.from_sklearn(RandomForestClassifier(trees, random_state=0).fit(X, y))
+    return from_sklearn(RandomForestClassifier(trees, random_state=0).fit(X, y))
 
 
 def _errors(

@@ -1,20 +1,16 @@
-"""Compiled: complete rows through whole forests. `nodes` is a forest's `Nodes`, `prices` (cost, discounted, group)."""
+"""Compiled: complete rows through whole forests."""
 
 from __future__ import annotations
-
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numba import njit
 
-if TYPE_CHECKING:
-    from app.acquisition.forest import Nodes
-
-    PriceArrays = tuple[np.ndarray, np.ndarray, np.ndarray]
+from app.acquisition.nodes import Nodes, PriceArrays
+from app.arrays import F64, I32, I64, Bools, Indices
 
 
 @njit(cache=True, nogil=True)
-def evaluate(nodes: Nodes, X: np.ndarray, P: np.ndarray, votes: np.ndarray) -> None:
+def evaluate(nodes: Nodes, X: F64, P: F64, votes: I64) -> None:
     """Add the leaf distributions of complete rows X (n, m) to P (n, K), and the trees' votes to `votes` (n, K)."""
     for t in range(nodes.roots.shape[0]):
         for i in range(X.shape[0]):
@@ -32,13 +28,14 @@ def evaluate(nodes: Nodes, X: np.ndarray, P: np.ndarray, votes: np.ndarray) -> N
 
 @njit(cache=True, nogil=True)
 def prefixes(
-    nodes: Nodes, X: np.ndarray, y: np.ndarray, weight: np.ndarray, prices: PriceArrays,
-    used: np.ndarray, discount: np.ndarray, votes: np.ndarray, cost: np.ndarray, error: np.ndarray,
+    nodes: Nodes, X: F64, y: Indices, weight: F64, prices: PriceArrays,
+    used: Bools, discount: F64, votes: I32, cost: F64, error: F64,
 ) -> None:  # fmt: skip
     """Total cost and weighted errors of the forest after each of its trees, on top of the trees already counted.
 
-    `used` (n, m), `discount` (n, groups) and `votes` (n, K) carry what the rows have acquired and heard so far. In a
-    group the member with the largest discount counts as the first, which is the dearest order.
+    `used` (n, m), `discount` (n, groups) and `votes` (n, K) hold the rows' state between calls: features paid for,
+    surcharges paid by group, votes. In a group the member with the largest discount counts as the first, the most
+    expensive order.
     """
     price, discounted, group = prices
     total = 0.0

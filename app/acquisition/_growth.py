@@ -11,6 +11,7 @@ import numpy as np
 from numba import njit
 
 from app.acquisition.impurity import threshold_pairs
+from app.arrays import F64, I32, I64, U8
 
 FEW = 48  # up to so many rows, sorting the few bins that occur is quicker than running over all 256
 _STACK = 64  # the smaller child is grown first, so that the waiting ones are at most log2(rows)
@@ -18,8 +19,8 @@ _STACK = 64  # the smaller child is grown first, so that the waiting ones are at
 
 @njit(cache=True, nogil=True)
 def _fill(
-    code: np.ndarray, rows: np.ndarray, ys: np.ndarray, ws: np.ndarray, hist: np.ndarray, drawn: np.ndarray,
-    bins: np.ndarray,
+    code: U8, rows: I32, ys: I32, ws: I32, hist: I32, drawn: I32,
+    bins: I32,
 ) -> int:  # fmt: skip
     """Count rows per bin and class; leave the bins that occur, ascending, in `bins` and return their number."""
     n = rows.shape[0]
@@ -49,9 +50,7 @@ def _fill(
 
 
 @njit(cache=True, nogil=True)
-def _scan(
-    hist: np.ndarray, bins: np.ndarray, cuts: int, total: np.ndarray, L: np.ndarray, R: np.ndarray, alpha: float
-) -> tuple[float, int]:
+def _scan(hist: I32, bins: I32, cuts: int, total: I32, L: I64, R: I64, alpha: float) -> tuple[float, int]:
     """The first of the `cuts` places after bins[0], bins[1], … with the smallest max(F(left), F(right)).
 
     `L` are the counts on the left before the first bin. F(left) never falls and F(right) never rises along the way, so
@@ -90,7 +89,7 @@ def _scan(
 
 @njit(cache=True, nogil=True)
 def _best_cut(
-    hist: np.ndarray, bins: np.ndarray, found: int, total: np.ndarray, L: np.ndarray, R: np.ndarray, alpha: float
+    hist: I32, bins: I32, found: int, total: I32, L: I64, R: I64, alpha: float
 ) -> tuple[float, int, int, int]:
     """Smallest worst impurity, last bin on the left, first bin on the right (-1: none), 1 where missing goes left.
 
@@ -113,7 +112,7 @@ def _best_cut(
 
 
 @njit(cache=True, nogil=True)
-def _partition(code: np.ndarray, last: int, missing_left: int, rows: np.ndarray, ys: np.ndarray, ws: np.ndarray) -> int:
+def _partition(code: U8, last: int, missing_left: int, rows: I32, ys: I32, ws: I32) -> int:
     """Bring the rows that go left to the front, and return their number."""
     i, j = 0, rows.shape[0] - 1
     while i <= j:
@@ -137,9 +136,9 @@ def _threshold(high: float, low: float) -> float:
 
 @njit(cache=True, nogil=True)
 def _best_split(
-    codes: np.ndarray, rows: np.ndarray, ys: np.ndarray, ws: np.ndarray, active: np.ndarray, n_active: int,
-    total: np.ndarray, c: np.ndarray, alpha: float, F: float,
-    hist: np.ndarray, drawn: np.ndarray, bins: np.ndarray, L: np.ndarray, R: np.ndarray,
+    codes: U8, rows: I32, ys: I32, ws: I32, active: I32, n_active: int,
+    total: I32, c: F64, alpha: float, F: float,
+    hist: I32, drawn: I32, bins: I32, L: I64, R: I64,
 ) -> tuple[int, int, int, int, int]:  # fmt: skip
     """Feature of the smallest risk c / (F - worst) (-1: none), its cut, and how many features vary here.
 
@@ -166,7 +165,7 @@ def _best_split(
 
 
 @njit(cache=True, nogil=True)
-def _to_front(active: np.ndarray, n_active: int, f: int) -> None:
+def _to_front(active: I32, n_active: int, f: int) -> None:
     """Bring feature f to the front, so that below it wins where risks are equal: there it is already paid for."""
     place = 0
     while place < n_active and active[place] != f:
@@ -178,9 +177,9 @@ def _to_front(active: np.ndarray, n_active: int, f: int) -> None:
 
 @njit(cache=True, nogil=True)
 def grow(
-    codes: np.ndarray, low: np.ndarray, high: np.ndarray, rows: np.ndarray, ys: np.ndarray, ws: np.ndarray,
-    c: np.ndarray, K: int, alpha: float, max_depth: int,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:  # fmt: skip
+    codes: U8, low: F64, high: F64, rows: I32, ys: I32, ws: I32,
+    c: F64, K: int, alpha: float, max_depth: int,
+) -> tuple[I32, F64, I32, I32, I32, I32]:  # fmt: skip
     """GreedyTree: nodes as arrays (feature, threshold, left, right, missing, counts); node 0 is the root."""
     m, n = codes.shape[0], rows.shape[0]
     most = 2 * n

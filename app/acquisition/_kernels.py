@@ -1,26 +1,21 @@
-"""Compiled: walks through forests of which some features are known.
+"""Compiled: evaluate forests on cases whose features are known in part.
 
-A case's features have a status: 0 not known yet, -1 cannot be had, r >= 1 acquired as the r-th and paid for. A value
-that is NaN goes the way of missing ones, whatever its status. `nodes` is a forest's `Nodes`, `prices` the arrays
-(cost, discounted, group) of `Prices`.
+The status of a feature is 0 (unknown), -1 (unavailable) or r >= 1 (acquired as the r-th, and paid for). NaN takes a
+node's branch for missing values, whatever its status.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 from numba import njit
 
-if TYPE_CHECKING:
-    from app.acquisition.forest import Nodes
-
-    PriceArrays = tuple[np.ndarray, np.ndarray, np.ndarray]
+from app.acquisition.nodes import Nodes, PriceArrays
+from app.arrays import F64, I32, I64, Bools, Ints
 
 
 @njit(cache=True, nogil=True)
-def _advance(nodes: Nodes, x: np.ndarray, status: np.ndarray, node: int) -> tuple[int, bool]:
-    """Down from `node` to a leaf or to a feature that is not known, and whether a missing value was met."""
+def _advance(nodes: Nodes, x: F64, status: Ints, node: int) -> tuple[int, bool]:
+    """The leaf, or the node whose feature is unknown, below `node`; and whether a missing value was met."""
     missed = False
     while nodes.feature[node] >= 0 and status[nodes.feature[node]] != 0:
         value = x[nodes.feature[node]]
@@ -33,12 +28,11 @@ def _advance(nodes: Nodes, x: np.ndarray, status: np.ndarray, node: int) -> tupl
 
 
 @njit(cache=True, nogil=True)
-def _settled(nodes: Nodes, at: np.ndarray, sure: np.ndarray, possible: np.ndarray) -> int:
-    """The class that wins the full vote whatever is still unknown, or -1.
+def _settled(nodes: Nodes, at: I64, sure: I64, possible: I64) -> int:
+    """The class that wins the full vote whatever the unknown values are, or -1.
 
-    A tree surely votes for a class when all leaves below where it stands do; else it may vote for any class that a leaf
-    below votes for; `possible` (K,) counts the sure votes, too. With more than 64
-    classes, every class is taken to be possible.
+    A tree's vote is sure if all leaves below its node `at` vote alike; else it is possible for each class that a leaf
+    below votes for. `possible` (K,) includes the sure votes. With more than 64 classes every class counts as possible.
     """
     K = sure.shape[0]
     sure[:] = 0
@@ -65,8 +59,8 @@ def _settled(nodes: Nodes, at: np.ndarray, sure: np.ndarray, possible: np.ndarra
 
 
 @njit(cache=True, nogil=True)
-def _conclude(nodes: Nodes, at: np.ndarray, leader: int, votes: np.ndarray, P: np.ndarray) -> int:
-    """Distributions and votes of the nodes where the trees stand into P and `votes` (K,); the class they choose."""
+def _conclude(nodes: Nodes, at: I64, leader: int, votes: I64, P: F64) -> int:
+    """Write mean distribution P (K,) and `votes` (K,) of the trees' present nodes; return the predicted class."""
     votes[:] = 0
     P[:] = 0.0
     for t in range(at.shape[0]):
@@ -81,17 +75,17 @@ def _conclude(nodes: Nodes, at: np.ndarray, leader: int, votes: np.ndarray, P: n
 
 
 @njit(cache=True, nogil=True)
-def _price(j: int, opened: np.ndarray, prices: PriceArrays) -> float:
+def _price(j: int, opened: Bools, prices: PriceArrays) -> float:
     price, discounted, group = prices
     paid: float = discounted[j] if group[j] >= 0 and opened[group[j]] else price[j]
     return paid
 
 
 @njit(cache=True, nogil=True)
-def _choose(waiting: np.ndarray, opened: np.ndarray, prices: PriceArrays, limit: float) -> int:
-    """The feature of price <= `limit` that most trees wait for per price, or -1.
+def _choose(waiting: Ints, opened: Bools, prices: PriceArrays, limit: float) -> int:
+    """The feature of price <= `limit` with the most waiting trees per price, or -1.
 
-    A free feature comes before any other; equal ratios go to the lower price, then to more trees, then to the earlier
+    Free features come first; equal ratios go to the lower price, then to more trees, then to the earlier
     feature.
     """
     best, best_ratio, best_price = -1, -1.0, 0.0
@@ -112,8 +106,8 @@ def _choose(waiting: np.ndarray, opened: np.ndarray, prices: PriceArrays, limit:
 
 
 @njit(cache=True, nogil=True)
-def _rank(waiting: np.ndarray, price: np.ndarray, order: np.ndarray) -> int:
-    """The features waited for, in the order of `_choose`, into `order`; how many there are."""
+def _rank(waiting: Ints, price: F64, order: I32) -> int:
+    """Write the features that trees wait for, in the order of `_choose`, to `order`; return their number."""
     found = 0
     for j in range(waiting.shape[0]):
         if waiting[j] == 0:
@@ -137,8 +131,8 @@ def _rank(waiting: np.ndarray, price: np.ndarray, order: np.ndarray) -> int:
 
 
 @njit(cache=True, nogil=True)
-def _spent(status: np.ndarray, prices: PriceArrays, opened: np.ndarray, first: np.ndarray) -> float:
-    """What the acquired features of a case cost in the order of their status; marks the groups that are open."""
+def _spent(status: Ints, prices: PriceArrays, opened: Bools, first: I64) -> float:
+    """The cost of a case's acquired features in the order of their status; sets `opened` by group."""
     price, discounted, group = prices
     first[:] = -1
     for j in range(status.shape[0]):
@@ -156,15 +150,15 @@ def _spent(status: np.ndarray, prices: PriceArrays, opened: np.ndarray, first: n
 
 @njit(cache=True, nogil=True)
 def states(
-    nodes: Nodes, X: np.ndarray, status: np.ndarray, prices: PriceArrays, budget: float, slack: float, n_groups: int,
-    waiting: np.ndarray, price: np.ndarray, order: np.ndarray, spent: np.ndarray, votes: np.ndarray,
-    P: np.ndarray, counts: np.ndarray, outcome: np.ndarray,
+    nodes: Nodes, X: F64, status: I32, prices: PriceArrays, budget: float, slack: float, n_groups: int,
+    waiting: Ints, price: F64, order: I32, spent: F64, votes: I32,
+    P: F64, counts: I32, outcome: I32,
 ) -> None:  # fmt: skip
-    """Where every case stands; fills the last eight arguments, one row per case.
+    """The state of every case; fills the last eight arguments, one row per case.
 
-    `waiting`, `price` (n, m); `order` (n, m) the features waited for, best first; `votes`, `P` (n, K); `counts` (n, 3)
-    trees resolved, trees that met a missing value, features waited for; `outcome` (n, 3) the settled class or -1, the
-    prediction, the feature to ask for or -1.
+    `waiting`, `price` (n, m); `order` (n, m) the features that trees wait for, best first; `votes`, `P` (n, K);
+    `counts` (n, 3) resolved trees, trees that met a missing value, features in `order`; `outcome` (n, 3) the settled
+    class or -1, the prediction, the feature to acquire next or -1.
     """
     T, K = nodes.roots.shape[0], P.shape[1]
     at = np.empty(T, np.int64)
@@ -191,8 +185,8 @@ def states(
 
 
 @njit(cache=True, nogil=True)
-def _begin(nodes: Nodes, at: np.ndarray, waiting: np.ndarray) -> None:
-    """Every tree at its root, waiting for the root's feature."""
+def _begin(nodes: Nodes, at: I64, waiting: Ints) -> None:
+    """Put every tree at its root, waiting for the root's feature."""
     waiting[:] = 0
     for t in range(at.shape[0]):
         at[t] = nodes.roots[t]
@@ -201,47 +195,11 @@ def _begin(nodes: Nodes, at: np.ndarray, waiting: np.ndarray) -> None:
 
 
 @njit(cache=True, nogil=True)
-def _reveal(nodes: Nodes, x: np.ndarray, j: int, status: np.ndarray, at: np.ndarray, waiting: np.ndarray) -> None:
-    """Move the trees that wait for feature j, which is known now, as far as they get."""
+def _reveal(nodes: Nodes, x: F64, j: int, status: Ints, at: I64, waiting: Ints) -> None:
+    """Advance the trees that wait for feature j, which is now known."""
     waiting[j] = 0
     for t in range(at.shape[0]):
         if nodes.feature[at[t]] == j:
             at[t], _ = _advance(nodes, x, status, at[t])
             if nodes.feature[at[t]] >= 0:
                 waiting[nodes.feature[at[t]]] += 1
-
-
-@njit(cache=True, nogil=True)
-def simulate(
-    nodes: Nodes, X: np.ndarray, prices: PriceArrays, budget: float, slack: float, n_groups: int, settle: bool,
-    cost: np.ndarray, questions: np.ndarray, predicted: np.ndarray, P: np.ndarray, resolved: np.ndarray,
-) -> None:  # fmt: skip
-    """Feed complete rows X (n, m) feature by feature as asked, from nothing known; fills the last five arguments.
-
-    `settle` stops where the vote cannot change any more. A value that is missing is asked for, and costs nothing.
-    """
-    T, K, m = nodes.roots.shape[0], P.shape[1], X.shape[1]
-    at = np.empty(T, np.int64)
-    sure, possible, votes = np.zeros(K, np.int64), np.zeros(K, np.int64), np.zeros(K, np.int64)
-    status, waiting, opened = np.zeros(m, np.int64), np.zeros(m, np.int64), np.zeros(n_groups, np.bool_)
-    for i in range(X.shape[0]):
-        status[:] = 0
-        opened[:] = False
-        _begin(nodes, at, waiting)
-        while True:
-            leader = _settled(nodes, at, sure, possible)
-            if settle and leader >= 0:
-                break
-            j = _choose(waiting, opened, prices, budget - cost[i] + slack)
-            if j < 0:
-                break
-            questions[i] += 1
-            status[j] = questions[i]
-            if not np.isnan(X[i, j]):
-                cost[i] += _price(j, opened, prices)
-                if prices[2][j] >= 0:
-                    opened[prices[2][j]] = True
-            _reveal(nodes, X[i], j, status, at, waiting)
-        predicted[i] = _conclude(nodes, at, leader, votes, P[i])
-        for t in range(T):
-            resolved[i] += nodes.feature[at[t]] < 0

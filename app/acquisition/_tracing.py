@@ -1,33 +1,27 @@
-"""Compiled: every state that complete rows pass through on their way. Arguments as in `_kernels`."""
+"""Compiled: every state that complete rows pass through when their features are acquired one by one."""
 
 from __future__ import annotations
-
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numba import njit
 
 from app.acquisition._kernels import _begin, _choose, _conclude, _price, _reveal, _settled
-
-if TYPE_CHECKING:
-    from app.acquisition.forest import Nodes
-
-    PriceArrays = tuple[np.ndarray, np.ndarray, np.ndarray]
+from app.acquisition.nodes import Nodes, PriceArrays
+from app.arrays import F64, I32, Bools
 
 
 @njit(cache=True, nogil=True)
 def trace(
-    nodes: Nodes, X: np.ndarray, free: np.ndarray, prices: PriceArrays, budget: float, slack: float, n_groups: int,
-    asked: np.ndarray, price: np.ndarray, P: np.ndarray, vote: np.ndarray, length: np.ndarray, settled: np.ndarray,
-    resolved: np.ndarray,
+    nodes: Nodes, X: F64, free: Bools, prices: PriceArrays, budget: float, slack: float, n_groups: int,
+    asked: I32, price: F64, P: F64, vote: I32, length: I32, settled: I32,
+    resolved: Bools,
 ) -> None:  # fmt: skip
-    """Feed complete rows X (n, m) feature by feature as asked, and write down every state; fills the last arguments.
+    """Acquire the features of complete rows X (n, m) one by one and record every state; fills the last arguments.
 
-    What is `free` (n, m) cannot be had, and costs nothing when it is asked for.
-
-    `asked`, `price` (n, S): the feature asked for in state s, and what it is offered for; `P` (n, S + 1, K) and `vote`
-    (n, S + 1): the answer in state s; `length` (n,): the questions until nothing affordable is left; `settled` (n,):
-    those until the vote can no longer change, or -1; `resolved` (n,): whether all trees have an answer at the end.
+    `free` (n, m) marks features that are unavailable and cost nothing.
+    `asked`, `price` (n, S): the feature requested in state s, and its price there; `P` (n, S + 1, K) and `vote`
+    (n, S + 1): the answer in state s; `length` (n,): the number of requests until no affordable feature is left;
+    `settled` (n,): the number until the vote is settled, or -1; `resolved` (n,): whether all trees reach a leaf.
     """
     T, K, m = nodes.roots.shape[0], P.shape[2], X.shape[1]
     at = np.empty(T, np.int64)

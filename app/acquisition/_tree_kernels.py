@@ -1,7 +1,7 @@
-"""Compiled: cases through a tree of classifiers, paying for features. `prices` is (cost, discounted, group).
+"""Compiled: cases in a tree of classifiers, with the cost of features.
 
-`nodes` is (upper, lower, needs, evaluation): children or -1, needs (N, m), and what a node's own evaluation costs.
-`up` (n, N) says which way each case would go at each node; it counts only where all that the node needs is known.
+`nodes` is (upper, lower, needs, evaluation): children or -1, needs (N, m), and the cost of evaluating each node.
+`up` (n, N): whether a case goes to `upper`; it is valid only if all features that the node needs are known.
 """
 
 from __future__ import annotations
@@ -9,27 +9,29 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-Nodes = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
-PriceArrays = tuple[np.ndarray, np.ndarray, np.ndarray]
+from app.acquisition._kernels import _price, _spent
+from app.acquisition.nodes import PriceArrays
+from app.arrays import F64, I32, Bools
+
+Nodes = tuple[I32, I32, Bools, F64]
 
 
 @njit(cache=True, nogil=True)
-def cheapest(needs: np.ndarray, done: np.ndarray, opened: np.ndarray, prices: PriceArrays) -> tuple[int, float]:
-    """Of what is needed (m,) and not done, the column with the lowest price now, ties to the first; -1 for none."""
-    cost, discounted, group = prices
+def cheapest(needs: Bools, done: Bools, opened: Bools, prices: PriceArrays) -> tuple[int, float]:
+    """The cheapest column of `needs` (m,) that is not done, and its price; ties to the first, -1 for none."""
     best, lowest = -1, np.inf
     for j in range(needs.shape[0]):
         if needs[j] and not done[j]:
-            price = discounted[j] if group[j] >= 0 and opened[group[j]] else cost[j]
+            price = _price(j, opened, prices)
             if price < lowest:
                 best, lowest = j, price
     return best, lowest
 
 
 @njit(cache=True, nogil=True)
-def bill(needs: np.ndarray, done: np.ndarray, opened: np.ndarray, prices: PriceArrays, order: np.ndarray,
-         price: np.ndarray) -> tuple[int, float]:  # fmt: skip
-    """What is needed and not done, in the order of asking: columns, their prices; how many, and the sum."""
+def bill(needs: Bools, done: Bools, opened: Bools, prices: PriceArrays, order: I32,
+         price: F64) -> tuple[int, float]:  # fmt: skip
+    """Write the columns of `needs` that are not done, cheapest first, and their prices; return count and sum."""
     done, opened = done.copy(), opened.copy()
     group = prices[2]
     count, total = 0, 0.0
@@ -46,14 +48,14 @@ def bill(needs: np.ndarray, done: np.ndarray, opened: np.ndarray, prices: PriceA
 
 
 @njit(cache=True, nogil=True)
-def trace(nodes: Nodes, up: np.ndarray, missing: np.ndarray, prices: PriceArrays, limit: float, n_groups: int,
-          asked: np.ndarray, price: np.ndarray, stood: np.ndarray, fee: np.ndarray, length: np.ndarray,
-          resolved: np.ndarray) -> None:  # fmt: skip
-    """Complete rows, fed as they ask: in state s what is asked for at which price, the deepest node answered (-1: none)
-    and what evaluating nodes has cost; the last state, and whether the row is out of the tree there.
+def trace(nodes: Nodes, up: Bools, missing: Bools, prices: PriceArrays, limit: float, n_groups: int,
+          asked: I32, price: F64, stood: I32, fee: F64, length: I32,
+          resolved: Bools) -> None:  # fmt: skip
+    """Acquire the features of complete rows one by one; fills the last six arguments.
 
-    Nothing is asked for at a node that could not be paid for; a missing value is found so, costs nothing, and changes
-    what the rest of its group costs.
+    In state s: the feature requested and its price, the deepest node evaluated (-1: none) and the cost of evaluating
+    nodes so far; the last state, and whether the row leaves the tree there. No feature is requested for a node that
+    the budget does not pay for. A missing value costs nothing and changes the prices of the rest of its group.
     """
     upper, lower, needs, evaluation = nodes
     n, m = missing.shape
@@ -87,43 +89,20 @@ def trace(nodes: Nodes, up: np.ndarray, missing: np.ndarray, prices: PriceArrays
 
 
 @njit(cache=True, nogil=True)
-def paid(status: np.ndarray, opened: np.ndarray, prices: PriceArrays) -> float:
-    """What the acquired features of a case have cost, by status (m,) as in `walk`; marks the groups they open."""
-    cost, discounted, group = prices
-    m = len(status)
-    spent = 0.0
-    for j in range(m):
-        if status[j] >= 1:
-            first = True
-            for other in range(m):
-                if (
-                    group[j] >= 0
-                    and group[other] == group[j]
-                    and status[other] >= 1
-                    and (status[other] < status[j] or (status[other] == status[j] and other < j))
-                ):
-                    first = False
-            spent += cost[j] if first else discounted[j]
-            if group[j] >= 0:
-                opened[group[j]] = True
-    return spent
+def walk(nodes: Nodes, up: Bools, status: I32, prices: PriceArrays, limit: float, n_groups: int,
+         spent: F64, reached: I32, resolved: Bools, missed: Bools, wanted: I32,
+         total: F64, order: I32, price: F64) -> None:  # fmt: skip
+    """The states of cases with status (n, m): 0 unknown, -1 unavailable, r >= 1 acquired as the r-th.
 
-
-@njit(cache=True, nogil=True)
-def walk(nodes: Nodes, up: np.ndarray, status: np.ndarray, prices: PriceArrays, limit: float, n_groups: int,
-         spent: np.ndarray, reached: np.ndarray, resolved: np.ndarray, missed: np.ndarray, wanted: np.ndarray,
-         total: np.ndarray, order: np.ndarray, price: np.ndarray) -> None:  # fmt: skip
-    """Where cases stand by what is known: status (n, m) 0 unknown, -1 cannot be had, r >= 1 acquired as the r-th.
-
-    Fills what is spent, the deepest node answered (-1: none), whether the case is out of the tree, whether something
-    could not be had on the way, and the columns and prices asked for (`wanted` of them, `total` with the evaluation of
-    the node that waits). A node whose features are known waits, too, where its evaluation could not be paid for.
+    Fills the cost so far, the deepest node evaluated (-1: none), whether the case has left the tree, whether a feature
+    on its path is unavailable, and the columns and prices to request (`wanted` of them; `total` includes the evaluation
+    of the waiting node). A node whose features are known also waits if the budget does not pay for its evaluation.
     """
     upper, lower, needs, evaluation = nodes
     n, m = status.shape
+    opened, first = np.zeros(n_groups, dtype=np.bool_), np.zeros(n_groups, dtype=np.int64)
     for i in range(n):
-        opened = np.zeros(n_groups, dtype=np.bool_)
-        spent[i] = paid(status[i], opened, prices)
+        spent[i] = _spent(status[i], prices, opened, first)
         node, reached[i] = 0, -1
         while node >= 0:
             count, sum_ = bill(needs[node], status[i] != 0, opened, prices, order[i], price[i])

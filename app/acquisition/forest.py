@@ -1,50 +1,30 @@
-"""A forest as flat arrays, whoever has grown it."""
+"""A forest as flat arrays, independent of the learner that grew it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 
+from app.acquisition import _kernels
 from app.acquisition._complete import evaluate, prefixes
+from app.acquisition._tracing import trace
 from app.acquisition.categories import Orders
+from app.acquisition.nodes import Nodes, flatten
 from app.acquisition.prices import Prices
+from app.acquisition.session import States, checked, slack_of
+from app.acquisition.trajectories import Trajectories
 from app.acquisition.tree import Tree
-
-
-class Nodes(NamedTuple):
-    """The nodes of all trees, N of them, and where the T trees begin.
-
-    `feature` int32, -1 for a leaf; `threshold` float64: `x <= threshold` goes to `left`, else to `right`, NaN to
-    `missing` (int32 positions in these arrays). `share` int32: the node's row in `value` (V, K) float32, each tree's
-    different class distributions (of all nodes, not only leaves), and in `label` (V,) int32, their most frequent
-    class, ties to the first. `reach` uint64: bit k is set where a leaf below votes for class k (all bits with more than
-    64 classes).
-    `roots` (T,) int32. `prior` (K,): the answer of no trees.
-    """
-
-    feature: np.ndarray
-    threshold: np.ndarray
-    left: np.ndarray
-    right: np.ndarray
-    missing: np.ndarray
-    share: np.ndarray
-    reach: np.ndarray
-    value: np.ndarray
-    label: np.ndarray
-    roots: np.ndarray
-    prior: np.ndarray
-
-
-_DTYPES: dict[str, type] = {"threshold": np.float64, "reach": np.uint64}
+from app.arrays import F64, I64, Bools, Ints
 
 
 @dataclass(frozen=True, eq=False)
 class FlatForest:
     """Trees that vote, over m columns and K classes; `orders` ranks categories, `columns` are the features it uses."""
 
+    can_settle: ClassVar[bool] = True
     nodes: Nodes
     n_features: int
     orders: Orders = field(default_factory=Orders)
@@ -59,17 +39,6 @@ class FlatForest:
         """
         return cls(flatten(trees, prior), n_features, orders or Orders())
 
-    @classmethod
-    def from_sklearn(cls, model: Any, orders: Orders | None = None) -> FlatForest:
-        """scikit-learn's fitted RandomForestClassifier (one output), deciding each row exactly as it does.
-
-        Its trees compare values rounded to float32; here the thresholds are moved instead, to the last float64 that
-        rounds to the left side.
-        """
-        prior = np.mean([tree.tree_.value[0, 0] for tree in model.estimators_], axis=0)
-        trees = (converted(tree.tree_) for tree in model.estimators_)
-        return cls.join(trees, model.n_features_in_, prior / prior.sum(), orders)
-
     @property
     def n_trees(self) -> int:
         return len(self.nodes.roots)
@@ -80,7 +49,7 @@ class FlatForest:
 
     @property
     def columns(self) -> np.ndarray:
-        """The features that some tree may ask for, ascending."""
+        """The features that some node tests, ascending."""
         used = np.unique(self.nodes.feature)
         return used[used >= 0]
 
@@ -91,20 +60,70 @@ class FlatForest:
         cut = {name: getattr(self.nodes, name)[:end] for name in Nodes._fields[:7]}
         return FlatForest(self.nodes._replace(**cut, roots=roots[:trees]), self.n_features, self.orders)
 
-    def posterior(self, X: np.ndarray) -> np.ndarray:
+    def posterior(self, X: F64) -> F64:
         """Averaged leaf distributions (n, K) of rows X (n, m), NaN where missing; checks nothing. O(n T depth)."""
         return self._evaluate(X)[0]
 
-    def votes(self, X: np.ndarray) -> np.ndarray:
+    def votes(self, X: F64) -> I64:
         """How many trees vote for each class (n, K), for rows as in `posterior`."""
         return self._evaluate(X)[1]
 
-    def predict(self, X: np.ndarray) -> np.ndarray:
+    def predict(self, X: F64) -> np.ndarray:
         """The class (n,) with most votes, ties to the first; without trees the most frequent one."""
         chosen: np.ndarray = self.votes(X).argmax(axis=1)
         return chosen if self.n_trees else np.full(len(X), self.nodes.prior.argmax())
 
-    def _evaluate(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def step(
+        self, X: F64, status: Ints, prices: Prices, budget: float | None = None, *, stop_when_settled: bool = True
+    ) -> States:
+        """The states of n cases (`StepwiseModel.step`).
+
+        Unavailable features and NaN take each node's branch for missing values. Every tree is walked until an unknown
+        feature stops it. The next feature is the affordable one with the most waiting trees per price; free ones come
+        first; equal ratios go to the lower price, then to more trees, then to the earlier column. The vote is settled
+        when the leader's sure votes are more than any rival can still get from trees that have a leaf for it (ties as
+        in the full vote, to the first class): then the class is that of the complete row.
+        O(n T depth); about 10 microseconds a case.
+        """
+        X, status, limit = checked(self.n_features, X, status, prices, budget)
+        X = self.orders.apply(X)
+        (n, m), K = X.shape, self.n_classes
+        waiting, order = np.zeros((n, m), dtype=np.int32), np.empty((n, m), dtype=np.int32)
+        price, spent = np.empty((n, m)), np.empty(n)
+        votes, P = np.zeros((n, K), dtype=np.int32), np.empty((n, K))
+        counts, outcome = np.zeros((n, 3), dtype=np.int32), np.empty((n, 3), dtype=np.int32)
+        _kernels.states(
+            self.nodes, X, status, prices.arrays, limit, slack_of(limit), len(prices.groups),
+            waiting, price, order, spent, votes, P, counts, outcome,
+        )  # fmt: skip
+        resolved, missed, wanted = counts.T
+        leader, prediction, following = outcome.T
+        return States(
+            waiting, price, order, wanted, spent, votes, P, resolved, missed, leader, prediction, following,
+            np.full(n, np.nan), self.n_trees, limit, stop_when_settled,
+        )  # fmt: skip
+
+    def travel(self, X: F64, prices: Prices, budget: float | None = None, missing: Bools | None = None) -> Trajectories:
+        """Trajectories of n rows (`StepwiseModel.travel`). O(n questions (T K + m)); memory n S (K + 4)."""
+        free = np.isnan(X) if missing is None else missing
+        X, _, limit = checked(self.n_features, X, np.zeros(np.shape(X), dtype=np.int32), prices, budget)
+        X = self.orders.apply(X)
+        n, S, K = len(X), len(self.columns), self.n_classes
+        asked, price = np.full((n, S), -1, dtype=np.int32), np.zeros((n, S))
+        P, vote = np.zeros((n, S + 1, K)), np.zeros((n, S + 1), dtype=np.int32)
+        length, settled = np.zeros(n, dtype=np.int32), np.zeros(n, dtype=np.int32)
+        resolved = np.zeros(n, dtype=np.bool_)
+        trace(
+            self.nodes, X, free, prices.arrays, limit, slack_of(limit), len(prices.groups),
+            asked, price, P, vote, length, settled, resolved,
+        )  # fmt: skip
+        return Trajectories.cut(asked, price, free, P, vote, length, settled, resolved, np.zeros(vote.shape))
+
+    def fees(self, X: F64) -> F64:
+        """Zeros (n,): trees that vote cost nothing to evaluate."""
+        return np.zeros(len(X))
+
+    def _evaluate(self, X: F64) -> tuple[F64, I64]:
         P, votes = np.zeros((len(X), self.n_classes)), np.zeros((len(X), self.n_classes), dtype=np.int64)
         if not self.n_trees:
             return P + self.nodes.prior, votes
@@ -118,7 +137,7 @@ class PathCosts:
 
     def __init__(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray, prices: Prices, n_classes: int) -> None:
         self._rows = (np.ascontiguousarray(X), codes, weights)
-        self._prices = (prices.cost, prices.discounted, prices.group)
+        self._prices = prices.arrays
         self._used = np.zeros(X.shape, dtype=np.bool_)
         self._discount = np.zeros((len(X), len(prices.groups)))
         self._votes = np.zeros((len(X), n_classes), dtype=np.int32)
@@ -135,76 +154,6 @@ class PathCosts:
         self._spent = float(cost[-1]) if len(cost) else self._spent
         total = self._rows[2].sum()
         return zip((cost / total).tolist(), (error / total).tolist(), strict=True)
-
-
-def beside(parts: Sequence[Nodes], prior: np.ndarray) -> Nodes:
-    """The trees of all parts, in this order. O(nodes)."""
-    sizes = np.cumsum([0, *(len(part.feature) for part in parts)])
-    known = np.cumsum([0, *(len(part.value) for part in parts)])
-
-    def joined(name: str, offsets: np.ndarray) -> np.ndarray:
-        columns = (getattr(part, name) for part in parts)
-        moved = (np.where(column < 0, -1, column + by) for column, by in zip(columns, offsets, strict=False))
-        return np.concatenate([np.empty(0, dtype=np.int32), *moved], dtype=np.int32)
-
-    empty = flatten((), prior)
-    return Nodes(
-        **{name: np.concatenate([getattr(part, name) for part in (empty, *parts)])
-           for name in ("feature", "threshold", "reach", "label", "value")},
-        **{name: joined(name, sizes) for name in ("left", "right", "missing", "roots")},
-        share=joined("share", known), prior=empty.prior,
-    )  # fmt: skip
-
-
-def flatten(trees: Iterable[Tree], prior: np.ndarray) -> Nodes:
-    """The nodes of trees whose `counts` are anything proportional to the class distributions. O(nodes K)."""
-    parts: dict[str, list[np.ndarray]] = {name: [] for name in Nodes._fields[:7]}
-    values: list[np.ndarray] = [np.empty((0, len(prior)), dtype=np.float32)]
-    roots, size, known = [], 0, 0
-    for tree in trees:
-        roots.append(size)
-        inner = tree.feature >= 0
-        parts["feature"].append(tree.feature.astype(np.int32, copy=False))
-        parts["threshold"].append(tree.threshold.astype(np.float64, copy=False))
-        for name in ("left", "right", "missing"):
-            parts[name].append(np.where(inner, getattr(tree, name) + size, -1).astype(np.int32))
-        distributions = np.ascontiguousarray(tree.counts / tree.counts.sum(axis=1, keepdims=True), dtype=np.float32)
-        different, which = _different(distributions)
-        values.append(different)
-        parts["share"].append((which + known).astype(np.int32))
-        parts["reach"].append(_reach(tree, distributions.argmax(axis=1)))
-        size, known = size + len(inner), known + len(different)
-    value = np.concatenate(values)
-    # A field at a time, whose parts are gone before the next: never two copies of the forest.
-    joined = {
-        name: np.concatenate([np.empty(0, dtype=_DTYPES.get(name, np.int32)), *parts.pop(name)])
-        for name in Nodes._fields[:7]
-    }
-    return Nodes(
-        **joined, value=value, label=value.argmax(axis=1).astype(np.int32) if size else np.empty(0, dtype=np.int32),
-        roots=np.array(roots, dtype=np.int32), prior=np.asarray(prior, dtype=np.float64),
-    )  # fmt: skip
-
-
-def _different(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The rows that differ, and which of them each row is: most nodes of a tree share their distribution."""
-    width = f"V{rows.shape[1] * rows.itemsize}"
-    different, which = np.unique(rows.view(width).ravel(), return_inverse=True)
-    return different.view(rows.dtype).reshape(-1, rows.shape[1]), which
-
-
-def _reach(tree: Tree, label: np.ndarray) -> np.ndarray:
-    """Bit k of a node: some leaf below it votes for class k. Level by level from the deepest: O(nodes)."""
-    if tree.counts.shape[1] > 64:
-        return np.full(len(tree.feature), np.iinfo(np.uint64).max, dtype=np.uint64)
-    reach = np.where(tree.feature < 0, np.uint64(1) << label.astype(np.uint64), np.uint64(0))
-    levels = [np.zeros(1, dtype=np.int64)]
-    while len(inner := levels[-1][tree.feature[levels[-1]] >= 0]):
-        levels.append(np.concatenate((tree.left[inner], tree.right[inner])))
-    for level in reversed(levels):
-        inner = level[tree.feature[level] >= 0]
-        reach[inner] = reach[tree.left[inner]] | reach[tree.right[inner]]
-    return reach
 
 
 def converted(tree: Any) -> Tree:

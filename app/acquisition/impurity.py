@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import numpy as np
 from numba import njit
+
+from app.arrays import Ints
 
 
 @njit(cache=True, nogil=True)
-def threshold_pairs(counts: np.ndarray, alpha: float) -> float:
+def threshold_pairs(counts: Ints, alpha: float) -> float:
     """Sum over ordered pairs of classes i != j of `[[n_i - a]+ [n_j - a]+ - a²]+`.
 
     `counts` (K,) are numbers of examples per class, `alpha` >= 0. The result is at least 0, in squared examples, exact

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from app.arrays import F64, I32
 from app.decisions.benefit import LARGEST
 from app.errors import Flaw, Invalid, pointer, unknown
 from app.text import MAX_NAME
@@ -26,9 +27,9 @@ class Prices:
     `groups` their names, in the order of the numbers.
     """
 
-    cost: np.ndarray
-    discounted: np.ndarray
-    group: np.ndarray
+    cost: F64
+    discounted: F64
+    group: I32
     groups: tuple[str, ...] = ()
 
     @classmethod
@@ -47,6 +48,11 @@ class Prices:
 
     def __len__(self) -> int:
         return len(self.cost)
+
+    @property
+    def arrays(self) -> tuple[F64, F64, I32]:
+        """What the compiled kernels read."""
+        return self.cost, self.discounted, self.group
 
     def owned(self, columns: Iterable[int]) -> Prices:
         """The same prices with these features at zero; acquired, they still open their group."""

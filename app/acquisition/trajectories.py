@@ -1,4 +1,4 @@
-"""The states that rows pass through when they are asked for feature by feature."""
+"""The states that rows pass through when their features are acquired one by one."""
 
 from __future__ import annotations
 
@@ -8,40 +8,52 @@ from typing import Self
 
 import numpy as np
 
-from app.acquisition._tracing import trace
-from app.acquisition.forest import FlatForest
 from app.acquisition.prices import Prices
-from app.acquisition.session import arrays, checked, slack_of
+from app.arrays import F64, I32, Bools
 
 
 @dataclass(frozen=True, eq=False)
 class Trajectories:
-    """n rows in states 0 (nothing known) … S; row i ends in state `length[i]`, what lies behind it is undefined.
+    """n rows in states 0 (nothing known) … S; row i ends in state `length[i]`, later states are undefined.
 
-    `asked` (n, S) int32: the column asked for in a state (-1 behind the end), `price` (n, S) what it is offered for and
-    `missing` (n, S) whether its value turns out to be missing, which costs nothing. `P` (n, S + 1, K) and `vote`
-    (n, S + 1): class distributions and the class by vote in each state. `settled` (n,): the first state in which the
-    vote can no longer change, or -1. `resolved` (n,): whether every tree has an answer at the end.
+    `asked` (n, S): the column requested in a state (-1 after the end), `price` (n, S) its price there, and `missing`
+    (n, S) whether its value is missing, which costs nothing. `P` (n, S + 1, K) and `vote` (n, S + 1): class
+    distribution, and predicted class or number, in each state. `settled` (n,): the first state in which the vote can
+    no longer change, or -1. `resolved` (n,): whether every tree reaches a leaf. `fee` (n, S + 1): the cost of
+    evaluating the model so far, besides the features.
     """
 
-    asked: np.ndarray
-    price: np.ndarray
-    missing: np.ndarray
-    P: np.ndarray
+    asked: I32
+    price: F64
+    missing: Bools
+    P: F64
     vote: np.ndarray
-    length: np.ndarray
-    settled: np.ndarray
-    resolved: np.ndarray
+    length: I32
+    settled: I32
+    resolved: Bools
+    fee: F64
 
     def __len__(self) -> int:
         return len(self.length)
+
+    @classmethod
+    def cut(
+        cls, asked: I32, price: F64, free: Bools, P: F64, vote: np.ndarray, length: I32, settled: I32, resolved: Bools,
+        fee: F64,
+    ) -> Self:  # fmt: skip
+        """Trajectories without the states that no row reaches; `free` (n, m) marks unavailable features."""
+        S = int(length.max(initial=0))
+        asked = asked[:, :S]
+        missing = (asked >= 0) & free[np.arange(len(asked))[:, None], asked]
+        P, vote, fee = P[:, : S + 1], vote[:, : S + 1], fee[:, : S + 1]
+        return cls(asked, price[:, :S], missing, P, vote, length, settled, resolved, fee)
 
     @classmethod
     def join(cls, parts: Sequence[Self]) -> Self:
         """The rows of all parts, with room for the longest trajectory."""
         longest = max(part.asked.shape[1] for part in parts)
         rooms = {"asked": (longest, -1), "price": (longest, 0), "missing": (longest, 0)}
-        rooms |= {"P": (longest + 1, 0), "vote": (longest + 1, 0)}
+        rooms |= {"P": (longest + 1, 0), "vote": (longest + 1, 0), "fee": (longest + 1, 0)}
         joined = {}
         for name in cls.__dataclass_fields__:
             columns = [getattr(part, name) for part in parts]
@@ -52,34 +64,9 @@ class Trajectories:
 
     @property
     def spent(self) -> np.ndarray:
-        """What has been paid in each state, (n, S + 1)."""
-        return paid_so_far(np.where(self.missing, 0.0, self.price))
-
-
-def travel(
-    forest: FlatForest, X: np.ndarray, prices: Prices, budget: float | None = None, missing: np.ndarray | None = None
-) -> Trajectories:  # fmt: skip
-    """Feed complete rows X (n, m), NaN where missing, until nothing affordable is left; a settled vote stops nothing.
-
-    `missing` (n, m) marks what cannot be had and costs nothing; by default every NaN. Others were bought in vain.
-    As `session.simulate`, which keeps only the end. Raises as it does. O(n questions (T K + m)); memory n S (K + 4).
-    """
-    free = np.isnan(X) if missing is None else missing
-    X, _, limit = checked(forest.n_features, X, np.zeros(np.shape(X), dtype=np.int32), prices, budget)
-    X = forest.orders.apply(X)
-    n, S, K = len(X), len(forest.columns), forest.n_classes
-    asked, price = np.full((n, S), -1, dtype=np.int32), np.zeros((n, S))
-    P, vote = np.zeros((n, S + 1, K)), np.zeros((n, S + 1), dtype=np.int32)
-    length, settled = np.zeros(n, dtype=np.int32), np.zeros(n, dtype=np.int32)
-    resolved = np.zeros(n, dtype=np.bool_)
-    trace(
-        forest.nodes, X, free, arrays(prices), limit, slack_of(limit), len(prices.groups),
-        asked, price, P, vote, length, settled, resolved,
-    )  # fmt: skip
-    S = int(length.max(initial=0))
-    asked = asked[:, :S]
-    lost = (asked >= 0) & free[np.arange(n)[:, None], asked]
-    return Trajectories(asked, price[:, :S], lost, P[:, : S + 1], vote[:, : S + 1], length, settled, resolved)
+        """The cost so far in each state, (n, S + 1)."""
+        paid = np.cumsum(np.where(self.missing, 0.0, self.price), axis=1)
+        return np.concatenate((np.zeros((len(paid), 1)), paid), axis=1) + self.fee
 
 
 def purchases(
@@ -104,11 +91,6 @@ def purchases(
         spent += paid[:, s]
         opened[everyone, group] |= had & (group >= 0)
     return price, paid, bought
-
-
-def paid_so_far(paid: np.ndarray) -> np.ndarray:
-    """(n, S + 1) sums before each of the columns of `paid` (n, S), and of all."""
-    return np.concatenate((np.zeros((len(paid), 1)), np.cumsum(paid, axis=1)), axis=1)
 
 
 def _widened(column: np.ndarray, width: int, fill: float) -> np.ndarray:

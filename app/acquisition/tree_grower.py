@@ -11,7 +11,8 @@ from joblib import Parallel, delayed
 
 from app.acquisition.binning import Table, bin_columns
 from app.acquisition.categories import order_categories
-from app.acquisition.forest import FlatForest, Nodes, PathCosts, beside, flatten
+from app.acquisition.forest import FlatForest, PathCosts
+from app.acquisition.nodes import Nodes, beside, flatten
 from app.acquisition.prices import Prices
 from app.acquisition.tree import grow_tree
 from app.progress import checkpoint

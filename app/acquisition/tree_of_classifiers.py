@@ -1,20 +1,24 @@
-"""A tree whose nodes are linear classifiers, and complete rows on their way through it."""
+"""A tree whose nodes are linear classifiers: complete rows, and cases whose features are acquired one by one."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 from scipy.special import expit
 
-Nodes = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+from app.acquisition import _tree_kernels as kernels
+from app.acquisition.prices import Prices
+from app.acquisition.session import States, checked, slack_of
+from app.acquisition.trajectories import Trajectories
+from app.arrays import F64, I32, Bools, Indices, Ints
 
 
 class Scorer(Protocol):
     """Linear scores of raw rows."""
 
-    def scores(self, X: np.ndarray) -> np.ndarray:
+    def scores(self, X: F64) -> F64:
         """Scores (n, N + N L) for rows (n, m), NaN where missing; checks nothing."""
         ...
 
@@ -23,19 +27,21 @@ class Scorer(Protocol):
 class TreeOfClassifiers:
     """N nodes over m features, the root first; K classes, or 0 for numbers.
 
-    `upper`, `lower` (N,) int32: where a case goes whose score is above `thresholds` (N,), and else; -1 is out.
-    `needs` (N, m) bool: the features that a node has weight on. `evaluation` (N,): what its weak learners cost, those
-    evaluated above left out. `scorer` gives the N deciding scores, and then each node's L predicting ones: the value,
-    or the log odds of the second of two classes, or one score for each class. `prior` (L,): the same before any node.
+    `upper`, `lower` (N,): the next node of a case whose score is above `thresholds` (N,), and of others; -1 leaves the
+    tree. `needs` (N, m): the features that a node has weight on. `evaluation` (N,): the cost of its weak learners,
+    without those evaluated above. `scorer` returns the N deciding scores, and then each node's L predicting ones: the
+    value, or the log odds of the second of two classes, or one score for each class. `prior` (L,): the predicting
+    scores before any node.
     """
 
-    upper: np.ndarray
-    lower: np.ndarray
-    thresholds: np.ndarray
-    needs: np.ndarray
-    evaluation: np.ndarray
+    can_settle: ClassVar[bool] = False
+    upper: I32
+    lower: I32
+    thresholds: F64
+    needs: Bools
+    evaluation: F64
     scorer: Scorer
-    prior: np.ndarray
+    prior: F64
     n_classes: int
 
     @property
@@ -47,20 +53,20 @@ class TreeOfClassifiers:
         return int(self.needs.shape[1])
 
     @property
-    def columns(self) -> np.ndarray:
-        """The features that some node may ask for, ascending."""
+    def columns(self) -> Indices:
+        """The features that some node needs, ascending."""
         return np.flatnonzero(self.needs.any(axis=0))
 
-    def posterior(self, X: np.ndarray) -> np.ndarray:
+    def posterior(self, X: F64) -> F64:
         """Class probabilities (n, K) of complete rows (n, m), NaN where missing; checks nothing."""
         return self.probabilities(self._final(X))
 
-    def values(self, X: np.ndarray) -> np.ndarray:
+    def values(self, X: F64) -> F64:
         """Predicted numbers (n,) of complete rows (n, m), NaN where missing; checks nothing."""
         final: np.ndarray = self._final(X)[:, 0]
         return final
 
-    def predict(self, X: np.ndarray) -> np.ndarray:
+    def predict(self, X: F64) -> np.ndarray:
         """Class codes, or numbers, (n,) of complete rows (n, m), NaN where missing; checks nothing."""
         return self.chosen(self._final(X))
 
@@ -82,12 +88,66 @@ class TreeOfClassifiers:
         P /= P.sum(axis=1, keepdims=True)
         return P
 
-    def reach(self, X: np.ndarray) -> np.ndarray:
+    def step(
+        self, X: F64, status: Ints, prices: Prices, budget: float | None = None, *, stop_when_settled: bool = True
+    ) -> States:
+        """The states of n cases (`StepwiseModel.step`).
+
+        A case stays at a node until all features that the node needs are known; then the node sends it up or down. The
+        answer is that of the deepest node evaluated, or the prior. An unavailable feature and NaN count as the training
+        mean. Features are requested cheapest first, ties to the earlier column. A part of what a node needs decides
+        nothing, so none is requested unless the budget pays for all of it and for the node's evaluation.
+        O(n (m N L + depth m^2)).
+        """
+        X, status, limit = checked(self.n_features, X, status, prices, budget)
+        n, m = X.shape
+        Z = self.scorer.scores(np.where(status >= 1, X, np.nan))
+        spent, total, price = np.zeros(n), np.zeros(n), np.zeros((n, m))
+        reached, wanted = np.empty(n, dtype=np.int32), np.zeros(n, dtype=np.int32)
+        out, missed, order = np.zeros(n, dtype=np.bool_), np.zeros(n, dtype=np.bool_), np.zeros((n, m), dtype=np.int32)
+        kernels.walk(
+            self.nodes(), Z[:, : self.n_nodes] > self.thresholds, status, prices.arrays, limit + slack_of(limit),
+            len(prices.groups), spent, reached, out, missed, wanted, total, order, price,
+        )  # fmt: skip
+        answers = self.answers(Z, reached)
+        chosen, resolved = self.chosen(answers), out.astype(np.int32)
+        prediction, value = (chosen, np.full(n, np.nan)) if self.n_classes else (np.zeros(n, dtype=np.int32), chosen)
+        votes = np.zeros((n, self.n_classes), dtype=np.int32)
+        if self.n_classes:
+            votes[np.arange(n), prediction] = resolved
+        waiting, by_column = _by_column(order, price, wanted)
+        affordable = (wanted > 0) & (spent + total <= limit + slack_of(limit))
+        return States(
+            waiting, by_column, order, wanted, spent, votes, self.probabilities(answers), resolved,
+            missed.astype(np.int32), np.where(resolved == 1, prediction, -1), prediction,
+            np.where(affordable, order[:, 0], -1), value, 1, limit, stop_when_settled,
+        )  # fmt: skip
+
+    def travel(self, X: F64, prices: Prices, budget: float | None = None, missing: Bools | None = None) -> Trajectories:
+        """Trajectories of n rows (`StepwiseModel.travel`). O(n (m N L + depth m^2)); memory n S (K + L + 6)."""
+        X, _, limit = checked(self.n_features, X, np.zeros(np.shape(X), dtype=np.int32), prices, budget)
+        free = np.isnan(X) if missing is None else np.ascontiguousarray(missing, dtype=np.bool_)
+        n, S = len(X), len(self.columns)
+        Z = self.scorer.scores(X)
+        asked, price = np.full((n, S), -1, dtype=np.int32), np.zeros((n, S))
+        node, fee = np.full((n, S + 1), -1, dtype=np.int32), np.zeros((n, S + 1))
+        length, resolved = np.zeros(n, dtype=np.int32), np.zeros(n, dtype=np.bool_)
+        kernels.trace(
+            self.nodes(), Z[:, : self.n_nodes] > self.thresholds, free, prices.arrays, limit + slack_of(limit),
+            len(prices.groups), asked, price, node, fee, length, resolved,
+        )  # fmt: skip
+        states = int(length.max(initial=0)) + 1
+        flat = np.stack([self.answers(Z, node[:, s]) for s in range(states)], axis=1).reshape(n * states, -1)
+        P, vote = self.probabilities(flat).reshape(n, states, -1), self.chosen(flat).reshape(n, states)
+        settled = np.where(resolved, length, -1)
+        return Trajectories.cut(asked, price, free, P, vote, length, settled, resolved, fee)
+
+    def reach(self, X: F64) -> np.ndarray:
         """The node (n,) at which complete rows (n, m) leave the tree."""
         return self._leave(self.scorer.scores(X))
 
-    def fees(self, X: np.ndarray) -> np.ndarray:
-        """What evaluating the nodes on their way costs complete rows (n, m), (n,)."""
+    def fees(self, X: F64) -> F64:
+        """The cost (n,) of evaluating the nodes on the paths of complete rows (n, m)."""
         paid = self.evaluation.astype(np.float64)
         waiting = [0]
         while waiting:
@@ -98,7 +158,7 @@ class TreeOfClassifiers:
         fees: np.ndarray = paid[self.reach(X)]
         return fees
 
-    def answers(self, Z: np.ndarray, reached: np.ndarray) -> np.ndarray:
+    def answers(self, Z: F64, reached: np.ndarray) -> np.ndarray:
         """Predicting scores (n, L) at the nodes reached (n,), `prior` where that is -1, from all scores Z."""
         L = len(self.prior)
         rows = np.arange(len(Z))[:, None]
@@ -107,15 +167,15 @@ class TreeOfClassifiers:
             found[reached < 0] = self.prior
         return found
 
-    def nodes(self) -> Nodes:
-        """The arrays that the compiled walks read."""
+    def nodes(self) -> kernels.Nodes:
+        """The arrays that the compiled kernels read."""
         return self.upper, self.lower, self.needs, self.evaluation
 
-    def _final(self, X: np.ndarray) -> np.ndarray:
+    def _final(self, X: F64) -> np.ndarray:
         Z = self.scorer.scores(X)
         return self.answers(Z, self._leave(Z))
 
-    def _leave(self, Z: np.ndarray) -> np.ndarray:
+    def _leave(self, Z: F64) -> np.ndarray:
         n = len(Z)
         rows, node = np.arange(n), np.zeros(n, dtype=np.intp)
         up = Z[:, : self.n_nodes] > self.thresholds
@@ -125,4 +185,14 @@ class TreeOfClassifiers:
             if not inside.any():
                 return node
             node = np.where(inside, following, node)
-            # A row that is out goes on to be sent out of the same node by the same score.
+            # A row that leaves stays at its node: the same score sends it out again.
+
+
+def _by_column(order: I32, price: F64, wanted: I32) -> tuple[I32, F64]:
+    """Whether a column is requested, and its price, both (n, m), from the order of requests."""
+    n, m = order.shape
+    rows, places = np.nonzero(np.arange(m) < wanted[:, None])
+    columns = order[rows, places]
+    waiting, by_column = np.zeros((n, m), dtype=np.int32), np.zeros((n, m))
+    waiting[rows, columns], by_column[rows, columns] = 1, price[rows, places]
+    return waiting, by_column

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from app.acquisition import tree_session
 from app.acquisition.binning import bin_columns
 from app.acquisition.forest import FlatForest, PathCosts
 from app.acquisition.prices import Prices
-from app.acquisition.session import simulate, step
-from app.acquisition.trajectories import travel
+from app.acquisition.session import StepwiseModel
 from app.acquisition.tree import grow_tree
 from app.acquisition.tree_of_classifiers import TreeOfClassifiers
+from app.arrays import F64
 
 
 def warm() -> None:
@@ -21,23 +20,19 @@ def warm() -> None:
     tree = grow_tree(bin_columns(X), y, np.ones(4, dtype=np.int64), 2, prices.cost)
     forest = FlatForest.join([tree], 2, np.ones(2) / 2)
     forest.posterior(X)
-    step(forest, X, np.zeros(X.shape), prices)
-    simulate(forest, X, prices)
-    travel(forest, X, prices)
+    _warm_model(forest, X, prices)
     list(PathCosts(X, y, np.ones(4), prices, 2).add(forest))
-    _warm_tree(X, prices)
+    out, zero, needs = np.full(1, -1, dtype=np.int32), np.zeros(1), np.array([[True, False]])
+    _warm_model(TreeOfClassifiers(out, out, zero, needs, zero, _FirstColumn(), zero, 2), X, prices)
 
 
 class _FirstColumn:
-    """Two scores that are the first feature."""
+    """Two scores, both the first feature."""
 
-    def scores(self, X: np.ndarray) -> np.ndarray:
+    def scores(self, X: F64) -> F64:
         return np.repeat(X[:, :1], 2, axis=1)
 
 
-def _warm_tree(X: np.ndarray, prices: Prices) -> None:
-    out, zero = np.full(1, -1, dtype=np.int32), np.zeros(1)
-    needs = np.array([[True, False]])
-    tree = TreeOfClassifiers(out, out, zero, needs, zero, _FirstColumn(), zero, 2)
-    tree_session.step(tree, X, np.zeros(X.shape), prices)
-    tree_session.travel(tree, X, prices)
+def _warm_model(model: StepwiseModel, X: F64, prices: Prices) -> None:
+    model.step(X, np.zeros(X.shape, dtype=np.int32), prices)
+    model.travel(X, prices)

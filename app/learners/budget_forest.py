@@ -11,7 +11,8 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.utils import check_random_state
 
-from app.acquisition.forest import FlatForest, Nodes, PathCosts
+from app.acquisition.forest import FlatForest, PathCosts
+from app.acquisition.nodes import Nodes
 from app.acquisition.prices import Prices, check_budget
 from app.acquisition.tree_grower import Rows, Rule, TreeGrower, Walk
 from app.errors import Invalid, pointer

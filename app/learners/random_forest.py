@@ -11,7 +11,8 @@ from sklearn.base import clone
 from sklearn.ensemble import RandomForestClassifier
 
 from app.acquisition.categories import Orders, order_categories
-from app.acquisition.forest import FlatForest, Nodes, beside, converted, flatten
+from app.acquisition.forest import FlatForest, converted
+from app.acquisition.nodes import Nodes, beside, flatten
 from app.errors import Invalid, pointer
 from app.learners.base import ALL, Dealt, stage_name
 from app.learners.stepwise import Stepwise

@@ -11,7 +11,7 @@ from sklearn.model_selection import StratifiedKFold
 from sklearn.utils import check_random_state
 
 from app.acquisition.prices import Prices
-from app.acquisition.stepping import Walkable, travel
+from app.acquisition.session import StepwiseModel
 from app.acquisition.stopping import Experience, learn
 from app.acquisition.trajectories import Trajectories
 from app.errors import Invalid
@@ -29,7 +29,7 @@ class Stepwise(Learner):
     Fitted, after `learn_stops`: `experience_`, or None without questions.
     """
 
-    model_: Walkable
+    model_: StepwiseModel
     experience_: Experience | None = None
 
     def learn_stops(self, X: np.ndarray, y: np.ndarray, prices: Prices) -> Self:
@@ -82,7 +82,7 @@ class Stepwise(Learner):
             with part(number / needed, (number + 1) / needed, f"learning when to stop, {number + 1} of {needed}"):
                 model = self._again().fit(X[inside], codes[inside]).model_
                 some = _drawn(outside, codes, room - sum(len(truth) for _, truth in found), random)
-                found.append((travel(model, X[some], prices), codes[some]))
+                found.append((model.travel(X[some], prices), codes[some]))
         return found
 
 

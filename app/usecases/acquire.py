@@ -11,9 +11,7 @@ import numpy as np
 
 from app.acquisition.prices import Prices
 from app.acquisition.session import States
-from app.acquisition.stepping import step
 from app.acquisition.stopping import at_stake
-from app.acquisition.tree_session import TreeStates
 from app.decisions.benefit import Decision, decide
 from app.errors import Flaw, Invalid, TooLarge, pointer
 from app.registry.loaded import Loaded
@@ -81,7 +79,7 @@ class Standings:
             }
 
     def _predicted(self) -> Iterator[dict[str, Any]]:
-        if isinstance(self.states, TreeStates) and not self.asker.classes:
+        if not self.asker.classes:
             yield from ({"prediction": value, "probabilities": None} for value in self.states.value.tolist())
             return
         names = [str(name) for name in self.asker.classes]
@@ -115,7 +113,7 @@ def acquire(model: Loaded, cases: Sequence[Any], question: Question) -> Standing
     _check_size(len(cases), ready, stakes)
     known = encode_known(model.schema, cases, question.unavailable)
     prices = ready.priced(question.feature_costs)
-    states = step(ready.model, known.X, known.status, prices, question.budget, stop_when_settled=stakes is None)
+    states = ready.model.step(known.X, known.status, prices, question.budget, stop_when_settled=stakes is None)
     _check_finite(states)
     finished = states.resolved == states.trees
     answered = (known.status[:, ready.columns] != 0).sum(axis=1)
@@ -139,11 +137,7 @@ def extent_bytes(model: Loaded, cases: int, n_actions: int) -> int:
 
 def _check_finite(states: States) -> None:
     """Values beyond all bounds can add up to what is no number."""
-    told = (
-        states.value[:, None]
-        if isinstance(states, TreeStates) and not states.probabilities.size
-        else states.probabilities
-    )
+    told = states.probabilities if states.probabilities.size else states.value[:, None]
     rows = np.flatnonzero(~np.isfinite(told).all(axis=1))
     if rows.size:
         raise Invalid(

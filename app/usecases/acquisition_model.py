@@ -12,9 +12,8 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from app.acquisition.prices import Prices, parse_prices
-from app.acquisition.stepping import Walkable
+from app.acquisition.session import StepwiseModel
 from app.acquisition.stopping import Experience, Worth
-from app.acquisition.tree_of_classifiers import TreeOfClassifiers
 from app.decisions.benefit import as_benefits
 from app.decisions.calibration import Calibrator
 from app.errors import Invalid
@@ -42,7 +41,7 @@ class AcquisitionModel:
 
     names: Sequence[str]
     classes: Sequence[int | str]
-    model: Walkable
+    model: StepwiseModel
     prices: Prices
     columns: np.ndarray
     calibrator: Calibrator | None
@@ -61,11 +60,11 @@ class AcquisitionModel:
     @property
     def votes(self) -> bool:
         """Whether several trees vote, so that a vote can be settled."""
-        return not isinstance(self.model, TreeOfClassifiers)
+        return self.model.can_settle
 
     def fees(self, X: np.ndarray) -> np.ndarray:
         """What complete rows (n, m) pay besides their features, (n,): for evaluating the nodes of a tree."""
-        return self.model.fees(X) if isinstance(self.model, TreeOfClassifiers) else np.zeros(len(X))
+        return self.model.fees(X)
 
     def priced(self, feature_costs: Any) -> Prices:
         """The request's prices over the card's; Invalid at /feature_costs."""

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from app.acquisition.prices import Prices, check_budget
-from app.acquisition.stepping import travel
 from app.acquisition.stopping import at_stake
 from app.acquisition.trajectories import Trajectories
 from app.decisions.benefit import LARGEST, decide, row_benefits
@@ -122,7 +121,7 @@ def _run(
     chunk = min(_CHUNK, max(1, _CELLS // ((len(ready.model.columns) + 1) * max(width, 1))))
     for start in range(0, len(data.X), chunk):
         rows = slice(start, start + chunk)
-        trajectories = travel(ready.model, data.X[rows], prices, budget, data.missing[rows])
+        trajectories = ready.model.travel(data.X[rows], prices, budget, data.missing[rows])
         dearest = max(dearest, float(trajectories.spent.max(initial=0.0)))
         for name, ends in _ends(ready, trajectories, prices, stakes, budget).items():
             finished = trajectories.resolved & (ends == trajectories.length)
@@ -170,7 +169,7 @@ def _fixed(
             ready.model.predict(X),
         )
         return _means(_columns(y, vote, P, cost, np.full(n, m), stakes))
-    start = travel(ready.model, X[:1], prices, 0.0)
+    start = ready.model.travel(X[:1], prices, 0.0)
     P = ready.probabilities(start.P[:, 0], np.zeros(1), start.resolved & (start.length == 0))
     vote = np.full(n, start.vote[0, 0])
     return _means(_columns(y, vote, np.repeat(P, n, axis=0), np.zeros(n), np.zeros(n), stakes))

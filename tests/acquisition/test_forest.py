@@ -11,9 +11,9 @@ from sklearn.ensemble import RandomForestClassifier
 from app.acquisition.categories import order_categories
 from app.acquisition.forest import FlatForest, PathCosts
 from app.acquisition.prices import Prices
-from app.acquisition.session import simulate
 from tests.reference.acquisition import nested, walk
 from tests.reference.forests import random_case
+from tests.reference.stepwise import from_sklearn, simulate
 
 
 @pytest.mark.parametrize("gaps", [0.0, 0.2])
@@ -26,7 +26,7 @@ def test_it_answers_as_the_forest_it_was_taken_from(gaps, min_samples_leaf):
     y = (X[:, 0] + X[:, 4] > 0).astype(int) + (X[:, 1] > 1)
     X[random.random(X.shape) < gaps] = np.nan
     model = RandomForestClassifier(12, min_samples_leaf=min_samples_leaf, random_state=1).fit(X, y)
-    forest = FlatForest.from_sklearn(model)
+    forest = from_sklearn(model)
     new = random.normal(size=(400, 5))
     cuts = np.concatenate([tree.tree_.threshold[tree.tree_.feature == 4] for tree in model.estimators_])
     cuts = cuts[np.isfinite(cuts)]
@@ -47,7 +47,7 @@ def test_values_rounded_to_float32_are_split_where_scikit_learn_splits_them(valu
     model = RandomForestClassifier(3, random_state=0).fit(X, y)
     near = np.concatenate([X, np.nextafter(X, np.inf), np.nextafter(X, -np.inf), X * (1 + 1e-9)])
     votes = [tree.predict(near) for tree in model.estimators_]
-    np.testing.assert_array_equal(FlatForest.from_sklearn(model).votes(near)[:, 1], np.sum(votes, axis=0))
+    np.testing.assert_array_equal(from_sklearn(model).votes(near)[:, 1], np.sum(votes, axis=0))
 
 
 def test_it_is_its_trees():

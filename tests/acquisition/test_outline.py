@@ -6,7 +6,7 @@ import pytest
 from app.acquisition.outline import Stop, outline
 from app.acquisition.prices import Prices
 from app.acquisition.tree_of_classifiers import TreeOfClassifiers
-from app.acquisition.tree_session import simulate
+from tests.reference.stepwise import simulate
 
 PRICES = Prices(np.array([1.0, 5, 4, 2]), np.array([1.0, 3, 1, 2]), np.array([-1, 0, 0, -1], np.int32), ("g",))
 
@@ -46,5 +46,6 @@ def test_costs_are_those_that_cases_pay():
     X = np.random.default_rng(0).normal(size=(50, 4))
     run = simulate(tree(), X, PRICES)
     stops = outline(tree(), PRICES)
-    assert run.cost == pytest.approx([stops[node].cost for node in run.node])
-    assert set(run.node.tolist()) == {1, 2, 3}
+    reached = tree().reach(X).tolist()
+    assert run.cost == pytest.approx([stops[node].cost for node in reached])
+    assert set(reached) == {1, 2, 3}

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from app.acquisition.partial_calibration import StageCurve
 from app.acquisition.prices import Prices
 from app.acquisition.stopping import Experience, at_stake, learn
-from app.acquisition.trajectories import Trajectories, travel
+from app.acquisition.trajectories import Trajectories
 from tests.reference.forests import random_case
 from tests.reference.worth import twin
 
@@ -134,7 +134,7 @@ def test_what_is_at_stake():
 def test_experience_keeps_the_states_and_calibrates_them():
     """Ends are as `finish` says, states before are calibrated rows of probabilities, and each row counts once."""
     forest, _, prices, X, random = random_case(3, T=9)
-    rows = Trajectories.join([travel(forest, X, prices)] * 5)
+    rows = Trajectories.join([forest.travel(X, prices)] * 5)
     y = random.integers(0, 3, len(rows))
     known = learn(rows, y, 5, lambda P: P)
     np.testing.assert_allclose(known.P.sum(axis=2), 1, rtol=1e-6)

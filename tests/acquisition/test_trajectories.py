@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.acquisition.session import UNAVAILABLE, UNKNOWN, simulate, step
-from app.acquisition.trajectories import Trajectories, purchases, travel
+from app.acquisition.trajectories import Trajectories, purchases
 from tests.reference.forests import random_case, random_prices
+from tests.reference.stepwise import UNAVAILABLE, UNKNOWN, step
 
 seeds = st.integers(0, 10**6)
 
@@ -17,7 +17,7 @@ seeds = st.integers(0, 10**6)
 def test_every_state_is_the_sessions(seed, budget):
     """Question, offer, answer, when the vote is settled, and what has been paid, state by state."""
     forest, _, prices, X, _ = random_case(seed)
-    found = travel(forest, X, prices, budget)
+    found = forest.travel(X, prices, budget)
     for i in range(4):
         status = np.full((1, 5), UNKNOWN)
         settled = -1
@@ -37,17 +37,6 @@ def test_every_state_is_the_sessions(seed, budget):
             assert found.missing[i, s] == np.isnan(X[i, now.next.feature])
             status[0, now.next.feature] = UNAVAILABLE if found.missing[i, s] else s + 1
         assert found.settled[i] == settled
-
-
-@settings(deadline=None)
-@given(seed=seeds)
-def test_the_end_is_the_simulations(seed):
-    forest, _, prices, X, _ = random_case(seed)
-    found, run = travel(forest, X, prices), simulate(forest, X, prices, stop_when_settled=False)
-    ends = np.arange(len(X)), found.length
-    np.testing.assert_array_equal(found.length, run.questions)
-    np.testing.assert_array_equal(found.P[ends], run.probabilities)
-    np.testing.assert_allclose(found.spent[ends], run.cost, atol=1e-12)
 
 
 @settings(deadline=None)
@@ -75,7 +64,7 @@ def test_journeys_of_several_forests_stand_together():
     parts = []
     for seed in (1, 2, 3):
         forest, _, prices, X, _ = random_case(seed, T=seed)
-        parts.append(travel(forest, X, prices))
+        parts.append(forest.travel(X, prices))
     joined = Trajectories.join(parts)
     assert len(joined) == sum(map(len, parts))
     start = 0

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from app.acquisition.binning import MISSING, bin_columns
 from app.acquisition.forest import FlatForest
 from app.acquisition.prices import Prices
-from app.acquisition.session import simulate
 from app.acquisition.tree import grow_tree
 from tests.reference.acquisition import depth, greedy_tree, nested
+from tests.reference.stepwise import simulate
 
 
 @settings(deadline=None)

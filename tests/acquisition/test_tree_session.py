@@ -5,7 +5,7 @@ import pytest
 
 from app.acquisition.prices import Prices
 from app.acquisition.tree_of_classifiers import TreeOfClassifiers
-from app.acquisition.tree_session import step, travel
+from tests.reference.stepwise import step
 
 PRICES = Prices.unit(2)
 
@@ -30,12 +30,12 @@ def test_no_node_is_evaluated_beyond_the_budget(budget, x):
     """Also where all that it needs is known: the answer is that of the node before, as in a simulation."""
     X = np.array([[x, 0.0]])
     state = step(tree(), X, np.array([[1, 0]], np.int32), PRICES, budget)[0]
-    run = travel(tree(), X, PRICES, budget)
+    run = tree().travel(X, PRICES, budget)
     stopped = budget == 1.2 and x > 0
     assert state.reason == ("budget" if stopped else "resolved")
     assert state.spent == pytest.approx(1.1 if stopped or x < 0 else 1.6)
-    assert (state.next, state.node) == (None, 0 if stopped else 1 if x > 0 else 2)
-    assert (run.spent[0, 1], run.node[0, 1], run.resolved[0]) == (state.spent, state.node, not stopped)
+    assert (state.next, state.value) == (None, 0 if stopped else 1 if x > 0 else 2)
+    assert (run.spent[0, 1], run.vote[0, 1], run.resolved[0]) == (state.spent, state.value, not stopped)
 
 
 def test_a_complete_row_pays_for_the_nodes_on_its_path():

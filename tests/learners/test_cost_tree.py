@@ -14,9 +14,7 @@ from sklearn.linear_model import LinearRegression
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from app import progress
-from app.acquisition import tree_session
 from app.acquisition.prices import Prices, parse_prices
-from app.acquisition.tree_session import simulate, step, travel
 from app.errors import Invalid
 from app.learners.cost_tree import estimator, path
 from app.learners.cost_tree.charges import Charges
@@ -26,6 +24,7 @@ from app.learners.cost_tree.losses import loss_of
 from app.learners.cost_tree.node import NodeProblem
 from app.learners.cost_tree.soft import SMOOTH, Problem, SoftTree
 from tests.reference.cost_tree import feed, objective, stand
+from tests.reference.stepwise import simulate, step
 from tests.reference.tables import mixed
 
 WEIGHTS = {
@@ -229,7 +228,7 @@ def test_feeding_rows_equals_the_literal_walk(name, budget):
     model, X = fitted(name)
     tree, rows = model.model_, X[:40]
     missing = np.isnan(rows) & (np.arange(40) % 2 == 0)[:, None]
-    run = travel(tree, rows, PRICES, budget, missing)
+    run = tree.travel(rows, PRICES, budget, missing)
     for i, x in enumerate(rows):
         values = [None if free else value for value, free in zip(x.tolist(), missing[i], strict=True)]
         states, asked = feed(tree, PRICES, values, math.inf if budget is None else budget)
@@ -237,23 +236,21 @@ def test_feeding_rows_equals_the_literal_walk(name, budget):
         assert run.asked[i, : len(asked)].tolist() == [feature for feature, _ in asked]
         assert run.price[i, : len(asked)] == pytest.approx([price for _, price in asked])
         assert run.spent[i, : len(states)] == pytest.approx([state["spent"] for state in states])
-        assert run.node[i, : len(states)].tolist() == [state["reached"] for state in states]
         assert run.resolved[i] == states[-1]["out"]
         answers = np.stack([state["answer"] for state in states])
         np.testing.assert_allclose(run.P[i, : len(states)], tree.probabilities(answers))
         np.testing.assert_allclose(run.vote[i, : len(states)], tree.chosen(answers))
 
 
-def test_a_simulation_is_the_end_of_the_journeys(monkeypatch):
-    """In blocks, whatever their size."""
+def test_costs_on_the_path_do_not_depend_on_the_block_size(monkeypatch):
+    """Cost and error of every point are the same for blocks of seven rows."""
     model, X = fitted("three")
-    monkeypatch.setattr(tree_session, "_BLOCK", 7)
-    run, rows = simulate(model.model_, X[:40], PRICES, 5.0), travel(model.model_, X[:40], PRICES, 5.0)
-    ends = np.arange(40), rows.length
-    pairs = [(run.cost, rows.spent[ends]), (run.questions, rows.length), (run.prediction, rows.vote[ends])]
-    pairs += [(run.probabilities, rows.P[ends]), (run.resolved, rows.resolved), (run.node, rows.node[ends])]
-    for found, expected in pairs:
-        np.testing.assert_allclose(found, expected)
+    y = np.digitize(table(missing=0.1)[1], [-1, 1])
+    points = []
+    for block in (path._BLOCK, 7):
+        monkeypatch.setattr(path, "_BLOCK", block)
+        points.append(clone(model).fit(X, y).tradeoff_)
+    assert points[0] == points[1]
 
 
 @pytest.mark.parametrize("name", FITS)
@@ -261,7 +258,6 @@ def test_complete_rows_end_where_feeding_ends(name):
     """`posterior` and `values` give what the last step gives without a budget."""
     model, X = fitted(name)
     run = simulate(model.model_, X, PRICES)
-    np.testing.assert_array_equal(model.model_.reach(X), run.node)
     assert run.resolved.all()
     if name == "numbers":
         np.testing.assert_allclose(model.values(X), run.prediction)
@@ -288,7 +284,6 @@ def test_states_equal_the_literal_walk(name):
             order = sorted(np.flatnonzero(row), key=lambda j: (row[j] < 0, row[j]))
             known = {int(j): float(x[j]) if row[j] > 0 else None for j in order}
             expected = stand(tree, PRICES, known, math.inf if budget is None else budget)
-            assert state.node == expected["reached"]
             assert state.spent == pytest.approx(expected["spent"])
             assert [w.feature for w in state.frontier] == [j for j, _ in expected["frontier"]]
             assert [w.price for w in state.frontier] == pytest.approx([price for _, price in expected["frontier"]])
@@ -307,7 +302,7 @@ def test_nothing_known_is_the_prior_and_owned_features_are_free():
     """Before the root can answer the class shares do; what is owned costs nothing and still opens its group."""
     model, X = fitted("two")
     state = step(model.model_, X[:1], np.zeros((1, 5)), PRICES)[0]
-    assert (state.node, state.resolved, state.trees, state.spent) == (-1, 0, 1, 0.0)
+    assert (state.resolved, state.trees, state.spent) == (0, 1, 0.0)
     np.testing.assert_allclose(state.probabilities, np.bincount(table(missing=0.1)[2]) / 300, atol=0.01)
     full = simulate(model.model_, X, PRICES).cost
     assert (simulate(model.model_, X, PRICES.owned([0])).cost <= full).all()

@@ -7,7 +7,6 @@ import pytest
 
 from app import progress
 from app.acquisition.prices import Prices
-from app.acquisition.trajectories import travel
 from app.learners import stepwise
 from app.learners.budget_forest import BudgetForest
 from app.learners.random_forest import RandomForest
@@ -47,7 +46,7 @@ def test_rows_travel_through_forests_that_did_not_see_them():
     )
     known = model.experience_
     ends = known.P[np.arange(300), known.length]
-    seen = travel(model.model_, X, Prices.unit(4))
+    seen = model.model_.travel(X, Prices.unit(4))
     assert (seen.P[np.arange(300), seen.length].argmax(axis=1) == y).mean() > 0.95
     assert (ends.argmax(axis=1) == known.y).mean() < 0.6
 

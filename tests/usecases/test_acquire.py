@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.acquisition.prices import Prices
-from app.acquisition.stepping import travel
 from app.errors import Invalid, TooLarge
 from app.features import Feature, Schema
 from app.learners.budget_forest import BudgetForest
@@ -129,7 +128,7 @@ def test_fed_as_asked_a_row_ends_in_its_class(model, seed, budget):
     """The vote's class is the complete row's where no budget cuts it short; prices add up, as the simulation has it."""
     X, _ = rows(3, seed)
     grown = model.estimator.model_
-    run = travel(grown, X, PRICES, budget)
+    run = grown.travel(X, PRICES, budget)
     for i, x in enumerate(X):
         last, paid, questions = play(model, x, usecase.Question(budget=budget))
         settled = int(run.settled[i])

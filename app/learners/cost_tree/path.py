@@ -11,7 +11,6 @@ import numpy as np
 
 from app.acquisition.prices import Prices
 from app.acquisition.tree_of_classifiers import TreeOfClassifiers
-from app.acquisition.tree_session import simulate
 from app.learners.cost_tree.charges import Charges
 from app.learners.cost_tree.grow import grow, improve
 from app.learners.cost_tree.hard import HardTree, Rows
@@ -25,6 +24,7 @@ STEPS = 20
 RANGE = (1e-3, 2.0)
 """The least and the largest of them, as parts of that at which a single node would use nothing that costs."""
 _CYCLES = 10
+_BLOCK = 2000  # rows whose trajectories are in memory together
 SPREAD = 10.0
 """The standard deviation that a standardised target is given. Traversal is `sigmoid(score - threshold)`, so that with 1
 even distant rows go both ways in training and the exits fit a mixture that nobody meets later: on a piecewise linear
@@ -98,12 +98,17 @@ class Setting:
                 yield self.point(hard, outside, lambda_), hard
 
     def point(self, hard: HardTree, sample: Sample, lambda_: float) -> Point:
-        """Mean cost and error of rows that are asked for feature by feature."""
+        """Mean cost and error of rows whose features are acquired one by one."""
         tree = self.assemble(hard, self.prior(sample.rows))
-        run = simulate(tree, sample.X, self.prices)
+        parts = []
+        for start in range(0, len(sample.X), _BLOCK):
+            rows = tree.travel(sample.X[start : start + _BLOCK], self.prices)
+            ends = np.arange(len(rows)), rows.length
+            parts.append((rows.spent[ends], rows.vote[ends]))
+        cost, predicted = map(np.concatenate, zip(*parts, strict=True))
         y = sample.rows.targets
-        wrong = run.prediction != y if self.n_classes else (run.prediction - (self.center + self.unit * y)) ** 2
-        return Point(lambda_, *np.average((run.cost, wrong), axis=1, weights=sample.rows.weights).tolist())
+        wrong = predicted != y if self.n_classes else (predicted - (self.center + self.unit * y)) ** 2
+        return Point(lambda_, *np.average((cost, wrong), axis=1, weights=sample.rows.weights).tolist())
 
     def prior(self, rows: Rows) -> np.ndarray:
         """The best scores (L,) without any feature; each class counts one row more."""
