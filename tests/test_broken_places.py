@@ -6,7 +6,6 @@ import json
 import logging
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -17,6 +16,7 @@ from app.jobs.worker import Worker
 from app.stores import make_ports
 from tests.conftest import serving, settings_for, trained, two_class_rows
 from tests.registry.making import publish
+from tests.servers.forked import run
 
 COMMANDS = {
     "serve": ["serve"],
@@ -41,7 +41,6 @@ FIXES = {
     "no rights": "chown",
     "damaged": "payoff restore",
 }
-NO_RIGHTS = ["setpriv", "--bounding-set=-dac_override,-dac_read_search", "--inh-caps=-dac_override,-dac_read_search"]
 
 
 @pytest.fixture
@@ -60,7 +59,7 @@ def installation(disk, monkeypatch):
     return disk
 
 
-def ended(command, capsys):
+def ran(command, capsys):
     """The exit code of a command of this process, and what it printed."""
     try:
         code = main(COMMANDS[command])
@@ -94,7 +93,7 @@ def test_a_damaged_database_file(installation, capsys, command, harm):
     for beside in ("payoff.db-wal", "payoff.db-shm"):
         (installation / "home" / beside).unlink(missing_ok=True)
 
-    code, out, err = ended(command, capsys)
+    code, out, err = ran(command, capsys)
 
     check(command, code, out, err, FIXES["damaged"], must_fail=False)
     if command in {"serve", "reindex"} and harm in {"text", "garbage after the header", "a damaged header"}:
@@ -106,7 +105,7 @@ def test_a_damaged_database_file(installation, capsys, command, harm):
 def test_a_full_disk(installation, capsys, command):
     fill(installation)
 
-    code, out, err = ended(command, capsys)
+    code, out, err = ran(command, capsys)
 
     check(command, code, out, err, FIXES["full"], must_fail=False)
 
@@ -115,7 +114,7 @@ def test_a_full_disk(installation, capsys, command):
 def test_a_disk_that_is_mounted_read_only(installation, capsys, command):
     subprocess.run(["mount", "-o", "remount,ro", str(installation)], check=True)
 
-    code, out, err = ended(command, capsys)
+    code, out, err = ran(command, capsys)
 
     check(command, code, out, err, FIXES["read-only"], must_fail=command in {"serve", "worker", "reindex", "keys"})
 
@@ -133,17 +132,16 @@ def test_missing_rights(installation, command, what):
         if what == "the folder" or path.is_file():
             path.chmod(0o555 if path.is_dir() else 0o444)
 
-    run = subprocess.run(
-        [*NO_RIGHTS, sys.executable, "-m", "app.cli", *COMMANDS[command]],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-        cwd=installation.parent,
-        env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[1]), "PYTHONDONTWRITEBYTECODE": "1"},
-    )
+    ended = run(COMMANDS[command], env=os.environ, cwd=installation.parent, without_rights=True)
 
-    check(command, run.returncode, run.stdout, run.stderr, FIXES["no rights"], must_fail=command in {"keys", "reindex"})
+    check(
+        command,
+        ended.returncode,
+        ended.stdout,
+        ended.stderr,
+        FIXES["no rights"],
+        must_fail=command in {"keys", "reindex"},
+    )
 
 
 def test_a_full_disk_makes_the_service_unready_and_predictions_go_on(disk):

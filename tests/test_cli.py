@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
+
+from tests.servers.forked import run
 
 
 @pytest.mark.parametrize(
@@ -23,11 +22,8 @@ import pytest
 def test_settings_that_cannot_be_are_named(command, settings, named, tmp_path):
     """With exit code 2, and no traceback."""
     (tmp_path / "file").write_text("in the way")
-    line = [sys.executable, "-m", "app.cli", command]
-    folders = {"PYTHONPATH": str(Path.cwd()), "PAYOFF_MODELS": str(tmp_path / "models")}
-    ended = subprocess.run(
-        line, cwd=tmp_path, env=os.environ | folders | settings, capture_output=True, text=True, timeout=60, check=False
-    )
+    folders = {"PAYOFF_MODELS": str(tmp_path / "models")}
+    ended = run([command], env=os.environ | folders | settings, cwd=tmp_path)
     assert ended.returncode == 2, ended.stderr
     assert ended.stderr.startswith("payoff: ")
     assert ended.stderr.count("\n") == 1

@@ -12,7 +12,9 @@ import pytest
 
 from app import disks
 from app.disks import FULL, NO_FOLDER, READ_ONLY, obstacle, of_error
-from tests.test_broken_places import NO_RIGHTS, fill
+from tests.test_broken_places import fill
+
+NO_RIGHTS = ["setpriv", "--bounding-set=-dac_override,-dac_read_search", "--inh-caps=-dac_override,-dac_read_search"]
 
 
 def test_a_folder_that_can_be_written_or_made_has_none(tmp_path):

@@ -5,8 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-import subprocess
-import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -14,6 +12,7 @@ import httpx
 import pytest
 
 from tests.conftest import two_class_rows
+from tests.servers.forked import run
 from tests.servers.proxy import Proxy
 from tests.servers.s3 import access
 from tests.servers.service import Replica
@@ -90,18 +89,12 @@ def test_from_upload_to_decision_and_through_an_outage(replica: Replica, way: Pr
 @pytest.mark.parametrize("command", ["serve", "reindex"])
 def test_a_bucket_that_does_not_exist_is_said_in_one_line(bucket, tmp_path, command):
     environment = {"PAYOFF_HOME": str(tmp_path), "PAYOFF_MODELS": f"{bucket}-not/models"}
-    ended = subprocess.run(
-        [sys.executable, "-m", "app.cli", command],
-        env=os.environ | environment,
-        capture_output=True,
-        timeout=120,
-        check=False,
-    )
+    ended = run([command], env=os.environ | environment, cwd=tmp_path)
 
     assert ended.returncode == 2
-    last = ended.stderr.decode().splitlines()[-1]
+    last = ended.stderr.splitlines()[-1]
     assert last == "payoff: the store of PAYOFF_MODELS cannot be used: there is no such bucket"
-    assert b"Traceback" not in ended.stderr
+    assert "Traceback" not in ended.stderr
 
 
 def _is_away(answer: httpx.Response) -> None:

@@ -3,84 +3,38 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import signal
-import subprocess
-import sys
 import threading
 import time
-from pathlib import Path
 
 import httpx
 import psutil
 import pytest
 
-from tests.conftest import free_port, two_class_rows
+from tests.conftest import two_class_rows
+from tests.servers.service import Replica
 
 ENDED = ("succeeded", "failed", "cancelled")
 
 
-class Service:
-    """`payoff serve` as a real process that can be killed and started again."""
-
-    def __init__(self, folder: Path) -> None:
-        self.port = free_port()
-        self.client = httpx.Client(base_url=f"http://127.0.0.1:{self.port}", timeout=30)
-        self._environment = os.environ | {
-            "PAYOFF_HOME": str(folder / "home"),
-            "PAYOFF_MODELS": str(folder / "models"),
-            "PAYOFF_LEASE_SECONDS": "1.5",
-            "PAYOFF_JOB_ATTEMPTS": "10",
-            "PAYOFF_WORKERS": "2",
-        }
-        self._log = (folder / "log").open("ab")
-        self.process: subprocess.Popen[bytes] | None = None
-
-    @property
-    def running(self) -> bool:
-        return self.process is not None and self.process.poll() is None
-
-    def start(self) -> None:
-        command = [sys.executable, "-m", "app.cli", "serve", "--port", str(self.port)]
-        self.process = subprocess.Popen(command, env=self._environment, stdout=self._log, stderr=self._log)
-        until = time.monotonic() + 240  # a busy machine; it takes seconds
-        while time.monotonic() < until:
-            try:
-                if self.client.get("/health/ready").status_code == 200:
-                    return
-            except httpx.TransportError:
-                time.sleep(0.05)
-        raise AssertionError("the service did not become ready")
-
-    def kill(self) -> None:
-        """As the kernel would: the server alone; what it started has to notice."""
-        self.process.send_signal(signal.SIGKILL)
-        self.process.wait()
-
-    def stop(self) -> int:
-        self.process.terminate()
-        return self.process.wait(30)
-
-    def close(self) -> None:
-        if self.running:
-            self.kill()
-        self.client.close()
-        self._log.close()
+SETTINGS = {"lease_seconds": 1.5, "job_attempts": 10, "workers": 2}
 
 
 @pytest.fixture(scope="module")
-def _service(tmp_path_factory):
-    service = Service(tmp_path_factory.mktemp("killed"))
+def _service():
+    service = Replica(SETTINGS)
     yield service
     service.close()
 
 
 @pytest.fixture
 def service_process(_service):
-    """The service, running; a test may end it."""
+    """The service, running; a test may end it. It is started by its command, with an interpreter of its own."""
     if not _service.running:
+        _service.forked = False
         _service.start()
+        _service.forked = True
     return _service
 
 
@@ -98,8 +52,7 @@ def test_every_accepted_job_survives_kills_of_the_service(service_process):
     for _ in range(3):
         ids += [submit(service_process.client, len(ids) + i) for i in range(2)]
         time.sleep(rng.uniform(0.0, 1.2))
-        service_process.kill()
-        service_process.start()
+        service_process.restart()
     jobs = [wait_for(service_process.client, job) for job in ids]
 
     assert [job["status"] for job in jobs] == ["succeeded"] * len(ids)
@@ -137,7 +90,7 @@ def test_nothing_is_left_running_when_the_service_is_killed(service_process):
     order = {"model": "slow", "learner": {"kind": "benefit_logistic"}, "data": two_class_rows(40_000)}
     service_process.client.post("/train", json=order | {"benefits": [[0, -1], [-10, 5]]})
     time.sleep(1)
-    started = psutil.Process(service_process.process.pid).children(recursive=True)
+    started = service_process.descendants()
     service_process.kill()
 
     _, alive = psutil.wait_procs(started, timeout=30)  # a fork server that still imports ends after that

@@ -17,6 +17,8 @@ from pathlib import Path
 
 import psutil
 
+from tests.servers.forked import ForkedProcess
+
 PROJECT = Path(__file__).resolve().parents[2]
 _START_SECONDS = 240.0  # compiling kernels on a new machine takes most of it
 _STOP_SECONDS = 30.0
@@ -53,7 +55,7 @@ class Program(ABC):
 
     def __init__(self) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix=f"payoff-{self.name}-"))
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: subprocess.Popen[bytes] | ForkedProcess | None = None
         self.kills = 0  # counted before the blow, so that whoever loses a connection can tell why
         self.up = False  # from being ready to being killed
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from abc import abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
 
 import httpx
 import psutil
 
-from tests.servers.program import Program, free_port
+from tests.servers.forked import ForkedProcess
+from tests.servers.program import PROJECT, Program, free_port
 
 
 class Payoff(Program):
@@ -19,7 +22,23 @@ class Payoff(Program):
         super().__init__()
         self._settings = {f"PAYOFF_{name.upper()}": str(value) for name, value in settings.items()}
         self._environment = dict(environment or {})
-        self.wrapper: list[str] = []  # what it runs under, such as `faketime +1h`
+        self.forked = True  # not a new interpreter, see `forked.py`
+        self.wrapper: list[str] = []  # what a new interpreter runs under, such as `faketime +1h`
+
+    @abstractmethod
+    def arguments(self) -> list[str]:
+        """The words after `payoff`."""
+
+    def command(self) -> list[str]:
+        return [*self.wrapper, sys.executable, "-m", "app.cli", *self.arguments()]
+
+    def spawn(self) -> None:
+        if not self.forked or self.wrapper:
+            super().spawn()
+            return
+        environment = os.environ | dict(self.environment())
+        with self.log.open("ab") as log:
+            self.process = ForkedProcess(self.arguments(), env=environment, cwd=PROJECT, stdout=log, stderr=log)
 
     def environment(self) -> Mapping[str, str]:
         own = {"PAYOFF_HOME": str(self.folder / "home"), "PAYOFF_MODELS": str(self.folder / "models")}
@@ -53,8 +72,8 @@ class Replica(Payoff):
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
-    def command(self) -> list[str]:
-        return [*self.wrapper, sys.executable, "-m", "app.cli", "serve", "--port", str(self.port)]
+    def arguments(self) -> list[str]:
+        return ["serve", "--port", str(self.port)]
 
     def ready(self) -> bool:
         try:
@@ -79,8 +98,8 @@ class JobWorker(Payoff):
 
     name = "worker"
 
-    def command(self) -> list[str]:
-        return [*self.wrapper, sys.executable, "-m", "app.cli", "worker"]
+    def arguments(self) -> list[str]:
+        return ["worker"]
 
     def ready(self) -> bool:
         return self.running
@@ -95,6 +114,6 @@ def _children(process: psutil.Process) -> list[psutil.Process]:
 
 def _is_fork_server(process: psutil.Process) -> bool:
     try:
-        return "forkserver" in " ".join(process.cmdline())
+        return process.name() == "forkserver" or "forkserver" in " ".join(process.cmdline())
     except psutil.NoSuchProcess:
         return False
