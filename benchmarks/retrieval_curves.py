@@ -16,6 +16,7 @@ from app.api.charts.axis import Axis
 from app.api.charts.svg import document, line, tag, text
 from app.retrieval.losses import Loss
 from app.retrieval.selection import select
+from app.retrieval.terms import Terms
 from tests.reference.losses import am, f_beta, g_mean, g_tp_pr, jaccard
 
 IMAGE = Path(__file__).resolve().parents[1] / "docs" / "images" / "retrieval_curves.svg"
@@ -70,7 +71,7 @@ def frame(x: Axis, y: Axis) -> str:
 
 def drawn(p: np.ndarray, label: str, loss: Loss, x: Axis, y: Axis, height: float) -> str:
     """A curve, a dot at its least value, and its row of the key."""
-    found = select(p, loss, curve=True)
+    found = select(p, Terms(loss, curve=True))
     assert found.curve is not None
     points = " ".join(f"{x.at(k):.1f},{y.at(value):.1f}" for k, value in enumerate(found.curve))
     words = f"{label}: k = {found.k}, loss {found.expected_loss:.3f}"
@@ -92,7 +93,7 @@ def main() -> None:
     ]  # fmt: skip
     assert p.max() < 0.5
     parts += [drawn(p, label, loss, x, y, 90 + 22 * row) for row, (label, loss) in enumerate(LOSSES.items())]
-    best = "; ".join(f"{label} k = {select(p, loss).k}" for label, loss in LOSSES.items())
+    best = "; ".join(f"{label} k = {select(p, Terms(loss)).k}" for label, loss in LOSSES.items())
     picture = document(WIDTH, HEIGHT, "Expected losses by size of set", f"The best sets: {best}.", "".join(parts))
     Path(sys.argv[1] if len(sys.argv) > 1 else IMAGE).write_text(picture + "\n", encoding="utf-8")
     print(best)

@@ -34,6 +34,7 @@ from sklearn.preprocessing import StandardScaler
 from app.learners.logistic import Logistic
 from app.retrieval.losses import Loss
 from app.retrieval.selection import select
+from app.retrieval.terms import Terms
 from app.retrieval.warming import warm
 from app.usecases.tuned_cut import tuned_cut
 from tests.reference.losses import am, f_beta, g_tp_pr, jaccard
@@ -130,7 +131,7 @@ def realised(loss: Loss, chosen: np.ndarray, y: np.ndarray) -> float:
 
 def best_set(loss: Loss, p: np.ndarray, y: np.ndarray) -> tuple[float, float]:
     """The loss that the best set has, and the one it promised."""
-    found = select(p, loss)
+    found = select(p, Terms(loss))
     chosen = np.zeros(len(p), dtype=bool)
     chosen[found.indices] = True
     return realised(loss, chosen, y), found.expected_loss

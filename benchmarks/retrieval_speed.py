@@ -28,6 +28,7 @@ from app.retrieval import expected_loss
 from app.retrieval.batches import BATCH_DP_LIMIT, select_many
 from app.retrieval.expected_loss import expected_losses
 from app.retrieval.selection import select
+from app.retrieval.terms import Terms
 from app.retrieval.warming import warm
 from tests.reference.losses import am, auc, f_beta, g_mean, g_tp_pr, h_mean, jaccard
 
@@ -143,15 +144,15 @@ def targets(n, runs):
         target("whole curve", loss, timed(lambda loss=loss: expected_losses(p, loss), runs), "1")
     shuffled = np.random.default_rng(1).permutation(p)
     for loss in (f_beta(), g_mean(), h_mean(), auc()):
-        target("optimum, with sorting", loss, timed(lambda loss=loss: select(shuffled, loss), runs), "3")
+        target("optimum, with sorting", loss, timed(lambda loss=loss: select(shuffled, Terms(loss)), runs), "3")
     flat = np.full(n, 1e-6)  # no item better than another: the certificate excludes hardly any k
     for loss in (g_mean(), h_mean()):
-        target("optimum, all equal and rare", loss, timed(lambda loss=loss: select(flat, loss), 1), "3")
+        target("optimum, all equal and rare", loss, timed(lambda loss=loss: select(flat, Terms(loss)), 1), "3")
     groups = n // 10
     labels = np.random.default_rng(2).random((groups, 20)).ravel() ** 4
     offsets = np.arange(groups + 1) * 20
     for threads in (1, 2):
-        spent = timed(lambda threads=threads: select_many(labels, offsets, f_beta(), threads=threads), 2 * runs)
+        spent = timed(lambda threads=threads: select_many(labels, offsets, Terms(f_beta()), threads=threads), 2 * runs)
         what = f"{groups:,} sets x 20, {threads} thread{'s' * (threads > 1)}"
         target(what, f_beta(), spent, "0.1" if threads == 2 else "")
 
@@ -168,9 +169,9 @@ def against_others(sizes, runs):
     spent = {"cubic": 0.0, "square": 0.0}
     for n in sizes:
         p = logistic(n)
-        ours = median(lambda p=p: select(p, f_beta()), runs)
+        ours = median(lambda p=p: select(p, Terms(f_beta())), runs)
         curve = expected_losses(p, f_beta()).values
-        cells, best = [], select(p, f_beta()).expected_loss
+        cells, best = [], select(p, Terms(f_beta())).expected_loss
         off = 0.0
         for key, growth, other in (("cubic", 1000, algorithm_1), ("square", 100, quadratic)):
             if spent[key] * growth > LIMIT_SECONDS:
@@ -236,7 +237,8 @@ def change_over(runs):
             median(lambda p=p: expected_loss.tabled_curve(p, f_beta(), 0), 100 * runs),
             median(lambda p=p: expected_loss.BY_QUADRATURE["f_beta"](p, f_beta(), 0), 100 * runs),
             median(lambda p=p: expected_loss.MeanOfRates(p, harmonic=False).curve(), 100 * runs),
-            median(lambda many=many, offsets=offsets: select_many(many, offsets, f_beta(), threads=1), runs) / 2000,
+            median(lambda many=many, offsets=offsets: select_many(many, offsets, Terms(f_beta()), threads=1), runs)
+            / 2000,
         ]
         print(f"{n:>5}{1e6 * cells[0]:>13.1f}{1e6 * cells[1]:>12.1f}{1e6 * cells[2]:>13.1f}{1e6 * cells[3]:>15.1f}")
 

@@ -121,8 +121,7 @@ def _include_routes(app: FastAPI) -> list[DirectRoute]:
     for router in (page.router, *(module.router for module in modules if hasattr(module, "router"))):
         app.include_router(router)
         app.state.routes += router.routes
-    schemas = [schema for module in modules for schema in getattr(module, "SCHEMAS", ())]
-    openapi.install(app, schemas)
+    openapi.install(app, [route.form for route in direct if route.form is not None])
     return direct
 
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from app.features import Schema
 from app.registry.card import Card
+
+_Made = TypeVar("_Made")
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,6 +36,14 @@ class Loaded:
     schema: Schema
     estimator: Any
     holdout: Holdout | None
+    _made: dict[Callable[[Loaded], Any], Any] = field(default_factory=dict, init=False, repr=False)
+
+    def once(self, make: Callable[[Loaded], _Made]) -> _Made:
+        """What `make` returns for this model: computed once, and kept as long as the model."""
+        if make not in self._made:
+            self._made[make] = make(self)
+        made: _Made = self._made[make]
+        return made
 
     @cached_property
     def name(self) -> str:

@@ -17,10 +17,10 @@ from numpy.typing import ArrayLike
 from app.errors import Invalid, pointer
 from app.retrieval import _dynamic_programming
 from app.retrieval.expected_loss import check_usable, loss_table, recall_table, table_error
-from app.retrieval.losses import Loss
 from app.retrieval.probabilities import check_probabilities
 from app.retrieval.quadrature import rate_error
-from app.retrieval.selection import NOTHING_WARNING, UNPROVEN_WARNING, Selection, Terms, select_ranked
+from app.retrieval.selection import NOTHING_WARNING, UNPROVEN_WARNING, Selection, select_ranked
+from app.retrieval.terms import Terms
 
 # Sets up to this size are computed 32 at a time by dynamic programming: 10 microseconds per set of 64, where one call
 # for one set costs 100, whatever its method.
@@ -67,26 +67,13 @@ class Selections:
         )
 
 
-def select_many(
-    p: ArrayLike,
-    offsets: ArrayLike,
-    loss: Loss,
-    *,
-    empty: int = 0,
-    k_min: int = 0,
-    k_max: int | None = None,
-    curve: bool = False,
-    min_recall: float | None = None,
-    min_precision: float | None = None,
-    threads: int | None = None,
-) -> Selections:
+def select_many(p: ArrayLike, offsets: ArrayLike, terms: Terms, *, threads: int | None = None) -> Selections:
     """`select` for every group p[offsets[i] : offsets[i + 1]] of independent items.
 
     p: (total,) probabilities; offsets: (groups + 1,) rising from 0 to total. A hundred thousand groups of 20 take some
     60 ms on two threads (by default as many as there are cores). Invalid at `/2/3` for item 3 of group 2, at `/2` for
     a group too small for k_min, at `/min_recall` or `/min_precision` (naming the group) where no set meets them.
     """
-    terms = Terms(loss, empty, k_min, k_max, curve, min_recall, min_precision).checked()
     starts = _check_offsets(offsets, np.size(p))
     probabilities = _check_groups(p, starts)
     if threads is None:

@@ -10,24 +10,14 @@ from numpy.typing import ArrayLike
 from app.errors import Invalid, pointer
 from app.retrieval.batches import Selections
 from app.retrieval.expected_loss import check_usable, table_error
-from app.retrieval.losses import Loss
 from app.retrieval.quadrature import UNIT
-from app.retrieval.selection import NOTHING_WARNING, Terms
+from app.retrieval.selection import NOTHING_WARNING
+from app.retrieval.terms import Terms
 
 SUM_TOLERANCE = 1e-6  # a row of probabilities may miss 1 by the rounding of float32
 
 
-def select_class_set(
-    P: ArrayLike,
-    loss: Loss,
-    *,
-    empty: int = 0,
-    k_min: int = 0,
-    k_max: int | None = None,
-    curve: bool = False,
-    min_recall: float | None = None,
-    min_precision: float | None = None,
-) -> Selections:
+def select_class_set(P: ArrayLike, terms: Terms) -> Selections:
     """For each row of class probabilities the set of classes with the smallest expected loss.
 
     P: (rows, K), each row summing to 1 (up to 1e-6; rows are normalised). One class is true, so a set has one true
@@ -35,8 +25,7 @@ def select_class_set(
     row. The precision of an empty set is 1. Invalid at `/2/3` for a bad probability, at `/2` for a row that does not
     sum to 1 or where a constraint cannot be met, else at the name of the argument.
     """
-    terms = Terms(loss, empty, k_min, k_max, curve, min_recall, min_precision).checked()
-    table = _check_rows(P)
+    loss, table = terms.loss, _check_rows(P)
     rows, n = table.shape
     check_usable(loss, n)
     low, high = terms.sizes(n)
@@ -59,7 +48,7 @@ def select_class_set(
     return Selections(
         order=order.ravel(), offsets=np.arange(rows + 1) * n, k=k, expected_loss=curves[pick],
         expected_precision=precision[pick], expected_recall=inside[pick], error_bound=error,
-        curves=curves.ravel() if curve else None, warnings=warnings,
+        curves=curves.ravel() if terms.curve else None, warnings=warnings,
     )  # fmt: skip
 
 

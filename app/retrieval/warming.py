@@ -8,14 +8,15 @@ from app.retrieval.batches import select_many
 from app.retrieval.expected_loss import DP_LIMIT, MEANS
 from app.retrieval.losses import LOSSES, Loss
 from app.retrieval.selection import select
+from app.retrieval.terms import Terms
 
 
 def warm() -> None:
     """Run every kernel once, on few items; seconds when nothing is cached on disk, else milliseconds."""
     few = np.linspace(0.9, 0.1, 40)
     for name in LOSSES:
-        select(few, Loss(name, c=(0, -2, 1, 1), d=(0, 0, 1, 1)))
+        select(few, Terms(Loss(name, c=(0, -2, 1, 1), d=(0, 0, 1, 1))))
         if name in MEANS:
-            select(np.full(5200, 0.5), Loss(name))  # variance enough for Gauss rules on both sides
-    select(few[:DP_LIMIT], Loss("f_beta"))
-    select_many(few, np.array([0, 20, 40]), Loss("f_beta"), threads=1)
+            select(np.full(5200, 0.5), Terms(Loss(name)))  # variance enough for Gauss rules on both sides
+    select(few[:DP_LIMIT], Terms(Loss("f_beta")))
+    select_many(few, np.array([0, 20, 40]), Terms(Loss("f_beta")), threads=1)

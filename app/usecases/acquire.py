@@ -108,7 +108,7 @@ def acquire(model: Loaded, cases: Sequence[Any], question: Question) -> Standing
     does. Raises Invalid with the place, cases below `/cases`, and TooLarge beyond `MAX_CELLS` or `LARGEST_ANSWER`.
     About 15 microseconds a case, and with benefits that were not asked about before some milliseconds.
     """
-    ready = asker(model)
+    ready = model.once(asker)
     stakes = ready.stakes(question.benefits, question.actions)
     _check_size(len(cases), ready, stakes)
     known = encode_known(model.schema, cases, question.unavailable)

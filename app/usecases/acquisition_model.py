@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -120,14 +119,8 @@ class AcquisitionModel:
 
 
 def asker(model: Loaded) -> AcquisitionModel:
-    """The model made ready, once; Invalid at /model where its kind cannot be asked feature by feature."""
-    ready = _READY.get(model)
-    if ready is None:
-        check_askable(model)
-        names = model.schema.names
-        prices = parse_prices(model.card.feature_costs, names)
-        ready = _READY[model] = AcquisitionModel.of(model.estimator, names, model.classes, prices)
-    return ready
-
-
-_READY: WeakKeyDictionary[Loaded, AcquisitionModel] = WeakKeyDictionary()
+    """The model made ready (use `Loaded.once`); Invalid at /model where its kind cannot be asked feature by feature."""
+    check_askable(model)
+    names = model.schema.names
+    prices = parse_prices(model.card.feature_costs, names)
+    return AcquisitionModel.of(model.estimator, names, model.classes, prices)

@@ -142,7 +142,7 @@ def _holdout(model: Loaded) -> Holdout:
 
 
 def _cutting(model: Loaded, judge: _Judge, priors: np.ndarray, points: int) -> Cutting:
-    scores = sorted_holdout(model)
+    scores = model.once(sorted_holdout)
     B = judge.rows.B
     cut, _ = scores.best(B, priors)
     thresholds, values = scores.curve(B, points, priors)

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import Any, Literal
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -136,20 +135,13 @@ def _check_finite(P: np.ndarray) -> None:
 
 
 def sorted_holdout(model: Loaded) -> HoldoutScores:
-    """A binary model's hold-out, sorted once for all questions; Conflict at /threshold where it has none."""
-    scores = _SORTED.get(model)
-    if scores is None:
-        if model.holdout is None:
-            raise Conflict.at("/threshold", "this version was trained without a hold-out; use posterior or a number")
-        try:
-            scores = HoldoutScores(model.holdout.scores[:, 1], model.holdout.y)
-        except Invalid as error:
-            raise error.under("/threshold") from error
-        _SORTED[model] = scores
-    return scores
-
-
-_SORTED: WeakKeyDictionary[Loaded, HoldoutScores] = WeakKeyDictionary()
+    """A binary model's hold-out, sorted (use `Loaded.once`); Conflict at /threshold where it has none."""
+    if model.holdout is None:
+        raise Conflict.at("/threshold", "this version was trained without a hold-out; use posterior or a number")
+    try:
+        return HoldoutScores(model.holdout.scores[:, 1], model.holdout.y)
+    except Invalid as error:
+        raise error.under("/threshold") from error
 
 
 def shifted(P: np.ndarray, model: Loaded, priors: Mapping[str, float]) -> tuple[np.ndarray, np.ndarray, list[str]]:
@@ -198,7 +190,7 @@ def _by_threshold(case: _Case) -> _Chosen:
     elif case.B is None or case.B.ndim != 2:
         raise Invalid.at("/benefits", "this threshold comes from one benefit matrix; send it, or a number as threshold")
     elif wanted == "holdout":
-        scores, (cut, _) = case.scores, sorted_holdout(case.model).best(case.B, case.priors, case.actions)
+        scores, (cut, _) = case.scores, case.model.once(sorted_holdout).best(case.B, case.priors, case.actions)
     else:
         scores, cut = case.P, posterior_threshold(case.B, case.actions)
     return decide_by_threshold(scores[:, 1], cut), list(cut.warnings), {"threshold": cut.value}

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, Literal
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -14,28 +15,40 @@ from app.retrieval.batches import select_many
 from app.retrieval.expected_loss import check_usable
 from app.retrieval.losses import Loss, parse_loss
 from app.retrieval.multiclass import select_class_set
-from app.retrieval.selection import Terms, select
+from app.retrieval.selection import select
+from app.retrieval.terms import Terms
 from app.usecases.item_sets import Choice, Sets, check_extent
 from app.usecases.tuned_cut import tuned_cut
 
 Setting = Literal["binary", "multilabel", "multiclass"]
 Method = Literal["expected_loss", "tuned_threshold", "half"]
+_BOUNDS = ("k_min", "k_max", "min_recall", "min_precision")  # fields of Terms that a cut ignores
 
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked of every set; `loss` as sent, everything else checked in form only."""
+    """What is asked of every set."""
 
     setting: Setting
-    loss: Any
-    empty: int = 0
-    k_min: int = 0
-    k_max: int | None = None
-    curve: bool = False
-    min_recall: float | None = None
-    min_precision: float | None = None
+    terms: Terms
     method: Method = "expected_loss"
     positive: int | str | None = None
+
+    @classmethod
+    def parse(
+        cls,
+        setting: Setting,
+        loss: Any,
+        method: Method = "expected_loss",
+        positive: int | str | None = None,
+        **terms: Any,
+    ) -> Question:
+        """A question whose fields are checked in form only; Invalid at /loss or at the name of a field of Terms."""
+        try:
+            parsed = parse_loss(loss)
+        except Invalid as error:
+            raise error.under("/loss") from error
+        return cls(setting, Terms(parsed, **terms), method, positive)
 
 
 @dataclass(frozen=True)
@@ -61,10 +74,9 @@ def retrieve(sets: Sets, question: Question) -> Answer:
         raise Invalid.at("/positive", "positive goes with a model; probabilities sent are those of being relevant")
     if question.method == "tuned_threshold":
         raise Invalid.at("/method", "tuned_threshold needs a model: its cut is tuned on a version's hold-out")
-    loss = _loss(question)
     threshold = 0.5 if question.method == "half" else None
-    choice = _choose(sets, question, loss, threshold)
-    return Answer(choice, loss, threshold, list(choice.warnings))
+    choice = _choose(sets, question, threshold)
+    return Answer(choice, question.terms.loss, threshold, list(choice.warnings))
 
 
 def retrieve_with(model: Loaded, X: np.ndarray, question: Question, warnings: list[str]) -> Answer:
@@ -77,30 +89,24 @@ def retrieve_with(model: Loaded, X: np.ndarray, question: Question, warnings: li
     if (question.setting == "multilabel") != model.multilabel:
         has = "several labels: ask for multilabel" if model.multilabel else "one label: ask for binary or multiclass"
         raise Invalid.at("/setting", f"{model.name!r} has {has}")
-    loss, column = _loss(question), _positive(model, question)
+    column = _positive(model, question)
     check_extent(*(len(X), len(X) * len(model.classes)) if column is None else (1, len(X)))
     threshold = {"half": 0.5, "expected_loss": None}.get(question.method)
     if question.method == "tuned_threshold":
-        threshold = _tuned(model, question, loss, column)
+        threshold = model.once(_tuner)(question.terms.loss, question.terms.empty, column)
     if column is None:
-        _check_terms(question, loss, len(model.classes))
+        question.terms.sizes(len(model.classes))  # even if there are no sets
+        check_usable(question.terms.loss, len(model.classes))
     P = model.estimator.posterior(X)
     if column is None:
         sets = Sets(P.ravel(), np.arange(len(P) + 1) * P.shape[1])
     else:
         sets = Sets(np.ascontiguousarray(P[:, column]))
-    choice = _choose(sets, question, loss, threshold)
+    choice = _choose(sets, question, threshold)
     notes = [*warnings, *choice.warnings]
     if column is None:
-        return Answer(choice, loss, threshold, notes, labels=model.classes)
-    return Answer(choice, loss, threshold, notes, positive=model.classes[column])
-
-
-def _loss(question: Question) -> Loss:
-    try:
-        return parse_loss(question.loss)
-    except Invalid as error:
-        raise error.under("/loss") from error
+        return Answer(choice, question.terms.loss, threshold, notes, labels=model.classes)
+    return Answer(choice, question.terms.loss, threshold, notes, positive=model.classes[column])
 
 
 def _positive(model: Loaded, question: Question) -> int | None:
@@ -120,39 +126,33 @@ def _positive(model: Loaded, question: Question) -> int | None:
     return names.index(str(question.positive))
 
 
-_MAX_CUTS = 64  # that are remembered of each model
-_CUTS: WeakKeyDictionary[Loaded, dict[tuple[Loss, int, int | None], float]] = WeakKeyDictionary()
-
-
-def _tuned(model: Loaded, question: Question, loss: Loss, column: int | None) -> float:
-    """The cut that is best on the version's hold-out, found once."""
-    if model.holdout is None:
+def _tuner(model: Loaded) -> Callable[[Loss, int, int | None], float]:
+    """The cut that is best on the version's hold-out for a loss, `empty` and a column (see `_positive`)."""
+    holdout = model.holdout
+    if holdout is None:
         raise Conflict.at("/method", "this version was trained without a hold-out; use expected_loss or half")
-    cuts = _CUTS.setdefault(model, {})
-    key = (loss, question.empty, column)
-    cut = cuts.get(key)
-    if cut is None:
-        scores, y = model.holdout.scores, model.holdout.y
+
+    @lru_cache(maxsize=64)
+    def tune(loss: Loss, empty: int, column: int | None) -> float:
+        scores, y = holdout.scores, holdout.y
         if column is not None:
             scores, y = scores[:, column][None, :], (y == column)[None, :]
         elif y.ndim == 1:
             y = np.eye(scores.shape[1])[y]
-        cut = tuned_cut(scores, y.astype(np.float64), loss, question.empty)
-        if len(cuts) >= _MAX_CUTS:
-            cuts.clear()
-        cuts[key] = cut
-    return cut
+        return tuned_cut(scores, y.astype(np.float64), loss, empty)
+
+    return tune
 
 
-def _choose(sets: Sets, question: Question, loss: Loss, threshold: float | None) -> Choice:
+def _choose(sets: Sets, question: Question, threshold: float | None) -> Choice:
     if question.setting == "multiclass" and not len(sets.p) and sets.offsets is None:
         sets = Sets(sets.p, np.zeros(1, dtype=np.int64))  # a list of nothing holds no row, as a table of none does
     _check_sizes(sets, question)
     if threshold is None:
-        choice = _best(sets, question, loss)
+        choice = _best(sets, question.setting, question.terms)
     else:
         _check_unbound(question)
-        choice = _above(sets, question, loss, threshold)
+        choice = _above(sets, question.setting, question.terms, threshold)
     if not np.isfinite(choice.figures).all():
         raise Invalid.at("/loss", "the coefficients are so large or small that the loss leaves the floats")
     return choice
@@ -165,8 +165,8 @@ def _check_sizes(sets: Sets, question: Question) -> None:
         return
     largest = int(sizes.max())
     there = f"there are {largest} items" if len(sizes) == 1 else f"the largest set has {largest} items"
-    if question.k_min > largest:
-        raise Invalid.at("/k_min", f"k_min is {question.k_min}, and {there}")
+    if question.terms.k_min > largest:
+        raise Invalid.at("/k_min", f"k_min is {question.terms.k_min}, and {there}")
     if question.setting == "multiclass" and (sizes != sizes[0]).any():
         row = int(np.argmax(sizes != sizes[0]))
         msg = f"{sizes[row]} probabilities, and {sizes[0]} in the first row: every row has one for each class"
@@ -174,66 +174,40 @@ def _check_sizes(sets: Sets, question: Question) -> None:
 
 
 def _check_unbound(question: Question) -> None:
-    given = {
-        "k_min": question.k_min or None,
-        "k_max": question.k_max,
-        "min_recall": question.min_recall,
-        "min_precision": question.min_precision,
-    }
-    flaws = [
+    given = (name for name in _BOUNDS if getattr(question.terms, name) != getattr(Terms, name))
+    reject(
         Flaw(pointer(name), f"{name} goes with method expected_loss; {question.method} takes what its cut gives")
-        for name, value in given.items()
-        if value is not None
-    ]
-    reject(flaws)
+        for name in given
+    )
 
 
-def _best(sets: Sets, question: Question, loss: Loss) -> Choice:
+def _best(sets: Sets, setting: Setting, terms: Terms) -> Choice:
     """The choice with the smallest expected loss for every set."""
-    terms = _terms(question)
     if not len(sets.sizes):
-        Terms(loss, **terms).checked()
-        return Choice.room(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64), curve=question.curve)
+        return Choice.room(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64), curve=terms.curve)
     try:
-        if question.setting == "multiclass":
-            return Choice.of_many(select_class_set(sets.p.reshape(len(sets.sizes), -1), loss, **terms))
+        if setting == "multiclass":
+            return Choice.of_many(select_class_set(sets.p.reshape(len(sets.sizes), -1), terms))
         if sets.offsets is None:
-            return Choice.of_one(select(sets.p, loss, **terms))
-        return Choice.of_many(select_many(sets.p, sets.offsets, loss, **terms))
+            return Choice.of_one(select(sets.p, terms))
+        return Choice.of_many(select_many(sets.p, sets.offsets, terms))
     except Invalid as error:
-        flat = sets.offsets is None and question.setting == "multiclass"
+        flat = sets.offsets is None and setting == "multiclass"
         raise Invalid(error.detail, [_placed(flaw, flat=flat) for flaw in error.flaws]) from error
 
 
-def _terms(question: Question) -> dict[str, Any]:
-    return {
-        "empty": question.empty,
-        "k_min": question.k_min,
-        "k_max": question.k_max,
-        "curve": question.curve,
-        "min_recall": question.min_recall,
-        "min_precision": question.min_precision,
-    }
-
-
-def _check_terms(question: Question, loss: Loss, n: int) -> None:
-    """Invalid where sets of n items cannot be asked so, even if there are no sets."""
-    Terms(loss, **_terms(question)).checked().sizes(n)
-    check_usable(loss, n)
-
-
-def _above(sets: Sets, question: Question, loss: Loss, threshold: float) -> Choice:
+def _above(sets: Sets, setting: Setting, terms: Terms, threshold: float) -> Choice:
     """The items above the threshold in every set: sets that retrieve equally many are worked out together."""
     if sets.offsets is None:
         k = int(np.count_nonzero(sets.p > threshold))
-        return replace(_best(sets, replace(question, k_min=k, k_max=k), loss), warnings=())
+        return replace(_best(sets, setting, replace(terms, k_min=k, k_max=k)), warnings=())
     counts = np.concatenate(([0], np.cumsum(sets.p > threshold)))
     k = np.diff(counts[sets.offsets])
-    whole = Choice.room(k, sets.sizes, curve=question.curve)
+    whole = Choice.room(k, sets.sizes, curve=terms.curve)
     for size in np.unique(k).tolist():
         rows = np.flatnonzero(k == size)
         try:
-            part = _best(sets.some(rows), replace(question, k_min=size, k_max=size), loss)
+            part = _best(sets.some(rows), setting, replace(terms, k_min=size, k_max=size))
         except Invalid as error:
             raise Invalid(error.detail, [_of_row(flaw, rows) for flaw in error.flaws]) from error
         whole.put(rows, part)

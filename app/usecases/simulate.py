@@ -65,7 +65,7 @@ def simulate(ports: Ports, model: Loaded, order: Order) -> dict[str, Any]:
     Raises Invalid with the place, NotFound for an unknown data set. Of more than `MAX_ROWS` rows an even selection is
     taken, and warned about. Some 0.1 ms a row and budget.
     """
-    ready = asker(model)
+    ready = model.once(asker)
     prices, stakes = ready.priced(order.feature_costs), ready.stakes(order.benefits, order.actions)
     budgets = _budgets(order.budgets)
     X, y, missing, warnings = labelled(ports, model, order)

@@ -51,11 +51,11 @@ def application(budget: Budget) -> FastAPI:
         headers = {"Content-Length": str(parts * size)}
         return StreamingResponse((bytes(size) for _ in range(parts)), headers=headers)
 
-    app.router.routes.append(DirectRoute("/file", file, methods=["POST"]))
-    app.router.routes.append(DirectRoute("/direct", direct, methods=["POST"]))
+    app.router.routes.append(DirectRoute("/file", file))
+    app.router.routes.append(DirectRoute("/direct", direct))
     app.router.routes.append(StrictRoute("/parsed", parsed, methods=["POST"]))
-    app.router.routes.append(DirectRoute("/streamed", streamed, methods=["POST"]))
-    app.router.routes.append(DirectRoute("/working", working, methods=["POST"]))
+    app.router.routes.append(DirectRoute("/streamed", streamed))
+    app.router.routes.append(DirectRoute("/working", working))
     app.add_middleware(InFlight, budget=budget)
     app.state.guard = Admitting(ANYBODY)
     return app

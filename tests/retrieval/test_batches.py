@@ -9,6 +9,7 @@ from app.errors import Invalid
 from app.retrieval._dynamic_programming import LANES
 from app.retrieval.batches import BATCH_DP_LIMIT, select_many
 from app.retrieval.selection import UNPROVEN_WARNING, select
+from app.retrieval.terms import Terms
 from tests.reference import losses
 
 LOSSES = [
@@ -20,14 +21,13 @@ LOSSES = [
 ]
 
 
-def agree(p, sizes, loss, **terms):
+def agree(p, sizes, loss, threads=None, **terms):
     offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(int)
-    many = select_many(p, offsets, loss, **terms)
-    terms.pop("threads", None)
+    many = select_many(p, offsets, Terms(loss, **terms), threads=threads)
 
     assert len(many) == len(sizes)
     for i in range(len(sizes)):
-        one, found = select(p[offsets[i] : offsets[i + 1]], loss, **terms), many[i]
+        one, found = select(p[offsets[i] : offsets[i + 1]], Terms(loss, **terms)), many[i]
         assert found.expected_loss == pytest.approx(one.expected_loss, abs=1e-13)
         if found.k == one.k:  # else two sizes that tie but for rounding
             assert np.array_equal(found.indices, one.indices)
@@ -76,14 +76,14 @@ def test_constraints_and_bounds_hold_in_every_group(loss):
 
 
 def test_no_groups_are_no_sets():
-    many = select_many([], [0], losses.f_beta())
+    many = select_many([], [0], Terms(losses.f_beta()))
 
     assert len(many) == 0
     assert list(many) == []
 
 
 def test_groups_can_be_counted_from_the_end_and_end():
-    many = select_many([0.9, 0.1, 0.8], [0, 2, 3], losses.f_beta())
+    many = select_many([0.9, 0.1, 0.8], [0, 2, 3], Terms(losses.f_beta()))
 
     assert many[-1].indices.tolist() == [0]
     with pytest.raises(IndexError):
@@ -94,7 +94,7 @@ def test_groups_can_be_counted_from_the_end_and_end():
 def test_a_group_where_nothing_meets_the_constraint_is_named(size):
     p = np.concatenate([np.ones(2), np.full(size, 0.3)])
     with pytest.raises(Invalid, match="Set 1") as refused:
-        select_many(p, [0, 2, 2 + size], losses.f_beta(), min_precision=0.9, k_min=1)
+        select_many(p, [0, 2, 2 + size], Terms(losses.f_beta(), min_precision=0.9, k_min=1))
 
     assert refused.value.flaws[0].loc == "/min_precision"
 
@@ -114,22 +114,27 @@ def test_a_group_where_nothing_meets_the_constraint_is_named(size):
         ({"loss": losses.fractional_linear([1, 0, 0, 0], [1, 0, -2, 0])}, "/loss/d"),
     ],
 )
-def test_bad_arguments_are_refused_with_their_place(arguments, place):
+def test_invalid_arguments_are_rejected_with_their_place(arguments, place):
+    arguments = dict(arguments)
+    p, offsets = arguments.pop("p", [0.1, 0.2, 0.3, 0.4, 0.5]), arguments.pop("offsets", [0, 2, 3, 5])
     with pytest.raises(Invalid) as refused:
-        select_many(**{"p": [0.1, 0.2, 0.3, 0.4, 0.5], "offsets": [0, 2, 3, 5], "loss": losses.f_beta(), **arguments})
+        select_many(p, offsets, Terms(**{"loss": losses.f_beta(), **arguments}))
 
     assert refused.value.flaws[0].loc == place
 
 
 def test_a_large_group_whose_search_is_not_proven_says_so(monkeypatch):
     monkeypatch.setattr("app.retrieval.windows.FULL_AT_MOST", 0)
-    many = select_many(np.full(2000, 0.05), [0, 2000], losses.g_mean())
+    many = select_many(np.full(2000, 0.05), [0, 2000], Terms(losses.g_mean()))
 
     assert many.warnings == (UNPROVEN_WARNING,)
 
 
 def test_the_warnings_are_those_of_the_terms():
-    many = select_many([0.3, 0.2], [0, 2], losses.f_beta(), min_precision=0.9)
+    many = select_many([0.3, 0.2], [0, 2], Terms(losses.f_beta(), min_precision=0.9))
 
     assert len(many.warnings) == 1
-    assert select_many([0.3, 0.2], [0, 2], losses.auc()).warnings == select([0.3, 0.2], losses.auc()).warnings
+    assert (
+        select_many([0.3, 0.2], [0, 2], Terms(losses.auc())).warnings
+        == select([0.3, 0.2], Terms(losses.auc())).warnings
+    )

@@ -13,6 +13,7 @@ from app.retrieval.batches import BATCH_DP_LIMIT, select_many
 from app.retrieval.expected_loss import MEANS, curve_of
 from app.retrieval.quadrature import rate_error
 from app.retrieval.selection import select
+from app.retrieval.terms import Terms
 from app.retrieval.windows import MeanOfRates
 from tests.reference import losses
 from tests.reference.retrieval_exact import exact_curve, exact_recalls
@@ -91,9 +92,9 @@ def test_constraints_that_are_just_attainable_are_met_and_cost_nothing_more(p, l
             and precisions[k] >= (terms["min_precision"] or 0) + slack
         ]
 
-    for way in (select, lambda p, *loss, **terms: select_many(p, [0, n], *loss, **terms)[0]):
+    for way in (select, lambda p, terms: select_many(p, [0, n], terms)[0]):
         try:
-            found = way(p, LOSSES[loss], **terms)
+            found = way(p, Terms(LOSSES[loss], **terms))
         except Invalid:
             assert not meeting(Fraction(0))
             continue

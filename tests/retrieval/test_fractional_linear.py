@@ -13,6 +13,7 @@ from app.retrieval.expected_loss import DP_LIMIT, expected_losses
 from app.retrieval.fractional_linear import check_monotone, denominator
 from app.retrieval.multiclass import select_class_set
 from app.retrieval.selection import select
+from app.retrieval.terms import Terms
 from tests.reference import losses
 
 COEFFICIENTS = st.lists(st.integers(-3, 3), min_size=4, max_size=4)
@@ -64,7 +65,7 @@ def test_the_range_of_the_denominator_is_that_of_all_feasible_counts(c, d, n):
 def test_the_example_that_wants_the_least_likely_items_is_refused_with_counts():
     """c1 < d1, and yet the loss rises with the true positives."""
     with pytest.raises(Invalid, match=r"of 4 items, \d retrieved and \d relevant, \d true positives cost") as refused:
-        select([0.9, 0.8, 0.2, 0.1], losses.fractional_linear([0.25, 0.5, -0.2, 0], [1, 1, 0, 0]))
+        select([0.9, 0.8, 0.2, 0.1], Terms(losses.fractional_linear([0.25, 0.5, -0.2, 0], [1, 1, 0, 0])))
 
     assert refused.value.flaws[0].loc == "/loss"
 
@@ -72,7 +73,7 @@ def test_the_example_that_wants_the_least_likely_items_is_refused_with_counts():
 @pytest.mark.parametrize("d", [[1, 0, -2, 0], [1, -1, 0, 0], [0, 0, 0, 0], [-1, 0, 0, 1.5]])
 def test_a_denominator_that_vanishes_or_turns_is_refused_at_d(d):
     with pytest.raises(Invalid) as refused:
-        select([0.5, 0.5, 0.1], losses.fractional_linear([1, 0, 0, 0], d))
+        select([0.5, 0.5, 0.1], Terms(losses.fractional_linear([1, 0, 0, 0], d)))
 
     assert refused.value.flaws[0].loc == "/loss/d"
 
@@ -95,7 +96,7 @@ def test_so_it_does_for_sets_of_classes():
     loss = losses.fractional_linear([0.1, -1, 0.2, 1], [1, 0, -0.9999999, 0])
     c, d = ([Fraction(one) for one in given] for given in (loss.c, loss.d))
     exact = (3 * c[0] + 3 * c[2] + c[1] + c[3]) / (3 * d[0] + 3 * d[2])
-    found = select_class_set([[0.25, 0.25, 0.5]], loss, k_min=3)
+    found = select_class_set([[0.25, 0.25, 0.5]], Terms(loss, k_min=3))
 
     assert 0 < abs(Fraction(float(found.expected_loss[0])) - exact) <= found.error_bound[0]
 
@@ -103,7 +104,7 @@ def test_so_it_does_for_sets_of_classes():
 def test_a_denominator_that_is_nearly_zero_is_neither_zero_nor_used():
     """It was taken for zero, and its outcomes for `empty`."""
     with pytest.raises(Invalid, match="nearly zero") as refused:
-        select([0.5, 0.5, 0.1], losses.fractional_linear([1, -1, 0, 0], [1, 0, -1 + 1e-13, 0]))
+        select([0.5, 0.5, 0.1], Terms(losses.fractional_linear([1, -1, 0, 0], [1, 0, -1 + 1e-13, 0])))
     assert refused.value.flaws[0].loc == "/loss/d"
     exact = losses.fractional_linear([1, -1, 0, 0], [1, 0, -1 + 1e-13, 0])
     below = 1 + Fraction(-1 + 1e-13)

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from app.errors import Invalid
 from app.retrieval.multiclass import select_class_set
+from app.retrieval.terms import Terms
 from tests.reference import losses
 from tests.reference.retrieval import multinomial_losses_of_all_sets
 
@@ -26,7 +27,7 @@ def test_no_set_of_classes_is_better(weights, loss, empty):
     sets, values = multinomial_losses_of_all_sets(p, loss, empty=empty)
     sizes = sets.sum(axis=1)
     low, high = (min(1, n), max(1, n - 1)) if loss.name == "auc" else (0, n)
-    many = select_class_set([p], loss, empty=empty, curve=True)
+    many = select_class_set([p], Terms(loss, empty=empty, curve=True))
     found = many[0]
     chosen = np.isin(np.arange(n), found.indices)
 
@@ -40,16 +41,16 @@ def test_no_set_of_classes_is_better(weights, loss, empty):
 
 def test_rows_are_independent_and_ties_keep_the_order_of_the_classes():
     rows = np.array([[0.2, 0.5, 0.3], [1.0, 0.0, 0.0], [1 / 3, 1 / 3, 1 / 3]])
-    many = select_class_set(rows, losses.f_beta(), k_min=1)
+    many = select_class_set(rows, Terms(losses.f_beta(), k_min=1))
 
     for i, row in enumerate(rows):
-        assert many[i].expected_loss == select_class_set([row], losses.f_beta(), k_min=1)[0].expected_loss
+        assert many[i].expected_loss == select_class_set([row], Terms(losses.f_beta(), k_min=1))[0].expected_loss
     assert many[1].indices.tolist() == [0]
     assert many[2].indices.tolist() == list(range(many[2].k))
 
 
 def test_constraints_hold_row_by_row():
-    many = select_class_set([[0.6, 0.3, 0.1], [0.4, 0.3, 0.3]], losses.f_beta(), min_recall=0.85)
+    many = select_class_set([[0.6, 0.3, 0.1], [0.4, 0.3, 0.3]], Terms(losses.f_beta(), min_recall=0.85))
 
     assert many.k.tolist() == [2, 3]
     assert np.all(many.expected_recall >= 0.85)
@@ -57,7 +58,7 @@ def test_constraints_hold_row_by_row():
 
 def test_a_row_where_nothing_meets_the_constraint_is_named():
     with pytest.raises(Invalid, match=r"No set of row 1 .* is 0\.4\b") as refused:
-        select_class_set([[0.9, 0.1, 0], [0.4, 0.3, 0.3]], losses.f_beta(), k_min=1, min_precision=0.8)
+        select_class_set([[0.9, 0.1, 0], [0.4, 0.3, 0.3]], Terms(losses.f_beta(), k_min=1, min_precision=0.8))
 
     assert refused.value.flaws[0].loc == "/min_precision"
 
@@ -75,7 +76,7 @@ def test_a_row_where_nothing_meets_the_constraint_is_named():
 )
 def test_what_is_not_a_table_of_class_probabilities_is_refused_with_its_place(table, place):
     with pytest.raises(Invalid) as refused:
-        select_class_set(table, losses.f_beta())
+        select_class_set(table, Terms(losses.f_beta()))
 
     assert refused.value.flaws[0].loc == place
 
@@ -83,8 +84,8 @@ def test_what_is_not_a_table_of_class_probabilities_is_refused_with_its_place(ta
 def test_rows_that_miss_one_by_single_precision_are_taken():
     rows = np.random.default_rng(0).dirichlet(np.ones(9), 50).astype(np.float32)
 
-    assert len(select_class_set(rows, losses.jaccard())) == 50
+    assert len(select_class_set(rows, Terms(losses.jaccard()))) == 50
 
 
 def test_no_rows_are_no_sets():
-    assert len(select_class_set(np.empty((0, 3)), losses.am())) == 0
+    assert len(select_class_set(np.empty((0, 3)), Terms(losses.am()))) == 0

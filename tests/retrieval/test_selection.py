@@ -10,7 +10,8 @@ from app.retrieval.batches import select_many
 from app.retrieval.expected_loss import DP_LIMIT
 from app.retrieval.multiclass import select_class_set
 from app.retrieval.quadrature import rates
-from app.retrieval.selection import AUC_WARNING, UNPROVEN_WARNING, select
+from app.retrieval.selection import UNPROVEN_WARNING, select
+from app.retrieval.terms import AUC_WARNING, Terms
 from tests.reference import losses
 from tests.reference.retrieval import expected_losses_of_all_sets, expected_rates_of_all_sets
 
@@ -38,7 +39,7 @@ def agrees_with_enumeration(p, loss, empty):
     low, high = allowed_sizes(loss, len(p))
     sizes = sets.sum(axis=1)
     best = values[(sizes >= low) & (sizes <= high)].min()
-    found = select(p, loss, empty=empty, curve=True)
+    found = select(p, Terms(loss, empty=empty, curve=True))
     chosen = np.zeros(len(p), dtype=int)
     chosen[found.indices] = 1
     own = values[np.flatnonzero((sets == chosen).all(axis=1))[0]]
@@ -88,9 +89,9 @@ def test_no_set_that_meets_the_constraints_is_better(p, loss, recall, precision,
         met &= precisions >= precision - 1e-12
     if not met.any():
         with pytest.raises(Invalid, match="No set meets"):
-            select(p, loss, **terms)
+            select(p, Terms(loss, **terms))
         return
-    found = select(p, loss, **terms)
+    found = select(p, Terms(loss, **terms))
 
     assert found.expected_loss == pytest.approx(values[met].min(), abs=1e-12 * max(1, np.abs(values).max()))
     assert found.expected_recall >= (terms["min_recall"] or 0) - 1e-12
@@ -100,7 +101,7 @@ def test_no_set_that_meets_the_constraints_is_better(p, loss, recall, precision,
 @given(p=PROBABILITIES, k=st.integers(0, 6))
 def test_precision_and_recall_are_those_of_the_set(p, k):
     k = min(k, len(p))
-    found = select(p, losses.f_beta(), k_min=k, k_max=k)
+    found = select(p, Terms(losses.f_beta(), k_min=k, k_max=k))
     sets, recalls, precisions = expected_rates_of_all_sets(p)
     chosen = np.zeros(len(p), dtype=int)
     chosen[found.indices] = 1
@@ -114,7 +115,7 @@ def test_precision_and_recall_are_those_of_the_set(p, k):
 @given(p=st.lists(ONE, min_size=1, max_size=80), loss=LOSS, data=st.data())
 def test_reordering_the_items_reorders_the_selection(p, loss, data):
     order = data.draw(st.permutations(range(len(p))))
-    one, other = select(p, loss), select([p[i] for i in order], loss)
+    one, other = select(p, Terms(loss)), select([p[i] for i in order], Terms(loss))
 
     assert one.expected_loss == pytest.approx(other.expected_loss, abs=1e-14 + one.error_bound)
     assert [p[i] for i in one.indices] == [p[order[i]] for i in other.indices]
@@ -126,7 +127,7 @@ def test_bounds_choose_the_best_entry_of_the_curve_between_them(p, loss, bounds)
     low, high = min(*bounds, len(p)), max(*bounds, 1)
     low = max(low, 1)
     unbounded = loss.name == "auc" and high > len(p)  # for the AUC a k_max beyond the items is no bound
-    found = select(p, loss, k_min=low, k_max=high, curve=True)
+    found = select(p, Terms(loss, k_min=low, k_max=high, curve=True))
     inside = found.curve[low : (max(low, len(p) - 1) if unbounded else high) + 1]
 
     assert found.k == low + int(np.argmin(inside))
@@ -136,7 +137,7 @@ def test_bounds_choose_the_best_entry_of_the_curve_between_them(p, loss, bounds)
 
 @pytest.mark.parametrize("n", [5, DP_LIMIT, 5000])
 def test_ties_keep_the_callers_order(n):
-    found = select(np.full(n, 0.5), losses.f_beta(), k_min=3)
+    found = select(np.full(n, 0.5), Terms(losses.f_beta(), k_min=3))
 
     assert np.array_equal(found.indices, np.arange(found.k))
 
@@ -147,8 +148,8 @@ def test_large_sets_under_constraints_are_the_best_feasible_entries(loss, n):
     p = np.random.default_rng(n).random(n) ** 3
     both = rates(np.sort(p)[::-1].copy())
     target = float(both.recall[n // 2])
-    free = select(p, loss, curve=True)
-    found = select(p, loss, min_recall=target)
+    free = select(p, Terms(loss, curve=True))
+    found = select(p, Terms(loss, min_recall=target))
     low, high = allowed_sizes(loss, n)
 
     assert found.expected_recall >= target - 1e-11
@@ -158,27 +159,27 @@ def test_large_sets_under_constraints_are_the_best_feasible_entries(loss, n):
 
 def test_what_cannot_be_met_names_the_best_attainable():
     with pytest.raises(Invalid, match=r"with 2 items retrieved, is 0\.5\b") as refused:
-        select([1, 1, 1, 1], losses.f_beta(), k_max=2, min_recall=0.9)
+        select([1, 1, 1, 1], Terms(losses.f_beta(), k_max=2, min_recall=0.9))
     assert refused.value.flaws[0].loc == "/min_recall"
 
     with pytest.raises(Invalid, match=r"with 3 retrieved, is 0\.3\b") as refused:
-        select([0.3, 0.3, 0.3, 0.3], losses.f_beta(), k_min=3, min_precision=0.9)
+        select([0.3, 0.3, 0.3, 0.3], Terms(losses.f_beta(), k_min=3, min_precision=0.9))
     assert refused.value.flaws[0].loc == "/min_precision"
 
     with pytest.raises(Invalid, match="No set meets both") as refused:
-        select([0.3, 0.3, 0.3, 0.3], losses.f_beta(), min_recall=0.9, min_precision=0.9)
+        select([0.3, 0.3, 0.3, 0.3], Terms(losses.f_beta(), min_recall=0.9, min_precision=0.9))
     assert refused.value.flaws[0].loc == "/min_precision"
 
 
 def test_a_recall_of_one_is_met_where_all_that_could_be_relevant_is_retrieved():
-    found = select([0.4, 0.0, 0.2, 0.0], losses.f_beta(), min_recall=1)
+    found = select([0.4, 0.0, 0.2, 0.0], Terms(losses.f_beta(), min_recall=1))
 
     assert found.indices.tolist() == [0, 2]
     assert found.expected_recall == 1.0
 
 
 def test_an_empty_set_chosen_for_its_precision_is_warned_of():
-    found = select([0.3, 0.2], losses.f_beta(), min_precision=0.9)
+    found = select([0.3, 0.2], Terms(losses.f_beta(), min_precision=0.9))
 
     assert found.k == 0
     assert any("precision 1 by convention" in warning for warning in found.warnings)
@@ -188,9 +189,9 @@ def test_an_empty_set_chosen_for_its_precision_is_warned_of():
 @pytest.mark.parametrize("loss", [losses.g_mean(), losses.h_mean()], ids=lambda loss: loss.name)
 def test_where_a_proof_would_take_too_long_the_result_is_the_same_and_says_so(loss, curve, monkeypatch):
     p = np.full(4000, 0.03)
-    proven = select(p, loss, curve=curve)
+    proven = select(p, Terms(loss, curve=curve))
     monkeypatch.setattr("app.retrieval.windows.FULL_AT_MOST", 0)
-    found = select(p, loss, curve=curve)
+    found = select(p, Terms(loss, curve=curve))
 
     assert proven.warnings == ()
     assert found.warnings == (UNPROVEN_WARNING,)
@@ -201,22 +202,22 @@ def test_where_a_proof_would_take_too_long_the_result_is_the_same_and_says_so(lo
 
 
 def test_auc_stays_within_the_sizes_that_mean_something_and_says_so():
-    found = select([0.9, 0.8, 0.1], losses.auc())
+    found = select([0.9, 0.8, 0.1], Terms(losses.auc()))
 
     assert 1 <= found.k <= 2
     assert len(found.warnings) == 1
-    assert select([0.9, 0.8, 0.1], losses.auc(), k_max=3).k == 3
-    assert select([0.9, 0.8, 0.1], losses.auc(), k_max=0).k == 0
-    assert select([0.9, 0.8, 0.1], losses.auc(), k_min=3).k == 3
+    assert select([0.9, 0.8, 0.1], Terms(losses.auc(), k_max=3)).k == 3
+    assert select([0.9, 0.8, 0.1], Terms(losses.auc(), k_max=0)).k == 0
+    assert select([0.9, 0.8, 0.1], Terms(losses.auc(), k_min=3)).k == 3
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: f"{loss.name}-{loss.beta}-{loss.d}")
 def test_no_items_and_one_item_have_a_selection(loss):
-    nothing = select([], loss, curve=True)
+    nothing = select([], Terms(loss, curve=True))
 
     assert (nothing.k, len(nothing.indices), len(nothing.curve)) == (0, 0, 1)
     assert (nothing.expected_recall, nothing.expected_precision) == (1.0, 1.0)
-    assert select([1.0], loss).k in (0, 1)
+    assert select([1.0], Terms(loss)).k in (0, 1)
 
 
 @pytest.mark.parametrize(
@@ -235,15 +236,17 @@ def test_no_items_and_one_item_have_a_selection(loss):
         ({"min_precision": float("nan")}, "/min_precision"),
     ],
 )
-def test_bad_arguments_are_refused_with_their_place(arguments, place):
+def test_invalid_arguments_are_rejected_with_their_place(arguments, place):
+    arguments = dict(arguments)
+    p = arguments.pop("p", [0.5, 0.5])
     with pytest.raises(Invalid) as refused:
-        select(**{"p": [0.5, 0.5], "loss": losses.f_beta(), **arguments})
+        select(p, Terms(losses.f_beta(), **arguments))
 
     assert [flaw.loc for flaw in refused.value.flaws] == [place]
 
 
 def test_a_bound_beyond_the_items_is_no_bound():
-    assert select([0.9, 0.9], losses.f_beta(), k_max=10).k == 2
+    assert select([0.9, 0.9], Terms(losses.f_beta(), k_max=10)).k == 2
 
 
 @pytest.mark.parametrize("name", ["auc", "f_beta", "am"])
@@ -253,8 +256,8 @@ def test_a_k_max_beyond_the_items_is_no_bound(name):
     p = np.array([0.5, 0.3, 0.2])
     offsets = np.array([0, 1, 3])
 
-    assert select(p, loss, k_max=99).k == select(p, loss).k
-    assert select(p, loss, k_max=99, k_min=1).warnings == select(p, loss, k_min=1).warnings
-    assert select_many(p, offsets, loss, k_max=99).k.tolist() == select_many(p, offsets, loss).k.tolist()
-    rows = select_class_set(p[None, :], loss, k_max=99)
-    assert rows.k.tolist() == select_class_set(p[None, :], loss).k.tolist()
+    assert select(p, Terms(loss, k_max=99)).k == select(p, Terms(loss)).k
+    assert select(p, Terms(loss, k_max=99, k_min=1)).warnings == select(p, Terms(loss, k_min=1)).warnings
+    assert select_many(p, offsets, Terms(loss, k_max=99)).k.tolist() == select_many(p, offsets, Terms(loss)).k.tolist()
+    rows = select_class_set(p[None, :], Terms(loss, k_max=99))
+    assert rows.k.tolist() == select_class_set(p[None, :], Terms(loss)).k.tolist()

@@ -7,6 +7,7 @@ from app.retrieval.batches import select_many
 from app.retrieval.expected_loss import expected_losses
 from app.retrieval.multiclass import select_class_set
 from app.retrieval.selection import select
+from app.retrieval.terms import Terms
 from app.retrieval.warming import warm
 from tests.reference import losses
 
@@ -22,10 +23,10 @@ def test_after_warming_no_kernel_is_left_to_compile():
     frozen.flags.writeable = False
     known = [len(kernel.signatures) for kernel in kernels]
     for loss in (losses.f_beta(), *losses.PLAIN):
-        select([0.1] * 10, loss)
-        select([0.1] * 500, loss, min_recall=0.5)
+        select([0.1] * 10, Terms(loss))
+        select([0.1] * 500, Terms(loss, min_recall=0.5))
         expected_losses(frozen, loss)
-        select_many(frozen, [0, 10, 40], loss)
-        select_class_set([[0.5, 0.5]], loss)
+        select_many(frozen, [0, 10, 40], Terms(loss))
+        select_class_set([[0.5, 0.5]], Terms(loss))
 
     assert [len(kernel.signatures) for kernel in kernels] == known

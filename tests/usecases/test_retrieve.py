@@ -32,7 +32,7 @@ RAGGED = Sets(np.array([0.9, 0.4, 0.35, 0.6, 0.2, 0.2, 0.1, 0.8]), np.array([0, 
 
 
 def ask(**changes) -> Question:
-    return Question(**{"setting": "multilabel", "loss": {"name": "f_beta"}, **changes})
+    return Question.parse(**{"setting": "multilabel", "loss": {"name": "f_beta"}, **changes})
 
 
 def split(choice: Choice) -> list[list[int]]:
@@ -152,6 +152,7 @@ WRONG = {
     "a recall that cannot be had": (RAGGED, {"min_recall": 0.99, "k_max": 1}, "/min_recall"),
     "a precision that cannot be had": (RAGGED, {"min_precision": 0.95, "min_recall": 0.9}, "/min_precision"),
     "bounds for a cut": (RAGGED, {"method": "half", "k_max": 1}, "/k_max"),
+    "k_max 0 for a cut": (RAGGED, {"method": "half", "k_max": 0}, "/k_max"),
     "a rate for a cut": (RAGGED, {"method": "half", "min_recall": 0.5}, "/min_recall"),
     "a tuned cut without a model": (RAGGED, {"method": "tuned_threshold"}, "/method"),
     "a positive class without a model": (RAGGED, {"positive": "ill"}, "/positive"),
@@ -284,7 +285,7 @@ def test_few_cuts_are_remembered():
     for i in range(100):
         loss = {"name": "f_beta", "beta": 1 + i / 100}
         retrieve_with(model, scores[:2], ask(method="tuned_threshold", loss=loss), [])
-    assert len(usecase._CUTS[model]) <= 64
+    assert model.once(usecase._tuner).cache_info().currsize <= 64
 
 
 def test_the_loss_of_a_cut_is_the_curve_at_its_size():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Coroutine
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
 from typing import Annotated, Any, TypeVar, cast, get_origin
 
 import orjson
@@ -102,10 +102,31 @@ class _ReadRequest(Request):
 
 
 class DirectRoute(GuardedRoute):
-    """A documented route whose function is given the request itself: no dependency injection on the way."""
+    """A documented route whose function is given the request itself: no dependency injection on the way.
 
-    def __init__(self, path: str, endpoint: Callable[[Request], Awaitable[Response]], **options: Any) -> None:
-        super().__init__(path, endpoint, **options)
+    `form` and `examples` document its JSON body, `others` the media types of binary bodies and answers.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        endpoint: Callable[[Request], Awaitable[Response]],
+        *,
+        form: type[BaseModel] | None = None,
+        examples: Mapping[str, Any] | None = None,
+        others: Collection[str] = (),
+        **options: Any,
+    ) -> None:
+        self.form = form
+        if form is not None:
+            binary = {kind: {"schema": {"type": "string", "format": "binary"}} for kind in others}
+            schema = {"$ref": f"#/components/schemas/{form.__name__}"}
+            shown = {name: {"value": example} for name, example in (examples or {}).items()}
+            content = {JSON: {"schema": schema, "examples": shown}, **binary}
+            options["openapi_extra"] = {"requestBody": {"required": True, "content": content}}
+            if binary:
+                options["responses"] = {200: {"content": binary}, **options["responses"]}
+        super().__init__(path, endpoint, methods=["POST"], **options)
 
         async def direct(scope: Scope, receive: Receive, send: Send) -> None:
             response = await self.call(Request(scope, receive, send))

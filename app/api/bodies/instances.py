@@ -27,8 +27,6 @@ if TYPE_CHECKING:  # imported where needed: it takes 40 MB of memory that a serv
 NPY = "application/x-npy"
 ARROW = "application/vnd.apache.arrow.stream"
 
-BINARY = {"schema": {"type": "string", "format": "binary"}}  # how OpenAPI says that a body is no text
-
 _DUMP = orjson.OPT_SERIALIZE_NUMPY
 _BYTES_PER_WORD = 300  # of memory at most: a word that no other row has, and its codes
 _PART = 50_000  # numbers written at a time: the interpreter's lock is held for some milliseconds

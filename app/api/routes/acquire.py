@@ -167,27 +167,13 @@ _WORTH = {
     "benefits": [[0, -1], [-10, 5]],
     "actions": ["wait", "treat"],
 }
-SCHEMAS = (AcquireRequest,)  # of the OpenAPI document: FastAPI sees no types at a DirectRoute
 route = DirectRoute(
     "/acquire",
     acquire,
-    methods=["POST"],
+    form=AcquireRequest,
+    examples={"one case, the model above": _KNOWN_EXAMPLE, "two cases, worth stopping": _WORTH},
     tags=["acquire"],
     summary="Which feature should be learnt next, or is enough known?",
     response_model=AcquireAnswer,
     responses=problems(404, 409, 413, 422),
-    openapi_extra={
-        "requestBody": {
-            "required": True,
-            "content": {
-                JSON: {
-                    "schema": {"$ref": "#/components/schemas/AcquireRequest"},
-                    "examples": {
-                        "one case, the model above": {"value": _KNOWN_EXAMPLE},
-                        "two cases, worth stopping": {"value": _WORTH},
-                    },
-                }
-            },
-        }
-    },
 )

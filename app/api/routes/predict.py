@@ -196,29 +196,14 @@ _EXAMPLE = {
     "benefits": [[0, -1], [-10, 5]],
     "actions": ["wait", "treat"],
 }
-SCHEMAS = (PredictRequest, PredictAnswer)  # of the OpenAPI document: FastAPI sees no types at a DirectRoute
 route = DirectRoute(
     "/predict",
     predict,
-    methods=["POST"],
+    form=PredictRequest,
+    examples={"the model above": _EXAMPLE},
+    others=instances.READERS,
     tags=["predict"],
     summary="Which action pays most, or which number is to be expected, for each instance?",
     response_model=PredictAnswer,
-    responses={
-        200: {"content": {instances.NPY: instances.BINARY, instances.ARROW: instances.BINARY}},
-        **problems(404, 409, 413, 415, 422),
-    },
-    openapi_extra={
-        "requestBody": {
-            "required": True,
-            "content": {
-                JSON: {
-                    "schema": {"$ref": "#/components/schemas/PredictRequest"},
-                    "examples": {"the model above": {"value": _EXAMPLE}},
-                },
-                instances.NPY: instances.BINARY,
-                instances.ARROW: instances.BINARY,
-            },
-        }
-    },
+    responses=problems(404, 409, 413, 415, 422),
 )

@@ -12,7 +12,6 @@ from pydantic import BaseModel, Field, WithJsonSchema
 
 from app.api.bodies import instances
 from app.api.bodies.documents import (
-    JSON,
     DirectRoute,
     ModelVersion,
     Text,
@@ -110,8 +109,7 @@ class RetrieveQuestion(WireModel):
     def question(self) -> Question:
         from app.usecases.retrieve import Question  # noqa: PLC0415 - see above
 
-        fields = self.model_dump(exclude={"model", "probabilities", "instances"})
-        return Question(**fields)
+        return Question.parse(**self.model_dump(exclude={"model", "probabilities", "instances"}))
 
 
 class RetrieveRequest(RetrieveQuestion):
@@ -242,34 +240,19 @@ _CLASSES = {
     "loss": {"name": "f_beta", "beta": 2},
     "min_recall": 0.75,
 }
-SCHEMAS = (RetrieveRequest,)  # of the OpenAPI document: FastAPI sees no types at a DirectRoute
 route = DirectRoute(
     "/retrieve",
     retrieve,
-    methods=["POST"],
+    form=RetrieveRequest,
+    examples={
+        "instances of the model above": _PATIENTS,
+        "labels of two articles, with curves": _RAGGED,
+        "sets of classes that hold the true one": _CLASSES,
+    },
+    others=instances.READERS,
     tags=["retrieve"],
     summary="Which set of items has the smallest expected loss?",
     response_model=RetrieveAnswer,
     response_model_exclude_none=True,
-    responses={
-        200: {"content": {instances.NPY: instances.BINARY, instances.ARROW: instances.BINARY}},
-        **problems(404, 409, 413, 415, 422, 503),
-    },
-    openapi_extra={
-        "requestBody": {
-            "required": True,
-            "content": {
-                JSON: {
-                    "schema": {"$ref": "#/components/schemas/RetrieveRequest"},
-                    "examples": {
-                        "instances of the model above": {"value": _PATIENTS},
-                        "labels of two articles, with curves": {"value": _RAGGED},
-                        "sets of classes that hold the true one": {"value": _CLASSES},
-                    },
-                },
-                instances.NPY: instances.BINARY,
-                instances.ARROW: instances.BINARY,
-            },
-        }
-    },
+    responses=problems(404, 409, 413, 415, 422, 503),
 )

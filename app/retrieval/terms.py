@@ -1,0 +1,71 @@
+"""What is asked of a set, apart from its items."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from app.errors import Invalid
+from app.retrieval.losses import Loss, check_empty
+
+AUC_WARNING = (
+    "The AUC loss of a set is 0 when it is empty or holds everything, so k was kept within 1 … n - 1; "
+    "set k_min or k_max to choose otherwise."
+)
+
+
+@dataclass(frozen=True)
+class Terms:
+    """The loss, bounds on the size k and on the expected rates, and whether the whole curve is wanted.
+
+    Invalid at `/empty`, `/k_min`, `/k_max`, `/min_recall` or `/min_precision`.
+    """
+
+    loss: Loss
+    empty: int = 0
+    k_min: int = 0
+    k_max: int | None = None
+    curve: bool = False
+    min_recall: float | None = None
+    min_precision: float | None = None
+
+    def __post_init__(self) -> None:
+        _check_count(self.k_min, "/k_min")
+        if self.k_max is not None:
+            _check_count(self.k_max, "/k_max")
+            if self.k_min > self.k_max:
+                raise Invalid.at("/k_min", f"k_min is {self.k_min} but k_max only {self.k_max}.")
+        for value, place in ((self.min_recall, "/min_recall"), (self.min_precision, "/min_precision")):
+            if value is not None and not (math.isfinite(value) and 0.0 <= value <= 1.0):
+                raise Invalid.at(place, "A least expected rate must be a number from 0 to 1.")
+        check_empty(self.empty)
+
+    def sizes(self, n: int) -> tuple[int, int]:
+        """The smallest and largest k allowed for n items; a k_max above n is no bound, a k_min above n is Invalid."""
+        if self.k_min > n:
+            raise Invalid.at("/k_min", f"k_min is {self.k_min}, but there are only {n} items.")
+        high = n if self.k_max is None else min(self.k_max, n)
+        low = self.k_min
+        if self.loss.name != "auc":
+            return low, high
+        if low == 0:
+            low = min(1, high)
+        if not self._bounds(n):
+            high = max(low, n - 1)
+        return low, high
+
+    def warnings(self, n: int) -> tuple[str, ...]:
+        """Warnings about every set of at most n items that is chosen on these terms."""
+        narrowed = self.loss.name == "auc" and (self.k_min == 0 or not self._bounds(n))
+        return (AUC_WARNING,) if narrowed else ()
+
+    def _bounds(self, n: int) -> bool:
+        """Whether k_max is a bound for n items."""
+        return self.k_max is not None and self.k_max <= n
+
+
+def _check_count(value: int, place: str) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 0:
+        raise Invalid.at(place, "The number of items must be a whole number, 0 or more.")
