@@ -21,7 +21,8 @@ from app.jobs.queue import Queue
 from app.migrations import migrate
 from app.registry.copies import copies_of
 from app.registry.loaded import Loaded
-from app.registry.registry import Registry, leave_as_read
+from app.registry.loading import leave_as_read
+from app.registry.registry import Registry
 from app.settings import Settings, misspelt
 from app.usecases.kernels import Kernels, keep_kernels
 from app.usecases.ports import Ports

@@ -56,7 +56,7 @@ def test_a_lost_database_is_made_anew_from_the_folder(busy, another, tmp_path):
     database = Database(f"sqlite:///{tmp_path / 'new.db'}")
     registry = another(database=database)
 
-    registry.rebuild_if_empty()
+    registry.prepare()
 
     assert everything(registry) == before
     assert registry.load("triage@champion").version == 3
@@ -68,7 +68,7 @@ def test_an_index_that_is_not_empty_is_left_alone(busy, models):
     shutil.rmtree(models / "triage")
     before = everything(busy)
 
-    busy.rebuild_if_empty()
+    busy.prepare()
 
     assert everything(busy) == before
 
