@@ -9,7 +9,8 @@ from sqlalchemy.exc import StatementError
 from app.database import Database
 from app.errors import Conflict, Invalid, NotFound
 from app.jobs.job import Problem, Status
-from app.jobs.queue import KEY_PLACE, Beat, Queue
+from app.jobs.orders import KEY_PLACE
+from app.jobs.queue import Beat, Queue
 from app.jobs.tables import JOBS, TABLES
 from app.migrations import migrate
 from tests.jobs.clock import ClockedDatabase
