@@ -19,9 +19,9 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from app.decisions.calibration import Calibrator, fit_isotonic, fit_sigmoid, says_nothing
 from app.decisions.folds import UNJUDGED, stratified_folds
 from app.errors import Invalid
+from app.learners.parameters import Parameter, check_arguments
 from app.progress import part, report
 
-CALIBRATIONS = ("auto", "isotonic", "sigmoid", "none")
 ALL = -2
 """The fold that nothing belongs to."""
 _FOLDS = 5
@@ -73,6 +73,8 @@ class Learner(ClassifierMixin, BaseEstimator):
     Fitted: `classes_`, `model_` (a Scorer), `calibrator_` (or None), `calibration_` (the method used).
     """
 
+    parameters: ClassVar[tuple[Parameter, ...]] = ()
+    """The parameters that requests may set, with their ranges."""
     calibration: str
     categorical_features: Sequence[int] | None
     random_state: int | np.random.RandomState | None
@@ -93,7 +95,7 @@ class Learner(ClassifierMixin, BaseEstimator):
         raise NotImplementedError
 
     def _check(self) -> None:
-        """Raise Invalid where a parameter of the subclass is wrong; `classes_` and `n_features_in_` are known."""
+        """Raise Invalid for parameters that do not fit together, or the data (`classes_`, `n_features_in_`)."""
 
     def fit(self, X: np.ndarray, y: np.ndarray, sample_weight: np.ndarray | None = None) -> Self:
         """Fit on rows (n, m), NaN where missing, and labels (n,); weights (n,) >= 0 count as repeated rows do.
@@ -139,8 +141,7 @@ class Learner(ClassifierMixin, BaseEstimator):
         return rows
 
     def _check_common(self) -> None:
-        if self.calibration not in CALIBRATIONS:
-            raise Invalid.at("/calibration", f"calibration is one of {', '.join(CALIBRATIONS)}")
+        check_arguments(self, self.parameters)
         columns = self._categorical()
         if len(set(columns)) < len(columns) or not set(columns) <= set(range(self.n_features_in_)):
             at = "/categorical_features"

@@ -15,10 +15,8 @@ from app.learners._linear import Linear, Logit
 from app.learners._scores import softmax
 from app.learners.base import Learner
 from app.learners.kinds import Kind
-from app.learners.logistic import check_strength, fit_linear
+from app.learners.logistic import fit_linear
 from app.learners.parameters import CALIBRATION, STRENGTH, Parameter
-
-ONE_VS_REST = ("normalised", "as_printed")
 
 
 def rest_weights(benefits: np.ndarray, shares: np.ndarray, one_vs_rest: str = "normalised") -> np.ndarray:
@@ -108,6 +106,19 @@ class BenefitLogistic(Learner):
     `converged_`. Raises Invalid at `/benefits/…` where the matrix gives no positive eta.
     """
 
+    parameters = (
+        STRENGTH,
+        CALIBRATION,
+        Parameter(
+            "one_vs_rest",
+            "choice",
+            "normalised",
+            "With three classes or more: how the benefits of the other classes are combined, as means by class shares"
+            " (normalised; equals the two-class weight for two classes), or as the sums printed in the paper"
+            " (as_printed).",
+            choices=("normalised", "as_printed"),
+        ),
+    )
     _auto: ClassVar[tuple[float, float]] = (20, 1000)
 
     def __init__(
@@ -153,11 +164,6 @@ class BenefitLogistic(Learner):
         chosen = self.weighted_scores(X).argmax(axis=1)
         return np.asarray(self.classes_[chosen])
 
-    def _check(self) -> None:
-        check_strength(self.C)
-        if self.one_vs_rest not in ONE_VS_REST:
-            raise Invalid.at("/one_vs_rest", f"one_vs_rest is one of {', '.join(ONE_VS_REST)}")
-
     def _fit_raw(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> WeightedLogit | OneVsRest:
         K = len(self.classes_)
         eta = self._eta(codes, weights)
@@ -185,19 +191,7 @@ class BenefitLogistic(Learner):
 KIND = Kind(
     "benefit_logistic",
     BenefitLogistic,
-    (
-        STRENGTH,
-        CALIBRATION,
-        Parameter(
-            "one_vs_rest",
-            "choice",
-            "normalised",
-            "With three classes or more: how the rest's benefits are combined, as their mean by class shares"
-            " (normalised; reduces to the two-class weight), or as the printed sums (as_printed).",
-            choices=ONE_VS_REST,
-        ),
-    ),
-    "Logistic regression whose errors weigh what the benefit matrix says; one class against the rest when"
-    " there are three or more.",
+    BenefitLogistic.parameters,
+    "Logistic regression that weighs training errors by the benefit matrix; one-vs-rest with three or more classes.",
     benefits="required",
 )

@@ -15,8 +15,8 @@ from app.acquisition.forest import FlatForest, PathCosts
 from app.acquisition.nodes import Nodes
 from app.acquisition.prices import Prices, check_budget
 from app.acquisition.tree_grower import Rows, Rule, TreeGrower, Walk
-from app.errors import Invalid, pointer
-from app.learners.stepwise import Stepwise, prices_of
+from app.learners.stepwise import Stepwise, check_fraction, prices_of
+from app.learners.stepwise_kinds import BUDGET_FOREST
 from app.progress import part, report
 
 ALPHAS = (0.0, 2.0, 4.0, 8.0, 16.0, 32.0)
@@ -69,6 +69,7 @@ class BudgetForest(Stepwise):
     O(trees x rows x features x depth).
     """
 
+    parameters = BUDGET_FOREST.parameters
     calibration: str = "none"
 
     def __init__(
@@ -107,19 +108,7 @@ class BudgetForest(Stepwise):
         return 1.0 / max(self.n_estimators_, 1)
 
     def _check(self) -> None:
-        for name, lowest in (("n_estimators", 1), ("max_depth", 0)):
-            value = getattr(self, name)
-            if value is not None and (isinstance(value, bool) or not isinstance(value, int | np.integer)):
-                raise Invalid.at(pointer(name), f"{name} is an integer or null")
-            if value is not None and value < lowest:
-                raise Invalid.at(pointer(name), f"{name} is at least {lowest}")
-        if self.alpha is not None and not 0 <= self.alpha < np.inf:
-            raise Invalid.at("/alpha", "alpha is a number of at least 0, or null")
-        if self.cost_exponent is not None and not 0 <= self.cost_exponent <= 1:
-            raise Invalid.at("/cost_exponent", "cost_exponent is from 0 to 1, or null")
-        if not 0 < self.validation_fraction < 1:
-            raise Invalid.at("/validation_fraction", "validation_fraction is between 0 and 1")
-        check_budget(self.budget)
+        check_fraction(self.validation_fraction)
         self.prices_ = prices_of(self.feature_costs, self.n_features_in_)
 
     def findings(self) -> dict[str, Any]:

@@ -8,7 +8,6 @@ from typing import ClassVar, Self
 
 import numpy as np
 
-from app.errors import Invalid
 from app.learners._scores import FEW, softmax, summed
 from app.learners.base import Learner
 from app.learners.kinds import Kind
@@ -87,13 +86,25 @@ class Tables:
 class CostNaiveBayes(Learner):
     """Naive Bayes whose posterior serves the rule `argmin_k sum_q V[q][k] p(C_q) prod_i p(x_i|C_q)`.
 
-    That rule is expected benefit with -V as the matrix; `predict` is its case of equal costs. `alpha` > 0 rows are
-    added to every value in each class. `bins` (2…256): into how many values a number is divided at most, at training
-    quantiles. A missing value, and a category that training never saw, is left out of the product. The other
-    parameters are `Learner`'s. Benefit-based classification, section on multiclass cost-based naive Bayes (the
-    posterior displayed there is misprinted; the rule is right).
+    That rule is expected benefit with -V as the matrix; `predict` is its case of equal costs. `alpha`: rows added to
+    every value in each class. `bins`: the maximum number of bins of a number, cut at training quantiles. A missing
+    value, and a category that training did not contain, is left out of the product. The other parameters are
+    `Learner`'s. Source: Benefit-based classification, section on multiclass cost-based naive Bayes (the posterior
+    displayed there is misprinted; the rule is right).
     """
 
+    parameters = (
+        Parameter(
+            "alpha",
+            "number",
+            1.0,
+            "Rows added to every value of every feature in each class, so that no value counts as impossible.",
+            low=1e-10,
+            high=1e6,
+        ),
+        Parameter("bins", "integer", 10, "Maximum number of bins of about equal counts for a number.", low=2, high=256),
+        CALIBRATION,
+    )
     _auto: ClassVar[tuple[float, float]] = (10, 500)
 
     def __init__(
@@ -110,12 +121,6 @@ class CostNaiveBayes(Learner):
         self.calibration = calibration
         self.categorical_features = categorical_features
         self.random_state = random_state
-
-    def _check(self) -> None:
-        if isinstance(self.alpha, bool) or not 0 < self.alpha < np.inf:
-            raise Invalid.at("/alpha", f"alpha is a number above 0, not {self.alpha!r}")
-        if isinstance(self.bins, bool) or not 2 <= self.bins <= 256 or self.bins != int(self.bins):
-            raise Invalid.at("/bins", f"bins is an integer from 2 to 256, not {self.bins!r}")
 
     def _fit_raw(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> Tables:
         K = len(self.classes_)
@@ -139,24 +144,6 @@ class CostNaiveBayes(Learner):
 KIND = Kind(
     "cost_naive_bayes",
     CostNaiveBayes,
-    (
-        Parameter(
-            "alpha",
-            "number",
-            1.0,
-            "Rows added to every value of every feature in each class, so that nothing counts as impossible.",
-            low=1e-10,
-            high=1e6,
-        ),
-        Parameter(
-            "bins",
-            "integer",
-            10,
-            "Into how many categories of about equal counts a number is divided, at most.",
-            low=2,
-            high=256,
-        ),
-        CALIBRATION,
-    ),
+    CostNaiveBayes.parameters,
     "Naive Bayes on categories and binned numbers; a missing value is left out of the product.",
 )

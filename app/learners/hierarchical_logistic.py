@@ -58,6 +58,24 @@ class HierarchicalLogistic(Learner):
     Benefit-based classification, sections on HCSKLR and on the hierarchical approach with benefit-based LR.
     """
 
+    parameters = (
+        MAJORITY,
+        Parameter(
+            "first",
+            "learner",
+            {"kind": "kernel_logistic"},
+            "The model that separates the majority class from all others; benefit_logistic trains with the benefits,"
+            " those of the minority classes combined by their shares.",
+            choices=("kernel_logistic", "benefit_logistic"),
+        ),
+        Parameter(
+            "second",
+            "learner",
+            {"kind": "kernel_logistic"},
+            "The model that separates the minority classes.",
+            choices=("kernel_logistic", "logistic"),
+        ),
+    )
     calibration = "none"
     model_: Stages
 
@@ -169,24 +187,7 @@ def grouped(benefits: np.ndarray | Sequence[Sequence[float]], sums: np.ndarray, 
 KIND = Kind(
     "hierarchical_logistic",
     HierarchicalLogistic,
-    (
-        MAJORITY,
-        Parameter(
-            "first",
-            "learner",
-            {"kind": "kernel_logistic"},
-            "What separates the majority class from all others; benefit_logistic trains with the benefits,"
-            " those of the minority classes combined by their shares.",
-            choices=("kernel_logistic", "benefit_logistic"),
-        ),
-        Parameter(
-            "second",
-            "learner",
-            {"kind": "kernel_logistic"},
-            "What tells the minority classes apart.",
-            choices=("kernel_logistic", "logistic"),
-        ),
-    ),
+    HierarchicalLogistic.parameters,
     "First majority or minority, then which minority class; probabilities are the product.",
     benefits="optional",
 )

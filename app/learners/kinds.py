@@ -83,7 +83,7 @@ class Kind:
                     raise (error.under(pointer(parameter.name)) if inside else error) from error
             elif parameter.type == "label" and value is not None and classes is not None:
                 value = _position(parameter.name, value, classes)
-            arguments[parameter.argument or parameter.name] = value
+            arguments[parameter.attribute] = value
         return self.estimator_class()(**arguments)
 
     def regresses(self, parameters: Mapping[str, Any]) -> bool:
@@ -176,7 +176,7 @@ def resolve(learner: Mapping[str, Any]) -> tuple[Kind, dict[str, Any]]:
             flaws.extend(error.under(pointer(name)).flaws)
     for one, other in kind.alternatives:
         if parameters.get(one) is not None and parameters.get(other) is not None:
-            flaws.append(Flaw(pointer(other), f"{other} chooses {one}: give one of the two"))
+            flaws.append(Flaw(pointer(other), f"{one} and {other} are mutually exclusive"))
     if flaws:
         raise Invalid("the learner cannot be used as described", flaws)
     return kind, parameters

@@ -10,7 +10,6 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 
-from app.errors import Invalid
 from app.learners._design import Design
 from app.learners._linear import Linear, Logit, Softmax
 from app.learners.base import Learner
@@ -39,12 +38,6 @@ def fit_linear(
     return model, not stuck
 
 
-def check_strength(C: float) -> None:
-    """Raise Invalid unless C is positive and finite."""
-    if isinstance(C, bool) or not 0 < C < np.inf:
-        raise Invalid.at("/C", f"C is a number above 0, not {C!r}")
-
-
 class Logistic(Learner):
     """Multinomial logistic regression with its preparation of rows inside (see `_design.Design`).
 
@@ -52,6 +45,7 @@ class Logistic(Learner):
     `converged_`, False where the last fit still moved when its steps were used up. A row costs one product.
     """
 
+    parameters = (STRENGTH, CALIBRATION)
     _auto: ClassVar[tuple[float, float]] = (20, 1000)
 
     def __init__(
@@ -73,9 +67,6 @@ class Logistic(Learner):
     def converged_(self) -> bool:
         return self.model_.converged
 
-    def _check(self) -> None:
-        check_strength(self.C)
-
     def _fit_raw(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> Logit | Softmax:
         design = Design.fit(X, weights, self._categorical())
         model, converged = fit_linear(design.matrix(X), codes, weights, self.C)
@@ -86,6 +77,6 @@ class Logistic(Learner):
 KIND = Kind(
     "logistic",
     Logistic,
-    (STRENGTH, CALIBRATION),
-    "Multinomial logistic regression, blind to costs: decisions come from its probabilities.",
+    Logistic.parameters,
+    "Multinomial logistic regression, cost-blind: benefits enter only when decisions are made.",
 )

@@ -20,7 +20,7 @@ from app.learners._design import Design
 from app.learners._linear import Linear
 from app.learners.base import Learner
 from app.learners.kinds import Kind
-from app.learners.logistic import Logistic, check_strength
+from app.learners.logistic import Logistic
 from app.learners.parameters import CALIBRATION, STRENGTH, Parameter
 from app.progress import part
 
@@ -42,6 +42,17 @@ class MultilabelLogistic(Learner):
     one string), `converged_` (whether all fits did). `predict_proba` and `posterior` return the marginals (n, L), not
     one array per label; `predict` the labels above 1/2. A row costs one product, in a chain one per label.
     """
+
+    parameters = (
+        STRENGTH,
+        CALIBRATION,
+        Parameter(
+            "chain",
+            "boolean",
+            default=False,
+            doc="Whether each label's model also uses the probabilities of the labels before it.",
+        ),
+    )
 
     def __init__(
         self,
@@ -76,7 +87,6 @@ class MultilabelLogistic(Learner):
         counted = weights > 0
         self._check_common()
         self._check_codes(X)
-        check_strength(self.C)
         self.classes_ = np.arange(Y.shape[1])
         self._fit_labels(X[counted], Y[counted], weights[counted])
         return self
@@ -223,16 +233,7 @@ def _as_indicator(y: Any) -> np.ndarray:
 KIND = Kind(
     "multilabel_logistic",
     MultilabelLogistic,
-    (
-        STRENGTH,
-        CALIBRATION,
-        Parameter(
-            "chain",
-            "boolean",
-            default=False,
-            doc="Whether each label's model also sees the probabilities of the labels before it.",
-        ),
-    ),
+    MultilabelLogistic.parameters,
     "A logistic regression for each of several labels: the probability that it applies, for `/retrieve`.",
     labels="several",
 )

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from app.errors import Invalid
+import numpy as np
+
+from app.errors import Invalid, pointer
 from app.text import MAX_NAME
 
 
@@ -42,6 +45,11 @@ class Parameter:
             return float(value) if self.type == "number" and value is not None else value
         null = " or null" if self.optional else ""
         raise Invalid.at("", f"{self.name} takes {self.allowed()}{null}, not {_shown(value)}")
+
+    @property
+    def attribute(self) -> str:
+        """The estimator's name for the parameter."""
+        return self.argument or self.name
 
     def allowed(self) -> str:
         """What the parameter takes, in words."""
@@ -94,12 +102,26 @@ class Parameter:
         return finite and above and (self.high is None or value <= self.high)
 
 
+def check_arguments(estimator: Any, parameters: Iterable[Parameter]) -> None:
+    """Raise Invalid at the first parameter whose value in the estimator is not allowed; NumPy scalars count as numbers.
+
+    Classes and inner learners are the estimator's own to check.
+    """
+    for parameter in parameters:
+        value = getattr(estimator, parameter.attribute)
+        if parameter.type not in ("label", "learner"):
+            try:
+                parameter.check(value.item() if isinstance(value, np.generic) else value)
+            except Invalid as error:
+                raise error.under(pointer(parameter.name)) from None
+
+
 CALIBRATION = Parameter(
     "calibration",
     "choice",
     "auto",
-    "How probabilities are made to mean what they say, on cross-fitted predictions: curves of steps (isotonic),"
-    " a logistic curve (sigmoid), or as the model gives them (none). auto chooses by the classes' numbers of rows.",
+    "How probabilities are calibrated on cross-fitted predictions: step curves (isotonic), a logistic curve (sigmoid),"
+    " or not at all (none). auto chooses by the numbers of rows per class.",
     choices=("auto", "isotonic", "sigmoid", "none"),
 )
 STRENGTH = Parameter(
@@ -114,7 +136,7 @@ MAJORITY = Parameter(
     "majority",
     "label",
     None,
-    "The majority class, the one that the others are compared with; null is the most common one.",
+    "The majority class, to which the other classes are compared; null is the most common class.",
     optional=True,
 )
 

@@ -13,9 +13,10 @@ from sklearn.ensemble import RandomForestClassifier
 from app.acquisition.categories import Orders, order_categories
 from app.acquisition.forest import FlatForest, converted
 from app.acquisition.nodes import Nodes, beside, flatten
-from app.errors import Invalid, pointer
+from app.errors import Invalid
 from app.learners.base import ALL, Dealt, stage_name
 from app.learners.stepwise import Stepwise
+from app.learners.stepwise_kinds import RANDOM_FOREST
 from app.progress import report
 
 _CELLS = 8_000_000  # of the table, times trees, in one piece of work: a third of a second or so
@@ -32,6 +33,8 @@ class RandomForest(Stepwise):
     `predict` takes the largest (calibrated) probability; `model_.predict` is the plain vote of the trees.
     Fitted: as `Stepwise`. Answering costs O(trees x depth) a row.
     """
+
+    parameters = RANDOM_FOREST.parameters
 
     def __init__(
         self,
@@ -53,25 +56,12 @@ class RandomForest(Stepwise):
         self.n_jobs = n_jobs
 
     def _check(self) -> None:
-        for name in ("n_estimators", "min_samples_leaf"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-                raise Invalid.at(pointer(name), f"{name} is an integer of at least 1")
-        if not self._takes_features():
-            message = f"max_features is sqrt, log2, null, a fraction up to 1.0 or 1…{self.n_features_in_}"
-            raise Invalid.at("/max_features", message)
+        if isinstance(self.max_features, int | np.integer) and self.max_features > self.n_features_in_:
+            raise Invalid.at("/max_features", f"max_features is {self.max_features} of {self.n_features_in_} features")
 
     @property
     def _resolution(self) -> float:
         return 1.0 / self.n_estimators
-
-    def _takes_features(self) -> bool:
-        most = self.max_features
-        if most is None or isinstance(most, str):
-            return most in {None, "sqrt", "log2"}
-        if isinstance(most, bool):
-            return False
-        return 1 <= most <= self.n_features_in_ if isinstance(most, int | np.integer) else 0 < most <= 1
 
     def _again(self) -> RandomForest:
         again: RandomForest = clone(self).set_params(calibration="none")

@@ -98,6 +98,14 @@ def prices_of(feature_costs: Prices | Sequence[float] | None, m: int) -> Prices:
     return prices
 
 
+def check_fraction(fraction: float) -> None:
+    """Raise Invalid unless the fraction of validation rows is above 0 and below 1."""
+    if not 0 < fraction < 1:
+        raise Invalid.at(
+            "/validation_fraction", f"validation_fraction takes a number above 0 and below 1, not {fraction}"
+        )
+
+
 def _drawn(rows: np.ndarray, codes: np.ndarray, count: int, random: np.random.RandomState) -> np.ndarray:
     """Some `count` of the rows by lot, of each class its share and at least one; tables are often sorted."""
     if count >= len(rows):

@@ -3,6 +3,7 @@
 import dataclasses
 import inspect
 import json
+import math
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from app.acquisition.prices import Prices
 from app.errors import Invalid
 from app.learners import catalogue
 from app.learners.catalogue import KINDS, resolve
-from app.learners.parameters import Parameter
+from app.learners.parameters import Parameter, check_arguments
 
 
 def places(learner):
@@ -110,6 +111,22 @@ def test_values_are_checked_strictly(wrong):
     flaws = places({"kind": "cost_naive_bayes", **wrong})
     assert list(flaws) == [f"/{name}"]
     assert repr(value)[:20] in flaws[f"/{name}"]
+
+
+@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+def test_requests_and_estimators_have_the_same_ranges(kind):
+    """A value outside a parameter's range, or of another type, is refused by both, with the same message."""
+    for parameter in kind.parameters:
+        if parameter.type in ("label", "learner"):
+            continue
+        wrong = ["no such word", [1], None if not parameter.optional else "no such word"]
+        wrong += [] if parameter.low is None else [math.nextafter(parameter.low, -math.inf), parameter.low - 1]
+        wrong += [] if parameter.high is None else [math.nextafter(parameter.high, math.inf), parameter.high * 10 + 1]
+        for value in wrong:
+            with pytest.raises(Invalid) as error:
+                check_arguments(kind.estimator_class()(**{parameter.attribute: value}), kind.parameters)
+            assert {f"/{parameter.name}": error.value.detail} == places({"kind": kind.name, parameter.name: value})
+        assert kind.estimator_class().parameters is kind.parameters
 
 
 def test_benefits_are_asked_for_where_they_are_needed():

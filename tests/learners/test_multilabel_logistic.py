@@ -97,7 +97,7 @@ def test_a_chain_passes_on_what_the_models_before_say():
     """The first label has no label before it, and is the same with and without a chain."""
     X, Y = drawn()
     with_chain, without = (
-        MultilabelLogistic(chain=c, categorical_features=[3], random_state=1).fit(X, Y) for c in (1, 0)
+        MultilabelLogistic(chain=c, categorical_features=[3], random_state=1).fit(X, Y) for c in (True, False)
     )
     assert np.allclose(with_chain.posterior(X)[:, 0], without.posterior(X)[:, 0], rtol=0, atol=1e-12)
     assert not np.allclose(with_chain.posterior(X)[:, 2], without.posterior(X)[:, 2], atol=1e-3)

@@ -16,12 +16,12 @@ from app.acquisition.prices import Prices, check_budget
 from app.acquisition.tree_of_classifiers import TreeOfClassifiers
 from app.errors import Invalid
 from app.learners.base import Learner
-from app.learners.cost_tree.checks import FEATURES, STARTS, TASKS, check
 from app.learners.cost_tree.hard import HardTree, Rows
 from app.learners.cost_tree.losses import loss_of
 from app.learners.cost_tree.path import Point, Sample, Setting, scale_of, split
 from app.learners.cost_tree.scorers import Boosted, Map, Plain
-from app.learners.stepwise import prices_of
+from app.learners.stepwise import check_fraction, prices_of
+from app.learners.stepwise_kinds import COST_TREE, FEATURES, STARTS, TASKS
 from app.progress import part
 
 __all__ = ["FEATURES", "STARTS", "TASKS", "CostTree"]
@@ -62,6 +62,7 @@ class CostTree(Learner):
     `error_`. O(path x cycles x nodes x rows x columns).
     """
 
+    parameters = COST_TREE.parameters
     calibration: str = "none"
     model_: TreeOfClassifiers
 
@@ -205,7 +206,9 @@ class CostTree(Learner):
         return hard
 
     def _check(self) -> None:
-        check(self)
+        if self.trade_off is not None and self.budget is not None:
+            raise Invalid.at("/budget", "lambda and budget are mutually exclusive")
+        check_fraction(self.validation_fraction)
         self.prices_ = prices_of(self.feature_costs, self.n_features_in_)
 
     def _steepness(self) -> float:
