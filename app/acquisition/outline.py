@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from app.acquisition.prices import Prices
-from app.acquisition.tree_of_classifiers import TreeOfClassifiers
+
+if TYPE_CHECKING:  # with its compiler it takes 60 MB of memory that a service which acquires nothing can spare
+    from app.acquisition.tree_of_classifiers import TreeOfClassifiers
 
 
 @dataclass(frozen=True)

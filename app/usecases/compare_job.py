@@ -14,7 +14,7 @@ from joblib import Parallel, delayed
 
 from app import progress
 from app.data.table import Table
-from app.decisions.benefit import mu, upper_bound
+from app.decisions.benefit import upper_bound
 from app.decisions.bootstrap import Ranking
 from app.decisions.folds import stratified_folds
 from app.decisions.ranking import Judged, contest, doubts
@@ -24,6 +24,7 @@ from app.jobs.job import Job
 from app.learners import catalogue
 from app.usecases.compare import names
 from app.usecases.ports import Ports
+from app.usecases.rankings import lead_of, standings_of
 from app.usecases.specs import CompareSpec, LearnerSpec
 from app.usecases.train_job import checked_posterior, fit, placed
 
@@ -170,13 +171,18 @@ def _result(table: Table, fold: np.ndarray, trials: Sequence[_Trial], spec: Comp
     judged = Judged(y, B, priors)
     bound = upper_bound(priors, B)
     ranking = contest(np.column_stack([one.ruled.choice for one in contenders]), judged)
+    rows = standings_of((one.ruled for one in contenders), ranking, bound)
+
+    def name(j: int) -> dict[str, str | None]:
+        return {"learner": contenders[j].learner, "rule": contenders[j].ruled.rule}
+
     return {
         "dataset": spec.dataset,
         "classes": list(table.classes),
         "rows": len(y),
         "upper_bound": bound,
-        "table": _table(contenders, ranking, bound),
-        "best": _best(contenders, ranking),
+        "table": [{"learner": one.learner, **row} for one, row in zip(contenders, rows, strict=True)],
+        "best": {**name(ranking.best), **lead_of(ranking, name)},
         "same_for_all": {"action": int(constant.choice[0]), "benefit": ranking.standings[-1].mean},
         "learners": [_outcome(trial, learner) for trial, learner in zip(trials, spec.learners, strict=True)],
         "warnings": [*doubts(judged, table.classes, bound), *_about(trials, ranking)],
@@ -190,38 +196,6 @@ def _outcome(trial: _Trial, learner: LearnerSpec) -> dict[str, Any]:
         "fit_seconds": None if trial.fit_seconds is None else round(trial.fit_seconds, 4),
         "converged": trial.converged,
         "error": None if trial.failure is None else trial.failure.detail,
-    }
-
-
-def _table(contenders: Sequence[_Contender], ranking: Ranking, bound: float) -> list[dict[str, Any]]:
-    return [
-        {
-            "learner": one.learner,
-            "rule": one.ruled.rule,
-            "benefit": standing.mean,
-            "mu": mu(standing.mean, bound),
-            "interval": standing.interval,
-            "behind": standing.behind,
-            "behind_interval": standing.behind_interval,
-            "cross_validated": one.ruled.cross_validated,
-        }
-        for one, standing in zip(contenders, ranking.standings, strict=True)
-    ]
-
-
-def _best(contenders: Sequence[_Contender], ranking: Ranking) -> dict[str, Any]:
-    def named(j: int) -> dict[str, str | None]:
-        return {"learner": contenders[j].learner, "rule": contenders[j].ruled.rule}
-
-    second = ranking.runner_up
-    return {
-        **named(ranking.best),
-        "same": [named(j) for j in ranking.same],
-        "runner_up": None if second is None else named(second),
-        "difference": None if second is None else ranking.standings[second].behind,
-        "interval": None if second is None else ranking.standings[second].behind_interval,
-        "differing_rows": ranking.differing,
-        "significant": ranking.significant,
     }
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from app.api.bodies import instances, json_bodies, probabilities
+from app.api.bodies import binary, instances, json_bodies, probabilities
 from app.errors import Invalid, TooLarge
 from app.features import Feature, Schema
 from app.usecases import item_sets
@@ -61,7 +61,7 @@ def test_arrays_are_read_as_they_lie():
     ):
         file = io.BytesIO()
         np.save(file, array)
-        read = instances.array_of_npy(file.getvalue() + b"more")
+        read = binary.array_of_npy(file.getvalue() + b"more")
         assert read.tolist() == array.tolist()
         assert read.flags.writeable
 
@@ -122,7 +122,7 @@ def test_compressed_streams_are_refused(service, ward, codec, path):
 def test_dictionaries_are_not_compressed_or_added_to():
     words = pa.array(["a" * 9999, "b"]).dictionary_encode()
     with pytest.raises(Invalid, match="uncompressed"):
-        instances.table_of_arrow(stream(pa.table({"w": words}), compression="zstd"))
+        binary.table_of_arrow(stream(pa.table({"w": words}), compression="zstd"))
     more = pa.array(["a" * 9999, "b", "c"]).dictionary_encode()
     sink = pa.BufferOutputStream()
     options = pa.ipc.IpcWriteOptions(emit_dictionary_deltas=True)
@@ -130,8 +130,8 @@ def test_dictionaries_are_not_compressed_or_added_to():
         for column in (words, more):
             writer.write_batch(pa.record_batch({"w": column}))
     with pytest.raises(Invalid, match="whole ones"):
-        instances.table_of_arrow(sink.getvalue().to_pybytes())
-    assert instances.table_of_arrow(stream(pa.table({"w": words})))["w"].to_pylist() == ["a" * 9999, "b"]
+        binary.table_of_arrow(sink.getvalue().to_pybytes())
+    assert binary.table_of_arrow(stream(pa.table({"w": words})))["w"].to_pylist() == ["a" * 9999, "b"]
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -143,7 +143,7 @@ def test_streams_with_wrong_bytes_are_no_streams_or_read(seed):
         spoilt = bytearray(body)
         spoilt[rng.integers(len(body))] = rng.integers(256)
         with suppress(Invalid):
-            assert instances.table_of_arrow(bytes(spoilt)).num_columns in range(3)
+            assert binary.table_of_arrow(bytes(spoilt)).num_columns in range(3)
 
 
 def test_integers_beyond_floats_are_named(service):
@@ -163,7 +163,7 @@ def test_labels_are_named_once_in_an_arrow_answer(service, ward):
 
 
 def test_what_does_not_fit_into_a_header_is_said(service, ward, monkeypatch):
-    monkeypatch.setattr(instances, "_LONGEST_HEADER", 10)
+    monkeypatch.setattr(binary, "_MAX_HEADER", 10)
     file = io.BytesIO()
     np.save(file, np.array([0.5]))
     response = post(service, file.getvalue(), NPY, NPY)

@@ -1,8 +1,9 @@
-"""Compiling beforehand: once for each source and machine, in a process that is waited for or ended."""
+"""Kernels are compiled once for each source and machine, in a process of their own."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -14,18 +15,22 @@ from app.errors import NotReady
 from app.usecases import kernels
 from app.usecases.kernels import Kernels, keep_kernels
 
-BEGINNING = kernels._COMPILE.partition("os.nice")[0]
+TOUCH = "from app.usecases import kernels as k; [p.touch() for p in {}]"
+ENDLESS = (  # the real process, but for what it compiles
+    "from app.usecases import kernels as k; import time; k.compile_now = lambda: time.sleep(60); k.compile_beside()"
+)
+ALL, FIRST = TOUCH.format("map(k._stamp, k._PACKAGES)"), TOUCH.format("[k._stamp('retrieval')]")
 
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """A cache of its own, and something quicker than compiling to do."""
+    """A cache of its own, and a process that marks packages as compiled at once."""
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setattr(kernels, "_COMPILE", "import pathlib, sys; [pathlib.Path(a).touch() for a in sys.argv[2::2]]")
+    monkeypatch.setattr(kernels, "_COMPILE", ALL)
     return tmp_path / "cache"
 
 
-def test_who_waits_finds_it_done_and_nobody_does_it_twice(folder):
+def test_kernels_are_compiled_once(folder):
     first, second = Kernels(), Kernels()
     first.start()
     first.wait()
@@ -35,10 +40,8 @@ def test_who_waits_finds_it_done_and_nobody_does_it_twice(folder):
     first.stop()
 
 
-def test_ready_means_that_nobody_would_wait(folder, monkeypatch):
-    monkeypatch.setattr(
-        kernels, "_COMPILE", "import pathlib, sys; pathlib.Path(sys.argv[2]).touch(); sys.stdin.read(1)"
-    )
+def test_ready_means_that_no_request_would_wait(folder, monkeypatch):
+    monkeypatch.setattr(kernels, "_COMPILE", f"{FIRST}; import sys; sys.stdin.read(1)")
     state = Kernels()
     assert state.ready  # nothing was begun
     state.start()
@@ -49,14 +52,14 @@ def test_ready_means_that_nobody_would_wait(folder, monkeypatch):
     state.stop()
 
 
-def test_another_source_or_machine_is_compiled_for_again(folder, monkeypatch):
+def test_kernels_are_compiled_again_for_another_machine(folder, monkeypatch):
     before = kernels._stamp("retrieval")
     monkeypatch.setattr(kernels, "_processor", lambda: "another one")
     assert kernels._stamp("retrieval") != before
     assert kernels._stamp("retrieval").parent == before.parent == folder
 
 
-def test_what_fails_is_not_waited_for_again(folder, monkeypatch):
+def test_requests_do_not_wait_after_compiling_has_failed(folder, monkeypatch):
     """Then requests compile what they need themselves."""
     monkeypatch.setattr(kernels, "_COMPILE", "raise SystemExit(3)")
     state = Kernels()
@@ -67,7 +70,7 @@ def test_what_fails_is_not_waited_for_again(folder, monkeypatch):
     assert list(folder.iterdir()) == []
 
 
-def test_stopping_ends_it(folder, monkeypatch):
+def test_stop_ends_the_process(folder, monkeypatch):
     monkeypatch.setattr(kernels, "_COMPILE", "import time; time.sleep(60)")
     state = Kernels()
     state.start()
@@ -79,10 +82,8 @@ def test_stopping_ends_it(folder, monkeypatch):
 
 
 def test_each_package_is_waited_for_alone(folder, monkeypatch):
-    """And nobody longer than he should: then he is told to come again."""
-    monkeypatch.setattr(
-        kernels, "_COMPILE", "import pathlib, sys, time; pathlib.Path(sys.argv[2]).touch(); time.sleep(60)"
-    )
+    """And not for longer than the timeout: then the client is told when to try again."""
+    monkeypatch.setattr(kernels, "_COMPILE", f"{FIRST}; import time; time.sleep(60)")
     state = Kernels()
     state.start()
     state.wait("retrieval", seconds=30)
@@ -103,26 +104,25 @@ def test_only_what_changed_is_compiled_again(folder):
     kernels._stamp("acquisition").unlink()
     again = Kernels()
     again.start()
-    assert list(again._absent) == ["acquisition"]
+    assert list(again._missing) == ["acquisition"]
     again.wait("retrieval", seconds=0)
     again.wait("acquisition")
     again.stop()
 
 
-def test_after_long_enough_requests_help_themselves(folder, monkeypatch):
+def test_requests_do_not_wait_for_a_compiler_that_takes_too_long(folder, monkeypatch):
     monkeypatch.setattr(kernels, "_COMPILE", "import time; time.sleep(60)")
-    monkeypatch.setattr(kernels, "_LONGEST", 0)
+    monkeypatch.setattr(kernels, "_MAX_SECONDS", 0)
     state = Kernels()
     state.start()
     state.wait(seconds=0)
     state.stop()
 
 
-def test_what_compiles_ends_with_the_service(folder):
-    """Even one that was killed: it cannot say so, but its end of the pipe closes."""
+def test_the_compiling_process_ends_with_a_killed_service(folder):
     code = (
         "import time; from app.usecases import kernels\n"
-        f"kernels._COMPILE = {BEGINNING + 'import time; time.sleep(60)'!r}\n"
+        f"kernels._COMPILE = {ENDLESS!r}\n"
         "state = kernels.Kernels(); state.start(); print(state._process.pid, flush=True); time.sleep(60)"
     )
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as service:
@@ -135,7 +135,7 @@ def test_what_compiles_ends_with_the_service(folder):
     assert not child.is_running() or child.status() == psutil.STATUS_ZOMBIE
 
 
-def test_a_service_that_can_write_nothing_starts_all_the_same(tmp_path, monkeypatch):
+def test_a_service_without_a_writable_cache_starts(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("in the way")
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "file" / "cache"))
     state = Kernels()
@@ -143,8 +143,8 @@ def test_a_service_that_can_write_nothing_starts_all_the_same(tmp_path, monkeypa
     state.wait()
 
 
-def test_the_cache_goes_home_where_the_source_cannot_hold_it(tmp_path, monkeypatch):
-    """And stays where it is wished otherwise."""
+def test_the_cache_is_in_the_home_if_the_source_is_not_writable(tmp_path, monkeypatch):
+    """Unless NUMBA_CACHE_DIR names another folder."""
     monkeypatch.setenv("NUMBA_CACHE_DIR", "")  # so that it will be as it was
     monkeypatch.delenv("NUMBA_CACHE_DIR")
     keep_kernels(tmp_path)
@@ -156,15 +156,18 @@ def test_the_cache_goes_home_where_the_source_cannot_hold_it(tmp_path, monkeypat
     assert os.environ["NUMBA_CACHE_DIR"] == str(tmp_path / "kernels")
 
 
-def test_the_service_does_not_load_the_compiler_before_it_is_needed():
-    """Its memory is what the idle service can spare."""
+def test_the_service_does_not_load_the_compiler_at_start():
+    """It takes 60 MB of memory."""
     code = "import sys, app.wiring; sys.exit('numba' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-@pytest.mark.parametrize("package", kernels._COMPILED)
-def test_every_compiled_module_is_known(package):
-    """What is not listed would not be compiled again after a change."""
-    folder = kernels._FOLDER / package
-    compiled = {path.stem for path in folder.glob("*.py") if "import njit" in path.read_text()}
-    assert set(kernels._COMPILED[package]) == compiled
+def test_stamps_change_with_any_source_of_the_package(folder, tmp_path, monkeypatch):
+    copy = tmp_path / "app" / "retrieval"
+    shutil.copytree(kernels._FOLDER / "retrieval", copy, ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.setattr(kernels, "_FOLDER", copy.parent)
+    for source in copy.glob("*.py"):
+        before = kernels._stamp("retrieval")
+        source.write_text(source.read_text() + "\n")
+
+        assert kernels._stamp("retrieval") != before

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-import io
-import json
-import math
-import struct
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import orjson
 from fastapi import Response
 
 from app.api.bodies.arrow_categories import codes_of
+from app.api.bodies.binary import (
+    ARROW,
+    NPY,
+    Reserve,
+    array_of_npy,
+    arrow_response,
+    json_bytes,
+    npy_response,
+    table_of_arrow,
+)
 from app.api.bodies.documents import JSON
 from app.api.bodies.json_bodies import free
-from app.errors import Flaw, Invalid, TooLarge, pointer, reject, unknown
+from app.errors import Flaw, Invalid, pointer, reject, unknown
 from app.features import Schema
 from app.registry.loaded import Loaded
 from app.usecases.predict import Answer
@@ -24,18 +29,8 @@ from app.usecases.predict import Answer
 if TYPE_CHECKING:  # imported where needed: it takes 40 MB of memory that a service without Arrow clients can spare
     import pyarrow as pa
 
-NPY = "application/x-npy"
-ARROW = "application/vnd.apache.arrow.stream"
-
-_DUMP = orjson.OPT_SERIALIZE_NUMPY
 _BYTES_PER_WORD = 300  # of memory at most: a word that no other row has, and its codes
-_PART = 50_000  # numbers written at a time: the interpreter's lock is held for some milliseconds
-_LONGEST_HEADER = 16_000  # proxies and clients refuse longer ones
-
-_NPY_HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
-
 Rows = tuple[np.ndarray, list[str]]
-Reserve = Callable[[int], None]
 
 
 def rows_of_json(instances: list[Any], schema: Schema, *, booleans_possible: bool) -> Rows:
@@ -44,79 +39,6 @@ def rows_of_json(instances: list[Any], schema: Schema, *, booleans_possible: boo
         return schema.encode(instances, booleans_possible=booleans_possible)
     except Invalid as error:
         raise error.under("/instances") from error
-
-
-def array_of_npy(body: bytes, reserve: Reserve = free) -> np.ndarray:
-    """A .npy file of integers or floats, of any shape, as float64. Never unpickles, nor believes in a shape unseen.
-
-    `reserve` is told of the bytes that it takes.
-    """
-    try:
-        file = io.BytesIO(body)
-        version = np.lib.format.read_magic(file)
-        shape, fortran, kind = _NPY_HEADERS[version](file)
-    except Exception as error:  # whatever its parser of headers stumbles over
-        raise Invalid.at("", "this is not a .npy array of numbers") from error
-    if kind.kind not in "fiu":
-        raise Invalid.at("", f"the array holds {kind}; it takes integers or floats")
-    count, there = math.prod(shape), len(body) - file.tell()
-    if min(shape, default=0) < 0 or count * kind.itemsize > there:
-        raise Invalid.at("", f"the array says that its shape is {list(shape)} of {kind}, but only {there} bytes follow")
-    reserve(count * np.dtype(np.float64).itemsize)
-    flat = np.frombuffer(body, kind, count, file.tell()).astype(np.float64)
-    try:
-        return flat.reshape(shape[::-1]).T if fortran else flat.reshape(shape)
-    except ValueError as error:  # more dimensions, or with no items longer ones, than there are
-        raise Invalid.at("", "this is not a .npy array of numbers") from error
-
-
-def table_of_arrow(body: bytes) -> pa.Table:
-    """An Arrow IPC stream, checked in full; uncompressed, so that it takes no more memory than its body."""
-    import pyarrow as pa  # noqa: PLC0415
-
-    try:
-        for message in pa.ipc.MessageReader.open_stream(body):
-            _check_plain(message.type, bytes(message.metadata))
-        table = pa.ipc.open_stream(body).read_all()
-        table.validate(full=True)
-    except Invalid:
-        raise
-    except (pa.ArrowException, MemoryError, OSError, ValueError, struct.error) as error:
-        raise Invalid.at("", "this is not an Arrow IPC stream") from error
-    return table
-
-
-def _check_plain(kind: str, message: bytes) -> None:
-    """Invalid for what unpacks to more than was sent: compressed batches, and dictionaries that add to one another.
-
-    `message` is the flatbuffer of an IPC message (Arrow columnar format, "Encapsulated message format"), of which
-    pyarrow tells neither; the numbers are those of the fields in Message.fbs.
-    """
-    if kind not in {"record batch", "dictionary"}:
-        return
-    batch = _field(message, struct.unpack_from("<I", message)[0], 2)
-    if kind == "dictionary":
-        added = _place(message, batch, 2)
-        if added and message[added]:
-            raise Invalid.at("", "the stream adds to its dictionaries: send whole ones")
-        batch = _field(message, batch, 1)
-    if _place(message, batch, 3):
-        raise Invalid.at("", "the stream is compressed: send the stream uncompressed")
-
-
-def _place(message: bytes, table: int, field: int) -> int:
-    """Where a field of a flatbuffer's table stands, 0 where it is absent."""
-    index = table - int(struct.unpack_from("<i", message, table)[0])
-    if 4 + 2 * field >= struct.unpack_from("<H", message, index)[0]:
-        return 0
-    distance = int(struct.unpack_from("<H", message, index + 4 + 2 * field)[0])
-    return table + distance if distance else 0
-
-
-def _field(message: bytes, table: int, field: int) -> int:
-    """Where the table begins that a field refers to."""
-    place = _place(message, table, field)
-    return place + int(struct.unpack_from("<I", message, place)[0])
 
 
 def rows_of_npy(body: bytes, schema: Schema, reserve: Reserve = free) -> Rows:
@@ -167,31 +89,7 @@ def to_json(answer: Answer, model: Loaded) -> Response:
         **answer.figures,
         "warnings": answer.warnings,
     }
-    return json_response(document)
-
-
-def json_response(document: dict[str, Any]) -> Response:
-    """The document as JSON, see `json_bytes`."""
     return Response(json_bytes(document), media_type=JSON)
-
-
-def json_bytes(document: dict[str, Any]) -> bytes:
-    """The document as JSON, its long arrays written some numbers at a time."""
-    for value in document.values():
-        if type(value) is np.ndarray and value.size > _PART:
-            break
-    else:
-        return orjson.dumps(document, option=_DUMP)
-    fields = (b"%b:%b" % (orjson.dumps(name), _written(value)) for name, value in document.items())
-    return b"{" + b",".join(fields) + b"}"
-
-
-def _written(value: Any) -> bytes:
-    if not isinstance(value, np.ndarray) or value.size <= _PART:
-        return orjson.dumps(value, option=_DUMP)
-    step = max(_PART * len(value) // value.size, 1)
-    parts = (orjson.dumps(value[i : i + step], option=_DUMP)[1:-1] for i in range(0, len(value), step))
-    return b"[" + b",".join(parts) + b"]"
 
 
 def to_npy(answer: Answer, model: Loaded) -> Response:
@@ -199,16 +97,7 @@ def to_npy(answer: Answer, model: Loaded) -> Response:
 
     What is not columnar stands in the `Payoff-Answer` header as JSON.
     """
-    buffer = io.BytesIO()
-    np.lib.format.write_array(buffer, _columns(answer), allow_pickle=False)
-    return npy_response(buffer.getvalue(), _rest(answer, model))
-
-
-def npy_response(content: bytes, rest: bytes) -> Response:
-    """Arrays, and the rest as a header; TooLarge where it is too long for one."""
-    if len(rest) > _LONGEST_HEADER:
-        raise TooLarge("what is not columnar (names, warnings) does not fit into a header: ask for JSON or Arrow")
-    return Response(content, media_type=NPY, headers={"Payoff-Answer": rest.decode("ascii")})
+    return npy_response([_columns(answer)], _rest(answer, model))
 
 
 def to_arrow(answer: Answer, model: Loaded) -> Response:
@@ -222,19 +111,7 @@ def to_arrow(answer: Answer, model: Loaded) -> Response:
     words = pa.array([str(name) for name in answer.actions])
     decision = pa.DictionaryArray.from_arrays(pa.array(answer.choice, pa.int32()), words)
     arrays: list[pa.Array] = [decision, *(pa.array(np.ascontiguousarray(column)) for column in numbers)]
-    table = pa.table(dict(zip(["decision", *names], arrays, strict=True)))
-    table = table.replace_schema_metadata({"payoff": _rest(answer, model)})
-    return arrow_response(table)
-
-
-def arrow_response(table: pa.Table) -> Response:
-    """The table as an Arrow IPC stream."""
-    import pyarrow as pa  # noqa: PLC0415
-
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    return Response(sink.getvalue().to_pybytes(), media_type=ARROW)
+    return arrow_response(dict(zip(["decision", *names], arrays, strict=True)), _rest(answer, model))
 
 
 WRITERS: dict[str, Callable[[Answer, Loaded], Response]] = {JSON: to_json, NPY: to_npy, ARROW: to_arrow}
@@ -247,9 +124,9 @@ def _columns(answer: Answer) -> np.ndarray:
     return np.hstack(parts, dtype=np.float64)
 
 
-def _rest(answer: Answer, model: Loaded) -> bytes:
-    """What is not columnar, as JSON in ASCII (headers carry no more)."""
-    document = {
+def _rest(answer: Answer, model: Loaded) -> dict[str, Any]:
+    """What is not columnar."""
+    return {
         "model": model.model,
         "rule": answer.rule,
         "classes": answer.classes,
@@ -257,12 +134,6 @@ def _rest(answer: Answer, model: Loaded) -> bytes:
         **answer.figures,
         "warnings": answer.warnings,
     }
-    return ascii_json(document)
-
-
-def ascii_json(document: Any) -> bytes:
-    """JSON in ASCII."""
-    return json.dumps(document, allow_nan=False, separators=(",", ":")).encode("ascii")
 
 
 def _finite(X: np.ndarray) -> np.ndarray:

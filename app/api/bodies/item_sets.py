@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -10,8 +9,8 @@ import numpy as np
 import orjson
 from fastapi import Response
 
+from app.api.bodies.binary import ARROW, NPY, arrow_response, json_bytes, npy_response
 from app.api.bodies.documents import JSON
-from app.api.bodies.instances import ARROW, NPY, arrow_response, ascii_json, json_bytes, npy_response
 from app.registry.loaded import Loaded
 from app.usecases.item_sets import FIGURES, Choice
 
@@ -40,10 +39,7 @@ def to_npy(answer: Answer, rest: dict[str, Any]) -> Response:
     arrays = [choice.selected, np.column_stack((choice.k, *choice.figures))]
     if choice.curves is not None:
         arrays.append(choice.curves)
-    buffer = io.BytesIO()
-    for array in arrays:
-        np.lib.format.write_array(buffer, array, allow_pickle=False)
-    return npy_response(buffer.getvalue(), ascii_json(rest))
+    return npy_response(arrays, rest)
 
 
 def to_arrow(answer: Answer, rest: dict[str, Any]) -> Response:
@@ -61,7 +57,7 @@ def to_arrow(answer: Answer, rest: dict[str, Any]) -> Response:
     columns |= dict(zip(FIGURES, choice.figures, strict=True))
     if choice.curves is not None:
         columns["curve"] = pa.LargeListArray.from_arrays(_offsets(choice.lengths), pa.array(choice.curves))
-    return arrow_response(pa.table(columns).replace_schema_metadata({"payoff": ascii_json(rest)}))
+    return arrow_response(columns, rest)
 
 
 WRITERS: dict[str, Callable[[Answer, dict[str, Any]], Response]] = {JSON: to_json, NPY: to_npy, ARROW: to_arrow}

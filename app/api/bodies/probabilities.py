@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import orjson
 
-from app.api.bodies.instances import array_of_npy, table_of_arrow
+from app.api.bodies.binary import array_of_npy, table_of_arrow
 from app.api.bodies.json_bodies import free, parsed
 from app.errors import Flaw, Invalid, pointer
 from app.usecases.item_sets import Sets, check_extent, extent_bytes

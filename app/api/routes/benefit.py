@@ -16,11 +16,10 @@ from app.api.errors import problems
 from app.api.middleware.limiters import limiters
 from app.api.middleware.memory import share
 from app.api.middleware.permits import PREDICT_OR_TRAIN, needs
-from app.decisions.benefit import mu
-from app.decisions.bootstrap import Ranking
-from app.decisions.rules import Ruled, RuleName
+from app.decisions.rules import RuleName
 from app.registry.loaded import Loaded
 from app.usecases import benefit as usecase
+from app.usecases.rankings import lead_of, standings_of
 
 router = APIRouter(prefix="/models", tags=["models"], route_class=StrictRoute)
 
@@ -98,6 +97,8 @@ class BenefitReport(EarningDocument):
     @classmethod
     def about(cls, model: Loaded, report: usecase.Report) -> Self:
         cutting = report.cutting
+        ruled, ranking = report.ruled, report.ranking
+        rows = standings_of(ruled, ranking, report.upper_bound)
         earned = EarningDocument.of(cutting.earning if cutting else report.expected_benefit)
         return cls(
             **earned.model_dump(),
@@ -111,40 +112,13 @@ class BenefitReport(EarningDocument):
             curve=cutting and [CurvePoint(threshold=t, benefit=value) for t, value in cutting.curve],
             expected_benefit=EarningDocument.of(report.expected_benefit),
             cost_blind=EarningDocument.of(report.cost_blind),
-            rules=_standings(report),
-            best=_lead(report.ruled, report.ranking),
+            rules=[
+                RuleStanding(**row, figures=each.figures, request=each.request)
+                for each, row in zip(ruled, rows, strict=True)
+            ],
+            best=RuleLead(rule=ruled[ranking.best].rule, **lead_of(ranking, lambda j: ruled[j].rule)),
             warnings=report.warnings,
         )
-
-
-def _standings(report: usecase.Report) -> list[RuleStanding]:
-    return [
-        RuleStanding(
-            rule=ruled.rule,
-            benefit=standing.mean,
-            mu=mu(standing.mean, report.upper_bound),
-            interval=standing.interval,
-            behind=standing.behind,
-            behind_interval=standing.behind_interval,
-            cross_validated=ruled.cross_validated,
-            figures=ruled.figures,
-            request=ruled.request,
-        )
-        for ruled, standing in zip(report.ruled, report.ranking.standings, strict=True)
-    ]
-
-
-def _lead(ruled: list[Ruled], ranking: Ranking) -> RuleLead:
-    second = ranking.runner_up
-    return RuleLead(
-        rule=ruled[ranking.best].rule,
-        same=[ruled[j].rule for j in ranking.same],
-        runner_up=None if second is None else ruled[second].rule,
-        difference=None if second is None else ranking.standings[second].behind,
-        interval=None if second is None else ranking.standings[second].behind_interval,
-        differing_rows=ranking.differing,
-        significant=ranking.significant,
-    )
 
 
 _EXAMPLE = {"benefits": [[0, -1], [-10, 5]], "points": 20}

@@ -11,6 +11,7 @@ from fastapi import Request, Response
 from pydantic import BaseModel, Field, WithJsonSchema
 
 from app.api.bodies import instances
+from app.api.bodies.binary import ARROW, NPY
 from app.api.bodies.documents import (
     DirectRoute,
     ModelVersion,
@@ -38,7 +39,7 @@ from app.usecases.item_sets import Sets, extent_bytes
 if TYPE_CHECKING:  # with its compiler it takes 60 MB of memory that a service which retrieves nothing can spare
     from app.usecases.retrieve import Question
 
-_READERS = {instances.NPY: sets_of_npy, instances.ARROW: sets_of_arrow}
+_READERS = {NPY: sets_of_npy, ARROW: sets_of_arrow}
 _WORDS = ("model", "setting", "method")
 
 _COEFFICIENT = {"type": "number", "minimum": -1e100, "maximum": 1e100}
