@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -16,6 +18,7 @@ from app.text import MAX_NAME
 
 _SMALLEST = 1 / LARGEST  # what trees wait for is compared per price, which overflows for the smallest floats
 _TOO_SMALL = f"a price is 0, or at least {_SMALLEST:g}"
+_DUST = 1e-12  # relative error of a sum of prices, well above that of adding thousands in binary
 _KEYS = {"feature", "cost", "group", "discounted_cost"}
 
 
@@ -54,6 +57,19 @@ class Prices:
         """What the compiled kernels read."""
         return self.cost, self.discounted, self.group
 
+    def rounded(self, sums: F64, *others: float) -> list[float]:
+        """Sums of these prices, and of `others`, to the decimals that they have: 10.37, not 10.370000000000001.
+
+        A sum that contains anything else, such as the fees of a tree, is returned as it is.
+        """
+        decimals = max(self._decimals, *map(_decimals, others), 0)
+        pairs = ((total, round(total, decimals)) for total in sums.tolist())
+        return [near if abs(near - total) <= _DUST * abs(total) else total for total, near in pairs]
+
+    @cached_property
+    def _decimals(self) -> int:
+        return max(map(_decimals, {*self.cost.tolist(), *self.discounted.tolist()}), default=0)
+
     def owned(self, columns: Iterable[int]) -> Prices:
         """The same prices with these features at zero; acquired, they still open their group."""
         cost, discounted = self.cost.copy(), self.discounted.copy()
@@ -81,6 +97,11 @@ class Prices:
             if group >= 0:
                 opened.add(group)
         return prices
+
+
+def _decimals(number: float) -> int:
+    """How many decimals the number has as it is written."""
+    return -int(Decimal(repr(number)).as_tuple().exponent)
 
 
 def parse_prices(costs: Any, names: Sequence[str], base: Prices | None = None) -> Prices:

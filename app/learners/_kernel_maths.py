@@ -44,7 +44,7 @@ class Kernel:
         K: np.ndarray = A @ B.T
         if self.name == "linear":
             return K
-        if self.name == "polynomial":
+        if self.name in ("polynomial", "poly"):
             K *= self.gamma
             K += 1.0
             np.power(K, self.degree, out=K)

@@ -52,7 +52,13 @@ class KernelLogistic(Learner):
     """
 
     parameters = (
-        Parameter("kernel", "choice", "rbf", "The similarity of two rows.", choices=("rbf", "linear", "polynomial")),
+        Parameter(
+            "kernel",
+            "choice",
+            "rbf",
+            "The similarity of two rows; poly is scikit-learn's name for polynomial.",
+            choices=("rbf", "linear", "polynomial", "poly"),
+        ),
         Parameter(
             "gamma",
             "number",

@@ -18,14 +18,14 @@ from sqlalchemy import Connection, delete, func, insert, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from app.database import Database
-from app.errors import Conflict, NotFound
+from app.errors import Conflict
 from app.registry import reservations
 from app.registry.card import Card
 from app.registry.listing import alias_history, need_model
 from app.registry.mirror import Mirror
 from app.registry.mirroring import count_change
 from app.registry.reservations import NumberUnusable
-from app.registry.snapshot import Key, Snapshot
+from app.registry.snapshot import Key, Snapshot, unknown_alias, unknown_version
 from app.registry.tables import aliases, history, mirrors, models, state, versions
 
 
@@ -106,7 +106,8 @@ class Index:
         with self._change(connection, name):
             before = self._target(connection, name, alias)
             if before is None:
-                raise NotFound(f"there is no model {name!r} with alias {alias!r}")
+                need_model(connection, name)
+                raise unknown_alias(name, alias)
             connection.execute(delete(aliases).where(aliases.c.name == name, aliases.c.alias == alias))
             self._remember(connection, name, alias, who, before, None)
 
@@ -143,7 +144,8 @@ class Index:
 
     def need(self, connection: Connection, key: Key) -> None:
         if not self.has(connection, key):
-            raise NotFound(f"there is no model {key[0]!r} with version {key[1]}")
+            need_model(connection, key[0])
+            raise unknown_version(*key)
 
     def is_empty(self, connection: Connection) -> bool:
         return connection.execute(select(models.c.name).limit(1)).first() is None

@@ -10,10 +10,9 @@ from typing import Any
 
 from sqlalchemy import Connection, select
 
-from app.errors import NotFound
 from app.patterns import matches
 from app.registry.mirror import Move
-from app.registry.snapshot import Key
+from app.registry.snapshot import Key, unknown_model, unknown_version
 from app.registry.tables import aliases, history, models, versions
 
 
@@ -84,15 +83,16 @@ def describe_model(connection: Connection, name: str) -> ModelPage:
 def need_model(connection: Connection, name: str) -> None:
     """NotFound where no version was ever published under `name`, or none since the model was deleted."""
     if connection.execute(select(models.c.name).where(models.c.listed, models.c.name == name)).first() is None:
-        raise NotFound(f"there is no model {name!r}")
+        raise unknown_model(name)
 
 
 def card_text(connection: Connection, key: Key) -> str:
-    """The card as it was published, JSON; NotFound where there is no such version."""
+    """The card as it was published, JSON; NotFound where there is no such model or version."""
     found = select(versions.c.card).where(versions.c.name == key[0], versions.c.version == key[1])
     text: str | None = connection.execute(found).scalar()
     if text is None:
-        raise NotFound(f"there is no model {key[0]!r} with version {key[1]}")
+        need_model(connection, key[0])
+        raise unknown_version(*key)
     return text
 
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from app.errors import Flaw, Invalid, NotFound
+from app.errors import Invalid, NotFound
 from app.registry.card import NAME
 
 Key = tuple[str, int]
@@ -77,23 +77,31 @@ class Snapshot:
     def resolve(self, text: str) -> Key:
         """The version that a reference means; Invalid where it is none, NotFound, naming what there is, otherwise."""
         key = self.references.get(text)
-        if key is not None:
-            return key
-        wanted = Reference.parse(text)
+        if key is None:
+            raise self._unknown(Reference.parse(text)).at_place("/model")  # every caller calls a reference `model`
+        return key
+
+    def _unknown(self, wanted: Reference) -> NotFound:
         if wanted.name not in self.references:
-            there_are = sorted({name for name, _ in self.digests})
-            raise _unknown(f"there is no model {wanted.name!r}", _listing("models", there_are))
+            return unknown_model(wanted.name, _listing("models", sorted({name for name, _ in self.digests})))
         if wanted.alias is not None:
             prefix = f"{wanted.name}@"
             there_are = sorted(known.removeprefix(prefix) for known in self.references if known.startswith(prefix))
-            raise _unknown(f"{wanted.name!r} has no alias {wanted.alias!r}", _listing("aliases", there_are))
+            return unknown_alias(wanted.name, wanted.alias, _listing("aliases", there_are))
         numbers = sorted((version for name, version in self.digests if name == wanted.name), reverse=True)
-        raise _unknown(f"{wanted.name!r} has no version {wanted.version}", _listing("versions", map(str, numbers)))
+        return unknown_version(wanted.name, wanted.version, _listing("versions", map(str, numbers)))
 
 
-def _unknown(msg: str, hint: str) -> NotFound:
-    """Every caller that takes a reference calls it `model`."""
-    return NotFound(msg, [Flaw("/model", msg)], hint=hint)
+def unknown_model(name: str, hint: str = "") -> NotFound:
+    return NotFound(f"there is no model {name!r}", hint=hint)
+
+
+def unknown_version(name: str, version: int | None, hint: str = "") -> NotFound:
+    return NotFound(f"the model {name!r} has no version {version}", hint=hint)
+
+
+def unknown_alias(name: str, alias: str, hint: str = "") -> NotFound:
+    return NotFound(f"the model {name!r} has no alias {alias!r}", hint=hint)
 
 
 def _listing(what: str, there_are: Iterable[str]) -> str:

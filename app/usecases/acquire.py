@@ -44,6 +44,7 @@ class Standings:
     """
 
     asker: AcquisitionModel
+    prices: Prices
     states: States
     reason: list[str | None]
     P: np.ndarray
@@ -59,19 +60,20 @@ class Standings:
         following = states.following.tolist()
         remaining: Iterator[float | None] = repeat(None)
         if np.isfinite(states.budget):
-            remaining = iter(np.maximum(states.budget - states.spent, 0.0).tolist())
+            left = np.maximum(states.budget - states.spent, 0.0)
+            remaining = iter(self.prices.rounded(left, states.budget))
         columns = zip(
-            self.reason, following, frontiers, states.spent.tolist(), remaining, self._predicted(),
+            self.reason, following, frontiers, self.prices.rounded(states.spent), remaining, self._predicted(),
             states.resolved.tolist(), self._decided(), strict=False,
         )  # fmt: skip
-        for reason, feature, frontier, spent, left, predicted, resolved, decided in columns:
+        for reason, feature, frontier, spent, rest, predicted, resolved, decided in columns:
             yield {
                 "status": "decided" if reason else "acquire",
                 "reason": reason,
                 "next": None if reason else _next(frontier, names[feature]),
                 "frontier": frontier,
                 "spent": spent,
-                "remaining": left,
+                "remaining": rest,
                 **predicted,
                 "trees": states.trees,
                 "trees_resolved": resolved,
@@ -121,12 +123,12 @@ def acquire(model: Loaded, cases: Sequence[Any], question: Question) -> Standing
     reason = _reasons(states)
     warnings = known.warnings
     if stakes is None:
-        return Standings(ready, states, reason, P, None, None, None, warnings)
+        return Standings(ready, prices, states, reason, P, None, None, None, warnings)
     decision = decide(P, stakes.B)
     gain = _weighed(ready, states, reason, P, stakes, prices, question.budget)
     if gain is None:
         warnings = [*warnings, _NO_EXPERIENCE if ready.votes else _TREE]
-    return Standings(ready, states, reason, P, stakes, decision, gain, warnings)
+    return Standings(ready, prices, states, reason, P, stakes, decision, gain, warnings)
 
 
 def extent_bytes(model: Loaded, cases: int, n_actions: int) -> int:

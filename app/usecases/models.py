@@ -9,6 +9,7 @@ from app.errors import NotFound
 from app.paging import page_of, place_of
 from app.registry.card import NAME, Card
 from app.registry.listing import ModelLine, ModelPage
+from app.registry.snapshot import Reference, unknown_alias
 from app.usecases.ports import Ports
 
 
@@ -21,6 +22,17 @@ def page(ports: Ports, caller: Caller, *, page_size: int, page_token: str | None
 def describe(ports: Ports, name: str) -> ModelPage:
     """NotFound where there is no such model."""
     return ports.registry.model(name)
+
+
+def card_of(ports: Ports, reference: str) -> Card:
+    """The card of the version that `name:3` or `name@alias` means; NotFound where there is no such version or alias."""
+    wanted = Reference.parse(reference)
+    version = wanted.version
+    if version is None:
+        version = ports.registry.model(wanted.name).aliases.get(wanted.alias or "")
+    if version is None:
+        raise unknown_alias(wanted.name, wanted.alias or "")
+    return ports.registry.card(wanted.name, version)
 
 
 def card(ports: Ports, name: str, version: int) -> Card:

@@ -1,9 +1,12 @@
 """Prices as requests write them, and what acquiring costs."""
 
 import math
+from decimal import Decimal
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from app.acquisition.prices import Prices, check_budget, parse_prices
 from app.errors import Invalid
@@ -109,3 +112,29 @@ def test_a_budget_is_a_number_of_at_least_zero():
         with pytest.raises(Invalid) as caught:
             check_budget(wrong)
         assert [flaw.loc for flaw in caught.value.flaws] == ["/budget"]
+
+
+@given(
+    cents=st.lists(st.integers(0, 10_000_000), min_size=1, max_size=30),
+    decimals=st.integers(0, 6),
+    budget=st.integers(0, 10**9),
+)
+def test_sums_of_prices_have_the_decimals_of_the_prices(cents, decimals, budget):
+    """10.37, not 10.370000000000001: the float nearest to the exact decimal sum, also of what is left of a budget."""
+    unit = Decimal(10) ** -decimals
+    written = [float(c * unit) for c in cents]
+    prices = Prices.of(written)
+    exact, whole = sum(cents) * unit, budget * unit
+
+    assert prices.rounded(np.array([sum(written)])) == [float(exact)]
+    if whole >= exact:
+        left = np.array([float(whole) - float(exact)])
+        assert prices.rounded(left, float(whole))[0] == pytest.approx(float(whole - exact), abs=1e-6)
+
+
+def test_a_sum_with_other_costs_keeps_all_its_digits():
+    """The fees of a tree may have more decimals than prices."""
+    prices = Prices.of([1.5, 2.25])
+
+    assert prices.rounded(np.array([3.123456789, 3.75, 1e-300, 0.0])) == [3.123456789, 3.75, 1e-300, 0.0]
+    assert Prices.of([7.27, 1, 2.1]).rounded(np.array([7.27 + 1 + 2.1])) == [10.37]

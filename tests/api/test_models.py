@@ -15,6 +15,7 @@ from fastapi import FastAPI
 from app.access.caller import Caller
 from app.api import errors
 from app.api.routes import models
+from app.errors import NotFound
 from app.registry.card import read_card
 from app.settings import Settings
 from app.stores import make_ports
@@ -69,8 +70,8 @@ def test_models_are_listed_in_pages(ports, ask):
     token = first["next_page_token"]
     assert first == {
         "models": [
-            {"name": "a", "latest": 2, "versions": [2, 1], "aliases": {"champion": 1}},
-            {"name": "b", "latest": 1, "versions": [1], "aliases": {}},
+            {"name": "a", "latest": 2, "version_numbers": [2, 1], "aliases": {"champion": 1}},
+            {"name": "b", "latest": 1, "version_numbers": [1], "aliases": {}},
         ],
         "next_page_token": token,
     }
@@ -216,7 +217,9 @@ def test_deleting_obeys_the_aliases(ports, ask):
     assert ask("DELETE", "/models/triage/versions/3").status_code == 204
     empty = ask("GET", "/models/triage").json()
     assert (empty["latest"], empty["versions"]) == (None, [])
-    assert ask("GET", "/models").json()["models"] == [{"name": "triage", "latest": None, "versions": [], "aliases": {}}]
+    assert ask("GET", "/models").json()["models"] == [
+        {"name": "triage", "latest": None, "version_numbers": [], "aliases": {}}
+    ]
 
 
 @pytest.mark.parametrize(
@@ -260,3 +263,53 @@ def test_each_route_declares_the_problems_it_answers_with(ask):
             assert "422" in declared, (method, path)
             assert ("404" in declared) == (path != "/models"), (method, path)
             assert operation["summary"]
+
+
+@pytest.mark.parametrize("reference", ["triage:1", "triage%3A1", "triage@champion", "triage%40champion"])
+def test_a_reference_to_a_version_is_answered_with_its_card(ports, ask, reference):
+    publish(ports.registry)
+    publish(ports.registry)
+    ask("PUT", "/models/triage/aliases/champion", json={"version": 1})
+
+    answer = ask("GET", f"/models/{reference}")
+
+    assert answer.status_code == 200, answer.text
+    assert answer.json() == ask("GET", "/models/triage/versions/1").json()
+    assert ask("GET", "/models/triage:2").json()["version"] == 2
+
+
+@pytest.mark.parametrize(
+    "reference", ["triage:0", "triage:01", "triage:x", "triage:", "triage@", "triage@A", "a:1@b", ":1"]
+)
+def test_what_is_no_reference_is_refused_in_the_path_too(ports, ask, reference):
+    publish(ports.registry)
+
+    refusal(ask("GET", f"/models/{reference}"), 422)
+
+
+def test_what_is_missing_is_named_in_the_same_words_everywhere(ports, ask):
+    """By a reference in the path or in a body, by the parts of a path, when it is read, changed or deleted."""
+    publish(ports.registry)
+    no_model = {
+        ask(method, f"/models/{path}", **more).json()["detail"]
+        for method, path, more in (
+            ("GET", "none", {}), ("GET", "none:1", {}), ("GET", "none@x", {}), ("DELETE", "none", {}),
+            ("GET", "none/versions/1", {}), ("GET", "none/versions/1/artifact", {}), ("DELETE", "none/versions/1", {}),
+            ("PUT", "none/aliases/x", {"json": {"version": 1}}), ("DELETE", "none/aliases/x", {}),
+        )
+    }  # fmt: skip
+    no_version = {
+        ask(method, f"/models/{path}", **more).json()["detail"]
+        for method, path, more in (
+            ("GET", "triage:7", {}), ("GET", "triage/versions/7", {}), ("GET", "triage/versions/7/artifact", {}),
+            ("DELETE", "triage/versions/7", {}), ("PUT", "triage/aliases/x", {"json": {"version": 7}}),
+        )
+    }  # fmt: skip
+    no_alias = {
+        ask(method, f"/models/{path}").json()["detail"]
+        for method, path in (("GET", "triage@x"), ("DELETE", "triage/aliases/x"))
+    }
+    for reference, seen in (("none", no_model), ("triage:7", no_version), ("triage@x", no_alias)):
+        with pytest.raises(NotFound) as caught:
+            ports.registry.resolve(reference)
+        assert seen == {caught.value.curt().detail}, reference

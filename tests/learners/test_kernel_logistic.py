@@ -289,3 +289,12 @@ def test_wrong_parameters_are_refused_at_their_place(parameters, loc):
     with pytest.raises(Invalid) as refusal:
         KernelLogistic(**parameters).fit(X, y)
     assert [flaw.loc for flaw in refusal.value.flaws] == [loc]
+
+
+def test_poly_is_scikit_learns_name_of_the_polynomial_kernel():
+    X, y = np.random.default_rng(0).normal(size=(60, 3)), np.arange(60) % 3
+    ours, theirs = (
+        KernelLogistic(kernel=name, gamma=0.5).fit(X, y).predict_proba(X) for name in ("polynomial", "poly")
+    )
+
+    np.testing.assert_array_equal(theirs, ours)

@@ -30,9 +30,16 @@ router = APIRouter(prefix="/models", tags=["models"], route_class=StrictRoute, d
 
 _BLOCK = 2**20
 _GONE: dict[str, Any] = {"status_code": 204, "response_class": Response}  # an answer without a media type
+_REFERENCE_SIGNS = frozenset(":@")
 _LARGEST = 2**31 - 1  # what the index's columns hold
 
 ModelName = Annotated[str, Path(pattern=f"^{NAME}$", examples=["triage"])]
+ModelReference = Annotated[
+    str,
+    Path(
+        pattern=f"^{NAME}(:[1-9][0-9]{{0,8}}|@{NAME})?$", description="or `name:3`, `name@alias`", examples=["triage"]
+    ),
+]
 AliasName = Annotated[str, Path(pattern=f"^{NAME}$", examples=["champion"])]
 VersionNumber = Annotated[int, Path(ge=1, le=_LARGEST, examples=[1])]
 
@@ -42,13 +49,13 @@ class ModelSummary(BaseModel):
 
     name: str = Field(examples=["triage"])
     latest: int | None = Field(description="the version that the bare name means; null: all were deleted")
-    versions: list[int] = Field(description="newest first")
+    version_numbers: list[int] = Field(description="newest first")
     aliases: dict[str, int] = Field(description="the version that each one points at")
 
     @classmethod
     def of(cls, line: ModelLine) -> ModelSummary:
         return cls(
-            name=line.name, latest=max(line.versions, default=None), versions=line.versions, aliases=line.aliases
+            name=line.name, latest=max(line.versions, default=None), version_numbers=line.versions, aliases=line.aliases
         )
 
 
@@ -224,10 +231,18 @@ def delete_version(name: ModelName, version: VersionNumber, ports: PortsDep, cal
     usecase.delete_version(ports, name, version, by=caller)
 
 
-@router.get("/{name}", summary="Versions, aliases and alias history of a model", responses=problems(404, 422))
+@router.get(
+    "/{name}",
+    summary="Versions, aliases and alias history of a model, or the card of a version",
+    response_model=ModelDocument | Card,
+    responses=problems(404, 422),
+)
 @needs(PREDICT_OR_TRAIN)
-def describe(name: ModelName, ports: PortsDep) -> ModelDocument:
-    return ModelDocument.of(usecase.describe(ports, name))
+def describe(name: ModelReference, ports: PortsDep) -> ModelDocument | Response:
+    """`name` is described; `name:3` and `name@alias` are answered with the card of the version that they mean."""
+    if _REFERENCE_SIGNS.isdisjoint(name):
+        return ModelDocument.of(usecase.describe(ports, name))
+    return Response(usecase.card_of(ports, name).model_dump_json(by_alias=True), media_type=JSON)
 
 
 @router.delete("/{name}", summary="Delete a model", **_GONE, responses=problems(404, 422))
