@@ -1,4 +1,4 @@
-"""A tour of the service over HTTP with scikit-learn's own data, for someone who has never met a benefit matrix."""
+"""A tour of the service over HTTP with scikit-learn's data, as an introduction to benefit matrices."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ from sklearn.datasets import load_breast_cancer, load_wine
 from sklearn.model_selection import train_test_split
 
 _START_SECONDS = 900  # the first start on a machine compiles for half a minute, on a busy one for several
-_PATIENCE_SECONDS = 10  # before the reason for waiting is printed
+_REPORT_SECONDS = 10  # before the reason for waiting is printed
 _JOB_SECONDS = 300
 _KERNEL_SECONDS = 150
 
 
 @dataclass(frozen=True)
 class Case:
-    """One story: real data, what can be done, and what each deed is worth for each truth."""
+    """One example: real data, actions, and the benefit of each action for each class."""
 
     model: str
     title: str
     data: Any
     names: Sequence[str]
-    """What the data's target codes 0, 1, … stand for."""
+    """The classes of the target codes 0, 1, …"""
     actions: Sequence[str]
     benefits: Sequence[Sequence[float]]
     """A row per class in the model's order, which is alphabetical; a column per action."""
     unit: str
     sought: str | None = None
-    """The class to find again among the unseen cases, in the story that retrieves."""
+    """The class to retrieve among the test cases, or None."""
     stages: Mapping[str, tuple[float, float]] = field(default_factory=dict)
-    """What the measurements with this word in their name cost: the first of them, and each later one."""
+    """The prices of measurements by a word in their name: of the first one, and of each later one."""
 
     @property
     def classes(self) -> list[str]:
@@ -49,9 +49,9 @@ class Case:
 
 
 def run(*, port: int, stay: bool, url: str | None = None) -> int:
-    """Start the service, show what it does, and go on serving until interrupted when `stay`; 0 where all went well.
+    """Start the service, run the tour, and serve until interrupted if `stay`; returns the exit code.
 
-    With `url` the service that answers there is shown.
+    With `url` use the service at that URL.
     """
     with _client(url) if url else _service(port) as client:
         print(f"Payoff answers at {client.base_url}\n")
@@ -106,7 +106,7 @@ def _tell(client: httpx.Client, case: Case) -> None:
         files={"file": (f"{case.model}.csv", _table(case.data.feature_names, train, known), "text/csv")},
         data={"label": "truth", "name": case.model},
     )
-    print(f"POST /datasets   {uploaded['rows']} rows kept as {uploaded['id']}; the other {len(test)} stay unseen")
+    print(f"POST /datasets   {uploaded['rows']} rows kept as {uploaded['id']}; the other {len(test)} are test cases")
     order = {"model": case.model, "learner": {"kind": "logistic"}, "data": {"dataset": uploaded["id"]}, "holdout": 0.25}
     job = _wait(client, _post(client, "/train", json=order))
     version = job["model"]["version"]
@@ -136,7 +136,7 @@ def _show_matrix(case: Case) -> None:
 
 
 def _show_decisions(answer: dict[str, Any], truth: Sequence[str]) -> None:
-    print("POST /predict    decisions for the unseen cases, each with what it is expected to be worth:")
+    print("POST /predict    decisions for the test cases, with their expected benefits:")
     doubt = np.array(answer["probabilities"]).max(axis=1)
     for i in (*np.argsort(-doubt)[:1], *np.argsort(doubt)[:3]):
         chances = ", ".join(
@@ -147,28 +147,29 @@ def _show_decisions(answer: dict[str, Any], truth: Sequence[str]) -> None:
 
 
 def _show_earnings(case: Case, priced: dict[str, Any], blind: dict[str, Any], truth: Sequence[str]) -> None:
-    """What the decisions earned on rows that neither training nor hold-out saw."""
+    """Print the benefit of the decisions on the test cases."""
     B = np.array(case.benefits, dtype=float)
     codes = np.array([case.classes.index(name) for name in truth])
     decided = np.array([case.actions.index(name) for name in priced["decisions"]])
     believed = np.array([case.classes.index(name) for name in blind["decisions"]])
-    obvious = B.argmax(axis=1)  # the action one takes when one takes the most probable class for certain
+    obvious = B.argmax(axis=1)  # the best action if the most probable class were certain
     earned, blindly, best = B[codes, decided].mean(), B[codes, obvious[believed]].mean(), B.max(axis=1)[codes].mean()
-    print(f"   Earned on {len(truth)} unseen cases, in {case.unit}:")
+    print(f"   Earned on {len(truth)} test cases, in {case.unit}:")
     print(f"      {earned:8.2f}   deciding by expected benefit   (mu = {earned / best:.3f}; 1 is perfect)")
-    print(f"      {blindly:8.2f}   acting on the most probable class, blind to what is at stake")
-    print(f"      {best:8.2f}   if every truth were known beforehand")
+    print(f"      {blindly:8.2f}   acting on the most probable class, cost-blind")
+    print(f"      {best:8.2f}   if every class were known")
 
 
 def _show_sets(client: httpx.Client, question: dict[str, Any], sought: str, truth: Sequence[str]) -> None:
-    """Which cases to look at again when a miss is worse than a false alarm: the best set, beside the usual cut."""
+    """Print the best set for a review in which a miss is worse than a false alarm, and the set above 1/2."""
     beta, actual = 3, np.array(truth) == sought
     asked = question | {"setting": "binary", "positive": sought, "loss": {"name": "f_beta", "beta": beta}}
-    print(f"POST /retrieve   which unseen cases to look at again, so that few that are {sought} slip through:")
-    print(
-        f"   Measured by F{beta}; it is 1 if all are found and nothing else, and finding counts {beta} times as much."
-    )
-    for method, what in (("expected_loss", "the set with the largest expected"), ("half", "those above 1/2, blind to")):
+    print(f"POST /retrieve   which test cases to review, so that few that are {sought} are missed:")
+    print(f"   Measured by F{beta}; 1 if exactly these are found; recall counts {beta} times as much as precision.")
+    for method, what in (
+        ("expected_loss", "the set with the largest expected"),
+        ("half", "those above 1/2, regardless of"),
+    ):
         found = _post(client, "/retrieve", json=asked | {"method": method})["sets"][0]
         hits = int(actual[found["selected"]].sum())
         real = (1 + beta**2) * hits / (beta**2 * actual.sum() + found["k"])
@@ -179,7 +180,7 @@ def _show_sets(client: httpx.Client, question: dict[str, Any], sought: str, trut
 def _ask_step_by_step(
     client: httpx.Client, case: Case, dataset: str, test: np.ndarray, truth: Sequence[str]
 ) -> None:  # fmt: skip
-    """What if each measurement had a price? A forest that asks for one at a time, and stops when more does not pay."""
+    """Train a forest with prices of measurements, and print what `/acquire` asks for until more is not worth it."""
     names = list(map(str, case.data.feature_names))
     costs = [
         {"feature": name, "cost": first, "group": stage, "discounted_cost": later}
@@ -191,12 +192,12 @@ def _ask_step_by_step(
     order = {"model": model, "learner": {"kind": "budget_forest"}, "data": {"dataset": dataset}, "feature_costs": costs}
     _wait(client, _post(client, "/train", json=order))
     stakes = {"model": model, "benefits": case.benefits, "actions": list(case.actions)}
-    told = _post(client, "/acquire/simulate", json=stakes | {"rows": test.tolist(), "labels": list(truth)})
-    asked = told["budgets"][-1]["worth_stopping"]
-    print("POST /acquire    now each measurement has a price (made up), and a forest asks for them one by one:")
+    report = _post(client, "/acquire/simulate", json=stakes | {"rows": test.tolist(), "labels": list(truth)})
+    asked = report["budgets"][-1]["worth_stopping"]
+    print("POST /acquire    each measurement has a (made-up) price, and a forest asks for them one by one:")
     for words, way in (
-        ("measuring everything", told["everything"]),
-        ("measuring nothing", told["nothing"]),
+        ("measuring everything", report["everything"]),
+        ("measuring nothing", report["nothing"]),
         ("asking while it is worth the price", asked),
     ):
         figures = f"{way['questions']:4.1f} measurements for {way['cost']:5.2f}"
@@ -239,7 +240,7 @@ def _post(client: httpx.Client, path: str, **body: Any) -> dict[str, Any]:
 
 
 def _wait(client: httpx.Client, job: dict[str, Any]) -> dict[str, Any]:
-    """Follow a job to its end, saying how far it is."""
+    """Wait for the end of a job and print its progress."""
     until = time.monotonic() + _JOB_SECONDS
     while job["status"] in ("queued", "running") and time.monotonic() < until:
         if sys.stdout.isatty():
@@ -258,10 +259,10 @@ def _client(url: str) -> httpx.Client:
 
 @contextmanager
 def _service(port: int) -> Iterator[httpx.Client]:
-    """The service in a process of its own, ready."""
+    """Start the service in a process and wait until it is ready."""
     with socket.socket() as probe:
         if probe.connect_ex(("127.0.0.1", port)) == 0:
-            raise SystemExit(f"port {port} is taken; choose another one with --port")
+            raise SystemExit(f"port {port} is in use; choose another port with --port")
     environment = {"PAYOFF_ACCESS_LOG": "false", "PAYOFF_LOG_LEVEL": "warning", **os.environ}
     command = [sys.executable, "-m", "app.cli", "serve", "--port", str(port)]
     server = subprocess.Popen(command, env=environment)  # noqa: S603 - our own command
@@ -275,20 +276,20 @@ def _service(port: int) -> Iterator[httpx.Client]:
 
 
 def _await_ready(client: httpx.Client, server: subprocess.Popen[bytes]) -> None:
-    """Wait until the service is ready, and print why it is not when that takes long."""
-    began, printed, reason = time.monotonic(), "", "it does not answer"
+    """Wait until the service is ready; print why it is not if that takes long."""
+    began, printed, reason = time.monotonic(), "", "no answer"
     while time.monotonic() < began + _START_SECONDS:
         if server.poll() is not None:
-            raise SystemExit("the service ended; its last lines contain the reason")
+            raise SystemExit("the service exited; see its last log lines")
         try:
             answer = client.get("/health/ready")
         except httpx.TransportError:
-            reason = "it does not answer"
+            reason = "no answer"
         else:
             if answer.status_code == httpx.codes.OK:
                 return
             reason = answer.json()["detail"]
-        if time.monotonic() > began + _PATIENCE_SECONDS and reason != printed:
+        if time.monotonic() > began + _REPORT_SECONDS and reason != printed:
             print(f"waiting for the service: {reason}", flush=True)
             printed = reason
         time.sleep(0.05)

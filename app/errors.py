@@ -14,7 +14,7 @@ _MAX_CAUSES = 10
 _MAX_SHOWN = 64  # characters of a name
 _MAX_LISTED = 20  # names
 _MAX_COMPARED = 50, 32  # names, and characters of each: comparing two takes up to 0.1 ms
-UNWRITABLE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO})  # the disk, until somebody mends it
+UNWRITABLE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO})  # the disk, until it is repaired
 EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})  # the process or machine, until other work ends
 
 
@@ -51,7 +51,7 @@ def trace_of(error: BaseException) -> str:
 
 @dataclass(frozen=True)
 class Flaw:
-    """One place in what was sent, as a JSON pointer, and what to mend there."""
+    """One place in what was sent, as a JSON pointer, and how to fix it."""
 
     loc: str
     msg: str

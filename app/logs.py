@@ -1,4 +1,4 @@
-"""Structured logs: one JSON object per line on standard output; never bodies, keys, or errors' words about them."""
+"""Structured logs: one JSON object per line on standard output; never bodies, keys, or error texts that quote them."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def configure(level: str) -> None:
 
 
 def _where(_logger: Any, _method: str, line: structlog.typing.EventDict) -> structlog.typing.EventDict:
-    """Render an exception as where it came from: its words may quote what a caller sent."""
+    """Render an exception as its trace and class: its text may quote the request."""
     error = line.pop("exc_info", None)
     if error is True:
         error = sys.exc_info()
@@ -69,7 +69,8 @@ def _log_thread_error(ended: threading.ExceptHookArgs) -> None:
 
 
 def write_request(**fields: Any) -> None:
-    """A line for one request, in the form of all others; past structlog, which would take a fifth of a prediction."""
-    line = orjson.dumps({**fields, "event": "request", "level": "info", "timestamp": datetime.now(UTC)})
+    """Write a line for one request, in the form of all others; structlog would take a fifth of a prediction's time."""
+    now = datetime.now(UTC)
+    line = orjson.dumps({**fields, "event": "request", "level": "info", "timestamp": now}, option=orjson.OPT_UTC_Z)
     sys.stdout.buffer.write(line + b"\n")
     sys.stdout.buffer.flush()

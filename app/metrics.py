@@ -1,4 +1,4 @@
-"""What Prometheus is told: of requests, of jobs, of models in memory, and of what all processes share.
+"""Prometheus metrics: requests, jobs, models in memory, and the state that all processes share.
 
 Dashboards and alerts depend on the names; docs/how-to/operation.md lists them, and a test compares the two.
 """
@@ -34,7 +34,7 @@ _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"
 _REQUEST_BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 _JOB_BUCKETS = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600, 14_400)
 _MAX_MODELS = 200  # versions counted by name; the rest share a line, so that no registry floods Prometheus
-_PATIENCE = 1.0  # seconds that a scrape waits for the database
+_TIMEOUT = 1.0  # seconds that a scrape waits for the database
 
 
 class RequestMetrics:
@@ -204,7 +204,7 @@ class QueueMetrics(Collector):
                 self._looking = threading.Thread(target=self._look, name="queue metrics", daemon=True)
                 self._looking.start()
             looking = self._looking
-        looking.join(_PATIENCE)
+        looking.join(_TIMEOUT)
         known, age = self._known, monotonic() - self._known_at
         yield GaugeMetricFamily("payoff_queue_age_seconds", "Since the job table could last be read", age)
         if known is None:

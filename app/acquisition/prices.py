@@ -40,7 +40,7 @@ class Prices:
         """Prices without groups; raises Invalid at `/j` for a price that is negative or not finite."""
         flaws = [Flaw(pointer(j), message) for j, price in enumerate(cost) if (message := _wrong_price(price))]
         if flaws:
-            raise Invalid("the prices cannot be used", flaws)
+            raise Invalid("invalid prices", flaws)
         paid = np.array(cost, dtype=np.float64)
         return cls(paid, paid, np.full(len(paid), -1, dtype=np.int32))
 
@@ -69,13 +69,6 @@ class Prices:
     @cached_property
     def _decimals(self) -> int:
         return max(map(_decimals, {*self.cost.tolist(), *self.discounted.tolist()}), default=0)
-
-    def owned(self, columns: Iterable[int]) -> Prices:
-        """The same prices with these features at zero; acquired, they still open their group."""
-        cost, discounted = self.cost.copy(), self.discounted.copy()
-        for j in columns:
-            cost[j] = discounted[j] = 0.0
-        return Prices(cost, discounted, self.group, self.groups)
 
     def listed(self, names: Sequence[str]) -> list[dict[str, Any]]:
         """The long form that `parse_prices` reads, ready for JSON; `names` are those of the features."""
@@ -152,7 +145,7 @@ class _Reader:
         if not self.flaws:
             self.flaws += [Flaw("", f"{name!r} has no price; give 0 to a feature that is free") for name in absent]
         if self.flaws:
-            raise Invalid("the feature costs cannot be used", self.flaws)
+            raise Invalid("invalid feature_costs", self.flaws)
         return Prices(self.cost, self.discounted, self.group, tuple(self.number))
 
     def read_object(self, costs: Mapping[str, Any]) -> None:

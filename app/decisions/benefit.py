@@ -1,7 +1,6 @@
-"""Decisions from a posterior and a benefit matrix, and what decisions earn.
+"""Decisions from posteriors and a benefit matrix, and the benefit of decisions.
 
-`B[i][a]` is the benefit of action `a` when the truth is class `i`: positive is gain, negative is cost; any sign is
-legal.
+`B[i][a]` is the benefit of action `a` if the true class is `i`: positive is gain, negative is cost.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ def decide(P: np.ndarray, B: np.ndarray) -> Decision:
 
 
 def irrelevance(B: np.ndarray, actions: Sequence[object] | None = None) -> list[str]:
-    """A warning where one action is at least as good as every other for every class, so that the data do not matter.
+    """A warning if one action is at least as good as every other for every class.
 
     B is (K, A) or (n, K, A); `actions` names the A columns (default: their numbers). Empty where the data matter.
     """
@@ -62,11 +61,11 @@ def irrelevance(B: np.ndarray, actions: Sequence[object] | None = None) -> list[
     else:
         best = int(inferior.argmin())
         which = f"action {(actions[best] if actions is not None else best)!r}"
-    return [f"{which} is at least as good as every other whatever the class: the data do not matter"]
+    return [f"{which} is at least as good as every other for every class: decisions do not depend on the data"]
 
 
 def upper_bound(priors: np.ndarray, B: np.ndarray) -> float:
-    """The mean benefit of someone who knows every class: `sum_i pi_i max_a b[i][a]` for priors (K,) and B (K, A)."""
+    """The mean benefit if every true class is known: `sum_i pi_i max_a b[i][a]` for priors (K,) and B (K, A)."""
     return float(priors @ B.max(axis=1))
 
 
@@ -80,7 +79,7 @@ def mu(benefit: float, bound: float) -> float | None:
 
 
 def row_benefits(y: np.ndarray, choice: np.ndarray, B: np.ndarray) -> np.ndarray:
-    """What each decision earned, float64 (n,), for class codes y (n,), actions (n,) and B (K, A) or (n, K, A)."""
+    """The benefit of each decision, float64 (n,), for class codes y (n,), actions (n,) and B (K, A) or (n, K, A)."""
     earned: np.ndarray = B[y, choice] if B.ndim == 2 else B[np.arange(len(y)), y, choice]
     return earned
 
@@ -88,15 +87,15 @@ def row_benefits(y: np.ndarray, choice: np.ndarray, B: np.ndarray) -> np.ndarray
 def realised_benefit(y: np.ndarray, choice: np.ndarray, B: np.ndarray, weights: np.ndarray | None = None) -> float:
     """The mean benefit of n >= 1 decisions, optionally with nonnegative weights (n,); shapes as in `row_benefits`.
 
-    Raises Invalid where there are no rows or the weights sum to nothing.
+    Raises Invalid if there are no rows or the weights sum to 0.
     """
     if not len(y) or (weights is not None and not weights.sum() > 0):
-        raise Invalid.at("", "there are no rows to take the mean benefit of; give rows, with positive weights if any")
+        raise Invalid.at("", "a mean benefit needs at least one row of positive weight")
     return float(np.average(row_benefits(y, choice, B), weights=weights))
 
 
 def confusion(y: np.ndarray, choice: np.ndarray, n_classes: int, n_actions: int) -> np.ndarray:
-    """How many rows of each class met each action: int64 (K, A) from class codes (n,) and actions (n,)."""
+    """The number of rows by true class and action: int64 (K, A) from class codes (n,) and actions (n,)."""
     counts = np.bincount(y * n_actions + choice, minlength=n_classes * n_actions)
     return counts.reshape(n_classes, n_actions).astype(np.int64, copy=False)
 
@@ -111,12 +110,12 @@ def as_benefits(value: Any, n_classes: int, n_instances: int | None = None, n_ac
     B = _converted(value)
     if B is None or not _fits(B, n_classes, n_instances, n_actions):
         shown = value.tolist() if isinstance(value, np.ndarray) else value
-        raise Invalid("the benefit matrix cannot be used", _flaws(shown, n_classes, n_instances, n_actions))
+        raise Invalid("invalid benefit matrix", _flaws(shown, n_classes, n_instances, n_actions))
     return B
 
 
 def _losses(B: np.ndarray) -> np.ndarray:
-    """What each action falls short of the best one for each class, shaped like B, all nonnegative."""
+    """The regret of each action for each class, shaped like B, nonnegative."""
     if B.ndim == 2:
         best: np.ndarray = B.max(axis=1)
     else:  # an axis as short as the actions is reduced ten times as fast action by action
@@ -171,7 +170,7 @@ def _flaws(value: Any, n_classes: int, n_instances: int | None, n_actions: int |
     if not _depth(value, 3):
         yield from _flaws_of_one("", value, n_classes, n_actions or _width(value))
     elif n_instances is None:
-        yield Flaw("", "one benefit matrix is needed here, not one per instance")
+        yield Flaw("", "one benefit matrix is allowed here, not one per instance")
     elif len(value) != n_instances:
         yield Flaw("", f"{len(value)} benefit matrices for {n_instances} instances; send one, or one per instance")
     else:
@@ -202,10 +201,10 @@ def _wrong(cell: Any) -> str:
 
 
 def _depth(value: Any, levels: int) -> bool:
-    """Whether the first thing inside the first thing … is a list, `levels` deep."""
+    """Whether the first elements are nested lists, `levels` deep."""
     return type(value) in _LISTS and (levels == 1 or (bool(value) and _depth(value[0], levels - 1)))
 
 
 def _width(matrix: Any) -> int:
-    """How many actions the first row has; 0 where there is none."""
+    """The number of actions in the first row; 0 without a row."""
     return len(matrix[0]) if _depth(matrix, 2) else 0

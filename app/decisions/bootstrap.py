@@ -1,4 +1,4 @@
-"""How sure one can be of means over rows, and of which mean is the largest: the paired bootstrap."""
+"""Confidence intervals of means over rows, and of differences of means: the paired bootstrap."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import numpy as np
 from app.errors import Invalid
 
 RESAMPLES = 2000
-FEWEST = 30  # rows; what never happened in 30 of them may still happen in one of ten (rule of three)
+FEWEST = 30  # rows; an event with no case in 30 rows may still have probability 0.1 (rule of three)
 _TAILS = (2.5, 97.5)  # per cent outside a 95 % interval on either side
-_AT_ONCE = 2_000_000  # counts drawn in one go: 16 MB
+_AT_ONCE = 2_000_000  # counts per draw: 16 MB
 _EQUAL = 1e-12  # relative; below it, means differ by the order of their sums only
 
 
 @dataclass(frozen=True)
 class Standing:
-    """A contender's mean, by how much the best one's is larger, and the 95 % interval (low, high) of each."""
+    """A contender's mean, its distance from the best mean, and the 95 % interval (low, high) of each."""
 
     mean: float
     interval: tuple[float, float]
@@ -29,10 +29,10 @@ class Standing:
 class Ranking:
     """Contenders compared on the same rows.
 
-    Rows of weight 0 are none. `best` is the first one of the largest mean; `same` are the others that earned exactly
-    what it did on every row; `runner_up` is the next best that did not, None where there is none. `differing`: on how
-    many rows these two earned differently. `significant`: the interval of their difference, resampled in pairs,
-    excludes 0, and they differ on `FEWEST` rows at least: resamples cannot know of a rare large loss that no row shows.
+    Rows of weight 0 do not count. `best` is the first contender of the largest mean; `same` are the others with equal
+    values on every row; `runner_up` is the next best with other values, or None. `differing`: the number of rows on
+    which these two differ. `significant`: the paired interval of their difference excludes 0, and they differ on at
+    least `FEWEST` rows, because resamples cannot contain a rare large loss that no row has.
     """
 
     standings: list[Standing]
@@ -53,9 +53,8 @@ def rank(
 ) -> Ranking:
     """Rank c contenders by their mean values on n >= 1 rows, float64 (n, c); the rest as in `bootstrap_means`.
 
-    Every difference is taken inside each resample, so what all contenders share (a row that is hard for all) cancels.
-    The intervals are percentiles. They hold for the contenders as they are: that others would have been made from other
-    training rows is not in them, nor that the best was sought among several.
+    Differences are computed within each resample, so variation that all contenders share cancels. The intervals are
+    percentiles. They do not include the variation of training rows, nor the choice of the best among several.
     """
     if weights is not None and not weights.all():
         counted = weights > 0
@@ -90,12 +89,13 @@ def bootstrap_means(
     """Weighted means of values (n, c) in resamples of their rows with replacement, float64 (resamples, c).
 
     `weights` (n,) are nonnegative. `strata` (n,) codes: each stratum keeps its number of rows, for shares that are
-    known and not estimated. Rows that are alike are drawn together: how many of the g kinds of row a resample holds is
-    multinomial, and g is small, as decisions have few outcomes. Raises Invalid without rows. Deterministic in `seed`.
+    known and not estimated. Equal rows are drawn together: the counts of the g distinct rows in a resample are
+    multinomial, and g is small because decisions have few outcomes. Raises Invalid without rows. Deterministic in
+    `seed`.
     O(n log n c + resamples g c), memory O(resamples c + n).
     """
     if not len(values):
-        raise Invalid.at("", "there are no rows to resample")
+        raise Invalid.at("", "a bootstrap needs at least one row")
     if weights is None:
         weights = np.ones(len(values))
     if strata is None:
@@ -117,7 +117,7 @@ def bootstrap_means(
 
 
 def _kinds(table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The first row of each kind of row in a table (n, c), and how many there are of each."""
+    """The first of each set of equal rows in a table (n, c), and the size of each set."""
     codes = np.zeros(len(table), dtype=np.intp)
     for column in table.T:
         found, code = np.unique(column, return_inverse=True)

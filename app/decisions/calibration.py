@@ -1,14 +1,14 @@
-"""Calibrators: maps from a model's probabilities to probabilities that happen as often as they say.
+"""Calibrators: maps from a model's probabilities to probabilities that match observed frequencies.
 
 `sigmoid` is Platt's curve for two classes. For more classes it is its multinomial form: one slope for all classes and
-an offset for each, so that a class of three rows is calibrated with the slope of all. `isotonic` is a rising curve per
-class, one class against the rest; a row is divided by its sum. A calibrator fitted on n rows stays within
-[1/(n+2), (n+1)/(n+2)]: n cases cannot prove that something never happens.
+an offset for each, so that a class of three rows is calibrated with the slope of all. `isotonic` is a monotone curve
+per class, one-vs-rest; a row is divided by its sum. A calibrator fitted on n rows stays within
+[1/(n+2), (n+1)/(n+2)]: n cases cannot prove that an event is impossible.
 
-What a model calls impossible has no finite log-odds, so probabilities are limited before the logarithm. A forest of T
-trees tells nothing below a vote: its limit is 1/(2 (T + 1)), for a far smaller one would let a few votes of exactly 0
-decide the slope. Models without such a `resolution` take the most likely of `_LIMITS`: naive Bayes keeps its order far
-beyond 1/(n+2), logistic regression with heavy tails does not.
+A probability of 0 has no finite log-odds, so probabilities are clipped before the logarithm. A forest of T trees has no
+resolution below one vote: its limit is 1/(2 (T + 1)), because with a far smaller one a few votes of exactly 0 determine
+the slope. Models without such a `resolution` use the most likely of `_LIMITS`: naive Bayes ranks correctly far beyond
+1/(n+2), logistic regression with heavy tails does not.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _OPTIONS = {"maxiter": 1000, "ftol": 1e-15, "gtol": 1e-9}
 
 
 class Calibrator(Protocol):
-    """What every fitted calibrator can do."""
+    """A fitted calibrator."""
 
     def apply(self, P: np.ndarray) -> np.ndarray:
         """Calibrated probabilities (n, K) for the model's own (n, K): rows sum to 1; nothing is checked. O(n K)."""
@@ -77,7 +77,7 @@ class Multinomial:
 
 
 def says_nothing(calibrator: Calibrator, P: np.ndarray) -> bool:
-    """Whether a sigmoid was fitted on probabilities P (n, K) that are all alike or carry no order."""
+    """Whether a sigmoid was fitted on probabilities P (n, K) that are constant or have no ranking."""
     if not np.ptp(P, axis=0).any():
         return True
     if isinstance(calibrator, Multinomial):
@@ -108,8 +108,8 @@ def fit_sigmoid(
     """Platt's sigmoid on log-odds with his smoothed targets, or for three classes or more its multinomial form.
 
     `P` (n, K) are out-of-fold probabilities, `codes` (n,) the true classes 0…K-1, `weights` (n,) positive,
-    `resolution` the smallest probability above 0 that the model can give, 0 where there is none. A slope that would be
-    negative becomes 0: then the scores carry no order, and the answer is the classes' shares. In the multinomial form
+    `resolution` the smallest probability above 0 that the model can give, 0 where there is none. A negative
+    slope becomes 0: then the scores have no ranking, and the answer is the class shares. In the multinomial form
     the targets are smoothed by one row that is shared among the classes, and the offsets have a normal prior of the
     weight of one row.
     Platt (1999), Probabilistic outputs for support vector machines, section 2.2. O(n K) per step, some ten steps, for
@@ -138,7 +138,7 @@ def fit_isotonic(
     P: np.ndarray,
     codes: np.ndarray,
     weights: np.ndarray,
-    resolution: float = 0.0,  # noqa: ARG001 - a rising curve needs none; the fits are called alike
+    resolution: float = 0.0,  # noqa: ARG001 - the signature of all fits
 ) -> Isotonic:
     """Isotonic regression (pool adjacent violators) of "is class k" on the probability of k.
 

@@ -1,4 +1,4 @@
-"""Rows dealt into parts that are judged in turn."""
+"""Split rows into folds for cross-validation."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ UNJUDGED = -1
 
 
 def stratified_folds(y: np.ndarray, folds: int, seed: int) -> np.ndarray:
-    """The fold 0…folds-1 of each row, int (n,), for class codes y (n,): classes and rows are dealt out evenly.
+    """The fold 0…folds-1 of each row, int (n,), for class codes y (n,): folds are stratified and of equal size.
 
-    The rows outside any one fold hold every class: rows of a class follow each other round the folds. So the only row
-    of a class belongs to no fold (`UNJUDGED`): it can be learned from, not judged. `folds` >= 2; folds may be empty
-    where rows are fewer. Deterministic in `seed`. O(n log n).
+    The rows outside any fold contain every class. So the only row of a class belongs to no fold (`UNJUDGED`): it is for
+    training, not for evaluation. `folds` >= 2; folds may be empty if there are fewer rows. Deterministic in `seed`.
+    O(n log n).
     """
     order = np.random.default_rng(seed).permutation(len(y))
     order = order[np.argsort(y[order], kind="stable")]

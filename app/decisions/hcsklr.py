@@ -1,7 +1,8 @@
 """Several rare classes against one majority class: the cost rules of hierarchical cost-sensitive classification.
 
-Class H is the majority, D_1…D_K the others. `C_HD`: cost of calling an H a D; `C_DH`: of calling a D an H; `C_DD`: of
-calling a D the wrong D; a right call costs nothing. (Paper, Hierarchical Cost-Sensitive Kernel Logistic Regression.)
+Class H is the majority, D_1…D_K the others. `C_HD`: cost of predicting a D for an H; `C_DH`: an H for a D;
+`C_DD`: the wrong D for a D; a correct prediction costs 0. Source: section Hierarchical Cost-Sensitive Kernel Logistic
+Regression of the paper.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ from app.errors import Flaw, Invalid, pointer
 
 
 class BetaDelta(NamedTuple):
-    """The class called for each row, int (n,), and the rule's beta and delta, None where they are not finite.
+    """The predicted class of each row, int (n,), and the rule's beta and delta, None if not finite.
 
-    `p_star` is the least P(D) called D where C_DD is 0, and the rule is `hierarchical`; else None.
+    `p_star` is the least P(D) for which a D is predicted if C_DD is 0, where the rule is `hierarchical`; else None.
     """
 
     choice: np.ndarray
@@ -30,13 +31,13 @@ class BetaDelta(NamedTuple):
 
     @property
     def figures(self) -> dict[str, float | None]:
-        """What the rule compares with, by name: beta and delta, or the threshold that stands for them."""
+        """The rule's constants by name: beta and delta, or the threshold that replaces them."""
         found = {"beta": self.beta, "delta": self.delta}
         return found if self.p_star is None else {**found, "threshold": self.p_star}
 
 
 class Hierarchical(NamedTuple):
-    """The class called for each row, int (n,), and the least P(D) called D, None where both its costs are 0."""
+    """The predicted class of each row, int (n,), and the least P(D) for a D, None if both its costs are 0."""
 
     choice: np.ndarray
     p_star: float | None
@@ -49,10 +50,11 @@ def beta_delta(
     """The class of least expected cost, for posteriors P (n, classes) and the index of the majority class.
 
     For C_DD > 0 it has the largest of `P(D_1)…P(D_K), beta P(H) - delta`, with `beta = (C_DH + C_HD - C_DD) / C_DD` and
-    `delta = (C_DH - C_DD) / C_DD`. It is found as `decide` on `equivalent_benefits`, which is the same and neither
-    divides nor cancels: ties go to the lowest class index. For C_DD = 0 all minority classes cost the same; then the
-    rule is `hierarchical`, which names the likeliest of them. Costs are finite numbers from 0 to `LARGEST`; Invalid at
-    `/C_DD`, `/C_HD`, `/C_DH`, `/majority` otherwise. `classes` names them in warnings. O(n classes²).
+    `delta = (C_DH - C_DD) / C_DD`. It is computed as `decide` on `equivalent_benefits`, which is equivalent and has
+    no division and no cancellation: ties go to the lowest class index. For C_DD = 0 all minority classes cost the same;
+    then the rule is `hierarchical`, which takes the most probable of them. Costs are finite numbers from 0 to
+    `LARGEST`; Invalid at `/C_DD`, `/C_HD`, `/C_DH`, `/majority` otherwise. `classes` names them in warnings.
+    O(n classes²).
     """
     B = equivalent_benefits(P.shape[1], majority, C_DD, C_HD, C_DH)
     if C_DD == 0:
@@ -66,7 +68,7 @@ def beta_delta(
 
 
 def hierarchical(P: np.ndarray, majority: int, C_HD: float, C_DH: float) -> Hierarchical:
-    """The likeliest minority class where `P(D) >= p* = C_HD / (C_HD + C_DH)`, else the majority class.
+    """The most probable minority class where `P(D) >= p* = C_HD / (C_HD + C_DH)`, else the majority class.
 
     Shapes and errors as in `beta_delta`. Decided as `C_DH P(D) >= C_HD P(H)`, equal up to rounding counting as equal,
     so that a tie goes to the minority as in the paper, also where both costs are 0 and p* is undefined; of equally
@@ -87,7 +89,7 @@ def hierarchical(P: np.ndarray, majority: int, C_HD: float, C_DH: float) -> Hier
 
 
 def equivalent_benefits(n_classes: int, majority: int, C_DD: float, C_HD: float, C_DH: float) -> np.ndarray:
-    """The costs as a benefit matrix, float64 (classes, classes), whose columns are the classes called."""
+    """The costs as a benefit matrix, float64 (classes, classes), whose columns are the predicted classes."""
     _check(n_classes, majority, C_DD=C_DD, C_HD=C_HD, C_DH=C_DH)
     B = np.full((n_classes, n_classes), -float(C_DD))
     B[majority, :] = -float(C_HD)
@@ -97,14 +99,12 @@ def equivalent_benefits(n_classes: int, majority: int, C_DD: float, C_HD: float,
 
 
 _NO_BETA = (
-    "C_DD is 0: beta and delta are undefined; the rule is P(D) >= C_HD / (C_HD + C_DH), then the likeliest of them"
+    "C_DD is 0: beta and delta are undefined; the rule is P(D) >= C_HD / (C_HD + C_DH), then the most probable of them"
 )
-_HUGE_BETA = (
-    "C_DD is so small beside the other costs that beta and delta overflow; the decisions are right all the same"
-)
-_NO_P_STAR = "C_HD and C_DH are both 0: p* is undefined, and every instance counts as a tie, which goes to the minority"
-_ALWAYS_RARE = "C_HD is 0: every instance is called a minority class"
-_NEVER_RARE = "C_DH is 0: an instance is called a minority class only where the majority class has probability 0"
+_HUGE_BETA = "C_DD is so small relative to the other costs that beta and delta overflow; the decisions are not affected"
+_NO_P_STAR = "C_HD and C_DH are both 0: p* is undefined, and every instance is a tie, which goes to the minority"
+_ALWAYS_RARE = "C_HD is 0: a minority class is predicted for every instance"
+_NEVER_RARE = "C_DH is 0: a minority class is predicted only if the majority class has probability 0"
 
 
 def _check(n_classes: int, majority: int, **costs: float) -> None:
@@ -116,4 +116,4 @@ def _check(n_classes: int, majority: int, **costs: float) -> None:
     if n_classes < 2 or not 0 <= majority < n_classes:
         flaws.append(Flaw("/majority", "the majority is one of at least two classes"))
     if flaws:
-        raise Invalid("the costs cannot be used", flaws)
+        raise Invalid("invalid costs", flaws)

@@ -1,4 +1,4 @@
-"""How good probabilities, or predicted numbers, were on rows that training did not see: figures for a model's card."""
+"""Hold-out metrics of probabilities, or of predicted numbers, for a model's card."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SUREST = np.finfo(np.float64).eps
 def holdout_metrics(
     P: np.ndarray, codes: np.ndarray, classes: Sequence[Any], B: np.ndarray | None = None
 ) -> dict[str, Any]:
-    """Figures for probabilities (n, K) of rows whose true classes are `codes` (n,) in 0…K-1; ready for JSON.
+    """Metrics of probabilities (n, K) of rows whose true classes are `codes` (n,) in 0…K-1; ready for JSON.
 
     - `rows`; `accuracy` of the most probable class; `log_loss` in nats, probabilities clipped at 2.2e-16;
     - `brier`: mean squared error of the probability of class 1 (two classes, 0…1), or the mean over rows of the
@@ -52,10 +52,10 @@ def holdout_metrics(
 
 
 def regression_metrics(predicted: np.ndarray, y: np.ndarray) -> dict[str, Any]:
-    """Figures for predicted numbers (n,) of rows whose true numbers are y (n,); ready for JSON.
+    """Metrics of predicted numbers (n,) of rows whose true numbers are y (n,); ready for JSON.
 
     - `rows`; `mse`: mean squared error, `rmse`: its root, `mae`: mean absolute error, in the label's units;
-    - `r2`: the share of the variance of y that is explained, 1 at best; None where y is the same in all rows.
+    - `r2`: the share of the variance of y that is explained, 1 at best; None if y is constant.
 
     Raises Invalid without rows. O(n).
     """

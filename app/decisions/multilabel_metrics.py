@@ -1,4 +1,4 @@
-"""How good the probabilities of several labels were on rows that training did not see: figures for a model's card."""
+"""Hold-out metrics of the probabilities of several labels, for a model's card."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _OF_LABEL = ("log_loss", "brier", "expected_calibration_error", "auc")
 
 
 def multilabel_metrics(P: np.ndarray, Y: np.ndarray, labels: Sequence[Any]) -> dict[str, Any]:
-    """Figures for probabilities (n, L) of labels that apply where Y (n, L) is 1, else 0; ready for JSON.
+    """Metrics of probabilities (n, L) of labels that apply where Y (n, L) is 1, else 0; ready for JSON.
 
     - `rows`; `labels_per_row`: how many apply on average;
     - `log_loss` in nats, `brier`, `expected_calibration_error`, `auc`: means over the labels of the two-class figures
@@ -22,7 +22,7 @@ def multilabel_metrics(P: np.ndarray, Y: np.ndarray, labels: Sequence[Any]) -> d
     - of the labels with a probability above 1/2: `subset_accuracy` (rows with all labels right), `hamming_loss`,
       `micro_f1` (counts of all labels together), `macro_f1` (mean of the labels' own) and `mean_f1` (mean of the
       rows' own); F1 where nothing applies and nothing is predicted is 1, as in retrieval with `empty` 0;
-    - `per_label`: by label, `rows` that have it, `predicted`, `correct`, `f1` and the four probability figures.
+    - `per_label`: by label, `rows` that have it, `predicted`, `correct`, `f1` and the four probability metrics.
 
     Raises Invalid without rows. O(n L log n).
     """

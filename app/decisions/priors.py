@@ -1,4 +1,4 @@
-"""Class priors where a model is used, and posteriors corrected for them."""
+"""Class priors of the population in use, and posteriors corrected for them."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from app.errors import Flaw, Invalid, pointer, unknown
 from app.text import positions
 
 _SUM_TOLERANCE = 1e-6  # people write thirds with six digits
-_EXACT = 1e-280  # rows whose products sum to less have lost digits that matter: floats become coarse below 1e-308
+_EXACT = 1e-280  # rows whose products sum to less have lost precision: floats are coarse below 1e-308
 
 
 def as_priors(value: Any, classes: Sequence[str]) -> np.ndarray:
     """Class priors as sent, an object from class to share, as float64 (K,) in the order of `classes`.
 
-    Every class must be there, with a share from 0 to 1, and the shares must sum to 1 within 1e-6; they are then scaled
-    to sum to 1 exactly. Raises Invalid with the place, `/class`, of every flaw.
+    Every class must be present, with a share from 0 to 1, and the shares must sum to 1 within 1e-6; they are
+    then scaled to sum to 1 exactly. Raises Invalid with the place, `/class`, of every flaw.
     """
     if not isinstance(value, Mapping):
         raise Invalid.at("", "priors are an object with one share per class")
     known = set(classes)
     flaws = [Flaw(pointer(name), unknown("class", name, classes)) for name in value if name not in known]
     flaws += [
-        Flaw("", f"class {name!r} is absent; give 0 where it never occurs") for name in classes if name not in value
+        Flaw("", f"class {name!r} is missing; send 0 if it never occurs") for name in classes if name not in value
     ]
     flaws += [
         Flaw(pointer(name), "a share is a number from 0 to 1")
@@ -33,10 +33,10 @@ def as_priors(value: Any, classes: Sequence[str]) -> np.ndarray:
         if name in value and not (type(value[name]) in (int, float) and 0 <= value[name] <= 1)
     ]
     if flaws:
-        raise Invalid("the priors cannot be used", flaws)
+        raise Invalid("invalid priors", flaws)
     priors = np.array([value[name] for name in classes], dtype=np.float64)
     if abs(priors.sum() - 1) > _SUM_TOLERANCE:
-        raise Invalid.at("", f"the priors sum to {priors.sum():.8g}; scale them to sum to 1")
+        raise Invalid.at("", f"the priors sum to {priors.sum():.8g}; they must sum to 1")
     scaled: np.ndarray = priors / priors.sum()
     return scaled
 
@@ -46,13 +46,14 @@ def shift_priors(P: np.ndarray, trained: np.ndarray, used: np.ndarray) -> tuple[
 
     Shapes: P (n, K), trained and used (K,), each summing to 1; the answer is (n, K), rows summing to 1. It is Bayes'
     rule where only the priors differ between training and use (label shift). A class with `used_k = 0` gets 0. A row
-    whose mass lies on such classes alone says nothing about the others: it gets the priors in use, and a warning.
-    Raises Invalid at `/k` where class k occurs in use but never did in training. O(n K).
+    whose probability is on such classes alone has no information about the others: it gets the priors in use, and a
+    warning.
+    Raises Invalid at `/k` if class k occurs in use but not in training. O(n K).
     """
     unseen = np.flatnonzero((trained <= 0) & (used > 0))
     if unseen.size:
-        flaws = [Flaw(pointer(k), "the class never occurred in training; its share must be 0") for k in unseen]
-        raise Invalid("the priors cannot be used", flaws)
+        flaws = [Flaw(pointer(k), "the class does not occur in training; its share must be 0") for k in unseen]
+        raise Invalid("invalid priors", flaws)
     ratio = np.divide(used, trained, out=np.zeros(len(used)), where=trained > 0)
     shifted = P * ratio
     total = shifted.sum(axis=1, keepdims=True)

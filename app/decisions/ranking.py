@@ -1,4 +1,4 @@
-"""Which way to decide earned most on the same rows, and whether these rows can tell."""
+"""Which decision rule earns most on the same rows, and whether the difference is significant."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from app.decisions.benefit import irrelevance, row_benefits
 from app.decisions.bootstrap import FEWEST, Ranking, rank
 from app.decisions.threshold import posterior_threshold
 
-_MAX_NAMED = 20  # classes; who has more rare ones knows it by then
+_MAX_NAMED = 20  # classes in warnings
 
 
 @dataclass(frozen=True)
 class Judged:
-    """Rows of known class y (n,), codes below K, that are worth B (K, A).
+    """Rows of known class y (n,), codes below K, with benefits B (K, A).
 
-    `shares` (K,) are the class shares where the decisions will be made, as far as they are known: a class whose share
-    is above 0 matters, whether it has rows or not. With `known` the rows are weighed to them, else they count alike.
+    `shares` (K,) are the class shares of the population in use, as far as they are known: a class with a share above 0
+    counts, with or without rows. With `known` the rows are weighted by these shares, else equally.
     """
 
     y: np.ndarray
@@ -34,7 +34,7 @@ class Judged:
 
     @property
     def weights(self) -> np.ndarray:
-        """What each row counts, float64 (n,)."""
+        """The weight of each row, float64 (n,)."""
         if not self.known:
             return np.ones(len(self.y))
         found = self.counts / max(len(self.y), 1)
@@ -43,11 +43,11 @@ class Judged:
 
 
 def contest(choices: np.ndarray, judged: Judged, *, seed: int = 0) -> Ranking:
-    """Rank c ways to decide by what their actions, int (n, c), earned; as `rank`, but surer of what is `significant`.
+    """Rank c rules by the benefits of their actions, int (n, c); as `rank`, but stricter about `significant`.
 
-    Resamples only know what the rows of a class show. So every class that matters, and in which the best and the
-    runner-up can earn differently where they differ, must have `FEWEST` rows: a class of two rows that happen to agree
-    has an interval without width, however much it weighs. O(n log n c) and the bootstrap.
+    Resamples contain only the observed rows of a class. So every class of positive share in which the actions of best
+    and runner-up can have different benefits must have `FEWEST` rows: a class of two rows that happen to agree has an
+    interval of width 0, whatever its weight. O(n log n c) and the bootstrap.
     """
     values = np.column_stack([row_benefits(judged.y, choice, judged.B) for choice in choices.T])
     ranking = rank(values, judged.weights, judged.y if judged.known else None, seed=seed)
@@ -59,13 +59,13 @@ def contest(choices: np.ndarray, judged: Judged, *, seed: int = 0) -> Ranking:
 
 
 def _where_apart(first: np.ndarray, second: np.ndarray, B: np.ndarray) -> np.ndarray:
-    """For each class, bool (K,), whether two deciders that take such pairs of actions can earn differently in it."""
+    """For each class, bool (K,), whether such pairs of actions can have different benefits."""
     pairs = np.unique(np.column_stack((first, second)), axis=0)
     return np.asarray((B[:, pairs[:, 0]] != B[:, pairs[:, 1]]).any(axis=1))
 
 
 def doubts(judged: Judged, classes: Sequence[object], bound: float, rows: str = "row") -> list[str]:
-    """What to be warned about before reading what anything earned: the matrix, the upper bound, classes of few rows.
+    """Warnings about the matrix, the upper bound and classes of few rows.
 
     `classes` names the K classes, and the actions where they are as many; `rows` is what one row is called.
     """
@@ -74,14 +74,14 @@ def doubts(judged: Judged, classes: Sequence[object], bound: float, rows: str = 
     if not warnings and B.shape == (2, 2):
         warnings += posterior_threshold(B, classes).warnings
     if bound <= 0:
-        warnings.append("the upper bound is not positive: mu, the share of it that is earned, has no meaning here")
+        warnings.append("the upper bound is not positive: mu is undefined")
     return warnings + _thin_classes(judged, classes, rows)
 
 
 def _thin_classes(judged: Judged, classes: Sequence[object], rows: str) -> list[str]:
-    """A warning for each of the rarest classes that matter and have fewer rows than `FEWEST`.
+    """A warning for each class of positive share with fewer rows than `FEWEST`, the rarest first.
 
-    A class in which all actions earn the same needs none.
+    A class in which all actions have the same benefit needs none.
     """
     counts = judged.counts
     thin = np.flatnonzero((counts < FEWEST) & (judged.shares > 0) & (np.ptp(judged.B, axis=1) > 0))
@@ -94,5 +94,5 @@ def _thin_classes(judged: Judged, classes: Sequence[object], rows: str) -> list[
 
 def _thin(name: object, count: int, share: float, rows: str) -> str:
     if not count:
-        return f"class {name!r} has no {rows}, but a share of {share:.2g}: what it earns is not in these figures"
-    return f"class {name!r} has {count} {rows}{'' if count == 1 else 's'}: the interval cannot know how it varies"
+        return f"class {name!r} has no {rows}, but a share of {share:.2g}: its benefit is not included"
+    return f"class {name!r} has {count} {rows}{'' if count == 1 else 's'}: too few for a reliable interval"

@@ -1,4 +1,4 @@
-"""Every decision rule that one benefit matrix allows, applied to the same rows, so that they can be compared."""
+"""Apply every decision rule that a benefit matrix allows to the same rows, to compare them."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ RuleName = Literal[
     "hierarchical",
     "same_for_all",
 ]
-_ALIKE = 1e-9  # relative to the largest loss: costs that differ less are one cost that was rounded
-_ROUNDING = 4 * float(np.finfo(np.float64).eps)  # relative to the largest benefit: what its last digit hides of a loss
+_ALIKE = 1e-9  # relative to the largest loss: costs that differ less are one cost with rounding
+_ROUNDING = 4 * float(np.finfo(np.float64).eps)  # relative to the largest benefit: rounding of a difference of benefits
 
 
 @dataclass(frozen=True)
 class Rows:
     """Rows to decide on: posteriors P (n, K) under the priors in use, the model's own scores (n, K), true classes y
-    (n,), and the fold of each row, for what is tuned on such rows and must not be judged on the same ones.
+    (n,), and the fold of each row, for rules that are tuned on such rows and must be evaluated on others.
 
-    `priors` (K,) where they are not those of the rows.
+    `priors` (K,), if they are not those of the rows.
     """
 
     P: np.ndarray
@@ -42,8 +42,8 @@ class Rows:
 
 @dataclass(frozen=True)
 class Ruled:
-    """What a rule decides for each row, int (n,); `request` is what asks for it in a prediction, None where nothing
-    does; `figures` are the rule's own (threshold, beta, delta, or the action that all get).
+    """The actions of a rule, int (n,); `request`: the parameters of `/predict` for this rule, or None; `figures`: the
+    rule's constants (threshold, beta, delta, or the common action).
     """
 
     rule: RuleName
@@ -54,7 +54,7 @@ class Ruled:
 
 
 class MinorityCosts(NamedTuple):
-    """The costs of `hierarchy.equivalent_benefits`."""
+    """The costs of `hcsklr.equivalent_benefits`."""
 
     majority: int
     C_DD: float
@@ -68,7 +68,7 @@ def apply_rules(rows: Rows, B: np.ndarray, classes: Sequence[int | str]) -> list
     - `expected_benefit` and `most_probable` always; where the actions are not the classes, the latter takes the action
       that is best for the most probable class.
     - `threshold_posterior` and `threshold_holdout` for two classes and two actions. The cut that is best on hold-out
-      scores looks too good on those scores, so each fold is decided with the best cut of the others; with fewer than
+      scores is optimistically biased on them, so each fold is decided with the best cut of the others; with fewer than
       two rows of a class this rule is left out.
     - `beta_delta` and `hierarchical` for three classes or more where `minority_costs` finds their costs (with two they
       are `expected_benefit`).
@@ -92,10 +92,10 @@ def apply_rules(rows: Rows, B: np.ndarray, classes: Sequence[int | str]) -> list
 
 
 def same_for_all(n: int, B: np.ndarray, priors: np.ndarray) -> Ruled:
-    """The one action for all n rows that earns most under the class priors (K,): what any model has to beat.
+    """The one action for all n rows with the largest benefit under the class priors (K,): the baseline of any model.
 
-    It is what the rows' own class shares advise where these are the priors, a tie going to the first action: that
-    flatters it by no more than chance parts the two best columns of B.
+    Ties go to the first action. If the priors are the rows' own class shares, the benefit is optimistically biased by
+    no more than the chance difference of the two best columns of B.
     """
     action = int((priors @ B).argmax())
     return Ruled("same_for_all", np.full(n, action, dtype=np.intp), None, {"action": action})

@@ -35,7 +35,7 @@ def posterior_threshold(B: np.ndarray, actions: Sequence[object] = (0, 1)) -> Cu
     """The cut t* on the posterior of class 1 that takes the action with the larger expected benefit, for B (2, 2).
 
     With `d = (b11 - b10) + (b00 - b01)`: for d > 0 action 1 is taken where `p1 > t* = (b00 - b01) / d`; for d < 0 the
-    inequality turns round; for d = 0 the action is the same whatever p1. t* outside (0, 1) says that one action is at
+    inequality is reversed; for d = 0 the action does not depend on p1. t* outside (0, 1) means that one action is at
     least as good for both classes. `actions` names the two in warnings. Paper, Benefit-Based Performance Metric.
     """
     first, second = _gains(B)
@@ -51,13 +51,13 @@ def posterior_threshold(B: np.ndarray, actions: Sequence[object] = (0, 1)) -> Cu
 
 
 def _gains(B: np.ndarray) -> tuple[float, float]:
-    """What action 0 gains over the other on class 0, and action 1 on class 1."""
+    """The gain of action 0 over the other on class 0, and of action 1 on class 1."""
     (b00, b01), (b10, b11) = B.tolist()
     return b00 - b01, b11 - b10
 
 
 def _ratio(first: float, second: float, d: float) -> float:
-    """`first / d` for `d = first + second`, kept off 0 and 1 where only rounding would put it there."""
+    """`first / d` for `d = first + second`, not 0 or 1 because of rounding alone."""
     if first == 0 or second == 0:
         return float(second == 0)
     value = first / d
@@ -67,29 +67,27 @@ def _ratio(first: float, second: float, d: float) -> float:
 
 
 _TURNED = (
-    "action {one!r} is the better one for the first class and {zero!r} for the second, so {one!r} is taken where the"
-    " probability of the second class is BELOW the threshold; swap the columns if that is not meant"
+    "action {one!r} is better for the first class and {zero!r} for the second, so {one!r} is taken if the probability"
+    " of the second class is BELOW the threshold; swap the columns if this is not intended"
 )
 
 
 def _one_dominates(actions: Sequence[object], better: int) -> str:
     return (
-        f"action {actions[better]!r} is at least as good as {actions[1 - better]!r} whatever the class:"
-        " no threshold inside (0, 1) parts them and the data do not matter"
+        f"action {actions[better]!r} is at least as good as {actions[1 - better]!r} for both classes:"
+        " no threshold in (0, 1) separates them and decisions do not depend on the data"
     )
 
 
 def given_cut(value: float, B: np.ndarray | None = None, actions: Sequence[object] = (0, 1)) -> Cut:
-    """A cut at a number of the caller's own; with B (2, 2) turned the way that matrix is, as all cuts made from it.
+    """A cut at a given number; with B (2, 2) in the direction of that matrix, as all cuts made from it.
 
-    A number outside [0, 1] is legal, and warned about: every instance gets the same action.
+    A number outside [0, 1] is allowed, with a warning: every instance gets the same action.
     """
     turned = B is not None and sum(_gains(B)) < 0
     warnings = [_TURNED.format(one=actions[1], zero=actions[0])] if turned else []
     if not 0 <= value <= 1:
-        warnings.append(
-            "the threshold lies outside [0, 1], where probabilities are: every instance gets the same action"
-        )
+        warnings.append("the threshold is outside [0, 1]: every instance gets the same action")
     return Cut(value, int(not turned), int(turned), tuple(warnings))
 
 
@@ -102,18 +100,18 @@ def decide_by_threshold(p1: np.ndarray, cut: Cut) -> np.ndarray:
 
 
 class HoldoutScores:
-    """Hold-out scores sorted once, to ask many benefit matrices for their best cut.
+    """Hold-out scores sorted once, to find the best cut of many benefit matrices.
 
-    `scores` float64 (n,): larger means class 1 is likelier, calibrated or not; `y` codes 0 and 1 (n,). Raises Invalid
-    where a score is not finite or a class is absent. O(n log n) here, O(m) per question for m distinct scores.
+    `scores` float64 (n,): larger means class 1 is more probable, calibrated or not; `y` codes 0 and 1 (n,). Raises
+    Invalid if a score is not finite or a class is missing. O(n log n) here, O(m) per matrix for m distinct scores.
     """
 
     def __init__(self, scores: np.ndarray, y: np.ndarray) -> None:
         counts = np.bincount(y, minlength=2)
         if len(counts) != 2 or not counts.all():
-            raise Invalid.at("", "the hold-out needs rows of class 0 and of class 1, and no other; hold out more rows")
+            raise Invalid.at("", "the hold-out needs rows of both classes and of no other; increase holdout")
         if not np.isfinite(scores).all():
-            raise Invalid.at("", "the hold-out holds scores that are not finite numbers")
+            raise Invalid.at("", "the hold-out contains scores that are not finite")
         self.frequencies: np.ndarray = counts / len(y)
         self._scores, place = np.unique(scores, return_inverse=True)
         # how many rows of each class lie before cut j, (2, m + 1): none before cut 0, the j lowest scores before cut j

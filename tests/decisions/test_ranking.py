@@ -79,10 +79,10 @@ def test_doubts_name_the_classes():
     rows = judged(200, 1)
     turned = Judged(rows.y, -B, rows.shares)
 
-    assert doubts(rows, CLASSES, 1.0) == ["class 'ill' has 1 row: the interval cannot know how it varies"]
+    assert doubts(rows, CLASSES, 1.0) == ["class 'ill' has 1 row: too few for a reliable interval"]
     none = judged(200, 0)
     assert doubts(none, CLASSES, 1.0, "hold-out row") == [
-        "class 'ill' has no hold-out row, but a share of 0.1: what it earns is not in these figures"
+        "class 'ill' has no hold-out row, but a share of 0.1: its benefit is not included"
     ]
     assert "BELOW the threshold" in doubts(turned, CLASSES, 1.0)[0]
     assert "bound" in doubts(judged(200, 30), CLASSES, 0.0)[0]

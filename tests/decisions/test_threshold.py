@@ -209,7 +209,7 @@ def test_on_true_posteriors_the_best_cut_nears_the_posterior_threshold():
 
 @pytest.mark.parametrize("y", [[0, 0, 0], [1, 1, 1], [0, 1, 2]])
 def test_a_hold_out_needs_both_classes(y):
-    with pytest.raises(Invalid, match="hold out more rows"):
+    with pytest.raises(Invalid, match="rows of both classes"):
         HoldoutScores(np.array([0.1, 0.2, 0.3]), np.array(y))
 
 

@@ -24,7 +24,7 @@ from app.learners.cost_tree.losses import loss_of
 from app.learners.cost_tree.node import NodeProblem
 from app.learners.cost_tree.soft import SMOOTH, Problem, SoftTree
 from tests.reference.cost_tree import feed, objective, stand
-from tests.reference.stepwise import simulate, step
+from tests.reference.stepwise import owned, simulate, step
 from tests.reference.tables import mixed
 
 WEIGHTS = {
@@ -305,8 +305,8 @@ def test_nothing_known_is_the_prior_and_owned_features_are_free():
     assert (state.resolved, state.trees, state.spent) == (0, 1, 0.0)
     np.testing.assert_allclose(state.probabilities, np.bincount(table(missing=0.1)[2]) / 300, atol=0.01)
     full = simulate(model.model_, X, PRICES).cost
-    assert (simulate(model.model_, X, PRICES.owned([0])).cost <= full).all()
-    assert simulate(model.model_, X, PRICES.owned(range(5))).cost.sum() == 0
+    assert (simulate(model.model_, X, owned(PRICES, [0])).cost <= full).all()
+    assert simulate(model.model_, X, owned(PRICES, range(5))).cost.sum() == 0
 
 
 def test_it_buys_what_decides_where_it_is_cheap():

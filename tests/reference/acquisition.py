@@ -118,15 +118,15 @@ def state(trees, known, K, prices, budget=math.inf):
     for j, trees_waiting in waiting.items():
         price = float(prices.discounted[j] if prices.group[j] in opened else prices.cost[j])
         frontier.append((-trees_waiting / price if price else -math.inf, price, -trees_waiting, j))
-    frontier = [(j, price, -less) for _, price, less, j in sorted(frontier)]
-    affordable = [wanted for wanted in frontier if wanted[1] <= budget - spent + 1e-9 * budget] if (
+    ordered = [(j, price, -less) for _, price, less, j in sorted(frontier)]
+    affordable = [wanted for wanted in ordered if wanted[1] <= budget - spent + 1e-9 * budget] if (
         math.isfinite(budget)
-    ) else frontier  # fmt: skip
+    ) else ordered  # fmt: skip
     outcomes = {vote(list(labels), K) for labels in itertools.product(*(leaf_labels(tree) for tree, _ in walked))}
     shares = [[c / sum(tree["counts"]) for c in tree["counts"]] for tree, _ in walked]
     return {
         "spent": spent,
-        "frontier": frontier,
+        "frontier": ordered,
         "next": affordable[0] if affordable else None,
         "resolved": sum(tree["feature"] < 0 for tree, _ in walked),
         "missed": any(missed for _, missed in walked),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -26,7 +27,7 @@ def ways_out(alive, k=0, path=()):
     children = [c for c in (2 * k + 1, 2 * k + 2) if c in alive]
     if not children:
         return [(here, None)]
-    found = []
+    found: list[tuple[Any, ...]] = []
     for child, side in ((2 * k + 1, True), (2 * k + 2, False)):
         found += ways_out(alive, child, here) if child in alive else [(here, side)]
     return found
@@ -103,7 +104,9 @@ def answer(tree, Z, reached):
 
 def feed(tree, prices, x, budget=math.inf):
     """A complete row, fed as it asks: where it stands after each answer, what it asked for, and for how much."""
-    known, states, asked = {}, [], []
+    known: dict[int, float | None] = {}
+    states: list[dict[str, Any]] = []
+    asked: list[tuple[int, float]] = []
     while True:
         states.append(stand(tree, prices, known, budget))
         wanted = states[-1]["next"]

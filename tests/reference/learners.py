@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
 import numpy as np
 from scipy.optimize import minimize
 
 
-def bin_edges(column: Sequence[float], weights: Sequence[float], bins: int) -> list[float]:
+def bin_edges(column: Iterable[float], weights: Iterable[float], bins: int) -> list[float]:
     """Midpoints of few values, else the smallest values below which at least i/bins of the weight lies."""
     pairs = sorted((x, w) for x, w in zip(column, weights, strict=True) if not math.isnan(x))
     values = sorted({x for x, _ in pairs})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -79,6 +80,14 @@ def from_sklearn(model: RandomForestClassifier) -> FlatForest:
     prior = np.mean([tree.tree_.value[0, 0] for tree in model.estimators_], axis=0)
     trees = (converted(tree.tree_) for tree in model.estimators_)
     return FlatForest.join(trees, model.n_features_in_, prior / prior.sum())
+
+
+def owned(prices: Prices, columns: Iterable[int]) -> Prices:
+    """The same prices with these features at 0; acquired, they still open their group."""
+    cost, discounted = prices.cost.copy(), prices.discounted.copy()
+    for j in columns:
+        cost[j] = discounted[j] = 0.0
+    return Prices(cost, discounted, prices.group, prices.groups)
 
 
 def _state(states: States, i: int) -> State:

@@ -1,5 +1,7 @@
 """The backward pass over experience in plain loops."""
 
+from typing import Any
+
 import numpy as np
 
 
@@ -38,11 +40,14 @@ def twin(known, B, prices, budget):
 
 
 def passes(known, B, prices, budget, spare):
-    m, seen = known.n_features, [[] for _ in range(known.n_features)]
+    m = known.n_features
+    seen: list[list[tuple[float, float]]] = [[] for _ in range(m)]
     P = known.P.astype(float)
-    paths = []
+    paths: list[list[Any]] = []
     for i in range(len(known)):
-        opened, spent, path = set(), 0.0, []
+        opened: set[int] = set()
+        spent = 0.0
+        path: list[Any] = []
         for s in range(known.length[i]):
             j = int(known.asked[i, s])
             group = int(prices.group[j])
