@@ -28,6 +28,7 @@ from sqlalchemy import (
 from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError, OperationalError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as NoConnectionFree
 
+from app.circuit_breaker import CircuitBreaker
 from app.errors import Invalid, Unavailable
 from app.sqlite_errors import concerns_file, explained, unwritable
 
@@ -64,7 +65,7 @@ class Database:
         self._reading: dict[str, Any] = {"payoff_read": True}
         if not self.is_sqlite:
             self._reading |= {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
-        self._silence = _Silence()
+        self._breaker = CircuitBreaker()
         self._answered: bool | None = None  # to tell of changes, rather than of each who asks; None: not asked yet
 
     @contextmanager
@@ -146,15 +147,15 @@ class Database:
     @contextmanager
     def _trying(self) -> Iterator[None]:
         """Tell that the database is away as Unavailable; errors of statements stay what they are."""
-        self._silence.check()
         try:
-            yield
+            with self._breaker.passing(DatabaseAway):
+                yield
         except SQLAlchemyError as error:
             cause = error.orig if isinstance(error, DBAPIError) else None
             if not _is_away(error, cause):
                 raise
             if not self.is_sqlite and _postgres().is_silence(cause):
-                self._silence.begin()
+                self._breaker.trip("it did not answer a moment ago", _RETRY_SECONDS)
             found = explained(cause, self.engine.url.database or "the database") if self.is_sqlite else None
             why = " ".join(str(cause or error).split())
             away = DatabaseAway(why) if found is None else DatabaseAway(f"{found.what} ({why})", found.fix)
@@ -164,37 +165,10 @@ class Database:
             raise away from error
 
     def _heard(self) -> None:
-        self._silence.end()
+        self._breaker.reset()
         if self._answered is False:
             _log.warning("the database answers again")
         self._answered = True
-
-
-class _Silence:
-    """Of those who want a database that was silent just now, one in a second tries; the others hear so at once.
-
-    Otherwise each would hold a thread for the seconds that it takes to notice.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._next_try: float | None = None
-
-    def check(self) -> None:
-        if self._next_try is None:
-            return
-        with self._lock:
-            now = monotonic()
-            if self._next_try is not None and now < self._next_try:
-                raise DatabaseAway("it was silent a moment ago")
-            self._next_try = now + _RETRY_SECONDS
-
-    def begin(self) -> None:
-        with self._lock:
-            self._next_try = monotonic() + _RETRY_SECONDS
-
-    def end(self) -> None:
-        self._next_try = None
 
 
 def _engine(url: str, connections: int, seconds: float) -> Engine:

@@ -1,13 +1,13 @@
-"""What a store on the network does to those who ask it: it is slow, away, full or forbidding."""
+"""Calls to a store on the network, which may be slow, unavailable, full or set up wrongly."""
 
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable
 from time import monotonic, sleep
 from typing import TypeVar
 
+from app.circuit_breaker import CircuitBreaker
 from app.errors import PayoffError, Unavailable, Unusable
 from app.storage.failures import TROUBLES
 
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 _FIRST_PAUSE = 0.2  # seconds before the second try, doubled before each further one
 _LONGEST_PAUSE = 5.0
-_REST_SECONDS = 1.0  # a store that failed twice running is left alone for so long
+_REST_SECONDS = 1.0  # after a failure
 _ENDPOINT = "AWS_ENDPOINT_URL is not a URL such as https://s3.example.org"
 # Errors that waiting does not fix: they are reported at once and end a start.
 _REFUSALS = {
@@ -40,31 +40,21 @@ _REFUSALS = {
 _log = logging.getLogger(__name__)
 
 
-class CircuitBreaker:
-    """Calls a store, and says Unavailable, or Unusable, of all that is the store's fault.
+class StoreBreaker(CircuitBreaker):
+    """Calls a store; raises Unavailable, or Unusable, for every failure of the store.
 
-    Every call is tried twice, and for as long as `patience` seconds. A store that fails all the same is left alone for
-    a second, and is then asked by one caller at a time until it answers again: while it hangs, others hear so at once
-    instead of waiting with all threads of the service.
+    Every call is tried twice, and for as long as `patience` seconds. After a failure the store rests for a second.
     """
 
     def __init__(self, name: str, patience: float = 0.0) -> None:
+        super().__init__()
         self._name = name
         self._patience = patience
-        self._trouble: str | None = None  # what is told to those who are not let through
-        self._rest_until = 0.0
-        self._probing = threading.Lock()
 
     def call(self, work: Callable[[], T]) -> T:
         """What `work` returns; it may be done twice. FileNotFoundError and FileExistsError are answers, too."""
-        if self._trouble is None:
+        with self.passing(Unavailable):
             return self._try(work)
-        if monotonic() < self._rest_until or not self._probing.acquire(blocking=False):
-            raise Unavailable(self._trouble)
-        try:
-            return self._try(work)
-        finally:
-            self._probing.release()
 
     def _try(self, work: Callable[[], T]) -> T:
         until, pause, first = monotonic() + self._patience, _FIRST_PAUSE, True
@@ -74,27 +64,26 @@ class CircuitBreaker:
             except Exception as error:
                 trouble = _trouble(self._name, error)
                 if trouble is None:
-                    self._trouble = None  # it answered
+                    self.reset()
                     raise
                 TROUBLES.note(self._name)
                 if isinstance(trouble, Unusable) or not (first or monotonic() + pause < until):
                     self._rest(trouble, error)
                     raise trouble from error
             else:
-                self._trouble = None
+                self.reset()
                 return result
             sleep(pause)
             pause, first = min(2 * pause, _LONGEST_PAUSE), False
 
     def _rest(self, trouble: Unavailable, error: Exception) -> None:
-        if self._trouble is None:
+        if not self.reason:
             _log.warning("%s", f"{trouble.detail}: {type(error).__name__} {code_of(error)}".rstrip())
-        self._rest_until = monotonic() + _REST_SECONDS
-        self._trouble = trouble.detail
+        self.trip(trouble.detail, _REST_SECONDS)
 
 
 def _trouble(name: str, error: Exception) -> Unavailable | None:
-    """The failure of the store that `error` tells of; None where it is an answer, or a mistake of ours."""
+    """The failure of the store that `error` stands for; None if it is an answer, or a bug in this service."""
     reason = _REFUSALS.get(code_of(error)) or _REFUSALS.get(type(error).__name__)
     if isinstance(error, ValueError) and str(error).startswith("Invalid endpoint"):  # botocore has no class for it
         reason = _ENDPOINT
@@ -109,7 +98,7 @@ def _trouble(name: str, error: Exception) -> Unavailable | None:
 
 
 def code_of(error: BaseException) -> str:
-    """The store's own word for it, such as NoSuchBucket; it has no secrets in it."""
+    """The store's own code, such as NoSuchBucket; it contains no secrets."""
     for told in (error, error.__cause__):
         response = getattr(told, "response", None)
         if isinstance(response, dict):

@@ -25,7 +25,7 @@ from fsspec.asyn import AsyncFileSystem
 
 from app.disks import Obstacle
 from app.errors import Conflict, Unavailable, Unusable
-from app.storage.circuit_breaker import CircuitBreaker, code_of
+from app.storage.circuit_breaker import StoreBreaker, code_of
 
 T = TypeVar("T")
 
@@ -36,7 +36,7 @@ _BLOCK_BYTES = 4 * 2**20  # read ahead by who reads piece by piece
 _TIMES = ("LastModified", "created", "updated", "last_modified", "mtime")  # what stores call the time of writing
 _SECONDS = 4.0  # for an answer, twice, since all is tried again
 _LEAST_BYTES_PER_SECOND = 2**20
-# Trying again is CircuitBreaker's part alone, so that the waits of several layers do not multiply.
+# Trying again is StoreBreaker's part alone, so that the waits of several layers do not multiply.
 _OPTIONS: dict[str, dict[str, Any]] = {
     "s3": {"config_kwargs": {"connect_timeout": 2, "read_timeout": _SECONDS, "retries": {"total_max_attempts": 1}}},
 }
@@ -50,7 +50,7 @@ class Objects:
     def __init__(self, url: str, seal: str, name: str, patience: float = 0.0) -> None:
         self._seal = seal
         self._name = name
-        self._breaker = CircuitBreaker(name, patience)
+        self._breaker = StoreBreaker(name, patience)
         scheme = url.split(":", 1)[0]
         if scheme in {"http", "https"}:
             raise Unusable(f"{name} is {scheme}://…: write s3://bucket/path, and the store's URL into AWS_ENDPOINT_URL")
@@ -207,7 +207,7 @@ class Objects:
 class _Watched(io.RawIOBase):
     """A file of a store; what goes wrong while it is read is the store's trouble as well."""
 
-    def __init__(self, file: Any, breaker: CircuitBreaker) -> None:
+    def __init__(self, file: Any, breaker: StoreBreaker) -> None:
         super().__init__()
         self._file = file
         self._breaker = breaker
