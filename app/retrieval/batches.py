@@ -139,7 +139,7 @@ class _Batch:
             try:
                 one = select_ranked(order, own[order], self.terms)
             except Invalid as error:
-                raise Invalid(f"Set {i}: {error.detail}", error.flaws) from None
+                raise Invalid(f"set {i}: {error.detail}", error.flaws) from None
             self.order[first:last], self.k[i], self.errors[i] = order, one.k, one.error_bound
             self.numbers[i] = one.expected_loss, one.expected_precision, one.expected_recall
             self.unproven |= UNPROVEN_WARNING in one.warnings
@@ -151,7 +151,7 @@ class _Batch:
             return self.terms.sizes(n)
         except Invalid as error:
             at = int(np.argmax(self.sizes == n))
-            raise Invalid.at(pointer(at), f"Set {at} is too small: {error.detail}") from None
+            raise Invalid.at(pointer(at), f"set {at} is too small: {error.detail}") from None
 
     def _tables(self, sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The loss and the recall of every size present, one after the other, and where each size begins."""
@@ -187,7 +187,7 @@ def _check_offsets(given: ArrayLike, total: int) -> np.ndarray:
     offsets = np.asarray(given)
     whole = offsets.ndim == 1 and len(offsets) and np.issubdtype(offsets.dtype, np.integer)
     if not whole or offsets[0] != 0 or offsets[-1] != total or np.any(np.diff(offsets) < 0):
-        raise Invalid.at("/offsets", f"Offsets must be whole numbers that rise from 0 to the number of items, {total}.")
+        raise Invalid.at("/offsets", f"offsets must be integers that rise from 0 to the number of items, {total}")
     return np.require(offsets, np.int64, ["C", "A", "W"])
 
 

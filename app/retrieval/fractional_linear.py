@@ -58,8 +58,8 @@ def check_monotone(loss: Loss, n: int) -> None:
             values = loss.of_counts(np.array([tp, tp + 1]), np.array(k), np.array(positives), n)
             raise Invalid.at(
                 "",
-                f"The loss must not rise with the true positives, but of {n} items, {k} retrieved and {positives} "
-                f"relevant, {tp} true positives cost {values[0]:.6g} and {tp + 1} cost {values[1]:.6g}.",
+                f"the loss must not rise with the true positives; of {n} items, with {k} retrieved and {positives} "
+                f"relevant, {tp} true positives cost {values[0]:.6g} and {tp + 1} cost {values[1]:.6g}",
             )
 
 
@@ -71,7 +71,7 @@ def denominator(loss: Loss, n: int) -> Denominator:
     values = counts @ d
     exact, scale = weighed(loss.d or (), counts)
     if min(exact) < 0 < max(exact):
-        raise _refused(loss, n, counts[exact.index(min(exact))], "is negative there and positive elsewhere")
+        raise _refused(loss, n, counts[exact.index(min(exact))], "is negative and elsewhere positive")
     if max(exact) <= 0:
         c, d, values = -c, -d, -values
     zero = np.array([value == 0 for value in exact])
@@ -80,14 +80,14 @@ def denominator(loss: Loss, n: int) -> Denominator:
     lost = ~zero & ~(values > NEARLY_ZERO * (counts @ np.abs(d)))
     if lost.any():
         least = exact[int(lost.argmax())] / scale
-        why = f"is {least:.3g} there, nearly zero beside its terms, which floats cannot tell from zero"
+        why = f"is {least:.3g}, which floats cannot tell from zero beside its terms"
         raise _refused(loss, n, counts[lost.argmax()], why)
     broken = zero & np.array([value != 0 for value in weighed(loss.c or (), counts)[0]])
     if broken.any():
-        raise _refused(loss, n, counts[broken.argmax()], "is zero there and the numerator is not")
+        raise _refused(loss, n, counts[broken.argmax()], "is zero where the numerator is not")
     inner = zero & (counts[:, 2] > 0) & (counts[:, 2] < n) & (counts[:, 3] > 0) & (counts[:, 3] < n)
     if inner.any():
-        raise _refused(loss, n, counts[inner.argmax()], "is zero there")
+        raise _refused(loss, n, counts[inner.argmax()], "is zero")
     above = counts @ np.abs(c)
     low, high = float(values[~zero].min()), float(values.max())
     largest = float((above[~zero] / values[~zero]).max()) + (40 * float(above[zero].max()) / low if zero.any() else 0.0)
@@ -111,6 +111,6 @@ def _refused(loss: Loss, n: int, counts: np.ndarray, why: str) -> Invalid:
     _, tp, k, positives = (int(count) for count in counts)
     return Invalid.at(
         "/d",
-        f"The denominator of {loss.name} {why}: of {n} items, {k} retrieved, {positives} relevant, {tp} both. "
-        "Choose d so that it keeps its sign.",
+        f"the denominator of {loss.name!r} {why} (of {n} items, {k} retrieved, {positives} relevant, {tp} both);"
+        " choose 'd' so that it keeps its sign",
     )

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from app.errors import Flaw, Invalid, pointer, unknown
+from app.errors import Flaw, Invalid, pointer, reject, unknown
 
 LARGEST_BETA = 1e150  # its square is still a float
 LARGEST_COEFFICIENT = 1e100  # sums over any number of items, and quotients of two of them, stay far from overflow
@@ -61,25 +61,26 @@ class LossSpec:
 def parse_loss(given: Mapping[str, Any]) -> Loss:
     """Read `{"name": …}` with `beta` or `c` and `d`; raises Invalid with places such as `/beta` and `/c/2`."""
     if not isinstance(given, Mapping):
-        raise Invalid.at("", 'A loss is an object such as {"name": "f_beta", "beta": 1}.')
+        raise Invalid.at("", 'the loss must be an object such as {"name": "f_beta", "beta": 1}')
     name = given.get("name")
     if not isinstance(name, str) or name not in LOSSES:
-        raise Invalid.at("/name", f"The loss must be one of {', '.join(LOSSES)}.")
+        raise Invalid.at("/name", f"the name of the loss must be one of {', '.join(map(repr, LOSSES))}")
     allowed = {"name", *LOSSES[name].parameters}
     flaws = [
         Flaw(pointer(key), unknown(f"{name} parameter", key, sorted(allowed))) for key in given if key not in allowed
     ]
     beta = _beta(given.get("beta", 1.0), flaws) if name == "f_beta" else None
     c, d = (_coefficients(given, key, flaws) if name == "fractional_linear" else None for key in ("c", "d"))
-    if flaws:
-        raise Invalid("The loss cannot be used.", flaws)
+    reject(flaws)
     return Loss(name, beta=beta, c=c, d=d)
 
 
 def check_empty(empty: int) -> int:
     """`empty` is 0 or 1; anything else is Invalid at `/empty`."""
     if isinstance(empty, bool) or empty not in (0, 1):
-        raise Invalid.at("/empty", "empty is the loss where nothing is relevant and nothing retrieved: 0 or 1.")
+        raise Invalid.at(
+            "/empty", "'empty', the loss where nothing is relevant and nothing is retrieved, must be 0 or 1"
+        )
     return int(empty)
 
 
@@ -91,7 +92,7 @@ def _is_number(value: Any) -> bool:
 def _beta(value: Any, flaws: list[Flaw]) -> float:
     if _is_number(value) and 1 / LARGEST_BETA <= value <= LARGEST_BETA:
         return float(value)
-    flaws.append(Flaw("/beta", "beta must be a number from 1e-150 to 1e150 (1 weighs recall and precision alike)."))
+    flaws.append(Flaw("/beta", "'beta' must be a number from 1e-150 to 1e150; 1 weighs recall and precision alike"))
     return 1.0
 
 
@@ -99,7 +100,10 @@ def _coefficients(given: Mapping[str, Any], key: str, flaws: list[Flaw]) -> tupl
     values = given.get(key)
     if not isinstance(values, list | tuple | np.ndarray) or len(values) != 4:
         flaws.append(
-            Flaw(pointer(key), f"{key} must be four numbers: {key}0 + {key}1 tp/n + {key}2 k/n + {key}3 positives/n.")
+            Flaw(
+                pointer(key),
+                f"{key!r} must be four numbers, for {key}0 + {key}1 tp/n + {key}2 k/n + {key}3 positives/n",
+            )
         )
         return ()
     bad = [Flaw(pointer(key, i), _COEFFICIENT) for i, value in enumerate(values) if not _is_coefficient(value)]
@@ -178,7 +182,7 @@ def weighed(coefficients: tuple[float, ...], counts: np.ndarray) -> tuple[list[i
     return [sum(x * count for x, count in zip(whole, row, strict=True)) for row in counts.tolist()], scale
 
 
-_COEFFICIENT = "A coefficient must be 0, or a number of magnitude from 1e-100 to 1e100."
+_COEFFICIENT = "a coefficient must be 0, or a number of magnitude from 1e-100 to 1e100"
 LOSSES = {
     spec.name: spec
     for spec in (

@@ -54,7 +54,7 @@ def select_class_set(P: ArrayLike, terms: Terms) -> Selections:
 
 @dataclass(frozen=True)
 class _Floor:
-    """A least rate and what to say where it cannot be met."""
+    """A minimum rate, and the rate of every set of best classes."""
 
     name: str
     rate: float | None
@@ -78,7 +78,7 @@ def _best(
                 best = floor.values[row][allowed[row]].max()
                 raise Invalid.at(
                     pointer(f"min_{floor.name}"),
-                    f"No set of row {row} meets it: the largest expected {floor.name} is {best:.6g}.",
+                    f"no set of row {row} has an expected {floor.name} of {floor.rate}; the largest is {best:.6g}",
                 )
             allowed = met
     return np.asarray(np.argmin(np.where(allowed, curves, np.inf), axis=1))
@@ -88,16 +88,18 @@ def _check_rows(given: ArrayLike) -> np.ndarray:
     try:
         table = np.array(given, dtype=np.float64, ndmin=1)
     except (TypeError, ValueError) as error:
-        raise Invalid.at("", "Class probabilities must be a table of numbers: one row per instance.") from error
+        raise Invalid.at("", "class probabilities must be a table of numbers with one row per instance") from error
     if table.ndim != 2 or table.shape[1] == 0:
-        raise Invalid.at("", "Class probabilities must be a table: one row per instance, one column per class.")
+        raise Invalid.at("", "class probabilities must be a table with one row per instance and one column per class")
     good = (table >= 0.0) & (table <= 1.0)
     if not good.all():
         row, column = (int(at) for at in np.unravel_index(np.argmin(good), good.shape))
-        raise Invalid.at(pointer(row, column), f"A probability must be a number from 0 to 1, not {table[row, column]}.")
+        raise Invalid.at(
+            pointer(row, column), f"a probability is {table[row, column]}; it must be a number from 0 to 1"
+        )
     sums = table.sum(axis=1)
     off = np.abs(sums - 1.0) > SUM_TOLERANCE
     if off.any():
         row = int(np.argmax(off))
-        raise Invalid.at(pointer(row), f"The probabilities of a row must sum to 1, not {sums[row]:.8g}.")
+        raise Invalid.at(pointer(row), f"the probabilities of a row sum to {sums[row]:.8g}; they must sum to 1")
     return np.asarray(table / sums[:, None])

@@ -13,11 +13,11 @@ def check_probabilities(given: ArrayLike) -> np.ndarray:
     try:
         p = np.require(given, np.float64, ["C", "A", "W"])  # a read-only array would compile the kernels anew
     except (TypeError, ValueError) as error:
-        raise Invalid.at("", "Probabilities must be a flat list of numbers.") from error
+        raise Invalid.at("", "probabilities must be a flat list of numbers") from error
     if np.ndim(given) != 1:
-        raise Invalid.at("", f"Probabilities must be a flat list of numbers; this has {np.ndim(given)} dimensions.")
+        raise Invalid.at("", f"probabilities must be a flat list of numbers; these have {np.ndim(given)} dimensions")
     good = (p >= 0.0) & (p <= 1.0)
     if not good.all():
         at = int(np.argmin(good))
-        raise Invalid.at(pointer(at), f"A probability must be a number from 0 to 1, not {p[at]}.")
+        raise Invalid.at(pointer(at), f"a probability is {p[at]}; it must be a number from 0 to 1")
     return p

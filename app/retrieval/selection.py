@@ -21,9 +21,9 @@ from app.retrieval.terms import Terms
 from app.retrieval.windows import Best, MeanOfRates
 
 UNPROVEN_WARNING = (
-    "Between neighbouring k, losses were compared with thinned laws, whose error below 1e-13 is observed, not proven."
+    "between neighbouring k, losses were compared with thinned laws, whose error below 1e-13 is observed, not proven"
 )
-NOTHING_WARNING = "Nothing is retrieved: the empty set has precision 1 by convention."
+NOTHING_WARNING = "nothing is retrieved; the empty set has precision 1 by convention"
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,8 @@ def _feasible(ranked: np.ndarray, low: int, high: int, terms: Terms) -> tuple[in
         if recall[high] < terms.min_recall - slack:
             raise Invalid.at(
                 "/min_recall",
-                f"No set meets it: the largest expected recall, with {high} items retrieved, is {recall[high]:.6g}.",
+                f"no set has an expected recall of {terms.min_recall}; the largest, of {high} items, is"
+                f" {recall[high]:.6g}",
             )
         first = max(low, int(np.argmax(recall >= terms.min_recall - slack)))
     if terms.min_precision:
@@ -100,13 +101,14 @@ def _feasible(ranked: np.ndarray, low: int, high: int, terms: Terms) -> tuple[in
         if not len(met):
             raise Invalid.at(
                 "/min_precision",
-                f"No set meets it: the largest expected precision, with {low} retrieved, is {precision[low]:.6g}.",
+                f"no set has an expected precision of {terms.min_precision}; the largest, of {low} items, is"
+                f" {precision[low]:.6g}",
             )
         last = low + int(met[-1])
         if first > last:
             raise Invalid.at(
                 "/min_precision",
-                f"No set meets both: an expected recall of {terms.min_recall} needs {first} items, and their expected "
-                f"precision is {precision[first]:.6g}.",
+                f"no set meets both rates; an expected recall of {terms.min_recall} needs {first} items, whose expected"
+                f" precision is {precision[first]:.6g}",
             )
     return first, last

@@ -11,8 +11,7 @@ from app.errors import Invalid
 from app.retrieval.losses import Loss, check_empty
 
 AUC_WARNING = (
-    "The AUC loss of a set is 0 when it is empty or holds everything, so k was kept within 1 … n - 1; "
-    "set k_min or k_max to choose otherwise."
+    "the AUC loss of an empty or a whole set is 0, so k is kept within 1 … n - 1; set k_min and k_max to allow both"
 )
 
 
@@ -36,16 +35,16 @@ class Terms:
         if self.k_max is not None:
             _check_count(self.k_max, "/k_max")
             if self.k_min > self.k_max:
-                raise Invalid.at("/k_min", f"k_min is {self.k_min} but k_max only {self.k_max}.")
+                raise Invalid.at("/k_min", f"'k_min' is {self.k_min}; it must be at most 'k_max', {self.k_max}")
         for value, place in ((self.min_recall, "/min_recall"), (self.min_precision, "/min_precision")):
             if value is not None and not (math.isfinite(value) and 0.0 <= value <= 1.0):
-                raise Invalid.at(place, "A least expected rate must be a number from 0 to 1.")
+                raise Invalid.at(place, f"{place[1:]!r} is {value}; it must be a number from 0 to 1")
         check_empty(self.empty)
 
     def sizes(self, n: int) -> tuple[int, int]:
         """The smallest and largest k allowed for n items; a k_max above n is no bound, a k_min above n is Invalid."""
         if self.k_min > n:
-            raise Invalid.at("/k_min", f"k_min is {self.k_min}, but there are only {n} items.")
+            raise Invalid.at("/k_min", f"'k_min' is {self.k_min}; it must be at most the number of items, {n}")
         high = n if self.k_max is None else min(self.k_max, n)
         low = self.k_min
         if self.loss.name != "auc":
@@ -68,4 +67,4 @@ class Terms:
 
 def _check_count(value: int, place: str) -> None:
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 0:
-        raise Invalid.at(place, "The number of items must be a whole number, 0 or more.")
+        raise Invalid.at(place, f"{place[1:]!r} is {value}; it must be an integer of at least 0")

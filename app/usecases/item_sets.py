@@ -41,9 +41,9 @@ class Sets:
 def check_extent(sets: int, items: int) -> None:
     """TooLarge where a call would ask about more sets, or items in all of them, than it may; before they are made."""
     if sets > MAX_SETS:
-        raise TooLarge(f"there are {sets:,} sets; at most {MAX_SETS:,} are chosen in one call: send them in parts")
+        raise TooLarge(f"the request has {sets:,} sets; at most {MAX_SETS:,} are allowed")
     if items > MAX_ITEMS:
-        raise TooLarge(f"there are {items:,} items; one call takes at most {MAX_ITEMS:,}: send fewer sets in each")
+        raise TooLarge(f"the request has {items:,} items; at most {MAX_ITEMS:,} are allowed")
 
 
 def extent_bytes(sets: int, items: int) -> int:

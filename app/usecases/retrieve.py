@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from app.errors import Conflict, Flaw, Invalid, pointer, reject
+from app.errors import Conflict, Flaw, Invalid, pointer, reject, unknown
 from app.registry.loaded import Loaded
 from app.retrieval.batches import select_many
 from app.retrieval.expected_loss import check_usable
@@ -53,8 +53,8 @@ class Question:
 
 @dataclass(frozen=True)
 class Answer:
-    """A choice, and what it was made by: `labels` name the positions where a model's classes are the items, `positive`
-    is the class that counts as relevant, `threshold` the cut of a method that cuts.
+    """A choice. `labels` name the positions where a model's classes are the items; `positive` is the class that counts
+    as relevant; `threshold` is that of a method with one.
     """
 
     choice: Choice
@@ -71,9 +71,11 @@ def retrieve(sets: Sets, question: Question) -> Answer:
     Raises Invalid with the place: below /probabilities, or at the name of the field that does not fit.
     """
     if question.positive is not None:
-        raise Invalid.at("/positive", "positive goes with a model; probabilities sent are those of being relevant")
+        raise Invalid.at(
+            "/positive", "'positive' needs a model; probabilities in the request are those of being relevant"
+        )
     if question.method == "tuned_threshold":
-        raise Invalid.at("/method", "tuned_threshold needs a model: its cut is tuned on a version's hold-out")
+        raise Invalid.at("/method", "'tuned_threshold' needs a model; its threshold is tuned on a version's hold-out")
     threshold = 0.5 if question.method == "half" else None
     choice = _choose(sets, question, threshold)
     return Answer(choice, question.terms.loss, threshold, list(choice.warnings))
@@ -85,9 +87,9 @@ def retrieve_with(model: Loaded, X: np.ndarray, question: Question, warnings: li
     Raises Invalid at the name of the field that does not fit.
     """
     if model.regression:
-        raise Invalid.at("/model", f"{model.name!r} predicts numbers; sets are chosen by probabilities of classes")
+        raise Invalid.at("/model", f"{model.name!r} predicts numbers; /retrieve needs a model of classes or labels")
     if (question.setting == "multilabel") != model.multilabel:
-        has = "several labels: ask for multilabel" if model.multilabel else "one label: ask for binary or multiclass"
+        has = "several labels; use 'multilabel'" if model.multilabel else "one label; use 'binary' or 'multiclass'"
         raise Invalid.at("/setting", f"{model.name!r} has {has}")
     column = _positive(model, question)
     check_extent(*(len(X), len(X) * len(model.classes)) if column is None else (1, len(X)))
@@ -113,16 +115,16 @@ def _positive(model: Loaded, question: Question) -> int | None:
     """The column of the class that counts as relevant, the second by default; None where the classes are the items."""
     if question.setting != "binary":
         if question.positive is not None:
-            raise Invalid.at("/positive", "positive goes with the binary setting")
+            raise Invalid.at("/positive", "'positive' is allowed in the setting 'binary' only")
         return None
     if len(model.classes) != 2:
-        msg = f"binary needs a model of two classes, and {model.name!r} has {len(model.classes)}: ask for multiclass"
+        msg = f"{model.name!r} has {len(model.classes)} classes; 'binary' needs two, use 'multiclass'"
         raise Invalid.at("/setting", msg)
     if question.positive is None:
         return 1
     names = [str(name) for name in model.classes]
     if str(question.positive) not in names:
-        raise Invalid.at("/positive", f"positive is one of the classes: {', '.join(names)}")
+        raise Invalid.at("/positive", unknown("class", question.positive, names))
     return names.index(str(question.positive))
 
 
@@ -130,7 +132,7 @@ def _tuner(model: Loaded) -> Callable[[Loss, int, int | None], float]:
     """The cut that is best on the version's hold-out for a loss, `empty` and a column (see `_positive`)."""
     holdout = model.holdout
     if holdout is None:
-        raise Conflict.at("/method", "this version was trained without a hold-out; use expected_loss or half")
+        raise Conflict.at("/method", "this version was trained without a hold-out; use 'expected_loss' or 'half'")
 
     @lru_cache(maxsize=64)
     def tune(loss: Loss, empty: int, column: int | None) -> float:
@@ -146,7 +148,7 @@ def _tuner(model: Loaded) -> Callable[[Loss, int, int | None], float]:
 
 def _choose(sets: Sets, question: Question, threshold: float | None) -> Choice:
     if question.setting == "multiclass" and not len(sets.p) and sets.offsets is None:
-        sets = Sets(sets.p, np.zeros(1, dtype=np.int64))  # a list of nothing holds no row, as a table of none does
+        sets = Sets(sets.p, np.zeros(1, dtype=np.int64))  # an empty list has no rows
     _check_sizes(sets, question)
     if threshold is None:
         choice = _best(sets, question.setting, question.terms)
@@ -154,29 +156,31 @@ def _choose(sets: Sets, question: Question, threshold: float | None) -> Choice:
         _check_unbound(question)
         choice = _above(sets, question.setting, question.terms, threshold)
     if not np.isfinite(choice.figures).all():
-        raise Invalid.at("/loss", "the coefficients are so large or small that the loss leaves the floats")
+        raise Invalid.at(
+            "/loss", "the loss is outside the range of a 64-bit float; use coefficients of similar magnitude"
+        )
     return choice
 
 
 def _check_sizes(sets: Sets, question: Question) -> None:
-    """Sets that are large enough for k_min (a k_max that no set can feel is no bound), and rows of one length."""
+    """Check that k_min fits the largest set (a k_max above it is no bound), and that rows have one length."""
     sizes = sets.sizes
     if not len(sizes):
         return
     largest = int(sizes.max())
-    there = f"there are {largest} items" if len(sizes) == 1 else f"the largest set has {largest} items"
     if question.terms.k_min > largest:
-        raise Invalid.at("/k_min", f"k_min is {question.terms.k_min}, and {there}")
+        msg = f"'k_min' is {question.terms.k_min}; it must be at most the size of the largest set, {largest}"
+        raise Invalid.at("/k_min", msg)
     if question.setting == "multiclass" and (sizes != sizes[0]).any():
         row = int(np.argmax(sizes != sizes[0]))
-        msg = f"{sizes[row]} probabilities, and {sizes[0]} in the first row: every row has one for each class"
+        msg = f"the row has {sizes[row]} probabilities and the first row {sizes[0]}; send one for each class"
         raise Invalid.at(pointer("probabilities", row), msg)
 
 
 def _check_unbound(question: Question) -> None:
     given = (name for name in _BOUNDS if getattr(question.terms, name) != getattr(Terms, name))
     reject(
-        Flaw(pointer(name), f"{name} goes with method expected_loss; {question.method} takes what its cut gives")
+        Flaw(pointer(name), f"{name!r} is allowed with the method 'expected_loss' only, not with {question.method!r}")
         for name in given
     )
 
@@ -197,7 +201,7 @@ def _best(sets: Sets, setting: Setting, terms: Terms) -> Choice:
 
 
 def _above(sets: Sets, setting: Setting, terms: Terms, threshold: float) -> Choice:
-    """The items above the threshold in every set: sets that retrieve equally many are worked out together."""
+    """The items above the threshold in every set; sets with equally many of them are computed together."""
     if sets.offsets is None:
         k = int(np.count_nonzero(sets.p > threshold))
         return replace(_best(sets, setting, replace(terms, k_min=k, k_max=k)), warnings=())
@@ -215,7 +219,7 @@ def _above(sets: Sets, setting: Setting, terms: Terms, threshold: float) -> Choi
 
 
 def _placed(flaw: Flaw, *, flat: bool) -> Flaw:
-    """The place of a flaw in the request: numbers lie below /probabilities, names are fields."""
+    """The place of a flaw in the request: positions are below /probabilities, names are fields."""
     loc = flaw.loc.removeprefix("/0") if flat else flaw.loc
     return Flaw("/probabilities" + loc, flaw.msg) if loc[1:2].isdigit() or not loc else Flaw(loc, flaw.msg)
 

@@ -1,4 +1,4 @@
-"""The tuned threshold: one cut on probabilities, the best on rows with known truth; what exact retrieval is held to."""
+"""The tuned threshold: the best one on rows with known truth, to compare with exact retrieval."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def tuned_cut(scores: np.ndarray, truth: np.ndarray, loss: Loss, empty: int) -> 
     O(sets items log(sets items)): items are taken in from the highest score on, each changing its own set's loss.
     """
     if loss.name == "auc":
-        msg = "no cut can be tuned for auc: the best one retrieves nothing or everything, whose loss is 0"
+        msg = "no threshold can be tuned for 'auc'; the best one retrieves nothing or everything, with loss 0"
         raise Invalid.at("/loss", msg)
     sets, n = scores.shape
     check_usable(loss, n)

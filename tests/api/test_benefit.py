@@ -216,7 +216,7 @@ def test_a_class_of_few_rows_settles_nothing(service):
     body = {"benefits": BENEFITS, "priors": {"healthy": 0.5, "ill": 0.5}}
     report = service.post("/models/thin/benefit", json=body).json()
 
-    assert "class 'ill' has 2 hold-out rows: too few for a reliable interval" in report["warnings"]
+    assert any("class 'ill' has 2 hold-out rows" in warning for warning in report["warnings"])
     assert report["best"]["interval"][0] > 0
     assert report["best"]["differing_rows"] >= 30
     assert not report["best"]["significant"]

@@ -149,7 +149,7 @@ def test_a_key_for_predicting_cannot_train(predictor, models):
     refused = predictor.post("/train", json={"model": "heart-b", **ORDER})
 
     assert refused.status_code == 403
-    assert refused.json()["detail"] == "this needs a key with the scope 'train'; that of 'predictor' has 'predict'"
+    assert re.fullmatch(r".*'train'.*'predictor'.*'predict'.*", refused.json()["detail"])
     assert predict(predictor, "lung").status_code == 200
 
 

@@ -91,7 +91,7 @@ def test_sets_of_classes(service):
         assert found["expected_recall"] == pytest.approx(sum(p[j] for j in found["selected"]))
 
 
-def test_bounds_are_kept_and_the_answer_says_what_was_asked(service):
+def test_bounds_are_met_and_the_answer_repeats_setting_and_loss(service):
     answer = ask(
         service, probabilities=[0.9, 0.5, 0.4, 0.1], min_recall=0.9, k_max=3, loss={"name": "f_beta", "beta": 2}
     )
@@ -104,14 +104,14 @@ def test_bounds_are_kept_and_the_answer_says_what_was_asked(service):
     assert "curve" not in document["sets"][0]
 
 
-def test_nothing_to_choose_from(service):
+def test_empty_sets_select_nothing(service):
     """`[]` is one empty set, `[[]]` a list of one; what nothing costs is `empty`."""
     for nothing in ([], [[]]):
         (found,) = sets(service, probabilities=nothing, empty=1)
         assert (found["selected"], found["k"], found["expected_loss"]) == ([], 0, 1)
 
 
-def test_half_is_there_to_compare_with(service):
+def test_method_half_selects_items_above_one_half(service):
     answer = ask(service, probabilities=[0.6, 0.45, 0.4], method="half").json()
     (best,) = sets(service, probabilities=[0.6, 0.45, 0.4])
     assert answer["sets"][0]["selected"] == [0]
@@ -119,7 +119,7 @@ def test_half_is_there_to_compare_with(service):
     assert answer["sets"][0]["expected_loss"] > best["expected_loss"]
 
 
-def test_auc_is_warned_about(service):
+def test_auc_adds_a_warning(service):
     """Of a set that is empty or whole it says nothing."""
     answer = ask(service, probabilities=[0.9, 0.2], loss={"name": "auc"}).json()
     assert answer["sets"][0]["selected"] == [0]
@@ -154,7 +154,7 @@ def read_arrays(response: httpx.Response, count: int) -> list[np.ndarray]:
     return arrays
 
 
-def test_numpy_and_arrow_say_the_same_as_json(service):
+def test_numpy_and_arrow_give_the_same_answer_as_json(service):
     """Tables and flat lists, in every form of body and answer."""
     P = np.random.default_rng(0).random((7, 5))
     for given, column in ((P, pa.array(P.tolist())), (P[0], pa.array(P[0]))):
@@ -179,7 +179,7 @@ def test_numpy_and_arrow_say_the_same_as_json(service):
         assert json.loads(table.schema.metadata[b"payoff"]) == rest
 
 
-def test_arrow_holds_ragged_sets(service):
+def test_arrow_accepts_sets_of_different_sizes(service):
     """Lists of any length, short or large offsets, and in several batches."""
     plainly = sets(service, setting="multilabel", probabilities=RAGGED)
     for kind in (pa.list_(pa.float64()), pa.large_list(pa.float64())):
@@ -189,7 +189,7 @@ def test_arrow_holds_ragged_sets(service):
     assert len(post(service, arrow(fixed), ARROW).json()["sets"]) == 2
 
 
-def test_a_long_body_in_parts_says_the_same(service, monkeypatch):
+def test_a_long_body_parsed_in_parts_gives_the_same_answer(service, monkeypatch):
     """Lists are cut out of a long JSON body and parsed some numbers at a time, with the same result."""
     p = np.random.default_rng(1).random(300)
     ragged = [part.tolist() for part in np.split(p, [1, 4, 100, 180])]
@@ -227,7 +227,7 @@ def test_a_long_body_in_parts_says_the_same(service, monkeypatch):
         "{}",
     ],
 )
-def test_what_is_out_of_order_is_parsed_as_a_whole(monkeypatch, text):
+def test_an_irregular_body_is_parsed_as_a_whole(monkeypatch, text):
     """Only plain lists of numbers are cut out; of all else the parser decides what it is."""
     monkeypatch.setattr(probabilities, "_LONG", 0)
     assert probabilities.fields_of_json(text.encode()) == (json.loads(text), None)
@@ -246,7 +246,7 @@ def test_what_is_out_of_order_is_parsed_as_a_whole(monkeypatch, text):
         "",
     ],
 )
-def test_what_is_no_json_is_refused_in_parts_too(monkeypatch, text):
+def test_invalid_json_is_rejected_in_parts_too(monkeypatch, text):
     monkeypatch.setattr(probabilities, "_LONG", 0)
     with pytest.raises(Invalid):
         probabilities.fields_of_json(text.encode())
@@ -298,7 +298,7 @@ def test_labels_of_a_model_are_named(service, topics):
     assert [names[i] for i in positions] == list(chain.from_iterable(one["selected"] for one in answer["sets"]))
 
 
-def test_a_cut_is_tuned_on_the_hold_out(service, topics):
+def test_a_threshold_is_tuned_on_the_hold_out(service, topics):
     """And is reported; what lies above it is retrieved."""
     tuned = ask(service, setting="multilabel", model=topics, instances=TEXTS, method="tuned_threshold").json()
     best = ask(service, setting="multilabel", model=topics, instances=TEXTS).json()
@@ -319,7 +319,7 @@ def test_a_card_of_several_labels(service, topics):
     assert set(card["metrics"]["per_label"]) == {"long", "noisy", "short"}
 
 
-def test_a_label_of_one_row_is_learnt_from_it(service):
+def test_a_label_with_one_positive_row_can_be_trained(service):
     """Half of the rows are held out, but not the one that has it."""
     labels = [["even"] if i % 2 else [] for i in range(40)]
     labels[7] = ["even", "once"]
@@ -331,7 +331,7 @@ def test_a_label_of_one_row_is_learnt_from_it(service):
         assert card["class_priors"]["once"] == pytest.approx(1 / card["data"]["rows"])
 
 
-def test_a_model_of_several_labels_decides_nothing(service, topics):
+def test_predict_and_benefit_reject_a_model_of_several_labels(service, topics):
     """Actions are for exclusive classes: the answer says where to ask instead."""
     question = {"model": topics, "instances": TEXTS, "benefits": [[1, 0, 0], [0, 1, 0], [0, 0, 1]]}
     predicted = service.post("/predict", json=question)
@@ -341,7 +341,7 @@ def test_a_model_of_several_labels_decides_nothing(service, topics):
         assert "/retrieve" in response.json()["detail"]
 
 
-def test_kinds_and_data_must_agree(service):
+def test_learners_reject_data_with_another_kind_of_labels(service):
     """One label for a learner of several, several for a learner of one, and a matrix where none is used: 422."""
     rows = {"features": ["x"], "rows": [[i] for i in range(8)]}
     one, several = rows | {"labels": ["a", "b"] * 4}, rows | {"labels": [["a"], ["b"]] * 4}
@@ -407,7 +407,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_bad_input_names_the_place(service, ward, name):
+def test_invalid_input_is_rejected_with_its_place(service, ward, name):
     """Each mistake is answered with 422 and a pointer to where it was made."""
     question, place = BAD[name]
     response = ask(service, **question)
@@ -416,7 +416,7 @@ def test_bad_input_names_the_place(service, ward, name):
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b'{"probabilities": [NaN]}', b"[]", b"null", b"\xff"])
-def test_bodies_that_are_no_request(service, body):
+def test_invalid_bodies_are_rejected(service, body):
     response = service.post("/retrieve", content=body, headers={"Content-Type": "application/json"})
     assert response.status_code == 422
     assert response.json()["errors"]
@@ -435,7 +435,7 @@ def test_unknown_models_are_404(service):
 
 
 @pytest.mark.parametrize("path", ["/retrieve", "/predict"])
-def test_forms_that_nobody_reads_are_415(service, path):
+def test_unsupported_content_types_are_415(service, path):
     """None named, or another name for JSON, counts as JSON."""
     for kind in ("text/csv", "application/x-www-form-urlencoded", "text/plain; charset=utf-8"):
         response = service.post(path, content=b"{}", headers={"Content-Type": kind})
@@ -445,13 +445,13 @@ def test_forms_that_nobody_reads_are_415(service, path):
         assert service.post(path, content=b"{}", headers=headers).status_code == 422
 
 
-def test_a_k_max_beyond_the_items_is_no_bound(service):
+def test_a_k_max_above_the_number_of_items_is_no_bound(service):
     (found,) = sets(service, probabilities=[0.5], k_max=5)
     assert found == sets(service, probabilities=[0.5])[0]
     assert len(sets(service, probabilities=RAGGED, k_max=4)) == 4
 
 
-def test_no_rows_of_classes_are_no_sets(service):
+def test_no_rows_of_classes_give_no_sets(service):
     """In every form alike."""
     assert sets(service, setting="multiclass", probabilities=[]) == []
     for content, kind in (
@@ -463,7 +463,7 @@ def test_no_rows_of_classes_are_no_sets(service):
         assert (response.status_code, response.json()["sets"]) == (200, [])
 
 
-def test_while_kernels_compile_one_is_told_to_come_again(service, monkeypatch):
+def test_requests_get_503_while_kernels_compile(service, monkeypatch):
     def wait(_self: object, *_packages: str) -> None:
         raise NotReady("try again")
 
@@ -486,7 +486,7 @@ def test_the_document_lists_every_loss_with_its_parameters(service):
     assert listed == {spec.name: set(spec.parameters) for spec in LOSSES.values()}
 
 
-def test_the_document_names_the_limits_of_beta(service):
+def test_the_document_lists_the_limits_of_beta(service):
     (loss, *_) = service.get("/openapi.json").json()["components"]["schemas"]["RetrieveRequest"]["properties"]["loss"][
         "oneOf"
     ]
@@ -511,14 +511,14 @@ def test_the_document_names_the_limits_of_beta(service):
         (arrow(pa.array([["a"]])), ARROW, "/probabilities"),
     ],
 )
-def test_arrays_and_streams_that_hold_no_probabilities(service, content, kind, place):
+def test_arrays_and_streams_without_probabilities_are_rejected(service, content, kind, place):
     response = post(service, content, kind)
     assert response.status_code == 422
     assert [flaw["loc"] for flaw in response.json()["errors"]] == [place]
 
 
 @pytest.mark.parametrize("shape", [(0,), (0, 3), (3, 0)])
-def test_arrays_of_nothing(service, shape):
+def test_empty_arrays_are_accepted(service, shape):
     """No items, no sets, sets of no items."""
     answer = post(service, npy(np.empty(shape)), NPY, NPY)
     selected, figures = read_arrays(answer, 2)
@@ -526,7 +526,7 @@ def test_arrays_of_nothing(service, shape):
     assert len(figures) == (1 if len(shape) == 1 else shape[0])
 
 
-def test_scenes_are_learnt_and_retrieved(service):
+def test_retrieval_with_a_model_of_scenes(service):
     """2407 real photographs with six labels: trained through the service, the best sets beat the cut at 1/2."""
     with gzip.open(shared("scene.csv.gz"), "rt") as file:
         rows = list(csv.reader(file))

@@ -207,7 +207,7 @@ def test_the_error_of_a_failed_job_is_a_problem_document(service):
     error = job["error"]
     assert (error["type"], error["status"]) == ("urn:payoff:problem:unprocessable-entity", 422)
     assert error["title"]
-    assert error["detail"] == "the benefit matrix cannot weigh the training rows"
+    assert "benefit matrix" in error["detail"]
     assert {flaw["loc"].split("/")[1] for flaw in error["errors"]} == {"benefits"}
 
 

@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from app.data import csv_file
 from app.data.labels import _AS_NUMBER
 from app.data.store import DataLimits, DatasetStore
-from app.errors import Flaw, Invalid, TooLarge
+from app.errors import Invalid, TooLarge
 from app.features import Feature
+from tests.messages import says
 
 WORDS = st.text(st.characters(codec="utf-8", exclude_categories=["Cs", "Cc"]), min_size=1, max_size=8).map(
     lambda text: f"w{text}".strip()
@@ -126,44 +127,44 @@ def test_targets(store):
 @pytest.mark.parametrize(
     ("content", "expected"),
     [
-        (b"", Flaw("/file", "the file is empty")),
-        (b" \n\n", Flaw("/file", "the file is empty")),
-        (b"\xef\xbb\xbf", Flaw("/file", "the file is empty")),
-        (b"a,y", Flaw("/file", "there is a header, but no row of values")),
-        (b"a,y\n", Flaw("/file", "there is a header, but no row of values")),
-        (b"a,a,y\n1,2,0\n", Flaw("/file", "'a' names column 1 and column 2; rename one")),
-        (b",y\n1,0\n", Flaw("/file", "column 1 has no name (a table written by pandas needs index=False)")),
-        (b"a;y\n1;0\n", Flaw("/file", "the header is split by ';'; separate the values by commas")),
-        (b"y\n1\n0\n", Flaw("/file", "besides the label there is no column to learn from")),
-        (b"a\xff,y\n1,1\n", Flaw("/file", "line 1 is not UTF-8; save the file as UTF-8")),
-        ("a,y\n1,1\n".encode("utf-16"), Flaw("/file", "line 1 is not UTF-8; save the file as UTF-8")),
-        (b"a,y\n1,0\n2,\xff\n", Flaw("/file", "line 3 is not UTF-8; save the file as UTF-8")),
-        (b"a,y\n1,0\n\xff\n", Flaw("/file", "line 3 is not UTF-8; save the file as UTF-8")),
-        (b"a,y\n1,\xc3", Flaw("/file", "line 2 is not UTF-8; save the file as UTF-8")),
+        (b"", says("/file", "empty")),
+        (b" \n\n", says("/file", "empty")),
+        (b"\xef\xbb\xbf", says("/file", "empty")),
+        (b"a,y", says("/file", "header")),
+        (b"a,y\n", says("/file", "header")),
+        (b"a,a,y\n1,2,0\n", says("/file", "'a'", "1", "2")),
+        (b",y\n1,0\n", says("/file", "column 1", "name", "index=False")),
+        (b"a;y\n1;0\n", says("/file", "';'", "commas")),
+        (b"y\n1\n0\n", says("/file", "label")),
+        (b"a\xff,y\n1,1\n", says("/file", "line 1", "UTF-8")),
+        ("a,y\n1,1\n".encode("utf-16"), says("/file", "line 1", "UTF-8")),
+        (b"a,y\n1,0\n2,\xff\n", says("/file", "line 3", "UTF-8")),
+        (b"a,y\n1,0\n\xff\n", says("/file", "line 3", "UTF-8")),
+        (b"a,y\n1,\xc3", says("/file", "line 2", "UTF-8")),
         (
             b'a,y\n1,0\n2,"1\n3,0\n',
-            Flaw("/file", "the last value runs over several lines; close the quote that opens it"),
+            says("/file", "quote"),
         ),
-        (b"a,y\n1,0\ninf,1\n", Flaw("/file/a", "'a', row 3: inf is not a finite number")),
-        (b"a,y\n-1e999,0\n1,1\n", Flaw("/file/a", "'a', row 2: -inf is not a finite number")),
-        (b"a/~,y\n,0\nNA,1\n?,0\n", Flaw("/file/a~1~0", "'a/~' is missing in every row; leave the column out")),
-        (b"a,y\n1,0\n2,\n", Flaw("/file/y", "'y', row 3: the label is missing; leave the row out")),
-        (b"a,y\n1,u\n2,None\n", Flaw("/file/y", "'y', row 3: the label is missing; leave the row out")),
-        (b"a,y\n1,3\n2,3\n", Flaw("/file/y", "'y' has one class only, 3; two are needed")),
-        (b"a,y\n1,u\n2,u\n", Flaw("/file/y", "'y' has one class only, 'u'; two are needed")),
+        (b"a,y\n1,0\ninf,1\n", says("/file/a", "'a'", "row 3", "inf")),
+        (b"a,y\n-1e999,0\n1,1\n", says("/file/a", "'a'", "row 2", "-inf")),
+        (b"a/~,y\n,0\nNA,1\n?,0\n", says("/file/a~1~0", "'a/~'", "missing", "every row")),
+        (b"a,y\n1,0\n2,\n", says("/file/y", "'y'", "row 3", "missing")),
+        (b"a,y\n1,u\n2,None\n", says("/file/y", "'y'", "row 3", "missing")),
+        (b"a,y\n1,3\n2,3\n", says("/file/y", "'y'", "one class", "3")),
+        (b"a,y\n1,u\n2,u\n", says("/file/y", "'y'", "one class", "'u'")),
         (
             b"a,y\n1,0\n2,0\n3,7\n",
-            Flaw("/file/y", f"class 7 of 'y' has one row only; leave it out, merge it or add rows {_AS_NUMBER}"),
+            says("/file/y", "class 7", "'y'", "one row", _AS_NUMBER),
         ),
         (
             b"a,y\n1,u\n2,u\n3,v\n4,w\n",
-            Flaw("/file/y", "classes 'v', 'w' of 'y' have one row only; leave it out, merge it or add rows"),
+            says("/file/y", "'v', 'w'", "'y'", "one row"),
         ),
         (
             b"a,y\n1,0\n2,9007199254740993\n",
-            Flaw("/file/y", "'y', row 3: 9007199254740992 is too large for a class; use strings"),
+            says("/file/y", "'y'", "row 3", "9007199254740992"),
         ),
-        (b"PK\x03\x04", Flaw("/file", "this is an archive or an Excel file; send CSV, gzipped CSV or Parquet")),
+        (b"PK\x03\x04", says("/file", "Excel", "CSV", "Parquet")),
     ],
 )
 def test_problem(store, content, expected):
@@ -172,8 +173,8 @@ def test_problem(store, content, expected):
 
 def test_ragged_rows_are_all_named(store):
     assert flaws(store, b"a,b,y\n1,2,0\n1,2\n\n3,4,1\n1,2,3,4\n") == [
-        Flaw("/file", "row 3: the header has 3 values, this row 2"),
-        Flaw("/file", "row 5: the header has 3 values, this row 4"),
+        says("/file", "row 3", "3", "2"),
+        says("/file", "row 5", "3", "4"),
     ]
     assert len(flaws(store, b"a,y\n" + b"1\n" * 100)) == 20
 
@@ -181,13 +182,13 @@ def test_ragged_rows_are_all_named(store):
 @pytest.mark.parametrize(
     ("labels", "expected"),
     [
-        (("condtion",), Flaw("/label/0", "there is no column 'condtion'; is it 'Condition'?")),
-        (("zzz",), Flaw("/label/0", "there is no column 'zzz'; there are 'a', 'Condition', 'q'")),
-        (("Condition", "q", "q"), Flaw("/label/2", "'q' is named twice")),
-        (("a", "q"), Flaw("/file/a", "'a', row 3: 2 is neither 0 nor 1, as each of several labels must be")),
+        (("condtion",), says("/label/0", "'condtion'", "'Condition'")),
+        (("zzz",), says("/label/0", "'zzz'", "'a', 'Condition', 'q'")),
+        (("Condition", "q", "q"), says("/label/2", "'q'", "twice")),
+        (("a", "q"), says("/file/a", "'a'", "row 3", "2", "0", "1")),
         (
             ("Condition", "q"),
-            Flaw("/file/Condition", "'Condition' holds words; each of several labels must be a column of 0 and 1"),
+            says("/file/Condition", "'Condition'", "0", "1"),
         ),
     ],
 )
@@ -197,21 +198,21 @@ def test_problem_with_the_labels(store, labels, expected):
 
 def test_several_labels_that_never_or_always_apply(store):
     assert flaws(store, b"a,p,q,r\n1,0,1,1\n2,0,1,0\n", "p", "q", "r") == [
-        Flaw("/file/p", "the label 'p' is 0 in every row; leave it out"),
-        Flaw("/file/q", "the label 'q' is 1 in every row; leave it out"),
+        says("/file/p", "'p'", "0", "every row"),
+        says("/file/q", "'q'", "1", "every row"),
     ]
-    assert flaws(store, b"a,p,q\n1,0,1\n2,,1\n", "p", "q") == [
-        Flaw("/file/p", "'p', row 3: the label is missing; leave the row out")
-    ]
+    assert flaws(store, b"a,p,q\n1,0,1\n2,,1\n", "p", "q") == [says("/file/p", "'p'", "row 3", "missing")]
 
 
 def test_no_label_and_bad_names(store):
-    with pytest.raises(Invalid, match="name the column that is to be foretold"):
+    with pytest.raises(Invalid, match="column"):
         store.add(io.BytesIO(b"a,y\n1,0\n"), [])
     long = "x" * 201
-    assert flaws(store, f"{long},y\n1,0\n".encode())[0].msg == "the name of column 1 is longer than 200 characters"
+    [flaw] = flaws(store, f"{long},y\n1,0\n".encode())
+    assert "column 1" in flaw.msg
+    assert "200" in flaw.msg
     for name in ("", "  ", long):
-        assert flaws(store, b"a,y\n1,0\n", name=name) == [Flaw("/name", "a name has 1 to 200 characters")]
+        assert flaws(store, b"a,y\n1,0\n", name=name) == [says("/name", "1", "200")]
 
 
 def test_identifiers_and_text(store):
@@ -219,17 +220,16 @@ def test_identifiers_and_text(store):
     rows = [f"{i % 2}" for i in range(60)]
 
     [flaw] = flaws(store, ("a,y\n" + "".join(f"id{i},{label}\n" for i, label in enumerate(rows))).encode())
-    assert flaw.loc == "/file/a"
-    assert "more than 50 distinct values; it looks like an identifier" in flaw.msg
+    assert flaw == says("/file/a", "'a'", "50", "identifier")
 
     [flaw] = flaws(store, ("a,y\nabc,1\n" + "".join(f"{i},{label}\n" for i, label in enumerate(rows))).encode())
-    assert flaw == Flaw("/file/a", "'a' has more than 50 distinct values, most of them numbers; fix 'abc'")
+    assert flaw == says("/file/a", "'a'", "50", "'abc'")
 
     [flaw] = flaws(store, b"a,y\n" + b"x" * 1001 + b",0\nb,1\n")
-    assert flaw == Flaw("/file/a", "'a' has a value of 1001 characters; leave columns of text out")
+    assert flaw == says("/file/a", "'a'", "1001")
 
     [flaw] = flaws(store, ("a,y\n" + "".join(f"1,{i}\n" for i in range(60))).encode())
-    assert flaw.msg.startswith("'y' has more than 50 distinct integers, too many for classes")
+    assert flaw == says("/file/y", "'y'", "50", "integers")
 
     [flaw] = flaws(store, ("a,y\n" + "".join(f"1,c{i}\n" for i in range(60))).encode())
     assert flaw.loc == "/file/y"
@@ -240,7 +240,7 @@ def test_rows_longer_than_a_block(store, monkeypatch):
 
     [flaw] = flaws(store, b'a,y\n1,0\n"' + b"x" * 200 + b",0\n")
 
-    assert flaw == Flaw("/file", "a row is longer than 64 bytes; is there a quote that is not closed?")
+    assert flaw == says("/file", "64 bytes", "quote")
 
 
 def test_quotes_in_the_header(store):

@@ -10,9 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.data.store import DataLimits, DatasetStore
-from app.errors import Flaw, Invalid, TooLarge
-
-NO_LABEL = "a label in a list is a string that is not blank, of at most 200 characters"
+from app.errors import Invalid, TooLarge
+from tests.messages import says
 
 
 def add_inline(store, features, rows, labels):
@@ -78,47 +77,47 @@ def test_targets(store):
 @pytest.mark.parametrize(
     ("rows", "labels", "expected"),
     [
-        ([[1, "u"], [2]], [0, 1], [Flaw("/rows/1", "1 values for 2 features")]),
-        ([[1, "u"]], [0, 1], [Flaw("/labels", "2 labels for 1 rows")]),
-        ([], [], [Flaw("/rows", "there is no row")]),
-        ([[1, "u"], [2, 3]], [0, 1], [Flaw("/rows/1/1", "'b' holds strings in other rows; send the same here")]),
-        ([[1, "u"], ["x", "v"]], [0, 1], [Flaw("/rows/1/0", "'a' holds numbers in other rows; send the same here")]),
-        ([[1, "u"], [True, "v"]], [0, 1], [Flaw("/rows/1/0", "'a' holds numbers in other rows; send the same here")]),
+        ([[1, "u"], [2]], [0, 1], [says("/rows/1", "1", "2")]),
+        ([[1, "u"]], [0, 1], [says("/labels", "2 labels", "1 row")]),
+        ([], [], [says("/rows", "row")]),
+        ([[1, "u"], [2, 3]], [0, 1], [says("/rows/1/1", "'b'", "strings")]),
+        ([[1, "u"], ["x", "v"]], [0, 1], [says("/rows/1/0", "'a'", "numbers")]),
+        ([[1, "u"], [True, "v"]], [0, 1], [says("/rows/1/0", "'a'", "numbers")]),
         (
             [[True, "u"], [{}, "v"]],
             [0, 1],
-            [Flaw(f"/rows/{i}/0", "values are numbers, strings or null; send the same here") for i in (0, 1)],
+            [says(f"/rows/{i}/0", "numbers, strings or null") for i in (0, 1)],
         ),
-        ([[1, "u"], [10**400, "v"]], [0, 1], [Flaw("/rows/1/0", "the number is too large")]),
-        ([[float("nan"), "u"], [1, "v"]], [0, 1], [Flaw("/rows/0/0", "nan is not a finite number")]),
-        ([[1, "u"], [float("inf"), "v"]], [0, 1], [Flaw("/rows/1/0", "inf is not a finite number")]),
-        ([[1, None], [2, None]], [0, 1], [Flaw("/features/1", "'b' is missing in every row; leave the column out")]),
+        ([[1, "u"], [10**400, "v"]], [0, 1], [says("/rows/1/0", "large")]),
+        ([[float("nan"), "u"], [1, "v"]], [0, 1], [says("/rows/0/0", "nan")]),
+        ([[1, "u"], [float("inf"), "v"]], [0, 1], [says("/rows/1/0", "inf")]),
+        ([[1, None], [2, None]], [0, 1], [says("/features/1", "'b'", "missing", "every row")]),
         (
             [[1, "u"], [2, "v"]],
             [0, "x"],
-            [Flaw("/labels/1", "'label' holds numbers in other rows; send the same here")],
+            [says("/labels/1", "'label'", "numbers")],
         ),
-        ([[1, "u"], [2, "v"]], [0, None], [Flaw("/labels/1", "the label is missing; leave the row out")]),
-        ([[1, "u"], [2, "v"]], ["x", None], [Flaw("/labels/1", "the label is missing; leave the row out")]),
-        ([[1, "u"], [2, "v"]], [1, 1], [Flaw("/labels", "'label' has one class only, 1; two are needed")]),
+        ([[1, "u"], [2, "v"]], [0, None], [says("/labels/1", "label", "missing")]),
+        ([[1, "u"], [2, "v"]], ["x", None], [says("/labels/1", "label", "missing")]),
+        ([[1, "u"], [2, "v"]], [1, 1], [says("/labels", "'label'", "one class", "1")]),
         (
             [[1, "u"], [2, "v"]],
             [["p"], "p"],
-            [Flaw("/labels/1", "the labels are lists elsewhere; send a list for each row")],
+            [says("/labels/1", "list")],
         ),
-        ([[1, "u"], [2, "v"]], [["p"], ["q", "q"]], [Flaw("/labels/1", "a label is there twice")]),
+        ([[1, "u"], [2, "v"]], [["p"], ["q", "q"]], [says("/labels/1", "twice")]),
         (
             [[1, "u"], [2, "v"]],
             [["p"], ["q", 1]],
-            [Flaw("/labels/1/1", NO_LABEL)],
+            [says("/labels/1/1", "string", "200")],
         ),
         (
             [[1, "u"], [2, "v"]],
             [[" "], ["q", "x" * 201]],
-            [Flaw("/labels/0/0", NO_LABEL), Flaw("/labels/1/1", NO_LABEL)],
+            [says("/labels/0/0", "string", "200"), says("/labels/1/1", "string", "200")],
         ),
-        ([[1, "u"], [2, "v"]], [["p"], ["p"]], [Flaw("/labels", "the label 'p' is 1 in every row; leave it out")]),
-        ([[1, "u"], [2, "v"]], [[], []], [Flaw("/labels", "no row has a label")]),
+        ([[1, "u"], [2, "v"]], [["p"], ["p"]], [says("/labels", "'p'", "1", "every row")]),
+        ([[1, "u"], [2, "v"]], [[], []], [says("/labels", "label")]),
     ],
 )
 def test_problem(store, rows, labels, expected):
@@ -128,10 +127,10 @@ def test_problem(store, rows, labels, expected):
 @pytest.mark.parametrize(
     ("features", "expected"),
     [
-        ([], Flaw("/features", "there is no feature")),
-        ([""], Flaw("/features/0", "column 1 has no name")),
-        (["a", "a"], Flaw("/features/1", "'a' names column 1 and column 2; rename one")),
-        (["x" * 201], Flaw("/features/0", "the name of column 1 is longer than 200 characters")),
+        ([], says("/features", "feature")),
+        ([""], says("/features/0", "column 1", "no name")),
+        (["a", "a"], says("/features/1", "'a'", "1", "2")),
+        (["x" * 201], says("/features/0", "column 1", "200")),
     ],
 )
 def test_feature_names(store, features, expected):

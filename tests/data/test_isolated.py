@@ -23,8 +23,9 @@ from app.data import isolated, reading
 from app.data.isolated import Abandoned, ReaderLimits
 from app.data.order import Order
 from app.data.store import DataLimits, DatasetStore
-from app.errors import Flaw, Invalid, TooLarge
+from app.errors import Invalid, TooLarge
 from tests.data import hostile
+from tests.messages import says
 
 CSV = b"a,b,y\n1,u,0\n2,v,1\n,u,0\n4,,1\n"
 ORDER = Order(("y",))
@@ -71,10 +72,10 @@ def test_the_same_as_in_this_process(store, form):
 @pytest.mark.parametrize(
     ("content", "error"),
     [
-        (b"", Invalid("the file is empty", [Flaw("/file", "the file is empty")])),
-        (b"a,y\n1,0\n2\n", Invalid("", [Flaw("/file", "row 3: the header has 2 values, this row 1")])),
-        (b"a,y\n1,0\ninf,1\n", Invalid("", [Flaw("/file/a", "'a', row 3: inf is not a finite number")])),
-        (b"a,b\n1,0\n", Invalid("", [Flaw("/label/0", "there is no column 'y'; there are 'a', 'b'")])),
+        (b"", Invalid("the file is empty", [says("/file", "empty")])),
+        (b"a,y\n1,0\n2\n", Invalid("", [says("/file", "row 3", "2", "1")])),
+        (b"a,y\n1,0\ninf,1\n", Invalid("", [says("/file/a", "'a'", "row 3", "inf")])),
+        (b"a,b\n1,0\n", Invalid("", [says("/label/0", "'y'", "'a', 'b'")])),
         (b"a,y\n" * 10 * MB, TooLarge("41,943,040 bytes; an upload may have at most 32,000,000")),
     ],
 )

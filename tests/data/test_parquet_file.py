@@ -14,7 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.data.store import DataLimits, DatasetStore
-from app.errors import Flaw, Invalid, TooLarge
+from app.errors import Invalid, TooLarge
+from tests.messages import says
 
 Y = pa.array([0, 1, 0, 1])
 
@@ -90,8 +91,7 @@ def test_types_that_are_refused(store, column):
         store.add(parquet({"a": column, "b": Y, "y": Y}), ["y"])
 
     [flaw] = caught.value.flaws
-    assert flaw.loc == "/file/a"
-    assert "make it numbers, booleans or strings, or leave it out" in flaw.msg
+    assert flaw == says("/file/a", "numbers, booleans or strings")
 
 
 def test_problems(store):
@@ -100,16 +100,14 @@ def test_problems(store):
             store.add(parquet(columns), ["y"])
         return list(caught.value.flaws)
 
-    assert flaws({"a": Y[:0], "y": Y[:0]}) == [Flaw("/file", "the table has no rows")]
-    assert flaws({"a": pa.nulls(4), "y": Y})[0].msg == "'a' is missing in every row; leave the column out"
-    assert flaws({"a": pa.array([1, 2, float("inf"), 4]), "y": Y}) == [
-        Flaw("/file/a", "'a', row 3: inf is not a finite number")
-    ]
+    assert flaws({"a": Y[:0], "y": Y[:0]}) == [says("/file", "rows")]
+    assert flaws({"a": pa.nulls(4), "y": Y})[0] == says("/file/a", "'a'", "missing", "every row")
+    assert flaws({"a": pa.array([1, 2, float("inf"), 4]), "y": Y}) == [says("/file/a", "'a'", "row 3", "inf")]
     assert flaws({"a": Y, "y": pa.nulls(4)})[0].loc == "/file/y"
     assert flaws({"": Y, "y": Y})[0].loc == "/file"
     twice = io.BytesIO()
     pq.write_table(pa.Table.from_arrays([Y, Y, Y], ["a", "a", "y"]), twice)
-    with pytest.raises(Invalid, match="'a' names column 1 and column 2"):
+    with pytest.raises(Invalid, match=r"'a'.* 1 .* 2"):
         store.add(twice, ["y"])
 
 
@@ -119,10 +117,10 @@ def test_refused_by_metadata(tmp_path):
     many = np.zeros(60_000)
     wide = dict.fromkeys("abcdey", Y)
     for columns, message in [
-        ({"a": many, "y": many}, "more than this service accepts"),
+        ({"a": many, "y": many}, "accepts"),
         ({"a": np.zeros(100_001), "y": np.zeros(100_001)}, "at most 100,000 rows"),
         (wide, "at most 5"),
-        ({"a": ["x" * 200_000] * 4, "y": Y}, "more than this service accepts"),
+        ({"a": ["x" * 200_000] * 4, "y": Y}, "accepts"),
     ]:
         file = parquet(columns, compression="zstd")
         assert len(file.getvalue()) < 5_000

@@ -79,11 +79,11 @@ def test_doubts_name_the_classes():
     rows = judged(200, 1)
     turned = Judged(rows.y, -B, rows.shares)
 
-    assert doubts(rows, CLASSES, 1.0) == ["class 'ill' has 1 row: too few for a reliable interval"]
-    none = judged(200, 0)
-    assert doubts(none, CLASSES, 1.0, "hold-out row") == [
-        "class 'ill' has no hold-out row, but a share of 0.1: its benefit is not included"
-    ]
+    [warning] = doubts(rows, CLASSES, 1.0)
+    assert "'ill' has 1 row" in warning
+    [warning] = doubts(judged(200, 0), CLASSES, 1.0, "hold-out row")
+    assert "'ill' has no hold-out row" in warning
+    assert "0.1" in warning
     assert "BELOW the threshold" in doubts(turned, CLASSES, 1.0)[0]
     assert "bound" in doubts(judged(200, 30), CLASSES, 0.0)[0]
     assert doubts(judged(200, 30), CLASSES, 1.0) == []
@@ -95,4 +95,4 @@ def test_many_rare_classes_are_counted_not_listed():
     found = doubts(Judged(y, np.eye(50), np.full(50, 0.02)), range(50), 1.0)
 
     assert len(found) == 21
-    assert found[-1] == "30 more classes have fewer than 30 rows"
+    assert found[-1].startswith("30 more classes")

@@ -44,7 +44,7 @@ KINDS = {
 
 @pytest.mark.parametrize("name", LOSSES)
 @pytest.mark.parametrize("n", [1, 2, 3, 8])
-def test_no_entry_is_farther_off_than_its_bound(name, n):
+def test_the_error_of_every_entry_is_within_its_bound(name, n):
     """By the tables for small sets, and by the methods for large ones."""
     loss = LOSSES[name]
     for kind, make in KINDS.items():
@@ -72,7 +72,7 @@ ONE = st.sampled_from([0.0, 1.0, 0.25, 0.5, 1e-300, ALMOST]) | st.floats(0, 1)
     recall_at=st.none() | st.integers(0, 7),
     precision_at=st.none() | st.integers(0, 7),
 )
-def test_constraints_that_are_just_attainable_are_met_and_cost_nothing_more(p, loss, recall_at, precision_at):
+def test_constraints_at_the_limit_are_met_at_the_smallest_loss(p, loss, recall_at, precision_at):
     """The bounds are the very rates of some size, so rounding would decide if it were not allowed for."""
     n, ranked = len(p), sorted(p, reverse=True)
     recalls = exact_recalls(ranked)

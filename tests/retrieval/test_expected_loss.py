@@ -52,7 +52,7 @@ def by_formula(p, loss, empty):
 
 @pytest.mark.parametrize("name", LOSSES)
 @pytest.mark.parametrize("empty", [0, 1])
-def test_both_methods_give_the_double_sum_for_every_kind_of_probabilities(name, empty):
+def test_both_methods_agree_with_the_double_sum(name, empty):
     loss = LOSSES[name]
     for kind in PROBABILITIES:
         for n in (1, 2, 3, 7, DP_LIMIT - 1, DP_LIMIT, DP_LIMIT + 1):
@@ -66,7 +66,7 @@ def test_both_methods_give_the_double_sum_for_every_kind_of_probabilities(name, 
 
 
 @pytest.mark.parametrize("name", LOSSES)
-def test_no_items_cost_what_the_conventions_say(name):
+def test_the_loss_without_items_follows_the_conventions(name):
     for empty in (0, 1):
         loss = LOSSES[name]
 
@@ -74,7 +74,7 @@ def test_no_items_cost_what_the_conventions_say(name):
 
 
 @pytest.mark.parametrize("name", LOSSES)
-def test_curves_of_2000_items_are_the_double_sum_everywhere(name):
+def test_curves_of_2000_items_agree_with_the_double_sum(name):
     p = ranked("rare", 2000)
     found = expected_losses(p, LOSSES[name])
     expected = curve(p, LOSSES[name])
@@ -88,7 +88,7 @@ BLOCKS = (_quadrature.CHUNK, _windows.SPAN, 2 * _windows.SPAN, _quadrature.BLOCK
 
 @pytest.mark.parametrize("name", ["f1", *(loss.name for loss in losses.PLAIN), "signs"])
 @pytest.mark.parametrize("n", [block + offset for block in BLOCKS for offset in (-1, 0, 1)])
-def test_entries_around_block_boundaries_are_right_for_sizes_around_them(name, n):
+def test_entries_around_block_boundaries_are_right(name, n):
     p = ranked("uniform", n)
     found = by_formula(p, LOSSES[name], 0).values
     places = {0, 1, n // 2, n - 1, n} | {b + i for b in BLOCKS for i in (-1, 0, 1) if b + i <= n}
@@ -126,7 +126,7 @@ def test_means_are_right_on_both_sides_of_the_gauss_rules(kind, name):
 @pytest.mark.parametrize("kind", ["uniform", "rare", "frequent", "mixed", "tiny", "zeros", "ones", "halves"])
 @pytest.mark.parametrize("name", ["g_mean", "h_mean"])
 @pytest.mark.parametrize("n", [1, 33, 700, 2500])
-def test_the_certified_search_finds_the_least_of_the_whole_curve(kind, name, n):
+def test_the_certified_search_finds_the_minimum_of_the_curve(kind, name, n):
     p = ranked(kind, n)
     means = MeanOfRates(p, harmonic=MEANS[name])
     whole = means.curve().values
@@ -157,7 +157,7 @@ def test_f_and_jaccard_are_fractional_linear_losses(special, general, empty):
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=60), st.sampled_from(sorted(LOSSES)))
-def test_the_items_in_front_and_those_behind_may_each_change_places(p, name):
+def test_the_order_within_and_outside_the_first_k_does_not_matter(p, name):
     """L_k depends on which items are among the first k, not on their order."""
     k = len(p) // 2
     turned = p[:k][::-1] + p[k:][::-1]
@@ -166,7 +166,7 @@ def test_the_items_in_front_and_those_behind_may_each_change_places(p, name):
     assert found[0].values[k] == pytest.approx(found[1].values[k], abs=2 * found[0].error + 1e-14)
 
 
-def test_curves_need_not_have_one_valley():
+def test_curves_can_have_several_minima():
     """The first rise is no reason to stop."""
     np.testing.assert_allclose(
         expected_losses([1, 0.45, 0.45], losses.jaccard()).values[1:], [0.3825, 0.38375, 0.36667], atol=5e-6
@@ -183,7 +183,7 @@ def test_large_curves_stay_within_their_error_of_a_second_method():
     assert one.error < 1e-10
 
 
-def test_the_probabilities_handed_in_are_left_alone():
+def test_the_input_is_not_modified():
     p = np.array([0.2, 0.9, 0.4] * 40)
     before = p.copy()
     for loss in LOSSES.values():
@@ -193,7 +193,7 @@ def test_the_probabilities_handed_in_are_left_alone():
 
 
 @pytest.mark.parametrize(("p", "place"), [([0.1, 2], "/1"), ([0.1, float("nan")], "/1"), ([[0.1]], "")])
-def test_bad_probabilities_are_refused_with_their_place(p, place):
+def test_invalid_probabilities_are_rejected_with_their_place(p, place):
     with pytest.raises(Invalid) as refused:
         expected_losses(p, losses.am())
 
@@ -203,7 +203,7 @@ def test_bad_probabilities_are_refused_with_their_place(p, place):
 @pytest.mark.parametrize(
     "loss", [losses.f_beta(), losses.jaccard(), losses.g_tp_pr(), losses.am()], ids=lambda loss: loss.name
 )
-def test_rounding_takes_no_loss_below_0_or_above_1(loss):
+def test_losses_stay_within_0_and_1(loss):
     for p in (np.ones(20_000), np.zeros(20_000), np.full(20_000, np.nextafter(1, 0))):
         found = expected_losses(p, loss).values
 

@@ -10,7 +10,7 @@ ROUNDING = 2e-15
 
 @pytest.mark.parametrize("power", [1.0, 0.5])
 @pytest.mark.parametrize(("low", "high"), [(1, 1), (1, 2), (2, 2e3), (1, 1e6), (1e-9, 1e9), (1e300, 1e305)])
-def test_the_power_is_met_within_the_stated_error_everywhere_in_the_interval(power, low, high):
+def test_the_sum_is_within_its_error_in_the_interval(power, low, high):
     rule = exponential_sum(power, low, high)
     a = np.exp(np.linspace(np.log(low), np.log(high), 2001))
     relative = np.exp(-np.outer(a, rule.t)) @ (rule.w / low**-power) * (a / low) ** power - 1
@@ -20,7 +20,7 @@ def test_the_power_is_met_within_the_stated_error_everywhere_in_the_interval(pow
 
 
 @pytest.mark.parametrize("power", [1.0, 0.5])
-def test_all_weights_are_positive_but_for_the_padding(power):
+def test_weights_are_positive(power):
     rule = exponential_sum(power, 1, 1e4)
     zero = rule.w == 0
 
@@ -30,7 +30,7 @@ def test_all_weights_are_positive_but_for_the_padding(power):
     assert np.all(np.diff(rule.t[~zero]) > 0)
 
 
-def test_outside_the_interval_nothing_is_promised_and_the_sum_is_off():
+def test_the_sum_is_wrong_outside_the_interval():
     rule = exponential_sum(1.0, 1, 10)
 
     assert abs(np.exp(-1e3 * rule.t) @ rule.w * 1e3 - 1) > 1e-3

@@ -62,16 +62,16 @@ def test_the_range_of_the_denominator_is_that_of_all_feasible_counts(c, d, n):
     assert (form.low, form.high) == (min(nonzero), max(nonzero))
 
 
-def test_the_example_that_wants_the_least_likely_items_is_refused_with_counts():
+def test_a_loss_whose_best_set_has_the_least_likely_items_is_rejected():
     """c1 < d1, and yet the loss rises with the true positives."""
-    with pytest.raises(Invalid, match=r"of 4 items, \d retrieved and \d relevant, \d true positives cost") as refused:
+    with pytest.raises(Invalid, match=r"\b4\b.*\b\d\b.*\b\d\b.*\b\d\b") as refused:
         select([0.9, 0.8, 0.2, 0.1], Terms(losses.fractional_linear([0.25, 0.5, -0.2, 0], [1, 1, 0, 0])))
 
     assert refused.value.flaws[0].loc == "/loss"
 
 
 @pytest.mark.parametrize("d", [[1, 0, -2, 0], [1, -1, 0, 0], [0, 0, 0, 0], [-1, 0, 0, 1.5]])
-def test_a_denominator_that_vanishes_or_turns_is_refused_at_d(d):
+def test_a_denominator_that_is_zero_or_changes_sign_is_rejected(d):
     with pytest.raises(Invalid) as refused:
         select([0.5, 0.5, 0.1], Terms(losses.fractional_linear([1, 0, 0, 0], d)))
 
@@ -92,7 +92,7 @@ def test_the_error_bound_grows_where_the_denominator_nearly_cancels(n, limit, mo
     assert found.error < 1
 
 
-def test_so_it_does_for_sets_of_classes():
+def test_the_error_bound_of_class_sets_grows_likewise():
     loss = losses.fractional_linear([0.1, -1, 0.2, 1], [1, 0, -0.9999999, 0])
     c, d = ([Fraction(one) for one in given] for given in (loss.c, loss.d))
     exact = (3 * c[0] + 3 * c[2] + c[1] + c[3]) / (3 * d[0] + 3 * d[2])
@@ -101,9 +101,9 @@ def test_so_it_does_for_sets_of_classes():
     assert 0 < abs(Fraction(float(found.expected_loss[0])) - exact) <= found.error_bound[0]
 
 
-def test_a_denominator_that_is_nearly_zero_is_neither_zero_nor_used():
+def test_a_denominator_that_is_nearly_zero_is_rejected():
     """It was taken for zero, and its outcomes for `empty`."""
-    with pytest.raises(Invalid, match="nearly zero") as refused:
+    with pytest.raises(Invalid, match=r"\b3e-13\b") as refused:
         select([0.5, 0.5, 0.1], Terms(losses.fractional_linear([1, -1, 0, 0], [1, 0, -1 + 1e-13, 0])))
     assert refused.value.flaws[0].loc == "/loss/d"
     exact = losses.fractional_linear([1, -1, 0, 0], [1, 0, -1 + 1e-13, 0])
@@ -111,7 +111,7 @@ def test_a_denominator_that_is_nearly_zero_is_neither_zero_nor_used():
     assert exact.of_counts(np.array(1), np.array(3), np.array(1), 3)[()] == pytest.approx(float(Fraction(2, 3) / below))
 
 
-def test_only_what_is_exactly_zero_is_empty():
+def test_only_exact_zeros_give_the_empty_loss():
     """However the sum of the terms rounds."""
     part, rest = 2 / 3, 0.25
     c = d = [part + rest, -part, 0, -rest]
@@ -122,9 +122,9 @@ def test_only_what_is_exactly_zero_is_empty():
         assert loss.of_counts(np.array(n), np.array(n), np.array(n), n, empty=1)[()] == 1
 
 
-def test_a_loss_that_rises_ever_so_slowly_is_refused():
+def test_a_loss_that_rises_slowly_is_rejected():
     """At the corners the comparison is exact."""
-    with pytest.raises(Invalid, match="must not rise"):
+    with pytest.raises(Invalid, match="rise"):
         check_monotone(losses.fractional_linear([1, 1e-14, 0, 0], [1, 0, 0, 0]), 4)
     check_monotone(losses.fractional_linear([1, 0, 0, 0], [1, 0, 0, 0]), 4)
     check_monotone(losses.fractional_linear([1, -1e-14, 0, 0], [1, 0, 0, 0]), 4)
@@ -133,5 +133,5 @@ def test_a_loss_that_rises_ever_so_slowly_is_refused():
 def test_coefficients_of_any_size_are_compared():
     """From the smallest to the largest floats, though requests are limited to 1e-100 and 1e100."""
     check_monotone(losses.Loss("fractional_linear", c=(1e-150, -5e-324, 0, 0), d=(1e150, 0, 0, 0)), 1000)
-    with pytest.raises(Invalid, match="must not rise"):
+    with pytest.raises(Invalid, match="rise"):
         check_monotone(losses.Loss("fractional_linear", c=(1e150, 5e-324, 0, 0), d=(1e-150, 0, 0, 0)), 1000)

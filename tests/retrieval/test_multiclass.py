@@ -56,8 +56,8 @@ def test_constraints_hold_row_by_row():
     assert np.all(many.expected_recall >= 0.85)
 
 
-def test_a_row_where_nothing_meets_the_constraint_is_named():
-    with pytest.raises(Invalid, match=r"No set of row 1 .* is 0\.4\b") as refused:
+def test_a_row_that_cannot_meet_the_constraint_is_named():
+    with pytest.raises(Invalid, match=r"row 1\b.*\b0\.4\b") as refused:
         select_class_set([[0.9, 0.1, 0], [0.4, 0.3, 0.3]], Terms(losses.f_beta(), k_min=1, min_precision=0.8))
 
     assert refused.value.flaws[0].loc == "/min_precision"
@@ -74,18 +74,18 @@ def test_a_row_where_nothing_meets_the_constraint_is_named():
         (np.empty((2, 0)), ""),
     ],
 )
-def test_what_is_not_a_table_of_class_probabilities_is_refused_with_its_place(table, place):
+def test_invalid_class_probabilities_are_rejected_with_their_place(table, place):
     with pytest.raises(Invalid) as refused:
         select_class_set(table, Terms(losses.f_beta()))
 
     assert refused.value.flaws[0].loc == place
 
 
-def test_rows_that_miss_one_by_single_precision_are_taken():
+def test_rows_in_single_precision_are_accepted():
     rows = np.random.default_rng(0).dirichlet(np.ones(9), 50).astype(np.float32)
 
     assert len(select_class_set(rows, Terms(losses.jaccard()))) == 50
 
 
-def test_no_rows_are_no_sets():
+def test_no_rows_give_no_sets():
     assert len(select_class_set(np.empty((0, 3)), Terms(losses.am()))) == 0

@@ -12,6 +12,7 @@ from app.retrieval.multiclass import select_class_set
 from app.retrieval.quadrature import rates
 from app.retrieval.selection import UNPROVEN_WARNING, select
 from app.retrieval.terms import AUC_WARNING, Terms
+from tests.messages import says
 from tests.reference import losses
 from tests.reference.retrieval import expected_losses_of_all_sets, expected_rates_of_all_sets
 
@@ -88,8 +89,9 @@ def test_no_set_that_meets_the_constraints_is_better(p, loss, recall, precision,
     if which & 2:
         met &= precisions >= precision - 1e-12
     if not met.any():
-        with pytest.raises(Invalid, match="No set meets"):
+        with pytest.raises(Invalid) as refused:
             select(p, Terms(loss, **terms))
+        assert refused.value.flaws[0].loc in ("/min_recall", "/min_precision")
         return
     found = select(p, Terms(loss, **terms))
 
@@ -123,7 +125,7 @@ def test_reordering_the_items_reorders_the_selection(p, loss, data):
 
 @example(p=[0.0], loss=losses.auc(), bounds=(1, 2))
 @given(p=st.lists(ONE, min_size=1, max_size=60), loss=LOSS, bounds=st.tuples(st.integers(0, 60), st.integers(0, 70)))
-def test_bounds_choose_the_best_entry_of_the_curve_between_them(p, loss, bounds):
+def test_the_best_size_within_the_bounds_is_selected(p, loss, bounds):
     low, high = min(*bounds, len(p)), max(*bounds, 1)
     low = max(low, 1)
     unbounded = loss.name == "auc" and high > len(p)  # for the AUC a k_max beyond the items is no bound
@@ -157,28 +159,28 @@ def test_large_sets_under_constraints_are_the_best_feasible_entries(loss, n):
     assert found.expected_loss == pytest.approx(free.curve[feasible].min(), abs=1e-11)
 
 
-def test_what_cannot_be_met_names_the_best_attainable():
-    with pytest.raises(Invalid, match=r"with 2 items retrieved, is 0\.5\b") as refused:
+def test_unattainable_rates_are_rejected_with_the_best_attainable():
+    with pytest.raises(Invalid) as refused:
         select([1, 1, 1, 1], Terms(losses.f_beta(), k_max=2, min_recall=0.9))
-    assert refused.value.flaws[0].loc == "/min_recall"
+    assert [*refused.value.flaws] == [says("/min_recall", "2 items", "0.5")]
 
-    with pytest.raises(Invalid, match=r"with 3 retrieved, is 0\.3\b") as refused:
+    with pytest.raises(Invalid) as refused:
         select([0.3, 0.3, 0.3, 0.3], Terms(losses.f_beta(), k_min=3, min_precision=0.9))
-    assert refused.value.flaws[0].loc == "/min_precision"
+    assert [*refused.value.flaws] == [says("/min_precision", "3 items", "0.3")]
 
-    with pytest.raises(Invalid, match="No set meets both") as refused:
+    with pytest.raises(Invalid) as refused:
         select([0.3, 0.3, 0.3, 0.3], Terms(losses.f_beta(), min_recall=0.9, min_precision=0.9))
-    assert refused.value.flaws[0].loc == "/min_precision"
+    assert [*refused.value.flaws] == [says("/min_precision", "0.9", "4 items", "0.3")]
 
 
-def test_a_recall_of_one_is_met_where_all_that_could_be_relevant_is_retrieved():
+def test_a_recall_of_one_retrieves_every_item_that_may_be_relevant():
     found = select([0.4, 0.0, 0.2, 0.0], Terms(losses.f_beta(), min_recall=1))
 
     assert found.indices.tolist() == [0, 2]
     assert found.expected_recall == 1.0
 
 
-def test_an_empty_set_chosen_for_its_precision_is_warned_of():
+def test_an_empty_set_adds_a_warning():
     found = select([0.3, 0.2], Terms(losses.f_beta(), min_precision=0.9))
 
     assert found.k == 0
@@ -187,7 +189,7 @@ def test_an_empty_set_chosen_for_its_precision_is_warned_of():
 
 @pytest.mark.parametrize("curve", [False, True])
 @pytest.mark.parametrize("loss", [losses.g_mean(), losses.h_mean()], ids=lambda loss: loss.name)
-def test_where_a_proof_would_take_too_long_the_result_is_the_same_and_says_so(loss, curve, monkeypatch):
+def test_an_unproven_search_gives_the_same_result_with_a_warning(loss, curve, monkeypatch):
     p = np.full(4000, 0.03)
     proven = select(p, Terms(loss, curve=curve))
     monkeypatch.setattr("app.retrieval.windows.FULL_AT_MOST", 0)
@@ -201,7 +203,7 @@ def test_where_a_proof_would_take_too_long_the_result_is_the_same_and_says_so(lo
         np.testing.assert_allclose(found.curve, proven.curve, rtol=0, atol=2e-14)
 
 
-def test_auc_stays_within_the_sizes_that_mean_something_and_says_so():
+def test_auc_excludes_empty_and_whole_sets_with_a_warning():
     found = select([0.9, 0.8, 0.1], Terms(losses.auc()))
 
     assert 1 <= found.k <= 2
@@ -245,12 +247,12 @@ def test_invalid_arguments_are_rejected_with_their_place(arguments, place):
     assert [flaw.loc for flaw in refused.value.flaws] == [place]
 
 
-def test_a_bound_beyond_the_items_is_no_bound():
+def test_a_large_k_max_is_no_bound():
     assert select([0.9, 0.9], Terms(losses.f_beta(), k_max=10)).k == 2
 
 
 @pytest.mark.parametrize("name", ["auc", "f_beta", "am"])
-def test_a_k_max_beyond_the_items_is_no_bound(name):
+def test_a_k_max_above_the_number_of_items_is_no_bound(name):
     """For one set, for many of different sizes, and for rows of classes."""
     loss = losses.parse_loss({"name": name})
     p = np.array([0.5, 0.3, 0.2])

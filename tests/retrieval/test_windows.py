@@ -39,7 +39,7 @@ def error_of_thinning(variance, stride, degree=57, radius_in_sd=2.0):
 
 
 @pytest.mark.parametrize("stride", range(6, int(_windows.GAUSS_FROM**0.5 / 2) + 1))
-def test_thinning_is_proven_from_the_variance_that_says_so(stride):
+def test_thinning_is_proven_from_its_variance(stride):
     """Every stride there is, at the least variance that uses it, for both laws at once."""
     variance = max((2.0 * stride) ** 2, windows.PROVEN)
 
@@ -47,7 +47,7 @@ def test_thinning_is_proven_from_the_variance_that_says_so(stride):
     assert 2 * error_of_thinning(variance, stride) < windows.THINNING_ERROR
 
 
-def test_below_that_variance_the_proof_gives_less_than_the_digits_claimed():
+def test_thinning_is_not_proven_below_its_variance():
     """The remainder is about e^(-variance/2): analyticity ends where a count is zero."""
     assert error_of_thinning(windows.OBSERVED, 3, degree=25) > windows.THINNING_ERROR
 
@@ -73,7 +73,7 @@ def binomial(n, p):
 
 @pytest.mark.parametrize("n", [4_000, 30_000])
 @pytest.mark.parametrize("loss", [losses.g_mean(), losses.h_mean()], ids=lambda loss: loss.name)
-def test_equal_probabilities_do_not_add_up_their_rounding(n, loss):
+def test_rounding_does_not_accumulate_over_equal_probabilities(n, loss):
     """1 - p is rounded alike for all of them, so that a law's mass would drift with n."""
     p = np.concatenate([np.full(n, 0.99), np.full(n, 0.01)])
     (tp, front), (fn, back) = binomial(n, 0.99), binomial(n, 0.01)

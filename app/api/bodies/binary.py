@@ -30,27 +30,29 @@ _NPY_HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.form
 
 
 def array_of_npy(body: bytes, reserve: Reserve = free) -> np.ndarray:
-    """A .npy file of integers or floats, of any shape, as float64. Never unpickles, nor believes in a shape unseen.
+    """A .npy file of integers or floats, of any shape, as float64. Never unpickles; checks the shape against the size.
 
-    `reserve` is told of the bytes that it takes.
+    `reserve` gets the number of bytes of memory.
     """
     try:
         file = io.BytesIO(body)
         version = np.lib.format.read_magic(file)
         shape, fortran, kind = _NPY_HEADERS[version](file)
-    except Exception as error:  # whatever its parser of headers stumbles over
-        raise Invalid.at("", "this is not a .npy array of numbers") from error
+    except Exception as error:  # NumPy's parser of headers raises many types
+        raise Invalid.at("", "the body is not a .npy array of numbers") from error
     if kind.kind not in "fiu":
-        raise Invalid.at("", f"the array holds {kind}; it takes integers or floats")
+        raise Invalid.at("", f"the type of the array is '{kind}'; it must be integers or floats")
     count, there = math.prod(shape), len(body) - file.tell()
     if min(shape, default=0) < 0 or count * kind.itemsize > there:
-        raise Invalid.at("", f"the array says that its shape is {list(shape)} of {kind}, but only {there} bytes follow")
+        raise Invalid.at(
+            "", f"the header of the array has the shape {list(shape)} of '{kind}', but {there} bytes follow"
+        )
     reserve(count * np.dtype(np.float64).itemsize)
     flat = np.frombuffer(body, kind, count, file.tell()).astype(np.float64)
     try:
         return flat.reshape(shape[::-1]).T if fortran else flat.reshape(shape)
     except ValueError as error:  # more dimensions, or with no items longer ones, than there are
-        raise Invalid.at("", "this is not a .npy array of numbers") from error
+        raise Invalid.at("", "the body is not a .npy array of numbers") from error
 
 
 def table_of_arrow(body: bytes) -> pa.Table:
@@ -65,15 +67,15 @@ def table_of_arrow(body: bytes) -> pa.Table:
     except Invalid:
         raise
     except (pa.ArrowException, MemoryError, OSError, ValueError, struct.error) as error:
-        raise Invalid.at("", "this is not an Arrow IPC stream") from error
+        raise Invalid.at("", "the body is not an Arrow IPC stream") from error
     return table
 
 
 def _check_plain(kind: str, message: bytes) -> None:
-    """Invalid for what unpacks to more than was sent: compressed batches, and dictionaries that add to one another.
+    """Invalid for what unpacks to more than was sent: compressed batches and delta dictionaries.
 
     `message` is the flatbuffer of an IPC message (Arrow columnar format, "Encapsulated message format"), of which
-    pyarrow tells neither; the numbers are those of the fields in Message.fbs.
+    pyarrow exposes neither; the numbers are those of the fields in Message.fbs.
     """
     if kind not in {"record batch", "dictionary"}:
         return
@@ -81,10 +83,10 @@ def _check_plain(kind: str, message: bytes) -> None:
     if kind == "dictionary":
         added = _place(message, batch, 2)
         if added and message[added]:
-            raise Invalid.at("", "the stream adds to its dictionaries: send whole ones")
+            raise Invalid.at("", "delta dictionaries are not supported; send whole dictionaries")
         batch = _field(message, batch, 1)
     if _place(message, batch, 3):
-        raise Invalid.at("", "the stream is compressed: send the stream uncompressed")
+        raise Invalid.at("", "compressed streams are not supported; send the stream uncompressed")
 
 
 def _place(message: bytes, table: int, field: int) -> int:

@@ -1,4 +1,4 @@
-"""The forms in which instances come and decisions go: JSON, NumPy arrays, Arrow streams."""
+"""Instances in requests and decisions in answers: JSON, NumPy arrays, Arrow streams."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ def rows_of_npy(body: bytes, schema: Schema, reserve: Reserve = free) -> Rows:
     """A .npy file of numbers (n, m), rows in feature order, NaN where missing. Never unpickles."""
     if schema.categorical:
         raise Invalid.at(
-            "", "this model has categorical features, which an array of numbers cannot hold: send JSON or Arrow"
+            "", "the model has categorical features, which an array of numbers cannot contain; send JSON or Arrow"
         )
     X = array_of_npy(body, reserve)
     if X.ndim != 2 or X.shape[1] != len(schema.names):
-        raise Invalid.at("", f"the array has shape {list(X.shape)}; it takes [n, {len(schema.names)}]")
+        raise Invalid.at("", f"the shape of the array is {list(X.shape)}; it must be [n, {len(schema.names)}]")
     return _finite(np.ascontiguousarray(X)), []
 
 
@@ -146,8 +146,8 @@ def _finite(X: np.ndarray) -> np.ndarray:
 
 def _check_names(names: list[str], schema: Schema) -> None:
     flaws = [Flaw(pointer(name), unknown("feature", name, schema.names)) for name in names if name not in schema.names]
-    flaws += [Flaw("", f"feature {name!r} is absent") for name in schema.names if name not in names]
-    flaws += [Flaw(pointer(name), "this column is there twice") for name in set(names) if names.count(name) > 1]
+    flaws += [Flaw("", f"feature {name!r} is missing") for name in schema.names if name not in names]
+    flaws += [Flaw(pointer(name), "the stream has this column twice") for name in set(names) if names.count(name) > 1]
     reject(flaws)
 
 
@@ -159,9 +159,9 @@ def _check_types(table: pa.Table, schema: Schema) -> None:
         kind = table.column(name).type
         if j in schema.categorical:
             if not _is_text(kind):
-                raise Invalid.at(pointer(name), f"{name!r} takes strings, not {kind}")
+                raise Invalid.at(pointer(name), f"the type of {name!r} is '{kind}'; it must be strings")
         elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
-            raise Invalid.at(pointer(name), f"{name!r} takes numbers, not {kind}")
+            raise Invalid.at(pointer(name), f"the type of {name!r} is '{kind}'; it must be numbers")
 
 
 def _is_text(kind: pa.DataType) -> bool:

@@ -49,7 +49,7 @@ def _extent(body: bytes) -> int:
     about = sum(weight * _count(body, mark) for mark, weight in _WEIGHTS.items())
     if about > MAX_VALUES:
         raise TooLarge(
-            f"the body holds about {about:,} values and lists, and a JSON body may hold {MAX_VALUES:,}: send fewer at"
+            f"the body has about {about:,} values and lists; a JSON body may have {MAX_VALUES:,}: send fewer at"
             " once, or an array or Arrow stream where the route takes one; for training send a file to `POST /datasets`"
         )
     return about
@@ -76,7 +76,7 @@ def refuse_repeats(body: bytes, document: Any, under: str = "") -> None:
     if bare.count(b":") == (names if bare.count(b"{") == objects else _names(document, bare.count(b"{"))):
         return
     loc = next(_repeats(json.loads(body, object_pairs_hook=_object, parse_int=str, parse_float=str), under))
-    msg = "this name is there twice in its object; send it once"
+    msg = "the object has this name twice; send it once"
     raise Invalid(msg, [Flaw(loc, msg)])
 
 

@@ -36,7 +36,7 @@ from app.features import Schema
 from app.retrieval.losses import LOSSES
 from app.usecases.item_sets import Sets, extent_bytes
 
-if TYPE_CHECKING:  # with its compiler it takes 60 MB of memory that a service which retrieves nothing can spare
+if TYPE_CHECKING:  # it loads the compiler, which takes 60 MB of memory
     from app.usecases.retrieve import Question
 
 _READERS = {NPY: sets_of_npy, ARROW: sets_of_arrow}
@@ -88,12 +88,10 @@ class RetrieveQuestion(WireModel):
     empty: Annotated[int, Field(strict=True, ge=0, le=1)] = Field(
         default=0, description="the loss where nothing is relevant and nothing is retrieved"
     )
-    k_min: Count = Field(default=0, description="retrieve at least so many")
-    k_max: Count | None = Field(
-        default=None, description="retrieve at most so many, or all where there are fewer; null: all"
-    )
-    min_recall: Rate | None = Field(default=None, description="least expected recall of each set")
-    min_precision: Rate | None = Field(default=None, description="least expected precision of each set")
+    k_min: Count = Field(default=0, description="minimum number of items to retrieve")
+    k_max: Count | None = Field(default=None, description="maximum number of items to retrieve; null: no limit")
+    min_recall: Rate | None = Field(default=None, description="minimum expected recall of each set")
+    min_precision: Rate | None = Field(default=None, description="minimum expected precision of each set")
     curve: Annotated[bool, Field(strict=True)] = Field(
         default=False, description="add the expected loss of retrieving the best 0, 1, … n"
     )
@@ -132,12 +130,12 @@ class RetrievedSet(BaseModel):
     expected_loss: float
     expected_precision: float = Field(description="of an empty set 1")
     expected_recall: float = Field(description="1 where nothing is relevant")
-    error_bound: float = Field(description="expected_loss and curve are at most so far from exact")
+    error_bound: float = Field(description="maximum error of expected_loss and curve")
     curve: list[float] | None = Field(default=None, description="L_0 … L_n")
 
 
 class RetrieveAnswer(BaseModel):
-    """A set for each one asked, in the same order."""
+    """One set for each set of items, in the same order."""
 
     sets: list[RetrievedSet]
     setting: Literal["binary", "multilabel", "multiclass"]
@@ -170,12 +168,12 @@ async def retrieve(request: Request) -> Response:
 
 
 def _answer(request: Request, kind: str, body: bytes) -> Response:
-    """The whole way, in a thread; the kernels hold no lock there."""
+    """The response, computed in a thread; kernels hold no lock."""
     write = WRITERS[kind_of_answer(request, WRITERS)]
     asked = _read(kind, body, request)
     question, state = asked.question.question, request.app.state
     model = None if asked.question.model is None else loaded(request, asked.question.model)
-    state.kernels.wait("retrieval")  # not before: who errs in the model's name need not wait to hear it
+    state.kernels.wait("retrieval")  # after the model: an unknown one is rejected before compilation
     from app.usecases import retrieve as usecase  # noqa: PLC0415 - see above
 
     if model is not None:
@@ -190,7 +188,7 @@ def _answer(request: Request, kind: str, body: bytes) -> Response:
 
 @dataclass(frozen=True)
 class _Asked:
-    """A request, read as far as it can be without knowing the model: it has either `sets` or a model for its `rows`."""
+    """A request, read as far as possible without the model: it has either `sets` or a model for its `rows`."""
 
     question: RetrieveQuestion
     sets: Sets | None
@@ -208,13 +206,13 @@ def _read(kind: str, body: bytes, request: Request) -> _Asked:
     if sets is None and wire.probabilities is not None:
         sets = sets_of_list(wire.probabilities)
     if wire.model is None and sets is None:
-        raise Invalid.at("/probabilities", "send probabilities, or a model and instances")
+        raise Invalid.at("/probabilities", "'probabilities', or 'model' and 'instances', are required")
     if wire.model is None and wire.instances is not None:
-        raise Invalid.at("/model", "instances need a model that gives their probabilities")
+        raise Invalid.at("/model", "'instances' need a 'model' for their probabilities")
     if wire.model is not None and sets is not None:
-        raise Invalid.at("/probabilities", "send either probabilities or a model and instances")
+        raise Invalid.at("/probabilities", "'probabilities' and 'model' are mutually exclusive")
     if wire.model is not None and wire.instances is None:
-        raise Invalid.at("/instances", "a model needs instances")
+        raise Invalid.at("/instances", "'instances' are required with a 'model'")
     return _Asked(wire, sets, partial(instances.rows_of_json, wire.instances or [], booleans_possible=True))
 
 
