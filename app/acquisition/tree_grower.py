@@ -1,4 +1,4 @@
-"""Rows made ready to grow trees from, and how many trees are grown from them at once."""
+"""Prepared rows to grow trees from, and the parallel growth of trees."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from app.acquisition.tree import grow_tree
 from app.progress import checkpoint
 
 _CELLS = 8_000_000  # of the table, times trees, in one piece of work: a quarter of a second or so
-_MAX = 16  # trees of a piece, of which many may be in vain where a budget ends
+_MAX = 16  # trees of a piece, many of them unused where a budget ends
 
 
 class Rule(NamedTuple):
@@ -53,7 +53,7 @@ class TreeGrower:
 
     @property
     def batch(self) -> int:
-        """How many trees make a piece of work that is worth sending somewhere."""
+        """The number of trees of a task that is worth its overhead."""
         return int(np.clip(_CELLS // max(self._table.codes.size, 1), 1, _MAX))
 
     def order(self, rule: Rule, seeds: np.ndarray) -> tuple[Any, ...]:
@@ -67,7 +67,7 @@ class TreeGrower:
         return FlatForest(beside(list(parts), self.prior), len(self._prices), self._orders)
 
     def costs(self, validation: Rows) -> PathCosts:
-        """What will tell mean cost and error on the validation rows of the forest of 1, 2, … trees."""
+        """Mean cost and error on the validation rows of the forest of 1, 2, … trees."""
         X = self._orders.apply(validation.X)
         return PathCosts(X, validation.codes, validation.weights, self._prices, len(self.prior))
 
@@ -80,9 +80,9 @@ class Walk:
     """
 
     def __init__(
-        self, nurseries: Sequence[TreeGrower], rules: Sequence[Rule], seeds: np.ndarray, *, n_jobs: int | None = None
+        self, growers: Sequence[TreeGrower], rules: Sequence[Rule], seeds: np.ndarray, *, n_jobs: int | None = None
     ) -> None:
-        self._nurseries, self._rules, self._seeds, self._n_jobs = nurseries, rules, seeds, n_jobs
+        self._growers, self._rules, self._seeds, self._n_jobs = growers, rules, seeds, n_jobs
         self._left: set[int] = set()
         self._ordered: deque[int] = deque()
 
@@ -95,19 +95,19 @@ class Walk:
         grown = grow(delayed(grow_drawn)(*order) for order in self._orders())
         for first in grown:
             number = self._ordered.popleft()
-            batches = [first, *(next(grown) for _ in self._nurseries[1:])]
+            batches = [first, *(next(grown) for _ in self._growers[1:])]
             if number not in self._left:
                 yield number, batches
 
     def _orders(self) -> Iterator[tuple[Any, ...]]:
-        batch = min(tree_grower.batch for tree_grower in self._nurseries)
+        batch = min(tree_grower.batch for tree_grower in self._growers)
         for number, rule in enumerate(self._rules):
             for start in range(0, len(self._seeds), batch):
                 if number in self._left:
                     break
                 self._ordered.append(number)
                 yield from (
-                    tree_grower.order(rule, self._seeds[start : start + batch]) for tree_grower in self._nurseries
+                    tree_grower.order(rule, self._seeds[start : start + batch]) for tree_grower in self._growers
                 )
 
 

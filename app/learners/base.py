@@ -1,4 +1,4 @@
-"""What all learners share: checks, calibration by cross-fitting, and the fast way to probabilities.
+"""Shared by all learners: checks, calibration by cross-fitting, and fast prediction.
 
 A learner's own part is `_fit_raw`, which returns a small picklable scorer; the rest is here.
 """
@@ -23,7 +23,7 @@ from app.learners.parameters import Parameter, check_arguments
 from app.progress import part, report
 
 ALL = -2
-"""The fold that nothing belongs to."""
+"""The number of a fold without rows."""
 _FOLDS = 5
 _MAX_CATEGORIES = 2**20  # models keep a place for every code
 _FIT: dict[str, Callable[[np.ndarray, np.ndarray, np.ndarray, float], Calibrator]] = {
@@ -106,7 +106,7 @@ class Learner(ClassifierMixin, BaseEstimator):
         X, y = validate_data(self, X, y, dtype=np.float64, order="C", ensure_all_finite="allow-nan")
         check_classification_targets(y)
         weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-        counted = weights > 0  # a row that weighs nothing must not matter, not even for the folds
+        counted = weights > 0  # a row of weight 0 must not change anything, not even the folds
         if not counted.all():
             X, y, weights = X[counted], y[counted], weights[counted]
         self.classes_, codes = np.unique(y, return_inverse=True)
@@ -148,7 +148,7 @@ class Learner(ClassifierMixin, BaseEstimator):
             raise Invalid.at(at, f"categorical features are distinct columns below {self.n_features_in_}")
 
     def _check_codes(self, X: np.ndarray) -> None:
-        """Category codes are whole numbers from 0; one that training never saw counts as missing."""
+        """Category codes are whole numbers from 0; an unknown one counts as missing."""
         for j in self._categorical():
             codes = X[~np.isnan(X[:, j]), j]
             if np.any((codes < 0) | (codes != np.floor(codes)) | (codes >= _MAX_CATEGORIES)):
@@ -166,14 +166,14 @@ class Learner(ClassifierMixin, BaseEstimator):
         return 0.0
 
     def _method(self, counts: np.ndarray) -> str:
-        """The calibration for classes of so many rows (K,); a class's only row cannot be held out."""
+        """The calibration for these numbers of rows per class (K,); a class's only row cannot be held out."""
         judged = np.where(counts > 1, counts, 0)
         if judged.sum() - judged.max() < 2:
             return "none"
         return self._automatic(counts) if self.calibration == "auto" else self.calibration
 
     def _automatic(self, counts: np.ndarray) -> str:
-        """What `auto` stands for with classes of so many rows (K,)."""
+        """The method that `auto` selects for these numbers of rows per class (K,)."""
         sigmoid, isotonic = self._auto
         if counts.min() >= isotonic:
             return "isotonic"
@@ -198,7 +198,7 @@ class Learner(ClassifierMixin, BaseEstimator):
         fit = _FIT.get(self.calibration_)
         self.calibrator_ = None if fit is None else fit(P, codes, weights, self._resolution)
         if self.calibrator_ is not None and self.calibration == "auto" and says_nothing(self.calibrator_, P):
-            # The models of the folds learned nothing, as boosting on 32 rows does: they say nothing about this one.
+            # The models of the folds are constant, as boosting on 32 rows is: no information about this one.
             self.calibration_, self.calibrator_ = "none", None
 
     def _fit_folds(self, dealt: Dealt, folds: int) -> np.ndarray:
@@ -220,7 +220,7 @@ class Learner(ClassifierMixin, BaseEstimator):
         return P
 
     def _seeded(self) -> Self:
-        """A copy that shares nothing that a fit changes."""
+        """A copy that shares no state that a fit changes."""
         learner = copy.copy(self)
         if isinstance(self.random_state, np.random.RandomState):
             learner.random_state = int(self.random_state.randint(np.iinfo(np.int32).max))
@@ -233,14 +233,14 @@ class Learner(ClassifierMixin, BaseEstimator):
 
 
 def stage_name(number: int, folds: int) -> str:
-    """What the fits without each of the folds, and then with all of them, are called in reports."""
+    """The name of a fit in progress reports: without each fold, and then with all rows."""
     return "final fit" if number == folds else f"calibration fold {number + 1} of {folds}"
 
 
 def _fit_one(
     learner: Learner, X: np.ndarray, codes: np.ndarray, weights: np.ndarray, fold: np.ndarray, number: int, folds: int
 ) -> tuple[np.ndarray | None, dict[str, Any]]:
-    """Fit without fold `number`: the probabilities of its rows. Of `ALL`: what the fit has found, by attribute."""
+    """Fit without fold `number`: the probabilities of its rows. Of `ALL`: the fitted attributes by name."""
     dealt = Dealt(X, codes, weights, fold)
     place = folds if number == ALL else number
     with part(place / (folds + 1), (place + 1) / (folds + 1), stage_name(place, folds)):

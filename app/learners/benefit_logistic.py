@@ -1,4 +1,4 @@
-"""Benefit-based logistic regression: errors weigh in training what a benefit matrix says they cost."""
+"""Benefit-based logistic regression: training errors are weighted by a benefit matrix."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def rest_weights(benefits: np.ndarray, shares: np.ndarray, one_vs_rest: str = "n
     `eta = (b00 - b01) / (b11 - b10)`, where b00, b01 and b10 combine the rest's entries of the matrix: as means by
     the rest's shares (`normalised`; with two classes eta[1] is the binary eta), or as printed, as sums by all
     classes' shares. Raises Invalid (relative to the matrix) where one is not positive and finite, with the row to
-    mend: then being right about a class pays no more than being wrong, and no weight expresses that.
+    fix: then being right about a class pays no more than being wrong, and no weight expresses that.
     Benefit-based classification, sections on the benefit objective and on the multiclass case. O(K^2).
     """
     B = np.asarray(benefits, dtype=np.float64)
@@ -47,7 +47,7 @@ def rest_weights(benefits: np.ndarray, shares: np.ndarray, one_vs_rest: str = "n
     needed = range(1, 2) if K == 2 else range(K)
     flaws = [flaw for k in needed if not usable[k] for flaw in _flaws(B, k, float(spared[k]), float(gained[k]))]
     if flaws:
-        raise Invalid("the benefit matrix cannot weigh the training rows", flaws)
+        raise Invalid("the benefit matrix gives no positive training weights", flaws)
     return eta
 
 

@@ -1,4 +1,4 @@
-"""A forest whose trees ask for cheap features first, grown until its mean cost reaches a budget."""
+"""A forest whose trees prefer cheap features, grown until its mean cost reaches a budget."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from app.learners.stepwise_kinds import BUDGET_FOREST
 from app.progress import part, report
 
 ALPHAS = (0.0, 2.0, 4.0, 8.0, 16.0, 32.0)
-"""Tried where `alpha` is not given: the range of the paper's experiments (section 3) with fewer steps."""
+"""Tried if `alpha` is None: the range of the paper's experiments (section 3) with fewer steps."""
 EXPONENTS = (1.0, 0.0)
-"""Of the price in the split rule, tried where `alpha` is not given and prices differ.
+"""Of the price in the split rule, tried if `alpha` is None and prices differ.
 
 With the paper's exponent 1 a feature must lower the impurity a hundred times as much as one at a hundredth of its
 price, so on real price lists the dear tests are never asked for, whatever the budget: Cleveland heart disease with
@@ -30,8 +30,8 @@ Turney's prices (200 training rows, 10 splits, alpha 2, 20 trees, vote stopping)
 0 at .21 and cost 202. From .05 to 1 nearly the same trees grow there, and .03 lies between on both counts.
 """
 MAX_TREES = 40
-"""At most so many trees where `n_estimators` is not given, as in the paper."""
-_ENOUGH = 1000  # validation rows for a choice that is not luck: with 40 the number of trees chosen on heart was noise
+"""The maximum number of trees if `n_estimators` is None, as in the paper."""
+_ENOUGH = 1000  # validation rows: with 40 the number of trees chosen on heart was noise
 
 
 class Point(NamedTuple):
@@ -139,42 +139,42 @@ class BudgetForest(Stepwise):
         seeds = random.randint(np.iinfo(np.int32).max, size=most)  # the first trees are the same for any number
         self.tradeoff_: list[Point] = []
         if self.budget is None and self.alpha is not None and self.n_estimators is not None:
-            return self._chosen(self._nursery(rows), Point(self._rules()[0], most, np.nan, np.nan), seeds)
+            return self._chosen(self._grower(rows), Point(self._rules()[0], most, np.nan, np.nan), seeds)
         with part(0.0, 0.9, "growing trees"):
-            nurseries = [(self._nursery(rows.take(inside)), rows.take(outside)) for inside, outside in folds]
-            point = self._choose(nurseries, seeds)
+            growers = [(self._grower(rows.take(inside)), rows.take(outside)) for inside, outside in folds]
+            point = self._choose(growers, seeds)
         with part(0.9, 1.0, "growing the chosen forest"):
-            tested = self.budget is not None and len(nurseries) == 1
-            forest = self._chosen(nurseries[0][0] if tested else self._nursery(rows), point, seeds)
+            tested = self.budget is not None and len(growers) == 1
+            forest = self._chosen(growers[0][0] if tested else self._grower(rows), point, seeds)
             return forest if tested or self.budget is None else self._within_budget(forest, rows)
 
-    def _nursery(self, rows: Rows) -> TreeGrower:
+    def _grower(self, rows: Rows) -> TreeGrower:
         return TreeGrower(rows, len(self.classes_), self.prices_, self._categorical(), max_depth=self.max_depth)
 
-    def _choose(self, nurseries: list[tuple[TreeGrower, Rows]], seeds: np.ndarray) -> Point:
+    def _choose(self, growers: list[tuple[TreeGrower, Rows]], seeds: np.ndarray) -> Point:
         """Walk the whole path of every rule up to the budget, and choose on the validation rows."""
-        weights = np.array([outside.weights.sum() for _, outside in nurseries])
+        weights = np.array([outside.weights.sum() for _, outside in growers])
         wrong = [np.average(tree_grower.prior.argmax() != outside.codes, weights=outside.weights)
-                 for tree_grower, outside in nurseries]  # fmt: skip
+                 for tree_grower, outside in growers]  # fmt: skip
         self.nothing_ = float(np.average(wrong, weights=weights))
-        paths = self._paths(nurseries, weights, seeds)
+        paths = self._paths(growers, weights, seeds)
         self.tradeoff_ = [point for path in paths for point in path]
         ends = [point for path in paths for point in (path[-1:] if self.n_estimators is not None else path)]
         nothing = Point(self._rules()[0], 0, 0.0, self.nothing_)
         return min(ends, key=lambda point: (point.error, point.cost, point.trees), default=nothing)
 
     def _paths(
-        self, nurseries: list[tuple[TreeGrower, Rows]], weights: np.ndarray, seeds: np.ndarray
+        self, growers: list[tuple[TreeGrower, Rows]], weights: np.ndarray, seeds: np.ndarray
     ) -> list[list[Point]]:
-        """The Points of every rule within the budget, averaged over the nurseries by their weights."""
+        """The Points of every rule within the budget, averaged over the growers by their weights."""
         rules, budget = self._rules(), check_budget(self.budget)
         paths: list[list[Point]] = [[] for _ in rules]
-        walk = Walk([tree_grower for tree_grower, _ in nurseries], rules, seeds, n_jobs=self.n_jobs)
+        walk = Walk([tree_grower for tree_grower, _ in growers], rules, seeds, n_jobs=self.n_jobs)
         for number, batches in walk:
             path = paths[number]
             if not path:
-                costs = [tree_grower.costs(outside) for tree_grower, outside in nurseries]
-            forests = [tree_grower.forest([trees]) for (tree_grower, _), trees in zip(nurseries, batches, strict=True)]
+                costs = [tree_grower.costs(outside) for tree_grower, outside in growers]
+            forests = [tree_grower.forest([trees]) for (tree_grower, _), trees in zip(growers, batches, strict=True)]
             for step in zip(*map(PathCosts.add, costs, forests), strict=True):
                 cost, error = np.average(step, axis=0, weights=weights).tolist()
                 report((number + (len(path) + 1) / len(seeds)) / len(rules))
@@ -195,7 +195,7 @@ class BudgetForest(Stepwise):
     def _chosen(self, tree_grower: TreeGrower, point: Point, seeds: np.ndarray) -> FlatForest:
         (self.alpha_, self.cost_exponent_), self.n_estimators_, self.cost_, self.error_ = point
         return tree_grower.forest(
-            _told(Walk([tree_grower], [point.rule], seeds[: point.trees], n_jobs=self.n_jobs), point.trees)
+            _grown(Walk([tree_grower], [point.rule], seeds[: point.trees], n_jobs=self.n_jobs), point.trees)
         )
 
     def _within_budget(self, forest: FlatForest, rows: Rows) -> FlatForest:
@@ -212,8 +212,8 @@ class BudgetForest(Stepwise):
         return forest.first(kept)
 
 
-def _told(walk: Walk, total: int) -> Iterator[Nodes]:
-    """The trees of one rule and tree_grower, some at a time, telling how many are grown."""
+def _grown(walk: Walk, total: int) -> Iterator[Nodes]:
+    """The trees of one rule and grower, in batches; reports progress."""
     grown = 0
     for _, (trees,) in walk:
         grown += len(trees.roots)

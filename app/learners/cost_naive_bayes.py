@@ -16,7 +16,7 @@ from app.learners.parameters import CALIBRATION, Parameter
 
 @dataclass(frozen=True)
 class Places:
-    """Where each value of a row is found in one long table: by category code, or by a number's bin.
+    """The position of each value of a row in one table: by category code, or by a number's bin.
 
     A feature has `lasts + 1` places from `offsets` on; its last is "missing", where codes beyond training end, too.
     A number's bin is how many of its `edges` (edges, numeric features; padded with +inf) lie below it.

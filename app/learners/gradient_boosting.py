@@ -1,4 +1,4 @@
-"""scikit-learn's histogram gradient boosting on raw rows: the strong learner that is blind to costs."""
+"""scikit-learn's histogram gradient boosting on raw rows, cost-blind."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from app.progress import report
 
 MAX_CATEGORIES = 255
 """What scikit-learn's bins hold; of a feature with more, the most common have codes of their own."""
-# A fit tells of itself in so many parts. Each bins the rows again: a few per cent of the time without weights, but with
-# weights scikit-learn takes a quarter of a second per feature for it, so that there such a fit is one part.
+# Progress reports of a fit. Each bins the rows again: a few per cent of the time without weights, but with weights
+# scikit-learn takes a quarter of a second per feature for it, so such a fit has one report.
 _STEPS = 10
 # Up to so many rows one thread serves a request. Every tree opens a parallel region: with busy cores 500 of them took
 # 290 ms for one row on two threads, against 3 ms on one.
@@ -56,7 +56,7 @@ class GradientBoosting(Learner):
     form that a quicker walk could use.
     """
 
-    # Boosting is sure of itself: on six of the UCI tables, whole and cut to 150 rows (smallest class 4 to 247), the
+    # Boosting is overconfident: on six of the UCI tables, whole and cut to 150 rows (smallest class 4 to 247), the
     # sigmoid lowered held-out log loss every time, by 15 to 40 %, and beat isotonic nearly always.
     _auto: ClassVar[tuple[float, float]] = (4, 1000)
     parameters = (

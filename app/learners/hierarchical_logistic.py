@@ -1,4 +1,4 @@
-"""Two logistic models in a row: is it the majority class, and if not, which minority class is it?"""
+"""Two logistic models in sequence: majority or minority class, then which minority class."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ class HierarchicalLogistic(Learner):
     """The hierarchical approach: majority against minority first, then the minority classes among themselves.
 
     `first` (a KernelLogistic or BenefitLogistic) separates the majority class H from all others; `second` (a
-    KernelLogistic or Logistic) knows the minority classes only and is blind to costs; None is a KernelLogistic with
+    KernelLogistic or Logistic) is trained on the minority classes only and is cost-blind; None is a KernelLogistic with
     its defaults. Both take `categorical_features` and `random_state` from here. `majority`: the class H, None is the
     one that weighs most. `benefits` (K, K), in the order of the sorted classes, reach a BenefitLogistic as `grouped`
     combines them (instead of its own); None weighs all alike.
 
-    `predict_proba` is the product of the stages, honest whatever the first stage weighed (`BenefitLogistic`). With
+    `predict_proba` is the product of the stages, without the weights of the first stage (`BenefitLogistic`). With
     benefits and a BenefitLogistic, `predict` decides as the paper does: minority where the weighted first stage says
     so, then the most probable minority class; else it takes the most probable class.
     Fitted, besides `Learner`'s: `majority_`, `first_`, `second_` (None for two classes), `converged_`.
@@ -126,7 +126,7 @@ class HierarchicalLogistic(Learner):
             if stage is not None and not isinstance(stage, kinds):
                 raise Invalid.at(pointer(name), f"{name} is a {' or a '.join(kind.__name__ for kind in kinds)}")
             if isinstance(stage, KernelLogistic) and stage.majority is not None:
-                raise Invalid.at(pointer(name, "majority"), "the majority class is said once, beside the stages")
+                raise Invalid.at(pointer(name, "majority"), "majority is set once, beside the stages, not inside one")
         if self.majority is not None:
             majority_code(self.classes_, self.majority)
 

@@ -158,7 +158,7 @@ class KernelLogistic(Learner):
         self.converged_, self.n_iter_, self.gradient_norm_ = found.converged, found.n_iter, found.gradient_norm
         if not found.converged:
             text = f"kernel_logistic stopped after {found.n_iter} steps at gradient {found.gradient_norm:.1e}"
-            warnings.warn(f"{text}; a smaller C or gamma makes it easier", ConvergenceWarning, stacklevel=2)
+            warnings.warn(f"{text}; reduce C or gamma", ConvergenceWarning, stacklevel=2)
         return found.W
 
 
@@ -168,11 +168,11 @@ def majority_code(classes: np.ndarray, majority: Any) -> int:
         if label == majority or str(label) == str(majority):
             return code
     shown = ", ".join(str(label)[:40] for label in classes[:20])
-    raise Invalid.at("/majority", f"no class is {str(majority)[:40]!r}; the classes are {shown}")
+    raise Invalid.at("/majority", f"unknown class {str(majority)[:40]!r}; the classes are {shown}")
 
 
 def most_common(classes: np.ndarray, majority: Any, codes: np.ndarray, weights: np.ndarray) -> int:
-    """The position of the majority class: as told, or of the largest weight (ties to the first)."""
+    """The position of the majority class: as given, or of the largest weight (ties to the first)."""
     return int(np.bincount(codes, weights).argmax()) if majority is None else majority_code(classes, majority)
 
 

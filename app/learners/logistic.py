@@ -1,4 +1,4 @@
-"""Multinomial logistic regression on raw rows, blind to costs."""
+"""Multinomial logistic regression on raw rows, cost-blind."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Logistic(Learner):
     """Multinomial logistic regression with its preparation of rows inside (see `_design.Design`).
 
     `C`: inverse strength of the L2 penalty. The other parameters are `Learner`'s. Fitted, besides `Learner`'s:
-    `converged_`, False where the last fit still moved when its steps were used up. A row costs one product.
+    `converged_`, False if the last fit reached its maximum number of steps. A row costs one product.
     """
 
     parameters = (STRENGTH, CALIBRATION)

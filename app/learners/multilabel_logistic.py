@@ -32,10 +32,10 @@ class MultilabelLogistic(Learner):
     """One calibrated logistic regression per label; y is an indicator (n, L) of 0 and 1.
 
     `C`, `calibration`, `categorical_features`, `random_state`: `logistic.Logistic`'s, for each label. `chain`: each
-    label's model also sees the probabilities that the models before it give to theirs, in the order of the columns: in
-    training those of models that did not see the row, so that what is learnt from is what prediction will supply
-    (nested stacking: Senge, del Coz and Hüllermeier 2013, "Rectifying classifier chains", section 4). So the answer is
-    the marginal probability of every label, with no sum over combinations.
+    label's model also uses the probabilities of the labels before it, in the order of the columns; in training these
+    are out-of-fold probabilities, as in prediction (nested stacking: Senge, del Coz and Hüllermeier 2013, "Rectifying
+    classifier chains", section 4). So the answer is the marginal probability of every label, with no sum over
+    combinations.
     A label that is the same in all rows of positive weight is given (its ones + 1)/(n + 2).
 
     Fitted: `classes_` (0 … L-1), `calibrations_` (the method used for each label) and `calibration_` (all of them in
@@ -226,7 +226,7 @@ def _as_indicator(y: Any) -> np.ndarray:
     """The labels as integers (n, L); Invalid where they are no table of 0 and 1."""
     table = y.toarray() if sparse.issparse(y) else np.asarray(y)
     if table.ndim != 2 or not np.isin(table, (0, 1)).all():
-        raise Invalid.at("", "labels are a table of 0 and 1: a row per instance, a column per label")
+        raise Invalid.at("", "labels take a table of 0 and 1: a row per instance, a column per label")
     return table.astype(np.int64)
 
 

@@ -1,4 +1,4 @@
-"""scikit-learn's random forest, kept as flat trees that answer quickly and can ask feature by feature."""
+"""scikit-learn's random forest, as flat trees that predict fast and acquire features one at a time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Models that can be asked about feature by feature, and that know when to stop."""
+"""Models that acquire features one at a time, with an estimate of when to stop."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from app.learners.base import Learner
 from app.progress import part
 
 _FOLDS = 5
-_ENOUGH = 2000  # rows of experience; more of them make the model's file larger, and its answers hardly better
+_ENOUGH = 2000  # rows of experience; more rows enlarge the model's file and hardly improve its answers
 _LARGEST = 5_000_000  # probabilities kept, 20 MB: with many classes and features fewer rows are
 
 
 class Stepwise(Learner):
-    """A learner whose model asks feature by feature.
+    """A learner whose model acquires features one at a time.
 
-    Fitted, after `learn_stops`: `experience_`, or None without questions.
+    Fitted, after `learn_stops`: `experience_`, or None if nothing can be learned.
     """
 
     model_: StepwiseModel
@@ -66,7 +66,7 @@ class Stepwise(Learner):
         raise NotImplementedError
 
     def _learn_calibration(self, P: np.ndarray, codes: np.ndarray) -> None:
-        """Hear of answers P (n, K) for rows that their models did not see; for learners without calibration."""
+        """Fit the calibration on out-of-fold P (n, K), for learners that `fit` does not calibrate."""
 
     def _elsewhere(
         self, X: np.ndarray, codes: np.ndarray, prices: Prices, folds: int, room: int
@@ -107,7 +107,7 @@ def check_fraction(fraction: float) -> None:
 
 
 def _drawn(rows: np.ndarray, codes: np.ndarray, count: int, random: np.random.RandomState) -> np.ndarray:
-    """Some `count` of the rows by lot, of each class its share and at least one; tables are often sorted."""
+    """A stratified random sample of `count` rows, with at least one of each class."""
     if count >= len(rows):
         return rows
     mixed = random.permutation(rows)

@@ -1,4 +1,4 @@
-"""What a set of columns costs: features, the opening of their groups, and the evaluation of weak learners."""
+"""The cost of a set of columns: features, surcharges of groups, and evaluation of weak learners."""
 
 from __future__ import annotations
 
@@ -51,5 +51,5 @@ class Charges:
 
     @property
     def by_column(self) -> np.ndarray:
-        """What a column costs alone (T,)."""
+        """The cost of each column alone (T,)."""
         return self.spread(self.price)

@@ -1,4 +1,4 @@
-"""A tree of linear classifiers that asks each case for the features worth their price, trained with one loss."""
+"""A tree of linear classifiers whose training objective includes the price of features."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from app.progress import part
 __all__ = ["FEATURES", "STARTS", "TASKS", "CostTree"]
 STEEPNESS = 5.0
 """In training a row goes up with probability `sigmoid(steepness (score - threshold))`. Class scores are log odds of a
-few units: with 1 even distant rows go both ways, and the exits fit a mixture that nobody meets later. Where one feature
-decides which other two count, accuracy was .77 with 1, .90 with 3, .93 with 6; on Covertype (class 2, lambda .001) the
-error .139 with 1, .129 with 4."""
+few units: with 1 even distant rows go both ways, and the exits fit a mixture that does not occur in prediction. If one
+feature decides which other two count, accuracy was .77 with 1, .90 with 3, .93 with 6; on Covertype (class 2, lambda
+.001) the error .139 with 1, .129 with 4."""
 
 
 class CostTree(Learner):
@@ -230,5 +230,5 @@ class CostTree(Learner):
 
 
 def _short(figure: float) -> float:
-    """Six digits of it are enough to read."""
+    """A number with six digits."""
     return float(f"{figure:.6g}")

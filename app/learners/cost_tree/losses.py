@@ -1,4 +1,4 @@
-"""What a wrong score costs: the losses that a tree of linear classifiers is trained with."""
+"""The training losses of a tree of linear classifiers."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Classes:
 
 
 def loss_of(n_classes: int) -> Loss:
-    """The loss for so many classes; 0 is regression."""
+    """The loss for a number of classes; 0 is regression."""
     if n_classes == 0:
         return Squared()
     return TwoClasses() if n_classes == 2 else Classes(n_classes)

@@ -1,4 +1,4 @@
-"""A linear classifier on a few given columns, without any cost: where a tree starts, and how it is corrected."""
+"""A linear classifier on a few given columns, without costs: the start of a tree, and its final refit."""
 
 from __future__ import annotations
 
