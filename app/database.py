@@ -35,7 +35,7 @@ from app.sqlite_errors import concerns_file, explained, unwritable
 _BUSY_MS = 15_000  # how long a writer waits for another; writes here take about a millisecond
 _POOL_SECONDS = 3.0  # how long to wait for one of this process's own connections
 _RETRY_SECONDS = 1.0
-_READ_ONLY = "25006"  # what a standby says before it is promoted
+_READ_ONLY = "25006"  # SQLSTATE of a standby before it is promoted
 _WAIT_SECONDS = 0.25
 _LOCKED_SECONDS = 0.01
 _ANSWER_SECONDS = 1.0  # well within the time that a prober of readiness allows
@@ -66,7 +66,7 @@ class Database:
         if not self.is_sqlite:
             self._reading |= {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
         self._breaker = CircuitBreaker()
-        self._answered: bool | None = None  # to tell of changes, rather than of each who asks; None: not asked yet
+        self._answered: bool | None = None  # so that changes are logged once; None: not asked yet
 
     @contextmanager
     def reading(self, *, patient: bool = False) -> Iterator[Connection]:
@@ -126,7 +126,7 @@ class Database:
 
     def wait(self, seconds: float) -> None:
         """Wait for a server that is not there yet; DatabaseAway in the end. A file is there at once or not at all."""
-        until, told = monotonic() + seconds, False
+        until, logged = monotonic() + seconds, False
         while True:
             try:
                 with self.reading() as connection:
@@ -134,9 +134,9 @@ class Database:
             except DatabaseAway as away:
                 if self.is_sqlite or monotonic() > until:
                     raise
-                if not told:
+                if not logged:
                     _log.warning("waiting for the database: %s", away.why)
-                told = True
+                logged = True
                 sleep(_WAIT_SECONDS)
             else:
                 return
@@ -146,7 +146,7 @@ class Database:
 
     @contextmanager
     def _trying(self) -> Iterator[None]:
-        """Tell that the database is away as Unavailable; errors of statements stay what they are."""
+        """Raise DatabaseAway if the database does not answer; errors of statements are raised as they are."""
         try:
             with self._breaker.passing(DatabaseAway):
                 yield
@@ -192,7 +192,7 @@ def _engine(url: str, connections: int, seconds: float) -> Engine:
         pool_size=connections,
         max_overflow=0,
         pool_timeout=_POOL_SECONDS,
-        pool_use_lifo=True,  # what a busy hour opened can go idle, and be closed by whoever stands between
+        pool_use_lifo=True,  # connections of a busy hour become idle, and a proxy may close them
     )
     event.listen(engine, "do_connect", lambda _dialect, _record, _words, named: connect(named, seconds))
     return engine
@@ -233,7 +233,7 @@ def _configure_sqlite(connection: Any, _record: Any) -> None:
 
 
 def _write_ahead(connection: Any) -> None:
-    """Keep a write-ahead log; of two who ask for the first one at once, one is told "locked", whatever the time-out."""
+    """Keep a write-ahead log; of two connections that ask at once, one gets "locked", whatever the timeout."""
     until = monotonic() + _BUSY_MS / 1000
     while True:
         try:

@@ -36,7 +36,7 @@ _log = structlog.get_logger("payoff")
 
 
 def make_keys(settings: Settings) -> Keys:
-    """The table of keys alone, for the command line, which says itself what it did."""
+    """The table of keys alone, for the command line, which reports its own changes."""
     ports = make_tables(settings)
     return Keys(ports.database, AuditLog(ports.database, logged=False))
 
@@ -44,7 +44,7 @@ def make_keys(settings: Settings) -> Keys:
 def make_ports(settings: Settings) -> Ports:
     """What a program starts with: stores whose tables are up to date, and whose index is rebuilt where it is empty.
 
-    An object store that is away is waited for; Unusable where that would be in vain.
+    An unavailable object store is waited for; Unusable if waiting cannot help.
     """
     _warn_of_misspelt()
     ports = open_ports(settings)
@@ -106,7 +106,7 @@ def make_tables(settings: Settings) -> Ports:
 def open_ports(settings: Settings, *, patience: float = 0.0, warm: Callable[[Loaded], None] = leave_as_read) -> Ports:
     """Connected stores of a service that was started before, as each job's process needs them at once.
 
-    Calls to an object store that is away are repeated for `patience` seconds. `warm` is called with each loaded model.
+    Calls to an unavailable object store are repeated for `patience` seconds. `warm` is called with each loaded model.
     """
     settings.home.mkdir(parents=True, exist_ok=True)
     keep_kernels(settings.home)

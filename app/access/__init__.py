@@ -1,1 +1,1 @@
-"""Who may do what, how often, and who did what: API keys, rates, and the audit log."""
+"""API keys with scopes and rates, and the audit log."""

@@ -76,8 +76,8 @@ class AuditLog:
         values = {"who": who, "client": client, "action": action, "subject": subject}
         connection.execute(insert(AUDIT_LOG).values(at=self._database.now, details=json.dumps(details), **values))
 
-        def tell(_connection: Connection) -> None:
+        def log(_connection: Connection) -> None:
             _log.info("audit", **values, details=details)
 
         if self._logged:
-            event.listen(connection, "commit", tell, once=True)
+            event.listen(connection, "commit", log, once=True)

@@ -1,4 +1,4 @@
-"""Who asks, and what that lets them do."""
+"""Callers and their permissions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Scope(StrEnum):
 
 @dataclass(frozen=True)
 class Caller:
-    """The holder of a key, or whoever asks where no keys are configured.
+    """The holder of a key, or any client if no keys are configured.
 
     `client` is the key's id, None where it is not one of the table's. `models` are patterns with `*` and `?`, of which
     a model's name has to match one; none at all leaves all models open. `jobs` bounds those queued and running at once.

@@ -21,7 +21,7 @@ from app.polling import Poller
 
 GUESSES = Rate(20, 60)  # wrong keys from one address; further ones get 429, and correct ones are accepted as before
 
-_NOTE_SECONDS = 30.0  # before a store that is away is tried again
+_NOTE_SECONDS = 30.0  # before an unavailable store is tried again
 _LOST = (
     "API keys were made for this service, and their table is empty: restore the database, make a key with `payoff keys"
     " create`, or set PAYOFF_ADMIN_KEY"
@@ -47,7 +47,7 @@ class Keyring:
     """Who holds which key. `start` reads the table of keys and goes on doing so until `stop`.
 
     `admin_key` may do everything, beside the table. `rate` and `jobs` are limits for keys that have none of their own;
-    where no keys are configured, `rate` holds for each address. Once keys were `made` nobody is let in without one,
+    where no keys are configured, `rate` holds for each address. Once keys were `made` every request needs one,
     also where their table is lost. Before the table was read the admin key alone opens.
     """
 
@@ -120,7 +120,7 @@ class Keyring:
         return self._admin_digest is not None and hmac.compare_digest(_digest(presented), self._admin_digest)
 
     def holds(self, caller: Caller) -> bool:
-        """Whether somebody who was let in as `caller` would be let in now."""
+        """Whether a request that was allowed for `caller` would be allowed now."""
         if caller.client is None:
             return caller is not self.anybody or not self._required
         entry = self._entries.get(caller.client.encode())
@@ -164,7 +164,7 @@ class Keyring:
         self._note()
 
     def _note(self) -> None:
-        """Write down, once, that keys were made; a store that is away is tried again later."""
+        """Write down, once, that keys were made; an unavailable store is tried again later."""
         if self._noted or self._revision is None or self._revision.made == 0 or monotonic() < self._note_again:
             return
         try:

@@ -1,4 +1,4 @@
-"""API keys in a table: made, listed and revoked, but never told again.
+"""API keys in a table: created, listed and revoked; a secret is shown once.
 
 A key is `payoff_1a2b3c4d.<43 characters>`. What stands before the dot is its id; behind it are 256 random bits, of
 which only the SHA-256 is kept: so many bits need no slow hash.
@@ -86,7 +86,7 @@ class Keys:
         self._audit = audit
 
     def create(self, request: KeyRequest) -> tuple[Key, str]:
-        """A new key, and what its holder has to send: the only time that it is told. Invalid, with places."""
+        """A new key, and what its holder has to send: the only time that it is shown. Invalid, with places."""
         flaws = _flaws(request)
         reject(flaws)
         key_id, secret = f"payoff_{secrets.token_hex(4)}", secrets.token_urlsafe(32)

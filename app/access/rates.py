@@ -1,4 +1,4 @@
-"""How often somebody may ask: sliding windows in the memory of one process.
+"""Rate limits: sliding windows in the memory of one process.
 
 The library `limits` starts a thread for nearly every request that it counts (0.4 ms where a prediction takes 0.2); the
 counter it calls sliding window is the one below.

@@ -25,7 +25,7 @@ _IN_MEMORY = 1 << 23  # unpacked content beyond this goes to a temporary file
 
 @contextmanager
 def opened(content: BinaryIO, limits: DataLimits) -> Iterator[Source]:
-    """A source over `content` (at its start or not), told by its first bytes; what is unpacked goes away at the end.
+    """A source over `content` (at any position), recognised by its first bytes; what is unpacked is deleted at the end.
 
     Raises Invalid for what cannot be read and TooLarge beyond `limits`, also for what a gzipped file unpacks to.
     """

@@ -224,7 +224,7 @@ def _return_freed_memory() -> None:
 
 
 def _private_bytes() -> int | None:
-    """Bytes of private memory of this process, as RLIMIT_DATA counts them; None where the kernel does not tell."""
+    """Bytes of private memory of this process, as RLIMIT_DATA counts them; None if the kernel does not report it."""
     try:
         found = re.search(r"VmData:\s+(\d+) kB", Path("/proc/self/status").read_text())
     except OSError:

@@ -1,4 +1,4 @@
-"""Label columns: what a learner is to foretell, and whether it can."""
+"""Label columns: what a learner predicts, and whether it can."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from app.text import MAX_NAME
 
 Classes = tuple[int | str, ...] | None
 
-_EXACT = 2.0**53  # from here on float64 no longer tells integers apart
+_EXACT = 2.0**53  # from here on float64 cannot represent every integer
 _AS_NUMBER = "(to regress on it: upload it with label_type number, or send rows along with an order of task regression)"
 _MISSING = "the label is missing; leave the row out"
 
@@ -30,7 +30,7 @@ class NumberLabel(NumericColumn):
         self.counts: Counter[float] = Counter()
 
     def classes(self) -> Classes:
-        """The classes in ascending order, or None; Invalid where there is nothing to tell apart."""
+        """The classes in ascending order, or None; Invalid if there is only one."""
         if self.regressed or not self.integers:
             return None
         if len(self.counts) > self.most:
@@ -60,7 +60,7 @@ class WordLabel(CategoricalColumn):
     longest = MAX_NAME
 
     def classes(self) -> Classes:
-        """The classes in alphabetical order; Invalid where there is nothing to tell apart."""
+        """The classes in alphabetical order; Invalid if there is only one."""
         return checked_classes({word: self.counts[word] for word in sorted(self.counts)}, self.place)
 
     def _check(self, codes: np.ndarray) -> None:

@@ -16,7 +16,7 @@ _BATCH = 1 << 14  # rows decoded at a time
 
 
 def load(dataset: Dataset, parquet: bytes) -> Table:
-    """The table of `dataset`: X (n, m) float64 and y as `Table` says. Memory: X, y, the bytes and one batch."""
+    """The table of `dataset`: X (n, m) float64 and y as in `Table`. Memory: X, y, the bytes and one batch."""
     width = len(dataset.features)
     X = np.empty((dataset.rows, width))
     y = np.empty((dataset.rows, len(dataset.labels)))

@@ -33,7 +33,7 @@ class Place:
 def check_names(names: list[str], loc: str, *, numbered: bool) -> Iterator[Flaw]:
     """What is wrong with the names of columns: empty, too long, of characters that no text may hold, or used twice.
 
-    `numbered` points at `loc/3`, else all flaws are at `loc` and say which column they mean.
+    `numbered` points at `loc/3`, else all flaws are at `loc` and name the column.
     """
     first: dict[str, int] = {}
     for position, name in enumerate(names):

@@ -83,7 +83,7 @@ class DatasetStore:
         return self._storage.obstacle()
 
     def prepare(self) -> None:
-        """The same at a start, where a store that is away now is waited for."""
+        """The same at a start; an unavailable store is only logged."""
         try:
             self.check()
         except Unusable:

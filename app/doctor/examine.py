@@ -14,7 +14,7 @@ from app.settings import Settings
 from app.stores import open_ports
 from app.usecases.ports import Ports
 
-_SECONDS = 20.0  # a store that is away is noticed within about seven
+_SECONDS = 20.0  # an unavailable store is noticed within about seven
 
 Check = Callable[[], Iterable[Finding]]
 

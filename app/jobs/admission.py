@@ -9,7 +9,7 @@ from app.jobs.job import ENDED, Status
 from app.jobs.tables import JOBS
 
 PENDING = JOBS.c.status.in_([status for status in Status if status not in ENDED])
-_SECONDS = 5  # jobs end in their own time; asking more often than this helps nobody
+_SECONDS = 5  # jobs end in their own time; asking more often does not help
 
 
 def admit(connection: Connection, job_id: str, client: str, most: int) -> None:

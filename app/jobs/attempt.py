@@ -132,7 +132,7 @@ class Attempt:
     def _settle(self, ending: Ending) -> None:
         """Store the end, unless the process finished the job itself or the job is another worker's by now.
 
-        With the process dead and the lease renewed nobody can finish the job during the clean-up.
+        With the process dead and the lease renewed no other worker can finish the job during the clean-up.
         """
         job = self.job
         if self._queue.beat(job, self._execution.fraction, "") is Beat.LOST:

@@ -30,7 +30,7 @@ _LONGEST_TRACE = 20_000
 
 
 def main(target: Target, argument: Any, job: Job, threads: int, supervisor_end: Connection, pipe: Connection) -> None:
-    """Run `target(argument, job, report)`; what it raises is told to the supervisor."""
+    """Run `target(argument, job, report)`; what it raises is reported to the supervisor."""
     _end_with_supervisor(supervisor_end)
     os.nice(_NICENESS)
     cap_threads(threads)

@@ -65,7 +65,7 @@ class Cluster(ParallelBackendBase):
         """Send a batch of calls; arrays in their arguments are sent the first time only."""
         try:
             future: Result = self._send(func.items)
-        except Exception as error:  # noqa: BLE001 - joblib sends from a thread of Dask's, where none would hear of it
+        except Exception as error:  # noqa: BLE001 - joblib sends from a thread of Dask's, where it would be lost
             future = LocalFuture()
             future.set_exception(error)
         if callback is not None:
@@ -84,14 +84,14 @@ class Cluster(ParallelBackendBase):
             with suppress(Exception):  # there is an error on its way already
                 self._connected.cancel(waiting, force=True)
 
-    # For whoever made it
+    # For the owner
 
     def close(self) -> None:
         """Leave the cluster, which forgets what was sent."""
         self._sent.clear()
         self._waiting.clear()
         if self._connected is not None:
-            with suppress(OSError):  # it may be gone
+            with suppress(OSError):  # it may be closed
                 self._connected.close(timeout=_CLOSE_SECONDS)
 
     def _send(self, items: Sequence[piece.Call]) -> Future:
@@ -124,7 +124,9 @@ class Cluster(ParallelBackendBase):
             self._check_room(value.nbytes)
             future = self._client().scatter(value, broadcast=True, hash=False, direct=True)
             self._sent[id(value)] = (value.nbytes, future)
-            weakref.finalize(value, self._sent.pop, id(value), None).atexit = False  # nobody has it: nobody needs it
+            weakref.finalize(
+                value, self._sent.pop, id(value), None
+            ).atexit = False  # without a reference it is not needed
         return self._sent[id(value)][1]
 
     def _check_room(self, more: int) -> None:
@@ -142,7 +144,7 @@ class Cluster(ParallelBackendBase):
 
 
 class _Answering:
-    """What Dask says when it cannot go on, in our words."""
+    """An error of Dask as an error of this service."""
 
     def __enter__(self) -> None:
         return None

@@ -66,7 +66,7 @@ class Died(PayoffError):
 
 @dataclass(frozen=True, kw_only=True)
 class JobView:
-    """What callers are told of a job: all of its row but what only the work needs, which may be megabytes.
+    """What callers see of a job: its row without what only the work needs, which may be megabytes.
 
     `attempt` counts how often it was begun. `client` is the id of the key that ordered it. Times are seconds since 1970
     by the database's clock.
@@ -102,7 +102,7 @@ class JobView:
 class Job(JobView):
     """A piece of work that was accepted, as the table has it at one moment.
 
-    `attempt` is the fencing token: whoever began an earlier attempt can no longer write. `deaths` counts the attempts
+    `attempt` is the fencing token: the process of an earlier attempt can no longer write. `deaths` counts the attempts
     that were lost to a dead process or machine; only these are bounded.
     """
 

@@ -39,7 +39,7 @@ def pieces_run_on(cluster: str, threads: int) -> Iterator[None]:
         with parallel_config(backend=Threads(), n_jobs=threads):
             yield
         return
-    from app.jobs.cluster import Cluster  # noqa: PLC0415 - only who has a cluster needs its library
+    from app.jobs.cluster import Cluster  # noqa: PLC0415 - only needed with a cluster
 
     backend = Cluster(cluster)
     with parallel_config(backend=backend):

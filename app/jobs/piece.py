@@ -27,7 +27,7 @@ class Elsewhere(NamedTuple):
 
 
 class Abandoned(Exception):
-    """Nobody waits for the result any more."""
+    """The result is no longer needed."""
 
 
 @cache
@@ -42,7 +42,7 @@ def run(key: str, pickled: bytes, expected: Mapping[str, str], *arrays: np.ndarr
     Between two reports of progress it is seen whether anybody still waits for this task, `key`. If not, it ends.
     """
     _check(expected)
-    calls: Sequence[Call] = loads(pickled)  # noqa: S301 - whoever can send us a task can run anything anyway
+    calls: Sequence[Call] = loads(pickled)  # noqa: S301 - a client that can send a task can run any code anyway
 
     def here(value: Any) -> Any:
         return arrays[value.number] if isinstance(value, Elsewhere) else value
@@ -62,7 +62,7 @@ def _check(expected: Mapping[str, str]) -> None:
 
 
 def _go_on_while_wanted(key: str) -> Callable[[], None]:
-    """A check for a task: the scheduler tells its worker when one is released."""
+    """A check for a task: the scheduler notifies its worker when one is released."""
     tasks = get_worker().state.tasks
 
     def check() -> None:

@@ -50,7 +50,7 @@ class Stop(Enum):
 
 @dataclass(frozen=True)
 class Ending:
-    """What is to be said of the job now that its process is gone."""
+    """How the job goes on after the end of its process."""
 
     event: Event
     reason: str = ""
@@ -139,7 +139,7 @@ class Execution:
                 if not reader.poll(0):
                     return
                 message = json.loads(reader.recv_bytes())
-            except (EOFError, OSError):  # nobody is there any more to say anything
+            except (EOFError, OSError):  # the other end is closed
                 return
             if "problem" in message:
                 self._confession = message

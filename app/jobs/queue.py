@@ -21,7 +21,7 @@ from app.jobs.transitions import end, hold, hold_or_raise, move, owned, postpone
 
 
 class Beat(Enum):
-    """What a worker hears when it says that a job still runs."""
+    """The answer to a worker that renews a lease."""
 
     GO_ON = auto()
     CANCEL = auto()
@@ -69,9 +69,9 @@ class Queue(Orders):
     def beat(self, job: Job, progress: float, stage: str) -> Beat:
         """Renew the lease and store how far the job is; LOST when this attempt does not own the job any more."""
         lease = self.database.now + self.lease_seconds
-        told = update(JOBS).where(owned(job)).values(progress=progress, stage=stage, lease_until=lease)
+        renewal = update(JOBS).where(owned(job)).values(progress=progress, stage=stage, lease_until=lease)
         with self.database.writing() as connection:
-            cancel = connection.execute(told.returning(JOBS.c.cancel_requested)).scalar()
+            cancel = connection.execute(renewal.returning(JOBS.c.cancel_requested)).scalar()
         if cancel is None:
             return Beat.LOST
         return Beat.CANCEL if cancel else Beat.GO_ON
@@ -108,7 +108,7 @@ class Queue(Orders):
         return self._change(job, end, Event.FAIL, error=problem.as_dict())
 
     def cancelled(self, job: Job) -> bool:
-        """Say that the process of a job that was to be cancelled has ended; False when the job is lost."""
+        """Record that the process of a cancelled job has ended; False when the job is lost."""
         return self._change(job, move, Event.STOP)
 
     def retry(self, job: Job, reason: str, *, died: bool = True) -> bool:
@@ -138,8 +138,10 @@ class Queue(Orders):
             if not connection.execute(update(WORKERS).where(WORKERS.c.name == worker).values(seen)).rowcount:
                 connection.execute(insert(WORKERS).values(name=worker, **seen))
             silent = WORKERS.c.seen_at < self.database.now - 10 * self.lease_seconds
-            gone = select(WORKERS.c.name).where(silent).with_for_update(skip_locked=True)
-            connection.execute(delete(WORKERS).where(WORKERS.c.name.in_(gone)))  # after an outage all seem gone to all
+            stale = select(WORKERS.c.name).where(silent).with_for_update(skip_locked=True)
+            connection.execute(
+                delete(WORKERS).where(WORKERS.c.name.in_(stale))
+            )  # after an outage all workers look stale
 
     def check_out(self, worker: str) -> None:
         with self.database.writing() as connection:

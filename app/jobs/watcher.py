@@ -1,4 +1,4 @@
-"""Who hears what becomes of a worker's jobs."""
+"""Observers of a worker's jobs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from app.jobs.job import Job
 
 
 class Watcher:
-    """Told by a worker, in its own thread, so every method returns at once; what is not overridden is not heard."""
+    """Called by a worker in its own thread, so every method returns at once. The base class ignores all events."""
 
     def begun(self, job: Job) -> None:
         """An attempt begins."""

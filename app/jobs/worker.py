@@ -46,8 +46,8 @@ class Worker:
     longer ago than `keep_seconds` are deleted, some at a time.
 
     A target that raises Unavailable (or whose database does not answer) is tried again: its slot rests before, first
-    for `rest_seconds`, then twice as long each time, at most half a minute. Who waits for a part of the service keeps
-    the next job from running into the same gap.
+    for `rest_seconds`, then twice as long each time, at most half a minute. Meanwhile no other
+    job of the slot meets the same outage.
     """
 
     def __init__(
@@ -190,7 +190,7 @@ class Worker:
         for watcher in self.watchers:
             try:
                 getattr(watcher, what or ("ended" if job.ended else "put_back"))(job)
-            except Exception as error:  # noqa: BLE001 - whoever watches does not hold up the work
+            except Exception as error:  # noqa: BLE001 - a watcher must not stop the work
                 log_of(job).error("a watcher failed", exc_info=error)
 
     def _recover_lost(self) -> None:

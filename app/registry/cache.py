@@ -54,7 +54,7 @@ class Cache(Generic[K, V]):
     def load(self, key: K, loader: Callable[[], tuple[V, int]]) -> V:
         """What is kept under `key`, or what `loader` returns (value, bytes).
 
-        Who asks while another loads waits for the same load. A failure is raised to all who wait, and forgotten.
+        A caller that comes during a load waits for the same load. A failure is raised to all that wait, and not kept.
         """
         with self._lock:
             entry = self._entries.get(key)

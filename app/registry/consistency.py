@@ -1,4 +1,4 @@
-"""Whether the registry's folder has what the index says, and nothing else: looks, and changes nothing."""
+"""Compare the registry's folder with the index. Changes nothing."""
 
 from __future__ import annotations
 

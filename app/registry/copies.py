@@ -1,4 +1,4 @@
-"""Copies of versions and of the index on this machine: a process answers with them while store or database are away.
+"""Copies of versions and of the index on this machine: they answer while store or database is unavailable.
 
 They are in the home folder, and are trusted no more than the store: cards are compared with the index, signatures and
 digests are checked at every load, and the copy of the index has a checksum, an HMAC where there is a signing key.

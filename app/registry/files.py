@@ -2,8 +2,8 @@
 
 WHO MUST BE TRUSTED. `model.joblib` is a pickle, and loading a pickle runs whatever code it names. So whoever can write
 into the registry's folder can run code as this service. Without a signing key the digests in the card only guard
-against damage: somebody who can write the folder can write a card to match. With a signing key, everybody who knows the
-key is trusted, and nobody else: a card whose HMAC-SHA256 is absent or wrong is refused before anything is unpickled,
+against damage: a writer of the folder can write a card to match. With a signing key, everyone who knows the
+key is trusted, and no one else: a card whose HMAC-SHA256 is absent or wrong is refused before anything is unpickled,
 and since the card holds the digests of the other files, the one signature covers them all. The key guards against
 foreign code, not against old models: aliases and the list of versions are not signed.
 """
@@ -126,7 +126,7 @@ class Files:
         return self._sealed(key, digest)[0]
 
     def _sealed(self, key: Key, digest: str) -> tuple[Card, dict[str, bytes]]:
-        """The same, and the files that say so: the signature, if one was asked for, and the card."""
+        """The same, and the files that prove it: the signature, if one is required, and the card."""
         try:
             content = self.storage.read(_folder(key), CARD)
         except NotFound as absent:

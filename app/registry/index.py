@@ -1,7 +1,7 @@
 """Which versions and aliases exist: the truth is in SQL, and each change is mirrored into the registry's folder.
 
 Every change begins with the row of the one revision number. Its lock makes writers of all processes queue, and the
-number, raised by changes that readers see, tells them that their snapshot is old. No change waits for the store: index
+number, raised by changes that readers see, shows them that their snapshot is old. No change waits for the store: index
 files are written after the commit (see mirroring.py). A version is announced there before it is published, so that the
 folder never lacks a version that the database has.
 """
@@ -129,14 +129,14 @@ class Index:
         with self._change(connection, name):
             need_model(connection, name)
             connection.execute(update(models).where(models.c.name == name).values(listed=False))
-            gone = list(connection.execute(select(versions.c.version).where(versions.c.name == name)).scalars())
+            deleted = list(connection.execute(select(versions.c.version).where(versions.c.name == name)).scalars())
             for alias, version in connection.execute(
                 select(aliases.c.alias, aliases.c.version).where(aliases.c.name == name)
             ).all():
                 self._remember(connection, name, alias, who, version, None)
             connection.execute(delete(aliases).where(aliases.c.name == name))
             connection.execute(delete(versions).where(versions.c.name == name))
-            return gone
+            return deleted
 
     def has(self, connection: Connection, key: Key) -> bool:
         found = select(versions.c.version).where(versions.c.name == key[0], versions.c.version == key[1])
@@ -181,7 +181,7 @@ class Index:
             connection.execute(delete(table))
 
     def restore(self, connection: Connection, mirror: Mirror, cards: list[tuple[Card, bytes]]) -> None:
-        """Put back one model from what its folder says; aliases of versions that are not there are left out."""
+        """Restore one model from its folder; aliases of missing versions are omitted."""
         connection.execute(insert(models).values(mirror.model_dump(include={"name", "next_version", "listed"})))
         reservations.remove(connection, mirror.name, [card.version for card, _ in cards])
         for card, content in cards:

@@ -30,7 +30,7 @@ class Holdout:
 
 @dataclass(frozen=True, eq=False)
 class Loaded:
-    """A version of a model with all that a request needs; shared by requests, so nobody may change it."""
+    """A version of a model with all that a request needs; shared by requests, so it must not be changed."""
 
     card: Card
     schema: Schema

@@ -94,8 +94,8 @@ class Loading(Part):
         """The model, read from its files where it is not in memory; blocks, so not for the event loop.
 
         Invalid, NotFound; Damaged where a file is not what was published; Conflict where another scikit-learn made it.
-        Unavailable while the storage is away, there is no copy, and the reference meant no version before that is in
-        memory or has a copy: such a one answers instead, and its answers name it.
+        Unavailable while the storage does not answer, there is no copy, and the reference meant no earlier version
+        that is in memory or has a copy: such a version answers instead, and its answers name it.
         """
         snapshot = self._snapshot
         if reference not in snapshot.references:
@@ -132,7 +132,7 @@ class Loading(Part):
         return card, self._files.open(card, ESTIMATOR)
 
     def refresh(self) -> None:
-        """See what other processes changed: one small query where nothing did. NotReady where the database is away."""
+        """Read what other processes changed: one small query if nothing did. Unavailable if the database is."""
         with self._refreshing, self._database.reading() as connection:
             began = monotonic()
             if self._index.revision(connection) != self._snapshot.revision:

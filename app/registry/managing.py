@@ -60,10 +60,10 @@ class Managing(Loading):
     def delete_model(self, name: str, who: str, also: Also = write_nothing) -> None:
         """All versions and aliases; later versions still get new numbers."""
         with self._database.writing() as connection:
-            gone = self._index.delete_model(connection, name, who)
+            deleted = self._index.delete_model(connection, name, who)
             also(connection)
         self._changed(name)
-        for version in gone:
+        for version in deleted:
             self._remove(name, version)
 
     def audit(self, *, deep: bool = False) -> Audit:

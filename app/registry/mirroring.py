@@ -1,6 +1,6 @@
-"""Keeping each model's index file as the index says, without holding a transaction while the store is written.
+"""Keep each model's index file equal to the index, without holding a transaction while the store is written.
 
-A change counts itself in the row of its model (`changed`). Whoever writes the file confirms afterwards the count that
+A change counts itself in the row of its model (`changed`). The writer of the file confirms afterwards the count that
 it read before (`written`), and begins again if another change came in between: of several writers at once the last one
 to confirm has written the newest content. A count that is not confirmed, as after a failure of the store or the death
 of a writer, is made up for later by any process.

@@ -26,9 +26,9 @@ class Found:
 
 
 def read_folders(files: Files) -> Found:
-    """What the folder says.
+    """Read the folder.
 
-    A model's mirror tells which of its folders are published: what a killed job left is not brought to light. Where
+    A model's mirror lists which of its folders are published, so that what a killed job left stays invisible. Where
     there is no mirror every sealed folder counts, so that models can be copied in. Signatures are not asked for here:
     they are checked before each load. Mirrors are left as they are, so that a folder mended later is found next time.
     Damaged where a mirror is unreadable: guessing would lose aliases, or use a number twice.

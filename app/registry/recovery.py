@@ -22,7 +22,7 @@ class Recovery(Loading):
 
     @property
     def awaits_storage(self) -> bool:
-        """Whether the storage was away at the start and has been ever since."""
+        """Whether the storage has been unavailable since the start."""
         return self._awaits_storage
 
     def obstacle(self) -> Obstacle | None:
@@ -32,7 +32,7 @@ class Recovery(Loading):
     def prepare(self) -> None:
         """Reach for the storage, and rebuild the index where it is empty.
 
-        A storage that is away is waited for: the registry is not `ready` until it has answered, and then goes on
+        An unavailable storage is waited for: the registry is not `ready` until it has answered, and then goes on
         through later failures with what it has in memory. Unusable where waiting would be in vain.
         """
         try:

@@ -1,7 +1,7 @@
 """Numbers of versions that were given to an attempt at a job, and are not published.
 
 A number is given once, to one attempt, and only that attempt writes the folder of that number. Two facts can only
-become true and never false again: an attempt is over, and a number is given up. So whoever knows one of them may
+become true and never false again: an attempt is over, and a number is given up. So a process that knows one of them may
 remove the folder at any later moment, however long it was suspended in between.
 """
 

@@ -99,8 +99,8 @@ def _trouble(name: str, error: Exception) -> Unavailable | None:
 
 def code_of(error: BaseException) -> str:
     """The store's own code, such as NoSuchBucket; it contains no secrets."""
-    for told in (error, error.__cause__):
-        response = getattr(told, "response", None)
+    for source in (error, error.__cause__):
+        response = getattr(source, "response", None)
         if isinstance(response, dict):
             return str(response.get("Error", {}).get("Code", ""))
     return ""

@@ -1,11 +1,11 @@
 """Folders in an object store, which has no rename: the seal is written last and removed first.
 
 Every object of a folder is created, never overwritten, as far as the store can (`If-None-Match: *`): of two writers of
-one folder the second is told so. An object that is there with the same bytes counts as written, since that is what
-somebody finds who tries again after an answer was lost.
+one folder the second gets a Conflict. An object that exists with the same bytes counts as written: a writer that
+repeats a call after a lost answer finds it.
 
-Who publishes looks in the end whether all is there, and begins again where it is not; who removes looks whether all is
-gone, and begins again. So a folder that is published and removed at the same time ends whole or not at all.
+A publication ends with a check that all objects exist, a removal with a check that none does; otherwise they begin
+again. So a folder that is published and removed at the same time ends whole or not at all.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Objects:
         self._root = root.rstrip("/")
 
     def check(self) -> None:
-        with suppress(FileNotFoundError):  # this is what a store that can be used says
+        with suppress(FileNotFoundError):  # the answer of a store that can be used
             self.read(self._seal)
 
     def obstacle(self) -> Obstacle | None:
@@ -176,7 +176,7 @@ class Objects:
         self._fs.pipe_file(self._at(path), content, **how, **self._writing)
 
     def _drop(self, path: str) -> None:
-        with suppress(FileNotFoundError):  # somebody else removes it, too
+        with suppress(FileNotFoundError):  # another process removes it, too
             self._ask(lambda: self._fs.rm_file(self._at(path)))
 
     def _has(self, path: str) -> bool:
@@ -244,7 +244,7 @@ def _absent(content: object) -> bool:
 
 
 def _written(info: Mapping[str, Any]) -> float:
-    """When an object was written, seconds since 1970; now, where the store does not tell."""
+    """When an object was written, seconds since 1970; now, if the store does not report it."""
     for name in _TIMES:
         value = info.get(name)
         if isinstance(value, str):

@@ -117,7 +117,7 @@ def _read(ports: Ports) -> _Moment:
 
 
 def restore(ports: Ports, url: str) -> Report:
-    """Bring a backup back into a service that has nothing yet; one that was broken off is gone on with.
+    """Restore a backup into a service that is empty; an interrupted restore is continued.
 
     NotFound where there is no backup, Conflict where there is something already or a newer service made it. Jobs that
     ran when the backup was made are tried again.

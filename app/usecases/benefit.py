@@ -67,7 +67,7 @@ class Report:
 
 @dataclass(frozen=True)
 class _Judge:
-    """Adds up what decisions earned, each class weighing as much as its prior says."""
+    """Adds up what decisions earned, each class weighted by its prior."""
 
     rows: Judged
     bound: float
@@ -79,7 +79,7 @@ class _Judge:
 
 
 def report(model: Loaded, benefits: Any, priors: Mapping[str, float] | None, points: int) -> Report:
-    """Judge the rules on the version's hold-out under `benefits` (K, A).
+    """Evaluate the rules on the version's hold-out under `benefits` (K, A).
 
     With `priors` the hold-out's classes are reweighed to them, and posteriors corrected for them; the scores that
     the best cut is sought on stay as they are, and resamples keep each class's number of rows. Raises Conflict without

@@ -86,7 +86,7 @@ class _Fit:
 def _trials(table: Table, fold: np.ndarray, spec: CompareSpec) -> list[_Trial]:
     """What became of each learner: one that cannot be fitted here does not spoil the others.
 
-    Every fit is a piece of work of its own; joblib's parallel_config says where it runs.
+    Every fit is a piece of work of its own; joblib's parallel_config decides where it runs.
     """
     called = names(spec.learners)
     fits: list[dict[int, _Fit]] = [{} for _ in called]
@@ -141,7 +141,7 @@ def _tried(
     part: int,
     where: tuple[float, float, str],
 ) -> _Fit | Invalid:
-    """Fit on the rows outside a fold, and judge those inside; or why that cannot be."""
+    """Fit on the rows outside a fold, and evaluate on those inside; or the reason why that is impossible."""
     building = {name: value for name, value in recipe.items() if name not in {"kind", "parameters"}}
     outside = fold == part
     try:

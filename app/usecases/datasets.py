@@ -62,7 +62,7 @@ def page(ports: Ports, size: int, token: str | None) -> tuple[list[Dataset], str
 def delete(ports: Ports, dataset_id: str, *, by: Caller) -> None:
     """Remove a data set; Conflict while a job that has not ended needs it.
 
-    The audit log has it first, for files know no transaction: it may tell of one that then could not be removed.
+    The audit log is written first, because files have no transactions: it may list one that could not be removed.
     """
     ports.datasets.find(dataset_id)
     if ports.queue.uses_dataset(dataset_id):

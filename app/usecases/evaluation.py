@@ -1,4 +1,4 @@
-"""How good a fitted model is, and the card that says so."""
+"""Evaluate a fitted model, and write its card."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from app.usecases.splitting import Split
 
 
 def judged(estimator: Any, job: Job, spec: TrainSpec, table: Table, rows: Split) -> tuple[Card, Holdout | None]:
-    """The card of a fitted estimator, and what it says about the rows held out, if there are any.
+    """The card of a fitted estimator, and its predictions for the held-out rows, if there are any.
 
     A table without classes has numbers for labels, which the estimator predicts. The card's version is 1 until a number
     is reserved.
@@ -53,7 +53,7 @@ def _acquisition(estimator: Any, spec: TrainSpec, table: Table, rows: np.ndarray
 
 
 def _findings(estimator: Any, features: Sequence[str]) -> dict[str, Any]:
-    """What a fit tells about itself, as far as this kind of learner does."""
+    """What the fit found, as far as this kind of learner reports it."""
     names = ("calibration", "converged", "n_iter")
     found = {name: getattr(estimator, f"{name}_") for name in names if hasattr(estimator, f"{name}_")}
     found |= estimator.findings() if hasattr(estimator, "findings") else {}

@@ -196,7 +196,7 @@ def _columns(
     questions: np.ndarray,
     stakes: ActionBenefits | None,
 ) -> dict[str, np.ndarray]:
-    with np.errstate(over="ignore"):  # `simulate` says what is beyond all bounds
+    with np.errstate(over="ignore"):  # `simulate` reports what overflows
         error = vote != y if y.dtype.kind == "i" else np.square(vote - y)
     columns = {"cost": cost, "questions": questions, "error": error}
     if stakes is not None:

@@ -1,4 +1,4 @@
-"""Which rows a model learns from, and by which it is judged."""
+"""Split rows into training and hold-out."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Split:
-    """Rows to learn from and rows to judge by."""
+    """Training rows and hold-out rows."""
 
     train: np.ndarray
     holdout: np.ndarray

@@ -1,4 +1,4 @@
-"""Which models can say what to ask next; told without loading their compiler."""
+"""Which models can select the next feature, known without loading their compiler."""
 
 from __future__ import annotations
 

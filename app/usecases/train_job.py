@@ -1,4 +1,4 @@
-"""Training itself, in the job's own process: fit, judge, publish."""
+"""Training itself, in the job's own process: fit, evaluate, publish."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def _breaking_down() -> Iterator[None]:
 
 
 def _train(ports: Ports, job: Job) -> tuple[Card, Any, Holdout | None]:
-    """Fit on the training rows and judge on the hold-out; the card has no version number yet (1 stands for it)."""
+    """Fit on the training rows and evaluate on the hold-out; the card has no version number yet (1 stands for it)."""
     spec = TrainSpec.from_json(job.spec)
     with progress.part(0.0, 0.05, "reading data"):
         table = ports.datasets.table(job.dataset or spec.dataset)

@@ -70,8 +70,8 @@ def test_models_are_listed_in_pages(ports, ask):
     token = first["next_page_token"]
     assert first == {
         "models": [
-            {"name": "a", "latest": 2, "version_numbers": [2, 1], "aliases": {"champion": 1}},
-            {"name": "b", "latest": 1, "version_numbers": [1], "aliases": {}},
+            {"name": "a", "latest": 2, "versions": [2, 1], "aliases": {"champion": 1}},
+            {"name": "b", "latest": 1, "versions": [1], "aliases": {}},
         ],
         "next_page_token": token,
     }
@@ -217,9 +217,7 @@ def test_deleting_obeys_the_aliases(ports, ask):
     assert ask("DELETE", "/models/triage/versions/3").status_code == 204
     empty = ask("GET", "/models/triage").json()
     assert (empty["latest"], empty["versions"]) == (None, [])
-    assert ask("GET", "/models").json()["models"] == [
-        {"name": "triage", "latest": None, "version_numbers": [], "aliases": {}}
-    ]
+    assert ask("GET", "/models").json()["models"] == [{"name": "triage", "latest": None, "versions": [], "aliases": {}}]
 
 
 @pytest.mark.parametrize(

@@ -83,7 +83,7 @@ class BenefitReport(EarningDocument):
     model: ModelVersion
     classes: list[int | str]
     rows: int = Field(description="of the hold-out")
-    priors: dict[str, float] = Field(description="what each class weighs here")
+    priors: dict[str, float] = Field(description="weight of each class")
     upper_bound: float = Field(description="mean benefit of someone who knows every class")
     threshold: float | None = Field(default=None, description="the best cut on the hold-out's scores")
     posterior_threshold: float | None = Field(default=None, description="the cut t* that the matrix alone gives")

@@ -32,7 +32,7 @@ class CompareRequest(WireModel):
     learners: list[Learner] = Field(min_length=1, max_length=20)
     benefits: Matrix = Field(description="a row per actual class, a column per action")
     folds: int = Field(
-        default=FOLDS, ge=2, le=20, strict=True, description="each is judged by models fitted on the others"
+        default=FOLDS, ge=2, le=20, strict=True, description="each is evaluated by models fitted on the others"
     )
     seed: int = Field(default=SEED, ge=0, lt=2**32, strict=True)
 

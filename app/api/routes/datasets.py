@@ -67,7 +67,7 @@ class DatasetDocument(BaseModel):
     name: str | None
     rows: int
     features: list[FeatureDocument]
-    labels: list[str] = Field(description="the columns to be foretold")
+    labels: list[str] = Field(description="the columns to predict")
     classes: list[int | str] | None = Field(
         description="what the label can be, in order; the labels' names where there are several;"
         " null where it is a number to regress on"
@@ -153,7 +153,7 @@ Labels = Annotated[
     list[str],
     Query(
         default_factory=list,
-        description="the column to be foretold; repeat it for several",
+        description="the column to predict; repeat it for several",
         openapi_examples={"example": {"value": [EXAMPLE_LABEL]}},
     ),
 ]

@@ -183,7 +183,7 @@ def add_job_routes(
 
 
 async def accepted(request: Request, response: Response, job: JobView, prefer: str | None) -> JobView:
-    """Say where the job is found and have a worker look; with `prefer`, wait, and answer 200 where it has ended."""
+    """Set `Location` and wake a worker; with `prefer`, wait, and answer 200 if the job has ended."""
     worker = request.app.state.worker
     if worker is not None:
         worker.wake()

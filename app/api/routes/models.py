@@ -49,13 +49,13 @@ class ModelSummary(BaseModel):
 
     name: str = Field(examples=["triage"])
     latest: int | None = Field(description="the version that the bare name means; null: all were deleted")
-    version_numbers: list[int] = Field(description="newest first")
+    versions: list[int] = Field(description="newest first")
     aliases: dict[str, int] = Field(description="the version that each one points at")
 
     @classmethod
     def of(cls, line: ModelLine) -> ModelSummary:
         return cls(
-            name=line.name, latest=max(line.versions, default=None), version_numbers=line.versions, aliases=line.aliases
+            name=line.name, latest=max(line.versions, default=None), versions=line.versions, aliases=line.aliases
         )
 
 

@@ -69,7 +69,7 @@ FeatureCosts = Annotated[
 
 
 class TrainRequest(WireModel):
-    """What to learn, from what, and how to judge it."""
+    """What to train, on which data, and how to evaluate it."""
 
     model: Name = Field(examples=["triage"])
     learner: Learner = Field(examples=[{"kind": "logistic"}])
@@ -77,7 +77,7 @@ class TrainRequest(WireModel):
     benefits: Matrix | None = Field(default=None, description="a row per actual class, a column per action")
     feature_costs: FeatureCosts = Field(default=None, description="what it costs to learn each feature's value")
     holdout: float = Field(
-        default=HOLDOUT, ge=0, le=0.9, strict=True, description="part held out to judge the model; 0: none"
+        default=HOLDOUT, ge=0, le=0.9, strict=True, description="part held out to evaluate the model; 0: none"
     )
     seed: int = Field(default=SEED, ge=0, lt=2**32, strict=True)
 
