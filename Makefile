@@ -36,17 +36,20 @@ demo: install  ## train, predict and explain on real data over HTTP, then go on 
 # Once, beforehand: otherwise every test process compiles them for itself.
 COMPILE := $(PY) -c "from app.usecases.kernels import compile_now; compile_now()"
 
+# $(call step,name,command): run the command and print how long it took.
+step = echo "$(1)" && began=$$(date +%s) && $(2) && echo "$(1) took $$(($$(date +%s) - began)) s"
+
 test: $(VENV)/installed-dev  ## run the tests
-	@echo "kernels"; $(COMPILE)
-	@echo "tests"; $(PY) -m pytest --numprocesses=4 --dist=loadfile --no-loadscope-reorder
+	@$(call step,kernels,$(COMPILE))
+	@$(call step,tests,$(PY) -m pytest --numprocesses=4 --dist=loadfile --no-loadscope-reorder)
 
 check: $(VENV)/installed-dev  ## format, lint, types, import contracts, docs, tests: what CI runs
 	@{ $(COMPILE); } & \
-	echo "format" && $(VENV)/bin/ruff format --check --quiet . && \
-	echo "lint" && $(VENV)/bin/ruff check --quiet . && \
-	echo "types" && $(VENV)/bin/mypy && \
-	echo "contracts" && $(VENV)/bin/lint-imports && \
-	echo "docs" && $(MAKE) --no-print-directory docs && wait
+	$(call step,format,$(VENV)/bin/ruff format --check --quiet .) && \
+	$(call step,lint,$(VENV)/bin/ruff check --quiet .) && \
+	$(call step,types,$(VENV)/bin/mypy) && \
+	$(call step,contracts,$(VENV)/bin/lint-imports) && \
+	$(call step,docs,$(MAKE) --no-print-directory docs) && wait
 	@$(MAKE) --no-print-directory test
 
 # Without --quiet: it hides warnings before strict mode counts them.

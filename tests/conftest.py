@@ -29,10 +29,13 @@ from app.job_processes import PRELOADED
 from app.processes import preload
 from app.settings import Settings
 from app.wiring import wire
+from tests.servers.forked import share_template
 
 preload(
     ["app.jobs.single", "app.jobs.child", *PRELOADED]
 )  # whichever test is the first to start a process: those of jobs begin at once
+if "PYTEST_XDIST_WORKER" not in os.environ:
+    share_template()
 
 _OF_THE_SYSTEM = ("tests/faults/test_kills.py", "tests/faults/test_outages.py")  # those that ask for `system`
 _APART = "tests/usecases/test_stalled_attempts.py"  # each of its cases takes long and shares nothing

@@ -151,8 +151,8 @@ def test_other_versions_on_a_worker_are_refused(dask_cluster, monkeypatch):
 
 def test_data_too_large_for_a_worker_are_refused_before_they_are_sent(mortal):
     class Small(DaskWorker):
-        def command(self):
-            return [word if word != "0" else "1MB" for word in super().command()]
+        def arguments(self):
+            return [word if word != "0" else "1MB" for word in super().arguments()]
 
     mortal.workers.append(Small(mortal.address))
     mortal.workers[-1].start()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 
 from tests.servers.program import Program, free_port, listening
@@ -14,6 +13,7 @@ class DaskScheduler(Program):
     """Gives out work; what it knew is lost with it."""
 
     name = "dask-scheduler"
+    module = "distributed.cli.dask_scheduler"
 
     def __init__(self) -> None:
         super().__init__()
@@ -23,8 +23,8 @@ class DaskScheduler(Program):
     def address(self) -> str:
         return f"tcp://127.0.0.1:{self.port}"
 
-    def command(self) -> list[str]:
-        return [sys.executable, "-m", "distributed.cli.dask_scheduler", *_QUIET, "--port", str(self.port)]
+    def arguments(self) -> list[str]:
+        return [*_QUIET, "--port", str(self.port)]
 
     def ready(self) -> bool:
         return listening(self.port)
@@ -34,14 +34,15 @@ class DaskWorker(Program):
     """One thread, no nanny: what kills it is seen at once, and it comes back when it is started again."""
 
     name = "dask-worker"
+    module = "distributed.cli.dask_worker"
 
     def __init__(self, scheduler: str) -> None:
         super().__init__()
         self._scheduler = scheduler
 
-    def command(self) -> list[str]:
+    def arguments(self) -> list[str]:
         place = ["--local-directory", str(self.folder), "--memory-limit", "0", "--nthreads", "1", "--no-nanny"]
-        return [sys.executable, "-m", "distributed.cli.dask_worker", self._scheduler, *_QUIET, *place]
+        return [self._scheduler, *_QUIET, *place]
 
     def environment(self) -> Mapping[str, str]:
         """As docs/how-to/dask.md describes."""

@@ -1,12 +1,14 @@
-"""Commands of `payoff` as processes that are forked instead of started, see `template.py`."""
+"""Python programs as processes that are forked instead of started, see `template.py`."""
 
 from __future__ import annotations
 
 import atexit
+import fcntl
 import functools
 import json
 import os
 import select
+import shutil
 import signal
 import socket
 import subprocess
@@ -18,13 +20,15 @@ from pathlib import Path
 from typing import IO
 
 PROJECT = Path(__file__).resolve().parents[2]
+_SHARED = "TEMPLATE_OF_TESTS"  # the variable that names the template's owner and its socket
 
 
 class ForkedProcess:
-    """`payoff` with these arguments; pid, exit code and signals as of `subprocess.Popen`."""
+    """`python -m module` with these arguments; pid, exit code and signals as of `subprocess.Popen`."""
 
     def __init__(
         self,
+        module: str,
         arguments: Sequence[str],
         *,
         env: Mapping[str, str],
@@ -34,9 +38,11 @@ class ForkedProcess:
         without_rights: bool = False,
     ) -> None:
         self.returncode: int | None = None
+        self._module = module
         self._changing = threading.Lock()
         self._status, theirs = socket.socketpair()
         request = {
+            "module": module,
             "arguments": list(arguments),
             "environment": dict(env),
             "directory": str(cwd),
@@ -44,7 +50,9 @@ class ForkedProcess:
         }
         with theirs:
             files = [stdout.fileno(), stderr.fileno(), theirs.fileno()]
-            socket.send_fds(_template(), [json.dumps(request).encode()], files)
+            with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as template:
+                template.connect(_template())
+                socket.send_fds(template, [json.dumps(request).encode()], files)
         self._lines = self._status.makefile("rb", buffering=0)
         self.pid = int(self._lines.readline())
 
@@ -56,7 +64,7 @@ class ForkedProcess:
         """The exit code, once the process has ended; TimeoutExpired where that takes longer than `timeout` seconds."""
         code = self._ended(timeout)
         if code is None:
-            raise subprocess.TimeoutExpired("payoff", timeout or 0)
+            raise subprocess.TimeoutExpired(self._module, timeout or 0)
         return code
 
     def send_signal(self, number: int) -> None:
@@ -84,7 +92,7 @@ def run(
     """Run `payoff` with these arguments to its end."""
     with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
         process = ForkedProcess(
-            arguments, env=env, cwd=cwd, stdout=output, stderr=errors, without_rights=without_rights
+            "app.cli", arguments, env=env, cwd=cwd, stdout=output, stderr=errors, without_rights=without_rights
         )
         try:
             code = process.wait(timeout)
@@ -97,17 +105,22 @@ def run(
     return subprocess.CompletedProcess(["payoff", *arguments], code, *written)
 
 
+def share_template() -> None:
+    """Have this process and all that it starts use one template; it starts with the first request."""
+    folder = tempfile.mkdtemp(prefix="payoff-template-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    os.environ[_SHARED] = f"{os.getpid()} {folder}/socket"
+
+
 @functools.cache
-def _template() -> socket.socket:
-    """Where requests for processes go; the template starts with the first."""
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    command = [sys.executable, "-m", "tests.servers.template", str(theirs.fileno())]
-    with theirs:
-        template = subprocess.Popen(command, cwd=PROJECT, pass_fds=[theirs.fileno()])
-
-    def end() -> None:
-        ours.close()
-        template.wait()
-
-    atexit.register(end)
-    return ours
+def _template() -> str:
+    """The socket of the template, which listens; whoever is the first to ask starts it."""
+    if _SHARED not in os.environ:
+        share_template()
+    owner, place = os.environ[_SHARED].split(" ", 1)
+    with Path(f"{place}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not Path(place).exists():
+            command = [sys.executable, "-m", "tests.servers.template", place, owner]
+            subprocess.run(command, cwd=PROJECT, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=True)
+    return place

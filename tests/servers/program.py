@@ -8,6 +8,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -17,9 +18,8 @@ from pathlib import Path
 
 import psutil
 
-from tests.servers.forked import ForkedProcess
+from tests.servers.forked import PROJECT, ForkedProcess
 
-PROJECT = Path(__file__).resolve().parents[2]
 _START_SECONDS = 240.0  # compiling kernels on a new machine takes most of it
 _STOP_SECONDS = 30.0
 
@@ -52,16 +52,23 @@ class Program(ABC):
     """Started, killed, frozen and started again with the same port and the same data."""
 
     name = "program"
+    module = ""  # of a Python program
+    forked = False  # not a new interpreter, see `forked.py`
 
     def __init__(self) -> None:
+        self.wrapper: list[str] = []  # what a new interpreter runs under, such as `faketime +1h`
         self.folder = Path(tempfile.mkdtemp(prefix=f"payoff-{self.name}-"))
         self.process: subprocess.Popen[bytes] | ForkedProcess | None = None
         self.kills = 0  # counted before the blow, so that whoever loses a connection can tell why
         self.up = False  # from being ready to being killed
 
-    @abstractmethod
+    def arguments(self) -> list[str]:
+        """The words after the name of the module."""
+        return []
+
     def command(self) -> list[str]:
         """The line that starts it."""
+        return [*self.wrapper, sys.executable, "-m", self.module, *self.arguments()]
 
     def environment(self) -> Mapping[str, str]:
         """What it finds in its environment besides what is there."""
@@ -81,9 +88,11 @@ class Program(ABC):
         """Begin only."""
         environment = os.environ | dict(self.environment())
         with self.log.open("ab") as log:
-            self.process = subprocess.Popen(
-                [*_bound_to_us(), *self.command()], env=environment, stdout=log, stderr=log, cwd=PROJECT
-            )
+            where = {"env": environment, "cwd": PROJECT, "stdout": log, "stderr": log}
+            if self.forked and not self.wrapper:
+                self.process = ForkedProcess(self.module, self.arguments(), **where)
+            else:
+                self.process = subprocess.Popen([*_bound_to_us(), *self.command()], **where)
 
     def wait_ready(self, seconds: float = _START_SECONDS) -> None:
         """Wait until it is ready; AssertionError with the end of its log where it ends or takes too long."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-import sys
 from collections.abc import Mapping
 
 import boto3
@@ -15,6 +14,8 @@ class ObjectStore(Program):
     """Keeps its objects in memory: killing it loses them, so what is to survive is killed at a `Proxy` before it."""
 
     name = "s3"
+    module = "moto.server"
+    forked = True
 
     def __init__(self) -> None:
         super().__init__()
@@ -24,8 +25,8 @@ class ObjectStore(Program):
     def endpoint(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
-    def command(self) -> list[str]:
-        return [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(self.port)]
+    def arguments(self) -> list[str]:
+        return ["-H", "127.0.0.1", "-p", str(self.port)]
 
     def ready(self) -> bool:
         return listening(self.port)

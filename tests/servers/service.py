@@ -2,43 +2,25 @@
 
 from __future__ import annotations
 
-import os
-import sys
-from abc import abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
 
 import httpx
 import psutil
 
-from tests.servers.forked import ForkedProcess
-from tests.servers.program import PROJECT, Program, free_port
+from tests.servers.program import Program, free_port
 
 
 class Payoff(Program):
     """One process of the product, with settings by their names without the prefix (`home`, `models`, …)."""
 
+    module = "app.cli"
+    forked = True
+
     def __init__(self, settings: Mapping[str, object], environment: Mapping[str, str] | None = None) -> None:
         super().__init__()
         self._settings = {f"PAYOFF_{name.upper()}": str(value) for name, value in settings.items()}
         self._environment = dict(environment or {})
-        self.forked = True  # not a new interpreter, see `forked.py`
-        self.wrapper: list[str] = []  # what a new interpreter runs under, such as `faketime +1h`
-
-    @abstractmethod
-    def arguments(self) -> list[str]:
-        """The words after `payoff`."""
-
-    def command(self) -> list[str]:
-        return [*self.wrapper, sys.executable, "-m", "app.cli", *self.arguments()]
-
-    def spawn(self) -> None:
-        if not self.forked or self.wrapper:
-            super().spawn()
-            return
-        environment = os.environ | dict(self.environment())
-        with self.log.open("ab") as log:
-            self.process = ForkedProcess(self.arguments(), env=environment, cwd=PROJECT, stdout=log, stderr=log)
 
     def environment(self) -> Mapping[str, str]:
         own = {"PAYOFF_HOME": str(self.folder / "home"), "PAYOFF_MODELS": str(self.folder / "models")}

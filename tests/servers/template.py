@@ -2,17 +2,18 @@
 
 A new interpreter takes three seconds of the processor to import the service, and three more for its fork server. Each
 command forked here is a process of its own with its own environment, output and signals, and its own fork server.
-Only `python -m app.cli` itself is skipped: tests whose subject is the start of a process run the real command.
+Only the start of the interpreter is skipped: tests whose subject is the start of a process run the real command.
 
-Requests come over the socket whose number is the argument, see `forked.py`. For each, a process is forked that forks
-the command, tells its pid and its exit code, and kills it if the test is gone. Nothing here starts a thread: a lock
-held in one would stay locked in every fork.
+`python -m tests.servers.template SOCKET OWNER` returns when the template listens at the socket; it ends with the owner,
+a process id. For each request (see `forked.py`) a process is forked that forks the command, tells its pid and its exit
+code, and kills it if the test is gone. Nothing here starts a thread: a lock held in one would stay locked in a fork.
 """
 
 from __future__ import annotations
 
 import ctypes
 import fcntl
+import functools
 import importlib
 import json
 import multiprocessing.util
@@ -23,8 +24,12 @@ import socket
 import struct
 import sys
 import traceback
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import NoReturn
+
+import botocore.session
 
 _MODULES = (
     "app.jobs.single",  # first: it caps the threads of the numerical libraries
@@ -36,10 +41,13 @@ _MODULES = (
     "app.doctor",
     "app.job_processes",
     "app.jobs.child",
+    "app.jobs.cluster",
     "app.metrics",
     "app.migrations",
     "app.postgres",
     "app.usecases.backup",
+    "moto.s3.responses",
+    "moto.server",
     "s3fs",
     "sklearn.linear_model",
     "sklearn.model_selection",
@@ -54,32 +62,45 @@ _RIGHTS = 1 << 1 | 1 << 2  # CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH
 
 
 def main() -> None:
-    """Import, then serve requests until the test process is gone."""
+    """Import and listen; a fork of this process serves, and the process itself ends."""
     for module in _MODULES:
         importlib.import_module(module)
+    _read_descriptions_of_s3()
     threads = len(list(Path("/proc/self/task").iterdir()))
     assert threads == 1, f"{threads} threads: an import started one"
-    with socket.socket(fileno=int(sys.argv[1])) as requests:
-        while True:
-            request, files, _, _ = socket.recv_fds(requests, _LARGEST_REQUEST, 3)
-            if not request:
-                return
-            _collect()
-            if os.fork() == 0:
-                requests.close()
-                _watch(json.loads(request), files)
-            for file in files:
-                os.close(file)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+        listener.bind(sys.argv[1])
+        listener.listen(64)
+        if os.fork() == 0:
+            os.setsid()  # Ctrl+C is for the owner
+            _serve(listener, os.pidfd_open(int(sys.argv[2])))
 
 
-def _collect() -> None:
-    """Let those go whose command has ended."""
-    with suppress(ChildProcessError):
-        while os.waitpid(-1, os.WNOHANG)[0]:
-            pass
+def _read_descriptions_of_s3() -> None:
+    """Once for all forks: each first client would read a megabyte of JSON."""
+    botocore.session.create_loader = functools.cache(botocore.session.create_loader)
+    botocore.session.get_session().create_client(
+        "s3", region_name="us-east-1", aws_access_key_id="-", aws_secret_access_key="-"
+    )
 
 
-def _watch(request: dict, files: list[int]) -> None:
+def _serve(listener: socket.socket, owner: int) -> NoReturn:
+    """Fork commands until the owner ends."""
+    while owner not in select.select([listener, owner], [], [])[0]:
+        with listener.accept()[0] as client:
+            request, files, _, _ = socket.recv_fds(client, _LARGEST_REQUEST, 3)
+        with suppress(ChildProcessError):  # those whose commands have ended
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        if len(files) == 3 and os.fork() == 0:
+            listener.close()
+            _watch(json.loads(request), files)
+        for file in files:
+            os.close(file)
+    os._exit(0)
+
+
+def _watch(request: dict, files: list[int]) -> NoReturn:
     """Fork the command, and see it through."""
     output, errors, status = files
     pid = os.fork()
@@ -87,15 +108,17 @@ def _watch(request: dict, files: list[int]) -> None:
         os.close(status)
         _become(request, output, errors)
     ended = os.pidfd_open(pid)
-    os.write(status, f"{pid}\n".encode())
+    with suppress(BrokenPipeError):
+        os.write(status, f"{pid}\n".encode())
     if ended not in select.select([ended, status], [], [])[0]:
         os.kill(pid, signal.SIGKILL)  # the other end was closed
     code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-    os.write(status, f"{code}\n".encode())
+    with suppress(BrokenPipeError):
+        os.write(status, f"{code}\n".encode())
     os._exit(0)
 
 
-def _become(request: dict, output: int, errors: int) -> None:
+def _become(request: dict, output: int, errors: int) -> NoReturn:
     """Be the command, as if it had just been started."""
     os.environ.clear()
     os.environ.update(request["environment"])
@@ -105,13 +128,14 @@ def _become(request: dict, output: int, errors: int) -> None:
         os.close(given)
     if request["without_rights"]:
         _drop_rights()
-    cli = sys.modules["__main__"] = sys.modules["app.cli"]  # processes of jobs look whether they have the same
-    _prepare_fork_server()
-    sys.argv = ["payoff", *request["arguments"]]
-    _end_with(cli.main)
+    module = sys.modules["__main__"] = sys.modules[request["module"]]  # processes of jobs look whether theirs is it
+    if request["module"] == "app.cli":
+        _prepare_fork_server()
+    sys.argv = [request["module"], *request["arguments"]]
+    _end_with(module.main)
 
 
-def _end_with(main) -> None:
+def _end_with(main: Callable[[], int | None]) -> NoReturn:
     """Exit as an interpreter does that has run `main`."""
     try:
         code = main()
@@ -147,7 +171,7 @@ def _prepare_fork_server() -> None:
     multiprocessing.util.spawnv_passfds = fork
 
 
-def _wait_as_fork_server(request: socket.socket) -> None:
+def _wait_as_fork_server(request: socket.socket) -> NoReturn:
     """Run what `multiprocessing` would run in a new interpreter; end if it never comes."""
     with request:
         line, given, _, _ = socket.recv_fds(request, _LARGEST_REQUEST, 8)
