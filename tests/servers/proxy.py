@@ -89,6 +89,9 @@ class Proxy:
 
     async def _end(self) -> None:
         if self._server is not None:
+            for listener in self._server.sockets:
+                self._loop.remove_reader(listener)
+            await asyncio.sleep(0.01)  # who was just being accepted when a server closes would never be closed
             self._server.close()
             self._server = None
         for connection in list(self._connections):
