@@ -211,9 +211,9 @@ def refuse_query(request: Request, known: Collection[str] = (), lists: Collectio
     reject(flaws)
 
 
-def query_fields(request: Request, known: Collection[str], words: Collection[str]) -> dict[str, Any]:
-    """The query parameters, all of them `known`, each parsed as JSON where it is that, else and for `words` as text."""
-    refuse_query(request, known)
+def read_query(request: Request, form: type[_Form], words: Collection[str]) -> _Form:
+    """The query parameters as `form`, each parsed as JSON where it is JSON; the others, and `words`, are text."""
+    refuse_query(request, form.model_fields)
     fields: dict[str, Any] = {}
     for name, text in request.query_params.items():
         fields[name] = text
@@ -225,4 +225,4 @@ def query_fields(request: Request, known: Collection[str], words: Collection[str
             pass
         else:
             refuse_repeats(text.encode(), fields[name], pointer(name))
-    return fields
+    return checked(form, fields)

@@ -1,4 +1,4 @@
-"""`POST /predict`: the route that is asked most, so it reads and writes its bodies itself."""
+"""`POST /predict`. It is called most, so it reads and writes its bodies itself."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from app.api.bodies.documents import (
     checked,
     kind_of_answer,
     kind_of_body,
-    query_fields,
+    read_query,
     refuse_query,
     run_sized,
 )
@@ -39,7 +39,7 @@ from app.usecases import predict as usecase
 from app.usecases.predict_values import predict_values
 from app.usecases.ranges import strange_values
 
-_INLINE_NUMBERS = 10_000  # of an answer; one with more is worked on in a thread, so that nobody waits behind it
+_INLINE_NUMBERS = 10_000  # of an answer; one with more is computed in a thread, so that no other request waits
 _LONG_NUMBERS = 500_000  # of an answer; one with more takes tenths of a second
 _BYTES_PER_NUMBER = 70  # of memory, from the rows to the answer
 _WORDS = ("model", "rule")
@@ -150,14 +150,14 @@ async def predict(request: Request) -> Response:
 
 @dataclass(frozen=True)
 class _Asked:
-    """A request, read as far as it can be without knowing the model."""
+    """A request, read as far as possible without the model."""
 
     question: PredictQuestion
     rows: Callable[[Schema], instances.Rows]
 
 
 def _answer(request: Request, asked: _Asked) -> Response:
-    """For a thread: a model that may have to be loaded, and rows that may be many."""
+    """In a thread: the model may have to be loaded, and the rows may be many."""
     model = loaded(request, asked.question.model)
     return _decide(request, asked.question, model, asked.rows(model.schema))
 
@@ -181,13 +181,12 @@ def _decide(request: Request, asked: PredictQuestion, model: Loaded, rows: insta
 def _read(request: Request, kind: str, body: bytes) -> _Asked:
     reader = instances.READERS.get(kind)
     if reader is not None:
-        fields = query_fields(request, PredictQuestion.model_fields, _WORDS)
-        return _Asked(checked(PredictQuestion, fields), lambda schema: reader(body, schema, share(request).reserve))
+        question = read_query(request, PredictQuestion, _WORDS)
+        return _Asked(question, lambda schema: reader(body, schema, share(request).reserve))
     refuse_query(request)
     wire = checked(PredictRequest, parsed(body, share(request).reserve))
-    booleans_possible = b"true" in body or b"false" in body
-    rows = partial(instances.rows_of_json, wire.instances, booleans_possible=booleans_possible)
-    return _Asked(wire, rows)
+    booleans = b"true" in body or b"false" in body
+    return _Asked(wire, partial(instances.rows_of_json, wire.instances, booleans_possible=booleans))
 
 
 _EXAMPLE = {

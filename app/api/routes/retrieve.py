@@ -20,7 +20,7 @@ from app.api.bodies.documents import (
     checked,
     kind_of_answer,
     kind_of_body,
-    query_fields,
+    read_query,
     refuse_query,
 )
 from app.api.bodies.item_sets import WRITERS, common
@@ -197,7 +197,7 @@ class _Asked:
 
 def _read(kind: str, body: bytes, request: Request) -> _Asked:
     if kind in instances.READERS:
-        question = checked(RetrieveQuestion, query_fields(request, RetrieveQuestion.model_fields, _WORDS))
+        question = read_query(request, RetrieveQuestion, _WORDS)
         sets = None if question.model else _READERS[kind](body, share(request).reserve)
         return _Asked(question, sets, lambda schema: instances.READERS[kind](body, schema, share(request).reserve))
     refuse_query(request)
