@@ -164,7 +164,7 @@ class _Batch:
         return np.stack([np.concatenate(losses), np.concatenate(recalls)]), np.concatenate([[0], np.cumsum(lengths)])
 
     def _refuse(self, i: int) -> None:
-        """Let the single-set path say what the best attainable is."""
+        """The error of the single-set path names the best attainable rate."""
         self._large(np.array([i]))
 
     def _selections(self) -> Selections:
@@ -179,7 +179,7 @@ class _Batch:
 
 
 def _least(rate: float | None) -> float:
-    """A least rate, less the rounding of what is compared with it."""
+    """A minimum rate, less the rounding of the rates compared with it."""
     return max(rate - rate_error(BATCH_DP_LIMIT), 0.0) if rate else 0.0
 
 

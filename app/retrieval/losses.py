@@ -1,8 +1,8 @@
-"""The losses: what a retrieved set costs, given how many of its items turn out relevant.
+"""The losses of a retrieved set, given how many of its items are relevant.
 
 Every loss is a function of four counts of one outcome: relevant and retrieved (`tp`), retrieved (`k`), relevant
 (`positives`) and all items (`n`). The definitions are Table 1 of Natarajan et al., "Optimal Classification with
-Multivariate Losses" (ICML 2016), written in counts, and completed where they say 0/0:
+Multivariate Losses" (ICML 2016), written in counts, and completed for 0/0:
 
 - the rate of an absent class is 1: TPR where nothing is relevant, TNR where everything is;
 - F, Jaccard and G-TP/PR with nothing relevant and nothing retrieved are `empty`: 0 (a correct "nothing") or 1;
@@ -42,7 +42,7 @@ class Loss:
             return np.asarray(LOSSES[self.name].of_counts(self, *counts, float(n), float(empty)))
 
     def as_json(self) -> dict[str, Any]:
-        """What `parse_loss` reads back."""
+        """The object that `parse_loss` reads."""
         given = {"name": self.name, "beta": self.beta, "c": self.c, "d": self.d}
         return {
             key: list(value) if isinstance(value, tuple) else value for key, value in given.items() if value is not None
@@ -170,14 +170,14 @@ def _fractional_linear(
 
 
 def terms(d: tuple[float, ...], counts: Sequence[float | np.ndarray]) -> np.ndarray:
-    """What a fractional-linear denominator adds up at these counts (n, tp, k, positives), in absolute value."""
+    """The sum of the absolute terms of a fractional-linear denominator at counts (n, tp, k, positives)."""
     return np.asarray(sum(abs(value) * count for value, count in zip(d, counts, strict=True)))
 
 
 def weighed(coefficients: tuple[float, ...], counts: np.ndarray) -> tuple[list[int], int]:
-    """The sums of coefficients times whole counts (rows of four), exactly: whole numbers, and what divides them all."""
+    """The sums of coefficients times counts (rows of four), exactly: integers and their common divisor."""
     ratios = [value.as_integer_ratio() for value in coefficients]
-    scale = max(below for _, below in ratios)  # powers of 2 all of them
+    scale = max(below for _, below in ratios)  # all are powers of 2
     whole = [above * (scale // below) for above, below in ratios]
     return [sum(x * count for x, count in zip(whole, row, strict=True)) for row in counts.tolist()], scale
 

@@ -28,7 +28,7 @@ NOTHING_WARNING = "nothing is retrieved; the empty set has precision 1 by conven
 
 @dataclass(frozen=True)
 class Selection:
-    """The best set: positions in the caller's order, best first, and what to expect of it.
+    """The best set: positions in the caller's order, best first, and its expected loss and rates.
 
     The precision of an empty set and the recall where nothing is relevant are 1. `error_bound` is guaranteed for
     `expected_loss` and for every entry of `curve` (L_0 … L_n), unless a warning says otherwise.

@@ -1,4 +1,4 @@
-"""What a model's first prediction compiles or imports, done by the thread that loads the model."""
+"""The thread that loads a model compiles and imports what its first prediction needs."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from app.api.bodies.documents import JSON
 from app.registry.loaded import Loaded
 from app.usecases.item_sets import FIGURES, Choice
 
-if TYPE_CHECKING:  # with its compiler it takes 60 MB of memory that a service which retrieves nothing can spare
+if TYPE_CHECKING:  # it loads the compiler, which takes 60 MB of memory
     from app.usecases.retrieve import Answer
 
 _DUMP = orjson.OPT_SERIALIZE_NUMPY
@@ -23,7 +23,7 @@ _LONG = 50_000  # items of so many sets, from which on each set is written by it
 
 
 def to_json(answer: Answer, rest: dict[str, Any]) -> Response:
-    """The contract's document: a set after the other, and what they have in common."""
+    """The contract's document: one set after the other, and their common fields."""
     sets = b",".join(_sets(answer))
     return Response(b'{"sets":[' + sets + b"]," + orjson.dumps(rest)[1:], media_type=JSON)
 
@@ -32,7 +32,7 @@ def to_npy(answer: Answer, rest: dict[str, Any]) -> Response:
     """Two or three arrays, one after the other in one body, each as `numpy.save` writes it.
 
     int64 positions of all sets, best first; float64 (sets, 5) with k, expected_loss, expected_precision,
-    expected_recall and error_bound; with `curve`, the curves of all sets. What the sets have in common is JSON in the
+    expected_recall and error_bound; with `curve`, the curves of all sets. Common fields are JSON in the
     `Payoff-Answer` header.
     """
     choice = answer.choice
@@ -45,7 +45,7 @@ def to_npy(answer: Answer, rest: dict[str, Any]) -> Response:
 def to_arrow(answer: Answer, rest: dict[str, Any]) -> Response:
     """A row per set: `selected`, `k`, the figures and, if asked for, `curve`; the rest is JSON in its metadata.
 
-    Labels come as a dictionary of them: each is there once, however often it is chosen.
+    Labels are dictionary-encoded: each is sent once, however often it is selected.
     """
     import pyarrow as pa  # noqa: PLC0415 - 40 MB of memory that a service without Arrow clients can spare
 
@@ -64,7 +64,7 @@ WRITERS: dict[str, Callable[[Answer, dict[str, Any]], Response]] = {JSON: to_jso
 
 
 def common(answer: Answer, setting: str, method: str, model: Loaded | None) -> dict[str, Any]:
-    """What the sets have in common."""
+    """The common fields of the sets."""
     rest: dict[str, Any] = {"setting": setting, "method": method, "loss": answer.loss.as_json()}
     if answer.threshold is not None:
         rest["threshold"] = answer.threshold

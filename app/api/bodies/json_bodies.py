@@ -13,11 +13,11 @@ import orjson
 from app.errors import Flaw, Invalid, TooLarge, pointer
 from app.text import check_document
 
-INLINE_BYTES = 16_384  # a larger body is read in a thread: parsing it would hold up everybody else
+INLINE_BYTES = 16_384  # a larger body is parsed in a thread, so that no other request waits
 MAX_VALUES = 1_000_000  # of one body: the parser holds the interpreter's lock for a tenth of a second
 _WEIGHTS = {b",": 1, b":": 1, b"[": 1, b"{": 2}  # an object costs as much memory as a few numbers
 _BYTES_PER_VALUE = 120  # of memory: a number takes 32, a list 80, an object 230; rows are copied once
-_BLOCK = 1 << 20  # bytes of a body that are looked at together
+_BLOCK = 1 << 20  # bytes of a body that are counted together
 _SMALL = MAX_VALUES // max(_WEIGHTS.values())  # bytes of a body that cannot hold more than `MAX_VALUES`
 
 
@@ -45,7 +45,7 @@ def parsed(body: bytes, reserve: Callable[[int], None] = free) -> Any:
 
 
 def _extent(body: bytes) -> int:
-    """How many values the body's commas, colons and brackets announce; TooLarge where they are more than may be."""
+    """The number of values by the body's commas, colons and brackets; TooLarge above `MAX_VALUES`."""
     about = sum(weight * _count(body, mark) for mark, weight in _WEIGHTS.items())
     if about > MAX_VALUES:
         raise TooLarge(
@@ -99,7 +99,7 @@ def _names(document: Any, objects: int) -> int:
 
 
 class _Twice(str):
-    """In the place of an object that holds this name twice."""
+    """Replaces an object that has this name twice."""
 
     __slots__ = ()
 
@@ -114,7 +114,7 @@ def _object(pairs: list[tuple[str, Any]]) -> Any:
 
 
 def _repeats(value: Any, loc: str) -> Iterator[str]:
-    """Pointers to the names that are there twice."""
+    """Pointers to the names that an object has twice."""
     if isinstance(value, _Twice):
         yield loc + pointer(value)
     elif isinstance(value, dict):
