@@ -11,11 +11,11 @@ import pytest
 
 from app.access.caller import Scope
 from app.api.errors import STATUS
-from app.jobs.job import diagram
 from app.learners.catalogue import KINDS
 from app.retrieval.losses import LOSSES
 from app.settings import Settings
 from app.usecases.predict import Rule
+from tests.jobs.diagram import diagram
 from tools.mathml import on_page_content
 
 ROOT = Path(__file__).parents[1]

@@ -52,14 +52,6 @@ def after(status: Status, event: Event) -> Status:
         raise Conflict(f"{event} is not possible: the job is {status}") from None
 
 
-def diagram() -> str:
-    """The table of transitions as a mermaid state diagram."""
-    lines = ["stateDiagram-v2", f"    [*] --> {Status.QUEUED}"]
-    lines += [f"    {start} --> {end}: {event}" for (start, event), end in TRANSITIONS.items()]
-    lines += [f"    {status} --> [*]" for status in Status if status in ENDED]
-    return "\n".join(lines) + "\n"
-
-
 class Died(PayoffError):
     """A process that worked for the job died"""
 

@@ -76,13 +76,6 @@ class Queue(Orders):
             return Beat.LOST
         return Beat.CANCEL if cancel else Beat.GO_ON
 
-    def remember(self, job: Job, notes: dict[str, Any]) -> dict[str, Any]:
-        """Add `notes` that later attempts will find, and return them all; Conflict when the job is lost."""
-        with self.database.writing() as connection:
-            merged = {**hold_or_raise(connection, job).notes, **notes}
-            connection.execute(update(JOBS).where(JOBS.c.seq == job.seq).values(notes=merged))
-        return merged
-
     def check(self, connection: Connection, job: Job) -> None:
         """Conflict where this attempt does not own the job any more; keeps it so until the transaction ends."""
         hold_or_raise(connection, job)

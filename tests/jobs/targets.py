@@ -11,13 +11,15 @@ from contextlib import contextmanager
 
 import numpy as np
 import threadpoolctl
-from sqlalchemy import Column, Integer, MetaData, String, Table, insert, select
+from sqlalchemy import Column, Integer, MetaData, String, Table, insert, select, update
 
 from app import progress
 from app.database import Database
 from app.errors import Invalid, Unavailable
 from app.jobs.process import JobLimits
 from app.jobs.queue import Queue
+from app.jobs.tables import JOBS
+from app.jobs.transitions import hold_or_raise
 from app.jobs.worker import Worker
 from app.migrations import migrate
 
@@ -122,12 +124,20 @@ def _eat(_queue, _job, _report):
         time.sleep(0.005)
 
 
+def remember(queue, job, notes):
+    """Add notes that later attempts find, and return them all; Conflict if the job is lost."""
+    with queue.database.writing() as connection:
+        merged = {**hold_or_raise(connection, job).notes, **notes}
+        connection.execute(update(JOBS).where(JOBS.c.seq == job.seq).values(notes=merged))
+    return merged
+
+
 def _refuse(_queue, _job, _report):
     raise Invalid.at("/learner/C", "must be positive")
 
 
 def _leave_things(queue, job, _report):
-    queue.remember(job, {"folder": "half"})
+    remember(queue, job, {"folder": "half"})
     raise Invalid.at("", "cannot go on")
 
 
@@ -152,7 +162,7 @@ def _die(_queue, _job, _report):
 
 
 def _die_once(queue, job, _report):
-    notes = queue.remember(job, {"seen": [*job.notes.get("seen", []), job.attempt]})
+    notes = remember(queue, job, {"seen": [*job.notes.get("seen", []), job.attempt]})
     if job.attempt == 1:
         os.kill(os.getpid(), signal.SIGKILL)
     return notes

@@ -5,7 +5,8 @@ from itertools import product
 import pytest
 
 from app.errors import Conflict, Invalid
-from app.jobs.job import ENDED, TRANSITIONS, Event, Problem, Status, after, diagram
+from app.jobs.job import ENDED, TRANSITIONS, Event, Problem, Status, after
+from tests.jobs.diagram import diagram
 
 LEGAL = {
     ("queued", "claim"): "running",

@@ -14,6 +14,7 @@ from app.jobs.queue import Beat, Queue
 from app.jobs.tables import JOBS, TABLES
 from app.migrations import migrate
 from tests.jobs.clock import ClockedDatabase
+from tests.jobs.targets import remember
 
 LEASE = 10
 
@@ -206,7 +207,7 @@ def test_a_silent_workers_job_goes_to_another_and_the_first_one_cannot_write_any
     assert not queue.cancelled(job)
     assert not queue.retry(job, "late")
     with pytest.raises(Conflict, match="attempt 1"):
-        queue.remember(job, {"late": True})
+        remember(queue, job, {"late": True})
     with pytest.raises(Conflict, match="attempt 1"):
         succeed(queue, job)
     assert queue.get(job.id) == second
@@ -249,8 +250,8 @@ def test_success_stores_the_result_and_ends_the_job(queue, job):
 
 
 def test_notes_are_merged_and_survive_a_retry(queue, job):
-    queue.remember(job, {"version": 3})
-    assert queue.remember(job, {"folder": "x"}) == {"version": 3, "folder": "x"}
+    remember(queue, job, {"version": 3})
+    assert remember(queue, job, {"folder": "x"}) == {"version": 3, "folder": "x"}
     queue.retry(job, "its process died")
     assert queue.claim("bob").notes == {"version": 3, "folder": "x"}
 

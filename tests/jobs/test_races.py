@@ -56,7 +56,7 @@ def test_notes_written_at_once_are_all_kept(queue):
     queue.submit("train", {})
     job = queue.claim("ann")
     with ThreadPoolExecutor(8) as threads:
-        list(threads.map(lambda number: queue.remember(job, {str(number): number}), range(40)))
+        list(threads.map(lambda number: targets.remember(queue, job, {str(number): number}), range(40)))
     assert queue.get(job.id).notes == {str(number): number for number in range(40)}
 
 
