@@ -48,9 +48,13 @@ _LONG = (
     "tests/data/test_isolated",
     "tests/deploy/test_balancer",
     "tests/jobs/test_isolation",
+    "tests/learners/test_cost_tree",
     "tests/learners/test_no_rows",
+    "tests/storage/test_circuit_breaker",
     "tests/usecases/test_backup",
+    "tests/usecases/test_datasets",
     "tests/usecases/test_stalled_attempts",
+    "tests/usecases/test_warming",
 )
 
 pytest_plugins = ["tests.servers.fixtures"]  # postgres_url, bucket, dask_cluster

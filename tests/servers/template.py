@@ -30,6 +30,8 @@ from pathlib import Path
 from typing import NoReturn
 
 import botocore.session
+import dask.config
+from distributed.config import initialize_logging
 
 _MODULES = (
     "app.jobs.single",  # first: it caps the threads of the numerical libraries
@@ -46,6 +48,8 @@ _MODULES = (
     "app.migrations",
     "app.postgres",
     "app.usecases.backup",
+    "distributed.cli.dask_scheduler",
+    "distributed.cli.dask_worker",
     "moto.s3.responses",
     "moto.server",
     "s3fs",
@@ -131,6 +135,9 @@ def _become(request: dict, output: int, errors: int) -> NoReturn:
     module = sys.modules["__main__"] = sys.modules[request["module"]]  # processes of jobs look whether theirs is it
     if request["module"] == "app.cli":
         _prepare_fork_server()
+    dask.config.refresh()  # what the environment says
+    if request["module"].startswith("distributed."):
+        initialize_logging(dask.config.config)  # the service has taken Dask's handlers away
     sys.argv = [request["module"], *request["arguments"]]
     _end_with(module.main)
 
