@@ -15,7 +15,7 @@ from app.database import DatabaseAway
 from app.errors import Unavailable
 from app.jobs.job import Problem, Status
 from app.metrics import JobMetrics, ProcessMetrics, QueueMetrics, RequestMetrics, StorageMetrics
-from app.storage.circuit_breaker import CircuitBreaker
+from app.storage.circuit_breaker import StoreBreaker
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def test_a_database_that_hangs_holds_up_no_scrape(queue, told, monkeypatch):
         raise OperationalError("", {}, Exception())
 
     monkeypatch.setattr(metrics, "pulse", hang)
-    monkeypatch.setattr(metrics, "_PATIENCE", 0.1)
+    monkeypatch.setattr(metrics, "_TIMEOUT", 0.1)
     try:
         pages = [generate_latest(told).decode() for _ in range(3)]
     finally:
@@ -126,7 +126,7 @@ def test_what_a_store_does_not_answer_is_counted_by_store(told):
     StorageMetrics(told)
     before = told.get_sample_value("payoff_storage_errors_total", {"store": "models"})
     with pytest.raises(Unavailable):
-        CircuitBreaker("PAYOFF_MODELS").call(fail)  # tries twice
+        StoreBreaker("PAYOFF_MODELS").call(fail)  # tries twice
 
     assert told.get_sample_value("payoff_storage_errors_total", {"store": "models"}) == before + 2
     assert told.get_sample_value("payoff_storage_errors_total", {"store": "datasets"}) is not None
