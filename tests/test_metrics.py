@@ -15,7 +15,7 @@ from app.database import DatabaseAway
 from app.errors import Unavailable
 from app.jobs.job import Problem, Status
 from app.metrics import JobMetrics, ProcessMetrics, QueueMetrics, RequestMetrics, StorageMetrics
-from app.storage.circuit_breaker import StoreBreaker
+from app.storage.store_calls import StoreBreaker
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Several rare classes against one majority class: the cost rules of hierarchical cost-sensitive classification.
+"""Several rare classes against one majority class: the β/Δ rule and the hierarchical rule (HCSKLR).
 
 Class H is the majority, D_1…D_K the others. `C_HD`: cost of predicting a D for an H; `C_DH`: an H for a D;
 `C_DD`: the wrong D for a D; a correct prediction costs 0. Source: section Hierarchical Cost-Sensitive Kernel Logistic

@@ -25,7 +25,7 @@ from fsspec.asyn import AsyncFileSystem
 
 from app.disks import Obstacle
 from app.errors import Conflict, Unavailable, Unusable
-from app.storage.circuit_breaker import StoreBreaker, code_of
+from app.storage.store_calls import StoreBreaker, code_of
 
 T = TypeVar("T")
 

@@ -11,7 +11,7 @@ from app.database import Database
 from app.errors import Conflict, Damaged, NotFound, NotReady, Unavailable, Unusable
 from app.registry.registry import Registry
 from app.registry.tables import TABLES, reservations
-from app.storage import Storage, circuit_breaker
+from app.storage import Storage, store_calls
 from tests.registry.making import HOLDOUT, KEY, everywhere, make_card, make_estimator, publish
 
 in_a_bucket = pytest.mark.parametrize("models", ["s3"], indirect=True)
@@ -33,7 +33,7 @@ def requests(monkeypatch):
 
 @pytest.fixture
 def impatient(impatient, monkeypatch):
-    monkeypatch.setattr(circuit_breaker, "_REST_SECONDS", 0.0)
+    monkeypatch.setattr(store_calls, "_REST_SECONDS", 0.0)
 
 
 def everything(registry):

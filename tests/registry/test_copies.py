@@ -15,7 +15,7 @@ from app.errors import NotFound, NotReady, Unavailable
 from app.registry import copies as module
 from app.registry.copies import Copies, copies_of
 from app.registry.snapshot import Snapshot
-from app.storage import circuit_breaker
+from app.storage import store_calls
 from tests.registry.making import KEY, publish
 from tests.registry.test_preloading import soon
 
@@ -25,7 +25,7 @@ in_a_bucket = pytest.mark.parametrize("models", ["s3"], indirect=True)
 @pytest.fixture
 def replica(another, models, tmp_path, monkeypatch, impatient):
     """Make a started view of the registry whose copies are in one folder, as of one service that is restarted."""
-    monkeypatch.setattr(circuit_breaker, "_REST_SECONDS", 0.0)
+    monkeypatch.setattr(store_calls, "_REST_SECONDS", 0.0)
     running = []
 
     def make(*, limit=2**30, key=None, database=None, **changes):

@@ -16,7 +16,7 @@ from sqlalchemy import make_url
 from app.database import Database
 from app.jobs.queue import Queue
 from app.migrations import migrate
-from app.storage import circuit_breaker, objects
+from app.storage import objects, store_calls
 from tests.servers import postgres
 from tests.servers.dask import DaskCluster
 from tests.servers.postgres import Postgres
@@ -104,7 +104,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     config = objects._OPTIONS["s3"]["config_kwargs"]
     monkeypatch.setitem(objects._OPTIONS["s3"], "config_kwargs", config | {"connect_timeout": 0.5, "read_timeout": 0.5})
     monkeypatch.setattr(objects, "_SECONDS", 0.5)
-    monkeypatch.setattr(circuit_breaker, "_REST_SECONDS", 0.2)
+    monkeypatch.setattr(store_calls, "_REST_SECONDS", 0.2)
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from time import monotonic, sleep
 import pytest
 
 from app.errors import Conflict, NotFound, Unavailable, Unusable
-from app.storage import Storage, circuit_breaker, objects
+from app.storage import Storage, objects, store_calls
 
 SEAL = "seal.json"
 FILES = {SEAL: b"{}", "table": b"\x00\x01"}
@@ -90,7 +90,7 @@ ASKS = {
 @pytest.mark.parametrize("trouble", ["hang", "kill", "unavailable"])
 def test_a_store_in_trouble_is_unavailable_soon_and_well_again_after_it(store, way, trouble, monkeypatch):
     """Whatever is asked of it; and nothing that was whole is left half-written or half-removed."""
-    monkeypatch.setattr(circuit_breaker, "_REST_SECONDS", 0.0)  # all are to reach it
+    monkeypatch.setattr(store_calls, "_REST_SECONDS", 0.0)  # all are to reach it
     getattr(way, trouble)()
     asks = ("read", "folders", "publish", "write", "remove") if trouble == "hang" else ASKS
     for ask in asks:
@@ -118,7 +118,7 @@ def test_one_failure_is_not_told(store, way):
 
 def test_while_a_store_hangs_only_one_waits_for_it(store, way, monkeypatch):
     """Otherwise every thread of the service would stand there, one request after the other."""
-    monkeypatch.setattr(circuit_breaker, "_REST_SECONDS", 0.0)
+    monkeypatch.setattr(store_calls, "_REST_SECONDS", 0.0)
     way.hang()
     with pytest.raises(Unavailable):
         store.read("a/1", "table")
@@ -137,7 +137,7 @@ def test_while_a_store_hangs_only_one_waits_for_it(store, way, monkeypatch):
 
 
 def test_after_a_failure_the_store_is_left_alone_for_a_while(refusing, monkeypatch):
-    monkeypatch.setattr(circuit_breaker, "_REST_SECONDS", 60.0)
+    monkeypatch.setattr(store_calls, "_REST_SECONDS", 60.0)
     store, server = refusing(503, "SlowDown")
     with pytest.raises(Unavailable):
         store.check()
@@ -173,7 +173,7 @@ def test_who_has_patience_outlasts_an_outage(bucket, way, impatient, monkeypatch
     ],
 )
 def test_what_no_waiting_mends_is_named(refusing, caplog, monkeypatch, status, code, words):
-    monkeypatch.setattr(circuit_breaker, "_REST_SECONDS", 0.0)
+    monkeypatch.setattr(store_calls, "_REST_SECONDS", 0.0)
     store, _ = refusing(status, code)
 
     for ask in ("check", "read", "folders", "publish"):
