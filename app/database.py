@@ -44,7 +44,7 @@ _log = logging.getLogger(__name__)
 
 
 class DatabaseAway(Unavailable):
-    """A part of the service cannot be reached"""
+    """The database does not answer"""
 
     def __init__(self, why: str, fix: str = "") -> None:
         super().__init__("the database does not answer at the moment; try again")

@@ -58,7 +58,7 @@ class Flaw:
 
 
 class PayoffError(Exception):
-    """An error that the caller can be told about; the class's docstring is the title.
+    """An error that the caller can be told about; the docstring of its family is the title.
 
     It takes the first `MAX_ERRORS` of the flaws, and does not look at the rest.
     """
@@ -69,8 +69,13 @@ class PayoffError(Exception):
         self.flaws = tuple(islice(flaws, MAX_ERRORS))
 
     @property
+    def family(self) -> type[PayoffError]:
+        """The nearest class of this module; those defined elsewhere share its title and status."""
+        return next(kind for kind in type(self).__mro__ if kind.__module__ == __name__)
+
+    @property
     def title(self) -> str:
-        return (type(self).__doc__ or "Error").strip()
+        return (self.family.__doc__ or "Error").strip()
 
 
 class Invalid(PayoffError, ValueError):
@@ -142,10 +147,6 @@ class KeyMissing(PayoffError):
 
 class Forbidden(PayoffError):
     """The API key does not allow this"""
-
-
-class WrongKey(KeyMissing):
-    """An API key is needed"""
 
 
 class Refused(Forbidden):

@@ -20,7 +20,7 @@ from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 from app import __version__
 from app.database import Database
 from app.jobs.job import Job
-from app.jobs.pulse import Pulse, pulse
+from app.jobs.queue_status import QueueStatus, queue_status
 from app.jobs.watcher import Watcher
 from app.jobs.worker import Worker
 from app.registry.registry import Registry
@@ -189,7 +189,7 @@ class QueueMetrics(Collector):
 
     def __init__(self, ports: Ports, registry: CollectorRegistry) -> None:
         self._ports = ports
-        self._known: Pulse | None = None
+        self._known: QueueStatus | None = None
         self._known_at = monotonic()
         self._looking: threading.Thread | None = None
         self._lock = threading.Lock()
@@ -221,7 +221,7 @@ class QueueMetrics(Collector):
     def _look(self) -> None:
         began = monotonic()
         try:
-            self._known = pulse(self._ports.queue)
+            self._known = queue_status(self._ports.queue)
         except Exception as error:  # noqa: BLE001 - whatever it is, the age tells, and the next scrape looks again
             _log.warning("the job table cannot be read for the metrics", error=type(error).__name__)
         else:

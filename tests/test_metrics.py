@@ -72,7 +72,7 @@ def test_a_database_that_hangs_holds_up_no_scrape(queue, told, monkeypatch):
         looks.append(freed.wait(60))
         raise OperationalError("", {}, Exception())
 
-    monkeypatch.setattr(metrics, "pulse", hang)
+    monkeypatch.setattr(metrics, "queue_status", hang)
     monkeypatch.setattr(metrics, "_TIMEOUT", 0.1)
     try:
         pages = [generate_latest(told).decode() for _ in range(3)]

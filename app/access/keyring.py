@@ -16,7 +16,7 @@ from app.access.caller import ANYBODY, Caller
 from app.access.keys import FORM, Keys, Revision
 from app.access.rates import Rate, Windows, whole
 from app.access.seen_keys import KeysMade
-from app.errors import KeyMissing, NotReady, TooMany, Unavailable, WrongKey
+from app.errors import KeyMissing, NotReady, TooMany, Unavailable
 from app.polling import Poller
 
 GUESSES = Rate(20, 60)  # wrong keys from one address; further ones get 429, and correct ones are accepted as before
@@ -31,6 +31,10 @@ _NOBODY = secrets.token_bytes(32)  # what an unknown id is compared with: no sec
 _OPENS_NOTHING = "this key opens nothing: send a valid one in the X-API-Key header, or as a bearer token"
 
 _log = logging.getLogger(__name__)
+
+
+class WrongKey(KeyMissing):
+    """A key that may be a guess"""
 
 
 @dataclass(frozen=True)

@@ -78,9 +78,9 @@ def stored_problem(stored: dict[str, Any]) -> dict[str, Any]:
 
 def _document(status: int, title: str, detail: str, flaws: tuple[errors.Flaw, ...]) -> dict[str, Any]:
     """`type` is derived from the title of the status."""
-    family = HTTPStatus(status).phrase.lower().replace(" ", "-")
+    phrase = HTTPStatus(status).phrase.lower().replace(" ", "-")
     body: dict[str, Any] = {
-        "type": f"urn:payoff:problem:{family}",
+        "type": f"urn:payoff:problem:{phrase}",
         "title": title,
         "status": status,
         "detail": _cut(detail),

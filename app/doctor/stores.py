@@ -16,7 +16,7 @@ from app.disks import of_error
 from app.doctor.finding import Finding, ok, warning, wrong
 from app.doctor.machine import check_room
 from app.errors import PayoffError, Unavailable
-from app.jobs.pulse import pulse
+from app.jobs.queue_status import queue_status
 from app.registry.consistency import Audit
 from app.registry.registry import Registry
 from app.settings import Settings
@@ -172,7 +172,7 @@ def _skewed(skewed: dict[str, int], settings: Settings) -> Iterator[Finding]:
 def check_jobs(ports: Ports) -> Iterator[Finding]:
     """Workers are alive, and jobs do not wait long."""
     try:
-        state = pulse(ports.queue)
+        state = queue_status(ports.queue)
     except (DatabaseAway, SQLAlchemyError):
         yield _not_looked_at("jobs", ports.database)
         return

@@ -15,6 +15,7 @@ import structlog
 from sqlalchemy.exc import InterfaceError, OperationalError
 
 from app.errors import NotFound, Unavailable
+from app.jobs.child import Cause
 from app.jobs.job import Event, Job, Problem, Status
 from app.jobs.process import Ending, Execution, Stop
 from app.jobs.queue import Beat, Queue
@@ -80,7 +81,7 @@ class Attempt:
             if self.job.attempt > 1:
                 self._clean_up(self.job, self.job.attempt - 1)  # a worker that died has left things as they were
             ending = self._execution.run()
-            if ending.outage and not self._execution.stopped:
+            if ending.cause is Cause.OUTAGE and not self._execution.stopped:
                 self._execution.stage = f"waiting to be tried again: {ending.reason}"
                 self._stopped.wait(self._rest)
             self._store(ending)
@@ -145,10 +146,10 @@ class Attempt:
             self._queue.fail(job, ending.problem)
         elif ending.event is Event.STOP:
             self._queue.cancelled(job)
-        elif ending.outage:
+        elif ending.cause is Cause.OUTAGE:
             self._queue.postpone(job, ending.reason)
         else:
-            self._queue.retry(job, ending.reason, died=ending.died)
+            self._queue.retry(job, ending.reason, died=ending.cause is Cause.DEATH)
         self._tell(self._queue.get(job.id))
 
     def _leave(self) -> None:

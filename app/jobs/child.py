@@ -1,4 +1,4 @@
-"""What happens inside a job's own process, from its first moment to its last word."""
+"""What runs in a job's process."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
+from enum import StrEnum
 from multiprocessing.connection import Connection
 from time import monotonic
 from typing import Any
@@ -27,6 +28,13 @@ Target = Callable[[Any, Job, Report], None]
 _NICENESS = 19  # requests go before training
 _REPORT_SECONDS = 0.05
 _LONGEST_TRACE = 20_000
+
+
+class Cause(StrEnum):
+    """Why an attempt failed that is worth another one."""
+
+    OUTAGE = "outage"
+    DEATH = "death"
 
 
 def main(target: Target, argument: Any, job: Job, threads: int, supervisor_end: Connection, pipe: Connection) -> None:
@@ -61,14 +69,14 @@ class Reporter:
             self._send({"fraction": fraction, "stage": stage[:200]})
 
     def report_failure(self, error: Exception) -> None:
-        """Send why the job failed; or why it has to wait, where the world failed and not the work."""
+        """Send why the job failed; or why it has to wait: an outage, not an error of the job."""
         os.set_blocking(self._pipe.fileno(), True)
         expected = isinstance(error, PayoffError)
         trace = "" if expected else trace_of(error)[-_LONGEST_TRACE:]
         if isinstance(error, (InterfaceError, OperationalError)):
             error = Unavailable("the database does not answer")
-        again = "outage" if isinstance(error, Unavailable) else "death" if isinstance(error, Died) else ""
-        self._send({"problem": Problem.of(error).as_dict(), "trace": trace, "again": again})
+        cause = Cause.OUTAGE if isinstance(error, Unavailable) else Cause.DEATH if isinstance(error, Died) else None
+        self._send({"problem": Problem.of(error).as_dict(), "trace": trace, "cause": cause})
 
     def _send(self, message: dict[str, Any]) -> None:
         self._pipe.send_bytes(json.dumps(message).encode())

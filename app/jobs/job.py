@@ -38,7 +38,6 @@ TRANSITIONS: dict[tuple[Status, Event], Status] = {
     (Status.RUNNING, Event.SUCCEED): Status.SUCCEEDED,
     (Status.RUNNING, Event.FAIL): Status.FAILED,
     (Status.RUNNING, Event.RETRY): Status.QUEUED,
-    (Status.CANCELLED, Event.CANCEL): Status.CANCELLED,  # asking twice is no mistake
 }
 
 ENDED = frozenset(Status) - {start for (start, _), end in TRANSITIONS.items() if start is not end}
@@ -95,7 +94,7 @@ class Job(JobView):
     """A piece of work that was accepted, as the table has it at one moment.
 
     `attempt` is the fencing token: the process of an earlier attempt can no longer write. `deaths` counts the attempts
-    that were lost to a dead process or machine; only these are bounded.
+    that were lost to a dead process or machine.
     """
 
     spec: dict[str, Any]
@@ -120,7 +119,7 @@ def unknown_job(job_id: str) -> NotFound:
 
 @dataclass(frozen=True)
 class Problem:
-    """Why a job failed, for the client that submitted it; `family` is the name of the error's class in app.errors."""
+    """Why a job failed, for the client that submitted it; `family` is the name of the nearest class in app.errors."""
 
     detail: str
     title: str = "The job failed"
@@ -129,10 +128,10 @@ class Problem:
 
     @classmethod
     def of(cls, error: Exception) -> Self:
-        """The error's own words when it was made for callers, otherwise no more than its class's name."""
+        """The message of an error made for callers, otherwise no more than the name of its class."""
         if isinstance(error, PayoffError):
             flaws = tuple({"loc": flaw.loc, "msg": flaw.msg} for flaw in error.flaws)
-            return cls(error.detail, error.title, flaws, type(error).__name__)
+            return cls(error.detail, error.title, flaws, error.family.__name__)
         return cls(f"an unexpected {type(error).__name__} ended the job; the service's log has the details")
 
     def as_dict(self) -> dict[str, Any]:

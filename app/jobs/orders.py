@@ -9,7 +9,7 @@ import secrets
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, RowMapping, func, insert, select
+from sqlalchemy import ColumnElement, Connection, RowMapping, insert, select
 from sqlalchemy.exc import IntegrityError
 
 from app.database import Database
@@ -24,7 +24,6 @@ from app.patterns import matches
 from app.tracing import origin
 
 KEY_PLACE = "/headers/Idempotency-Key"
-MAX_PAGE = 1000
 
 _LOOKED_UP = 500  # ids in one statement
 _MOVING = (JOBS.c.id, JOBS.c.status, JOBS.c.attempt, JOBS.c.progress, JOBS.c.stage)
@@ -76,13 +75,6 @@ class Orders:
         self._tell()
         return job
 
-    def find(self, key: str, client: str | None = None) -> Job | None:
-        """The job that was submitted with this idempotency key, for an answer before any work is done."""
-        try:
-            return self.get(id_of_key(key, client))
-        except NotFound:
-            return None
-
     def get(self, job_id: str) -> Job:
         """NotFound where there is no such job."""
         return job_of(self._row(job_id, JOB_COLUMNS))
@@ -92,7 +84,7 @@ class Orders:
         return view_of(self._row(job_id, VIEW_COLUMNS))
 
     def changes(self, known: Mapping[str, JobView]) -> dict[str, JobView | NotFound]:
-        """Those of the `known` jobs, by id, that stand otherwise by now, or are no more. Two queries for many jobs."""
+        """Those of the `known` jobs, by id, that have changed or were deleted. Two queries for many jobs."""
         found: dict[str, JobView | NotFound] = {}
         ids = list(known)
         with self.database.reading() as connection:
@@ -123,8 +115,6 @@ class Orders:
         With patterns of `models` only the jobs for such models, and those for none that `client` ordered. Without
         `results`, which may be megabytes each, they are not read and None.
         """
-        if not 1 <= page_size <= MAX_PAGE:
-            raise Invalid.at("/page_size", f"must be between 1 and {MAX_PAGE}")
         columns = VIEW_COLUMNS if results else COLUMNS_WITHOUT_RESULT
         statement = select(*columns).order_by(JOBS.c.seq.desc()).limit(page_size + 1)
         for name, wanted in _filters(status=status, model=model, kind=kind).items():
@@ -137,13 +127,6 @@ class Orders:
         with self.database.reading() as connection:
             jobs = [view_of(row) for row in connection.execute(statement).mappings()]
         return page_of(jobs, page_size, lambda job: job.seq)
-
-    def counts(self) -> dict[str, int]:
-        """How many jobs there are in each status."""
-        statement = select(JOBS.c.status, func.count()).group_by(JOBS.c.status)
-        with self.database.reading() as connection:
-            found = {row[0]: int(row[1]) for row in connection.execute(statement)}
-        return {status.value: found.get(status, 0) for status in Status}
 
     def uses_dataset(self, dataset: str) -> bool:
         """Whether a job that has not ended needs this data set."""

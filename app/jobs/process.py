@@ -19,7 +19,7 @@ import psutil
 
 from app import processes
 from app.jobs import child
-from app.jobs.child import Target
+from app.jobs.child import Cause, Target
 from app.jobs.job import Event, Job, Problem
 from app.processes import CONTEXT, LOCK
 
@@ -56,8 +56,7 @@ class Ending:
     reason: str = ""
     problem: Problem | None = None
     trace: str = ""
-    died: bool = False
-    outage: bool = False  # the world failed, not the work
+    cause: Cause | None = None  # of a retry; None: the worker was stopped
 
 
 def preload(modules: Iterable[str]) -> None:
@@ -76,7 +75,7 @@ class Execution:
         self._limits = limits
         self._trusted_until = trusted_until
         self._stop: Stop | None = None
-        self._confession: dict[str, Any] | None = None
+        self._failure: dict[str, Any] | None = None
 
     def trust(self, until: float) -> None:
         """The lease holds until this moment of the monotonic clock; beyond it the process is killed."""
@@ -96,7 +95,7 @@ class Execution:
             return self._stopped(self._stop) if self._stop else self._conclude(self._watch())
         except Exception as error:  # noqa: BLE001 - the ending contains it, and the worker logs it
             reason = f"its process could not be run ({type(error).__name__})"
-            return Ending(Event.RETRY, reason, trace=traceback.format_exc(), died=True)
+            return Ending(Event.RETRY, reason, trace=traceback.format_exc(), cause=Cause.DEATH)
 
     def _watch(self) -> int:
         """Start the process and see it through; returns its exit code."""
@@ -142,7 +141,7 @@ class Execution:
             except (EOFError, OSError):  # the other end is closed
                 return
             if "problem" in message:
-                self._confession = message
+                self._failure = message
             else:
                 self.stage = str(message["stage"])
                 if math.isfinite(fraction := float(message["fraction"])):
@@ -158,10 +157,10 @@ class Execution:
         return None
 
     def _conclude(self, code: int) -> Ending:
-        if self._confession is not None:
-            problem, trace = Problem(**self._confession["problem"]), self._confession["trace"]
-            if again := self._confession["again"]:
-                return Ending(Event.RETRY, problem.detail, trace=trace, died=again == "death", outage=again == "outage")
+        if self._failure is not None:
+            problem, trace = Problem(**self._failure["problem"]), self._failure["trace"]
+            if cause := self._failure["cause"]:
+                return Ending(Event.RETRY, problem.detail, trace=trace, cause=Cause(cause))
             return Ending(Event.FAIL, problem=problem, trace=trace)
         if self._stop is not None:
             return self._stopped(self._stop)
@@ -169,8 +168,8 @@ class Execution:
             return Ending(Event.FAIL, problem=Problem("its work ended without a result"))
         if code < 0:
             hint = " (perhaps it needed more memory than there is)" if -code == signal.SIGKILL else ""
-            return Ending(Event.RETRY, f"its process was killed by signal {-code}{hint}", died=True)
-        return Ending(Event.RETRY, f"its process ended unexpectedly with exit code {code}", died=True)
+            return Ending(Event.RETRY, f"its process was killed by signal {-code}{hint}", cause=Cause.DEATH)
+        return Ending(Event.RETRY, f"its process ended unexpectedly with exit code {code}", cause=Cause.DEATH)
 
     def _stopped(self, why: Stop) -> Ending:
         match why:
@@ -179,7 +178,7 @@ class Execution:
             case Stop.RELEASED:
                 return Ending(Event.RETRY, "its worker was stopped")
             case Stop.LOST:
-                return Ending(Event.RETRY, "its worker could not renew the lease in time", outage=True)
+                return Ending(Event.RETRY, "its worker could not renew the lease in time", cause=Cause.OUTAGE)
             case Stop.UNRECORDED:
                 return Ending(Event.FAIL, problem=Problem("its progress could not be stored; see the log"))
             case Stop.TOO_LONG:

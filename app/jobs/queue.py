@@ -131,20 +131,13 @@ class Queue(Orders):
             if not connection.execute(update(WORKERS).where(WORKERS.c.name == worker).values(seen)).rowcount:
                 connection.execute(insert(WORKERS).values(name=worker, **seen))
             silent = WORKERS.c.seen_at < self.database.now - 10 * self.lease_seconds
+            # After an outage all workers look stale.
             stale = select(WORKERS.c.name).where(silent).with_for_update(skip_locked=True)
-            connection.execute(
-                delete(WORKERS).where(WORKERS.c.name.in_(stale))
-            )  # after an outage all workers look stale
+            connection.execute(delete(WORKERS).where(WORKERS.c.name.in_(stale)))
 
     def check_out(self, worker: str) -> None:
         with self.database.writing() as connection:
             connection.execute(delete(WORKERS).where(WORKERS.c.name == worker))
-
-    def workers(self) -> list[str]:
-        """The workers, of all processes and machines, that were there within the last lease."""
-        recently = WORKERS.c.seen_at >= self.database.now - self.lease_seconds
-        with self.database.reading() as connection:
-            return list(connection.execute(select(WORKERS.c.name).where(recently).order_by(WORKERS.c.name)).scalars())
 
     def _change(self, job: Job, step: Callable[..., Job], *arguments: object, **options: object) -> bool:
         """Take a step of `transitions` if this attempt still owns the job; False otherwise."""

@@ -18,7 +18,7 @@ _NUMBER = re.compile(r"[1-9][0-9]{0,8}")
 
 
 class Taken(Conflict):
-    """The request conflicts with the present state"""
+    """Another model or version is in the place of a copy"""
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from app.registry.tables import models, reservations, versions
 
 
 class NumberUnusable(Conflict):
-    """The request conflicts with the present state"""
+    """A version number that cannot be published any more"""
 
 
 @dataclass(frozen=True)

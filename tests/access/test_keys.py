@@ -10,13 +10,13 @@ from sqlalchemy import select
 
 from app.access.audit import AuditLog
 from app.access.caller import Caller, Scope
-from app.access.keyring import GUESSES, Keyring
+from app.access.keyring import GUESSES, Keyring, WrongKey
 from app.access.keys import FORM, KeyRequest, Keys
 from app.access.rates import Rate
 from app.access.seen_keys import NOTE, KeysMade
 from app.access.tables import API_KEYS, AUDIT_LOG
 from app.database import Database
-from app.errors import Conflict, Forbidden, Invalid, KeyMissing, NotFound, NotReady, TooMany, Unavailable, WrongKey
+from app.errors import Conflict, Forbidden, Invalid, KeyMissing, NotFound, NotReady, TooMany, Unavailable
 from app.migrations import migrate
 from app.storage.storage import Storage
 

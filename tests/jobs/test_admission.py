@@ -8,6 +8,7 @@ import pytest
 
 from app.database import Database
 from app.errors import Invalid, TooMany
+from app.jobs.orders import id_of_key
 from app.jobs.queue import Queue
 from app.migrations import migrate
 
@@ -61,7 +62,7 @@ def test_idempotency_keys_are_each_clients_own(queues):
 
     assert len(set(jobs.values())) == 3
     for client, job_id in jobs.items():
-        found = queue.find("k", client)
+        found = queue.get(id_of_key("k", client))
         assert (found.id, found.client) == (job_id, client)
         with pytest.raises(Invalid):
             queue.submit("train", {"client": "another order"}, key="k", client=client)
@@ -77,7 +78,7 @@ def test_what_is_written_with_an_order_fails_with_it(queues):
 
     with pytest.raises(RuntimeError):
         queue.submit("train", {}, key="k", also=broken)
-    assert queue.find("k") is None
+    assert queue.page() == ([], None)
 
     written = []
     for _ in range(2):

@@ -15,7 +15,7 @@ from app.jobs.transitions import MAX_ATTEMPTS
 from app.jobs.watcher import Watcher
 from app.jobs.worker import Worker
 from tests.jobs import targets
-from tests.jobs.waiting import eventually
+from tests.jobs.waiting import alive_workers, eventually
 
 LEASE = 1.2  # seconds, where a test waits until one runs out
 UNSTORABLE = "class \0 \ud800 of ü"
@@ -125,7 +125,7 @@ def test_a_method_that_raises_for_one_job_ends_that_job_alone(queue, start, monk
     assert failed.attempt <= 2
     assert reason is None or reason in failed.error["detail"]
     assert worker.alive
-    assert eventually(lambda: queue.workers() == [worker.name])
+    assert eventually(lambda: alive_workers(queue) == [worker.name])
 
 
 def test_a_failure_that_passes_costs_nothing(queue, start, monkeypatch):
@@ -214,9 +214,9 @@ def test_a_worker_whose_turns_fail_is_not_alive_and_not_counted(queue, start, mo
         worker = start()
         assert worker.alive
         eventually(lambda: not worker.alive)
-        assert queue.workers() == []
+        assert alive_workers(queue) == []
         assert worker.turn_age > 0.5
-    eventually(lambda: worker.alive and queue.workers() == [worker.name])
+    eventually(lambda: worker.alive and alive_workers(queue) == [worker.name])
 
 
 def test_no_way_of_ending_is_tried_again_without_end(queue):

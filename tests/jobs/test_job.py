@@ -16,7 +16,6 @@ LEGAL = {
     ("running", "succeed"): "succeeded",
     ("running", "fail"): "failed",
     ("running", "retry"): "queued",
-    ("cancelled", "cancel"): "cancelled",
 }
 
 

@@ -9,12 +9,14 @@ from sqlalchemy.exc import StatementError
 from app.database import Database
 from app.errors import Conflict, Invalid, NotFound
 from app.jobs.job import Problem, Status
-from app.jobs.orders import KEY_PLACE
+from app.jobs.orders import KEY_PLACE, id_of_key
 from app.jobs.queue import Beat, Queue
+from app.jobs.queue_status import queue_status
 from app.jobs.tables import JOBS, TABLES
 from app.migrations import migrate
 from tests.jobs.clock import ClockedDatabase
 from tests.jobs.targets import remember
+from tests.jobs.waiting import alive_workers
 
 LEASE = 10
 
@@ -86,9 +88,8 @@ def test_the_same_key_answers_with_the_first_job_whatever_became_of_it(queue):
     assert queue.submit("train", {"rows": [[1, 2]]}, model="heart", key="k") == first
     succeed(queue, queue.claim("ann"))
     assert queue.submit("train", {"rows": [[1, 2]]}, model="heart", key="k").status is Status.SUCCEEDED
-    assert queue.find("k").id == first.id
-    assert queue.find("another") is None
-    assert queue.counts()["succeeded"] == sum(queue.counts().values()) == 1
+    assert id_of_key("k") == first.id
+    assert queue_status(queue).jobs["succeeded"] == sum(queue_status(queue).jobs.values()) == 1
 
 
 @pytest.mark.parametrize(("kind", "spec", "model"), [("copy", {}, "a"), ("train", {"C": 2}, "a"), ("train", {}, "b")])
@@ -162,8 +163,6 @@ def test_pages_are_filtered_by_status_model_and_kind(queue):
         ({"page_token": ""}, "/page_token"),
         ({"page_token": "1"}, "/page_token"),
         ({"page_token": "OTk5OTk5OTk5OTk5OTk5OTk5OQ"}, "/page_token"),  # 9 * 19
-        ({"page_size": 0}, "/page_size"),
-        ({"page_size": 1001}, "/page_size"),
         ({"status": "done"}, "/status"),
         ({"model": "a\0"}, "/model"),
     ],
@@ -176,7 +175,7 @@ def test_a_bad_query_is_refused_with_its_place(queue, query, loc):
 
 def test_counts_name_every_status(queue, job):
     queue.submit("train", {})
-    assert queue.counts() == {"queued": 1, "running": 1, "succeeded": 0, "failed": 0, "cancelled": 0}
+    assert queue_status(queue).jobs == {"queued": 1, "running": 1, "succeeded": 0, "failed": 0, "cancelled": 0}
 
 
 def test_a_data_set_is_in_use_until_its_jobs_have_ended(queue):
@@ -219,7 +218,7 @@ def test_a_job_whose_workers_keep_falling_silent_fails_with_the_reason(queue, jo
         lost = queue.recover_lost()
         queue.claim("bob")
     assert [job.status for job in lost] == [Status.FAILED]
-    assert lost[0].error["detail"] == "tried 2 times; the last time its worker stopped responding"
+    assert lost[0].error["detail"] == "tried 2 times; the last time: its worker stopped responding"
     assert lost[0].finished_at == queue.database.time
     assert queue.claim("bob") is None
 
@@ -332,11 +331,11 @@ def test_workers_are_those_seen_within_a_lease_and_the_rest_is_deleted(queue):
     queue.database.time += LEASE / 2
     queue.check_in("bob")
     queue.check_in("bob")
-    assert queue.workers() == ["ann", "bob"]
+    assert alive_workers(queue) == ["ann", "bob"]
     queue.database.time += LEASE
-    assert queue.workers() == ["bob"]
+    assert alive_workers(queue) == ["bob"]
     queue.check_out("bob")
-    assert queue.workers() == []
+    assert alive_workers(queue) == []
 
 
 def test_times_are_the_databases(url):

@@ -8,11 +8,11 @@ from starlette.types import Message, Receive, Scope
 
 from app.access.addresses import Addresses
 from app.access.caller import Caller
-from app.access.keyring import Keyring
+from app.access.keyring import Keyring, WrongKey
 from app.access.rates import Windows, whole
 from app.api.middleware.permits import Access
 from app.api.middleware.sites import Sites
-from app.errors import Invalid, TooLarge, TooMany, Unsupported, WrongKey
+from app.errors import Invalid, TooLarge, TooMany, Unsupported
 from app.text import check_query
 
 KEY_HEADER = "X-API-Key"

@@ -1,4 +1,4 @@
-"""How the job table as a whole is doing, for those who watch over it."""
+"""The state of the job table as a whole, for monitoring."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from app.jobs.tables import JOBS, WORKERS
 
 
 @dataclass(frozen=True)
-class Pulse:
-    """Jobs by status, how long the oldest queued one has waited (0 without any), and the workers that are there."""
+class QueueStatus:
+    """Jobs by status, how long the oldest queued one has waited (0 without any), and how many workers are alive."""
 
     jobs: dict[str, int]
     oldest_seconds: float
     workers: int
 
 
-def pulse(queue: Queue) -> Pulse:
+def queue_status(queue: Queue) -> QueueStatus:
     """Three small queries in one snapshot, all times by the database's clock."""
     now = queue.database.now
     by_status = select(JOBS.c.status, func.count()).group_by(JOBS.c.status)
     oldest = select(now - func.min(JOBS.c.created_at)).where(JOBS.c.status == Status.QUEUED)
-    there = select(func.count()).where(WORKERS.c.seen_at >= now - queue.lease_seconds)
+    alive = select(func.count()).where(WORKERS.c.seen_at >= now - queue.lease_seconds)
     with queue.database.reading() as connection:
         found = {row[0]: int(row[1]) for row in connection.execute(by_status)}
         age = connection.execute(oldest).scalar()
-        workers = connection.execute(there).scalar_one()
+        workers = connection.execute(alive).scalar_one()
     jobs = {status.value: found.get(status, 0) for status in Status}
-    return Pulse(jobs, max(float(age or 0.0), 0.0), int(workers))
+    return QueueStatus(jobs, max(float(age or 0.0), 0.0), int(workers))
