@@ -97,10 +97,10 @@ class Invalid(PayoffError, ValueError):
         return Invalid(self.detail, [Flaw(prefix + flaw.loc, flaw.msg) for flaw in self.flaws])
 
 
-def reject(flaws: Iterable[Flaw]) -> None:
-    """Raise Invalid where there is a flaw."""
+def reject(flaws: Iterable[Flaw], detail: str = "") -> None:
+    """Raise Invalid where there is a flaw; the first one is the detail where none is given."""
     if found := tuple(islice(flaws, MAX_ERRORS)):
-        raise Invalid.of(found)
+        raise Invalid(detail or found[0].msg, found)
 
 
 class NotFound(PayoffError):

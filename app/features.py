@@ -133,30 +133,32 @@ class Schema:
         for i, instance in enumerate(instances):
             yield from self._flaws_of_one(pointer(i), instance)
 
-    def _flaws_of_one(self, loc: str, instance: Any) -> list[Flaw]:
+    def _flaws_of_names(self, loc: str, instance: dict[str, Any]) -> Iterator[Flaw]:
+        for name in instance:
+            if name not in self._position:
+                yield Flaw(loc + pointer(name), unknown("feature", name, self.names))
+        for name in self.names:
+            if name not in instance:
+                yield Flaw(loc, f"feature {name!r} is absent; send null where it is missing")
+
+    def _flaws_of_one(self, loc: str, instance: Any) -> Iterator[Flaw]:
         if isinstance(instance, dict):
-            flaws = [
-                Flaw(loc + pointer(name), unknown("feature", name, self.names))
-                for name in instance
-                if name not in self._position
-            ]
-            absent = [name for name in self.names if name not in instance]
-            flaws += [Flaw(loc, f"feature {name!r} is absent; send null where it is missing") for name in absent]
+            yield from self._flaws_of_names(loc, instance)
             cells = [(pointer(name), self._position[name], instance[name]) for name in self.names if name in instance]
-        elif isinstance(instance, list | tuple):
-            if len(instance) != len(self.names):
-                return [Flaw(loc, f"{len(instance)} values for {len(self.names)} features")]
-            flaws = []
-            cells = [(pointer(j), j, value) for j, value in enumerate(instance)]
+        elif not isinstance(instance, list | tuple):
+            yield Flaw(loc, "an instance is a list in feature order or an object by feature name")
+            return
+        elif len(instance) != len(self.names):
+            yield Flaw(loc, f"{len(instance)} values for {len(self.names)} features")
+            return
         else:
-            return [Flaw(loc, "an instance is a list in feature order or an object by feature name")]
+            cells = [(pointer(j), j, value) for j, value in enumerate(instance)]
         for place, j, value in cells:
             if type(value) not in (_WORDS if j in self._codes else _NUMBERS):
                 needed = "a string" if j in self._codes else "a number"
-                flaws.append(Flaw(loc + place, f"{self.names[j]!r} takes {needed} or null"))
+                yield Flaw(loc + place, f"{self.names[j]!r} takes {needed} or null")
             elif type(value) is int and not is_float(value):
-                flaws.append(Flaw(loc + place, OUTSIDE))
-        return flaws
+                yield Flaw(loc + place, OUTSIDE)
 
 
 def is_float(value: float) -> bool:

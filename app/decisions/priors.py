@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from app.errors import Flaw, Invalid, pointer, unknown
+from app.errors import Flaw, Invalid, pointer, reject, unknown
 from app.text import positions
 
 _SUM_TOLERANCE = 1e-6  # people write thirds with six digits
@@ -22,18 +22,7 @@ def as_priors(value: Any, classes: Sequence[str]) -> np.ndarray:
     """
     if not isinstance(value, Mapping):
         raise Invalid.at("", "priors are an object with one share per class")
-    known = set(classes)
-    flaws = [Flaw(pointer(name), unknown("class", name, classes)) for name in value if name not in known]
-    flaws += [
-        Flaw("", f"class {name!r} is missing; send 0 if it never occurs") for name in classes if name not in value
-    ]
-    flaws += [
-        Flaw(pointer(name), "a share is a number from 0 to 1")
-        for name in classes
-        if name in value and not (type(value[name]) in (int, float) and 0 <= value[name] <= 1)
-    ]
-    if flaws:
-        raise Invalid("invalid priors", flaws)
+    reject(_flaws(value, classes), "invalid priors")
     priors = np.array([value[name] for name in classes], dtype=np.float64)
     if abs(priors.sum() - 1) > _SUM_TOLERANCE:
         raise Invalid.at("", f"the priors sum to {priors.sum():.8g}; they must sum to 1")
@@ -51,9 +40,10 @@ def shift_priors(P: np.ndarray, trained: np.ndarray, used: np.ndarray) -> tuple[
     Raises Invalid at `/k` if class k occurs in use but not in training. O(n K).
     """
     unseen = np.flatnonzero((trained <= 0) & (used > 0))
-    if unseen.size:
-        flaws = [Flaw(pointer(k), "the class does not occur in training; its share must be 0") for k in unseen]
-        raise Invalid("invalid priors", flaws)
+    reject(
+        (Flaw(pointer(k), "the class does not occur in training; its share must be 0") for k in unseen),
+        "invalid priors",
+    )
     ratio = np.divide(used, trained, out=np.zeros(len(used)), where=trained > 0)
     shifted = P * ratio
     total = shifted.sum(axis=1, keepdims=True)
@@ -72,6 +62,19 @@ def shift_priors(P: np.ndarray, trained: np.ndarray, used: np.ndarray) -> tuple[
         " according to the model; their probabilities are the priors"
     )
     return shifted / total, [warning]
+
+
+def _flaws(value: Mapping[str, Any], classes: Sequence[str]) -> Iterator[Flaw]:
+    known = set(classes)
+    for name in value:
+        if name not in known:
+            yield Flaw(pointer(name), unknown("class", name, classes))
+    for name in classes:
+        if name not in value:
+            yield Flaw("", f"class {name!r} is missing; send 0 if it never occurs")
+    for name in classes:
+        if name in value and not (type(value[name]) in (int, float) and 0 <= value[name] <= 1):
+            yield Flaw(pointer(name), "a share is a number from 0 to 1")
 
 
 def _scaled_product(P: np.ndarray, ratio: np.ndarray) -> np.ndarray:

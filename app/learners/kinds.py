@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
+from itertools import chain
 from typing import Any, Literal
 
 import numpy as np
 from sklearn.base import BaseEstimator
 
 from app.acquisition.prices import Prices
-from app.errors import Flaw, Invalid, pointer, unknown
+from app.errors import Flaw, Invalid, pointer, reject, unknown
 from app.learners.parameters import Parameter
 
 
@@ -160,14 +161,9 @@ def resolve(learner: Mapping[str, Any]) -> tuple[Kind, dict[str, Any]]:
     """
     kind = _kind(learner.get("kind"))
     known = {parameter.name: parameter for parameter in kind.parameters}
-    flaws = [
-        Flaw(
-            pointer(name),
-            unknown(f"{kind.name} parameter", name, known),
-        )
-        for name in learner
-        if name != "kind" and name not in known
-    ]
+    strange = (name for name in learner if name != "kind" and name not in known)
+    unknown_names = (Flaw(pointer(name), unknown(f"{kind.name} parameter", name, known)) for name in strange)
+    flaws: list[Flaw] = []
     parameters: dict[str, Any] = {}
     for name, parameter in known.items():
         try:
@@ -177,8 +173,7 @@ def resolve(learner: Mapping[str, Any]) -> tuple[Kind, dict[str, Any]]:
     for one, other in kind.alternatives:
         if parameters.get(one) is not None and parameters.get(other) is not None:
             flaws.append(Flaw(pointer(other), f"{one} and {other} are mutually exclusive"))
-    if flaws:
-        raise Invalid("invalid learner", flaws)
+    reject(chain(unknown_names, flaws), "invalid learner")
     return kind, parameters
 
 

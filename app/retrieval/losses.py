@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -66,12 +67,12 @@ def parse_loss(given: Mapping[str, Any]) -> Loss:
     if not isinstance(name, str) or name not in LOSSES:
         raise Invalid.at("/name", f"the name of the loss must be one of {', '.join(map(repr, LOSSES))}")
     allowed = {"name", *LOSSES[name].parameters}
-    flaws = [
-        Flaw(pointer(key), unknown(f"{name} parameter", key, sorted(allowed))) for key in given if key not in allowed
-    ]
+    strange = (key for key in given if key not in allowed)
+    unknown_keys = (Flaw(pointer(key), unknown(f"{name} parameter", key, sorted(allowed))) for key in strange)
+    flaws: list[Flaw] = []
     beta = _beta(given.get("beta", 1.0), flaws) if name == "f_beta" else None
     c, d = (_coefficients(given, key, flaws) if name == "fractional_linear" else None for key in ("c", "d"))
-    reject(flaws)
+    reject(chain(unknown_keys, flaws))
     return Loss(name, beta=beta, c=c, d=d)
 
 

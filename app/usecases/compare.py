@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from app.access.caller import Caller
 from app.decisions.benefit import as_benefits
-from app.errors import Flaw, Invalid, pointer
+from app.errors import Flaw, Invalid, pointer, reject
 from app.jobs.job import Job
 from app.learners import catalogue
 from app.usecases import jobs
@@ -20,6 +20,7 @@ from app.usecases.specs import CompareSpec, LearnerSpec
 from app.usecases.train_job import built, placed
 
 KIND = "compare"
+_INCOMPARABLE = "the learners cannot be compared"
 
 
 def submit(ports: Ports, order: Mapping[str, Any], *, key: str | None, caller: Caller) -> Job:
@@ -57,25 +58,23 @@ _Resolved = tuple[catalogue.Kind, dict[str, Any]]
 
 def _resolved(sent: Sequence[Mapping[str, Any]]) -> list[_Resolved]:
     learners: list[_Resolved] = []
-    flaws: list[Flaw] = []
+    reject(_resolve(sent, learners), _INCOMPARABLE)
+    return learners
+
+
+def _resolve(sent: Sequence[Mapping[str, Any]], learners: list[_Resolved]) -> Iterator[Flaw]:
+    """Append the learners to `learners`, and yield what is wrong with them."""
     for i, one in enumerate(sent):
         try:
             kind, parameters = catalogue.resolve(one)
         except Invalid as error:
-            flaws.extend(error.under(pointer("learners", i)).flaws)
+            yield from error.under(pointer("learners", i)).flaws
             continue
         if kind.labels == "several":
-            flaws.append(
-                Flaw(pointer("learners", i, "kind"), f"{kind.name} predicts several labels; rules decide about one")
-            )
+            yield Flaw(pointer("learners", i, "kind"), f"{kind.name} predicts several labels; rules decide about one")
         if kind.regresses(parameters):
-            flaws.append(
-                Flaw(pointer("learners", i, "task"), "regression predicts numbers; rules decide about classes")
-            )
+            yield Flaw(pointer("learners", i, "task"), "regression predicts numbers; rules decide about classes")
         learners.append((kind, parameters))
-    if flaws:
-        raise Invalid("the learners cannot be compared", flaws)
-    return learners
 
 
 def _buildable(resolved: Sequence[_Resolved], B: np.ndarray, classes: Sequence[int | str]) -> list[LearnerSpec]:
@@ -91,8 +90,7 @@ def _buildable(resolved: Sequence[_Resolved], B: np.ndarray, classes: Sequence[i
         if learner in learners:
             flaws.append(Flaw(pointer("learners", i), "the same learner with the same parameters is there already"))
         learners.append(learner)
-    if flaws:
-        raise Invalid("the learners cannot be compared", flaws)
+    reject(flaws, _INCOMPARABLE)
     return learners
 
 

@@ -49,20 +49,19 @@ def encode_known(schema: Schema, cases: Sequence[Any], unavailable: Sequence[str
     status = np.zeros(X.shape, dtype=np.int32)
     X[rows, columns] = numbers
     status[rows, columns] = np.where([value is None for value in values], UNAVAILABLE, rank) if values else 0
-    _give_up(status, unavailable, position)
+    reject(_give_up(status, unavailable, position))
     return Known(X, status, warnings)
 
 
-def _give_up(status: np.ndarray, unavailable: Sequence[str], position: Mapping[str, int]) -> None:
-    flaws = []
+def _give_up(status: np.ndarray, unavailable: Sequence[str], position: Mapping[str, int]) -> Iterator[Flaw]:
+    """Mark the features that cannot be had, and yield what is wrong with their names."""
     for place, name in enumerate(unavailable):
         if name not in position:
-            flaws.append(Flaw(pointer("unavailable", place), unknown("feature", name, position)))
+            yield Flaw(pointer("unavailable", place), unknown("feature", name, position))
         elif (status[:, position[name]] > 0).any():
-            flaws.append(Flaw(pointer("unavailable", place), f"{name!r} is known; leave it out here"))
+            yield Flaw(pointer("unavailable", place), f"{name!r} is known; leave it out here")
         else:
             status[:, position[name]] = UNAVAILABLE
-    reject(flaws)
 
 
 def _numbers(

@@ -205,10 +205,14 @@ def refuse_query(request: Request, known: Collection[str] = (), lists: Collectio
     if not request.scope["query_string"]:
         return
     counts = Counter(name for name, _ in request.query_params.multi_items())
-    flaws = [Flaw(pointer(name), unknown("query parameter", name, known)) for name in counts if name not in known]
-    twice = (name for name, count in counts.items() if count > 1 and name in known and name not in lists)
-    flaws += [Flaw(pointer(name), "this query parameter is given twice") for name in twice]
-    reject(flaws)
+    reject(
+        Flaw(
+            pointer(name),
+            "this query parameter is given twice" if name in known else unknown("query parameter", name, known),
+        )
+        for name, count in counts.items()
+        if name not in known or (count > 1 and name not in lists)
+    )
 
 
 def read_query(request: Request, form: type[_Form], words: Collection[str]) -> _Form:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -58,7 +59,7 @@ def rows_of_arrow(body: bytes, schema: Schema, reserve: Reserve = free) -> Rows:
     import pyarrow as pa  # noqa: PLC0415
 
     table = table_of_arrow(body)
-    _check_names(table.column_names, schema)
+    reject(_flaws_of_names(Counter(table.column_names), schema.names))
     _check_types(table, schema)
     reserve(table.num_rows * (8 * len(schema.names) + _BYTES_PER_WORD * bool(schema.categorical)))
     X = np.empty((table.num_rows, len(schema.names)))
@@ -144,11 +145,18 @@ def _finite(X: np.ndarray) -> np.ndarray:
     return X
 
 
-def _check_names(names: list[str], schema: Schema) -> None:
-    flaws = [Flaw(pointer(name), unknown("feature", name, schema.names)) for name in names if name not in schema.names]
-    flaws += [Flaw("", f"feature {name!r} is missing") for name in schema.names if name not in names]
-    flaws += [Flaw(pointer(name), "the stream has this column twice") for name in set(names) if names.count(name) > 1]
-    reject(flaws)
+def _flaws_of_names(counts: Mapping[str, int], known: Sequence[str]) -> Iterator[Flaw]:
+    """What is wrong with the names of columns, of which there are so many; `known` are the features."""
+    features = set(known)
+    for name in counts:
+        if name not in features:
+            yield Flaw(pointer(name), unknown("feature", name, known))
+    for name in known:
+        if name not in counts:
+            yield Flaw("", f"feature {name!r} is missing")
+    for name, count in counts.items():
+        if count > 1:
+            yield Flaw(pointer(name), "the stream has this column twice")
 
 
 def _check_types(table: pa.Table, schema: Schema) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -16,7 +16,7 @@ from starlette.datastructures import FormData, UploadFile
 
 from app.api.bodies.forms import check_charset, read_form
 from app.api.middleware.limiters import limiters
-from app.errors import Flaw, Invalid, Unsupported, pointer, unknown
+from app.errors import Flaw, Invalid, Unsupported, pointer, reject, unknown
 
 _Result = TypeVar("_Result")
 FORM = "multipart/form-data"
@@ -87,20 +87,22 @@ async def run_while_connected(request: Request, function: Callable[..., _Result]
 def _from_form(form: FormData) -> Upload:
     file: UploadFile | None = None
     texts: dict[str, list[str]] = {"label": [], "name": [], "label_type": []}
-    flaws = []
+    others = []
     for key, value in form.multi_items():
         if key == "file" and isinstance(value, UploadFile):
             file = value
         elif key in texts and isinstance(value, str):
             texts[key].append(value)
-        elif key == "file":
-            flaws.append(Flaw("/file", "'file' is text; it must be a file part (with a file name)"))
         else:
-            known = ["file", *texts]
-            message = f"{key!r} is a file; it must be text" if key in texts else unknown("form field", key, known)
-            flaws.append(Flaw(pointer(key), message))
-    if file is None and not flaws:
-        flaws.append(Flaw("/file", "'file' is required"))
-    if flaws or file is None:
-        raise Invalid.of(flaws)
+            others.append(key)
+    reject(Flaw(pointer(key), _refusal(key, texts)) for key in others)
+    if file is None:
+        raise Invalid.at("/file", "'file' is required")
     return Upload(file.file, texts["label"], texts["name"], texts["label_type"])
+
+
+def _refusal(key: str, texts: Collection[str]) -> str:
+    """Why a form may not contain this part."""
+    if key == "file":
+        return "'file' is text; it must be a file part (with a file name)"
+    return f"{key!r} is a file; it must be text" if key in texts else unknown("form field", key, ["file", *texts])

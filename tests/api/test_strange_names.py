@@ -1,0 +1,136 @@
+"""Requests full of unknown names: each is compared with the known ones at a cost, so that few of them are."""
+
+from __future__ import annotations
+
+import copy
+import io
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import app.errors
+from app.errors import MAX_ERRORS
+from tests.api.operations import operations
+from tests.conftest import trained, two_class_rows
+
+STRANGE = [f"feature_{i:04}" for i in range(1000)]
+MANY = dict.fromkeys(STRANGE, 1)
+LONGEST_ANSWER = 20_000  # bytes
+BENEFITS = [[0, -1], [-10, 5]]
+INSTANCE = {"age": 50, "pulse": 70, "pain": "mild"}
+PRICES = {"age": 1, "pulse": 1, "pain": 1}
+TRAINING = {"model": "ward", "learner": {"kind": "logistic"}, "data": two_class_rows(60)}
+PREDICTION = {"model": "ward", "instances": [INSTANCE], "benefits": BENEFITS}
+CASE = {"model": "wood", "known": {"age": 50}}
+EXAMPLES = {f"{operation.method} {operation.url}": operation.body for operation in operations() if operation.takes_json}
+ORDERS: list[tuple[str, dict[str, Any]]] = [
+    ("POST /predict", PREDICTION | {"instances": [INSTANCE | MANY]}),
+    ("POST /predict", PREDICTION | {"instances": [INSTANCE | {name: 1} for name in STRANGE]}),
+    ("POST /predict", PREDICTION | {"priors": {"healthy": 0.5, "ill": 0.5} | MANY}),
+    ("POST /retrieve", {"model": "ward", "instances": [MANY], "setting": "binary", "loss": {"name": "am"}}),
+    ("POST /retrieve", {"probabilities": [0.5], "setting": "multilabel", "loss": {"name": "am"} | MANY}),
+    ("POST /acquire", CASE | {"known": MANY}),
+    ("POST /acquire", {"model": "wood", "instances": [{name: 1} for name in STRANGE]}),
+    ("POST /acquire", CASE | {"unavailable": STRANGE}),
+    ("POST /acquire", CASE | {"feature_costs": MANY}),
+    ("POST /acquire", CASE | {"feature_costs": [{"feature": name, "cost": 1} for name in STRANGE]}),
+    ("POST /acquire", CASE | {"feature_costs": [{"feature": "age", "cost": 1} | MANY]}),
+    ("POST /acquire/simulate", {"model": "wood", "rows": [MANY], "labels": ["ill"]}),
+    ("POST /acquire/simulate", {"model": "wood", "rows": [INSTANCE], "labels": ["ill"], "feature_costs": MANY}),
+    ("POST /train", TRAINING | {"learner": {"kind": "logistic"} | MANY}),
+    (
+        "POST /train",
+        TRAINING | {"learner": {"kind": "hierarchical_logistic", "second": {"kind": "kernel_logistic"} | MANY}},
+    ),
+    ("POST /train", TRAINING | {"learner": {"kind": "budget_forest"}, "feature_costs": PRICES | MANY}),
+    ("POST /compare", {"dataset": "", "benefits": BENEFITS, "learners": [{"kind": "logistic"} | MANY] * 20}),
+]
+
+
+@pytest.fixture(scope="module")
+def dataset(service, ward) -> str:
+    job = trained(service, {"model": "wood", "learner": {"kind": "budget_forest"}, "data": two_class_rows(60)})
+    card = service.get(f"/models/wood/versions/{job['model']['version']}").json()
+    return str(card["data"]["dataset"])
+
+
+@pytest.fixture
+def compared(monkeypatch) -> list[str]:
+    """The names that were compared with the known ones."""
+    names: list[str] = []
+    suggest = app.errors.get_close_matches
+
+    def counting(name: str, *others: Any, **options: Any) -> list[str]:
+        names.append(name)
+        return suggest(name, *others, **options)
+
+    monkeypatch.setattr(app.errors, "get_close_matches", counting)
+    return names
+
+
+def check(response, compared: list[str], *, least: int = 0) -> None:
+    assert response.status_code == 422, response.text
+    assert 1 <= len(response.json()["errors"]) <= MAX_ERRORS
+    assert len(response.content) < LONGEST_ANSWER
+    assert least <= len(compared) <= MAX_ERRORS
+
+
+def ask(service, route: str, body: Any) -> Any:
+    method, path = route.split(" ")
+    return service.request(method, path, json=body)
+
+
+@pytest.mark.parametrize(("route", "body"), ORDERS, ids=range(len(ORDERS)))
+def test_few_of_many_unknown_names_are_compared(service, dataset, compared, route, body):
+    body = body | {"dataset": dataset} if "dataset" in body else body
+
+    check(ask(service, route, body), compared, least=1)
+
+
+def strangely(value: Any) -> Iterator[Any]:
+    """The document with the names in one of its objects, for each of them."""
+    if isinstance(value, dict):
+        yield value | MANY
+    for step, inner in (
+        value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    ):
+        for changed in strangely(inner):
+            document = copy.copy(value)
+            document[step] = changed
+            yield document
+
+
+@pytest.mark.parametrize("route", EXAMPLES)
+def test_few_are_compared_wherever_a_body_has_an_object(service, dataset, compared, route):
+    for body in strangely(EXAMPLES[route]):
+        named = json.loads(json.dumps(body).replace('"triage"', '"wood"').replace("ds_d2280186fe16971f", dataset))
+        compared.clear()
+
+        check(ask(service, route, named), compared)
+
+
+@pytest.mark.parametrize("route", [f"{operation.method} {operation.url}" for operation in operations()])
+def test_few_of_many_query_parameters_are_compared(service, compared, route):
+    method, path = route.split(" ")
+
+    check(service.request(method, path, params=MANY, json=EXAMPLES.get(route)), compared, least=1)
+
+
+def test_few_of_many_columns_are_compared(service, ward, compared):
+    """Also of columns that are there twice."""
+    table = pa.table([pa.array([1.0])] * 2000, names=STRANGE * 2)
+    sink = io.BytesIO()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    headers = {"Content-Type": "application/vnd.apache.arrow.stream"}
+
+    check(service.post("/predict", params={"model": ward}, content=sink.getvalue(), headers=headers), compared, least=1)
+
+
+def test_few_of_many_form_fields_are_compared(service, compared):
+    table = {"file": ("table.csv", "a,b\n1,2\n")}
+
+    check(service.post("/datasets", files=table, data=dict.fromkeys(STRANGE, "1")), compared, least=1)
