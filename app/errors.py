@@ -79,7 +79,7 @@ class PayoffError(Exception):
 
 
 class Invalid(PayoffError, ValueError):
-    """The request cannot be used as it is"""
+    """Invalid request"""
 
     @classmethod
     def at(cls, loc: str, msg: str) -> Invalid:
@@ -104,7 +104,7 @@ def reject(flaws: Iterable[Flaw], detail: str = "") -> None:
 
 
 class NotFound(PayoffError):
-    """There is no such thing"""
+    """Not found"""
 
     def __init__(self, detail: str, flaws: Iterable[Flaw] = (), *, hint: str = "") -> None:
         """`hint` ends the words with what there is instead, for those who may see that."""
@@ -138,7 +138,7 @@ class TooLarge(PayoffError):
 
 
 class Unsupported(PayoffError):
-    """The body comes in a form that is not understood"""
+    """Unsupported content type"""
 
 
 class KeyMissing(PayoffError):

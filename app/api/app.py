@@ -121,7 +121,7 @@ def _include_routes(app: FastAPI) -> list[DirectRoute]:
     for router in (page.router, *(module.router for module in modules if hasattr(module, "router"))):
         app.include_router(router)
         app.state.routes += router.routes
-    openapi.install(app, [route.form for route in direct if route.form is not None])
+    openapi.install(app, [route.body_type for route in direct if route.body_type is not None])
     return direct
 
 

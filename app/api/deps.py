@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, cast
 
-from fastapi import Depends, Request
+from fastapi import Depends, Query, Request
 
 from app.access.caller import Caller
 from app.errors import NotFound
@@ -34,6 +34,8 @@ def who(request: Request) -> Caller:
 
 PortsDep = Annotated[Ports, Depends(_ports)]
 CallerDep = Annotated[Caller, Depends(caller)]
+PageSize = Annotated[int, Query(ge=1, le=500)]
+PageToken = Annotated[str | None, Query(max_length=200, description="`next_page_token` of the page before")]
 
 
 async def need_model(request: Request, caller: CallerDep) -> None:

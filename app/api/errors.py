@@ -35,7 +35,7 @@ STATUS: dict[type[errors.PayoffError], int] = {
 
 
 class FlawDocument(BaseModel):
-    """One place in the request and what to mend there."""
+    """One place in the request, and how to fix it."""
 
     loc: str = Field(description="JSON pointer into what was sent", examples=["/instances/3/1"])
     msg: str = Field(description="what is wrong, and what is needed", examples=["'age' takes a number or null"])
@@ -45,7 +45,7 @@ class Problem(BaseModel):
     """What went wrong (RFC 9457)."""
 
     type: str = Field(examples=["urn:payoff:problem:invalid"])
-    title: str = Field(examples=["The request cannot be used as it is"])
+    title: str = Field(examples=["Invalid request"])
     status: int = Field(examples=[422])
     detail: str = Field(examples=["'age' takes a number or null"])
     errors: list[FlawDocument] | None = Field(

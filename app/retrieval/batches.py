@@ -19,7 +19,7 @@ from app.retrieval import _dynamic_programming
 from app.retrieval.expected_loss import check_usable, loss_table, recall_table, table_error
 from app.retrieval.probabilities import check_probabilities
 from app.retrieval.quadrature import rate_error
-from app.retrieval.selection import NOTHING_WARNING, UNPROVEN_WARNING, Selection, select_ranked
+from app.retrieval.selection import NOTHING_WARNING, UNPROVEN_WARNING, select_ranked
 from app.retrieval.terms import Terms
 
 # Sets up to this size are computed 32 at a time by dynamic programming: 10 microseconds per set of 64, where one call
@@ -31,7 +31,7 @@ ITEMS_WORTH_A_THREAD = 20_000  # some milliseconds of work; a pool takes 0.2 to 
 
 @dataclass(frozen=True)
 class Selections:
-    """One best set for each group of items; `selections[i]` is a Selection.
+    """One best set for each group of items.
 
     order: every group's own positions, best first, one group after the other; `offsets` (groups + 1,) says where each
     begins; the first k[i] are retrieved. curves: L_0 … L_n of group i begin at offsets[i] + i.
@@ -46,25 +46,6 @@ class Selections:
     error_bound: np.ndarray
     curves: np.ndarray | None
     warnings: tuple[str, ...] = ()
-
-    def __len__(self) -> int:
-        """How many sets."""
-        return len(self.k)
-
-    def __getitem__(self, i: int) -> Selection:
-        """The set of group i."""
-        i = range(len(self))[i]
-        first, last, k = int(self.offsets[i]), int(self.offsets[i + 1]), int(self.k[i])
-        return Selection(
-            indices=self.order[first : first + k],
-            k=k,
-            expected_loss=float(self.expected_loss[i]),
-            curve=None if self.curves is None else self.curves[first + i : last + i + 1],
-            expected_precision=float(self.expected_precision[i]),
-            expected_recall=float(self.expected_recall[i]),
-            error_bound=float(self.error_bound[i]),
-            warnings=self.warnings,
-        )
 
 
 def select_many(p: ArrayLike, offsets: ArrayLike, terms: Terms, *, threads: int | None = None) -> Selections:
@@ -142,7 +123,8 @@ class _Batch:
                 raise Invalid(f"set {i}: {error.detail}", error.flaws) from None
             self.order[first:last], self.k[i], self.errors[i] = order, one.k, one.error_bound
             self.numbers[i] = one.expected_loss, one.expected_precision, one.expected_recall
-            self.unproven |= UNPROVEN_WARNING in one.warnings
+            if UNPROVEN_WARNING in one.warnings:
+                self.unproven = True  # only ever set: other threads do so, too
             if one.curve is not None:
                 self.curves[first + i : last + i + 1] = one.curve
 

@@ -16,7 +16,7 @@ from itertools import product
 import numpy as np
 
 from app.errors import Invalid
-from app.retrieval.losses import NEARLY_ZERO, Loss, terms, weighed
+from app.retrieval.losses import NEARLY_ZERO, Loss, absolute_sum, exact_sums
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Denominator:
     def vanishes(self, tp: float | np.ndarray, k: float | np.ndarray, positives: float) -> np.ndarray:
         """Whether the denominator is zero at these feasible counts; where it is nearly so, the loss is refused."""
         value = self.d[0] * self.n + self.d[1] * tp + self.d[2] * k + self.d[3] * positives
-        return np.asarray(np.abs(value) <= NEARLY_ZERO * terms(self.d, (self.n, tp, k, positives)))
+        return np.asarray(np.abs(value) <= NEARLY_ZERO * absolute_sum(self.d, (self.n, tp, k, positives)))
 
 
 def check_monotone(loss: Loss, n: int) -> None:
@@ -51,8 +51,8 @@ def check_monotone(loss: Loss, n: int) -> None:
         return
     for k, positives in product((1, n - 1), repeat=2):
         at = np.array([[n, 0, k, positives], [0, 1, 0, 0]])
-        (above, c1), _ = weighed(c, at)
-        (below, d1), _ = weighed(d, at)
+        (above, c1), _ = exact_sums(c, at)
+        (below, d1), _ = exact_sums(d, at)
         if c1 * below > d1 * above:
             tp = max(0, k + positives - n)
             values = loss.of_counts(np.array([tp, tp + 1]), np.array(k), np.array(positives), n)
@@ -69,7 +69,7 @@ def denominator(loss: Loss, n: int) -> Denominator:
     c, d = np.array(loss.c), np.array(loss.d)
     counts = _corners(n)
     values = counts @ d
-    exact, scale = weighed(loss.d or (), counts)
+    exact, scale = exact_sums(loss.d or (), counts)
     if min(exact) < 0 < max(exact):
         raise _refused(loss, n, counts[exact.index(min(exact))], "is negative and elsewhere positive")
     if max(exact) <= 0:
@@ -82,7 +82,7 @@ def denominator(loss: Loss, n: int) -> Denominator:
         least = exact[int(lost.argmax())] / scale
         why = f"is {least:.3g}, which floats cannot tell from zero beside its terms"
         raise _refused(loss, n, counts[lost.argmax()], why)
-    broken = zero & np.array([value != 0 for value in weighed(loss.c or (), counts)[0]])
+    broken = zero & np.array([value != 0 for value in exact_sums(loss.c or (), counts)[0]])
     if broken.any():
         raise _refused(loss, n, counts[broken.argmax()], "is zero where the numerator is not")
     inner = zero & (counts[:, 2] > 0) & (counts[:, 2] < n) & (counts[:, 3] > 0) & (counts[:, 3] < n)

@@ -22,6 +22,7 @@ import numpy as np
 
 from app.errors import Flaw, Invalid, pointer, reject, unknown
 
+DEFAULT_BETA = 1.0  # counts recall and precision alike
 LARGEST_BETA = 1e150  # its square is still a float
 LARGEST_COEFFICIENT = 1e100  # sums over any number of items, and quotients of two of them, stay far from overflow
 NEARLY_ZERO = 1e-12  # a sum this small beside its terms may be rounding alone
@@ -35,6 +36,11 @@ class Loss:
     beta: float | None = None
     c: tuple[float, ...] | None = None
     d: tuple[float, ...] | None = None
+
+    @property
+    def square(self) -> float:
+        """β²."""
+        return (self.beta or DEFAULT_BETA) ** 2
 
     def of_counts(self, tp: np.ndarray, k: np.ndarray, positives: np.ndarray, n: int, *, empty: int = 0) -> np.ndarray:
         """The loss of single outcomes: counts that broadcast, 0 <= tp <= min(k, positives); returns float64."""
@@ -70,7 +76,7 @@ def parse_loss(given: Mapping[str, Any]) -> Loss:
     strange = (key for key in given if key not in allowed)
     unknown_keys = (Flaw(pointer(key), unknown(f"{name} parameter", key, sorted(allowed))) for key in strange)
     flaws: list[Flaw] = []
-    beta = _beta(given.get("beta", 1.0), flaws) if name == "f_beta" else None
+    beta = _beta(given.get("beta", DEFAULT_BETA), flaws) if name == "f_beta" else None
     c, d = (_coefficients(given, key, flaws) if name == "fractional_linear" else None for key in ("c", "d"))
     reject(chain(unknown_keys, flaws))
     return Loss(name, beta=beta, c=c, d=d)
@@ -93,8 +99,9 @@ def _is_number(value: Any) -> bool:
 def _beta(value: Any, flaws: list[Flaw]) -> float:
     if _is_number(value) and 1 / LARGEST_BETA <= value <= LARGEST_BETA:
         return float(value)
-    flaws.append(Flaw("/beta", "'beta' must be a number from 1e-150 to 1e150; 1 weighs recall and precision alike"))
-    return 1.0
+    msg = f"'beta' must be a number from {1 / LARGEST_BETA} to {LARGEST_BETA}; 1 weighs recall and precision alike"
+    flaws.append(Flaw("/beta", msg))
+    return DEFAULT_BETA
 
 
 def _coefficients(given: Mapping[str, Any], key: str, flaws: list[Flaw]) -> tuple[float, ...]:
@@ -124,8 +131,7 @@ def _rates(tp: np.ndarray, k: np.ndarray, positives: np.ndarray, n: float) -> tu
 
 
 def _f_beta(loss: Loss, tp: np.ndarray, k: np.ndarray, positives: np.ndarray, _n: float, empty: float) -> np.ndarray:
-    square = (loss.beta or 1.0) ** 2
-    return np.where(positives + k > 0, 1 - (1 + square) * tp / (square * positives + k), empty)
+    return np.where(positives + k > 0, 1 - (1 + loss.square) * tp / (loss.square * positives + k), empty)
 
 
 def _jaccard(_loss: Loss, tp: np.ndarray, k: np.ndarray, positives: np.ndarray, _n: float, empty: float) -> np.ndarray:
@@ -162,20 +168,20 @@ def _fractional_linear(
 ) -> np.ndarray:
     c, d = loss.c or (0.0,) * 4, loss.d or (1.0,) * 4
     above, below = (np.asarray(x[0] * n + x[1] * tp + x[2] * k + x[3] * positives) for x in (c, d))
-    near = np.abs(below) <= NEARLY_ZERO * terms(d, (n, tp, k, positives))
+    near = np.abs(below) <= NEARLY_ZERO * absolute_sum(d, (n, tp, k, positives))
     if near.any():  # rounding hides whether they are zero
         counts = np.column_stack([np.full(int(near.sum()), n), tp[near], k[near], positives[near]]).astype(np.int64)
-        exact, scale = weighed(d, counts)
+        exact, scale = exact_sums(d, counts)
         below[near] = [value / scale for value in exact]
     return np.where(below != 0, above / below, empty)
 
 
-def terms(d: tuple[float, ...], counts: Sequence[float | np.ndarray]) -> np.ndarray:
+def absolute_sum(d: tuple[float, ...], counts: Sequence[float | np.ndarray]) -> np.ndarray:
     """The sum of the absolute terms of a fractional-linear denominator at counts (n, tp, k, positives)."""
     return np.asarray(sum(abs(value) * count for value, count in zip(d, counts, strict=True)))
 
 
-def weighed(coefficients: tuple[float, ...], counts: np.ndarray) -> tuple[list[int], int]:
+def exact_sums(coefficients: tuple[float, ...], counts: np.ndarray) -> tuple[list[int], int]:
     """The sums of coefficients times counts (rows of four), exactly: integers and their common divisor."""
     ratios = [value.as_integer_ratio() for value in coefficients]
     scale = max(below for _, below in ratios)  # all are powers of 2
@@ -183,7 +189,9 @@ def weighed(coefficients: tuple[float, ...], counts: np.ndarray) -> tuple[list[i
     return [sum(x * count for x, count in zip(whole, row, strict=True)) for row in counts.tolist()], scale
 
 
-_COEFFICIENT = "a coefficient must be 0, or a number of magnitude from 1e-100 to 1e100"
+_COEFFICIENT = (
+    f"a coefficient must be 0, or a number of magnitude from {1 / LARGEST_COEFFICIENT} to {LARGEST_COEFFICIENT}"
+)
 LOSSES = {
     spec.name: spec
     for spec in (

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 from app.errors import Invalid, pointer
 from app.retrieval.batches import Selections
 from app.retrieval.expected_loss import check_usable, table_error
+from app.retrieval.probabilities import RANGE
 from app.retrieval.quadrature import UNIT
 from app.retrieval.selection import NOTHING_WARNING
 from app.retrieval.terms import Terms
@@ -94,9 +95,7 @@ def _check_rows(given: ArrayLike) -> np.ndarray:
     good = (table >= 0.0) & (table <= 1.0)
     if not good.all():
         row, column = (int(at) for at in np.unravel_index(np.argmin(good), good.shape))
-        raise Invalid.at(
-            pointer(row, column), f"a probability is {table[row, column]}; it must be a number from 0 to 1"
-        )
+        raise Invalid.at(pointer(row, column), f"a probability is {table[row, column]}; it {RANGE}")
     sums = table.sum(axis=1)
     off = np.abs(sums - 1.0) > SUM_TOLERANCE
     if off.any():

@@ -7,6 +7,8 @@ from numpy.typing import ArrayLike
 
 from app.errors import Invalid, pointer
 
+RANGE = "must be a number from 0 to 1"
+
 
 def check_probabilities(given: ArrayLike) -> np.ndarray:
     """A one-dimensional contiguous float64 array within [0, 1]; Invalid names the first bad place, such as `/3`."""
@@ -19,5 +21,5 @@ def check_probabilities(given: ArrayLike) -> np.ndarray:
     good = (p >= 0.0) & (p <= 1.0)
     if not good.all():
         at = int(np.argmin(good))
-        raise Invalid.at(pointer(at), f"a probability is {p[at]}; it must be a number from 0 to 1")
+        raise Invalid.at(pointer(at), f"a probability is {p[at]}; it {RANGE}")
     return p

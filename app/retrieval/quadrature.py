@@ -88,8 +88,7 @@ def am_curve(p: np.ndarray, _loss: Loss, _empty: int) -> Curve:
 
 def f_beta_curve(p: np.ndarray, loss: Loss, empty: int) -> Curve:
     """1 - (1 + b²) ∫ e^(-kt) G(s) Σ_{i<=k} p_i s / (q_i + p_i s) dt with s = e^(-b² t)."""
-    square = (loss.beta or 1.0) ** 2
-    n, q = len(p), 1.0 - p
+    square, n, q = loss.square, len(p), 1.0 - p
     rule = exponential_sum(1.0, 1.0 + square, n * (1.0 + square))
     s = np.exp(-square * rule.t)
     live, weights = _weights(p, q, s, (1.0 + square) * rule.w)

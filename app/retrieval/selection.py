@@ -21,7 +21,7 @@ from app.retrieval.terms import Terms
 from app.retrieval.windows import Best, MeanOfRates
 
 UNPROVEN_WARNING = (
-    "between neighbouring k, losses were compared with thinned laws, whose error below 1e-13 is observed, not proven"
+    "losses of neighbouring k were compared with an approximation whose error (below 1e-13) is measured, not proven"
 )
 NOTHING_WARNING = "nothing is retrieved; the empty set has precision 1 by convention"
 

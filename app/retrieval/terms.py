@@ -9,6 +9,7 @@ import numpy as np
 
 from app.errors import Invalid
 from app.retrieval.losses import Loss, check_empty
+from app.retrieval.probabilities import RANGE
 
 AUC_WARNING = (
     "the AUC loss of an empty or a whole set is 0, so k is kept within 1 … n - 1; set k_min and k_max to allow both"
@@ -38,7 +39,7 @@ class Terms:
                 raise Invalid.at("/k_min", f"'k_min' is {self.k_min}; it must be at most 'k_max', {self.k_max}")
         for value, place in ((self.min_recall, "/min_recall"), (self.min_precision, "/min_precision")):
             if value is not None and not (math.isfinite(value) and 0.0 <= value <= 1.0):
-                raise Invalid.at(place, f"{place[1:]!r} is {value}; it must be a number from 0 to 1")
+                raise Invalid.at(place, f"{place[1:]!r} is {value}; it {RANGE}")
         check_empty(self.empty)
 
     def sizes(self, n: int) -> tuple[int, int]:

@@ -83,7 +83,7 @@ class Objects:
             sizes = {path: info["size"] for path, info in self._find(folder).items()}
             if all(sizes.get(f"{folder}/{name}") == len(content) for name, content in files.items()):
                 return
-        raise Unavailable(f"{folder} is being removed by somebody else at this moment")
+        raise Unavailable(f"{folder} is being removed by another process; try again later")
 
     def read(self, path: str) -> bytes:
         return bytes(self._ask(lambda: self._fs.cat_file(self._at(path), **self._reading)))
@@ -121,7 +121,7 @@ class Objects:
                 return
             for path in sorted(found, key=lambda path: path != seal):
                 self._drop(path)
-        raise Unavailable(f"{folder} is being written by somebody else at this moment")
+        raise Unavailable(f"{folder} is being written by another process; try again later")
 
     def clean_up(self, folders: re.Pattern[str], age: float, spare: Callable[[str], bool]) -> int:
         """Remove folders that `folders` matches and `spare` does not want, without a seal and older than `age` seconds.
@@ -155,7 +155,7 @@ class Objects:
             except FileNotFoundError:  # it is being written, or was removed meanwhile
                 continue
             break
-        raise Conflict(f"{path} is being written by somebody else, or was left half-written: try again later")
+        raise Conflict(f"{path} is being written by another process, or was left half-written; try again later")
 
     def _put_new(self, path: str, content: bytes) -> bool:
         try:

@@ -17,9 +17,9 @@ from app.errors import Flaw, Invalid, TooLarge, pointer
 from app.registry.loaded import Loaded
 from app.usecases.acquisition_model import AcquisitionModel, ActionBenefits, asker
 from app.usecases.partial_instances import encode_known
+from app.usecases.predict import LARGEST_ANSWER
 
 MAX_CELLS = 500_000  # cases times features: the answer may name every feature for every case
-LARGEST_ANSWER = 5_000_000  # numbers, as of `/predict`
 _BYTES_PER_CELL = 400  # of memory: each case may wait for each feature, which the answer then names
 _BYTES_PER_NUMBER = 50  # of memory, for each class and action
 _TREE = "a tree of classifiers asks to the end of its path; benefits decide, but do not stop"
@@ -38,7 +38,7 @@ class Question:
 
 
 @dataclass(frozen=True)
-class Standings:
+class CaseStates:
     """Where n cases stand. `reason` (n,): why each stops, or None; `P` (n, K) calibrated; with benefits the `decision`,
     and the expected `gain` (n,) of asking on (NaN where nothing can be asked).
     """
@@ -103,7 +103,7 @@ class Standings:
             }
 
 
-def acquire(model: Loaded, cases: Sequence[Any], question: Question) -> Standings:
+def acquire(model: Loaded, cases: Sequence[Any], question: Question) -> CaseStates:
     """Where the cases stand, and what each should ask for next. Keeps nothing; the same request gets the same answer.
 
     With benefits the decision is theirs, so a settled vote does not stop a case; that a feature is not worth its price
@@ -123,12 +123,12 @@ def acquire(model: Loaded, cases: Sequence[Any], question: Question) -> Standing
     reason = _reasons(states)
     warnings = known.warnings
     if stakes is None:
-        return Standings(ready, prices, states, reason, P, None, None, None, warnings)
+        return CaseStates(ready, prices, states, reason, P, None, None, None, warnings)
     decision = decide(P, stakes.B)
-    gain = _weighed(ready, states, reason, P, stakes, prices, question.budget)
+    gain = _gain(ready, states, reason, P, stakes, prices, question.budget)
     if gain is None:
         warnings = [*warnings, _NO_EXPERIENCE if ready.votes else _TREE]
-    return Standings(ready, prices, states, reason, P, stakes, decision, gain, warnings)
+    return CaseStates(ready, prices, states, reason, P, stakes, decision, gain, warnings)
 
 
 def extent_bytes(model: Loaded, cases: int, n_actions: int) -> int:
@@ -138,9 +138,9 @@ def extent_bytes(model: Loaded, cases: int, n_actions: int) -> int:
 
 
 def _check_finite(states: States) -> None:
-    """Values beyond all bounds can add up to what is no number."""
-    told = states.probabilities if states.probabilities.size else states.value[:, None]
-    rows = np.flatnonzero(~np.isfinite(told).all(axis=1))
+    """Sums of huge values can overflow."""
+    outputs = states.probabilities if states.probabilities.size else states.value[:, None]
+    rows = np.flatnonzero(~np.isfinite(outputs).all(axis=1))
     if rows.size:
         raise Invalid(
             "the cases cannot be used",
@@ -186,7 +186,7 @@ def _reasons(states: States) -> list[str | None]:
     return reasons
 
 
-def _weighed(
+def _gain(
     ready: AcquisitionModel, states: States, reason: list[str | None], P: np.ndarray, stakes: ActionBenefits,
     prices: Prices, budget: float | None,
 ) -> np.ndarray | None:  # fmt: skip

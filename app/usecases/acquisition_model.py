@@ -17,6 +17,7 @@ from app.decisions.benefit import as_benefits
 from app.decisions.calibration import Calibrator
 from app.errors import Invalid
 from app.registry.loaded import Loaded
+from app.usecases.predict import check_distinct
 from app.usecases.stepwise_models import check_askable
 
 _REMEMBERED = 64  # matrices and prices whose worth is kept for each model: computing one takes up to 20 ms
@@ -83,15 +84,14 @@ class AcquisitionModel:
             return None
         if not classes:
             raise Invalid.at("/benefits", "a benefit matrix is for classes, and this model predicts a number")
-        if actions is not None and len(set(actions)) < len(actions):
-            raise Invalid.at("/actions", "two actions have the same name")
+        check_distinct(actions or ())
         try:
             B = as_benefits(benefits, len(classes), n_actions=len(actions or classes))
         except Invalid as error:
             raise error.under("/benefits") from error
         if B.shape[1] > MAX_ACTIONS:
             loc = "/benefits" if actions is None else "/actions"
-            raise Invalid.at(loc, f"there are {B.shape[1]:,} actions; up to {MAX_ACTIONS:,} can be weighed")
+            raise Invalid.at(loc, f"there are {B.shape[1]:,} actions; at most {MAX_ACTIONS:,} are supported")
         return ActionBenefits(B, actions or classes)
 
     def probabilities(self, P: np.ndarray, known: np.ndarray, finished: np.ndarray) -> np.ndarray:

@@ -12,9 +12,6 @@ from app.data.store import Dataset
 from app.errors import Conflict, Invalid, NotFound
 from app.usecases.ports import Ports
 
-MAX_PER_PAGE = 500
-
-
 LabelType = Literal["auto", "number"]
 
 
@@ -54,8 +51,6 @@ def find_named(ports: Ports, dataset_id: str, loc: str) -> Dataset:
 
 def page(ports: Ports, size: int, token: str | None) -> tuple[list[Dataset], str | None]:
     """Data sets, newest first, and the token of the next page, if there is one."""
-    if not 1 <= size <= MAX_PER_PAGE:
-        raise Invalid.at("/page_size", f"a page has 1 to {MAX_PER_PAGE} data sets")
     return ports.datasets.page(size, token)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Literal, Self
 
 import numpy as np
 
@@ -12,6 +12,9 @@ from app.errors import TooLarge
 if TYPE_CHECKING:  # with its compiler it takes 60 MB of memory that a service which retrieves nothing can spare
     from app.retrieval.batches import Selections
     from app.retrieval.selection import Selection
+
+Setting = Literal["binary", "multilabel", "multiclass"]
+Method = Literal["expected_loss", "tuned_threshold", "half"]
 
 FIGURES = ("expected_loss", "expected_precision", "expected_recall", "error_bound")
 MAX_SETS = 1_000_000  # of one call

@@ -49,11 +49,11 @@ def encode_known(schema: Schema, cases: Sequence[Any], unavailable: Sequence[str
     status = np.zeros(X.shape, dtype=np.int32)
     X[rows, columns] = numbers
     status[rows, columns] = np.where([value is None for value in values], UNAVAILABLE, rank) if values else 0
-    reject(_give_up(status, unavailable, position))
+    reject(_mark_unavailable(status, unavailable, position))
     return Known(X, status, warnings)
 
 
-def _give_up(status: np.ndarray, unavailable: Sequence[str], position: Mapping[str, int]) -> Iterator[Flaw]:
+def _mark_unavailable(status: np.ndarray, unavailable: Sequence[str], position: Mapping[str, int]) -> Iterator[Flaw]:
     """Mark the features that cannot be had, and yield what is wrong with their names."""
     for place, name in enumerate(unavailable):
         if name not in position:

@@ -128,7 +128,7 @@ def _check_size(model: Loaded, question: Question, n_instances: int) -> None:
 
 
 def _check_finite(P: np.ndarray) -> None:
-    """Nothing is decided on what is no probability."""
+    """Reject non-finite probabilities."""
     if not math.isfinite(P.sum()):
         rows = np.flatnonzero(~np.isfinite(P).all(axis=1))
         reject(Flaw(pointer("instances", i), "the model gives no probabilities for this instance") for i in rows)
@@ -258,11 +258,16 @@ def _benefits(question: Question, n_classes: int, n_instances: int) -> np.ndarra
         raise error.under("/benefits") from error
 
 
+def check_distinct(actions: Sequence[str]) -> None:
+    """Invalid at /actions where a name occurs twice."""
+    if len(set(actions)) < len(actions):
+        raise Invalid.at("/actions", "two actions have the same name")
+
+
 def _actions(question: Question, classes: Sequence[int | str], B: np.ndarray | None) -> Sequence[int | str]:
     if question.actions is None:
         return classes
-    if len(set(question.actions)) < len(question.actions):
-        raise Invalid.at("/actions", "two actions have the same name")
+    check_distinct(question.actions)
     if B is None and len(question.actions) != 2:
         raise Invalid.at("/actions", "a threshold decides between two actions")
     return question.actions

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -17,11 +17,9 @@ from app.retrieval.losses import Loss, parse_loss
 from app.retrieval.multiclass import select_class_set
 from app.retrieval.selection import select
 from app.retrieval.terms import Terms
-from app.usecases.item_sets import Choice, Sets, check_extent
+from app.usecases.item_sets import Choice, Method, Sets, Setting, check_extent
 from app.usecases.tuned_cut import tuned_cut
 
-Setting = Literal["binary", "multilabel", "multiclass"]
-Method = Literal["expected_loss", "tuned_threshold", "half"]
 _BOUNDS = ("k_min", "k_max", "min_recall", "min_precision")  # fields of Terms that a cut ignores
 
 

@@ -26,7 +26,7 @@ _SHARES = (0.1, 0.25, 0.5, 0.75)  # of the dearest row's cost: the budgets where
 
 
 @dataclass(frozen=True)
-class Order(Labelled):
+class SimulationRequest(Labelled):
     """What to simulate, as sent."""
 
     budgets: Sequence[Any] | None = None
@@ -59,23 +59,23 @@ class _Tally:
         return {name: total / self.rows for name, total in self.sums.items()}
 
 
-def simulate(ports: Ports, model: Loaded, order: Order) -> dict[str, Any]:
+def simulate(ports: Ports, model: Loaded, request: SimulationRequest) -> dict[str, Any]:
     """Means per row of every way and budget, ready for JSON.
 
     Raises Invalid with the place, NotFound for an unknown data set. Of more than `MAX_ROWS` rows an even selection is
     taken, and warned about. Some 0.1 ms a row and budget.
     """
     ready = model.once(asker)
-    prices, stakes = ready.priced(order.feature_costs), ready.stakes(order.benefits, order.actions)
-    budgets = _budgets(order.budgets)
-    X, y, missing, warnings = labelled(ports, model, order)
+    prices, stakes = ready.priced(request.feature_costs), ready.stakes(request.benefits, request.actions)
+    budgets = _budgets(request.budgets)
+    X, y, missing, warnings = labelled(ports, model, request)
     if len(X) > MAX_ROWS:
         warnings.append(f"{MAX_ROWS} rows of {len(X)} were simulated")
         some = evenly(len(X))
         X, y, missing = X[some], y[some], missing[some]
     found = report(ready, X, y, prices, stakes, budgets, missing)
     if not math.isfinite(found["nothing"]["error"] + found["everything"]["error"]):
-        raise Invalid.at("", "the squared errors of these rows are beyond all bounds; take smaller units")
+        raise Invalid.at("", "the squared errors of these rows are too large for a 64-bit float; use smaller units")
     return {**found, "warnings": warnings}
 
 

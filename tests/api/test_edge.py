@@ -167,7 +167,7 @@ def test_logs_hold_no_keys_and_no_payloads(replica):
         assert secret not in log
 
 
-def test_an_unforeseen_error_is_logged_without_its_words():
+def test_an_unexpected_error_is_logged_without_its_words():
     """They might quote what was sent; its class and its way through the code stay."""
 
     def broken(value):
@@ -179,7 +179,7 @@ def test_an_unforeseen_error_is_logged_without_its_words():
     try:
         broken("pain: " + "gnorts"[::-1])
     except RuntimeError:
-        line = _where(None, "error", {"event": "unforeseen", "exc_info": True})
+        line = _where(None, "error", {"event": "unexpected error", "exc_info": True})
 
     assert "strong" not in str(line)
     assert "builtins.RuntimeError" in line["exception"]

@@ -43,7 +43,7 @@ def test_the_diagram_shows_every_transition_once():
 def test_a_problem_repeats_the_words_of_an_error_made_for_callers():
     problem = Problem.of(Invalid.at("/C", "must be positive"))
     assert problem.as_dict() == {
-        "title": "The request cannot be used as it is",
+        "title": "Invalid request",
         "detail": "must be positive",
         "errors": [{"loc": "/C", "msg": "must be positive"}],
         "family": "Invalid",

@@ -90,7 +90,7 @@ def test_an_error_made_for_callers_fails_the_job_in_its_own_words(queue, start):
     job = run(queue, "refuse")
     assert job.status is Status.FAILED
     assert job.error == {
-        "title": "The request cannot be used as it is",
+        "title": "Invalid request",
         "detail": "must be positive",
         "errors": [{"loc": "/learner/C", "msg": "must be positive"}],
         "family": "Invalid",

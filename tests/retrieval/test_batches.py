@@ -1,16 +1,20 @@
 """Many sets at once are the sets one by one."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.errors import Invalid
+from app.retrieval import batches, selection
 from app.retrieval._dynamic_programming import LANES
 from app.retrieval.batches import BATCH_DP_LIMIT, select_many
 from app.retrieval.selection import UNPROVEN_WARNING, select
 from app.retrieval.terms import Terms
 from tests.reference import losses
+from tests.retrieval.sets import sets_of
 
 LOSSES = [
     losses.f_beta(2),
@@ -23,7 +27,7 @@ LOSSES = [
 
 def agree(p, sizes, loss, threads=None, **terms):
     offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(int)
-    many = select_many(p, offsets, Terms(loss, **terms), threads=threads)
+    many = sets_of(select_many(p, offsets, Terms(loss, **terms), threads=threads))
 
     assert len(many) == len(sizes)
     for i in range(len(sizes)):
@@ -78,16 +82,8 @@ def test_constraints_are_met_in_every_group(loss):
 def test_no_groups_give_no_sets():
     many = select_many([], [0], Terms(losses.f_beta()))
 
-    assert len(many) == 0
-    assert list(many) == []
-
-
-def test_selections_are_a_sequence():
-    many = select_many([0.9, 0.1, 0.8], [0, 2, 3], Terms(losses.f_beta()))
-
-    assert many[-1].indices.tolist() == [0]
-    with pytest.raises(IndexError):
-        many[2]
+    assert many.k.tolist() == []
+    assert many.order.tolist() == []
 
 
 @pytest.mark.parametrize("size", [3, BATCH_DP_LIMIT + 5])
@@ -128,6 +124,25 @@ def test_an_unproven_search_of_a_large_group_adds_a_warning(monkeypatch):
     many = select_many(np.full(2000, 0.05), [0, 2000], Terms(losses.g_mean()))
 
     assert many.warnings == (UNPROVEN_WARNING,)
+
+
+def test_the_warning_of_another_thread_is_kept(monkeypatch):
+    """Another thread notes its unproven search while this one looks at its own, proven one."""
+    batch = batches._Batch(np.full(200, 0.05), np.array([0, 200]), Terms(losses.f_beta()))
+
+    class NotedMeanwhile(tuple):
+        __slots__ = ()
+
+        def __contains__(self, warning):
+            batch.unproven = True
+            return False
+
+    def select_ranked(*arguments):
+        return replace(selection.select_ranked(*arguments), warnings=NotedMeanwhile())
+
+    monkeypatch.setattr(batches, "select_ranked", select_ranked)
+
+    assert batch.run(1).warnings == (UNPROVEN_WARNING,)
 
 
 def test_the_warnings_are_those_of_the_terms():

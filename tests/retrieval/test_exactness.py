@@ -17,6 +17,7 @@ from app.retrieval.terms import Terms
 from app.retrieval.windows import MeanOfRates
 from tests.reference import losses
 from tests.reference.retrieval_exact import exact_curve, exact_recalls
+from tests.retrieval.sets import sets_of
 
 ALMOST = float(np.nextafter(1, 0))
 LOSSES = {
@@ -92,7 +93,7 @@ def test_constraints_at_the_limit_are_met_at_the_smallest_loss(p, loss, recall_a
             and precisions[k] >= (terms["min_precision"] or 0) + slack
         ]
 
-    for way in (select, lambda p, terms: select_many(p, [0, n], terms)[0]):
+    for way in (select, lambda p, terms: sets_of(select_many(p, [0, n], terms))[0]):
         try:
             found = way(p, Terms(LOSSES[loss], **terms))
         except Invalid:

@@ -18,7 +18,7 @@ from app.registry.card import Card, DataCard, FeatureCard, LearnerCard
 from app.registry.loaded import Loaded
 from app.usecases import acquire as usecase
 from app.usecases.acquisition_model import AcquisitionModel, ActionBenefits, asker
-from app.usecases.simulate import Order, evenly, report
+from app.usecases.simulate import SimulationRequest, evenly, report
 from app.usecases.simulate import simulate as simulated
 
 NAMES = ("a", "b", "c", "d", "word")
@@ -214,7 +214,7 @@ def test_a_word_that_training_never_saw_has_been_bought(model):
     known = [{"word": "never"}, {"word": None}, {"word": "yes"}]
     spent = [now["spent"] for now in usecase.acquire(model, known, usecase.Question()).documents()]
     assert spent == [2, 0, 2]
-    order = Order(rows=[[1, 1, 1, 1, "never"], [1, 1, 1, 1, None]], labels=["ill", "well"])
+    order = SimulationRequest(rows=[[1, 1, 1, 1, "never"], [1, 1, 1, 1, None]], labels=["ill", "well"])
     told = simulated(None, model, order)
     full = sum(PRICES.paid([1, 2, 0, 3, 4]))
     assert told["everything"]["cost"] == full - 1

@@ -51,14 +51,6 @@ def test_upload_find_page(ports, dataset):
     assert datasets.page(ports, 10, None) == ([dataset.summary()], None)
 
 
-@pytest.mark.parametrize("size", [0, 501])
-def test_page_size(ports, size):
-    with pytest.raises(Invalid) as caught:
-        datasets.page(ports, size, None)
-
-    assert caught.value.flaws[0].loc == "/page_size"
-
-
 def test_delete(ports, dataset):
     datasets.delete(ports, dataset.id, by=ANYBODY)
 

@@ -6,14 +6,14 @@ import io
 import json
 import math
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import orjson
 from fastapi import Response
 
-from app.api.bodies.json_bodies import free
+from app.api.bodies.json_bodies import Reserve, free
 from app.errors import Invalid, TooLarge
 
 if TYPE_CHECKING:  # imported where needed: it takes 40 MB of memory that a service without Arrow clients can spare
@@ -21,7 +21,6 @@ if TYPE_CHECKING:  # imported where needed: it takes 40 MB of memory that a serv
 
 NPY = "application/x-npy"
 ARROW = "application/vnd.apache.arrow.stream"
-Reserve = Callable[[int], None]
 _DUMP = orjson.OPT_SERIALIZE_NUMPY
 # Numbers written at a time. In one go, a million numbers hold the interpreter's lock for 135 ms, in parts for 11.
 _PART = 50_000

@@ -43,7 +43,7 @@ Matrix = Annotated[list[Annotated[list[Number], Field(fail_fast=True)]], Field(f
 Names = Annotated[list[Text], Field(fail_fast=True)]
 ByClass = Annotated[dict[Text, Number], BeforeValidator(_few_classes)]
 
-_Form = TypeVar("_Form", bound=BaseModel)
+_Body = TypeVar("_Body", bound=BaseModel)
 _Result = TypeVar("_Result")
 
 
@@ -76,12 +76,12 @@ class StrictRoute(GuardedRoute):
         parameters = [each for each in get_flat_params(self.dependant) if isinstance(each.field_info, Query)]
         known = [each.alias for each in parameters]
         lists = [each.alias for each in parameters if get_origin(each.field_info.annotation) is list]
-        form = cast(type[BaseModel], self.body_field.field_info.annotation) if self.body_field else None
+        body_type = cast(type[BaseModel], self.body_field.field_info.annotation) if self.body_field else None
 
         async def strict(request: Request) -> Response:
             refuse_query(request, known, lists)
-            if form is not None:
-                request = _ReadRequest(request.scope, await read(request, form))
+            if body_type is not None:
+                request = _ReadRequest(request.scope, await read(request, body_type))
             return await handle(request)
 
         return strict
@@ -104,7 +104,7 @@ class _ReadRequest(Request):
 class DirectRoute(GuardedRoute):
     """A documented route whose function is given the request itself: no dependency injection on the way.
 
-    `form` and `examples` document its JSON body, `others` the media types of binary bodies and answers.
+    `body_type` and `examples` document its JSON body, `others` the media types of binary bodies and answers.
     """
 
     def __init__(
@@ -112,15 +112,15 @@ class DirectRoute(GuardedRoute):
         path: str,
         endpoint: Callable[[Request], Awaitable[Response]],
         *,
-        form: type[BaseModel] | None = None,
+        body_type: type[BaseModel] | None = None,
         examples: Mapping[str, Any] | None = None,
         others: Collection[str] = (),
         **options: Any,
     ) -> None:
-        self.form = form
-        if form is not None:
+        self.body_type = body_type
+        if body_type is not None:
             binary = {kind: {"schema": {"type": "string", "format": "binary"}} for kind in others}
-            schema = {"$ref": f"#/components/schemas/{form.__name__}"}
+            schema = {"$ref": f"#/components/schemas/{body_type.__name__}"}
             shown = {name: {"value": example} for name, example in (examples or {}).items()}
             content = {JSON: {"schema": schema, "examples": shown}, **binary}
             options["openapi_extra"] = {"requestBody": {"required": True, "content": content}}
@@ -144,11 +144,11 @@ class DirectRoute(GuardedRoute):
         return cast(Response, await self.endpoint(request))
 
 
-async def read(request: Request, form: type[_Form]) -> _Form:
-    """The JSON body as `form`; raises Unsupported for another media type, and what `parsed` and `checked` raise."""
-    kind_of_body(request)
+async def read(request: Request, body_type: type[_Body]) -> _Body:
+    """The JSON body, checked; raises Unsupported for another media type, and what `parsed` and `checked` raise."""
+    media_type_of_body(request)
     body = await request.body()
-    return await run_sized(request, len(body), lambda: checked(form, parsed(body, share(request).reserve)))
+    return await run_sized(request, len(body), lambda: checked(body_type, parsed(body, share(request).reserve)))
 
 
 async def run_sized(request: Request, size: int, work: Callable[[], _Result]) -> _Result:
@@ -160,16 +160,16 @@ async def run_sized(request: Request, size: int, work: Callable[[], _Result]) ->
     return await limiters(request).long.run(work)
 
 
-def checked(form: type[_Form], fields: Any) -> _Form:
-    """The fields as `form`; Invalid with every place that does not fit."""
+def checked(body_type: type[_Body], fields: Any) -> _Body:
+    """The fields as `body_type`; Invalid with every place that does not fit."""
     try:
-        return form.model_validate(fields)
+        return body_type.model_validate(fields)
     except ValidationError as error:
         details = error.errors(include_url=False, include_input=False)
-        raise Invalid.of(flaws_of(details, fields, form)) from error
+        raise Invalid.of(flaws_of(details, fields, body_type)) from error
 
 
-def kind_of_body(request: Request, others: Collection[str] = ()) -> str:
+def media_type_of_body(request: Request, others: Collection[str] = ()) -> str:
     """The media type of the body, JSON where none is named; Unsupported where it is neither that nor of `others`."""
     kind = str(request.headers.get("content-type", JSON)).partition(";")[0].strip().lower()
     if kind == JSON or kind in others:
@@ -179,10 +179,10 @@ def kind_of_body(request: Request, others: Collection[str] = ()) -> str:
     raise Unsupported(f"the body comes as {kind[:80]!r}; send {', '.join((JSON, *others))}, and say so in Content-Type")
 
 
-def kind_of_answer(request: Request, known: Collection[str]) -> str:
+def media_type_of_answer(request: Request, known: Collection[str]) -> str:
     """The media type in `Accept` that is among the `known` and wanted most, JSON where none is."""
     accept = request.headers.get("accept", "*/*")
-    if accept in ("*/*", JSON):  # nearly always, and then nothing is to be weighed
+    if accept in ("*/*", JSON):  # nearly always, and then there is no preference to evaluate
         return JSON
     best, most = JSON, 0.0
     for wanted in accept.lower().split(","):
@@ -215,13 +215,13 @@ def refuse_query(request: Request, known: Collection[str] = (), lists: Collectio
     )
 
 
-def read_query(request: Request, form: type[_Form], words: Collection[str]) -> _Form:
-    """The query parameters as `form`, each parsed as JSON where it is JSON; the others, and `words`, are text."""
-    refuse_query(request, form.model_fields)
+def read_query(request: Request, body_type: type[_Body], text_fields: Collection[str]) -> _Body:
+    """The query parameters, each parsed as JSON where it is JSON; the others, and `text_fields`, are text."""
+    refuse_query(request, body_type.model_fields)
     fields: dict[str, Any] = {}
     for name, text in request.query_params.items():
         fields[name] = text
-        if name in words:
+        if name in text_fields:
             continue
         try:
             fields[name] = orjson.loads(text)
@@ -229,4 +229,4 @@ def read_query(request: Request, form: type[_Form], words: Collection[str]) -> _
             pass
         else:
             refuse_repeats(text.encode(), fields[name], pointer(name))
-    return checked(form, fields)
+    return checked(body_type, fields)

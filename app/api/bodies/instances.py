@@ -13,7 +13,6 @@ from app.api.bodies.arrow_categories import codes_of
 from app.api.bodies.binary import (
     ARROW,
     NPY,
-    Reserve,
     array_of_npy,
     arrow_response,
     json_bytes,
@@ -21,7 +20,7 @@ from app.api.bodies.binary import (
     table_of_arrow,
 )
 from app.api.bodies.documents import JSON
-from app.api.bodies.json_bodies import free
+from app.api.bodies.json_bodies import Reserve, free
 from app.errors import Flaw, Invalid, pointer, reject, unknown
 from app.features import Schema
 from app.registry.loaded import Loaded

@@ -21,11 +21,14 @@ _BLOCK = 1 << 20  # bytes of a body that are counted together
 _SMALL = MAX_VALUES // max(_WEIGHTS.values())  # bytes of a body that cannot hold more than `MAX_VALUES`
 
 
+Reserve = Callable[[int], None]  # is called with a number of bytes of memory; raises where there are no more
+
+
 def free(_count: int) -> None:
     """Reserve nothing."""
 
 
-def parsed(body: bytes, reserve: Callable[[int], None] = free) -> Any:
+def parsed(body: bytes, reserve: Reserve = free) -> Any:
     """The document in a JSON body.
 
     `reserve` is told how many bytes of memory the document of a long body will take. Raises TooLarge, before anything

@@ -7,7 +7,7 @@ some thousands at a time: for a million numbers other threads wait 14 ms instead
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import chain
 from typing import Any
 
@@ -15,8 +15,9 @@ import numpy as np
 import orjson
 
 from app.api.bodies.binary import array_of_npy, table_of_arrow
-from app.api.bodies.json_bodies import free, parsed
+from app.api.bodies.json_bodies import Reserve, free, parsed
 from app.errors import Flaw, Invalid, pointer
+from app.retrieval.probabilities import RANGE
 from app.usecases.item_sets import Sets, check_extent, extent_bytes
 
 FIELD = "probabilities"
@@ -26,10 +27,11 @@ _BLANKS = np.frombuffer(b" \t\n\r", dtype=np.uint8)
 _MAX_BLANKS = 100  # beside a bracket; with more, the whole body is parsed
 _BEGIN = re.compile(rb'"probabilities"\s*:\s*\[')
 _NUMBERS = {int, float}
+_A_PROBABILITY = f"a probability {RANGE}"
 _FORMS = "a list of numbers (one set) or a list of such lists (a set each)"
 
 
-def fields_of_json(body: bytes, reserve: Callable[[int], None] = free) -> tuple[Any, Sets | None]:
+def fields_of_json(body: bytes, reserve: Reserve = free) -> tuple[Any, Sets | None]:
     """The body's fields, and its probabilities where they were long and in order; else they are still in the fields."""
     if len(body) >= _LONG:
         try:
@@ -59,7 +61,7 @@ def sets_of_list(value: Any) -> Sets:
     raise Invalid.of(_flaws(value))
 
 
-def sets_of_npy(body: bytes, reserve: Callable[[int], None] = free) -> Sets:
+def sets_of_npy(body: bytes, reserve: Reserve = free) -> Sets:
     """A .npy file: one dimension is one set, two are a set per row."""
     array = array_of_npy(body, reserve)
     if array.ndim not in (1, 2):
@@ -73,7 +75,7 @@ def sets_of_npy(body: bytes, reserve: Callable[[int], None] = free) -> Sets:
     return Sets(np.ascontiguousarray(array).ravel(), offsets)
 
 
-def sets_of_arrow(body: bytes, reserve: Callable[[int], None] = free) -> Sets:
+def sets_of_arrow(body: bytes, reserve: Reserve = free) -> Sets:
     """An Arrow IPC stream of one column: numbers are one set, lists of numbers a set each."""
     import pyarrow as pa  # noqa: PLC0415 - 40 MB of memory that a service without Arrow clients can spare
 
@@ -96,7 +98,7 @@ def sets_of_arrow(body: bytes, reserve: Callable[[int], None] = free) -> Sets:
             pointer(FIELD), f"the type of the column is '{column.type}'; it must be numbers or lists of numbers"
         )
     if column.null_count or numbers.null_count:
-        raise Invalid.at(pointer(FIELD), "the column has nulls; a probability must be a number from 0 to 1")
+        raise Invalid.at(pointer(FIELD), f"the column has nulls; {_A_PROBABILITY}")
     p = numbers.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
     if not nested:
         return Sets(p)
@@ -104,7 +106,7 @@ def sets_of_arrow(body: bytes, reserve: Callable[[int], None] = free) -> Sets:
     return Sets(p, np.concatenate(([0], np.cumsum(sizes))).astype(np.int64))
 
 
-def _cut_out(body: bytes, reserve: Callable[[int], None]) -> tuple[Any, Sets] | None:
+def _cut_out(body: bytes, reserve: Reserve) -> tuple[Any, Sets] | None:
     """The other fields, and the probabilities, if they are numbers or lists of numbers; errors or None otherwise."""
     found = _BEGIN.search(body)
     if found is None:
@@ -180,8 +182,8 @@ def _flaws(value: list[Any]) -> Iterator[Flaw]:
     for i, item in enumerate(value):
         if isinstance(item, list) and nested:
             bad = [j for j, number in enumerate(item) if type(number) not in _NUMBERS]
-            yield from (Flaw(pointer(FIELD, i, j), "a probability must be a number from 0 to 1") for j in bad)
+            yield from (Flaw(pointer(FIELD, i, j), _A_PROBABILITY) for j in bad)
         elif nested or isinstance(item, list):
             yield Flaw(pointer(FIELD, i), f"the first value is {'a list' if nested else 'a number'}; send {_FORMS}")
         elif type(item) not in _NUMBERS:
-            yield Flaw(pointer(FIELD, i), "a probability must be a number from 0 to 1")
+            yield Flaw(pointer(FIELD, i), _A_PROBABILITY)

@@ -13,7 +13,7 @@ Interval = Annotated[
 ]
 
 
-class Standing(BaseModel):
+class ContenderResult(BaseModel):
     """What one contender earned per row, and how far that is from the best one."""
 
     rule: RuleName

@@ -6,7 +6,7 @@ from typing import Any
 
 from fastapi import Request, Response
 
-from app.api.bodies.documents import JSON, kind_of_answer
+from app.api.bodies.documents import JSON, media_type_of_answer
 
 SVG = "image/svg+xml"
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"  # it is drawn with styles of its own
@@ -15,7 +15,7 @@ SVG_CONTENT: dict[str, Any] = {SVG: {"schema": {"type": "string"}}}
 
 def wants_svg(request: Request) -> bool:
     """Whether `Accept` wants the chart more than JSON, which any wildcard stands for; of equals the first counts."""
-    return kind_of_answer(request, (SVG, JSON, "application/*", "*/*")) == SVG
+    return media_type_of_answer(request, (SVG, JSON, "application/*", "*/*")) == SVG
 
 
 def svg(content: str) -> Response:

@@ -1,4 +1,4 @@
-"""The outermost layer of every request: an id, a log line, the metrics, and a last resort for what nobody foresaw."""
+"""The outermost layer of every request: an id, a log line, the metrics, and a response to unexpected errors."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _log = structlog.get_logger("payoff.request")
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 _PROCESS = secrets.token_hex(4)  # ids need to be unique, not secret, and random bytes are a system call each
 _numbers = count(1)
-_CLIENT_GONE = 499  # nothing was answered because nobody was there any more
+_CLIENT_GONE = 499  # the client disconnected before the response; logged only
 
 
 class Observe:
@@ -59,10 +59,10 @@ class Observe:
         except ClientDisconnect:
             status = status or _CLIENT_GONE
         except Exception:
-            _log.exception("unforeseen")
+            _log.exception("unexpected error")
             if status:
                 raise  # the answer has begun: all that is left is to break the connection off
-            response = problem(500, "Internal Server Error", f"unforeseen; the log has more under request {request_id}")
+            response = problem(500, "Internal Server Error", f"unexpected error; see the log for request {request_id}")
             await response(scope, receive, send_with_id)
         finally:
             self._record(scope, status or _CLIENT_GONE, perf_counter() - began)

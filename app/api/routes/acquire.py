@@ -69,7 +69,7 @@ class Wanted(Offer):
 Reason = Literal["resolved", "vote_settled", "budget", "not_worth_it", "unavailable"]
 
 
-class Standing(BaseModel):
+class CaseState(BaseModel):
     """Where a case stands."""
 
     status: Literal["acquire", "decided"]
@@ -92,7 +92,7 @@ class Standing(BaseModel):
     )
 
 
-class CaseAnswer(Standing):
+class CaseAnswer(CaseState):
     """The answer to `known`."""
 
     model: ModelVersion
@@ -103,12 +103,12 @@ class BatchAnswer(BaseModel):
     """The answer to `instances`, in their order."""
 
     model: ModelVersion
-    results: list[Standing]
+    results: list[CaseState]
     warnings: list[str]
 
 
 class AcquireAnswer(RootModel[CaseAnswer | BatchAnswer]):
-    """One case's standing for `known`, `results` for `instances`."""
+    """One case's state for `known`, `results` for `instances`."""
 
 
 @needs(PREDICT)
@@ -170,7 +170,7 @@ _WORTH = {
 route = DirectRoute(
     "/acquire",
     acquire,
-    form=AcquireRequest,
+    body_type=AcquireRequest,
     examples={"one case, the model above": _KNOWN_EXAMPLE, "two cases, worth stopping": _WORTH},
     tags=["acquire"],
     summary="Which feature should be learnt next, or is enough known?",

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import Any
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter
 from pydantic import BaseModel, Field
 
 from app.access.audit import Entry
 from app.api.bodies.documents import StrictRoute
-from app.api.deps import PortsDep
+from app.api.deps import PageSize, PageToken, PortsDep
 from app.api.errors import problems
 from app.api.middleware.permits import ADMIN, needs
 from app.usecases import audit as usecase
@@ -52,8 +52,8 @@ class AuditPage(BaseModel):
 @needs(ADMIN)
 def page(
     ports: PortsDep,
-    page_size: Annotated[int, Query(ge=1, le=500)] = 50,
-    page_token: Annotated[str | None, Query(max_length=200, description="from the page before")] = None,
+    page_size: PageSize = 50,
+    page_token: PageToken = None,
 ) -> AuditPage:
     """Jobs ordered and cancelled, versions published and deleted, aliases moved, models and data sets deleted, keys
     made and revoked. Where keys are configured, it needs one with the scope `admin`.

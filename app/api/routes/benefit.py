@@ -8,7 +8,7 @@ from fastapi import APIRouter, Body, Path, Request, Response
 from pydantic import BaseModel, Field
 
 from app.api.bodies.documents import JSON, ByClass, Matrix, ModelVersion, StrictRoute, WireModel
-from app.api.bodies.rankings import Lead, Standing
+from app.api.bodies.rankings import ContenderResult, Lead
 from app.api.charts import media
 from app.api.charts.reports import benefit_chart
 from app.api.deps import loaded_by_path
@@ -53,7 +53,7 @@ class CurvePoint(BaseModel):
     benefit: float
 
 
-class RuleStanding(Standing):
+class RuleResult(ContenderResult):
     """What one rule earned, its own figures, and how to ask for it."""
 
     figures: dict[str, int | float | None] = Field(
@@ -90,7 +90,7 @@ class BenefitReport(EarningDocument):
     curve: list[CurvePoint] | None = None
     expected_benefit: EarningDocument
     cost_blind: EarningDocument = Field(description="acting on the most probable class")
-    rules: list[RuleStanding] = Field(description="every rule that the matrix allows, and the best action for all")
+    rules: list[RuleResult] = Field(description="every rule that the matrix allows, and the best action for all")
     best: RuleLead
     warnings: list[str]
 
@@ -113,7 +113,7 @@ class BenefitReport(EarningDocument):
             expected_benefit=EarningDocument.of(report.expected_benefit),
             cost_blind=EarningDocument.of(report.cost_blind),
             rules=[
-                RuleStanding(**row, figures=each.figures, request=each.request)
+                RuleResult(**row, figures=each.figures, request=each.request)
                 for each, row in zip(ruled, rows, strict=True)
             ],
             best=RuleLead(rule=ruled[ranking.best].rule, **lead_of(ranking, lambda j: ruled[j].rule)),

@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field
 from starlette.concurrency import run_in_threadpool
 
 from app.api.bodies.documents import Matrix, StrictRoute, Text, WireModel
-from app.api.bodies.rankings import Lead, Standing
+from app.api.bodies.rankings import ContenderResult, Lead
 from app.api.charts.reports import comparison_chart
 from app.api.deps import CallerDep, PortsDep
 from app.api.errors import problems
@@ -44,7 +44,7 @@ class Contender(BaseModel):
     rule: RuleName
 
 
-class CompareStanding(Standing, Contender):
+class ComparedContender(ContenderResult, Contender):
     """A row of the table."""
 
 
@@ -82,7 +82,7 @@ class Comparison(BaseModel):
     classes: list[int | str]
     rows: int
     upper_bound: float = Field(description="mean benefit of someone who knows every class")
-    table: list[CompareStanding]
+    table: list[ComparedContender]
     best: CompareLead
     same_for_all: SameForAll
     learners: list[ComparedLearner]

@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 
 from app.api.bodies.documents import StrictRoute
 from app.api.bodies.uploads import FORM, received, run_while_connected
-from app.api.deps import CallerDep, PortsDep
+from app.api.deps import CallerDep, PageSize, PageToken, PortsDep
 from app.api.errors import problems
 from app.api.middleware.permits import TRAIN, UPLOAD, needs
 from app.data.store import Dataset
@@ -167,8 +167,6 @@ Type = Annotated[
         json_schema_extra={"enum": ["auto", "number"]},
     ),
 ]
-PageSize = Annotated[int, Query(ge=1, le=usecase.MAX_PER_PAGE)]
-PageToken = Annotated[str | None, Query(description="`next_page_token` of the page before")]
 
 
 @router.post("", status_code=201, responses=_CREATED_HEADERS | problems(413, 415, 422, 503), openapi_extra=_BODY)

@@ -8,12 +8,12 @@ from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime
 from typing import Annotated, Any, Generic, Literal, Self, TypeVar
 
-from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
+from fastapi import APIRouter, Depends, Header, Path, Request, Response
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 from pydantic import BaseModel, Field
 
 from app.api.charts import media
-from app.api.deps import CallerDep, PortsDep
+from app.api.deps import CallerDep, PageSize, PageToken, PortsDep
 from app.api.errors import Problem, problems, stored_problem
 from app.api.job_polling import stream_of_caller, watching
 from app.api.middleware.limiters import limiters
@@ -58,7 +58,7 @@ class JobState(BaseModel):
     )
     progress: float = Field(ge=0, le=1)
     stage: str | None
-    attempt: int = Field(description="how often it was started; more than 1 where a process or machine died")
+    attempt: int = Field(description="number of attempts; more than 1 after a retry")
     error: Problem | None = Field(description="why it failed: what the request would have been answered")
     created_at: datetime
     started_at: datetime | None
@@ -128,8 +128,8 @@ def add_job_routes(
         caller: CallerDep,
         status: JobStatus | None = None,
         model: str | None = wanted_model,
-        page_size: Annotated[int, Query(ge=1, le=500)] = 50,
-        page_token: Annotated[str | None, Query(max_length=200)] = None,
+        page_size: PageSize = 50,
+        page_token: PageToken = None,
     ) -> Any:
         jobs, token = usecase.page(
             ports,

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Annotated, Any, BinaryIO
 
-from fastapi import APIRouter, Body, Depends, Header, Path, Query, Request, Response
+from fastapi import APIRouter, Body, Depends, Header, Path, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, Field
@@ -17,7 +17,7 @@ from pydantic import BaseModel, Field
 from app.api.bodies.documents import JSON, StrictRoute, WireModel
 from app.api.charts import media
 from app.api.charts.tree import tree_chart
-from app.api.deps import CallerDep, PortsDep, need_model
+from app.api.deps import CallerDep, PageSize, PageToken, PortsDep, need_model
 from app.api.errors import problems
 from app.api.middleware.limiters import limiters
 from app.api.middleware.permits import PREDICT_OR_TRAIN, TRAIN, needs
@@ -29,7 +29,7 @@ from app.usecases import models as usecase
 router = APIRouter(prefix="/models", tags=["models"], route_class=StrictRoute, dependencies=[Depends(need_model)])
 
 _BLOCK = 2**20
-_GONE: dict[str, Any] = {"status_code": 204, "response_class": Response}  # an answer without a media type
+_NO_CONTENT: dict[str, Any] = {"status_code": 204, "response_class": Response}  # an answer without a media type
 _REFERENCE_SIGNS = frozenset(":@")
 _LARGEST = 2**31 - 1  # what the index's columns hold
 
@@ -140,8 +140,8 @@ class AliasDocument(BaseModel):
 def page(
     ports: PortsDep,
     caller: CallerDep,
-    page_size: Annotated[int, Query(ge=1, le=500)] = 50,
-    page_token: Annotated[str | None, Query(max_length=200, description="from the page before")] = None,
+    page_size: PageSize = 50,
+    page_token: PageToken = None,
 ) -> ModelList:
     lines, token = usecase.page(ports, caller, page_size=page_size, page_token=page_token)
     return ModelList(models=[ModelSummary.of(line) for line in lines], next_page_token=token)
@@ -161,7 +161,7 @@ def set_alias(
     return AliasDocument(name=name, alias=alias, version=body.version)
 
 
-@router.delete("/{name}/aliases/{alias}", summary="Delete an alias", **_GONE, responses=problems(404, 422))
+@router.delete("/{name}/aliases/{alias}", summary="Delete an alias", **_NO_CONTENT, responses=problems(404, 422))
 @needs(TRAIN)
 def delete_alias(name: ModelName, alias: AliasName, ports: PortsDep, caller: CallerDep) -> None:
     usecase.delete_alias(ports, name, alias, by=caller)
@@ -222,7 +222,7 @@ def artifact(
 @router.delete(
     "/{name}/versions/{version}",
     summary="Delete a version",
-    **_GONE,
+    **_NO_CONTENT,
     responses=problems(404, 409, 422),
 )
 @needs(TRAIN)
@@ -245,7 +245,7 @@ def describe(name: ModelReference, ports: PortsDep) -> ModelDocument | Response:
     return Response(usecase.card_of(ports, name).model_dump_json(by_alias=True), media_type=JSON)
 
 
-@router.delete("/{name}", summary="Delete a model", **_GONE, responses=problems(404, 422))
+@router.delete("/{name}", summary="Delete a model", **_NO_CONTENT, responses=problems(404, 422))
 @needs(TRAIN)
 def delete(name: ModelName, ports: PortsDep, caller: CallerDep) -> None:
     """With all its versions and aliases. Version numbers are not used again, and the alias history is kept."""

@@ -21,8 +21,8 @@ from app.api.bodies.documents import (
     Text,
     WireModel,
     checked,
-    kind_of_answer,
-    kind_of_body,
+    media_type_of_answer,
+    media_type_of_body,
     read_query,
     refuse_query,
     run_sized,
@@ -42,7 +42,7 @@ from app.usecases.ranges import strange_values
 _INLINE_NUMBERS = 10_000  # of an answer; one with more is computed in a thread, so that no other request waits
 _LONG_NUMBERS = 500_000  # of an answer; one with more takes tenths of a second
 _BYTES_PER_NUMBER = 70  # of memory, from the rows to the answer
-_WORDS = ("model", "rule")
+_TEXT_FIELDS = ("model", "rule")
 
 INSTANCES = {
     "oneOf": [
@@ -131,7 +131,7 @@ async def predict(request: Request) -> Response:
     (`application/vnd.apache.arrow.stream`, columns by feature name); then the other fields are query parameters, each
     as JSON. `Accept` chooses the form of the answer in the same way.
     """
-    kind = kind_of_body(request, instances.READERS)
+    kind = media_type_of_body(request, instances.READERS)
     body = await request.body()
     if len(body) > INLINE_BYTES:
         return await run_sized(request, len(body), lambda: _answer(request, _read(request, kind, body)))
@@ -163,7 +163,7 @@ def _answer(request: Request, asked: _Asked) -> Response:
 
 
 def _decide(request: Request, asked: PredictQuestion, model: Loaded, rows: instances.Rows) -> Response:
-    form = kind_of_answer(request, instances.WRITERS)
+    form = media_type_of_answer(request, instances.WRITERS)
     X, warnings = rows
     numbers = usecase.extent(model, asked.actions, len(X))
     if numbers > _INLINE_NUMBERS:
@@ -181,7 +181,7 @@ def _decide(request: Request, asked: PredictQuestion, model: Loaded, rows: insta
 def _read(request: Request, kind: str, body: bytes) -> _Asked:
     reader = instances.READERS.get(kind)
     if reader is not None:
-        question = read_query(request, PredictQuestion, _WORDS)
+        question = read_query(request, PredictQuestion, _TEXT_FIELDS)
         return _Asked(question, lambda schema: reader(body, schema, share(request).reserve))
     refuse_query(request)
     wire = checked(PredictRequest, parsed(body, share(request).reserve))
@@ -198,7 +198,7 @@ _EXAMPLE = {
 route = DirectRoute(
     "/predict",
     predict,
-    form=PredictRequest,
+    body_type=PredictRequest,
     examples={"the model above": _EXAMPLE},
     others=instances.READERS,
     tags=["predict"],

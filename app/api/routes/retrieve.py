@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import Request, Response
 from pydantic import BaseModel, Field, WithJsonSchema
@@ -18,8 +18,8 @@ from app.api.bodies.documents import (
     Text,
     WireModel,
     checked,
-    kind_of_answer,
-    kind_of_body,
+    media_type_of_answer,
+    media_type_of_body,
     read_query,
     refuse_query,
 )
@@ -33,16 +33,18 @@ from app.api.middleware.permits import PREDICT, needs
 from app.api.routes.predict import INSTANCES
 from app.errors import Invalid
 from app.features import Schema
-from app.retrieval.losses import LOSSES
-from app.usecases.item_sets import Sets, extent_bytes
+from app.retrieval.losses import DEFAULT_BETA, LARGEST_BETA, LARGEST_COEFFICIENT, LOSSES
+from app.usecases.item_sets import Method, Sets, Setting, extent_bytes
 
 if TYPE_CHECKING:  # it loads the compiler, which takes 60 MB of memory
     from app.usecases.retrieve import Question
 
 _READERS = {NPY: sets_of_npy, ARROW: sets_of_arrow}
-_WORDS = ("model", "setting", "method")
+_TEXT_FIELDS = ("model", "setting", "method")
 
-_COEFFICIENT = {"type": "number", "minimum": -1e100, "maximum": 1e100}
+_MAGNITUDE = {"minimum": 1 / LARGEST_COEFFICIENT, "maximum": LARGEST_COEFFICIENT}
+_NEGATIVE = {"minimum": -LARGEST_COEFFICIENT, "maximum": -1 / LARGEST_COEFFICIENT}
+_COEFFICIENT = {"type": "number", "oneOf": [{"const": 0}, _MAGNITUDE, _NEGATIVE]}
 _FOUR = {"type": "array", "items": _COEFFICIENT, "minItems": 4, "maxItems": 4}
 _LOSS = {
     "oneOf": [
@@ -50,7 +52,12 @@ _LOSS = {
             "type": "object",
             "properties": {
                 "name": {"const": "f_beta"},
-                "beta": {"type": "number", "minimum": 1e-150, "maximum": 1e150, "default": 1},
+                "beta": {
+                    "type": "number",
+                    "minimum": 1 / LARGEST_BETA,
+                    "maximum": LARGEST_BETA,
+                    "default": DEFAULT_BETA,
+                },
             },
             "required": ["name"],
             "additionalProperties": False,
@@ -80,7 +87,7 @@ Count = Annotated[int, Field(strict=True, ge=0)]
 class RetrieveQuestion(WireModel):
     """All of a request but its probabilities or instances."""
 
-    setting: Literal["binary", "multilabel", "multiclass"] = Field(
+    setting: Setting = Field(
         description="binary: independent items; multilabel: the independent labels of an instance; multiclass: the"
         " classes of an instance, of which exactly one is true"
     )
@@ -95,7 +102,7 @@ class RetrieveQuestion(WireModel):
     curve: Annotated[bool, Field(strict=True)] = Field(
         default=False, description="add the expected loss of retrieving the best 0, 1, … n"
     )
-    method: Literal["expected_loss", "tuned_threshold", "half"] = Field(
+    method: Method = Field(
         default="expected_loss",
         description="expected_loss is the best set; to compare with: what lies above the cut that is best on the"
         " version's hold-out (tuned_threshold), or above 1/2 (half)",
@@ -138,8 +145,8 @@ class RetrieveAnswer(BaseModel):
     """One set for each set of items, in the same order."""
 
     sets: list[RetrievedSet]
-    setting: Literal["binary", "multilabel", "multiclass"]
-    method: Literal["expected_loss", "tuned_threshold", "half"]
+    setting: Setting
+    method: Method
     loss: dict[str, Any]
     threshold: float | None = Field(default=None, description="what was retrieved lies above (methods with a cut)")
     positive: int | str | None = None
@@ -162,14 +169,14 @@ async def retrieve(request: Request) -> Response:
     instances, as in `/predict`. `Accept` chooses the form of the answer in the same way: as `application/x-npy` it is
     several arrays, one after the other (positions of all sets; k, loss, precision, recall, bound of each; curves).
     """
-    kind = kind_of_body(request, instances.READERS)
+    kind = media_type_of_body(request, instances.READERS)
     body = await request.body()
     return await limiters(request).retrieve.run(_answer, request, kind, body)
 
 
 def _answer(request: Request, kind: str, body: bytes) -> Response:
     """The response, computed in a thread; kernels hold no lock."""
-    write = WRITERS[kind_of_answer(request, WRITERS)]
+    write = WRITERS[media_type_of_answer(request, WRITERS)]
     asked = _read(kind, body, request)
     question, state = asked.question.question, request.app.state
     model = None if asked.question.model is None else loaded(request, asked.question.model)
@@ -197,7 +204,7 @@ class _Asked:
 
 def _read(kind: str, body: bytes, request: Request) -> _Asked:
     if kind in instances.READERS:
-        question = read_query(request, RetrieveQuestion, _WORDS)
+        question = read_query(request, RetrieveQuestion, _TEXT_FIELDS)
         sets = None if question.model else _READERS[kind](body, share(request).reserve)
         return _Asked(question, sets, lambda schema: instances.READERS[kind](body, schema, share(request).reserve))
     refuse_query(request)
@@ -242,7 +249,7 @@ _CLASSES = {
 route = DirectRoute(
     "/retrieve",
     retrieve,
-    form=RetrieveRequest,
+    body_type=RetrieveRequest,
     examples={
         "instances of the model above": _PATIENTS,
         "labels of two articles, with curves": _RAGGED,

@@ -117,5 +117,7 @@ def _simulate(request: Request, ports: Ports, body: SimulateRequest) -> Simulati
     request.app.state.kernels.wait("acquisition")
     from app.usecases import simulate as usecase  # noqa: PLC0415 - with its compiler it takes 60 MB that many can spare
 
-    found = usecase.simulate(ports, model, usecase.Order(**{name: value for name, value in body if name != "model"}))
+    found = usecase.simulate(
+        ports, model, usecase.SimulationRequest(**{name: value for name, value in body if name != "model"})
+    )
     return Simulation(model=ModelVersion(**model.model), **found)
