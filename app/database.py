@@ -147,22 +147,26 @@ class Database:
     @contextmanager
     def _trying(self) -> Iterator[None]:
         """Raise DatabaseAway if the database does not answer; errors of statements are raised as they are."""
-        try:
-            with self._breaker.passing(DatabaseAway):
+        with self._breaker.passing(DatabaseAway):
+            try:
                 yield
-        except SQLAlchemyError as error:
-            cause = error.orig if isinstance(error, DBAPIError) else None
-            if not _is_away(error, cause):
-                raise
-            if not self.is_sqlite and _postgres().is_silence(cause):
-                self._breaker.trip("it did not answer a moment ago", _RETRY_SECONDS)
-            found = explained(cause, self.engine.url.database or "the database") if self.is_sqlite else None
-            why = " ".join(str(cause or error).split())
-            away = DatabaseAway(why) if found is None else DatabaseAway(f"{found.what} ({why})", found.fix)
-            if self._answered:
-                _log.warning("the database does not answer: %s", away.why)
-                self._answered = False
-            raise away from error
+            except SQLAlchemyError as error:
+                cause = error.orig if isinstance(error, DBAPIError) else None
+                if not _is_away(error, cause):
+                    raise
+                raise self._away(error, cause) from error
+
+    def _away(self, error: SQLAlchemyError, cause: BaseException | None) -> DatabaseAway:
+        """Note that the database does not answer; the error that says so."""
+        if not self.is_sqlite and _postgres().is_silence(cause):
+            self._breaker.trip("it did not answer a moment ago", _RETRY_SECONDS)
+        found = explained(cause, self.engine.url.database or "the database") if self.is_sqlite else None
+        why = " ".join(str(cause or error).split())
+        away = DatabaseAway(why) if found is None else DatabaseAway(f"{found.what} ({why})", found.fix)
+        if self._answered:
+            _log.warning("the database does not answer: %s", away.why)
+            self._answered = False
+        return away
 
     def _heard(self) -> None:
         self._breaker.reset()
