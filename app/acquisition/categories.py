@@ -32,7 +32,8 @@ def order_categories(
 ) -> Orders:
     """The order of the categories in each of `columns`, by their class distributions.
 
-    X (n, m) float64 with codes 0, 1, … in `columns`, y (n,) class codes, weight (n,). Categories are ranked once,
+    X (n, m) float64 with codes 0, 1, … in `columns`, y (n,) class codes, weight (n,). For several labels y (n, K) is 0
+    or 1, and the share of each label takes the place of a class's. Categories are ranked once,
     before any tree is grown, by the first principal component of their class distributions: exact for two classes and
     one split, and in forests as good as searching subsets at every node. A category without rows has no rank.
     Sources: Coppersmith, Hong, Hosking (1999); Wright, König, "Splitting on categorical predictors" (2019).
@@ -46,8 +47,11 @@ def _ranks(code: np.ndarray, y: np.ndarray, weight: np.ndarray, n_classes: int) 
         return np.full(1, np.nan)
     code = code[known].astype(np.intp)
     counts = np.zeros((code.max() + 1, n_classes))
-    np.add.at(counts, (code, y[known]), weight[known])
-    total = counts.sum(axis=1)
+    if y.ndim == 1:
+        np.add.at(counts, (code, y[known]), weight[known])
+    else:
+        np.add.at(counts, code, weight[known, None] * y[known])
+    total = np.bincount(code, weight[known])
     seen = np.flatnonzero(total)
     share = counts[seen] / total[seen, None]
     centred = share - total[seen] @ share / total.sum()

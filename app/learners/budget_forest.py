@@ -15,8 +15,8 @@ from app.acquisition.forest import FlatForest, PathCosts
 from app.acquisition.nodes import Nodes
 from app.acquisition.prices import Prices, check_budget
 from app.acquisition.tree_grower import Rows, Rule, TreeGrower, Walk
+from app.learners.compiled_kinds import BUDGET_FOREST
 from app.learners.stepwise import Stepwise, check_fraction, prices_of
-from app.learners.stepwise_kinds import BUDGET_FOREST
 from app.progress import part, report
 
 ALPHAS = (0.0, 2.0, 4.0, 8.0, 16.0, 32.0)

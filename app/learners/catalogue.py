@@ -1,4 +1,4 @@
-"""The kinds of learner that can be trained: the `KIND` of each module of this package, and the stepwise kinds."""
+"""The kinds of learner that can be trained: the `KIND` of each module of this package, and the compiled kinds."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from importlib import import_module
 from pkgutil import iter_modules
 
 from app import learners
+from app.learners.compiled_kinds import COMPILED
 from app.learners.kinds import KINDS, Kind, resolve
-from app.learners.stepwise_kinds import STEPWISE
 
 __all__ = ["KINDS", "Kind", "resolve"]
 
-_APART = {"catalogue", "stepwise", *(kind.module.split(".")[2] for kind in STEPWISE)}  # they would load the compiler
+_APART = {"catalogue", "stepwise", *(kind.module.split(".")[2] for kind in COMPILED)}  # they would load the compiler
 
 
 def _declared() -> Iterator[Kind]:
@@ -23,4 +23,4 @@ def _declared() -> Iterator[Kind]:
                 yield kind
 
 
-KINDS.update((kind.name, kind) for kind in sorted((*_declared(), *STEPWISE), key=lambda kind: kind.name))
+KINDS.update((kind.name, kind) for kind in sorted((*_declared(), *COMPILED), key=lambda kind: kind.name))

@@ -40,6 +40,11 @@ class Kind:
     alternatives: tuple[tuple[str, str], ...] = ()
 
     @property
+    def compiled(self) -> bool:
+        """Whether the estimator's module loads the compiler."""
+        return isinstance(self.estimator, str)
+
+    @property
     def needs_benefits(self) -> bool:
         """Whether training is refused without a benefit matrix."""
         return self.benefits == "required"

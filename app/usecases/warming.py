@@ -15,7 +15,7 @@ def warm(model: Loaded, kernels: Kernels) -> None:
     NotReady while the kernels that its kind needs are being compiled by another process.
     """
     kind = model.card.learner.kind
-    if kind in KINDS and KINDS[kind].stepwise:
+    if kind in KINDS and KINDS[kind].compiled:
         kernels.wait("acquisition")
     row = np.full((1, len(model.schema.features)), np.nan)
     (model.estimator.values if model.regression else model.estimator.posterior)(row)

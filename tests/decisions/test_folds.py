@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.decisions.folds import UNJUDGED, stratified_folds
+from app.decisions.folds import UNJUDGED, multilabel_folds, stratified_folds
 
 codes = st.lists(st.integers(0, 4), min_size=1, max_size=60).map(np.array)
 
@@ -35,3 +35,25 @@ def test_the_seed_decides():
 
     assert (stratified_folds(y, 5, 1) == stratified_folds(y, 5, 1)).all()
     assert (stratified_folds(y, 5, 1) != stratified_folds(y, 5, 2)).any()
+
+
+@given(
+    st.integers(1, 4).flatmap(lambda L: st.lists(st.lists(st.integers(0, 1), min_size=L, max_size=L), min_size=1)),
+    st.integers(2, 8),
+)
+def test_the_rarest_value_of_a_label_is_dealt_evenly(rows, folds):
+    """The value that fewest rows have, of all labels that vary: a forest without one fold has seen it."""
+    Y = np.array(rows)
+    fold = multilabel_folds(Y, folds, 0)
+    ones = Y.sum(axis=0)
+    fewest = np.minimum(ones, len(Y) - ones)
+
+    assert fold.shape == (len(Y),)
+    assert set(np.unique(fold)) <= {UNJUDGED, *range(folds)}
+    if (fewest > 0).any():
+        label = int(np.argmin(np.where(fewest > 0, fewest, len(Y))))
+        having = Y[:, label] == (2 * ones[label] <= len(Y))
+        for part in range(folds):
+            assert having[fold != part].any()
+        if having.sum() > 1:
+            assert np.ptp(np.bincount(fold[having], minlength=folds)) <= 1

@@ -97,6 +97,7 @@ ANIMALS = (
     Animal("staged", {"kind": "hierarchical_logistic", "majority": "healthy"}, "three"),
     Animal("labels", {"kind": "multilabel_logistic", "chain": True}, "several", words=True),
     Animal("numlabels", {"kind": "multilabel_logistic", "calibration": "none"}, "several"),
+    Animal("forestlabels", {"kind": "multilabel_forest", "n_estimators": 5}, "several", words=True),
     Animal("frugal", {"kind": "budget_forest", "budget": 6, "n_estimators": 5}, "two", stepwise=True),
     Animal("tree", {"kind": "cost_tree", "depth": 2, "lambda": 0.01}, "two", words=True, stepwise=True),
     Animal("heights", {"kind": "cost_tree", "task": "regression", "depth": 2}, "number", stepwise=True),

@@ -16,12 +16,12 @@ from app.acquisition.prices import Prices, check_budget
 from app.acquisition.tree_of_classifiers import TreeOfClassifiers
 from app.errors import Invalid
 from app.learners.base import Learner
+from app.learners.compiled_kinds import COST_TREE, FEATURES, STARTS, TASKS
 from app.learners.cost_tree.hard import HardTree, Rows
 from app.learners.cost_tree.losses import loss_of
 from app.learners.cost_tree.path import Point, Sample, Setting, scale_of, split
 from app.learners.cost_tree.scorers import Boosted, Map, Plain
 from app.learners.stepwise import check_fraction, prices_of
-from app.learners.stepwise_kinds import COST_TREE, FEATURES, STARTS, TASKS
 from app.progress import part
 
 __all__ = ["FEATURES", "STARTS", "TASKS", "CostTree"]

@@ -1,7 +1,4 @@
-"""The kinds of learner that answer `/acquire`.
-
-They are not declared beside their estimators because those modules load a compiler that takes 60 MB.
-"""
+"""The kinds of learner whose modules load the compiler, which takes 60 MB: so they are declared here."""
 
 from __future__ import annotations
 
@@ -170,4 +167,23 @@ COST_TREE = Kind(
     tasks=TASKS,
     alternatives=(("lambda", "budget"),),
 )
-STEPWISE = (RANDOM_FOREST, BUDGET_FOREST, COST_TREE)
+MULTILABEL_FOREST = Kind(
+    "multilabel_forest",
+    "app.learners.multilabel_forest:MultilabelForest",
+    (
+        Parameter("n_estimators", "integer", 100, "Number of trees.", low=1, high=10_000),
+        Parameter(
+            "max_features",
+            "amount",
+            "sqrt",
+            "Features considered for a split: a number, a fraction, or the root or logarithm of all; null is all.",
+            choices=("sqrt", "log2"),
+            optional=True,
+        ),
+        Parameter("min_samples_leaf", "integer", 2, "Minimum number of rows in a leaf.", low=1),
+        CALIBRATION,
+    ),
+    "A random forest for several labels together: the probability that each applies, for `/retrieve`.",
+    labels="several",
+)
+COMPILED = (RANDOM_FOREST, BUDGET_FOREST, COST_TREE, MULTILABEL_FOREST)

@@ -1,0 +1,113 @@
+"""Grow scikit-learn's random forest, for one label or several, and make it flat."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Any
+
+import numpy as np
+from joblib import Parallel, delayed
+from sklearn.base import clone
+from sklearn.ensemble import RandomForestClassifier
+
+from app.acquisition.categories import Orders, order_categories
+from app.acquisition.forest import FlatForest, converted
+from app.acquisition.nodes import Nodes, beside, flatten
+from app.acquisition.tree import Tree
+from app.errors import Invalid
+from app.learners.base import Dealt, stage_name
+from app.progress import report
+
+_CELLS = 8_000_000  # of the table, times trees, in one piece of work: a third of a second or so
+_MAX = 16  # trees between two reports of progress
+_LARGEST = float(np.finfo(np.float32).max)
+
+
+def forest_like(learner: Any) -> RandomForestClassifier:
+    """scikit-learn's forest, not fitted, with the parameters of a learner; Invalid where they do not fit its data."""
+    most, m = learner.max_features, learner.n_features_in_
+    if isinstance(most, int | np.integer) and most > m:
+        raise Invalid.at("/max_features", f"max_features is {most} of {m} features")
+    return RandomForestClassifier(
+        learner.n_estimators, max_features=most, min_samples_leaf=learner.min_samples_leaf,
+        random_state=learner.random_state, warm_start=True, n_jobs=learner.n_jobs,
+    )  # fmt: skip
+
+
+def grown_forests(
+    model: RandomForestClassifier, dealt: Dealt, folds: Sequence[int], n_classes: int, categorical: Sequence[int]
+) -> Iterator[tuple[int, FlatForest]]:
+    """A forest like `model` without each of the folds; a piece of work is some trees of one of them.
+
+    `dealt.codes` are class codes (n,), or labels (n, n_classes) of 0 and 1. For labels the forest's distribution has
+    n_classes + 1 entries: the probability of each label, and what is left to n_classes, all divided by n_classes.
+    """
+    if len(dealt.X) and np.nanmax(np.abs(dealt.X), initial=0.0) > _LARGEST:
+        raise Invalid.at("", f"a random forest takes values up to {_LARGEST:.3g}")
+    rows = dealt._replace(X=dealt.X.astype(np.float32))  # what scikit-learn's trees compare, at half the size
+    size = model.n_estimators
+    batch = int(np.clip(_CELLS // max(rows.X.size, 1), 1, _MAX))
+    starts = range(0, size, batch)
+    models = {fold: _seeded(model) for fold in folds}
+    grown = Parallel(n_jobs=model.n_jobs, prefer="threads", return_as="generator")(
+        delayed(_grow_some)(models[fold], n_classes, categorical, *rows, fold, start, min(batch, size - start))
+        for fold in folds
+        for start in starts
+    )
+    done = 0
+    for number, fold in enumerate(folds):
+        stage = stage_name(number, len(folds) - 1) if len(folds) > 1 else "growing trees"
+        parts, roots, orders = [], [], Orders()
+        for nodes, values, orders in islice(grown, len(starts)):  # noqa: B007 - all have the same orders
+            parts.append(nodes)
+            roots.append(values)
+            done += len(values)
+            report(done / (size * len(folds)), stage)
+        prior = np.concatenate(roots).mean(axis=0)
+        yield fold, FlatForest(beside(parts, prior / prior.sum()), dealt.X.shape[1], orders)
+
+
+def _seeded(model: RandomForestClassifier) -> RandomForestClassifier:
+    """A copy that runs in one thread, and shares no random state."""
+    seed = model.random_state
+    if isinstance(seed, np.random.RandomState):
+        seed = int(seed.randint(np.iinfo(np.int32).max))
+    return clone(model).set_params(random_state=seed, n_jobs=1)
+
+
+def _grow_some(
+    model: RandomForestClassifier, n_classes: int, categorical: Sequence[int],
+    X: np.ndarray, codes: np.ndarray, weights: np.ndarray, fold: np.ndarray, without: int, start: int, count: int,
+) -> tuple[Nodes, np.ndarray, Orders]:  # fmt: skip
+    """Trees `start`, `start` + 1, … of a forest of all rows but those in one fold, as they are in the whole forest.
+
+    Returns them flat, the distributions at their roots (count, K), and the order of the categories.
+    """
+    rows, truth, weight = Dealt(X, codes, weights, fold).without(without)
+    orders = order_categories(rows, truth, weight, n_classes, categorical)
+    # Equal weights are none: scikit-learn draws its rows in another way once there are weights.
+    counted = None if (weight == weight[0]).all() else weight
+    grown = clone(model).set_params(n_estimators=start + count)
+    grown.estimators_ = [None] * start  # a warm start passes over those that are there, and over their seeds
+    target = truth.ravel() if n_classes == 1 else truth
+    grown.fit(orders.apply(rows), target, sample_weight=counted)
+    trees = [converted(tree.tree_) for tree in grown.estimators_[start:]]
+    if codes.ndim == 2:
+        always = np.asarray(truth.all(axis=0))
+        values = [tree.tree_.value for tree in grown.estimators_[start:]]
+        trees = [_of_labels(tree, value, always) for tree, value in zip(trees, values, strict=True)]
+    roots = np.array([tree.counts[0] for tree in trees])
+    return flatten(trees, roots[0]), roots, orders
+
+
+def _of_labels(tree: Tree, value: np.ndarray, always: np.ndarray) -> Tree:
+    """The tree with distributions of labels, from `value` (N, L, 2) and the labels that `always` (L,) apply.
+
+    A label that does not vary has one column, the first. Inner nodes get the root's distribution: nobody stops there,
+    and equal rows are stored once.
+    """
+    share = value[:, :, -1] if value.shape[2] > 1 else np.zeros(value.shape[:2])
+    share = np.where(always, 1.0, share / value.sum(axis=2))
+    counts = np.column_stack((share, np.maximum(share.shape[1] - share.sum(axis=1), 0.0)))
+    return tree._replace(counts=np.where(tree.feature[:, None] < 0, counts, counts[0]))

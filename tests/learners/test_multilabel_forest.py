@@ -1,0 +1,168 @@
+"""One forest for several labels: scikit-learn's own probabilities, calibrated label by label."""
+
+import pickle
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from app import progress
+from app.errors import Invalid
+from app.learners.multilabel_forest import MultilabelForest
+from tests.learners.multilabel import EXEMPT, drawn
+
+WEIGHTS = {
+    "check_sample_weight_equivalence_on_dense_data": "trees draw rows at random, so a row of weight 2 and the row twice"
+    " are drawn differently",
+}
+
+
+@parametrize_with_checks([MultilabelForest(n_estimators=5)], expected_failed_checks=lambda _: EXEMPT | WEIGHTS)
+def test_it_keeps_the_conventions(estimator, check):
+    """Each of scikit-learn's checks passes, or is exempted with a reason."""
+    check(estimator)
+
+
+@pytest.mark.parametrize("labels", [1, 3])
+@pytest.mark.parametrize("trees", [1, 37])
+def test_it_is_scikit_learns_forest(trees, labels):
+    """Without calibration and categories: the probabilities of that forest, grown in one go."""
+    X, Y = drawn(200)
+    X, Y = X[:, :3], Y[:, :labels]
+    model = MultilabelForest(n_estimators=trees, calibration="none", random_state=3).fit(X, Y)
+    theirs = RandomForestClassifier(trees, min_samples_leaf=2, random_state=3).fit(X, Y if labels > 1 else Y[:, 0])
+    new = drawn(100, 1)[0][:, :3]
+    expected = theirs.predict_proba(new)
+    expected = np.column_stack([p[:, 1] for p in (expected if labels > 1 else [expected])])
+
+    np.testing.assert_allclose(model.predict_proba(new), np.clip(expected, 1e-15, 1 - 1e-15), atol=1e-6)
+
+
+@pytest.mark.parametrize("calibration", ["auto", "none", "sigmoid", "isotonic"])
+def test_mixed_tables_with_missing_values(calibration):
+    """A row alone is a row among many; the seed decides, threads do not; a pickled copy agrees; doubt is left."""
+    X, Y = drawn()
+    model = MultilabelForest(
+        n_estimators=20, calibration=calibration, categorical_features=[3], random_state=0
+    ).fit(X, Y)  # fmt: skip
+    new, truth = drawn(200, 1)
+    new[::7, 3] = 9  # a category that training did not contain
+    P = model.posterior(new)
+
+    assert P.shape == (200, 3)
+    assert ((P > 0) & (P < 1)).all()
+    np.testing.assert_array_equal(model.predict_proba(new), P)
+    np.testing.assert_array_equal(np.concatenate([model.posterior(new[i : i + 1]) for i in range(200)]), P)
+    np.testing.assert_array_equal(clone(model).set_params(n_jobs=2).fit(X, Y).posterior(new), P)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).posterior(new), P)
+    np.testing.assert_array_equal(model.predict(new), P > 0.5)
+    assert (model.predict(new) == truth)[:, 0].mean() > 0.65
+
+
+def test_calibration_makes_probabilities_true():
+    """On new rows the mean log loss of each label is lower with calibration."""
+    X, Y = drawn(3000, seed=4)
+    Y[:, 2] = X[:, 0] > 1  # a label that the forest knows, and whose votes are too careful
+    Y[np.isnan(X[:, 0]), 2] = 0
+    losses = []
+    for calibration in ("auto", "none"):
+        model = MultilabelForest(n_estimators=40, calibration=calibration, random_state=0, min_samples_leaf=20)
+        P = model.fit(X[:1500], Y[:1500]).posterior(X[1500:])
+        losses.append(-np.mean(np.where(Y[1500:] == 1, np.log(P), np.log(1 - P)), axis=0))
+        assert np.allclose(P.mean(axis=0), Y[1500:].mean(axis=0), atol=0.05)
+    assert losses[0][2] < losses[1][2]
+    assert losses[0].mean() < losses[1].mean()
+
+
+@pytest.mark.parametrize("value", [0, 1])
+def test_labels_that_hardly_vary(value):
+    """The same in all rows: (ones + 1) / (n + 2). In all but one: it is in every fold's forest, and not calibrated."""
+    X, Y = drawn(100)
+    Y[:, 0] = Y[:, 1] = value
+    Y[5, 0] = 1 - value
+    model = MultilabelForest(n_estimators=20, random_state=0).fit(X, Y)
+    P = model.posterior(X)
+
+    assert np.allclose(P[:, 1], (100 * value + 1) / 102)
+    assert model.calibrations_[:2] == ["none", "none"]
+    assert abs(P[5, 0] - value) == abs(P[:, 0] - value).max()
+
+
+def test_labels_that_never_vary_need_no_forest():
+    X, Y = drawn(60)
+    Y[:] = [0, 1, 1]
+    P = MultilabelForest(n_estimators=3, random_state=0).fit(X, Y).posterior(X)
+
+    assert np.allclose(P, [1 / 62, 61 / 62, 61 / 62])
+
+
+def test_categories_are_put_in_the_order_of_their_labels():
+    """One split separates categories whatever their codes: the forest of stumps is right about them."""
+    rng = np.random.default_rng(0)
+    X = rng.integers(0, 9, (600, 1)).astype(float)
+    Y = np.column_stack((np.isin(X[:, 0], [1, 4, 8]), np.isin(X[:, 0], [1, 4, 8])))
+    model = MultilabelForest(
+        n_estimators=5, min_samples_leaf=50, calibration="none", categorical_features=[0], random_state=0
+    )
+
+    assert np.array_equal(model.fit(X, Y.astype(int)).predict(X), Y)
+
+
+def test_weights_move_the_probabilities():
+    """Weighing the rows of a label threefold raises its mean probability."""
+    X, Y = drawn(300)
+    model = MultilabelForest(n_estimators=20, min_samples_leaf=10, random_state=0)
+    plain = model.fit(X, Y).posterior(X)[:, 0].mean()
+    assert model.fit(X, Y, np.where(Y[:, 0] == 1, 3.0, 1.0)).posterior(X)[:, 0].mean() > plain + 0.1
+
+
+def test_progress_is_told():
+    """Some trees at a time, over all forests."""
+    told = []
+    X, Y = drawn(60)
+    with progress.listen(lambda fraction, _: told.append(fraction)):
+        MultilabelForest(n_estimators=20, random_state=0).fit(X, Y)
+    assert told == sorted(told)
+    assert len(told) == 12
+    assert told[-1] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("parameters", "place"),
+    [
+        ({"n_estimators": 0}, "/n_estimators"),
+        ({"min_samples_leaf": 1.5}, "/min_samples_leaf"),
+        ({"max_features": "all"}, "/max_features"),
+        ({"max_features": 7}, "/max_features"),
+        ({"calibration": "some"}, "/calibration"),
+    ],
+)
+def test_wrong_parameters_are_named(parameters, place):
+    """The place is the parameter."""
+    X, Y = drawn(40)
+    with pytest.raises(Invalid) as error:
+        MultilabelForest(**parameters).fit(X, Y)
+    assert [flaw.loc for flaw in error.value.flaws] == [place]
+
+
+@pytest.mark.parametrize("Y", [np.arange(100) % 3, np.full((100, 2), 0.5), [[1, 0], [1]]])
+def test_labels_of_another_form_are_refused(Y):
+    """One column, other numbers, ragged rows: a ValueError, as scikit-learn's own."""
+    X = np.random.default_rng(0).normal(size=(len(Y), 2))
+    with pytest.raises(ValueError, match=r".+"):
+        MultilabelForest(n_estimators=1).fit(X, Y)
+
+
+def test_labels_may_be_sparse():
+    X, Y = drawn(100)
+    dense, thin = (MultilabelForest(n_estimators=5, random_state=0).fit(X, y) for y in (Y, sparse.csr_array(Y)))
+    assert np.array_equal(dense.posterior(X), thin.posterior(X))
+
+
+def test_values_beyond_single_precision_are_refused():
+    """scikit-learn's trees compare in float32."""
+    with pytest.raises(Invalid):
+        MultilabelForest(n_estimators=1).fit(np.array([[1e300], [0.0]]), [[0, 1], [1, 0]])
