@@ -494,6 +494,19 @@ def test_the_document_lists_the_limits_of_beta(service):
     assert (beta["minimum"], beta["maximum"]) == (1 / LARGEST_BETA, LARGEST_BETA)
 
 
+@pytest.mark.parametrize("size", [0.0, 1e-300, 1e-101, 1e-100, 1.0, 1e100, 1e101])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_the_document_allows_the_coefficients_that_the_route_accepts(service, size, sign):
+    properties = service.get("/openapi.json").json()["components"]["schemas"]["RetrieveRequest"]["properties"]
+    ranges = properties["loss"]["oneOf"][-1]["properties"]["c"]["items"]["oneOf"]
+    spans = [(each.get("minimum", each.get("const")), each.get("maximum", each.get("const"))) for each in ranges]
+    loss = {"name": "fractional_linear", "c": [sign * size, 0, 0, 0], "d": [1, 0, 0, 0]}
+    response = ask(service, probabilities=[0.5], loss=loss)
+    places = {flaw["loc"] for flaw in response.json().get("errors", ())}
+
+    assert any(low <= sign * size <= high for low, high in spans) == ("/loss/c/0" not in places)
+
+
 @pytest.mark.parametrize(
     ("content", "kind", "place"),
     [
