@@ -19,6 +19,7 @@ from app.text import MAX_NAME
 _SMALLEST = 1 / LARGEST  # what trees wait for is compared per price, which overflows for the smallest floats
 _TOO_SMALL = f"a price is 0, or at least {_SMALLEST:g}"
 _DUST = 1e-12  # relative error of a sum of prices, well above that of adding thousands in binary
+_MAX_DECIMALS = 15  # of a float of about 1
 _NEEDED = {"feature", "cost"}
 _KEYS = {*_NEEDED, "group", "discounted_cost"}
 
@@ -60,11 +61,13 @@ class Prices:
     def rounded(self, sums: F64, *others: float) -> list[float]:
         """Sums of these prices, and of `others`, to the decimals that they have: 10.37, not 10.370000000000001.
 
-        A sum that contains anything else, such as the fees of a tree, is returned as it is.
+        A sum that contains anything else, such as the fees of a tree, is returned as it is. The error of what is left
+        of a budget is relative to the budget.
         """
-        decimals = max(self._decimals, *map(_decimals, others), 0)
+        decimals = min(max(self._decimals, *map(_decimals, others), 0), _MAX_DECIMALS)
+        largest = max(map(abs, others), default=0.0)
         pairs = ((total, round(total, decimals)) for total in sums.tolist())
-        return [near if abs(near - total) <= _DUST * abs(total) else total for total, near in pairs]
+        return [near if abs(near - total) <= _DUST * max(abs(total), largest) else total for total, near in pairs]
 
     @cached_property
     def _decimals(self) -> int:

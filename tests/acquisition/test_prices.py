@@ -118,19 +118,26 @@ def test_a_budget_is_a_number_of_at_least_zero():
 @given(
     cents=st.lists(st.integers(0, 10_000_000), min_size=1, max_size=30),
     decimals=st.integers(0, 6),
-    budget=st.integers(0, 10**9),
+    left=st.integers(0, 10) | st.integers(0, 10**9),
 )
-def test_sums_of_prices_have_the_decimals_of_the_prices(cents, decimals, budget):
+def test_sums_of_prices_have_the_decimals_of_the_prices(cents, decimals, left):
     """10.37, not 10.370000000000001: the float nearest to the exact decimal sum, also of what is left of a budget."""
     unit = Decimal(10) ** -decimals
     written = [float(c * unit) for c in cents]
     prices = Prices.of(written)
-    exact, whole = sum(cents) * unit, budget * unit
+    exact, budget = sum(cents) * unit, float((sum(cents) + left) * unit)
 
     assert prices.rounded(np.array([sum(written)])) == [float(exact)]
-    if whole >= exact:
-        left = np.array([float(whole) - float(exact)])
-        assert prices.rounded(left, float(whole))[0] == pytest.approx(float(whole - exact), abs=1e-6)
+    assert prices.rounded(np.array([budget - sum(written)]), budget) == [float(left * unit)]
+
+
+def test_what_is_left_of_a_large_budget_has_the_decimals_of_the_prices():
+    """The error of the difference is large relative to it."""
+    assert Prices.of([100_000, 0.01]).rounded(np.array([100_000.01 - 100_000]), 100_000.01) == [0.01]
+
+
+def test_a_tiny_price_does_not_keep_the_errors_of_other_sums():
+    assert Prices.of([0.1, 0.2, 1e-30]).rounded(np.array([0.1 + 0.2, 3e-30])) == [0.3, 3e-30]
 
 
 def test_a_sum_with_other_costs_keeps_all_its_digits():
