@@ -58,7 +58,7 @@ def make_serving_ports(settings: Settings, kernels: Kernels) -> Ports:
     """
     _warn_of_misspelt()
     ports = open_ports(settings, warm=partial(warm, kernels=kernels))
-    has_copy = ports.registry.recall()
+    has_copy = ports.registry.load_index_copy()
     try:
         _prepare(ports, _SHORT_SECONDS if has_copy else _START_SECONDS)
     except DatabaseAway as away:

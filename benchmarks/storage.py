@@ -53,7 +53,7 @@ def card(name: str, version: int) -> Card:
 
 
 def publish(database: Database, registry: Registry, name: str, estimator: object) -> None:
-    staged = registry.stage(card(name, registry.reserve(name)), estimator)
+    staged = registry.stage(card(name, registry.reserve(name, "job_1", 1)), estimator)
     registry.announce(staged)
     with database.writing() as connection:
         registry.add(connection, staged)

@@ -77,7 +77,7 @@ class Cache(Generic[K, V]):
             self._make_room(size)
             self._admitted[key] = size
 
-    def keep(self, keys: Collection[K]) -> None:
+    def retain(self, keys: Collection[K]) -> None:
         """Drop everything but `keys`."""
         with self._lock:
             for key in self._entries.keys() - set(keys):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,14 +9,12 @@ from dataclasses import dataclass, field
 import sklearn
 
 from app.errors import PayoffError, Unavailable
-from app.registry.card import NAME, Card
+from app.registry.card import Card
 from app.registry.copying import Published
 from app.registry.files import Files
 from app.registry.mirror import Mirror
-from app.registry.snapshot import Key
+from app.registry.snapshot import Key, folder_of
 
-_NAME = re.compile(NAME)
-_NUMBER = re.compile(r"[1-9][0-9]{0,8}")
 _MAX_CARDS = 500  # newest first; a store on the network takes some ten milliseconds for each
 
 
@@ -73,10 +70,8 @@ def _opened(files: Files, key: Key, digest: str, found: Audit, *, deep: bool) ->
 
 
 def _compare_folders(files: Files, digests: Mapping[Key, str], found: Audit) -> None:
-    for name in filter(_NAME.fullmatch, files.storage.folders()):
-        for folder in filter(_NUMBER.fullmatch, files.storage.folders(name)):
-            if (name, int(folder)) not in digests:
-                found.left_over.append(f"{name}/{folder}")
+    for name, numbers in files.folders():
+        found.left_over += [folder_of((name, number)) for number in numbers if (name, number) not in digests]
 
 
 def _compare_mirror(meant: Mirror, files: Files, found: Audit) -> None:

@@ -20,13 +20,13 @@ from typing import Final, TypeVar
 from app.errors import Conflict, NotReady, PayoffError, Unavailable
 from app.registry.card import Card
 from app.registry.files import CARD, Files
-from app.registry.snapshot import Key, Snapshot
+from app.registry.snapshot import Key, Snapshot, folder_of
 from app.storage import Storage
 
 T = TypeVar("T")
 
 FORMAT: Final = 1
-_INDEX = "index.json"
+_INDEX = "snapshot.json"
 _MAX_BYTES = 2**28  # an index of a million versions has about half of it
 
 _log = logging.getLogger(__name__)
@@ -82,7 +82,7 @@ class Copies:
         except (Conflict, NotReady):
             raise  # another scikit-learn made it, or there is no room in memory, wherever it is
         except (PayoffError, OSError) as error:
-            _log.warning("the copy of %s/%s cannot be used and is removed: %s", *key, error)
+            _log.warning("the copy of %s cannot be used and is removed: %s", folder_of(key), error)
             self._remove(key)
             return None
         return result
@@ -95,10 +95,10 @@ class Copies:
         try:
             self._remove(key)  # what is left of a copy without its card
             self._make_room(size)
-            self.files.storage.publish(f"{key[0]}/{key[1]}", files)
+            self.files.storage.publish(folder_of(key), files)
         except (PayoffError, OSError) as error:  # Conflict: another process was faster
             if not isinstance(error, Conflict):
-                _log.warning("no copy of %s/%s is kept: %s", *key, error)
+                _log.warning("no copy of %s is kept: %s", folder_of(key), error)
 
     def retain(self, published: Collection[Key]) -> None:
         """Remove the copies of versions that were deleted, and what killed processes left."""
@@ -164,10 +164,10 @@ class Copies:
 
     def _remove(self, key: Key) -> None:
         with contextlib.suppress(PayoffError, OSError):
-            self.files.storage.remove(f"{key[0]}/{key[1]}")
+            self.files.storage.remove(folder_of(key))
 
     def _folder(self, key: Key) -> Path:
-        return self._root / key[0] / str(key[1])
+        return self._root / folder_of(key)
 
 
 def copies_of(

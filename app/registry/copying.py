@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from app.errors import Conflict, PayoffError, Unavailable
-from app.registry.card import NAME
 from app.registry.files import CARD, Files
 from app.registry.mirror import Mirror
-from app.registry.snapshot import Key
-
-_NAME = re.compile(NAME)
-_NUMBER = re.compile(r"[1-9][0-9]{0,8}")
+from app.registry.snapshot import Key, folder_of
 
 
 class Taken(Conflict):
@@ -39,7 +34,7 @@ class Copied:
     @property
     def left_out(self) -> tuple[str, ...]:
         """For a report."""
-        return tuple(f"{name}/{version}: {reason}" for (name, version), reason in self.reasons.items())
+        return tuple(f"{folder_of(key)}: {reason}" for key, reason in self.reasons.items())
 
 
 def copy_models(published: Published, source: Files, target: Files) -> Copied:
@@ -53,11 +48,11 @@ def copy_models(published: Published, source: Files, target: Files) -> Copied:
     reasons: dict[Key, str] = {}
     for mirror in published.mirrors:
         copied = []
-        there = target.storage.read_each([f"{mirror.name}/{version}" for version in mirror.versions], CARD)
+        there = target.storage.read_each([folder_of((mirror.name, version)) for version in mirror.versions], CARD)
         for version in mirror.versions:
             key = (mirror.name, version)
             try:
-                _copy(key, published.digests.get(key), there.get(f"{mirror.name}/{version}"), source, target)
+                _copy(key, published.digests.get(key), there.get(folder_of(key)), source, target)
             except (Taken, Unavailable):
                 raise
             except PayoffError as error:
@@ -75,8 +70,7 @@ def check_free(mirrors: Iterable[Mirror], indexed: Iterable[Mirror], target: Fil
     wanted = {mirror.name: mirror for mirror in mirrors}
     for mirror in indexed:
         _check_part(mirror, wanted)
-    for name in filter(_NAME.fullmatch, target.storage.folders()):
-        versions = [int(folder) for folder in target.storage.folders(name) if _NUMBER.fullmatch(folder)]
+    for name, versions in target.folders():
         there = target.read_mirror(name)
         if there is not None:
             _check_part(there, wanted)
@@ -93,12 +87,12 @@ def _check_part(part: Mirror, wanted: Mapping[str, Mirror]) -> None:
 
 
 def _taken(name: str) -> Taken:
-    return Taken(f"the model {name!r} is there already, and not as in the backup: restore into a new place")
+    return Taken(f"the model {name!r} exists and differs from the backup: restore into a new place")
 
 
 def _copy(key: Key, digest: str | None, there: bytes | None, source: Files, target: Files) -> None:
-    folder = f"{key[0]}/{key[1]}"
+    folder = folder_of(key)
     if there is None:
         target.storage.publish(folder, source.read_all(key, digest))
     elif hashlib.sha256(there).hexdigest() != (digest or hashlib.sha256(source.read_card(key)[1]).hexdigest()):
-        raise Taken(f"{folder} is there already, and is another one")
+        raise Taken(f"{folder} exists and differs from the backup")

@@ -18,7 +18,7 @@ import re
 import shutil
 import tempfile
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from typing import Any, BinaryIO, cast
 
@@ -31,7 +31,7 @@ from app.errors import Conflict, Damaged, NotFound, PayoffError, Unavailable
 from app.registry.card import NAME, Card, read_card
 from app.registry.loaded import Holdout, Loaded
 from app.registry.mirror import Mirror, read_mirror
-from app.registry.snapshot import Key
+from app.registry.snapshot import NUMBER, Key, folder_of
 from app.storage import Storage
 
 CARD = "card.json"
@@ -41,7 +41,9 @@ HOLDOUT = "holdout.npz"
 MIRROR = "index.json"
 _BLOCK = 2**20
 _SPOOLED_BYTES = 16 * 2**20  # of a download in memory; more goes through a temporary file
-_FOLDER = re.compile(rf"{NAME}/[1-9][0-9]{{0,8}}")
+_NAME = re.compile(NAME)
+_NUMBER = re.compile(NUMBER)
+_FOLDER = re.compile(f"{NAME}/{NUMBER}")
 
 
 def pack(estimator: Any, holdout: Holdout | None = None) -> dict[str, bytes]:
@@ -103,15 +105,15 @@ class Files:
         NotFound where there is no such folder; Damaged where the card is unreadable or another version's; Conflict
         where a newer service wrote it.
         """
-        content = self.storage.read(_folder(key), CARD)
+        content = self.storage.read(folder_of(key), CARD)
         return _parse(key, content), content
 
     def read_cards(self, name: str, versions: list[int]) -> dict[int, tuple[Card, bytes] | PayoffError]:
         """The same of many versions of a model at once, or what is the matter with each."""
-        contents = self.storage.read_each([_folder((name, version)) for version in versions], CARD)
+        contents = self.storage.read_each([folder_of((name, version)) for version in versions], CARD)
         found: dict[int, tuple[Card, bytes] | PayoffError] = {}
         for version in versions:
-            folder = _folder((name, version))
+            folder = folder_of((name, version))
             try:
                 content = contents[folder]
                 found[version] = _parse((name, version), content), content
@@ -126,13 +128,13 @@ class Files:
         return self._sealed(key, digest)[0]
 
     def _sealed(self, key: Key, digest: str) -> tuple[Card, dict[str, bytes]]:
-        """The same, and the files that prove it: the signature, if one is required, and the card."""
+        """The card, with its signature file, if one is required."""
         try:
-            content = self.storage.read(_folder(key), CARD)
+            content = self.storage.read(folder_of(key), CARD)
         except NotFound as absent:
-            raise Damaged(f"the folder {_folder(key)} is missing") from absent
+            raise Damaged(f"the folder {folder_of(key)} is missing") from absent
         if hashlib.sha256(content).hexdigest() != digest:
-            raise Damaged(f"{_folder(key)}/{CARD} is not the card that was published")
+            raise Damaged(f"{folder_of(key)}/{CARD} is not the card that was published")
         signature = {} if self._signing_key is None else {SIGNATURE: self._checked_signature(key, content)}
         return _parse(key, content), {**signature, CARD: content}
 
@@ -152,14 +154,14 @@ class Files:
         """Every file of a version by its name, its card last.
 
         NotFound where there is no such version, Damaged where the card does not have the SHA-256 `digest`, or a file is
-        not the one that the card was written for; whose signature it is is not asked.
+        not the one that the card was written for; the signature is not checked.
         """
         card, content = self.read_card(key)
         if digest is not None and hashlib.sha256(content).hexdigest() != digest:
-            raise Damaged(f"{_folder(key)}/{CARD} is not the card that was published")
+            raise Damaged(f"{folder_of(key)}/{CARD} is not the card that was published")
         files = {name: self.read(card, name) for name in card.sha256}
         with contextlib.suppress(NotFound):
-            files[SIGNATURE] = self.storage.read(_folder(key), SIGNATURE)
+            files[SIGNATURE] = self.storage.read(folder_of(key), SIGNATURE)
         return {**files, CARD: content}
 
     def open(self, card: Card, name: str) -> BinaryIO:
@@ -189,9 +191,14 @@ class Files:
         self._check_skew(card)
         return {name: self.read(card, name) for name in card.sha256} | sealed
 
-    def clean_up(self, published: Callable[[str], bool]) -> int:
-        """Remove what killed processes left of folders that are not published; how many there were."""
-        return self.storage.clean_up(_FOLDER, spare=published)
+    def folders(self) -> Iterator[tuple[str, list[int]]]:
+        """Each model's name with the numbers of its version folders, ascending, whether sealed or not."""
+        for name in filter(_NAME.fullmatch, self.storage.folders()):
+            yield name, sorted(map(int, filter(_NUMBER.fullmatch, self.storage.folders(name))))
+
+    def clean_up(self, spare: Callable[[str], bool]) -> int:
+        """Remove what killed processes left, except the folders to `spare`; how many there were."""
+        return self.storage.clean_up(_FOLDER, spare=spare)
 
     def write_mirror(self, mirror: Mirror) -> None:
         self.storage.write(f"{mirror.name}/{MIRROR}", mirror.to_bytes())
@@ -212,7 +219,7 @@ class Files:
         return hmac.digest(self._signing_key, content, "sha256").hex().encode()
 
     def _checked_signature(self, key: Key, content: bytes) -> bytes:
-        folder = _folder(key)
+        folder = folder_of(key)
         try:
             signature = self.storage.read(folder, SIGNATURE)
         except NotFound as absent:
@@ -250,9 +257,9 @@ def _parse(key: Key, content: bytes) -> Card:
     try:
         card = read_card(content)
     except PayoffError as error:
-        raise type(error)(f"{_folder(key)}/{CARD}: {error.detail}") from error
+        raise type(error)(f"{folder_of(key)}/{CARD}: {error.detail}") from error
     if (card.name, card.version) != key:
-        raise Damaged(f"the card in {_folder(key)} is that of {card.folder}")
+        raise Damaged(f"the card in {folder_of(key)} is that of {card.folder}")
     return card
 
 
@@ -277,7 +284,3 @@ def _digest(file: BinaryIO) -> str:
     while block := file.read(_BLOCK):
         digest.update(block)
     return digest.hexdigest()
-
-
-def _folder(key: Key) -> str:
-    return f"{key[0]}/{key[1]}"

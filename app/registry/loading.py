@@ -15,6 +15,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from app.database import Database
 from app.errors import Damaged, NotReady, Unavailable
+from app.registry.base import RegistryBase
 from app.registry.cache import Cache
 from app.registry.card import Card
 from app.registry.copies import Copies
@@ -22,7 +23,6 @@ from app.registry.fallback import Fallback
 from app.registry.files import ESTIMATOR, unpack
 from app.registry.listing import card_text
 from app.registry.loaded import Loaded
-from app.registry.part import Part
 from app.registry.snapshot import Key, Reference, Snapshot
 from app.tracing import span
 
@@ -48,7 +48,7 @@ class Stats:
     age_seconds: float
 
 
-class Loading(Part):
+class Loading(RegistryBase):
     """Resolves references and loads models. `cached` does no input or output; where it has nothing, use `load`."""
 
     def __init__(
@@ -116,7 +116,7 @@ class Loading(Part):
                 raise
             return self._cache.load(former, lambda: self._read(former, snapshot.digests[former]))
         if key not in self._snapshot.digests:  # deleted as well, but late enough to be answered with once more
-            self._cache.keep(self._snapshot.digests)
+            self._cache.retain(self._snapshot.digests)
         return loaded
 
     def artifact(self, name: str, version: int) -> tuple[Card, BinaryIO]:
@@ -139,11 +139,11 @@ class Loading(Part):
                 snapshot = self._index.snapshot(connection)
                 self._fallback.move(self._snapshot, snapshot, self._is_here)
                 self._snapshot, self._known = snapshot, True
-                self._cache.keep(snapshot.digests)
+                self._cache.retain(snapshot.digests)
             self._confirmed_at = began
 
-    def recall(self) -> bool:
-        """Begin with the copy of the index, if there is one and nothing better; whether something is known then."""
+    def load_index_copy(self) -> bool:
+        """Begin with the copy of the index, unless the index was read; whether something is known then."""
         copy = None if self._copies is None or self._known else self._copies.read_index()
         if copy is not None:
             self._snapshot, self._known = copy, True

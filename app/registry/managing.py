@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from sqlalchemy import Connection
 
 from app.errors import Unavailable
+from app.registry.base import Also, write_nothing
 from app.registry.card import Card, read_card
 from app.registry.consistency import Audit, audit
 from app.registry.copying import Published
 from app.registry.listing import ModelLine, ModelPage, card_text, describe_model, list_models
 from app.registry.loading import Loading
-from app.registry.part import Also, write_nothing
-from app.registry.snapshot import check_name
+from app.registry.snapshot import check_name, folder_of
 
 _log = logging.getLogger(__name__)
 
@@ -67,11 +67,11 @@ class Managing(Loading):
             self._remove(name, version)
 
     def audit(self, *, deep: bool = False) -> Audit:
-        """Compare index and folder, see `audit.audit`; changes nothing."""
+        """Compare index and folder, see `consistency.audit`; changes nothing."""
         with self._database.reading(patient=True) as connection:
             snapshot = self._index.snapshot(connection)
-            ahead = Published(self._index.mirrors(connection, ahead=True), snapshot.digests)
-        found = audit(ahead, self._files, deep=deep)
+            published = Published(self._index.mirrors(connection, with_announced=True), snapshot.digests)
+        found = audit(published, self._files, deep=deep)
         found.current = snapshot.current()
         return found
 
@@ -82,7 +82,9 @@ class Managing(Loading):
 
     def published(self, connection: Connection) -> Published:
         """All that the index contains, as the transaction sees it."""
-        return Published(self._index.mirrors(connection), self._index.snapshot(connection).digests)
+        return Published(
+            self._index.mirrors(connection, with_announced=False), self._index.snapshot(connection).digests
+        )
 
     def _changed(self, name: str) -> None:
         """After the commit of a change to a model."""
@@ -92,6 +94,6 @@ class Managing(Loading):
     def _remove(self, name: str, version: int) -> None:
         """Remove what is deleted already; what cannot be removed now is only space."""
         try:
-            self._files.storage.remove(f"{name}/{version}")
+            self._files.storage.remove(folder_of((name, version)))
         except Unavailable as error:
             _log.warning("%s/%s is left in the storage: %s", name, version, error.detail)

@@ -8,18 +8,18 @@ from typing import Any
 from sqlalchemy import Connection, select
 
 from app.errors import Conflict, NotFound
+from app.registry.base import Also, RegistryBase, write_nothing
 from app.registry.card import Card
 from app.registry.files import pack
 from app.registry.loaded import Holdout
-from app.registry.part import Also, Part, write_nothing
 from app.registry.reservations import NumberUnusable, Reservation, reserved
-from app.registry.snapshot import check_name
+from app.registry.snapshot import check_name, folder_of
 
 
-class Publishing(Part):
+class Publishing(RegistryBase):
     """The steps of a publication, in their order. The last one is part of the transaction that ends the job."""
 
-    def reserve(self, name: str, job: str = "", attempt: int = 0, also: Also = write_nothing) -> int:
+    def reserve(self, name: str, job: str, attempt: int, also: Also = write_nothing) -> int:
         """The next version number of a model, never given twice, for one attempt at a job.
 
         `also` runs in the same transaction and may raise, so that an attempt that is over gets no number.
@@ -79,7 +79,7 @@ class Publishing(Part):
 
     def remove_given_up(self, name: str, version: int) -> None:
         """Remove the folder of a number that was given up, which a suspended process may have written afterwards."""
-        self._files.storage.remove(f"{name}/{version}")
+        self._files.storage.remove(folder_of((name, version)))
 
     def reserved(self, job: str | None = None) -> list[Reservation]:
         """The numbers that attempts got and did not publish, all of them or those of a job."""

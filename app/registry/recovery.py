@@ -70,7 +70,7 @@ class Recovery(Loading):
                 count = restore(connection, self._index, found)
             self._look()
             return count
-        raise Conflict("models change all the time: rebuild the index while no job publishes and no alias is moved")
+        raise Conflict("the index changed during each attempt: rebuild it while no job publishes and no alias is moved")
 
     def copy_to(self, url: str, published: Published) -> Copied:
         """Copy what is `published` to another place; see `copying.copy_models`."""
@@ -79,7 +79,7 @@ class Recovery(Loading):
     def copy_from(self, url: str) -> Copied:
         """Copy here what was copied there, and make the index of it. Conflict unless nothing else is here."""
         with self._database.reading() as connection:
-            indexed = self._index.mirrors(connection)
+            indexed = self._index.mirrors(connection, with_announced=False)
         source = Files(url, signing_key=None, allow_version_skew=True)
         mirrors = list(filter(None, map(source.read_mirror, source.storage.folders())))
         check_free(mirrors, indexed, self._files)

@@ -31,20 +31,20 @@ class Registry(Publishing, Managing, Recovery):
     """
 
     def __init__(self, url: str, database: Database, **options: Any) -> None:
-        """See `Part` for the options of the store, and `Loading` for those of memory, copies and warming."""
+        """See `RegistryBase` for the options of the store, and `Loading` for those of memory, copies and warming."""
         super().__init__(url, database, **options)
-        self._poller = Poller("registry", self._keep_up)
-        self._repairs = Poller("index files", self._catch_up, _REPAIR_SECONDS)
+        self._poller = Poller("registry", self._poll)
+        self._repairs = Poller("index files", self._write_index_files, _REPAIR_SECONDS)
         self._preloader = Preloader(self._known_snapshot, self._size, self._preload, self._cache.limit)
 
     @property
     def preloader(self) -> Preloader:
-        """What has it loaded that aliases and bare names mean."""
+        """The thread that loads the current versions."""
         return self._preloader
 
     def start(self) -> None:
         """Read what exists, and go on doing so in a thread until `stop`; load what is current in another."""
-        self.recall()
+        self.load_index_copy()
         self._look()
         self._poller.start()
         self._repairs.start()
@@ -69,13 +69,13 @@ class Registry(Publishing, Managing, Recovery):
     def _known_snapshot(self) -> Snapshot | None:
         return self._snapshot if self.ready else None
 
-    def _catch_up(self) -> None:
+    def _write_index_files(self) -> None:
         try:
             self.catch_up()
         except (PayoffError, SQLAlchemyError, OSError) as error:
             _log.info("index files stay behind for now: %s", error)
 
-    def _keep_up(self) -> None:
+    def _poll(self) -> None:
         if self._awaits_storage:
             self._reach()
         self._look()

@@ -9,11 +9,18 @@ from dataclasses import dataclass, field
 from app.errors import Invalid, NotFound
 from app.registry.card import NAME
 
+NUMBER = "[1-9][0-9]{0,8}"  # of a version
+
 Key = tuple[str, int]
 
-_REFERENCE = re.compile(rf"(?P<name>{NAME})(?::(?P<version>[1-9][0-9]{{0,8}})|@(?P<alias>{NAME}))?")
+_REFERENCE = re.compile(rf"(?P<name>{NAME})(?::(?P<version>{NUMBER})|@(?P<alias>{NAME}))?")
 _NAME = re.compile(NAME)
 _MAX_NAMED = 10
+
+
+def folder_of(key: Key) -> str:
+    """The folder of a version, relative to the registry's."""
+    return f"{key[0]}/{key[1]}"
 
 
 @dataclass(frozen=True)

@@ -46,7 +46,7 @@ HOLDOUT = Holdout(np.array([[0.7, 0.3], [0.2, 0.8]]), np.array([0, 1]))
 
 def publish(registry: Registry, name: str = "triage", estimator: object = None, **changes: object) -> Card:
     """A new version, from its reservation to its place in the index."""
-    card = make_card(name, registry.reserve(name), **changes)
+    card = make_card(name, registry.reserve(name, "job_1", 1), **changes)
     staged = registry.stage(card, make_estimator() if estimator is None else estimator, HOLDOUT)
     registry.announce(staged)
     with registry._database.writing() as connection:
@@ -62,7 +62,7 @@ def publish_many(url: str, models: str, job: str, count: int, begin: Barrier, an
     begin.wait(60)
     numbers = []
     for _ in range(count):
-        card = registry.stage(make_card("triage", registry.reserve("triage"), job=job), job)
+        card = registry.stage(make_card("triage", registry.reserve("triage", "job_1", 1), job=job), job)
         registry.announce(card)
         with database.writing() as connection:
             registry.add(connection, card)

@@ -68,7 +68,7 @@ def test_a_model_is_published_answered_with_listed_moved_and_deleted(registry, a
     assert registry._files.storage.folders("triage") == ["1"]
     replica.delete_model("triage", "bob")
     assert registry._files.storage.folders("triage") == []
-    assert registry.reserve("triage") == 3
+    assert registry.reserve("triage", "job_1", 1) == 3
 
 
 @everywhere
@@ -77,7 +77,7 @@ def test_a_lost_database_is_made_anew_from_the_storage_alone(registry, another, 
         publish(registry, name)
     registry.set_alias("triage", "champion", 1, "ann")
     registry.delete_version("triage", 2)
-    registry.stage(make_card("triage", registry.reserve("triage")), make_estimator())  # never added
+    registry.stage(make_card("triage", registry.reserve("triage", "job_1", 1)), make_estimator())  # never added
     before = everything(registry)
     database = Database(f"sqlite:///{tmp_path / 'new.db'}")
     again = another(database=database)
@@ -143,7 +143,7 @@ def test_what_a_killed_job_left_in_a_bucket_is_removed_and_what_is_published_is_
     publish(registry)
     publish(registry)
     (models / "triage" / "1" / "card.json").unlink()  # damaged, but published: the rest may be worth something
-    for number in (registry.reserve("triage"), registry.reserve("triage"), 5):
+    for number in (registry.reserve("triage", "job_1", 1), registry.reserve("triage", "job_1", 1), 5):
         (models / "triage" / str(number) / "model.joblib").write_bytes(b"half")
     with registry._database.writing() as connection:  # an attempt that the database does not know, as after its loss
         connection.execute(delete(reservations).where(reservations.c.version == 3))
@@ -178,7 +178,7 @@ def test_while_the_store_is_away_what_is_in_memory_is_served(registry, another, 
             ask()
     replica.set_alias("triage", "champion", 1, "ann")  # the database has it
     assert replica.model("triage").aliases == {"champion": 1}
-    assert replica.reserve("triage") == 2
+    assert replica.reserve("triage", "job_1", 1) == 2
     assert registry._files.read_mirror("triage").aliases == {}
 
     way.start()

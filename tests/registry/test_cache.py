@@ -110,7 +110,7 @@ def test_what_is_no_longer_wanted_is_dropped():
     for key in "abc":
         cache.load(key, lambda: ("value", 1))
 
-    cache.keep({"b", "other"})
+    cache.retain({"b", "other"})
 
     assert [key for key in "abc" if cache.get(key)] == ["b"]
 

@@ -212,7 +212,7 @@ def test_a_harmed_copy_of_the_index_is_not_used(tmp_path, harm):
     other = Copies(tmp_path, "s3://bucket/other", 2**30, signing_key=None, allow_version_skew=False)
     assert other.read_index() is None  # of another store
 
-    next(tmp_path.glob("*/index.json")).write_bytes(harm)
+    next(tmp_path.glob("*/snapshot.json")).write_bytes(harm)
 
     assert copies.read_index() is None
 
@@ -221,7 +221,7 @@ def test_a_format_of_a_newer_version_is_not_read(tmp_path, monkeypatch):
     copies = Copies(tmp_path, "s3://bucket/models", 2**30, signing_key=KEY, allow_version_skew=False)
     monkeypatch.setattr(module, "FORMAT", 2)
     copies.write_index(Snapshot.of(7, {}, []))
-    assert json.loads(next(tmp_path.glob("*/index.json")).read_bytes().partition(b"\n")[2])["format"] == 2
+    assert json.loads(next(tmp_path.glob("*/snapshot.json")).read_bytes().partition(b"\n")[2])["format"] == 2
     monkeypatch.undo()
 
     assert copies.read_index() is None

@@ -52,7 +52,7 @@ def test_an_older_registry_is_taken_over_with_aliases_history_and_numbers(older,
     page = registry.model("triage")
     assert page.aliases == {"champion": 1}
     assert [(move.who, move.to_version) for move in page.history] == [("ann", 1)]
-    assert registry.reserve("triage") == 3
+    assert registry.reserve("triage", "job_1", 1) == 3
     assert registry.rebuild() == 1
 
 

@@ -55,7 +55,7 @@ def test_no_change_calls_the_store_in_a_transaction_that_writes(registry, anothe
     registry.set_alias("triage", "champion", 2, "ann")
     registry.delete_alias("triage", "champion", "ann")
     registry.delete_version("triage", 1)
-    registry.stage(make_card("triage", registry.reserve("triage")), make_estimator(), HOLDOUT)
+    registry.stage(make_card("triage", registry.reserve("triage", "job_1", 1)), make_estimator(), HOLDOUT)
     registry.give_up("triage", 4)
     registry.clean_up()
     registry.catch_up()
@@ -152,7 +152,7 @@ def test_of_two_writers_at_once_the_newest_content_stays(registry, another, monk
 
 def test_a_version_is_in_the_index_file_before_it_is_published(registry):
     """The database is lost right after the commit, before anything else is written."""
-    card = registry.stage(make_card("triage", registry.reserve("triage")), make_estimator())
+    card = registry.stage(make_card("triage", registry.reserve("triage", "job_1", 1)), make_estimator())
     registry.announce(card)
     assert registry._files.read_mirror("triage").versions == [1]
     assert registry.rebuild() == 1  # rather brought to light than lost: nobody can say that it was not published
@@ -184,11 +184,11 @@ def test_a_rebuild_gives_up_where_changes_never_end(registry, another, monkeypat
     read = registry._files.read_mirror
 
     def read_slowly(name):
-        other.reserve("triage")
+        other.reserve("triage", "job_1", 1)
         return read(name)
 
     monkeypatch.setattr(registry._files, "read_mirror", read_slowly)
-    with pytest.raises(Conflict, match="change all the time"):
+    with pytest.raises(Conflict, match="the index changed during each attempt"):
         registry.rebuild()
     assert registry.load("triage:1").version == 1
 

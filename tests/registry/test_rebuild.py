@@ -38,9 +38,9 @@ def busy(registry):
     registry.delete_model("gone", "bob")
     publish(registry, "emptied")
     registry.delete_version("emptied", 1)
-    registry.reserve("never-finished")
-    registry.stage(make_card("never-added", registry.reserve("never-added")), make_estimator())
-    registry.reserve("triage")
+    registry.reserve("never-finished", "job_1", 1)
+    registry.stage(make_card("never-added", registry.reserve("never-added", "job_1", 1)), make_estimator())
+    registry.reserve("triage", "job_1", 1)
     return registry
 
 
@@ -60,7 +60,7 @@ def test_a_lost_database_is_made_anew_from_the_folder(busy, another, tmp_path):
 
     assert everything(registry) == before
     assert registry.load("triage@champion").version == 3
-    assert [registry.reserve(name) for name in ("triage", "gone", "never-finished", "new")] == [5, 2, 2, 1]
+    assert [registry.reserve(name, "job_1", 1) for name in ("triage", "gone", "never-finished", "new")] == [5, 2, 2, 1]
     database.close()
 
 
@@ -93,8 +93,8 @@ def test_a_folder_copied_in_without_a_mirror_counts_whole(registry, models, anot
     assert registry.rebuild() == 2
 
     assert registry.load("triage").version == 2
-    assert registry.reserve("triage") == 3
-    assert registry.reserve("empty") == 1
+    assert registry.reserve("triage", "job_1", 1) == 3
+    assert registry.reserve("empty", "job_1", 1) == 1
     assert [line.name for line in registry.models("", 10)] == ["triage"]
 
 
@@ -151,7 +151,7 @@ def test_numbers_are_not_reused_even_where_the_mirror_is_behind(registry, models
 
     registry.rebuild()
 
-    assert registry.reserve("triage") == 3
+    assert registry.reserve("triage", "job_1", 1) == 3
 
 
 def test_a_mirror_survives_its_bytes():

@@ -35,7 +35,7 @@ def test_a_published_model_answers_as_the_fitted_one(registry):
 
 
 def test_a_model_without_hold_out_has_none(registry):
-    card = registry.stage(make_card(version=registry.reserve("triage")), make_estimator())
+    card = registry.stage(make_card(version=registry.reserve("triage", "job_1", 1)), make_estimator())
     registry.announce(card)
     with registry._database.writing() as connection:
         registry.add(connection, card)
@@ -85,7 +85,7 @@ def test_before_it_was_read_nothing_is_said_about_what_exists(database, models):
 
 def test_staged_files_are_invisible_until_they_are_added(registry, another):
     """A process that dies between writing the files and the transaction leaves nothing that anybody can see."""
-    registry.stage(make_card(version=registry.reserve("triage")), make_estimator())
+    registry.stage(make_card(version=registry.reserve("triage", "job_1", 1)), make_estimator())
 
     for view in (registry, another()):
         with pytest.raises(NotFound):
@@ -100,7 +100,7 @@ def test_staged_files_are_invisible_until_they_are_added(registry, another):
 
 
 def test_a_transaction_that_fails_publishes_nothing(registry):
-    card = registry.stage(make_card(version=registry.reserve("triage")), make_estimator())
+    card = registry.stage(make_card(version=registry.reserve("triage", "job_1", 1)), make_estimator())
     registry.announce(card)
     with suppress(ZeroDivisionError), registry._database.writing() as connection:
         registry.add(connection, card)
@@ -111,7 +111,7 @@ def test_a_transaction_that_fails_publishes_nothing(registry):
 
 
 def test_the_folder_of_a_number_that_is_given_up_is_removed(registry):
-    card = make_card(version=registry.reserve("triage"))
+    card = make_card(version=registry.reserve("triage", "job_1", 1))
     registry.stage(card, make_estimator())
     with pytest.raises(Conflict):
         registry.stage(card, make_estimator())
@@ -124,7 +124,7 @@ def test_the_folder_of_a_number_that_is_given_up_is_removed(registry):
 def test_giving_up_a_number_that_is_not_reserved_changes_nothing(registry):
     registry.give_up("triage", 1)
 
-    assert registry.reserve("triage") == 1
+    assert registry.reserve("triage", "job_1", 1) == 1
 
 
 def test_a_published_number_cannot_be_given_up(registry):
@@ -146,7 +146,7 @@ def test_only_reserved_numbers_are_published_and_only_once(registry):
 
 
 def test_a_card_that_is_not_the_staged_one_is_not_published(registry):
-    card = registry.stage(make_card(version=registry.reserve("triage")), make_estimator())
+    card = registry.stage(make_card(version=registry.reserve("triage", "job_1", 1)), make_estimator())
     with pytest.raises(Conflict, match="not announced"), registry._database.writing() as connection:
         registry.add(connection, card)
     with pytest.raises(Conflict, match="another card"):
@@ -159,7 +159,7 @@ def test_a_card_that_is_not_the_staged_one_is_not_published(registry):
 @pytest.mark.parametrize("name", ["", "Triage", "..", "a/b"])
 def test_names_are_checked_before_anything_is_written(registry, models, name):
     with pytest.raises(Invalid):
-        registry.reserve(name)
+        registry.reserve(name, "job_1", 1)
     publish(registry)
     with pytest.raises(Invalid):
         registry.set_alias("triage", name, 1, "ann")
@@ -321,7 +321,7 @@ def test_a_model_without_versions_is_there_until_it_is_deleted_itself(registry):
 
 
 def test_a_reserved_name_is_no_model_yet(registry):
-    registry.reserve("triage")
+    registry.reserve("triage", "job_1", 1)
 
     assert registry.models("", 10) == []
     with pytest.raises(NotFound):
@@ -398,7 +398,7 @@ def test_everything_works_on_an_object_store(tmp_path):
     before = registry.model("triage")
     registry.rebuild()
     assert registry.model("triage") == before
-    assert registry.reserve("triage") == 3
+    assert registry.reserve("triage", "job_1", 1) == 3
     found, file = registry.artifact("triage", 1)
     with file:
         assert len(file.read()) == found.sizes["model.joblib"]

@@ -32,7 +32,7 @@ def replicas(database_url, tmp_path):
 
 
 def publish(registry, name):
-    card = registry.stage(make_card(name, registry.reserve(name)), None)
+    card = registry.stage(make_card(name, registry.reserve(name, "job_1", 1)), None)
     registry.announce(card)
     with registry._database.writing() as connection:
         registry.add(connection, card)

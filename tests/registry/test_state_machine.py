@@ -40,7 +40,7 @@ class Changes(RuleBasedStateMachine):
 
     @rule(name=NAMES)
     def reserve(self, name):
-        number = self.registry.reserve(name)
+        number = self.registry.reserve(name, "job_1", 1)
         assert number == self.given.get(name, 0) + 1
         self.given[name] = number
 

@@ -58,7 +58,7 @@ def fill(ports):
     ports.registry.delete_version("triage", 1)
     publish(ports.registry, "gone")
     ports.registry.delete_model("gone", "ann")
-    ports.registry.reserve("never-finished")
+    ports.registry.reserve("never-finished", "job_1", 1)
     first = ports.queue.submit("train", {"n": 1}, model="triage", dataset=dataset.id, key="once")
     ports.queue.submit("train", {"n": "\0ü"}, model="triage", dataset=dataset.id)
     assert ports.queue.claim("a worker that dies").id == first.id
@@ -99,7 +99,7 @@ def test_what_is_restored_is_what_was_backed_up(full, stack, tmp_path, request, 
     assert everything(fresh) == everything(full)
     fresh.registry.refresh()
     assert fresh.registry.load("triage@champion").version == 2
-    assert [fresh.registry.reserve(name) for name in ("triage", "gone", "never-finished")] == [4, 2, 2]
+    assert [fresh.registry.reserve(name, "job_1", 1) for name in ("triage", "gone", "never-finished")] == [4, 2, 2]
 
 
 def test_a_single_machine_grows_into_a_cluster_and_back(full, stack, tmp_path, postgres_url, bucket):
@@ -310,7 +310,7 @@ def test_a_copy_with_another_card_is_not_taken_for_this_version(full, tmp_path):
     card = tmp_path / "backup" / "models" / "triage" / "2" / "card.json"
     card.write_bytes(card.read_bytes() + b"\n")
 
-    with pytest.raises(Conflict, match="triage/2 is there already, and is another one"):
+    with pytest.raises(Conflict, match="triage/2 exists and differs from the backup"):
         backup(full, str(tmp_path / "backup"))
 
 
@@ -364,7 +364,7 @@ def test_models_that_are_there_are_kept_though_the_database_is_new(full, stack, 
     shutil.copytree(models, tmp_path / "two" / "models")
     fresh = opened(stack, settings_for(tmp_path / "two"))
 
-    with pytest.raises(Conflict, match="'triage' is there already"):
+    with pytest.raises(Conflict, match="'triage' exists and differs"):
         restore(fresh, str(tmp_path / "backup"))
 
     after = tmp_path / "two" / "models"

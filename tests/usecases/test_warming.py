@@ -84,7 +84,7 @@ def publish(registry, name, task):
     features = [{"name": column, "type": "numeric"} for column in "abc"]
     model = f"{name}-{task}"
     learner = {"kind": name, "parameters": {}}
-    card = make_card(model, registry.reserve(model), learner=learner, features=features, **labels)
+    card = make_card(model, registry.reserve(model, "job_1", 1), learner=learner, features=features, **labels)
     staged = registry.stage(card, estimator)
     registry.announce(staged)
     with registry._database.writing() as connection:

@@ -24,6 +24,7 @@ from app.api.middleware.permits import PREDICT_OR_TRAIN, TRAIN, needs
 from app.registry.card import NAME, Card
 from app.registry.listing import ModelLine, ModelPage
 from app.registry.mirror import Move
+from app.registry.snapshot import NUMBER
 from app.usecases import models as usecase
 
 router = APIRouter(prefix="/models", tags=["models"], route_class=StrictRoute, dependencies=[Depends(need_model)])
@@ -36,9 +37,7 @@ _LARGEST = 2**31 - 1  # what the index's columns hold
 ModelName = Annotated[str, Path(pattern=f"^{NAME}$", examples=["triage"])]
 ModelReference = Annotated[
     str,
-    Path(
-        pattern=f"^{NAME}(:[1-9][0-9]{{0,8}}|@{NAME})?$", description="or `name:3`, `name@alias`", examples=["triage"]
-    ),
+    Path(pattern=f"^{NAME}(:{NUMBER}|@{NAME})?$", description="or `name:3`, `name@alias`", examples=["triage"]),
 ]
 AliasName = Annotated[str, Path(pattern=f"^{NAME}$", examples=["champion"])]
 VersionNumber = Annotated[int, Path(ge=1, le=_LARGEST, examples=[1])]

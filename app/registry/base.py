@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from sqlalchemy import Connection
 
@@ -18,8 +19,8 @@ def write_nothing(_connection: Connection) -> None:
     """Write nothing else in a change's transaction."""
 
 
-class Part:
-    """A part of the registry: files below `url`, their index in `database`."""
+class RegistryBase:
+    """What the registry's parts share: files below `url`, their index in `database`."""
 
     def __init__(
         self,
@@ -33,4 +34,6 @@ class Part:
         self._database = database
         self._files = Files(url, signing_key=signing_key, allow_version_skew=allow_version_skew, patience=patience)
         self._index = Index(database)
-        self._mirroring = Mirroring(database, self._index.mirrored, self._files.write_mirror)
+        self._mirroring = Mirroring(
+            database, partial(self._index.mirrored, with_announced=True), self._files.write_mirror
+        )
