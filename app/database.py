@@ -69,23 +69,23 @@ class Database:
         self._answered: bool | None = None  # so that changes are logged once; None: not asked yet
 
     @contextmanager
-    def reading(self, *, patient: bool = False) -> Iterator[Connection]:
-        """A snapshot to read from; never waits for a writer. A `patient` one has no time-outs."""
+    def reading(self, *, without_timeout: bool = False) -> Iterator[Connection]:
+        """A snapshot to read from; never waits for a writer. No time-outs with `without_timeout`."""
         with self._trying(), self.engine.connect().execution_options(**self._reading) as connection:
             self._heard()
-            with _patience(connection) if patient else nullcontext():
+            with _no_timeout(connection) if without_timeout else nullcontext():
                 yield connection
 
     @contextmanager
-    def writing(self, *, patient: bool = False) -> Iterator[Connection]:
+    def writing(self, *, without_timeout: bool = False) -> Iterator[Connection]:
         """A transaction, committed at the end and rolled back on an exception.
 
         On SQLite it holds the write lock from its first moment (BEGIN IMMEDIATE): a deferred transaction that turns
-        writer half-way fails with "database is locked", whatever the time-out. A `patient` one has no time-outs.
+        writer half-way fails with "database is locked", whatever the time-out. No time-outs with `without_timeout`.
         """
         with self._trying(), self.engine.begin() as connection:
             self._heard()
-            with _patience(connection) if patient else nullcontext():
+            with _no_timeout(connection) if without_timeout else nullcontext():
                 yield connection
 
     @property
@@ -95,7 +95,7 @@ class Database:
             return literal_column("((julianday('now') - 2440587.5) * 86400.0)", Double)
         return cast(extract("epoch", func.clock_timestamp()), Double)
 
-    def trouble(self) -> str:
+    def problem(self) -> str:
         """Why it cannot do its work, as a clause without names; empty where it answers and can be written.
 
         Takes a second at most. A SQLite file that was removed under its open connections does not answer.
@@ -210,11 +210,11 @@ def _postgres() -> ModuleType:
     return postgres
 
 
-def _patience(connection: Connection) -> AbstractContextManager[None]:
+def _no_timeout(connection: Connection) -> AbstractContextManager[None]:
     if connection.dialect.name == "sqlite":
         return nullcontext()
-    patience: AbstractContextManager[None] = _postgres().patient(connection)
-    return patience
+    unlimited: AbstractContextManager[None] = _postgres().without_timeout(connection)
+    return unlimited
 
 
 def _is_away(error: SQLAlchemyError, cause: BaseException | None) -> bool:

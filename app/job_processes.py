@@ -68,7 +68,7 @@ def make_worker(settings: Settings, ports: Ports) -> Worker:
             *(tracing.MODULES if settings.telemetry else ()),
         ),
         clean_up=clean_up_after,
-        upkeep=keep_up,
+        clean_up_leftovers=clean_up_leftovers,
         keep_seconds=math.inf if settings.keep_jobs_days is None else settings.keep_jobs_days * 86_400,
     )
 
@@ -77,7 +77,7 @@ def run_job(settings: Settings, job: Job, report: Report) -> None:
     """What a job's own process does."""
     configure(settings.log_level)
     with _observed(settings, job, report):
-        ports = open_ports(settings, patience=_RETRY_SECONDS)
+        ports = open_ports(settings, retry_seconds=_RETRY_SECONDS)
         try:
             with pieces_run_on(settings.dask, settings.job_threads):
                 _RUN[job.kind](ports, job)
@@ -113,7 +113,7 @@ def clean_up_after(settings: Settings, job: Job, through: int) -> None:
         ports.database.close()
 
 
-def keep_up(settings: Settings) -> None:
+def clean_up_leftovers(settings: Settings) -> None:
     """What the worker does every few minutes."""
     ports = open_ports(settings)
     try:

@@ -24,7 +24,7 @@ from app.jobs.queue_status import QueueStatus, queue_status
 from app.jobs.watcher import Watcher
 from app.jobs.worker import Worker
 from app.registry.registry import Registry
-from app.storage.failures import TROUBLES
+from app.storage.failures import FAILURE_COUNTS
 from app.usecases.ports import Ports
 
 _without_creation_times: Callable[[], None] = disable_created_metrics
@@ -164,7 +164,7 @@ class ModelMetrics(Collector):
 
 
 class StorageMetrics(Collector):
-    """The stores of models and data sets, as far as this process had trouble with them."""
+    """The stores of models and data sets, as far as this process saw them fail."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         registry.register(self)
@@ -174,8 +174,8 @@ class StorageMetrics(Collector):
 
     def collect(self) -> Iterator[Metric]:
         errors = CounterMetricFamily("payoff_storage_errors", "Calls that a store did not answer", labels=("store",))
-        troubles = dict.fromkeys(("PAYOFF_MODELS", "PAYOFF_DATASETS"), 0) | TROUBLES.counts()
-        for name, count in troubles.items():
+        failures = dict.fromkeys(("PAYOFF_MODELS", "PAYOFF_DATASETS"), 0) | FAILURE_COUNTS.counts()
+        for name, count in failures.items():
             errors.add_metric((name.removeprefix("PAYOFF_").lower(),), count)
         yield errors
 

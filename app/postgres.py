@@ -33,15 +33,13 @@ class NoAnswer(psycopg.OperationalError):
 
 
 class Connection(psycopg.Connection[Any]):
-    """Waits `patience` seconds for the end of a command (None: for ever), and a second for that of a ping."""
+    """Waits `timeout` seconds for the end of a command (None: for ever), and a second for that of a ping."""
 
-    patience: float | None = None
+    timeout: float | None = None
 
     def wait(self, gen: PQGen[_Result], interval: float = _INTERVAL_SECONDS, timeout: float | None = None) -> _Result:
         if timeout is None:
-            timeout = (
-                _PING_SECONDS if self.autocommit else self.patience
-            )  # outside of transactions there are only pings
+            timeout = _PING_SECONDS if self.autocommit else self.timeout  # outside of transactions there are only pings
         try:
             return super().wait(gen, interval, timeout)
         except psycopg.OperationalError as error:
@@ -73,22 +71,22 @@ def connect(parameters: Mapping[str, Any], seconds: float) -> Connection:
         connection = Connection.connect(**chosen)
     except psycopg.ProgrammingError as error:  # nothing was asked of a server yet
         raise Invalid(f"PAYOFF_DATABASE cannot be used: {error}") from error
-    connection.patience = seconds + _GRACE_SECONDS
+    connection.timeout = seconds + _GRACE_SECONDS
     return connection
 
 
 @contextmanager
-def patient(transaction: Transaction) -> Iterator[None]:
+def without_timeout(transaction: Transaction) -> Iterator[None]:
     """Lift the limits for the rest of this transaction, which may wait for others and take its time."""
     for limit in ("statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout"):
         transaction.execute(text(f"SET LOCAL {limit} = 0"))
     connection = transaction.connection.driver_connection
     assert isinstance(connection, Connection)
-    before, connection.patience = connection.patience, None
+    before, connection.timeout = connection.timeout, None
     try:
         yield
     finally:
-        connection.patience = before
+        connection.timeout = before
 
 
 def is_silence(error: BaseException | None) -> bool:

@@ -65,11 +65,11 @@ def make_serving_ports(settings: Settings, kernels: Kernels) -> Ports:
         if not has_copy:
             raise
         _log.warning("the database is unavailable: starting with the local copies of index and models", why=away.why)
-        Thread(target=_catch_up, args=(ports,), name="waiting for the database", daemon=True).start()
+        Thread(target=_prepare_later, args=(ports,), name="waiting for the database", daemon=True).start()
     return ports
 
 
-def _catch_up(ports: Ports) -> None:
+def _prepare_later(ports: Ports) -> None:
     """Do what a start does, as soon as the database is back."""
     while True:
         try:
@@ -103,10 +103,12 @@ def make_tables(settings: Settings) -> Ports:
     return ports
 
 
-def open_ports(settings: Settings, *, patience: float = 0.0, warm: Callable[[Loaded], None] = leave_as_read) -> Ports:
+def open_ports(
+    settings: Settings, *, retry_seconds: float = 0.0, warm: Callable[[Loaded], None] = leave_as_read
+) -> Ports:
     """Connected stores of a service that was started before, as each job's process needs them at once.
 
-    Calls to an unavailable object store are repeated for `patience` seconds. `warm` is called with each loaded model.
+    Calls to an unavailable object store are repeated for `retry_seconds`. `warm` is called with each loaded model.
     """
     settings.home.mkdir(parents=True, exist_ok=True)
     keep_kernels(settings.home)
@@ -127,7 +129,7 @@ def open_ports(settings: Settings, *, patience: float = 0.0, warm: Callable[[Loa
         signing_key=signing_key,
         allow_version_skew=settings.allow_version_skew,
         cache_bytes=settings.cache_mb * _MB,
-        patience=patience,
+        retry_seconds=retry_seconds,
         copies=copies_of(
             settings.models,
             settings.home.absolute() / "copies",
@@ -139,7 +141,9 @@ def open_ports(settings: Settings, *, patience: float = 0.0, warm: Callable[[Loa
     )
     keep_inline = settings.keep_inline_days * 86_400
     reader = ReaderLimits(memory_bytes=settings.upload_memory_mb * _MB)
-    datasets = DatasetStore(settings.datasets_url, limits, patience=patience, reader=reader, keep_inline=keep_inline)
+    datasets = DatasetStore(
+        settings.datasets_url, limits, retry_seconds=retry_seconds, reader=reader, keep_inline=keep_inline
+    )
     audit = AuditLog(database)
     return Ports(database, datasets, queue, registry, audit, Keys(database, audit))
 

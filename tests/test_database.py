@@ -119,7 +119,7 @@ def test_the_clock_is_in_seconds_since_1970(database):
 def test_a_database_that_is_not_there_does_not_answer(tmp_path):
     assert Database(f"sqlite:///{tmp_path}/there.db").trouble() == ""
     absent = Database(f"sqlite:///{tmp_path}/no/such/folder.db")
-    assert absent.trouble() == "the database does not answer"
+    assert absent.problem() == "the database does not answer"
     with pytest.raises(DatabaseAway) as away:
         absent.wait(60)
     assert "unable to open" in away.value.why
@@ -145,7 +145,7 @@ def test_what_is_no_database_of_ours_is_refused(monkeypatch):
 @pytest.mark.parametrize("scheme", ["postgresql", "postgres", "postgresql+psycopg"])
 def test_the_usual_names_of_postgresql_all_mean_it(postgres_url, scheme):
     database = Database(postgres_url.replace("postgresql+psycopg", scheme))
-    assert database.trouble() == ""
+    assert database.problem() == ""
     database.close()
 
 
@@ -178,7 +178,7 @@ def test_a_standby_cannot_be_written(postgres_url):
     with database.writing() as connection:
         connection.execute(text("CREATE FUNCTION pg_is_in_recovery() RETURNS boolean LANGUAGE sql AS 'SELECT true'"))
 
-    assert database.trouble() == "the database is a standby, which cannot be written"
+    assert database.problem() == "the database is a standby, which cannot be written"
     database.close()
 
 
@@ -202,7 +202,7 @@ def test_who_waits_too_long_for_a_lock_is_told_to_come_again_unless_patient(hast
 
 
 def _change_patiently(database: Database) -> None:
-    with database.writing(patient=True) as connection:
+    with database.writing(without_timeout=True) as connection:
         connection.execute(update(NUMBERS).values(n=NUMBERS.c.n + 10))
 
 
@@ -236,7 +236,7 @@ def test_a_database_that_was_lost_is_found_again_at_once(distant, proxy, caplog)
     for _ in range(3):
         with pytest.raises(DatabaseAway):
             add(distant, 2)
-    assert distant.trouble() == "the database does not answer"
+    assert distant.problem() == "the database does not answer"
     proxy.start()
     add(distant, 3)
     assert numbers(distant) == [1, 3]
@@ -272,7 +272,7 @@ def test_a_silent_database_is_asked_by_few_and_the_others_do_not_wait(distant, p
     monkeypatch.setattr(postgres, "connect", counted)
     add(distant, 1)
     proxy.hang()
-    assert distant.trouble() == "the database does not answer"
+    assert distant.problem() == "the database does not answer"
     with pytest.raises(DatabaseAway):
         numbers(distant)
     asked.clear()

@@ -49,7 +49,7 @@ def test_a_damaged_file_is_a_database_that_cannot_be_used(tmp_path, damaged):
     (tmp_path / "payoff.db").write_bytes(damaged)
     database = Database(f"sqlite:///{tmp_path / 'payoff.db'}")
 
-    assert database.trouble() == "the database does not answer"
+    assert database.problem() == "the database does not answer"
     for transaction in (database.reading, database.writing):
         with pytest.raises(DatabaseAway) as away, transaction() as connection:
             connection.exec_driver_sql("SELECT count(*) FROM sqlite_master")

@@ -28,7 +28,7 @@ _LOST = (
 )
 _NOBODY = secrets.token_bytes(32)  # what an unknown id is compared with: no secret has this digest
 
-_OPENS_NOTHING = "this key opens nothing: send a valid one in the X-API-Key header, or as a bearer token"
+_INVALID = "invalid API key; send a valid one in the X-API-Key header, or as a bearer token"
 
 _log = logging.getLogger(__name__)
 
@@ -79,8 +79,8 @@ class Keyring:
         self._poller = Poller("keys", self._look)
 
     @property
-    def trouble(self) -> str:
-        """Why no key but the admin key opens, empty where that is not so: the table was not read yet, or it is lost."""
+    def problem(self) -> str:
+        """Why only the admin key is accepted, empty where others are: the table was not read yet, or it is lost."""
         if self._revision is None:
             return "the keys are not read yet"
         if self._required and self._admin_digest is None and self._revision.made == 0:
@@ -90,11 +90,11 @@ class Keyring:
     def caller(self, presented: bytes | None) -> Caller:
         """Who holds the key that was sent; `anybody` where none are configured.
 
-        KeyMissing where it opens nothing, WrongKey where it may be a guess (see `count_wrong_key`), NotReady before the
+        KeyMissing where it is invalid, WrongKey where it may be a guess (see `count_wrong_key`), NotReady before the
         table was read. Takes the same time for a wrong secret and an unknown id; no input or output.
         """
-        if trouble := self.trouble:
-            return self._admin_alone(presented, trouble)
+        if problem := self.problem:
+            return self._admin_alone(presented, problem)
         if not self._required:
             return self.anybody
         if presented is None:
@@ -110,15 +110,15 @@ class Keyring:
         # The admin key is chosen by people and may be guessed. Other keys are out of reach, and one that was revoked or
         # is too new to be known here is no guess.
         error = KeyMissing if FORM.fullmatch(presented) else WrongKey
-        raise error(_OPENS_NOTHING)
+        raise error(_INVALID)
 
-    def _admin_alone(self, presented: bytes | None, trouble: str) -> Caller:
+    def _admin_alone(self, presented: bytes | None, problem: str) -> Caller:
         """Without the table only the admin key opens: a copy of the others would not know which were revoked."""
         if presented is not None and self._is_admin(presented):
             return self._admin
         if presented is not None and self._admin_digest is not None and not FORM.fullmatch(presented):
-            raise WrongKey(_OPENS_NOTHING)  # in no table, so it is a guess of the admin key
-        raise NotReady(trouble)
+            raise WrongKey(_INVALID)  # in no table, so it is a guess of the admin key
+        raise NotReady(problem)
 
     def _is_admin(self, presented: bytes) -> bool:
         return self._admin_digest is not None and hmac.compare_digest(_digest(presented), self._admin_digest)

@@ -59,7 +59,7 @@ class Key:
 
 @dataclass(frozen=True)
 class KeyRequest:
-    """What a new key shall be; without scopes it opens nothing but `/metrics`."""
+    """What a new key shall be; without scopes it allows only `/metrics`."""
 
     name: str
     scopes: Sequence[str] = ()

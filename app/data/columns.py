@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from app.data.location import Place
+from app.data.location import Location
 from app.errors import Flaw, Invalid, TooLarge
 from app.features import Feature
 from app.text import MAX_CATEGORY, refused_character
@@ -24,7 +24,7 @@ class NumericColumn:
 
     stored_as = pa.float64()
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: Location) -> None:
         self.place = place
         self.rows = 0
         self.missing = 0
@@ -90,7 +90,7 @@ class CategoricalColumn:
     stored_as = DICTIONARY
     longest = MAX_CATEGORY
 
-    def __init__(self, place: Place, most: int, vocabulary: Vocabulary) -> None:
+    def __init__(self, place: Location, most: int, vocabulary: Vocabulary) -> None:
         self.place = place
         self.most = most
         self.rows = 0

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as arrow_csv
 
 from app.data.dataset import DataLimits
-from app.data.location import FILE, Place, check_names
+from app.data.location import FILE, Location, check_names
 from app.data.source import Kind, check_columns, check_rows
 from app.errors import MAX_ERRORS, Flaw, Invalid, pointer, reject
 
@@ -37,7 +37,7 @@ class CsvFile:
         names = _header(content)
         check_columns(len(names), limits)
         self._check_header(names)
-        self.places = [Place(name, FILE + pointer(name), first_row=_FIRST_ROW) for name in names]
+        self.places = [Location(name, FILE + pointer(name), first_row=_FIRST_ROW) for name in names]
         self.kinds = self._find_kinds()
 
     def batches(self) -> Iterator[list[Any]]:

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from app.data.dataset import DataLimits
-from app.data.location import Place, check_names
+from app.data.location import Location, check_names
 from app.data.source import Kind, check_columns, check_rows
 from app.errors import Flaw, Invalid, pointer, reject
 from app.text import MAX_NAME, refused_character
@@ -34,9 +34,11 @@ class InlineRows:
         check_columns(len(features), limits)
         _check_shape(features, rows, labels)
         names, targets, self.several = _targets(labels, len(features), limits)
-        self.places = [Place(name, pointer("features", j), pointer("rows", "{}", j)) for j, name in enumerate(features)]
+        self.places = [
+            Location(name, pointer("features", j), pointer("rows", "{}", j)) for j, name in enumerate(features)
+        ]
         self.labels = range(len(features), len(features) + len(names))
-        self.places += [Place(name, "/labels", "/labels/{}") for name in names]
+        self.places += [Location(name, "/labels", "/labels/{}") for name in names]
         columns = [*zip(*rows, strict=True), *targets]
         self.kinds = [_kind(column, place) for column, place in zip(columns, self.places, strict=True)]
         self._columns = columns
@@ -92,7 +94,7 @@ def _wrong_name(label: Any) -> str | None:
     return refused_character(label)
 
 
-def _kind(column: Sequence[Any], place: Place) -> Kind:
+def _kind(column: Sequence[Any], place: Location) -> Kind:
     """The one kind of a column's values; Invalid at those of another."""
     kinds = set(map(type, column)) - {type(None)}
     if kinds <= {int, float}:
@@ -105,7 +107,7 @@ def _kind(column: Sequence[Any], place: Place) -> Kind:
     raise Invalid.of(place.flaw(i, f"{held}; send the same here") for i in bad)
 
 
-def _numbers(column: Sequence[Any], place: Place) -> Any:
+def _numbers(column: Sequence[Any], place: Location) -> Any:
     missing = np.array([value is None for value in column])
     try:
         values = np.array(column, dtype=np.float64)

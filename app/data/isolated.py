@@ -30,7 +30,7 @@ import structlog
 from app import errors
 from app.data.dataset import DataLimits, Dataset, from_json, to_json
 from app.data.location import FILE
-from app.data.order import Order
+from app.data.upload_request import UploadRequest
 from app.errors import Flaw, Invalid, PayoffError, trace_of
 from app.processes import CONTEXT, LOCK
 
@@ -63,7 +63,7 @@ class Abandoned(PayoffError):
 
 def read_isolated(
     content: BinaryIO,
-    order: Order,
+    request: UploadRequest,
     sink: BinaryIO,
     limits: DataLimits,
     reader: ReaderLimits,
@@ -75,7 +75,7 @@ def read_isolated(
     the file, and Abandoned where `is_cancelled()`. Blocks meanwhile.
     """
     with _on_disk(content) as source:
-        message = _run(source, order, sink, limits, reader, is_cancelled)
+        message = _run(source, request, sink, limits, reader, is_cancelled)
     if "dataset" in message:
         return from_json(message["dataset"].encode())
     if "errno" in message:
@@ -88,7 +88,7 @@ def read_isolated(
 
 def _run(
     source: BinaryIO,
-    order: Order,
+    request: UploadRequest,
     sink: BinaryIO,
     limits: DataLimits,
     reader: ReaderLimits,
@@ -100,7 +100,7 @@ def _run(
     files = _handed(source), _handed(sink)
     with receiver, parent_end:
         with sender, parent_alive, files[0], files[1]:
-            process = CONTEXT.Process(target=_main, args=(*files, order, limits, reader, parent_alive, sender))
+            process = CONTEXT.Process(target=_main, args=(*files, request, limits, reader, parent_alive, sender))
             with LOCK:
                 process.start()
         try:
@@ -155,7 +155,7 @@ def _on_disk(content: BinaryIO) -> BinaryIO:
 def _main(
     source: Connection,
     sink: Connection,
-    order: Order,
+    request: UploadRequest,
     limits: DataLimits,
     reader: ReaderLimits,
     parent_alive: Connection,
@@ -164,15 +164,17 @@ def _main(
     threading.Thread(target=_exit_with_parent, args=(parent_alive,), daemon=True).start()
     _confine(reader)
     with os.fdopen(os.dup(source.fileno()), "rb") as content, os.fdopen(os.dup(sink.fileno()), "r+b") as file:
-        message = _read(content, order, cast(BinaryIO, file), limits, reader)
+        message = _read(content, request, cast(BinaryIO, file), limits, reader)
     sender.send_bytes(json.dumps(message).encode())
 
 
-def _read(content: BinaryIO, order: Order, sink: BinaryIO, limits: DataLimits, reader: ReaderLimits) -> dict[str, Any]:
+def _read(
+    content: BinaryIO, request: UploadRequest, sink: BinaryIO, limits: DataLimits, reader: ReaderLimits
+) -> dict[str, Any]:
     try:
         from app.data.reading import read_upload  # noqa: PLC0415 - the service itself needs no Arrow for this
 
-        dataset = read_upload(content, order, sink, limits)
+        dataset = read_upload(content, request, sink, limits)
         sink.flush()
     except MemoryError:  # Arrow's is one, too
         allowed = reader.memory_bytes >> 20

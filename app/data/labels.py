@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from app.data.columns import CategoricalColumn, NumericColumn
-from app.data.location import Place
+from app.data.location import Location
 from app.errors import MAX_ERRORS, Flaw, Invalid, reject
 from app.text import MAX_NAME
 
@@ -22,7 +22,7 @@ _MISSING = "the label is missing; leave the row out"
 class NumberLabel(NumericColumn):
     """One label of numbers: classes if all are integers and it is not `regressed`, else a target to regress on."""
 
-    def __init__(self, place: Place, most: int, *, regressed: bool = False) -> None:
+    def __init__(self, place: Location, most: int, *, regressed: bool = False) -> None:
         super().__init__(place)
         self.most = most
         self.regressed = regressed
@@ -70,7 +70,7 @@ class WordLabel(CategoricalColumn):
 class RelevanceLabel(NumericColumn):
     """One of several labels: 1 where it applies, 0 where it does not."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: Location) -> None:
         super().__init__(place)
         self.ones = 0
 
@@ -94,7 +94,7 @@ class RelevanceLabel(NumericColumn):
 
 
 def checked_classes(
-    counts: dict[int, int] | dict[str, int], place: Place, otherwise: str = ""
+    counts: dict[int, int] | dict[str, int], place: Location, otherwise: str = ""
 ) -> tuple[int | str, ...]:
     """The classes, if there are two at least and each has two rows at least (one to learn from, one to hold out).
 

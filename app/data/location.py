@@ -12,7 +12,7 @@ FILE = "/file"  # where an upload's content is in the request
 
 
 @dataclass(frozen=True)
-class Place:
+class Location:
     """A column: `loc` points at it; `cell`, where cells can be pointed at, has `{}` for the row's position.
 
     Where they cannot (a file), the message names the row, counted from `first_row` as an editor shows it.

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from app.data.dataset import DataLimits
-from app.data.location import FILE, Place, check_names
+from app.data.location import FILE, Location, check_names
 from app.data.source import Kind, check_columns, check_rows
 from app.errors import Flaw, Invalid, TooLarge, pointer, reject
 
@@ -43,7 +43,7 @@ class ParquetFile:
             raise
         except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
             raise _unreadable(error) from error
-        self.places = [Place(name, FILE + pointer(name)) for name in schema.names]
+        self.places = [Location(name, FILE + pointer(name)) for name in schema.names]
         if not metadata.num_rows:
             raise Invalid.at(FILE, "the table has no rows")
 

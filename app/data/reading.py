@@ -14,7 +14,7 @@ from app.data.content import opened
 from app.data.dataset import DataLimits, Dataset
 from app.data.inline import InlineRows
 from app.data.location import FILE
-from app.data.order import Order
+from app.data.upload_request import UploadRequest
 from app.errors import MAX_ERRORS, Flaw, pointer, reject
 from app.text import refused_character
 
@@ -23,16 +23,16 @@ _MAX_COMPARED = 300  # columns
 _LONGEST_COMPARED = 40  # characters
 
 
-def read_upload(content: BinaryIO, order: Order, sink: BinaryIO, limits: DataLimits) -> Dataset:
+def read_upload(content: BinaryIO, request: UploadRequest, sink: BinaryIO, limits: DataLimits) -> Dataset:
     """The record of an uploaded file, whose table is written to `sink` as Parquet.
 
     Raises Invalid with places below `/file`, `/label` and `/name`, or TooLarge. Memory of a few blocks and of the
     categories, whatever the size of the file.
     """
     with opened(content, limits) as source:
-        positions = _find_labels([place.name for place in source.places], order.labels)
-        built = build(source, positions, sink, limits, several=len(positions) > 1, numbers=order.numbers)
-    return _record(built, order.name, "upload", sink)
+        positions = _find_labels([place.name for place in source.places], request.labels)
+        built = build(source, positions, sink, limits, several=len(positions) > 1, numbers=request.numbers)
+    return _record(built, request.name, "upload", sink)
 
 
 def read_inline(
@@ -83,7 +83,7 @@ def _find_labels(names: Sequence[str], labels: Sequence[str]) -> list[int]:
     positions = {name: j for j, name in enumerate(names)}
     flaws = []
     if not labels:
-        flaws.append(Flaw("/label", "name the column that is to be foretold"))
+        flaws.append(Flaw("/label", "'label' is required; name the column to predict"))
     seen: set[str] = set()
     for k, label in enumerate(labels):
         if message := refused_character(label):

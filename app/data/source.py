@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Literal, Protocol
 
 from app.data.dataset import DataLimits
-from app.data.location import Place
+from app.data.location import Location
 from app.errors import TooLarge
 
 Kind = Literal["numeric", "categorical"]
@@ -19,7 +19,7 @@ class Source(Protocol):
     """
 
     @property
-    def places(self) -> Sequence[Place]: ...
+    def places(self) -> Sequence[Location]: ...
 
     @property
     def kinds(self) -> Sequence[Kind]: ...

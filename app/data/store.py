@@ -18,8 +18,8 @@ from typing import Any, BinaryIO, cast
 
 from app.data.dataset import DataLimits, Dataset, from_files, from_json, to_files
 from app.data.isolated import ReaderLimits, read_isolated
-from app.data.order import Order
 from app.data.table import Table
+from app.data.upload_request import UploadRequest
 from app.disks import Obstacle
 from app.errors import Conflict, Damaged, NotFound, Unavailable, Unusable
 from app.paging import page_of, place_of
@@ -63,7 +63,7 @@ class DatasetStore:
         url: str,
         limits: DataLimits,
         *,
-        patience: float = 0.0,
+        retry_seconds: float = 0.0,
         reader: ReaderLimits | None = None,
         keep_inline: float = math.inf,
         clock: Callable[[], float] = time.time,
@@ -72,7 +72,7 @@ class DatasetStore:
         self._keep_inline = keep_inline
         self._clock = clock
         self._reader = reader or ReaderLimits()
-        self._storage = Storage(url, seal=_RECORD, name="PAYOFF_DATASETS", patience=patience)
+        self._storage = Storage(url, seal=_RECORD, name="PAYOFF_DATASETS", retry_seconds=retry_seconds)
 
     def check(self) -> None:
         """Unavailable where the store cannot be reached, Unusable where that will not pass by itself."""
@@ -101,21 +101,23 @@ class DatasetStore:
         """Keep a CSV (gzipped or not) or Parquet file that is trusted: it is read in this process. See `upload`."""
         from app.data.reading import read_upload  # noqa: PLC0415  (see the note on Arrow above)
 
-        order = Order(tuple(labels), name, numbers)
-        order.check()
+        request = UploadRequest(tuple(labels), name, numbers)
+        request.check()
         sink = io.BytesIO()
-        dataset = read_upload(content, order, sink, self.limits)
+        dataset = read_upload(content, request, sink, self.limits)
         return self.keep(Draft(dataset, sink.getvalue()))
 
-    def upload(self, content: BinaryIO, order: Order, is_cancelled: Callable[[], bool] = lambda: False) -> Dataset:
+    def upload(
+        self, content: BinaryIO, request: UploadRequest, is_cancelled: Callable[[], bool] = lambda: False
+    ) -> Dataset:
         """The same for a file from anywhere, read in a process of its own that is killed once `is_cancelled()`.
 
         Raises Invalid with places below `/file`, `/label` and `/name`, or TooLarge; nothing is kept then. May block for
         seconds; memory of the stored bytes.
         """
-        order.check()
+        request.check()
         with tempfile.TemporaryFile() as sink:
-            dataset = read_isolated(content, order, cast(BinaryIO, sink), self.limits, self._reader, is_cancelled)
+            dataset = read_isolated(content, request, cast(BinaryIO, sink), self.limits, self._reader, is_cancelled)
             sink.seek(0)
             return self.keep(Draft(dataset, sink.read()))
 

@@ -14,8 +14,8 @@ from sqlalchemy import Connection, delete, insert, select, update
 
 from app.database import Database
 from app.errors import Conflict
+from app.jobs.client_queue import ClientQueue
 from app.jobs.job import Event, Job, Problem, Status, after
-from app.jobs.orders import Orders
 from app.jobs.tables import JOBS, WORKERS
 from app.jobs.transitions import end, hold, hold_or_raise, move, owned, postpone, put_back, read_or_fail
 
@@ -28,8 +28,8 @@ class Beat(Enum):
     LOST = auto()
 
 
-class Queue(Orders):
-    """Jobs in a database: what clients do with them (`Orders`), and what workers do.
+class Queue(ClientQueue):
+    """Jobs in a database: what clients do with them (`ClientQueue`), and what workers do.
 
     `attempts` bounds how often a job may die with its process, `outages` how often it may end because something that
     it needs could not be reached, `lease_seconds` how long its worker may be silent.

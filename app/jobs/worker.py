@@ -22,14 +22,14 @@ from app.jobs.retention import expire
 from app.jobs.watcher import Watcher
 
 CleanUp = Callable[[Any, Job, int], None]
-Upkeep = Callable[[Any], None]
+CleanUpLeftovers = Callable[[Any], None]
 
 _IDLE_SECONDS = 0.25
 _BUSY_SECONDS = 0.1
 _MAX_BACKOFF_SECONDS = 2.0
 _STOP_SECONDS = 5.0
 _LONGEST_REST_SECONDS = 30.0
-_UPKEEP_SECONDS = 600.0
+_LEFTOVERS_SECONDS = 600.0
 _ALIVE_SECONDS = 30.0  # a turn takes milliseconds, and waits for a busy SQLite file at most half of this
 
 log = structlog.get_logger(__name__)
@@ -40,14 +40,14 @@ class Worker:
 
     `target(argument, job, report)` does the work in a process of its own and finishes the job itself, with
     `Queue.succeed` in the transaction that publishes its result. `clean_up(argument, job, through)` removes what the
-    attempts up to the number `through` left, all of which are over and did not succeed. `upkeep(argument)` is called
-    every ten minutes, for what clean-ups that failed have left. Both the target and the argument
-    are pickled; `modules` are imported once, in the fork server that all jobs start from. Jobs that ended
-    longer ago than `keep_seconds` are deleted, some at a time.
+    attempts up to the number `through` left, all of which are over and did not succeed. `clean_up_leftovers(argument)`
+    is called every ten minutes, for what clean-ups that failed have left. Both the target and the argument are pickled;
+    `modules` are imported once, in the fork server that all jobs start from. Jobs that ended longer ago than
+    `keep_seconds` are deleted, some at a time.
 
     A target that raises Unavailable (or whose database does not answer) is tried again: its slot rests before, first
-    for `rest_seconds`, then twice as long each time, at most half a minute. Meanwhile no other
-    job of the slot meets the same outage.
+    for `rest_seconds`, then twice as long each time, at most half a minute. Meanwhile no other job of the slot meets
+    the same outage.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Worker:
         name: str = "",
         modules: Iterable[str] = (),
         clean_up: CleanUp | None = None,
-        upkeep: Upkeep | None = None,
+        clean_up_leftovers: CleanUpLeftovers | None = None,
         rest_seconds: float = 1.0,
         keep_seconds: float = math.inf,
     ) -> None:
@@ -73,14 +73,14 @@ class Worker:
         self._limits = limits or JobLimits()
         self._modules = tuple(modules)
         self._clean_up = clean_up
-        self._upkeep = upkeep
+        self._clean_up_leftovers = clean_up_leftovers
         self._rest_seconds = rest_seconds
         self._keep_seconds = keep_seconds
         self.watchers: list[Watcher] = []
         self._running: list[Attempt] = []
-        self._housekeeping_at = 0.0
-        self._upkeep_at = 0.0
-        self._upkeep_thread: threading.Thread | None = None
+        self._check_in_at = 0.0
+        self._leftovers_at = 0.0
+        self._leftovers_thread: threading.Thread | None = None
         self._turned_at = 0.0
         self._awake = threading.Event()
         self._stopping = threading.Event()
@@ -138,14 +138,14 @@ class Worker:
         A worker checks in only after all else went well: one that does nothing useful is not counted.
         """
         self._running = [attempt for attempt in self._running if not attempt.over]
-        due = monotonic() >= self._housekeeping_at
+        due = monotonic() >= self._check_in_at
         well = not due or self._try(self._recover_lost)
         well = self._try(self._fill) and well
         if due and well and (well := self._try(self._check_in)):
-            self._housekeeping_at = monotonic() + self._queue.lease_seconds / 4
+            self._check_in_at = monotonic() + self._queue.lease_seconds / 4
             self._try(self._expire)
-        if monotonic() >= self._upkeep_at:
-            self._keep_up()
+        if monotonic() >= self._leftovers_at:
+            self._begin_leftovers()
         if well:
             self._turned_at = monotonic()
         return well
@@ -221,20 +221,22 @@ class Worker:
         except Exception as error:  # noqa: BLE001 - whatever it is: the job's end does not hang on it
             log_of(job).error("clean-up failed", exc_info=error)
 
-    def _keep_up(self) -> None:
-        """Begin the upkeep, unless the last one still goes on: a store that hangs must not hold up the loop."""
-        self._upkeep_at = monotonic() + _UPKEEP_SECONDS
-        if self._upkeep is None or (self._upkeep_thread is not None and self._upkeep_thread.is_alive()):
+    def _begin_leftovers(self) -> None:
+        """Begin the clean-up of leftovers unless one still runs: a store that hangs must not hold up the loop."""
+        self._leftovers_at = monotonic() + _LEFTOVERS_SECONDS
+        if self._clean_up_leftovers is None or (
+            self._leftovers_thread is not None and self._leftovers_thread.is_alive()
+        ):
             return
-        self._upkeep_thread = threading.Thread(target=self._do_upkeep, name="upkeep", daemon=True)
-        self._upkeep_thread.start()
+        self._leftovers_thread = threading.Thread(target=self._clean_up_leftovers_once, name="leftovers", daemon=True)
+        self._leftovers_thread.start()
 
-    def _do_upkeep(self) -> None:
-        assert self._upkeep is not None  # it was asked before
+    def _clean_up_leftovers_once(self) -> None:
+        assert self._clean_up_leftovers is not None  # it was asked before
         try:
-            self._upkeep(self._argument)
+            self._clean_up_leftovers(self._argument)
         except Exception as error:
-            log.error("upkeep failed", exc_info=error)  # noqa: TRY400 - not inside the loop
+            log.error("clean-up of leftovers failed", exc_info=error)  # noqa: TRY400 - not inside the loop
 
     def _leave(self) -> None:
         """Kill what runs and give it back; where the database cannot be reached the leases run out instead."""

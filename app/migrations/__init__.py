@@ -25,7 +25,7 @@ class Transactions(Protocol):
 
     def reading(self) -> AbstractContextManager[Connection]: ...
 
-    def writing(self, *, patient: bool) -> AbstractContextManager[Connection]: ...
+    def writing(self, *, without_timeout: bool) -> AbstractContextManager[Connection]: ...
 
 
 def known() -> list[str]:
@@ -48,7 +48,7 @@ def migrate(database: Transactions) -> None:
     with database.reading() as connection:
         if _is_done(connection):
             return
-    with database.writing(patient=True) as connection:  # it may wait for another's long step
+    with database.writing(without_timeout=True) as connection:  # it may wait for another's long step
         if connection.dialect.name == "postgresql":
             connection.execute(select(func.pg_advisory_xact_lock(_LOCK)))
         if not _is_done(connection):

@@ -29,10 +29,12 @@ class RegistryBase:
         *,
         signing_key: bytes | None = None,
         allow_version_skew: bool = False,
-        patience: float = 0.0,
+        retry_seconds: float = 0.0,
     ) -> None:
         self._database = database
-        self._files = Files(url, signing_key=signing_key, allow_version_skew=allow_version_skew, patience=patience)
+        self._files = Files(
+            url, signing_key=signing_key, allow_version_skew=allow_version_skew, retry_seconds=retry_seconds
+        )
         self._index = Index(database)
         self._mirroring = Mirroring(
             database, partial(self._index.mirrored, with_announced=True), self._files.write_mirror

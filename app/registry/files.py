@@ -75,10 +75,10 @@ class Files:
         *,
         signing_key: bytes | None,
         allow_version_skew: bool,
-        patience: float = 0.0,
+        retry_seconds: float = 0.0,
         name: str = "PAYOFF_MODELS",
     ) -> None:
-        self.storage = Storage(url, CARD, name=name, patience=patience)
+        self.storage = Storage(url, CARD, name=name, retry_seconds=retry_seconds)
         self._signing_key = signing_key
         self._allow_version_skew = allow_version_skew
 

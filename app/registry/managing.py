@@ -68,7 +68,7 @@ class Managing(Loading):
 
     def audit(self, *, deep: bool = False) -> Audit:
         """Compare index and folder, see `consistency.audit`; changes nothing."""
-        with self._database.reading(patient=True) as connection:
+        with self._database.reading(without_timeout=True) as connection:
             snapshot = self._index.snapshot(connection)
             published = Published(self._index.mirrors(connection, with_announced=True), snapshot.digests)
         found = audit(published, self._files, deep=deep)
@@ -77,7 +77,7 @@ class Managing(Loading):
 
     def datasets(self) -> set[str]:
         """The data sets that published versions were trained on, by their cards."""
-        with self._database.reading(patient=True) as connection:
+        with self._database.reading(without_timeout=True) as connection:
             return self._index.datasets(connection)
 
     def published(self, connection: Connection) -> Published:

@@ -59,7 +59,7 @@ class Recovery(Loading):
             with self._database.reading() as connection:
                 before = self._index.position(connection)
             found = read_folders(self._files)
-            with self._database.writing(patient=True) as connection:
+            with self._database.writing(without_timeout=True) as connection:
                 self._index.lock(connection)
                 if only_if_empty and not self._index.is_empty(connection):
                     return 0

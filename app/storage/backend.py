@@ -1,4 +1,4 @@
-"""What a storage asks of the place where it keeps its files."""
+"""What a storage needs of the place where it keeps its files."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import BinaryIO, Protocol
 from app.disks import Obstacle
 
 
-class Place(Protocol):
+class Backend(Protocol):
     """Files under paths whose steps are joined by `/`, below a root.
 
     What is absent raises FileNotFoundError; a place that cannot be read or written raises Unavailable.

@@ -16,7 +16,7 @@ from typing import BinaryIO
 
 from app.disks import Obstacle, obstacle
 from app.errors import EXHAUSTED, UNWRITABLE, Conflict, Unavailable
-from app.storage.failures import TROUBLES
+from app.storage.failures import FAILURE_COUNTS
 
 _HIDDEN = "."  # names that begin so are work in progress
 _LEFTOVERS = f"{_HIDDEN}*." + "[0-9a-f]" * 32  # what _beside names, as a pattern
@@ -26,7 +26,7 @@ _log = logging.getLogger(__name__)
 
 
 class Disk:
-    """A `Place` on this machine, or on a file system that looks like it."""
+    """A `Backend` on this machine, or on a file system that looks like it."""
 
     def __init__(self, root: Path, name: str) -> None:
         self._root = root
@@ -136,7 +136,7 @@ class Disk:
         except OSError as error:
             if error.errno not in _FAILING:
                 raise
-            TROUBLES.note(self._name)
+            FAILURE_COUNTS.note(self._name)
             _log.warning("%s: %s (%s)", self._name, error.strerror, error.filename)
             raise Unavailable(f"the disk of {self._name} cannot be used at the moment ({error.strerror})") from error
 

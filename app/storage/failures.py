@@ -1,4 +1,4 @@
-"""How often the stores of this process could not do what was asked of them, for those who watch over it."""
+"""How often the stores of this process failed, for the metrics."""
 
 from __future__ import annotations
 
@@ -22,4 +22,4 @@ class FailureCounts:
             return dict(self._counts)
 
 
-TROUBLES = FailureCounts()
+FAILURE_COUNTS = FailureCounts()

@@ -45,12 +45,12 @@ _IN_PARTS: dict[str, dict[str, Any]] = {"s3": {"chunksize": _PART_BYTES}}
 
 
 class Objects:
-    """A `Place` under any fsspec URL that is no folder of this machine."""
+    """A `Backend` under any fsspec URL that is no folder of this machine."""
 
-    def __init__(self, url: str, seal: str, name: str, patience: float = 0.0) -> None:
+    def __init__(self, url: str, seal: str, name: str, retry_seconds: float = 0.0) -> None:
         self._seal = seal
         self._name = name
-        self._breaker = StoreBreaker(name, patience)
+        self._breaker = StoreBreaker(name, retry_seconds)
         scheme = url.split(":", 1)[0]
         if scheme in {"http", "https"}:
             raise Unusable(f"{name} is {scheme}://…: write s3://bucket/path, and the store's URL into AWS_ENDPOINT_URL")
@@ -205,7 +205,7 @@ class Objects:
 
 
 class _Watched(io.RawIOBase):
-    """A file of a store; what goes wrong while it is read is the store's trouble as well."""
+    """A file of a store; what goes wrong while it is read is a failure of the store as well."""
 
     def __init__(self, file: Any, breaker: StoreBreaker) -> None:
         super().__init__()

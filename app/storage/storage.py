@@ -16,7 +16,7 @@ from typing import BinaryIO
 
 from app.disks import Obstacle
 from app.errors import NotFound
-from app.storage.backend import Place
+from app.storage.backend import Backend
 from app.storage.disk import Disk
 from app.storage.objects import Objects
 
@@ -35,20 +35,20 @@ class Storage:
     """Sealed folders of files below one URL (`models`, `/srv/models`, `s3://bucket/models`, `memory://models`, …).
 
     `name` is what the place is called in messages: the setting that names it. Calls to a store on the network may
-    wait up to about eight seconds, or `patience` seconds where that is more, and then raise Unavailable; so do writes
-    to a disk that is full. Unusable, a kind of Unavailable, is what waiting does not fix, such as a missing bucket.
+    wait up to about eight seconds, or `retry_seconds` where that is more, and then raise Unavailable; so do writes to a
+    disk that is full. Unusable, a kind of Unavailable, is what waiting does not fix, such as a missing bucket.
     """
 
-    def __init__(self, url: str, seal: str, *, name: str = "the storage", patience: float = 0.0) -> None:
+    def __init__(self, url: str, seal: str, *, name: str = "the storage", retry_seconds: float = 0.0) -> None:
         self.url = url
         self.seal = seal
         self.name = name
         local = _LOCAL.fullmatch(url)
-        self._place: Place
+        self._backend: Backend
         if not self.is_remote(url):
-            self._place = Disk(Path(local["path"] if local else url).absolute(), name)
+            self._backend = Disk(Path(local["path"] if local else url).absolute(), name)
         else:
-            self._place = Objects(url, seal, name, patience)
+            self._backend = Objects(url, seal, name, retry_seconds)
 
     @staticmethod
     def is_remote(url: str) -> bool:
@@ -57,11 +57,11 @@ class Storage:
 
     def check(self) -> None:
         """Unavailable where the place cannot be reached, Unusable where that will not pass by itself."""
-        self._place.check()
+        self._backend.check()
 
     def obstacle(self) -> Obstacle | None:
         """What keeps a folder of this machine from being written; None of a store on the network. Writes nothing."""
-        return self._place.obstacle()
+        return self._backend.obstacle()
 
     def publish(self, folder: str, files: Mapping[str, bytes]) -> None:
         """Write all `files` as `folder`, or nothing; Conflict where that folder exists."""
@@ -69,7 +69,7 @@ class Storage:
             raise ValueError(f"a folder needs its seal {self.seal!r}")
         for name in files:
             _checked(folder, name)
-        self._place.publish(folder, files)
+        self._backend.publish(folder, files)
 
     def read(self, folder: str, name: str) -> bytes:
         """The bytes of one file; NotFound where it is absent."""
@@ -78,27 +78,27 @@ class Storage:
     def read_alone(self, path: str) -> bytes:
         """The same of a file that `write` put there."""
         try:
-            return self._place.read(_checked(path))
+            return self._backend.read(_checked(path))
         except _ABSENT as absent:
             raise NotFound(f"there is no {path}") from absent
 
     def read_each(self, folders: Iterable[str], name: str) -> dict[str, bytes]:
         """The bytes of the file `name` of those folders that have it, by their names; faster than one by one."""
         paths = {_checked(folder, name): folder for folder in folders}
-        return {paths[path]: content for path, content in self._place.read_many(list(paths)).items()}
+        return {paths[path]: content for path, content in self._backend.read_many(list(paths)).items()}
 
     def open(self, folder: str, name: str) -> BinaryIO:
         """One file, seekable, to be read piece by piece and closed; NotFound where it is absent."""
         path = _checked(folder, name)
         try:
-            return self._place.open(path)
+            return self._backend.open(path)
         except _ABSENT as absent:
             raise NotFound(f"there is no {path}") from absent
 
     def folders(self, under: str = "") -> list[str]:
         """Names directly below `under`, sealed or not, sorted."""
         try:
-            names = self._place.folders(_checked(under) if under else "")
+            names = self._backend.folders(_checked(under) if under else "")
         except _ABSENT:
             return []
         return sorted(name for name in names if not name.startswith(_HIDDEN))
@@ -109,11 +109,11 @@ class Storage:
 
     def write(self, path: str, content: bytes) -> None:
         """Put one file in place of whatever was there, atomically."""
-        self._place.write(_checked(path), content)
+        self._backend.write(_checked(path), content)
 
     def remove(self, folder: str) -> None:
         """Remove a folder with all in it; it ceases to exist at once. Nothing happens where it is absent."""
-        self._place.remove(_checked(folder))
+        self._backend.remove(_checked(folder))
 
     def clean_up(
         self,
@@ -126,7 +126,7 @@ class Storage:
         In an object store these are folders without a seal; only those whose whole name matches `folders`, and which
         `spare` does not want kept, are touched.
         """
-        return self._place.clean_up(folders, older_than_seconds, spare)
+        return self._backend.clean_up(folders, older_than_seconds, spare)
 
 
 def _checked(*parts: str) -> str:

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from app.circuit_breaker import CircuitBreaker
 from app.errors import PayoffError, Unavailable, Unusable
-from app.storage.failures import TROUBLES
+from app.storage.failures import FAILURE_COUNTS
 
 T = TypeVar("T")
 
@@ -19,12 +19,12 @@ _REST_SECONDS = 1.0  # after a failure
 _ENDPOINT = "AWS_ENDPOINT_URL is not a URL such as https://s3.example.org"
 # Errors that waiting does not fix: they are reported at once and end a start.
 _REFUSALS = {
-    "NoSuchBucket": "there is no such bucket",
-    "InvalidBucketName": "that cannot be the name of a bucket",
-    "ParamValidationError": "that cannot be the name of a bucket",
+    "NoSuchBucket": "the bucket does not exist",
+    "InvalidBucketName": "invalid bucket name",
+    "ParamValidationError": "invalid bucket name",
     "EndpointResolutionError": _ENDPOINT,
-    "ProfileNotFound": "there is no such profile: AWS_PROFILE",
-    "InvalidRegionError": "that cannot be the name of a region: AWS_DEFAULT_REGION",
+    "ProfileNotFound": "the profile does not exist: AWS_PROFILE",
+    "InvalidRegionError": "invalid region name: AWS_DEFAULT_REGION",
     "ConfigParseError": "AWS_CONFIG_FILE or AWS_SHARED_CREDENTIALS_FILE cannot be read",
     "PermanentRedirect": "the bucket is in another region: set AWS_DEFAULT_REGION",
     "AuthorizationHeaderMalformed": "the bucket is in another region: set AWS_DEFAULT_REGION",
@@ -43,13 +43,13 @@ _log = logging.getLogger(__name__)
 class StoreBreaker(CircuitBreaker):
     """Calls a store; raises Unavailable, or Unusable, for every failure of the store.
 
-    Every call is tried twice, and for as long as `patience` seconds. After a failure the store rests for a second.
+    Every call is tried twice, and for as long as `retry_seconds`. After a failure the store rests for a second.
     """
 
-    def __init__(self, name: str, patience: float = 0.0) -> None:
+    def __init__(self, name: str, retry_seconds: float = 0.0) -> None:
         super().__init__()
         self._name = name
-        self._patience = patience
+        self._retry_seconds = retry_seconds
 
     def call(self, work: Callable[[], T]) -> T:
         """What `work` returns; it may be done twice. FileNotFoundError and FileExistsError are answers, too."""
@@ -57,32 +57,32 @@ class StoreBreaker(CircuitBreaker):
             return self._try(work)
 
     def _try(self, work: Callable[[], T]) -> T:
-        until, pause, first = monotonic() + self._patience, _FIRST_PAUSE, True
+        until, pause, first = monotonic() + self._retry_seconds, _FIRST_PAUSE, True
         while True:
             try:
                 result = work()
             except Exception as error:
-                trouble = _trouble(self._name, error)
-                if trouble is None:
+                failure = failure_of(self._name, error)
+                if failure is None:
                     self.reset()
                     raise
-                TROUBLES.note(self._name)
-                if isinstance(trouble, Unusable) or not (first or monotonic() + pause < until):
-                    self._rest(trouble, error)
-                    raise trouble from error
+                FAILURE_COUNTS.note(self._name)
+                if isinstance(failure, Unusable) or not (first or monotonic() + pause < until):
+                    self._rest(failure, error)
+                    raise failure from error
             else:
                 self.reset()
                 return result
             sleep(pause)
             pause, first = min(2 * pause, _LONGEST_PAUSE), False
 
-    def _rest(self, trouble: Unavailable, error: Exception) -> None:
+    def _rest(self, failure: Unavailable, error: Exception) -> None:
         if not self.reason:
-            _log.warning("%s", f"{trouble.detail}: {type(error).__name__} {code_of(error)}".rstrip())
-        self.trip(trouble.detail, _REST_SECONDS)
+            _log.warning("%s", f"{failure.detail}: {type(error).__name__} {code_of(error)}".rstrip())
+        self.trip(failure.detail, _REST_SECONDS)
 
 
-def _trouble(name: str, error: Exception) -> Unavailable | None:
+def failure_of(name: str, error: Exception) -> Unavailable | None:
     """The failure of the store that `error` stands for; None if it is an answer, or a bug in this service."""
     reason = _REFUSALS.get(code_of(error)) or _REFUSALS.get(type(error).__name__)
     if isinstance(error, ValueError) and str(error).startswith("Invalid endpoint"):  # botocore has no class for it

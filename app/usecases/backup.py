@@ -110,7 +110,7 @@ def _copy_models(ports: Ports, url: str) -> tuple[_Moment, Copied]:
 
 
 def _read(ports: Ports) -> _Moment:
-    with ports.database.reading(patient=True) as connection:
+    with ports.database.reading(without_timeout=True) as connection:
         every = {name: list(_rows(connection, table)) for name, table in _tables(connection).items()}
         rows = {name: found for name, found in every.items() if found}
         return _Moment(rows, current(connection), ports.registry.published(connection))
@@ -129,7 +129,7 @@ def restore(ports: Ports, url: str) -> Report:
         _check_empty(connection, rows)
     models = ports.registry.copy_from(_below(url, "models"))
     datasets, damaged = ports.datasets.copy_from(_below(url, "datasets"))
-    with ports.database.writing(patient=True) as connection:
+    with ports.database.writing(without_timeout=True) as connection:
         _check_empty(connection, rows)
         for name, table in _tables(connection).items():
             found = rows.get(name, [])

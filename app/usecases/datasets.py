@@ -7,8 +7,8 @@ from contextlib import suppress
 from typing import BinaryIO, Literal, get_args
 
 from app.access.caller import Caller
-from app.data.order import Order
 from app.data.store import Dataset
+from app.data.upload_request import UploadRequest
 from app.errors import Conflict, Invalid, NotFound
 from app.usecases.ports import Ports
 
@@ -34,7 +34,7 @@ def upload(
     numbers = label_type == "number"
     if numbers and len(labels) > 1:
         raise Invalid.at("/label_type", "a number to regress on is one label; of several, each applies or not")
-    return ports.datasets.upload(content, Order(tuple(labels), name, numbers), is_cancelled)
+    return ports.datasets.upload(content, UploadRequest(tuple(labels), name, numbers), is_cancelled)
 
 
 def find(ports: Ports, dataset_id: str) -> Dataset:

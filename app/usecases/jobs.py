@@ -18,7 +18,7 @@ def find_for(caller: Caller, ports: Ports, kind: str, job_id: str) -> JobView:
 
     A client that learns that a job has ended asks for its model next: this process then knows the new version at once.
     """
-    job = ports.queue.look(job_id)
+    job = ports.queue.view(job_id)
     if job.kind != kind or not caller.sees(job.model, job.client):
         raise unknown_job(job_id)
     if job.ended:

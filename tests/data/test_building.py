@@ -9,11 +9,11 @@ from app.data import building
 from app.data.columns import CategoricalColumn, NumericColumn, Vocabulary
 from app.data.inline import InlineRows
 from app.data.loading import load
-from app.data.location import Place
+from app.data.location import Location
 from app.data.store import DatasetStore
 from app.errors import Invalid
 
-PLACE = Place("a", "/a", "/rows/{}/0")
+PLACE = Location("a", "/a", "/rows/{}/0")
 
 
 @pytest.mark.parametrize(

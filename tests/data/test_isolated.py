@@ -21,14 +21,14 @@ from hypothesis import strategies as st
 
 from app.data import isolated, reading
 from app.data.isolated import Abandoned, ReaderLimits
-from app.data.order import Order
 from app.data.store import DataLimits, DatasetStore
+from app.data.upload_request import UploadRequest
 from app.errors import Invalid, TooLarge
 from tests.data import hostile
 from tests.messages import says
 
 CSV = b"a,b,y\n1,u,0\n2,v,1\n,u,0\n4,,1\n"
-ORDER = Order(("y",))
+ORDER = UploadRequest(("y",))
 MB = 2**20
 
 
@@ -87,7 +87,9 @@ def test_the_same_errors(store, content, error):
     assert store.page(10) == ([], None)
 
 
-@pytest.mark.parametrize("order", [Order(("y",), " "), Order(("y",), "x" * 201), Order(("y",), "a\0")])
+@pytest.mark.parametrize(
+    "order", [UploadRequest(("y",), " "), UploadRequest(("y",), "x" * 201), UploadRequest(("y",), "a\0")]
+)
 def test_what_is_wrong_without_the_file_starts_no_process(store, order, monkeypatch):
     monkeypatch.setattr(isolated, "CONTEXT", None)
 
@@ -219,10 +221,10 @@ def test_a_reader_dies_with_the_service(tmp_path):
     slow(tmp_path).close()
     code = (
         "from app.data.store import DataLimits, DatasetStore\n"
-        "from app.data.order import Order\n"
+        "from app.data.upload_request import UploadRequest\n"
         "if __name__ == '__main__':\n"
         f"    store = DatasetStore({str(tmp_path)!r}, DataLimits(10**8, 100, 100, 10**9))\n"
-        f"    store.upload(open({str(tmp_path / 'slow.csv')!r}, 'rb'), Order(('y',)))\n"
+        f"    store.upload(open({str(tmp_path / 'slow.csv')!r}, 'rb'), UploadRequest(('y',)))\n"
     )
     script = tmp_path / "service.py"
     script.write_text(code)

@@ -93,7 +93,7 @@ def test_a_bucket_that_does_not_exist_is_said_in_one_line(bucket, tmp_path, comm
 
     assert ended.returncode == 2
     last = ended.stderr.splitlines()[-1]
-    assert last == "payoff: the store of PAYOFF_MODELS cannot be used: there is no such bucket"
+    assert last == "payoff: the store of PAYOFF_MODELS cannot be used: the bucket does not exist"
     assert "Traceback" not in ended.stderr
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from app.database import Database
 from app.errors import Invalid, TooMany
-from app.jobs.orders import id_of_key
+from app.jobs.client_queue import id_of_key
 from app.jobs.queue import Queue
 from app.migrations import migrate
 

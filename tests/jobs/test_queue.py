@@ -8,8 +8,8 @@ from sqlalchemy.exc import StatementError
 
 from app.database import Database
 from app.errors import Conflict, Invalid, NotFound
+from app.jobs.client_queue import KEY_PLACE, id_of_key
 from app.jobs.job import Problem, Status
-from app.jobs.orders import KEY_PLACE, id_of_key
 from app.jobs.queue import Beat, Queue
 from app.jobs.queue_status import queue_status
 from app.jobs.tables import JOBS, TABLES

@@ -83,7 +83,7 @@ def test_a_store_that_hangs_holds_up_no_heartbeat(registry, database, monkeypatc
         assert may_end.wait(60)
         raise Unavailable("the store does not answer")
 
-    place = type(registry._files.storage._place)
+    place = type(registry._files.storage._backend)
     works = getattr(place, method)
     monkeypatch.setattr(place, method, hang)
     change = {"write": lambda: registry.set_alias("triage", "champion", 1, "ann")}

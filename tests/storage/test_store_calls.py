@@ -152,7 +152,7 @@ def test_after_a_failure_the_store_is_left_alone_for_a_while(refusing, monkeypat
 def test_who_has_patience_outlasts_an_outage(bucket, way, impatient, monkeypatch):
     """A job would lose hours of work."""
     monkeypatch.setenv("AWS_ENDPOINT_URL", way.url)
-    patient = Storage(f"{bucket}/root", SEAL, patience=30.0)
+    patient = Storage(f"{bucket}/root", SEAL, retry_seconds=30.0)
     patient.check()
     way.kill()
     threading.Timer(1.0, way.start).start()
@@ -165,7 +165,7 @@ def test_who_has_patience_outlasts_an_outage(bucket, way, impatient, monkeypatch
 @pytest.mark.parametrize(
     ("status", "code", "words"),
     [
-        (404, "NoSuchBucket", "there is no such bucket"),
+        (404, "NoSuchBucket", "the bucket does not exist"),
         (403, "AccessDenied", "access is denied"),
         (403, "InvalidAccessKeyId", "does not know the access key"),
         (403, "SignatureDoesNotMatch", "the secret key is wrong"),
@@ -229,7 +229,7 @@ def test_a_variable_that_can_never_work_is_named_rather_than_waited_for(bucket, 
 
 
 def test_a_url_without_a_bucket_or_of_the_server_itself_is_refused(bucket):
-    with pytest.raises(Unusable, match="cannot be the name of a bucket"):
+    with pytest.raises(Unusable, match="invalid bucket name"):
         Storage("s3://", SEAL).check()
     with pytest.raises(Unusable, match="AWS_ENDPOINT_URL"):
         Storage("http://127.0.0.1:9000/bucket", SEAL)

@@ -56,13 +56,13 @@ def _ready(request: Request, ports: Ports) -> Health:
                 f"{len(preloader.awaited)} of the versions that aliases and names mean are not loaded yet",
                 not preloader.complete,
             ),
-            (state.service.keyring.trouble, bool(state.service.keyring.trouble)),
+            (state.service.keyring.problem, bool(state.service.keyring.problem)),
             ("the loops of /retrieve and /acquire are being compiled", not state.kernels.ready),
             ("the worker is not alive", state.worker is not None and not state.worker.alive),
         )
         if is_wrong
     ]
-    wrong += filter(None, (ports.database.trouble(), *_unwritable(ports)))
+    wrong += filter(None, (ports.database.problem(), *_unwritable(ports)))
     if wrong:
         raise NotReady("; ".join(wrong))
     return Health(status="ready")

@@ -18,8 +18,8 @@ from app.api.errors import Problem, problems, stored_problem
 from app.api.job_polling import stream_of_caller, watching
 from app.api.middleware.limiters import limiters
 from app.api.middleware.permits import TRAIN, guard_of, needs
+from app.jobs.client_queue import id_of_key
 from app.jobs.job import JobView
-from app.jobs.orders import id_of_key
 from app.usecases import jobs as usecase
 
 _HEARTBEAT_SECONDS = 15.0  # proxies close a stream that is silent for long

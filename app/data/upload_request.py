@@ -9,7 +9,7 @@ from app.text import MAX_NAME, check_text
 
 
 @dataclass(frozen=True)
-class Order:
+class UploadRequest:
     """The columns named `labels` are to be predicted; with `numbers` integers are to be regressed on, not classes."""
 
     labels: tuple[str, ...]

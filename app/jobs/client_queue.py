@@ -31,7 +31,7 @@ _MOVING = (JOBS.c.id, JOBS.c.status, JOBS.c.attempt, JOBS.c.progress, JOBS.c.sta
 _ID = re.compile(r"job_[0-9a-f]{20}")
 
 
-class Orders:
+class ClientQueue:
     """Jobs in a database, as clients see them."""
 
     def __init__(self, database: Database) -> None:
@@ -79,8 +79,8 @@ class Orders:
         """NotFound where there is no such job."""
         return job_of(self._row(job_id, JOB_COLUMNS))
 
-    def look(self, job_id: str) -> JobView:
-        """How a job stands, without what only the work needs; NotFound where there is no such job."""
+    def view(self, job_id: str) -> JobView:
+        """The job as clients see it; NotFound where there is none."""
         return view_of(self._row(job_id, VIEW_COLUMNS))
 
     def changes(self, known: Mapping[str, JobView]) -> dict[str, JobView | NotFound]:
@@ -140,7 +140,7 @@ class Orders:
         A job that is cancelled already, or to be, stays so; one that ended otherwise is a Conflict. `also` writes in
         the same transaction where that changes something.
         """
-        self.look(job_id)
+        self.view(job_id)
         with self.database.writing() as connection:
             job = hold(connection, JOBS.c.id == job_id)
             if job is None:
