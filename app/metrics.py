@@ -123,7 +123,7 @@ def _watch(worker: Worker, registry: CollectorRegistry) -> None:
 
 
 class ProcessMetrics:
-    """What every process tells of itself: version, memory, files, and how its database fares."""
+    """What every process exposes: version, memory, files, and errors of its database."""
 
     def __init__(self, registry: CollectorRegistry, database: Database) -> None:
         ProcessCollector(registry=registry)
@@ -184,7 +184,7 @@ class QueueMetrics(Collector):
     """The job table that all processes share, looked up when asked for.
 
     A database that hangs holds up no scrape: the look-up has a thread of its own, which is given a second; after
-    that the last numbers known are told, with their age.
+    that the last numbers known are reported, with their age.
     """
 
     def __init__(self, ports: Ports, registry: CollectorRegistry) -> None:
@@ -222,14 +222,14 @@ class QueueMetrics(Collector):
         began = monotonic()
         try:
             self._known = queue_status(self._ports.queue)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the age tells, and the next scrape looks again
+        except Exception as error:  # noqa: BLE001 - whatever it is, the age shows it, and the next scrape reads again
             _log.warning("the job table cannot be read for the metrics", error=type(error).__name__)
         else:
             self._known_at = began
 
 
 class Metrics:
-    """All that the HTTP service tells, and its worker where it has one; one registry for each application object."""
+    """All that the HTTP service exposes, and its worker where it has one; one registry for each application object."""
 
     def __init__(self, ports: Ports, worker: Worker | None) -> None:
         self.registry = CollectorRegistry()
@@ -243,7 +243,7 @@ class Metrics:
 
 
 def of_worker(ports: Ports, worker: Worker) -> CollectorRegistry:
-    """What a worker without an HTTP service tells."""
+    """What a worker without an HTTP service exposes."""
     registry = CollectorRegistry()
     ProcessMetrics(registry, ports.database)
     QueueMetrics(ports, registry)

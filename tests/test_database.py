@@ -117,7 +117,7 @@ def test_the_clock_is_in_seconds_since_1970(database):
 
 
 def test_a_database_that_is_not_there_does_not_answer(tmp_path):
-    assert Database(f"sqlite:///{tmp_path}/there.db").trouble() == ""
+    assert Database(f"sqlite:///{tmp_path}/there.db").problem() == ""
     absent = Database(f"sqlite:///{tmp_path}/no/such/folder.db")
     assert absent.problem() == "the database does not answer"
     with pytest.raises(DatabaseAway) as away:
@@ -289,7 +289,7 @@ def test_a_long_transaction_that_was_answered_keeps_nobody_out_after_a_failure(s
     """As a snapshot of a backup, beside the leases of jobs that workers renew."""
     sqlite._breaker.trip("away", 0)
 
-    with sqlite.reading(patient=True):
+    with sqlite.reading(without_timeout=True):
         sqlite._breaker.trip("away", 0)
         for n in range(30):
             add(sqlite, n)

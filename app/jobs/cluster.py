@@ -106,8 +106,9 @@ class Cluster(ParallelBackendBase):
         calls = [(function, list(map(lightened, values)), named) for function, values, named in items]
         name = f"{getattr(calls[0][0], '__name__', 'piece')}-{uuid4().hex}"
         # As bytes: the scheduler reads what it passes on, and need not load all that the workers do.
+        pickled = dumps(calls)
         future: Future = self._client().submit(
-            piece.run, name, dumps(calls), piece.versions(), *arrays, key=name, pure=False
+            piece.run, name, pickled, piece.versions(), *arrays, key=name, pure=False
         )
         self._waiting.add(future)
         return future
@@ -124,9 +125,8 @@ class Cluster(ParallelBackendBase):
             self._check_room(value.nbytes)
             future = self._client().scatter(value, broadcast=True, hash=False, direct=True)
             self._sent[id(value)] = (value.nbytes, future)
-            weakref.finalize(
-                value, self._sent.pop, id(value), None
-            ).atexit = False  # without a reference it is not needed
+            # At exit all references end, and nothing needs to be removed.
+            weakref.finalize(value, self._sent.pop, id(value), None).atexit = False
         return self._sent[id(value)][1]
 
     def _check_room(self, more: int) -> None:

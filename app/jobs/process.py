@@ -132,7 +132,7 @@ class Execution:
         _clear(pid)
 
     def _receive(self, reader: connection.Connection) -> None:
-        """Take what has been said since the last time; the latest report counts."""
+        """Read the messages since the last call; the latest report counts."""
         for _ in range(_MAX_MESSAGES):
             try:
                 if not reader.poll(0):

@@ -224,9 +224,8 @@ class Worker:
     def _begin_leftovers(self) -> None:
         """Begin the clean-up of leftovers unless one still runs: a store that hangs must not hold up the loop."""
         self._leftovers_at = monotonic() + _LEFTOVERS_SECONDS
-        if self._clean_up_leftovers is None or (
-            self._leftovers_thread is not None and self._leftovers_thread.is_alive()
-        ):
+        running = self._leftovers_thread is not None and self._leftovers_thread.is_alive()
+        if self._clean_up_leftovers is None or running:
             return
         self._leftovers_thread = threading.Thread(target=self._clean_up_leftovers_once, name="leftovers", daemon=True)
         self._leftovers_thread.start()

@@ -36,6 +36,5 @@ class RegistryBase:
             url, signing_key=signing_key, allow_version_skew=allow_version_skew, retry_seconds=retry_seconds
         )
         self._index = Index(database)
-        self._mirroring = Mirroring(
-            database, partial(self._index.mirrored, with_announced=True), self._files.write_mirror
-        )
+        read = partial(self._index.mirrored, with_announced=True)
+        self._mirroring = Mirroring(database, read, self._files.write_mirror)

@@ -82,9 +82,8 @@ class Managing(Loading):
 
     def published(self, connection: Connection) -> Published:
         """All that the index contains, as the transaction sees it."""
-        return Published(
-            self._index.mirrors(connection, with_announced=False), self._index.snapshot(connection).digests
-        )
+        mirrors = self._index.mirrors(connection, with_announced=False)
+        return Published(mirrors, self._index.snapshot(connection).digests)
 
     def _changed(self, name: str) -> None:
         """After the commit of a change to a model."""

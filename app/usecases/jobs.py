@@ -27,7 +27,7 @@ def find_for(caller: Caller, ports: Ports, kind: str, job_id: str) -> JobView:
 
 
 def changes(ports: Ports, known: Mapping[str, JobView]) -> dict[str, JobView | NotFound]:
-    """Those of the `known` jobs, by id, that stand otherwise by now, or are no more; see `find_for`."""
+    """Those of the `known` jobs, by id, that have changed or were deleted; see `find_for`."""
     found = ports.queue.changes(known)
     if any(isinstance(job, JobView) and job.ended for job in found.values()):
         ports.registry.refresh()
