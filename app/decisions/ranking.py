@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from app.decisions.benefit import irrelevance, row_benefits
-from app.decisions.bootstrap import FEWEST, Ranking, rank
+from app.decisions.bootstrap import FEWEST, Possible, Ranking, rank
 from app.decisions.threshold import posterior_threshold
 
 _MAX_NAMED = 20  # classes in warnings
@@ -42,15 +42,17 @@ class Judged:
         return np.asarray(ratio[self.y])
 
 
-def contest(choices: np.ndarray, judged: Judged, *, seed: int = 0) -> Ranking:
+def contest(choices: np.ndarray, judged: Judged, *, fixed: Sequence[int] = (), seed: int = 0) -> Ranking:
     """Rank c rules by the benefits of their actions, int (n, c); as `rank`, but stricter about `significant`.
 
-    Resamples contain only the observed rows of a class. So every class of positive share in which the actions of best
-    and runner-up can have different benefits must have `FEWEST` rows: a class of two rows that happen to agree has an
-    interval of width 0, whatever its weight. O(n log n c) and the bootstrap.
+    On new rows a rule may take any action of the matrix; the rules in `fixed` (columns) take the same action on all
+    rows. Intervals allow for that. Every class of positive share in which the actions of best and runner-up can have
+    different benefits must have `FEWEST` rows: a few rows that happen to agree are not evidence. O(n log n c) and the
+    bootstrap.
     """
     values = np.column_stack([row_benefits(judged.y, choice, judged.B) for choice in choices.T])
-    ranking = rank(values, judged.weights, judged.y if judged.known else None, seed=seed)
+    strata = judged.y if judged.known else None
+    ranking = rank(values, judged.weights, strata, possible=_possible(choices, judged, fixed), seed=seed)
     if not ranking.significant or ranking.runner_up is None:
         return ranking
     apart = _where_apart(choices[:, ranking.best], choices[:, ranking.runner_up], judged.B)
@@ -58,10 +60,23 @@ def contest(choices: np.ndarray, judged: Judged, *, seed: int = 0) -> Ranking:
     return replace(ranking, significant=bool((enough | ~apart | (judged.shares <= 0)).all()))
 
 
+def _possible(choices: np.ndarray, judged: Judged, fixed: Sequence[int]) -> Possible:
+    """The benefits that each rule may have in each class that counts."""
+    c = choices.shape[1]
+    low = np.repeat(judged.B.min(axis=1, keepdims=True), c, axis=1)
+    high = np.repeat(judged.B.max(axis=1, keepdims=True), c, axis=1)
+    for j in fixed:
+        low[:, j] = high[:, j] = judged.B[:, choices[0, j]]
+    if judged.known:
+        return Possible(low, high, judged.shares)
+    counting = (judged.shares > 0) | (judged.counts > 0)
+    return Possible(low[counting], high[counting])
+
+
 def _where_apart(first: np.ndarray, second: np.ndarray, B: np.ndarray) -> np.ndarray:
     """For each class, bool (K,), whether such pairs of actions can have different benefits."""
-    pairs = np.unique(np.column_stack((first, second)), axis=0)
-    return np.asarray((B[:, pairs[:, 0]] != B[:, pairs[:, 1]]).any(axis=1))
+    mine, other = np.divmod(np.unique(first * B.shape[1] + second), B.shape[1])
+    return np.asarray((B[:, mine] != B[:, other]).any(axis=1))
 
 
 def doubts(judged: Judged, classes: Sequence[object], bound: float, rows: str = "row") -> list[str]:

@@ -100,7 +100,7 @@ def report(model: Loaded, benefits: Any, priors: Mapping[str, float] | None, poi
     judge = _Judge(judged, bound)
     rows = Rows(P, holdout.scores, y, stratified_folds(y, FOLDS, 0), used if corrected else None)
     ruled = [*apply_rules(rows, B, model.classes), same_for_all(len(y), B, used)]
-    ranking = contest(np.column_stack([rule.choice for rule in ruled]), judged)
+    ranking = contest(np.column_stack([rule.choice for rule in ruled]), judged, fixed=[len(ruled) - 1])
     earned = {rule.rule: judge.earning(rule.choice) for rule in ruled[:2]}
     return Report(
         len(P),
@@ -128,7 +128,7 @@ def _about(ranking: Ranking, n: int) -> list[str]:
     """What the number of rows leaves to be warned about, and who is best; the last contender is one action for all."""
     warnings = []
     if n < FEWEST:
-        warnings.append(f"the hold-out has {n} rows: intervals from so few are rough, and rather too narrow")
+        warnings.append(f"the hold-out has {n} rows: intervals from so few are wide and rough")
     if ranking.standings[-1].behind <= 0:
         warnings.append("no rule earns more than one action for all: this model does not pay with these benefits")
     return warnings

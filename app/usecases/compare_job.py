@@ -170,7 +170,7 @@ def _result(table: Table, fold: np.ndarray, trials: Sequence[_Trial], spec: Comp
     contenders.append(_Contender(None, constant))
     judged = Judged(y, B, priors)
     bound = upper_bound(priors, B)
-    ranking = contest(np.column_stack([one.ruled.choice for one in contenders]), judged)
+    ranking = contest(np.column_stack([one.ruled.choice for one in contenders]), judged, fixed=[len(contenders) - 1])
     rows = standings_of((one.ruled for one in contenders), ranking, bound)
 
     def name(j: int) -> dict[str, str | None]:

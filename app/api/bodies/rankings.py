@@ -31,7 +31,9 @@ class Lead(BaseModel):
     """Is the lead more than noise?"""
 
     difference: float | None = Field(description="to the runner-up; null where all earned the same on every row")
-    interval: Interval | None = Field(description="of the difference, rows resampled in pairs")
+    interval: Interval | None = Field(
+        description="of the difference; allows for the choice of the best on the same rows"
+    )
     differing_rows: int = Field(description="on which the best and the runner-up earned differently")
     significant: bool = Field(
         description="whether the interval of the difference excludes 0, there are at least 30 differing rows, and at"
