@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Request, Response
@@ -134,10 +135,11 @@ async def submit(
     return CompareDocument.of(await accepted(request, response, job, prefer))
 
 
-def _chart(document: CompareDocument) -> str:
-    if document.result is None:
+def _chart(document: CompareDocument) -> Callable[[], str]:
+    result = document.result
+    if result is None:
         raise Conflict(f"the comparison has no table to draw: it is {document.status}")
-    return comparison_chart(document.result.model_dump())
+    return lambda: comparison_chart(result.model_dump())
 
 
 add_job_routes(router, usecase.KIND, CompareDocument, example_key=EXAMPLE_KEY, listed=JobState, chart=_chart)

@@ -105,12 +105,12 @@ def add_job_routes(
     example_key: str,
     listed: type[JobState] | None = None,
     model_filter: Callable[..., str | None] = no_filter,
-    chart: Callable[[Any], str] | None = None,
+    chart: Callable[[Any], Callable[[], str]] | None = None,
 ) -> None:
     """List, look at, follow and cancel jobs of a `kind`, whose documents are `document`s.
 
-    Lists have `listed` documents in their place, if given, and no results. `chart` draws a document as SVG, or raises
-    Conflict where there is nothing to draw.
+    Lists have `listed` documents in their place, if given, and no results. `chart` returns what draws a document as
+    SVG, or raises Conflict where there is nothing to draw.
     """
     job_id = Path(openapi_examples={"the job above": {"value": id_of_key(example_key)}})
 
@@ -158,7 +158,7 @@ def add_job_routes(
         response.headers["Vary"] = "Accept"
         if not media.wants_svg(request):
             return current
-        return media.svg(await limiters(request).long.run(chart, current))
+        return media.svg(await limiters(request).long.run(chart(current)))
 
     @router.get(
         "/{job_id}/events",
