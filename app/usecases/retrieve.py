@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from app.errors import Conflict, Flaw, Invalid, pointer, reject, unknown
+from app.errors import Conflict, Flaw, Invalid, TooLarge, pointer, reject, unknown
 from app.registry.loaded import Loaded
 from app.retrieval.batches import select_many
 from app.retrieval.expected_loss import check_usable
@@ -18,6 +18,7 @@ from app.retrieval.multiclass import select_class_set
 from app.retrieval.selection import select
 from app.retrieval.terms import Terms
 from app.usecases.item_sets import Choice, Method, Sets, Setting, check_extent
+from app.usecases.predict import LARGEST_ANSWER
 from app.usecases.tuned_cut import tuned_cut
 
 _BOUNDS = ("k_min", "k_max", "min_recall", "min_precision")  # fields of Terms that a cut ignores
@@ -31,6 +32,7 @@ class Question:
     terms: Terms
     method: Method = "expected_loss"
     positive: int | str | None = None
+    marginals: bool = False
 
     @classmethod
     def parse(
@@ -39,6 +41,7 @@ class Question:
         loss: Any,
         method: Method = "expected_loss",
         positive: int | str | None = None,
+        marginals: bool = False,
         **terms: Any,
     ) -> Question:
         """A question whose fields are checked in form only; Invalid at /loss or at the name of a field of Terms."""
@@ -46,13 +49,13 @@ class Question:
             parsed = parse_loss(loss)
         except Invalid as error:
             raise error.under("/loss") from error
-        return cls(setting, Terms(parsed, **terms), method, positive)
+        return cls(setting, Terms(parsed, **terms), method, positive, marginals)
 
 
 @dataclass(frozen=True)
 class Answer:
     """A choice. `labels` name the positions where a model's classes are the items; `positive` is the class that counts
-    as relevant; `threshold` is that of a method with one.
+    as relevant; `threshold` is that of a method with one; `marginals` are the probabilities used, if asked for.
     """
 
     choice: Choice
@@ -61,6 +64,7 @@ class Answer:
     warnings: list[str]
     labels: tuple[int | str, ...] | None = None
     positive: int | str | None = None
+    marginals: Sets | None = None
 
 
 def retrieve(sets: Sets, question: Question) -> Answer:
@@ -75,8 +79,10 @@ def retrieve(sets: Sets, question: Question) -> Answer:
     if question.method == "tuned_threshold":
         raise Invalid.at("/method", "'tuned_threshold' needs a model; its threshold is tuned on a version's hold-out")
     threshold = 0.5 if question.method == "half" else None
+    _check_marginals(question, len(sets.p))
     choice = _choose(sets, question, threshold)
-    return Answer(choice, question.terms.loss, threshold, list(choice.warnings))
+    marginals = sets if question.marginals else None
+    return Answer(choice, question.terms.loss, threshold, list(choice.warnings), marginals=marginals)
 
 
 def retrieve_with(model: Loaded, X: np.ndarray, question: Question, warnings: list[str]) -> Answer:
@@ -90,7 +96,9 @@ def retrieve_with(model: Loaded, X: np.ndarray, question: Question, warnings: li
         has = "several labels; use 'multilabel'" if model.multilabel else "one label; use 'binary' or 'multiclass'"
         raise Invalid.at("/setting", f"{model.name!r} has {has}")
     column = _positive(model, question)
-    check_extent(*(len(X), len(X) * len(model.classes)) if column is None else (1, len(X)))
+    extent = (len(X), len(X) * len(model.classes)) if column is None else (1, len(X))
+    check_extent(*extent)
+    _check_marginals(question, extent[1])
     threshold = {"half": 0.5, "expected_loss": None}.get(question.method)
     if question.method == "tuned_threshold":
         threshold = model.once(_tuner)(question.terms.loss, question.terms.empty, column)
@@ -104,9 +112,17 @@ def retrieve_with(model: Loaded, X: np.ndarray, question: Question, warnings: li
         sets = Sets(np.ascontiguousarray(P[:, column]))
     choice = _choose(sets, question, threshold)
     notes = [*warnings, *choice.warnings]
+    answer = Answer(choice, question.terms.loss, threshold, notes, marginals=sets if question.marginals else None)
     if column is None:
-        return Answer(choice, question.terms.loss, threshold, notes, labels=model.classes)
-    return Answer(choice, question.terms.loss, threshold, notes, positive=model.classes[column])
+        return replace(answer, labels=model.classes)
+    return replace(answer, positive=model.classes[column])
+
+
+def _check_marginals(question: Question, items: int) -> None:
+    if question.marginals and items > LARGEST_ANSWER:
+        raise TooLarge(
+            f"the answer would hold {items:,} marginal probabilities; at most {LARGEST_ANSWER:,} are allowed"
+        )
 
 
 def _positive(model: Loaded, question: Question) -> int | None:

@@ -179,6 +179,38 @@ def test_numpy_and_arrow_give_the_same_answer_as_json(service):
         assert json.loads(table.schema.metadata[b"payoff"]) == rest
 
 
+def test_marginals_are_the_probabilities_that_were_used(service, topics, ward):
+    """In every setting and form of body and answer; for a model in the order of its labels."""
+    for given in (RAGGED, [0.9, 0.2, 0.4], []):
+        plainly = sets(service, setting="multilabel", probabilities=given, marginals=True)
+        assert [one["marginals"] for one in plainly] == (given if given is RAGGED else [given])
+    column = pa.array(RAGGED)
+    plainly = sets(service, setting="multilabel", probabilities=RAGGED, marginals=True, curve=True)
+    assert post(service, arrow(column), ARROW, curve=True, marginals=True).json()["sets"] == plainly
+    table = pa.ipc.open_stream(post(service, arrow(column), ARROW, ARROW, curve=True, marginals=True).content)
+    assert table.read_all().to_pylist() == plainly
+    *_, marginals = read_arrays(post(service, arrow(column), ARROW, NPY, curve=True, marginals=True), 4)
+    assert marginals.tolist() == list(chain.from_iterable(RAGGED))
+
+    asked = {"setting": "multilabel", "model": topics, "instances": TEXTS}
+    answer = ask(service, **asked, marginals=True).json()
+    again = sets(service, setting="multilabel", probabilities=[one["marginals"] for one in answer["sets"]])
+    names = [[answer["labels"][i] for i in one["selected"]] for one in again]
+    assert [one["selected"] for one in answer["sets"]] == names
+    assert "marginals" not in ask(service, **asked).json()["sets"][0]
+    (one,) = ask(service, setting="binary", model=ward, instances=[[70, 88, "strong"]] * 2, marginals=True).json()[
+        "sets"
+    ]
+    assert len(one["marginals"]) == 2
+
+
+def test_more_marginals_than_an_answer_holds_get_413(service, monkeypatch):
+    monkeypatch.setattr("app.usecases.retrieve.LARGEST_ANSWER", 3)
+    asked = {"probabilities": [0.1] * 4, "setting": "binary", "loss": F1}
+    assert service.post("/retrieve", json=asked).status_code == 200
+    assert service.post("/retrieve", json=asked | {"marginals": True}).status_code == 413
+
+
 def test_arrow_accepts_sets_of_different_sizes(service):
     """Lists of any length, short or large offsets, and in several batches."""
     plainly = sets(service, setting="multilabel", probabilities=RAGGED)
@@ -387,6 +419,7 @@ BAD = {
     "k_min for no items": ({"model": "ward", "instances": [], "k_min": 1}, "/k_min"),
     "recall above 1": ({"probabilities": [0.5], "min_recall": 1.5}, "/min_recall"),
     "curve 1": ({"probabilities": [0.5], "curve": 1}, "/curve"),
+    "marginals 1": ({"probabilities": [0.5], "marginals": 1}, "/marginals"),
     "a probability above 1": ({"probabilities": [0.5, 1.01]}, "/probabilities/1"),
     "a negative one in the second set": ({"probabilities": [[0.5], [0.2, -0.1]]}, "/probabilities/1/1"),
     "null": ({"probabilities": [0.5, None]}, "/probabilities/1"),

@@ -29,21 +29,24 @@ def to_json(answer: Answer, rest: dict[str, Any]) -> Response:
 
 
 def to_npy(answer: Answer, rest: dict[str, Any]) -> Response:
-    """Two or three arrays, one after the other in one body, each as `numpy.save` writes it.
+    """Two to four arrays, one after the other in one body, each as `numpy.save` writes it.
 
     int64 positions of all sets, best first; float64 (sets, 5) with k, expected_loss, expected_precision,
-    expected_recall and error_bound; with `curve`, the curves of all sets. Common fields are JSON in the
-    `Payoff-Answer` header.
+    expected_recall and error_bound; with `curve`, the curves of all sets; with `marginals`, the probabilities
+    of all items. Common fields are JSON in the `Payoff-Answer` header.
     """
     choice = answer.choice
     arrays = [choice.selected, np.column_stack((choice.k, *choice.figures))]
     if choice.curves is not None:
         arrays.append(choice.curves)
+    if answer.marginals is not None:
+        arrays.append(answer.marginals.p)
     return npy_response(arrays, rest)
 
 
 def to_arrow(answer: Answer, rest: dict[str, Any]) -> Response:
-    """A row per set: `selected`, `k`, the figures and, if asked for, `curve`; the rest is JSON in its metadata.
+    """A row per set: `selected`, `k`, the figures and, if asked for, `curve` and `marginals`; the rest is JSON in its
+    metadata.
 
     Labels are dictionary-encoded: each is sent once, however often it is selected.
     """
@@ -57,6 +60,9 @@ def to_arrow(answer: Answer, rest: dict[str, Any]) -> Response:
     columns |= dict(zip(FIGURES, choice.figures, strict=True))
     if choice.curves is not None:
         columns["curve"] = pa.LargeListArray.from_arrays(_offsets(choice.lengths), pa.array(choice.curves))
+    if answer.marginals is not None:
+        sizes = answer.marginals.sizes
+        columns["marginals"] = pa.LargeListArray.from_arrays(_offsets(sizes), pa.array(answer.marginals.p))
     return arrow_response(columns, rest)
 
 
@@ -81,13 +87,16 @@ def _sets(answer: Answer) -> Iterator[bytes]:
     """The sets as JSON, some at a time, without the brackets around them."""
     choice, labels = answer.choice, answer.labels
     ends, curve_ends = np.cumsum(choice.k).tolist(), np.cumsum(choice.lengths).tolist()
+    begins = [] if answer.marginals is None else _offsets(answer.marginals.sizes).tolist()
     for first in range(0, len(choice.k), _PART):
         part = []
         for i in range(first, min(first + _PART, len(choice.k))):
             part.append(_set(choice, i, ends, curve_ends))
+            if answer.marginals is not None:
+                part[-1]["marginals"] = answer.marginals.p[begins[i] : begins[i + 1]]
             if labels is not None:
                 part[-1]["selected"] = list(map(labels.__getitem__, part[-1]["selected"].tolist()))
-        items = sum(len(one["selected"]) + len(one.get("curve", ())) for one in part)
+        items = sum(len(one["selected"]) + len(one.get("curve", ())) + len(one.get("marginals", ())) for one in part)
         yield (b",".join(map(json_bytes, part)) if items > _LONG else orjson.dumps(part, option=_DUMP)[1:-1])
 
 

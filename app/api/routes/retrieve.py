@@ -42,6 +42,7 @@ if TYPE_CHECKING:  # it loads the compiler, which takes 60 MB of memory
 _READERS = {NPY: sets_of_npy, ARROW: sets_of_arrow}
 _TEXT_FIELDS = ("model", "setting", "method")
 
+_BYTES_PER_MARGINAL = 48  # a number as text, twice
 _MAGNITUDE = {"minimum": 1 / LARGEST_COEFFICIENT, "maximum": LARGEST_COEFFICIENT}
 _NEGATIVE = {"minimum": -LARGEST_COEFFICIENT, "maximum": -1 / LARGEST_COEFFICIENT}
 _COEFFICIENT = {"type": "number", "oneOf": [{"const": 0}, _MAGNITUDE, _NEGATIVE]}
@@ -102,6 +103,9 @@ class RetrieveQuestion(WireModel):
     curve: Annotated[bool, Field(strict=True)] = Field(
         default=False, description="add the expected loss of retrieving the best 0, 1, … n"
     )
+    marginals: Annotated[bool, Field(strict=True)] = Field(
+        default=False, description="add the probabilities that were used"
+    )
     method: Method = Field(
         default="expected_loss",
         description="expected_loss is the best set; to compare with: what lies above the cut that is best on the"
@@ -139,6 +143,9 @@ class RetrievedSet(BaseModel):
     expected_recall: float = Field(description="1 where nothing is relevant")
     error_bound: float = Field(description="maximum error of expected_loss and curve")
     curve: list[float] | None = Field(default=None, description="L_0 … L_n")
+    marginals: list[float] | None = Field(
+        default=None, description="the probability of each item, in the order of the items, labels or classes"
+    )
 
 
 class RetrieveAnswer(BaseModel):
@@ -167,7 +174,8 @@ async def retrieve(request: Request) -> Response:
     per row) or an Arrow stream (`application/vnd.apache.arrow.stream` with one column: numbers of one set, or a list
     for each set); then the other fields are query parameters, each as JSON. With `model` among them such a body holds
     instances, as in `/predict`. `Accept` chooses the form of the answer in the same way: as `application/x-npy` it is
-    several arrays, one after the other (positions of all sets; k, loss, precision, recall, bound of each; curves).
+    several arrays, one after the other (positions of all sets; k, loss, precision, recall, bound of each; curves;
+    marginals).
     """
     kind = media_type_of_body(request, instances.READERS)
     body = await request.body()
@@ -190,6 +198,8 @@ def _answer(request: Request, kind: str, body: bytes) -> Response:
     else:
         assert asked.sets is not None
         answer = usecase.retrieve(asked.sets, question())
+    if answer.marginals is not None:
+        share(request).reserve(_BYTES_PER_MARGINAL * len(answer.marginals.p))
     return write(answer, common(answer, asked.question.setting, asked.question.method, model))
 
 
