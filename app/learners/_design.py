@@ -10,6 +10,7 @@ import numpy as np
 from scipy import sparse
 
 from app.errors import Invalid
+from app.learners._hinges import Hinges
 
 LARGEST = 1e100  # of a number's magnitude: the squares of such numbers, and their sums, stay finite
 _DENSE = 0.3  # the share of non-zeros from which a dense matrix is the smaller one, about
@@ -34,18 +35,27 @@ class Design:
     marked: np.ndarray
     categorical: np.ndarray
     values: tuple[np.ndarray, ...]
+    hinges: Hinges | None = None
 
     @classmethod
-    def fit(cls, X: np.ndarray, weights: np.ndarray, categorical: Sequence[int]) -> Self:
-        """Learn from rows (n, m) with positive weights (n,). O(n m log n).
+    def fit(cls, X: np.ndarray, weights: np.ndarray, categorical: Sequence[int], shape: str = "none") -> Self:
+        """Learn from rows (n, m) with positive weights (n,); `shape` is `none` or one of `SHAPES`. O(n m log n).
 
         Raises Invalid for numbers beyond 1e100: their squares leave the floats.
         """
         numeric = np.array(sorted(set(range(X.shape[1])) - set(categorical)), dtype=np.intp)
-        columns = [_column(X[:, j], weights, int(j)) for j in numeric]  # one by one: the table may be large
+        for j in numeric:
+            _check_size(X[:, j], int(j))
+        hinges = None if shape == "none" or not len(numeric) else Hinges.fit(X, weights, numeric, shape)
+        if hinges is None:
+            columns = [_column(X[:, j], weights) for j in numeric]  # one by one: the table may be large
+        else:
+            numeric = hinges.columns[hinges.starts]
+            columns = [_column(x, weights) for x in hinges.curves(X).T]
         means, scales, missing = np.array(columns, dtype=np.float64).reshape(-1, 3).T
+        marked = np.flatnonzero(missing * np.diff(numeric, prepend=-1))  # of a feature's curves the first
         values = tuple(np.unique(X[:, j]) for j in categorical)
-        return cls(numeric, means, scales, np.flatnonzero(missing), np.array(list(categorical), dtype=np.intp), values)
+        return cls(numeric, means, scales, marked, np.array(list(categorical), dtype=np.intp), values, hinges)
 
     @property
     def width(self) -> int:
@@ -54,7 +64,7 @@ class Design:
 
     def matrix(self, X: np.ndarray) -> np.ndarray | sparse.csr_matrix:
         """The columns (n, width) for rows (n, m); sparse where that is the smaller form. O(n width) at most."""
-        front = X[:, self.numeric]
+        front = X[:, self.numeric] if self.hinges is None else self.hinges.curves(X)
         front -= self.means
         front /= self.scales
         missing = np.isnan(front)
@@ -83,13 +93,16 @@ class Design:
         return sparse.csr_matrix((np.ones(len(at[0])), at), shape=(len(X), start))
 
 
-def _column(x: np.ndarray, weights: np.ndarray, j: int) -> tuple[float, float, bool]:
+def _check_size(x: np.ndarray, j: int) -> None:
+    if np.nanmax(np.abs(x), initial=0.0) > LARGEST:
+        raise Invalid.at("", f"column {j} holds numbers beyond {LARGEST:g}; give them in a larger unit")
+
+
+def _column(x: np.ndarray, weights: np.ndarray) -> tuple[float, float, bool]:
     """Mean and scale of one number, and whether it is ever missing; a missing one counts as the mean."""
     known = ~np.isnan(x)
     x, w = x[known], weights[known]
     largest = float(np.abs(x).max(initial=0.0))
-    if largest > LARGEST:
-        raise Invalid.at("", f"column {j} holds numbers beyond {LARGEST:g}; give them in a larger unit")
     mean = float(w @ x / w.sum()) if len(x) else 0.0
     spread = float(np.sqrt(w @ (x - mean) ** 2 / weights.sum()))
     # A column that varies by rounding only is constant: scaled up, the rounding would look like data.

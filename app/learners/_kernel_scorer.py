@@ -8,6 +8,7 @@ from typing import Self
 import numpy as np
 
 from app.learners._design import Design
+from app.learners._hinges import Hinges
 from app.learners._kernel_maths import BLOCK, Kernel
 from app.learners._linear import Linear
 from app.learners._scores import softmax
@@ -32,6 +33,7 @@ class KernelScorer:
     scales: np.ndarray
     alpha: np.ndarray
     intercept: np.ndarray
+    hinges: Hinges | None = None
 
     @classmethod
     def fold(
@@ -47,7 +49,7 @@ class KernelScorer:
             rows[:-1] *= 2.0
             shift[:-1] = -kernel.gamma * np.einsum("ij,ij->i", landmarks, landmarks)
         products = Linear.fold(design, rows, shift)
-        return cls(kernel, products, design.numeric, design.means, design.scales, alpha, intercept)
+        return cls(kernel, products, design.numeric, design.means, design.scales, alpha, intercept, design.hinges)
 
     def posterior(self, X: np.ndarray) -> np.ndarray:
         if len(X) <= BLOCK:
@@ -70,7 +72,8 @@ class KernelScorer:
 
     def _squares(self, X: np.ndarray) -> np.ndarray:
         """|x|^2 (n, 1) over the prepared numeric columns, a missing one being 0."""
-        Q = (X.take(self.numeric, axis=1) - self.means) / self.scales
+        Q = X.take(self.numeric, axis=1) if self.hinges is None else self.hinges.curves(X)
+        Q = (Q - self.means) / self.scales
         # fmin and fmax pass over NaN, which must become 0 and is no distance; 1e100 squared is still finite
         np.copyto(Q, 0.0, where=np.isnan(Q))
         np.clip(Q, -1e100, 1e100, out=Q)

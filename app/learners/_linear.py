@@ -10,6 +10,7 @@ import numpy as np
 from scipy.special import expit
 
 from app.learners._design import LARGEST, Design
+from app.learners._hinges import Hinges
 from app.learners._scores import softmax, summed
 
 
@@ -31,6 +32,7 @@ class Linear:
     lasts: np.ndarray
     offsets: np.ndarray
     table: np.ndarray
+    hinges: Hinges | None = None
 
     @classmethod
     def fold(cls, design: Design, coef: np.ndarray, intercept: np.ndarray) -> Self:
@@ -38,8 +40,13 @@ class Linear:
         m = len(design.numeric)
         marked = m + len(design.marked)
         raw = coef[:, :m].T / design.scales[:, None]
+        intercept = intercept - design.means @ raw
+        places, means, hinges = design.marked, design.means, design.hinges
+        if hinges is not None:
+            raw = raw.repeat(np.diff(hinges.starts, append=len(hinges.knots)), axis=0) * hinges.slopes[:, None]
+            places, means = hinges.starts[design.marked], hinges.means
         marks = np.zeros_like(raw)
-        marks[design.marked] = coef[:, m:marked].T
+        marks[places] = coef[:, m:marked].T
         tables, start = [], marked
         for seen in design.values:
             tables.append(_table(seen, coef[:, start : start + len(seen)].T))
@@ -48,13 +55,14 @@ class Linear:
         return cls(
             numeric=design.numeric if tables else None,
             coef=np.ascontiguousarray(raw),
-            intercept=intercept - design.means @ raw,
-            means=design.means,
+            intercept=intercept,
+            means=means,
             marks=marks,
             categorical=design.categorical,
             lasts=(sizes - 1).astype(np.float64),
             offsets=(np.cumsum(sizes) - sizes).astype(np.intp),
             table=np.concatenate(tables) if tables else np.empty((0, len(intercept))),
+            hinges=hinges,
         )
 
     @classmethod
@@ -71,24 +79,30 @@ class Linear:
             lasts=first.lasts,
             offsets=first.offsets,
             table=np.hstack([one.table for one in parts]),
+            hinges=first.hinges,
         )
 
     def scores(self, X: np.ndarray) -> np.ndarray:
         """Linear scores (n, L), finite for all rows of finite numbers and NaN. O(n m L)."""
-        N = X if self.numeric is None else X.take(self.numeric, axis=1)
         with np.errstate(over="ignore", invalid="ignore"):
+            N = self._columns(X)
             Z: np.ndarray = N.dot(self.coef)
             Z += self.intercept
             flat = Z.ravel()
             finite = flat.dot(flat) < np.inf  # else something is missing, or beyond all measure
         if not finite:
             Z = self._careful(N)
-        if self.numeric is not None:
+        if len(self.categorical):
             # fmin passes over NaN: a missing code goes to the last place, and so does one beyond training.
             codes = np.fmin(X.take(self.categorical, axis=1), self.lasts).astype(np.intp)
             codes += self.offsets
             Z += summed(self.table, codes)
         return Z
+
+    def _columns(self, X: np.ndarray) -> np.ndarray:
+        if self.hinges is not None:
+            return self.hinges.apply(X)
+        return X if self.numeric is None else X.take(self.numeric, axis=1)
 
     def _careful(self, N: np.ndarray) -> np.ndarray:
         missing = np.isnan(N)

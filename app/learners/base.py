@@ -97,6 +97,9 @@ class Learner(ClassifierMixin, BaseEstimator):
     def _check(self) -> None:
         """Raise Invalid for parameters that do not fit together, or the data (`classes_`, `n_features_in_`)."""
 
+    def _prepare(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> None:
+        """Decide what all fits of the folds share; arguments as for `_fit_raw`."""
+
     def fit(self, X: np.ndarray, y: np.ndarray, sample_weight: np.ndarray | None = None) -> Self:
         """Fit on rows (n, m), NaN where missing, and labels (n,); weights (n,) >= 0 count as repeated rows do.
 
@@ -115,7 +118,17 @@ class Learner(ClassifierMixin, BaseEstimator):
         self._check_common()
         self._check_codes(X)
         self._check()
+        self._prepare(X, codes, weights)
         self._fit_calibrated(X, codes, weights)
+        return self
+
+    def refit(self, X: np.ndarray, y: np.ndarray) -> Self:
+        """Fit the model again on rows (n, m) and labels (n,) of the same classes; calibration and choices stay.
+
+        For rows that were held out until the evaluation. Time: one raw fit.
+        """
+        weights = np.ones(len(X))
+        self.model_ = self._fit_raw(np.ascontiguousarray(X), np.searchsorted(self.classes_, y), weights)
         return self
 
     def predict_proba(self, X: np.ndarray) -> np.ndarray:
@@ -195,8 +208,9 @@ class Learner(ClassifierMixin, BaseEstimator):
 
     def _calibrate(self, P: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> None:
         """Fit the calibrator by `calibration_` on probabilities (n, K) of rows that their model did not see."""
-        fit = _FIT.get(self.calibration_)
-        self.calibrator_ = None if fit is None else fit(P, codes, weights, self._resolution)
+        self.calibrator_ = None
+        if self.calibration_ != "none":
+            self.calibrator_ = fit_calibrator(self.calibration_, P, codes, weights, self._resolution)
         if self.calibrator_ is not None and self.calibration == "auto" and says_nothing(self.calibrator_, P):
             # The models of the folds are constant, as boosting on 32 rows is: no information about this one.
             self.calibration_, self.calibrator_ = "none", None
@@ -230,6 +244,13 @@ class Learner(ClassifierMixin, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
         return tags
+
+
+def fit_calibrator(
+    method: str, P: np.ndarray, codes: np.ndarray, weights: np.ndarray, resolution: float = 0.0
+) -> Calibrator:
+    """A calibrator by `isotonic` or `sigmoid`; arguments as in `fit_sigmoid`."""
+    return _FIT[method](P, codes, weights, resolution)
 
 
 def stage_name(number: int, folds: int) -> str:

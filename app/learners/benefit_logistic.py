@@ -12,11 +12,11 @@ from scipy.special import expit, log_expit
 from app.errors import Flaw, Invalid, pointer
 from app.learners._design import Design
 from app.learners._linear import Linear, Logit
+from app.learners._linear_fit import chosen_transform, fit_linear
 from app.learners._scores import softmax
 from app.learners.base import Learner
 from app.learners.kinds import Kind
-from app.learners.logistic import fit_linear
-from app.learners.parameters import CALIBRATION, STRENGTH, Parameter
+from app.learners.parameters import CALIBRATION, STRENGTH, TRANSFORM, Parameter
 
 
 def rest_weights(benefits: np.ndarray, shares: np.ndarray, one_vs_rest: str = "normalised") -> np.ndarray:
@@ -108,6 +108,7 @@ class BenefitLogistic(Learner):
 
     parameters = (
         STRENGTH,
+        TRANSFORM,
         CALIBRATION,
         Parameter(
             "one_vs_rest",
@@ -126,6 +127,7 @@ class BenefitLogistic(Learner):
         *,
         benefits: np.ndarray | Sequence[Sequence[float]] | None = None,
         C: float = 1.0,
+        numeric_transform: str = "auto",
         calibration: str = "auto",
         one_vs_rest: str = "normalised",
         categorical_features: Sequence[int] | None = None,
@@ -133,6 +135,7 @@ class BenefitLogistic(Learner):
     ) -> None:
         self.benefits = benefits
         self.C = C
+        self.numeric_transform = numeric_transform
         self.calibration = calibration
         self.one_vs_rest = one_vs_rest
         self.categorical_features = categorical_features
@@ -164,10 +167,15 @@ class BenefitLogistic(Learner):
         chosen = self.weighted_scores(X).argmax(axis=1)
         return np.asarray(self.classes_[chosen])
 
+    def _prepare(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> None:
+        self.numeric_transform_ = chosen_transform(
+            self.numeric_transform, X, codes, weights, self._categorical(), self.C
+        )
+
     def _fit_raw(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> WeightedLogit | OneVsRest:
         K = len(self.classes_)
         eta = self._eta(codes, weights)
-        design = Design.fit(X, weights, self._categorical())
+        design = Design.fit(X, weights, self._categorical(), self.numeric_transform_)
         columns = design.matrix(X)
         classes = [1] if K == 2 else list(range(K))
         fits = [fit_linear(columns, codes == k, np.where(codes == k, 1.0, eta[k]) * weights, self.C) for k in classes]

@@ -17,9 +17,10 @@ from app.learners._design import Design
 from app.learners._kernel_maths import Kernel, Objective, dense, landmark_factor, landmark_features, solve
 from app.learners._kernel_scorer import KernelScorer
 from app.learners._linear import Linear, Softmax
+from app.learners._linear_fit import chosen_transform
 from app.learners.base import Learner, Scorer
 from app.learners.kinds import Kind
-from app.learners.parameters import MAJORITY, STRENGTH, Parameter
+from app.learners.parameters import MAJORITY, STRENGTH, TRANSFORM, Parameter
 from app.progress import part
 
 # Up to so many rows every row is a landmark, and the fit exact. Measured on two cores (benchmarks/kernel_logistic.py,
@@ -71,6 +72,7 @@ class KernelLogistic(Learner):
         ),
         Parameter("degree", "integer", 3, "Degree of the polynomial kernel.", low=1, high=20),
         STRENGTH,
+        TRANSFORM,
         MAJORITY,
         Parameter(
             "n_components",
@@ -91,6 +93,7 @@ class KernelLogistic(Learner):
         gamma: float | None = None,
         degree: int = 3,
         C: float = 1.0,
+        numeric_transform: str = "auto",
         majority: Any = None,
         n_components: int | None = None,
         max_iter: int = 1000,
@@ -102,6 +105,7 @@ class KernelLogistic(Learner):
         self.gamma = gamma
         self.degree = degree
         self.C = C
+        self.numeric_transform = numeric_transform
         self.majority = majority
         self.n_components = n_components
         self.max_iter = max_iter
@@ -113,11 +117,14 @@ class KernelLogistic(Learner):
         if self.majority is not None:
             majority_code(self.classes_, self.majority)
 
+    def _prepare(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> None:
+        self.numeric_transform_ = chosen_transform(self.numeric_transform, X, codes, weights, self._categorical(), 1.0)
+
     def _fit_raw(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> Scorer:
         K = len(self.classes_)
         reference = most_common(self.classes_, self.majority, codes, weights)
         self.majority_ = self.classes_[reference]
-        design = Design.fit(X, weights, self._categorical())
+        design = Design.fit(X, weights, self._categorical(), self.numeric_transform_)
         Z = design.matrix(X)
         self.gamma_ = float(self.gamma) if self.gamma is not None else default_gamma(Z, weights)
         others = np.delete(np.arange(K), reference)

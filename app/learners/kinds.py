@@ -20,12 +20,12 @@ from app.learners.parameters import Parameter
 class Kind:
     """A kind of learner: its name in requests, its estimator, and what may be said about it.
 
-    `benefits`: whether a benefit matrix takes part in training: `ignored`, `optional` or `required`. `labels`: whether
-    it predicts `one` label, which is a class, or `several`, each of which applies or not. `feature_costs`: whether the
-    prices of features take part in training. `stepwise`: whether it answers `/acquire`. `tasks`: what it can predict;
-    of several, a parameter `task` chooses. `alternatives`: pairs of parameters of which one at most is given. An
-    estimator given as `"module:Class"` is imported when it is needed: its compiler takes 60 MB that a service without
-    it can spare.
+    `benefits`: whether a benefit matrix takes part in training: `ignored`, `optional` or `required`; `any_actions`:
+    whether its columns may then be any actions, and not only the classes. `labels`: whether it predicts `one` label,
+    which is a class, or `several`, each of which applies or not. `feature_costs`: whether the prices of features take
+    part in training. `stepwise`: whether it answers `/acquire`. `tasks`: what it can predict; of several, a parameter
+    `task` chooses. `alternatives`: pairs of parameters of which one at most is given. An estimator given as
+    `"module:Class"` is imported when it is needed: its compiler takes 60 MB that a service without it can spare.
     """
 
     name: str
@@ -38,6 +38,7 @@ class Kind:
     stepwise: bool = False
     tasks: tuple[str, ...] = ("classification",)
     alternatives: tuple[tuple[str, str], ...] = ()
+    any_actions: bool = False
 
     @property
     def compiled(self) -> bool:
@@ -102,6 +103,10 @@ class Kind:
             return self.needs_benefits
         inside = [parameters[parameter.name] for parameter in self.parameters if parameter.type == "learner"]
         return not inside or any(one is not None and KINDS[one["kind"]].uses_benefits(one) for one in inside)
+
+    def needs_square(self, parameters: Mapping[str, Any]) -> bool:
+        """Whether the benefit matrix needs a column for each class."""
+        return self.uses_benefits(parameters) and not self.any_actions
 
     def naming(self, parameters: Mapping[str, Any], classes: Sequence[int | str]) -> dict[str, Any]:
         """The parameters with every label as `classes` write it, 1 and "1" being one; inner learners' labels, too.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.special import expit, logit
@@ -15,21 +15,28 @@ from app.learners._linear import Linear
 from app.learners._multilabel import Curves, Multilabel, constant_share
 from app.learners.kinds import Kind
 from app.learners.logistic import Logistic
-from app.learners.parameters import CALIBRATION, STRENGTH, Parameter
+from app.learners.parameters import CALIBRATION, STRENGTH, TRANSFORM, Parameter
 from app.progress import part
 
 _FOLDS = 5
+_TRANSFORMS = replace(
+    TRANSFORM,
+    default="clip",
+    choices=TRANSFORM.choices[1:],
+    doc="What becomes of numeric features: clip limits them to their 2 % and 98 % quantiles, power and spline bend them"
+    " as well, none leaves them.",
+)
 _FARTHEST = float(logit(1 - 1e-15))  # log-odds whose probability still differs from 1
 
 
 class MultilabelLogistic(Multilabel):
     """One calibrated logistic regression per label; y is an indicator (n, L) of 0 and 1.
 
-    `C`, `calibration`, `categorical_features`, `random_state`: `logistic.Logistic`'s, for each label. `chain`: each
-    label's model also uses the probabilities of the labels before it, in the order of the columns; in training these
-    are out-of-fold probabilities, as in prediction (nested stacking: Senge, del Coz and Hüllermeier 2013, "Rectifying
-    classifier chains", section 4). So the answer is the marginal probability of every label, with no sum over
-    combinations.
+    `C`, `numeric_transform` (not `auto`), `calibration`, `categorical_features`, `random_state`: those of
+    `logistic.Logistic`, for each label. `chain`: each label's model also uses the probabilities of the labels before
+    it, in the order of the columns; in training these are out-of-fold probabilities, as in prediction (nested stacking:
+    Senge, del Coz and Hüllermeier 2013, "Rectifying classifier chains", section 4). So the answer is the marginal
+    probability of every label, with no sum over combinations.
     A label that is the same in all rows of positive weight is given (its ones + 1)/(n + 2).
 
     Fitted: as `Multilabel`, and `converged_` (whether all fits did). Training makes L fits of `Logistic`, in a chain up
@@ -38,6 +45,7 @@ class MultilabelLogistic(Multilabel):
 
     parameters = (
         STRENGTH,
+        _TRANSFORMS,
         CALIBRATION,
         Parameter(
             "chain",
@@ -51,12 +59,14 @@ class MultilabelLogistic(Multilabel):
         self,
         *,
         C: float = 1.0,
+        numeric_transform: str = "clip",
         calibration: str = "auto",
         chain: bool = False,
         categorical_features: Sequence[int] | None = None,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
         self.C = C
+        self.numeric_transform = numeric_transform
         self.calibration = calibration
         self.chain = chain
         self.categorical_features = categorical_features
@@ -87,7 +97,7 @@ class MultilabelLogistic(Multilabel):
     def _fit_label(self, X: np.ndarray, y: np.ndarray, weights: np.ndarray) -> _Label:
         rows, ones = len(y), int(y.sum())
         if ones in (0, rows):
-            design = Design.fit(X, weights, self._categorical())
+            design = Design.fit(X, weights, self._categorical(), self.numeric_transform)
             share = constant_share(ones, rows)
             linear = Linear.fold(design, np.zeros((1, design.width)), np.array([logit(share)]))
             return _Label(linear, None, "none", converged=True, fixed=share)
@@ -111,6 +121,7 @@ class MultilabelLogistic(Multilabel):
     def _logistic(self, calibration: str) -> Logistic:
         return Logistic(
             C=self.C,
+            numeric_transform=self.numeric_transform,
             calibration=calibration,
             categorical_features=self.categorical_features,
             random_state=self.random_state,

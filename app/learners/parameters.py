@@ -12,15 +12,18 @@ import numpy as np
 from app.errors import Invalid, pointer
 from app.text import MAX_NAME
 
+_PLAIN: dict[str, type] = {"boolean": bool, "learner": dict}
+_NUMBERS: dict[str, tuple[type, ...]] = {"integer": (int,), "number": (int, float)}
+
 
 @dataclass(frozen=True)
 class Parameter:
     """One parameter of a kind of learner.
 
     `low` and `high` bound numbers and integers, inclusively, `low` exclusively with `above_low`. `choices` are the
-    words of a choice, or the kinds that a learner (a model inside the model) may be of. A label is a class, as the
-    training labels write it. An amount is a word among the choices, a fraction above 0 up to 1.0 (decimal point),
-    or an integer from 1. `optional` admits null.
+    words of a choice, words that an integer parameter takes besides integers, or the kinds of an inner learner. A label
+    is a class, as the training labels write it. An amount is a word among the choices, a fraction above 0 up to 1.0
+    (decimal point), or an integer from 1. `optional` admits null.
     `argument` is the estimator's name for it where `name` cannot be one (`lambda`).
     """
 
@@ -65,7 +68,8 @@ class Parameter:
             return f"a learner of kind {' or '.join(self.choices)}"
         limits = [] if self.low is None else [f"{'above' if self.above_low else 'at least'} {self.low:g}"]
         limits += [] if self.high is None else [f"at most {self.high:g}"]
-        return " ".join(["a number" if self.type == "number" else "an integer", " and ".join(limits)]).strip()
+        words = f"{' or '.join(self.choices)} or " if self.choices else ""
+        return words + " ".join(["a number" if self.type == "number" else "an integer", " and ".join(limits)]).strip()
 
     def describe(self) -> dict[str, Any]:
         """The parameter for the API's users, ready for JSON."""
@@ -78,19 +82,17 @@ class Parameter:
         }
 
     def _fits(self, value: Any) -> bool:
-        if self.type == "choice":
-            return isinstance(value, str) and value in self.choices
-        if self.type == "boolean":
-            return isinstance(value, bool)
+        if self.type in _PLAIN:
+            return isinstance(value, _PLAIN[self.type])
         if self.type == "label":
             return (isinstance(value, int) and not isinstance(value, bool)) or (
                 isinstance(value, str) and len(value) <= MAX_NAME
             )
+        if isinstance(value, str):
+            return value in self.choices
         if self.type == "amount":
-            return value in self.choices if isinstance(value, str) else _is_amount(value)
-        if self.type == "learner":
-            return isinstance(value, dict)
-        number = int if self.type == "integer" else (int, float)
+            return _is_amount(value)
+        number: Any = _NUMBERS.get(self.type, ())
         return isinstance(value, number) and not isinstance(value, bool) and self._within(value)
 
     def _within(self, value: float) -> bool:
@@ -131,6 +133,14 @@ STRENGTH = Parameter(
     "Inverse strength of the L2 penalty on the coefficients: smaller values keep them smaller.",
     low=1e-10,
     high=1e10,
+)
+TRANSFORM = Parameter(
+    "numeric_transform",
+    "choice",
+    "auto",
+    "What becomes of numeric features: clip limits them to their 2 % and 98 % quantiles, power and spline bend them as"
+    " well, none leaves them; auto takes the one with the smallest cross-validated log loss.",
+    choices=("auto", "none", "clip", "power", "spline"),
 )
 MAJORITY = Parameter(
     "majority",

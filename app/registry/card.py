@@ -22,8 +22,9 @@ from pydantic import ValidationError as Unreadable
 from app.errors import Conflict, Damaged
 from app.features import Feature, Schema
 
-FORMAT: Final = 1
-UPGRADES: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
+FORMAT: Final = 2
+"""2: models are refitted on all rows, learners choose transforms and rounds. Models of format 1 answer as before."""
+UPGRADES: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {1: lambda card: card | {"format": 2}}
 _PACKAGES = ("payoff", "numpy", "scikit-learn", "joblib")
 NAME = r"[a-z0-9][a-z0-9_-]{0,63}"
 
@@ -57,8 +58,11 @@ class DataCard(_Part):
 
     dataset: str | None = Field(default=None, description="also where its rows came with the training request")
     digest: str
-    rows: int = Field(ge=0, description="rows that were fitted, without the held-out ones")
-    holdout_rows: int = Field(default=0, ge=0)
+    rows: int = Field(ge=0, description="rows that the published model was fitted on")
+    holdout_rows: int = Field(
+        default=0, ge=0, description="rows held out; metrics and thresholds come from a model fitted on the others"
+    )
+    refit: bool = Field(default=False, description="whether the published model was fitted again, on all rows")
 
 
 def installed_packages() -> dict[str, str]:
@@ -73,7 +77,7 @@ def _now() -> datetime:
 class Card(_Part):
     """One published version of a model. `sizes` (bytes) and `sha256` are filled when its files are staged."""
 
-    format: Literal[1] = FORMAT
+    format: Literal[2] = FORMAT
     name: Name
     version: int = Field(ge=1)
     job: str | None = Field(default=None, description="the training job that made it")

@@ -32,10 +32,10 @@ def submit(ports: Ports, order: Mapping[str, Any], *, key: str | None, caller: C
     if dataset.classes is None or len(dataset.labels) > 1:
         raise Invalid.at("/dataset", "rules are compared on one label that is a class; this data set has another form")
     resolved = _resolved(order["learners"])
-    used = any(kind.uses_benefits(parameters) for kind, parameters in resolved)
+    square = any(kind.needs_square(parameters) for kind, parameters in resolved)
     n_classes = len(dataset.classes)
     try:
-        B = as_benefits(order["benefits"], n_classes, n_actions=n_classes if used else None)
+        B = as_benefits(order["benefits"], n_classes, n_actions=n_classes if square else None)
     except Invalid as error:
         raise error.under("/benefits") from error
     spec = CompareSpec(

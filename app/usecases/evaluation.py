@@ -21,19 +21,17 @@ from app.usecases.specs import TrainSpec
 from app.usecases.splitting import Split
 
 
-def judged(estimator: Any, job: Job, spec: TrainSpec, table: Table, rows: Split) -> tuple[Card, Holdout | None]:
-    """The card of a fitted estimator, and its predictions for the held-out rows, if there are any.
+def evaluate(estimator: Any, spec: TrainSpec, table: Table, rows: np.ndarray) -> tuple[dict[str, Any], Holdout | None]:
+    """Metrics of a fitted estimator on the held-out `rows`, and its predictions for them, if there are any.
 
-    A table without classes has numbers for labels, which the estimator predicts. The card's version is 1 until a number
-    is reserved.
+    A table without classes has numbers for labels, which the estimator predicts.
     """
-    X = table.X[rows.holdout]
-    holdout, metrics = None, {}
-    if rows.holdout.size:
-        scores = estimator.posterior(X) if table.classes else estimator.values(X)[:, None]
-        holdout = Holdout(scores, table.y[rows.holdout])
-        metrics = _metrics(holdout, table, spec) | _acquisition(estimator, spec, table, rows.holdout)
-    return _card(job, spec, table, rows, metrics, _findings(estimator, table.schema.names)), holdout
+    if not rows.size:
+        return {}, None
+    X = table.X[rows]
+    scores = estimator.posterior(X) if table.classes else estimator.values(X)[:, None]
+    holdout = Holdout(scores, table.y[rows])
+    return _metrics(holdout, table, spec) | _acquisition(estimator, spec, table, rows), holdout
 
 
 def _acquisition(estimator: Any, spec: TrainSpec, table: Table, rows: np.ndarray) -> dict[str, Any]:
@@ -54,43 +52,49 @@ def _acquisition(estimator: Any, spec: TrainSpec, table: Table, rows: np.ndarray
 
 def _findings(estimator: Any, features: Sequence[str]) -> dict[str, Any]:
     """What the fit found, as far as this kind of learner reports it."""
-    names = ("calibration", "converged", "n_iter")
+    names = ("calibration", "converged", "n_iter", "numeric_transform")
     found = {name: getattr(estimator, f"{name}_") for name in names if hasattr(estimator, f"{name}_")}
     found |= estimator.findings() if hasattr(estimator, "findings") else {}
     return found | ({"tree": listed(estimator.outline(), features)} if hasattr(estimator, "outline") else {})
 
 
-def _card(
-    job: Job, spec: TrainSpec, table: Table, rows: Split, metrics: dict[str, Any], fitted: dict[str, Any]
+def card_of(
+    estimator: Any, job: Job, spec: TrainSpec, table: Table, rows: Split, metrics: dict[str, Any], *, refit: bool
 ) -> Card:
+    """The card of the estimator to publish; with `refit` it was fitted on all rows, else without the hold-out.
+
+    Its version is 1 until a number is reserved.
+    """
+    fitted = np.arange(len(table.y)) if refit else rows.train
     return Card(
         name=spec.model,
         version=1,
         job=job.id,
         learner=LearnerCard(**spec.learner.to_json()),
-        features=feature_cards(table, rows.train),
+        features=feature_cards(table, fitted),
         labels=list(table.labels),
         classes=None if table.classes is None else list(table.classes),
-        class_priors=_priors(table, rows),
+        class_priors=_priors(table, fitted),
         metrics=metrics,
         data=DataCard(
             dataset=job.dataset or spec.dataset,
             digest=table.digest,
-            rows=len(rows.train),
+            rows=len(fitted),
             holdout_rows=len(rows.holdout),
+            refit=refit,
         ),
         benefits=spec.benefits,
         feature_costs=spec.feature_costs,
         seed=spec.seed,
-        fitted=fitted,
+        fitted=_findings(estimator, table.schema.names),
     )
 
 
-def _priors(table: Table, rows: Split) -> dict[str, float]:
-    """How often each class occurs among the training rows, or each of several labels applies."""
+def _priors(table: Table, rows: np.ndarray) -> dict[str, float]:
+    """How often each class occurs among the rows, or each of several labels applies."""
     if table.classes is None:
         return {}
-    y = table.y[rows.train]
+    y = table.y[rows]
     shares = y.mean(axis=0) if y.ndim == 2 else np.bincount(y, minlength=len(table.classes)) / len(y)
     return dict(zip(map(str, table.classes), shares.tolist(), strict=True))
 

@@ -33,7 +33,7 @@ class Spec(BaseModel):
 
     def requested(self) -> dict[str, Any]:
         """What a job's document shows of it: all but matrices, prices and settings."""
-        return self.model_dump(exclude={"benefits", "feature_costs", "holdout", "folds", "seed"})
+        return self.model_dump(exclude={"benefits", "feature_costs", "holdout", "refit", "folds", "seed"})
 
 
 class LearnerSpec(Spec):
@@ -52,6 +52,7 @@ class TrainSpec(Spec):
     benefits: list[list[float]] | None = None
     feature_costs: list[dict[str, Any]] | None = None
     holdout: float = HOLDOUT
+    refit: bool = True
     seed: int = SEED
 
     @property

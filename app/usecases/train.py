@@ -51,7 +51,7 @@ def _specification(
     _check_labels(kind, dataset)
     _check_task(kind, parameters, dataset)
     classes = () if kind.regresses(parameters) else dataset.classes or ()
-    benefits = _benefits(order.get("benefits"), len(classes), kind, used=kind.uses_benefits(parameters))
+    benefits = _benefits(order.get("benefits"), len(classes), kind, square=kind.needs_square(parameters))
     try:
         parameters = built(kind, parameters, benefits, classes)
     except Invalid as error:
@@ -63,6 +63,7 @@ def _specification(
         benefits=None if benefits is None else benefits.tolist(),
         feature_costs=_feature_costs(order.get("feature_costs"), [feature.name for feature in dataset.features]),
         holdout=order["holdout"],
+        refit=order["refit"],
         seed=order["seed"],
     )
 
@@ -99,8 +100,8 @@ def _dataset(ports: Ports, data: Mapping[str, Any], *, numbers: bool) -> tuple[D
     return draft.dataset, draft
 
 
-def _benefits(sent: Any, n_classes: int, kind: catalogue.Kind, *, used: bool) -> np.ndarray | None:
-    """The matrix as sent; what trains with it (`used`) needs the classes for columns. Numbers have no classes."""
+def _benefits(sent: Any, n_classes: int, kind: catalogue.Kind, *, square: bool) -> np.ndarray | None:
+    """The matrix as sent; what trains with it (`square`) needs the classes for columns. Numbers have no classes."""
     if sent is None:
         if kind.needs_benefits:
             raise Invalid.at("/benefits", f"{kind.name} trains with a benefit matrix; send one")
@@ -112,7 +113,7 @@ def _benefits(sent: Any, n_classes: int, kind: catalogue.Kind, *, used: bool) ->
     if kind.labels == "several":
         raise Invalid.at("/benefits", "a benefit matrix is for one label; leave it out, and ask `POST /retrieve` later")
     try:
-        return as_benefits(sent, n_classes, n_actions=n_classes if used else None)
+        return as_benefits(sent, n_classes, n_actions=n_classes if square else None)
     except Invalid as error:
         raise error.under("/benefits") from error
 

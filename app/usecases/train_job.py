@@ -18,7 +18,7 @@ from app.learners import catalogue
 from app.registry.card import Card
 from app.registry.loaded import Holdout
 from app.registry.reservations import NumberUnusable
-from app.usecases.evaluation import judged
+from app.usecases.evaluation import card_of, evaluate
 from app.usecases.ports import Ports
 from app.usecases.specs import TrainSpec
 from app.usecases.splitting import split_rows
@@ -122,26 +122,29 @@ def _breaking_down() -> Iterator[None]:
 
 
 def _train(ports: Ports, job: Job) -> tuple[Card, Any, Holdout | None]:
-    """Fit on the training rows and evaluate on the hold-out; the card has no version number yet (1 stands for it)."""
+    """Fit without the hold-out, evaluate on it, fit on all rows; the card has no version number yet (1 stands for it).
+
+    The metrics and the scores of the hold-out are those of the first fit, whichever is published.
+    """
     spec = TrainSpec.from_json(job.spec)
     with progress.part(0.0, 0.05, "reading data"):
         table = ports.datasets.table(job.dataset or spec.dataset)
         if catalogue.KINDS[spec.learner.kind].regresses(spec.learner.parameters):
             table = table.as_numbers()
         rows = split_rows(table.y, spec.holdout, spec.seed)
+    refit = spec.refit and rows.holdout.size > 0
     estimator = _build(spec, table)
     began = perf_counter()
-    with progress.part(0.05, 0.9, "fitting"):
-        try:
-            _fit(estimator, spec, table, rows.train)
-            some = table.X[rows.train[:1000]]  # no model that cannot answer is published
-            checked_posterior(estimator, some) if table.classes else _finite(estimator.values(some), "numbers")
-        except Invalid as error:
-            raise placed(error) from error
-    fit_seconds = perf_counter() - began
-    with progress.part(0.9, 0.95, "judging"):
-        card, holdout = judged(estimator, job, spec, table, rows)
-    return card.model_copy(update={"fit_seconds": round(fit_seconds, 3)}), estimator, holdout
+    with progress.part(0.05, 0.6 if refit else 0.9, "fitting"):
+        _fit(estimator, spec, table, rows.train)
+    with progress.part(0.6, 0.65, "evaluating") if refit else progress.part(0.9, 0.95, "evaluating"):
+        metrics, holdout = evaluate(estimator, spec, table, rows.holdout)
+    if refit:
+        with progress.part(0.65, 0.95, "fitting on all rows"):
+            _refit(estimator, table)
+    seconds = round(perf_counter() - began, 3)
+    card = card_of(estimator, job, spec, table, rows, metrics, refit=refit)
+    return card.model_copy(update={"fit_seconds": seconds}), estimator, holdout
 
 
 def _build(spec: TrainSpec, table: Table) -> Any:
@@ -158,11 +161,30 @@ def _build(spec: TrainSpec, table: Table) -> Any:
 def _fit(estimator: Any, spec: TrainSpec, table: Table, rows: np.ndarray) -> None:
     """Fit; and where the learner can, let it learn when asking for more features does not pay any more."""
     X, y = table.X[rows], table.y[rows]
-    if not hasattr(estimator, "learn_stops"):
-        fit(estimator, X, y)
-        return
-    with progress.part(0.0, 0.6):
-        fit(estimator, X, y)
-    with progress.part(0.6, 1.0), _breaking_down():
-        prices = spec.prices(table.schema.names)
-        estimator.learn_stops(X, y, prices or Prices.unit(X.shape[1]))
+    try:
+        if not hasattr(estimator, "learn_stops"):
+            fit(estimator, X, y)
+        else:
+            with progress.part(0.0, 0.6):
+                fit(estimator, X, y)
+            with progress.part(0.6, 1.0), _breaking_down():
+                prices = spec.prices(table.schema.names)
+                estimator.learn_stops(X, y, prices or Prices.unit(X.shape[1]))
+        _check_answers(estimator, table, X)
+    except Invalid as error:
+        raise placed(error) from error
+
+
+def _refit(estimator: Any, table: Table) -> None:
+    try:
+        with _breaking_down():
+            estimator.refit(table.X, table.y)
+        _check_answers(estimator, table, table.X)
+    except Invalid as error:
+        raise placed(error) from error
+
+
+def _check_answers(estimator: Any, table: Table, X: np.ndarray) -> None:
+    """Invalid where the model gives no usable answers: such a model is not published."""
+    some = X[:1000]
+    checked_posterior(estimator, some) if table.classes else _finite(estimator.values(some), "numbers")

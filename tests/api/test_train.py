@@ -105,16 +105,19 @@ def test_the_card_says_what_was_done(service):
     )
     card = service.get(f"/models/carded/versions/{job['model']['version']}").json()
 
-    assert card["learner"] == {"kind": "logistic", "parameters": {"C": 1.0, "calibration": "auto"}}
+    assert card["learner"] == {
+        "kind": "logistic",
+        "parameters": {"C": 1.0, "numeric_transform": "auto", "calibration": "auto"},
+    }
     assert [feature["type"] for feature in card["features"]] == ["numeric", "numeric", "categorical"]
     assert card["classes"] == ["healthy", "ill"]
     assert sum(card["class_priors"].values()) == pytest.approx(1)
-    assert card["data"]["rows"] + card["data"]["holdout_rows"] == 60
+    assert (card["data"]["rows"], card["data"]["holdout_rows"], card["data"]["refit"]) == (60, 15, True)
     assert card["benefits"] == BENEFITS
     assert [price["cost"] for price in card["feature_costs"]] == [1, 2.5, 0]
     assert card["job"] == job["id"]
     assert card["packages"]["scikit-learn"]
-    assert card["fitted"] == {"calibration": "none", "converged": True}
+    assert card["fitted"] == {"calibration": "none", "converged": True, "numeric_transform": "clip"}
 
 
 def test_the_same_seed_gives_the_same_model(service):
@@ -185,7 +188,10 @@ def test_a_job_contains_what_was_ordered_from_the_beginning(service):
     requested = response.json()["requested"]
     assert response.json()["model"] is None
     assert requested["model"] == "ordered"
-    assert requested["learner"] == {"kind": "logistic", "parameters": {"C": 1.0, "calibration": "auto"}}
+    assert requested["learner"] == {
+        "kind": "logistic",
+        "parameters": {"C": 1.0, "numeric_transform": "auto", "calibration": "auto"},
+    }
     assert requested["dataset"].startswith("ds_")
     assert other.json()["requested"]["dataset"] == stored
     assert other.json()["requested"]["learner"]["kind"] == "benefit_logistic"

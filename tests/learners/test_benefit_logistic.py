@@ -83,7 +83,7 @@ def test_the_learner_puts_the_flaw_under_benefits():
 def test_two_classes_minimise_the_papers_objective():
     """The weighted score is the minimiser of the benefit objective, found by a general-purpose optimiser."""
     X, y = table(2)
-    model = BenefitLogistic(benefits=BINARY, C=0.5, calibration="none").fit(X, y)
+    model = BenefitLogistic(benefits=BINARY, C=0.5, calibration="none", numeric_transform="none").fit(X, y)
     theta = weighted_logistic(X, y == 1, 1 / 5, 0.5)
     score = 1 / (1 + np.exp(-(X @ theta[:-1] + theta[-1])))
     np.testing.assert_allclose(model.weighted_scores(X)[:, 1], score, atol=1e-5)
@@ -105,7 +105,9 @@ def test_printed_sums_can_fail_where_every_error_pays_less():
 def test_more_classes_are_one_against_the_rest(one_vs_rest):
     """Each column is a binary benefit-based model with its own weight; the largest score is predicted."""
     X, y = table(3)
-    model = BenefitLogistic(benefits=THREE, calibration="none", one_vs_rest=one_vs_rest).fit(X, y)
+    model = BenefitLogistic(benefits=THREE, calibration="none", one_vs_rest=one_vs_rest, numeric_transform="none").fit(
+        X, y
+    )
     shares = np.bincount(y) / len(y)
     etas = slow_rest_weights(THREE, shares.tolist(), normalised=one_vs_rest == "normalised")
     scores = model.weighted_scores(X)
@@ -120,7 +122,7 @@ def test_more_classes_are_one_against_the_rest(one_vs_rest):
 def test_the_weighting_is_undone(K, B):
     """With s = q/(q + eta (1 - q)), q renormalised over the classes is what `predict_proba` gives, row by row."""
     X, y = table(K)
-    model = BenefitLogistic(benefits=B, calibration="none").fit(X, y)
+    model = BenefitLogistic(benefits=B, calibration="none", numeric_transform="none").fit(X, y)
     eta = model.eta_ if K > 2 else np.array([1 / model.eta_[0], model.eta_[0]])
     s = model.weighted_scores(X)
     q = s * eta / (s * eta + 1 - s)

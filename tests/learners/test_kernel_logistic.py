@@ -93,7 +93,7 @@ def test_linear_kernel_is_scikit_learns_logistic_regression(K, C):
     X[:, 1] *= 50
     Z = Design.fit(X, weights, ()).matrix(X)
     theirs = LogisticRegression(C=C, tol=1e-9, max_iter=10_000).fit(Z, y, weights)
-    ours = KernelLogistic(kernel="linear", C=C).fit(X, y, weights)
+    ours = KernelLogistic(kernel="linear", C=C, numeric_transform="none").fit(X, y, weights)
     np.testing.assert_allclose(ours.predict_proba(X), theirs.predict_proba(Z), atol=1e-4)
 
 
@@ -104,7 +104,9 @@ def test_the_literal_loops_find_the_same_minimum(K, name):
     X, y, weights = problem(K, n=9, m=2)
     Z = Design.fit(X, weights, ()).matrix(X)
     expected = probabilities(Z.tolist(), y.tolist(), weights.tolist(), name, 0.4, 2, 2.0)
-    model = KernelLogistic(kernel=name, gamma=0.4, degree=2, C=2.0, tol=1e-8).fit(X, y, weights)
+    model = KernelLogistic(kernel=name, gamma=0.4, degree=2, C=2.0, tol=1e-8, numeric_transform="none").fit(
+        X, y, weights
+    )
     np.testing.assert_allclose(model.predict_proba(X), expected, atol=1e-4)
 
 
@@ -148,7 +150,9 @@ def test_data_from_a_kernel_model_are_learnt():
     truth = softmax(F)
     y = (truth.cumsum(axis=1) < rng.random((len(X), 1))).sum(axis=1)
     train, test = slice(0, 8000), slice(8000, None)
-    model = KernelLogistic(gamma=0.2, n_components=200, random_state=0).fit(X[train], y[train])
+    model = KernelLogistic(gamma=0.2, n_components=200, numeric_transform="none", random_state=0).fit(
+        X[train], y[train]
+    )
     assert model.converged_
     told = model.predict_proba(X[test])
     held_out = np.arange(4000), y[test]
@@ -162,7 +166,7 @@ def test_data_from_a_kernel_model_are_learnt():
 def test_the_fast_way_gives_the_numbers_of_the_plain_way(name, categories):
     """The folded scorer equals kernels of prepared rows, with missing and never seen values."""
     X, y, weights = mixed(categories=categories)
-    model = KernelLogistic(kernel=name, degree=2, categorical_features=[1]).fit(X, y, weights)
+    model = KernelLogistic(kernel=name, degree=2, numeric_transform="none", categorical_features=[1]).fit(X, y, weights)
     new = mixed(40, seed=3, categories=categories)[0]
     new[0, 1] = 77  # a category beyond training counts as missing
     new[1] = np.nan

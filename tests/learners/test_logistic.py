@@ -8,7 +8,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from app.errors import Invalid
-from app.learners import logistic
+from app.learners import _linear_fit
 from app.learners.logistic import Logistic
 from tests.reference.tables import mixed
 
@@ -21,7 +21,7 @@ def test_uncalibrated_it_is_the_pipeline_people_write(K, C):
     numeric = [j for j in range(X.shape[1]) if j not in categorical]
     columns = make_column_transformer((StandardScaler(), numeric), (OneHotEncoder(), list(categorical)))
     twin = make_pipeline(columns, LogisticRegression(C=C, tol=1e-9, max_iter=5000)).fit(X, y)
-    model = Logistic(C=C, calibration="none", categorical_features=categorical).fit(X, y)
+    model = Logistic(C=C, numeric_transform="none", calibration="none", categorical_features=categorical).fit(X, y)
     np.testing.assert_allclose(model.predict_proba(X), twin.predict_proba(X), atol=1e-5)
     assert model.converged_
 
@@ -30,7 +30,7 @@ def test_weights_are_scikit_learns():
     """Integer weights are repeated rows, scaling and imputing included."""
     X, y, categorical = mixed(120, 3, 2)
     weights = np.random.default_rng(0).integers(1, 4, size=120)
-    model = Logistic(calibration="none", categorical_features=categorical)
+    model = Logistic(numeric_transform="none", calibration="none", categorical_features=categorical)
     repeated = model.fit(np.repeat(X, weights, axis=0), np.repeat(y, weights)).posterior(X)
     np.testing.assert_allclose(model.fit(X, y, weights).posterior(X), repeated, atol=1e-5)
 
@@ -39,7 +39,7 @@ def test_missing_and_never_missing_by_hand():
     """A value missing only at prediction counts as the mean; one missing in training has a term of its own."""
     X = np.array([[0.0, 0.0], [1.0, 0.0], [2.0, 1.0], [3.0, 1.0], [np.nan, 1.0], [np.nan, 1.0]])
     y = np.array([0, 0, 1, 1, 1, 1])
-    model = Logistic(calibration="none").fit(X, y)
+    model = Logistic(numeric_transform="none", calibration="none").fit(X, y)
     mean = X[:, 1].mean()
     np.testing.assert_allclose(model.posterior(np.array([[1.0, np.nan]])), model.posterior(np.array([[1.0, mean]])))
     gone, at_mean = model.posterior(np.array([[np.nan, 1.0], [1.5, 1.0]]))[:, 1]
@@ -50,14 +50,14 @@ def test_an_unseen_category_counts_as_missing():
     """A code beyond training, a code that training skipped, and NaN are all the same."""
     codes = np.array([0.0, 0.0, 1.0, 1.0, 3.0, 3.0, np.nan, np.nan])[:, None]
     y = np.array([0, 0, 1, 1, 0, 1, 1, 1])
-    model = Logistic(calibration="none", categorical_features=[0]).fit(codes, y)
+    model = Logistic(numeric_transform="none", calibration="none", categorical_features=[0]).fit(codes, y)
     P = model.posterior(np.array([[2.0], [4.0], [500.0], [np.nan]]))
     np.testing.assert_array_equal(P, np.tile(P[:1], (4, 1)))
 
 
 def test_a_fit_that_runs_out_of_steps_says_so(monkeypatch):
     """No warning is lost: `converged_` is False."""
-    monkeypatch.setattr(logistic, "_MAX_STEPS", 2)
+    monkeypatch.setattr(_linear_fit, "_MAX_STEPS", 2)
     X, y, categorical = mixed(200, 3, 3)
     assert not Logistic(C=1e3, categorical_features=categorical).fit(X, y).converged_
 

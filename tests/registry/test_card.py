@@ -49,9 +49,9 @@ def test_a_card_holds_no_nan_or_infinity(number):
 
 
 def test_a_newer_format_is_refused_with_the_way_out():
-    document = json.loads(make_card().to_bytes()) | {"format": 2}
+    document = json.loads(make_card().to_bytes()) | {"format": 3}
 
-    with pytest.raises(Conflict, match=r"format 2.*formats up to 1.*upgrade"):
+    with pytest.raises(Conflict, match=r"format 3.*formats up to 2.*upgrade"):
         read_card(json.dumps(document).encode())
 
 

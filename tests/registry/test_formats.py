@@ -57,7 +57,7 @@ def test_an_older_registry_is_taken_over_with_aliases_history_and_numbers(older,
     registry = older(number)
 
     card = registry.card("triage", 1)
-    assert (card.format, card.labels, card.classes, card.seed) == (1, ["state"], ["healthy", "ill"], 0)
+    assert (card.format, card.labels, card.classes, card.seed) == (2, ["state"], ["healthy", "ill"], 0)
     page = registry.model("triage")
     assert page.aliases == {"champion": 1}
     assert [(move.who, move.to_version) for move in page.history] == [("ann", 1)]
@@ -127,13 +127,13 @@ def test_a_newer_registry_is_refused_and_left_as_it_is(older, models):
     registry = older("1")
     card, mirror = models / "triage" / "1" / "card.json", models / "triage" / "index.json"
     kept = card.read_bytes()
-    card.write_text(json.dumps(json.loads(kept) | {"format": 2}))
+    card.write_text(json.dumps(json.loads(kept) | {"format": 3}))
 
-    with pytest.raises(Conflict, match=r"triage/1/card\.json: this card has format 2.*: upgrade it"):
+    with pytest.raises(Conflict, match=r"triage/1/card\.json: this card has format 3.*: upgrade it"):
         registry._files.read_card(("triage", 1))
 
     card.write_bytes(kept)
-    mirror.write_text(json.dumps(json.loads(mirror.read_text()) | {"format": 2}))
-    with pytest.raises(Conflict, match=r"triage/index\.json has format 2.*: upgrade it"):
+    mirror.write_text(json.dumps(json.loads(mirror.read_text()) | {"format": 3}))
+    with pytest.raises(Conflict, match=r"triage/index\.json has format 3.*: upgrade it"):
         registry.rebuild()
     assert registry.model("triage").aliases == {"champion": 1}

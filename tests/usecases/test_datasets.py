@@ -75,7 +75,7 @@ def test_data_that_a_job_needs_stays(ports, dataset):
 
 KEEP = 1000.0  # seconds that inline data sets are kept here
 DATA = {"features": ["a"], "rows": [[1], [2], [3], [4]], "labels": ["u", "v", "u", "v"]}
-ORDER = {"model": "m", "learner": {"kind": "logistic"}, "data": DATA, "holdout": 0.0, "seed": 0}
+ORDER = {"model": "m", "learner": {"kind": "logistic"}, "data": DATA, "holdout": 0.0, "refit": True, "seed": 0}
 
 
 class Clock:

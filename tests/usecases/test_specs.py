@@ -19,6 +19,7 @@ TRAIN = {
     "benefits": [[0.0, -1.0], [-10.0, 5.0]],
     "feature_costs": [{"feature": "age", "cost": 2.0, "group": "g", "discounted_cost": 1.0}],
     "holdout": 0.5,
+    "refit": False,
     "seed": 7,
 }
 COMPARE = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Query, Request, Response
-from pydantic import Field, WithJsonSchema
+from pydantic import Field, StrictBool, WithJsonSchema
 from starlette.concurrency import run_in_threadpool
 
 from app.api.bodies.documents import Matrix, ModelVersion, Name, Names, StrictRoute, Text, WireModel
@@ -79,6 +79,10 @@ class TrainRequest(WireModel):
     holdout: float = Field(
         default=HOLDOUT, ge=0, le=0.9, strict=True, description="part held out to evaluate the model; 0: none"
     )
+    refit: StrictBool = Field(
+        default=True,
+        description="whether to fit again on all rows after the evaluation; false publishes the evaluated model",
+    )
     seed: int = Field(default=SEED, ge=0, lt=2**32, strict=True)
 
 
@@ -101,6 +105,7 @@ _EXAMPLE = {
     "benefits": [[0, -1], [-10, 5]],
     "feature_costs": {"age": 0, "pressure": 0.25, "pain": 0.5},
     "holdout": 0.25,
+    "refit": True,
     "seed": 0,
 }
 _ACCEPTED = {

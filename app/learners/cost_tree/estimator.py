@@ -125,6 +125,10 @@ class CostTree(Learner):
         self.model_ = self._train(X, y, weights, 0)
         return self
 
+    def refit(self, X: np.ndarray, y: np.ndarray) -> Self:
+        """`fit`: nothing but the tree is learned."""
+        return self.fit(X, y)
+
     def predict(self, X: np.ndarray) -> np.ndarray:
         """The most probable class of each row (n, m), or its number."""
         rows = self._validated(X)

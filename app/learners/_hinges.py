@@ -1,0 +1,143 @@
+"""Numeric features as curves that a linear model can weigh: clipped, bent by a power, or bent at their quartiles.
+
+A linear model of raw numbers breaks where a feature has a heavy tail: the few rows far out decide its slope. All curves
+here are constant beyond the training quantiles `_TAIL` and 1 - `_TAIL`, and linear between knots. So each is a sum of
+hinges max(min(x, upper) - knot, 0), and a row still costs one product.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+from scipy.optimize import minimize_scalar
+
+SHAPES = ("clip", "power", "spline")
+_TAIL = 0.02
+_FEW = 10  # a feature of up to so many values is not clipped: its rare values may be the ones that matter
+_QUARTILES = (0.25, 0.5, 0.75)
+_SEGMENTS = 8  # of straight lines that stand for a power curve
+_POWERS = (-4.0, 4.0)
+
+
+@dataclass(frozen=True)
+class Hinges:
+    """W hinges of raw columns, and the D curves that are made of them.
+
+    Hinge w is max(min(x, uppers[w]) - knots[w], 0) of column `columns[w]`; its training mean is `means[w]`. Curve d is
+    the sum of the hinges from `starts[d]` to before `starts[d + 1]`, each times its `slopes[w]`.
+    """
+
+    columns: np.ndarray
+    uppers: np.ndarray
+    knots: np.ndarray
+    slopes: np.ndarray
+    starts: np.ndarray
+    means: np.ndarray
+
+    @classmethod
+    def fit(cls, X: np.ndarray, weights: np.ndarray, numeric: np.ndarray, shape: str) -> Self:
+        """The curves of the features `numeric`, in their order, for rows (n, m), NaN where missing.
+
+        `shape`: `clip` and `power` give a curve per feature, `spline` up to four. A `power` is the one of Yeo and
+        Johnson (2000) with the largest likelihood, drawn as `_SEGMENTS` lines of equal rise. Positive weights (n,)
+        count as repeated rows. O(n m log n).
+        """
+        columns: list[int] = []
+        starts: list[int] = []
+        uppers: list[float] = []
+        knots: list[float] = []
+        slopes: list[float] = []
+        means: list[float] = []
+        for j in numeric.tolist():
+            known = ~np.isnan(X[:, j])
+            x, w = X[known, j], weights[known]
+            places, steps = _curve(x, w, shape)
+            starts += [len(columns) + first for first in (range(len(steps)) if shape == "spline" else [0])]
+            columns += [j] * len(steps)
+            uppers += [places[-1]] * len(steps)
+            knots += places[:-1].tolist()
+            slopes += steps.tolist()
+            inside = np.maximum(np.minimum(x, places[-1])[:, None] - places[:-1], 0.0)
+            means += (w @ inside / max(w.sum(), 1e-300)).tolist()
+        return cls(
+            np.array(columns, dtype=np.intp), np.array(uppers), np.array(knots), np.array(slopes),
+            np.array(starts, dtype=np.intp), np.array(means),
+        )  # fmt: skip
+
+    def apply(self, X: np.ndarray) -> np.ndarray:
+        """The hinges (n, W) of rows (n, m), NaN where missing. O(n W)."""
+        H: np.ndarray = X.take(self.columns, axis=1)
+        np.minimum(H, self.uppers, out=H)
+        H -= self.knots
+        np.maximum(H, 0.0, out=H)
+        return H
+
+    def curves(self, X: np.ndarray) -> np.ndarray:
+        """The curves (n, D) of rows (n, m), NaN where missing. O(n W)."""
+        H = self.apply(X)
+        H *= self.slopes
+        return np.add.reduceat(H, self.starts, axis=1) if len(self.starts) else H
+
+
+def _curve(x: np.ndarray, w: np.ndarray, shape: str) -> tuple[np.ndarray, np.ndarray]:
+    """Increasing places (k + 1,) of a curve's knots, the last its end, and the change of slope at each of the k."""
+    if not len(x):
+        return np.zeros(2), np.ones(1)
+    order = np.argsort(x, kind="stable")
+    x, w = x[order], w[order]
+    ends = _quantiles(x, w, (_TAIL, 1.0 - _TAIL))
+    few = np.count_nonzero(np.diff(x)) < _FEW
+    if few or ends[0] == ends[-1]:
+        ends = x[[0, -1]]
+    if shape == "clip" or few:
+        return ends, np.ones(1)
+    if shape == "spline":
+        inner = _quantiles(x, w, _QUARTILES)
+        places = np.concatenate((ends[:1], inner[(inner > ends[0]) & (inner < ends[1])], ends[1:]))
+        return places, np.ones(len(places) - 1)
+    inside = np.clip(x, *ends)
+    unit = float(w @ np.abs(inside) / w.sum())
+    power = _most_likely(inside / unit, w)
+    low, high = yeo_johnson(ends / unit, power).tolist()
+    heights = np.linspace(low, high, _SEGMENTS + 1)
+    places = np.concatenate((ends[:1], unit * inverse(heights[1:-1], power), ends[1:]))
+    return places, np.diff(np.diff(heights) / np.diff(places), prepend=0.0)
+
+
+def _quantiles(x: np.ndarray, w: np.ndarray, shares: Sequence[float] | np.ndarray) -> np.ndarray:
+    """The distinct weighted quantiles of sorted values."""
+    reach = np.cumsum(w)
+    return np.unique(x[np.minimum(np.searchsorted(reach, np.asarray(shares) * reach[-1]), len(x) - 1)])
+
+
+def yeo_johnson(x: np.ndarray, power: float) -> np.ndarray:
+    """A power of 1 + x for x >= 0, and with 2 - power of 1 - x below (Yeo and Johnson 2000, equation 2.1)."""
+    logs = np.log1p(np.abs(x))
+    powers = np.where(x >= 0, power, 2.0 - power)
+    flat = np.abs(powers) < 1e-8
+    t: np.ndarray = np.where(flat, logs, np.expm1(powers * logs) / np.where(flat, 1.0, powers))
+    return np.where(x < 0, -t, t)
+
+
+def inverse(t: np.ndarray, power: float) -> np.ndarray:
+    """The x of which `yeo_johnson` is t."""
+    powers = np.where(t >= 0, power, 2.0 - power)
+    flat = np.abs(powers) < 1e-8
+    logs = np.log1p(powers * np.abs(t)) / np.where(flat, 1.0, powers)
+    x: np.ndarray = np.expm1(np.where(flat, np.abs(t), logs))
+    return np.where(t < 0, -x, x)
+
+
+def _most_likely(x: np.ndarray, w: np.ndarray) -> float:
+    """The power with which values x (n,) of weights (n,) are most like a normal sample."""
+    share = w / w.sum()
+    slope = float(share @ np.copysign(np.log1p(np.abs(x)), x))
+
+    def loss(power: float) -> float:
+        t = yeo_johnson(x, power)
+        return 0.5 * float(np.log(share @ (t - share @ t) ** 2)) - (power - 1.0) * slope
+
+    return float(minimize_scalar(loss, bounds=_POWERS, method="bounded").x)

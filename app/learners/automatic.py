@@ -1,0 +1,168 @@
+"""The sensible learners compared by what they earn on rows that they did not see; the best of them answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from time import monotonic
+from typing import Any, Self
+
+import numpy as np
+
+from app.decisions.benefit import decide, row_benefits
+from app.decisions.folds import UNJUDGED, stratified_folds
+from app.learners.base import Learner
+from app.learners.cost_naive_bayes import CostNaiveBayes
+from app.learners.gradient_boosting import GradientBoosting
+from app.learners.kernel_logistic import KernelLogistic
+from app.learners.kinds import Kind
+from app.learners.logistic import Logistic
+from app.learners.parameters import Parameter
+from app.progress import part
+
+_FOLDS = 3
+_SUREST = 1e-6  # probability below which a miss counts as no worse: one row must not decide the choice
+
+
+def _forest(**arguments: Any) -> Learner:
+    from app.learners.random_forest import RandomForest  # noqa: PLC0415 - its compiler takes 60 MB
+
+    return RandomForest(**arguments)
+
+
+CANDIDATES: dict[str, Callable[..., Learner]] = {
+    "cost_naive_bayes": CostNaiveBayes,
+    "logistic": Logistic,
+    "random_forest": _forest,
+    "gradient_boosting": GradientBoosting,
+    "kernel_logistic": KernelLogistic,
+}
+"""In the order in which they are tried: the quick ones first."""
+_KERNEL_ROWS = 3000  # above, the kernel of all rows is cut to landmarks, and time grows with every class
+
+
+@dataclass(frozen=True)
+class Tried:
+    """What a candidate earned: `score` and its standard error per row, or None where the time was over."""
+
+    kind: str
+    score: float | None
+    standard_error: float | None
+    seconds: float
+
+
+class Automatic(Learner):
+    """The best of several learners with their defaults, by cross-validation on three folds.
+
+    The score is the mean realised benefit of the decisions with `benefits` (K, A), and without them minus the log loss.
+    A candidate that is not worse than the best by a standard error of their paired difference and has the smaller log
+    loss is preferred: benefits of few rows are noisy. After `max_seconds` no further candidate is begun; the first has
+    no limit, nor has the final fit. Fitted: `chosen_` (a kind), `tried_` (`Tried`, one per candidate), and `model_`,
+    the winner fitted on all rows.
+    """
+
+    parameters = (
+        Parameter(
+            "max_seconds",
+            "number",
+            60.0,
+            "Seconds after which no further candidate is tried; the first is always tried.",
+            low=0.0,
+            high=1e6,
+            above_low=True,
+        ),
+    )
+    calibration = "none"
+
+    def __init__(
+        self,
+        *,
+        max_seconds: float = 60.0,
+        benefits: np.ndarray | Sequence[Sequence[float]] | None = None,
+        categorical_features: Sequence[int] | None = None,
+        random_state: int | np.random.RandomState | None = None,
+    ) -> None:
+        self.max_seconds = max_seconds
+        self.benefits = benefits
+        self.categorical_features = categorical_features
+        self.random_state = random_state
+
+    chosen_: str
+    model_: Learner
+    tried_: list[Tried]
+
+    def refit(self, X: np.ndarray, y: np.ndarray) -> Self:
+        """Fit the chosen learner again; nothing is compared."""
+        self.model_.refit(X, np.searchsorted(self.classes_, y))
+        return self
+
+    def findings(self) -> dict[str, Any]:
+        """The comparison, ready for JSON."""
+        return {"chosen": self.chosen_, "candidates": [vars(one) for one in self.tried_]}
+
+    def _fit_raw(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> Learner:
+        fold = stratified_folds(codes, _FOLDS, 0)
+        judged = fold != UNJUDGED
+        names = [name for name in CANDIDATES if name != "kernel_logistic" or len(X) <= _KERNEL_ROWS]
+        began = monotonic()
+        values: dict[str, np.ndarray] = {}
+        losses: dict[str, np.ndarray] = {}
+        self.tried_ = []
+        for number, name in enumerate(names):
+            if not judged.any() or (values and monotonic() - began > self.max_seconds):
+                self.tried_.append(Tried(name, None, None, 0.0))
+                continue
+            start = monotonic()
+            with part(0.8 * number / len(names), 0.8 * (number + 1) / len(names), f"trying {name}"):
+                P = self._unseen(name, X, codes, weights, fold)[judged]
+            losses[name] = -np.log(np.maximum(P[np.arange(len(P)), codes[judged]], _SUREST))
+            values[name] = -losses[name] if self.benefits is None else self._earned(P, codes[judged])
+            w = weights[judged] / weights[judged].sum()
+            score = float(w @ values[name])
+            error = float(np.sqrt((w**2) @ (values[name] - score) ** 2))
+            self.tried_.append(Tried(name, score, error, round(monotonic() - start, 3)))
+        self.chosen_ = _chosen(values, losses, weights[judged]) if values else "logistic"
+        with part(0.8, 1.0, f"fitting {self.chosen_}"):
+            return self._candidate(self.chosen_).fit(X, codes, weights)
+
+    def _candidate(self, name: str) -> Learner:
+        return CANDIDATES[name](categorical_features=self.categorical_features, random_state=self.random_state)
+
+    def _unseen(self, name: str, X: np.ndarray, codes: np.ndarray, weights: np.ndarray, fold: np.ndarray) -> np.ndarray:
+        """Each row's probabilities (n, K) from a candidate that did not see it."""
+        P = np.zeros((len(X), len(self.classes_)))
+        for number in range(_FOLDS):
+            inside, outside = fold != number, fold == number
+            with part(number / _FOLDS, (number + 1) / _FOLDS):
+                model = self._candidate(name).fit(X[inside], codes[inside], weights[inside])
+            if outside.any():
+                P[np.ix_(outside, model.classes_)] = model.posterior(np.ascontiguousarray(X[outside]))
+        return P
+
+    def _earned(self, P: np.ndarray, codes: np.ndarray) -> np.ndarray:
+        B = np.asarray(self.benefits, dtype=np.float64)
+        return row_benefits(codes, decide(P, B).choice, B)
+
+
+def _chosen(values: dict[str, np.ndarray], losses: dict[str, np.ndarray], weights: np.ndarray) -> str:
+    """Of those within a standard error of the best value, the one of the smallest log loss."""
+    w = weights / weights.sum()
+    best = max(values, key=lambda name: float(w @ values[name]))
+    close = []
+    for name, earned in values.items():
+        gap = values[best] - earned
+        mean = float(w @ gap)
+        if mean <= float(np.sqrt((w**2) @ (gap - mean) ** 2)):
+            close.append(name)
+    return min(close, key=lambda name: float(w @ losses[name]))
+
+
+KIND = Kind(
+    "auto",
+    Automatic,
+    Automatic.parameters,
+    "The best of naive Bayes, logistic regression, random forest, gradient boosting and kernel logistic regression, by"
+    " cross-validation: with benefits by what their decisions earn, else by log loss. The card has the table.",
+    benefits="optional",
+    any_actions=True,
+)

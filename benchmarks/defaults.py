@@ -1,0 +1,244 @@
+"""What every learner earns untuned, beside the defaults of others: benefit on rows that chose nothing.
+
+Each set is split 70 : 30 with each seed (at most 3,000 and 4,000 rows). Every model decides the test rows under 30
+random matrices of 2, 3 and 5 actions; in every other one a class costs in inverse proportion to its share. The first
+number is the share of the range from the best single action for all rows (0) to knowledge of every class (1). The
+second is expected over realised benefit, both from the worst outcome of each matrix. The third is the median time of a
+fit with its predictions.
+
+    python benchmarks/defaults.py [--sets glass,ecoli] [--learners logistic,auto] [--seeds 5] [--folder DATA]
+
+Learners that train with a matrix have a table of their own, with three square matrices, each of them a fit. LightGBM
+takes part where it is installed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import importlib.util
+import warnings
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.compose import make_column_transformer
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.impute import SimpleImputer
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+
+from app.data.store import DataLimits, DatasetStore
+from app.decisions.benefit import decide, row_benefits
+from app.learners.catalogue import KINDS, resolve
+
+DATA = Path(__file__).resolve().parents[1] / ".." / "shared" / "data"
+SETS = (
+    "german_credit", "pima_diabetes", "heart_cleveland", "breast_cancer_wisconsin", "glass", "ecoli",
+    "image_segmentation", "spambase", "thyroid_ann", "covtype_20k", "letter",
+)  # fmt: skip
+ZERO_IS_MISSING = {"pima_diabetes": (1, 2, 3, 4, 5)}
+MATRICES = 30
+TRAINED_WITH = 3  # matrices for learners that train with one
+TRAIN_ROWS, TEST_ROWS = 3000, 4000
+ROOMY = DataLimits(max_rows=10**6, max_columns=1000, max_categories=1000, max_upload_bytes=10**9)
+
+
+def load(folder: Path, name: str) -> tuple[np.ndarray, np.ndarray, list[int]]:
+    """Rows as the service encodes them, class codes, and the categorical columns."""
+    path = folder / f"{name}.csv.gz"
+    store = DatasetStore("memory://benchmark", ROOMY)
+    with gzip.open(path, "rt", encoding="utf-8") as lines:
+        label = lines.readline().strip().split(",")[-1]
+    with path.open("rb") as file:
+        table = store.table(store.add(file, [label]).id)
+    X = table.X.copy()
+    for j in ZERO_IS_MISSING.get(name, ()):
+        X[X[:, j] == 0, j] = np.nan
+    return X, table.y, list(table.schema.categorical)
+
+
+def split(y: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Training and test rows, class by class; a class of one row is trained on."""
+    rng = np.random.default_rng(seed)
+    inside, outside = [], []
+    for k in np.unique(y):
+        rows = rng.permutation(np.flatnonzero(y == k))
+        cut = max(1, round(0.7 * len(rows)))
+        inside.append(rows[:cut])
+        outside.append(rows[cut:])
+    train, test = rng.permutation(np.concatenate(inside)), rng.permutation(np.concatenate(outside))
+    return train[:TRAIN_ROWS], test[:TEST_ROWS]
+
+
+def random_matrices(shares: np.ndarray, seed: int, count: int, actions: Sequence[int]) -> list[np.ndarray]:
+    """Benefits (K, A): some action is right for each class and gains 1 to 10, the others lose 1 to 30."""
+    rng = np.random.default_rng([seed, len(actions)])
+    made: list[np.ndarray] = []
+    while len(made) < count:
+        A = actions[len(made) % len(actions)]
+        right = rng.integers(0, A, len(shares))
+        if len(set(right)) < 2:
+            continue
+        B = -np.exp(rng.uniform(0, np.log(30), (len(shares), A)))
+        B[np.arange(len(shares)), right] = np.exp(rng.uniform(0, np.log(10), len(shares)))
+        rare = (len(shares) * np.maximum(shares, 1e-3))[:, None]
+        made.append(B / rare if len(made) % 2 else B)
+    return made
+
+
+def judge(P: np.ndarray, y: np.ndarray, B: np.ndarray) -> tuple[float, float, float]:
+    """The share of the range that was earned (NaN where one action is nearly right for all), promised, realised."""
+    decision = decide(P, B)
+    earned = row_benefits(y, decision.choice, B).mean()
+    constant, perfect = B[y].mean(axis=0).max(), B[y].max(axis=1).mean()
+    floor, scale = B.min(), np.abs(B[y]).mean()
+    promised = decision.expected_benefits.max(axis=1).mean()
+    share = (earned - constant) / (perfect - constant) if perfect - constant > 0.02 * scale else np.nan
+    return float(share), float((promised - floor) / scale), float((earned - floor) / scale)
+
+
+@dataclass(frozen=True)
+class Task:
+    """Rows to learn from, their class codes, the categorical columns, a matrix or None, and a seed."""
+
+    X: np.ndarray
+    y: np.ndarray
+    categorical: list[int]
+    B: np.ndarray | None
+    seed: int
+
+
+def ours(kind: str) -> Callable[[Task], Any]:
+    """The service's learner with its defaults."""
+
+    def fit(task: Task) -> Any:
+        one, parameters = resolve({"kind": kind})
+        built = one.build(
+            parameters,
+            categorical_features=task.categorical,
+            benefits=task.B if one.uses_benefits(parameters) else None,
+            random_state=task.seed,
+        )
+        return built.fit(task.X, task.y)
+
+    return fit
+
+
+def prepared(task: Task, model: Any) -> Any:
+    """Imputing, scaling and one-hot columns before a model, as its users write them."""
+    numeric = [j for j in range(task.X.shape[1]) if j not in task.categorical]
+    words = make_pipeline(SimpleImputer(strategy="most_frequent"), OneHotEncoder(handle_unknown="ignore"))
+    numbers = make_pipeline(SimpleImputer(add_indicator=True), StandardScaler())
+    return make_pipeline(make_column_transformer((numbers, numeric), (words, task.categorical)), model)
+
+
+def calibrated(task: Task, model: Any, method: str = "sigmoid") -> Any:
+    """The model with scikit-learn's calibration on up to five folds."""
+    smallest = int(np.bincount(task.y).min())
+    whole = CalibratedClassifierCV(model, method=method, cv=min(5, smallest)) if smallest > 1 else model
+    return whole.fit(task.X, task.y)
+
+
+def sklearn_logistic(task: Task) -> Any:
+    return prepared(task, LogisticRegression(max_iter=1000)).fit(task.X, task.y)
+
+
+def sklearn_forest(task: Task) -> Any:
+    return calibrated(task, prepared(task, RandomForestClassifier(random_state=task.seed)))
+
+
+def sklearn_boosting(task: Task) -> Any:
+    columns = task.categorical or None
+    return calibrated(task, HistGradientBoostingClassifier(categorical_features=columns, random_state=task.seed))
+
+
+def lightgbm_isotonic(task: Task) -> Any:
+    from lightgbm import LGBMClassifier  # noqa: PLC0415 - optional
+
+    return calibrated(task, LGBMClassifier(random_state=task.seed, verbose=-1, n_jobs=2), "isotonic")
+
+
+RIVALS: dict[str, Callable[[Task], Any]] = {
+    "sklearn logistic": sklearn_logistic,
+    "sklearn forest": sklearn_forest,
+    "sklearn boosting": sklearn_boosting,
+    "LightGBM isotonic": lightgbm_isotonic,
+}
+
+
+def contenders(chosen: str) -> dict[str, Callable[[Task], Any]]:
+    """The learners by name, all or those chosen, separated by commas."""
+    every = {name: ours(name) for name, kind in KINDS.items() if kind.labels == "one"} | RIVALS
+    if not importlib.util.find_spec("lightgbm"):
+        del every["LightGBM isotonic"]
+    return {name: every[name] for name in chosen.split(",")} if chosen else every
+
+
+def trains_with_benefits(name: str) -> bool:
+    return name in KINDS and KINDS[name].benefits != "ignored"
+
+
+def run(
+    table: tuple[np.ndarray, np.ndarray, list[int]], fits: dict[str, Callable[[Task], Any]], seeds: int, *, square: bool
+) -> dict[str, tuple[float, float, float]]:
+    """Share, expected over realised, and seconds of each contender on one set."""
+    X, y, categorical = table
+    found: dict[str, list[tuple[float, float, float]]] = defaultdict(list)
+    seconds: dict[str, list[float]] = defaultdict(list)
+    for seed in range(seeds):
+        train, test = split(y, seed)
+        classes, codes = np.unique(y[train], return_inverse=True)
+        test = test[np.isin(y[test], classes)]
+        truth = np.searchsorted(classes, y[test])
+        shares = np.bincount(codes) / len(codes)
+        actions = (len(classes),) if square else (2, 3, 5)
+        matrices = random_matrices(shares, seed, TRAINED_WITH if square else MATRICES, actions)
+        for name, fit in fits.items():
+            own: list[np.ndarray | None] = [*matrices] if square and trains_with_benefits(name) else [None]
+            for B in own:
+                began = perf_counter()
+                P = fit(Task(X[train], codes, categorical, B, seed)).predict_proba(X[test])
+                seconds[name].append(perf_counter() - began)
+                found[name] += [judge(P, truth, each) for each in (matrices if B is None else [B])]
+    result = {}
+    for name, rows in found.items():
+        share, promised, realised = np.array(rows).T
+        ratio = float(promised.sum() / realised.sum())
+        result[name] = (float(np.nanmean(share)), ratio, float(np.median(seconds[name])))
+    return result
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sets", default=",".join(SETS))
+    parser.add_argument("--learners", default="")
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--folder", type=Path, default=DATA)
+    chosen = parser.parse_args()
+    warnings.simplefilter("ignore")
+    fits = contenders(chosen.learners)
+    trained = {name: fit for name, fit in fits.items() if trains_with_benefits(name)}
+    blind = {name: fit for name, fit in fits.items() if name not in trained or name == "auto"}
+    plain = {name: fit for name, fit in blind.items() if name in {"logistic", "gradient_boosting"}}
+    for title, group, square in (("30 matrices", blind, False), ("3 square matrices", trained | plain, True)):
+        table = {}
+        for name in chosen.sets.split(",") if not square or trained else ():
+            table[name] = run(load(chosen.folder, name), group, chosen.seeds, square=square)
+            print(f"\n{name}, {title}")
+            for contender, (share, ratio, seconds) in table[name].items():
+                print(f"  {contender:22}{share:9.4f}{ratio:9.3f}{seconds:9.2f} s", flush=True)
+        means = {name: float(np.mean([rows[name][0] for rows in table.values()])) for name in group if table}
+        print(f"\nmean share over the sets, {title}")
+        for contender in sorted(means, key=lambda one: -means[one]):
+            print(f"  {contender:22}{means[contender]:9.4f}")
+
+
+if __name__ == "__main__":
+    main()

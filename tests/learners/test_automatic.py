@@ -1,0 +1,98 @@
+"""The learner that compares learners: it publishes the one that earns most on rows it did not see."""
+
+import pickle
+
+import numpy as np
+import pytest
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from app.decisions.benefit import decide, row_benefits
+from app.errors import Invalid
+from app.learners import automatic
+from app.learners.automatic import Automatic
+from app.learners.cost_naive_bayes import CostNaiveBayes
+from app.learners.logistic import Logistic
+from app.progress import listen
+
+
+@pytest.fixture(autouse=True)
+def two_candidates(monkeypatch):
+    """The quick ones: what is tested is the choice."""
+    monkeypatch.setattr(automatic, "CANDIDATES", {"cost_naive_bayes": CostNaiveBayes, "logistic": Logistic})
+
+
+@parametrize_with_checks([Automatic()])
+def test_it_keeps_the_conventions(estimator, check):
+    """Each of scikit-learn's checks passes."""
+    check(estimator)
+
+
+def linear(n=600, seed=0):
+    """Rows in which a sum of many features decides: made for logistic regression, not for naive Bayes."""
+    rng = np.random.default_rng(seed)
+    Z = rng.normal(size=(n, 1))
+    X = Z + 0.3 * rng.normal(size=(n, 6))
+    X[:, 0] = rng.normal(size=n) - X[:, 1:].sum(axis=1)
+    return X, (X.sum(axis=1) + 0.2 * rng.normal(size=n) > 0).astype(int)
+
+
+def test_it_is_the_winner_fitted_on_all_rows():
+    X, y = linear()
+    model = Automatic(random_state=0).fit(X, y)
+    assert model.chosen_ == "logistic"
+    np.testing.assert_array_equal(model.posterior(X), Logistic(random_state=0).fit(X, y).posterior(X))
+    assert [one.kind for one in model.tried_] == ["cost_naive_bayes", "logistic"]
+    assert model.tried_[1].score > model.tried_[0].score + 3 * model.tried_[0].standard_error
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).posterior(X), model.posterior(X))
+
+
+def test_the_score_is_what_unseen_rows_earn():
+    """With benefits the score of a candidate is the mean benefit over three folds, fitted by hand."""
+    X, y = linear(300)
+    B = np.array([[1.0, -2.0, 0.0], [-5.0, 3.0, 0.5]])
+    model = Automatic(benefits=B, random_state=0).fit(X, y)
+    fold = automatic.stratified_folds(y, 3, 0)
+    P = np.empty((300, 2))
+    for number in range(3):
+        P[fold == number] = (
+            Logistic(random_state=0).fit(X[fold != number], y[fold != number]).posterior(X[fold == number])
+        )
+    earned = row_benefits(y, decide(P, B).choice, B)
+    assert model.tried_[1].score == pytest.approx(earned.mean())
+    assert model.tried_[1].standard_error == pytest.approx(earned.std() / np.sqrt(300))
+
+
+def test_when_the_time_is_over_the_rest_is_not_tried():
+    """The first candidate is always tried; the findings say which were not."""
+    X, y = linear(100)
+    model = Automatic(max_seconds=1e-9, random_state=0).fit(X, y)
+    found = model.findings()
+    assert found["chosen"] == "cost_naive_bayes"
+    assert [one["score"] is None for one in found["candidates"]] == [False, True]
+
+
+def test_within_a_standard_error_the_smaller_log_loss_wins():
+    """Benefits of few rows are noisy: candidates that earn almost the same are told apart by their log loss."""
+    rng = np.random.default_rng(0)
+    values = {"a": rng.normal(size=50), "b": np.empty(0)}
+    values["b"] = values["a"] - 0.01 + 0.5 * rng.normal(size=50)
+    values["b"] += values["a"].mean() - 0.01 - values["b"].mean()
+    losses = {"a": np.full(50, 0.7), "b": np.full(50, 0.5)}
+    assert automatic._chosen(values, losses, np.ones(50)) == "b"
+    values["b"] -= 1.0
+    assert automatic._chosen(values, losses, np.ones(50)) == "a"
+
+
+def test_progress_rises_to_the_end():
+    X, y = linear(100)
+    heard = []
+    with listen(lambda fraction, stage: heard.append((fraction, stage))):
+        Automatic().fit(X, y)
+    assert [fraction for fraction, _ in heard] == sorted(fraction for fraction, _ in heard)
+    assert {"trying logistic", "fitting logistic"} <= {stage for _, stage in heard}
+
+
+@pytest.mark.parametrize("seconds", [0, -1, np.inf])
+def test_a_wrong_time_is_refused(seconds):
+    with pytest.raises(Invalid, match="max_seconds"):
+        Automatic(max_seconds=seconds).fit(*linear(50))

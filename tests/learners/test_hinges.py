@@ -1,0 +1,105 @@
+"""Curves of numeric features: what they are by definition, and folded into one product with the linear model."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import yeojohnson, yeojohnson_normmax
+
+from app.learners._design import Design
+from app.learners._hinges import SHAPES, Hinges, inverse, yeo_johnson
+from app.learners._linear import Linear
+from tests.reference import curves
+from tests.reference.tables import mixed
+
+FINITE = st.floats(-1e6, 1e6, allow_nan=False)
+
+
+def heavy(n, seed=0):
+    """A column with a heavy tail on both sides."""
+    return np.random.default_rng(seed).standard_t(1.5, size=n)
+
+
+def fitted(x, shape, weights=None):
+    return Hinges.fit(x[:, None], np.ones(len(x)) if weights is None else weights, np.array([0]), shape)
+
+
+@pytest.mark.parametrize("values", [heavy(400), np.arange(300.0) % 7, np.repeat([0.0, 5.0], [395, 5])])
+def test_clip_limits_to_the_quantiles(values):
+    """A curve of the shape clip is the clipped value, up to the constant that the intercept takes."""
+    new = np.concatenate((values, [-1e9, 0.3, 1e9]))
+    found = fitted(values, "clip").curves(new[:, None])[:, 0]
+    expected = np.array([curves.clipped(x, values.tolist()) for x in new])
+    np.testing.assert_allclose(found, expected - expected.min(), rtol=1e-9, atol=1e-12)
+
+
+@given(FINITE, st.integers(-300, 300).map(lambda hundredths: hundredths / 100))
+def test_the_power_is_the_published_one(x, power):
+    """It agrees with the definition, case by case, and its inverse leads back where the power is not saturated."""
+    t = yeo_johnson(np.array([x]), power)
+    np.testing.assert_allclose(t[0], curves.yeo_johnson(x, power), rtol=1e-6, atol=1e-9)
+    if abs(x) < 20:
+        np.testing.assert_allclose(inverse(t, power)[0], x, rtol=1e-5, atol=1e-6)
+
+
+def test_the_power_is_the_most_likely_one():
+    """On a lognormal column the curve is scipy's transform, to the width of its straight pieces."""
+    x = np.exp(np.random.default_rng(1).normal(size=2000))
+    inside = np.clip(x, np.quantile(x, 0.02, method="inverted_cdf"), np.quantile(x, 0.98, method="inverted_cdf"))
+    unit = inside.mean()
+    expected = yeojohnson(inside / unit, yeojohnson_normmax(inside / unit))
+    found = fitted(x, "power").curves(x[:, None])[:, 0]
+    assert np.corrcoef(found, expected)[0, 1] > 0.999
+    assert np.corrcoef(found, inside)[0, 1] < 0.97
+
+
+def test_a_spline_bends_at_the_quartiles():
+    """Its columns are x above each quartile, and nothing beyond the outer quantiles."""
+    x = np.arange(1001.0)
+    columns = fitted(x, "spline").curves(np.array([[-50.0], [300.0], [600.0], [5000.0]]))
+    np.testing.assert_allclose(
+        columns, [[0, 0, 0, 0], [280, 50, 0, 0], [580, 350, 100, 0], [960, 730, 480, 230]], atol=3
+    )
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_weight_counts_as_that_many_rows(shape):
+    x = heavy(80)
+    weights = np.random.default_rng(1).integers(1, 5, 80)
+    one, many = fitted(x, shape, weights.astype(float)), fitted(np.repeat(x, weights), shape)
+    for name in ("uppers", "knots", "slopes", "means"):
+        np.testing.assert_allclose(getattr(one, name), getattr(many, name), rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("missing", [0.0, 0.2])
+def test_the_folded_model_is_the_linear_model_of_the_columns(shape, missing):
+    """Coefficients on `matrix` and the folded scores of raw rows agree, for complete and missing and far values."""
+    X, _, categorical = mixed(300, 3, 2, missing=missing)
+    design = Design.fit(X, np.ones(300), categorical, shape)
+    rng = np.random.default_rng(0)
+    coef, intercept = rng.normal(size=(3, design.width)), rng.normal(size=3)
+    new, _, _ = mixed(100, 3, 3, missing=0.3)
+    far = np.where(np.isin(np.arange(X.shape[1]), categorical), new, 1e6 * new)
+    linear = Linear.fold(design, coef, intercept)
+    for rows in (X, new, far, np.full_like(new, np.nan)):
+        columns = design.matrix(rows)
+        dense = columns if isinstance(columns, np.ndarray) else columns.toarray()
+        np.testing.assert_allclose(linear.scores(rows), dense @ coef.T + intercept, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_columns_without_values_or_variance_are_harmless(shape):
+    X = np.column_stack((np.full(20, np.nan), np.full(20, 3.0), np.arange(20.0)))
+    design = Design.fit(X, np.ones(20), [], shape)
+    columns = design.matrix(np.vstack((X, [[1.0, 1e300, -1e300], [np.nan, np.nan, np.nan]])))
+    assert np.isfinite(columns).all()
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_far_value_moves_the_others_little(shape):
+    """One value a million times as large as the rest leaves the curve of the rest as it was."""
+    x = np.random.default_rng(3).normal(size=500)
+    far = np.append(x, 1e6)
+    one, other = (fitted(rows, shape).curves(x[:, None]) for rows in (x, far))
+    assert np.abs(one - other).max() < 0.2

@@ -1,0 +1,65 @@
+"""After the evaluation a model is fitted again on all rows; what is reported comes from the rows held out."""
+
+import numpy as np
+import pytest
+
+from app.learners.catalogue import KINDS, resolve
+from tests.conftest import trained, two_class_rows
+from tests.reference.tables import mixed
+
+CLASSIFIERS = [name for name, kind in KINDS.items() if kind.labels == "one"]
+
+
+@pytest.mark.parametrize("name", CLASSIFIERS)
+def test_refit_learns_from_the_new_rows_and_keeps_the_calibration(name):
+    """The calibration is that of the first fit; rows that were held out are predicted better than before."""
+    X, y, categorical = mixed(240, 2, 1)
+    kind, parameters = resolve({"kind": name})
+    benefits = np.array([[1.0, 0.0], [0.0, 1.0]]) if kind.needs_benefits else None
+    model = kind.build(parameters, categorical_features=list(categorical), benefits=benefits, random_state=0)
+    model.fit(X[:160], y[:160])
+    before, calibrator = model.posterior(X[160:]), getattr(model, "calibrator_", None)
+    model.refit(X, y)
+    after = model.posterior(X[160:])
+    assert getattr(model, "calibrator_", None) is calibrator
+    assert log_loss(after, y[160:]) < log_loss(before, y[160:])
+
+
+def log_loss(P, y):
+    return -np.log(np.maximum(P[np.arange(len(y)), y], 1e-9)).mean()
+
+
+def test_what_is_reported_is_that_of_the_rows_held_out(service):
+    """Metrics and reports on benefits do not depend on the refit; the published model and its card do."""
+    data = two_class_rows(160)
+    found = {}
+    for refit in (True, False):
+        order = {"model": f"refit-{refit}".lower(), "learner": {"kind": "logistic"}, "data": data, "refit": refit}
+        name = order["model"]
+        job = trained(service, order)
+        card = service.get(f"/models/{name}/versions/1").json()
+        assert job["metrics"] == card["metrics"]
+        report = service.post(f"/models/{name}/benefit", json={"benefits": [[0, -1], [-5, 2]]}).json()
+        question = {"model": name, "instances": data["rows"], "rule": "most_probable"}
+        answers = service.post("/predict", json=question).json()["probabilities"]
+        rows = [card["data"][part] for part in ("rows", "holdout_rows", "refit")]
+        found[refit] = (rows, card["metrics"], report["rules"], answers, sum(card["class_priors"].values()))
+    assert [found[refit][0] for refit in (True, False)] == [[160, 40, True], [120, 40, False]]
+    assert found[True][1:3] == found[False][1:3]
+    assert found[True][3] != found[False][3]
+
+
+@pytest.mark.parametrize("refit", [True, False])
+def test_without_a_hold_out_there_is_one_fit(service, refit):
+    job = trained(
+        service,
+        {"model": "whole", "learner": {"kind": "logistic"}, "data": two_class_rows(60), "holdout": 0, "refit": refit},
+    )
+    card = service.get(f"/models/whole/versions/{job['model']['version']}").json()
+    assert [card["data"][part] for part in ("rows", "holdout_rows", "refit")] == [60, 0, False]
+
+
+def test_a_wrong_refit_is_refused_at_its_place(service):
+    order = {"model": "no", "learner": {"kind": "logistic"}, "data": two_class_rows(60), "refit": "yes"}
+    response = service.post("/train", json=order)
+    assert (response.status_code, response.json()["errors"][0]["loc"]) == (422, "/refit")
