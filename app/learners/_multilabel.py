@@ -45,7 +45,7 @@ class Multilabel(Learner):
         """
         X, y = validate_data(self, X, y, dtype=np.float64, order="C", ensure_all_finite="allow-nan", multi_output=True)
         check_classification_targets(y)
-        Y = _as_indicator(y)
+        Y = as_indicator(y)
         weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
         counted = weights > 0
         self._check_common()
@@ -117,7 +117,7 @@ class Curves:
         return P
 
 
-def _as_indicator(y: Any) -> np.ndarray:
+def as_indicator(y: Any) -> np.ndarray:
     """The labels as integers (n, L); Invalid where they are no table of 0 and 1."""
     table = y.toarray() if sparse.issparse(y) else np.asarray(y)
     if table.ndim != 2 or not np.isin(table, (0, 1)).all():

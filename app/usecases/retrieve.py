@@ -19,6 +19,7 @@ from app.retrieval.selection import select
 from app.retrieval.terms import Terms
 from app.usecases.item_sets import Choice, Method, Sets, Setting, check_extent
 from app.usecases.predict import LARGEST_ANSWER
+from app.usecases.promises import promiser
 from app.usecases.tuned_cut import tuned_cut
 
 _BOUNDS = ("k_min", "k_max", "min_recall", "min_precision")  # fields of Terms that a cut ignores
@@ -55,7 +56,8 @@ class Question:
 @dataclass(frozen=True)
 class Answer:
     """A choice. `labels` name the positions where a model's classes are the items; `positive` is the class that counts
-    as relevant; `threshold` is that of a method with one; `marginals` are the probabilities used, if asked for.
+    as relevant; `threshold` is that of a method with one; `marginals` are the probabilities used, if asked for;
+    `correction` is what the hold-out adds to the expected losses, where they differ from it.
     """
 
     choice: Choice
@@ -65,6 +67,7 @@ class Answer:
     labels: tuple[int | str, ...] | None = None
     positive: int | str | None = None
     marginals: Sets | None = None
+    correction: float | None = None
 
 
 def retrieve(sets: Sets, question: Question) -> Answer:
@@ -113,9 +116,22 @@ def retrieve_with(model: Loaded, X: np.ndarray, question: Question, warnings: li
     choice = _choose(sets, question, threshold)
     notes = [*warnings, *choice.warnings]
     answer = Answer(choice, question.terms.loss, threshold, notes, marginals=sets if question.marginals else None)
-    if column is None:
-        return replace(answer, labels=model.classes)
-    return replace(answer, positive=model.classes[column])
+    if column is not None:
+        return replace(answer, positive=model.classes[column])
+    answer = replace(answer, labels=model.classes)
+    return _corrected(answer, model, question) if question.method == "expected_loss" and model.multilabel else answer
+
+
+def _corrected(answer: Answer, model: Loaded, question: Question) -> Answer:
+    """The answer with a warning, where the hold-out shows that such expected losses are wrong."""
+    promise = model.once(promiser)(replace(question.terms, curve=False))
+    if promise is None or promise.correction is None:
+        return answer
+    warning = (
+        f"'expected_loss' assumes independent labels: on {promise.rows} rows held out it was {promise.expected:.3f} on"
+        f" average, and the loss was {promise.realised:.3f}; add 'correction' to it"
+    )
+    return replace(answer, warnings=[*answer.warnings, warning], correction=promise.correction)
 
 
 def _check_marginals(question: Question, items: int) -> None:

@@ -349,6 +349,9 @@ def test_a_card_of_several_labels(service, topics):
     assert card["metrics"]["rows"] == 48
     assert card["metrics"]["auc"] > 0.7
     assert set(card["metrics"]["per_label"]) == {"long", "noisy", "short"}
+    promises = card["metrics"]["retrieval"]
+    assert {"f_beta", "jaccard"} <= set(promises)
+    assert all(0 < one["realised_loss"] < 0.7 and one["rows"] == 48 for one in promises.values())
 
 
 def test_a_label_with_one_positive_row_can_be_trained(service):

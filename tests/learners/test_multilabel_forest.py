@@ -119,6 +119,17 @@ def test_weights_move_the_probabilities():
     assert model.fit(X, Y, np.where(Y[:, 0] == 1, 3.0, 1.0)).posterior(X)[:, 0].mean() > plain + 0.1
 
 
+def test_refit_grows_the_forest_again_and_keeps_the_calibration():
+    """Rows that were held out are predicted better than before."""
+    X, Y = drawn(400)
+    model = MultilabelForest(n_estimators=20, categorical_features=[3], random_state=0).fit(X[:200], Y[:200])
+    curves, before = model.curves_, model.posterior(X[200:])
+    after = model.refit(X, Y).posterior(X[200:])
+    assert model.curves_ is curves
+    losses = [-np.log(np.where(Y[200:] == 1, P, 1 - P)).mean() for P in (before, after)]
+    assert losses[1] < losses[0] - 0.05
+
+
 def test_progress_is_told():
     """Some trees at a time, over all forests."""
     told = []

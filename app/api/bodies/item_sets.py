@@ -74,6 +74,8 @@ def common(answer: Answer, setting: str, method: str, model: Loaded | None) -> d
     rest: dict[str, Any] = {"setting": setting, "method": method, "loss": answer.loss.as_json()}
     if answer.threshold is not None:
         rest["threshold"] = answer.threshold
+    if answer.correction is not None:
+        rest["correction"] = answer.correction
     if answer.positive is not None:
         rest["positive"] = answer.positive
     if answer.labels is not None:

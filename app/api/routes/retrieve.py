@@ -158,6 +158,11 @@ class RetrieveAnswer(BaseModel):
     threshold: float | None = Field(default=None, description="what was retrieved lies above (methods with a cut)")
     positive: int | str | None = None
     labels: list[int | str] | None = Field(default=None, description="the model's labels or classes")
+    correction: float | None = Field(
+        default=None,
+        description="multilabel with a model: what to add to each expected loss, where it differs from what the sets"
+        " of the version's hold-out cost",
+    )
     model: ModelVersion | None = None
     warnings: list[str]
 

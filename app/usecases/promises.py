@@ -1,0 +1,93 @@
+"""What sets of labels were expected to cost, and what they cost, on the rows that a version held out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from app.errors import Invalid
+from app.registry.loaded import Loaded
+from app.retrieval.batches import select_many
+from app.retrieval.losses import DEFAULT_BETA, Loss
+from app.retrieval.terms import Terms
+from app.usecases.item_sets import stretches
+
+_FEWEST = 200  # rows from which on a difference is more precise than the promise that it corrects
+_MOST = 2000  # rows, and probabilities in them: a fraction of a second
+_CELLS = 100_000
+_STANDARD_ERRORS = 2.0
+_IN_CARDS = ("f_beta", "jaccard", "am", "g_tp_pr", "g_mean", "h_mean")
+
+
+@dataclass(frozen=True)
+class Promise:
+    """Mean losses of the best sets of some rows, and the standard error of their difference."""
+
+    rows: int
+    expected: float
+    realised: float
+    standard_error: float
+
+    @property
+    def correction(self) -> float | None:
+        """What to add to an expected loss; None where the difference may be noise, or the rows are too few."""
+        difference = self.realised - self.expected
+        beyond = abs(difference) > _STANDARD_ERRORS * self.standard_error
+        return difference if beyond and self.rows >= _FEWEST else None
+
+    def as_json(self) -> dict[str, Any]:
+        """For a card."""
+        return {
+            "expected_loss": self.expected,
+            "realised_loss": self.realised,
+            "standard_error": self.standard_error,
+            "rows": self.rows,
+        }
+
+
+def kept_promises(scores: np.ndarray, truth: np.ndarray, terms: Terms) -> Promise:
+    """Expected and realised loss of the best sets under `terms`.
+
+    scores, truth: (rows, labels), probabilities and 0 or 1, two rows or more; some 2,000 rows at most are used. Invalid
+    where the terms cannot be met.
+    """
+    n, L = scores.shape
+    room = max(min(n, _MOST, _CELLS // L), 2)
+    rows = np.linspace(0, n - 1, room).astype(np.intp)
+    P, Y = np.ascontiguousarray(scores[rows], dtype=np.float64), truth[rows]
+    found = select_many(P.ravel(), np.arange(room + 1) * L, replace(terms, curve=False))
+    of = np.repeat(np.arange(room), found.k)
+    hits = np.bincount(of, Y[of, found.order[stretches(found.offsets[:-1], found.k)]], minlength=room)
+    realised = terms.loss.of_counts(hits, found.k, Y.sum(axis=1), L, empty=terms.empty)
+    with np.errstate(over="ignore", invalid="ignore"):  # a fractional-linear loss has any magnitude
+        error = float(np.std(realised - found.expected_loss, ddof=1)) / math.sqrt(room)
+    return Promise(room, float(found.expected_loss.mean()), float(realised.mean()), error)
+
+
+def promises_of_card(scores: np.ndarray, truth: np.ndarray) -> dict[str, Any]:
+    """By loss, what `kept_promises` finds; empty with fewer than two rows."""
+    if len(scores) < 2:
+        return {}
+    losses = [Loss(name, DEFAULT_BETA if name == "f_beta" else None) for name in _IN_CARDS]
+    return {loss.name: kept_promises(scores, truth, Terms(loss)).as_json() for loss in losses}
+
+
+def promiser(model: Loaded) -> Callable[[Terms], Promise | None]:
+    """What `kept_promises` finds on the hold-out; None where it has too few rows, or the terms cannot be met there."""
+    holdout = model.holdout
+
+    @lru_cache(maxsize=64)
+    def find(terms: Terms) -> Promise | None:
+        if holdout is None or len(holdout.y) < _FEWEST:
+            return None
+        try:
+            return kept_promises(holdout.scores, holdout.y, terms)
+        except Invalid:
+            return None
+
+    return find

@@ -1,0 +1,125 @@
+"""Expected and realised losses of sets of labels on the hold-out, and what follows from their difference."""
+
+import numpy as np
+import pytest
+
+from app.registry.loaded import Holdout, Loaded
+from app.retrieval.losses import parse_loss
+from app.retrieval.terms import Terms
+from app.usecases.item_sets import Sets
+from app.usecases.promises import kept_promises, promiser, promises_of_card
+from app.usecases.retrieve import Question, retrieve, retrieve_with
+from tests.registry.making import make_card
+
+F1 = parse_loss({"name": "f_beta"})
+
+
+def exclusive(rows, seed=0):
+    """Three labels of which exactly one applies, each with its true probability: they are not independent."""
+    rng = np.random.default_rng(seed)
+    P = rng.dirichlet([0.6, 0.6, 0.6], rows)
+    return P, np.eye(3, dtype=np.int64)[(P.cumsum(axis=1) < rng.random((rows, 1))).sum(axis=1).clip(0, 2)]
+
+
+def independent(rows, seed=0):
+    rng = np.random.default_rng(seed)
+    P = rng.random((rows, 3))
+    return P, (rng.random(P.shape) < P).astype(np.int64)
+
+
+@pytest.mark.parametrize("loss", [{"name": "f_beta"}, {"name": "jaccard"}, {"name": "g_mean"}])
+@pytest.mark.parametrize("empty", [0, 1])
+def test_losses_are_those_of_the_sets_that_are_chosen(loss, empty):
+    """Row by row: the choice by the use case, the loss by its definition."""
+    P, Y = independent(30)
+    P[3], Y[3] = 0, 0
+    expected, realised = [], []
+    for p, y in zip(P, Y, strict=True):
+        choice = retrieve(Sets(p), Question.parse("binary", loss, empty=empty)).choice
+        expected.append(choice.figures[0, 0])
+        hits = y[choice.selected].sum()
+        realised.append(float(parse_loss(loss).of_counts(hits, choice.k[0], y.sum(), 3, empty=empty)))
+    found = kept_promises(P, Y, Terms(parse_loss(loss), empty=empty))
+    gap = np.array(realised) - np.array(expected)
+
+    assert found.rows == 30
+    assert found.expected == pytest.approx(np.mean(expected), abs=1e-12)
+    assert found.realised == pytest.approx(np.mean(realised), abs=1e-12)
+    assert found.standard_error == pytest.approx(gap.std(ddof=1) / np.sqrt(30), abs=1e-12)
+
+
+@pytest.mark.parametrize("name", ["f_beta", "jaccard", "am", "g_mean"])
+def test_the_correction_is_right_on_rows_that_it_was_not_made_of(name):
+    """Labels that exclude one another: what 400 rows add to the promise leaves less than half of its mean error."""
+    terms = Terms(parse_loss({"name": name}))
+    new = kept_promises(*exclusive(2000, 100), terms)
+    gap = new.realised - new.expected
+    left = [abs((kept_promises(*exclusive(400, seed), terms).correction or 0.0) - gap) for seed in range(20)]
+
+    assert np.mean(left) < abs(gap) / 2
+
+
+def test_independent_labels_are_hardly_ever_corrected():
+    """Two standard errors: in about one of twenty samples."""
+    corrected = [kept_promises(*independent(300, seed), Terms(F1)).correction is not None for seed in range(100)]
+
+    assert sum(corrected) <= 12
+
+
+def test_losses_of_any_magnitude_give_an_answer():
+    """Squares of such losses are beyond the floats: then nothing is known about noise."""
+    huge = parse_loss({"name": "fractional_linear", "c": [1e100, -1e100, 0, 0], "d": [1e-100, 0, 0, 0]})
+
+    assert kept_promises(*exclusive(400), Terms(huge)).correction is None
+
+
+def test_few_rows_correct_nothing():
+    assert kept_promises(*exclusive(199), Terms(F1)).correction is None
+    assert promises_of_card(*exclusive(1)) == {}
+
+
+def test_many_rows_and_labels_are_sampled():
+    assert kept_promises(*independent(5000), Terms(F1)).rows == 2000
+    wide = np.full((300, 1000), 0.1)
+    assert kept_promises(wide, np.zeros(wide.shape, dtype=np.int64), Terms(F1)).rows == 100
+
+
+class _Known:
+    def posterior(self, X):
+        return X
+
+
+def model(P, Y):
+    card = make_card(classes=["a", "b", "c"], labels=["a", "b", "c"], class_priors={}, learner={"kind": "x"})
+    return Loaded(card, card.schema_of_features(), _Known(), Holdout(P, Y))
+
+
+def test_an_answer_warns_once_and_its_sets_stay_the_same():
+    P, Y = exclusive(400)
+    question = Question.parse("multilabel", {"name": "jaccard"})
+    plain = retrieve_with(model(P[:10], Y[:10]), P, question, ["told"])
+    corrected = retrieve_with(model(P, Y), P, question, ["told"])
+
+    assert (plain.correction, plain.warnings) == (None, ["told"])
+    assert corrected.correction == kept_promises(P, Y, question.terms).correction
+    assert corrected.warnings[0] == "told"
+    assert len(corrected.warnings) == 2
+    assert "400 rows" in corrected.warnings[1]
+    np.testing.assert_array_equal(corrected.choice.selected, plain.choice.selected)
+    np.testing.assert_array_equal(corrected.choice.figures, plain.choice.figures)
+
+
+@pytest.mark.parametrize("method", ["half", "tuned_threshold"])
+def test_other_methods_are_not_corrected(method):
+    P, Y = exclusive(400)
+    answer = retrieve_with(model(P, Y), P, Question.parse("multilabel", {"name": "jaccard"}, method), [])
+
+    assert answer.correction is None
+
+
+def test_terms_that_the_hold_out_cannot_meet_correct_nothing():
+    P, Y = exclusive(400)
+    find = model(P, Y).once(promiser)
+
+    assert find(Terms(F1, min_precision=1.0, k_min=2)) is None
+    assert find(Terms(F1)) is find(Terms(F1))
