@@ -13,6 +13,7 @@ from app.decisions.folds import UNJUDGED, stratified_folds
 from app.learners._design import Design
 from app.learners._hinges import SHAPES
 
+_FEWEST = 200  # rows; on fewer the standard error hides what another transform gains
 _JUDGED = 3000  # rows that the choice of a transform looks at
 _SUREST = 1e-6  # probability below which a miss counts as no worse: one row must not decide the choice
 _MAX_STEPS = 500
@@ -42,13 +43,15 @@ def chosen_transform(
 ) -> str:
     """What `auto` stands for on these rows: the shape of the smallest cross-validated log loss, else `transform`.
 
-    `clip` keeps its place unless another is better by a standard error of the paired difference. Nine fits on two
-    thirds of at most `_JUDGED` rows.
+    `clip` keeps its place unless another is better by a standard error of the paired difference, and on fewer than
+    `_FEWEST` rows. Nine fits on two thirds of at most `_JUDGED` rows.
     """
     if transform != "auto":
         return transform
     if len(categorical) == X.shape[1]:
         return "none"
+    if len(X) < _FEWEST:
+        return "clip"
     some = np.sort(np.random.default_rng(0).permutation(len(X))[:_JUDGED])
     X, codes, weights = X[some], codes[some], weights[some]
     fold = stratified_folds(codes, 3, 0)

@@ -5,7 +5,11 @@ import pytest
 
 from app.learners.catalogue import KINDS, resolve
 
-SMALL = {"cost_tree": {"depth": 2, "lambda": 0.001}, "random_forest": {"n_estimators": 20}}  # is learned at once
+SMALL = {
+    "cost_tree": {"depth": 2, "lambda": 0.001},
+    "random_forest": {"n_estimators": 20},
+    "auto": {"max_seconds": 1e-9},
+}  # learned at once
 KINDS_AND_TASKS = [(kind.name, task) for kind in KINDS.values() for task in kind.tasks]
 
 
