@@ -17,7 +17,7 @@ from app.retrieval.losses import DEFAULT_BETA, Loss
 from app.retrieval.terms import Terms
 from app.usecases.item_sets import stretches
 
-_FEWEST = 200  # rows from which on a difference is more precise than the promise that it corrects
+_FEWEST = 200  # rows without which no promise is corrected: the difference is too uncertain
 _MOST = 2000  # rows, and probabilities in them: a fraction of a second
 _CELLS = 100_000
 _STANDARD_ERRORS = 2.0
@@ -34,11 +34,21 @@ class Promise:
     standard_error: float
 
     @property
+    def differs(self) -> bool:
+        """Whether the difference is more than noise."""
+        return self.rows >= _FEWEST and abs(self.realised - self.expected) > _STANDARD_ERRORS * self.standard_error
+
+    @property
     def correction(self) -> float | None:
-        """What to add to an expected loss; None where the difference may be noise, or the rows are too few."""
+        """What to add to an expected loss: the difference, the smaller the more of it may be noise.
+
+        The positive-part estimate d max(0, 1 - s²/d²) of James and Stein, for a difference d of standard error s. None
+        with too few rows.
+        """
         difference = self.realised - self.expected
-        beyond = abs(difference) > _STANDARD_ERRORS * self.standard_error
-        return difference if beyond and self.rows >= _FEWEST else None
+        if self.rows < _FEWEST or not math.isfinite(self.standard_error):
+            return None
+        return difference - self.standard_error**2 / difference if abs(difference) > self.standard_error else 0.0
 
     def as_json(self) -> dict[str, Any]:
         """For a card."""

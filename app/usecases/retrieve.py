@@ -57,7 +57,7 @@ class Question:
 class Answer:
     """A choice. `labels` name the positions where a model's classes are the items; `positive` is the class that counts
     as relevant; `threshold` is that of a method with one; `marginals` are the probabilities used, if asked for;
-    `correction` is what the hold-out adds to the expected losses, where they differ from it.
+    `correction` is what the hold-out adds to the expected losses.
     """
 
     choice: Choice
@@ -123,15 +123,16 @@ def retrieve_with(model: Loaded, X: np.ndarray, question: Question, warnings: li
 
 
 def _corrected(answer: Answer, model: Loaded, question: Question) -> Answer:
-    """The answer with a warning, where the hold-out shows that such expected losses are wrong."""
+    """The answer with what the hold-out adds to its expected losses, and a warning where that is more than noise."""
     promise = model.once(promiser)(replace(question.terms, curve=False))
-    if promise is None or promise.correction is None:
+    if promise is None:
         return answer
     warning = (
         f"'expected_loss' assumes independent labels: on {promise.rows} rows held out it was {promise.expected:.3f} on"
         f" average, and the loss was {promise.realised:.3f}; add 'correction' to it"
     )
-    return replace(answer, warnings=[*answer.warnings, warning], correction=promise.correction)
+    warnings = [*answer.warnings, warning] if promise.differs else answer.warnings
+    return replace(answer, warnings=warnings, correction=promise.correction)
 
 
 def _check_marginals(question: Question, items: int) -> None:

@@ -341,6 +341,26 @@ def test_a_threshold_is_tuned_on_the_hold_out(service, topics):
     )
 
 
+def test_expected_losses_are_corrected_by_the_hold_out(service):
+    """Labels that exclude one another are not independent: every form of answer says what that changes."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=800)
+    labels = np.array(["low", "middle", "high"])[np.digitize(x + rng.normal(size=800), [-0.6, 0.6])]
+    data = {"features": ["x"], "rows": x[:, None].tolist(), "labels": [[label] for label in labels.tolist()]}
+    learner = {"kind": "multilabel_forest", "n_estimators": 20, "min_samples_leaf": 20}
+    trained(service, {"model": "bands", "learner": learner, "data": data, "holdout": 0.5})
+    answer = ask(service, setting="multilabel", model="bands", instances=[[0.1], [2.0]]).json()
+    found = service.get("/models/bands/versions/1").json()["metrics"]["retrieval"]["f_beta"]
+
+    assert found["expected_loss"] + answer["correction"] == pytest.approx(found["realised_loss"], abs=0.01)
+    assert answer["correction"] < -0.03
+    (warning,) = answer["warnings"]
+    assert "400 rows" in warning
+    rows = npy(np.array([[0.1], [2.0]]))
+    header = post(service, rows, NPY, NPY, model="bands").headers["payoff-answer"]
+    assert json.loads(header)["correction"] == answer["correction"]
+
+
 def test_a_card_of_several_labels(service, topics):
     """Classes are the labels, priors their frequencies, metrics those of labels."""
     card = service.get(f"/models/{topics}/versions/1").json()

@@ -160,8 +160,8 @@ class RetrieveAnswer(BaseModel):
     labels: list[int | str] | None = Field(default=None, description="the model's labels or classes")
     correction: float | None = Field(
         default=None,
-        description="multilabel with a model: what to add to each expected loss, where it differs from what the sets"
-        " of the version's hold-out cost",
+        description="multilabel with a model that has 200 rows held out: what to add to each expected loss, from what"
+        " such sets cost there",
     )
     model: ModelVersion | None = None
     warnings: list[str]
