@@ -162,7 +162,7 @@ def sklearn_boosting(task: Task) -> Any:
 def lightgbm_isotonic(task: Task) -> Any:
     from lightgbm import LGBMClassifier  # noqa: PLC0415 - optional
 
-    return calibrated(task, LGBMClassifier(random_state=task.seed, verbose=-1, n_jobs=2), "isotonic")
+    return calibrated(task, LGBMClassifier(random_state=task.seed, verbose=-1, n_jobs=1), "isotonic")
 
 
 RIVALS: dict[str, Callable[[Task], Any]] = {
