@@ -10,9 +10,11 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 
 from app.decisions.folds import UNJUDGED, stratified_folds
+from app.errors import Invalid
 from app.learners._design import Design
 from app.learners._hinges import SHAPES
 
+TRANSFORMS = ("auto", "none", *SHAPES)
 _FEWEST = 200  # rows; on fewer the standard error hides what another transform gains
 _JUDGED = 3000  # rows that the choice of a transform looks at
 _SUREST = 1e-6  # probability below which a miss counts as no worse: one row must not decide the choice
@@ -46,6 +48,8 @@ def chosen_transform(
     `clip` keeps its place unless another is better by a standard error of the paired difference, and on fewer than
     `_FEWEST` rows. Nine fits on two thirds of at most `_JUDGED` rows.
     """
+    if transform not in TRANSFORMS:
+        raise Invalid.at("/numeric_transform", f"numeric_transform is one of {', '.join(TRANSFORMS)}")
     if transform != "auto":
         return transform
     if len(categorical) == X.shape[1]:

@@ -16,7 +16,7 @@ from app.learners._linear_fit import chosen_transform, fit_linear
 from app.learners._scores import softmax
 from app.learners.base import Learner
 from app.learners.kinds import Kind
-from app.learners.parameters import CALIBRATION, STRENGTH, TRANSFORM, Parameter
+from app.learners.parameters import CALIBRATION, STRENGTH, Parameter
 
 
 def rest_weights(benefits: np.ndarray, shares: np.ndarray, one_vs_rest: str = "normalised") -> np.ndarray:
@@ -108,7 +108,6 @@ class BenefitLogistic(Learner):
 
     parameters = (
         STRENGTH,
-        TRANSFORM,
         CALIBRATION,
         Parameter(
             "one_vs_rest",

@@ -20,7 +20,7 @@ from app.learners._linear import Linear, Softmax
 from app.learners._linear_fit import chosen_transform
 from app.learners.base import Learner, Scorer
 from app.learners.kinds import Kind
-from app.learners.parameters import MAJORITY, STRENGTH, TRANSFORM, Parameter
+from app.learners.parameters import MAJORITY, STRENGTH, Parameter
 from app.progress import part
 
 # Up to so many rows every row is a landmark, and the fit exact. Measured on two cores (benchmarks/kernel_logistic.py,
@@ -72,7 +72,6 @@ class KernelLogistic(Learner):
         ),
         Parameter("degree", "integer", 3, "Degree of the polynomial kernel.", low=1, high=20),
         STRENGTH,
-        TRANSFORM,
         MAJORITY,
         Parameter(
             "n_components",

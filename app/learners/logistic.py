@@ -12,7 +12,7 @@ from app.learners._linear import Linear, Logit, Softmax
 from app.learners._linear_fit import chosen_transform, fit_linear
 from app.learners.base import Learner
 from app.learners.kinds import Kind
-from app.learners.parameters import CALIBRATION, STRENGTH, TRANSFORM
+from app.learners.parameters import CALIBRATION, STRENGTH
 
 
 class Logistic(Learner):
@@ -23,7 +23,7 @@ class Logistic(Learner):
     used, and `converged_`, False if the last fit reached its maximum number of steps. A row costs one product.
     """
 
-    parameters = (STRENGTH, TRANSFORM, CALIBRATION)
+    parameters = (STRENGTH, CALIBRATION)
     _auto: ClassVar[tuple[float, float]] = (20, 1000)
 
     def __init__(

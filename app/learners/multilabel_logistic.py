@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from scipy.special import expit, logit
@@ -15,17 +15,10 @@ from app.learners._linear import Linear
 from app.learners._multilabel import Curves, Multilabel, constant_share
 from app.learners.kinds import Kind
 from app.learners.logistic import Logistic
-from app.learners.parameters import CALIBRATION, STRENGTH, TRANSFORM, Parameter
+from app.learners.parameters import CALIBRATION, STRENGTH, Parameter
 from app.progress import part
 
 _FOLDS = 5
-_TRANSFORMS = replace(
-    TRANSFORM,
-    default="clip",
-    choices=TRANSFORM.choices[1:],
-    doc="What becomes of numeric features: clip limits them to their 2 % and 98 % quantiles, power and spline bend them"
-    " as well, none leaves them.",
-)
 _FARTHEST = float(logit(1 - 1e-15))  # log-odds whose probability still differs from 1
 
 
@@ -45,7 +38,6 @@ class MultilabelLogistic(Multilabel):
 
     parameters = (
         STRENGTH,
-        _TRANSFORMS,
         CALIBRATION,
         Parameter(
             "chain",

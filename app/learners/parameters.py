@@ -134,14 +134,6 @@ STRENGTH = Parameter(
     low=1e-10,
     high=1e10,
 )
-TRANSFORM = Parameter(
-    "numeric_transform",
-    "choice",
-    "auto",
-    "What becomes of numeric features: clip limits them to their 2 % and 98 % quantiles, power and spline bend them as"
-    " well, none leaves them; auto takes the one with the smallest cross-validated log loss.",
-    choices=("auto", "none", "clip", "power", "spline"),
-)
 MAJORITY = Parameter(
     "majority",
     "label",

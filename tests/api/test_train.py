@@ -107,7 +107,7 @@ def test_the_card_says_what_was_done(service):
 
     assert card["learner"] == {
         "kind": "logistic",
-        "parameters": {"C": 1.0, "numeric_transform": "auto", "calibration": "auto"},
+        "parameters": {"C": 1.0, "calibration": "auto"},
     }
     assert [feature["type"] for feature in card["features"]] == ["numeric", "numeric", "categorical"]
     assert card["classes"] == ["healthy", "ill"]
@@ -190,7 +190,7 @@ def test_a_job_contains_what_was_ordered_from_the_beginning(service):
     assert requested["model"] == "ordered"
     assert requested["learner"] == {
         "kind": "logistic",
-        "parameters": {"C": 1.0, "numeric_transform": "auto", "calibration": "auto"},
+        "parameters": {"C": 1.0, "calibration": "auto"},
     }
     assert requested["dataset"].startswith("ds_")
     assert other.json()["requested"]["dataset"] == stored

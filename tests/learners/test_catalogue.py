@@ -25,7 +25,7 @@ def test_defaults_are_filled_in():
     """The parameters come back complete, numbers as floats."""
     kind, parameters = resolve({"kind": "logistic", "C": 2})
     assert kind is KINDS["logistic"]
-    assert parameters == {"C": 2.0, "numeric_transform": "auto", "calibration": "auto"}
+    assert parameters == {"C": 2.0, "calibration": "auto"}
     assert isinstance(parameters["C"], float)
 
 
@@ -85,7 +85,7 @@ def test_unknown_parameters_are_answered_with_the_known_ones():
     flaws = places({"kind": "logistic", "c": 1, "a/b~": 2, "C": -1})
     assert set(flaws) == {"/c", "/a~1b~0", "/C"}
     assert flaws["/c"] == "unknown logistic parameter 'c'; did you mean 'C'?"
-    assert "allowed: 'C', 'numeric_transform', 'calibration'" in flaws["/a~1b~0"]
+    assert "allowed: 'C', 'calibration'" in flaws["/a~1b~0"]
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ def test_a_learner_inside_a_learner_is_resolved_and_built(monkeypatch):
         dataclasses.replace(KINDS["logistic"], name="outer", estimator=Outer, parameters=(first,)),
     )
     kind, parameters = resolve({"kind": "outer"})
-    assert parameters == {"lambda": {"kind": "logistic", "C": 1.0, "numeric_transform": "auto", "calibration": "auto"}}
+    assert parameters == {"lambda": {"kind": "logistic", "C": 1.0, "calibration": "auto"}}
     assert kind.build(parameters, random_state=5).second.random_state == 5
     assert set(places({"kind": "outer", "lambda": {"kind": "logistic", "C": 0}})) == {"/lambda/C"}
     assert set(places({"kind": "outer", "lambda": {"kind": "cost_naive_bayes"}})) == {"/lambda/kind"}
