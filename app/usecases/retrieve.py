@@ -129,7 +129,7 @@ def _corrected(answer: Answer, model: Loaded, question: Question) -> Answer:
         return answer
     warning = (
         f"'expected_loss' assumes independent labels: on {promise.rows} rows held out it was {promise.expected:.3f} on"
-        f" average, and the loss was {promise.realised:.3f}; add 'correction' to it"
+        f" average, and the loss was {promise.realised:.3f}; 'correction' is for the mean of many sets, not for one"
     )
     warnings = [*answer.warnings, warning] if promise.differs else answer.warnings
     return replace(answer, warnings=warnings, correction=promise.correction)

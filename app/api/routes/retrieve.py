@@ -160,8 +160,8 @@ class RetrieveAnswer(BaseModel):
     labels: list[int | str] | None = Field(default=None, description="the model's labels or classes")
     correction: float | None = Field(
         default=None,
-        description="multilabel with a model that has 200 rows held out: what to add to each expected loss, from what"
-        " such sets cost there",
+        description="multilabel, method expected_loss, with a model that has 200 rows held out: what to add to the mean"
+        " of the expected losses of many sets, from what such sets cost there",
     )
     model: ModelVersion | None = None
     warnings: list[str]
