@@ -26,7 +26,8 @@ class Design:
     A category that training never saw counts as missing. What was never missing in training and is at prediction
     counts as the mean of a number and as none of the categories. Marks and categories are not scaled, so that the
     penalty holds rare ones near zero. `values[c]` are the codes that training saw of the c-th categorical feature,
-    NaN last. A row's weight counts as that many rows.
+    NaN last. A row's weight counts as that many rows. With `hinges` the numeric columns are their curves, and `numeric`
+    has the feature of each: one or, in splines, several in a row, of which the first has the mark.
     """
 
     numeric: np.ndarray

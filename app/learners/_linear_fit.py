@@ -13,11 +13,11 @@ from app.decisions.folds import UNJUDGED, stratified_folds
 from app.errors import Invalid
 from app.learners._design import Design
 from app.learners._hinges import SHAPES
+from app.learners._unseen import log_losses, mean_and_error, unseen
 
 TRANSFORMS = ("auto", "none", *SHAPES)
 _FEWEST = 200  # rows; on fewer the standard error hides what another transform gains
 _JUDGED = 3000  # rows that the choice of a transform looks at
-_SUREST = 1e-6  # probability below which a miss counts as no worse: one row must not decide the choice
 _MAX_STEPS = 500
 _TOLERANCE = 1e-6  # at scikit-learn's 1e-4 probabilities are still up to 0.07 from the optimum's (Covertype)
 
@@ -63,27 +63,17 @@ def chosen_transform(
     if not judged.any() or len(np.unique(codes)) < 2:
         return "clip"
     codes = np.unique(codes, return_inverse=True)[1]
-    losses = {shape: np.empty(len(X)) for shape in SHAPES}
-    for number in range(3):
-        inside, outside = fold != number, fold == number
-        for shape, loss in losses.items():
-            P = _posterior(shape, X[inside], codes[inside], weights[inside], categorical, C, X[outside])
-            loss[outside] = -np.log(np.maximum(P[np.arange(len(P)), codes[outside]], _SUREST))
-    w = weights[judged] / weights[judged].sum()
-    best = min(losses, key=lambda shape: float(w @ losses[shape][judged]))
-    gain = losses["clip"][judged] - losses[best][judged]
-    mean = float(w @ gain)
-    error = float(np.sqrt((w**2) @ (gain - mean) ** 2))
-    return best if mean > error else "clip"
+    K = int(codes.max()) + 1
 
+    def losses(shape: str) -> np.ndarray:
+        def fitted(_: int, inside: np.ndarray, outside: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+            design = Design.fit(X[inside], weights[inside], categorical, shape)
+            model, _ = fit_linear(design.matrix(X[inside]), codes[inside], weights[inside], C)
+            return model.classes_, model.predict_proba(design.matrix(X[outside]))
 
-def _posterior(
-    shape: str, X: np.ndarray, codes: np.ndarray, weights: np.ndarray, categorical: Sequence[int], C: float,
-    rows: np.ndarray,
-) -> np.ndarray:  # fmt: skip
-    """Probabilities of `rows` by a model of the others; of a class that these lack it is 0."""
-    design = Design.fit(X, weights, categorical, shape)
-    model, _ = fit_linear(design.matrix(X), codes, weights, C)
-    P = np.zeros((len(rows), codes.max() + 1))
-    P[:, model.classes_] = model.predict_proba(design.matrix(rows))
-    return P
+        return log_losses(unseen(fold, K, fitted)[judged], codes[judged])
+
+    found, w = {shape: losses(shape) for shape in SHAPES}, weights[judged]
+    best = min(found, key=lambda shape: mean_and_error(found[shape], w)[0])
+    gain, error = mean_and_error(found["clip"] - found[best], w)
+    return best if gain > error else "clip"

@@ -11,6 +11,7 @@ import numpy as np
 
 from app.decisions.benefit import decide, row_benefits
 from app.decisions.folds import UNJUDGED, stratified_folds
+from app.learners._unseen import log_losses, mean_and_error, unseen
 from app.learners.base import Learner
 from app.learners.cost_naive_bayes import CostNaiveBayes
 from app.learners.gradient_boosting import GradientBoosting
@@ -21,7 +22,6 @@ from app.learners.parameters import Parameter
 from app.progress import part
 
 _FOLDS = 3
-_SUREST = 1e-6  # probability below which a miss counts as no worse: one row must not decide the choice
 
 
 def _forest(**arguments: Any) -> Learner:
@@ -97,8 +97,9 @@ class Automatic(Learner):
         return self
 
     def findings(self) -> dict[str, Any]:
-        """The comparison, ready for JSON."""
-        return {"chosen": self.chosen_, "candidates": [vars(one) for one in self.tried_]}
+        """The comparison and the calibration of the winner, ready for JSON."""
+        calibration = self.model_.calibration_
+        return {"calibration": calibration, "chosen": self.chosen_, "candidates": [vars(one) for one in self.tried_]}
 
     def _fit_raw(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> Learner:
         fold = stratified_folds(codes, _FOLDS, 0)
@@ -115,11 +116,9 @@ class Automatic(Learner):
             start = monotonic()
             with part(0.8 * number / len(names), 0.8 * (number + 1) / len(names), f"trying {name}"):
                 P = self._unseen(name, X, codes, weights, fold)[judged]
-            losses[name] = -np.log(np.maximum(P[np.arange(len(P)), codes[judged]], _SUREST))
+            losses[name] = log_losses(P, codes[judged])
             values[name] = -losses[name] if self.benefits is None else self._earned(P, codes[judged])
-            w = weights[judged] / weights[judged].sum()
-            score = float(w @ values[name])
-            error = float(np.sqrt((w**2) @ (values[name] - score) ** 2))
+            score, error = mean_and_error(values[name], weights[judged])
             self.tried_.append(Tried(name, score, error, round(monotonic() - start, 3)))
         self.chosen_ = _chosen(values, losses, weights[judged]) if values else "logistic"
         with part(0.8, 1.0, f"fitting {self.chosen_}"):
@@ -130,14 +129,13 @@ class Automatic(Learner):
 
     def _unseen(self, name: str, X: np.ndarray, codes: np.ndarray, weights: np.ndarray, fold: np.ndarray) -> np.ndarray:
         """Each row's probabilities (n, K) from a candidate that did not see it."""
-        P = np.zeros((len(X), len(self.classes_)))
-        for number in range(_FOLDS):
-            inside, outside = fold != number, fold == number
+
+        def fitted(number: int, inside: np.ndarray, outside: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             with part(number / _FOLDS, (number + 1) / _FOLDS):
                 model = self._candidate(name).fit(X[inside], codes[inside], weights[inside])
-            if outside.any():
-                P[np.ix_(outside, model.classes_)] = model.posterior(np.ascontiguousarray(X[outside]))
-        return P
+            return model.classes_, model.posterior(np.ascontiguousarray(X[outside]))
+
+        return unseen(fold, len(self.classes_), fitted)
 
     def _earned(self, P: np.ndarray, codes: np.ndarray) -> np.ndarray:
         B = np.asarray(self.benefits, dtype=np.float64)
@@ -146,15 +144,10 @@ class Automatic(Learner):
 
 def _chosen(values: dict[str, np.ndarray], losses: dict[str, np.ndarray], weights: np.ndarray) -> str:
     """Of those within a standard error of the best value, the one of the smallest log loss."""
-    w = weights / weights.sum()
-    best = max(values, key=lambda name: float(w @ values[name]))
-    close = []
-    for name, earned in values.items():
-        gap = values[best] - earned
-        mean = float(w @ gap)
-        if mean <= float(np.sqrt((w**2) @ (gap - mean) ** 2)):
-            close.append(name)
-    return min(close, key=lambda name: float(w @ losses[name]))
+    best = max(values, key=lambda name: mean_and_error(values[name], weights)[0])
+    gaps = {name: mean_and_error(values[best] - earned, weights) for name, earned in values.items()}
+    close = [name for name, (gap, error) in gaps.items() if gap <= error]
+    return min(close, key=lambda name: mean_and_error(losses[name], weights)[0])
 
 
 KIND = Kind(

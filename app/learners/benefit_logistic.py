@@ -98,7 +98,7 @@ class BenefitLogistic(Learner):
 
     `benefits` (K, K): `benefits[i][j]` of calling i j, in the order of the sorted classes; None weighs all alike.
     `C`: inverse strength of the L2 penalty. `one_vs_rest`: how the rest's benefits are combined (`rest_weights`).
-    The other parameters are `Learner`'s.
+    `numeric_transform`: as for `logistic.Logistic`. The other parameters are `Learner`'s.
 
     Trained with weight eta on class 0 (the rest), the model's own score is `q / (q + eta (1 - q))`, cut at 1/2:
     `weighted_scores`, which `predict` follows. `predict_proba` undoes the weighting and gives q, so that any other

@@ -12,6 +12,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from threadpoolctl import ThreadpoolController
 
 from app.decisions.folds import UNJUDGED
+from app.learners._unseen import log_losses
 from app.learners.base import ALL, Dealt, Learner, fit_calibrator, stage_name
 from app.learners.kinds import Kind
 from app.learners.parameters import CALIBRATION, Parameter
@@ -24,7 +25,6 @@ _STAGES = np.array([0.05, 0.1, 0.15, 0.25, 0.35, 0.5, 0.75, 1.0])
 # Leaves of a tree by the number of rows: benefit realised on seven UCI tables, benchmarks/defaults.py.
 _LEAVES = ((1500, 8), (10_000, 16))
 _LARGE_LEAVES = 31
-_SUREST = 1e-6  # probability below which an error counts as no worse: one row must not decide the rounds
 # Progress reports of a fit. Each bins the rows again: a few per cent of the time without weights, but with weights
 # scikit-learn takes a quarter of a second per feature for it, so such a fit has one report.
 _STEPS = 10
@@ -159,8 +159,7 @@ class GradientBoosting(Learner):
         judged = dealt.fold != UNJUDGED
         P, codes, weights = P[judged], dealt.codes[judged], dealt.weights[judged]
         calibrator = fit_calibrator(self.calibration_, P, codes, weights)
-        true = calibrator.apply(P)[np.arange(len(P)), codes]
-        return float(-weights @ np.log(np.maximum(true, _SUREST)))
+        return float(weights @ log_losses(calibrator.apply(P), codes))
 
     def _grown(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray, rounds: np.ndarray) -> Iterator[Boosted]:
         """The same model after each of so many rounds; arguments as for `_fit_raw`."""

@@ -39,7 +39,8 @@ class KernelLogistic(Learner):
     `kernel`: `rbf` exp(-gamma |a-b|^2), `linear` <a, b>, or `polynomial` (gamma <a, b> + 1)^degree, on rows prepared
     as in `_design.Design`. `gamma`: None is one over the summed variance of the prepared columns (scikit-learn's
     `scale`; on glass, ecoli and image segmentation it was ahead of the median distance rule). `C`: inverse strength
-    of the L2 penalty, with scikit-learn's meaning; intercepts are free. `majority`: the class with f = 0, None is the
+    of the L2 penalty, with scikit-learn's meaning; intercepts are free. `numeric_transform`:
+    as for `logistic.Logistic`. `majority`: the class with f = 0, None is the
     one that weighs most; it is what the functions refer to, and changes no probability. `n_components`:
     Nystroem landmarks, rows drawn at random; None is every row (exact) up to EXACT_ROWS, LANDMARKS or fewer beyond. The
     linear kernel is always exact and ignores gamma, degree and n_components.

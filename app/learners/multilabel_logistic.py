@@ -19,7 +19,6 @@ from app.learners.parameters import CALIBRATION, STRENGTH, Parameter
 from app.progress import part
 
 _FOLDS = 5
-_FARTHEST = float(logit(1 - 1e-15))  # log-odds whose probability still differs from 1
 
 
 class MultilabelLogistic(Multilabel):

@@ -38,9 +38,7 @@ def run(ports: Ports, job: Job) -> None:
         for _ in range(_MAX_NUMBERS):
             try:
                 _publish(ports, job, card, estimator, holdout)
-            except (
-                NumberUnusable
-            ) as taken:  # as after a rebuild of the index: the number is of no use, and is cleaned up later
+            except NumberUnusable as taken:  # as after a rebuild of the index; the number is cleaned up later
                 reason = taken
             else:
                 return
@@ -134,17 +132,20 @@ def _train(ports: Ports, job: Job) -> tuple[Card, Any, Holdout | None]:
         rows = split_rows(table.y, spec.holdout, spec.seed)
     refit = spec.refit and rows.holdout.size > 0
     estimator = _build(spec, table)
+    end = 0.6 if refit else 0.9
     began = perf_counter()
-    with progress.part(0.05, 0.6 if refit else 0.9, "fitting"):
+    with progress.part(0.05, end, "fitting"):
         _fit(estimator, spec, table, rows.train)
-    with progress.part(0.6, 0.65, "evaluating") if refit else progress.part(0.9, 0.95, "evaluating"):
+    seconds = perf_counter() - began
+    with progress.part(end, end + 0.05, "evaluating"):
         metrics, holdout = evaluate(estimator, spec, table, rows.holdout)
     if refit:
+        began = perf_counter()
         with progress.part(0.65, 0.95, "fitting on all rows"):
             _refit(estimator, table)
-    seconds = round(perf_counter() - began, 3)
+        seconds += perf_counter() - began
     card = card_of(estimator, job, spec, table, rows, metrics, refit=refit)
-    return card.model_copy(update={"fit_seconds": seconds}), estimator, holdout
+    return card.model_copy(update={"fit_seconds": round(seconds, 3)}), estimator, holdout
 
 
 def _build(spec: TrainSpec, table: Table) -> Any:

@@ -68,6 +68,7 @@ def test_when_the_time_is_over_the_rest_is_not_tried():
     model = Automatic(max_seconds=1e-9, random_state=0).fit(X, y)
     found = model.findings()
     assert found["chosen"] == "cost_naive_bayes"
+    assert found["calibration"] == model.model_.calibration_ == "sigmoid"
     assert [one["score"] is None for one in found["candidates"]] == [False, True]
 
 
