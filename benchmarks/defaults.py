@@ -15,7 +15,6 @@ takes part where it is installed.
 from __future__ import annotations
 
 import argparse
-import gzip
 import importlib.util
 import warnings
 from collections import defaultdict
@@ -26,6 +25,7 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
+from decisions import DATA, load
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import make_column_transformer
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
@@ -34,34 +34,16 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-from app.data.store import DataLimits, DatasetStore
 from app.decisions.benefit import decide, row_benefits
 from app.learners.catalogue import KINDS, resolve
 
-DATA = Path(__file__).resolve().parents[1] / ".." / "shared" / "data"
 SETS = (
     "german_credit", "pima_diabetes", "heart_cleveland", "breast_cancer_wisconsin", "glass", "ecoli",
     "image_segmentation", "spambase", "thyroid_ann", "covtype_20k", "letter",
 )  # fmt: skip
-ZERO_IS_MISSING = {"pima_diabetes": (1, 2, 3, 4, 5)}
 MATRICES = 30
 TRAINED_WITH = 3  # matrices for learners that train with one
 TRAIN_ROWS, TEST_ROWS = 3000, 4000
-ROOMY = DataLimits(max_rows=10**6, max_columns=1000, max_categories=1000, max_upload_bytes=10**9)
-
-
-def load(folder: Path, name: str) -> tuple[np.ndarray, np.ndarray, list[int]]:
-    """Rows as the service encodes them, class codes, and the categorical columns."""
-    path = folder / f"{name}.csv.gz"
-    store = DatasetStore("memory://benchmark", ROOMY)
-    with gzip.open(path, "rt", encoding="utf-8") as lines:
-        label = lines.readline().strip().split(",")[-1]
-    with path.open("rb") as file:
-        table = store.table(store.add(file, [label]).id)
-    X = table.X.copy()
-    for j in ZERO_IS_MISSING.get(name, ()):
-        X[X[:, j] == 0, j] = np.nan
-    return X, table.y, list(table.schema.categorical)
 
 
 def split(y: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -186,10 +168,15 @@ def trains_with_benefits(name: str) -> bool:
 
 
 def run(
-    table: tuple[np.ndarray, np.ndarray, list[int]], fits: dict[str, Callable[[Task], Any]], seeds: int, *, square: bool
+    table: tuple[np.ndarray, np.ndarray, tuple[int, ...]],
+    fits: dict[str, Callable[[Task], Any]],
+    seeds: int,
+    *,
+    square: bool,
 ) -> dict[str, tuple[float, float, float]]:
     """Share, expected over realised, and seconds of each contender on one set."""
-    X, y, categorical = table
+    X, y, columns = table
+    categorical = list(columns)
     found: dict[str, list[tuple[float, float, float]]] = defaultdict(list)
     seconds: dict[str, list[float]] = defaultdict(list)
     for seed in range(seeds):
@@ -227,14 +214,17 @@ def main() -> None:
     trained = {name: fit for name, fit in fits.items() if trains_with_benefits(name)}
     blind = {name: fit for name, fit in fits.items() if name not in trained or name == "auto"}
     plain = {name: fit for name, fit in blind.items() if name in {"logistic", "gradient_boosting"}}
-    for title, group, square in (("30 matrices", blind, False), ("3 square matrices", trained | plain, True)):
+    square_group = trained | plain if trained else {}
+    for title, group, square in (("30 matrices", blind, False), ("3 square matrices", square_group, True)):
+        if not group:
+            continue
         table = {}
-        for name in chosen.sets.split(",") if not square or trained else ():
+        for name in chosen.sets.split(","):
             table[name] = run(load(chosen.folder, name), group, chosen.seeds, square=square)
             print(f"\n{name}, {title}")
             for contender, (share, ratio, seconds) in table[name].items():
                 print(f"  {contender:22}{share:9.4f}{ratio:9.3f}{seconds:9.2f} s", flush=True)
-        means = {name: float(np.mean([rows[name][0] for rows in table.values()])) for name in group if table}
+        means = {name: float(np.mean([rows[name][0] for rows in table.values()])) for name in group}
         print(f"\nmean share over the sets, {title}")
         for contender in sorted(means, key=lambda one: -means[one]):
             print(f"  {contender:22}{means[contender]:9.4f}")
