@@ -27,6 +27,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError, OperationalError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as NoConnectionFree
+from sqlalchemy.pool import ConnectionPoolEntry
 
 from app.circuit_breaker import CircuitBreaker
 from app.errors import Invalid, Unavailable
@@ -142,6 +143,8 @@ class Database:
                 return
 
     def close(self) -> None:
+        """Close the connections: idle ones now, those in use when their transactions end."""
+        event.listen(self.engine, "checkin", _close_returned)
         self.engine.dispose()
 
     @contextmanager
@@ -200,6 +203,10 @@ def _engine(url: str, connections: int, seconds: float) -> Engine:
     )
     event.listen(engine, "do_connect", lambda _dialect, _record, _words, named: connect(named, seconds))
     return engine
+
+
+def _close_returned(_connection: Any, record: ConnectionPoolEntry) -> None:
+    record.invalidate()
 
 
 def _postgres() -> ModuleType:

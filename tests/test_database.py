@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sqlite3
 import sys
 import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
+import psycopg
 import pytest
 from sqlalchemy import Column, Integer, MetaData, Table, insert, make_url, select, text, update
 from sqlalchemy.exc import IntegrityError
@@ -78,6 +80,15 @@ def test_what_is_wrong_with_a_statement_is_not_blamed_on_the_database(database):
     add(database, 1)
     with pytest.raises(IntegrityError):
         add(database, 1)
+
+
+def test_a_transaction_outlives_closing_and_its_connection_does_not(database):
+    with database.writing() as transaction:
+        connection = transaction.connection.driver_connection
+        database.close()
+        assert transaction.execute(text("SELECT 1")).scalar() == 1
+    with pytest.raises((psycopg.OperationalError, sqlite3.ProgrammingError), match="closed"):
+        connection.execute("SELECT 1")
 
 
 def test_a_reader_sees_one_moment_whatever_is_written_meanwhile(database):
