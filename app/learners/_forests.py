@@ -43,8 +43,9 @@ def grown_forests(
     `dealt.codes` are class codes (n,), or labels (n, n_classes) of 0 and 1. For labels the forest's distribution has
     n_classes + 1 entries: the probability of each label, and what is left to n_classes, all divided by n_classes.
     """
-    if len(dealt.X) and np.nanmax(np.abs(dealt.X), initial=0.0) > _LARGEST:
-        raise Invalid.at("", f"a random forest takes values up to {_LARGEST:.3g}")
+    sizes = np.nanmax(np.abs(dealt.X), axis=0, initial=0.0)
+    for j in np.flatnonzero(sizes > _LARGEST):
+        raise Invalid.at(f"/columns/{j}", f"numbers beyond {_LARGEST:.3g} cannot be learned from; use a larger unit")
     rows = dealt._replace(X=dealt.X.astype(np.float32))  # what scikit-learn's trees compare, at half the size
     size = model.n_estimators
     batch = int(np.clip(_CELLS // max(rows.X.size, 1), 1, _MAX))

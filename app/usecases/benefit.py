@@ -137,7 +137,7 @@ def _about(ranking: Ranking, n: int) -> list[str]:
 def _holdout(model: Loaded) -> Holdout:
     name = f"version {model.version} of {model.name!r}"
     if model.holdout is None:
-        raise Conflict(f"{name} was trained without a hold-out: there is nothing to judge on")
+        raise Conflict(f"{name} has no hold-out to judge on; train it with a larger 'holdout' or more rows")
     return model.holdout
 
 

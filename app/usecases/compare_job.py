@@ -106,7 +106,7 @@ def _trials(table: Table, fold: np.ndarray, spec: CompareSpec) -> list[_Trial]:
         number, part, done = order.popleft()
         progress.report(done, f"{called[number]}, fold {part + 1}")
         if isinstance(tried, Invalid):
-            failures.setdefault(number, placed(tried, pointer("learners", number)))
+            failures.setdefault(number, placed(tried, pointer("learners", number), table.schema.names))
         else:
             fits[number][part] = tried
     return [_trial(name, fits[number], failures.get(number), fold) for number, name in enumerate(called)]

@@ -137,7 +137,9 @@ def _check_finite(P: np.ndarray) -> None:
 def sorted_holdout(model: Loaded) -> HoldoutScores:
     """A binary model's hold-out, sorted (use `Loaded.once`); Conflict at /threshold where it has none."""
     if model.holdout is None:
-        raise Conflict.at("/threshold", "this version was trained without a hold-out; use posterior or a number")
+        raise Conflict.at(
+            "/threshold", "this version has no hold-out; use 'posterior' or a number, or train it with a 'holdout'"
+        )
     try:
         return HoldoutScores(model.holdout.scores[:, 1], model.holdout.y)
     except Invalid as error:
@@ -255,7 +257,17 @@ def _benefits(question: Question, n_classes: int, n_instances: int) -> np.ndarra
     try:
         return as_benefits(question.benefits, n_classes, n_instances, n_actions)
     except Invalid as error:
+        if question.actions is None and _fits_other_actions(question.benefits, n_classes, n_instances):
+            raise Invalid.at("/benefits", "the columns are not the classes; name them in 'actions'") from error
         raise error.under("/benefits") from error
+
+
+def _fits_other_actions(benefits: Any, n_classes: int, n_instances: int) -> bool:
+    try:
+        as_benefits(benefits, n_classes, n_instances)
+    except Invalid:
+        return False
+    return True
 
 
 def check_distinct(actions: Sequence[str]) -> None:

@@ -163,7 +163,9 @@ def _tuner(model: Loaded) -> Callable[[Loss, int, int | None], float]:
     """The cut that is best on the version's hold-out for a loss, `empty` and a column (see `_positive`)."""
     holdout = model.holdout
     if holdout is None:
-        raise Conflict.at("/method", "this version was trained without a hold-out; use 'expected_loss' or 'half'")
+        raise Conflict.at(
+            "/method", "this version has no hold-out; use 'expected_loss' or 'half', or train it with a 'holdout'"
+        )
 
     @lru_cache(maxsize=64)
     def tune(loss: Loss, empty: int, column: int | None) -> float:

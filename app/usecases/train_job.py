@@ -76,9 +76,14 @@ def _publish(ports: Ports, job: Job, card: Card, estimator: Any, holdout: Holdou
         ports.audit.published(connection, job.id, f"{name}:{version}")
 
 
-def placed(error: Invalid, learner: str = "/learner") -> Invalid:
-    """An estimator's complaint, seen from the order: about its benefits, or about one of its own parameters."""
-    return error if error.flaws[0].loc.startswith("/benefits") else error.under(learner)
+def placed(error: Invalid, learner: str = "/learner", features: Sequence[str] = ()) -> Invalid:
+    """An estimator's complaint, seen from the order: about its benefits, a feature, or one of its own parameters."""
+    loc, message = error.flaws[0].loc, error.flaws[0].msg
+    if loc.startswith("/benefits"):
+        return error
+    if loc.startswith("/columns/"):
+        return Invalid.at(learner, f"feature {features[int(loc.removeprefix('/columns/'))]!r}: {message}")
+    return error.under(learner)
 
 
 def built(
@@ -173,7 +178,7 @@ def _fit(estimator: Any, spec: TrainSpec, table: Table, rows: np.ndarray) -> Non
                 estimator.learn_stops(X, y, prices or Prices.unit(X.shape[1]))
         _check_answers(estimator, table, X)
     except Invalid as error:
-        raise placed(error) from error
+        raise placed(error, features=table.schema.names) from error
 
 
 def _refit(estimator: Any, table: Table) -> None:
@@ -182,7 +187,7 @@ def _refit(estimator: Any, table: Table) -> None:
             estimator.refit(table.X, table.y)
         _check_answers(estimator, table, table.X)
     except Invalid as error:
-        raise placed(error) from error
+        raise placed(error, features=table.schema.names) from error
 
 
 def _check_answers(estimator: Any, table: Table, X: np.ndarray) -> None:

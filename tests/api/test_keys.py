@@ -105,7 +105,7 @@ def test_without_a_key_only_health_and_docs_answer(bank):
             response = client.request(method, filled(path))
 
             assert response.status_code == (200 if needed is OPEN else 401), (method, path)
-        for path in ("/nowhere", "/predict/", "//predict", "/docs/../predict", "/health/../models", "/%70redict"):
+        for path in ("/nowhere", "/predict/", "/x//predict", "/docs/../predict", "/health/../models", "/%70redict"):
             assert client.post(path).status_code == client.get(path).status_code == 401, path
         for path in ("/docs", "/health/live", f"{STATIC}/swagger-ui.css"):
             assert client.post(path).status_code == client.options(path).status_code == 401, path

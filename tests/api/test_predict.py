@@ -204,7 +204,7 @@ BAD = {
     "boolean in the matrix": ({"benefits": [[1, True], [3, 4]]}, "/benefits/0/1"),
     "huge benefit": ({"benefits": [[1, 1e300], [3, 4]]}, "/benefits/0/1"),
     "matrices for other instances": ({"benefits": [BENEFITS]}, "/benefits"),
-    "columns that are neither classes nor named": ({"benefits": [[1, 2, 3], [4, 5, 6]]}, "/benefits/0"),
+    "columns that are neither classes nor named": ({"benefits": [[1, 2, 3], [4, 5, 6]]}, "/benefits"),
     "an action too many": ({"benefits": BENEFITS, "actions": ["a", "b", "c"]}, "/benefits/0"),
     "actions of the same name": ({"benefits": BENEFITS, "actions": ["a", "a"]}, "/actions"),
     "no actions": ({"benefits": BENEFITS, "actions": []}, "/actions"),

@@ -71,6 +71,7 @@ def test_metrics_count_requests_by_route(service):
 
 def test_the_documentation_page_comes_from_the_service_itself(service):
     """No script, style or picture of the page is on another host."""
+    assert service.get("/").headers["location"] == "/docs"
     page = service.get("/docs").text
 
     sources = re.findall(r'(?:src|href)="([^"]+)"', page)

@@ -13,7 +13,7 @@ from app.usecases.benefit import report
     [
         ({"regression": True, "multilabel": False}, Invalid, "predicts numbers"),
         ({"regression": False, "multilabel": True}, Invalid, "several labels"),
-        ({"regression": False, "multilabel": False}, Conflict, "without a hold-out"),
+        ({"regression": False, "multilabel": False}, Conflict, "has no hold-out"),
     ],
 )
 def test_some_models_cannot_be_judged(model, error, reason):

@@ -10,7 +10,7 @@ from pathlib import Path
 import fastapi_offline
 from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.openapi.docs import get_swagger_ui_html
-from fastapi.responses import HTMLResponse, JSONResponse
+from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse
 from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
@@ -39,6 +39,12 @@ def document(request: Request) -> JSONResponse:
     if root := request.scope.get("root_path", ""):
         found = {**found, "servers": [{"url": root}]}
     return JSONResponse(found)
+
+
+@router.get("/")
+@needs(OPEN)
+def front(request: Request) -> RedirectResponse:
+    return RedirectResponse(f"{request.scope.get('root_path', '')}/docs")
 
 
 @router.get("/docs")
