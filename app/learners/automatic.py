@@ -96,6 +96,10 @@ class Automatic(Learner):
         self.model_.refit(X, np.searchsorted(self.classes_, y))
         return self
 
+    def calibrates(self) -> bool:
+        """Whether the chosen learner does."""
+        return self.model_.calibrates()
+
     def findings(self) -> dict[str, Any]:
         """The comparison and the calibration of the winner, ready for JSON."""
         calibration = self.model_.calibration_

@@ -145,6 +145,10 @@ class Learner(ClassifierMixin, BaseEstimator):
         P = self.model_.posterior(X)
         return P if self.calibrator_ is None else self.calibrator_.apply(P)
 
+    def calibrates(self) -> bool:
+        """Whether a fit calibrates the probabilities, of classes with enough rows."""
+        return self.calibration != "none"
+
     def _validated(self, X: np.ndarray) -> np.ndarray:
         check_is_fitted(self)
         rows: np.ndarray = validate_data(

@@ -91,6 +91,7 @@ class Card(_Part):
     benefits: list[list[FiniteFloat]] | None = None
     feature_costs: list[dict[str, Any]] | None = None
     seed: int = 0
+    warnings: list[str] = Field(default=[], description="what limits its answers, which repeat these sentences")
     fitted: dict[str, Any] = Field(default={}, description="what the fit found: calibration used, convergence")
     sizes: dict[str, int] = {}
     packages: dict[str, str] = Field(default_factory=installed_packages)

@@ -102,7 +102,9 @@ def predict(model: Loaded, X: np.ndarray, question: Question, warnings: Sequence
     case = _Case(model, question, scores, priors, P, B, _actions(question, classes, B))
     choice, more, figures = _RULES[rule](case)
     expected = None if case.decision is None else case.decision.expected_benefits
-    return Answer(rule, classes, case.actions, choice, P, expected, [*warnings, *notes, *more], figures)
+    return Answer(
+        rule, classes, case.actions, choice, P, expected, [*model.card.warnings, *warnings, *notes, *more], figures
+    )
 
 
 def check_classes(model: Loaded) -> None:

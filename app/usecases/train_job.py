@@ -20,6 +20,7 @@ from app.registry.loaded import Holdout
 from app.registry.reservations import NumberUnusable
 from app.usecases.evaluation import card_of, evaluate
 from app.usecases.ports import Ports
+from app.usecases.rare_classes import rare_classes
 from app.usecases.specs import TrainSpec
 from app.usecases.splitting import split_rows
 
@@ -69,7 +70,7 @@ def _publish(ports: Ports, job: Job, card: Card, estimator: Any, holdout: Holdou
     version = ports.registry.reserve(name, job.id, job.attempt, lambda connection: ports.queue.check(connection, job))
     card = ports.registry.stage(card.model_copy(update={"version": version}), estimator, holdout)
     ports.registry.announce(card)
-    result = {"model": {"name": name, "version": version}, "metrics": card.metrics}
+    result = {"model": {"name": name, "version": version}, "metrics": card.metrics, "warnings": card.warnings}
     with ports.database.writing() as connection:
         ports.registry.add(connection, card)
         ports.queue.succeed(connection, job, result)
@@ -150,7 +151,8 @@ def _train(ports: Ports, job: Job) -> tuple[Card, Any, Holdout | None]:
             _refit(estimator, table)
         seconds += perf_counter() - began
     card = card_of(estimator, job, spec, table, rows, metrics, refit=refit)
-    return card.model_copy(update={"fit_seconds": round(seconds, 3)}), estimator, holdout
+    warnings = rare_classes(estimator, table, rows, holdout)
+    return card.model_copy(update={"fit_seconds": round(seconds, 3), "warnings": warnings}), estimator, holdout
 
 
 def _build(spec: TrainSpec, table: Table) -> Any:

@@ -91,10 +91,11 @@ class JobDocument(JobState):
 
     model: ModelVersion | None = Field(description="what was published")
     metrics: dict[str, Any] | None = Field(description="on the hold-out")
+    warnings: list[str] | None = Field(description="what limits the model's answers, which repeat these sentences")
 
     @classmethod
     def outcome(cls, result: dict[str, Any] | None) -> dict[str, Any]:
-        return {name: (result or {}).get(name) for name in ("model", "metrics")}
+        return {name: (result or {}).get(name) for name in ("model", "metrics", "warnings")}
 
 
 EXAMPLE_KEY = "docs-example"

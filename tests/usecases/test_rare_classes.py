@@ -1,0 +1,105 @@
+"""Classes of few rows are warned about: in the job, in the card, and by each prediction of the model."""
+
+import io
+import json
+
+import numpy as np
+import pytest
+
+from app.data.table import Table
+from app.features import Feature, Schema
+from app.learners.catalogue import KINDS, resolve
+from app.registry.loaded import Holdout
+from app.usecases.rare_classes import rare_classes
+from app.usecases.splitting import split_rows
+from tests.conftest import trained
+
+NPY = "application/x-npy"
+QUICK = {
+    "auto": {"max_seconds": 1e-9},
+    "cost_tree": {"depth": 1, "lambda": 0.001},
+    "budget_forest": {"n_estimators": 3},
+    "random_forest": {"n_estimators": 10},
+}
+OTHERS = ("kernel_logistic", "cost_tree")  # these calibrate nothing
+CLASSIFIERS = [({"kind": name} | QUICK.get(name, {})) for name, kind in KINDS.items() if kind.labels == "one"]
+CALIBRATING = [
+    *(learner for learner in CLASSIFIERS if learner["kind"] not in (*OTHERS, "hierarchical_logistic")),
+    {"kind": "hierarchical_logistic", "first": {"kind": "benefit_logistic"}},
+]
+CALIBRATION = "classes with too few training rows for a reliable calibration: {}; provide at least 20 of each"
+ABSENT = "classes without a row in the hold-out, so missing in metrics and thresholds: {}; provide more"
+
+
+def table_of(counts, seed=0):
+    rng = np.random.default_rng(seed)
+    y = np.repeat(np.arange(len(counts)), counts)
+    X = rng.normal(size=(len(y), 2)) + y[:, None]
+    names = tuple(f"c{k}" for k in range(len(counts)))
+    return Table(Schema([Feature("a", "numeric", ()), Feature("b", "numeric", ())]), X, y, names, ("label",), "00")
+
+
+def warnings_of(learner, counts, part=0.25):
+    table = table_of(counts)
+    rows = split_rows(table.y, part, 0)
+    kind, parameters = resolve(learner)
+    benefits = None if kind.benefits == "ignored" else np.eye(len(counts))
+    model = kind.build(parameters, benefits=benefits, random_state=0).fit(table.X[rows.train], table.y[rows.train])
+    held = table.y[rows.holdout]
+    holdout = Holdout(model.posterior(table.X[rows.holdout]), held) if len(held) else None
+    return rare_classes(model, table, rows, holdout)
+
+
+def starts(warnings, *expected):
+    assert len(warnings) == len(expected), warnings
+    assert all(found.startswith(start) for found, start in zip(warnings, expected, strict=True)), warnings
+
+
+@pytest.mark.parametrize("learner", CALIBRATING, ids=lambda learner: learner["kind"])
+@pytest.mark.parametrize(("counts", "few"), [([60, 40, 7], "'c2' (5 rows)"), ([60, 16], "'c1' (12 rows)")])
+def test_a_learner_that_calibrates_names_the_class_of_few_rows(learner, counts, few):
+    starts(warnings_of(learner, counts), CALIBRATION.format(few))
+
+
+@pytest.mark.parametrize("learner", CALIBRATING, ids=lambda learner: learner["kind"])
+def test_classes_of_enough_rows_are_not_warned_about(learner):
+    """20 training rows are enough, with three quarters of the rows for training."""
+    assert warnings_of(learner, [60, 40, 27]) == []
+
+
+@pytest.mark.parametrize("learner", [*({"kind": name} | QUICK.get(name, {}) for name in OTHERS),
+                                     {"kind": "logistic", "calibration": "none"}])  # fmt: skip
+def test_without_calibration_only_the_hold_out_matters(learner):
+    assert warnings_of(learner, [60, 40, 7]) == []
+    starts(warnings_of(learner, [60, 40, 2]), ABSENT.format("'c2' (2 rows)"))
+
+
+@pytest.mark.parametrize("part", [0.0, 0.25])
+def test_a_class_without_a_row_in_the_hold_out_is_named_where_there_is_one(part):
+    expected = [CALIBRATION.format("'c2' (1 row)"), ABSENT.format("'c2' (1 row)")]
+    starts(warnings_of({"kind": "logistic"}, [60, 40, 1], part), *expected[: 2 if part else 1])
+
+
+def test_of_many_classes_the_rarest_are_named():
+    (found,) = warnings_of({"kind": "logistic"}, [60, 13, 12, 11, 10, 9, 8, 7], 0.0)
+    names = "'c7' (7 rows), 'c6' (8 rows), 'c5' (9 rows), 'c4' (10 rows), 'c3' (11 rows) and 2 more"
+    starts([found], CALIBRATION.format(names))
+
+
+@pytest.mark.parametrize(("counts", "expected"), [([40, 40], 0), ([60, 5, 2], 2)])
+def test_job_card_and_every_prediction_have_the_same_sentences(service, counts, expected):
+    table = table_of(counts)
+    labels = [table.classes[code] for code in table.y]
+    data = {"features": ["a", "b"], "rows": table.X.tolist(), "labels": labels}
+    name = f"rare-{len(counts)}"
+    job = trained(service, {"model": name, "learner": {"kind": "logistic"}, "data": data})
+    card = service.get(f"/models/{name}/versions/1").json()
+    question = {"model": name, "rule": "most_probable"}
+    answer = service.post("/predict", json=question | {"instances": [[0.0, 0.0]]}).json()
+    array = io.BytesIO()
+    np.save(array, np.zeros((1, 2)))
+    headers = {"Content-Type": NPY, "Accept": NPY}
+    npy = service.post("/predict", params=question, content=array.getvalue(), headers=headers)
+    assert len(job["warnings"]) == expected
+    assert card["warnings"] == job["warnings"] == answer["warnings"]
+    assert json.loads(npy.headers["payoff-answer"])["warnings"] == job["warnings"]
