@@ -56,10 +56,6 @@ class Multilabel(Learner):
         self.calibration_ = ", ".join(sorted(set(self.calibrations_)))
         return self
 
-    def refit(self, X: np.ndarray, y: np.ndarray) -> Self:
-        """`fit`, calibration curves included."""
-        return self.fit(X, y)
-
     def predict(self, X: np.ndarray) -> np.ndarray:
         """The labels (n, L) whose probability is above 1/2, as 1, the others as 0."""
         return (self.predict_proba(X) > 0.5).astype(np.intp)

@@ -141,7 +141,7 @@ class GradientBoosting(Learner):
         if not self.early_stopping:
             return super()._fit_folds(dealt, folds)
         stages = np.unique(np.ceil(_STAGES * int(self.max_iter)).astype(int))
-        P: np.ndarray = np.empty((len(stages), len(dealt.X), len(self.classes_)))
+        P: np.ndarray = np.empty((len(stages), len(dealt.X), len(self.classes_)), dtype=np.float32)
         fits = Parallel(prefer="threads", return_as="generator")(
             delayed(_fold_stages)(self._seeded(), dealt, number, folds, stages) for number in range(folds)
         )
@@ -152,12 +152,12 @@ class GradientBoosting(Learner):
         self.rounds_ = int(stages[best])
         with part(folds / (folds + 1), 1.0, stage_name(folds, folds)):
             self.model_ = self._fit_raw(*dealt.without(ALL))
-        return np.asarray(P[best])
+        return P[best].astype(np.float64)
 
     def _loss(self, P: np.ndarray, dealt: Dealt) -> float:
         """The log loss of unseen rows' probabilities (n, K) once they are calibrated: what too many rounds leave."""
         judged = dealt.fold != UNJUDGED
-        P, codes, weights = P[judged], dealt.codes[judged], dealt.weights[judged]
+        P, codes, weights = P[judged].astype(np.float64), dealt.codes[judged], dealt.weights[judged]
         calibrator = fit_calibrator(self.calibration_, P, codes, weights)
         return float(weights @ log_losses(calibrator.apply(P), codes))
 
@@ -188,11 +188,14 @@ class GradientBoosting(Learner):
 
 
 def _fold_stages(learner: GradientBoosting, dealt: Dealt, number: int, folds: int, stages: np.ndarray) -> np.ndarray:
-    """Probabilities (stages, rows, K) of the rows of a fold by a model without them, after each of `stages` rounds."""
+    """Probabilities (stages, rows, K) of the rows of a fold by a model without them, after each of `stages` rounds.
+
+    As float32: all stages of all rows are in memory together, and calibration does not see the difference.
+    """
     rows = np.ascontiguousarray(dealt.only(number))
     with part(number / (folds + 1), (number + 1) / (folds + 1), stage_name(number, folds)):
         grown = learner._grown(*dealt.without(number), stages)  # noqa: SLF001 - a part of the class's own fit
-        scores: np.ndarray = np.stack([boosted.posterior(rows) for boosted in grown])
+        scores: np.ndarray = np.stack([boosted.posterior(rows).astype(np.float32) for boosted in grown])
         return scores
 
 

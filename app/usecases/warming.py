@@ -12,9 +12,9 @@ from app.usecases.kernels import Kernels
 def warm(model: Loaded, kernels: Kernels) -> None:
     """Predict one row of missing values, so that no small request compiles anything on the event loop.
 
-    NotReady while the kernels that its kind needs are being compiled by another process.
+    NotReady while the kernels that its kind, or the learner that it chose, needs are being compiled by another process.
     """
-    kind = model.card.learner.kind
+    kind = getattr(model.estimator, "chosen_", model.card.learner.kind)
     if kind in KINDS and KINDS[kind].compiled:
         kernels.wait("acquisition")
     row = np.full((1, len(model.schema.features)), np.nan)

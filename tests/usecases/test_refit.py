@@ -3,11 +3,16 @@
 import numpy as np
 import pytest
 
+from app.learners import logistic
+from app.learners._linear_fit import fit_linear
 from app.learners.catalogue import KINDS, resolve
+from app.learners.multilabel_logistic import MultilabelLogistic
 from tests.conftest import trained, two_class_rows
+from tests.learners.multilabel import drawn
 from tests.reference.tables import mixed
 
 QUICK = {"auto": {"max_seconds": 1e-9}, "cost_tree": {"depth": 1, "lambda": 0.001}}
+SEVERAL = [name for name, kind in KINDS.items() if kind.labels == "several"]
 CLASSIFIERS = [name for name, kind in KINDS.items() if kind.labels == "one"]
 
 
@@ -24,6 +29,45 @@ def test_refit_learns_from_the_new_rows_and_keeps_the_calibration(name):
     after = model.posterior(X[160:])
     assert getattr(model, "calibrator_", None) is calibrator
     assert log_loss(after, y[160:]) < log_loss(before, y[160:])
+
+
+@pytest.mark.parametrize("name", SEVERAL)
+def test_refit_of_several_labels_learns_from_the_new_rows_and_keeps_the_calibration(name):
+    """The calibration is that of the first fit; rows that were held out are predicted better than before."""
+    X, Y = drawn(300)
+    kind, parameters = resolve({"kind": name})
+    model = kind.build(parameters, categorical_features=[3], random_state=0).fit(X[:200], Y[:200])
+    before, curves = model.posterior(X[200:]), model.curves_
+    model.refit(X, Y)
+    after = model.posterior(X[200:])
+    assert model.curves_ is curves
+    assert log_losses(after, Y[200:]) < log_losses(before, Y[200:])
+
+
+@pytest.mark.parametrize(("chain", "raw_fits"), [(False, 1), (True, 6)])
+def test_refit_of_linear_labels_fits_nothing_for_calibration(monkeypatch, chain, raw_fits):
+    """So a fit and a refit take at most twice the time of a fit."""
+    X, Y = drawn(300)
+    model = MultilabelLogistic(chain=chain, categorical_features=[3], random_state=0).fit(X[:200], Y[:200])
+    fits = []
+    monkeypatch.setattr(logistic, "fit_linear", lambda *sent: fits.append(len(sent[1])) or fit_linear(*sent))
+    model.refit(X, Y)
+    assert raw_fits * (Y.shape[1] - 1) < len(fits) <= raw_fits * Y.shape[1]
+    assert fits.count(300) == Y.shape[1]
+
+
+def test_a_label_that_first_occurs_in_the_rows_held_out_is_learned_by_a_refit():
+    X, Y = drawn(300)
+    Y[:200, 1] = 0
+    model = MultilabelLogistic(categorical_features=[3], random_state=0).fit(X[:200], Y[:200])
+    assert np.ptp(model.posterior(X)[:, 1]) == pytest.approx(0.0, abs=1e-12)
+    model.refit(X, Y)
+    alone = logistic.Logistic(calibration="none", numeric_transform="clip", categorical_features=[3]).fit(X, Y[:, 1])
+    np.testing.assert_allclose(model.posterior(X)[:, 1], alone.posterior(X)[:, 1], atol=1e-9)
+
+
+def log_losses(P, Y):
+    return -np.log(np.where(Y == 1, P, 1.0 - P)).mean()
 
 
 def log_loss(P, y):

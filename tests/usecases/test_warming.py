@@ -11,6 +11,7 @@ import pytest
 
 from app.database import Database
 from app.errors import NotReady
+from app.learners import automatic
 from app.learners.catalogue import KINDS, resolve
 from app.migrations import migrate
 from app.registry.registry import Registry
@@ -121,6 +122,22 @@ def test_a_model_whose_kernels_are_being_compiled_is_not_loaded_yet(registry_wit
         warm(model, Compiling())
 
 
+@pytest.mark.parametrize(("winner", "waits"), [("random_forest", True), ("logistic", False)])
+def test_a_model_of_auto_waits_for_the_kernels_of_its_winner(registry_with, monkeypatch, winner, waits):
+    waited = []
+
+    class Compiling(Kernels):
+        def wait(self, *packages, seconds=0.0):  # noqa: ARG002
+            waited.extend(packages)
+
+    monkeypatch.setattr(automatic, "CANDIDATES", {winner: automatic.CANDIDATES[winner]})
+    rng = np.random.default_rng(0)
+    model = registry_with("auto")
+    model.estimator = automatic.Automatic(random_state=0).fit(rng.normal(size=(60, 2)), np.arange(60) % 2)
+    warm(model, Compiling())
+    assert waited == (["acquisition"] if waits else [])
+
+
 @pytest.fixture
 def registry_with():
     class Model:
@@ -128,5 +145,6 @@ def registry_with():
             self.card = make_card(learner={"kind": kind, "parameters": {}})
             self.schema = self.card.schema_of_features()
             self.estimator = make_estimator()
+            self.regression = False
 
     return Model
