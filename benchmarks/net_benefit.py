@@ -1,6 +1,6 @@
 """What it earns to buy test after test, with the prices of real tests: heart disease, diabetes, thyroid disease.
 
-   python benchmarks/net_benefit.py [folder of the data, default ../shared/data]
+   python benchmarks/net_benefit.py [folder of the data, default ../shared/data] [--trees [data set]]
 
 Prices with group discounts after Turney (1995); the benefit matrices are in the same currency, stated below. Five times
 two folds: a forest is trained on one half (which also learns when to stop), and each patient of the other half is asked
@@ -8,16 +8,22 @@ test by test. Mean net benefit (benefit of the decisions less the price of the t
 every test of the list, every test that the forest asks for, until the vote is settled, and while it is worth the price.
 "gain" is worth stopping less the better of nothing and all that the forest asks for, its standard error over the five
 repetitions (the folds of one share their rows), and in how many of the ten folds it is above zero.
+
+`--trees`: what `cost_tree` earns that chooses among 8 trade-offs by error, and by net benefit; one half is trained on,
+five times.
 """
 
 from __future__ import annotations
 
+import argparse
+import copy
 import csv
 import gzip
-import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 from sklearn.ensemble import RandomForestClassifier
@@ -26,6 +32,10 @@ from sklearn.model_selection import StratifiedKFold
 from app.acquisition.forest import FlatForest
 from app.acquisition.prices import Prices, parse_prices
 from app.learners.budget_forest import BudgetForest
+from app.learners.cost_tree import path as trade_offs
+from app.learners.cost_tree.estimator import CostTree
+from app.learners.cost_tree.hard import HardTree
+from app.learners.cost_tree.path import Point, Sample, Setting
 from app.learners.random_forest import RandomForest
 from app.usecases.acquisition_model import AcquisitionModel, ActionBenefits
 from app.usecases.simulate import report
@@ -34,6 +44,7 @@ from tests.reference.stepwise import from_sklearn, simulate
 REPETITIONS = 5
 SCALES = (0.5, 1.0, 2.0)  # of the matrix: 1 is the one stated, the others show what hangs on it
 SIZES = (1, 10, 20, 40)
+TRADE_OFFS = 8  # of a path; the default, 20, takes more than twice the time
 CASES: dict[str, list[list[float]]] = {
     # rows: the truth; columns: taken for …
     "heart_cleveland": [[0, -800], [-1600, 0]],  # no disease, disease
@@ -106,6 +117,54 @@ def table_of_net_benefits(folder: Path) -> None:
                       f"{gains.mean():9.2f}{error:7.2f}  {(gains > 0).sum()} of 10", flush=True)  # fmt: skip
 
 
+def table_of_trees(folder: Path, *wanted: str) -> None:
+    """Mean net benefit of the point with the least error, and of that with the largest net benefit, for every scale."""
+    print(f"{'cost_tree':16}{'scale':>6}{'nothing':>9}{'every':>9}{'error':>9}{'net':>9}{'gain':>9}{'error':>7}")
+    for name in wanted or CASES:
+        X, y, prices = load(folder, name)
+        B, found = np.array(CASES[name], dtype=float), []
+        for repetition in range(REPETITIONS):
+            inside, outside = halves(y, repetition)[0]
+            with one_path(TRADE_OFFS):
+                found.append([tree_benefits(X, y, prices, scale * B, inside, outside) for scale in SCALES])
+        for scale, ways in zip(SCALES, np.moveaxis(np.array(found), 1, 0), strict=True):
+            gains = ways[:, 3] - ways[:, 0]
+            error = gains.std(ddof=1) / np.sqrt(REPETITIONS)
+            means = "".join(f"{mean:9.2f}" for mean in (*ways.mean(axis=0), gains.mean()))
+            print(f"{name:16}{scale:6g}{means}{error:7.2f}", flush=True)
+
+
+def tree_benefits(
+    X: np.ndarray, y: np.ndarray, prices: Prices, B: np.ndarray, inside: np.ndarray, outside: np.ndarray
+) -> list[float]:
+    """The net benefits of nothing, every test, and the trees chosen by error and by net benefit."""
+    names, classes = [f"x{j}" for j in range(X.shape[1])], list(range(len(B)))
+    reports = []
+    for benefits in (None, B):
+        model = CostTree(feature_costs=prices, benefits=benefits, random_state=0).fit(X[inside], y[inside])
+        ready = AcquisitionModel.of(model, names, classes, prices)
+        reports.append(report(ready, X[outside], y[outside], prices, ActionBenefits(B, classes), budgets=[]))
+    by_error, by_benefit = reports
+    ways = (by_error["nothing"], by_error["everything"], by_error["budgets"][-1]["plain"],
+            by_benefit["budgets"][-1]["plain"])  # fmt: skip
+    return [way["net_benefit"] for way in ways]
+
+
+@contextmanager
+def one_path(steps: int) -> Iterator[None]:
+    """Fits inside share the trees of the first one: they differ in the choice only."""
+    grow, kept = Setting.path, []
+
+    def path(self: Setting, inside: Sample, outside: Sample, lambdas: list[float]) -> Iterator[tuple[Point, HardTree]]:
+        if not kept:
+            kept.extend((point.lambda_, hard) for point, hard in grow(self, inside, outside, lambdas))
+        for lambda_, hard in copy.deepcopy(kept):
+            yield self.point(self.assemble(hard, self.prior(outside.rows)), outside, lambda_), hard
+
+    with mock.patch.object(Setting, "path", path), mock.patch.object(trade_offs, "STEPS", steps):
+        yield
+
+
 def table_of_errors(folder: Path) -> None:
     """Error against mean cost: budgets for this forest, numbers of trees for an ordinary one."""
     print(f"\n{'error':16}{'forest':28}{'error':>8}{'complete':>10}{'asked':>9}")
@@ -141,10 +200,17 @@ def _errors(
     print(f"{name:16}{forest:28}{error:8.4f}{complete:10.2f}{cost:9.2f}", flush=True)
 
 
-def main(folder: Path) -> None:
-    table_of_net_benefits(folder)
-    table_of_errors(folder)
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", nargs="?", type=Path, default=Path(__file__).resolve().parents[2] / "shared" / "data")
+    parser.add_argument("--trees", nargs="*", choices=list(CASES))
+    asked = parser.parse_args()
+    if asked.trees is None:
+        table_of_net_benefits(asked.folder)
+        table_of_errors(asked.folder)
+    else:
+        table_of_trees(asked.folder, *asked.trees)
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).resolve().parents[2] / "shared" / "data")
+    main()

@@ -94,7 +94,8 @@ COST_TREE = Kind(
             "number",
             None,
             "Weight of the expected price of a case relative to the loss; null trains a path of 20 values and takes the"
-            " one with the least error on validation rows within the budget.",
+            " one with the least error on validation rows within the budget, or with benefits and feature_costs the"
+            " largest net benefit.",
             low=0.0,
             high=LARGEST,
             optional=True,
@@ -161,7 +162,10 @@ COST_TREE = Kind(
         ),
     ),
     "A tree of linear models that asks each case only for the features of its path, for classes or numbers; one"
-    " objective has loss and expected price; trains with `feature_costs` and answers `/acquire`.",
+    " objective has loss and expected price; trains with `feature_costs`, with `benefits` for the largest net benefit,"
+    " and answers `/acquire`.",
+    benefits="optional",
+    any_actions=True,
     feature_costs="optional",
     stepwise=True,
     tasks=TASKS,

@@ -152,7 +152,7 @@ class GradientBoosting(Learner):
         self.rounds_ = int(stages[best])
         with part(folds / (folds + 1), 1.0, stage_name(folds, folds)):
             self.model_ = self._fit_raw(*dealt.without(ALL))
-        return P[best].astype(np.float64)
+        return np.asarray(P[best], dtype=np.float64)
 
     def _loss(self, P: np.ndarray, dealt: Dealt) -> float:
         """The log loss of unseen rows' probabilities (n, K) once they are calibrated: what too many rounds leave."""

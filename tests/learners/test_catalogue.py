@@ -197,6 +197,7 @@ def test_a_label_is_a_string_or_an_integer(value):
     [
         ({"kind": "logistic"}, False),
         ({"kind": "benefit_logistic"}, True),
+        ({"kind": "cost_tree"}, True),
         ({"kind": "hierarchical_logistic"}, False),
         ({"kind": "hierarchical_logistic", "first": {"kind": "benefit_logistic"}}, True),
     ],

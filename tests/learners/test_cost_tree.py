@@ -15,6 +15,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from app import progress
 from app.acquisition.prices import Prices, parse_prices
+from app.decisions.benefit import decide, row_benefits
 from app.errors import Invalid
 from app.learners.cost_tree import estimator, path
 from app.learners.cost_tree.charges import Charges
@@ -344,6 +345,52 @@ def test_the_budget_is_kept_on_rows_held_out_and_bought_with_error(monkeypatch):
     assert errors[-1] < errors[0] / 2
     trade_offs = [point.lambda_ for point in model.tradeoff_]
     assert trade_offs == sorted(trade_offs)
+
+
+def cheap_and_dear(n=500, seed=0):
+    """Features of prices 1, 5 and 1: the first is right in four rows of five, the second in all, the third is noise."""
+    random = np.random.default_rng(seed)
+    y = np.arange(n) % 2
+    noisy = np.where(random.random(n) < 0.2, 1 - y, y)
+    return np.column_stack((noisy, y, random.integers(0, 2, n))).astype(np.float64), y
+
+
+CHEAP_AND_DEAR = {"depth": 1, "feature_costs": [1.0, 5.0, 1.0], "random_state": 0}
+
+
+@pytest.mark.parametrize(("loss", "asked"), [(2, []), (10, [0]), (100, [1])])
+@pytest.mark.parametrize("actions", [2, 3])
+def test_benefits_choose_the_point_of_the_largest_net_benefit(loss, asked, actions):
+    """An error costs `loss`: nothing earns -loss/2, feature 0 -loss/5 - 1, feature 1 -5. A third action is no use."""
+    X, y = cheap_and_dear()
+    B = -loss * np.array([[0.0, 1, 2], [1, 0, 2]])[:, :actions]
+    model = CostTree(benefits=B, **CHEAP_AND_DEAR).fit(X, y)
+    assert model.model_.columns.tolist() == asked
+    assert model.net_benefit_ == max([-loss / 2, *(point.net_benefit for point in model.tradeoff_)])
+    new, truth = cheap_and_dear(seed=1)
+    run = simulate(model.model_, new, model.prices_)
+    earned = row_benefits(truth, decide(run.probabilities, B).choice, B) - run.cost
+    assert earned.mean() == pytest.approx({2: -1, 10: -3, 100: -5}[loss], abs=0.5)
+    found = model.findings()
+    assert found["net_benefit"] == pytest.approx(model.net_benefit_, rel=1e-5)
+    assert len(found["frontier"]["net_benefit"]) == len(found["frontier"]["cost"])
+    assert (found["lambda"] is None) == (asked == [])
+
+
+@pytest.mark.parametrize(
+    ("changes", "asked"),
+    [
+        ({"budget": 2.0, "benefits": [[0, -100], [-100, 0]]}, [0]),
+        ({"budget": 2.0, "benefits": [[0, -2], [-2, 0]]}, []),
+        ({"trade_off": 0.001, "benefits": [[0, -2], [-2, 0]]}, [1]),
+        ({"feature_costs": None, "benefits": [[0, -1], [-1, 0]]}, [1]),
+        ({}, [1]),
+    ],
+)
+def test_a_budget_or_a_trade_off_goes_before_benefits(changes, asked):
+    """Benefits choose within the budget; not with a trade-off, nor without prices in their currency."""
+    model = CostTree(**CHEAP_AND_DEAR | changes).fit(*cheap_and_dear())
+    assert model.model_.columns.tolist() == asked
 
 
 @pytest.mark.parametrize("task", estimator.TASKS)

@@ -44,8 +44,10 @@ class CostTree(Learner):
 
     `task`: `classification` or `regression`. `depth`: models on a path, 1 to 8. `trade_off` (lambda) >= 0, or None:
     a path of rising trade-offs is trained, each from the one before, and the point with the least error held out
-    whose cost is within `budget` (None: no limit) is taken; the prior at cost 0 where none is. `features`: `raw`, the
-    prepared features, or `boosted`, the outputs of `weak_learners` boosting rounds of regression trees of `weak_depth`,
+    whose cost is within `budget` (None: no limit) is taken; the prior at cost 0 where none is. With `benefits` (K, A)
+    in the currency of the `feature_costs` it is the one with the largest net benefit (benefit of the decisions less
+    cost), or the prior where that has more. `features`: `raw`, the prepared features, or `boosted`, the outputs of
+    `weak_learners` boosting rounds of regression trees of `weak_depth`,
     each of which costs `evaluation_cost` besides the features that it reads. `initialiser`: where nodes start, `leaf`
     (all columns, shrunk), `greedy` (column by column, as long as one is worth its price), or `both`: a path from each;
     the greedy one reaches cheaper trees (Covertype: one feature, where the other's cheapest has four). `steepness` > 0:
@@ -57,9 +59,9 @@ class CostTree(Learner):
     value counts as one that cannot be had: the mean, at no cost. The other parameters are `Learner`'s; probabilities
     are not calibrated.
 
-    Fitted, besides `Learner`'s: `model_` (TreeOfClassifiers), `prices_`, `tradeoff_`: all Points of the path with cost
-    and error held out (share of wrong classes, or mean squared error), and of the point taken `trade_off_`, `cost_`,
-    `error_`. O(path x cycles x nodes x rows x columns).
+    Fitted, besides `Learner`'s: `model_` (TreeOfClassifiers), `prices_`, `tradeoff_`: all Points of the path with cost,
+    error (share of wrong classes, or mean squared error) and net benefit held out, and of the point taken `trade_off_`,
+    `cost_`, `error_`, `net_benefit_`. O(path x cycles x nodes x rows x columns).
     """
 
     parameters = COST_TREE.parameters
@@ -83,6 +85,7 @@ class CostTree(Learner):
         steepness: float | None = None,
         standardise: bool = True,
         feature_costs: Prices | Sequence[float] | None = None,
+        benefits: np.ndarray | Sequence[Sequence[float]] | None = None,
         validation_fraction: float = 0.2,
         categorical_features: Sequence[int] | None = None,
         random_state: int | np.random.RandomState | None = None,
@@ -101,6 +104,7 @@ class CostTree(Learner):
         self.steepness = steepness
         self.standardise = standardise
         self.feature_costs = feature_costs
+        self.benefits = benefits
         self.validation_fraction = validation_fraction
         self.categorical_features = categorical_features
         self.random_state = random_state
@@ -177,7 +181,7 @@ class CostTree(Learner):
             phi=phi, loss=loss_of(K), n_classes=K, prices=self.prices_, depth=int(self.depth), rho=float(self.rho),
             evaluation=np.full(phi.uses.shape[1], float(self.evaluation_cost) if self.features == "boosted" else 0.0),
             tolerance=float(self.zero_tolerance), steepness=self._steepness(), center=center, unit=unit,
-            initialisers=STARTS if self.initialiser == "both" else (self.initialiser,),
+            initialisers=STARTS if self.initialiser == "both" else (self.initialiser,), benefits=self._stakes(K),
         )  # fmt: skip
         with part(0.2, 0.98, "training trees"):
             chosen = self._choose(setting, sample.take(inside), sample.take(outside))
@@ -199,15 +203,24 @@ class CostTree(Learner):
         )  # fmt: skip
 
     def _choose(self, setting: Setting, inside: Sample, outside: Sample) -> HardTree | None:
-        """Train the path, and take the point with the least error within the budget; None is no tree at all."""
+        """Train the path, and take the best point within the budget; None is no tree at all."""
         lambdas = setting.lambdas(inside.rows) if self.trade_off is None else [float(self.trade_off)]
         path = list(setting.path(inside, outside, lambdas))
         self.tradeoff_ = sorted(point for point, _ in path)
-        nothing = Point(np.inf, 0.0, setting.prior_error(inside.rows, outside.rows))
+        nothing = setting.point(setting.empty(setting.prior(inside.rows)), outside, np.inf), None
         within = [step for step in path if step[0].cost <= check_budget(self.budget)]
-        taken, hard = min(within, key=lambda step: (step[0].error, step[0].cost), default=(nothing, None))
-        self.trade_off_, self.cost_, self.error_ = taken
+        if setting.benefits is None:
+            best, hard = min(within, key=lambda step: (step[0].error, step[0].cost), default=nothing)
+        else:
+            best, hard = max([nothing, *within], key=lambda step: (step[0].net_benefit, -step[0].cost))
+        self.trade_off_, self.cost_, self.error_, self.net_benefit_ = best
         return hard
+
+    def _stakes(self, K: int) -> np.ndarray | None:
+        """The benefits that choose the point: without prices in their currency, or with a trade-off, none do."""
+        if not K or self.benefits is None or self.feature_costs is None or self.trade_off is not None:
+            return None
+        return np.asarray(self.benefits, dtype=np.float64)
 
     def _check(self) -> None:
         if self.trade_off is not None and self.budget is not None:
@@ -223,10 +236,11 @@ class CostTree(Learner):
     def findings(self) -> dict[str, Any]:
         """What the fit chose, `lambda` being None where that is no tree, and the points of the path as columns."""
         taken = None if np.isinf(self.trade_off_) else _short(self.trade_off_)
-        points = sorted({tuple(map(_short, point)) for point in self.tradeoff_})
-        frontier = dict(zip(("lambda", "cost", "error"), zip(*points, strict=True), strict=True))
-        chosen = {"lambda": taken, "cost": _short(self.cost_), "error": _short(self.error_)}
-        return {**chosen, "nodes": self.model_.n_nodes, "frontier": frontier}
+        names = ("lambda", "cost", "error") if np.isnan(self.net_benefit_) else ("lambda", *Point._fields[1:])
+        points = sorted({tuple(map(_short, point[: len(names)])) for point in self.tradeoff_})
+        frontier = dict(zip(names, zip(*points, strict=True), strict=True))
+        chosen = {name: _short(getattr(self, f"{name}_")) for name in names[1:]}
+        return {"lambda": taken, **chosen, "nodes": self.model_.n_nodes, "frontier": frontier}
 
     def outline(self) -> tuple[Stop, ...]:
         """What each node asks for, and what its path costs at the prices of training."""

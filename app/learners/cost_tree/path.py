@@ -11,6 +11,7 @@ import numpy as np
 
 from app.acquisition.prices import Prices
 from app.acquisition.tree_of_classifiers import TreeOfClassifiers
+from app.decisions.benefit import decide, row_benefits
 from app.learners.cost_tree.charges import Charges
 from app.learners.cost_tree.grow import grow, improve
 from app.learners.cost_tree.hard import HardTree, Rows
@@ -32,11 +33,15 @@ target of ten features the share of variance left was .42 with 1, .31 with 3, .1
 
 
 class Point(NamedTuple):
-    """A tree on the path: its trade-off, mean `cost`, and `error`: the share of wrong classes or mean squared error."""
+    """A tree on the path: its trade-off, mean `cost`, and `error`: the share of wrong classes or mean squared error.
+
+    `net_benefit`: the mean benefit of the decisions, less the cost; NaN without benefits.
+    """
 
     lambda_: float
     cost: float
     error: float
+    net_benefit: float = np.nan
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +57,10 @@ class Sample:
 
 @dataclass(frozen=True, eq=False)
 class Setting:
-    """What a path of trees is trained with. `center` and `unit` turn scores into targets' units."""
+    """What a path of trees is trained with. `center` and `unit` turn scores into targets' units.
+
+    `benefits` (K, A) are in the currency of the prices.
+    """
 
     phi: Map
     loss: Loss
@@ -66,6 +74,7 @@ class Setting:
     steepness: float = 1.0
     center: float = 0.0
     unit: float = 1.0
+    benefits: np.ndarray | None = None
 
     def problem(self, rows: Rows, lambda_: float) -> Problem:
         charges = Charges.of(self.prices, self.phi.uses, self.evaluation)
@@ -95,20 +104,20 @@ class Setting:
                     improve(soft, _CYCLES)
                 hard = HardTree(soft, self.tolerance)
                 hard.prune(inside.rows, outside.rows)
-                yield self.point(hard, outside, lambda_), hard
+                yield self.point(self.assemble(hard, self.prior(outside.rows)), outside, lambda_), hard
 
-    def point(self, hard: HardTree, sample: Sample, lambda_: float) -> Point:
-        """Mean cost and error of rows whose features are acquired one by one."""
-        tree = self.assemble(hard, self.prior(sample.rows))
+    def point(self, tree: TreeOfClassifiers, sample: Sample, lambda_: float) -> Point:
+        """Mean cost, error and net benefit of rows whose features are acquired one by one."""
         parts = []
         for start in range(0, len(sample.X), _BLOCK):
             rows = tree.travel(sample.X[start : start + _BLOCK], self.prices)
             ends = np.arange(len(rows)), rows.length
-            parts.append((rows.spent[ends], rows.vote[ends]))
-        cost, predicted = map(np.concatenate, zip(*parts, strict=True))
-        y = sample.rows.targets
+            parts.append((rows.spent[ends], rows.vote[ends], rows.P[ends]))
+        cost, predicted, P = map(np.concatenate, zip(*parts, strict=True))
+        y, B = sample.rows.targets, self.benefits
         wrong = predicted != y if self.n_classes else (predicted - (self.center + self.unit * y)) ** 2
-        return Point(lambda_, *np.average((cost, wrong), axis=1, weights=sample.rows.weights).tolist())
+        columns = [cost, wrong] if B is None else [cost, wrong, row_benefits(y, decide(P, B).choice, B) - cost]
+        return Point(lambda_, *np.average(columns, axis=1, weights=sample.rows.weights).tolist())
 
     def prior(self, rows: Rows) -> np.ndarray:
         """The best scores (L,) without any feature; each class counts one row more."""
@@ -117,14 +126,6 @@ class Setting:
         counts = np.log(np.bincount(rows.targets, rows.weights, minlength=self.n_classes) + 1.0)
         scores: np.ndarray = counts[1:] - counts[0] if self.n_classes == 2 else counts - counts.mean()
         return scores
-
-    def prior_error(self, inside: Rows, outside: Rows) -> float:
-        """The error on rows held out of what is best without any feature."""
-        prior = self.prior(inside)
-        if not self.n_classes:
-            return float(np.average((self.unit * (prior[0] - outside.targets)) ** 2, weights=outside.weights))
-        common = int(prior[0] > 0) if self.n_classes == 2 else int(prior.argmax())
-        return float(np.average(outside.targets != common, weights=outside.weights))
 
     def empty(self, prior: np.ndarray) -> TreeOfClassifiers:
         """A node that asks for nothing and answers the prior."""
