@@ -18,6 +18,8 @@ from app.errors import Flaw, Invalid, pointer
 LARGEST = 1e150  # sums and products of two such benefits stay far from overflow
 TIE = 8 * float(np.finfo(np.float64).eps)  # per class; rounding of inputs, products and sums stays below half of it
 
+_MAX_NAMED = 5  # actions, in a warning
+_MAX_SHOWN = 40  # characters of a wrong value
 _LISTS = {list, tuple}
 _NUMBERS = {float, int}
 
@@ -62,6 +64,36 @@ def irrelevance(B: np.ndarray, actions: Sequence[object] | None = None) -> list[
         best = int(inferior.argmin())
         which = f"action {(actions[best] if actions is not None else best)!r}"
     return [f"{which} is at least as good as every other for every class: decisions do not depend on the data"]
+
+
+def namesakes(actions: Sequence[object], classes: Sequence[object]) -> tuple[int, ...]:
+    """The column of the action that has each class's name; empty unless every class has one."""
+    if actions is classes:
+        return tuple(range(len(classes)))
+    column = {str(name): a for a, name in enumerate(actions)}
+    return tuple(column.get(str(name), -1) for name in classes) if column.keys() >= set(map(str, classes)) else ()
+
+
+def oddities(B: np.ndarray, actions: Sequence[object] | None = None, own: Sequence[int] = ()) -> list[str]:
+    """Warnings about a matrix that may be transposed, shuffled, or of costs: see `irrelevance`; or no action is the
+    best for the class of its name, `own` being these columns; or some action is the best for no class.
+
+    Shapes and names as in `irrelevance`; one matrix per instance is only searched for the first two. O(size).
+    """
+    if found := irrelevance(B, actions):
+        return found
+    best = _losses(B) == 0
+    if len(own) and not (hits := best[..., np.arange(len(own)), own].any(axis=-1)).all():
+        where = f" in {int((~hits).sum())} of {len(B)} matrices" if B.ndim == 3 else ""
+        found.append(
+            f"no action is the best for the class of the same name{where}: rows are actual classes, columns are"
+            " actions, and benefits are gains, not costs"
+        )
+    if B.ndim == 2 and (never := np.flatnonzero(~best.any(axis=0))).size:
+        names = ", ".join(repr(actions[a] if actions is not None else int(a)) for a in never[:_MAX_NAMED])
+        more = f" and {len(never) - _MAX_NAMED} more" if len(never) > _MAX_NAMED else ""
+        found.append(f"best for no class, and chosen at most where the model is unsure: {names}{more}")
+    return found
 
 
 def upper_bound(priors: np.ndarray, B: np.ndarray) -> float:
@@ -196,7 +228,7 @@ def _flaws_of_one(loc: str, matrix: Any, n_classes: int, width: int) -> Iterator
 
 def _wrong(cell: Any) -> str:
     if type(cell) not in _NUMBERS:
-        return "a benefit is a number"
+        return f"a benefit is a number, not {str(cell)[:_MAX_SHOWN]!r}"
     return "" if abs(cell) <= LARGEST else f"a benefit is a finite number of magnitude at most {LARGEST:g}"
 
 

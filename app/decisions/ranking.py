@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from app.decisions.benefit import irrelevance, row_benefits
+from app.decisions.benefit import irrelevance, namesakes, oddities, row_benefits
 from app.decisions.bootstrap import FEWEST, Possible, Ranking, rank
 from app.decisions.threshold import posterior_threshold
 
@@ -79,15 +79,24 @@ def _where_apart(first: np.ndarray, second: np.ndarray, B: np.ndarray) -> np.nda
     return np.asarray((B[:, mine] != B[:, other]).any(axis=1))
 
 
-def doubts(judged: Judged, classes: Sequence[object], bound: float, rows: str = "row") -> list[str]:
+def doubts(
+    judged: Judged,
+    classes: Sequence[object],
+    bound: float,
+    rows: str = "row",
+    actions: Sequence[object] | None = None,
+) -> list[str]:
     """Warnings about the matrix, the upper bound and classes of few rows.
 
-    `classes` names the K classes, and the actions where they are as many; `rows` is what one row is called.
+    `classes` names the K classes, `actions` the A columns, by default the classes where they are as many; `rows` is
+    what one row is called.
     """
     B = judged.B
-    warnings = irrelevance(B, classes if B.shape[0] == B.shape[1] else None)
-    if not warnings and B.shape == (2, 2):
-        warnings += posterior_threshold(B, classes).warnings
+    if actions is None and B.shape[0] == B.shape[1]:
+        actions = classes
+    warnings = oddities(B, actions, () if actions is None else namesakes(actions, classes))
+    if B.shape == (2, 2) and not irrelevance(B):
+        warnings += posterior_threshold(B, actions or classes).warnings
     if bound <= 0:
         warnings.append("the upper bound is not positive: mu is undefined")
     return warnings + _thin_classes(judged, classes, rows)

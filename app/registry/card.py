@@ -89,6 +89,7 @@ class Card(_Part):
     metrics: dict[str, Any] = Field(default={}, description="on the hold-out")
     data: DataCard
     benefits: list[list[FiniteFloat]] | None = None
+    actions: list[str] | None = Field(default=None, description="names of the columns of `benefits`, where given")
     feature_costs: list[dict[str, Any]] | None = None
     seed: int = 0
     warnings: list[str] = Field(default=[], description="what limits its answers, which repeat these sentences")

@@ -13,11 +13,10 @@ import numpy as np
 from app.acquisition.prices import Prices, parse_prices
 from app.acquisition.session import StepwiseModel
 from app.acquisition.stopping import Experience, Worth
-from app.decisions.benefit import as_benefits
 from app.decisions.calibration import Calibrator
 from app.errors import Invalid
 from app.registry.loaded import Loaded
-from app.usecases.predict import check_distinct
+from app.usecases.matrices import Stated, read_matrix
 from app.usecases.stepwise_models import check_askable
 
 _REMEMBERED = 64  # matrices and prices whose worth is kept for each model: computing one takes up to 20 ms
@@ -75,22 +74,19 @@ class AcquisitionModel:
         except Invalid as error:
             raise error.under("/feature_costs") from error
 
-    def stakes(self, benefits: Any, actions: Sequence[str] | None) -> ActionBenefits | None:
+    def stakes(self, sent: Stated) -> ActionBenefits | None:
         """The request's matrix; without names for the actions its columns are the classes."""
         classes = self.classes
-        if benefits is None:
-            if actions is not None:
+        if not classes and sent.stated:
+            raise Invalid.at(sent.place, "a benefit matrix is for classes, and this model predicts a number")
+        stakes = read_matrix(sent, classes, named=True)
+        if stakes is None:
+            if sent.actions is not None:
                 raise Invalid.at("/actions", "actions are the columns of benefits; send benefits, too")
             return None
-        if not classes:
-            raise Invalid.at("/benefits", "a benefit matrix is for classes, and this model predicts a number")
-        check_distinct(actions or ())
-        try:
-            B = as_benefits(benefits, len(classes), n_actions=len(actions or classes))
-        except Invalid as error:
-            raise error.under("/benefits") from error
+        B, actions = stakes
         if B.shape[1] > MAX_ACTIONS:
-            loc = "/benefits" if actions is None else "/actions"
+            loc = sent.place if sent.actions is None else "/actions"
             raise Invalid.at(loc, f"there are {B.shape[1]:,} actions; at most {MAX_ACTIONS:,} are supported")
         return ActionBenefits(B, actions or classes)
 

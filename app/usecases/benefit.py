@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from app.decisions.benefit import (
-    as_benefits,
     confusion,
     mu,
     realised_benefit,
@@ -22,6 +20,7 @@ from app.decisions.rules import Rows, Ruled, apply_rules, same_for_all
 from app.decisions.threshold import decide_by_threshold, posterior_threshold
 from app.errors import Conflict, Invalid, TooLarge
 from app.registry.loaded import Holdout, Loaded
+from app.usecases.matrices import NEEDED, Stakes, Stated, read_matrix
 from app.usecases.predict import check_classes, shifted, sorted_holdout
 
 FOLDS = 5  # of the hold-out, for the rule that is tuned on it
@@ -62,6 +61,7 @@ class Report:
     cutting: Cutting | None
     ruled: list[Ruled]
     ranking: Ranking
+    actions: Sequence[str] | None
     warnings: list[str]
 
 
@@ -78,8 +78,8 @@ class _Judge:
         return Earning(earned, mu(earned, self.bound), confusion(y, choice, *B.shape))
 
 
-def report(model: Loaded, benefits: Any, priors: Mapping[str, float] | None, points: int) -> Report:
-    """Evaluate the rules on the version's hold-out under `benefits` (K, A).
+def report(model: Loaded, sent: Stated, priors: Mapping[str, float] | None, points: int) -> Report:
+    """Evaluate the rules on the version's hold-out under the matrix of a request.
 
     With `priors` the hold-out's classes are reweighed to them, and posteriors corrected for them; the scores that
     the best cut is sought on stay as they are, and resamples keep each class's number of rows. Raises Conflict without
@@ -88,7 +88,7 @@ def report(model: Loaded, benefits: Any, priors: Mapping[str, float] | None, poi
     """
     check_classes(model)
     holdout = _holdout(model)
-    B = _benefits(benefits, model)
+    B, actions = _stakes(sent, model.classes)
     y, corrected = holdout.y, priors is not None
     shares = np.bincount(y, minlength=len(B)) / len(y)
     used, P = shares, holdout.scores
@@ -111,7 +111,8 @@ def report(model: Loaded, benefits: Any, priors: Mapping[str, float] | None, poi
         _cutting(model, judge, used, points) if B.shape == (2, 2) and shares.all() else None,
         ruled,
         ranking,
-        [*warnings, *doubts(judged, model.classes, bound, "hold-out row"), *_about(ranking, len(y))],
+        actions,
+        [*warnings, *doubts(judged, model.classes, bound, "hold-out row", actions), *_about(ranking, len(y))],
     )
 
 
@@ -154,11 +155,11 @@ def _cutting(model: Loaded, judge: _Judge, priors: np.ndarray, points: int) -> C
     )
 
 
-def _benefits(benefits: Any, model: Loaded) -> np.ndarray:
-    try:
-        return as_benefits(benefits, len(model.classes))
-    except Invalid as error:
-        raise error.under("/benefits") from error
+def _stakes(sent: Stated, classes: Sequence[object]) -> Stakes:
+    stakes = read_matrix(sent, classes)
+    if stakes is None:
+        raise Invalid.at("/benefits", NEEDED)
+    return stakes
 
 
 def _with_priors(

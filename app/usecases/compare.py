@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from app.access.caller import Caller
-from app.decisions.benefit import as_benefits
 from app.errors import Flaw, Invalid, pointer, reject
 from app.jobs.job import Job
 from app.learners import catalogue
 from app.usecases import jobs
 from app.usecases.datasets import find_named
+from app.usecases.matrices import NEEDED, read_matrix
 from app.usecases.ports import Ports
 from app.usecases.specs import CompareSpec, LearnerSpec
 from app.usecases.train_job import built, placed
@@ -33,15 +33,15 @@ def submit(ports: Ports, order: Mapping[str, Any], *, key: str | None, caller: C
         raise Invalid.at("/dataset", "rules are compared on one label that is a class; this data set has another form")
     resolved = _resolved(order["learners"])
     square = any(kind.needs_square(parameters) for kind, parameters in resolved)
-    n_classes = len(dataset.classes)
-    try:
-        B = as_benefits(order["benefits"], n_classes, n_actions=n_classes if square else None)
-    except Invalid as error:
-        raise error.under("/benefits") from error
+    stakes = read_matrix(order["matrix"], dataset.classes, square=square)
+    if stakes is None:
+        raise Invalid.at("/benefits", NEEDED)
+    B, actions = stakes
     spec = CompareSpec(
         dataset=dataset.id,
         learners=_buildable(resolved, B, dataset.classes),
         benefits=B.tolist(),
+        actions=actions,
         folds=order["folds"],
         seed=order["seed"],
     )

@@ -185,7 +185,7 @@ def _result(table: Table, fold: np.ndarray, trials: Sequence[_Trial], spec: Comp
         "best": {**name(ranking.best), **lead_of(ranking, name)},
         "same_for_all": {"action": int(constant.choice[0]), "benefit": ranking.standings[-1].mean},
         "learners": [_outcome(trial, learner) for trial, learner in zip(trials, spec.learners, strict=True)],
-        "warnings": [*doubts(judged, table.classes, bound), *_about(trials, ranking)],
+        "warnings": [*doubts(judged, table.classes, bound, actions=spec.actions), *_about(trials, ranking)],
     }
 
 

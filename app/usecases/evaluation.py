@@ -84,6 +84,7 @@ def card_of(
             refit=refit,
         ),
         benefits=spec.benefits,
+        actions=spec.actions,
         feature_costs=spec.feature_costs,
         seed=spec.seed,
         fitted=_findings(estimator, table.schema.names),

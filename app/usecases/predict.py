@@ -6,16 +6,17 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
-from app.decisions.benefit import Decision, as_benefits, decide, irrelevance
+from app.decisions.benefit import Decision, decide, namesakes, oddities
 from app.decisions.hcsklr import beta_delta, hierarchical
 from app.decisions.priors import as_priors, shift_priors
 from app.decisions.threshold import HoldoutScores, decide_by_threshold, given_cut, posterior_threshold
 from app.errors import Conflict, Flaw, Invalid, TooLarge, pointer, reject
 from app.registry.loaded import Loaded
+from app.usecases.matrices import Stated, check_distinct, read_matrix
 
 Rule = Literal["expected_benefit", "threshold", "beta_delta", "hierarchical", "most_probable"]
 
@@ -31,15 +32,13 @@ class Costs:
 
 
 @dataclass(frozen=True)
-class Question:
+class Question(Stated):
     """What is asked about the instances; `benefits` as sent, everything else checked in form only.
 
     `rule` None is `expected_benefit` for classes; for numbers there is none.
     """
 
     rule: Rule | None = None
-    benefits: Any = None
-    actions: Sequence[str] | None = None
     threshold: Literal["posterior", "holdout"] | float | None = None
     costs: Costs | None = None
     priors: Mapping[str, float] | None = None
@@ -98,8 +97,8 @@ def predict(model: Loaded, X: np.ndarray, question: Question, warnings: Sequence
     priors = None
     if question.priors is not None:
         priors, P, notes = shifted(P, model, question.priors)
-    B = _benefits(question, len(classes), len(X))
-    case = _Case(model, question, scores, priors, P, B, _actions(question, classes, B))
+    B, actions = _stakes(question, classes, len(X))
+    case = _Case(model, question, scores, priors, P, B, actions)
     choice, more, figures = _RULES[rule](case)
     expected = None if case.decision is None else case.decision.expected_benefits
     return Answer(
@@ -117,14 +116,14 @@ def check_classes(model: Loaded) -> None:
         )
 
 
-def extent(model: Loaded, actions: Sequence[str] | None, n_instances: int) -> int:
+def extent(model: Loaded, sent: Stated, n_instances: int) -> int:
     """How many numbers the answer will hold: few bytes can ask for one for every class and action of every instance."""
     n_classes = len(model.classes) or 1
-    return n_instances * (n_classes + (n_classes if actions is None else len(actions)))
+    return n_instances * (n_classes + sent.width(n_classes))
 
 
 def _check_size(model: Loaded, question: Question, n_instances: int) -> None:
-    cells = extent(model, question.actions, n_instances)
+    cells = extent(model, question, n_instances)
     if cells > LARGEST_ANSWER:
         raise TooLarge(f"the answer would hold {cells:,} numbers, more than {LARGEST_ANSWER:,}; send fewer instances")
 
@@ -165,22 +164,23 @@ def shifted(P: np.ndarray, model: Loaded, priors: Mapping[str, float]) -> tuple[
 def _by_expected_benefit(case: _Case) -> _Chosen:
     assert case.B is not None
     assert case.decision is not None
-    return case.decision.choice, _irrelevance(case.B, case.actions), {}
+    return case.decision.choice, _oddities(case.B, case.actions, case.model.classes), {}
 
 
-def _irrelevance(B: np.ndarray, actions: Sequence[int | str]) -> list[str]:
-    """`irrelevance`, looked up for a matrix that was seen before: clients send the same one over and over.
+def _oddities(B: np.ndarray, actions: Sequence[int | str], classes: Sequence[int | str]) -> list[str]:
+    """`oddities`, looked up for a matrix that was seen before: clients send the same one over and over.
 
     The keys of the cache are small matrices alone: names are the caller's, and would stay in memory.
     """
-    if B.ndim == 2 and B.size <= _SMALL_MATRIX and _is_relevant(B.tobytes(), B.shape):
+    own = namesakes(actions, classes)
+    if B.ndim == 2 and B.size <= _SMALL_MATRIX and _is_plain(B.tobytes(), B.shape, own):
         return []
-    return irrelevance(B, actions)
+    return oddities(B, actions, own)
 
 
 @lru_cache(maxsize=256)
-def _is_relevant(cells: bytes, shape: tuple[int, ...]) -> bool:
-    return not irrelevance(np.frombuffer(cells).reshape(shape))
+def _is_plain(cells: bytes, shape: tuple[int, ...], own: tuple[int, ...]) -> bool:
+    return not oddities(np.frombuffer(cells).reshape(shape), own=own)
 
 
 def _by_threshold(case: _Case) -> _Chosen:
@@ -237,7 +237,7 @@ _DECIDES_ACTIONS = ("expected_benefit", "threshold")  # the other rules decide a
 def _check_fields(question: Question, rule: Rule) -> None:
     """Refuse what the rule would pass over, and miss what it needs: silence would be a guess."""
     flaws = []
-    if rule == "expected_benefit" and question.benefits is None:
+    if rule == "expected_benefit" and not question.stated:
         flaws.append(Flaw("/benefits", 'rule expected_benefit needs benefits; or ask for "rule": "most_probable"'))
     if question.threshold is not None and rule != "threshold":
         flaws.append(Flaw("/threshold", f'a threshold belongs to "rule": "threshold", not to {rule}'))
@@ -251,40 +251,19 @@ def _check_fields(question: Question, rule: Rule) -> None:
     reject(flaws)
 
 
-def _benefits(question: Question, n_classes: int, n_instances: int) -> np.ndarray | None:
-    """The matrix, or matrices; without names for the actions its columns are the classes."""
-    if question.benefits is None:
-        return None
-    n_actions = n_classes if question.actions is None else len(question.actions)
-    try:
-        return as_benefits(question.benefits, n_classes, n_instances, n_actions)
-    except Invalid as error:
-        if question.actions is None and _fits_other_actions(question.benefits, n_classes, n_instances):
-            raise Invalid.at("/benefits", "the columns are not the classes; name them in 'actions'") from error
-        raise error.under("/benefits") from error
-
-
-def _fits_other_actions(benefits: Any, n_classes: int, n_instances: int) -> bool:
-    try:
-        as_benefits(benefits, n_classes, n_instances)
-    except Invalid:
-        return False
-    return True
-
-
-def check_distinct(actions: Sequence[str]) -> None:
-    """Invalid at /actions where a name occurs twice."""
-    if len(set(actions)) < len(actions):
-        raise Invalid.at("/actions", "two actions have the same name")
-
-
-def _actions(question: Question, classes: Sequence[int | str], B: np.ndarray | None) -> Sequence[int | str]:
+def _stakes(
+    question: Question, classes: Sequence[int | str], n_instances: int
+) -> tuple[np.ndarray | None, Sequence[int | str]]:
+    """The matrix, or matrices, and the actions; without names for the actions its columns are the classes."""
+    stakes = read_matrix(question, classes, n_instances=n_instances, named=True)
+    if stakes is not None:
+        return stakes.benefits, classes if stakes.actions is None else stakes.actions
     if question.actions is None:
-        return classes
+        return None, classes
     check_distinct(question.actions)
-    if B is None and len(question.actions) != 2:
+    if len(question.actions) != 2:
         raise Invalid.at("/actions", "a threshold decides between two actions")
-    return question.actions
+    return None, question.actions
 
 
 def _costs(case: _Case) -> tuple[Costs, int]:

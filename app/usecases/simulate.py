@@ -17,6 +17,7 @@ from app.errors import Flaw, Invalid, pointer, reject
 from app.registry.loaded import Loaded
 from app.usecases.acquisition_model import AcquisitionModel, ActionBenefits, asker
 from app.usecases.labelled_rows import Labelled, labelled
+from app.usecases.matrices import Stated
 from app.usecases.ports import Ports
 
 MAX_ROWS = 10_000
@@ -32,6 +33,7 @@ class SimulationRequest(Labelled):
     budgets: Sequence[Any] | None = None
     feature_costs: Any = None
     benefits: Any = None
+    cost_matrix: Any = None
     actions: Sequence[str] | None = None
 
 
@@ -66,7 +68,10 @@ def simulate(ports: Ports, model: Loaded, request: SimulationRequest) -> dict[st
     taken, and warned about. Some 0.1 ms a row and budget.
     """
     ready = model.once(asker)
-    prices, stakes = ready.priced(request.feature_costs), ready.stakes(request.benefits, request.actions)
+    prices, stakes = (
+        ready.priced(request.feature_costs),
+        ready.stakes(Stated(request.benefits, request.cost_matrix, request.actions)),
+    )
     budgets = _budgets(request.budgets)
     X, y, missing, warnings = labelled(ports, model, request)
     if len(X) > MAX_ROWS:

@@ -33,7 +33,7 @@ class Spec(BaseModel):
 
     def requested(self) -> dict[str, Any]:
         """What a job's document shows of it: all but matrices, prices and settings."""
-        return self.model_dump(exclude={"benefits", "feature_costs", "holdout", "refit", "folds", "seed"})
+        return self.model_dump(exclude={"benefits", "actions", "feature_costs", "holdout", "refit", "folds", "seed"})
 
 
 class LearnerSpec(Spec):
@@ -44,12 +44,13 @@ class LearnerSpec(Spec):
 
 
 class TrainSpec(Spec):
-    """What to train: `benefits` (K, A) and `feature_costs` in the long form, or None."""
+    """What to train: `benefits` (K, A), the names of their columns, and `feature_costs` in the long form, or None."""
 
     model: str
     learner: LearnerSpec
     dataset: str
     benefits: list[list[float]] | None = None
+    actions: list[str] | None = None
     feature_costs: list[dict[str, Any]] | None = None
     holdout: float = HOLDOUT
     refit: bool = True
@@ -71,6 +72,7 @@ class CompareSpec(Spec):
     dataset: str
     learners: list[LearnerSpec]
     benefits: list[list[float]]
+    actions: list[str] | None = None
     folds: int = FOLDS
     seed: int = SEED
 

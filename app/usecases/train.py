@@ -5,18 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from app.access.caller import Caller
 from app.acquisition.prices import parse_prices
 from app.data.dataset import Dataset
 from app.data.store import Draft
-from app.decisions.benefit import as_benefits
 from app.errors import Invalid
 from app.jobs.job import Job
 from app.learners import catalogue
 from app.usecases import jobs
 from app.usecases.datasets import find_named
+from app.usecases.matrices import Stakes, Stated, read_matrix
 from app.usecases.ports import Ports
 from app.usecases.specs import LearnerSpec, TrainSpec
 from app.usecases.train_job import built, placed
@@ -51,16 +49,18 @@ def _specification(
     _check_labels(kind, dataset)
     _check_task(kind, parameters, dataset)
     classes = () if kind.regresses(parameters) else dataset.classes or ()
-    benefits = _benefits(order.get("benefits"), len(classes), kind, square=kind.needs_square(parameters))
+    stakes = _stakes(order["matrix"], classes, kind, square=kind.needs_square(parameters))
+    B, actions = (None, None) if stakes is None else stakes
     try:
-        parameters = built(kind, parameters, benefits, classes)
+        parameters = built(kind, parameters, B, classes)
     except Invalid as error:
         raise placed(error) from error
     return TrainSpec(
         model=order["model"],
         learner=LearnerSpec(kind=kind.name, parameters=parameters),
         dataset=dataset.id,
-        benefits=None if benefits is None else benefits.tolist(),
+        benefits=None if B is None else B.tolist(),
+        actions=actions,
         feature_costs=_feature_costs(order.get("feature_costs"), [feature.name for feature in dataset.features]),
         holdout=order["holdout"],
         refit=order["refit"],
@@ -100,22 +100,21 @@ def _dataset(ports: Ports, data: Mapping[str, Any], *, numbers: bool) -> tuple[D
     return draft.dataset, draft
 
 
-def _benefits(sent: Any, n_classes: int, kind: catalogue.Kind, *, square: bool) -> np.ndarray | None:
+def _stakes(sent: Stated, classes: Sequence[object], kind: catalogue.Kind, *, square: bool) -> Stakes | None:
     """The matrix as sent; what trains with it (`square`) needs the classes for columns. Numbers have no classes."""
-    if sent is None:
+    if not sent.stated:
         if kind.needs_benefits:
             raise Invalid.at("/benefits", f"{kind.name} trains with a benefit matrix; send one")
+        if sent.actions is not None:
+            raise Invalid.at("/actions", "actions are the columns of benefits; send benefits, too")
         return None
-    if n_classes == 0:
+    if not classes:
         raise Invalid.at(
-            "/benefits", "a benefit matrix is for classes, and this learner predicts a number; leave it out"
+            sent.place, "a benefit matrix is for classes, and this learner predicts a number; leave it out"
         )
     if kind.labels == "several":
-        raise Invalid.at("/benefits", "a benefit matrix is for one label; leave it out, and ask `POST /retrieve` later")
-    try:
-        return as_benefits(sent, n_classes, n_actions=n_classes if square else None)
-    except Invalid as error:
-        raise error.under("/benefits") from error
+        raise Invalid.at(sent.place, "a benefit matrix is for one label; leave it out, and ask `POST /retrieve` later")
+    return read_matrix(sent, classes, square=square)
 
 
 def _feature_costs(sent: Any, names: Sequence[str]) -> list[dict[str, Any]] | None:

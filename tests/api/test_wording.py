@@ -121,7 +121,7 @@ def test_every_wrong_value_of_every_parameter_is_worded(service, ward):
         ("/predict", [], "", ("0 items", "object")),
         ("/models/ward/benefit", {"points": "many"}, "/points", ("'points'", "'many'", "integer")),
         ("/models/ward/benefit", {"points": 1}, "/points", ("'points'", "1", "2")),
-        ("/models/ward/benefit", {"benefits": [[0, "x"]]}, "/benefits/0/1", ("'benefits[0][1]'", "'x'", "number")),
+        ("/models/ward/benefit", {"benefits": [[0, "x"], [1, 2]]}, "/benefits/0/1", ("'x'", "number")),
         ("/predict", {"threshold": "best"}, "/threshold", ("'threshold'", "'best'", "'posterior'", "'holdout'")),
         ("/predict", {"model": "x" * 201}, "/model", ("'model'", "201", "200")),
         ("/acquire/simulate", {"model": "m", "rows": []}, "", ("dataset", "rows", "labels")),

@@ -17,6 +17,8 @@ from app.decisions.benefit import (
     decide,
     irrelevance,
     mu,
+    namesakes,
+    oddities,
     realised_benefit,
     row_benefits,
     upper_bound,
@@ -287,3 +289,31 @@ def test_whatever_is_sent_is_a_clean_matrix_or_an_error_with_a_place(value, n_cl
     assert n_actions in (None, B.shape[-1])
     assert np.isfinite(B).all()
     assert B.tolist() == value
+
+
+def test_oddities_show_matrices_that_are_turned_or_negated():
+    plain = np.array([[1.0, -5.0], [-3.0, 2.0]])
+    own = namesakes(["a", "b"], ["a", "b"])
+    assert oddities(plain, ["a", "b"], own) == []
+    assert "same name" in oddities(-plain, ["a", "b"], own)[0]
+    assert "same name" in oddities(plain, ["b", "a"], namesakes(["b", "a"], ["a", "b"]))[0]
+    assert oddities(-plain, ["x", "y"], namesakes(["x", "y"], ["a", "b"])) == []
+    assert "same name in 1 of 2 matrices" in oddities(np.array([plain, -plain]), ["a", "b"], own)[0]
+    assert oddities(np.array([[1.0, 1.0], [0.0, 0.0]]), ["a", "b"], own) == irrelevance(np.zeros((2, 2)), ["a", "b"])
+    unsure = np.array([[1.0, -5.0, 0.5], [-3.0, 2.0, 0.5]])
+    assert oddities(unsure, ["a", "b", "ask"]) == [
+        "best for no class, and chosen at most where the model is unsure: 'ask'"
+    ]
+    many = oddities(np.eye(2, 12), own=(0, 1))
+    assert many[0].endswith("2, 3, 4, 5, 6 and 5 more")
+
+
+def test_an_action_that_is_best_for_no_class_wins_at_no_certainty():
+    rng = np.random.default_rng(5)
+    for _ in range(200):
+        B = rng.integers(-2, 3, (int(rng.integers(2, 4)), int(rng.integers(2, 6)))).astype(float)
+        found = oddities(B)
+        ever = {int(a) for row in B for a in np.flatnonzero(row == row.max())}
+        named = [text for text in found if text.startswith("best for no class")]
+        if not irrelevance(B):
+            assert bool(named) == (len(ever) < B.shape[1])

@@ -131,7 +131,7 @@ def test_doubts_name_the_classes():
     [warning] = doubts(judged(200, 0), CLASSES, 1.0, "hold-out row")
     assert "'ill' has no hold-out row" in warning
     assert "0.1" in warning
-    assert "BELOW the threshold" in doubts(turned, CLASSES, 1.0)[0]
+    assert "BELOW the threshold" in doubts(turned, CLASSES, 1.0)[1]
     assert "bound" in doubts(judged(200, 30), CLASSES, 0.0)[0]
     assert doubts(judged(200, 30), CLASSES, 1.0) == []
     assert doubts(judged(200, 1, B=np.array([[0.0, -1.0], [1.0, 1.0]])), CLASSES, 1.0)[0].startswith("action 'healthy'")

@@ -10,7 +10,7 @@ import orjson
 from fastapi import Request, Response
 from fastapi.dependencies.utils import get_flat_params
 from fastapi.params import Query
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema, model_validator
 from starlette.concurrency import run_in_threadpool
 from starlette.types import Receive, Scope, Send
 
@@ -39,7 +39,15 @@ def _few_classes(sent: Any) -> Any:
 
 
 Number = Annotated[float, Field(strict=True)]
-Matrix = Annotated[list[Annotated[list[Number], Field(fail_fast=True)]], Field(fail_fast=True)]
+_MATRIX: dict[str, Any] = {
+    "oneOf": [
+        {"type": "array", "items": {"type": "array", "items": {"type": "number"}}},
+        {"type": "object", "additionalProperties": {"type": "object", "additionalProperties": {"type": "number"}}},
+    ]
+}
+Matrix = Annotated[Any, WithJsonSchema(_MATRIX)]
+Matrices = Annotated[Any, WithJsonSchema({"oneOf": [*_MATRIX["oneOf"], {"type": "array", "items": _MATRIX}]})]
+COSTS = "costs in place of benefits, in the same forms"
 Names = Annotated[list[Text], Field(fail_fast=True)]
 ByClass = Annotated[dict[Text, Number], BeforeValidator(_few_classes)]
 

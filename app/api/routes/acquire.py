@@ -11,7 +11,18 @@ from fastapi import Request, Response
 from pydantic import BaseModel, Field, RootModel, WithJsonSchema
 from starlette.concurrency import run_in_threadpool
 
-from app.api.bodies.documents import JSON, DirectRoute, ModelVersion, Names, Text, WireModel, read, refuse_query
+from app.api.bodies.documents import (
+    COSTS,
+    JSON,
+    DirectRoute,
+    Matrix,
+    ModelVersion,
+    Names,
+    Text,
+    WireModel,
+    read,
+    refuse_query,
+)
 from app.api.deps import loaded
 from app.api.errors import problems
 from app.api.middleware.memory import share
@@ -22,10 +33,8 @@ from app.usecases.stepwise_models import check_askable
 
 _DUMP = orjson.OPT_SERIALIZE_NUMPY
 _PART = 500  # cases written at a time: the interpreter's lock is held for some milliseconds
-_MATRIX = {"type": "array", "items": {"type": "array", "items": {"type": "number"}}}
 _KNOWN = {"type": "object", "additionalProperties": {"type": ["number", "string", "null"]}}
 Budget = Annotated[Any, WithJsonSchema({"type": ["number", "null"], "minimum": 0})]
-Benefits = Annotated[Any, WithJsonSchema({"oneOf": [_MATRIX, {"type": "null"}]})]
 
 
 class AcquireRequest(WireModel):
@@ -45,9 +54,10 @@ class AcquireRequest(WireModel):
     feature_costs: FeatureCosts = Field(
         default=None, description="prices that differ from those of training; 0 for what is there for nothing"
     )
-    benefits: Benefits = Field(
+    benefits: Matrix | None = Field(
         default=None, description="a row per actual class, a column per action, in the currency of the prices"
     )
+    cost_matrix: Matrix | None = Field(default=None, description=COSTS)
     actions: Annotated[Names, Field(min_length=1)] | None = Field(
         default=None, description="names of the columns; without them the columns are the classes"
     )
@@ -138,10 +148,12 @@ def _answer(request: Request, wire: AcquireRequest) -> Response:
     request.app.state.kernels.wait("acquisition")
     from app.usecases import acquire as usecase  # noqa: PLC0415 - with its compiler it takes 60 MB that many can spare
 
-    question = usecase.Question(wire.budget, wire.unavailable, wire.feature_costs, wire.benefits, wire.actions)
+    question = usecase.Question(
+        wire.benefits, wire.cost_matrix, wire.actions, wire.budget, wire.unavailable, wire.feature_costs
+    )
     cases = 1 if wire.instances is None else len(wire.instances)
     if cases > 1:
-        share(request).reserve(usecase.extent_bytes(model, cases, 0 if wire.actions is None else len(wire.actions)))
+        share(request).reserve(usecase.extent_bytes(model, cases, question.width()))
     try:
         answer = usecase.acquire(model, [wire.known] if wire.instances is None else wire.instances, question)
     except Invalid as error:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Self
 from fastapi import APIRouter, Body, Path, Request, Response
 from pydantic import BaseModel, Field
 
-from app.api.bodies.documents import JSON, ByClass, Matrix, ModelVersion, StrictRoute, WireModel
+from app.api.bodies.documents import COSTS, JSON, ByClass, Matrix, ModelVersion, Names, StrictRoute, WireModel
 from app.api.bodies.rankings import ContenderResult, Lead
 from app.api.charts import media
 from app.api.charts.reports import benefit_chart
@@ -19,6 +19,7 @@ from app.api.middleware.permits import PREDICT_OR_TRAIN, needs
 from app.decisions.rules import RuleName
 from app.registry.loaded import Loaded
 from app.usecases import benefit as usecase
+from app.usecases.matrices import Stated
 from app.usecases.rankings import lead_of, standings_of
 
 router = APIRouter(prefix="/models", tags=["models"], route_class=StrictRoute)
@@ -27,7 +28,11 @@ router = APIRouter(prefix="/models", tags=["models"], route_class=StrictRoute)
 class BenefitRequest(WireModel):
     """What is at stake."""
 
-    benefits: Matrix = Field(description="a row per actual class, a column per action", examples=[[[0, -1], [-10, 5]]])
+    benefits: Matrix | None = Field(
+        default=None, description="a row per actual class, a column per action", examples=[[[0, -1], [-10, 5]]]
+    )
+    cost_matrix: Matrix | None = Field(default=None, description=COSTS)
+    actions: Annotated[Names, Field(min_length=1)] | None = Field(default=None, description="names of the columns")
     priors: ByClass | None = Field(
         default=None, description="class priors where the model is used; by default those of the hold-out"
     )
@@ -82,6 +87,7 @@ class BenefitReport(EarningDocument):
 
     model: ModelVersion
     classes: list[int | str]
+    actions: list[str] | None = Field(description="names of the columns; null where the matrix had none")
     rows: int = Field(description="of the hold-out")
     priors: dict[str, float] = Field(description="weight of each class")
     upper_bound: float = Field(description="mean benefit of someone who knows every class")
@@ -104,6 +110,7 @@ class BenefitReport(EarningDocument):
             **earned.model_dump(),
             model=ModelVersion(name=model.name, version=model.version),
             classes=list(model.classes),
+            actions=None if report.actions is None else list(report.actions),
             rows=report.rows,
             priors=dict(zip(map(str, model.classes), report.priors.tolist(), strict=True)),
             upper_bound=report.upper_bound,
@@ -154,8 +161,9 @@ async def benefit(
 
 def _answer(request: Request, ref: str, body: BenefitRequest) -> Response:
     model = loaded_by_path(request, ref)
-    share(request).reserve(usecase.extent_bytes(model, max(map(len, body.benefits), default=0)))
-    report = BenefitReport.about(model, usecase.report(model, body.benefits, body.priors, body.points))
+    sent = Stated(body.benefits, body.cost_matrix, body.actions)
+    share(request).reserve(usecase.extent_bytes(model, sent.width()))
+    report = BenefitReport.about(model, usecase.report(model, sent, body.priors, body.points))
     if media.wants_svg(request):
         return media.svg(benefit_chart(report.model_dump(), corrected=body.priors is not None))
     return Response(report.model_dump_json(by_alias=True), media_type=JSON, headers={"Vary": "Accept"})

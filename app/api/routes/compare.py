@@ -9,7 +9,7 @@ from fastapi import APIRouter, Body, Request, Response
 from pydantic import BaseModel, Field
 from starlette.concurrency import run_in_threadpool
 
-from app.api.bodies.documents import Matrix, StrictRoute, Text, WireModel
+from app.api.bodies.documents import COSTS, Matrix, Names, StrictRoute, Text, WireModel
 from app.api.bodies.rankings import ContenderResult, Lead
 from app.api.charts.reports import comparison_chart
 from app.api.deps import CallerDep, PortsDep
@@ -21,6 +21,7 @@ from app.api.routes.train import Learner
 from app.decisions.rules import RuleName
 from app.errors import Conflict
 from app.usecases import compare as usecase
+from app.usecases.matrices import Stated
 from app.usecases.specs import FOLDS, SEED
 
 router = APIRouter(prefix="/compare", tags=["compare"], route_class=StrictRoute)
@@ -31,7 +32,9 @@ class CompareRequest(WireModel):
 
     dataset: Text = Field(examples=[EXAMPLE_ID])
     learners: list[Learner] = Field(min_length=1, max_length=20)
-    benefits: Matrix = Field(description="a row per actual class, a column per action")
+    benefits: Matrix | None = Field(default=None, description="a row per actual class, a column per action")
+    cost_matrix: Matrix | None = Field(default=None, description=COSTS)
+    actions: Annotated[Names, Field(min_length=1)] | None = Field(default=None, description="names of the columns")
     folds: int = Field(
         default=FOLDS, ge=2, le=20, strict=True, description="each is evaluated by models fitted on the others"
     )
@@ -131,7 +134,8 @@ async def submit(
     A learner that cannot be fitted is listed with its `error`, and the others are compared; the job fails where none is
     left. The best action for all, which needs no model, is the table's last row.
     """
-    job = await run_in_threadpool(usecase.submit, ports, dict(body), key=idempotency_key, caller=caller)
+    order = dict(body) | {"matrix": Stated(body.benefits, body.cost_matrix, body.actions)}
+    job = await run_in_threadpool(usecase.submit, ports, order, key=idempotency_key, caller=caller)
     return CompareDocument.of(await accepted(request, response, job, prefer))
 
 

@@ -13,9 +13,11 @@ from starlette.concurrency import run_in_threadpool
 
 from app.api.bodies import instances, predicted_values
 from app.api.bodies.documents import (
+    COSTS,
     JSON,
     ByClass,
     DirectRoute,
+    Matrices,
     ModelVersion,
     Names,
     Text,
@@ -50,8 +52,6 @@ INSTANCES = {
         {"type": "array", "items": {"type": "object"}},
     ]
 }
-_MATRIX = {"type": "array", "items": {"type": "array", "items": {"type": "number"}}}
-_BENEFITS = {"oneOf": [_MATRIX, {"type": "array", "items": _MATRIX}]}
 
 
 class CostsDocument(WireModel):
@@ -67,11 +67,12 @@ class PredictQuestion(WireModel):
     """All of a request but its instances."""
 
     model: Text = Field(description="name, name:version or name@alias", examples=["triage", "triage:1"])
-    benefits: Annotated[Any, WithJsonSchema(_BENEFITS)] = Field(
+    benefits: Matrices | None = Field(
         default=None,
         description="a row per actual class, a column per action; one matrix, or one per instance",
-        examples=[[[0, -1], [-10, 5]]],
+        examples=[[[0, -1], [-10, 5]], {"healthy": {"wait": 0, "treat": -1}, "ill": {"wait": -10, "treat": 5}}],
     )
+    cost_matrix: Matrices | None = Field(default=None, description=COSTS)
     actions: Annotated[Names, Field(min_length=1)] | None = Field(
         default=None, description="names of the columns; without them the columns are the classes"
     )
@@ -83,7 +84,7 @@ class PredictQuestion(WireModel):
     def question(self) -> usecase.Question:
         costs = usecase.Costs(**dict(self.costs)) if self.costs else None
         rule = self.rule if "rule" in self.model_fields_set else None
-        return usecase.Question(rule, self.benefits, self.actions, self.threshold, costs, self.priors)
+        return usecase.Question(self.benefits, self.cost_matrix, self.actions, rule, self.threshold, costs, self.priors)
 
 
 class PredictRequest(PredictQuestion):
@@ -136,11 +137,11 @@ async def predict(request: Request) -> Response:
     if len(body) > INLINE_BYTES:
         return await run_sized(request, len(body), lambda: _answer(request, _read(request, kind, body)))
     asked = _read(request, kind, body)
-    model = cached(request, asked.question.model)
+    model = cached(request, asked.model)
     if model is None:
         return await run_in_threadpool(_answer, request, asked)
     rows = asked.rows(model.schema)
-    numbers = usecase.extent(model, asked.question.actions, len(rows[0]))
+    numbers = usecase.extent(model, asked.question, len(rows[0]))
     if numbers > _LONG_NUMBERS:
         return await limiters(request).long.run(_decide, request, asked.question, model, rows)
     if numbers > _INLINE_NUMBERS:
@@ -152,28 +153,29 @@ async def predict(request: Request) -> Response:
 class _Asked:
     """A request, read as far as possible without the model."""
 
-    question: PredictQuestion
+    model: str
+    question: usecase.Question
     rows: Callable[[Schema], instances.Rows]
 
 
 def _answer(request: Request, asked: _Asked) -> Response:
     """In a thread: the model may have to be loaded, and the rows may be many."""
-    model = loaded(request, asked.question.model)
+    model = loaded(request, asked.model)
     return _decide(request, asked.question, model, asked.rows(model.schema))
 
 
-def _decide(request: Request, asked: PredictQuestion, model: Loaded, rows: instances.Rows) -> Response:
+def _decide(request: Request, question: usecase.Question, model: Loaded, rows: instances.Rows) -> Response:
     form = media_type_of_answer(request, instances.WRITERS)
     X, warnings = rows
-    numbers = usecase.extent(model, asked.actions, len(X))
+    numbers = usecase.extent(model, question, len(X))
     if numbers > _INLINE_NUMBERS:
         share(request).reserve(numbers * _BYTES_PER_NUMBER)
     if form == JSON:  # the other forms are for many rows, fast
         warnings += strange_values(model, X)
     if model.regression:
-        answer = predicted_values.WRITERS[form](predict_values(model, X, asked.question()), model, warnings)
+        answer = predicted_values.WRITERS[form](predict_values(model, X, question), model, warnings)
     else:
-        answer = instances.WRITERS[form](usecase.predict(model, X, asked.question(), warnings), model)
+        answer = instances.WRITERS[form](usecase.predict(model, X, question, warnings), model)
     request.app.state.metrics.requests.decided(model.name, model.version, len(X))
     return answer
 
@@ -181,12 +183,13 @@ def _decide(request: Request, asked: PredictQuestion, model: Loaded, rows: insta
 def _read(request: Request, kind: str, body: bytes) -> _Asked:
     reader = instances.READERS.get(kind)
     if reader is not None:
-        question = read_query(request, PredictQuestion, _TEXT_FIELDS)
-        return _Asked(question, lambda schema: reader(body, schema, share(request).reserve))
+        query = read_query(request, PredictQuestion, _TEXT_FIELDS)
+        return _Asked(query.model, query.question(), lambda schema: reader(body, schema, share(request).reserve))
     refuse_query(request)
     wire = checked(PredictRequest, parsed(body, share(request).reserve))
     booleans = b"true" in body or b"false" in body
-    return _Asked(wire, partial(instances.rows_of_json, wire.instances, booleans_possible=booleans))
+    rows = partial(instances.rows_of_json, wire.instances, booleans_possible=booleans)
+    return _Asked(wire.model, wire.question(), rows)
 
 
 _EXAMPLE = {

@@ -7,14 +7,13 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Body, Request, Response
 from pydantic import BaseModel, Field, StrictFloat, StrictInt, StrictStr, WithJsonSchema, model_validator
 
-from app.api.bodies.documents import JSON, ModelVersion, Names, StrictRoute, Text, WireModel
+from app.api.bodies.documents import COSTS, JSON, Matrix, ModelVersion, Names, StrictRoute, Text, WireModel
 from app.api.charts import media
 from app.api.charts.budgets import acquisition_chart
 from app.api.deps import PortsDep, loaded
 from app.api.errors import problems
 from app.api.middleware.limiters import limiters
 from app.api.middleware.permits import PREDICT, needs
-from app.api.routes.acquire import Benefits
 from app.api.routes.datasets import EXAMPLE_ID
 from app.api.routes.predict import INSTANCES
 from app.api.routes.train import FeatureCosts
@@ -38,7 +37,8 @@ class SimulateRequest(WireModel):
         default=None, description="of each row; null: some shares of what the dearest row costs"
     )
     feature_costs: FeatureCosts = Field(default=None, description="prices that differ from those of training")
-    benefits: Benefits = Field(default=None, description="as in `/acquire`")
+    benefits: Matrix | None = Field(default=None, description="as in `/acquire`")
+    cost_matrix: Matrix | None = Field(default=None, description=COSTS)
     actions: Annotated[Names, Field(min_length=1)] | None = None
 
     @model_validator(mode="after")

@@ -1,0 +1,166 @@
+"""The benefit matrix of a request: in numbers or in words, benefits or costs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from app.decisions.benefit import as_benefits
+from app.errors import Flaw, Invalid, pointer, reject, unknown
+
+NEEDED = "send the matrix as 'benefits' or 'cost_matrix'"
+
+
+@dataclass(frozen=True)
+class Stated:
+    """What a request says about its matrix, as sent, and the names of the columns."""
+
+    benefits: Any = None
+    cost_matrix: Any = None
+    actions: Sequence[str] | None = None
+
+    @property
+    def stated(self) -> bool:
+        """Whether there is a matrix."""
+        return self.benefits is not None or self.cost_matrix is not None
+
+    @property
+    def place(self) -> str:
+        """The field that has the matrix."""
+        return "/benefits" if self.cost_matrix is None else "/cost_matrix"
+
+    def width(self, default: int = 0) -> int:
+        """How many actions there are, before the matrix is checked; `default` where nothing says so."""
+        if self.actions is not None:
+            return len(self.actions)
+        level = self.benefits if self.cost_matrix is None else self.cost_matrix
+        for _ in range(2):  # to the first row, of the first matrix
+            inner = (
+                next(iter(level.values() if isinstance(level, dict) else level), None) if _is_nested(level) else None
+            )
+            if not _is_nested(inner):
+                break
+            level = inner
+        return max(len(level), default) if _is_nested(level) else default
+
+
+class Stakes(NamedTuple):
+    """Benefits, (K, A) or (n, K, A), and the names of the A columns; None where they were not named."""
+
+    benefits: np.ndarray
+    actions: Sequence[str] | None
+
+
+def read_matrix(
+    sent: Stated,
+    classes: Sequence[object],
+    *,
+    n_instances: int | None = None,
+    square: bool = False,
+    named: bool = False,
+) -> Stakes | None:
+    """The matrix that a request states in one of the fields `benefits` and `cost_matrix`; None where it has neither.
+
+    It has a row per class and a column per action: lists in the order of `classes` and of the actions, or an object
+    `{class: {action: number}}`, complete and in any order. Costs are negated. `n_instances` allows a list of matrices
+    instead, one per instance. With `square` the columns are the classes; with `named` they are the classes unless the
+    matrix or `actions` names them. Raises Invalid with the place of each flaw. O(size).
+    """
+    if sent.benefits is not None and sent.cost_matrix is not None:
+        raise Invalid.at("/cost_matrix", "send benefits or cost_matrix, not both")
+    costs, actions = sent.cost_matrix is not None, sent.actions
+    value = sent.cost_matrix if costs else sent.benefits
+    if value is None:
+        return None
+    check_distinct(actions or ())
+    names = [str(name) for name in classes]
+    try:
+        if _in_words(value):
+            B, actions = _from_words(value, names, names if square else actions, n_instances)
+        elif actions is not None:
+            B = as_benefits(value, len(names), n_instances, len(actions))
+        else:
+            B = _unnamed(value, len(names), n_instances, square=square, named=named)
+    except Invalid as error:
+        raise error.under(sent.place) from error
+    return Stakes(0.0 - B if costs else B, actions)
+
+
+def _is_nested(value: Any) -> bool:
+    return isinstance(value, dict | list)
+
+
+def check_distinct(actions: Sequence[str]) -> None:
+    """Invalid at /actions where a name occurs twice."""
+    if len(set(actions)) < len(actions):
+        raise Invalid.at("/actions", "two actions have the same name")
+
+
+def _unnamed(value: Any, n_classes: int, n_instances: int | None, *, square: bool, named: bool) -> np.ndarray:
+    if not (square or named):
+        return as_benefits(value, n_classes, n_instances)
+    try:
+        return as_benefits(value, n_classes, n_instances, n_classes)
+    except Invalid:
+        as_benefits(value, n_classes, n_instances)  # says what else is wrong
+        if square:
+            raise
+        raise Invalid.at("", "the columns are not the classes; name them in 'actions'") from None
+
+
+def _in_words(value: Any) -> bool:
+    return isinstance(value, dict) or (isinstance(value, list) and bool(value) and isinstance(value[0], dict))
+
+
+def _from_words(
+    value: Any, classes: Sequence[str], actions: Sequence[str] | None, n_instances: int | None
+) -> tuple[np.ndarray, Sequence[str] | None]:
+    """Benefits, and the names of the columns: `actions`, else the classes (None), else as the first row has them."""
+    matrices = [value] if isinstance(value, dict) else value
+    first = next(iter(matrices[0].values()), None)
+    found = list(first) if isinstance(first, dict) else []
+    columns = actions or (classes if set(found) == set(classes) else found)
+    if not columns:
+        raise Invalid.at("", "the matrix names no action")
+    reject(_flaws(value, classes, columns))
+    numbers = [[[matrix[name][action] for action in columns] for name in classes] for matrix in matrices]
+    try:
+        B = as_benefits(numbers[0] if isinstance(value, dict) else numbers, len(classes), n_instances, len(columns))
+    except Invalid as error:
+        raise Invalid(error.detail, [_by_name(flaw, classes, columns) for flaw in error.flaws]) from error
+    return B, None if columns is classes else columns
+
+
+def _by_name(flaw: Flaw, classes: Sequence[str], actions: Sequence[str]) -> Flaw:
+    """The flaw of a cell, its place in words."""
+    steps = [int(step) for step in flaw.loc.split("/")[1:]]
+    if len(steps) < 2:
+        return flaw
+    *instance, row, column = steps
+    return Flaw(pointer(*instance, classes[row], actions[column]), flaw.msg)
+
+
+def _flaws(value: Any, classes: Sequence[str], actions: Sequence[str]) -> Iterator[Flaw]:
+    known = frozenset(classes), frozenset(actions)
+    matrices = [("", value)] if isinstance(value, dict) else [(pointer(i), each) for i, each in enumerate(value)]
+    for at, matrix in matrices:
+        if not isinstance(matrix, dict):
+            yield Flaw(at, "all matrices have one form: objects by class and action, or lists")
+            continue
+        yield from _misnamed(at, "class", matrix, classes, known[0])
+        for name, row in matrix.items():
+            if not isinstance(row, dict):
+                yield Flaw(at + pointer(name), "a row is an object with a number for each action")
+            elif name in known[0]:
+                yield from _misnamed(at + pointer(name), "action", row, actions, known[1])
+
+
+def _misnamed(
+    at: str, what: str, entries: Mapping[str, Any], names: Sequence[str], known: frozenset[str]
+) -> Iterator[Flaw]:
+    """What is not known, and what is missing."""
+    yield from (Flaw(at + pointer(name), unknown(what, name, names)) for name in entries if name not in known)
+    yield from (Flaw(at, f"{what} {name!r} is missing") for name in names if name not in entries)

@@ -1,0 +1,78 @@
+"""Every route that takes a benefit matrix takes it in words, too, and as costs."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.conftest import trained, two_class_rows
+
+NUMBERS = [[0, -1], [-10, 5]]
+WORDS = {"ill": {"treat": 5, "wait": -10}, "healthy": {"treat": -1, "wait": 0}}
+ACTIONS = ["wait", "treat"]
+FORMS = {
+    "words": {"benefits": WORDS, "actions": ACTIONS},
+    "costs": {"cost_matrix": [[0, 1], [10, -5]], "actions": ACTIONS},
+    "costs in words": {
+        "cost_matrix": {name: {action: -value for action, value in row.items()} for name, row in WORDS.items()},
+        "actions": ACTIONS,
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def forest(service):
+    trained(service, {"model": "grove", "learner": {"kind": "random_forest"}, "data": two_class_rows()})
+    return "grove"
+
+
+def requests(model):
+    rows = two_class_rows(40)["rows"]
+    known = dict(zip(two_class_rows()["features"], rows[0], strict=True))
+    yield "/predict", {"model": model, "instances": rows[:3]}
+    yield "/acquire", {"model": model, "known": dict(list(known.items())[:1])}
+    yield "/acquire/simulate", {"model": model, "rows": rows, "labels": two_class_rows(40)["labels"]}
+    yield f"/models/{model}/benefit", {}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_the_answer_is_that_to_the_matrix_in_numbers(service, forest, form):
+    for path, request in requests(forest):
+        plain = service.post(path, json=request | {"benefits": NUMBERS, "actions": ACTIONS})
+        assert plain.status_code == 200, plain.text
+        stated = service.post(path, json=request | FORMS[form])
+        assert stated.status_code == 200, stated.text
+        assert stated.json() == plain.json(), path
+        both = service.post(path, json=request | {"benefits": NUMBERS, "cost_matrix": NUMBERS, "actions": ACTIONS})
+        assert both.json()["errors"][0]["loc"] == "/cost_matrix"
+
+
+def test_without_actions_the_first_row_orders_the_columns(service, forest):
+    answer = service.post("/predict", json={"model": forest, "instances": two_class_rows(3)["rows"], "benefits": WORDS})
+    assert answer.json()["actions"] == ["treat", "wait"]
+    report = service.post(f"/models/{forest}/benefit", json={"benefits": WORDS}).json()
+    assert report["actions"] == ["treat", "wait"]
+
+
+def test_a_trained_model_and_a_comparison_keep_the_matrix(service):
+    square = {"ill": {"healthy": -10, "ill": 5}, "healthy": {"ill": -1, "healthy": 0}}
+    data = two_class_rows()
+    order = {"learner": {"kind": "benefit_logistic"}, "data": data, "holdout": 0.3}
+    for name, matrix in (("m-words", {"benefits": square}), ("m-costs", {"cost_matrix": [[0, 1], [10, -5]]})):
+        trained(service, order | {"model": name} | matrix)
+        assert service.get(f"/models/{name}/versions/1").json()["benefits"] == NUMBERS
+    job = trained(service, order | {"model": "m-named", "learner": {"kind": "logistic"}, "benefits": WORDS})
+    assert job["status"] == "succeeded"
+    card = service.get("/models/m-named/versions/1").json()
+    assert (card["benefits"], card["actions"]) == ([[-1, 0], [5, -10]], ["treat", "wait"])
+    wrong = service.post("/train", json=order | {"model": "m-bad", "benefits": WORDS})
+    assert wrong.status_code == 422
+    assert "unknown action 'treat'" in wrong.text
+
+
+def test_a_matrix_that_looks_negated_is_warned_about(service, ward):
+    asked = {"model": ward, "instances": two_class_rows(3)["rows"]}
+    assert service.post("/predict", json=asked | {"benefits": NUMBERS}).json()["warnings"] == []
+    warnings = service.post("/predict", json=asked | {"cost_matrix": NUMBERS}).json()["warnings"]
+    assert "no action is the best for the class of the same name" in warnings[0]
+    report = service.post(f"/models/{ward}/benefit", json={"cost_matrix": NUMBERS}).json()
+    assert warnings[0] in report["warnings"]
