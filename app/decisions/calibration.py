@@ -76,13 +76,9 @@ class Multinomial:
         return _joined(np.maximum(softmax(Z, axis=1), self.lowest))
 
 
-def says_nothing(calibrator: Calibrator, P: np.ndarray) -> bool:
-    """Whether a sigmoid was fitted on probabilities P (n, K) that are constant or have no ranking."""
-    if not np.ptp(P, axis=0).any():
-        return True
-    if isinstance(calibrator, Multinomial):
-        return calibrator.slope == 0
-    return isinstance(calibrator, Sigmoid) and not calibrator.slopes.any()
+def are_constant(P: np.ndarray, models: int) -> bool:
+    """Whether probabilities P (n, K) of so many models, each on rows of its own, are those of constant models."""
+    return len(np.unique(P, axis=0)) <= models
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from sklearn.utils import Tags, check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from app.decisions.calibration import Calibrator, fit_isotonic, fit_sigmoid, says_nothing
+from app.decisions.calibration import Calibrator, are_constant, fit_isotonic, fit_sigmoid
 from app.decisions.folds import UNJUDGED, stratified_folds
 from app.errors import Invalid
 from app.learners.parameters import Parameter, check_arguments
@@ -213,11 +213,10 @@ class Learner(ClassifierMixin, BaseEstimator):
     def _calibrate(self, P: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> None:
         """Fit the calibrator by `calibration_` on probabilities (n, K) of rows that their model did not see."""
         self.calibrator_ = None
+        if self.calibration == "auto" and are_constant(P, _FOLDS):
+            self.calibration_ = "none"  # as of boosting on 20 rows: folds that learned nothing do not judge all rows
         if self.calibration_ != "none":
             self.calibrator_ = fit_calibrator(self.calibration_, P, codes, weights, self._resolution)
-        if self.calibrator_ is not None and self.calibration == "auto" and says_nothing(self.calibrator_, P):
-            # The models of the folds are constant, as boosting on 32 rows is: no information about this one.
-            self.calibration_, self.calibrator_ = "none", None
 
     def _fit_folds(self, dealt: Dealt, folds: int) -> np.ndarray:
         """Each row's probabilities (n, K) from a model that did not see it; and the model of all rows, which is kept.
