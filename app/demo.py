@@ -111,7 +111,7 @@ def _tell(client: httpx.Client, case: Case) -> None:
     job = _wait(client, _post(client, "/train", json=order))
     version = job["model"]["version"]
     print(
-        f"POST /train      {case.model}:{version} published; accuracy {job['metrics']['accuracy']:.3f} on its hold-out"
+        f"POST /train      {case.model}:{version} published; accuracy {job['metrics']['accuracy']:.3f} on rows not seen"
     )
     question = {"model": f"{case.model}:{version}", "instances": test.tolist()}
     priced = _post(client, "/predict", json=question | {"benefits": case.benefits, "actions": list(case.actions)})

@@ -53,16 +53,25 @@ class FeatureCard(_Part):
     high: FiniteFloat | None = Field(default=None, description="the greatest")
 
 
+class EvaluationCard(_Part):
+    """Which rows the metrics, thresholds and reports of a version come from."""
+
+    method: Literal["hold-out", "cross-validation"]
+    folds: int | None = Field(default=None, description="of the cross-validation; null: one fit without the hold-out")
+    rows: int = Field(ge=1, description="rows that were predicted by a model that did not see them")
+
+
 class DataCard(_Part):
     """What it was trained on."""
 
     dataset: str | None = Field(default=None, description="also where its rows came with the training request")
     digest: str
     rows: int = Field(ge=0, description="rows that the published model was fitted on")
-    holdout_rows: int = Field(
-        default=0, ge=0, description="rows held out; metrics and thresholds come from a model fitted on the others"
-    )
+    holdout_rows: int = Field(default=0, ge=0, description="rows held out from the first fit")
     refit: bool = Field(default=False, description="whether the published model was fitted again, on all rows")
+    evaluation: EvaluationCard | None = Field(
+        default=None, description="null: without a hold-out, and of versions published before it was recorded"
+    )
 
 
 def installed_packages() -> dict[str, str]:
@@ -86,7 +95,7 @@ class Card(_Part):
     labels: list[str] = Field(description="the target column; several when multi-label")
     classes: list[StrictInt | StrictStr] | None = Field(description="in the order of probabilities; null: regression")
     class_priors: dict[str, FiniteFloat] = Field(default={}, description="shares of the classes in training, by name")
-    metrics: dict[str, Any] = Field(default={}, description="on the hold-out")
+    metrics: dict[str, Any] = Field(default={}, description="on the rows of `data.evaluation`")
     data: DataCard
     benefits: list[list[FiniteFloat]] | None = None
     actions: list[str] | None = Field(default=None, description="names of the columns of `benefits`, where given")

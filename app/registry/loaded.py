@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 
@@ -17,7 +17,7 @@ _Made = TypeVar("_Made")
 
 @dataclass(frozen=True, eq=False)
 class Holdout:
-    """The model's probabilities for rows it was not fitted on, and the truth.
+    """Probabilities for rows by models that were not fitted on them, and the truth: held out, or cross-validated.
 
     `scores` is float64 (n, K), columns in the order of the card's classes. `y` holds codes: positions in those
     classes, (n,); for several labels 0 or 1 each, (n, K). For regression `scores` (n, 1) are the predicted numbers, and
@@ -57,6 +57,12 @@ class Loaded:
     def classes(self) -> tuple[int | str, ...]:
         """In the order of the probabilities; empty for regression."""
         return tuple(self.card.classes or ())
+
+    @property
+    def evaluation(self) -> Literal["hold-out", "cross-validation"]:
+        """Where the scores of `holdout` come from."""
+        evaluation = self.card.data.evaluation
+        return "hold-out" if evaluation is None else evaluation.method
 
     @cached_property
     def multilabel(self) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -25,6 +26,7 @@ from app.usecases.predict import check_classes, shifted, sorted_holdout
 
 FOLDS = 5  # of the hold-out, for the rule that is tuned on it
 MAX_CELLS = 100_000  # of a matrix: the report has several counts for each
+_ROW = {"hold-out": "hold-out row", "cross-validation": "cross-validated row"}
 _BYTES_PER_NUMBER = 40  # of memory, for each row and action or class
 
 
@@ -63,6 +65,7 @@ class Report:
     ranking: Ranking
     actions: Sequence[str] | None
     warnings: list[str]
+    evaluation: Literal["hold-out", "cross-validation"]
 
 
 @dataclass(frozen=True)
@@ -112,7 +115,8 @@ def report(model: Loaded, sent: Stated, priors: Mapping[str, float] | None, poin
         ruled,
         ranking,
         actions,
-        [*warnings, *doubts(judged, model.classes, bound, "hold-out row", actions), *_about(ranking, len(y))],
+        [*warnings, *doubts(judged, model.classes, bound, _ROW[model.evaluation], actions), *_about(ranking, len(y))],
+        model.evaluation,
     )
 
 
@@ -129,7 +133,7 @@ def _about(ranking: Ranking, n: int) -> list[str]:
     """What the number of rows leaves to be warned about, and who is best; the last contender is one action for all."""
     warnings = []
     if n < FEWEST:
-        warnings.append(f"the hold-out has {n} rows: intervals from so few are wide and rough")
+        warnings.append(f"the evaluation has {n} rows: intervals from so few are wide and rough")
     if ranking.standings[-1].behind <= 0:
         warnings.append("no rule earns more than one action for all: this model does not pay with these benefits")
     return warnings

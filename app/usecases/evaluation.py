@@ -14,7 +14,7 @@ from app.decisions.metrics import holdout_metrics, regression_metrics
 from app.decisions.multilabel_metrics import multilabel_metrics
 from app.jobs.job import Job
 from app.learners import catalogue
-from app.registry.card import Card, DataCard, LearnerCard
+from app.registry.card import Card, DataCard, EvaluationCard, LearnerCard
 from app.registry.loaded import Holdout
 from app.usecases.ranges import feature_cards
 from app.usecases.specs import TrainSpec
@@ -31,7 +31,7 @@ def evaluate(estimator: Any, spec: TrainSpec, table: Table, rows: np.ndarray) ->
     X = table.X[rows]
     scores = estimator.posterior(X) if table.classes else estimator.values(X)[:, None]
     holdout = Holdout(scores, table.y[rows])
-    return _metrics(holdout, table, spec) | _acquisition(estimator, spec, table, rows), holdout
+    return metrics_of(holdout, table, spec) | _acquisition(estimator, spec, table, rows), holdout
 
 
 def _acquisition(estimator: Any, spec: TrainSpec, table: Table, rows: np.ndarray) -> dict[str, Any]:
@@ -58,8 +58,24 @@ def _findings(estimator: Any, features: Sequence[str]) -> dict[str, Any]:
     return found | ({"tree": listed(estimator.outline(), features)} if hasattr(estimator, "outline") else {})
 
 
+def evaluation_of(holdout: Holdout | None, folds: int) -> EvaluationCard | None:
+    """What the card says about the rows that were evaluated, by cross-validation where there are `folds`."""
+    if holdout is None:
+        return None
+    rows = len(holdout.y)
+    return EvaluationCard(method="cross-validation" if folds else "hold-out", folds=folds or None, rows=rows)
+
+
 def card_of(
-    estimator: Any, job: Job, spec: TrainSpec, table: Table, rows: Split, metrics: dict[str, Any], *, refit: bool
+    estimator: Any,
+    job: Job,
+    spec: TrainSpec,
+    table: Table,
+    rows: Split,
+    metrics: dict[str, Any],
+    evaluation: EvaluationCard | None,
+    *,
+    refit: bool,
 ) -> Card:
     """The card of the estimator to publish; with `refit` it was fitted on all rows, else without the hold-out.
 
@@ -82,6 +98,7 @@ def card_of(
             rows=len(fitted),
             holdout_rows=len(rows.holdout),
             refit=refit,
+            evaluation=evaluation,
         ),
         benefits=spec.benefits,
         actions=spec.actions,
@@ -100,7 +117,8 @@ def _priors(table: Table, rows: np.ndarray) -> dict[str, float]:
     return dict(zip(map(str, table.classes), shares.tolist(), strict=True))
 
 
-def _metrics(holdout: Holdout, table: Table, spec: TrainSpec) -> dict[str, Any]:
+def metrics_of(holdout: Holdout, table: Table, spec: TrainSpec) -> dict[str, Any]:
+    """Metrics of predictions by models that did not see the rows."""
     if table.classes is None:
         return regression_metrics(holdout.scores[:, 0], holdout.y)
     if holdout.y.ndim == 2:

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from app.decisions.folds import UNJUDGED, stratified_folds
+
 
 @dataclass(frozen=True)
 class Split:
@@ -33,6 +35,17 @@ def split_rows(y: np.ndarray, part: float, seed: int) -> Split:
             rows = np.flatnonzero(groups == code)
             held[rng.permutation(rows)[: min(round(part * len(rows)), len(rows) - 1)]] = True
     return Split(np.flatnonzero(~held), np.flatnonzero(held))
+
+
+def folds_of(y: np.ndarray, split: Split, folds: int, seed: int) -> np.ndarray:
+    """The fold (n,) of each row for cross-validation: 0 is the split's hold-out, 1…folds-1 share the other rows.
+
+    For class codes y (n,) and folds >= 2. The only training row of a class belongs to no fold (`UNJUDGED`).
+    """
+    fold = np.zeros(len(y), dtype=np.intp)
+    others = stratified_folds(y[split.train], folds - 1, seed)
+    fold[split.train] = np.where(others == UNJUDGED, UNJUDGED, others + 1)
+    return fold
 
 
 def _held_of_labels(y: np.ndarray, part: float, rng: np.random.Generator) -> np.ndarray:

@@ -18,7 +18,8 @@ from app.learners import catalogue
 from app.registry.card import Card
 from app.registry.loaded import Holdout
 from app.registry.reservations import NumberUnusable
-from app.usecases.evaluation import card_of, evaluate
+from app.usecases.cross_validation import cross_validated, number_of_folds
+from app.usecases.evaluation import card_of, evaluate, evaluation_of, metrics_of
 from app.usecases.ports import Ports
 from app.usecases.rare_classes import rare_classes
 from app.usecases.specs import TrainSpec
@@ -128,31 +129,47 @@ def _breaking_down() -> Iterator[None]:
 def _train(ports: Ports, job: Job) -> tuple[Card, Any, Holdout | None]:
     """Fit without the hold-out, evaluate on it, fit on all rows; the card has no version number yet (1 stands for it).
 
-    The metrics and the scores of the hold-out are those of the first fit, whichever is published.
+    The metrics and the scores are those of the first fit, or of small tables those of the folds' fits, whichever is
+    published.
     """
     spec = TrainSpec.from_json(job.spec)
     with progress.part(0.0, 0.05, "reading data"):
-        table = ports.datasets.table(job.dataset or spec.dataset)
-        if catalogue.KINDS[spec.learner.kind].regresses(spec.learner.parameters):
-            table = table.as_numbers()
+        table = _table(ports, job, spec)
         rows = split_rows(table.y, spec.holdout, spec.seed)
-    refit = spec.refit and rows.holdout.size > 0
-    estimator = _build(spec, table)
-    end = 0.6 if refit else 0.9
-    began = perf_counter()
-    with progress.part(0.05, end, "fitting"):
-        _fit(estimator, spec, table, rows.train)
-    seconds = perf_counter() - began
+    refit, folds = spec.refit and rows.holdout.size > 0, number_of_folds(spec, table, rows)
+    end = 0.2 if folds else 0.6 if refit else 0.9
+    clock = _Clock()
+    with progress.part(0.05, end, "fitting"), clock.running():
+        estimator = _fitted(spec, table, rows.train)
     with progress.part(end, end + 0.05, "evaluating"):
         metrics, holdout = evaluate(estimator, spec, table, rows.holdout)
+    if folds and holdout is not None:
+        with progress.part(end + 0.05, 0.65, "cross-validation"), clock.running():
+            holdout = cross_validated(holdout, spec, table, rows, folds, lambda some: _fitted(spec, table, some))
+        metrics |= metrics_of(holdout, table, spec)
     if refit:
-        began = perf_counter()
-        with progress.part(0.65, 0.95, "fitting on all rows"):
+        with progress.part(0.65, 0.95, "fitting on all rows"), clock.running():
             _refit(estimator, table)
-        seconds += perf_counter() - began
-    card = card_of(estimator, job, spec, table, rows, metrics, refit=refit)
+    card = card_of(estimator, job, spec, table, rows, metrics, evaluation_of(holdout, folds), refit=refit)
     warnings = rare_classes(estimator, table, rows, holdout)
-    return card.model_copy(update={"fit_seconds": round(seconds, 3), "warnings": warnings}), estimator, holdout
+    return card.model_copy(update={"fit_seconds": round(clock.seconds, 3), "warnings": warnings}), estimator, holdout
+
+
+class _Clock:
+    """Adds up the seconds of the fits."""
+
+    seconds = 0.0
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        began = perf_counter()
+        yield
+        self.seconds += perf_counter() - began
+
+
+def _table(ports: Ports, job: Job, spec: TrainSpec) -> Table:
+    table = ports.datasets.table(job.dataset or spec.dataset)
+    return table.as_numbers() if catalogue.KINDS[spec.learner.kind].regresses(spec.learner.parameters) else table
 
 
 def _build(spec: TrainSpec, table: Table) -> Any:
@@ -166,8 +183,9 @@ def _build(spec: TrainSpec, table: Table) -> Any:
     )
 
 
-def _fit(estimator: Any, spec: TrainSpec, table: Table, rows: np.ndarray) -> None:
-    """Fit; and where the learner can, let it learn when asking for more features does not pay any more."""
+def _fitted(spec: TrainSpec, table: Table, rows: np.ndarray) -> Any:
+    """A fitted estimator; where it can, it has learned when asking for more features does not pay any more."""
+    estimator = _build(spec, table)
     X, y = table.X[rows], table.y[rows]
     try:
         if not hasattr(estimator, "learn_stops"):
@@ -181,6 +199,7 @@ def _fit(estimator: Any, spec: TrainSpec, table: Table, rows: np.ndarray) -> Non
         _check_answers(estimator, table, X)
     except Invalid as error:
         raise placed(error, features=table.schema.names) from error
+    return estimator
 
 
 def _refit(estimator: Any, table: Table) -> None:

@@ -163,7 +163,7 @@ def test_what_the_report_says_to_ask_for_is_what_a_prediction_does(service):
 
 
 def test_few_rows_are_warned_about(service):
-    trained(service, {"model": "few", "learner": {"kind": "logistic"}, "data": two_class_rows(40)})
+    trained(service, {"model": "few", "learner": {"kind": "logistic"}, "data": two_class_rows(24)})
     report = service.post("/models/few/benefit", json={"benefits": BENEFITS}).json()
 
     assert any("rough" in warning for warning in report["warnings"])
@@ -195,7 +195,7 @@ def test_a_class_that_the_hold_out_lacks(service):
     """Two classes, one of them not held out: no thresholds, a warning that names it, and no claim about the lead."""
     data = two_class_rows(300)
     data["labels"] = ["ill" if i < 2 else "healthy" for i in range(300)]
-    trained(service, {"model": "lacking", "learner": {"kind": "logistic"}, "data": data})
+    trained(service, {"model": "lacking", "learner": {"kind": "logistic"}, "data": data, "refit": False})
     response = service.post("/models/lacking/benefit", json={"benefits": BENEFITS})
     report = response.json()
 
@@ -216,7 +216,8 @@ def test_a_class_of_few_rows_settles_nothing(service):
     data = two_class_rows(300)
     labels = np.array(data["labels"])
     labels[np.flatnonzero(labels == "ill")[8:]] = "healthy"
-    trained(service, {"model": "thin", "learner": LEARNER, "data": data | {"labels": labels.tolist()}})
+    order = {"model": "thin", "learner": LEARNER, "data": data | {"labels": labels.tolist()}, "refit": False}
+    trained(service, order)
     body = {"benefits": BENEFITS, "priors": {"healthy": 0.5, "ill": 0.5}}
     report = service.post("/models/thin/benefit", json=body).json()
 

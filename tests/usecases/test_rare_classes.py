@@ -92,7 +92,7 @@ def test_job_card_and_every_prediction_have_the_same_sentences(service, counts, 
     labels = [table.classes[code] for code in table.y]
     data = {"features": ["a", "b"], "rows": table.X.tolist(), "labels": labels}
     name = f"rare-{len(counts)}"
-    job = trained(service, {"model": name, "learner": {"kind": "logistic"}, "data": data})
+    job = trained(service, {"model": name, "learner": {"kind": "logistic"}, "data": data, "refit": False})
     card = service.get(f"/models/{name}/versions/1").json()
     question = {"model": name, "rule": "most_probable"}
     answer = service.post("/predict", json=question | {"instances": [[0.0, 0.0]]}).json()

@@ -76,7 +76,7 @@ def log_loss(P, y):
 
 def test_what_is_reported_is_that_of_the_rows_held_out(service):
     """Metrics and reports on benefits do not depend on the refit; the published model and its card do."""
-    data = two_class_rows(160)
+    data = two_class_rows(520)
     found = {}
     for refit in (True, False):
         order = {"model": f"refit-{refit}".lower(), "learner": {"kind": "logistic"}, "data": data, "refit": refit}
@@ -89,7 +89,7 @@ def test_what_is_reported_is_that_of_the_rows_held_out(service):
         answers = service.post("/predict", json=question).json()["probabilities"]
         rows = [card["data"][part] for part in ("rows", "holdout_rows", "refit")]
         found[refit] = (rows, card["metrics"], report["rules"], answers, sum(card["class_priors"].values()))
-    assert [found[refit][0] for refit in (True, False)] == [[160, 40, True], [120, 40, False]]
+    assert [found[refit][0] for refit in (True, False)] == [[520, 130, True], [390, 130, False]]
     assert found[True][1:3] == found[False][1:3]
     assert found[True][3] != found[False][3]
 

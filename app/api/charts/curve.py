@@ -31,7 +31,7 @@ def curve(
     y = Axis.around([bound, *(value for _, value in points)], _BOTTOM, _TOP)
     x = Axis(0.0, 1.0, _LEFT + max(len(label) for _, label in y.ticks(5)) * CHARACTER + 8, width - _RIGHT)
     path = " ".join(f"{x.at(t):.1f},{y.at(value):.1f}" for t, value in points)
-    key = [("mean benefit B(t) on the hold-out", "line"), (f"upper bound {short(bound)}", "bound")]
+    key = [("mean benefit B(t) on rows not seen", "line"), (f"upper bound {short(bound)}", "bound")]
     key += [(mark.words, mark.style) for mark in marks]
     return "".join(
         (

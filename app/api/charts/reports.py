@@ -30,7 +30,11 @@ def benefit_chart(report: Mapping[str, Any], *, corrected: bool) -> str:
     notes = _verdict(best["rule"].replace("_", " "), runner_up, best)
     across = [Across("upper bound", report["upper_bound"], "bound")]
     height, panel = dots(
-        _WIDTH, f"What each rule earns: {name}, {report['rows']} hold-out rows", notes, contenders, across
+        _WIDTH,
+        f"What each rule earns: {name}, {report['rows']} rows ({report['evaluation']})",
+        notes,
+        contenders,
+        across,
     )
     return document(_WIDTH, top + height, f"Benefit of {name}", " ".join(notes), body + shifted(top, panel))
 

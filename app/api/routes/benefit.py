@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 from fastapi import APIRouter, Body, Path, Request, Response
 from pydantic import BaseModel, Field
@@ -88,7 +88,8 @@ class BenefitReport(EarningDocument):
     model: ModelVersion
     classes: list[int | str]
     actions: list[str] | None = Field(description="names of the columns; null where the matrix had none")
-    rows: int = Field(description="of the hold-out")
+    rows: int = Field(description="that were evaluated")
+    evaluation: Literal["hold-out", "cross-validation"] = Field(description="how; by models that did not see the rows")
     priors: dict[str, float] = Field(description="weight of each class")
     upper_bound: float = Field(description="mean benefit of someone who knows every class")
     threshold: float | None = Field(default=None, description="the best cut on the hold-out's scores")
@@ -112,6 +113,7 @@ class BenefitReport(EarningDocument):
             classes=list(model.classes),
             actions=None if report.actions is None else list(report.actions),
             rows=report.rows,
+            evaluation=report.evaluation,
             priors=dict(zip(map(str, model.classes), report.priors.tolist(), strict=True)),
             upper_bound=report.upper_bound,
             threshold=cutting and cutting.threshold,

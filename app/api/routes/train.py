@@ -93,7 +93,7 @@ class JobDocument(JobState):
     """A training job, as it stands."""
 
     model: ModelVersion | None = Field(description="what was published")
-    metrics: dict[str, Any] | None = Field(description="on the hold-out")
+    metrics: dict[str, Any] | None = Field(description="on rows that the evaluated model did not see")
     warnings: list[str] | None = Field(description="what limits the model's answers, which repeat these sentences")
 
     @classmethod

@@ -101,6 +101,7 @@ def report(points, *, threshold=0.3, posterior=0.4, bound=2.0):
     return {
         "model": {"name": "m", "version": 1},
         "rows": 10,
+        "evaluation": "hold-out",
         "benefit": 1.0,
         "upper_bound": bound,
         "threshold": threshold,
