@@ -27,6 +27,21 @@ def evaluate(nodes: Nodes, X: F64, P: F64, votes: I64) -> None:
 
 
 @njit(cache=True, nogil=True)
+def leaves(nodes: Nodes, X: F64, found: I32) -> None:
+    """Write the leaf that each complete row of X (n, m) reaches in each tree to `found` (n, T)."""
+    for t in range(nodes.roots.shape[0]):
+        for i in range(X.shape[0]):
+            node = nodes.roots[t]
+            while nodes.feature[node] >= 0:
+                x = X[i, nodes.feature[node]]
+                if np.isnan(x):
+                    node = nodes.missing[node]
+                else:
+                    node = nodes.left[node] if x <= nodes.threshold[node] else nodes.right[node]
+            found[i, t] = node
+
+
+@njit(cache=True, nogil=True)
 def prefixes(
     nodes: Nodes, X: F64, y: Indices, weight: F64, prices: PriceArrays,
     used: Bools, discount: F64, votes: I32, cost: F64, error: F64,

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from app.acquisition import _kernels
-from app.acquisition._complete import evaluate, prefixes
+from app.acquisition._complete import evaluate, leaves, prefixes
 from app.acquisition._tracing import trace
 from app.acquisition.categories import Orders
 from app.acquisition.nodes import Nodes, flatten
@@ -17,7 +17,7 @@ from app.acquisition.prices import Prices
 from app.acquisition.session import States, checked, slack_of
 from app.acquisition.trajectories import Trajectories
 from app.acquisition.tree import Tree
-from app.arrays import F64, I64, Bools, Ints
+from app.arrays import F64, I32, I64, Bools, Ints
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,6 +72,12 @@ class FlatForest:
         """The class (n,) with most votes, ties to the first; without trees the most frequent one."""
         chosen: np.ndarray = self.votes(X).argmax(axis=1)
         return chosen if self.n_trees else np.full(len(X), self.nodes.prior.argmax())
+
+    def leaves(self, X: F64) -> I32:
+        """The node (n, T) at which each row ends in each tree, for rows as in `posterior`."""
+        found = np.empty((len(X), self.n_trees), dtype=np.int32)
+        leaves(self.nodes, self.orders.apply(X), found)
+        return found
 
     def step(
         self, X: F64, status: Ints, prices: Prices, budget: float | None = None, *, stop_when_settled: bool = True

@@ -20,6 +20,7 @@ def warm() -> None:
     tree = grow_tree(bin_columns(X), y, np.ones(4, dtype=np.int64), 2, prices.cost)
     forest = FlatForest.join([tree], 2, np.ones(2) / 2)
     forest.posterior(X)
+    forest.leaves(X)
     _warm_model(forest, X, prices)
     list(PathCosts(X, y, np.ones(4), prices, 2).add(forest))
     out, zero, needs = np.full(1, -1, dtype=np.int32), np.zeros(1), np.array([[True, False]])

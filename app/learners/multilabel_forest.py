@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Self
 
 import numpy as np
@@ -14,6 +14,7 @@ from app.decisions.calibration import Calibrator, Sigmoid
 from app.decisions.folds import UNJUDGED, multilabel_folds
 from app.learners._forests import forest_like, grown_forests
 from app.learners._multilabel import Curves, Multilabel, as_indicator, constant_share
+from app.learners._neighbours import Neighbours
 from app.learners.base import ALL, Dealt
 from app.learners.compiled_kinds import MULTILABEL_FOREST
 
@@ -52,6 +53,7 @@ class MultilabelForest(Multilabel):
         self.n_jobs = n_jobs
 
     model_: FlatForest
+    neighbours_: Neighbours
 
     def _check(self) -> None:
         forest_like(self)
@@ -66,7 +68,12 @@ class MultilabelForest(Multilabel):
         ((_, self.model_),) = grown_forests(
             forest_like(self), dealt, [ALL], len(self.classes_), self._categorical()
         )  # fmt: skip
+        self.neighbours_ = Neighbours.of(self.model_, *dealt[:3])
         return self
+
+    def label_vectors(self, X: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray, float]]:
+        """What `Neighbours.find` says of rows X (n, m), before calibration."""
+        return self.neighbours_.find(self.model_, X)
 
     def _odds(self, X: np.ndarray) -> np.ndarray:
         return np.asarray(logit(_marginals(self.model_, X)))
@@ -80,7 +87,7 @@ class MultilabelForest(Multilabel):
         dealt = Dealt(X, Y, weights, fold)
         for number, forest in grown_forests(forest_like(self), dealt, folds, Y.shape[1], self._categorical()):
             if number == ALL:
-                self.model_ = forest
+                self.model_, self.neighbours_ = forest, Neighbours.of(forest, X, Y, weights)
             else:
                 P[fold == number] = _marginals(forest, np.ascontiguousarray(dealt.only(number)))
         judged = fold != UNJUDGED

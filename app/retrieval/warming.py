@@ -7,6 +7,7 @@ import numpy as np
 from app.retrieval.batches import select_many
 from app.retrieval.expected_loss import DP_LIMIT, MEANS
 from app.retrieval.losses import LOSSES, Loss
+from app.retrieval.sampled import select_sampled
 from app.retrieval.selection import select
 from app.retrieval.terms import Terms
 
@@ -20,3 +21,4 @@ def warm() -> None:
             select(np.full(5200, 0.5), Terms(Loss(name)))  # variance enough for Gauss rules on both sides
     select(few[:DP_LIMIT], Terms(Loss("f_beta")))
     select_many(few, np.array([0, 20, 40]), Terms(Loss("f_beta")), threads=1)
+    select_sampled([(np.eye(2, dtype=np.uint8), np.ones(2))], np.full((1, 2), 0.5), Terms(Loss("jaccard")))

@@ -14,9 +14,10 @@ if TYPE_CHECKING:  # with its compiler it takes 60 MB of memory that a service w
     from app.retrieval.selection import Selection
 
 Setting = Literal["binary", "multilabel", "multiclass"]
-Method = Literal["expected_loss", "tuned_threshold", "half"]
+Method = Literal["expected_loss", "sampled", "tuned_threshold", "half"]
 
 FIGURES = ("expected_loss", "expected_precision", "expected_recall", "error_bound")
+SAMPLED = (*FIGURES, "gap", "vectors")
 MAX_SETS = 1_000_000  # of one call
 MAX_ITEMS = 20_000_000  # of one call
 _BYTES_PER_SET = 800  # of memory on its way from the request to the answer, whatever it holds
@@ -59,7 +60,8 @@ class Choice:
     """What is retrieved from each of several sets.
 
     selected: the positions retrieved, best first, those of set i (k[i] of them) after those of the sets before it.
-    figures: (4, sets), rows as in FIGURES. curves: L_0 … L_n of set after set, lengths[i] entries for set i.
+    figures: (4, sets), rows as in FIGURES; of the method 'sampled' (6, sets), as in SAMPLED.
+    curves: L_0 … L_n of set after set, lengths[i] entries for set i.
     """
 
     selected: np.ndarray

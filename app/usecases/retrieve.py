@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -15,6 +15,7 @@ from app.retrieval.batches import select_many
 from app.retrieval.expected_loss import check_usable
 from app.retrieval.losses import Loss, parse_loss
 from app.retrieval.multiclass import select_class_set
+from app.retrieval.sampled import MOST_LABELS, select_sampled
 from app.retrieval.selection import select
 from app.retrieval.terms import Terms
 from app.usecases.item_sets import Choice, Method, Sets, Setting, check_extent
@@ -23,6 +24,8 @@ from app.usecases.promises import promiser
 from app.usecases.tuned_cut import tuned_cut
 
 _BOUNDS = ("k_min", "k_max", "min_recall", "min_precision")  # fields of Terms that a cut ignores
+_SAMPLED = "multilabel_forest"
+_MOST_SAMPLED = 20_000  # labels of all instances of one call
 
 
 @dataclass(frozen=True)
@@ -79,6 +82,8 @@ def retrieve(sets: Sets, question: Question) -> Answer:
         raise Invalid.at(
             "/positive", "'positive' needs a model; probabilities in the request are those of being relevant"
         )
+    if question.method == "sampled":
+        raise Invalid.at("/method", f"'sampled' needs a model of the learner {_SAMPLED!r}, not probabilities")
     if question.method == "tuned_threshold":
         raise Invalid.at("/method", "'tuned_threshold' needs a model; its threshold is tuned on a version's hold-out")
     threshold = 0.5 if question.method == "half" else None
@@ -102,6 +107,8 @@ def retrieve_with(model: Loaded, X: np.ndarray, question: Question, warnings: li
     extent = (len(X), len(X) * len(model.classes)) if column is None else (1, len(X))
     check_extent(*extent)
     _check_marginals(question, extent[1])
+    if question.method == "sampled":
+        return _sampled(model, X, question, warnings)
     threshold = {"half": 0.5, "expected_loss": None}.get(question.method)
     if question.method == "tuned_threshold":
         threshold = model.once(_tuner)(question.terms.loss, question.terms.empty, column)
@@ -120,6 +127,39 @@ def retrieve_with(model: Loaded, X: np.ndarray, question: Question, warnings: li
         return replace(answer, positive=model.classes[column])
     answer = replace(answer, labels=model.classes)
     return _corrected(answer, model, question) if question.method == "expected_loss" and model.multilabel else answer
+
+
+def _sampled(model: Loaded, X: np.ndarray, question: Question, warnings: list[str]) -> Answer:
+    """The best sets on the label vectors of the training rows nearest to each row of X, with its marginals."""
+    if not model.multilabel:
+        raise Invalid.at(
+            "/method", f"'sampled' is allowed in the setting 'multilabel' only, not in {question.setting!r}"
+        )
+    if not hasattr(model.estimator, "neighbours_"):
+        raise Conflict.at(
+            "/method", f"'sampled' needs a version of the learner {_SAMPLED!r} with its label vectors; train one"
+        )
+    _check_unbound(question, ("min_recall", "min_precision", "curve"))
+    L = len(model.classes)
+    if MOST_LABELS < L or len(X) * L > _MOST_SAMPLED:
+        raise TooLarge(
+            f"the request has {len(X):,} instances of {L:,} labels; 'sampled' takes at most {MOST_LABELS} labels, and"
+            f" {_MOST_SAMPLED:,} of all instances together"
+        )
+    cut = [0.0]
+
+    def vectors() -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        for found, weights, lost in model.estimator.label_vectors(X):
+            cut[0] = max(cut[0], lost)
+            yield found, weights
+
+    found = select_sampled(vectors(), model.estimator.posterior(X), question.terms)
+    notes = [*warnings]
+    if cut[0]:
+        notes.append(f"of the weight of an instance's label vectors up to {cut[0]:.1%} is left out: the lightest ones")
+    choice = Choice(found.order, found.k, found.figures, np.zeros(len(X), dtype=np.int64), None)
+    sets = Sets(found.marginals.ravel(), np.arange(len(X) + 1) * L) if question.marginals else None
+    return Answer(choice, question.terms.loss, None, notes, model.classes, marginals=sets)
 
 
 def _corrected(answer: Answer, model: Loaded, question: Question) -> Answer:
@@ -210,8 +250,8 @@ def _check_sizes(sets: Sets, question: Question) -> None:
         raise Invalid.at(pointer("probabilities", row), msg)
 
 
-def _check_unbound(question: Question) -> None:
-    given = (name for name in _BOUNDS if getattr(question.terms, name) != getattr(Terms, name))
+def _check_unbound(question: Question, names: Sequence[str] = _BOUNDS) -> None:
+    given = (name for name in names if getattr(question.terms, name) != getattr(Terms, name))
     reject(
         Flaw(pointer(name), f"{name!r} is allowed with the method 'expected_loss' only, not with {question.method!r}")
         for name in given

@@ -341,15 +341,21 @@ def test_a_threshold_is_tuned_on_the_hold_out(service, topics):
     )
 
 
-def test_expected_losses_are_corrected_by_the_hold_out(service):
-    """Labels that exclude one another are not independent: every form of answer says what that changes."""
+@pytest.fixture(scope="module")
+def bands(service: httpx.Client) -> str:
+    """A trained forest of three labels of which one applies, with 400 rows held out."""
     rng = np.random.default_rng(0)
     x = rng.normal(size=800)
     labels = np.array(["low", "middle", "high"])[np.digitize(x + rng.normal(size=800), [-0.6, 0.6])]
     data = {"features": ["x"], "rows": x[:, None].tolist(), "labels": [[label] for label in labels.tolist()]}
     learner = {"kind": "multilabel_forest", "n_estimators": 20, "min_samples_leaf": 20}
     trained(service, {"model": "bands", "learner": learner, "data": data, "holdout": 0.5})
-    answer = ask(service, setting="multilabel", model="bands", instances=[[0.1], [2.0]]).json()
+    return "bands"
+
+
+def test_expected_losses_are_corrected_by_the_hold_out(service, bands):
+    """Labels that exclude one another are not independent: every form of answer says what that changes."""
+    answer = ask(service, setting="multilabel", model=bands, instances=[[0.1], [2.0]]).json()
     found = service.get("/models/bands/versions/1").json()["metrics"]["retrieval"]["f_beta"]
 
     assert found["expected_loss"] + answer["correction"] == pytest.approx(found["realised_loss"], abs=0.01)
@@ -357,8 +363,24 @@ def test_expected_losses_are_corrected_by_the_hold_out(service):
     (warning,) = answer["warnings"]
     assert "400 rows" in warning
     rows = npy(np.array([[0.1], [2.0]]))
-    header = post(service, rows, NPY, NPY, model="bands").headers["payoff-answer"]
+    header = post(service, rows, NPY, NPY, model=bands).headers["payoff-answer"]
     assert json.loads(header)["correction"] == answer["correction"]
+
+
+def test_sets_on_label_vectors_in_every_form(service, bands):
+    """Labels that exclude one another: one of them for Jaccard, with the gap and the number of vectors."""
+    rows = npy(np.array([[0.1], [2.0]]))
+    sampled = {"model": bands, "method": "sampled", "marginals": True, "loss": {"name": "jaccard"}}
+    joint = ask(service, setting="multilabel", instances=[[0.1], [2.0]], **sampled).json()
+    assert [one["k"] for one in joint["sets"]] == [1, 1]
+    assert all(one["gap"] == 0 and 1 < one["vectors"] <= 3 for one in joint["sets"])
+    assert sum(joint["sets"][0]["marginals"]) == pytest.approx(1, abs=1e-9)
+    assert "correction" not in joint
+    found = pa.ipc.open_stream(post(service, rows, NPY, ARROW, **sampled).content).read_all().to_pylist()
+    assert found == joint["sets"]
+    _, figures, _ = read_arrays(post(service, rows, NPY, NPY, **sampled), 3)
+    names = ("k", "expected_loss", "expected_precision", "expected_recall", "error_bound", "gap", "vectors")
+    assert figures.tolist() == [[one[name] for name in names] for one in found]
 
 
 def test_a_card_of_several_labels(service, topics):

@@ -11,6 +11,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from app import progress
 from app.errors import Invalid
+from app.learners import _neighbours
 from app.learners.multilabel_forest import MultilabelForest
 from tests.learners.multilabel import EXEMPT, drawn
 
@@ -128,6 +129,35 @@ def test_refit_grows_the_forest_again_and_keeps_the_calibration():
     assert model.curves_ is curves
     losses = [-np.log(np.where(Y[200:] == 1, P, 1 - P)).mean() for P in (before, after)]
     assert losses[1] < losses[0] - 0.05
+
+
+def test_label_vectors_are_those_of_the_rows_in_the_same_leaves(monkeypatch):
+    """By scikit-learn's own leaves, after a refit as well; in as many trees as there is room for."""
+    X, Y = drawn(200)
+    X, new = X[:, :3], drawn(20, 1)[0][:, :3]
+    model = MultilabelForest(n_estimators=7, calibration="none", random_state=3).fit(X[:100], Y[:100]).refit(X, Y)
+    theirs = RandomForestClassifier(7, min_samples_leaf=2, random_state=3).fit(X, Y)
+    weights = np.ones(200)
+    monkeypatch.setattr(_neighbours, "_MEMBERS", 200 * 4 + 1)
+    few = _neighbours.Neighbours.of(model.model_, X, Y, weights)
+
+    assert (model.neighbours_.trees, few.trees) == (7, 4)
+    for found, trees in ((model.label_vectors(new), 7), (few.find(model.model_, new), 4)):
+        own, leaves = theirs.apply(X)[:, :trees], theirs.apply(new)[:, :trees]
+        for (vectors, shares, cut), leaf in zip(found, leaves, strict=True):
+            beside = own == leaf
+            near = (beside / beside.sum(axis=0)).mean(axis=1)
+            expected = [near[(vector == Y).all(axis=1)].sum() for vector in vectors]
+            assert shares == pytest.approx(expected, abs=1e-6)
+            assert shares.sum() == pytest.approx(1, abs=1e-12)
+            assert cut == pytest.approx(0, abs=1e-6)
+    whole = list(model.label_vectors(new))
+    monkeypatch.setattr(_neighbours, "MOST_VECTORS", 2)
+    for (_, shares, _), (vectors, kept, cut) in zip(whole, model.label_vectors(new), strict=True):
+        heaviest = np.sort(shares)[-2:]
+        assert len(vectors) == len(heaviest)
+        assert np.sort(kept) == pytest.approx(heaviest / heaviest.sum(), abs=1e-12)
+        assert cut == pytest.approx(1 - heaviest.sum(), abs=1e-12)
 
 
 def test_progress_is_told():

@@ -37,6 +37,32 @@ def expected_losses_of_all_sets(p, loss, *, empty=0):
     return y, table[y @ y.T, sizes[:, None], sizes[None, :]] @ probability
 
 
+def expected_losses_on_vectors(vectors, weights, loss, *, empty=0):
+    """Every set (2^n, n), and its expected loss where the truth is one of the label vectors (S, n), by their weights.
+
+    Also its expected recall and precision.
+    """
+    n = vectors.shape[1]
+    every = outcomes(np.zeros(n))[0]
+    found = np.zeros((3, len(every)))
+    for row, s in enumerate(every):
+        for y, weight in zip(vectors.tolist(), weights, strict=True):
+            tp = sum(a * b for a, b in zip(y, s, strict=True))
+            recall = tp / sum(y) if sum(y) else RATE_OF_NOTHING
+            precision = tp / s.sum() if s.sum() else RATE_OF_NOTHING
+            found[:, row] += weight * np.array([loss_of(loss, y, s.tolist(), empty=empty), recall, precision])
+    return every, *found
+
+
+def raked(vectors, weights, p, passes):
+    """Weights moved to the marginals p, one label after the other: iterative proportional fitting."""
+    for i in [*range(len(p))] * passes:
+        ones, zeros = (weights[vectors[:, i] == value].sum() for value in (1, 0))
+        if ones > 0 and zeros > 0:
+            weights = np.where(vectors[:, i] == 1, weights * p[i] / ones, weights * (1 - p[i]) / zeros)
+    return weights
+
+
 def expected_rates_of_all_sets(p):
     """Expected recall and precision of every set, in the order of `outcomes`."""
     y, probability = outcomes(p)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from itertools import chain
 
 import numpy as np
@@ -10,13 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.errors import Conflict, Invalid
+from app.errors import Conflict, Invalid, TooLarge
 from app.registry.loaded import Holdout, Loaded
 from app.retrieval.expected_loss import expected_losses
 from app.retrieval.losses import LOSSES as TABLE
 from app.retrieval.losses import parse_loss
 from app.usecases import retrieve as usecase
-from app.usecases.item_sets import FIGURES, Choice, Sets
+from app.usecases.item_sets import FIGURES, SAMPLED, Choice, Sets
 from app.usecases.retrieve import Question, retrieve, retrieve_with
 from app.usecases.tuned_cut import tuned_cut
 from tests.reference.losses import f_beta
@@ -155,6 +156,7 @@ WRONG = {
     "k_max 0 for a cut": (RAGGED, {"method": "half", "k_max": 0}, "/k_max"),
     "a rate for a cut": (RAGGED, {"method": "half", "min_recall": 0.5}, "/min_recall"),
     "a tuned cut without a model": (RAGGED, {"method": "tuned_threshold"}, "/method"),
+    "label vectors without a model": (RAGGED, {"method": "sampled"}, "/method"),
     "a positive class without a model": (RAGGED, {"positive": "ill"}, "/positive"),
 }
 
@@ -220,6 +222,8 @@ def test_a_model_of_classes_gives_a_set_of_classes_per_row():
         (model_of(["a", "b"]), {"setting": "multiclass", "positive": "a"}, "/positive"),
         (model_of(["a", "b"]), {"setting": "multiclass", "k_min": 3}, "/k_min"),
         (model_of(["a", "b"]), {"setting": "binary", "method": "tuned_threshold"}, "/method"),
+        (model_of(["a", "b"]), {"setting": "multiclass", "method": "sampled"}, "/method"),
+        (model_of(["a", "b"], several=True), {"method": "sampled"}, "/method"),
     ],
 )
 def test_a_model_that_does_not_fit_is_refused_by_place(model, changes, place):
@@ -294,3 +298,46 @@ def test_the_loss_of_a_cut_is_the_curve_at_its_size():
     half = retrieve(Sets(p), ask(setting="binary", method="half")).choice
     curve = expected_losses(np.sort(p)[::-1].copy(), f_beta())
     assert figure(half, "expected_loss")[0] == pytest.approx(curve.values[(p > 0.5).sum()], abs=1e-12)
+
+
+def near_vectors(several: int) -> Loaded:
+    """A model whose neighbours have one of `several` labels each, for its probabilities are its features."""
+
+    class Near(Echo):
+        neighbours_ = None
+
+        def label_vectors(self, X: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray, float]]:
+            return ((np.eye(several, dtype=np.uint8), np.full(several, 1 / several), 0.125) for _ in X)
+
+    return replace(model_of([str(i) for i in range(several)], several=True), estimator=Near())
+
+
+def test_sampled_sets_are_chosen_on_label_vectors():
+    """The weights move to the model's probabilities; of what was cut there is a warning, of the others a figure."""
+    X = np.array([[0.5, 0.3, 0.2], [0.1, 0.2, 0.7]])
+    asked = ask(method="sampled", loss={"name": "jaccard"}, marginals=True)
+    answer = retrieve_with(near_vectors(3), X, asked, ["a note"])
+
+    assert split(answer.choice) == [[0], [2]]
+    assert answer.choice.figures[SAMPLED.index("expected_loss")] == pytest.approx([0.5, 0.3], abs=1e-5)
+    assert answer.choice.figures[SAMPLED.index("vectors")] == pytest.approx([1 / 0.38, 1 / 0.54], abs=1e-4)
+    assert (answer.choice.figures[SAMPLED.index("gap")] == 0).all()
+    assert answer.marginals.p == pytest.approx(X.ravel(), abs=1e-5)
+    assert answer.warnings[0] == "a note"
+    assert "12.5%" in answer.warnings[1]
+    assert answer.correction is None
+
+
+@pytest.mark.parametrize("field", [{"min_recall": 0.5}, {"min_precision": 0.5}, {"curve": True}])
+def test_sampled_sets_have_no_rates_to_keep_and_no_curve(field):
+    with pytest.raises(Invalid) as error:
+        retrieve_with(near_vectors(3), np.ones((1, 3)), ask(method="sampled", **field), [])
+    assert [flaw.loc for flaw in error.value.flaws] == ["/" + next(iter(field))]
+
+
+@pytest.mark.parametrize(("rows", "labels"), [(1, 101), (5001, 4)])
+def test_sampled_sets_are_limited(rows, labels):
+    """In labels of a model, and in labels of all instances."""
+    with pytest.raises(TooLarge) as error:
+        retrieve_with(near_vectors(labels), np.ones((rows, labels)), ask(method="sampled"), [])
+    assert all(word in error.value.detail for word in (f"{rows:,}", f"{labels}", "100", "20,000"))

@@ -108,8 +108,10 @@ class RetrieveQuestion(WireModel):
     )
     method: Method = Field(
         default="expected_loss",
-        description="expected_loss is the best set; to compare with: what lies above the cut that is best on the"
-        " version's hold-out (tuned_threshold), or above 1/2 (half)",
+        description="expected_loss is the best set of independent labels; sampled (multilabel_forest; f_beta, jaccard,"
+        " am or g_tp_pr) is the best on the label vectors of the training rows nearest to the instance, for labels that"
+        " exclude or imply one another; to compare with: what lies above the cut that is best on the version's hold-out"
+        " (tuned_threshold), or above 1/2 (half)",
     )
     model: Text | None = Field(default=None, description="name, name:version or name@alias; goes with instances")
     positive: Annotated[int, Field(strict=True)] | Annotated[Text, Field(strict=True)] | None = Field(
@@ -142,6 +144,13 @@ class RetrievedSet(BaseModel):
     expected_precision: float = Field(description="of an empty set 1")
     expected_recall: float = Field(description="1 where nothing is relevant")
     error_bound: float = Field(description="maximum error of expected_loss and curve")
+    gap: float | None = Field(
+        default=None,
+        description="method sampled: by how much at most the best set has a smaller expected loss; 0: this is the best",
+    )
+    vectors: float | None = Field(
+        default=None, description="method sampled: effective number of label vectors, 1 / (sum of squared weights)"
+    )
     curve: list[float] | None = Field(default=None, description="L_0 … L_n")
     marginals: list[float] | None = Field(
         default=None, description="the probability of each item, in the order of the items, labels or classes"
