@@ -22,6 +22,7 @@ from app.migrations import migrate
 from app.registry.registry import Registry
 from app.stores import make_tables
 from app.usecases import datasets, train, train_job
+from app.usecases.matrices import Stated
 from app.usecases.ports import Ports
 from tests.conftest import settings_for
 from tests.jobs.waiting import eventually
@@ -75,7 +76,15 @@ def test_data_that_a_job_needs_stays(ports, dataset):
 
 KEEP = 1000.0  # seconds that inline data sets are kept here
 DATA = {"features": ["a"], "rows": [[1], [2], [3], [4]], "labels": ["u", "v", "u", "v"]}
-ORDER = {"model": "m", "learner": {"kind": "logistic"}, "data": DATA, "holdout": 0.0, "refit": True, "seed": 0}
+ORDER = {
+    "model": "m",
+    "learner": {"kind": "logistic"},
+    "data": DATA,
+    "matrix": Stated(),
+    "holdout": 0.0,
+    "refit": True,
+    "seed": 0,
+}
 
 
 class Clock:
