@@ -2,7 +2,8 @@
 
 A linear model of raw numbers breaks where a feature has a heavy tail: the few rows far out decide its slope. All curves
 here are constant beyond the training quantiles `_TAIL` and 1 - `_TAIL`, and linear between knots. So each is a sum of
-hinges max(min(x, upper) - knot, 0), and a row still costs one product.
+hinges max(min(x, upper) - knot, 0), and a row still costs one product. Of a feature that has one value in nearly all
+rows the limits are those of `_beside`.
 """
 
 from __future__ import annotations
@@ -90,8 +91,10 @@ def _curve(x: np.ndarray, w: np.ndarray, shape: str) -> tuple[np.ndarray, np.nda
     x, w = x[order], w[order]
     ends = _quantiles(x, w, (_TAIL, 1.0 - _TAIL))
     few = np.count_nonzero(np.diff(x)) < _FEW
-    if few or ends[0] == ends[-1]:
+    if few:
         ends = x[[0, -1]]
+    elif len(ends) == 1:
+        ends = _beside(x, w, ends[0])
     if shape == "clip" or few:
         return ends, np.ones(1)
     if shape == "spline":
@@ -105,6 +108,15 @@ def _curve(x: np.ndarray, w: np.ndarray, shape: str) -> tuple[np.ndarray, np.nda
     heights = np.linspace(low, high, _SEGMENTS + 1)
     places = np.concatenate((ends[:1], unit * inverse(heights[1:-1], power), ends[1:]))
     return places, np.diff(np.diff(heights) / np.diff(places), prepend=0.0)
+
+
+def _beside(x: np.ndarray, w: np.ndarray, common: float) -> np.ndarray:
+    """The medians of the sorted values below and above the one that nearly all rows have.
+
+    Of so few values a quantile farther out is close to the largest, which the tail decides.
+    """
+    sides = (x < common, x > common)
+    return np.concatenate([_quantiles(x[side], w[side], (0.5,)) if side.any() else [common] for side in sides])
 
 
 def _quantiles(x: np.ndarray, w: np.ndarray, shares: Sequence[float] | np.ndarray) -> np.ndarray:

@@ -16,6 +16,7 @@ from app.learners._hinges import SHAPES
 from app.learners._unseen import log_losses, mean_and_error, unseen
 
 TRANSFORMS = ("auto", "none", *SHAPES)
+_CANDIDATES = (*SHAPES, "none")  # the simplest first; the one that a tail can break, last
 _FEWEST = 200  # rows; on fewer the standard error hides what another transform gains
 _JUDGED = 3000  # rows that the choice of a transform looks at
 _MAX_STEPS = 500
@@ -45,8 +46,9 @@ def chosen_transform(
 ) -> str:
     """What `auto` stands for on these rows: the shape of the smallest cross-validated log loss, else `transform`.
 
-    `clip` keeps its place unless another is better by a standard error of the paired difference, and on fewer than
-    `_FEWEST` rows. Nine fits on two thirds of at most `_JUDGED` rows.
+    `codes` are classes (n,), or labels (n, L) whose losses are added up. The first of `_CANDIDATES` that is not worse
+    than the best by a standard error of the paired difference; `clip` on fewer than `_FEWEST` rows. Twelve fits for
+    each label on two thirds of at most `_JUDGED` rows.
     """
     if transform not in TRANSFORMS:
         raise Invalid.at("/numeric_transform", f"numeric_transform is one of {', '.join(TRANSFORMS)}")
@@ -57,23 +59,29 @@ def chosen_transform(
     if len(X) < _FEWEST:
         return "clip"
     some = np.sort(np.random.default_rng(0).permutation(len(X))[:_JUDGED])
-    X, codes, weights = X[some], codes[some], weights[some]
+    X, w = X[some], weights[some]
+    labels = codes[some].reshape(len(some), -1).T
+    found = {shape: sum(_losses(shape, X, y, w, categorical, C) for y in labels) for shape in _CANDIDATES}
+    best = min(found, key=lambda shape: mean_and_error(found[shape], w)[0])
+    gaps = {shape: mean_and_error(losses - found[best], w) for shape, losses in found.items()}
+    return next(shape for shape, (gap, error) in gaps.items() if gap <= error)
+
+
+def _losses(
+    shape: str, X: np.ndarray, codes: np.ndarray, weights: np.ndarray, categorical: Sequence[int], C: float
+) -> np.ndarray:
+    """Each row's log loss (n,) by a model that did not see it; 0 where there is none."""
+    classes, codes = np.unique(codes, return_inverse=True)
     fold = stratified_folds(codes, 3, 0)
     judged = fold != UNJUDGED
-    if not judged.any() or len(np.unique(codes)) < 2:
-        return "clip"
-    codes = np.unique(codes, return_inverse=True)[1]
-    K = int(codes.max()) + 1
+    losses = np.zeros(len(X))
+    if len(classes) < 2 or not judged.any():
+        return losses
 
-    def losses(shape: str) -> np.ndarray:
-        def fitted(_: int, inside: np.ndarray, outside: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-            design = Design.fit(X[inside], weights[inside], categorical, shape)
-            model, _ = fit_linear(design.matrix(X[inside]), codes[inside], weights[inside], C)
-            return model.classes_, model.predict_proba(design.matrix(X[outside]))
+    def fitted(_: int, inside: np.ndarray, outside: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        design = Design.fit(X[inside], weights[inside], categorical, shape)
+        model, _ = fit_linear(design.matrix(X[inside]), codes[inside], weights[inside], C)
+        return model.classes_, model.predict_proba(design.matrix(X[outside]))
 
-        return log_losses(unseen(fold, K, fitted)[judged], codes[judged])
-
-    found, w = {shape: losses(shape) for shape in SHAPES}, weights[judged]
-    best = min(found, key=lambda shape: mean_and_error(found[shape], w)[0])
-    gain, error = mean_and_error(found["clip"] - found[best], w)
-    return best if gain > error else "clip"
+    losses[judged] = log_losses(unseen(fold, len(classes), fitted)[judged], codes[judged])
+    return losses

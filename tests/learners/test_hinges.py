@@ -20,11 +20,23 @@ def heavy(n, seed=0):
     return np.random.default_rng(seed).standard_t(1.5, size=n)
 
 
+def rarely(n, others, seed=0):
+    """A column of zeros, but for one row in a hundred."""
+    rng = np.random.default_rng(seed)
+    return np.where(rng.random(n) < 0.01, others(rng, n), 0.0)
+
+
+ONE_SIDED = rarely(2000, lambda rng, n: np.exp(3 * rng.normal(size=n)))
+TWO_SIDED = rarely(2000, lambda rng, n: rng.standard_cauchy(size=n))
+
+
 def fitted(x, shape, weights=None):
     return Hinges.fit(x[:, None], np.ones(len(x)) if weights is None else weights, np.array([0]), shape)
 
 
-@pytest.mark.parametrize("values", [heavy(400), np.arange(300.0) % 7, np.repeat([0.0, 5.0], [395, 5])])
+@pytest.mark.parametrize(
+    "values", [heavy(400), np.arange(300.0) % 7, np.repeat([0.0, 5.0], [395, 5]), ONE_SIDED, TWO_SIDED]
+)
 def test_clip_limits_to_the_quantiles(values):
     """A curve of the shape clip is the clipped value, up to the constant that the intercept takes."""
     new = np.concatenate((values, [-1e9, 0.3, 1e9]))
@@ -103,3 +115,12 @@ def test_a_far_value_moves_the_others_little(shape):
     far = np.append(x, 1e6)
     one, other = (fitted(rows, shape).curves(x[:, None]) for rows in (x, far))
     assert np.abs(one - other).max() < 0.2
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("x", [ONE_SIDED, -ONE_SIDED, TWO_SIDED])
+def test_the_tail_of_a_feature_that_is_nearly_always_the_same_is_cut(shape, x):
+    """Where both quantiles are the common value, a curve is flat beyond the half of the others on each side."""
+    ends = [sign * np.quantile(sign * x[sign * x > 0], 0.6) for sign in (-1, 1) if (sign * x > 0).any()]
+    near, far = (fitted(x, shape).curves(factor * np.array(ends)[:, None]) for factor in (1, 1e6))
+    np.testing.assert_array_equal(near, far)

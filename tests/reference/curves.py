@@ -13,10 +13,16 @@ def quantile(values: Sequence[float], share: float) -> float:
 
 
 def clipped(x: float, values: Sequence[float]) -> float:
-    """X within the 2 % and 98 % quantiles of the values; of ten values or fewer, within all."""
+    """X within the 2 % and 98 % quantiles of the values; of ten values or fewer, within all.
+
+    Where both quantiles are one value: within the medians of the values below and above it.
+    """
     low, high = quantile(values, 0.02), quantile(values, 0.98)
-    if len(set(values)) <= 10 or low == high:
+    if len(set(values)) <= 10:
         low, high = min(values), max(values)
+    elif low == high:
+        below, above = [one for one in values if one < low], [one for one in values if one > low]
+        low, high = quantile(below or [low], 0.5), quantile(above or [high], 0.5)
     return min(max(x, low), high)
 
 
