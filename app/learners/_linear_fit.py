@@ -61,7 +61,7 @@ def chosen_transform(
     some = np.sort(np.random.default_rng(0).permutation(len(X))[:_JUDGED])
     X, w = X[some], weights[some]
     labels = codes[some].reshape(len(some), -1).T
-    found = {shape: sum(_losses(shape, X, y, w, categorical, C) for y in labels) for shape in _CANDIDATES}
+    found = {shape: np.sum([_losses(shape, X, y, w, categorical, C) for y in labels], axis=0) for shape in _CANDIDATES}
     best = min(found, key=lambda shape: mean_and_error(found[shape], w)[0])
     gaps = {shape: mean_and_error(losses - found[best], w) for shape, losses in found.items()}
     return next(shape for shape, (gap, error) in gaps.items() if gap <= error)
