@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -18,15 +18,17 @@ from app.decisions.bootstrap import FEWEST, Ranking
 from app.decisions.folds import stratified_folds
 from app.decisions.ranking import Judged, contest, doubts
 from app.decisions.rules import Rows, Ruled, apply_rules, same_for_all
-from app.decisions.threshold import decide_by_threshold, posterior_threshold
-from app.errors import Conflict, Invalid, TooLarge
-from app.registry.loaded import Holdout, Loaded
+from app.decisions.threshold import HoldoutScores, decide_by_threshold, posterior_threshold
+from app.errors import Conflict, Flaw, Invalid, TooLarge, pointer, reject, unknown
+from app.registry.loaded import Loaded
 from app.usecases.matrices import NEEDED, Stakes, Stated, read_matrix
 from app.usecases.predict import check_classes, shifted, sorted_holdout
+from app.usecases.probabilities import Probabilities
 
 FOLDS = 5  # of the hold-out, for the rule that is tuned on it
 MAX_CELLS = 100_000  # of a matrix: the report has several counts for each
-_ROW = {"hold-out": "hold-out row", "cross-validation": "cross-validated row"}
+Source = Literal["hold-out", "cross-validation", "request"]
+_ROW: dict[Source, str] = {"hold-out": "hold-out row", "cross-validation": "cross-validated row", "request": "row"}
 _BYTES_PER_NUMBER = 40  # of memory, for each row and action or class
 
 
@@ -65,7 +67,7 @@ class Report:
     ranking: Ranking
     actions: Sequence[str] | None
     warnings: list[str]
-    evaluation: Literal["hold-out", "cross-validation"]
+    evaluation: Source
 
 
 @dataclass(frozen=True)
@@ -81,28 +83,66 @@ class _Judge:
         return Earning(earned, mu(earned, self.bound), confusion(y, choice, *B.shape))
 
 
-def report(model: Loaded, sent: Stated, priors: Mapping[str, float] | None, points: int) -> Report:
-    """Evaluate the rules on the version's hold-out under the matrix of a request.
-
-    With `priors` the hold-out's classes are reweighed to them, and posteriors corrected for them; the scores that
-    the best cut is sought on stay as they are, and resamples keep each class's number of rows. Raises Conflict without
-    a hold-out, Invalid with the place for a model without exclusive classes, and for a matrix or priors that do not
-    fit. O(n log n + n K A), and the bootstrap.
+@dataclass(frozen=True)
+class Evidence:
+    """Rows with a truth: probabilities (n, K) of classes, the codes y (n,) of the true ones, the class priors (K,) that
+    the probabilities were made with, and where the rows come from. `ordered` sorts two classes' rows once.
     """
+
+    classes: Sequence[int | str]
+    P: np.ndarray
+    y: np.ndarray
+    priors: np.ndarray
+    evaluation: Source
+    ordered: Callable[[], HoldoutScores]
+
+
+def evidence_of(model: Loaded) -> Evidence:
+    """The hold-out of a version; Invalid for a model without exclusive classes, Conflict without a hold-out."""
     check_classes(model)
-    holdout = _holdout(model)
-    B, actions = _stakes(sent, model.classes)
-    y, corrected = holdout.y, priors is not None
+    if model.holdout is None:
+        name = f"version {model.version} of {model.name!r}"
+        raise Conflict(f"{name} has no hold-out to judge on; train it with a larger 'holdout' or more rows")
+    scores, y = model.holdout.scores, model.holdout.y
+    return Evidence(model.classes, scores, y, model.priors, model.evaluation, lambda: model.once(sorted_holdout))
+
+
+def evidence_given(given: Probabilities, labels: Sequence[int | str]) -> Evidence:
+    """Probabilities and labels that came with the request; Invalid below /labels."""
+    if len(labels) != len(given.P):
+        raise Invalid.at("/labels", f"{len(labels)} labels for {len(given.P)} rows of probabilities")
+    if not len(labels):
+        raise Invalid.at("/labels", "at least one row is required")
+    codes = {str(name): k for k, name in enumerate(given.classes)}
+    reject(
+        Flaw(pointer("labels", i), unknown("class", name, list(codes)))
+        for i, name in enumerate(labels)
+        if str(name) not in codes
+    )
+    y = np.array([codes[str(name)] for name in labels], dtype=np.intp)
+    shares = np.bincount(y, minlength=len(codes)) / len(y)
+    return Evidence(given.classes, given.P, y, shares, "request", lambda: HoldoutScores(given.P[:, 1], y))
+
+
+def report(rows: Evidence, sent: Stated, priors: Mapping[str, float] | None, points: int) -> Report:
+    """Evaluate the rules on rows with a truth under the matrix of a request.
+
+    With `priors` the classes are reweighed to them, and posteriors corrected for them; the scores that the best cut is
+    sought on stay as they are, and resamples keep each class's number of rows. Raises Invalid with the place for a
+    matrix or priors that do not fit. O(n log n + n K A), and the bootstrap.
+    """
+    B, actions = _stakes(sent, rows.classes)
+    y, corrected = rows.y, priors is not None
     shares = np.bincount(y, minlength=len(B)) / len(y)
-    used, P = shares, holdout.scores
+    used, P = shares, rows.P
     warnings: list[str] = []
     if priors is not None:
-        used, P, warnings = _with_priors(model, priors, holdout, shares)
-    bound = upper_bound(used, B)
-    judged = Judged(y, B, used if corrected else np.maximum(shares, model.priors), known=corrected)
+        used, P, warnings = _with_priors(rows, priors, shares)
+    bound, row = upper_bound(used, B), _ROW[rows.evaluation]
+    judged = Judged(y, B, used if corrected else np.maximum(shares, rows.priors), known=corrected)
     judge = _Judge(judged, bound)
-    rows = Rows(P, holdout.scores, y, stratified_folds(y, FOLDS, 0), used if corrected else None)
-    ruled = [*apply_rules(rows, B, model.classes), same_for_all(len(y), B, used)]
+    ruled_on = Rows(P, rows.P, y, stratified_folds(y, FOLDS, 0), used if corrected else None)
+    ruled = [*apply_rules(ruled_on, B, rows.classes), same_for_all(len(y), B, used)]
     ranking = contest(np.column_stack([rule.choice for rule in ruled]), judged, fixed=[len(ruled) - 1])
     earned = {rule.rule: judge.earning(rule.choice) for rule in ruled[:2]}
     return Report(
@@ -111,22 +151,21 @@ def report(model: Loaded, sent: Stated, priors: Mapping[str, float] | None, poin
         bound,
         earned["expected_benefit"],
         earned["most_probable"],
-        _cutting(model, judge, used, points) if B.shape == (2, 2) and shares.all() else None,
+        _cutting(rows, judge, used, points) if B.shape == (2, 2) and shares.all() else None,
         ruled,
         ranking,
         actions,
-        [*warnings, *doubts(judged, model.classes, bound, _ROW[model.evaluation], actions), *_about(ranking, len(y))],
-        model.evaluation,
+        [*warnings, *doubts(judged, rows.classes, bound, row, actions), *_about(ranking, len(y))],
+        rows.evaluation,
     )
 
 
-def extent_bytes(model: Loaded, n_actions: int) -> int:
-    """About how much memory a report takes; TooLarge where the matrix has more cells than it may."""
-    cells = len(model.classes) * n_actions
+def extent_bytes(n: int, n_classes: int, n_actions: int) -> int:
+    """About how much memory a report on n rows takes; TooLarge where the matrix has more cells than it may."""
+    cells = n_classes * n_actions
     if cells > MAX_CELLS:
         raise TooLarge(f"the benefit matrix has {cells:,} cells; here it may have {MAX_CELLS:,}")
-    rows = 0 if model.holdout is None else len(model.holdout.y)
-    return rows * (len(model.classes) + n_actions) * _BYTES_PER_NUMBER
+    return n * (n_classes + n_actions) * _BYTES_PER_NUMBER
 
 
 def _about(ranking: Ranking, n: int) -> list[str]:
@@ -135,26 +174,19 @@ def _about(ranking: Ranking, n: int) -> list[str]:
     if n < FEWEST:
         warnings.append(f"the evaluation has {n} rows: intervals from so few are wide and rough")
     if ranking.standings[-1].behind <= 0:
-        warnings.append("no rule earns more than one action for all: this model does not pay with these benefits")
+        warnings.append("no rule earns more than one action for all: the model does not pay with these benefits")
     return warnings
 
 
-def _holdout(model: Loaded) -> Holdout:
-    name = f"version {model.version} of {model.name!r}"
-    if model.holdout is None:
-        raise Conflict(f"{name} has no hold-out to judge on; train it with a larger 'holdout' or more rows")
-    return model.holdout
-
-
-def _cutting(model: Loaded, judge: _Judge, priors: np.ndarray, points: int) -> Cutting:
-    scores = model.once(sorted_holdout)
+def _cutting(rows: Evidence, judge: _Judge, priors: np.ndarray, points: int) -> Cutting:
+    scores = rows.ordered()
     B = judge.rows.B
     cut, _ = scores.best(B, priors)
     thresholds, values = scores.curve(B, points, priors)
     return Cutting(
         cut.value,
         posterior_threshold(B).value,
-        judge.earning(decide_by_threshold(_holdout(model).scores[:, 1], cut)),
+        judge.earning(decide_by_threshold(rows.P[:, 1], cut)),
         list(zip(thresholds.tolist(), values.tolist(), strict=True)),
     )
 
@@ -167,10 +199,11 @@ def _stakes(sent: Stated, classes: Sequence[object]) -> Stakes:
 
 
 def _with_priors(
-    model: Loaded, priors: Mapping[str, float], holdout: Holdout, shares: np.ndarray
+    rows: Evidence, priors: Mapping[str, float], shares: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, list[str]]:
-    used, P, warnings = shifted(holdout.scores, model, priors)
+    used, P, warnings = shifted(rows.P, rows.classes, rows.priors, priors)
     absent = np.flatnonzero((shares == 0) & (used > 0))
     if absent.size:
-        raise Invalid.at("/priors", f"the hold-out has no rows of class {model.classes[absent[0]]!r} to reweigh")
+        name = rows.classes[absent[0]]
+        raise Invalid.at("/priors", f"there is no {_ROW[rows.evaluation]} of class {name!r} to reweigh")
     return used, P, warnings

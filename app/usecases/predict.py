@@ -17,6 +17,7 @@ from app.decisions.threshold import HoldoutScores, decide_by_threshold, given_cu
 from app.errors import Conflict, Flaw, Invalid, TooLarge, pointer, reject
 from app.registry.loaded import Loaded
 from app.usecases.matrices import Stated, check_distinct, read_matrix
+from app.usecases.probabilities import Probabilities
 
 Rule = Literal["expected_benefit", "threshold", "beta_delta", "hierarchical", "most_probable"]
 
@@ -60,9 +61,13 @@ class Answer:
 
 @dataclass(frozen=True)
 class _Case:
-    """A question, checked as a whole: `scores` are the model's own probabilities, `P` those under `priors` in use."""
+    """A question, checked as a whole: `scores` are the probabilities as they come, `P` those under `priors` in use.
 
-    model: Loaded
+    `model` is None where the probabilities came with the request.
+    """
+
+    model: Loaded | None
+    classes: Sequence[int | str]
     question: Question
     scores: np.ndarray
     priors: np.ndarray | None
@@ -87,23 +92,44 @@ def predict(model: Loaded, X: np.ndarray, question: Question, warnings: Sequence
     beyond the model's own work.
     """
     check_classes(model)
-    rule = question.rule or "expected_benefit"
-    _check_fields(question, rule)
-    classes = model.classes
-    _check_size(model, question, len(X))
-    scores = P = model.estimator.posterior(X)
-    _check_finite(P)
-    notes: list[str] = []
-    priors = None
+    _check_fields(question)
+    _check_size(model.classes, question, len(X))
+    scores = model.estimator.posterior(X)
+    _check_finite(scores)
+    return _answer(model, model.classes, scores, question, [*model.card.warnings, *warnings])
+
+
+def decide_given(given: Probabilities, question: Question) -> Answer:
+    """Decide with probabilities that came with the request; Invalid also for what only a model can answer."""
+    _check_fields(question)
+    _check_size(given.classes, question, len(given.P))
     if question.priors is not None:
-        priors, P, notes = shifted(P, model, question.priors)
-    B, actions = _stakes(question, classes, len(X))
-    case = _Case(model, question, scores, priors, P, B, actions)
-    choice, more, figures = _RULES[rule](case)
+        raise Invalid.at("/priors", "priors correct the probabilities of a model, which knows the priors in training")
+    if question.threshold == "holdout":
+        raise Invalid.at("/threshold", "the threshold 'holdout' needs a model; use 'posterior' or a number")
+    return _answer(None, given.classes, given.P, question, ())
+
+
+def _answer(
+    model: Loaded | None,
+    classes: Sequence[int | str],
+    scores: np.ndarray,
+    question: Question,
+    warnings: Sequence[str],
+) -> Answer:
+    P, priors = scores, None
+    notes: list[str] = []
+    if question.priors is not None and model is not None:
+        priors, P, notes = shifted(P, classes, model.priors, question.priors)
+    B, actions = _stakes(question, classes, len(P))
+    case = _Case(model, classes, question, scores, priors, P, B, actions)
+    choice, more, figures = _RULES[_rule(question)](case)
     expected = None if case.decision is None else case.decision.expected_benefits
-    return Answer(
-        rule, classes, case.actions, choice, P, expected, [*model.card.warnings, *warnings, *notes, *more], figures
-    )
+    return Answer(_rule(question), classes, case.actions, choice, P, expected, [*warnings, *notes, *more], figures)
+
+
+def _rule(question: Question) -> Rule:
+    return question.rule or "expected_benefit"
 
 
 def check_classes(model: Loaded) -> None:
@@ -116,14 +142,14 @@ def check_classes(model: Loaded) -> None:
         )
 
 
-def extent(model: Loaded, sent: Stated, n_instances: int) -> int:
+def extent(classes: Sequence[object], sent: Stated, n_instances: int) -> int:
     """How many numbers the answer will hold: few bytes can ask for one for every class and action of every instance."""
-    n_classes = len(model.classes) or 1
+    n_classes = len(classes) or 1
     return n_instances * (n_classes + sent.width(n_classes))
 
 
-def _check_size(model: Loaded, question: Question, n_instances: int) -> None:
-    cells = extent(model, question, n_instances)
+def _check_size(classes: Sequence[object], question: Question, n_instances: int) -> None:
+    cells = extent(classes, question, n_instances)
     if cells > LARGEST_ANSWER:
         raise TooLarge(f"the answer would hold {cells:,} numbers, more than {LARGEST_ANSWER:,}; send fewer instances")
 
@@ -147,15 +173,19 @@ def sorted_holdout(model: Loaded) -> HoldoutScores:
         raise error.under("/threshold") from error
 
 
-def shifted(P: np.ndarray, model: Loaded, priors: Mapping[str, float]) -> tuple[np.ndarray, np.ndarray, list[str]]:
-    """Class priors as sent (K,), the posteriors P (n, K) under them, and warnings; Invalid below /priors."""
-    names = [str(name) for name in model.classes]
+def shifted(
+    P: np.ndarray, classes: Sequence[object], base: np.ndarray, priors: Mapping[str, float]
+) -> tuple[np.ndarray, np.ndarray, list[str]]:
+    """Class priors as sent (K,), the posteriors P (n, K), made with the priors `base` (K,), under them, and warnings;
+    Invalid below /priors.
+    """
+    names = [str(name) for name in classes]
     try:
         used = as_priors(priors, names)
     except Invalid as error:
         raise error.under("/priors") from error
     try:
-        return used, *shift_priors(P, model.priors, used)
+        return used, *shift_priors(P, base, used)
     except Invalid as error:  # its places are numbers of classes
         flaws = [Flaw(pointer("priors", names[int(flaw.loc[1:])]), flaw.msg) for flaw in error.flaws]
         raise Invalid(error.detail, flaws) from error
@@ -164,7 +194,7 @@ def shifted(P: np.ndarray, model: Loaded, priors: Mapping[str, float]) -> tuple[
 def _by_expected_benefit(case: _Case) -> _Chosen:
     assert case.B is not None
     assert case.decision is not None
-    return case.decision.choice, _oddities(case.B, case.actions, case.model.classes), {}
+    return case.decision.choice, _oddities(case.B, case.actions, case.classes), {}
 
 
 def _oddities(B: np.ndarray, actions: Sequence[int | str], classes: Sequence[int | str]) -> list[str]:
@@ -185,7 +215,7 @@ def _is_plain(cells: bytes, shape: tuple[int, ...], own: tuple[int, ...]) -> boo
 
 def _by_threshold(case: _Case) -> _Chosen:
     """Cut the probability of the second class; the hold-out's cut is one on the model's own scores, priors or not."""
-    if len(case.model.classes) != 2 or len(case.actions) != 2:
+    if len(case.classes) != 2 or len(case.actions) != 2:
         raise Invalid.at("/rule", "a threshold needs two classes and two actions; use expected_benefit")
     wanted = case.question.threshold
     if isinstance(wanted, int | float):
@@ -193,7 +223,7 @@ def _by_threshold(case: _Case) -> _Chosen:
         scores, cut = case.P, given_cut(float(wanted), matrix, case.actions)
     elif case.B is None or case.B.ndim != 2:
         raise Invalid.at("/benefits", "this threshold comes from one benefit matrix; send it, or a number as threshold")
-    elif wanted == "holdout":
+    elif wanted == "holdout" and case.model is not None:
         scores, (cut, _) = case.scores, case.model.once(sorted_holdout).best(case.B, case.priors, case.actions)
     else:
         scores, cut = case.P, posterior_threshold(case.B, case.actions)
@@ -205,7 +235,7 @@ def _by_beta_delta(case: _Case) -> _Chosen:
     if costs.C_DD is None:
         raise Invalid.at("/costs/C_DD", "beta_delta needs C_DD, the cost of taking one minority class for another")
     try:
-        ruled = beta_delta(case.P, majority, costs.C_DD, costs.C_HD, costs.C_DH, classes=case.model.classes)
+        ruled = beta_delta(case.P, majority, costs.C_DD, costs.C_HD, costs.C_DH, classes=case.classes)
     except Invalid as error:
         raise error.under("/costs") from error
     return ruled.choice, ruled.warnings, ruled.figures
@@ -234,9 +264,9 @@ _RULES: dict[Rule, Callable[[_Case], _Chosen]] = {
 _DECIDES_ACTIONS = ("expected_benefit", "threshold")  # the other rules decide among the classes
 
 
-def _check_fields(question: Question, rule: Rule) -> None:
+def _check_fields(question: Question) -> None:
     """Refuse what the rule would pass over, and miss what it needs: silence would be a guess."""
-    flaws = []
+    rule, flaws = _rule(question), []
     if rule == "expected_benefit" and not question.stated:
         flaws.append(Flaw("/benefits", 'rule expected_benefit needs benefits; or ask for "rule": "most_probable"'))
     if question.threshold is not None and rule != "threshold":
@@ -269,7 +299,7 @@ def _stakes(
 def _costs(case: _Case) -> tuple[Costs, int]:
     costs = case.question.costs
     assert costs is not None
-    names = [str(name) for name in case.model.classes]
+    names = [str(name) for name in case.classes]
     if str(costs.majority) not in names:
         raise Invalid.at("/costs/majority", f"majority is one of the classes: {', '.join(names)}")
     return costs, names.index(str(costs.majority))

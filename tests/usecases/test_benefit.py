@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from app.errors import Conflict, Invalid
-from app.usecases.benefit import report
+from app.usecases.benefit import evidence_of
 
 
 @pytest.mark.parametrize(
@@ -21,4 +21,4 @@ def test_some_models_cannot_be_judged(model, error, reason):
     loaded = SimpleNamespace(name="m", version=1, holdout=None, **model)
 
     with pytest.raises(error, match=reason):
-        report(loaded, [[1, 0], [0, 1]], None, 20)
+        evidence_of(loaded)

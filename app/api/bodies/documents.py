@@ -10,7 +10,16 @@ import orjson
 from fastapi import Request, Response
 from fastapi.dependencies.utils import get_flat_params
 from fastapi.params import Query
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StrictInt,
+    ValidationError,
+    WithJsonSchema,
+    model_validator,
+)
 from starlette.concurrency import run_in_threadpool
 from starlette.types import Receive, Scope, Send
 
@@ -48,6 +57,8 @@ _MATRIX: dict[str, Any] = {
 Matrix = Annotated[Any, WithJsonSchema(_MATRIX)]
 Matrices = Annotated[Any, WithJsonSchema({"oneOf": [*_MATRIX["oneOf"], {"type": "array", "items": _MATRIX}]})]
 COSTS = "costs in place of benefits, in the same forms"
+PROBABILITIES = {"type": "array", "items": {"type": "array", "items": {"type": "number", "minimum": 0}}}
+ClassNames = Annotated[list[StrictInt | Text], Field(fail_fast=True, min_length=1, max_length=_MAX_CLASSES)]
 Names = Annotated[list[Text], Field(fail_fast=True)]
 ByClass = Annotated[dict[Text, Number], BeforeValidator(_few_classes)]
 

@@ -76,10 +76,10 @@ def rows_of_arrow(body: bytes, schema: Schema, reserve: Reserve = free) -> Rows:
 READERS: dict[str, Callable[[bytes, Schema, Reserve], Rows]] = {NPY: rows_of_npy, ARROW: rows_of_arrow}
 
 
-def to_json(answer: Answer, model: Loaded) -> Response:
+def to_json(answer: Answer, model: Loaded | None) -> Response:
     """The contract's document."""
     document = {
-        "model": model.model,
+        **({} if model is None else {"model": model.model}),
         "rule": answer.rule,
         "classes": answer.classes,
         "actions": answer.actions,
@@ -92,7 +92,7 @@ def to_json(answer: Answer, model: Loaded) -> Response:
     return Response(json_bytes(document), media_type=JSON)
 
 
-def to_npy(answer: Answer, model: Loaded) -> Response:
+def to_npy(answer: Answer, model: Loaded | None) -> Response:
     """A float64 array: the decided action's position, K probabilities and, with benefits, A expected benefits a row.
 
     What is not columnar stands in the `Payoff-Answer` header as JSON.
@@ -100,7 +100,7 @@ def to_npy(answer: Answer, model: Loaded) -> Response:
     return npy_response([_columns(answer)], _rest(answer, model))
 
 
-def to_arrow(answer: Answer, model: Loaded) -> Response:
+def to_arrow(answer: Answer, model: Loaded | None) -> Response:
     """A stream with columns `decision`, `p:<class>`… and `benefit:<action>`…; the rest is JSON in its metadata."""
     import pyarrow as pa  # noqa: PLC0415
 
@@ -114,7 +114,7 @@ def to_arrow(answer: Answer, model: Loaded) -> Response:
     return arrow_response(dict(zip(["decision", *names], arrays, strict=True)), _rest(answer, model))
 
 
-WRITERS: dict[str, Callable[[Answer, Loaded], Response]] = {JSON: to_json, NPY: to_npy, ARROW: to_arrow}
+WRITERS: dict[str, Callable[[Answer, Loaded | None], Response]] = {JSON: to_json, NPY: to_npy, ARROW: to_arrow}
 
 
 def _columns(answer: Answer) -> np.ndarray:
@@ -124,10 +124,10 @@ def _columns(answer: Answer) -> np.ndarray:
     return np.hstack(parts, dtype=np.float64)
 
 
-def _rest(answer: Answer, model: Loaded) -> dict[str, Any]:
+def _rest(answer: Answer, model: Loaded | None) -> dict[str, Any]:
     """What is not columnar."""
     return {
-        "model": model.model,
+        **({} if model is None else {"model": model.model}),
         "rule": answer.rule,
         "classes": answer.classes,
         "actions": answer.actions,

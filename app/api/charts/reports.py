@@ -18,7 +18,8 @@ def benefit_chart(report: Mapping[str, Any], *, corrected: bool) -> str:
 
     `corrected`: probabilities were corrected for priors, so the posterior threshold is not on the scores' axis.
     """
-    name = f"{report['model']['name']}:{report['model']['version']}"
+    model = report["model"]
+    name = "the probabilities sent" if model is None else f"{model['name']}:{model['version']}"
     top, body = 0.0, ""
     if report["curve"] is not None:
         points = [(point["threshold"], point["benefit"]) for point in report["curve"]]

@@ -1,13 +1,26 @@
-"""`POST /models/{ref}/benefit`: what a benefit matrix would have earned on a version's hold-out."""
+"""`POST /models/{ref}/benefit` and `POST /benefit`: what a benefit matrix would have earned on rows with a truth."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal, Self
 
 from fastapi import APIRouter, Body, Path, Request, Response
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, StrictBool, StrictInt, WithJsonSchema
 
-from app.api.bodies.documents import COSTS, JSON, ByClass, Matrix, ModelVersion, Names, StrictRoute, WireModel
+from app.api.bodies.documents import (
+    COSTS,
+    JSON,
+    PROBABILITIES,
+    ByClass,
+    ClassNames,
+    Matrix,
+    ModelVersion,
+    Names,
+    StrictRoute,
+    Text,
+    WireModel,
+)
 from app.api.bodies.rankings import ContenderResult, Lead
 from app.api.charts import media
 from app.api.charts.reports import benefit_chart
@@ -20,9 +33,10 @@ from app.decisions.rules import RuleName
 from app.registry.loaded import Loaded
 from app.usecases import benefit as usecase
 from app.usecases.matrices import Stated
+from app.usecases.probabilities import as_probabilities
 from app.usecases.rankings import lead_of, standings_of
 
-router = APIRouter(prefix="/models", tags=["models"], route_class=StrictRoute)
+router = APIRouter(tags=["models"], route_class=StrictRoute)
 
 
 class BenefitRequest(WireModel):
@@ -37,6 +51,17 @@ class BenefitRequest(WireModel):
         default=None, description="class priors where the model is used; by default those of the hold-out"
     )
     points: int = Field(default=200, ge=2, le=10_000, strict=True, description="of the curve")
+
+
+class GivenBenefitRequest(BenefitRequest):
+    """What is at stake, and the rows to judge on."""
+
+    probabilities: Annotated[Any, WithJsonSchema(PROBABILITIES)] = Field(
+        description="a row per instance, a column for each of `classes`"
+    )
+    classes: ClassNames
+    labels: Annotated[list[StrictInt | Text], Field(fail_fast=True)] = Field(description="the true class of each row")
+    normalize: StrictBool = Field(default=False, description="divide each row by its sum, which need not be 1")
 
 
 class EarningDocument(BaseModel):
@@ -85,11 +110,13 @@ class RuleLead(Lead, NamedRule):
 class BenefitReport(EarningDocument):
     """The best that the scores allow with one threshold (two classes, two actions), else the expected-benefit rule."""
 
-    model: ModelVersion
+    model: ModelVersion | None = Field(default=None, description="absent where the request sent probabilities")
     classes: list[int | str]
     actions: list[str] | None = Field(description="names of the columns; null where the matrix had none")
     rows: int = Field(description="that were evaluated")
-    evaluation: Literal["hold-out", "cross-validation"] = Field(description="how; by models that did not see the rows")
+    evaluation: Literal["hold-out", "cross-validation", "request"] = Field(
+        description="of the model on rows that it did not see, or of the probabilities in the request"
+    )
     priors: dict[str, float] = Field(description="weight of each class")
     upper_bound: float = Field(description="mean benefit of someone who knows every class")
     threshold: float | None = Field(default=None, description="the best cut on the hold-out's scores")
@@ -102,19 +129,19 @@ class BenefitReport(EarningDocument):
     warnings: list[str]
 
     @classmethod
-    def about(cls, model: Loaded, report: usecase.Report) -> Self:
+    def about(cls, model: Loaded | None, classes: Sequence[int | str], report: usecase.Report) -> Self:
         cutting = report.cutting
         ruled, ranking = report.ruled, report.ranking
         rows = standings_of(ruled, ranking, report.upper_bound)
         earned = EarningDocument.of(cutting.earning if cutting else report.expected_benefit)
         return cls(
             **earned.model_dump(),
-            model=ModelVersion(name=model.name, version=model.version),
-            classes=list(model.classes),
+            model=None if model is None else ModelVersion(name=model.name, version=model.version),
+            classes=list(classes),
             actions=None if report.actions is None else list(report.actions),
             rows=report.rows,
             evaluation=report.evaluation,
-            priors=dict(zip(map(str, model.classes), report.priors.tolist(), strict=True)),
+            priors=dict(zip(map(str, classes), report.priors.tolist(), strict=True)),
             upper_bound=report.upper_bound,
             threshold=cutting and cutting.threshold,
             posterior_threshold=cutting and cutting.posterior_threshold,
@@ -133,8 +160,17 @@ class BenefitReport(EarningDocument):
 _EXAMPLE = {"benefits": [[0, -1], [-10, 5]], "points": 20}
 
 
+_GIVEN = {
+    "probabilities": [[0.9, 0.1], [0.4, 0.6], [0.7, 0.3], [0.2, 0.8]],
+    "classes": ["healthy", "ill"],
+    "labels": ["healthy", "ill", "ill", "ill"],
+    "benefits": {"healthy": {"wait": 0, "treat": -1}, "ill": {"wait": -10, "treat": 5}},
+    "points": 20,
+}
+
+
 @router.post(
-    "/{ref}/benefit",
+    "/models/{ref}/benefit",
     summary="What a benefit matrix would have earned on the hold-out",
     response_model=BenefitReport,
     responses={200: {"content": media.SVG_CONTENT}, **problems(404, 409, 413, 422, 503)},
@@ -161,11 +197,35 @@ async def benefit(
     return await limiters(request).long.run(_answer, request, ref, body)
 
 
+@router.post(
+    "/benefit",
+    summary="What a benefit matrix would have earned with these probabilities",
+    response_model=BenefitReport,
+    responses={200: {"content": media.SVG_CONTENT}, **problems(413, 422, 503)},
+)
+@needs(PREDICT_OR_TRAIN)
+async def benefit_given(
+    body: Annotated[GivenBenefitRequest, Body(openapi_examples={"four cases": {"value": _GIVEN}})], request: Request
+) -> Response:
+    """The report of `/models/{ref}/benefit` for the probabilities of any system, and the true classes."""
+    return await limiters(request).long.run(_answer_given, request, body)
+
+
 def _answer(request: Request, ref: str, body: BenefitRequest) -> Response:
     model = loaded_by_path(request, ref)
+    return _report(request, usecase.evidence_of(model), body, model)
+
+
+def _answer_given(request: Request, body: GivenBenefitRequest) -> Response:
+    given = as_probabilities(body.probabilities, body.classes, normalize=body.normalize)
+    return _report(request, usecase.evidence_given(given, body.labels), body)
+
+
+def _report(request: Request, rows: usecase.Evidence, body: BenefitRequest, model: Loaded | None = None) -> Response:
     sent = Stated(body.benefits, body.cost_matrix, body.actions)
-    share(request).reserve(usecase.extent_bytes(model, sent.width()))
-    report = BenefitReport.about(model, usecase.report(model, sent, body.priors, body.points))
+    share(request).reserve(usecase.extent_bytes(len(rows.y), len(rows.classes), sent.width()))
+    report = BenefitReport.about(model, rows.classes, usecase.report(rows, sent, body.priors, body.points))
     if media.wants_svg(request):
         return media.svg(benefit_chart(report.model_dump(), corrected=body.priors is not None))
-    return Response(report.model_dump_json(by_alias=True), media_type=JSON, headers={"Vary": "Accept"})
+    content = report.model_dump_json(by_alias=True, exclude={"model"} if model is None else None)
+    return Response(content, media_type=JSON, headers={"Vary": "Accept"})

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any, Literal
 
 from fastapi import Request, Response
-from pydantic import BaseModel, Field, RootModel, StrictInt, WithJsonSchema
+from pydantic import BaseModel, Field, RootModel, StrictBool, StrictInt, WithJsonSchema
 from starlette.concurrency import run_in_threadpool
 
-from app.api.bodies import instances, predicted_values
+from app.api.bodies import given_probabilities, instances, predicted_values
 from app.api.bodies.documents import (
     COSTS,
     JSON,
+    PROBABILITIES,
     ByClass,
+    ClassNames,
     DirectRoute,
     Matrices,
     ModelVersion,
@@ -35,10 +37,12 @@ from app.api.errors import problems
 from app.api.middleware.limiters import limiters
 from app.api.middleware.memory import share
 from app.api.middleware.permits import PREDICT, needs
+from app.errors import Invalid
 from app.features import Schema
 from app.registry.loaded import Loaded
 from app.usecases import predict as usecase
 from app.usecases.predict_values import predict_values
+from app.usecases.probabilities import Probabilities, as_probabilities
 from app.usecases.ranges import strange_values
 
 _INLINE_NUMBERS = 10_000  # of an answer; one with more is computed in a thread, so that no other request waits
@@ -64,9 +68,15 @@ class CostsDocument(WireModel):
 
 
 class PredictQuestion(WireModel):
-    """All of a request but its instances."""
+    """All of a request but its instances or probabilities."""
 
-    model: Text = Field(description="name, name:version or name@alias", examples=["triage", "triage:1"])
+    model: Text | None = Field(
+        default=None, description="name, name:version or name@alias; or send `probabilities`", examples=["triage"]
+    )
+    classes: ClassNames | None = Field(default=None, description="with `probabilities`: the names of their columns")
+    normalize: StrictBool = Field(
+        default=False, description="with `probabilities`: divide each row by its sum, which need not be 1"
+    )
     benefits: Matrices | None = Field(
         default=None,
         description="a row per actual class, a column per action; one matrix, or one per instance",
@@ -88,17 +98,20 @@ class PredictQuestion(WireModel):
 
 
 class PredictRequest(PredictQuestion):
-    """Instances, and what is at stake."""
+    """Instances of a model, or probabilities of classes, and what is at stake."""
 
-    instances: Annotated[list[Any], WithJsonSchema(INSTANCES)] = Field(
-        description="rows in the model's feature order, or objects by feature name; null where missing"
+    instances: Annotated[list[Any] | None, WithJsonSchema(INSTANCES)] = Field(
+        default=None, description="rows in the model's feature order, or objects by feature name; null where missing"
+    )
+    probabilities: Annotated[Any, WithJsonSchema(PROBABILITIES)] = Field(
+        default=None, description="in place of model and instances: a row per instance, a column for each of `classes`"
     )
 
 
 class DecisionsAnswer(BaseModel):
     """Columns with one entry per instance; `expected_benefits` has a column per action."""
 
-    model: ModelVersion
+    model: ModelVersion | None = Field(default=None, description="absent where the request sent probabilities")
     rule: usecase.Rule
     classes: list[int | str]
     actions: list[int | str]
@@ -128,6 +141,7 @@ async def predict(request: Request) -> Response:
     """Decide for every instance which action pays most; or, with a model of numbers, predict them.
 
     A model of numbers takes `model` and `instances` alone: rules, benefits, costs and priors are for classes.
+    `probabilities` and `classes` take the place of `model` and `instances` where another system has the model.
     The instances come as JSON, or as a NumPy array (`application/x-npy`, rows in feature order) or an Arrow stream
     (`application/vnd.apache.arrow.stream`, columns by feature name); then the other fields are query parameters, each
     as JSON. `Accept` chooses the form of the answer in the same way.
@@ -137,39 +151,51 @@ async def predict(request: Request) -> Response:
     if len(body) > INLINE_BYTES:
         return await run_sized(request, len(body), lambda: _answer(request, _read(request, kind, body)))
     asked = _read(request, kind, body)
+    if asked.given is not None:
+        given = asked.given
+        return await _sized(request, given.classes, asked.question, len(given.P), lambda: _decide_given(request, asked))
     model = cached(request, asked.model)
     if model is None:
         return await run_in_threadpool(_answer, request, asked)
+    assert asked.rows is not None
     rows = asked.rows(model.schema)
-    numbers = usecase.extent(model, asked.question, len(rows[0]))
+    decided = partial(_decide, request, asked.question, model, rows)
+    return await _sized(request, model.classes, asked.question, len(rows[0]), decided)
+
+
+async def _sized(
+    request: Request, classes: Sequence[object], question: usecase.Question, n: int, decided: Callable[[], Response]
+) -> Response:
+    """What `decided` returns, computed where so long an answer belongs."""
+    numbers = usecase.extent(classes, question, n)
     if numbers > _LONG_NUMBERS:
-        return await limiters(request).long.run(_decide, request, asked.question, model, rows)
-    if numbers > _INLINE_NUMBERS:
-        return await run_in_threadpool(_decide, request, asked.question, model, rows)
-    return _decide(request, asked.question, model, rows)
+        return await limiters(request).long.run(decided)
+    return await run_in_threadpool(decided) if numbers > _INLINE_NUMBERS else decided()
 
 
 @dataclass(frozen=True)
 class _Asked:
-    """A request, read as far as possible without the model."""
+    """A request, read as far as possible without the model: its name and rows, or the probabilities `given`."""
 
-    model: str
     question: usecase.Question
-    rows: Callable[[Schema], instances.Rows]
+    model: str = ""
+    rows: Callable[[Schema], instances.Rows] | None = None
+    given: Probabilities | None = None
 
 
 def _answer(request: Request, asked: _Asked) -> Response:
     """In a thread: the model may have to be loaded, and the rows may be many."""
+    if asked.given is not None:
+        return _decide_given(request, asked)
     model = loaded(request, asked.model)
+    assert asked.rows is not None
     return _decide(request, asked.question, model, asked.rows(model.schema))
 
 
 def _decide(request: Request, question: usecase.Question, model: Loaded, rows: instances.Rows) -> Response:
     form = media_type_of_answer(request, instances.WRITERS)
     X, warnings = rows
-    numbers = usecase.extent(model, question, len(X))
-    if numbers > _INLINE_NUMBERS:
-        share(request).reserve(numbers * _BYTES_PER_NUMBER)
+    _reserve(request, model.classes, question, len(X))
     if form == JSON:  # the other forms are for many rows, fast
         warnings += strange_values(model, X)
     if model.regression:
@@ -180,16 +206,59 @@ def _decide(request: Request, question: usecase.Question, model: Loaded, rows: i
     return answer
 
 
+def _decide_given(request: Request, asked: _Asked) -> Response:
+    assert asked.given is not None
+    form = media_type_of_answer(request, instances.WRITERS)
+    _reserve(request, asked.given.classes, asked.question, len(asked.given.P))
+    return instances.WRITERS[form](usecase.decide_given(asked.given, asked.question), None)
+
+
+def _reserve(request: Request, classes: Sequence[object], question: usecase.Question, n: int) -> None:
+    numbers = usecase.extent(classes, question, n)
+    if numbers > _INLINE_NUMBERS:
+        share(request).reserve(numbers * _BYTES_PER_NUMBER)
+
+
 def _read(request: Request, kind: str, body: bytes) -> _Asked:
     reader = instances.READERS.get(kind)
     if reader is not None:
         query = read_query(request, PredictQuestion, _TEXT_FIELDS)
-        return _Asked(query.model, query.question(), lambda schema: reader(body, schema, share(request).reserve))
+        if query.classes is not None:
+            _refuse_both(query.model, None)
+            P = given_probabilities.READERS[kind](body, query.classes, share(request).reserve)
+            return _Asked(query.question(), given=as_probabilities(P, query.classes, normalize=query.normalize))
+        name = _model_of(query)
+        return _Asked(query.question(), name, lambda schema: reader(body, schema, share(request).reserve))
     refuse_query(request)
     wire = checked(PredictRequest, parsed(body, share(request).reserve))
+    if wire.probabilities is not None:
+        _refuse_both(wire.model, wire.instances)
+        if wire.classes is None:
+            raise Invalid.at("/classes", "'classes' are required with 'probabilities'")
+        given = as_probabilities(wire.probabilities, wire.classes, normalize=wire.normalize)
+        return _Asked(wire.question(), given=given)
+    name = _model_of(wire)
+    if wire.instances is None:
+        raise Invalid.at("/instances", "'instances' is required")
     booleans = b"true" in body or b"false" in body
     rows = partial(instances.rows_of_json, wire.instances, booleans_possible=booleans)
-    return _Asked(wire.model, wire.question(), rows)
+    return _Asked(wire.question(), name, rows)
+
+
+def _refuse_both(model: str | None, rows: list[Any] | None) -> None:
+    if model is not None or rows is not None:
+        place = "/model" if model is not None else "/instances"
+        raise Invalid.at(place, "send 'model' and 'instances', or 'probabilities' and 'classes', not both")
+
+
+def _model_of(asked: PredictQuestion) -> str:
+    """The model's name, without which nothing else is of use."""
+    if asked.model is None:
+        raise Invalid.at("/model", "'model' is required; or send 'probabilities' and 'classes'")
+    if asked.classes is not None or asked.normalize:
+        place = "/classes" if asked.classes is not None else "/normalize"
+        raise Invalid.at(place, "this goes with 'probabilities'; a model knows its classes")
+    return asked.model
 
 
 _EXAMPLE = {
@@ -198,11 +267,16 @@ _EXAMPLE = {
     "benefits": [[0, -1], [-10, 5]],
     "actions": ["wait", "treat"],
 }
+_GIVEN = {
+    "probabilities": [[0.9, 0.1], [0.4, 0.6]],
+    "classes": ["healthy", "ill"],
+    "benefits": {"healthy": {"wait": 0, "treat": -1}, "ill": {"wait": -10, "treat": 5}},
+}
 route = DirectRoute(
     "/predict",
     predict,
     body_type=PredictRequest,
-    examples={"the model above": _EXAMPLE},
+    examples={"the model above": _EXAMPLE, "probabilities of another system": _GIVEN},
     others=instances.READERS,
     tags=["predict"],
     summary="Which action pays most, or which number is to be expected, for each instance?",

@@ -1,0 +1,40 @@
+"""Probabilities of a request's own classes, in place of a model, as a NumPy array or an Arrow stream."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from app.api.bodies.binary import ARROW, NPY, array_of_npy, table_of_arrow
+from app.api.bodies.json_bodies import Reserve, free
+from app.errors import Flaw, Invalid, pointer, reject, unknown
+
+Classes = Sequence[int | str]
+
+
+def array(body: bytes, _classes: Classes, reserve: Reserve = free) -> np.ndarray:
+    """A .npy file (n, K), its columns in the order of the classes."""
+    return array_of_npy(body, reserve)
+
+
+def columns(body: bytes, classes: Classes, reserve: Reserve = free) -> np.ndarray:
+    """An Arrow IPC stream with a column of numbers for each class, by name, in any order, as (n, K)."""
+    import pyarrow as pa  # noqa: PLC0415 - 40 MB of memory that a service without Arrow clients can spare
+
+    table, names = table_of_arrow(body), [str(name) for name in classes]
+    known = set(names)
+    reject(Flaw(pointer(name), unknown("class", name, names)) for name in table.column_names if name not in known)
+    reserve(table.num_rows * len(names) * 8)
+    P = np.empty((table.num_rows, len(names)))
+    for k, name in enumerate(names):
+        if table.column_names.count(name) != 1:
+            raise Invalid.at("", f"class {name!r} needs one column; there are {table.column_names.count(name)}")
+        column = table.column(name)
+        if not (pa.types.is_floating(column.type) or pa.types.is_integer(column.type)) or column.null_count:
+            raise Invalid.at(pointer(name), "a column of probabilities holds numbers, and no nulls")
+        P[:, k] = column.cast(pa.float64(), safe=False).to_numpy()
+    return P
+
+
+READERS: dict[str, Callable[[bytes, Classes, Reserve], np.ndarray]] = {NPY: array, ARROW: columns}

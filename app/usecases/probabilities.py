@@ -1,0 +1,69 @@
+"""Probabilities that come with a request, in place of a model and instances."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from app.errors import Flaw, Invalid, pointer, reject
+
+TOLERANCE = 1e-6  # of a sum: probabilities of 32 bits, of many classes, stay within
+
+
+@dataclass(frozen=True)
+class Probabilities:
+    """Probabilities P float64 (n, K) of K classes that exclude one another."""
+
+    classes: Sequence[int | str]
+    P: np.ndarray
+
+
+def as_probabilities(value: Any, classes: Sequence[int | str], *, normalize: bool = False) -> Probabilities:
+    """Lists (n, K), or an array, of numbers of at least 0 whose rows sum to 1, or, with `normalize`, to anything more
+    than 0; Invalid with the place of each flaw below /classes and /probabilities. O(n K).
+    """
+    if len(set(map(str, classes))) < len(classes):
+        raise Invalid.at("/classes", "two classes have the same name")
+    P = _as_array(value, len(classes))
+    if P.shape[1:] != (len(classes),):
+        raise Invalid.at("/probabilities", f"each row has {P.shape[1]} numbers, and there are {len(classes)} classes")
+    wrong = ~(P >= 0) | np.isinf(P)
+    reject(
+        Flaw(pointer("probabilities", i, k), "a probability is a finite number of at least 0")
+        for i, k in np.argwhere(wrong)
+    )
+    sums = P.sum(axis=1)
+    if normalize:
+        reject(_flaws(sums, ~((sums > 0) & np.isfinite(sums)), "cannot be normalized"))
+        return Probabilities(classes, P / sums[:, None])
+    reject(_flaws(sums, np.abs(sums - 1) > TOLERANCE, "must sum to 1; or send 'normalize': true"))
+    return Probabilities(classes, P)
+
+
+def _as_array(value: Any, n_classes: int) -> np.ndarray:
+    if isinstance(value, np.ndarray):
+        if value.ndim != 2:
+            raise Invalid.at("/probabilities", f"the shape is {list(value.shape)}; it must be [n, {n_classes}]")
+        return value
+    if not isinstance(value, list):
+        raise Invalid.at("/probabilities", "probabilities are a list of rows, one per instance")
+    reject(
+        Flaw(pointer("probabilities", i), f"a row is a list of {n_classes} numbers, one per class")
+        for i, row in enumerate(value)
+        if not isinstance(row, list) or len(row) != n_classes
+    )
+    reject(
+        Flaw(pointer("probabilities", i, k), "a probability is a number")
+        for i, row in enumerate(value)
+        if not {float, int}.issuperset(map(type, row))
+        for k, number in enumerate(row)
+        if type(number) not in (float, int)
+    )
+    return np.array(value, dtype=np.float64).reshape(len(value), n_classes)
+
+
+def _flaws(sums: np.ndarray, wrong: np.ndarray, rest: str) -> list[Flaw]:
+    return [Flaw(pointer("probabilities", i), f"these sum to {sums[i]:.6g}, and {rest}") for i in np.flatnonzero(wrong)]

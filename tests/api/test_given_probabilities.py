@@ -1,0 +1,155 @@
+"""Probabilities of any system take the place of a model and instances."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from tests.conftest import two_class_rows
+
+CLASSES = ["healthy", "ill"]
+P = [[0.9, 0.1], [0.4, 0.6], [0.05, 0.95]]
+BENEFITS = [[0, -1], [-10, 5]]
+ASKED = {"probabilities": P, "classes": CLASSES, "benefits": BENEFITS, "actions": ["wait", "treat"]}
+RULES = [
+    {},
+    {"rule": "most_probable", "benefits": None, "actions": None},
+    {"rule": "threshold"},
+    {"rule": "threshold", "threshold": 0.5},
+    {"rule": "hierarchical", "benefits": None, "actions": None, "costs": {"majority": "healthy", "C_HD": 4, "C_DH": 1}},
+]
+
+
+def test_decisions_are_those_of_a_model_with_these_probabilities(service, ward):
+    rows = two_class_rows(30)["rows"]
+    for rule in RULES:
+        asked = {"benefits": BENEFITS, "actions": ["wait", "treat"]} | rule
+        by_model = service.post("/predict", json={"model": ward, "instances": rows} | asked).json()
+        given = {"probabilities": by_model["probabilities"], "classes": by_model["classes"]}
+        answer = service.post("/predict", json=given | asked)
+        assert answer.status_code == 200, answer.text
+        del by_model["model"]
+        assert answer.json() == by_model
+
+
+def npy(rows) -> bytes:
+    file = io.BytesIO()
+    np.save(file, np.array(rows))
+    return file.getvalue()
+
+
+def arrow(columns) -> bytes:
+    sink = io.BytesIO()
+    table = pa.table(columns)
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return sink.getvalue()
+
+
+def test_arrays_and_arrow_streams_answer_as_json_does(service):
+    plain = service.post("/predict", json=ASKED).json()
+    query = {name: json.dumps(ASKED[name]) for name in ("classes", "benefits", "actions")}
+    turned = {"ill": [row[1] for row in P], "healthy": [row[0] for row in P]}
+    kinds = {"application/x-npy": npy(P), "application/vnd.apache.arrow.stream": arrow(turned)}
+    for kind, body in kinds.items():
+        answer = service.post("/predict", params=query, content=body, headers={"Content-Type": kind})
+        assert answer.status_code == 200, answer.text
+        assert answer.json() == plain
+
+
+def test_rows_are_normalized_on_request_alone(service):
+    asked = ASKED | {"probabilities": [[9, 1], [0.2, 0.3]]}
+    refused = service.post("/predict", json=asked)
+    assert [error["loc"] for error in refused.json()["errors"]] == ["/probabilities/0", "/probabilities/1"]
+    assert "sum to 10" in refused.text
+    answer = service.post("/predict", json=asked | {"normalize": True})
+    assert answer.json()["probabilities"] == [[0.9, 0.1], [0.4, 0.6]]
+    nothing = service.post("/predict", json=ASKED | {"probabilities": [[0, 0]], "normalize": True})
+    assert nothing.json()["errors"][0]["loc"] == "/probabilities/0"
+
+
+@pytest.mark.parametrize(
+    ("change", "loc"),
+    [
+        ({"probabilities": [[0.5, 0.5], [1.2, -0.2]]}, "/probabilities/1/1"),
+        ({"probabilities": [[0.5, "0.5"]]}, "/probabilities/0/1"),
+        ({"probabilities": [[0.5, True]]}, "/probabilities/0/1"),
+        ({"probabilities": [[0.5, 0.3, 0.2]]}, "/probabilities/0"),
+        ({"probabilities": [0.5, 0.5]}, "/probabilities/0"),
+        ({"probabilities": {"ill": 1}}, "/probabilities"),
+        ({"classes": None}, "/classes"),
+        ({"classes": ["ill", "ill"]}, "/classes"),
+        ({"classes": []}, "/classes"),
+        ({"model": "ward"}, "/model"),
+        ({"instances": [[1, 2, "mild"]]}, "/instances"),
+        ({"probabilities": None}, "/model"),
+        ({"probabilities": None, "model": "ward", "instances": []}, "/classes"),
+        ({"priors": {"healthy": 0.5, "ill": 0.5}}, "/priors"),
+        ({"rule": "threshold", "threshold": "holdout"}, "/threshold"),
+        ({"benefits": {"healthy": {"wait": 0}}}, "/benefits/healthy"),
+    ],
+)
+def test_what_does_not_fit_is_named(service, ward, change, loc):
+    answer = service.post("/predict", json=ASKED | change)
+    assert answer.status_code == 422
+    assert loc in [error["loc"] for error in answer.json()["errors"]], answer.text
+
+
+@pytest.mark.parametrize(
+    ("kind", "body"),
+    [
+        ("application/x-npy", npy([0.5, 0.5])),
+        ("application/x-npy", npy([[0.5, np.nan]])),
+        ("application/x-npy", npy([[0.5, 0.25, 0.25]])),
+        ("application/vnd.apache.arrow.stream", arrow({"ill": [0.5]})),
+        ("application/vnd.apache.arrow.stream", arrow({"ill": [0.5], "healthy": [0.5], "other": [0.0]})),
+        ("application/vnd.apache.arrow.stream", arrow({"ill": [0.5], "healthy": [None]})),
+        ("application/vnd.apache.arrow.stream", arrow({"ill": ["0.5"], "healthy": [0.5]})),
+    ],
+)
+def test_arrays_and_streams_that_do_not_fit_are_refused(service, kind, body):
+    query = {name: json.dumps(ASKED[name]) for name in ("classes", "benefits", "actions")}
+    answer = service.post("/predict", params=query, content=body, headers={"Content-Type": kind})
+    assert answer.status_code == 422, answer.text
+
+
+def test_the_report_judges_the_rows_that_were_sent(service):
+    rng = np.random.default_rng(2)
+    p = rng.random(400)
+    labels = np.where(rng.random(400) < p, "ill", "healthy").tolist()
+    asked = {"probabilities": np.column_stack([1 - p, p]).tolist(), "classes": CLASSES, "labels": labels}
+    report = service.post("/benefit", json=asked | {"benefits": BENEFITS, "actions": ["wait", "treat"]}).json()
+    assert "model" not in report
+    assert report["rows"] == 400
+    assert report["actions"] == ["wait", "treat"]
+    y, B = np.array([label == "ill" for label in labels], dtype=int), np.array(BENEFITS, dtype=float)
+    choice = (np.column_stack([1 - p, p]) @ B).argmax(axis=1)
+    assert report["expected_benefit"]["benefit"] == pytest.approx(B[y, choice].mean())
+    assert report["posterior_threshold"] == pytest.approx(1 / 16)
+    assert {rule["rule"] for rule in report["rules"]} >= {"expected_benefit", "threshold_posterior", "same_for_all"}
+    shifted = service.post("/benefit", json=asked | {"benefits": BENEFITS, "priors": {"healthy": 0.99, "ill": 0.01}})
+    assert shifted.json()["priors"] == {"healthy": 0.99, "ill": 0.01}
+    chart = service.post("/benefit", json=asked | {"benefits": BENEFITS}, headers={"Accept": "image/svg+xml"})
+    assert chart.text.startswith("<svg")
+    assert "the probabilities sent" in chart.text
+
+
+@pytest.mark.parametrize(
+    ("change", "loc"),
+    [
+        ({"labels": ["ill"]}, "/labels"),
+        ({"labels": ["ill", "healthy", "il"]}, "/labels/2"),
+        ({"labels": [], "probabilities": []}, "/labels"),
+        ({"probabilities": [[0.5, 0.4]] * 3}, "/probabilities/0"),
+        ({"benefits": None}, "/benefits"),
+    ],
+)
+def test_rows_without_a_truth_are_refused(service, change, loc):
+    asked = {"probabilities": P, "classes": CLASSES, "labels": ["ill", "ill", "healthy"], "benefits": BENEFITS}
+    answer = service.post("/benefit", json=asked | change)
+    assert answer.status_code == 422
+    assert loc in [error["loc"] for error in answer.json()["errors"]], answer.text
