@@ -42,13 +42,19 @@ def fit_linear(
 
 
 def chosen_transform(
-    transform: str, X: np.ndarray, codes: np.ndarray, weights: np.ndarray, categorical: Sequence[int], C: float
+    transform: str,
+    X: np.ndarray,
+    codes: np.ndarray,
+    weights: np.ndarray,
+    categorical: Sequence[int],
+    C: float,
+    candidates: Sequence[str] = _CANDIDATES,
 ) -> str:
     """What `auto` stands for on these rows: the shape of the smallest cross-validated log loss, else `transform`.
 
-    `codes` are classes (n,), or labels (n, L) whose losses are added up. The first of `_CANDIDATES` that is not worse
-    than the best by a standard error of the paired difference; `clip` on fewer than `_FEWEST` rows. Twelve fits for
-    each label on two thirds of at most `_JUDGED` rows.
+    `codes` are classes (n,), or labels (n, L) whose losses are added up. The first of the candidates that is not worse
+    than the best by a standard error of the paired difference; `clip` on fewer than `_FEWEST` rows. Three fits for each
+    candidate and label on two thirds of at most `_JUDGED` rows.
     """
     if transform not in TRANSFORMS:
         raise Invalid.at("/numeric_transform", f"numeric_transform is one of {', '.join(TRANSFORMS)}")
@@ -61,7 +67,7 @@ def chosen_transform(
     some = np.sort(np.random.default_rng(0).permutation(len(X))[:_JUDGED])
     X, w = X[some], weights[some]
     labels = codes[some].reshape(len(some), -1).T
-    found = {shape: np.sum([_losses(shape, X, y, w, categorical, C) for y in labels], axis=0) for shape in _CANDIDATES}
+    found = {shape: np.sum([_losses(shape, X, y, w, categorical, C) for y in labels], axis=0) for shape in candidates}
     best = min(found, key=lambda shape: mean_and_error(found[shape], w)[0])
     gaps = {shape: mean_and_error(losses - found[best], w) for shape, losses in found.items()}
     return next(shape for shape, (gap, error) in gaps.items() if gap <= error)

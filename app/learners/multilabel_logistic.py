@@ -14,6 +14,7 @@ from sklearn.model_selection import StratifiedKFold
 from app.decisions.calibration import Calibrator
 from app.learners._design import Design
 from app.learners._linear import Linear
+from app.learners._linear_fit import chosen_transform
 from app.learners._multilabel import Curves, Multilabel, as_indicator, constant_share
 from app.learners.kinds import Kind
 from app.learners.logistic import Logistic
@@ -21,20 +22,23 @@ from app.learners.parameters import CALIBRATION, STRENGTH, Parameter
 from app.progress import part
 
 _FOLDS = 5
+_TRANSFORMS = ("clip", "none")
 
 
 class MultilabelLogistic(Multilabel):
     """One calibrated logistic regression per label; y is an indicator (n, L) of 0 and 1.
 
-    `C`, `numeric_transform` (not `auto`), `calibration`, `categorical_features`, `random_state`: those of
-    `logistic.Logistic`, for each label. `chain`: each label's model also uses the probabilities of the labels before
-    it, in the order of the columns; in training these are out-of-fold probabilities, as in prediction (nested stacking:
-    Senge, del Coz and Hüllermeier 2013, "Rectifying classifier chains", section 4). So the answer is the marginal
-    probability of every label, with no sum over combinations.
+    `C`, `numeric_transform`, `calibration`, `categorical_features`, `random_state`: those of `logistic.Logistic`, for
+    each label; the transform is one for all labels, and `auto` is `clip` or `none`: the others take three to ten times
+    as long. `chain`: each label's model also uses the probabilities of the labels before it, in the order of the
+    columns; in training these are out-of-fold probabilities, as in prediction (nested stacking: Senge, del Coz and
+    Hüllermeier 2013, "Rectifying classifier chains", section 4). So the answer is the marginal probability of every
+    label, with no sum over combinations.
     A label that is the same in all rows of positive weight is given (its ones + 1)/(n + 2).
 
-    Fitted: as `Multilabel`, and `converged_` (whether all fits did). Training makes L fits of `Logistic`, in a chain up
-    to five more raw fits for each; answering a row costs one product, in a chain one per label.
+    Fitted: as `Multilabel`, `numeric_transform_` (the one used), and `converged_` (whether all fits did). Training
+    makes L fits of `Logistic`, and six of each label for `auto`; in a chain up to five more raw fits for each.
+    Answering a row costs one product, in a chain one per label.
     """
 
     parameters = (
@@ -52,7 +56,7 @@ class MultilabelLogistic(Multilabel):
         self,
         *,
         C: float = 1.0,
-        numeric_transform: str = "clip",
+        numeric_transform: str = "auto",
         calibration: str = "auto",
         chain: bool = False,
         categorical_features: Sequence[int] | None = None,
@@ -67,13 +71,14 @@ class MultilabelLogistic(Multilabel):
 
     scorer_: Linear | Chain
     converged_: bool
+    numeric_transform_: str
 
     def refit(self, X: np.ndarray, y: np.ndarray) -> Self:
         """Fit every label again on rows (n, m) and labels (n, L); calibration stays.
 
         Time: one raw fit for each label, in a chain up to six.
         """
-        again = clone(self).set_params(calibration="none")
+        again = clone(self).set_params(calibration="none", numeric_transform=self.numeric_transform_)
         again._fit_labels(np.ascontiguousarray(X), as_indicator(y), np.ones(len(X)))  # noqa: SLF001 - our own class
         self.scorer_, self.converged_ = again.scorer_, again.converged_
         return self
@@ -82,6 +87,9 @@ class MultilabelLogistic(Multilabel):
         return self.scorer_.scores(X)
 
     def _fit_labels(self, X: np.ndarray, Y: np.ndarray, weights: np.ndarray) -> None:
+        self.numeric_transform_ = chosen_transform(
+            self.numeric_transform, X, Y, weights, self._categorical(), self.C, _TRANSFORMS
+        )
         labels: list[_Label] = []
         for position in range(Y.shape[1]):
             low, high = position / Y.shape[1], (position + 1) / Y.shape[1]
@@ -100,7 +108,7 @@ class MultilabelLogistic(Multilabel):
     def _fit_label(self, X: np.ndarray, y: np.ndarray, weights: np.ndarray) -> _Label:
         rows, ones = len(y), int(y.sum())
         if ones in (0, rows):
-            design = Design.fit(X, weights, self._categorical(), self.numeric_transform)
+            design = Design.fit(X, weights, self._categorical(), self.numeric_transform_)
             share = constant_share(ones, rows)
             linear = Linear.fold(design, np.zeros((1, design.width)), np.array([logit(share)]))
             return _Label(linear, None, "none", converged=True, fixed=share)
@@ -124,7 +132,7 @@ class MultilabelLogistic(Multilabel):
     def _logistic(self, calibration: str) -> Logistic:
         return Logistic(
             C=self.C,
-            numeric_transform=self.numeric_transform,
+            numeric_transform=self.numeric_transform_,
             calibration=calibration,
             categorical_features=self.categorical_features,
             random_state=self.random_state,

@@ -27,9 +27,31 @@ def test_without_a_chain_every_label_is_its_own_logistic_regression(calibration)
     X, Y = drawn()
     together = MultilabelLogistic(calibration=calibration, categorical_features=[3], random_state=1).fit(X, Y)
     for label in range(3):
-        alone = Logistic(calibration=calibration, categorical_features=[3], random_state=1).fit(X, Y[:, label])
+        alone = Logistic(
+            calibration=calibration,
+            numeric_transform=together.numeric_transform_,
+            categorical_features=[3],
+            random_state=1,
+        ).fit(X, Y[:, label])
         assert np.allclose(together.predict_proba(X)[:, label], alone.predict_proba(X)[:, 1], rtol=0, atol=1e-12)
         assert together.calibrations_[label] == alone.calibration_
+
+
+def test_rare_labels_in_a_tail_are_not_cut_off():
+    """Labels of fewer rows than the 2 % that a limit leaves out are found; the choice is kept by a refit."""
+
+    def rows(n, seed):
+        rng = np.random.default_rng(seed)
+        X = np.exp(0.5 * rng.normal(size=(n, 4)))
+        return X, (rng.random((n, 3)) < 1 / (1 + np.exp(15 - 12 * np.log(X[:, :3])))).astype(int)
+
+    X, Y = rows(2000, 0)
+    new, truth = rows(10_000, 1)
+    model = MultilabelLogistic(random_state=0).fit(X, Y)
+    assert model.numeric_transform_ == "none"
+    for fitted in (model, model.refit(X, Y)):
+        chosen = fitted.predict(new)
+        assert 2 * (chosen & truth).sum() / (chosen.sum() + truth.sum()) > 0.5
 
 
 def test_posterior_is_predict_proba_without_checks():
