@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import monotonic
 from typing import Any, Self
 
@@ -11,6 +11,7 @@ import numpy as np
 
 from app.decisions.benefit import decide, row_benefits
 from app.decisions.folds import UNJUDGED, stratified_folds
+from app.errors import Invalid
 from app.learners._unseen import log_losses, mean_and_error, unseen
 from app.learners.base import Learner
 from app.learners.cost_naive_bayes import CostNaiveBayes
@@ -22,6 +23,7 @@ from app.learners.parameters import Parameter
 from app.progress import part
 
 _FOLDS = 3
+_BREAKDOWNS = (Invalid, np.linalg.LinAlgError, ArithmeticError)  # what a learner cannot do with some rows
 
 
 def _forest(**arguments: Any) -> Learner:
@@ -43,12 +45,13 @@ _KERNEL_ROWS = 3000  # above, the kernel of all rows is cut to landmarks, and ti
 
 @dataclass(frozen=True)
 class Tried:
-    """What a candidate earned: `score` and its standard error per row, or None where the time was over."""
+    """What a candidate earned: `score` and its standard error per row, or None with the `reason`."""
 
     kind: str
     score: float | None
     standard_error: float | None
     seconds: float
+    reason: str | None = None
 
 
 class Automatic(Learner):
@@ -57,8 +60,9 @@ class Automatic(Learner):
     The score is the mean realised benefit of the decisions with `benefits` (K, A), and without them minus the log loss.
     A candidate that is not worse than the best by a standard error of their paired difference and has the smaller log
     loss is preferred: benefits of few rows are noisy. After `max_seconds` no further candidate is begun; the first has
-    no limit, nor has the final fit. Fitted: `chosen_` (a kind), `tried_` (`Tried`, one per candidate), and `model_`,
-    the winner fitted on all rows.
+    no limit, nor has the final fit. A candidate that refuses the rows or breaks down on them is left out, and the next
+    best takes its place if it was the winner; where none is left, the first error is raised. Fitted: `chosen_` (a
+    kind), `tried_` (`Tried`, one per candidate), and `model_`, the winner fitted on all rows.
     """
 
     parameters = (
@@ -112,21 +116,46 @@ class Automatic(Learner):
         began = monotonic()
         values: dict[str, np.ndarray] = {}
         losses: dict[str, np.ndarray] = {}
+        errors: list[Exception] = []
         self.tried_ = []
         for number, name in enumerate(names):
             if not judged.any() or (values and monotonic() - began > self.max_seconds):
-                self.tried_.append(Tried(name, None, None, 0.0))
+                reason = "max_seconds were over" if judged.any() else "no class has two rows"
+                self.tried_.append(Tried(name, None, None, 0.0, reason))
                 continue
             start = monotonic()
-            with part(0.8 * number / len(names), 0.8 * (number + 1) / len(names), f"trying {name}"):
-                P = self._unseen(name, X, codes, weights, fold)[judged]
+            try:
+                with part(0.8 * number / len(names), 0.8 * (number + 1) / len(names), f"trying {name}"):
+                    P = self._unseen(name, X, codes, weights, fold)[judged]
+            except _BREAKDOWNS as error:
+                errors.append(error)
+                self.tried_.append(Tried(name, None, None, round(monotonic() - start, 3), str(error)))
+                continue
             losses[name] = log_losses(P, codes[judged])
             values[name] = -losses[name] if self.benefits is None else self._earned(P, codes[judged])
-            score, error = mean_and_error(values[name], weights[judged])
-            self.tried_.append(Tried(name, score, error, round(monotonic() - start, 3)))
-        self.chosen_ = _chosen(values, losses, weights[judged]) if values else "logistic"
-        with part(0.8, 1.0, f"fitting {self.chosen_}"):
-            return self._candidate(self.chosen_).fit(X, codes, weights)
+            score, error_of_mean = mean_and_error(values[name], weights[judged])
+            self.tried_.append(Tried(name, score, error_of_mean, round(monotonic() - start, 3)))
+        ranked = _ranked(values, losses, weights[judged]) if judged.any() else ["logistic"]
+        return self._fit_first(ranked, errors, X, codes, weights)
+
+    def _fit_first(
+        self, ranked: list[str], errors: list[Exception], X: np.ndarray, codes: np.ndarray, weights: np.ndarray
+    ) -> Learner:
+        """The first of the candidates that can be fitted on all rows; else the first of all errors is raised."""
+        for name in ranked:
+            try:
+                with part(0.8, 1.0, f"fitting {name}"):
+                    model = self._candidate(name).fit(X, codes, weights)
+            except _BREAKDOWNS as error:
+                errors.append(error)
+                self.tried_ = [
+                    replace(one, score=None, standard_error=None, reason=str(error)) if one.kind == name else one
+                    for one in self.tried_
+                ]
+            else:
+                self.chosen_ = name
+                return model
+        raise errors[0]
 
     def _candidate(self, name: str) -> Learner:
         return CANDIDATES[name](categorical_features=self.categorical_features, random_state=self.random_state)
@@ -144,6 +173,16 @@ class Automatic(Learner):
     def _earned(self, P: np.ndarray, codes: np.ndarray) -> np.ndarray:
         B = np.asarray(self.benefits, dtype=np.float64)
         return row_benefits(codes, decide(P, B).choice, B)
+
+
+def _ranked(values: dict[str, np.ndarray], losses: dict[str, np.ndarray], weights: np.ndarray) -> list[str]:
+    """The best candidate first, the best of the others next, and so on."""
+    left = dict(values)
+    ranked: list[str] = []
+    while left:
+        ranked.append(_chosen(left, losses, weights))
+        del left[ranked[-1]]
+    return ranked
 
 
 def _chosen(values: dict[str, np.ndarray], losses: dict[str, np.ndarray], weights: np.ndarray) -> str:

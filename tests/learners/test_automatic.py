@@ -1,5 +1,6 @@
 """The learner that compares learners: it publishes the one that earns most on rows it did not see."""
 
+import json
 import pickle
 
 import numpy as np
@@ -97,3 +98,53 @@ def test_progress_rises_to_the_end():
 def test_a_wrong_time_is_refused(seconds):
     with pytest.raises(Invalid, match="max_seconds"):
         Automatic(max_seconds=seconds).fit(*linear(50))
+
+
+REFUSALS = [Invalid.at("/columns/1", "too large"), np.linalg.LinAlgError("singular"), FloatingPointError("overflow")]
+
+
+def breaking(error, rows):
+    """A logistic regression that breaks down on tables of so many rows or more."""
+
+    class Breaking(Logistic):
+        def fit(self, X, y, sample_weight=None):
+            if len(X) >= rows:
+                raise error
+            return super().fit(X, y, sample_weight)
+
+    return Breaking
+
+
+@pytest.mark.parametrize("error", REFUSALS, ids=lambda error: type(error).__name__)
+@pytest.mark.parametrize("first", [True, False])
+@pytest.mark.parametrize("rows", [1, 600])
+def test_a_candidate_that_breaks_down_is_left_out(monkeypatch, error, rows, first):
+    """In the comparison, or as the winner on all rows; the findings have the reason and are JSON."""
+    two = [("logistic", breaking(error, rows)), ("cost_naive_bayes", CostNaiveBayes)]
+    monkeypatch.setattr(automatic, "CANDIDATES", dict(two if first else two[::-1]))
+    X, y = linear()
+    model = Automatic(random_state=0).fit(X, y)
+    assert model.chosen_ == "cost_naive_bayes"
+    np.testing.assert_array_equal(model.posterior(X), CostNaiveBayes(random_state=0).fit(X, y).posterior(X))
+    found = {one["kind"]: one for one in json.loads(json.dumps(model.findings(), allow_nan=False))["candidates"]}
+    assert found["logistic"]["score"] is found["logistic"]["standard_error"] is None
+    assert found["logistic"]["reason"] == str(error)
+    assert found["cost_naive_bayes"]["score"] is not None
+    assert found["cost_naive_bayes"]["reason"] is None
+
+
+@pytest.mark.parametrize("rows", [1, 600])
+def test_where_no_candidate_is_left_the_first_error_is_raised(monkeypatch, rows):
+    errors = REFUSALS[:2]
+    two = {name: breaking(error, rows) for name, error in zip(("logistic", "other"), errors, strict=True)}
+    monkeypatch.setattr(automatic, "CANDIDATES", two)
+    with pytest.raises((Invalid, np.linalg.LinAlgError)) as raised:
+        Automatic(random_state=0).fit(*linear())
+    assert raised.value in errors
+
+
+def test_other_errors_are_not_hidden(monkeypatch):
+    """A defect of a candidate is no property of the rows."""
+    monkeypatch.setitem(automatic.CANDIDATES, "logistic", breaking(AssertionError("defect"), 1))
+    with pytest.raises(AssertionError, match="defect"):
+        Automatic(random_state=0).fit(*linear())

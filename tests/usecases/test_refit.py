@@ -62,7 +62,8 @@ def test_a_label_that_first_occurs_in_the_rows_held_out_is_learned_by_a_refit():
     model = MultilabelLogistic(categorical_features=[3], random_state=0).fit(X[:200], Y[:200])
     assert np.ptp(model.posterior(X)[:, 1]) == pytest.approx(0.0, abs=1e-12)
     model.refit(X, Y)
-    alone = logistic.Logistic(calibration="none", numeric_transform="clip", categorical_features=[3]).fit(X, Y[:, 1])
+    shape = model.numeric_transform_
+    alone = logistic.Logistic(calibration="none", numeric_transform=shape, categorical_features=[3]).fit(X, Y[:, 1])
     np.testing.assert_allclose(model.posterior(X)[:, 1], alone.posterior(X)[:, 1], atol=1e-9)
 
 
