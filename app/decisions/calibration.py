@@ -98,6 +98,13 @@ class Isotonic:
         return _joined(np.column_stack([np.interp(P[:, k], *curve) for k, curve in enumerate(curves)]))
 
 
+def is_flat(calibrator: Calibrator | None) -> bool:
+    """Whether a sigmoid gives each row the same probabilities: those that it was fitted on ranked nothing."""
+    if isinstance(calibrator, Multinomial):
+        return calibrator.slope == 0
+    return isinstance(calibrator, Sigmoid) and not calibrator.slopes.any()
+
+
 def fit_sigmoid(
     P: np.ndarray, codes: np.ndarray, weights: np.ndarray, resolution: float = 0.0
 ) -> Sigmoid | Multinomial:

@@ -104,6 +104,10 @@ class Automatic(Learner):
         """Whether the chosen learner does."""
         return self.model_.calibrates()
 
+    def ranks(self) -> bool:
+        """Whether the chosen learner does."""
+        return self.model_.ranks()
+
     def findings(self) -> dict[str, Any]:
         """The comparison and the calibration of the winner, ready for JSON."""
         calibration = self.model_.calibration_

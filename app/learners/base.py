@@ -16,7 +16,7 @@ from sklearn.utils import Tags, check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from app.decisions.calibration import Calibrator, are_constant, fit_isotonic, fit_sigmoid
+from app.decisions.calibration import Calibrator, are_constant, fit_isotonic, fit_sigmoid, is_flat
 from app.decisions.folds import UNJUDGED, stratified_folds
 from app.errors import Invalid
 from app.learners.parameters import Parameter, check_arguments
@@ -148,6 +148,10 @@ class Learner(ClassifierMixin, BaseEstimator):
     def calibrates(self) -> bool:
         """Whether a fit calibrates the probabilities, of classes with enough rows."""
         return self.calibration != "none"
+
+    def ranks(self) -> bool:
+        """Whether the probabilities differ from row to row, as far as the calibration knows."""
+        return not is_flat(getattr(self, "calibrator_", None))
 
     def _validated(self, X: np.ndarray) -> np.ndarray:
         check_is_fitted(self)

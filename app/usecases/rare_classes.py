@@ -1,4 +1,4 @@
-"""Warnings about classes that have too few rows to be calibrated or evaluated."""
+"""Warnings about classes that have too few rows, and about features that say nothing about the class."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ _MAX_NAMED = 5
 def rare_classes(estimator: Any, table: Table, rows: Split, holdout: Holdout | None) -> list[str]:
     """A sentence about the classes with few training rows, and one about those without a row in the hold-out.
 
-    The first only of a learner that calibrates; nothing for several labels, and for numbers.
+    The first only of a learner that calibrates; one more where its calibration found no ranking. Nothing for several
+    labels, and for numbers.
     """
     if table.classes is None or table.y.ndim > 1:
         return []
@@ -28,6 +29,11 @@ def rare_classes(estimator: Any, table: Table, rows: Split, holdout: Holdout | N
         found.append(
             f"classes with too few training rows for a reliable calibration: {named}; provide at least {FEW} of each,"
             " or merge rare classes"
+        )
+    if not estimator.ranks():
+        found.append(
+            "the features do not rank rows that the model did not see: every prediction has about the shares of the"
+            " classes in training; provide other features, or more rows"
         )
     if holdout is not None:
         absent = np.bincount(holdout.y, minlength=len(table.classes)) == 0

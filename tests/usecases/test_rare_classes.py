@@ -31,10 +31,10 @@ CALIBRATION = "classes with too few training rows for a reliable calibration: {}
 ABSENT = "classes without a row in the hold-out, so missing in metrics and thresholds: {}; provide more"
 
 
-def table_of(counts, seed=0):
+def table_of(counts, seed=0, apart=1.0):
     rng = np.random.default_rng(seed)
     y = np.repeat(np.arange(len(counts)), counts)
-    X = rng.normal(size=(len(y), 2)) + y[:, None]
+    X = rng.normal(size=(len(y), 2)) + apart * y[:, None]
     names = tuple(f"c{k}" for k in range(len(counts)))
     return Table(Schema([Feature("a", "numeric", ()), Feature("b", "numeric", ())]), X, y, names, ("label",), "00")
 
@@ -84,6 +84,21 @@ def test_of_many_classes_the_rarest_are_named():
     (found,) = warnings_of({"kind": "logistic"}, [60, 13, 12, 11, 10, 9, 8, 7], 0.0)
     names = "'c7' (7 rows), 'c6' (8 rows), 'c5' (9 rows), 'c4' (10 rows), 'c3' (11 rows) and 2 more"
     starts([found], CALIBRATION.format(names))
+
+
+@pytest.mark.parametrize("learner", ["logistic", "cost_naive_bayes", "random_forest", "auto"])
+@pytest.mark.parametrize("counts", [[100, 60], [90, 60, 50]])
+def test_features_that_say_nothing_about_the_class_are_told(learner, counts):
+    """Just where every prediction is the same: noise is found on some seeds, features that matter on none."""
+    kind, parameters = resolve({"kind": learner} | QUICK.get(learner, {}))
+    told = []
+    for apart, seed in [(1.0, 0), *((0.0, seed) for seed in range(12))]:
+        table = table_of(counts, seed, apart)
+        model = kind.build(parameters, random_state=0).fit(table.X, table.y)
+        told.append(bool(rare_classes(model, table, split_rows(table.y, 0.0, 0), None)))
+        assert told[-1] == (np.ptp(model.posterior(table.X), axis=0).max() < 1e-9)
+    assert not told[0]
+    assert any(told)
 
 
 @pytest.mark.parametrize(("counts", "expected"), [([40, 40], 0), ([60, 5, 2], 2)])
