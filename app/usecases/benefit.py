@@ -22,7 +22,8 @@ from app.decisions.threshold import HoldoutScores, decide_by_threshold, posterio
 from app.errors import Conflict, Flaw, Invalid, TooLarge, pointer, reject, unknown
 from app.registry.loaded import Loaded
 from app.usecases.matrices import NEEDED, Stakes, Stated, read_matrix
-from app.usecases.predict import check_classes, shifted, sorted_holdout
+from app.usecases.predict import check_classes, sorted_holdout
+from app.usecases.priors import shifted
 from app.usecases.probabilities import Probabilities
 
 FOLDS = 5  # of the hold-out, for the rule that is tuned on it

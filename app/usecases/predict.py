@@ -5,18 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
-from typing import Literal
+from functools import cached_property
+from typing import Any, Literal
 
 import numpy as np
 
-from app.decisions.benefit import Decision, decide, namesakes, oddities
+from app.decisions.benefit import Decision, decide
 from app.decisions.hcsklr import beta_delta, hierarchical
-from app.decisions.priors import as_priors, shift_priors
 from app.decisions.threshold import HoldoutScores, decide_by_threshold, given_cut, posterior_threshold
 from app.errors import Conflict, Flaw, Invalid, TooLarge, pointer, reject
 from app.registry.loaded import Loaded
-from app.usecases.matrices import Stated, check_distinct, read_matrix
+from app.usecases.explain import explanations
+from app.usecases.matrices import Stated, check_distinct, known_oddities, read_matrix
+from app.usecases.priors import shifted
 from app.usecases.probabilities import Probabilities
 
 Rule = Literal["expected_benefit", "threshold", "beta_delta", "hierarchical", "most_probable"]
@@ -43,6 +44,7 @@ class Question(Stated):
     threshold: Literal["posterior", "holdout"] | float | None = None
     costs: Costs | None = None
     priors: Mapping[str, float] | None = None
+    explain: bool = False
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,7 @@ class Answer:
     expected_benefits: np.ndarray | None
     warnings: list[str]
     figures: dict[str, float | None] = field(default_factory=dict)
+    explanations: list[dict[str, Any]] | None = None
 
 
 @dataclass(frozen=True)
@@ -81,7 +84,7 @@ class _Case:
 
 
 LARGEST_ANSWER = 5_000_000  # numbers; some 90 MB of JSON, or 40 MB as an array
-_SMALL_MATRIX = 1_000  # cells
+_EXPLAINED = 5  # numbers for each cell of an explanation, by time and by memory
 _Chosen = tuple[np.ndarray, list[str], dict[str, float | None]]
 
 
@@ -125,7 +128,9 @@ def _answer(
     case = _Case(model, classes, question, scores, priors, P, B, actions)
     choice, more, figures = _RULES[_rule(question)](case)
     expected = None if case.decision is None else case.decision.expected_benefits
-    return Answer(_rule(question), classes, case.actions, choice, P, expected, [*warnings, *notes, *more], figures)
+    explained = explanations(P, B, choice, classes, actions) if question.explain and B is not None else None
+    notes = [*warnings, *notes, *more]
+    return Answer(_rule(question), classes, actions, choice, P, expected, notes, figures, explained)
 
 
 def _rule(question: Question) -> Rule:
@@ -142,10 +147,14 @@ def check_classes(model: Loaded) -> None:
         )
 
 
-def extent(classes: Sequence[object], sent: Stated, n_instances: int) -> int:
-    """How many numbers the answer will hold: few bytes can ask for one for every class and action of every instance."""
+def extent(classes: Sequence[object], question: Question, n_instances: int) -> int:
+    """How many numbers the answer will hold: few bytes can ask for one for every class and action of every instance.
+
+    An explanation counts as the work it takes.
+    """
     n_classes = len(classes) or 1
-    return n_instances * (n_classes + sent.width(n_classes))
+    n_actions = question.width(n_classes)
+    return n_instances * (n_classes + n_actions + _EXPLAINED * n_classes * n_actions * question.explain)
 
 
 def _check_size(classes: Sequence[object], question: Question, n_instances: int) -> None:
@@ -173,44 +182,10 @@ def sorted_holdout(model: Loaded) -> HoldoutScores:
         raise error.under("/threshold") from error
 
 
-def shifted(
-    P: np.ndarray, classes: Sequence[object], base: np.ndarray, priors: Mapping[str, float]
-) -> tuple[np.ndarray, np.ndarray, list[str]]:
-    """Class priors as sent (K,), the posteriors P (n, K), made with the priors `base` (K,), under them, and warnings;
-    Invalid below /priors.
-    """
-    names = [str(name) for name in classes]
-    try:
-        used = as_priors(priors, names)
-    except Invalid as error:
-        raise error.under("/priors") from error
-    try:
-        return used, *shift_priors(P, base, used)
-    except Invalid as error:  # its places are numbers of classes
-        flaws = [Flaw(pointer("priors", names[int(flaw.loc[1:])]), flaw.msg) for flaw in error.flaws]
-        raise Invalid(error.detail, flaws) from error
-
-
 def _by_expected_benefit(case: _Case) -> _Chosen:
     assert case.B is not None
     assert case.decision is not None
-    return case.decision.choice, _oddities(case.B, case.actions, case.classes), {}
-
-
-def _oddities(B: np.ndarray, actions: Sequence[int | str], classes: Sequence[int | str]) -> list[str]:
-    """`oddities`, looked up for a matrix that was seen before: clients send the same one over and over.
-
-    The keys of the cache are small matrices alone: names are the caller's, and would stay in memory.
-    """
-    own = namesakes(actions, classes)
-    if B.ndim == 2 and B.size <= _SMALL_MATRIX and _is_plain(B.tobytes(), B.shape, own):
-        return []
-    return oddities(B, actions, own)
-
-
-@lru_cache(maxsize=256)
-def _is_plain(cells: bytes, shape: tuple[int, ...], own: tuple[int, ...]) -> bool:
-    return not oddities(np.frombuffer(cells).reshape(shape), own=own)
+    return case.decision.choice, known_oddities(case.B, case.actions, case.classes), {}
 
 
 def _by_threshold(case: _Case) -> _Chosen:
@@ -276,6 +251,8 @@ def _check_fields(question: Question) -> None:
         flaws.append(Flaw("/costs", f"rule {rule} needs costs"))
     if question.costs is not None and not needs_costs:
         flaws.append(Flaw("/costs", f"costs belong to the rules beta_delta and hierarchical, not to {rule}"))
+    if question.explain and rule != "expected_benefit":
+        flaws.append(Flaw("/explain", f"explanations are for the rule expected_benefit, not for {rule}"))
     if question.actions is not None and rule not in _DECIDES_ACTIONS:
         flaws.append(Flaw("/actions", f"rule {rule} decides among the classes; leave out actions"))
     reject(flaws)

@@ -8,7 +8,7 @@ from app.errors import Flaw, pointer, reject
 from app.registry.loaded import Loaded
 from app.usecases.predict import Question
 
-_FOR_CLASSES = ("rule", "benefits", "cost_matrix", "actions", "threshold", "costs", "priors")
+_FOR_CLASSES = ("rule", "benefits", "cost_matrix", "actions", "threshold", "costs", "priors", "explain")
 
 
 def predict_values(model: Loaded, X: np.ndarray, question: Question) -> np.ndarray:
@@ -16,7 +16,7 @@ def predict_values(model: Loaded, X: np.ndarray, question: Question) -> np.ndarr
 
     Raises Invalid with the place of whatever is asked that needs classes.
     """
-    asked = [name for name in _FOR_CLASSES if getattr(question, name) is not None]
+    asked = [name for name in _FOR_CLASSES if getattr(question, name) not in (None, False)]
     reject(
         Flaw(pointer(name), f"{model.name!r} predicts numbers: {name} is for classes; leave it out") for name in asked
     )

@@ -81,3 +81,24 @@ def printed_beta_delta(P: np.ndarray, majority: int, C_DD: float, C_HD: float, C
     scores = P.copy()
     scores[:, majority] = beta * P[:, majority] - delta
     return scores.argmax(axis=1)
+
+
+def nearest_flip(p: np.ndarray, B: np.ndarray, choice: int) -> tuple[float, np.ndarray | None]:
+    """The distance to, and the point of, the simplex nearest to p (K,) where another action earns as much as `choice`.
+
+    Every set of classes with positive probability is tried: nearest to p on `sum q = 1, g q = 0` within it.
+    """
+    K, best, point = len(p), np.inf, None
+    for action in range(B.shape[1]):
+        g = B[:, action] - B[:, choice]
+        if g.max() <= 0:
+            continue
+        for bits in range(1, 2**K):
+            support = [k for k in range(K) if bits >> k & 1]
+            rows = np.vstack([np.ones(len(support)), g[support]])
+            q = np.zeros(K)
+            q[support] = p[support] - np.linalg.pinv(rows) @ (rows @ p[support] - [1.0, 0.0])
+            solves = abs(q.sum() - 1) < 1e-9 and abs(g @ q) < 1e-9 * np.abs(g).max() and q.min() > -1e-12
+            if solves and np.linalg.norm(q - p) < best:
+                best, point = float(np.linalg.norm(q - p)), q
+    return best, point

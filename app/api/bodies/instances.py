@@ -87,6 +87,7 @@ def to_json(answer: Answer, model: Loaded | None) -> Response:
         "probabilities": answer.probabilities,
         **({} if answer.expected_benefits is None else {"expected_benefits": answer.expected_benefits}),
         **answer.figures,
+        **({} if answer.explanations is None else {"explanations": answer.explanations}),
         "warnings": answer.warnings,
     }
     return Response(json_bytes(document), media_type=JSON)

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Annotated, Any, Literal
 
 from fastapi import Request, Response
-from pydantic import BaseModel, Field, RootModel, StrictBool, StrictInt, WithJsonSchema
+from pydantic import Field, StrictBool, StrictInt, WithJsonSchema
 from starlette.concurrency import run_in_threadpool
 
 from app.api.bodies import given_probabilities, instances, predicted_values
@@ -20,7 +20,6 @@ from app.api.bodies.documents import (
     ClassNames,
     DirectRoute,
     Matrices,
-    ModelVersion,
     Names,
     Text,
     WireModel,
@@ -32,6 +31,7 @@ from app.api.bodies.documents import (
     run_sized,
 )
 from app.api.bodies.json_bodies import INLINE_BYTES, parsed
+from app.api.bodies.prediction_documents import PredictAnswer
 from app.api.deps import cached, loaded
 from app.api.errors import problems
 from app.api.middleware.limiters import limiters
@@ -91,10 +91,14 @@ class PredictQuestion(WireModel):
     costs: CostsDocument | None = None
     priors: ByClass | None = Field(default=None, description="class priors where the model is used, by class")
 
+    explain: StrictBool = Field(default=False, description="say what would change each decision; in JSON answers")
+
     def question(self) -> usecase.Question:
         costs = usecase.Costs(**dict(self.costs)) if self.costs else None
         rule = self.rule if "rule" in self.model_fields_set else None
-        return usecase.Question(self.benefits, self.cost_matrix, self.actions, rule, self.threshold, costs, self.priors)
+        return usecase.Question(
+            self.benefits, self.cost_matrix, self.actions, rule, self.threshold, costs, self.priors, self.explain
+        )
 
 
 class PredictRequest(PredictQuestion):
@@ -106,34 +110,6 @@ class PredictRequest(PredictQuestion):
     probabilities: Annotated[Any, WithJsonSchema(PROBABILITIES)] = Field(
         default=None, description="in place of model and instances: a row per instance, a column for each of `classes`"
     )
-
-
-class DecisionsAnswer(BaseModel):
-    """Columns with one entry per instance; `expected_benefits` has a column per action."""
-
-    model: ModelVersion | None = Field(default=None, description="absent where the request sent probabilities")
-    rule: usecase.Rule
-    classes: list[int | str]
-    actions: list[int | str]
-    decisions: list[int | str]
-    probabilities: list[list[float]]
-    expected_benefits: list[list[float]] | None = None
-    threshold: float | None = Field(default=None, description="where the second action begins (rules with a threshold)")
-    beta: float | None = None
-    delta: float | None = None
-    warnings: list[str]
-
-
-class ValuesAnswer(BaseModel):
-    """What a model of numbers (regression) predicts."""
-
-    model: ModelVersion
-    values: list[float] = Field(description="one for each instance")
-    warnings: list[str]
-
-
-class PredictAnswer(RootModel[DecisionsAnswer | ValuesAnswer]):
-    """Decisions by a model of classes, `values` by one of numbers."""
 
 
 @needs(PREDICT)
@@ -193,7 +169,7 @@ def _answer(request: Request, asked: _Asked) -> Response:
 
 
 def _decide(request: Request, question: usecase.Question, model: Loaded, rows: instances.Rows) -> Response:
-    form = media_type_of_answer(request, instances.WRITERS)
+    form = _form(request, question)
     X, warnings = rows
     _reserve(request, model.classes, question, len(X))
     if form == JSON:  # the other forms are for many rows, fast
@@ -208,9 +184,16 @@ def _decide(request: Request, question: usecase.Question, model: Loaded, rows: i
 
 def _decide_given(request: Request, asked: _Asked) -> Response:
     assert asked.given is not None
-    form = media_type_of_answer(request, instances.WRITERS)
+    form = _form(request, asked.question)
     _reserve(request, asked.given.classes, asked.question, len(asked.given.P))
     return instances.WRITERS[form](usecase.decide_given(asked.given, asked.question), None)
+
+
+def _form(request: Request, question: usecase.Question) -> str:
+    form = media_type_of_answer(request, instances.WRITERS)
+    if question.explain and form != JSON:
+        raise Invalid.at("/explain", "explanations come in JSON answers alone")
+    return form
 
 
 def _reserve(request: Request, classes: Sequence[object], question: usecase.Question, n: int) -> None:

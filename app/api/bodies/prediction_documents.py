@@ -1,0 +1,61 @@
+"""What `POST /predict` answers in JSON."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, Field, RootModel
+
+from app.api.bodies.documents import ModelVersion
+from app.usecases.predict import Rule
+
+
+class NearestFlip(BaseModel):
+    """The nearest probabilities at which another action earns as much."""
+
+    action: int | str
+    probabilities: dict[str, float]
+
+
+class MatrixFlip(BaseModel):
+    """The smallest change of one benefit at which another action earns as much."""
+
+    class_: int | str = Field(alias="class")
+    action: int | str
+    change: float = Field(description="to be added to the benefit of this action for this class")
+
+
+class Explanation(BaseModel):
+    """What would change a decision."""
+
+    runner_up: int | str
+    margin: float = Field(description="expected benefit of the decision less that of the runner-up")
+    flips_at: NearestFlip | None = Field(description="null where the decision is the same at all probabilities")
+    matrix_flip: MatrixFlip
+
+
+class DecisionsAnswer(BaseModel):
+    """Columns with one entry per instance; `expected_benefits` has a column per action."""
+
+    model: ModelVersion | None = Field(default=None, description="absent where the request sent probabilities")
+    rule: Rule
+    classes: list[int | str]
+    actions: list[int | str]
+    decisions: list[int | str]
+    probabilities: list[list[float]]
+    expected_benefits: list[list[float]] | None = None
+    threshold: float | None = Field(default=None, description="where the second action begins (rules with a threshold)")
+    beta: float | None = None
+    delta: float | None = None
+    explanations: list[Explanation] | None = Field(default=None, description="with `explain`: one for each instance")
+    warnings: list[str]
+
+
+class ValuesAnswer(BaseModel):
+    """What a model of numbers (regression) predicts."""
+
+    model: ModelVersion
+    values: list[float] = Field(description="one for each instance")
+    warnings: list[str]
+
+
+class PredictAnswer(RootModel[DecisionsAnswer | ValuesAnswer]):
+    """Decisions by a model of classes, `values` by one of numbers."""

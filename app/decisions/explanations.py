@@ -1,0 +1,110 @@
+"""What would change a decision by expected benefit: other probabilities, or another matrix."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+_HALVINGS = 80  # of the interval in which a multiplier is sought
+
+
+class Flips(NamedTuple):
+    """What would change each of n decisions.
+
+    `runner_up` int (n,) is the next best action, `margin` (n,) what the choice is expected to earn more. The nearest
+    probabilities `point` (n, K), in Euclidean distance, at which another action, `to` int (n,), earns as much; NaN and
+    -1 where no probabilities do. `cell` int (n,) is the class whose benefit of the runner-up has to grow least, by
+    `change` (n,), until both earn the same.
+    """
+
+    runner_up: np.ndarray
+    margin: np.ndarray
+    point: np.ndarray
+    to: np.ndarray
+    cell: np.ndarray
+    change: np.ndarray
+
+
+def flips(P: np.ndarray, B: np.ndarray, choice: np.ndarray) -> Flips:
+    """What would change decisions `choice` int (n,) made with posteriors P (n, K) and benefits B (K, A) or (n, K, A).
+
+    At least two actions. O(n A K log K).
+    """
+    n, rows = len(P), np.arange(len(P))
+    each = np.broadcast_to(B, (n, *B.shape[-2:]))
+    chosen = each[rows, :, choice]
+    gains = chosen[:, :, None] - each  # (n, K, A): what the choice earns more, per class
+    margins = np.einsum("nk,nka->na", P, gains)
+    margins[rows, choice] = np.inf
+    runner_up = margins.argmin(axis=1)
+    margin = np.maximum(margins[rows, runner_up], 0.0)
+    cell = P.argmax(axis=1)
+    nearest = np.full(n, np.inf)
+    point, to = np.full(P.shape, np.nan), np.full(n, -1)
+    for action in range(each.shape[2]):
+        found, q = _nearest(P, -gains[:, :, action])
+        found &= choice != action
+        distance = np.where(found, ((q - P) ** 2).sum(axis=1), np.inf)
+        closer = distance < nearest
+        nearest[closer], point[closer], to[closer] = distance[closer], q[closer], action
+    return Flips(runner_up, margin, point, to, cell, margin / P[rows, cell])
+
+
+def _nearest(P: np.ndarray, G: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The points (n, K) of the simplex nearest to P (n, K) with `sum_k g_k q_k >= 0` for G (n, K), and where (n,) one
+    exists that is not a mere tie.
+
+    The point is the projection of `p + u g` onto the simplex for the least multiplier u >= 0 that satisfies the
+    inequality, which grows with u. Between the multipliers that bisection leaves, the support does not change, and
+    there the equations are linear.
+    """
+    possible = G.max(axis=1) > 0
+    scale = np.maximum(np.abs(G).max(axis=1), np.finfo(float).tiny)[:, None]
+    G = G / scale
+    low, high = np.zeros(len(P)), np.ones(len(P))
+    for _ in range(_HALVINGS):  # until the inequality holds
+        short = possible & (_value(P, G, high) < 0)
+        if not short.any():
+            break
+        high[short] *= 2
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        holds = _value(P, G, middle) >= 0
+        high, low = np.where(holds, middle, high), np.where(holds, low, middle)
+    q = _simplex(P + high[:, None] * G)
+    inside = q > 0
+    polished = _on_support(P, G, inside)
+    good = (polished >= 0).all(axis=1) & np.isfinite(polished).all(axis=1) & (high > 0)
+    already = _value(P, G, np.zeros(len(P))) >= 0
+    return possible, np.where(already[:, None], P, np.where(good[:, None], polished, q))
+
+
+def _value(P: np.ndarray, G: np.ndarray, u: np.ndarray) -> np.ndarray:
+    value: np.ndarray = (G * _simplex(P + u[:, None] * G)).sum(axis=1)
+    return value
+
+
+def _simplex(V: np.ndarray) -> np.ndarray:
+    """The nearest points (n, K) of the probability simplex to V (n, K), by sorting (Held, Wolfe, Crowder 1974)."""
+    ordered = -np.sort(-V, axis=1)
+    excess = np.cumsum(ordered, axis=1) - 1
+    counts = np.arange(1, V.shape[1] + 1)
+    size = (ordered * counts > excess).sum(axis=1)
+    shift = excess[np.arange(len(V)), size - 1] / size
+    nearest: np.ndarray = np.maximum(V - shift[:, None], 0.0)
+    return nearest
+
+
+def _on_support(P: np.ndarray, G: np.ndarray, inside: np.ndarray) -> np.ndarray:
+    """The points with q = 0 outside the support, sum 1 and `sum_k g_k q_k = 0` nearest to P; NaN where none is."""
+    size = inside.sum(axis=1)
+    p, g = np.where(inside, P, 0.0), np.where(inside, G, 0.0)
+    mean_p, mean_g = (p.sum(axis=1) - 1) / size, g.sum(axis=1) / size
+    centred = np.where(inside, g - mean_g[:, None], 0.0)
+    spread = (centred * g).sum(axis=1)
+    base = np.where(inside, p - mean_p[:, None], 0.0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        u = -(base * g).sum(axis=1) / spread
+        nearest: np.ndarray = base + u[:, None] * centred
+    return nearest

@@ -1,0 +1,83 @@
+"""What would change a decision: asked again on both sides, it does."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.conftest import two_class_rows
+
+CLASSES = ["a", "b", "c"]
+BENEFITS = {
+    "a": {"go": 3.0, "wait": 0.0, "ask": 1.0},
+    "b": {"go": -4.0, "wait": 2.0, "ask": 1.0},
+    "c": {"go": -1.0, "wait": -6.0, "ask": 0.5},
+}
+ROWS = [[0.7, 0.2, 0.1], [0.1, 0.8, 0.1], [0.05, 0.05, 0.9], [0.34, 0.33, 0.33]]
+
+
+def ask(service, rows=ROWS, benefits=BENEFITS, **more):
+    body = {"probabilities": rows, "classes": CLASSES, "benefits": benefits, "explain": True} | more
+    return service.post("/predict", json=body)
+
+
+def decisions(service, rows, benefits=BENEFITS):
+    return ask(service, rows, benefits, normalize=True).json()["decisions"]
+
+
+def test_both_sides_of_a_flip_decide_differently(service):
+    answer = ask(service).json()
+    assert len(answer["explanations"]) == len(ROWS)
+    for p, decision, expected, told in zip(
+        ROWS, answer["decisions"], answer["expected_benefits"], answer["explanations"], strict=True
+    ):
+        earned = dict(zip(answer["actions"], expected, strict=True))
+        assert told["runner_up"] == sorted(earned, key=earned.get)[-2]
+        assert told["margin"] == pytest.approx(earned[decision] - earned[told["runner_up"]])
+        flip = told["flips_at"]
+        q = [flip["probabilities"][name] for name in CLASSES]
+        before, beyond = ([x + t * (y - x) for x, y in zip(p, q, strict=True)] for t in (0.999, 1.001))
+        assert decisions(service, [before, [max(x, 0) for x in beyond]]) == [decision, flip["action"]]
+        change = told["matrix_flip"]
+        for share, wanted in ((0.999, decision), (1.001, change["action"])):
+            changed = {name: dict(row) for name, row in BENEFITS.items()}
+            changed[change["class"]][change["action"]] += share * change["change"]
+            assert decisions(service, [p], changed) == [wanted]
+
+
+def test_a_decision_that_nothing_changes_has_no_flip(service):
+    better = {name: {"go": 1.0, "wait": 0.0, "ask": 0.5} for name in CLASSES}
+    assert [told["flips_at"] for told in ask(service, benefits=better).json()["explanations"]] == [None] * len(ROWS)
+
+
+def test_a_model_explains_as_its_probabilities_do(service, ward):
+    asked = {"benefits": [[0, -1], [-10, 5]], "actions": ["wait", "treat"], "explain": True}
+    by_model = service.post("/predict", json=asked | {"model": ward, "instances": two_class_rows(5)["rows"]}).json()
+    given = {"probabilities": by_model["probabilities"], "classes": by_model["classes"]}
+    assert service.post("/predict", json=asked | given).json()["explanations"] == by_model["explanations"]
+    flip = by_model["explanations"][0]["flips_at"]["probabilities"]
+    assert flip["ill"] == pytest.approx(1 / 16)
+    assert "explanations" not in service.post("/predict", json=asked | given | {"explain": False}).json()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"rule": "most_probable", "benefits": None},
+        {"benefits": {name: {"go": 1.0} for name in CLASSES}},
+        {"explain": 1},
+    ],
+)
+def test_what_cannot_be_explained_is_refused(service, change):
+    answer = ask(service, **change)
+    assert answer.status_code == 422
+    assert answer.json()["errors"][0]["loc"] == "/explain"
+
+
+def test_too_many_explanations_are_too_large(service):
+    assert ask(service, ROWS * 30_000).status_code == 413
+
+
+def test_explanations_come_in_json_alone(service):
+    body = {"probabilities": ROWS, "classes": CLASSES, "benefits": BENEFITS, "explain": True}
+    answer = service.post("/predict", json=body, headers={"Accept": "application/x-npy"})
+    assert answer.json()["errors"][0]["loc"] == "/explain"
