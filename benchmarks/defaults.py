@@ -9,8 +9,10 @@ that ratio is outside 0.9 to 1.1. The fourth is the median time of a fit with it
 
     python benchmarks/defaults.py [--sets glass,ecoli] [--learners logistic,auto] [--seeds 5] [--folder DATA]
 
+The ± is the standard error, over the splits, of the difference to `auto`.
+
 Learners that train with a matrix have a table of their own, with three square matrices, each of them a fit. LightGBM
-takes part where it is installed.
+and, for two classes, empulse take part where they are installed.
 """
 
 from __future__ import annotations
@@ -44,6 +46,7 @@ SETS = (
 )  # fmt: skip
 MATRICES = 30
 TRAINED_WITH = 3  # matrices for learners that train with one
+FIRST_SEED = 10  # smaller ones split the sets when defaults were chosen
 TRAIN_ROWS, TEST_ROWS = 3000, 4000
 
 
@@ -60,13 +63,18 @@ def split(y: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
     return train[:TRAIN_ROWS], test[:TEST_ROWS]
 
 
-def random_matrices(shares: np.ndarray, seed: int, count: int, actions: Sequence[int]) -> list[np.ndarray]:
-    """Benefits (K, A): some action is right for each class and gains 1 to 10, the others lose 1 to 30."""
+def random_matrices(
+    shares: np.ndarray, seed: int, count: int, actions: Sequence[int], *, square: bool
+) -> list[np.ndarray]:
+    """Benefits (K, A): some action is right for each class and gains 1 to 10, the others lose 1 to 30.
+
+    In a `square` matrix the right action is that of the class's own column.
+    """
     rng = np.random.default_rng([seed, len(actions)])
     made: list[np.ndarray] = []
     while len(made) < count:
         A = actions[len(made) % len(actions)]
-        right = rng.integers(0, A, len(shares))
+        right = np.arange(len(shares)) if square else rng.integers(0, A, len(shares))
         if len(set(right)) < 2:
             continue
         B = -np.exp(rng.uniform(0, np.log(30), (len(shares), A)))
@@ -151,24 +159,55 @@ def lightgbm_isotonic(task: Task) -> Any:
     return calibrated(task, LGBMClassifier(random_state=task.seed, verbose=-1, n_jobs=1), "isotonic")
 
 
+class _Decided:
+    """Decisions of a model that trains with costs, as certainties: its own rule decides, not the expected benefit."""
+
+    def __init__(self, model: Any, prepare: Any) -> None:
+        self.model, self.prepare = model, prepare
+
+    def predict_proba(self, X: np.ndarray) -> np.ndarray:
+        certain: np.ndarray = np.eye(2)[self.model.predict(self.prepare.transform(X)).astype(int)]
+        return certain
+
+
+def empulse(kind: str) -> Callable[[Task], Any]:
+    """A cost-sensitive model of empulse for two classes, with what each mistake costs."""
+
+    def fit(task: Task) -> Any:
+        from empulse import models  # noqa: PLC0415 - optional
+
+        assert task.B is not None
+        losses = task.B.max(axis=1, keepdims=True) - task.B
+        right = losses.argmin(axis=1)
+        costs = {"fp_cost": float(losses[0, right[1]]), "fn_cost": float(losses[1, right[0]])}
+        prepare = prepared(task, "passthrough").fit(task.X, task.y)
+        model = getattr(models, kind)()
+        return _Decided(model.fit(prepare.transform(task.X), task.y, **costs), prepare)
+
+    return fit
+
+
 RIVALS: dict[str, Callable[[Task], Any]] = {
     "sklearn logistic": sklearn_logistic,
     "sklearn forest": sklearn_forest,
     "sklearn boosting": sklearn_boosting,
     "LightGBM isotonic": lightgbm_isotonic,
 }
+TRAINED_RIVALS = {"empulse boosting": empulse("CSBoostClassifier"), "empulse logistic": empulse("CSLogitClassifier")}
 
 
 def contenders(chosen: str) -> dict[str, Callable[[Task], Any]]:
     """The learners by name, all or those chosen, separated by commas."""
     every = {name: ours(name) for name, kind in KINDS.items() if kind.labels == "one"} | RIVALS
+    if importlib.util.find_spec("empulse"):
+        every |= TRAINED_RIVALS
     if not importlib.util.find_spec("lightgbm"):
         del every["LightGBM isotonic"]
     return {name: every[name] for name in chosen.split(",")} if chosen else every
 
 
 def trains_with_benefits(name: str) -> bool:
-    return name in KINDS and KINDS[name].benefits != "ignored"
+    return name in TRAINED_RIVALS or (name in KINDS and KINDS[name].benefits != "ignored")
 
 
 def run(
@@ -177,21 +216,25 @@ def run(
     seeds: int,
     *,
     square: bool,
-) -> dict[str, tuple[float, float, float, float]]:
-    """Share, promised over realised loss, share of matrices where they differ, and seconds of each contender."""
+) -> dict[str, tuple[float, float, float, float, float]]:
+    """Share, the standard error of its difference to `auto`, promised over realised loss, share of matrices where they
+    differ, and seconds of each contender.
+    """
     X, y, columns = table
     categorical = list(columns)
     found: dict[str, list[tuple[float, float, float]]] = defaultdict(list)
     seconds: dict[str, list[float]] = defaultdict(list)
-    for seed in range(seeds):
+    for seed in range(FIRST_SEED, FIRST_SEED + seeds):
         train, test = split(y, seed)
         classes, codes = np.unique(y[train], return_inverse=True)
         test = test[np.isin(y[test], classes)]
         truth = np.searchsorted(classes, y[test])
         shares = np.bincount(codes) / len(codes)
         actions = (len(classes),) if square else (2, 3, 5)
-        matrices = random_matrices(shares, seed, TRAINED_WITH if square else MATRICES, actions)
+        matrices = random_matrices(shares, seed, TRAINED_WITH if square else MATRICES, actions, square=square)
         for name, fit in fits.items():
+            if name in TRAINED_RIVALS and len(classes) > 2:
+                continue
             own: list[np.ndarray | None] = [*matrices] if square and trains_with_benefits(name) else [None]
             for B in own:
                 began = perf_counter()
@@ -203,8 +246,15 @@ def run(
         share, promised, realised = np.array(rows).T
         ratio = float(promised.sum() / realised.sum())
         differ = float(np.mean(np.abs(promised - realised) > 0.1 * realised))
-        result[name] = (float(np.nanmean(share)), ratio, differ, float(np.median(seconds[name])))
+        behind = error_of_difference(share, np.array(found.get("auto", rows))[:, 0], seeds)
+        result[name] = (float(np.nanmean(share)), behind, ratio, differ, float(np.median(seconds[name])))
     return result
+
+
+def error_of_difference(one: np.ndarray, other: np.ndarray, seeds: int) -> float:
+    """The standard error over splits of the difference between two columns of shares, a block for each split."""
+    means = np.nanmean((one - other).reshape(seeds, -1), axis=1)
+    return float(means.std(ddof=1) / np.sqrt(seeds)) if seeds > 1 else np.nan
 
 
 def main() -> None:
@@ -227,9 +277,13 @@ def main() -> None:
         for name in chosen.sets.split(","):
             table[name] = run(load(chosen.folder, name), group, chosen.seeds, square=square)
             print(f"\n{name}, {title}")
-            for contender, (share, ratio, differ, seconds) in table[name].items():
-                print(f"  {contender:22}{share:9.4f}{ratio:9.3f}{differ:9.0%}{seconds:9.2f} s", flush=True)
-        means = {name: float(np.mean([rows[name][0] for rows in table.values()])) for name in group}
+            for contender, (share, error, ratio, differ, seconds) in table[name].items():
+                print(f"  {contender:22}{share:9.4f} ±{error:.4f}{ratio:9.3f}{differ:9.0%}{seconds:9.2f} s", flush=True)
+        means = {
+            name: float(np.mean([rows[name][0] for rows in table.values() if name in rows]))
+            for name in group
+            if any(name in rows for rows in table.values())
+        }
         print(f"\nmean share over the sets, {title}")
         for contender in sorted(means, key=lambda one: -means[one]):
             print(f"  {contender:22}{means[contender]:9.4f}")
