@@ -100,12 +100,8 @@ class Automatic(Learner):
         self.model_.refit(X, np.searchsorted(self.classes_, y))
         return self
 
-    def calibrates(self) -> bool:
-        """Whether the chosen learner does."""
-        return self.model_.calibrates()
-
     def ranks(self) -> bool:
-        """Whether the chosen learner does."""
+        """Whether those of the chosen learner do."""
         return self.model_.ranks()
 
     def findings(self) -> dict[str, Any]:

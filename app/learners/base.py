@@ -145,10 +145,6 @@ class Learner(ClassifierMixin, BaseEstimator):
         P = self.model_.posterior(X)
         return P if self.calibrator_ is None else self.calibrator_.apply(P)
 
-    def calibrates(self) -> bool:
-        """Whether a fit calibrates the probabilities, of classes with enough rows."""
-        return self.calibration != "none"
-
     def ranks(self) -> bool:
         """Whether the probabilities differ from row to row, as far as the calibration knows."""
         return not is_flat(getattr(self, "calibrator_", None))
@@ -225,7 +221,8 @@ class Learner(ClassifierMixin, BaseEstimator):
     def _fit_folds(self, dealt: Dealt, folds: int) -> np.ndarray:
         """Each row's probabilities (n, K) from a model that did not see it; and the model of all rows, which is kept.
 
-        The fits do not depend on one another: joblib's parallel_config says where they run.
+        The fits do not depend on one another: joblib's parallel_config says where they run. Each array is an argument
+        of its own: a cluster sends such an array once, and checks that its workers have room for it.
         """
         P = np.empty((len(dealt.X), len(self.classes_)))
         fits = Parallel(prefer="threads", return_as="generator")(

@@ -103,10 +103,6 @@ class BudgetForest(Stepwise):
         chosen: np.ndarray = self.classes_[self.model_.predict(rows)]
         return chosen
 
-    def calibrates(self) -> bool:
-        """Whether it calibrates: when it learns to stop."""
-        return True
-
     @property
     def _resolution(self) -> float:
         return 1.0 / max(self.n_estimators_, 1)

@@ -143,7 +143,7 @@ class GradientBoosting(Learner):
         stages = np.unique(np.ceil(_STAGES * int(self.max_iter)).astype(int))
         P: np.ndarray = np.empty((len(stages), len(dealt.X), len(self.classes_)), dtype=np.float32)
         fits = Parallel(prefer="threads", return_as="generator")(
-            delayed(_fold_stages)(self._seeded(), dealt, number, folds, stages) for number in range(folds)
+            delayed(_fold_stages)(self._seeded(), *dealt, number, folds, stages) for number in range(folds)
         )
         for number, scores in enumerate(fits):
             P[:, dealt.fold == number] = scores
@@ -187,11 +187,15 @@ class GradientBoosting(Learner):
         model.set_params(warm_start=False)
 
 
-def _fold_stages(learner: GradientBoosting, dealt: Dealt, number: int, folds: int, stages: np.ndarray) -> np.ndarray:
+def _fold_stages(
+    learner: GradientBoosting, X: np.ndarray, codes: np.ndarray, weights: np.ndarray, fold: np.ndarray,
+    number: int, folds: int, stages: np.ndarray,
+) -> np.ndarray:  # fmt: skip
     """Probabilities (stages, rows, K) of the rows of a fold by a model without them, after each of `stages` rounds.
 
     As float32: all stages of all rows are in memory together, and calibration does not see the difference.
     """
+    dealt = Dealt(X, codes, weights, fold)
     rows = np.ascontiguousarray(dealt.only(number))
     with part(number / (folds + 1), (number + 1) / (folds + 1), stage_name(number, folds)):
         grown = learner._grown(*dealt.without(number), stages)  # noqa: SLF001 - a part of the class's own fit

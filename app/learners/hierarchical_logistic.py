@@ -112,10 +112,6 @@ class HierarchicalLogistic(Learner):
     def converged_(self) -> bool:
         return all(stage.converged_ for stage in (self.first_, self.second_) if stage is not None)
 
-    def calibrates(self) -> bool:
-        """Whether a stage does."""
-        return any(stage is not None and stage.calibrates() for stage in (self.first_, self.second_))
-
     def predict(self, X: np.ndarray) -> np.ndarray:
         """The decision for each row (n, m): see the class; ties to the first class."""
         rows = self._validated(X)

@@ -16,7 +16,7 @@ from app.decisions.benefit import Decision, decide
 from app.errors import Flaw, Invalid, TooLarge, pointer
 from app.registry.loaded import Loaded
 from app.usecases.acquisition_model import AcquisitionModel, ActionBenefits, asker
-from app.usecases.matrices import Stated
+from app.usecases.matrices import Stated, known_oddities
 from app.usecases.partial_instances import encode_known
 from app.usecases.predict import LARGEST_ANSWER
 
@@ -124,6 +124,7 @@ def acquire(model: Loaded, cases: Sequence[Any], question: Question) -> CaseStat
     if stakes is None:
         return CaseStates(ready, prices, states, reason, P, None, None, None, warnings)
     decision = decide(P, stakes.B)
+    warnings = [*warnings, *known_oddities(stakes.B, stakes.actions, ready.classes)]
     gain = _gain(ready, states, reason, P, stakes, prices, question.budget)
     if gain is None:
         warnings = [*warnings, _NO_EXPERIENCE if ready.votes else _TREE]

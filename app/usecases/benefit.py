@@ -19,8 +19,9 @@ from app.decisions.folds import stratified_folds
 from app.decisions.ranking import Judged, contest, doubts
 from app.decisions.rules import Rows, Ruled, apply_rules, same_for_all
 from app.decisions.threshold import HoldoutScores, decide_by_threshold, posterior_threshold
-from app.errors import Conflict, Flaw, Invalid, TooLarge, pointer, reject, unknown
+from app.errors import Conflict, Invalid, TooLarge
 from app.registry.loaded import Loaded
+from app.usecases.labelled_rows import class_codes
 from app.usecases.matrices import NEEDED, Stakes, Stated, read_matrix
 from app.usecases.predict import check_classes, sorted_holdout
 from app.usecases.priors import shifted
@@ -114,14 +115,8 @@ def evidence_given(given: Probabilities, labels: Sequence[int | str]) -> Evidenc
         raise Invalid.at("/labels", f"{len(labels)} labels for {len(given.P)} rows of probabilities")
     if not len(labels):
         raise Invalid.at("/labels", "at least one row is required")
-    codes = {str(name): k for k, name in enumerate(given.classes)}
-    reject(
-        Flaw(pointer("labels", i), unknown("class", name, list(codes)))
-        for i, name in enumerate(labels)
-        if str(name) not in codes
-    )
-    y = np.array([codes[str(name)] for name in labels], dtype=np.intp)
-    shares = np.bincount(y, minlength=len(codes)) / len(y)
+    y = class_codes(labels, given.classes)
+    shares = np.bincount(y, minlength=len(given.classes)) / len(y)
     return Evidence(given.classes, given.P, y, shares, "request", lambda: HoldoutScores(given.P[:, 1], y))
 
 

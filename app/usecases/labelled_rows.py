@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from app.data.table import Table
-from app.errors import Flaw, Invalid, pointer, reject
+from app.errors import Flaw, Invalid, pointer, reject, unknown
 from app.features import is_float
 from app.registry.loaded import Loaded
 from app.usecases.datasets import find_named
@@ -41,7 +41,7 @@ def labelled(ports: Ports, model: Loaded, order: Labelled) -> Rows:
         X, warnings = model.schema.encode(order.rows)
     except Invalid as error:
         raise error.under("/rows") from error
-    y = _numbers(order.labels) if model.regression else _codes(order.labels, model.classes)
+    y = _numbers(order.labels) if model.regression else class_codes(order.labels, model.classes)
     missing = np.isnan(X)
     for i, j in zip(*np.nonzero(missing), strict=True):  # a word that training never saw has been bought
         row = order.rows[i]
@@ -86,14 +86,22 @@ def _target(table: Table, model: Loaded) -> tuple[np.ndarray, Flaw | None]:
     return np.array([position[name] for name in classes])[table.y], None
 
 
-def _codes(labels: Sequence[Any], classes: Sequence[int | str]) -> np.ndarray:
+def class_codes(labels: Sequence[Any], classes: Sequence[int | str]) -> np.ndarray:
+    """The codes (n,) of labels as sent; Invalid below /labels. A label has the type of its class: "1" is not 1."""
     codes = {(type(name), name): code for code, name in enumerate(classes)}
+    names = [str(name) for name in classes]
     reject(
-        Flaw(pointer("labels", i), f"a label is one of the classes: {', '.join(map(str, classes))}")
+        Flaw(pointer("labels", i), _not_a_class(label, names))
         for i, label in enumerate(labels)
         if not isinstance(label, str | int) or (type(label), label) not in codes
     )
-    return np.array([codes[type(label), label] for label in labels])
+    return np.array([codes[type(label), label] for label in labels], dtype=np.intp)
+
+
+def _not_a_class(label: Any, names: Sequence[str]) -> str:
+    if str(label) in names:
+        return f"label {label!r} has another type than its class; integer classes are integers, others are strings"
+    return unknown("class", label, names)
 
 
 def _numbers(labels: Sequence[Any]) -> np.ndarray:

@@ -168,12 +168,15 @@ def _misnamed(
     yield from (Flaw(at, f"{what} {name!r} is missing") for name in names if name not in entries)
 
 
-def known_oddities(B: np.ndarray, actions: Sequence[int | str], classes: Sequence[int | str]) -> list[str]:
+def known_oddities(B: np.ndarray, actions: Sequence[int | str] | None, classes: Sequence[int | str]) -> list[str]:
     """`oddities`, looked up for a matrix that was seen before: clients send the same one over and over.
 
-    The keys of the cache are small matrices alone: names are the caller's, and would stay in memory.
+    Without `actions` the columns are the classes where they are as many. The keys of the cache are small matrices
+    alone: names are the caller's, and would stay in memory.
     """
-    own = namesakes(actions, classes)
+    if actions is None and B.shape[-1] == len(classes):
+        actions = classes
+    own = () if actions is None else namesakes(actions, classes)
     if B.ndim == 2 and B.size <= _SMALL_MATRIX and _is_plain(B.tobytes(), B.shape, own):
         return []
     return oddities(B, actions, own)

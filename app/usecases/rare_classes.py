@@ -17,17 +17,16 @@ _MAX_NAMED = 5
 def rare_classes(estimator: Any, table: Table, rows: Split, holdout: Holdout | None) -> list[str]:
     """A sentence about the classes with few training rows, and one about those without a row in the hold-out.
 
-    The first only of a learner that calibrates; one more where its calibration found no ranking. Nothing for several
-    labels, and for numbers.
+    One more where the calibration found no ranking. Nothing for several labels, and for numbers.
     """
     if table.classes is None or table.y.ndim > 1:
         return []
     found = []
     counts = np.bincount(table.y[rows.train], minlength=len(table.classes))
-    if estimator.calibrates() and counts.min() < FEW:
+    if counts.min() < FEW:
         named = _named(table, counts, counts < FEW)
         found.append(
-            f"classes with too few training rows for a reliable calibration: {named}; provide at least {FEW} of each,"
+            f"classes with too few training rows for reliable probabilities: {named}; provide at least {FEW} of each,"
             " or merge rare classes"
         )
     if not estimator.ranks():

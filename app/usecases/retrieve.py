@@ -252,10 +252,7 @@ def _check_sizes(sets: Sets, question: Question) -> None:
 
 def _check_unbound(question: Question, names: Sequence[str] = _BOUNDS) -> None:
     given = (name for name in names if getattr(question.terms, name) != getattr(Terms, name))
-    reject(
-        Flaw(pointer(name), f"{name!r} is allowed with the method 'expected_loss' only, not with {question.method!r}")
-        for name in given
-    )
+    reject(Flaw(pointer(name), f"{name!r} is not allowed with the method {question.method!r}") for name in given)
 
 
 def _best(sets: Sets, setting: Setting, terms: Terms) -> Choice:

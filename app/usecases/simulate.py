@@ -17,7 +17,7 @@ from app.errors import Flaw, Invalid, pointer, reject
 from app.registry.loaded import Loaded
 from app.usecases.acquisition_model import AcquisitionModel, ActionBenefits, asker
 from app.usecases.labelled_rows import Labelled, labelled
-from app.usecases.matrices import Stated
+from app.usecases.matrices import Stated, known_oddities
 from app.usecases.ports import Ports
 
 MAX_ROWS = 10_000
@@ -74,6 +74,8 @@ def simulate(ports: Ports, model: Loaded, request: SimulationRequest) -> dict[st
     )
     budgets = _budgets(request.budgets)
     X, y, missing, warnings = labelled(ports, model, request)
+    if stakes is not None:
+        warnings += known_oddities(stakes.B, stakes.actions, ready.classes)
     if len(X) > MAX_ROWS:
         warnings.append(f"{MAX_ROWS} rows of {len(X)} were simulated")
         some = evenly(len(X))

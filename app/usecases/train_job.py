@@ -20,6 +20,7 @@ from app.registry.loaded import Holdout
 from app.registry.reservations import NumberUnusable
 from app.usecases.cross_validation import cross_validated, number_of_folds
 from app.usecases.evaluation import card_of, evaluate, evaluation_of, metrics_of
+from app.usecases.matrices import known_oddities
 from app.usecases.ports import Ports
 from app.usecases.rare_classes import rare_classes
 from app.usecases.specs import TrainSpec
@@ -71,11 +72,19 @@ def _publish(ports: Ports, job: Job, card: Card, estimator: Any, holdout: Holdou
     version = ports.registry.reserve(name, job.id, job.attempt, lambda connection: ports.queue.check(connection, job))
     card = ports.registry.stage(card.model_copy(update={"version": version}), estimator, holdout)
     ports.registry.announce(card)
-    result = {"model": {"name": name, "version": version}, "metrics": card.metrics, "warnings": card.warnings}
+    warnings = [*card.warnings, *_odd_matrix(card)]
+    result = {"model": {"name": name, "version": version}, "metrics": card.metrics, "warnings": warnings}
     with ports.database.writing() as connection:
         ports.registry.add(connection, card)
         ports.queue.succeed(connection, job, result)
         ports.audit.published(connection, job.id, f"{name}:{version}")
+
+
+def _odd_matrix(card: Card) -> list[str]:
+    """Warnings about the matrix of training; the card does not keep them, as decisions may take another matrix."""
+    if card.benefits is None or card.classes is None:
+        return []
+    return known_oddities(np.array(card.benefits), card.actions, card.classes)
 
 
 def placed(error: Invalid, learner: str = "/learner", features: Sequence[str] = ()) -> Invalid:

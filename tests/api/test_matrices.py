@@ -76,3 +76,17 @@ def test_a_matrix_that_looks_negated_is_warned_about(service, ward):
     assert "no action is the best for the class of the same name" in warnings[0]
     report = service.post(f"/models/{ward}/benefit", json={"cost_matrix": NUMBERS}).json()
     assert warnings[0] in report["warnings"]
+
+
+TURNED = {"cost_matrix": [[0, -1], [-10, 5]]}  # of costs, so each class's own action is its worst
+
+
+def test_every_answer_to_an_odd_matrix_has_a_warning(service, forest):
+    odd = "no action is the best for the class of the same name"
+    for path, request in requests(forest):
+        assert odd in str(service.post(path, json=request | TURNED).json()["warnings"]), path
+        assert odd not in str(service.post(path, json=request | {"benefits": NUMBERS}).json()["warnings"]), path
+    order = {"model": "odd", "learner": {"kind": "logistic"}, "data": two_class_rows()}
+    assert odd in str(trained(service, order | TURNED)["warnings"])
+    assert odd not in str(trained(service, order | {"benefits": NUMBERS})["warnings"])
+    assert odd not in str(service.get("/models/odd/versions/1").json()["warnings"])

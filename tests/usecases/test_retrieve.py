@@ -20,6 +20,7 @@ from app.usecases import retrieve as usecase
 from app.usecases.item_sets import FIGURES, SAMPLED, Choice, Sets
 from app.usecases.retrieve import Question, retrieve, retrieve_with
 from app.usecases.tuned_cut import tuned_cut
+from tests.messages import says
 from tests.reference.losses import f_beta
 from tests.reference.retrieval import (
     expected_losses_of_all_sets,
@@ -333,6 +334,21 @@ def test_sampled_sets_have_no_rates_to_keep_and_no_curve(field):
     with pytest.raises(Invalid) as error:
         retrieve_with(near_vectors(3), np.ones((1, 3)), ask(method="sampled", **field), [])
     assert [flaw.loc for flaw in error.value.flaws] == ["/" + next(iter(field))]
+
+
+@pytest.mark.parametrize("field", [{"k_min": 1}, {"k_max": 1}, {"min_recall": 0.5}, {"min_precision": 0.5}])
+@pytest.mark.parametrize("method", ["half", "sampled"])
+def test_a_bound_that_is_refused_is_refused_for_its_own_method(method, field):
+    """Another method may take it, so the message names no other one."""
+    try:
+        retrieve_with(near_vectors(3), np.ones((1, 3)), ask(method=method, **field), [])
+    except Invalid as error:
+        (flaw,) = error.flaws
+        assert flaw == says("/" + next(iter(field)), repr(method))
+        assert not any(other in flaw.msg for other in {"half", "sampled", "expected_loss"} - {method})
+    else:
+        assert method == "sampled"
+        assert field in ({"k_min": 1}, {"k_max": 1})
 
 
 @pytest.mark.parametrize(("rows", "labels"), [(1, 101), (5001, 4)])

@@ -94,7 +94,9 @@ class JobDocument(JobState):
 
     model: ModelVersion | None = Field(description="what was published")
     metrics: dict[str, Any] | None = Field(description="on rows that the evaluated model did not see")
-    warnings: list[str] | None = Field(description="what limits the model's answers, which repeat these sentences")
+    warnings: list[str] | None = Field(
+        description="what limits the model's answers, which repeat these sentences; and what is odd about the matrix"
+    )
 
     @classmethod
     def outcome(cls, result: dict[str, Any] | None) -> dict[str, Any]:
