@@ -4,85 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
-from app.decisions.benefit import (
-    confusion,
-    mu,
-    realised_benefit,
-    upper_bound,
-)
+from app.decisions.benefit import confusion, mu, realised_benefit, upper_bound
 from app.decisions.bootstrap import FEWEST, Ranking
 from app.decisions.folds import stratified_folds
 from app.decisions.ranking import Judged, contest, doubts
-from app.decisions.rules import Rows, Ruled, apply_rules, same_for_all
+from app.decisions.rules import Rows, apply_rules, same_for_all
 from app.decisions.threshold import HoldoutScores, decide_by_threshold, posterior_threshold
 from app.errors import Conflict, Invalid, TooLarge
 from app.registry.loaded import Loaded
 from app.usecases.labelled_rows import class_codes
-from app.usecases.matrices import NEEDED, Stakes, Stated, read_matrix
+from app.usecases.matrices import Stated, needed_matrix
 from app.usecases.predict import check_classes, sorted_holdout
 from app.usecases.priors import shifted
 from app.usecases.probabilities import Probabilities
+from app.usecases.rankings import lead_of, standings_of
 
 FOLDS = 5  # of the hold-out, for the rule that is tuned on it
 MAX_CELLS = 100_000  # of a matrix: the report has several counts for each
 Source = Literal["hold-out", "cross-validation", "request"]
 _ROW: dict[Source, str] = {"hold-out": "hold-out row", "cross-validation": "cross-validated row", "request": "row"}
 _BYTES_PER_NUMBER = 40  # of memory, for each row and action or class
-
-
-@dataclass(frozen=True)
-class Earning:
-    """What one rule earned: mean benefit per row, its share of the bound, and counts (K, A) of class by action."""
-
-    benefit: float
-    mu: float | None
-    confusion: np.ndarray
-
-
-@dataclass(frozen=True)
-class Cutting:
-    """The best cut on hold-out scores, the cut on posteriors, and B(t) between 0 and 1."""
-
-    threshold: float | None
-    posterior_threshold: float | None
-    earning: Earning
-    curve: list[tuple[float, float]]
-
-
-@dataclass(frozen=True)
-class Report:
-    """All rules on one hold-out, and the best action for all; `cutting` for two actions and two classes, both with
-    rows.
-    """
-
-    rows: int
-    priors: np.ndarray
-    upper_bound: float
-    expected_benefit: Earning
-    cost_blind: Earning
-    cutting: Cutting | None
-    ruled: list[Ruled]
-    ranking: Ranking
-    actions: Sequence[str] | None
-    warnings: list[str]
-    evaluation: Source
-
-
-@dataclass(frozen=True)
-class _Judge:
-    """Adds up what decisions earned, each class weighted by its prior."""
-
-    rows: Judged
-    bound: float
-
-    def earning(self, choice: np.ndarray) -> Earning:
-        y, B = self.rows.y, self.rows.B
-        earned = realised_benefit(y, choice, B, self.rows.weights)
-        return Earning(earned, mu(earned, self.bound), confusion(y, choice, *B.shape))
 
 
 @dataclass(frozen=True)
@@ -120,40 +65,47 @@ def evidence_given(given: Probabilities, labels: Sequence[int | str]) -> Evidenc
     return Evidence(given.classes, given.P, y, shares, "request", lambda: HoldoutScores(given.P[:, 1], y))
 
 
-def report(rows: Evidence, sent: Stated, priors: Mapping[str, float] | None, points: int) -> Report:
-    """Evaluate the rules on rows with a truth under the matrix of a request.
+def report(rows: Evidence, sent: Stated, priors: Mapping[str, float] | None, points: int) -> dict[str, Any]:
+    """Evaluate the rules on rows with a truth under the matrix of a request: a document ready for JSON.
 
-    With `priors` the classes are reweighed to them, and posteriors corrected for them; the scores that the best cut is
-    sought on stay as they are, and resamples keep each class's number of rows. Raises Invalid with the place for a
-    matrix or priors that do not fit. O(n log n + n K A), and the bootstrap.
+    Its own benefit is that of the best cut for two actions and two classes, both with rows, else that of the
+    expected-benefit rule. With `priors` the classes are reweighed to them, and posteriors corrected for them; the
+    scores that the best cut is sought on stay as they are, and resamples keep each class's number of rows. Raises
+    Invalid with the place for a matrix or priors that do not fit. O(n log n + n K A), and the bootstrap.
     """
-    B, actions = _stakes(sent, rows.classes)
+    B, actions = needed_matrix(sent, rows.classes)
     y, corrected = rows.y, priors is not None
     shares = np.bincount(y, minlength=len(B)) / len(y)
     used, P = shares, rows.P
     warnings: list[str] = []
     if priors is not None:
         used, P, warnings = _with_priors(rows, priors, shares)
-    bound, row = upper_bound(used, B), _ROW[rows.evaluation]
+    bound = upper_bound(used, B)
     judged = Judged(y, B, used if corrected else np.maximum(shares, rows.priors), known=corrected)
-    judge = _Judge(judged, bound)
     ruled_on = Rows(P, rows.P, y, stratified_folds(y, FOLDS, 0), used if corrected else None)
     ruled = [*apply_rules(ruled_on, B, rows.classes), same_for_all(len(y), B, used)]
     ranking = contest(np.column_stack([rule.choice for rule in ruled]), judged, fixed=[len(ruled) - 1])
-    earned = {rule.rule: judge.earning(rule.choice) for rule in ruled[:2]}
-    return Report(
-        len(P),
-        used,
-        bound,
-        earned["expected_benefit"],
-        earned["most_probable"],
-        _cutting(rows, judge, used, points) if B.shape == (2, 2) and shares.all() else None,
-        ruled,
-        ranking,
-        actions,
-        [*warnings, *doubts(judged, rows.classes, bound, row, actions), *_about(ranking, len(y))],
-        rows.evaluation,
-    )
+    expected, cost_blind = (_earned(rule.choice, judged, bound) for rule in ruled[:2])
+    by_cut = _by_cut(rows, judged, used, bound, points) if B.shape == (2, 2) and shares.all() else expected
+    table = zip(ruled, standings_of(ruled, ranking, bound), strict=True)
+    return {
+        **by_cut,
+        "classes": list(rows.classes),
+        "actions": actions,
+        "rows": len(y),
+        "evaluation": rows.evaluation,
+        "priors": dict(zip(map(str, rows.classes), used.tolist(), strict=True)),
+        "upper_bound": bound,
+        "expected_benefit": expected,
+        "cost_blind": cost_blind,
+        "rules": [{**row, "figures": rule.figures, "request": rule.request} for rule, row in table],
+        "best": {"rule": ruled[ranking.best].rule, **lead_of(ranking, lambda j: ruled[j].rule)},
+        "warnings": [
+            *warnings,
+            *doubts(judged, rows.classes, bound, _ROW[rows.evaluation], actions),
+            *_about(ranking, len(y)),
+        ],
+    }
 
 
 def extent_bytes(n: int, n_classes: int, n_actions: int) -> int:
@@ -174,24 +126,25 @@ def _about(ranking: Ranking, n: int) -> list[str]:
     return warnings
 
 
-def _cutting(rows: Evidence, judge: _Judge, priors: np.ndarray, points: int) -> Cutting:
-    scores = rows.ordered()
-    B = judge.rows.B
+def _earned(choice: np.ndarray, judged: Judged, bound: float) -> dict[str, Any]:
+    """What decisions (n,) earned, each class weighted by its prior, and how often each class met each action."""
+    benefit = realised_benefit(judged.y, choice, judged.B, judged.weights)
+    counts = confusion(judged.y, choice, *judged.B.shape)
+    return {"benefit": benefit, "mu": mu(benefit, bound), "confusion": counts.tolist()}
+
+
+def _by_cut(rows: Evidence, judged: Judged, priors: np.ndarray, bound: float, points: int) -> dict[str, Any]:
+    """What the best cut on the scores earned, the cut on posteriors, and B(t) between 0 and 1."""
+    scores, B = rows.ordered(), judged.B
     cut, _ = scores.best(B, priors)
     thresholds, values = scores.curve(B, points, priors)
-    return Cutting(
-        cut.value,
-        posterior_threshold(B).value,
-        judge.earning(decide_by_threshold(rows.P[:, 1], cut)),
-        list(zip(thresholds.tolist(), values.tolist(), strict=True)),
-    )
-
-
-def _stakes(sent: Stated, classes: Sequence[object]) -> Stakes:
-    stakes = read_matrix(sent, classes)
-    if stakes is None:
-        raise Invalid.at("/benefits", NEEDED)
-    return stakes
+    curve = zip(thresholds.tolist(), values.tolist(), strict=True)
+    return {
+        **_earned(decide_by_threshold(rows.P[:, 1], cut), judged, bound),
+        "threshold": cut.value,
+        "posterior_threshold": posterior_threshold(B).value,
+        "curve": [{"threshold": threshold, "benefit": benefit} for threshold, benefit in curve],
+    }
 
 
 def _with_priors(

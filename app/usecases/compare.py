@@ -14,7 +14,7 @@ from app.jobs.job import Job
 from app.learners import catalogue
 from app.usecases import jobs
 from app.usecases.datasets import find_named
-from app.usecases.matrices import NEEDED, read_matrix
+from app.usecases.matrices import needed_matrix
 from app.usecases.ports import Ports
 from app.usecases.specs import CompareSpec, LearnerSpec
 from app.usecases.train_job import built, placed
@@ -33,10 +33,7 @@ def submit(ports: Ports, order: Mapping[str, Any], *, key: str | None, caller: C
         raise Invalid.at("/dataset", "rules are compared on one label that is a class; this data set has another form")
     resolved = _resolved(order["learners"])
     square = any(kind.needs_square(parameters) for kind, parameters in resolved)
-    stakes = read_matrix(order["matrix"], dataset.classes, square=square)
-    if stakes is None:
-        raise Invalid.at("/benefits", NEEDED)
-    B, actions = stakes
+    B, actions = needed_matrix(order["matrix"], dataset.classes, square=square)
     spec = CompareSpec(
         dataset=dataset.id,
         learners=_buildable(resolved, B, dataset.classes),

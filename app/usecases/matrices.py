@@ -13,7 +13,6 @@ from app.decisions.benefit import as_benefits, namesakes, oddities
 from app.errors import Flaw, Invalid, pointer, reject, unknown
 
 _SMALL_MATRIX = 1_000  # cells
-NEEDED = "send the matrix as 'benefits' or 'cost_matrix'"
 
 
 @dataclass(frozen=True)
@@ -89,6 +88,14 @@ def read_matrix(
     except Invalid as error:
         raise error.under(sent.place) from error
     return Stakes(0.0 - B if costs else B, actions)
+
+
+def needed_matrix(sent: Stated, classes: Sequence[object], *, square: bool = False) -> Stakes:
+    """`read_matrix`, where a request without a matrix is Invalid."""
+    stakes = read_matrix(sent, classes, square=square)
+    if stakes is None:
+        raise Invalid.at("/benefits", "send the matrix as 'benefits' or 'cost_matrix'")
+    return stakes
 
 
 def _is_nested(value: Any) -> bool:

@@ -27,14 +27,11 @@ _SHARES = (0.1, 0.25, 0.5, 0.75)  # of the dearest row's cost: the budgets where
 
 
 @dataclass(frozen=True)
-class SimulationRequest(Labelled):
+class SimulationRequest(Labelled, Stated):
     """What to simulate, as sent."""
 
     budgets: Sequence[Any] | None = None
     feature_costs: Any = None
-    benefits: Any = None
-    cost_matrix: Any = None
-    actions: Sequence[str] | None = None
 
 
 class _Rows(NamedTuple):
@@ -68,10 +65,7 @@ def simulate(ports: Ports, model: Loaded, request: SimulationRequest) -> dict[st
     taken, and warned about. Some 0.1 ms a row and budget.
     """
     ready = model.once(asker)
-    prices, stakes = (
-        ready.priced(request.feature_costs),
-        ready.stakes(Stated(request.benefits, request.cost_matrix, request.actions)),
-    )
+    prices, stakes = ready.priced(request.feature_costs), ready.stakes(request)
     budgets = _budgets(request.budgets)
     X, y, missing, warnings = labelled(ports, model, request)
     if stakes is not None:

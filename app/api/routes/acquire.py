@@ -12,17 +12,16 @@ from pydantic import BaseModel, Field, RootModel, WithJsonSchema
 from starlette.concurrency import run_in_threadpool
 
 from app.api.bodies.documents import (
-    COSTS,
     JSON,
     DirectRoute,
     Matrix,
     ModelVersion,
     Names,
     Text,
-    WireModel,
     read,
     refuse_query,
 )
+from app.api.bodies.matrices import WireMatrix
 from app.api.deps import loaded
 from app.api.errors import problems
 from app.api.middleware.memory import share
@@ -37,7 +36,7 @@ _KNOWN = {"type": "object", "additionalProperties": {"type": ["number", "string"
 Budget = Annotated[Any, WithJsonSchema({"type": ["number", "null"], "minimum": 0})]
 
 
-class AcquireRequest(WireModel):
+class AcquireRequest(WireMatrix):
     """All that is known so far, and what the rest may cost."""
 
     model: Text = Field(description="name, name:version or name@alias of a forest or tree", examples=["triage"])
@@ -56,10 +55,6 @@ class AcquireRequest(WireModel):
     )
     benefits: Matrix | None = Field(
         default=None, description="a row per actual class, a column per action, in the currency of the prices"
-    )
-    cost_matrix: Matrix | None = Field(default=None, description=COSTS)
-    actions: Annotated[Names, Field(min_length=1)] | None = Field(
-        default=None, description="names of the columns; without them the columns are the classes"
     )
 
 

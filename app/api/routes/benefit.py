@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Body, Path, Request, Response
 from pydantic import BaseModel, Field, StrictBool, StrictInt, WithJsonSchema
 
 from app.api.bodies.documents import (
-    COSTS,
     JSON,
     PROBABILITIES,
     ByClass,
     ClassNames,
-    Matrix,
     ModelVersion,
-    Names,
     StrictRoute,
     Text,
-    WireModel,
 )
+from app.api.bodies.matrices import WireMatrix
 from app.api.bodies.rankings import ContenderResult, Lead
 from app.api.charts import media
 from app.api.charts.reports import benefit_chart
@@ -32,21 +28,14 @@ from app.api.middleware.permits import PREDICT_OR_TRAIN, needs
 from app.decisions.rules import RuleName
 from app.registry.loaded import Loaded
 from app.usecases import benefit as usecase
-from app.usecases.matrices import Stated
 from app.usecases.probabilities import as_probabilities
-from app.usecases.rankings import lead_of, standings_of
 
 router = APIRouter(tags=["models"], route_class=StrictRoute)
 
 
-class BenefitRequest(WireModel):
+class BenefitRequest(WireMatrix):
     """What is at stake."""
 
-    benefits: Matrix | None = Field(
-        default=None, description="a row per actual class, a column per action", examples=[[[0, -1], [-10, 5]]]
-    )
-    cost_matrix: Matrix | None = Field(default=None, description=COSTS)
-    actions: Annotated[Names, Field(min_length=1)] | None = Field(default=None, description="names of the columns")
     priors: ByClass | None = Field(
         default=None, description="class priors where the model is used; by default those of the hold-out"
     )
@@ -70,10 +59,6 @@ class EarningDocument(BaseModel):
     benefit: float
     mu: float | None = Field(description="benefit / upper_bound; null where the bound is not positive")
     confusion: list[list[int]]
-
-    @classmethod
-    def of(cls, earning: usecase.Earning) -> Self:
-        return cls(benefit=earning.benefit, mu=earning.mu, confusion=earning.confusion.tolist())
 
 
 class CurvePoint(BaseModel):
@@ -127,34 +112,6 @@ class BenefitReport(EarningDocument):
     rules: list[RuleResult] = Field(description="every rule that the matrix allows, and the best action for all")
     best: RuleLead
     warnings: list[str]
-
-    @classmethod
-    def about(cls, model: Loaded | None, classes: Sequence[int | str], report: usecase.Report) -> Self:
-        cutting = report.cutting
-        ruled, ranking = report.ruled, report.ranking
-        rows = standings_of(ruled, ranking, report.upper_bound)
-        earned = EarningDocument.of(cutting.earning if cutting else report.expected_benefit)
-        return cls(
-            **earned.model_dump(),
-            model=None if model is None else ModelVersion(name=model.name, version=model.version),
-            classes=list(classes),
-            actions=None if report.actions is None else list(report.actions),
-            rows=report.rows,
-            evaluation=report.evaluation,
-            priors=dict(zip(map(str, classes), report.priors.tolist(), strict=True)),
-            upper_bound=report.upper_bound,
-            threshold=cutting and cutting.threshold,
-            posterior_threshold=cutting and cutting.posterior_threshold,
-            curve=cutting and [CurvePoint(threshold=t, benefit=value) for t, value in cutting.curve],
-            expected_benefit=EarningDocument.of(report.expected_benefit),
-            cost_blind=EarningDocument.of(report.cost_blind),
-            rules=[
-                RuleResult(**row, figures=each.figures, request=each.request)
-                for each, row in zip(ruled, rows, strict=True)
-            ],
-            best=RuleLead(rule=ruled[ranking.best].rule, **lead_of(ranking, lambda j: ruled[j].rule)),
-            warnings=report.warnings,
-        )
 
 
 _EXAMPLE = {"benefits": [[0, -1], [-10, 5]], "points": 20}
@@ -222,9 +179,10 @@ def _answer_given(request: Request, body: GivenBenefitRequest) -> Response:
 
 
 def _report(request: Request, rows: usecase.Evidence, body: BenefitRequest, model: Loaded | None = None) -> Response:
-    sent = Stated(body.benefits, body.cost_matrix, body.actions)
+    sent = body.stated()
     share(request).reserve(usecase.extent_bytes(len(rows.y), len(rows.classes), sent.width()))
-    report = BenefitReport.about(model, rows.classes, usecase.report(rows, sent, body.priors, body.points))
+    version = None if model is None else ModelVersion(**model.model)
+    report = BenefitReport(model=version, **usecase.report(rows, sent, body.priors, body.points))
     if media.wants_svg(request):
         return media.svg(benefit_chart(report.model_dump(), corrected=body.priors is not None))
     content = report.model_dump_json(by_alias=True, exclude={"model"} if model is None else None)

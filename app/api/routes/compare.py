@@ -9,7 +9,8 @@ from fastapi import APIRouter, Body, Request, Response
 from pydantic import BaseModel, Field
 from starlette.concurrency import run_in_threadpool
 
-from app.api.bodies.documents import COSTS, Matrix, Names, StrictRoute, Text, WireModel
+from app.api.bodies.documents import StrictRoute, Text
+from app.api.bodies.matrices import WireMatrix
 from app.api.bodies.rankings import ContenderResult, Lead
 from app.api.charts.reports import comparison_chart
 from app.api.deps import CallerDep, PortsDep
@@ -21,20 +22,16 @@ from app.api.routes.train import Learner
 from app.decisions.rules import RuleName
 from app.errors import Conflict
 from app.usecases import compare as usecase
-from app.usecases.matrices import Stated
 from app.usecases.specs import FOLDS, SEED
 
 router = APIRouter(prefix="/compare", tags=["compare"], route_class=StrictRoute)
 
 
-class CompareRequest(WireModel):
+class CompareRequest(WireMatrix):
     """What to compare, on what, and what is at stake."""
 
     dataset: Text = Field(examples=[EXAMPLE_ID])
     learners: list[Learner] = Field(min_length=1, max_length=20)
-    benefits: Matrix | None = Field(default=None, description="a row per actual class, a column per action")
-    cost_matrix: Matrix | None = Field(default=None, description=COSTS)
-    actions: Annotated[Names, Field(min_length=1)] | None = Field(default=None, description="names of the columns")
     folds: int = Field(
         default=FOLDS, ge=2, le=20, strict=True, description="each is evaluated by models fitted on the others"
     )
@@ -134,7 +131,7 @@ async def submit(
     A learner that cannot be fitted is listed with its `error`, and the others are compared; the job fails where none is
     left. The best action for all, which needs no model, is the table's last row.
     """
-    order = dict(body) | {"matrix": Stated(body.benefits, body.cost_matrix, body.actions)}
+    order = dict(body) | {"matrix": body.stated()}
     job = await run_in_threadpool(usecase.submit, ports, order, key=idempotency_key, caller=caller)
     return CompareDocument.of(await accepted(request, response, job, prefer))
 

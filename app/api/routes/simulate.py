@@ -7,7 +7,8 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Body, Request, Response
 from pydantic import BaseModel, Field, StrictFloat, StrictInt, StrictStr, WithJsonSchema, model_validator
 
-from app.api.bodies.documents import COSTS, JSON, Matrix, ModelVersion, Names, StrictRoute, Text, WireModel
+from app.api.bodies.documents import JSON, ModelVersion, StrictRoute, Text
+from app.api.bodies.matrices import WireMatrix
 from app.api.charts import media
 from app.api.charts.budgets import acquisition_chart
 from app.api.deps import PortsDep, loaded
@@ -24,7 +25,7 @@ router = APIRouter(prefix="/acquire", tags=["acquire"], route_class=StrictRoute)
 _BUDGETS = {"oneOf": [{"type": "array", "items": {"type": "number", "minimum": 0}}, {"type": "null"}]}
 
 
-class SimulateRequest(WireModel):
+class SimulateRequest(WireMatrix):
     """Complete rows with their labels, and the budgets to try."""
 
     model: Text = Field(description="name, name:version or name@alias of a forest or tree", examples=["triage"])
@@ -37,9 +38,6 @@ class SimulateRequest(WireModel):
         default=None, description="of each row; null: some shares of what the dearest row costs"
     )
     feature_costs: FeatureCosts = Field(default=None, description="prices that differ from those of training")
-    benefits: Matrix | None = Field(default=None, description="as in `/acquire`")
-    cost_matrix: Matrix | None = Field(default=None, description=COSTS)
-    actions: Annotated[Names, Field(min_length=1)] | None = None
 
     @model_validator(mode="after")
     def _one_source(self) -> SimulateRequest:

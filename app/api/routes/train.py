@@ -8,7 +8,8 @@ from fastapi import APIRouter, Body, Query, Request, Response
 from pydantic import Field, StrictBool, WithJsonSchema
 from starlette.concurrency import run_in_threadpool
 
-from app.api.bodies.documents import COSTS, Matrix, ModelVersion, Name, Names, StrictRoute, Text, WireModel
+from app.api.bodies.documents import ModelVersion, Name, Names, StrictRoute, Text, WireModel
+from app.api.bodies.matrices import WireMatrix
 from app.api.deps import CallerDep, PortsDep
 from app.api.documentation.learner_schema import learner_schema
 from app.api.errors import problems
@@ -16,7 +17,6 @@ from app.api.middleware.permits import TRAIN, needs
 from app.api.routes.datasets import EXAMPLE_ID
 from app.api.routes.jobs import JobState, Prefer, accepted, add_job_routes, key_header
 from app.usecases import train as usecase
-from app.usecases.matrices import Stated
 from app.usecases.specs import HOLDOUT, SEED
 
 router = APIRouter(prefix="/train", tags=["train"], route_class=StrictRoute)
@@ -69,15 +69,12 @@ FeatureCosts = Annotated[
 ]
 
 
-class TrainRequest(WireModel):
+class TrainRequest(WireMatrix):
     """What to train, on which data, and how to evaluate it."""
 
     model: Name = Field(examples=["triage"])
     learner: Learner = Field(examples=[{"kind": "logistic"}])
     data: StoredData | InlineData
-    benefits: Matrix | None = Field(default=None, description="a row per actual class, a column per action")
-    cost_matrix: Matrix | None = Field(default=None, description=COSTS)
-    actions: Annotated[Names, Field(min_length=1)] | None = Field(default=None, description="names of the columns")
     feature_costs: FeatureCosts = Field(default=None, description="what it costs to learn each feature's value")
     holdout: float = Field(
         default=HOLDOUT, ge=0, le=0.9, strict=True, description="part held out to evaluate the model; 0: none"
@@ -138,8 +135,7 @@ async def submit(
     prefer: Prefer = None,
 ) -> JobDocument:
     caller.need_model(body.model)
-    matrix = Stated(body.benefits, body.cost_matrix, body.actions)
-    order = dict(body) | {"data": dict(body.data), "matrix": matrix}
+    order = dict(body) | {"data": dict(body.data), "matrix": body.stated()}
     job = await run_in_threadpool(usecase.submit, ports, order, key=idempotency_key, caller=caller)
     return JobDocument.of(await accepted(request, response, job, prefer))
 
