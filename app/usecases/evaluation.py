@@ -21,17 +21,20 @@ from app.usecases.specs import TrainSpec
 from app.usecases.splitting import Split
 
 
-def evaluate(estimator: Any, spec: TrainSpec, table: Table, rows: np.ndarray) -> tuple[dict[str, Any], Holdout | None]:
-    """Metrics of a fitted estimator on the held-out `rows`, and its predictions for them, if there are any.
+def held_out(estimator: Any, table: Table, rows: np.ndarray) -> Holdout | None:
+    """A fitted estimator's predictions for the held-out `rows`, if there are any.
 
     A table without classes has numbers for labels, which the estimator predicts.
     """
     if not rows.size:
-        return {}, None
+        return None
     X = table.X[rows]
-    scores = estimator.posterior(X) if table.classes else estimator.values(X)[:, None]
-    holdout = Holdout(scores, table.y[rows])
-    return metrics_of(holdout, table, spec) | _acquisition(estimator, spec, table, rows), holdout
+    return Holdout(estimator.posterior(X) if table.classes else estimator.values(X)[:, None], table.y[rows])
+
+
+def metrics_of(estimator: Any, holdout: Holdout, spec: TrainSpec, table: Table, rows: np.ndarray) -> dict[str, Any]:
+    """Metrics of the predictions `holdout` by models that did not see them, and of asking on the held-out `rows`."""
+    return _metrics(holdout, table, spec) | _acquisition(estimator, spec, table, rows)
 
 
 def _acquisition(estimator: Any, spec: TrainSpec, table: Table, rows: np.ndarray) -> dict[str, Any]:
@@ -58,14 +61,6 @@ def _findings(estimator: Any, features: Sequence[str]) -> dict[str, Any]:
     return found | ({"tree": listed(estimator.outline(), features)} if hasattr(estimator, "outline") else {})
 
 
-def evaluation_of(holdout: Holdout | None, folds: int) -> EvaluationCard | None:
-    """What the card says about the rows that were evaluated, by cross-validation where there are `folds`."""
-    if holdout is None:
-        return None
-    rows = len(holdout.y)
-    return EvaluationCard(method="cross-validation" if folds else "hold-out", folds=folds or None, rows=rows)
-
-
 def card_of(
     estimator: Any,
     job: Job,
@@ -74,6 +69,8 @@ def card_of(
     rows: Split,
     metrics: dict[str, Any],
     evaluation: EvaluationCard | None,
+    warnings: list[str],
+    fit_seconds: float,
     *,
     refit: bool,
 ) -> Card:
@@ -104,6 +101,8 @@ def card_of(
         actions=spec.actions,
         feature_costs=spec.feature_costs,
         seed=spec.seed,
+        fit_seconds=fit_seconds,
+        warnings=warnings,
         fitted=_findings(estimator, table.schema.names),
     )
 
@@ -117,8 +116,7 @@ def _priors(table: Table, rows: np.ndarray) -> dict[str, float]:
     return dict(zip(map(str, table.classes), shares.tolist(), strict=True))
 
 
-def metrics_of(holdout: Holdout, table: Table, spec: TrainSpec) -> dict[str, Any]:
-    """Metrics of predictions by models that did not see the rows."""
+def _metrics(holdout: Holdout, table: Table, spec: TrainSpec) -> dict[str, Any]:
     if table.classes is None:
         return regression_metrics(holdout.scores[:, 0], holdout.y)
     if holdout.y.ndim == 2:

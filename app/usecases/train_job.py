@@ -15,11 +15,11 @@ from app.data.table import Table
 from app.errors import Invalid
 from app.jobs.job import Job
 from app.learners import catalogue
-from app.registry.card import Card
+from app.registry.card import Card, EvaluationCard
 from app.registry.loaded import Holdout
 from app.registry.reservations import NumberUnusable
 from app.usecases.cross_validation import cross_validated, number_of_folds
-from app.usecases.evaluation import card_of, evaluate, evaluation_of, metrics_of
+from app.usecases.evaluation import card_of, held_out, metrics_of
 from app.usecases.matrices import known_oddities
 from app.usecases.ports import Ports
 from app.usecases.rare_classes import rare_classes
@@ -146,22 +146,28 @@ def _train(ports: Ports, job: Job) -> tuple[Card, Any, Holdout | None]:
         table = _table(ports, job, spec)
         rows = split_rows(table.y, spec.holdout, spec.seed)
     refit, folds = spec.refit and rows.holdout.size > 0, number_of_folds(spec, table, rows)
-    end = 0.2 if folds else 0.6 if refit else 0.9
+    evaluation = 0.6 if refit else 0.9  # the progress at which it begins
     clock = _Clock()
-    with progress.part(0.05, end, "fitting"), clock.running():
+    with progress.part(0.05, 0.2 if folds else evaluation, "fitting"), clock.running():
         estimator = _fitted(spec, table, rows.train)
-    with progress.part(end, end + 0.05, "evaluating"):
-        metrics, holdout = evaluate(estimator, spec, table, rows.holdout)
+    holdout = held_out(estimator, table, rows.holdout)
     if folds and holdout is not None:
-        with progress.part(end + 0.05, 0.65, "cross-validation"), clock.running():
+        with progress.part(0.2, evaluation, "cross-validation"), clock.running():
             holdout = cross_validated(holdout, spec, table, rows, folds, lambda some: _fitted(spec, table, some))
-        metrics |= metrics_of(holdout, table, spec)
+    with progress.part(evaluation, evaluation + 0.05, "evaluating"):
+        metrics = {} if holdout is None else metrics_of(estimator, holdout, spec, table, rows.holdout)
     if refit:
         with progress.part(0.65, 0.95, "fitting on all rows"), clock.running():
             _refit(estimator, table)
-    card = card_of(estimator, job, spec, table, rows, metrics, evaluation_of(holdout, folds), refit=refit)
+    evaluated = None
+    if holdout is not None:
+        evaluated = EvaluationCard(
+            method="cross-validation" if folds else "hold-out", folds=folds or None, rows=len(holdout.y)
+        )
     warnings = rare_classes(estimator, table, rows, holdout)
-    return card.model_copy(update={"fit_seconds": round(clock.seconds, 3), "warnings": warnings}), estimator, holdout
+    seconds = round(clock.seconds, 3)
+    card = card_of(estimator, job, spec, table, rows, metrics, evaluated, warnings, seconds, refit=refit)
+    return card, estimator, holdout
 
 
 class _Clock:

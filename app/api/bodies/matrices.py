@@ -19,7 +19,7 @@ class WireMatrix(WireModel):
     cost_matrix: Matrix | None = Field(default=None, description=COSTS)
     actions: Annotated[Names, Field(min_length=1)] | None = Field(
         default=None,
-        description="names of the columns; without them, `/acquire` and `/acquire/simulate` take the columns for the classes",
+        description="names of the columns; without them `/acquire` and its simulation take these for the classes",
     )
 
     def stated(self) -> Stated:
