@@ -18,7 +18,8 @@ from app.errors import Flaw, Invalid, pointer
 LARGEST = 1e150  # sums and products of two such benefits stay far from overflow
 TIE = 8 * float(np.finfo(np.float64).eps)  # per class; rounding of inputs, products and sums stays below half of it
 
-_MAX_NAMED = 5  # actions, in a warning
+_MAX_COMPARED = 32  # actions that are compared with one another
+_MAX_NAMED = 5  # actions with a warning each
 _MAX_SHOWN = 40  # characters of a wrong value
 _LISTS = {list, tuple}
 _NUMBERS = {float, int}
@@ -43,9 +44,9 @@ def decide(P: np.ndarray, B: np.ndarray) -> Decision:
     if B.ndim == 3 and len(B) == 1:
         B = B[0]
     if B.ndim == 2:
-        return Decision(_least(_losses(B).T.dot(P.T), P.shape[1]), P.dot(B))
+        return Decision(least(_losses(B).T.dot(P.T), P.shape[1]), P.dot(B))
     regrets = np.einsum("nk,nka->an", P, _losses(B))
-    return Decision(_least(regrets, P.shape[1]), np.einsum("nk,nka->na", P, B))
+    return Decision(least(regrets, P.shape[1]), np.einsum("nk,nka->na", P, B))
 
 
 def irrelevance(B: np.ndarray, actions: Sequence[object] | None = None) -> list[str]:
@@ -74,11 +75,17 @@ def namesakes(actions: Sequence[object], classes: Sequence[object]) -> tuple[int
     return tuple(column.get(str(name), -1) for name in classes) if column.keys() >= set(map(str, classes)) else ()
 
 
-def oddities(B: np.ndarray, actions: Sequence[object] | None = None, own: Sequence[int] = ()) -> list[str]:
-    """Warnings about a matrix that may be transposed, shuffled, or of costs: see `irrelevance`; or no action is the
-    best for the class of its name, `own` being these columns; or some action is the best for no class.
+def oddities(
+    B: np.ndarray,
+    actions: Sequence[object] | None = None,
+    own: Sequence[int] = (),
+    owned: str = "of the same name",
+) -> list[str]:
+    """Warnings about a matrix that may be transposed, shuffled, or of costs: see `irrelevance`; or in no class the best
+    action is that of its column in `own`, which is called `owned`; or some action is never better than another one
+    (of 32 actions at most).
 
-    Shapes and names as in `irrelevance`; one matrix per instance is only searched for the first two. O(size).
+    Shapes and names as in `irrelevance`; one matrix per instance is only searched for the first two. O(K A^2).
     """
     if found := irrelevance(B, actions):
         return found
@@ -86,14 +93,25 @@ def oddities(B: np.ndarray, actions: Sequence[object] | None = None, own: Sequen
     if len(own) and not (hits := best[..., np.arange(len(own)), own].any(axis=-1)).all():
         where = f" in {int((~hits).sum())} of {len(B)} matrices" if B.ndim == 3 else ""
         found.append(
-            f"no action is the best for the class of the same name{where}: rows are actual classes, columns are"
-            " actions, and benefits are gains, not costs"
+            f"in no class the best action is that {owned}{where}: rows are actual classes, columns are actions, and"
+            " benefits are gains, not costs"
         )
-    if B.ndim == 2 and (never := np.flatnonzero(~best.any(axis=0))).size:
-        names = ", ".join(repr(actions[a] if actions is not None else int(a)) for a in never[:_MAX_NAMED])
-        more = f" and {len(never) - _MAX_NAMED} more" if len(never) > _MAX_NAMED else ""
-        found.append(f"best for no class, and chosen at most where the model is unsure: {names}{more}")
+    if B.ndim == 2 and B.shape[1] <= _MAX_COMPARED:
+        names = range(B.shape[1]) if actions is None else actions
+        pairs = _inferior(B)
+        found += [f"action {names[c]!r} is never better than {names[a]!r}, whatever the class" for c, a in pairs]
     return found
+
+
+def _inferior(B: np.ndarray) -> list[tuple[int, int]]:
+    """Some actions that are never better than another one, with the other one; of equal ones the later."""
+    found: list[tuple[int, int]] = []
+    for c, column in enumerate(B.T):
+        for a, other in enumerate(B.T):
+            if a != c and (other >= column).all() and (a < c or (other > column).any()):
+                found.append((c, a))
+                break
+    return found[:_MAX_NAMED]
 
 
 def upper_bound(priors: np.ndarray, B: np.ndarray) -> float:
@@ -156,7 +174,7 @@ def _losses(B: np.ndarray) -> np.ndarray:
     return losses
 
 
-def _least(regrets: np.ndarray, n_classes: int) -> np.ndarray:
+def least(regrets: np.ndarray, n_classes: int) -> np.ndarray:
     """The lowest index with the least regret up to rounding in every column of regrets (A, n)."""
     slack = 1.0 + TIE * n_classes
     if regrets.shape[1] == 1:  # a single prediction: lists beat arrays

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from app.decisions.benefit import LARGEST, TIE, decide, irrelevance
+from app.decisions.benefit import LARGEST, TIE, irrelevance, least
 from app.errors import Flaw, Invalid, pointer
 
 
@@ -50,21 +50,48 @@ def beta_delta(
     """The class of least expected cost, for posteriors P (n, classes) and the index of the majority class.
 
     For C_DD > 0 it has the largest of `P(D_1)…P(D_K), beta P(H) - delta`, with `beta = (C_DH + C_HD - C_DD) / C_DD` and
-    `delta = (C_DH - C_DD) / C_DD`. It is computed as `decide` on `equivalent_benefits`, which is equivalent and has
-    no division and no cancellation: ties go to the lowest class index. For C_DD = 0 all minority classes cost the same;
-    then the rule is `hierarchical`, which takes the most probable of them. Costs are finite numbers from 0 to
-    `LARGEST`; Invalid at `/C_DD`, `/C_HD`, `/C_DH`, `/majority` otherwise. `classes` names them in warnings.
-    O(n classes²).
+    `delta = (C_DH - C_DD) / C_DD`. It is computed by the expected costs, without division or cancellation, and so
+    decides as `decide` does on `equivalent_benefits`: ties go to the lowest class index. For C_DD = 0 all minority
+    classes cost the same; then the rule is `hierarchical`, which takes the most probable of them. Costs are finite
+    numbers from 0 to `LARGEST`; Invalid at `/C_DD`, `/C_HD`, `/C_DH`, `/majority` otherwise. `classes` names them in
+    warnings.
+    O(n classes).
     """
-    B = equivalent_benefits(P.shape[1], majority, C_DD, C_HD, C_DH)
+    _check(P.shape[1], majority, C_DD=C_DD, C_HD=C_HD, C_DH=C_DH)
     if C_DD == 0:
         choice, p_star, warnings = hierarchical(P, majority, C_HD, C_DH)
         return BetaDelta(choice, None, None, [_NO_BETA, *warnings], p_star)
     beta, delta = (C_DH + C_HD - C_DD) / float(C_DD), (C_DH - C_DD) / float(C_DD)
-    choice, warnings = decide(P, B).choice, irrelevance(B, classes)
+    choice = least(_expected_costs(P, majority, C_DD, C_HD, C_DH).T, P.shape[1])
+    warnings = _irrelevance(P.shape[1], majority, C_DD, C_HD, C_DH, classes)
     if not (math.isfinite(beta) and math.isfinite(delta)):
         return BetaDelta(choice, None, None, [_HUGE_BETA, *warnings])
     return BetaDelta(choice, beta, delta, warnings)
+
+
+def _expected_costs(P: np.ndarray, majority: int, C_DD: float, C_HD: float, C_DH: float) -> np.ndarray:
+    """The expected cost (n, classes) of predicting each class."""
+    rows, rare = np.arange(len(P)), P.copy()
+    rare[:, majority] = 0.0
+    most, total = rare.argmax(axis=1), rare.sum(axis=1)
+    others = total[:, None] - rare  # of all but the most probable it contains a larger term, so nothing cancels
+    rare[rows, most] = 0.0
+    others[rows, most] = rare.sum(axis=1)
+    costs: np.ndarray = C_HD * P[:, [majority]] + C_DD * others
+    costs[:, majority] = C_DH * total
+    return costs
+
+
+def _irrelevance(
+    n_classes: int, majority: int, C_DD: float, C_HD: float, C_DH: float, classes: Sequence[object] | None
+) -> list[str]:
+    """`irrelevance` of the equivalent benefits; with three classes or more, and C_DD > 0, only the majority's action
+    can be the best for all, so three are enough.
+    """
+    if n_classes > 3:
+        names = list(range(n_classes)) if classes is None else classes
+        n_classes, majority, classes = 3, 0, [names[majority], names[majority - 1], names[majority - 2]]
+    return irrelevance(equivalent_benefits(n_classes, majority, C_DD, C_HD, C_DH), classes)
 
 
 def hierarchical(P: np.ndarray, majority: int, C_HD: float, C_DH: float) -> Hierarchical:

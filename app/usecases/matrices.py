@@ -11,8 +11,10 @@ import numpy as np
 
 from app.decisions.benefit import as_benefits, namesakes, oddities
 from app.errors import Flaw, Invalid, pointer, reject, unknown
+from app.text import MAX_NAME
 
 _SMALL_MATRIX = 1_000  # cells
+_MAX_SUGGESTIONS = 2
 
 
 @dataclass(frozen=True)
@@ -81,13 +83,24 @@ def read_matrix(
     try:
         if _in_words(value):
             B, actions = _from_words(value, names, names if square else actions, n_instances)
+            if named and actions == names and sent.actions is None:
+                actions = None
         elif actions is not None:
             B = as_benefits(value, len(names), n_instances, len(actions))
         else:
             B = _unnamed(value, len(names), n_instances, square=square, named=named)
     except Invalid as error:
         raise error.under(sent.place) from error
-    return Stakes(0.0 - B if costs else B, actions)
+    B = 0.0 - B if costs else B
+    return Stakes(B, actions) if actions in (None, names, sent.actions) else _ordered(B, actions)
+
+
+def _ordered(B: np.ndarray, actions: Sequence[str]) -> Stakes:
+    """Actions of a matrix in words, which have no order, in that of the classes for which they are the best."""
+    first = B if B.ndim == 2 else B[0]
+    best = first == first.max(axis=1, keepdims=True)
+    order = np.argsort(np.where(best.any(axis=0), best.argmax(axis=0), len(first)), kind="stable")
+    return Stakes(np.ascontiguousarray(B[..., order]), [actions[a] for a in order])
 
 
 def needed_matrix(sent: Stated, classes: Sequence[object], *, square: bool = False) -> Stakes:
@@ -127,20 +140,33 @@ def _in_words(value: Any) -> bool:
 def _from_words(
     value: Any, classes: Sequence[str], actions: Sequence[str] | None, n_instances: int | None
 ) -> tuple[np.ndarray, Sequence[str] | None]:
-    """Benefits, and the names of the columns: `actions`, else the classes (None), else as the first row has them."""
+    """Benefits, and the names of the columns: `actions`, else the classes, else as the longest row has them."""
     matrices = [value] if isinstance(value, dict) else value
-    first = next(iter(matrices[0].values()), None)
-    found = list(first) if isinstance(first, dict) else []
+    rows = [row for row in matrices[0].values() if isinstance(row, dict)]
+    found = list(max(rows, key=len, default=()))
     columns = actions or (classes if set(found) == set(classes) else found)
     if not columns:
         raise Invalid.at("", "the matrix names no action")
+    if set(found) == set(classes) and not set(matrices[0]) & set(classes):
+        raise Invalid.at("", "the matrix is turned: send {class: {action: number}}, as pandas' to_dict('index') has it")
     reject(_flaws(value, classes, columns))
+    if actions is None:
+        _check_names(columns)
     numbers = [[[matrix[name][action] for action in columns] for name in classes] for matrix in matrices]
     try:
-        B = as_benefits(numbers[0] if isinstance(value, dict) else numbers, len(classes), n_instances, len(columns))
+        if isinstance(value, dict):
+            B = as_benefits(numbers[0], len(classes), None, len(columns))
+        else:
+            B = as_benefits(numbers, len(classes), n_instances, len(columns))
     except Invalid as error:
         raise Invalid(error.detail, [_by_name(flaw, classes, columns) for flaw in error.flaws]) from error
-    return B, None if columns is classes else columns
+    return B, columns
+
+
+def _check_names(actions: Sequence[str]) -> None:
+    for name in actions:
+        if len(name) > MAX_NAME:
+            raise Invalid.at("", f"an action's name has {len(name):,} characters; at most {MAX_NAME} are supported")
 
 
 def _by_name(flaw: Flaw, classes: Sequence[str], actions: Sequence[str]) -> Flaw:
@@ -165,28 +191,41 @@ def _flaws(value: Any, classes: Sequence[str], actions: Sequence[str]) -> Iterat
                 yield Flaw(at + pointer(name), "a row is an object with a number for each action")
             elif name in known[0]:
                 yield from _misnamed(at + pointer(name), "action", row, actions, known[1])
+                lists = (action for action, cell in row.items() if isinstance(cell, list | dict))
+                yield from (Flaw(at + pointer(name, action), "a benefit is a number") for action in lists)
 
 
 def _misnamed(
     at: str, what: str, entries: Mapping[str, Any], names: Sequence[str], known: frozenset[str]
 ) -> Iterator[Flaw]:
     """What is not known, and what is missing."""
-    yield from (Flaw(at + pointer(name), unknown(what, name, names)) for name in entries if name not in known)
+    strange = (name for name in entries if name not in known)
+    for number, name in enumerate(strange):  # finding one that is like it takes a while
+        shown = unknown(what, name, names) if number < _MAX_SUGGESTIONS else f"unknown {what} {name[:MAX_NAME]!r}"
+        yield Flaw(at + pointer(name), shown)
     yield from (Flaw(at, f"{what} {name!r} is missing") for name in names if name not in entries)
 
 
-def known_oddities(B: np.ndarray, actions: Sequence[int | str] | None, classes: Sequence[int | str]) -> list[str]:
+def known_oddities(
+    B: np.ndarray,
+    actions: Sequence[int | str] | None,
+    classes: Sequence[int | str],
+    before: Sequence[object] = (),
+) -> list[str]:
     """`oddities`, looked up for a matrix that was seen before: clients send the same one over and over.
 
-    Without `actions` the columns are the classes where they are as many. The keys of the cache are small matrices
-    alone: names are the caller's, and would stay in memory.
+    Without `actions` the columns are the classes where they are as many. `before` are the actions that were best for
+    the classes in training; they are compared where actions have names of their own. The keys of the cache are small
+    matrices alone: names are the caller's, and would stay in memory.
     """
     if actions is None and B.shape[-1] == len(classes):
         actions = classes
-    own = () if actions is None else namesakes(actions, classes)
+    own, owned = () if actions is None else namesakes(actions, classes), "of the same name"
+    if not own and before and actions is not None:
+        own, owned = namesakes(actions, before), "that was the best in training"
     if B.ndim == 2 and B.size <= _SMALL_MATRIX and _is_plain(B.tobytes(), B.shape, own):
         return []
-    return oddities(B, actions, own)
+    return oddities(B, actions, own, owned)
 
 
 @lru_cache(maxsize=256)

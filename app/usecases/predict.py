@@ -185,7 +185,20 @@ def sorted_holdout(model: Loaded) -> HoldoutScores:
 def _by_expected_benefit(case: _Case) -> _Chosen:
     assert case.B is not None
     assert case.decision is not None
-    return case.decision.choice, known_oddities(case.B, case.actions, case.classes), {}
+    return case.decision.choice, known_oddities(case.B, case.actions, case.classes, _best_in_training(case.model)), {}
+
+
+def _best_in_training(model: Loaded | None) -> Sequence[object]:
+    """For each class the action that was best in the matrix that the model was trained with; empty without one."""
+    if model is None or model.card.benefits is None:
+        return ()
+    return model.once(_best_of_card)
+
+
+def _best_of_card(model: Loaded) -> Sequence[object]:
+    B = np.array(model.card.benefits)
+    names = model.card.actions or (model.classes if B.shape[0] == B.shape[1] else ())
+    return [names[a] for a in B.argmax(axis=1)] if names else []
 
 
 def _by_threshold(case: _Case) -> _Chosen:

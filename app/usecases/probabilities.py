@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,16 +30,14 @@ def as_probabilities(value: Any, classes: Sequence[int | str], *, normalize: boo
     P = _as_array(value, len(classes))
     if P.shape[1:] != (len(classes),):
         raise Invalid.at("/probabilities", f"each row has {P.shape[1]} numbers, and there are {len(classes)} classes")
-    wrong = ~(P >= 0) | np.isinf(P)
-    reject(
-        Flaw(pointer("probabilities", i, k), "a probability is a finite number of at least 0")
-        for i, k in np.argwhere(wrong)
-    )
-    sums = P.sum(axis=1)
+    with np.errstate(over="ignore"):
+        sums = P.sum(axis=1)
+    least = P.min(axis=1, initial=0.0)
+    reject(_wrong_numbers(P, np.flatnonzero(~(np.isfinite(sums) & (least >= 0)))))
     if normalize:
-        reject(_flaws(sums, ~((sums > 0) & np.isfinite(sums)), "cannot be normalized"))
+        reject(_wrong_sums(sums, ~((sums > 0) & np.isfinite(sums)), "cannot be normalized"))
         return Probabilities(classes, P / sums[:, None])
-    reject(_flaws(sums, np.abs(sums - 1) > TOLERANCE, "must sum to 1; or send 'normalize': true"))
+    reject(_wrong_sums(sums, np.abs(sums - 1) > TOLERANCE, "must sum to 1; or send 'normalize': true"))
     return Probabilities(classes, P)
 
 
@@ -47,11 +45,12 @@ def _as_array(value: Any, n_classes: int) -> np.ndarray:
     if isinstance(value, np.ndarray):
         if value.ndim != 2:
             raise Invalid.at("/probabilities", f"the shape is {list(value.shape)}; it must be [n, {n_classes}]")
-        return value
+        return np.ascontiguousarray(value)  # what JSON is written from
     if not isinstance(value, list):
         raise Invalid.at("/probabilities", "probabilities are a list of rows, one per instance")
+    hint = ": [1 - p, p]" if n_classes == 2 else ""
     reject(
-        Flaw(pointer("probabilities", i), f"a row is a list of {n_classes} numbers, one per class")
+        Flaw(pointer("probabilities", i), f"a row is a list of {n_classes} numbers, one per class{hint}")
         for i, row in enumerate(value)
         if not isinstance(row, list) or len(row) != n_classes
     )
@@ -65,5 +64,12 @@ def _as_array(value: Any, n_classes: int) -> np.ndarray:
     return np.array(value, dtype=np.float64).reshape(len(value), n_classes)
 
 
-def _flaws(sums: np.ndarray, wrong: np.ndarray, rest: str) -> list[Flaw]:
-    return [Flaw(pointer("probabilities", i), f"these sum to {sums[i]:.6g}, and {rest}") for i in np.flatnonzero(wrong)]
+def _wrong_numbers(P: np.ndarray, rows: np.ndarray) -> Iterator[Flaw]:
+    for i in rows:
+        for k in np.flatnonzero(~(P[i] >= 0) | np.isinf(P[i])):
+            yield Flaw(pointer("probabilities", i, k), "a probability is a finite number of at least 0")
+
+
+def _wrong_sums(sums: np.ndarray, wrong: np.ndarray, rest: str) -> Iterator[Flaw]:
+    for i in np.flatnonzero(wrong):
+        yield Flaw(pointer("probabilities", i), f"these sum to {sums[i]:.6g}, and {rest}")

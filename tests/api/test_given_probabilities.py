@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import time
+from decimal import Decimal
 
 import numpy as np
 import pyarrow as pa
@@ -54,11 +56,16 @@ def test_arrays_and_arrow_streams_answer_as_json_does(service):
     plain = service.post("/predict", json=ASKED).json()
     query = {name: json.dumps(ASKED[name]) for name in ("classes", "benefits", "actions")}
     turned = {"ill": [row[1] for row in P], "healthy": [row[0] for row in P]}
-    kinds = {"application/x-npy": npy(P), "application/vnd.apache.arrow.stream": arrow(turned)}
-    for kind, body in kinds.items():
+    ipc = "application/vnd.apache.arrow.stream"
+    kinds = [("application/x-npy", npy(np.asfortranarray(P))), ("application/x-npy", npy(np.array(P, dtype=">f8")))]
+    kinds += [("application/x-npy", npy(P)), (ipc, arrow(turned))]
+    for kind, body in kinds:
         answer = service.post("/predict", params=query, content=body, headers={"Content-Type": kind})
         assert answer.status_code == 200, answer.text
         assert answer.json() == plain
+    decimals = arrow({name: pa.array(map(Decimal, map(str, column))) for name, column in turned.items()})
+    answer = service.post("/predict", params=query, content=decimals, headers={"Content-Type": ipc})
+    assert answer.json()["decisions"] == plain["decisions"]
 
 
 def test_rows_are_normalized_on_request_alone(service):
@@ -153,3 +160,33 @@ def test_rows_without_a_truth_are_refused(service, change, loc):
     answer = service.post("/benefit", json=asked | change)
     assert answer.status_code == 422
     assert loc in [error["loc"] for error in answer.json()["errors"]], answer.text
+
+
+def test_many_wrong_rows_are_worded_as_few(service):
+    """A byte of an array is a row: no list of all errors is made."""
+    began = time.monotonic()
+    for wrong in (np.zeros((400_000, 1), dtype=np.int8), -np.ones((400_000, 1), dtype=np.int8)):
+        query = {"classes": '["a"]', "benefits": "[[1]]"}
+        answer = service.post(
+            "/predict", params=query, content=npy(wrong), headers={"Content-Type": "application/x-npy"}
+        )
+        assert answer.status_code == 422
+        assert len(answer.json()["errors"]) <= 20
+    assert time.monotonic() - began < 5
+
+
+def test_no_rule_takes_more_than_the_probabilities(service):
+    """With as many classes as a body can name, no matrix of classes by classes is made."""
+    K = 9_000
+    body = {"probabilities": [[1] + [0] * (K - 1)], "classes": list(range(K)), "rule": "beta_delta"}
+    began = time.monotonic()
+    answer = service.post("/predict", json=body | {"costs": {"majority": 0, "C_HD": 1, "C_DH": 2, "C_DD": 1}})
+    assert answer.json()["decisions"] == [0]
+    assert time.monotonic() - began < 2
+
+
+def test_text_in_the_query_is_checked_as_in_a_body(service):
+    for query in ({"classes": '["a\\u0000", "b"]', "benefits": "[[1, 0], [0, 1]]"},):
+        answer = service.post("/predict", params=query, content=npy(P), headers={"Content-Type": "application/x-npy"})
+        assert answer.status_code == 422
+        assert answer.json()["errors"][0]["loc"] == "/classes/0"

@@ -46,11 +46,14 @@ def test_the_answer_is_that_to_the_matrix_in_numbers(service, forest, form):
         assert both.json()["errors"][0]["loc"] == "/cost_matrix"
 
 
-def test_without_actions_the_first_row_orders_the_columns(service, forest):
+def test_without_actions_the_columns_are_in_the_order_of_the_classes_they_are_best_for(service, forest):
     answer = service.post("/predict", json={"model": forest, "instances": two_class_rows(3)["rows"], "benefits": WORDS})
-    assert answer.json()["actions"] == ["treat", "wait"]
+    assert answer.json()["actions"] == ["wait", "treat"]
     report = service.post(f"/models/{forest}/benefit", json={"benefits": WORDS}).json()
-    assert report["actions"] == ["treat", "wait"]
+    assert report["actions"] == ["wait", "treat"]
+    assert not any("swap" in warning for warning in report["warnings"])
+    classes = {"ill": {"ill": 5, "healthy": -10}, "healthy": {"ill": -1, "healthy": 0}}
+    assert service.post(f"/models/{forest}/benefit", json={"benefits": classes}).json()["actions"] == ["healthy", "ill"]
 
 
 def test_a_trained_model_and_a_comparison_keep_the_matrix(service):
@@ -63,7 +66,7 @@ def test_a_trained_model_and_a_comparison_keep_the_matrix(service):
     job = trained(service, order | {"model": "m-named", "learner": {"kind": "logistic"}, "benefits": WORDS})
     assert job["status"] == "succeeded"
     card = service.get("/models/m-named/versions/1").json()
-    assert (card["benefits"], card["actions"]) == ([[-1, 0], [5, -10]], ["treat", "wait"])
+    assert (card["benefits"], card["actions"]) == (NUMBERS, ["wait", "treat"])
     wrong = service.post("/train", json=order | {"model": "m-bad", "benefits": WORDS})
     assert wrong.status_code == 422
     assert "unknown action 'treat'" in wrong.text
@@ -73,7 +76,7 @@ def test_a_matrix_that_looks_negated_is_warned_about(service, ward):
     asked = {"model": ward, "instances": two_class_rows(3)["rows"]}
     assert service.post("/predict", json=asked | {"benefits": NUMBERS}).json()["warnings"] == []
     warnings = service.post("/predict", json=asked | {"cost_matrix": NUMBERS}).json()["warnings"]
-    assert "no action is the best for the class of the same name" in warnings[0]
+    assert "in no class the best action is that of the same name" in warnings[0]
     report = service.post(f"/models/{ward}/benefit", json={"cost_matrix": NUMBERS}).json()
     assert warnings[0] in report["warnings"]
 
@@ -82,7 +85,7 @@ TURNED = {"cost_matrix": [[0, -1], [-10, 5]]}  # of costs, so each class's own a
 
 
 def test_every_answer_to_an_odd_matrix_has_a_warning(service, forest):
-    odd = "no action is the best for the class of the same name"
+    odd = "in no class the best action is that of the same name"
     for path, request in requests(forest):
         assert odd in str(service.post(path, json=request | TURNED).json()["warnings"]), path
         assert odd not in str(service.post(path, json=request | {"benefits": NUMBERS}).json()["warnings"]), path
@@ -90,3 +93,38 @@ def test_every_answer_to_an_odd_matrix_has_a_warning(service, forest):
     assert odd in str(trained(service, order | TURNED)["warnings"])
     assert odd not in str(trained(service, order | {"benefits": NUMBERS})["warnings"])
     assert odd not in str(service.get("/models/odd/versions/1").json()["warnings"])
+
+
+def test_a_matrix_that_contradicts_the_one_in_training_is_warned_about(service):
+    order = {"model": "m-before", "learner": {"kind": "logistic"}, "data": two_class_rows(), "benefits": WORDS}
+    trained(service, order)
+    asked = {"model": "m-before", "instances": two_class_rows(3)["rows"], "actions": ACTIONS}
+    assert service.post("/predict", json=asked | {"benefits": NUMBERS}).json()["warnings"] == []
+    for turned in ({"benefits": NUMBERS[::-1]}, {"cost_matrix": NUMBERS}):
+        warnings = service.post("/predict", json=asked | turned).json()["warnings"]
+        assert any("that was the best in training" in warning for warning in warnings)
+    other = {"benefits": NUMBERS[::-1], "actions": ["leave", "call"]}
+    assert service.post("/predict", json=asked | other).json()["warnings"] == []
+
+
+def test_a_turned_matrix_in_words_and_lists_as_cells_are_refused(service, ward):
+    asked = {"model": ward, "instances": two_class_rows(2)["rows"]}
+    turned = {"wait": {"healthy": 0, "ill": -10}, "treat": {"healthy": -1, "ill": 5}}
+    assert "the matrix is turned" in service.post("/predict", json=asked | {"benefits": turned}).text
+    cells = {"healthy": {"a": [0, -1], "b": [-10, 5]}, "ill": {"a": [9, -1], "b": [-10, 5]}}
+    answer = service.post("/predict", json=asked | {"benefits": cells})
+    assert answer.status_code == 422
+    assert answer.json()["errors"][0]["loc"] == "/benefits/healthy/a"
+    first = {"healthy": {"wait": 0}, "ill": {"wait": -10, "treat": 5}}
+    answer = service.post("/predict", json=asked | {"benefits": first})
+    assert answer.json()["errors"] == [{"loc": "/benefits/healthy", "msg": "action 'treat' is missing"}]
+
+
+@pytest.mark.parametrize("path", ["/predict", "/benefit"])
+def test_names_in_a_matrix_are_as_short_as_all_names(service, path):
+    long = "x" * 201
+    asked = {"probabilities": [[0.5, 0.5]] * 3, "classes": ["a", "b"]}
+    asked |= {"labels": ["a", "b", "a"]} if path == "/benefit" else {}
+    answer = service.post(path, json=asked | {"benefits": {"a": {long: 1, "y": 0}, "b": {long: 0, "y": 1}}})
+    assert answer.status_code == 422
+    assert "201 characters" in answer.text

@@ -37,7 +37,7 @@ def test_words_in_any_order_are_the_matrix_in_numbers(field):
         assert set(stakes.actions) == {"wait", "treat"}
         columns = [stakes.actions.index(name) for name in ("wait", "treat")]
         assert np.array_equal(stakes.benefits[:, columns], sign * np.array(NUMBERS))
-        assert list(stakes.actions) == list(next(iter(words.values())))
+        assert stakes.actions == (["wait", "treat"] if field == "benefits" else ["treat", "wait"])
         named = read(**{field: words, "actions": ["wait", "treat"]})
         assert np.array_equal(named.benefits, sign * np.array(NUMBERS))
         each = read(**{field: [words, shuffled(WORDS, rng)], "n_instances": 2, "actions": ["wait", "treat"]})
@@ -47,10 +47,11 @@ def test_words_in_any_order_are_the_matrix_in_numbers(field):
 def test_actions_called_as_the_classes_are_in_their_order():
     square = {str(name): {str(other): i + 10 * j for j, other in enumerate(CLASSES)} for i, name in enumerate(CLASSES)}
     expected = [[i + 10 * j for j in range(3)] for i in range(3)]
-    for options in ({}, {"square": True}, {"named": True}):
+    names = [str(name) for name in CLASSES]
+    for options, actions in (({}, names), ({"square": True}, names), ({"named": True}, None)):
         stakes = read(benefits=shuffled(square, random.Random(1)), **options)
         assert np.array_equal(stakes.benefits, expected)
-        assert stakes.actions is None
+        assert stakes.actions == actions
 
 
 def test_negated_zeros_have_no_sign():

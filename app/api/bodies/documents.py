@@ -29,7 +29,7 @@ from app.api.middleware.memory import share
 from app.api.middleware.permits import GuardedRoute, guard_of
 from app.api.wording import flaws_of
 from app.errors import Flaw, Invalid, Unsupported, pointer, reject, unknown
-from app.text import MAX_NAME
+from app.text import MAX_NAME, check_document
 
 JSON = "application/json"
 _MAX_FIELDS = 100  # of an object whose fields are named in the documentation
@@ -247,5 +247,10 @@ def read_query(request: Request, body_type: type[_Body], text_fields: Collection
         except orjson.JSONDecodeError:
             pass
         else:
-            refuse_repeats(text.encode(), fields[name], pointer(name))
+            written = text.encode()
+            refuse_repeats(written, fields[name], pointer(name))
+            try:
+                check_document(fields[name], written)
+            except Invalid as error:
+                raise error.under(pointer(name)) from error
     return checked(body_type, fields)

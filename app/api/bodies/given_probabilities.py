@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -21,18 +22,22 @@ def array(body: bytes, _classes: Classes, reserve: Reserve = free) -> np.ndarray
 def columns(body: bytes, classes: Classes, reserve: Reserve = free) -> np.ndarray:
     """An Arrow IPC stream with a column of numbers for each class, by name, in any order, as (n, K)."""
     import pyarrow as pa  # noqa: PLC0415 - 40 MB of memory that a service without Arrow clients can spare
+    from pyarrow import types  # noqa: PLC0415
 
     table, names = table_of_arrow(body), [str(name) for name in classes]
     known = set(names)
     reject(Flaw(pointer(name), unknown("class", name, names)) for name in table.column_names if name not in known)
     reserve(table.num_rows * len(names) * 8)
+    counts = Counter(table.column_names)
     P = np.empty((table.num_rows, len(names)))
     for k, name in enumerate(names):
-        if table.column_names.count(name) != 1:
-            raise Invalid.at("", f"class {name!r} needs one column; there are {table.column_names.count(name)}")
+        if counts[name] != 1:
+            raise Invalid.at("", f"class {name!r} needs one column; there are {counts[name]}")
         column = table.column(name)
-        if not (pa.types.is_floating(column.type) or pa.types.is_integer(column.type)) or column.null_count:
-            raise Invalid.at(pointer(name), "a column of probabilities holds numbers, and no nulls")
+        if not any(of_type(column.type) for of_type in (types.is_floating, types.is_integer, types.is_decimal)):
+            raise Invalid.at(pointer(name), f"the type of the column is '{column.type}'; it must be numbers")
+        if column.null_count:
+            raise Invalid.at(pointer(name), f"the column has {column.null_count} nulls; a probability is a number")
         P[:, k] = column.cast(pa.float64(), safe=False).to_numpy()
     return P
 
