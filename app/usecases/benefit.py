@@ -12,7 +12,7 @@ from app.decisions.benefit import confusion, mu, realised_benefit, upper_bound
 from app.decisions.bootstrap import FEWEST, Ranking
 from app.decisions.folds import stratified_folds
 from app.decisions.ranking import Judged, contest, doubts
-from app.decisions.rules import Rows, apply_rules, same_for_all
+from app.decisions.rules import Rows, Ruled, apply_rules, same_for_all
 from app.decisions.threshold import HoldoutScores, decide_by_threshold, posterior_threshold
 from app.errors import Conflict, Invalid, TooLarge
 from app.registry.loaded import Loaded
@@ -98,10 +98,11 @@ def report(rows: Evidence, sent: Stated, priors: Mapping[str, float] | None, poi
         "upper_bound": bound,
         "expected_benefit": expected,
         "cost_blind": cost_blind,
-        "rules": [{**row, "figures": rule.figures, "request": rule.request} for rule, row in table],
+        "rules": [{**row, "figures": rule.figures, "request": _request(rule, rows.evaluation)} for rule, row in table],
         "best": {"rule": ruled[ranking.best].rule, **lead_of(ranking, lambda j: ruled[j].rule)},
         "warnings": [
             *warnings,
+            *_backwards(rows),
             *doubts(judged, rows.classes, bound, _ROW[rows.evaluation], actions),
             *_about(ranking, len(y)),
         ],
@@ -114,6 +115,25 @@ def extent_bytes(n: int, n_classes: int, n_actions: int) -> int:
     if cells > MAX_CELLS:
         raise TooLarge(f"the benefit matrix has {cells:,} cells; here it may have {MAX_CELLS:,}")
     return n * (n_classes + n_actions) * _BYTES_PER_NUMBER
+
+
+def _request(rule: Ruled, source: Source) -> dict[str, Any] | None:
+    """The fields that ask `/predict` for the rule: where no model keeps the rows, a threshold is a number."""
+    if source == "request" and rule.rule == "threshold_holdout":
+        return {"rule": "threshold", "threshold": rule.figures["threshold"]}
+    asks: dict[str, Any] | None = rule.request
+    return asks
+
+
+def _backwards(rows: Evidence) -> list[str]:
+    """A warning where every class is less probable in its own rows than in the others: as if columns were mixed up."""
+    own = np.arange(len(rows.classes)) == rows.y[:, None]
+    if rows.evaluation != "request" or not own.any(axis=0).all() or own.all(axis=0).any():
+        return []
+    inside, outside = ((rows.P * mask).sum(axis=0) / mask.sum(axis=0) for mask in (own, ~own))
+    if (inside >= outside).any():
+        return []
+    return ["every class is less probable where it is the label: are the probabilities in the order of 'classes'?"]
 
 
 def _about(ranking: Ranking, n: int) -> list[str]:

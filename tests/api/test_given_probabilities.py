@@ -138,6 +138,13 @@ def test_the_report_judges_the_rows_that_were_sent(service):
     assert report["expected_benefit"]["benefit"] == pytest.approx(B[y, choice].mean())
     assert report["posterior_threshold"] == pytest.approx(1 / 16)
     assert {rule["rule"] for rule in report["rules"]} >= {"expected_benefit", "threshold_posterior", "same_for_all"}
+    assert not any("in the order of" in warning for warning in report["warnings"])
+    swapped = service.post("/benefit", json=asked | {"benefits": BENEFITS, "classes": CLASSES[::-1]}).json()
+    assert any("in the order of 'classes'" in warning for warning in swapped["warnings"])
+    for rule in report["rules"]:
+        if rule["request"] is not None:
+            body = {name: asked[name] for name in ("probabilities", "classes")} | {"benefits": BENEFITS}
+            assert service.post("/predict", json=body | rule["request"]).status_code == 200, rule
     shifted = service.post("/benefit", json=asked | {"benefits": BENEFITS, "priors": {"healthy": 0.99, "ill": 0.01}})
     assert shifted.json()["priors"] == {"healthy": 0.99, "ill": 0.01}
     chart = service.post("/benefit", json=asked | {"benefits": BENEFITS}, headers={"Accept": "image/svg+xml"})
