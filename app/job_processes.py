@@ -38,7 +38,10 @@ PRELOADED = (
 _MB = 2**20
 _RETRY_SECONDS = 30.0  # of a job, whose work would be lost, with an object store
 _EXPIRY_SECONDS = 3600.0
-_RUN: dict[str, Callable[[Ports, Job], None]] = {train.KIND: train_job.run, compare.KIND: compare_job.run}
+_RUN: dict[str, Callable[[Ports, Job, float], None]] = {
+    train.KIND: train_job.run,
+    compare.KIND: lambda ports, job, _: compare_job.run(ports, job),
+}
 _CLEAN_UP: dict[str, Callable[[Ports, Job, int], None]] = {
     train.KIND: train_job.clean_up,
     compare.KIND: compare_job.clean_up,
@@ -80,7 +83,7 @@ def run_job(settings: Settings, job: Job, report: Report) -> None:
         ports = open_ports(settings, retry_seconds=_RETRY_SECONDS)
         try:
             with pieces_run_on(settings.dask, settings.job_threads):
-                _RUN[job.kind](ports, job)
+                _RUN[job.kind](ports, job, settings.job_seconds)
         finally:
             ports.database.close()
 

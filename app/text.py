@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 from urllib.parse import parse_qsl
@@ -35,6 +35,12 @@ def positions(first: Iterable[int], count: int) -> str:
     """The first of `count` positions in brackets, such as `(positions 0, 3, …)`, for a message about instances."""
     shown = [str(i) for i in islice(first, MAX_POSITIONS)]
     return f"(position{'' if count == 1 else 's'} {', '.join(shown)}{', …' if count > len(shown) else ''})"
+
+
+def listing(words: Sequence[str]) -> str:
+    """One word or more as a list in a sentence: `a, b and c`."""
+    *others, last = words
+    return f"{', '.join(others)} and {last}" if others else last
 
 
 def check_text(text: str, loc: str) -> None:

@@ -23,6 +23,7 @@ from app.learners.parameters import Parameter
 from app.progress import part
 
 _FOLDS = 3
+_OVER = "max_seconds were over"
 _BREAKDOWNS = (Invalid, np.linalg.LinAlgError, ArithmeticError)  # what a learner cannot do with some rows
 
 
@@ -70,7 +71,9 @@ class Automatic(Learner):
             "max_seconds",
             "number",
             60.0,
-            "Seconds after which no further candidate is tried; the first is always tried.",
+            "Seconds after which no further candidate is tried; the first is always tried. `warnings` of the job name"
+            " the others. Where fewer than 500 rows are cross-validated, the model of a fold has its share of these"
+            " seconds, and all folds together have them once more, or 10 seconds if that is more.",
             low=0.0,
             high=1e6,
             above_low=True,
@@ -104,6 +107,10 @@ class Automatic(Learner):
         """Whether those of the chosen learner do."""
         return self.model_.ranks()
 
+    def untried(self) -> list[str]:
+        """The candidates that were not tried for lack of time."""
+        return [one.kind for one in self.tried_ if one.reason == _OVER]
+
     def findings(self) -> dict[str, Any]:
         """The comparison and the calibration of the winner, ready for JSON."""
         calibration = self.model_.calibration_
@@ -120,7 +127,7 @@ class Automatic(Learner):
         self.tried_ = []
         for number, name in enumerate(names):
             if not judged.any() or (values and monotonic() - began > self.max_seconds):
-                reason = "max_seconds were over" if judged.any() else "no class has two rows"
+                reason = _OVER if judged.any() else "no class has two rows"
                 self.tried_.append(Tried(name, None, None, 0.0, reason))
                 continue
             start = monotonic()

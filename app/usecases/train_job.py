@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from time import perf_counter
@@ -18,29 +19,31 @@ from app.learners import catalogue
 from app.registry.card import Card, EvaluationCard
 from app.registry.loaded import Holdout
 from app.registry.reservations import NumberUnusable
-from app.usecases.cross_validation import cross_validated, number_of_folds
+from app.usecases.cross_validation import Limit, cross_validated, number_of_folds, of_a_fold
 from app.usecases.evaluation import card_of, held_out, metrics_of
 from app.usecases.matrices import known_oddities
 from app.usecases.ports import Ports
 from app.usecases.rare_classes import rare_classes
 from app.usecases.specs import TrainSpec
 from app.usecases.splitting import split_rows
+from app.usecases.training_notes import notes
 
 _MAX_NUMBERS = 3  # of versions that one attempt takes
 _EXTREME = "its parameters are too extreme for these data"
 
 
-def run(ports: Ports, job: Job) -> None:
+def run(ports: Ports, job: Job, seconds: float = math.inf) -> None:
     """Train, publish and finish `job`: the version and the job's success appear in one transaction.
 
+    The evaluation is shortened so that the whole takes less than `seconds`, as far as the first fit lets it foresee.
     The attempt gets a version number when it has something to publish, and the folder of that number is its own: no
     other attempt writes it. So numbers have gaps only where an attempt dies while it publishes.
     """
-    card, estimator, holdout = _train(ports, job)
+    card, estimator, holdout, said = _train(ports, job, perf_counter() + seconds)
     with progress.part(0.95, 1.0, "publishing"):
         for _ in range(_MAX_NUMBERS):
             try:
-                _publish(ports, job, card, estimator, holdout)
+                _publish(ports, job, card, estimator, holdout, said)
             except NumberUnusable as taken:  # as after a rebuild of the index; the number is cleaned up later
                 reason = taken
             else:
@@ -67,12 +70,13 @@ def clean_up_leftovers(ports: Ports) -> None:
             ports.registry.give_up(one.name, one.version)
 
 
-def _publish(ports: Ports, job: Job, card: Card, estimator: Any, holdout: Holdout | None) -> None:
+def _publish(ports: Ports, job: Job, card: Card, estimator: Any, holdout: Holdout | None, said: Sequence[str]) -> None:
+    """Publish; the job warns of what the card does, and of what was `said` of the training alone."""
     name = card.name
     version = ports.registry.reserve(name, job.id, job.attempt, lambda connection: ports.queue.check(connection, job))
     card = ports.registry.stage(card.model_copy(update={"version": version}), estimator, holdout)
     ports.registry.announce(card)
-    warnings = [*card.warnings, *_odd_matrix(card)]
+    warnings = [*card.warnings, *_odd_matrix(card), *said]
     result = {"model": {"name": name, "version": version}, "metrics": card.metrics, "warnings": warnings}
     with ports.database.writing() as connection:
         ports.registry.add(connection, card)
@@ -135,11 +139,11 @@ def _breaking_down() -> Iterator[None]:
         raise Invalid.at("", f"the fit broke down ({error}); {_EXTREME}") from error
 
 
-def _train(ports: Ports, job: Job) -> tuple[Card, Any, Holdout | None]:
+def _train(ports: Ports, job: Job, until: float) -> tuple[Card, Any, Holdout | None, list[str]]:
     """Fit without the hold-out, evaluate on it, fit on all rows; the card has no version number yet (1 stands for it).
 
     The metrics and the scores are those of the first fit, or of small tables those of the folds' fits, whichever is
-    published.
+    published. Ends before the moment `until` where it can; the last item is what the job warns of, besides the card.
     """
     spec = TrainSpec.from_json(job.spec)
     with progress.part(0.0, 0.05, "reading data"):
@@ -150,24 +154,34 @@ def _train(ports: Ports, job: Job) -> tuple[Card, Any, Holdout | None]:
     clock = _Clock()
     with progress.part(0.05, 0.2 if folds else evaluation, "fitting"), clock.running():
         estimator = _fitted(spec, table, rows.train)
-    holdout = held_out(estimator, table, rows.holdout)
+    holdout, done = held_out(estimator, table, rows.holdout), 0
     if folds and holdout is not None:
+        limit = Limit.after(clock.seconds, until - perf_counter(), spec, folds)
         with progress.part(0.2, evaluation, "cross-validation"), clock.running():
-            holdout = cross_validated(holdout, spec, table, rows, folds, lambda some: _fitted(spec, table, some))
+            order = of_a_fold(spec, folds)
+            holdout, done = cross_validated(
+                holdout, spec, table, rows, folds, lambda some: _fitted(order, table, some), limit
+            )
     with progress.part(evaluation, evaluation + 0.05, "evaluating"):
         metrics = {} if holdout is None else metrics_of(estimator, holdout, spec, table, rows.holdout)
+    said = notes(estimator, spec, folds, done)
     if refit:
         with progress.part(0.65, 0.95, "fitting on all rows"), clock.running():
             _refit(estimator, table)
-    evaluated = None
-    if holdout is not None:
-        evaluated = EvaluationCard(
-            method="cross-validation" if folds else "hold-out", folds=folds or None, rows=len(holdout.y)
-        )
     warnings = rare_classes(estimator, table, rows, holdout)
     seconds = round(clock.seconds, 3)
+    evaluated = _evaluation(holdout, done)
     card = card_of(estimator, job, spec, table, rows, metrics, evaluated, warnings, seconds, refit=refit)
-    return card, estimator, holdout
+    return card, estimator, holdout, said
+
+
+def _evaluation(holdout: Holdout | None, folds: int) -> EvaluationCard | None:
+    """What the card says about the rows that were evaluated, cross-validated where there are several `folds`."""
+    if holdout is None:
+        return None
+    if folds > 1:
+        return EvaluationCard(method="cross-validation", folds=folds, rows=len(holdout.y))
+    return EvaluationCard(method="hold-out", rows=len(holdout.y))
 
 
 class _Clock:

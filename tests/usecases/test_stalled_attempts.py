@@ -178,7 +178,7 @@ def leave_behind(ports, job):
 
 
 def _numbered(job, version):
-    card, estimator, holdout = trained(None, job)
+    card, estimator, holdout, _ = trained(None, job, 0.0)
     return card.model_copy(update={"version": version}), estimator, holdout
 
 

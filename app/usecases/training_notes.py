@@ -1,0 +1,29 @@
+"""What a training job warns of that does not limit the answers of its model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from app.learners.catalogue import KINDS
+from app.text import listing
+from app.usecases.specs import TrainSpec
+
+
+def notes(estimator: Any, spec: TrainSpec, folds: int, done: int) -> list[str]:
+    """Sentences about a fit whose evaluation has the first `done` of `folds` folds."""
+    found = []
+    untried = estimator.untried() if hasattr(estimator, "untried") else []
+    if untried:
+        verb = "was" if len(untried) == 1 else "were"
+        found.append(f"{listing(untried)} {verb} not tried: 'max_seconds' were over")
+    if done < folds:
+        rows = "the hold-out alone" if done < 2 else f"{done} of {folds} folds"
+        found.append(f"the metrics are of {rows}: more folds would take too long")
+    kind = KINDS[spec.learner.kind]
+    priced = kind.feature_costs != "ignored" and kind.uses_benefits(spec.learner.parameters)
+    if priced and spec.benefits and spec.feature_costs is None and spec.learner.parameters.get("lambda") is None:
+        found.append(
+            "'benefits' did not choose the tree: that needs 'feature_costs' in the same currency; without them each"
+            " feature costs 1"
+        )
+    return found

@@ -1,0 +1,44 @@
+"""What a training job warns of, besides what its model's card does."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from app.learners.catalogue import KINDS, resolve
+from app.usecases.specs import LearnerSpec, TrainSpec
+from app.usecases.training_notes import notes
+
+PRICED = [name for name, kind in KINDS.items() if kind.feature_costs != "ignored"]
+UNPRICED = "'benefits' did not choose the tree"
+COSTS = [{"feature": "a", "cost": 2}]
+
+
+def spec_of(kind="logistic", **changes):
+    found, parameters = resolve({"kind": kind} | changes.pop("parameters", {}))
+    learner = LearnerSpec(kind=found.name, parameters=parameters)
+    return TrainSpec(model="m", learner=learner, dataset="ds", **changes)
+
+
+@pytest.mark.parametrize(
+    ("folds", "done", "said"), [(0, 0, None), (4, 4, None), (4, 3, "3 of 4 folds"), (4, 1, "the hold-out alone")]
+)
+def test_folds_that_were_left_out_are_told(folds, done, said):
+    expected = [f"the metrics are of {said}: more folds would take too long"] if said else []
+    assert notes(SimpleNamespace(), spec_of(), folds, done) == expected
+
+
+@pytest.mark.parametrize("kind", PRICED)
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"benefits": [[1, 0], [0, 1]]}, True),
+        ({}, False),
+        ({"benefits": [[1, 0], [0, 1]], "feature_costs": COSTS}, False),
+    ],
+)
+def test_benefits_that_chose_nothing_are_told(kind, changes, told):
+    """Of learners whose benefits and prices have one currency; a `lambda` was chosen by who sent it."""
+    found = notes(SimpleNamespace(), spec_of(kind, **changes), 0, 0)
+    assert [one.startswith(UNPRICED) for one in found] == [True] * (told and KINDS[kind].benefits != "ignored")
+    if kind == "cost_tree":
+        assert not notes(SimpleNamespace(), spec_of(kind, parameters={"lambda": 0.1}, **changes), 0, 0)
