@@ -127,13 +127,19 @@ def npy_response(arrays: Sequence[np.ndarray], rest: Any) -> Response:
 
     TooLarge where the rest is too long for a header.
     """
-    header = _ascii(rest)
-    if len(header) > _MAX_HEADER:
-        raise TooLarge("names and warnings do not fit into the header Payoff-Answer; ask for JSON or Arrow")
+    header = header_of(rest)
     buffer = io.BytesIO()
     for array in arrays:
         np.lib.format.write_array(buffer, array, allow_pickle=False)
-    return Response(buffer.getvalue(), media_type=NPY, headers={"Payoff-Answer": header.decode("ascii")})
+    return Response(buffer.getvalue(), media_type=NPY, headers={"Payoff-Answer": header})
+
+
+def header_of(rest: Any) -> str:
+    """What is not columnar as JSON for the `Payoff-Answer` header; TooLarge where it does not fit."""
+    header = _ascii(rest)
+    if len(header) > _MAX_HEADER:
+        raise TooLarge("names and warnings do not fit into the header Payoff-Answer; ask for JSON or Arrow")
+    return header.decode("ascii")
 
 
 def arrow_response(columns: dict[str, Any], rest: Any) -> Response:

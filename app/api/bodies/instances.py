@@ -19,6 +19,7 @@ from app.api.bodies.binary import (
     npy_response,
     table_of_arrow,
 )
+from app.api.bodies.csv_bodies import CSV, Dialect, csv_response, table_of_csv
 from app.api.bodies.documents import JSON
 from app.api.bodies.json_bodies import Reserve, free
 from app.errors import Flaw, Invalid, pointer, reject, unknown
@@ -55,9 +56,18 @@ def rows_of_npy(body: bytes, schema: Schema, reserve: Reserve = free) -> Rows:
 
 def rows_of_arrow(body: bytes, schema: Schema, reserve: Reserve = free) -> Rows:
     """An Arrow IPC stream with a column for each feature, by name, in any order; null where missing."""
+    return _rows_of_table(table_of_arrow(body), schema, reserve)
+
+
+def rows_of_csv(body: bytes, dialect: Dialect, schema: Schema, reserve: Reserve = free) -> Rows:
+    """A CSV file with a column for each feature, by name, in any order; empty where missing."""
+    words = {schema.names[j] for j in schema.categorical}
+    return _rows_of_table(table_of_csv(body, words, dialect, reserve), schema, reserve)
+
+
+def _rows_of_table(table: pa.Table, schema: Schema, reserve: Reserve) -> Rows:
     import pyarrow as pa  # noqa: PLC0415
 
-    table = table_of_arrow(body)
     reject(_flaws_of_names(Counter(table.column_names), schema.names))
     _check_types(table, schema)
     reserve(table.num_rows * (8 * len(schema.names) + _BYTES_PER_WORD * bool(schema.categorical)))
@@ -103,6 +113,16 @@ def to_npy(answer: Answer, model: Loaded | None) -> Response:
 
 def to_arrow(answer: Answer, model: Loaded | None) -> Response:
     """A stream with columns `decision`, `p:<class>`… and `benefit:<action>`…; the rest is JSON in its metadata."""
+    return arrow_response(_named_columns(answer), _rest(answer, model))
+
+
+def to_csv(answer: Answer, model: Loaded | None) -> Response:
+    """The columns of `to_arrow` as CSV; the rest is JSON in the `Payoff-Answer` header."""
+    columns = _named_columns(answer)
+    return csv_response(columns | {"decision": columns["decision"].dictionary_decode()}, _rest(answer, model))
+
+
+def _named_columns(answer: Answer) -> dict[str, pa.Array]:
     import pyarrow as pa  # noqa: PLC0415
 
     names = [f"p:{name}" for name in answer.classes]
@@ -112,10 +132,15 @@ def to_arrow(answer: Answer, model: Loaded | None) -> Response:
     words = pa.array([str(name) for name in answer.actions])
     decision = pa.DictionaryArray.from_arrays(pa.array(answer.choice, pa.int32()), words)
     arrays: list[pa.Array] = [decision, *(pa.array(np.ascontiguousarray(column)) for column in numbers)]
-    return arrow_response(dict(zip(["decision", *names], arrays, strict=True)), _rest(answer, model))
+    return dict(zip(["decision", *names], arrays, strict=True))
 
 
-WRITERS: dict[str, Callable[[Answer, Loaded | None], Response]] = {JSON: to_json, NPY: to_npy, ARROW: to_arrow}
+WRITERS: dict[str, Callable[[Answer, Loaded | None], Response]] = {
+    JSON: to_json,
+    NPY: to_npy,
+    ARROW: to_arrow,
+    CSV: to_csv,
+}
 
 
 def _columns(answer: Answer) -> np.ndarray:

@@ -9,6 +9,7 @@ import numpy as np
 from fastapi import Response
 
 from app.api.bodies.binary import ARROW, NPY, arrow_response, json_bytes, npy_response
+from app.api.bodies.csv_bodies import CSV, csv_response
 from app.api.bodies.documents import JSON
 from app.registry.loaded import Loaded
 
@@ -28,6 +29,11 @@ def to_arrow(values: np.ndarray, model: Loaded, warnings: Sequence[str]) -> Resp
     return arrow_response({"value": np.asarray(values, dtype=np.float64)}, _rest(model, warnings))
 
 
+def to_csv(values: np.ndarray, model: Loaded, warnings: Sequence[str]) -> Response:
+    """A CSV file with the column `value`."""
+    return csv_response({"value": np.asarray(values, dtype=np.float64)}, _rest(model, warnings))
+
+
 def _rest(model: Loaded, warnings: Sequence[str]) -> dict[str, Any]:
     return {"model": model.model, "warnings": list(warnings)}
 
@@ -36,4 +42,5 @@ WRITERS: dict[str, Callable[[np.ndarray, Loaded, Sequence[str]], Response]] = {
     JSON: to_json,
     NPY: to_npy,
     ARROW: to_arrow,
+    CSV: to_csv,
 }

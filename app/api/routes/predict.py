@@ -11,7 +11,8 @@ from fastapi import Request, Response
 from pydantic import Field, StrictBool, StrictInt, WithJsonSchema
 from starlette.concurrency import run_in_threadpool
 
-from app.api.bodies import given_probabilities, instances, predicted_values
+from app.api.bodies import instances, predicted_values
+from app.api.bodies.csv_bodies import CSV, Delimiter, Dialect, Encoding
 from app.api.bodies.documents import (
     COSTS,
     JSON,
@@ -30,6 +31,7 @@ from app.api.bodies.documents import (
     refuse_query,
     run_sized,
 )
+from app.api.bodies.given_probabilities import READERS, columns_of_csv
 from app.api.bodies.json_bodies import INLINE_BYTES, parsed
 from app.api.bodies.prediction_documents import PredictAnswer
 from app.api.deps import cached, loaded
@@ -49,6 +51,7 @@ _INLINE_NUMBERS = 10_000  # of an answer; one with more is computed in a thread,
 _LONG_NUMBERS = 500_000  # of an answer; one with more takes tenths of a second
 _BYTES_PER_NUMBER = 70  # of memory, from the rows to the answer
 _TEXT_FIELDS = ("model", "rule")
+_READERS = (*instances.READERS, CSV)
 
 INSTANCES = {
     "oneOf": [
@@ -101,6 +104,14 @@ class PredictQuestion(WireModel):
         )
 
 
+class CsvQuestion(PredictQuestion):
+    """The same, and how the CSV file is written."""
+
+    delimiter: Delimiter = ","
+    decimal: Literal[".", ","] = "."
+    encoding: Encoding = "utf-8"
+
+
 class PredictRequest(PredictQuestion):
     """Instances of a model, or probabilities of classes, and what is at stake."""
 
@@ -122,7 +133,7 @@ async def predict(request: Request) -> Response:
     (`application/vnd.apache.arrow.stream`, columns by feature name); then the other fields are query parameters, each
     as JSON. `Accept` chooses the form of the answer in the same way.
     """
-    kind = media_type_of_body(request, instances.READERS)
+    kind = media_type_of_body(request, _READERS)
     body = await request.body()
     if len(body) > INLINE_BYTES:
         return await run_sized(request, len(body), lambda: _answer(request, _read(request, kind, body)))
@@ -203,15 +214,8 @@ def _reserve(request: Request, classes: Sequence[object], question: usecase.Ques
 
 
 def _read(request: Request, kind: str, body: bytes) -> _Asked:
-    reader = instances.READERS.get(kind)
-    if reader is not None:
-        query = read_query(request, PredictQuestion, _TEXT_FIELDS)
-        if query.classes is not None:
-            _refuse_both(query.model, None)
-            P = given_probabilities.READERS[kind](body, query.classes, share(request).reserve)
-            return _Asked(query.question(), given=as_probabilities(P, query.classes, normalize=query.normalize))
-        name = _model_of(query)
-        return _Asked(query.question(), name, lambda schema: reader(body, schema, share(request).reserve))
+    if kind != JSON:
+        return _read_table(request, kind, body)
     refuse_query(request)
     wire = checked(PredictRequest, parsed(body, share(request).reserve))
     if wire.probabilities is not None:
@@ -226,6 +230,24 @@ def _read(request: Request, kind: str, body: bytes) -> _Asked:
     booleans = b"true" in body or b"false" in body
     rows = partial(instances.rows_of_json, wire.instances, booleans_possible=booleans)
     return _Asked(wire.question(), name, rows)
+
+
+def _read_table(request: Request, kind: str, body: bytes) -> _Asked:
+    """A body of columns, the other fields being query parameters."""
+    reserve = share(request).reserve
+    asked: PredictQuestion
+    if kind == CSV:
+        asked = csv = read_query(request, CsvQuestion, (*_TEXT_FIELDS, *Dialect._fields))
+        dialect = Dialect(csv.delimiter, csv.decimal, csv.encoding)
+        reader, given = partial(instances.rows_of_csv, body, dialect), partial(columns_of_csv, body, dialect)
+    else:
+        asked = read_query(request, PredictQuestion, _TEXT_FIELDS)
+        reader, given = partial(instances.READERS[kind], body), partial(READERS[kind], body)
+    if asked.classes is not None:
+        _refuse_both(asked.model, None)
+        P = given(asked.classes, reserve)
+        return _Asked(asked.question(), given=as_probabilities(P, asked.classes, normalize=asked.normalize))
+    return _Asked(asked.question(), _model_of(asked), lambda schema: reader(schema, reserve))
 
 
 def _refuse_both(model: str | None, rows: list[Any] | None) -> None:
@@ -260,7 +282,7 @@ route = DirectRoute(
     predict,
     body_type=PredictRequest,
     examples={"the model above": _EXAMPLE, "probabilities of another system": _GIVEN},
-    others=instances.READERS,
+    others=_READERS,
     tags=["predict"],
     summary="Which action pays most, or which number is to be expected, for each instance?",
     response_model=PredictAnswer,
