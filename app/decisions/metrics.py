@@ -9,6 +9,7 @@ import numpy as np
 from scipy.stats import rankdata
 
 from app.decisions.benefit import decide
+from app.decisions.rules import cost_blind
 from app.errors import Invalid
 
 _BINS = 15
@@ -27,12 +28,12 @@ def holdout_metrics(
       of class 1 (two classes) or of the most probable class (more);
     - `auc`: of class 1, or the mean over the classes, each against the rest, that occur; None with fewer than two;
     - `per_class`: by label, `rows`, `predicted`, `correct`, `precision` and `recall` (None at 0/0);
-    - with benefits (K, A): `benefit` per row of deciding by expected benefit and, where A = K,
-      `cost_blind_benefit`, of taking the most probable class for the action (None otherwise).
+    - with benefits (K, A): `benefit` per row of deciding by expected benefit, and `cost_blind_benefit`, of the action
+      for the most probable class (see `cost_blind`).
 
     Raises Invalid without rows. O(n log n K).
     """
-    n, K = P.shape
+    n = len(P)
     if n == 0:
         raise Invalid.at("", "metrics need at least one hold-out row")
     chosen = P.argmax(axis=1)
@@ -47,7 +48,7 @@ def holdout_metrics(
     }
     if B is not None:
         found["benefit"] = float(B[codes, decide(P, B).choice].mean())
-        found["cost_blind_benefit"] = float(B[codes, chosen].mean()) if B.shape[1] == K else None
+        found["cost_blind_benefit"] = float(B[codes, cost_blind(P, B)].mean())
     return found
 
 

@@ -21,7 +21,8 @@ def multilabel_metrics(P: np.ndarray, Y: np.ndarray, labels: Sequence[Any]) -> d
       of `holdout_metrics` (auc over the labels that both apply and do not; None where there is none);
     - of the labels with a probability above 1/2: `subset_accuracy` (rows with all labels right), `hamming_loss`,
       `micro_f1` (counts of all labels together), `macro_f1` (mean of the labels' own) and `mean_f1` (mean of the
-      rows' own); F1 where nothing applies and nothing is predicted is 1, as in retrieval with `empty` 0;
+      rows' own); F1 of rows where nothing applies and nothing is predicted is 1, as in retrieval with `empty` 0, and
+      that of a label without a row is None and in no mean;
     - `per_label`: by label, `rows` that have it, `predicted`, `correct`, `f1` and the four probability metrics.
 
     Raises Invalid without rows. O(n L log n).
@@ -31,7 +32,8 @@ def multilabel_metrics(P: np.ndarray, Y: np.ndarray, labels: Sequence[Any]) -> d
     truth, chosen = Y.astype(bool), P > 0.5
     right = truth & chosen
     own = [_probability_figures(P[:, j], truth[:, j]) for j in range(P.shape[1])]
-    f1 = _f1(right.sum(axis=0), truth.sum(axis=0), chosen.sum(axis=0))
+    each = _f1(right.sum(axis=0), truth.sum(axis=0), chosen.sum(axis=0))
+    f1 = [float(value) if applies else None for value, applies in zip(each, truth.sum(axis=0), strict=True)]
     return {
         "rows": len(P),
         "labels_per_row": float(truth.sum(axis=1).mean()),
@@ -39,14 +41,14 @@ def multilabel_metrics(P: np.ndarray, Y: np.ndarray, labels: Sequence[Any]) -> d
         "subset_accuracy": float((truth == chosen).all(axis=1).mean()),
         "hamming_loss": float((truth != chosen).mean()),
         "micro_f1": float(_f1(right.sum(), truth.sum(), chosen.sum())),
-        "macro_f1": float(f1.mean()),
+        "macro_f1": _mean(f1),
         "mean_f1": float(_f1(right.sum(axis=1), truth.sum(axis=1), chosen.sum(axis=1)).mean()),
         "per_label": {
             str(label): {
                 "rows": int(truth[:, j].sum()),
                 "predicted": int(chosen[:, j].sum()),
                 "correct": int(right[:, j].sum()),
-                "f1": float(f1[j]),
+                "f1": f1[j],
                 **own[j],
             }
             for j, label in enumerate(labels)

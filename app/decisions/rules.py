@@ -76,11 +76,8 @@ def apply_rules(rows: Rows, B: np.ndarray, classes: Sequence[int | str]) -> list
     O(n K A + n log n).
     """
     n_classes, n_actions = B.shape
-    blind = rows.P.argmax(axis=1)
-    if n_actions == n_classes:
-        most_probable = Ruled("most_probable", blind, {"rule": "most_probable"})
-    else:
-        most_probable = Ruled("most_probable", B.argmax(axis=1)[blind], None)
+    request = {"rule": "most_probable"} if n_actions == n_classes else None
+    most_probable = Ruled("most_probable", cost_blind(rows.P, B), request)
     ruled = [Ruled("expected_benefit", decide(rows.P, B).choice, {"rule": "expected_benefit"}), most_probable]
     if B.shape == (2, 2):
         ruled += _by_thresholds(rows, B)
@@ -89,6 +86,14 @@ def apply_rules(rows: Rows, B: np.ndarray, classes: Sequence[int | str]) -> list
     if costs is not None:
         ruled += _by_costs(rows.P, costs, classes)
     return ruled
+
+
+def cost_blind(P: np.ndarray, B: np.ndarray) -> np.ndarray:
+    """The action (n,) for the most probable class of P (n, K): the class itself, or under benefits (K, A) with other
+    actions the best one for it.
+    """
+    chosen = P.argmax(axis=1)
+    return np.asarray(chosen if B.shape[1] == len(B) else B.argmax(axis=1)[chosen])
 
 
 def same_for_all(n: int, B: np.ndarray, priors: np.ndarray) -> Ruled:

@@ -1,7 +1,8 @@
-"""Warnings about classes that have too few rows, and about features that say nothing about the class."""
+"""Warnings about classes and labels that have too few rows, and about features that say nothing about the class."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -15,43 +16,60 @@ _MAX_NAMED = 5
 
 
 def rare_classes(estimator: Any, table: Table, rows: Split, holdout: Holdout | None) -> list[str]:
-    """A sentence about the classes with few training rows, and one about those without a row in the hold-out.
+    """A sentence about the classes or labels with few training rows, and one about those without a row in the hold-out.
 
-    One more where the calibration found no ranking. Nothing for several labels, and for numbers.
+    One more where the calibration found no ranking of classes. Nothing for numbers.
     """
-    if table.classes is None or table.y.ndim > 1:
+    if table.classes is None:
         return []
-    found = []
-    counts = np.bincount(table.y[rows.train], minlength=len(table.classes))
-    if counts.min() < FEW:
-        named = _named(table, counts, counts < FEW)
-        found.append(
-            f"classes with too few training rows for reliable probabilities: {named}; provide at least {FEW} of each,"
-            " or merge rare classes"
-        )
-    if not estimator.ranks():
+    found = _few(table, rows)
+    if table.y.ndim == 1 and not estimator.ranks():
         found.append(
             "the features do not rank rows that the model did not see: every prediction has about the shares of the"
             " classes in training; provide other features, or more rows"
         )
-    if holdout is not None:
-        absent = np.bincount(holdout.y, minlength=len(table.classes)) == 0
-        if absent.any():
-            named = _named(table, np.bincount(table.y), absent)
-            found.append(
-                f"classes without a row in the hold-out, so missing in metrics and thresholds: {named}; provide more"
-                " rows of each, or merge rare classes"
-            )
-    return found
+    return found if holdout is None else [*found, *_absent(table, holdout)]
 
 
-def _named(table: Table, counts: np.ndarray, chosen: np.ndarray) -> str:
-    """Some of the chosen classes with their numbers of rows, the rarest first."""
+def _few(table: Table, rows: Split) -> list[str]:
+    total, counts = _counts(table, table.y), _counts(table, table.y[rows.train])
+    few = counts < FEW
+    if not few.any():
+        return []
+    kind, needed = _kind(table), math.ceil(FEW * len(table.y) / len(rows.train))
+    named = _named(table, counts, total, few) + (", the rest was held out" if (counts < total)[few].any() else "")
+    advice = f"provide at least {needed} of each, or merge rare {kind}"
+    return [f"{kind} with too few training rows for reliable probabilities: {named}; {advice}"]
+
+
+def _absent(table: Table, holdout: Holdout) -> list[str]:
+    absent = _counts(table, holdout.y) == 0
+    if not absent.any():
+        return []
+    kind, total = _kind(table), _counts(table, table.y)
+    missing = "metrics and thresholds" if table.y.ndim == 1 else "metrics"
+    advice = f"provide more rows of each, or merge rare {kind}"
+    named = _named(table, total, total, absent)
+    return [f"{kind} without a row in the hold-out, so missing in {missing}: {named}; {advice}"]
+
+
+def _kind(table: Table) -> str:
+    return "classes" if table.y.ndim == 1 else "labels"
+
+
+def _counts(table: Table, y: np.ndarray) -> np.ndarray:
+    """The number of rows of each class, or to which each label applies."""
+    assert table.classes is not None
+    return np.asarray(y.sum(axis=0) if y.ndim == 2 else np.bincount(y, minlength=len(table.classes)))
+
+
+def _named(table: Table, counts: np.ndarray, total: np.ndarray, chosen: np.ndarray) -> str:
+    """Some of those chosen with their numbers of rows, and of how many they are; the rarest first."""
     assert table.classes is not None
     rarest = np.flatnonzero(chosen)[np.argsort(counts[chosen], kind="stable")]
-    named = ", ".join(f"{table.classes[k]!r} ({_rows(counts[k])})" for k in rarest[:_MAX_NAMED])
+    named = ", ".join(f"{table.classes[k]!r} ({_rows(counts[k], total[k])})" for k in rarest[:_MAX_NAMED])
     return named + (f" and {len(rarest) - _MAX_NAMED} more" if len(rarest) > _MAX_NAMED else "")
 
 
-def _rows(count: int) -> str:
-    return f"{count} row{'' if count == 1 else 's'}"
+def _rows(count: int, total: int) -> str:
+    return f"{count} of {total} rows" if count < total else f"{count} row{'' if count == 1 else 's'}"

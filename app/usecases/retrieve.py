@@ -98,6 +98,7 @@ def retrieve_with(model: Loaded, X: np.ndarray, question: Question, warnings: li
 
     Raises Invalid at the name of the field that does not fit.
     """
+    warnings = [*model.card.warnings, *warnings]
     if model.regression:
         raise Invalid.at("/model", f"{model.name!r} predicts numbers; /retrieve needs a model of classes or labels")
     if (question.setting == "multilabel") != model.multilabel:

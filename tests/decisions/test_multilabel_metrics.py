@@ -47,12 +47,15 @@ def test_agrees_with_scikit_learn():
     assert found["subset_accuracy"] == pytest.approx(metrics.accuracy_score(Y, chosen))
 
 
-def test_a_label_that_the_hold_out_lacks_leaves_no_hole():
-    """Its auc is undefined and null, its F1 that of nothing found where nothing is; the means pass over it."""
-    P, Y = np.array([[0.9, 0.2], [0.4, 0.3]]), np.array([[1, 0], [0, 0]])
+@pytest.mark.parametrize("second", [0.3, 0.8])
+def test_a_label_that_the_hold_out_lacks_leaves_no_hole(second):
+    """Its auc and its F1 are undefined and null, whether it is predicted or not; the means pass over it."""
+    P, Y = np.array([[0.9, 0.2], [0.4, second]]), np.array([[1, 0], [0, 0]])
     found = multilabel_metrics(P, Y, [1, 2])
     assert found["per_label"]["2"]["auc"] is None
-    assert found["per_label"]["2"]["f1"] == 1
+    assert found["per_label"]["2"]["f1"] is None
+    assert found["macro_f1"] == 1
+    assert multilabel_metrics(P[1:], Y[1:], [1, 2])["macro_f1"] is None
     assert found["auc"] == 1
     assert multilabel_metrics(P[1:], Y[1:], [1, 2])["auc"] is None
     json.dumps(found, allow_nan=False)

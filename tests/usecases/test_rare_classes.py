@@ -25,7 +25,8 @@ LEARNERS = [
     *({"kind": name} | QUICK.get(name, {}) for name, kind in KINDS.items() if kind.labels == "one"),
     {"kind": "logistic", "calibration": "none"},
 ]
-FEW = "classes with too few training rows for reliable probabilities: {}; provide at least 20 of each"
+FEW = "classes with too few training rows for reliable probabilities: {}; provide at least {} of each"
+HELD = ", the rest was held out"
 ABSENT = "classes without a row in the hold-out, so missing in metrics and thresholds: {}; provide more"
 
 
@@ -54,9 +55,10 @@ def starts(warnings, *expected):
 
 
 @pytest.mark.parametrize("learner", LEARNERS, ids=str)
-@pytest.mark.parametrize(("counts", "few"), [([60, 40, 7], "'c2' (5 rows)"), ([60, 16], "'c1' (12 rows)")])
+@pytest.mark.parametrize(("counts", "few"), [([60, 40, 7], "'c2' (5 of 7 rows)"), ([60, 16], "'c1' (12 of 16 rows)")])
 def test_a_class_of_few_rows_is_named_with_or_without_calibration(learner, counts, few):
-    starts(warnings_of(learner, counts), FEW.format(few))
+    """With the number of rows that leaves 20 for training."""
+    starts(warnings_of(learner, counts), FEW.format(few + HELD, 27))
 
 
 @pytest.mark.parametrize("learner", LEARNERS, ids=str)
@@ -67,14 +69,14 @@ def test_classes_of_enough_rows_are_not_warned_about(learner):
 
 @pytest.mark.parametrize("part", [0.0, 0.25])
 def test_a_class_without_a_row_in_the_hold_out_is_named_where_there_is_one(part):
-    expected = [FEW.format("'c2' (1 row)"), ABSENT.format("'c2' (1 row)")]
+    expected = [FEW.format("'c2' (1 row)", 27 if part else 20), ABSENT.format("'c2' (1 row)")]
     starts(warnings_of({"kind": "logistic"}, [60, 40, 1], part), *expected[: 2 if part else 1])
 
 
 def test_of_many_classes_the_rarest_are_named():
     (found,) = warnings_of({"kind": "logistic"}, [60, 13, 12, 11, 10, 9, 8, 7], 0.0)
     names = "'c7' (7 rows), 'c6' (8 rows), 'c5' (9 rows), 'c4' (10 rows), 'c3' (11 rows) and 2 more"
-    starts([found], FEW.format(names))
+    starts([found], FEW.format(names, 20))
 
 
 @pytest.mark.parametrize("learner", ["logistic", "cost_naive_bayes", "random_forest", "auto"])
@@ -109,3 +111,22 @@ def test_job_card_and_every_prediction_have_the_same_sentences(service, counts, 
     assert len(job["warnings"]) == expected
     assert card["warnings"] == job["warnings"] == answer["warnings"]
     assert json.loads(npy.headers["payoff-answer"])["warnings"] == job["warnings"]
+
+
+def test_labels_of_few_rows_are_named_by_the_job_the_card_and_each_set(service):
+    """Just like classes; a label that the hold-out lacks has no F1."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(80, 2))
+    applies = {"often": X[:, 0] > 0, "rare": np.arange(80) < 8, "once": np.arange(80) == 50}
+    labels = [[name for name, rows in applies.items() if rows[i]] for i in range(80)]
+    data = {"features": ["a", "b"], "rows": X.tolist(), "labels": labels}
+    job = trained(service, {"model": "few-labels", "learner": {"kind": "multilabel_logistic"}, "data": data})
+    card = service.get("/models/few-labels/versions/1").json()
+    asked = {"model": "few-labels", "setting": "multilabel", "loss": {"name": "f_beta"}, "instances": [[0.0, 0.0]]}
+    answer = service.post("/retrieve", json=asked).json()
+    few, absent = job["warnings"]
+    assert few.startswith("labels with too few training rows for reliable probabilities: 'once' (1 row), 'rare' (")
+    assert few.endswith(" of 8 rows), the rest was held out; provide at least 27 of each, or merge rare labels")
+    assert absent.startswith("labels without a row in the hold-out, so missing in metrics: 'once' (1 row)")
+    assert card["warnings"] == job["warnings"] == answer["warnings"]
+    assert card["metrics"]["per_label"]["once"]["f1"] is None
