@@ -49,6 +49,15 @@ def decide(P: np.ndarray, B: np.ndarray) -> Decision:
     return Decision(least(regrets, P.shape[1]), np.einsum("nk,nka->na", P, B))
 
 
+def regrets(P: np.ndarray, B: np.ndarray) -> np.ndarray:
+    """Expected regrets, float64 (A, n), shapes as in `decide`; the same for equal rows, whatever the other rows are."""
+    losses = _losses(B)
+    R = np.zeros((B.shape[-1], len(P)))
+    for k in range(P.shape[1]):
+        R += losses[k][:, None] * P[:, k] if B.ndim == 2 else losses[:, k].T * P[:, k]
+    return R
+
+
 def irrelevance(B: np.ndarray, actions: Sequence[object] | None = None) -> list[str]:
     """A warning if one action is at least as good as every other for every class.
 

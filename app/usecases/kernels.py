@@ -26,7 +26,7 @@ from app.errors import NotReady
 
 _log = structlog.get_logger("payoff")
 _FOLDER = Path(app.__file__).parent
-_PACKAGES = ("retrieval", "acquisition")
+_PACKAGES = ("retrieval", "acquisition", "decisions")
 _CACHE = "NUMBA_CACHE_DIR"
 _COMPILE = "from app.usecases.kernels import compile_beside; compile_beside()"
 _TIMEOUT = 10.0  # seconds that a request waits

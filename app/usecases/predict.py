@@ -16,6 +16,7 @@ from app.decisions.threshold import HoldoutScores, decide_by_threshold, given_cu
 from app.errors import Conflict, Flaw, Invalid, TooLarge, pointer, reject
 from app.registry.loaded import Loaded
 from app.usecases.explain import explanations
+from app.usecases.limits import Constraints
 from app.usecases.matrices import Stated, check_distinct, known_oddities, read_matrix
 from app.usecases.priors import shifted
 from app.usecases.probabilities import Probabilities
@@ -45,6 +46,7 @@ class Question(Stated):
     costs: Costs | None = None
     priors: Mapping[str, float] | None = None
     explain: bool = False
+    constraints: Constraints | None = None
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,7 @@ class Answer:
     probabilities: np.ndarray
     expected_benefits: np.ndarray | None
     warnings: list[str]
-    figures: dict[str, float | None] = field(default_factory=dict)
+    figures: dict[str, Any] = field(default_factory=dict)
     explanations: list[dict[str, Any]] | None = None
 
 
@@ -85,7 +87,7 @@ class _Case:
 
 LARGEST_ANSWER = 5_000_000  # numbers; some 90 MB of JSON, or 40 MB as an array
 _EXPLAINED = 5  # numbers for each cell of an explanation, by time and by memory
-_Chosen = tuple[np.ndarray, list[str], dict[str, float | None]]
+_Chosen = tuple[np.ndarray, list[str], dict[str, Any]]
 
 
 def predict(model: Loaded, X: np.ndarray, question: Question, warnings: Sequence[str] = ()) -> Answer:
@@ -185,7 +187,11 @@ def sorted_holdout(model: Loaded) -> HoldoutScores:
 def _by_expected_benefit(case: _Case) -> _Chosen:
     assert case.B is not None
     assert case.decision is not None
-    return case.decision.choice, known_oddities(case.B, case.actions, case.classes, _best_in_training(case.model)), {}
+    choice = case.decision.choice
+    figures: dict[str, Any] = {}
+    if case.question.constraints is not None:
+        choice, figures = case.question.constraints.decide(case.P, case.B, case.decision, case.actions)
+    return choice, known_oddities(case.B, case.actions, case.classes, _best_in_training(case.model)), figures
 
 
 def _best_in_training(model: Loaded | None) -> Sequence[object]:
@@ -266,8 +272,13 @@ def _check_fields(question: Question) -> None:
         flaws.append(Flaw("/costs", f"costs belong to the rules beta_delta and hierarchical, not to {rule}"))
     if question.explain and rule != "expected_benefit":
         flaws.append(Flaw("/explain", f"explanations are for the rule expected_benefit, not for {rule}"))
+    if question.explain and question.constraints is not None:
+        flaws.append(Flaw("/explain", "with limits a decision depends on the whole batch; leave out explain"))
     if question.actions is not None and rule not in _DECIDES_ACTIONS:
         flaws.append(Flaw("/actions", f"rule {rule} decides among the classes; leave out actions"))
+    if question.constraints is not None and rule != "expected_benefit":
+        place = pointer(question.constraints.fields[0])
+        flaws.append(Flaw(place, f"limits and resources belong to the rule expected_benefit, not to {rule}"))
     reject(flaws)
 
 

@@ -17,6 +17,7 @@ def predict_values(model: Loaded, X: np.ndarray, question: Question) -> np.ndarr
     Raises Invalid with the place of whatever is asked that needs classes.
     """
     asked = [name for name in _FOR_CLASSES if getattr(question, name) not in (None, False)]
+    asked += [] if question.constraints is None else question.constraints.fields
     reject(
         Flaw(pointer(name), f"{model.name!r} predicts numbers: {name} is for classes; leave it out") for name in asked
     )

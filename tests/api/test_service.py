@@ -116,7 +116,7 @@ def test_a_service_that_compiles_is_not_ready(tmp_path, monkeypatch):
     monkeypatch.setattr(Kernels, "wait", lambda *_arguments, **_options: None)
     with serving(settings_for(tmp_path)) as client:
         compiling = client.get("/health/ready")
-        for package in ("retrieval", "acquisition"):
+        for package in kernels._PACKAGES:
             kernels._stamp(package).touch()
         ready = client.get("/health/ready")
 

@@ -34,7 +34,7 @@ def test_kernels_are_compiled_once(folder):
     first, second = Kernels(), Kernels()
     first.start()
     first.wait()
-    assert [file.suffix for file in folder.iterdir()] == [".ready", ".ready"]
+    assert [file.suffix for file in folder.iterdir()] == [".ready"] * len(kernels._PACKAGES)
     second.start()
     assert second._process is None
     first.stop()
@@ -47,7 +47,8 @@ def test_ready_means_that_no_request_would_wait(folder, monkeypatch):
     state.start()
     state.wait("retrieval", seconds=30)
     assert not state.ready
-    kernels._stamp("acquisition").touch()
+    for package in kernels._PACKAGES[1:]:
+        kernels._stamp(package).touch()
     assert state.ready
     state.stop()
 
@@ -160,6 +161,12 @@ def test_the_service_does_not_load_the_compiler_at_start():
     """It takes 60 MB of memory."""
     code = "import sys, app.wiring; sys.exit('numba' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_every_package_with_compiled_functions_is_compiled_ahead():
+    sources = kernels._FOLDER.rglob("*.py")
+    compiled = {source.parent.name for source in sources if "from numba import" in source.read_text()}
+    assert compiled == set(kernels._PACKAGES)
 
 
 def test_stamps_change_with_any_source_of_the_package(folder, tmp_path, monkeypatch):

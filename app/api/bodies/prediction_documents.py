@@ -5,6 +5,7 @@ from __future__ import annotations
 from pydantic import BaseModel, Field, RootModel
 
 from app.api.bodies.documents import ModelVersion
+from app.api.bodies.limits import LimitAnswer
 from app.usecases.predict import Rule
 
 
@@ -45,6 +46,10 @@ class DecisionsAnswer(BaseModel):
     threshold: float | None = Field(default=None, description="where the second action begins (rules with a threshold)")
     beta: float | None = None
     delta: float | None = None
+    limits: list[LimitAnswer] | None = Field(default=None, description="with `limits` or `resources`")
+    total: float | None = Field(default=None, description="sum of the expected benefits of the decisions")
+    unlimited_total: float | None = Field(default=None, description="the same without limits")
+    gap: float | None = Field(default=None, description="by how much at most other decisions earn more; 0: none do")
     explanations: list[Explanation] | None = Field(default=None, description="with `explain`: one for each instance")
     warnings: list[str]
 

@@ -33,6 +33,7 @@ from app.api.bodies.documents import (
 )
 from app.api.bodies.given_probabilities import READERS, columns_of_csv
 from app.api.bodies.json_bodies import INLINE_BYTES, parsed
+from app.api.bodies.limits import LimitDocuments, ResourceDocuments, constraints
 from app.api.bodies.prediction_documents import PredictAnswer
 from app.api.deps import cached, loaded
 from app.api.errors import problems
@@ -50,6 +51,7 @@ from app.usecases.ranges import strange_values
 _INLINE_NUMBERS = 10_000  # of an answer; one with more is computed in a thread, so that no other request waits
 _LONG_NUMBERS = 500_000  # of an answer; one with more takes tenths of a second
 _BYTES_PER_NUMBER = 70  # of memory, from the rows to the answer
+_BYTES_FOR_LIMITS = 60  # more, for each of these numbers, where there are limits
 _TEXT_FIELDS = ("model", "rule")
 _READERS = (*instances.READERS, CSV)
 
@@ -93,14 +95,30 @@ class PredictQuestion(WireModel):
     threshold: Literal["posterior", "holdout"] | Annotated[float, Field(strict=True)] | None = None
     costs: CostsDocument | None = None
     priors: ByClass | None = Field(default=None, description="class priors where the model is used, by class")
-
+    limits: LimitDocuments | None = Field(
+        default=None,
+        description="of the batch, by action: how many instances at most, or `at_least` and `at_most`",
+        examples=[{"treat": 20, "inspect": {"at_least": 5, "at_most": 9}}],
+    )
+    resources: ResourceDocuments | None = Field(
+        default=None, description="what the actions of the batch use together, and at most"
+    )
     explain: StrictBool = Field(default=False, description="say what would change each decision; in JSON answers")
 
     def question(self) -> usecase.Question:
         costs = usecase.Costs(**dict(self.costs)) if self.costs else None
         rule = self.rule if "rule" in self.model_fields_set else None
+        limited = constraints(self.limits, self.resources)
         return usecase.Question(
-            self.benefits, self.cost_matrix, self.actions, rule, self.threshold, costs, self.priors, self.explain
+            self.benefits,
+            self.cost_matrix,
+            self.actions,
+            rule,
+            self.threshold,
+            costs,
+            self.priors,
+            self.explain,
+            limited,
         )
 
 
@@ -155,9 +173,10 @@ async def _sized(
 ) -> Response:
     """What `decided` returns, computed where so long an answer belongs."""
     numbers = usecase.extent(classes, question, n)
-    if numbers > _LONG_NUMBERS:
+    limited = question.constraints is not None
+    if numbers > _LONG_NUMBERS or (limited and numbers > _INLINE_NUMBERS):
         return await limiters(request).long.run(decided)
-    return await run_in_threadpool(decided) if numbers > _INLINE_NUMBERS else decided()
+    return await run_in_threadpool(decided) if numbers > _INLINE_NUMBERS or limited else decided()
 
 
 @dataclass(frozen=True)
@@ -211,6 +230,9 @@ def _reserve(request: Request, classes: Sequence[object], question: usecase.Ques
     numbers = usecase.extent(classes, question, n)
     if numbers > _INLINE_NUMBERS:
         share(request).reserve(numbers * _BYTES_PER_NUMBER)
+    if question.constraints is not None:
+        share(request).reserve(numbers * _BYTES_FOR_LIMITS)
+        request.app.state.kernels.wait("decisions")
 
 
 def _read(request: Request, kind: str, body: bytes) -> _Asked:
@@ -277,11 +299,16 @@ _GIVEN = {
     "classes": ["healthy", "ill"],
     "benefits": {"healthy": {"wait": 0, "treat": -1}, "ill": {"wait": -10, "treat": 5}},
 }
+_LIMITED = _GIVEN | {"probabilities": [[0.9, 0.1], [0.4, 0.6], [0.2, 0.8]], "limits": {"treat": 1}}
 route = DirectRoute(
     "/predict",
     predict,
     body_type=PredictRequest,
-    examples={"the model above": _EXAMPLE, "probabilities of another system": _GIVEN},
+    examples={
+        "the model above": _EXAMPLE,
+        "probabilities of another system": _GIVEN,
+        "at most one treatment": _LIMITED,
+    },
     others=_READERS,
     tags=["predict"],
     summary="Which action pays most, or which number is to be expected, for each instance?",

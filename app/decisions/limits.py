@@ -1,0 +1,212 @@
+"""Decisions of a batch that lose least in sum, under limits on how often each action is chosen and on what it uses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from time import monotonic
+from typing import NamedTuple
+
+import numpy as np
+
+from app.arrays import F64, I64
+from app.decisions.benefit import TIE, regrets
+
+_SECONDS = 5.0  # to find out which limits are in conflict
+Member = tuple[str, int]  # one limit: the field of Limits, and its place there
+
+
+class Limits(NamedTuple):
+    """Least and most rows of each action, int (A,), and resources: what an action uses of each (R, A), and how much
+    there is, (R,). Sums of uses are compared up to 1e-9 of the largest use.
+    """
+
+    lower: I64
+    upper: I64
+    uses: F64
+    most: F64
+
+    @staticmethod
+    def none(n_actions: int, n_resources: int = 0) -> Limits:
+        """No limits at all."""
+        upper = np.full(n_actions, np.iinfo(np.int64).max)
+        uses, most = np.zeros((n_resources, n_actions)), np.full(n_resources, np.inf)
+        return Limits(np.zeros(n_actions, dtype=np.int64), upper, uses, most)
+
+    def without(self, member: Member) -> Limits:
+        """The same but for one limit."""
+        field, place = member
+        values = getattr(self, field).copy()
+        values[place] = {"lower": 0, "upper": np.iinfo(np.int64).max, "most": np.inf}[field]
+        return self._replace(**{field: values})
+
+
+class Limited(NamedTuple):
+    """The action of each row, int (n,); by how much at most other decisions lose less; and shadow prices.
+
+    A shadow price is the change of the total benefit if the limit is greater by one: of `lower` (A,), at most 0 and NaN
+    where that is impossible; of `upper` (A,) and `most` (R,), at least 0.
+    """
+
+    choice: I64
+    gap: float
+    lower: F64
+    upper: F64
+    most: F64
+
+
+class _Columns(NamedTuple):
+    """The limited actions from 1 on, and as column 0 the best of all others: losses (m, n) and `limits` by column.
+
+    `start` is the best column of each row; `other` (n,) the best action without limits, if there is one.
+    """
+
+    D: F64
+    limits: Limits
+    start: I64
+    actions: I64
+    other: I64
+
+    def choice(self, column: I64) -> I64:
+        """The actions of rows in these columns."""
+        return np.where(column == 0, self.other, np.concatenate(([0], self.actions))[column])
+
+    def by_action(self, values: F64, n_actions: int) -> F64:
+        """Values (m,) by column as those by action, 0 without limits."""
+        spread = np.zeros(n_actions)
+        spread[self.actions] = values[1:]
+        return spread
+
+
+def decide_within(P: F64, B: F64, choice: I64, limits: Limits) -> Limited:
+    """The decisions with the largest total expected benefit within limits that are feasible (`conflict`).
+
+    Shapes as in `benefit.decide`, whose `choice` (n,) they keep for the rows that need not change; of tied rows the
+    earlier ones. Without resources the result and its shadow prices are exact. One limit takes O(n A), more take O(n m
+    log n) for m limited actions, and for each row that changes O(m^3). With resources see `resources.allocate`.
+    """
+    losses = _losses(P, B, choice)
+    columns = _columns(losses, choice, limits)
+    n_actions = len(losses)
+    del losses
+    found = _transport(columns.D, columns.start, columns.limits)
+    if len(limits.most):
+        from app.decisions.resources import allocate  # noqa: PLC0415 - SciPy's optimizers take 20 MB and 0.2 s
+
+        found = allocate(columns.D, columns.limits, found)
+    lower, upper = (columns.by_action(values, n_actions) for values in (found.lower, found.upper))
+    return Limited(columns.choice(found.choice), found.gap, lower, upper, found.most)
+
+
+def conflict(n: int, limits: Limits, members: Iterable[Member]) -> Sequence[Member]:
+    """Those of the limits that n rows cannot meet together, and could meet without any one of them; empty if they can.
+
+    A deletion filter (Chinneck and Dravnieks 1991). `members` are all limits that are set. Raises TimeoutError where it
+    takes more than 5 s to know whether there is a conflict; after 5 s more, limits are named that may not be needed.
+    """
+    if _feasible(n, limits):
+        return []
+    needed, end = [], monotonic() + _SECONDS
+    for member in members:
+        relaxed = limits.without(member)
+        if monotonic() > end or _perhaps_feasible(n, relaxed):
+            needed.append(member)
+        else:
+            limits = relaxed
+    return needed
+
+
+def arcs(D: F64, column: I64) -> F64:
+    """The least loss of moving a row from column a to column b, (m, m); infinite where there is none."""
+    loss = np.full((len(D), len(D)), np.inf)
+    for a in range(len(D)):
+        rows = np.flatnonzero(column == a)
+        loss[a] = (D[:, rows] - D[a, rows]).min(axis=1, initial=np.inf)
+    return loss
+
+
+def distances(loss: F64, start: F64) -> F64:
+    """The least loss on the way to each node (m,) over arcs (m, m); `start` is the loss of entering at each node."""
+    reached = start
+    for _ in range(len(start)):
+        reached = np.minimum(reached, (reached[:, None] + loss).min(axis=0))
+    return reached
+
+
+def _losses(P: F64, B: F64, choice: I64) -> F64:
+    """What each row loses by each action in place of its best one, (A, n): 0 where they are tied."""
+    R = regrets(P, B)
+    own = R[choice, np.arange(len(choice))]
+    tied = own * (1.0 + TIE * P.shape[1]) >= R
+    R -= own
+    R[tied] = 0.0
+    return R
+
+
+def _columns(D: F64, choice: I64, limits: Limits) -> _Columns:
+    n_actions, n = D.shape
+    held = (limits.lower > 0) | (limits.upper < n) | limits.uses.any(axis=0)
+    actions, others = np.flatnonzero(held), np.flatnonzero(~held)
+    column = np.zeros(n_actions, dtype=np.int64)
+    column[actions] = np.arange(len(actions)) + 1
+    rest = D[others]
+    other = others[rest.argmin(axis=0)] if len(others) else np.zeros(n, dtype=np.int64)
+    least = rest.min(axis=0, initial=np.inf)
+    return _Columns(np.vstack([least, D[actions]]), _collapsed(n, limits, held), column[choice], actions, other)
+
+
+def _collapsed(n: int, limits: Limits, held: np.ndarray) -> Limits:
+    """The limits by column."""
+    lower = np.concatenate(([0], limits.lower[held]))
+    upper = np.concatenate(([0 if held.all() else n], np.minimum(limits.upper[held], n)))
+    uses = np.hstack([np.zeros((len(limits.most), 1)), limits.uses[:, held]])
+    return Limits(lower, upper, uses, limits.most)
+
+
+def _feasible(n: int, limits: Limits) -> bool:
+    held = (limits.lower > 0) | (limits.upper < n) | limits.uses.any(axis=0)
+    columns = _collapsed(n, limits, held)
+    if (columns.lower > columns.upper).any() or not columns.lower.sum() <= n <= columns.upper.sum():
+        return False
+    if np.isinf(limits.most).all():
+        return True
+    from app.decisions.resources import counts_within  # noqa: PLC0415
+
+    return counts_within(n, columns) is not None
+
+
+def _perhaps_feasible(n: int, limits: Limits) -> bool:
+    try:
+        return _feasible(n, limits)
+    except TimeoutError:
+        return True
+
+
+def _transport(D: F64, column: I64, limits: Limits) -> Limited:
+    """By columns, without resources."""
+    lower, upper = limits.lower, limits.upper
+    if len(D) == 2:
+        _move_first(D, column, int(lower[1]), int(upper[1]))
+    elif len(D) > 2:
+        from app.decisions._assignment import assign  # noqa: PLC0415 - numba takes 60 MB
+
+        if not assign(D, column, lower, upper):
+            raise ArithmeticError("no assignment within limits that are feasible")
+    count = np.bincount(column, minlength=len(D))
+    loss = arcs(D, column)
+    loss[0] = np.where(count > lower, np.minimum(loss[0], 0.0), loss[0])  # column 0 takes a place from any other
+    reached = distances(loss, np.where(np.arange(len(D)) == 0, 0.0, np.inf))
+    more = np.where(count == upper, np.maximum(0.0, -reached), 0.0)
+    forced = np.where(np.isfinite(reached) & (count < upper), np.minimum(0.0, -reached), np.nan)
+    return Limited(column, 0.0, np.where(count == lower, forced, 0.0), more, np.zeros(0))
+
+
+def _move_first(D: F64, column: I64, lower: int, upper: int) -> None:
+    """Between two columns: move rows that lose least, the last of tied ones, until column 1 is within its limits."""
+    count = int(column.sum())
+    source, excess = (1, count - upper) if count > upper else (0, lower - count)
+    if excess > 0:
+        rows = np.flatnonzero(column == source)
+        loss = D[1 - source, rows]
+        most = np.partition(loss, excess - 1)[excess - 1]
+        first, tied = rows[loss < most], rows[loss == most]
+        column[first] = column[tied[len(tied) - excess + len(first) :]] = 1 - source

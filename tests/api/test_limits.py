@@ -1,0 +1,224 @@
+"""Limits over the batch of a request to `/predict`."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from tests.conftest import trained, two_class_rows
+
+P = [[0.9, 0.1], [0.4, 0.6], [0.05, 0.95], [0.3, 0.7], [0.6, 0.4]]
+ASKED = {
+    "probabilities": P,
+    "classes": ["healthy", "ill"],
+    "benefits": {"healthy": {"wait": 0, "treat": -1, "refer": -0.5}, "ill": {"wait": -10, "treat": 5, "refer": 2}},
+}
+RESOURCES = [{"name": "bed hours", "use": {"treat": 3, "refer": 1}, "at_most": 7}]
+MANY = [RESOURCES[0] | {"name": f"r{i}"} for i in range(100)]
+
+
+def ask(service, **more):
+    return service.post("/predict", json=ASKED | more)
+
+
+def test_limits_without_others_change_the_decisions_that_lose_least(service):
+    free = ask(service).json()
+    answer = ask(service, limits={"treat": 2, "wait": {"at_least": 1}}).json()
+    assert free["decisions"] == ["refer", *["treat"] * 4]
+    assert answer["decisions"] == ["wait", "refer", "treat", "treat", "refer"]
+    earned = np.array(answer["expected_benefits"])
+    assert answer["unlimited_total"] == pytest.approx(earned.max(axis=1).sum())
+    assert answer["total"] == pytest.approx(
+        earned[range(5), list(map(answer["actions"].index, answer["decisions"]))].sum()
+    )
+    treat, wait = answer["limits"]
+    assert list(treat) == ["name", "used", "at_most", "shadow_price"]
+    assert list(wait) == ["name", "used", "at_least", "shadow_price"]
+    assert treat == {"name": "treat", "used": 2, "at_most": 2, "shadow_price": pytest.approx(3 * 0.6 - 0.5 * 0.4)}
+    assert wait["used"] == wait["at_least"] == 1
+    assert wait["shadow_price"] < 0
+    assert answer["gap"] == 0
+    assert set(answer) - set(free) == {"limits", "total", "unlimited_total", "gap"}
+
+
+def test_resources_are_listed_after_the_limits(service):
+    answer = ask(service, limits={"refer": {"at_most": 4, "at_least": 1}}, resources=RESOURCES).json()
+    used = sum({"treat": 3, "refer": 1, "wait": 0}[decision] for decision in answer["decisions"])
+    assert [entry["name"] for entry in answer["limits"]] == ["refer", "refer", "bed hours"]
+    assert answer["limits"][2]["used"] == used <= 7
+    assert answer["limits"][2]["shadow_price"] > 0
+    alone = ask(service, resources=RESOURCES).json()
+    assert alone["total"] >= answer["total"]
+    assert [list(entry) for entry in alone["limits"]] == [["name", "used", "at_most", "shadow_price"]]
+
+
+def npy(rows) -> bytes:
+    file = io.BytesIO()
+    np.save(file, np.array(rows))
+    return file.getvalue()
+
+
+def arrow(columns) -> bytes:
+    sink = io.BytesIO()
+    table = pa.table(columns)
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return sink.getvalue()
+
+
+@pytest.mark.parametrize(
+    "more", [{"limits": {"treat": 2}}, {"limits": {"treat": {"at_most": 2}}, "resources": RESOURCES}]
+)
+def test_every_form_of_body_and_answer_has_the_same_decisions(service, more):
+    plain = ask(service, **more).json()
+    query = {name: json.dumps(value) for name, value in (ASKED | more).items() if name != "probabilities"}
+    bodies = {
+        "application/x-npy": npy(P),
+        "application/vnd.apache.arrow.stream": arrow({"ill": [row[1] for row in P], "healthy": [row[0] for row in P]}),
+        "text/csv": "\n".join(["ill,healthy", *(f"{row[1]},{row[0]}" for row in P)]).encode(),
+    }
+    for kind, body in bodies.items():
+        sent = service.post("/predict", params=query, content=body, headers={"Content-Type": kind})
+        assert sent.json() == plain
+        received = service.post("/predict", params=query, content=body, headers={"Content-Type": kind, "Accept": kind})
+        if "arrow" in kind:
+            table = pa.ipc.open_stream(received.content).read_all()
+            rest, decisions = json.loads(table.schema.metadata[b"payoff"]), table.column("decision").to_pylist()
+        elif "csv" in kind:
+            rest = json.loads(received.headers["Payoff-Answer"])
+            decisions = [row["decision"] for row in csv.DictReader(io.StringIO(received.text))]
+        else:
+            rest = json.loads(received.headers["Payoff-Answer"])
+            decisions = [plain["actions"][int(row[0])] for row in np.load(io.BytesIO(received.content))]
+        assert decisions == plain["decisions"]
+        for name in ("limits", "total", "unlimited_total", "gap"):
+            assert rest[name] == plain[name]
+
+
+def test_a_model_and_instances_take_limits_too(service, ward):
+    rows = two_class_rows(30)["rows"]
+    asked = {"model": ward, "instances": rows, "benefits": [[0, -1], [-10, 5]], "actions": ["wait", "treat"]}
+    free = service.post("/predict", json=asked).json()
+    wanted = free["decisions"].count("treat")
+    assert wanted > 2
+    answer = service.post("/predict", json=asked | {"limits": {"treat": 2}}).json()
+    treated = sorted(i for i, decision in enumerate(answer["decisions"]) if decision == "treat")
+    p = np.array(free["probabilities"])[:, 1]
+    assert treated == sorted(np.argsort(-p, kind="stable")[:2])
+    assert answer["model"] == free["model"]
+    generous = service.post("/predict", json=asked | {"limits": {"treat": wanted}}).json()
+    assert generous["decisions"] == free["decisions"]
+    assert generous["total"] == generous["unlimited_total"]
+
+
+def test_actions_without_names_of_their_own_are_the_classes(service):
+    asked = {"probabilities": P, "classes": [0, 1], "benefits": [[1, 0], [0, 1]], "limits": {"1": 1}}
+    answer = service.post("/predict", json=asked).json()
+    assert answer["decisions"] == [0, 0, 1, 0, 0]
+    assert answer["limits"][0]["name"] == "1"
+
+
+@pytest.mark.parametrize(
+    ("more", "loc", "words"),
+    [
+        ({"limits": {"tread": 1}}, "/limits/tread", ("action", "tread", "treat")),
+        ({"resources": [RESOURCES[0] | {"use": {"tread": 1}}]}, "/resources/0/use/tread", ("tread", "treat")),
+        ({"limits": {"treat": -1}}, "/limits/treat", ("0",)),
+        ({"limits": {"treat": 1.5}}, "/limits/treat", ("integer",)),
+        ({"limits": {"treat": True}}, "/limits/treat", ("integer",)),
+        ({"limits": {"treat": "2"}}, "/limits/treat", ("integer",)),
+        ({"limits": {"treat": {"at_least": 2.5}}}, "/limits/treat/at_least", ("integer",)),
+        ({"limits": {"treat": {"most": 2}}}, "/limits/treat/most", ("most", "at_most")),
+        ({"limits": {"treat": {}}}, "/limits/treat", ("at_least", "at_most")),
+        ({"limits": {"treat": {"at_least": 3, "at_most": 2}}}, "/limits/treat", ("at_least", "at_most")),
+        ({"limits": {}}, "/limits", ()),
+        ({"limits": [20]}, "/limits", ("object",)),
+        ({"limits": {f"a{i}": 1 for i in range(101)}}, "/limits", ("101", "100")),
+        ({"limits": {"treat": 1}, "resources": MANY}, "/limits", ("100",)),
+        ({"resources": RESOURCES * 2}, "/resources/1/name", ("same name",)),
+        ({"resources": [RESOURCES[0] | {"at_most": -1}]}, "/resources/0/at_most", ("0",)),
+        ({"resources": [RESOURCES[0] | {"use": {"treat": -3}}]}, "/resources/0/use/treat", ("0",)),
+        ({"resources": [RESOURCES[0] | {"use": {"treat": 1e200}}]}, "/resources/0/use/treat", ("1e+150",)),
+        ({"resources": [{"name": "beds", "use": {"treat": 1}}]}, "/resources/0/at_most", ("required",)),
+        ({"rule": "most_probable", "benefits": None, "limits": {"ill": 1}}, "/limits", ("expected_benefit",)),
+        ({"explain": True, "limits": {"treat": 1}}, "/explain", ("batch",)),
+        ({"rule": "threshold", "threshold": 0.5, "resources": RESOURCES}, "/resources", ("expected_benefit",)),
+    ],
+)  # fmt: skip
+def test_what_does_not_fit_is_named(service, more, loc, words):
+    answer = ask(service, **more)
+    assert answer.status_code == 422, answer.text
+    assert answer.json()["errors"][0]["loc"] == loc
+    assert all(word in answer.text for word in words), answer.text
+
+
+@pytest.mark.parametrize(
+    ("more", "loc", "named"),
+    [
+        ({"limits": {"treat": {"at_least": 6}, "wait": 3}}, "/limits/treat", ["'treat' at least 6"]),
+        (
+            {"limits": {"treat": 1, "refer": {"at_least": 2, "at_most": 2}, "wait": 1}},
+            "/limits/treat",
+            ["'treat' at most 1", "'refer' at most 2", "'wait' at most 1"],
+        ),
+        (
+            {"limits": {"wait": {"at_most": 9}, "treat": {"at_least": 3}}, "resources": RESOURCES},
+            "/limits/treat",
+            ["'treat' at least 3", "'bed hours' at most 7"],
+        ),
+        (
+            {"limits": {"wait": 0}, "resources": [{"name": "staff", "use": {"treat": 1, "refer": 2}, "at_most": 4.9}]},
+            "/limits/wait",
+            ["'wait' at most 0", "'staff' at most 4.9"],
+        ),
+    ],
+)
+def test_limits_that_cannot_be_met_are_named_and_no_others(service, more, loc, named):
+    answer = ask(service, **more)
+    assert answer.status_code == 422, answer.text
+    (error,) = answer.json()["errors"]
+    assert error["loc"] == loc
+    others = ("'treat' at", "'refer' at", "'wait' at", "'bed hours' at", "'staff' at")
+    assert all(name in error["msg"] for name in named)
+    assert sum(error["msg"].count(name) for name in others) == len(named)
+
+
+def test_a_model_of_numbers_takes_no_limits(service):
+    table = two_class_rows(60)
+    table["labels"] = [age + pulse / 3 for age, pulse, _ in table["rows"]]
+    learner = {"kind": "cost_tree", "task": "regression", "depth": 1, "lambda": 0.02, "initialiser": "greedy"}
+    order = {"model": "numbers-only", "learner": learner, "data": table}
+    trained(service, order | {"feature_costs": dict.fromkeys(table["features"], 1)})
+    asked = {"model": "numbers-only", "instances": table["rows"][:2], "limits": {"a": 1}, "resources": RESOURCES}
+    answer = service.post("/predict", json=asked)
+    assert answer.status_code == 422
+    assert [error["loc"] for error in answer.json()["errors"]] == ["/limits", "/resources"]
+
+
+def test_a_large_batch_is_decided_at_once(service):
+    rng = np.random.default_rng(0)
+    p = rng.random(100_000)
+    query = {
+        "classes": json.dumps(["healthy", "ill"]),
+        "benefits": json.dumps([[0, -1, -0.5], [-10, 5, 2]]),
+        "actions": json.dumps(["wait", "treat", "refer"]),
+        "limits": json.dumps(
+            {"treat": 5000, "refer": {"at_least": 100, "at_most": 20_000}, "wait": {"at_least": 60_000}}
+        ),
+    }
+    kind = "application/x-npy"
+    sent = service.post(
+        "/predict",
+        params=query,
+        content=npy(np.column_stack([1 - p, p])),
+        headers={"Content-Type": kind, "Accept": kind},
+    )
+    counts = np.bincount(np.load(io.BytesIO(sent.content))[:, 0].astype(int), minlength=3)
+    assert counts[1] <= 5000
+    assert 100 <= counts[2] <= 20_000
+    assert counts[0] >= 60_000

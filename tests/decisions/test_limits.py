@@ -1,0 +1,263 @@
+"""Decisions within limits earn most in sum, and shadow prices are what one more unit earns."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from app.decisions import limits as module
+from app.decisions.benefit import decide, regrets
+from app.decisions.limits import Limits, conflict, decide_within
+from tests.reference import limits as twin
+
+SIZES = [(n, A) for n in range(1, 6) for A in range(1, 5)]
+
+
+def members(limits: Limits) -> list[tuple[str, int]]:
+    most = np.iinfo(np.int64).max
+    found = [("lower", a) for a, value in enumerate(limits.lower) if value]
+    found += [("upper", a) for a, value in enumerate(limits.upper) if value < most]
+    return [*found, *(("most", r) for r, value in enumerate(limits.most) if np.isfinite(value))]
+
+
+def problem(rng, n, A, *, resources, tied=False):
+    """Probabilities, benefits and limits; with `tied` equal rows, and benefits of few values."""
+    K = int(rng.integers(1, 4))
+    P = rng.dirichlet(np.ones(K), n)
+    B = rng.normal(size=(n, K, A) if rng.random() < 0.2 else (K, A))
+    if tied:
+        P, B = np.repeat(P[:1], n, axis=0), np.round(B)
+    limits = Limits.none(A, resources)
+    some, more = rng.random(A) < 0.3, rng.random(A) < 0.5
+    limits.lower[some] = rng.integers(0, max(n // 2, 2), some.sum())
+    limits.upper[more] = limits.lower[more] + rng.integers(0, max(n // 3, 3), more.sum())
+    limits.uses[:] = rng.integers(0, 4, (resources, A)) * (0.1 if tied else 1.0)
+    limits.most[:] = rng.integers(0, 2 * n + 1, resources) * (0.1 if tied else 1.0)
+    return P, B, limits
+
+
+def feasible_problem(rng, largest, **options):
+    """Its number of rows, and the first problem whose limits can be met."""
+    while True:
+        n, A = int(rng.integers(3, largest)), int(rng.integers(2, 7))
+        found = problem(rng, n, A, **{"resources": 0, **options})
+        if not conflict(n, found[2], members(found[2])):
+            return n, found
+
+
+def total(V, choice):
+    return V[np.arange(len(V)), choice].sum()
+
+
+def check_within(choice, limits):
+    assert twin.allowed(np.bincount(choice, minlength=limits.lower.size), *limits)
+
+
+@pytest.mark.parametrize(("n", "A"), SIZES)
+@pytest.mark.parametrize("resources", [0, 1, 2])
+def test_small_batches_earn_what_the_best_of_all_decisions_earn(n, A, resources):
+    """2,000 problems, those without a solution among them."""
+    rng = np.random.default_rng([n, A, resources])
+    for trial in range(34):
+        P, B, limits = problem(rng, n, A, resources=resources, tied=trial % 3 == 0)
+        decision = decide(P, B)
+        best = twin.best_total(decision.expected_benefits, *limits)
+        needed = conflict(n, limits, members(limits))
+        assert bool(needed) == np.isneginf(best)
+        if needed:
+            continue
+        found = decide_within(P, B, decision.choice, limits)
+        check_within(found.choice, limits)
+        assert total(decision.expected_benefits, found.choice) == pytest.approx(best, abs=1e-9)
+        assert found.gap == 0.0
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_larger_batches_earn_what_the_whole_integer_program_earns(seed):
+    """200 problems."""
+    rng = np.random.default_rng(seed)
+    for trial in range(20):
+        _, (P, B, limits) = feasible_problem(rng, 120, resources=trial % 3)
+        decision = decide(P, B)
+        found = decide_within(P, B, decision.choice, limits)
+        check_within(found.choice, limits)
+        other = twin.solved(decision.expected_benefits, *limits)
+        assert other.status == 0
+        assert found.gap == 0.0
+        assert total(decision.expected_benefits, found.choice) == pytest.approx(-other.fun / 1e3, abs=1e-8)
+
+
+def with_one_more(limits, member):
+    field, place = member
+    changed = getattr(limits, field).copy()
+    changed[place] += 1
+    return limits._replace(**{field: changed})
+
+
+@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("tied", [False, True])
+def test_shadow_prices_are_what_one_more_unit_earns(seed, tied):
+    n, (P, B, limits) = feasible_problem(np.random.default_rng(seed), 40, tied=tied)
+    decision = decide(P, B)
+    found = decide_within(P, B, decision.choice, limits)
+    earned = total(decision.expected_benefits, found.choice)
+    for member in members(limits):
+        more = with_one_more(limits, member)
+        price = getattr(found, member[0])[member[1]]
+        if not module._feasible(n, more):
+            assert np.isnan(price)
+            continue
+        again = decide_within(P, B, decision.choice, more)
+        assert price == pytest.approx(total(decision.expected_benefits, again.choice) - earned, abs=1e-9), member
+
+
+def scarce(seed, n=80):
+    """A batch in which a resource, an upper limit and a lower one are less or more than the best decisions use."""
+    rng = np.random.default_rng(seed)
+    P, B = rng.dirichlet(np.ones(3), n), rng.normal(size=(3, 4))
+    decision = decide(P, B)
+    counts = np.bincount(decision.choice, minlength=4)
+    limits = Limits.none(4, 1)
+    limits.upper[0], limits.lower[1] = counts[0] * 3 // 4 + 1, counts[1] // 2 + 3
+    limits.uses[0] = [0, 0, 2, 3.5]
+    limits.most[0] = limits.uses[0] @ counts * 0.63 + 0.01
+    return P, B, limits, decision
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_shadow_prices_with_resources_are_slopes_of_the_linear_program(seed):
+    P, B, limits, decision = scarce(seed)
+    found = decide_within(P, B, decision.choice, limits)
+    V, step = decision.expected_benefits, 1e-3
+    now = twin.relaxed_total(V, *limits)
+    for field, place in members(limits):
+        more, less = (limits._replace(**{field: getattr(limits, field).astype(float)}) for _ in range(2))
+        getattr(more, field)[place] += step
+        getattr(less, field)[place] -= step
+        gained, lost = twin.relaxed_total(V, *more) - now, now - twin.relaxed_total(V, *less)
+        price = getattr(found, field)[place] * step
+        assert gained - 1e-8 <= price <= lost + 1e-8, (field, place)
+
+
+def test_a_batch_too_large_for_proof_still_has_a_bound(monkeypatch):
+    """The gap is never less than what better decisions earn."""
+    from app.decisions import resources  # noqa: PLC0415
+
+    monkeypatch.setattr(resources._Search, "round", lambda *_: None)
+    gaps = []
+    for seed in range(10):
+        P, B, limits, decision = scarce(seed)
+        found = decide_within(P, B, decision.choice, limits)
+        check_within(found.choice, limits)
+        best = -twin.solved(decision.expected_benefits, *limits).fun / 1e3
+        earned = total(decision.expected_benefits, found.choice)
+        gaps.append(found.gap)
+        assert earned - 1e-8 <= best <= earned + found.gap + 1e-8
+    assert max(gaps) > 0
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_a_conflict_is_minimal(seed):
+    """Without any one of its limits the others can be met."""
+    rng = np.random.default_rng(seed)
+    n, A = int(rng.integers(1, 8)), int(rng.integers(1, 5))
+    _, _, limits = problem(rng, n, A, resources=seed % 3)
+    limits.lower[0] = n // 2 + 1
+    for a in range(A):
+        limits.upper[a] = max(limits.upper[a] % (n + 1), limits.lower[a])
+    needed = conflict(n, limits, members(limits))
+    for member in members(limits):
+        if member not in needed:
+            limits = limits.without(member)
+    assert bool(needed) != module._feasible(n, limits)
+    for member in needed:
+        assert module._feasible(n, limits.without(member)), (member, needed)
+
+
+def test_a_conflict_that_is_not_found_in_time_is_not_taken_for_one(monkeypatch):
+    from app.decisions import resources  # noqa: PLC0415
+
+    limits = Limits.none(2, 1)
+    limits.uses[0], limits.most[0], limits.lower[1] = [1, 2], 5, 2
+    assert conflict(4, limits, members(limits)) == [("lower", 1), ("most", 0)]
+    monkeypatch.setattr(resources, "milp", lambda *_, **__: resources.OptimizeResult(x=None, status=1))
+    with pytest.raises(TimeoutError):
+        conflict(4, limits, members(limits))
+    limits.lower[1] = 9
+    assert conflict(4, limits, [("most", 0), *members(limits)[:-1]]) == [("lower", 1)]
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_a_single_limit_takes_the_same_rows_as_the_assignment(seed):
+    """The shorter way for one limit, and the compiled one."""
+    from app.decisions._assignment import assign  # noqa: PLC0415
+
+    rng = np.random.default_rng(seed)
+    D = rng.integers(0, 4, (2, 50)).astype(float)
+    D -= D.min(axis=0)
+    start = D.argmin(axis=0)
+    count = int(start.sum())
+    upper = int(rng.integers(0, 50))
+    lower = int(rng.integers(0, upper + 1)) if upper < count else int(rng.integers(count, 51))
+    one, other = start.copy(), start.copy()
+    module._move_first(D, one, lower, max(lower, upper))
+    assert assign(D, other, np.array([0, lower]), np.array([50, max(lower, upper)]))
+    assert one.tolist() == other.tolist()
+
+
+def test_of_tied_rows_the_first_keep_their_action():
+    P, B = np.full((6, 2), 0.5), np.array([[0.0, 1.0, 0.5], [0.0, 1.0, 0.5]])
+    limits = Limits.none(3)
+    limits.upper[1] = 2
+    assert decide_within(P, B, np.ones(6, dtype=np.int64), limits).choice.tolist() == [1, 1, 2, 2, 2, 2]
+    limits.upper[2] = 3
+    assert decide_within(P, B, np.ones(6, dtype=np.int64), limits).choice.tolist() == [1, 1, 0, 2, 2, 2]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_limits_that_do_not_bind_change_nothing(seed):
+    rng = np.random.default_rng(seed)
+    P, B, _ = problem(rng, 30, 4, resources=0, tied=seed % 2 == 0)
+    decision = decide(P, B)
+    counts = np.bincount(decision.choice, minlength=4)
+    limits = Limits.none(4, 1)
+    limits.lower[:], limits.upper[:], limits.uses[:], limits.most[:] = counts // 2, counts, 1.5, 45
+    for each in (limits, limits.without(("most", 0))._replace(uses=np.zeros((0, 4)), most=np.zeros(0))):
+        found = decide_within(P, B, decision.choice, each)
+        assert found.choice.tolist() == decision.choice.tolist()
+
+
+def test_a_cell_that_forbids_an_action_does_not_blur_the_others():
+    """Users write -1e12 for never."""
+    rng = np.random.default_rng(0)
+    P = rng.dirichlet(np.ones(3), 200)
+    plain = rng.normal(size=(3, 3))
+    B = np.column_stack([plain, [1.0, 1.0, -1e12]])
+    limits = Limits.none(4)
+    limits.upper[:2], limits.lower[2] = [20, 30], 10
+    few = Limits(*(values[..., :3] for values in limits[:3]), limits.most)
+    found = decide_within(P, B, decide(P, B).choice, limits)
+    expected = decide_within(P, plain, decide(P, plain).choice, few)
+    assert found.choice.tolist() == expected.choice.tolist()
+    assert found.upper[:3] == pytest.approx(expected.upper)
+
+
+def test_regrets_of_equal_rows_are_equal_wherever_they_are():
+    """Ties would be broken by rounding otherwise."""
+    rng = np.random.default_rng(0)
+    row, B = rng.dirichlet(np.ones(7)), rng.normal(size=(7, 5)) * 1e3
+    for n in range(1, 40):
+        R = regrets(np.repeat(row[None], n, axis=0), B)
+        assert (R[:, :1] == R).all()
+        assert pytest.approx(regrets(np.repeat(row[None], n, axis=0), np.repeat(B[None], n, axis=0))) == R
+        assert (R[:, 0] == regrets(row[None], B)[:, 0]).all()
+    assert R[:, 0] == pytest.approx((B.max(axis=1)[:, None] - B).T @ row)
+
+
+def test_no_rows_have_no_decisions():
+    limits = Limits.none(2, 1)
+    limits.upper[1], limits.uses[0, 1], limits.most[0] = 3, 1.0, 2.0
+    none = np.zeros(0, dtype=np.int64)
+    assert len(decide_within(np.zeros((0, 2)), np.eye(2), none, limits).choice) == 0
+    limits.lower[1] = 1
+    assert conflict(0, limits, [("lower", 1), ("upper", 1), ("most", 0)]) == [("lower", 1)]
