@@ -75,6 +75,10 @@ class MultilabelForest(Multilabel):
         """What `Neighbours.find` says of rows X (n, m), before calibration."""
         return self.neighbours_.find(self.model_, X)
 
+    def label_vector_work(self, X: np.ndarray) -> int:
+        """What `Neighbours.work` says of rows X (n, m)."""
+        return self.neighbours_.work(self.model_, X)
+
     def _odds(self, X: np.ndarray) -> np.ndarray:
         return np.asarray(logit(_marginals(self.model_, X)))
 

@@ -18,7 +18,7 @@ from app.retrieval.multiclass import select_class_set
 from app.retrieval.sampled import MOST_LABELS, select_sampled
 from app.retrieval.selection import select
 from app.retrieval.terms import Terms
-from app.usecases.item_sets import Choice, Method, Sets, Setting, check_extent
+from app.usecases.item_sets import SAMPLED, Choice, Method, Sets, Setting, check_extent
 from app.usecases.predict import LARGEST_ANSWER
 from app.usecases.promises import promiser
 from app.usecases.tuned_cut import tuned_cut
@@ -26,6 +26,8 @@ from app.usecases.tuned_cut import tuned_cut
 _BOUNDS = ("k_min", "k_max", "min_recall", "min_precision")  # fields of Terms that a cut ignores
 _SAMPLED = "multilabel_forest"
 _MOST_SAMPLED = 20_000  # labels of all instances of one call
+_MOST_VECTORS = 20_000_000  # label vectors in the leaves of all instances of one call: seconds
+_MOST_CUT = 0.1  # of the weight of an instance's label vectors: with more, the best set may be another one
 
 
 @dataclass(frozen=True)
@@ -147,20 +149,35 @@ def _sampled(model: Loaded, X: np.ndarray, question: Question, warnings: list[st
             f"the request has {len(X):,} instances of {L:,} labels; 'sampled' takes at most {MOST_LABELS} labels, and"
             f" {_MOST_SAMPLED:,} of all instances together"
         )
-    cut = [0.0]
+    work = model.estimator.label_vector_work(X)
+    if work > _MOST_VECTORS:
+        raise TooLarge(
+            f"the {len(X):,} instances have {work:,} label vectors in their leaves; 'sampled' takes at most"
+            f" {_MOST_VECTORS:,} of all instances together; send fewer instances at once, or train fewer trees"
+        )
+    cut: list[float] = []
 
     def vectors() -> Iterator[tuple[np.ndarray, np.ndarray]]:
         for found, weights, lost in model.estimator.label_vectors(X):
-            cut[0] = max(cut[0], lost)
+            cut.append(lost)
             yield found, weights
 
     found = select_sampled(vectors(), model.estimator.posterior(X), question.terms)
-    notes = [*warnings]
-    if cut[0]:
-        notes.append(f"of the weight of an instance's label vectors up to {cut[0]:.1%} is left out: the lightest ones")
+    unproven = np.array(cut) > _MOST_CUT
+    found.figures[SAMPLED.index("gap"), unproven] = np.nan
+    notes = [*warnings, *_about_cut(max(cut, default=0.0), int(unproven.sum()))]
     choice = Choice(found.order, found.k, found.figures, np.zeros(len(X), dtype=np.int64), None)
     sets = Sets(found.marginals.ravel(), np.arange(len(X) + 1) * L) if question.marginals else None
     return Answer(choice, question.terms.loss, None, notes, model.classes, marginals=sets)
+
+
+def _about_cut(largest: float, unproven: int) -> list[str]:
+    """What to warn of where up to `largest` of an instance's weight is left out, of `unproven` instances too much."""
+    if not largest:
+        return []
+    warning = f"of the weight of an instance's label vectors up to {largest:.1%} is left out: the lightest ones"
+    many = f"{unproven} instance{'' if unproven == 1 else 's'}"
+    return [warning + (f"; 'gap' is null for {many} with more than {_MOST_CUT:.0%} left out" if unproven else "")]
 
 
 def _corrected(answer: Answer, model: Loaded, question: Question) -> Answer:

@@ -12,4 +12,6 @@ def check_askable(model: Loaded) -> None:
     kind = model.card.learner.kind
     if kind not in KINDS or not KINDS[kind].stepwise:
         able = " or ".join(name for name, other in KINDS.items() if other.stepwise)
-        raise Invalid.at("/model", f"{model.name!r} is a {kind}, which cannot say what to ask next; train a {able}")
+        chosen = model.card.fitted.get("chosen")  # of several learners, by one that compares them
+        advice = f"train {chosen} itself" if chosen in KINDS and KINDS[chosen].stepwise else f"train {able}"
+        raise Invalid.at("/model", f"the learner {kind!r} of {model.name!r} cannot say what to ask next; {advice}")

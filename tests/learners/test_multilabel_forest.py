@@ -160,6 +160,31 @@ def test_label_vectors_are_those_of_the_rows_in_the_same_leaves(monkeypatch):
         assert cut == pytest.approx(1 - heaviest.sum(), abs=1e-12)
 
 
+def test_a_leaf_keeps_its_heaviest_label_vectors(monkeypatch):
+    """However many rows it has; what is left out of the leaves counts as cut, and no row reads more."""
+    rng = np.random.default_rng(0)
+    X, Y = rng.normal(size=(600, 2)), rng.integers(0, 2, (600, 8))
+    kind = MultilabelForest(n_estimators=5, min_samples_leaf=200, calibration="none", random_state=0)
+    whole = kind.fit(X, Y)
+    monkeypatch.setattr(_neighbours, "MOST_VECTORS", 20)
+    few = clone(kind).fit(X, Y)
+    assert whole.label_vector_work(X[:7]) > 7 * 5 * 20 == few.label_vector_work(X[:7])
+    monkeypatch.setattr(_neighbours, "_BLOCK", 1)
+    assert few.label_vector_work(X[:7]) == 7 * 5 * 20
+    leaf = np.diff(few.neighbours_.starts)
+    assert leaf.max() == 20
+    shares = [few.neighbours_.shares[start : start + 20].sum() for start in few.neighbours_.starts[:-1][leaf > 0]]
+    for _, weights, cut in few.label_vectors(X[:7]):
+        assert weights.sum() == pytest.approx(1)
+        assert cut >= 1 - max(shares) - 1e-6
+        assert 0.5 < cut < 1
+    everything = whole.neighbours_
+    for node in np.flatnonzero(leaf):
+        kept = slice(few.neighbours_.starts[node], few.neighbours_.starts[node + 1])
+        best = np.sort(everything.shares[everything.starts[node] : everything.starts[node + 1]])[-20:]
+        assert np.sort(few.neighbours_.shares[kept]) == pytest.approx(best)
+
+
 def test_progress_is_told():
     """Some trees at a time, over all forests."""
     told = []

@@ -20,6 +20,8 @@ from app.usecases import acquire as usecase
 from app.usecases.acquisition_model import AcquisitionModel, ActionBenefits, asker
 from app.usecases.simulate import SimulationRequest, evenly, report
 from app.usecases.simulate import simulate as simulated
+from app.usecases.stepwise_models import check_askable
+from tests.registry.making import make_card
 
 NAMES = ("a", "b", "c", "d", "word")
 WORDS = ("no", "perhaps", "yes")
@@ -337,3 +339,17 @@ def test_buying_everything_pays_for_the_nodes_of_a_tree_too():
 def loaded_without_fees(ready):
     """The same tree, whose nodes cost nothing."""
     return replace(ready, model=replace(ready.model, evaluation=np.zeros_like(ready.model.evaluation)))
+
+
+@pytest.mark.parametrize(
+    ("kind", "fitted", "advice"),
+    [("auto", {"chosen": "random_forest"}, "train random_forest itself"),
+     ("auto", {"chosen": "logistic"}, "train budget_forest or cost_tree or random_forest"),
+     ("logistic", {}, "train budget_forest or cost_tree or random_forest")],
+)  # fmt: skip
+def test_a_model_that_cannot_be_asked_says_what_to_train(kind, fitted, advice):
+    """Of a comparison the winner, where that can be asked."""
+    card = make_card("m").model_copy(update={"learner": LearnerCard(kind=kind), "fitted": fitted})
+    with pytest.raises(Invalid) as error:
+        check_askable(Loaded(card, card.schema_of_features(), None, None))
+    assert error.value.flaws[0].msg == f"the learner {kind!r} of 'm' cannot say what to ask next; {advice}"

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import chain
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from app.api.bodies.item_sets import to_arrow, to_json
 from app.errors import Conflict, Invalid, TooLarge
 from app.registry.loaded import Holdout, Loaded
 from app.retrieval.expected_loss import expected_losses
@@ -301,14 +304,17 @@ def test_the_loss_of_a_cut_is_the_curve_at_its_size():
     assert figure(half, "expected_loss")[0] == pytest.approx(curve.values[(p > 0.5).sum()], abs=1e-12)
 
 
-def near_vectors(several: int) -> Loaded:
+def near_vectors(several: int, cut: float = 0.05, work: int = 0) -> Loaded:
     """A model whose neighbours have one of `several` labels each, for its probabilities are its features."""
 
     class Near(Echo):
         neighbours_ = None
 
         def label_vectors(self, X: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray, float]]:
-            return ((np.eye(several, dtype=np.uint8), np.full(several, 1 / several), 0.125) for _ in X)
+            return ((np.eye(several, dtype=np.uint8), np.full(several, 1 / several), cut) for _ in X)
+
+        def label_vector_work(self, _X: np.ndarray) -> int:
+            return work
 
     return replace(model_of([str(i) for i in range(several)], several=True), estimator=Near())
 
@@ -325,7 +331,8 @@ def test_sampled_sets_are_chosen_on_label_vectors():
     assert (answer.choice.figures[SAMPLED.index("gap")] == 0).all()
     assert answer.marginals.p == pytest.approx(X.ravel(), abs=1e-5)
     assert answer.warnings[0] == "a note"
-    assert "12.5%" in answer.warnings[1]
+    assert "5.0%" in answer.warnings[1]
+    assert "gap" not in answer.warnings[1]
     assert answer.correction is None
 
 
@@ -357,3 +364,22 @@ def test_sampled_sets_are_limited(rows, labels):
     with pytest.raises(TooLarge) as error:
         retrieve_with(near_vectors(labels), np.ones((rows, labels)), ask(method="sampled"), [])
     assert all(word in error.value.detail for word in (f"{rows:,}", f"{labels}", "100", "20,000"))
+
+
+def test_where_much_weight_is_cut_the_gap_is_unknown():
+    """Null in every form of answer: the best set on all label vectors may be another one."""
+    answer = retrieve_with(near_vectors(3, 0.125), np.full((2, 3), 0.3), ask(method="sampled", marginals=True), [])
+    assert np.isnan(answer.choice.figures[SAMPLED.index("gap")]).all()
+    (warning,) = answer.warnings
+    assert "up to 12.5% is left out" in warning
+    assert warning.endswith("; 'gap' is null for 2 instances with more than 10% left out")
+    sets = json.loads(to_json(answer, {"warnings": []}).body)["sets"]
+    assert [one["gap"] for one in sets] == [None, None]
+    assert pa.ipc.open_stream(to_arrow(answer, {}).body).read_all()["gap"].null_count == 2
+
+
+def test_sampled_sets_of_crowded_leaves_are_limited():
+    """In label vectors that all instances together read."""
+    assert retrieve_with(near_vectors(3, work=20_000_000), np.ones((1, 3)), ask(method="sampled"), [])
+    with pytest.raises(TooLarge, match="20,000,001 label vectors"):
+        retrieve_with(near_vectors(3, work=20_000_001), np.ones((1, 3)), ask(method="sampled"), [])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from math import isnan
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -32,8 +33,9 @@ def to_npy(answer: Answer, rest: dict[str, Any]) -> Response:
     """Two to four arrays, one after the other in one body, each as `numpy.save` writes it.
 
     int64 positions of all sets, best first; float64 (sets, 5) with k, expected_loss, expected_precision,
-    expected_recall and error_bound, of the method `sampled` also gap and vectors; with `curve`, the curves of all sets;
-    with `marginals`, the probabilities of all items. Common fields are JSON in the `Payoff-Answer` header.
+    expected_recall and error_bound, of the method `sampled` also gap (NaN: unknown) and vectors; with `curve`, the
+    curves of all sets; with `marginals`, the probabilities of all items. Common fields are JSON in the
+    `Payoff-Answer` header.
     """
     choice = answer.choice
     arrays = [choice.selected, np.column_stack((choice.k, *choice.figures))]
@@ -57,7 +59,8 @@ def to_arrow(answer: Answer, rest: dict[str, Any]) -> Response:
     if answer.labels is not None:
         items = pa.DictionaryArray.from_arrays(items.cast(pa.int32()), pa.array(answer.labels))
     columns: dict[str, Any] = {"selected": pa.LargeListArray.from_arrays(_offsets(choice.k), items), "k": choice.k}
-    columns |= dict(zip(SAMPLED, choice.figures, strict=False))  # only some methods have all
+    figures = [pa.array(figure, from_pandas=True) for figure in choice.figures]  # an unknown gap, NaN, is null
+    columns |= dict(zip(SAMPLED, figures, strict=False))  # only some methods have all
     if choice.curves is not None:
         columns["curve"] = pa.LargeListArray.from_arrays(_offsets(choice.lengths), pa.array(choice.curves))
     if answer.marginals is not None:
@@ -105,7 +108,8 @@ def _sets(answer: Answer) -> Iterator[bytes]:
 def _set(choice: Choice, i: int, ends: list[int], curve_ends: list[int]) -> dict[str, Any]:
     k = int(choice.k[i])
     found = {"selected": choice.selected[ends[i] - k : ends[i]], "k": k}
-    found |= dict(zip(SAMPLED, choice.figures[:, i].tolist(), strict=False))  # only some methods have all
+    figures = (None if isnan(figure) else figure for figure in choice.figures[:, i].tolist())  # an unknown gap
+    found |= dict(zip(SAMPLED, figures, strict=False))  # only some methods have all
     if choice.curves is not None:
         found["curve"] = choice.curves[curve_ends[i] - int(choice.lengths[i]) : curve_ends[i]]
     return found

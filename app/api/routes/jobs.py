@@ -29,7 +29,7 @@ JobStatus = Literal["queued", "running", "succeeded", "failed", "cancelled"]
 Prefer = Annotated[
     str | None,
     Header(
-        description="`wait=10` answers only when the job has ended, or after 10 seconds",
+        description="`wait=10` answers only when the job has ended, or after 10 seconds; at most 60",
         openapi_examples={"wait": {"value": "wait=10"}},
     ),
 ]

@@ -42,6 +42,7 @@ if TYPE_CHECKING:  # it loads the compiler, which takes 60 MB of memory
 _READERS = {NPY: sets_of_npy, ARROW: sets_of_arrow}
 _TEXT_FIELDS = ("model", "setting", "method")
 
+_BYTES_OF_VECTORS = 16 * 2**20  # of one instance at a time, with the most trees
 _BYTES_PER_MARGINAL = 48  # a number as text, twice
 _MAGNITUDE = {"minimum": 1 / LARGEST_COEFFICIENT, "maximum": LARGEST_COEFFICIENT}
 _NEGATIVE = {"minimum": -LARGEST_COEFFICIENT, "maximum": -1 / LARGEST_COEFFICIENT}
@@ -146,7 +147,8 @@ class RetrievedSet(BaseModel):
     error_bound: float = Field(description="maximum error of expected_loss and curve")
     gap: float | None = Field(
         default=None,
-        description="method sampled: by how much at most the best set has a smaller expected loss; 0: this is the best",
+        description="method sampled: by how much at most the best set has a smaller expected loss; 0: this is the best;"
+        " null where more than 10 % of the weight of the label vectors is left out",
     )
     vectors: float | None = Field(
         default=None, description="method sampled: effective number of label vectors, 1 / (sum of squared weights)"
@@ -188,8 +190,8 @@ async def retrieve(request: Request) -> Response:
     per row) or an Arrow stream (`application/vnd.apache.arrow.stream` with one column: numbers of one set, or a list
     for each set); then the other fields are query parameters, each as JSON. With `model` among them such a body holds
     instances, as in `/predict`. `Accept` chooses the form of the answer in the same way: as `application/x-npy` it is
-    several arrays, one after the other (positions of all sets; k, loss, precision, recall, bound of each; curves;
-    marginals).
+    several arrays, one after the other (positions of all sets; k, loss, precision, recall, bound of each, with
+    `sampled` also gap and vectors; curves; marginals).
     """
     kind = media_type_of_body(request, instances.READERS)
     body = await request.body()
@@ -208,6 +210,8 @@ def _answer(request: Request, kind: str, body: bytes) -> Response:
     if model is not None:
         X, warnings = asked.rows(model.schema)
         share(request).reserve(extent_bytes(len(X), len(X) * len(model.classes)))
+        if asked.question.method == "sampled":
+            share(request).reserve(_BYTES_OF_VECTORS)
         answer = usecase.retrieve_with(model, X, question(), warnings)
     else:
         assert asked.sets is not None
