@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from app.decisions import resources
 from tests.conftest import trained, two_class_rows
 
 P = [[0.9, 0.1], [0.4, 0.6], [0.05, 0.95], [0.3, 0.7], [0.6, 0.4]]
@@ -186,6 +187,15 @@ def test_limits_that_cannot_be_met_are_named_and_no_others(service, more, loc, n
     others = ("'treat' at", "'refer' at", "'wait' at", "'bed hours' at", "'staff' at")
     assert all(name in error["msg"] for name in named)
     assert sum(error["msg"].count(name) for name in others) == len(named)
+
+
+def test_limits_for_which_no_decisions_are_found_in_time_are_refused(service, monkeypatch):
+    """An integer program of a few counts can be hard; the search for any solution ends after 5 seconds."""
+    monkeypatch.setattr(resources, "milp", lambda *_, **__: resources.OptimizeResult(x=None, status=1))
+    answer = ask(service, resources=RESOURCES)
+    assert answer.status_code == 422
+    assert [error["loc"] for error in answer.json()["errors"]] == ["/resources"]
+    assert "5 seconds" in answer.text
 
 
 def test_a_model_of_numbers_takes_no_limits(service):

@@ -174,7 +174,8 @@ async def _sized(
     """What `decided` returns, computed where so long an answer belongs."""
     numbers = usecase.extent(classes, question, n)
     limited = question.constraints is not None
-    if numbers > _LONG_NUMBERS or (limited and numbers > _INLINE_NUMBERS):
+    slow = question.constraints is not None and bool(question.constraints.resources or numbers > _INLINE_NUMBERS)
+    if numbers > _LONG_NUMBERS or slow:
         return await limiters(request).long.run(decided)
     return await run_in_threadpool(decided) if numbers > _INLINE_NUMBERS or limited else decided()
 
