@@ -515,7 +515,7 @@ def test_unknown_models_are_404(service):
 @pytest.mark.parametrize("path", ["/retrieve", "/predict"])
 def test_unsupported_content_types_are_415(service, path):
     """None named, or another name for JSON, counts as JSON."""
-    for kind in ("text/csv", "application/x-www-form-urlencoded", "text/plain; charset=utf-8"):
+    for kind in ("application/xml", "application/x-www-form-urlencoded", "text/plain; charset=utf-8"):
         response = service.post(path, content=b"{}", headers={"Content-Type": kind})
         assert response.status_code == 415
         assert "application/x-npy" in response.json()["detail"]
