@@ -61,7 +61,7 @@ def test_what_is_refused_leaves_no_data_set_behind(service):
     [
         ("/train", order(data={"features": [1] * 100_000, "rows": [], "labels": []})),
         ("/train", order() | {f"f{i}": 1 for i in range(100_000)}),
-        ("/models/ward/benefit", {"benefits": [["x"] * 100_000] * 2}),
+        ("/models/ward/benefit", {"benefits": [["x"] * 40_000] * 2}),
         ("/predict", {f"f{i}": 1 for i in range(100_000)}),
         ("/predict", {"model": "ward", "instances": [["x", "y", "mild"]] * 100_000, "benefits": BENEFITS}),
     ],
