@@ -79,10 +79,8 @@ class Walk:
     what is asked for; what grows does not depend on where.
     """
 
-    def __init__(
-        self, growers: Sequence[TreeGrower], rules: Sequence[Rule], seeds: np.ndarray, *, n_jobs: int | None = None
-    ) -> None:
-        self._growers, self._rules, self._seeds, self._n_jobs = growers, rules, seeds, n_jobs
+    def __init__(self, growers: Sequence[TreeGrower], rules: Sequence[Rule], seeds: np.ndarray) -> None:
+        self._growers, self._rules, self._seeds = growers, rules, seeds
         self._left: set[int] = set()
         self._ordered: deque[int] = deque()
 
@@ -91,8 +89,8 @@ class Walk:
         self._left.add(number)
 
     def __iter__(self) -> Iterator[tuple[int, list[Nodes]]]:
-        grow = Parallel(n_jobs=self._n_jobs, prefer="threads", return_as="generator")
-        grown = grow(delayed(grow_drawn)(*order) for order in self._orders())
+        orders = (delayed(grow_drawn)(*order) for order in self._orders())
+        grown = Parallel(prefer="threads", return_as="generator")(orders)
         for first in grown:
             number = self._ordered.popleft()
             batches = [first, *(next(grown) for _ in self._growers[1:])]

@@ -105,6 +105,13 @@ def is_flat(calibrator: Calibrator | None) -> bool:
     return isinstance(calibrator, Sigmoid) and not calibrator.slopes.any()
 
 
+def fit_calibrator(
+    method: str, P: np.ndarray, codes: np.ndarray, weights: np.ndarray, resolution: float = 0.0
+) -> Calibrator:
+    """A calibrator by `isotonic` or `sigmoid`; the other arguments as in `fit_sigmoid`."""
+    return fit_isotonic(P, codes, weights) if method == "isotonic" else fit_sigmoid(P, codes, weights, resolution)
+
+
 def fit_sigmoid(
     P: np.ndarray, codes: np.ndarray, weights: np.ndarray, resolution: float = 0.0
 ) -> Sigmoid | Multinomial:
@@ -137,12 +144,7 @@ def _fit_multinomial(P: np.ndarray, codes: np.ndarray, weights: np.ndarray, lowe
     return Multinomial(slope, offsets, lowest, limit)
 
 
-def fit_isotonic(
-    P: np.ndarray,
-    codes: np.ndarray,
-    weights: np.ndarray,
-    resolution: float = 0.0,  # noqa: ARG001 - the signature of all fits
-) -> Isotonic:
+def fit_isotonic(P: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> Isotonic:
     """Isotonic regression (pool adjacent violators) of "is class k" on the probability of k.
 
     Arguments as in `fit_sigmoid`; O(n log n) per class. Between two knots the curve is linear. With three classes or

@@ -42,7 +42,7 @@ class Judged:
         return np.asarray(ratio[self.y])
 
 
-def contest(choices: np.ndarray, judged: Judged, *, fixed: Sequence[int] = (), seed: int = 0) -> Ranking:
+def contest(choices: np.ndarray, judged: Judged, *, fixed: Sequence[int] = ()) -> Ranking:
     """Rank c rules by the benefits of their actions, int (n, c); as `rank`, but stricter about `significant`.
 
     On new rows a rule may take any action of the matrix; the rules in `fixed` (columns) take the same action on all
@@ -52,7 +52,7 @@ def contest(choices: np.ndarray, judged: Judged, *, fixed: Sequence[int] = (), s
     """
     values = np.column_stack([row_benefits(judged.y, choice, judged.B) for choice in choices.T])
     strata = judged.y if judged.known else None
-    ranking = rank(values, judged.weights, strata, possible=_possible(choices, judged, fixed), seed=seed)
+    ranking = rank(values, judged.weights, strata, possible=_possible(choices, judged, fixed))
     if not ranking.significant or ranking.runner_up is None:
         return ranking
     apart = _where_apart(choices[:, ranking.best], choices[:, ranking.runner_up], judged.B)

@@ -31,7 +31,7 @@ def forest_like(learner: Any) -> RandomForestClassifier:
         raise Invalid.at("/max_features", f"max_features is {most} of {m} features")
     return RandomForestClassifier(
         learner.n_estimators, max_features=most, min_samples_leaf=learner.min_samples_leaf,
-        random_state=learner.random_state, warm_start=True, n_jobs=learner.n_jobs,
+        random_state=learner.random_state, warm_start=True,
     )  # fmt: skip
 
 
@@ -51,7 +51,7 @@ def grown_forests(
     batch = int(np.clip(_CELLS // max(rows.X.size, 1), 1, _MAX))
     starts = range(0, size, batch)
     models = {fold: _seeded(model) for fold in folds}
-    grown = Parallel(n_jobs=model.n_jobs, prefer="threads", return_as="generator")(
+    grown = Parallel(prefer="threads", return_as="generator")(
         delayed(_grow_some)(models[fold], n_classes, categorical, *rows, fold, start, min(batch, size - start))
         for fold in folds
         for start in starts

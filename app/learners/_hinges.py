@@ -8,14 +8,14 @@ rows the limits are those of `_beside`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
 from scipy.optimize import minimize_scalar
 
-SHAPES = ("clip", "power", "spline")
+Curve = tuple[np.ndarray, np.ndarray, np.ndarray]
 _TAIL = 0.02
 _FEW = 10  # a feature of up to so many values is not clipped: its rare values may be the ones that matter
 _QUARTILES = (0.25, 0.5, 0.75)
@@ -46,27 +46,11 @@ class Hinges:
         Johnson (2000) with the largest likelihood, drawn as `_SEGMENTS` lines of equal rise. Positive weights (n,)
         count as repeated rows. O(n m log n).
         """
-        columns: list[int] = []
-        starts: list[int] = []
-        uppers: list[float] = []
-        knots: list[float] = []
-        slopes: list[float] = []
-        means: list[float] = []
-        for j in numeric.tolist():
-            known = ~np.isnan(X[:, j])
-            x, w = X[known, j], weights[known]
-            places, steps = _curve(x, w, shape)
-            starts += [len(columns) + first for first in (range(len(steps)) if shape == "spline" else [0])]
-            columns += [j] * len(steps)
-            uppers += [places[-1]] * len(steps)
-            knots += places[:-1].tolist()
-            slopes += steps.tolist()
-            inside = np.maximum(np.minimum(x, places[-1])[:, None] - places[:-1], 0.0)
-            means += (w @ inside / max(w.sum(), 1e-300)).tolist()
-        return cls(
-            np.array(columns, dtype=np.intp), np.array(uppers), np.array(knots), np.array(slopes),
-            np.array(starts, dtype=np.intp), np.array(means),
-        )  # fmt: skip
+        curves = [_hinges(X[:, j], weights, shape) for j in numeric.tolist()]
+        columns = np.repeat(numeric, np.array([len(curve[0]) for curve in curves], dtype=np.intp))
+        parts = map(np.concatenate, zip(*curves, strict=True)) if curves else np.empty((5, 0))
+        uppers, knots, slopes, first, means = parts
+        return cls(columns, uppers, knots, slopes, np.flatnonzero(first), means)
 
     def apply(self, X: np.ndarray) -> np.ndarray:
         """The hinges (n, W) of rows (n, m), NaN where missing. O(n W)."""
@@ -83,31 +67,53 @@ class Hinges:
         return np.add.reduceat(H, self.starts, axis=1) if len(self.starts) else H
 
 
-def _curve(x: np.ndarray, w: np.ndarray, shape: str) -> tuple[np.ndarray, np.ndarray]:
-    """Increasing places (k + 1,) of a curve's knots, the last its end, and the change of slope at each of the k."""
-    if not len(x):
-        return np.zeros(2), np.ones(1)
+def _hinges(x: np.ndarray, weights: np.ndarray, shape: str) -> tuple[np.ndarray, ...]:
+    """The hinges of a column (n,): uppers, knots, slopes, whether a curve begins with it, and training mean."""
+    known = ~np.isnan(x)
+    x, w = x[known], weights[known]
+    places, slopes, first = _curve(x, w, shape) if len(x) else _clip(x, w, np.zeros(2))
+    inside = np.maximum(np.minimum(x, places[-1])[:, None] - places[:-1], 0.0)
+    means = w @ inside / max(w.sum(), 1e-300)
+    return np.full(len(slopes), places[-1]), places[:-1], slopes, first, means
+
+
+def _curve(x: np.ndarray, w: np.ndarray, shape: str) -> Curve:
     order = np.argsort(x, kind="stable")
     x, w = x[order], w[order]
+    if np.count_nonzero(np.diff(x)) < _FEW:
+        return _clip(x, w, x[[0, -1]])
     ends = _quantiles(x, w, (_TAIL, 1.0 - _TAIL))
-    few = np.count_nonzero(np.diff(x)) < _FEW
-    if few:
-        ends = x[[0, -1]]
-    elif len(ends) == 1:
-        ends = _beside(x, w, ends[0])
-    if shape == "clip" or few:
-        return ends, np.ones(1)
-    if shape == "spline":
-        inner = _quantiles(x, w, _QUARTILES)
-        places = np.concatenate((ends[:1], inner[(inner > ends[0]) & (inner < ends[1])], ends[1:]))
-        return places, np.ones(len(places) - 1)
+    return SHAPES[shape](x, w, ends if len(ends) > 1 else _beside(x, w, ends[0]))
+
+
+def _clip(_x: np.ndarray, _w: np.ndarray, ends: np.ndarray) -> Curve:
+    return ends, np.ones(1), np.ones(1)
+
+
+def _power(x: np.ndarray, w: np.ndarray, ends: np.ndarray) -> Curve:
     inside = np.clip(x, *ends)
     unit = float(w @ np.abs(inside) / w.sum())
     power = _most_likely(inside / unit, w)
     low, high = yeo_johnson(ends / unit, power).tolist()
     heights = np.linspace(low, high, _SEGMENTS + 1)
     places = np.concatenate((ends[:1], unit * inverse(heights[1:-1], power), ends[1:]))
-    return places, np.diff(np.diff(heights) / np.diff(places), prepend=0.0)
+    return places, np.diff(np.diff(heights) / np.diff(places), prepend=0.0), np.arange(_SEGMENTS) == 0
+
+
+def _spline(x: np.ndarray, w: np.ndarray, ends: np.ndarray) -> Curve:
+    inner = _quantiles(x, w, _QUARTILES)
+    places = np.concatenate((ends[:1], inner[(inner > ends[0]) & (inner < ends[1])], ends[1:]))
+    return places, np.ones(len(places) - 1), np.ones(len(places) - 1)
+
+
+SHAPES: dict[str, Callable[[np.ndarray, np.ndarray, np.ndarray], Curve]] = {
+    "clip": _clip,
+    "power": _power,
+    "spline": _spline,
+}
+"""By name, the simplest first: from sorted values (n,), their weights, and the two ends of the curve, the increasing
+places (k + 1,) of its knots, the last its end; the change of slope at each of the k; and whether a curve begins there.
+"""
 
 
 def _beside(x: np.ndarray, w: np.ndarray, common: float) -> np.ndarray:

@@ -10,12 +10,10 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 
 from app.decisions.folds import UNJUDGED, stratified_folds
-from app.errors import Invalid
 from app.learners._design import Design
 from app.learners._hinges import SHAPES
-from app.learners._unseen import log_losses, mean_and_error, unseen
+from app.learners._unseen import log_losses, near_best, unseen
 
-TRANSFORMS = ("auto", "none", *SHAPES)
 _CANDIDATES = (*SHAPES, "none")  # the simplest first; the one that a tail can break, last
 _FEWEST = 200  # rows; on fewer the standard error hides what another transform gains
 _JUDGED = 3000  # rows that the choice of a transform looks at
@@ -56,8 +54,6 @@ def chosen_transform(
     than the best by a standard error of the paired difference; `clip` on fewer than `_FEWEST` rows. Three fits for each
     candidate and label on two thirds of at most `_JUDGED` rows.
     """
-    if transform not in TRANSFORMS:
-        raise Invalid.at("/numeric_transform", f"numeric_transform is one of {', '.join(TRANSFORMS)}")
     if transform != "auto":
         return transform
     if len(categorical) == X.shape[1]:
@@ -67,10 +63,8 @@ def chosen_transform(
     some = np.sort(np.random.default_rng(0).permutation(len(X))[:_JUDGED])
     X, w = X[some], weights[some]
     labels = codes[some].reshape(len(some), -1).T
-    found = {shape: np.sum([_losses(shape, X, y, w, categorical, C) for y in labels], axis=0) for shape in candidates}
-    best = min(found, key=lambda shape: mean_and_error(found[shape], w)[0])
-    gaps = {shape: mean_and_error(losses - found[best], w) for shape, losses in found.items()}
-    return next(shape for shape, (gap, error) in gaps.items() if gap <= error)
+    gains = {shape: -np.sum([_losses(shape, X, y, w, categorical, C) for y in labels], axis=0) for shape in candidates}
+    return near_best(gains, w)[0]
 
 
 def _losses(

@@ -11,7 +11,6 @@ from scipy import sparse
 from scipy.special import expit, logit
 from sklearn.utils import Tags
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from app.decisions.calibration import Calibrator, Isotonic, Sigmoid
 from app.errors import Invalid
@@ -43,16 +42,14 @@ class Multilabel(Learner):
 
         Raises Invalid for a wrong parameter or labels of another form.
         """
-        X, y = validate_data(self, X, y, dtype=np.float64, order="C", ensure_all_finite="allow-nan", multi_output=True)
+        X, y, weights = self._checked(X, y, sample_weight, multi_output=True)
         check_classification_targets(y)
         Y = as_indicator(y)
-        weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-        counted = weights > 0
         self._check_common()
         self._check_codes(X)
         self._check()
         self.classes_ = np.arange(Y.shape[1])
-        self._fit_labels(X[counted], Y[counted], weights[counted])
+        self._fit_labels(X, Y, weights)
         self.calibration_ = ", ".join(sorted(set(self.calibrations_)))
         return self
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
@@ -36,3 +36,13 @@ def mean_and_error(values: np.ndarray, weights: np.ndarray) -> tuple[float, floa
     w = weights / weights.sum()
     mean = float(w @ values)
     return mean, float(np.sqrt((w**2) @ (values - mean) ** 2))
+
+
+def near_best(values: Mapping[str, np.ndarray], weights: np.ndarray) -> list[str]:
+    """The names, in their order, whose values (n,) have the largest mean, or one standard error less at most.
+
+    The error is that of the paired difference.
+    """
+    best = max(values, key=lambda name: mean_and_error(values[name], weights)[0])
+    gaps = {name: mean_and_error(values[best] - own, weights) for name, own in values.items()}
+    return [name for name, (gap, error) in gaps.items() if gap <= error]

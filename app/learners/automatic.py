@@ -12,7 +12,7 @@ import numpy as np
 from app.decisions.benefit import decide, row_benefits
 from app.decisions.folds import UNJUDGED, stratified_folds
 from app.errors import Invalid
-from app.learners._unseen import log_losses, mean_and_error, unseen
+from app.learners._unseen import log_losses, mean_and_error, near_best, unseen
 from app.learners.base import Learner
 from app.learners.cost_naive_bayes import CostNaiveBayes
 from app.learners.gradient_boosting import GradientBoosting
@@ -194,10 +194,7 @@ def _ranked(values: dict[str, np.ndarray], losses: dict[str, np.ndarray], weight
 
 def _chosen(values: dict[str, np.ndarray], losses: dict[str, np.ndarray], weights: np.ndarray) -> str:
     """Of those within a standard error of the best value, the one of the smallest log loss."""
-    best = max(values, key=lambda name: mean_and_error(values[name], weights)[0])
-    gaps = {name: mean_and_error(values[best] - earned, weights) for name, earned in values.items()}
-    close = [name for name, (gap, error) in gaps.items() if gap <= error]
-    return min(close, key=lambda name: mean_and_error(losses[name], weights)[0])
+    return min(near_best(values, weights), key=lambda name: mean_and_error(losses[name], weights)[0])
 
 
 KIND = Kind(

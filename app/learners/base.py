@@ -6,7 +6,7 @@ A learner's own part is `_fit_raw`, which returns a small picklable scorer; the 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
 import numpy as np
@@ -16,7 +16,7 @@ from sklearn.utils import Tags, check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from app.decisions.calibration import Calibrator, are_constant, fit_isotonic, fit_sigmoid, is_flat
+from app.decisions.calibration import Calibrator, are_constant, fit_calibrator, is_flat
 from app.decisions.folds import UNJUDGED, stratified_folds
 from app.errors import Invalid
 from app.learners.parameters import Parameter, check_arguments
@@ -26,10 +26,6 @@ ALL = -2
 """The number of a fold without rows."""
 _FOLDS = 5
 _MAX_CATEGORIES = 2**20  # models keep a place for every code
-_FIT: dict[str, Callable[[np.ndarray, np.ndarray, np.ndarray, float], Calibrator]] = {
-    "isotonic": fit_isotonic,
-    "sigmoid": fit_sigmoid,
-}
 
 
 class Dealt(NamedTuple):
@@ -106,12 +102,8 @@ class Learner(ClassifierMixin, BaseEstimator):
         Raises Invalid for a wrong parameter and for fewer than two classes. Time: one raw fit, and up to five
         more on four fifths of the rows where the probabilities are calibrated.
         """
-        X, y = validate_data(self, X, y, dtype=np.float64, order="C", ensure_all_finite="allow-nan")
+        X, y, weights = self._checked(X, y, sample_weight)
         check_classification_targets(y)
-        weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-        counted = weights > 0  # a row of weight 0 must not change anything, not even the folds
-        if not counted.all():
-            X, y, weights = X[counted], y[counted], weights[counted]
         self.classes_, codes = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
             raise Invalid.at("", f"labels hold {len(self.classes_)} class; a classifier needs rows of two classes")
@@ -148,6 +140,15 @@ class Learner(ClassifierMixin, BaseEstimator):
     def ranks(self) -> bool:
         """Whether the probabilities differ from row to row, as far as the calibration knows."""
         return not is_flat(getattr(self, "calibrator_", None))
+
+    def _checked(
+        self, X: Any, y: Any, sample_weight: Any, **options: bool
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The arguments of `fit` as arrays, without rows of weight 0: they must not change anything, even the folds."""
+        X, y = validate_data(self, X, y, dtype=np.float64, order="C", ensure_all_finite="allow-nan", **options)
+        weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        counted = weights > 0
+        return (X, y, weights) if counted.all() else (X[counted], y[counted], weights[counted])
 
     def _validated(self, X: np.ndarray) -> np.ndarray:
         check_is_fitted(self)
@@ -248,13 +249,6 @@ class Learner(ClassifierMixin, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
         return tags
-
-
-def fit_calibrator(
-    method: str, P: np.ndarray, codes: np.ndarray, weights: np.ndarray, resolution: float = 0.0
-) -> Calibrator:
-    """A calibrator by `isotonic` or `sigmoid`; arguments as in `fit_sigmoid`."""
-    return _FIT[method](P, codes, weights, resolution)
 
 
 def stage_name(number: int, folds: int) -> str:

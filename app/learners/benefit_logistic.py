@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 from scipy.special import expit, log_expit
@@ -119,7 +118,6 @@ class BenefitLogistic(Learner):
             choices=("normalised", "as_printed"),
         ),
     )
-    _auto: ClassVar[tuple[float, float]] = (20, 1000)
 
     def __init__(
         self,

@@ -53,7 +53,7 @@ class BudgetForest(Stepwise):
     None takes the number, at most `MAX_TREES`, with the least validation error. `max_depth` of a tree; None is no
     limit. `feature_costs`: Prices, or one price >= 0 for each column, or None for 1 each. `validation_fraction` of each
     class is held out inside `fit` where anything is left to choose, several parts in turn where there are few rows.
-    `n_jobs`: trees grown at once (joblib); the result does not depend on it. The other parameters are `Learner`'s;
+    The other parameters are `Learner`'s;
     probabilities are the averaged leaf distributions, not calibrated before `learn_stops`.
 
     Weighted rows are drawn in proportion to their weight, so `alpha` keeps counting rows. The choice is the least
@@ -84,7 +84,6 @@ class BudgetForest(Stepwise):
         validation_fraction: float = 0.2,
         categorical_features: Sequence[int] | None = None,
         random_state: int | np.random.RandomState | None = None,
-        n_jobs: int | None = None,
     ) -> None:
         self.budget = budget
         self.alpha = alpha
@@ -95,7 +94,6 @@ class BudgetForest(Stepwise):
         self.validation_fraction = validation_fraction
         self.categorical_features = categorical_features
         self.random_state = random_state
-        self.n_jobs = n_jobs
 
     def predict(self, X: np.ndarray) -> np.ndarray:
         """The class that most trees vote for, for each row (n, m); ties to the first class."""
@@ -169,7 +167,7 @@ class BudgetForest(Stepwise):
         """The Points of every rule within the budget, averaged over the growers by their weights."""
         rules, budget = self._rules(), check_budget(self.budget)
         paths: list[list[Point]] = [[] for _ in rules]
-        walk = Walk([tree_grower for tree_grower, _ in growers], rules, seeds, n_jobs=self.n_jobs)
+        walk = Walk([tree_grower for tree_grower, _ in growers], rules, seeds)
         for number, batches in walk:
             path = paths[number]
             if not path:
@@ -194,9 +192,7 @@ class BudgetForest(Stepwise):
 
     def _chosen(self, tree_grower: TreeGrower, point: Point, seeds: np.ndarray) -> FlatForest:
         (self.alpha_, self.cost_exponent_), self.n_estimators_, self.cost_, self.error_ = point
-        return tree_grower.forest(
-            _grown(Walk([tree_grower], [point.rule], seeds[: point.trees], n_jobs=self.n_jobs), point.trees)
-        )
+        return tree_grower.forest(_grown(Walk([tree_grower], [point.rule], seeds[: point.trees]), point.trees))
 
     def _within_budget(self, forest: FlatForest, rows: Rows) -> FlatForest:
         """The first trees of a forest grown again that keep to the budget on all rows; `cost_` is theirs there."""

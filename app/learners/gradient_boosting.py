@@ -11,9 +11,10 @@ from joblib import Parallel, delayed
 from sklearn.ensemble import HistGradientBoostingClassifier
 from threadpoolctl import ThreadpoolController
 
+from app.decisions.calibration import fit_calibrator
 from app.decisions.folds import UNJUDGED
 from app.learners._unseen import log_losses
-from app.learners.base import ALL, Dealt, Learner, fit_calibrator, stage_name
+from app.learners.base import ALL, Dealt, Learner, stage_name
 from app.learners.kinds import Kind
 from app.learners.parameters import CALIBRATION, Parameter
 from app.progress import part, report

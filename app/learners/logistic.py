@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
 
 import numpy as np
 
@@ -24,7 +23,6 @@ class Logistic(Learner):
     """
 
     parameters = (STRENGTH, CALIBRATION)
-    _auto: ClassVar[tuple[float, float]] = (20, 1000)
 
     def __init__(
         self,

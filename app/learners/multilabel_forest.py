@@ -42,7 +42,6 @@ class MultilabelForest(Multilabel):
         calibration: str = "auto",
         categorical_features: Sequence[int] | None = None,
         random_state: int | np.random.RandomState | None = None,
-        n_jobs: int | None = None,
     ) -> None:
         self.n_estimators = n_estimators
         self.max_features = max_features
@@ -50,7 +49,6 @@ class MultilabelForest(Multilabel):
         self.calibration = calibration
         self.categorical_features = categorical_features
         self.random_state = random_state
-        self.n_jobs = n_jobs
 
     model_: FlatForest
     neighbours_: Neighbours

@@ -18,7 +18,7 @@ class RandomForest(Stepwise):
     """Random forest (Breiman 2001) as scikit-learn grows it, with calibrated probabilities.
 
     `n_estimators`, `max_features` (features looked at per split: a number, a fraction, `sqrt`, `log2`; None is all) and
-    `min_samples_leaf` mean what they mean there; `n_jobs` threads do not change the result. Categories are put in the
+    `min_samples_leaf` mean what they mean there. Categories are put in the
     order of their class distributions and then split like numbers. The other parameters are `Learner`'s.
     `predict` takes the largest (calibrated) probability; `model_.predict` is the plain vote of the trees.
     Fitted: as `Stepwise`. Answering costs O(trees x depth) a row.
@@ -35,7 +35,6 @@ class RandomForest(Stepwise):
         calibration: str = "auto",
         categorical_features: Sequence[int] | None = None,
         random_state: int | np.random.RandomState | None = None,
-        n_jobs: int | None = None,
     ) -> None:
         self.n_estimators = n_estimators
         self.max_features = max_features
@@ -43,7 +42,6 @@ class RandomForest(Stepwise):
         self.calibration = calibration
         self.categorical_features = categorical_features
         self.random_state = random_state
-        self.n_jobs = n_jobs
 
     def _check(self) -> None:
         forest_like(self)

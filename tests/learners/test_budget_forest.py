@@ -4,6 +4,7 @@ import pickle
 
 import numpy as np
 import pytest
+from joblib import parallel_config
 from sklearn.base import clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
@@ -133,7 +134,8 @@ def test_the_seed_decides_not_the_threads(n_jobs):
     X, y, categorical = mixed(150, 3, 3)
     model = BudgetForest(n_estimators=9, budget=4, categorical_features=categorical, random_state=5)
     nodes = model.fit(X, y).model_.nodes
-    other = clone(model).set_params(n_jobs=n_jobs).fit(X, y)
+    with parallel_config(n_jobs=n_jobs):
+        other = clone(model).fit(X, y)
     for mine, theirs in zip(nodes, other.model_.nodes, strict=True):
         np.testing.assert_array_equal(mine, theirs)
     assert other.tradeoff_ == model.tradeoff_

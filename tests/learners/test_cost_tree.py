@@ -17,7 +17,8 @@ from app import progress
 from app.acquisition.prices import Prices, parse_prices
 from app.decisions.benefit import decide, row_benefits
 from app.errors import Invalid
-from app.learners.cost_tree import estimator, path
+from app.learners.compiled_kinds import FEATURES, STARTS, TASKS
+from app.learners.cost_tree import path
 from app.learners.cost_tree.charges import Charges
 from app.learners.cost_tree.estimator import CostTree
 from app.learners.cost_tree.grow import grow, halving, improve, update
@@ -142,7 +143,7 @@ def test_the_objective_never_rises(seed, K, lambda_):
             last = tree.objective()
 
 
-@pytest.mark.parametrize("initialiser", estimator.STARTS)
+@pytest.mark.parametrize("initialiser", STARTS)
 @pytest.mark.parametrize("K", KINDS)
 def test_cycles_from_either_start_lower_the_objective(K, initialiser):
     """Top-down starts, then cycles: each value at most the one before, and what does not pay is not used."""
@@ -393,7 +394,7 @@ def test_a_budget_or_a_trade_off_goes_before_benefits(changes, asked):
     assert model.model_.columns.tolist() == asked
 
 
-@pytest.mark.parametrize("task", estimator.TASKS)
+@pytest.mark.parametrize("task", TASKS)
 def test_a_budget_below_every_tree_leaves_the_prior(task):
     """No question, no cost, the class shares or the mean."""
     X, score, y = table()
@@ -408,7 +409,7 @@ def test_a_budget_below_every_tree_leaves_the_prior(task):
         np.testing.assert_allclose(model.posterior(X[:1])[0], np.bincount(y) / len(y), atol=0.01)
 
 
-@pytest.mark.parametrize("features", estimator.FEATURES)
+@pytest.mark.parametrize("features", FEATURES)
 def test_numbers_words_and_gaps(features):
     """Categories and missing values in every column; a missing value costs nothing; no class is impossible."""
     X, y, categorical = mixed(200, 3, 4)
@@ -502,7 +503,7 @@ def test_a_task_decides_what_it_is():
         ({"feature_costs": [1, 1]}, "/feature_costs"),
     ],
 )
-@pytest.mark.parametrize("task", estimator.TASKS)
+@pytest.mark.parametrize("task", TASKS)
 def test_wrong_parameters_are_named(parameters, place, task):
     """With the place of the flaw."""
     X, _, y = table(30)

@@ -74,10 +74,6 @@ class Share:
         self.refused: PayoffError | None = None
         self.streams = False  # the body goes to disk as it arrives, and is not charged
 
-    @property
-    def held(self) -> int:
-        return self._held
-
     def reserve(self, count: int) -> None:
         """Hold `count` bytes more, until the answer is sent; TooLarge (413) or Busy (503) where they do not fit."""
         self._budget.take(count)

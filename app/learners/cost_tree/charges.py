@@ -48,8 +48,3 @@ class Charges:
         """A number for each charge (S,), summed by column (T,)."""
         summed: np.ndarray = self.members.T @ by_charge
         return summed
-
-    @property
-    def by_column(self) -> np.ndarray:
-        """The cost of each column alone (T,)."""
-        return self.spread(self.price)

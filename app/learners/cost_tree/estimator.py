@@ -9,14 +9,13 @@ import numpy as np
 from sklearn.metrics import r2_score
 from sklearn.utils import RegressorTags, Tags, check_random_state
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from app.acquisition.outline import Stop, outline
 from app.acquisition.prices import Prices, check_budget
 from app.acquisition.tree_of_classifiers import TreeOfClassifiers
 from app.errors import Invalid
 from app.learners.base import Learner
-from app.learners.compiled_kinds import COST_TREE, FEATURES, STARTS, TASKS
+from app.learners.compiled_kinds import COST_TREE, STARTS
 from app.learners.cost_tree.hard import HardTree, Rows
 from app.learners.cost_tree.losses import loss_of
 from app.learners.cost_tree.path import Point, Sample, Setting, scale_of, split
@@ -24,7 +23,6 @@ from app.learners.cost_tree.scorers import Boosted, Map, Plain
 from app.learners.stepwise import check_fraction, prices_of
 from app.progress import part
 
-__all__ = ["FEATURES", "STARTS", "TASKS", "CostTree"]
 STEEPNESS = 5.0
 """In training a row goes up with probability `sigmoid(steepness (score - threshold))`. Class scores are log odds of a
 few units: with 1 even distant rows go both ways, and the exits fit a mixture that does not occur in prediction. If one
@@ -117,16 +115,13 @@ class CostTree(Learner):
         if self.task != "regression":
             fitted: Self = super().fit(X, y, sample_weight)
             return fitted
-        X, y = validate_data(self, X, y, dtype=np.float64, order="C", ensure_all_finite="allow-nan", y_numeric=True)
-        weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-        counted = weights > 0
-        if not counted.any():
+        X, y, weights = self._checked(X, y, sample_weight, y_numeric=True)
+        if not len(X):
             raise Invalid.at("", "all rows weigh nothing")
-        X, y, weights = X[counted], np.asarray(y, dtype=np.float64)[counted], weights[counted]
         self._check_common()
         self._check_codes(X)
         self._check()
-        self.model_ = self._train(X, y, weights, 0)
+        self.model_ = self._train(X, np.asarray(y, dtype=np.float64), weights, 0)
         return self
 
     def refit(self, X: np.ndarray, y: np.ndarray) -> Self:

@@ -103,9 +103,7 @@ def _greedy(tree: SoftTree, k: int) -> None:
     weights = problem.shares * tree.reach(k)
     total = weights.sum()
     curvature = loss.curvature * (weights @ np.square(Phi - weights @ Phi / total)) + 1e-12  # the offset follows
-    paid = (
-        tree.mixed[list(tree.path(k))[:-1]].sum(axis=0) > 0 if k else np.zeros(len(problem.charges.price), dtype=bool)
-    )
+    paid = tree.mixed[list(tree.path(k)[:-1])].sum(axis=0) > 0
     T, L = Phi.shape[1], loss.outputs
     W, b = np.zeros((T, L)), np.zeros(L)
     chosen = np.zeros(T, dtype=np.bool_)

@@ -146,7 +146,7 @@ class Setting:
         (N, T), L = support.shape, self.loss.outputs
         evaluation = np.zeros(N)
         for i, k in enumerate(nodes):
-            known = [place[j] for j in above(k)]
+            known = [place[j] for j in SoftTree.path(k)[:-1]]
             evaluation[i] = self.evaluation @ (support[i] & ~support[known].any(axis=0))
         leaf = np.array([hard.leaf(k) for k in nodes])
         routes = np.where(leaf[:, None], 0.0, hard.routes[nodes])
@@ -162,11 +162,6 @@ class Setting:
             prior=self.center + self.unit * prior,
             n_classes=self.n_classes,
         )
-
-
-def above(k: int) -> list[int]:
-    """The nodes on the way from the root to k, without k."""
-    return [] if k == 0 else [*above((k - 1) // 2), (k - 1) // 2]
 
 
 def scale_of(y: np.ndarray, weights: np.ndarray) -> tuple[float, float]:

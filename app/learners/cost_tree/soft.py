@@ -88,9 +88,10 @@ class SoftTree:
         """Whether there is such a node."""
         return k < len(self.alive) and bool(self.alive[k])
 
-    def path(self, k: int) -> tuple[int, ...]:
+    @staticmethod
+    def path(k: int) -> tuple[int, ...]:
         """The nodes from the root to k."""
-        return (k,) if k == 0 else (*self.path((k - 1) // 2), k)
+        return (k,) if k == 0 else (*SoftTree.path((k - 1) // 2), k)
 
     def reach(self, k: int) -> np.ndarray:
         """Each row's probability (n,) to come to node k."""
