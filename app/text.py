@@ -43,6 +43,17 @@ def listing(words: Sequence[str]) -> str:
     return f"{', '.join(others)} and {last}" if others else last
 
 
+def some_of(names: Sequence[str], limit: int) -> str:
+    """The first names, and how many more there are: `a, b and 3 more`."""
+    more = len(names) - limit
+    return ", ".join(names[:limit]) + (f" and {more:,} more" if more > 0 else "")
+
+
+def counted(number: int, unit: str) -> str:
+    """A number of things, such as `1 row` or `1,000 rows`."""
+    return f"{number:,} {unit}{'' if number == 1 else 's'}"
+
+
 def check_text(text: str, loc: str) -> None:
     """Invalid at `loc` where `text` contains a control character or a lone surrogate."""
     if message := refused_character(text):

@@ -11,6 +11,7 @@ from pydantic_core import ErrorDetails
 
 from app.errors import MAX_ERRORS, Flaw, pointer, unknown
 from app.registry.card import NAME
+from app.text import counted
 
 _MAX_SHOWN = 64  # characters of a name or value
 _KEY = "[key]"  # the last step where pydantic finds fault with a name of an object
@@ -38,11 +39,11 @@ _ALLOWED: dict[str, Callable[[Context], str]] = {
     "model_attributes_type": lambda _: "be an object",
     "model_type": lambda _: "be an object",
     "string_pattern_mismatch": lambda context: _PATTERNS.get(context["pattern"], "have only the documented characters"),
-    "string_too_long": lambda context: f"have at most {_count(context['max_length'], 'character')}",
-    "string_too_short": lambda context: f"have at least {_count(context['min_length'], 'character')}",
+    "string_too_long": lambda context: f"have at most {counted(context['max_length'], 'character')}",
+    "string_too_short": lambda context: f"have at least {counted(context['min_length'], 'character')}",
     "string_type": lambda _: "be a string",
-    "too_long": lambda context: f"have at most {_count(context['max_length'], 'item')}",
-    "too_short": lambda context: f"have at least {_count(context['min_length'], 'item')}",
+    "too_long": lambda context: f"have at most {counted(context['max_length'], 'item')}",
+    "too_short": lambda context: f"have at least {counted(context['min_length'], 'item')}",
 }
 
 
@@ -166,8 +167,4 @@ def _shown(value: Any) -> str:
         return repr(value) if len(value) <= _MAX_SHOWN else f"a string of {len(value):,} characters"
     if isinstance(value, int | float):
         return str(value)[:_MAX_SHOWN]  # with all digits: "is 1; it must be at most 1" would be of no help
-    return f"a list of {_count(len(value), 'item')}" if isinstance(value, list) else "an object"
-
-
-def _count(number: int, unit: str) -> str:
-    return f"{number:,} {unit}{'' if number == 1 else 's'}"
+    return f"a list of {counted(len(value), 'item')}" if isinstance(value, list) else "an object"

@@ -22,6 +22,14 @@ def stratified_folds(y: np.ndarray, folds: int, seed: int) -> np.ndarray:
     return fold
 
 
+def shuffled_groups(
+    groups: np.ndarray, part: float, random: np.random.Generator | np.random.RandomState
+) -> list[tuple[np.ndarray, int]]:
+    """The rows of each group in random order, and how many of its m rows to hold out: round(part m), at most m - 1."""
+    orders = [random.permutation(np.flatnonzero(groups == group)) for group in np.unique(groups)]
+    return [(rows, min(round(part * len(rows)), len(rows) - 1)) for rows in orders]
+
+
 def multilabel_folds(Y: np.ndarray, folds: int, seed: int) -> np.ndarray:
     """The fold 0…folds-1 of each row, int (n,), for labels Y (n, L) of 0 and 1.
 

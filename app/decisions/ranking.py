@@ -10,6 +10,7 @@ import numpy as np
 from app.decisions.benefit import irrelevance, namesakes, oddities, row_benefits
 from app.decisions.bootstrap import FEWEST, Possible, Ranking, rank
 from app.decisions.threshold import posterior_threshold
+from app.text import counted
 
 _MAX_NAMED = 20  # classes in warnings
 
@@ -119,4 +120,4 @@ def _thin_classes(judged: Judged, classes: Sequence[object], rows: str) -> list[
 def _thin(name: object, count: int, share: float, rows: str) -> str:
     if not count:
         return f"class {name!r} has no {rows}, but a share of {share:.2g}: its benefit is not included"
-    return f"class {name!r} has {count} {rows}{'' if count == 1 else 's'}: too few for a reliable interval"
+    return f"class {name!r} has {counted(count, rows)}: too few for a reliable interval"

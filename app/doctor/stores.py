@@ -22,6 +22,7 @@ from app.registry.registry import Registry
 from app.settings import Settings
 from app.sqlite_errors import DAMAGED, unwritable
 from app.storage import Storage
+from app.text import some_of
 from app.usecases.ports import Ports
 
 _SKEW_SECONDS = 5.0
@@ -152,10 +153,9 @@ def _without_room(audit: Audit, cache_mb: int) -> Iterator[Finding]:
             room -= size
     if named:
         needed = sum(audit.sizes.get(key, 0) for key in audit.current) // 2**20 + 1
-        more = f" and {len(named) - _MAX_NAMED} more" if len(named) > _MAX_NAMED else ""
         yield warning(
             "index",
-            f"PAYOFF_CACHE_MB has no room for {', '.join(named[:_MAX_NAMED])}{more}: loaded when asked for",
+            f"PAYOFF_CACHE_MB has no room for {some_of(named, _MAX_NAMED)}: loaded when asked for",
             f"set PAYOFF_CACHE_MB to {needed:,} or more, as far as memory allows",
         )
 

@@ -96,7 +96,7 @@ class Design:
 
 def _check_size(x: np.ndarray, j: int) -> None:
     if np.nanmax(np.abs(x), initial=0.0) > LARGEST:
-        raise Invalid.at(f"/columns/{j}", f"numbers beyond {LARGEST:g} cannot be learned from; use a larger unit")
+        raise Invalid.at(f"/columns/{j}", f"numbers must be at most {LARGEST:g} in magnitude; use a larger unit")
 
 
 def _column(x: np.ndarray, weights: np.ndarray) -> tuple[float, float, bool]:

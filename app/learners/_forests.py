@@ -45,7 +45,7 @@ def grown_forests(
     """
     sizes = np.nanmax(np.abs(dealt.X), axis=0, initial=0.0)
     for j in np.flatnonzero(sizes > _LARGEST):
-        raise Invalid.at(f"/columns/{j}", f"numbers beyond {_LARGEST:.3g} cannot be learned from; use a larger unit")
+        raise Invalid.at(f"/columns/{j}", f"numbers must be at most {_LARGEST:.3g} in magnitude; use a larger unit")
     rows = dealt._replace(X=dealt.X.astype(np.float32))  # what scikit-learn's trees compare, at half the size
     size = model.n_estimators
     batch = int(np.clip(_CELLS // max(rows.X.size, 1), 1, _MAX))

@@ -15,7 +15,7 @@ from app.learners._hinges import SHAPES
 from app.learners._unseen import log_losses, near_best, unseen
 
 _CANDIDATES = (*SHAPES, "none")  # the simplest first; the one that a tail can break, last
-_FEWEST = 200  # rows; on fewer the standard error hides what another transform gains
+_MIN_ROWS = 200  # rows; on fewer the standard error hides what another transform gains
 _JUDGED = 3000  # rows that the choice of a transform looks at
 _MAX_STEPS = 500
 _TOLERANCE = 1e-6  # at scikit-learn's 1e-4 probabilities are still up to 0.07 from the optimum's (Covertype)
@@ -51,14 +51,14 @@ def chosen_transform(
     """What `auto` stands for on these rows: the shape of the smallest cross-validated log loss, else `transform`.
 
     `codes` are classes (n,), or labels (n, L) whose losses are added up. The first of the candidates that is not worse
-    than the best by a standard error of the paired difference; `clip` on fewer than `_FEWEST` rows. Three fits for each
-    candidate and label on two thirds of at most `_JUDGED` rows.
+    than the best by a standard error of the paired difference; `clip` on fewer than `_MIN_ROWS` rows. Three fits for
+    each candidate and label on two thirds of at most `_JUDGED` rows.
     """
     if transform != "auto":
         return transform
     if len(categorical) == X.shape[1]:
         return "none"
-    if len(X) < _FEWEST:
+    if len(X) < _MIN_ROWS:
         return "clip"
     some = np.sort(np.random.default_rng(0).permutation(len(X))[:_JUDGED])
     X, w = X[some], weights[some]

@@ -15,6 +15,7 @@ from app.acquisition.forest import FlatForest, PathCosts
 from app.acquisition.nodes import Nodes
 from app.acquisition.prices import Prices, check_budget
 from app.acquisition.tree_grower import Rows, Rule, TreeGrower, Walk
+from app.decisions.folds import shuffled_groups
 from app.learners.compiled_kinds import BUDGET_FOREST
 from app.learners.stepwise import Stepwise, check_fraction, prices_of
 from app.progress import part, report
@@ -223,15 +224,14 @@ def _folds(codes: np.ndarray, fraction: float, random: np.random.RandomState) ->
     As many folds as hold out `_ENOUGH` rows together, or all that there are. With too few rows to hold one out,
     both are all rows.
     """
-    order = [random.permutation(np.flatnonzero(codes == k)) for k in np.unique(codes)]
-    sizes = [min(round(fraction * len(rows)), len(rows) - 1) for rows in order]
-    everything = np.arange(len(codes))
-    if not sum(sizes):
+    groups, everything = shuffled_groups(codes, fraction, random), np.arange(len(codes))
+    total = sum(size for _, size in groups)
+    if not total:
         return [(everything, everything)]
-    number = min(math.ceil(_ENOUGH / sum(sizes)), max(1, int(1 / fraction)))
+    number = min(math.ceil(_ENOUGH / total), max(1, int(1 / fraction)))
     folds = []
     for f in range(number):
-        held = [rows[f * size : (f + 1) * size] for rows, size in zip(order, sizes, strict=True)]
+        held = [rows[f * size : (f + 1) * size] for rows, size in groups]
         outside = np.sort(np.concatenate(held))
         if len(outside):
             folds.append((np.setdiff1d(everything, outside), outside))

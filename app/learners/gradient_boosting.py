@@ -26,6 +26,7 @@ _STAGES = np.array([0.05, 0.1, 0.15, 0.25, 0.35, 0.5, 0.75, 1.0])
 # Leaves of a tree by the number of rows: benefit realised on seven UCI tables, benchmarks/defaults.py.
 _LEAVES = ((1500, 8), (10_000, 16))
 _LARGE_LEAVES = 31
+_AUTO_LEAVES = ", ".join(f"{leaves} up to {rows:,} rows" for rows, leaves in _LEAVES) + f", then {_LARGE_LEAVES}"
 # Progress reports of a fit. Each bins the rows again: a few per cent of the time without weights, but with weights
 # scikit-learn takes a quarter of a second per feature for it, so such a fit has one report.
 _STEPS = 10
@@ -80,7 +81,7 @@ class GradientBoosting(Learner):
             "max_leaf_nodes",
             "integer",
             "auto",
-            "Maximum number of leaves of a tree; auto is 8 up to 1,500 rows, 16 up to 10,000, then 31.",
+            f"Maximum number of leaves of a tree; auto is {_AUTO_LEAVES}.",
             low=2,
             choices=("auto",),
             optional=True,

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from app.errors import Invalid, NotFound
 from app.registry.card import NAME
+from app.text import some_of
 
 NUMBER = "[1-9][0-9]{0,8}"  # of a version
 
@@ -115,5 +116,4 @@ def _listing(what: str, there_are: Iterable[str]) -> str:
     names = list(there_are)
     if not names:
         return f"there are no {what} yet"
-    rest = f" and {len(names) - _MAX_NAMED} more" if len(names) > _MAX_NAMED else ""
-    return f"{what} there are: {', '.join(names[:_MAX_NAMED])}{rest}"
+    return f"{what} there are: {some_of(names, _MAX_NAMED)}"

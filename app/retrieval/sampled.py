@@ -14,9 +14,9 @@ from app.retrieval.expected_loss import loss_table, table_error
 from app.retrieval.quadrature import UNIT
 from app.retrieval.terms import Terms
 
-LOSSES = ("f_beta", "jaccard", "am", "g_tp_pr")
+WITH_SAMPLES = ("f_beta", "jaccard", "am", "g_tp_pr")
 """Losses that are concave in the true positives, which the bound needs."""
-MOST_LABELS = 100
+MAX_LABELS = 100
 _PASSES = 5  # of raking
 _STEPS = 10_000  # of branch and bound for one set, times labels
 
@@ -42,8 +42,8 @@ def select_sampled(vectors: Iterable[tuple[U8, F64]], P: F64, terms: Terms) -> S
     unless the loss is Jaccard and the search ends early. O(S L²) a row, for Jaccard up to O(10,000 S). Invalid at
     `/loss` and `/k_min`.
     """
-    if terms.loss.name not in LOSSES:
-        names = ", ".join(map(repr, LOSSES))
+    if terms.loss.name not in WITH_SAMPLES:
+        names = ", ".join(map(repr, WITH_SAMPLES))
         raise Invalid.at("/loss/name", f"the loss of the method 'sampled' must be one of {names}")
     n, L = P.shape
     low, high = terms.sizes(L)

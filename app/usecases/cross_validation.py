@@ -16,7 +16,7 @@ from app.registry.loaded import Holdout
 from app.usecases.specs import TrainSpec
 from app.usecases.splitting import Split, folds_of
 
-FEW_ROWS = 500  # with fewer, the accuracy on a quarter of them has a standard error of up to 0.045 and more
+FEW_ROWS = 500  # of which a quarter gives an accuracy with a standard error of up to 0.045
 _MAX_FOLDS = 10
 _LEAST_SECONDS = 10.0  # that all folds may take, however fast the first fit was
 _MOST_SECONDS = 60.0

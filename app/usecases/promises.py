@@ -17,8 +17,8 @@ from app.retrieval.losses import DEFAULT_BETA, Loss
 from app.retrieval.terms import Terms
 from app.usecases.item_sets import stretches
 
-_FEWEST = 200  # rows without which no promise is corrected: the difference is too uncertain
-_MOST = 2000  # rows, and probabilities in them: a fraction of a second
+_MIN_ROWS = 200  # rows without which no promise is corrected: the difference is too uncertain
+_MAX_ROWS = 2000  # rows, and probabilities in them: a fraction of a second
 _CELLS = 100_000
 _STANDARD_ERRORS = 2.0
 _IN_CARDS = ("f_beta", "jaccard", "am", "g_tp_pr", "g_mean", "h_mean")
@@ -36,7 +36,8 @@ class Promise:
     @property
     def differs(self) -> bool:
         """Whether the difference is more than noise."""
-        return self.rows >= _FEWEST and abs(self.realised - self.expected) > _STANDARD_ERRORS * self.standard_error
+        far = abs(self.realised - self.expected) > _STANDARD_ERRORS * self.standard_error
+        return self.correction is not None and far
 
     @property
     def correction(self) -> float | None:
@@ -46,7 +47,7 @@ class Promise:
         with too few rows.
         """
         difference = self.realised - self.expected
-        if self.rows < _FEWEST or not math.isfinite(self.standard_error):
+        if self.rows < _MIN_ROWS or not math.isfinite(self.standard_error):
             return None
         return difference - self.standard_error**2 / difference if abs(difference) > self.standard_error else 0.0
 
@@ -67,7 +68,7 @@ def kept_promises(scores: np.ndarray, truth: np.ndarray, terms: Terms) -> Promis
     where the terms cannot be met.
     """
     n, L = scores.shape
-    room = max(min(n, _MOST, _CELLS // L), 2)
+    room = max(min(n, _MAX_ROWS, _CELLS // L), 2)
     rows = np.linspace(0, n - 1, room).astype(np.intp)
     P, Y = np.ascontiguousarray(scores[rows], dtype=np.float64), truth[rows]
     found = select_many(P.ravel(), np.arange(room + 1) * L, replace(terms, curve=False))
@@ -88,15 +89,13 @@ def promises_of_card(scores: np.ndarray, truth: np.ndarray) -> dict[str, Any]:
 
 
 def promiser(model: Loaded) -> Callable[[Terms], Promise | None]:
-    """What `kept_promises` finds on the hold-out; None where it has too few rows, or the terms cannot be met there."""
+    """What `kept_promises` finds on the hold-out; None without one, or where the terms cannot be met there."""
     holdout = model.holdout
 
     @lru_cache(maxsize=64)
     def find(terms: Terms) -> Promise | None:
-        if holdout is None or len(holdout.y) < _FEWEST:
-            return None
         try:
-            return kept_promises(holdout.scores, holdout.y, terms)
+            return None if holdout is None else kept_promises(holdout.scores, holdout.y, terms)
         except Invalid:
             return None
 

@@ -15,7 +15,7 @@ from app.retrieval.batches import select_many
 from app.retrieval.expected_loss import check_usable
 from app.retrieval.losses import Loss, parse_loss
 from app.retrieval.multiclass import select_class_set
-from app.retrieval.sampled import MOST_LABELS, select_sampled
+from app.retrieval.sampled import MAX_LABELS, select_sampled
 from app.retrieval.selection import select
 from app.retrieval.terms import Terms
 from app.usecases.item_sets import SAMPLED, Choice, Method, Sets, Setting, check_extent
@@ -144,9 +144,9 @@ def _sampled(model: Loaded, X: np.ndarray, question: Question, warnings: list[st
         )
     _check_unbound(question, ("min_recall", "min_precision", "curve"))
     L = len(model.classes)
-    if MOST_LABELS < L or len(X) * L > _MOST_SAMPLED:
+    if MAX_LABELS < L or len(X) * L > _MOST_SAMPLED:
         raise TooLarge(
-            f"the request has {len(X):,} instances of {L:,} labels; 'sampled' takes at most {MOST_LABELS} labels, and"
+            f"the request has {len(X):,} instances of {L:,} labels; 'sampled' takes at most {MAX_LABELS} labels, and"
             f" {_MOST_SAMPLED:,} of all instances together"
         )
     work = model.estimator.label_vector_work(X)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from app.decisions.folds import UNJUDGED, stratified_folds
+from app.decisions.folds import UNJUDGED, shuffled_groups, stratified_folds
 
 
 @dataclass(frozen=True)
@@ -31,9 +31,8 @@ def split_rows(y: np.ndarray, part: float, seed: int) -> Split:
     else:
         held = np.zeros(len(y), dtype=bool)
         groups = np.zeros(len(y), dtype=np.intp) if y.dtype.kind == "f" else y
-        for code in np.unique(groups):
-            rows = np.flatnonzero(groups == code)
-            held[rng.permutation(rows)[: min(round(part * len(rows)), len(rows) - 1)]] = True
+        for rows, size in shuffled_groups(groups, part, rng):
+            held[rows[:size]] = True
     return Split(np.flatnonzero(~held), np.flatnonzero(held))
 
 

@@ -6,7 +6,7 @@ from app.retrieval import _dynamic_programming, _quadrature, _sampled, _windows
 from app.retrieval.batches import select_many
 from app.retrieval.expected_loss import expected_losses
 from app.retrieval.multiclass import select_class_set
-from app.retrieval.sampled import LOSSES, select_sampled
+from app.retrieval.sampled import WITH_SAMPLES, select_sampled
 from app.retrieval.selection import select
 from app.retrieval.terms import Terms
 from app.retrieval.warming import warm
@@ -30,7 +30,7 @@ def test_after_warming_no_kernel_is_left_to_compile():
         select_many(frozen, [0, 10, 40], Terms(loss))
         select_class_set([[0.5, 0.5]], Terms(loss))
 
-        if loss.name in LOSSES:
+        if loss.name in WITH_SAMPLES:
             select_sampled([(np.eye(3, dtype=np.uint8), frozen[:3] + 0.1)], np.full((1, 3), 0.5), Terms(loss))
 
     assert [len(kernel.signatures) for kernel in kernels] == known

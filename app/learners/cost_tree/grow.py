@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from app.learners.cost_tree.node import NodeProblem
-from app.learners.cost_tree.refit import refit
+from app.learners.cost_tree.refit import fit_columns
 from app.learners.cost_tree.soft import Problem, SoftTree
 from app.progress import report
 
@@ -86,7 +86,7 @@ def _shrink(tree: SoftTree, k: int) -> None:
     T, L = problem.columns.shape[1], problem.loss.outputs
     weights = problem.shares * tree.reach(k)
     start = (np.zeros((T, L)), np.zeros(L))
-    W, b = refit(problem.columns, problem.targets, weights, problem.loss, 1e-4 * weights.sum(), start, 30)
+    W, b = fit_columns(problem.columns, problem.targets, weights, problem.loss, 1e-4 * weights.sum(), start, 30)
     _put(tree, k, W, b)
     update(tree, k, _LEAF_ROUNDS)
 
@@ -108,7 +108,7 @@ def _greedy(tree: SoftTree, k: int) -> None:
     W, b = np.zeros((T, L)), np.zeros(L)
     chosen = np.zeros(T, dtype=np.bool_)
     while True:
-        W[chosen], b = refit(Phi[:, chosen], y, weights, loss, 1e-4 * total, (W[chosen], b), 10)
+        W[chosen], b = fit_columns(Phi[:, chosen], y, weights, loss, 1e-4 * total, (W[chosen], b), 10)
         slopes = Phi.T @ (weights[:, None] * loss(Phi @ W + b, y)[1])
         gain = np.square(slopes).sum(axis=1) / (2 * curvature)
         price = problem.lambda_ * total * problem.charges.spread(np.where(paid, 0.0, problem.charges.price))

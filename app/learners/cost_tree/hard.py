@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from app.learners.cost_tree.losses import Loss, Squared
-from app.learners.cost_tree.refit import refit
+from app.learners.cost_tree.refit import fit_columns
 from app.learners.cost_tree.soft import SoftTree
 
 _STEPS = 100
@@ -119,7 +119,9 @@ class HardTree:
             ridge += _RIDGE * _spread(rows)
         start = np.zeros((columns.shape[1], L)), np.zeros(L)
         self.predictors[k] = 0.0
-        self.predictors[k][support], self.offsets[k] = refit(columns, targets, weights, self.loss, ridge, start, _STEPS)
+        self.predictors[k][support], self.offsets[k] = fit_columns(
+            columns, targets, weights, self.loss, ridge, start, _STEPS
+        )
 
     def _prior(self, rows: Rows) -> tuple[Rows, float]:
         """What is known without any row of a node: one row at the origin of every class by its share, and a ridge.

@@ -12,6 +12,7 @@ import numpy as np
 from app.acquisition.prices import Prices
 from app.acquisition.tree_of_classifiers import TreeOfClassifiers
 from app.decisions.benefit import decide, row_benefits
+from app.decisions.folds import shuffled_groups
 from app.learners.cost_tree.charges import Charges
 from app.learners.cost_tree.grow import grow, improve
 from app.learners.cost_tree.hard import HardTree, Rows
@@ -173,9 +174,6 @@ def scale_of(y: np.ndarray, weights: np.ndarray) -> tuple[float, float]:
 
 def split(groups: np.ndarray, fraction: float, random: np.random.RandomState) -> tuple[np.ndarray, np.ndarray]:
     """Row numbers to train on and to hold out, the same share of each group; the same rows where there are too few."""
-    held = []
-    for group in np.unique(groups):
-        rows = random.permutation(np.flatnonzero(groups == group))
-        held.append(rows[: min(round(fraction * len(rows)), len(rows) - 1)])
+    held = [rows[:size] for rows, size in shuffled_groups(groups, fraction, random)]
     outside, everything = np.sort(np.concatenate(held)), np.arange(len(groups))
     return (np.setdiff1d(everything, outside), outside) if len(outside) else (everything, everything)

@@ -8,7 +8,7 @@ from scipy.optimize import minimize
 from app.learners.cost_tree.losses import Loss, Squared
 
 
-def refit(
+def fit_columns(
     columns: np.ndarray,
     targets: np.ndarray,
     weights: np.ndarray,
