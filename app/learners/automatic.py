@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from time import monotonic
 from typing import Any, Self
@@ -14,11 +14,7 @@ from app.decisions.folds import UNJUDGED, stratified_folds
 from app.errors import Invalid
 from app.learners._unseen import log_losses, mean_and_error, near_best, unseen
 from app.learners.base import Learner
-from app.learners.cost_naive_bayes import CostNaiveBayes
-from app.learners.gradient_boosting import GradientBoosting
-from app.learners.kernel_logistic import KernelLogistic
 from app.learners.kinds import Kind
-from app.learners.logistic import Logistic
 from app.learners.parameters import Parameter
 from app.progress import part
 
@@ -27,19 +23,7 @@ _OVER = "max_seconds were over"
 _BREAKDOWNS = (Invalid, np.linalg.LinAlgError, ArithmeticError)  # what a learner cannot do with some rows
 
 
-def _forest(**arguments: Any) -> Learner:
-    from app.learners.random_forest import RandomForest  # noqa: PLC0415 - its compiler takes 60 MB
-
-    return RandomForest(**arguments)
-
-
-CANDIDATES: dict[str, Callable[..., Learner]] = {
-    "cost_naive_bayes": CostNaiveBayes,
-    "logistic": Logistic,
-    "random_forest": _forest,
-    "gradient_boosting": GradientBoosting,
-    "kernel_logistic": KernelLogistic,
-}
+CANDIDATES = ("cost_naive_bayes", "logistic", "random_forest", "gradient_boosting", "kernel_logistic")
 """In the order in which they are tried: the quick ones first."""
 _KERNEL_ROWS = 3000  # above, the kernel of all rows is cut to landmarks, and time grows with every class
 
@@ -165,7 +149,11 @@ class Automatic(Learner):
         raise errors[0]
 
     def _candidate(self, name: str) -> Learner:
-        return CANDIDATES[name](categorical_features=self.categorical_features, random_state=self.random_state)
+        from app.learners.catalogue import KINDS  # noqa: PLC0415 - it collects this module's kind, too
+
+        return KINDS[name].estimator_class()(
+            categorical_features=self.categorical_features, random_state=self.random_state
+        )
 
     def _unseen(self, name: str, X: np.ndarray, codes: np.ndarray, weights: np.ndarray, fold: np.ndarray) -> np.ndarray:
         """Each row's probabilities (n, K) from a candidate that did not see it."""

@@ -2,6 +2,7 @@
 
 import json
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from app.decisions.benefit import decide, row_benefits
 from app.errors import Invalid
 from app.learners import automatic
 from app.learners.automatic import Automatic
+from app.learners.catalogue import KINDS
 from app.learners.cost_naive_bayes import CostNaiveBayes
 from app.learners.logistic import Logistic
 from app.progress import listen
@@ -19,7 +21,7 @@ from app.progress import listen
 @pytest.fixture(autouse=True)
 def two_candidates(monkeypatch):
     """The quick ones: what is tested is the choice."""
-    monkeypatch.setattr(automatic, "CANDIDATES", {"cost_naive_bayes": CostNaiveBayes, "logistic": Logistic})
+    monkeypatch.setattr(automatic, "CANDIDATES", ("cost_naive_bayes", "logistic"))
 
 
 @parametrize_with_checks([Automatic()])
@@ -115,13 +117,18 @@ def breaking(error, rows):
     return Breaking
 
 
+def breaks(monkeypatch, name, estimator):
+    """The estimator in place of that of a kind."""
+    monkeypatch.setitem(KINDS, name, replace(KINDS[name], estimator=estimator))
+
+
 @pytest.mark.parametrize("error", REFUSALS, ids=lambda error: type(error).__name__)
 @pytest.mark.parametrize("first", [True, False])
 @pytest.mark.parametrize("rows", [1, 600])
 def test_a_candidate_that_breaks_down_is_left_out(monkeypatch, error, rows, first):
     """In the comparison, or as the winner on all rows; the findings have the reason and are JSON."""
-    two = [("logistic", breaking(error, rows)), ("cost_naive_bayes", CostNaiveBayes)]
-    monkeypatch.setattr(automatic, "CANDIDATES", dict(two if first else two[::-1]))
+    breaks(monkeypatch, "logistic", breaking(error, rows))
+    monkeypatch.setattr(automatic, "CANDIDATES", ("logistic", "cost_naive_bayes")[:: 1 if first else -1])
     X, y = linear()
     model = Automatic(random_state=0).fit(X, y)
     assert model.chosen_ == "cost_naive_bayes"
@@ -136,8 +143,8 @@ def test_a_candidate_that_breaks_down_is_left_out(monkeypatch, error, rows, firs
 @pytest.mark.parametrize("rows", [1, 600])
 def test_where_no_candidate_is_left_the_first_error_is_raised(monkeypatch, rows):
     errors = REFUSALS[:2]
-    two = {name: breaking(error, rows) for name, error in zip(("logistic", "other"), errors, strict=True)}
-    monkeypatch.setattr(automatic, "CANDIDATES", two)
+    for name, error in zip(automatic.CANDIDATES, errors, strict=True):
+        breaks(monkeypatch, name, breaking(error, rows))
     with pytest.raises((Invalid, np.linalg.LinAlgError)) as raised:
         Automatic(random_state=0).fit(*linear())
     assert raised.value in errors
@@ -145,6 +152,6 @@ def test_where_no_candidate_is_left_the_first_error_is_raised(monkeypatch, rows)
 
 def test_other_errors_are_not_hidden(monkeypatch):
     """A defect of a candidate is no property of the rows."""
-    monkeypatch.setitem(automatic.CANDIDATES, "logistic", breaking(AssertionError("defect"), 1))
+    breaks(monkeypatch, "logistic", breaking(AssertionError("defect"), 1))
     with pytest.raises(AssertionError, match="defect"):
         Automatic(random_state=0).fit(*linear())

@@ -130,7 +130,7 @@ def test_a_model_of_auto_waits_for_the_kernels_of_its_winner(registry_with, monk
         def wait(self, *packages, seconds=0.0):  # noqa: ARG002
             waited.extend(packages)
 
-    monkeypatch.setattr(automatic, "CANDIDATES", {winner: automatic.CANDIDATES[winner]})
+    monkeypatch.setattr(automatic, "CANDIDATES", (winner,))
     rng = np.random.default_rng(0)
     model = registry_with("auto")
     model.estimator = automatic.Automatic(random_state=0).fit(rng.normal(size=(60, 2)), np.arange(60) % 2)
