@@ -151,9 +151,10 @@ class Automatic(Learner):
     def _candidate(self, name: str) -> Learner:
         from app.learners.catalogue import KINDS  # noqa: PLC0415 - it collects this module's kind, too
 
-        return KINDS[name].estimator_class()(
+        made: Learner = KINDS[name].estimator_class()(
             categorical_features=self.categorical_features, random_state=self.random_state
         )
+        return made
 
     def _unseen(self, name: str, X: np.ndarray, codes: np.ndarray, weights: np.ndarray, fold: np.ndarray) -> np.ndarray:
         """Each row's probabilities (n, K) from a candidate that did not see it."""

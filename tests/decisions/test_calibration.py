@@ -1,6 +1,7 @@
 """Calibrators are monotone, honest about what n rows can show, and equal their slow twins."""
 
 import pickle
+from functools import partial
 
 import numpy as np
 import pytest
@@ -9,10 +10,10 @@ from hypothesis import strategies as st
 from scipy.special import expit, logit
 from sklearn.calibration import _SigmoidCalibration
 
-from app.decisions.calibration import Sigmoid, _platt, fit_isotonic, fit_sigmoid
+from app.decisions.calibration import Sigmoid, _platt, fit_calibrator, fit_isotonic, fit_sigmoid
 from tests.reference.learners import isotonic
 
-FITS = [fit_sigmoid, fit_isotonic]
+FITS = [partial(fit_calibrator, "sigmoid"), partial(fit_calibrator, "isotonic")]
 
 
 def distorted(n, K, seed):
@@ -102,7 +103,7 @@ def test_a_reversed_model_loses_its_order_not_its_direction():
     np.testing.assert_allclose(calibrator.apply(np.column_stack((1 - said, said)))[:, 1], 0.5, atol=1e-6)
 
 
-@pytest.mark.parametrize("fit", FITS)
+@pytest.mark.parametrize("fit", FITS, ids=["sigmoid", "isotonic"])
 @pytest.mark.parametrize("K", [2, 3, 5])
 def test_weights_count_as_repeated_rows(fit, K):
     """A row of weight 3 is that row three times, apart from bounds and smoothing, which count rows.
@@ -117,7 +118,7 @@ def test_weights_count_as_repeated_rows(fit, K):
     np.testing.assert_allclose(weighted, twin, atol=1e-3)
 
 
-@pytest.mark.parametrize("fit", FITS)
+@pytest.mark.parametrize("fit", FITS, ids=["sigmoid", "isotonic"])
 @pytest.mark.parametrize("K", [2, 3, 4])
 def test_calibration_brings_probabilities_nearer_to_the_truth(fit, K):
     """On 4000 new rows the distance to the true probabilities falls to less than half."""
@@ -127,7 +128,7 @@ def test_calibration_brings_probabilities_nearer_to_the_truth(fit, K):
     assert np.abs(Q - truth).mean() < 0.5 * np.abs(new - truth).mean()
 
 
-@pytest.mark.parametrize("fit", FITS)
+@pytest.mark.parametrize("fit", FITS, ids=["sigmoid", "isotonic"])
 @pytest.mark.parametrize("K", [2, 3])
 def test_calibrators_are_small_and_survive_pickling(fit, K):
     """The stored curves hold no training rows and give the same numbers after a round trip."""
@@ -138,7 +139,7 @@ def test_calibrators_are_small_and_survive_pickling(fit, K):
     np.testing.assert_array_equal(pickle.loads(stored).apply(P), calibrator.apply(P))
 
 
-@pytest.mark.parametrize("fit", FITS)
+@pytest.mark.parametrize("fit", FITS, ids=["sigmoid", "isotonic"])
 def test_input_is_left_alone(fit):
     """Applying a calibrator changes nothing in what it is given."""
     P, codes, _ = distorted(50, 3, 8)
@@ -194,7 +195,7 @@ def test_votes_of_exactly_zero_do_not_decide_the_slope(n, trees):
     assert np.abs(got - truth).mean() < 0.9 * np.abs(unlimited.apply(new)[:, 1] - truth).mean()
 
 
-@pytest.mark.parametrize("fit", FITS)
+@pytest.mark.parametrize("fit", FITS, ids=["sigmoid", "isotonic"])
 @pytest.mark.parametrize("rare", [1, 3, 19])
 def test_a_class_of_few_rows_is_calibrated_and_spoils_no_other(fit, rare):
     """A model that is far too sure, with one class of few rows: it promises no more of that class than of the others.

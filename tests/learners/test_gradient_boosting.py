@@ -159,7 +159,7 @@ def test_all_stages_of_a_fold_take_four_bytes_a_probability():
     model = GradientBoosting(random_state=0).fit(X, y)
     dealt = Dealt(X, y, np.ones(len(y)), stratified_folds(y, 5, 0))
     stages = np.array([1, 5, 9])
-    found = _fold_stages(model, dealt, 0, 5, stages)
+    found = _fold_stages(model, *dealt, 0, 5, stages)
     assert found.nbytes == 4 * 3 * 2 * (dealt.fold == 0).sum()
     inside = dealt.fold != 0
     whole = GradientBoosting(max_iter=9, calibration="none", random_state=0).fit(X[inside], y[inside])
