@@ -10,6 +10,7 @@ import numpy as np
 from app.data.table import Table
 from app.decisions.calibration import FEW
 from app.registry.loaded import Holdout
+from app.text import counted, some_of
 from app.usecases.splitting import Split
 
 _MAX_NAMED = 5
@@ -67,9 +68,8 @@ def _named(table: Table, counts: np.ndarray, total: np.ndarray, chosen: np.ndarr
     """Some of those chosen with their numbers of rows, and of how many they are; the rarest first."""
     assert table.classes is not None
     rarest = np.flatnonzero(chosen)[np.argsort(counts[chosen], kind="stable")]
-    named = ", ".join(f"{table.classes[k]!r} ({_rows(counts[k], total[k])})" for k in rarest[:_MAX_NAMED])
-    return named + (f" and {len(rarest) - _MAX_NAMED} more" if len(rarest) > _MAX_NAMED else "")
+    return some_of([f"{table.classes[k]!r} ({_rows(counts[k], total[k])})" for k in rarest], _MAX_NAMED)
 
 
 def _rows(count: int, total: int) -> str:
-    return f"{count} of {total} rows" if count < total else f"{count} row{'' if count == 1 else 's'}"
+    return f"{count} of {total} rows" if count < total else counted(count, "row")
