@@ -100,7 +100,7 @@ def filled(template: str) -> str:
 
 
 def test_without_a_key_only_health_and_docs_answer(bank):
-    with httpx.Client(base_url=bank.url) as client:
+    with httpx.Client(base_url=bank.url, follow_redirects=True) as client:
         for (method, path), needed in NEEDED.items():
             response = client.request(method, filled(path))
 

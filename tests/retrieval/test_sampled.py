@@ -12,7 +12,7 @@ from app.retrieval.sampled import select_sampled
 from app.retrieval.terms import Terms
 from tests.reference.retrieval import expected_losses_on_vectors, raked
 
-NAMES = st.sampled_from(sampled.LOSSES)
+NAMES = st.sampled_from(sampled.WITH_SAMPLES)
 
 
 def drawn(seed, L, most, spread=1.0):
@@ -84,7 +84,7 @@ def test_many_rows_are_rows_alone():
     assert len(select_sampled([], np.empty((0, 4)), terms).k) == 0
 
 
-@pytest.mark.parametrize("name", sorted(set(LOSSES) - set(sampled.LOSSES)))
+@pytest.mark.parametrize("name", sorted(set(LOSSES) - set(sampled.WITH_SAMPLES)))
 def test_losses_that_the_bound_does_not_hold_for_are_refused(name):
     loss = {"name": name} | ({"c": [0, -1, 0, 0], "d": [1, 0, 0, 0]} if name == "fractional_linear" else {})
     with pytest.raises(Invalid) as error:
@@ -92,7 +92,7 @@ def test_losses_that_the_bound_does_not_hold_for_are_refused(name):
     assert error.value.flaws[0].loc == "/loss/name"
 
 
-@pytest.mark.parametrize("name", sampled.LOSSES)
+@pytest.mark.parametrize("name", sampled.WITH_SAMPLES)
 def test_losses_are_concave_in_the_true_positives(name):
     """What the bound needs: half of the sum of two neighbours is not above the loss between them."""
     tp, k, positives = np.meshgrid(*[np.arange(9)] * 3, indexing="ij")
