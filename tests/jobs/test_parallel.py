@@ -118,7 +118,7 @@ def test_a_piece_uses_one_thread(dask_cluster):
 def test_an_error_of_the_work_comes_back_as_it_is(dask_cluster):
     X, y = cases(200)
     X[3, 1] = 1e300
-    with pieces_run_on(dask_cluster, 1), pytest.raises(Invalid, match=r"beyond 3.4e\+38"):
+    with pieces_run_on(dask_cluster, 1), pytest.raises(Invalid, match=r"at most 3.4e\+38"):
         RandomForest(random_state=0).fit(X, y)
     with pieces_run_on(dask_cluster, 1), pytest.raises(ZeroDivisionError):
         Parallel()(delayed(divmod)(number, 0) for number in range(3))
