@@ -9,7 +9,7 @@ from typing import Self
 import numpy as np
 from scipy import sparse
 
-from app.errors import Invalid
+from app.errors import Invalid, pointer
 from app.learners._hinges import Hinges
 
 LARGEST = 1e100  # of a number's magnitude: the squares of such numbers, and their sums, stay finite
@@ -96,7 +96,7 @@ class Design:
 
 def _check_size(x: np.ndarray, j: int) -> None:
     if np.nanmax(np.abs(x), initial=0.0) > LARGEST:
-        raise Invalid.at(f"/columns/{j}", f"numbers must be at most {LARGEST:g} in magnitude; use a larger unit")
+        raise Invalid.at(pointer("columns", j), f"numbers must be at most {LARGEST:g} in magnitude; use a larger unit")
 
 
 def _column(x: np.ndarray, weights: np.ndarray) -> tuple[float, float, bool]:

@@ -15,7 +15,7 @@ from app.acquisition.categories import Orders, order_categories
 from app.acquisition.forest import FlatForest, converted
 from app.acquisition.nodes import Nodes, beside, flatten
 from app.acquisition.tree import Tree
-from app.errors import Invalid
+from app.errors import Invalid, pointer
 from app.learners.base import Dealt, stage_name
 from app.progress import report
 
@@ -45,7 +45,9 @@ def grown_forests(
     """
     sizes = np.nanmax(np.abs(dealt.X), axis=0, initial=0.0)
     for j in np.flatnonzero(sizes > _LARGEST):
-        raise Invalid.at(f"/columns/{j}", f"numbers must be at most {_LARGEST:.3g} in magnitude; use a larger unit")
+        raise Invalid.at(
+            pointer("columns", j), f"numbers must be at most {_LARGEST:.3g} in magnitude; use a larger unit"
+        )
     rows = dealt._replace(X=dealt.X.astype(np.float32))  # what scikit-learn's trees compare, at half the size
     size = model.n_estimators
     batch = int(np.clip(_CELLS // max(rows.X.size, 1), 1, _MAX))

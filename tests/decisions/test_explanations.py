@@ -22,7 +22,7 @@ def problems(seed: int, count: int):
 
 
 def test_the_nearest_probabilities_are_those_of_all_supports():
-    for p, B, choice in problems(0, 600):
+    for p, B, choice in problems(0, 150):
         found = flips(p[None], B, np.array([choice]))
         distance, point = nearest_flip(p, B, choice)
         if point is None:
@@ -36,7 +36,7 @@ def test_the_nearest_probabilities_are_those_of_all_supports():
 
 
 def test_the_decision_changes_beyond_the_point_and_not_before():
-    for p, B, choice in problems(1, 600):
+    for p, B, choice in problems(1, 150):
         found = flips(p[None], B, np.array([choice]))
         if found.to[0] == -1:
             continue
@@ -53,7 +53,7 @@ def test_the_decision_changes_beyond_the_point_and_not_before():
 
 
 def test_the_cell_that_changes_least_flips_the_decision():
-    for p, B, choice in problems(2, 400):
+    for p, B, choice in problems(2, 100):
         found = flips(p[None], B, np.array([choice]))
         assert found.runner_up[0] != choice
         assert found.margin[0] == pytest.approx(

@@ -17,6 +17,7 @@ TRAIN = {
     "learner": {"kind": "logistic", "parameters": {"C": 1.0, "calibration": "auto"}},
     "dataset": "ds_1",
     "benefits": [[0.0, -1.0], [-10.0, 5.0]],
+    "actions": ["wait", "treat"],
     "feature_costs": [{"feature": "age", "cost": 2.0, "group": "g", "discounted_cost": 1.0}],
     "holdout": 0.5,
     "refit": False,
@@ -26,6 +27,7 @@ COMPARE = {
     "dataset": "ds_1",
     "learners": [TRAIN["learner"], {"kind": "stub", "parameters": {}}],
     "benefits": [[0.0, -1.0], [-10.0, 5.0]],
+    "actions": ["wait", "treat"],
     "folds": 3,
     "seed": 7,
 }

@@ -157,9 +157,10 @@ def check(ports, settings, job):
 def each_step(settings, ports, begin, before=lambda _job: None):
     """A job for each step: its first attempt is claimed, `begin` starts what is stopped, until nothing was stopped.
 
-    Of a bucket it is each third step: every call takes two, and its transactions are those of the other rounds.
+    With PostgreSQL it is each third step: a folder's steps are those of the round with SQLite, and every call of a
+    bucket takes two.
     """
-    for at in range(1, STEPS, 3 if settings["models"].startswith("s3:") else 1):
+    for at in range(1, STEPS, 1 if settings["database"].startswith("sqlite") else 3):
         job = ports.queue.submit("train", {"model": f"m{at}"}, model=f"m{at}")
         first = ports.queue.claim("the first worker")
         before(first)
