@@ -15,7 +15,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
 from app.api.bodies.documents import StrictRoute
-from app.api.middleware.permits import OPEN, OpenMount, needs
+from app.api.middleware.permits import ANY_KEY, OPEN, OpenMount, needs
 
 _DOCUMENT = "/openapi.json"
 _STATIC = "/static-offline-docs"  # where the page's scripts are mounted
@@ -42,7 +42,7 @@ def document(request: Request) -> JSONResponse:
 
 
 @router.get("/")
-@needs(OPEN)
+@needs(ANY_KEY)
 def front(request: Request) -> RedirectResponse:
     return RedirectResponse(f"{request.scope.get('root_path', '')}/docs")
 
