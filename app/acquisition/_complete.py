@@ -10,17 +10,24 @@ from app.arrays import F64, I32, I64, Bools, Indices
 
 
 @njit(cache=True, nogil=True)
+def _leaf(nodes: Nodes, t: int, x: F64) -> int:
+    """The leaf that a complete row x (m,) reaches in tree t."""
+    node = nodes.roots[t]
+    while nodes.feature[node] >= 0:
+        value = x[nodes.feature[node]]
+        if np.isnan(value):
+            node = nodes.missing[node]
+        else:
+            node = nodes.left[node] if value <= nodes.threshold[node] else nodes.right[node]
+    return int(node)
+
+
+@njit(cache=True, nogil=True)
 def evaluate(nodes: Nodes, X: F64, P: F64, votes: I64) -> None:
     """Add the leaf distributions of complete rows X (n, m) to P (n, K), and the trees' votes to `votes` (n, K)."""
     for t in range(nodes.roots.shape[0]):
         for i in range(X.shape[0]):
-            node = nodes.roots[t]
-            while nodes.feature[node] >= 0:
-                x = X[i, nodes.feature[node]]
-                if np.isnan(x):
-                    node = nodes.missing[node]
-                else:
-                    node = nodes.left[node] if x <= nodes.threshold[node] else nodes.right[node]
+            node = _leaf(nodes, t, X[i])
             for k in range(P.shape[1]):
                 P[i, k] += nodes.value[nodes.share[node], k]
             votes[i, nodes.label[nodes.share[node]]] += 1
@@ -31,14 +38,7 @@ def leaves(nodes: Nodes, X: F64, found: I32) -> None:
     """Write the leaf that each complete row of X (n, m) reaches in each tree to `found` (n, T)."""
     for t in range(nodes.roots.shape[0]):
         for i in range(X.shape[0]):
-            node = nodes.roots[t]
-            while nodes.feature[node] >= 0:
-                x = X[i, nodes.feature[node]]
-                if np.isnan(x):
-                    node = nodes.missing[node]
-                else:
-                    node = nodes.left[node] if x <= nodes.threshold[node] else nodes.right[node]
-            found[i, t] = node
+            found[i, t] = _leaf(nodes, t, X[i])
 
 
 @njit(cache=True, nogil=True)

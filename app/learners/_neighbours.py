@@ -14,7 +14,7 @@ from app.arrays import F32, F64, I32, U8
 _MEMBERS = 4_000_000  # label vectors in leaves, of all trees together: 8 bytes each
 _BLOCK = 250_000  # leaves of rows that are found at once
 _DUST = 1e-6  # shares are rounded to 32 bits
-MOST_VECTORS = 256  # of a leaf, and of a row
+MAX_VECTORS = 256  # of a leaf, and of a row
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,7 +22,7 @@ class Neighbours:
     """Which label vectors the training rows in each leaf have, in the first trees of a forest.
 
     `vectors` (D, L): the distinct ones. Leaf at node j holds `codes[starts[j]:starts[j + 1]]`, positions in `vectors`,
-    in the proportions `shares`: the `MOST_VECTORS` heaviest, whose shares sum to 1 where the leaf has no more. All
+    in the proportions `shares`: the `MAX_VECTORS` heaviest, whose shares sum to 1 where the leaf has no more. All
     training rows count, not only those that grew the tree, as in Meinshausen's quantile regression forests (2006).
     Memory: D L bytes, 4 bytes a node, and 8 bytes for each row and tree at most: as many trees as stay below 32 MB, at
     least one.
@@ -48,7 +48,7 @@ class Neighbours:
         order = np.lexsort((-shares, leaf))
         nodes = np.arange(len(part.nodes.feature) + 1)
         rank = np.arange(len(leaf)) - np.searchsorted(leaf, nodes)[leaf]
-        kept = order[rank < MOST_VECTORS]
+        kept = order[rank < MAX_VECTORS]
         starts = np.searchsorted(leaf[kept], nodes)
         return cls(
             trees, vectors, starts.astype(np.int32), codes[kept].astype(np.int32), shares[kept].astype(np.float32)
@@ -57,7 +57,7 @@ class Neighbours:
     def find(self, forest: FlatForest, X: np.ndarray) -> Iterator[tuple[U8, F64, float]]:
         """For each row of X (n, m): distinct label vectors (S, L), their weights (S,), and the weight of those cut.
 
-        The weight is the mean share over the trees. The heaviest `MOST_VECTORS` are kept, in the order of `vectors`.
+        The weight is the mean share over the trees. The heaviest `MAX_VECTORS` are kept, in the order of `vectors`.
         """
         for leaves in self._leaves(forest, X):
             for row in leaves:
@@ -67,7 +67,7 @@ class Neighbours:
                     total[self.codes[part]] += self.shares[part]  # the vectors of a leaf are distinct
                 codes = np.flatnonzero(total)
                 weights = total[codes] / self.trees
-                kept = np.sort(np.argsort(-weights, kind="stable")[:MOST_VECTORS])
+                kept = np.sort(np.argsort(-weights, kind="stable")[:MAX_VECTORS])
                 held, read = float(weights[kept].sum()), float(weights.sum())
                 whole = read if read > 1.0 - _DUST else 1.0  # less where a leaf has more vectors than it keeps
                 yield self.vectors[codes[kept]], weights[kept] / held, max(0.0, 1.0 - held / whole)

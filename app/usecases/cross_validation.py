@@ -18,9 +18,9 @@ from app.usecases.splitting import Split, folds_of
 
 FEW_ROWS = 500  # of which a quarter gives an accuracy with a standard error of up to 0.045
 _MAX_FOLDS = 10
-_LEAST_SECONDS = 10.0  # that all folds may take, however fast the first fit was
-_MOST_SECONDS = 60.0
-_MOST_FITS = 4  # times the first fit: with the default hold-out there are three
+_MIN_SECONDS = 10.0  # that all folds may take, however fast the first fit was
+_MAX_SECONDS = 60.0
+_MAX_FITS = 4  # times the first fit: with the default hold-out there are three
 
 
 @dataclass(frozen=True)
@@ -37,8 +37,8 @@ class Limit:
         A learner with `max_seconds` shares them among the folds (see `of_a_fold`).
         """
         own = spec.learner.parameters.get("max_seconds")
-        most = _MOST_SECONDS if own is None else min(_MOST_SECONDS, own)
-        seconds = max(_LEAST_SECONDS, min(_MOST_FITS * first, most))
+        most = _MAX_SECONDS if own is None else min(_MAX_SECONDS, own)
+        seconds = max(_MIN_SECONDS, min(_MAX_FITS * first, most))
         return cls(min(seconds, left - 2 * first), first if own is None else first / folds)
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from app.decisions.benefit import Decision
 from app.decisions.limits import Limited, Limits, Member, conflict, decide_within
 from app.errors import Flaw, Invalid, pointer, reject, unknown
+from app.text import some_of
 
 MAX_LIMITS = 100  # limits and resources
 _MAX_ACTIONS = 50  # with limits; the work grows with their square
@@ -131,10 +132,9 @@ class Constraints:
 def _check_feasible(n: int, limits: Limits, entries: Sequence[_Entry]) -> None:
     by_member = {entry.member: entry for entry in entries}
     if needed := [by_member[member] for member in conflict(n, limits, by_member)]:
-        named = ", ".join(map(str, needed[:_MAX_NAMED]))
-        more = f" and {len(needed) - _MAX_NAMED} more" if len(needed) > _MAX_NAMED else ""
+        named = some_of([str(entry) for entry in needed], _MAX_NAMED)
         alone = "this limit" if len(needed) == 1 else "these limits together"
-        raise Invalid.at(needed[0].place, f"decisions for {n} instances cannot meet {alone}: {named}{more}; change one")
+        raise Invalid.at(needed[0].place, f"decisions for {n} instances cannot meet {alone}: {named}; change one")
 
 
 def _described(entry: _Entry, found: Limited, limits: Limits, counts: np.ndarray) -> dict[str, Any]:

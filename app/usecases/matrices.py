@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from app.decisions.benefit import as_benefits, namesakes, oddities
 from app.errors import Flaw, Invalid, pointer, reject, unknown
+from app.registry.loaded import Loaded
 from app.text import MAX_NAME
 
 _SMALL_MATRIX = 1_000  # cells
@@ -37,17 +38,20 @@ class Stated:
 
     def width(self, default: int = 0) -> int:
         """How many actions there are, before the matrix is checked; `default` where nothing says so."""
-        if self.actions is not None:
-            return len(self.actions)
+        return max(self._width, default) if self.actions is None else len(self.actions)
+
+    @cached_property
+    def _width(self) -> int:
+        """The length of the first row, of the first matrix; 0 without one."""
         level = self.benefits if self.cost_matrix is None else self.cost_matrix
-        for _ in range(2):  # to the first row, of the first matrix
-            inner = (
-                next(iter(level.values() if isinstance(level, dict) else level), None) if _is_nested(level) else None
-            )
+        if not _is_nested(level):
+            return 0
+        for _ in range(2):
+            inner = next(iter(level.values() if isinstance(level, dict) else level), None) if level else None
             if not _is_nested(inner):
                 break
             level = inner
-        return max(len(level), default) if _is_nested(level) else default
+        return len(level)
 
 
 class Stakes(NamedTuple):
@@ -204,6 +208,19 @@ def _misnamed(
         shown = unknown(what, name, names) if number < _MAX_SUGGESTIONS else f"unknown {what} {name[:MAX_NAME]!r}"
         yield Flaw(at + pointer(name), shown)
     yield from (Flaw(at, f"{what} {name!r} is missing") for name in names if name not in entries)
+
+
+def best_in_training(model: Loaded | None) -> Sequence[object]:
+    """For each class the action that was best in the matrix that the model was trained with; empty without one."""
+    if model is None or model.card.benefits is None:
+        return ()
+    return model.once(_best_of_card)
+
+
+def _best_of_card(model: Loaded) -> Sequence[object]:
+    B = np.array(model.card.benefits)
+    names = model.card.actions or (model.classes if B.shape[0] == B.shape[1] else ())
+    return [names[a] for a in B.argmax(axis=1)] if names else []
 
 
 def known_oddities(

@@ -17,7 +17,7 @@ from app.errors import Conflict, Flaw, Invalid, TooLarge, pointer, reject
 from app.registry.loaded import Loaded
 from app.usecases.explain import explanations
 from app.usecases.limits import Constraints
-from app.usecases.matrices import Stated, check_distinct, known_oddities, read_matrix
+from app.usecases.matrices import Stated, best_in_training, check_distinct, known_oddities, read_matrix
 from app.usecases.priors import shifted
 from app.usecases.probabilities import Probabilities
 
@@ -191,20 +191,7 @@ def _by_expected_benefit(case: _Case) -> _Chosen:
     figures: dict[str, Any] = {}
     if case.question.constraints is not None:
         choice, figures = case.question.constraints.decide(case.P, case.B, case.decision, case.actions)
-    return choice, known_oddities(case.B, case.actions, case.classes, _best_in_training(case.model)), figures
-
-
-def _best_in_training(model: Loaded | None) -> Sequence[object]:
-    """For each class the action that was best in the matrix that the model was trained with; empty without one."""
-    if model is None or model.card.benefits is None:
-        return ()
-    return model.once(_best_of_card)
-
-
-def _best_of_card(model: Loaded) -> Sequence[object]:
-    B = np.array(model.card.benefits)
-    names = model.card.actions or (model.classes if B.shape[0] == B.shape[1] else ())
-    return [names[a] for a in B.argmax(axis=1)] if names else []
+    return choice, known_oddities(case.B, case.actions, case.classes, best_in_training(case.model)), figures
 
 
 def _by_threshold(case: _Case) -> _Chosen:

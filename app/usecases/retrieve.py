@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -15,19 +15,15 @@ from app.retrieval.batches import select_many
 from app.retrieval.expected_loss import check_usable
 from app.retrieval.losses import Loss, parse_loss
 from app.retrieval.multiclass import select_class_set
-from app.retrieval.sampled import MAX_LABELS, select_sampled
 from app.retrieval.selection import select
 from app.retrieval.terms import Terms
-from app.usecases.item_sets import SAMPLED, Choice, Method, Sets, Setting, check_extent
+from app.usecases.item_sets import Choice, Method, Sets, Setting, check_extent
 from app.usecases.predict import LARGEST_ANSWER
 from app.usecases.promises import promiser
+from app.usecases.sampled_sets import LEARNER, sampled_sets
 from app.usecases.tuned_cut import tuned_cut
 
 _BOUNDS = ("k_min", "k_max", "min_recall", "min_precision")  # fields of Terms that a cut ignores
-_SAMPLED = "multilabel_forest"
-_MOST_SAMPLED = 20_000  # labels of all instances of one call
-_MOST_VECTORS = 20_000_000  # label vectors in the leaves of all instances of one call: seconds
-_MOST_CUT = 0.1  # of the weight of an instance's label vectors: with more, the best set may be another one
 
 
 @dataclass(frozen=True)
@@ -85,7 +81,7 @@ def retrieve(sets: Sets, question: Question) -> Answer:
             "/positive", "'positive' needs a model; probabilities in the request are those of being relevant"
         )
     if question.method == "sampled":
-        raise Invalid.at("/method", f"'sampled' needs a model of the learner {_SAMPLED!r}, not probabilities")
+        raise Invalid.at("/method", f"'sampled' needs a model of the learner {LEARNER!r}, not probabilities")
     if question.method == "tuned_threshold":
         raise Invalid.at("/method", "'tuned_threshold' needs a model; its threshold is tuned on a version's hold-out")
     threshold = 0.5 if question.method == "half" else None
@@ -111,7 +107,13 @@ def retrieve_with(model: Loaded, X: np.ndarray, question: Question, warnings: li
     check_extent(*extent)
     _check_marginals(question, extent[1])
     if question.method == "sampled":
-        return _sampled(model, X, question, warnings)
+        if not model.multilabel:
+            allowed = "'sampled' is allowed in the setting 'multilabel' only"
+            raise Invalid.at("/method", f"{allowed}, not in {question.setting!r}")
+        _check_unbound(question, ("min_recall", "min_precision", "curve"))
+        choice, marginals = sampled_sets(model, X, question.terms)
+        notes, shown = [*warnings, *choice.warnings], marginals if question.marginals else None
+        return Answer(choice, question.terms.loss, None, notes, model.classes, marginals=shown)
     threshold = {"half": 0.5, "expected_loss": None}.get(question.method)
     if question.method == "tuned_threshold":
         threshold = model.once(_tuner)(question.terms.loss, question.terms.empty, column)
@@ -130,54 +132,6 @@ def retrieve_with(model: Loaded, X: np.ndarray, question: Question, warnings: li
         return replace(answer, positive=model.classes[column])
     answer = replace(answer, labels=model.classes)
     return _corrected(answer, model, question) if question.method == "expected_loss" and model.multilabel else answer
-
-
-def _sampled(model: Loaded, X: np.ndarray, question: Question, warnings: list[str]) -> Answer:
-    """The best sets on the label vectors of the training rows nearest to each row of X, with its marginals."""
-    if not model.multilabel:
-        raise Invalid.at(
-            "/method", f"'sampled' is allowed in the setting 'multilabel' only, not in {question.setting!r}"
-        )
-    if not hasattr(model.estimator, "neighbours_"):
-        raise Conflict.at(
-            "/method", f"'sampled' needs a version of the learner {_SAMPLED!r} with its label vectors; train one"
-        )
-    _check_unbound(question, ("min_recall", "min_precision", "curve"))
-    L = len(model.classes)
-    if MAX_LABELS < L or len(X) * L > _MOST_SAMPLED:
-        raise TooLarge(
-            f"the request has {len(X):,} instances of {L:,} labels; 'sampled' takes at most {MAX_LABELS} labels, and"
-            f" {_MOST_SAMPLED:,} of all instances together"
-        )
-    work = model.estimator.label_vector_work(X)
-    if work > _MOST_VECTORS:
-        raise TooLarge(
-            f"the {len(X):,} instances have {work:,} label vectors in their leaves; 'sampled' takes at most"
-            f" {_MOST_VECTORS:,} of all instances together; send fewer instances at once, or train fewer trees"
-        )
-    cut: list[float] = []
-
-    def vectors() -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        for found, weights, lost in model.estimator.label_vectors(X):
-            cut.append(lost)
-            yield found, weights
-
-    found = select_sampled(vectors(), model.estimator.posterior(X), question.terms)
-    unproven = np.array(cut) > _MOST_CUT
-    found.figures[SAMPLED.index("gap"), unproven] = np.nan
-    notes = [*warnings, *_about_cut(max(cut, default=0.0), int(unproven.sum()))]
-    choice = Choice(found.order, found.k, found.figures, np.zeros(len(X), dtype=np.int64), None)
-    sets = Sets(found.marginals.ravel(), np.arange(len(X) + 1) * L) if question.marginals else None
-    return Answer(choice, question.terms.loss, None, notes, model.classes, marginals=sets)
-
-
-def _about_cut(largest: float, unproven: int) -> list[str]:
-    """What to warn of where up to `largest` of an instance's weight is left out, of `unproven` instances too much."""
-    if not largest:
-        return []
-    warning = f"of the weight of an instance's label vectors up to {largest:.1%} is left out: the lightest ones"
-    many = f"{unproven} instance{'' if unproven == 1 else 's'}"
-    return [warning + (f"; 'gap' is null for {many} with more than {_MOST_CUT:.0%} left out" if unproven else "")]
 
 
 def _corrected(answer: Answer, model: Loaded, question: Question) -> Answer:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import time
 from decimal import Decimal
@@ -11,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from tests.api.column_bodies import arrow, npy
 from tests.conftest import two_class_rows
 
 CLASSES = ["healthy", "ill"]
@@ -36,20 +36,6 @@ def test_decisions_are_those_of_a_model_with_these_probabilities(service, ward):
         assert answer.status_code == 200, answer.text
         del by_model["model"]
         assert answer.json() == by_model
-
-
-def npy(rows) -> bytes:
-    file = io.BytesIO()
-    np.save(file, np.array(rows))
-    return file.getvalue()
-
-
-def arrow(columns) -> bytes:
-    sink = io.BytesIO()
-    table = pa.table(columns)
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    return sink.getvalue()
 
 
 def test_arrays_and_arrow_streams_answer_as_json_does(service):

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 from app.decisions import resources
+from tests.api.column_bodies import arrow, npy
 from tests.conftest import trained, two_class_rows
 
 P = [[0.9, 0.1], [0.4, 0.6], [0.05, 0.95], [0.3, 0.7], [0.6, 0.4]]
@@ -56,20 +57,6 @@ def test_resources_are_listed_after_the_limits(service):
     alone = ask(service, resources=RESOURCES).json()
     assert alone["total"] >= answer["total"]
     assert [list(entry) for entry in alone["limits"]] == [["name", "used", "at_most", "shadow_price"]]
-
-
-def npy(rows) -> bytes:
-    file = io.BytesIO()
-    np.save(file, np.array(rows))
-    return file.getvalue()
-
-
-def arrow(columns) -> bytes:
-    sink = io.BytesIO()
-    table = pa.table(columns)
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    return sink.getvalue()
 
 
 @pytest.mark.parametrize(

@@ -154,7 +154,7 @@ def test_label_vectors_are_those_of_the_rows_in_the_same_leaves(monkeypatch):
             assert shares.sum() == pytest.approx(1, abs=1e-12)
             assert cut == pytest.approx(0, abs=1e-6)
     whole = list(model.label_vectors(new))
-    monkeypatch.setattr(_neighbours, "MOST_VECTORS", 2)
+    monkeypatch.setattr(_neighbours, "MAX_VECTORS", 2)
     for (_, shares, _), (vectors, kept, cut) in zip(whole, model.label_vectors(new), strict=True):
         heaviest = np.sort(shares)[-2:]
         assert len(vectors) == len(heaviest)
@@ -168,7 +168,7 @@ def test_a_leaf_keeps_its_heaviest_label_vectors(monkeypatch):
     X, Y = rng.normal(size=(600, 2)), rng.integers(0, 2, (600, 8))
     kind = MultilabelForest(n_estimators=5, min_samples_leaf=200, calibration="none", random_state=0)
     whole = kind.fit(X, Y)
-    monkeypatch.setattr(_neighbours, "MOST_VECTORS", 20)
+    monkeypatch.setattr(_neighbours, "MAX_VECTORS", 20)
     few = clone(kind).fit(X, Y)
     assert whole.label_vector_work(X[:7]) > 7 * 5 * 20 == few.label_vector_work(X[:7])
     monkeypatch.setattr(_neighbours, "_BLOCK", 1)

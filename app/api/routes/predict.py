@@ -2,28 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Any, Literal
+from typing import Any, NamedTuple
 
 from fastapi import Request, Response
-from pydantic import Field, StrictBool, StrictInt, WithJsonSchema
 from starlette.concurrency import run_in_threadpool
 
 from app.api.bodies import instances, predicted_values
-from app.api.bodies.csv_bodies import CSV, Delimiter, Dialect, Encoding
+from app.api.bodies.csv_bodies import CSV, Dialect
 from app.api.bodies.documents import (
-    COSTS,
     JSON,
-    PROBABILITIES,
-    ByClass,
-    ClassNames,
     DirectRoute,
-    Matrices,
-    Names,
-    Text,
-    WireModel,
     checked,
     media_type_of_answer,
     media_type_of_body,
@@ -33,8 +24,8 @@ from app.api.bodies.documents import (
 )
 from app.api.bodies.given_probabilities import READERS, columns_of_csv
 from app.api.bodies.json_bodies import INLINE_BYTES, parsed
-from app.api.bodies.limits import LimitDocuments, ResourceDocuments, constraints
 from app.api.bodies.prediction_documents import PredictAnswer
+from app.api.bodies.prediction_requests import CsvQuestion, PredictQuestion, PredictRequest
 from app.api.deps import cached, loaded
 from app.api.errors import problems
 from app.api.middleware.limiters import limiters
@@ -55,91 +46,6 @@ _BYTES_FOR_LIMITS = 60  # more, for each of these numbers, where there are limit
 _TEXT_FIELDS = ("model", "rule")
 _READERS = (*instances.READERS, CSV)
 
-INSTANCES = {
-    "oneOf": [
-        {"type": "array", "items": {"type": "array", "items": {"type": ["number", "string", "null"]}}},
-        {"type": "array", "items": {"type": "object"}},
-    ]
-}
-
-
-class CostsDocument(WireModel):
-    """Costs for the rules beta_delta and hierarchical: D are the minority classes, H is the majority."""
-
-    majority: StrictInt | Text = Field(examples=["healthy"])
-    C_HD: float = Field(ge=0, strict=True, description="taking the majority for a minority class")
-    C_DH: float = Field(ge=0, strict=True, description="taking a minority class for the majority")
-    C_DD: float | None = Field(default=None, ge=0, strict=True, description="taking one minority class for another")
-
-
-class PredictQuestion(WireModel):
-    """All of a request but its instances or probabilities."""
-
-    model: Text | None = Field(
-        default=None, description="name, name:version or name@alias; or send `probabilities`", examples=["triage"]
-    )
-    classes: ClassNames | None = Field(default=None, description="with `probabilities`: the names of their columns")
-    normalize: StrictBool = Field(
-        default=False, description="with `probabilities`: divide each row by its sum, which need not be 1"
-    )
-    benefits: Matrices | None = Field(
-        default=None,
-        description="a row per actual class, a column per action; one matrix, or one per instance",
-        examples=[[[0, -1], [-10, 5]], {"healthy": {"wait": 0, "treat": -1}, "ill": {"wait": -10, "treat": 5}}],
-    )
-    cost_matrix: Matrices | None = Field(default=None, description=COSTS)
-    actions: Annotated[Names, Field(min_length=1)] | None = Field(
-        default=None, description="names of the columns; without them the columns are the classes"
-    )
-    rule: usecase.Rule = "expected_benefit"
-    threshold: Literal["posterior", "holdout"] | Annotated[float, Field(strict=True)] | None = None
-    costs: CostsDocument | None = None
-    priors: ByClass | None = Field(default=None, description="class priors where the model is used, by class")
-    limits: LimitDocuments | None = Field(
-        default=None,
-        description="of the batch, by action: how many instances at most, or `at_least` and `at_most`",
-        examples=[{"treat": 20, "inspect": {"at_least": 5, "at_most": 9}}],
-    )
-    resources: ResourceDocuments | None = Field(
-        default=None, description="what the actions of the batch use together, and at most"
-    )
-    explain: StrictBool = Field(default=False, description="say what would change each decision; in JSON answers")
-
-    def question(self) -> usecase.Question:
-        costs = usecase.Costs(**dict(self.costs)) if self.costs else None
-        rule = self.rule if "rule" in self.model_fields_set else None
-        limited = constraints(self.limits, self.resources)
-        return usecase.Question(
-            self.benefits,
-            self.cost_matrix,
-            self.actions,
-            rule,
-            self.threshold,
-            costs,
-            self.priors,
-            self.explain,
-            limited,
-        )
-
-
-class CsvQuestion(PredictQuestion):
-    """The same, and how the CSV file is written."""
-
-    delimiter: Delimiter = ","
-    decimal: Literal[".", ","] = "."
-    encoding: Encoding = "utf-8"
-
-
-class PredictRequest(PredictQuestion):
-    """Instances of a model, or probabilities of classes, and what is at stake."""
-
-    instances: Annotated[list[Any] | None, WithJsonSchema(INSTANCES)] = Field(
-        default=None, description="rows in the model's feature order, or objects by feature name; null where missing"
-    )
-    probabilities: Annotated[Any, WithJsonSchema(PROBABILITIES)] = Field(
-        default=None, description="in place of model and instances: a row per instance, a column for each of `classes`"
-    )
-
 
 @needs(PREDICT)
 async def predict(request: Request) -> Response:
@@ -156,28 +62,15 @@ async def predict(request: Request) -> Response:
     if len(body) > INLINE_BYTES:
         return await run_sized(request, len(body), lambda: _answer(request, _read(request, kind, body)))
     asked = _read(request, kind, body)
-    if asked.given is not None:
-        given = asked.given
-        return await _sized(request, given.classes, asked.question, len(given.P), lambda: _decide_given(request, asked))
-    model = cached(request, asked.model)
-    if model is None:
+    model = None if asked.given is not None else cached(request, asked.model)
+    if model is None and asked.given is None:
         return await run_in_threadpool(_answer, request, asked)
-    assert asked.rows is not None
-    rows = asked.rows(model.schema)
-    decided = partial(_decide, request, asked.question, model, rows)
-    return await _sized(request, model.classes, asked.question, len(rows[0]), decided)
-
-
-async def _sized(
-    request: Request, classes: Sequence[object], question: usecase.Question, n: int, decided: Callable[[], Response]
-) -> Response:
-    """What `decided` returns, computed where so long an answer belongs."""
-    numbers = usecase.extent(classes, question, n)
-    limited = question.constraints is not None
-    slow = question.constraints is not None and bool(question.constraints.resources or numbers > _INLINE_NUMBERS)
-    if numbers > _LONG_NUMBERS or slow:
+    ready = _ready(request, asked, model)
+    limited = asked.question.constraints
+    decided = partial(_decide, request, asked.question, ready)
+    if ready.numbers > _LONG_NUMBERS or (limited and (limited.resources or ready.numbers > _INLINE_NUMBERS)):
         return await limiters(request).long.run(decided)
-    return await run_in_threadpool(decided) if numbers > _INLINE_NUMBERS or limited else decided()
+    return await run_in_threadpool(decided) if limited or ready.numbers > _INLINE_NUMBERS else decided()
 
 
 @dataclass(frozen=True)
@@ -190,19 +83,46 @@ class _Asked:
     given: Probabilities | None = None
 
 
+class _Ready(NamedTuple):
+    """How many numbers the answer will hold, and what decides and writes it in a media type."""
+
+    numbers: int
+    answer: Callable[[str], Response]
+
+
 def _answer(request: Request, asked: _Asked) -> Response:
     """In a thread: the model may have to be loaded, and the rows may be many."""
-    if asked.given is not None:
-        return _decide_given(request, asked)
-    model = loaded(request, asked.model)
+    model = None if asked.given is not None else loaded(request, asked.model)
+    return _decide(request, asked.question, _ready(request, asked, model))
+
+
+def _ready(request: Request, asked: _Asked, model: Loaded | None) -> _Ready:
+    question = asked.question
+    if model is None:
+        given = asked.given
+        assert given is not None
+        numbers = usecase.extent(given.classes, question, len(given.P))
+        return _Ready(numbers, lambda form: instances.WRITERS[form](usecase.decide_given(given, question), None))
     assert asked.rows is not None
-    return _decide(request, asked.question, model, asked.rows(model.schema))
+    rows = asked.rows(model.schema)
+    numbers = usecase.extent(model.classes, question, len(rows[0]))
+    return _Ready(numbers, partial(_by_model, request, question, model, rows))
 
 
-def _decide(request: Request, question: usecase.Question, model: Loaded, rows: instances.Rows) -> Response:
-    form = _form(request, question)
+def _decide(request: Request, question: usecase.Question, ready: _Ready) -> Response:
+    form = media_type_of_answer(request, instances.WRITERS)
+    if question.explain and form != JSON:
+        raise Invalid.at("/explain", "explanations come in JSON answers alone")
+    if ready.numbers > _INLINE_NUMBERS:
+        share(request).reserve(ready.numbers * _BYTES_PER_NUMBER)
+    if question.constraints is not None:
+        share(request).reserve(ready.numbers * _BYTES_FOR_LIMITS)
+        request.app.state.kernels.wait("decisions")
+    return ready.answer(form)
+
+
+def _by_model(request: Request, question: usecase.Question, model: Loaded, rows: instances.Rows, form: str) -> Response:
     X, warnings = rows
-    _reserve(request, model.classes, question, len(X))
     if form == JSON:  # the other forms are for many rows, fast
         warnings += strange_values(model, X)
     if model.regression:
@@ -211,29 +131,6 @@ def _decide(request: Request, question: usecase.Question, model: Loaded, rows: i
         answer = instances.WRITERS[form](usecase.predict(model, X, question, warnings), model)
     request.app.state.metrics.requests.decided(model.name, model.version, len(X))
     return answer
-
-
-def _decide_given(request: Request, asked: _Asked) -> Response:
-    assert asked.given is not None
-    form = _form(request, asked.question)
-    _reserve(request, asked.given.classes, asked.question, len(asked.given.P))
-    return instances.WRITERS[form](usecase.decide_given(asked.given, asked.question), None)
-
-
-def _form(request: Request, question: usecase.Question) -> str:
-    form = media_type_of_answer(request, instances.WRITERS)
-    if question.explain and form != JSON:
-        raise Invalid.at("/explain", "explanations come in JSON answers alone")
-    return form
-
-
-def _reserve(request: Request, classes: Sequence[object], question: usecase.Question, n: int) -> None:
-    numbers = usecase.extent(classes, question, n)
-    if numbers > _INLINE_NUMBERS:
-        share(request).reserve(numbers * _BYTES_PER_NUMBER)
-    if question.constraints is not None:
-        share(request).reserve(numbers * _BYTES_FOR_LIMITS)
-        request.app.state.kernels.wait("decisions")
 
 
 def _read(request: Request, kind: str, body: bytes) -> _Asked:

@@ -24,13 +24,13 @@ from app.api.bodies.documents import (
     refuse_query,
 )
 from app.api.bodies.item_sets import WRITERS, common
+from app.api.bodies.prediction_requests import INSTANCES
 from app.api.bodies.probabilities import fields_of_json, sets_of_arrow, sets_of_list, sets_of_npy
 from app.api.deps import loaded
 from app.api.errors import problems
 from app.api.middleware.limiters import limiters
 from app.api.middleware.memory import share
 from app.api.middleware.permits import PREDICT, needs
-from app.api.routes.predict import INSTANCES
 from app.errors import Invalid
 from app.features import Schema
 from app.retrieval.losses import DEFAULT_BETA, LARGEST_BETA, LARGEST_COEFFICIENT, LOSSES

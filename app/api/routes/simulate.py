@@ -9,6 +9,7 @@ from pydantic import BaseModel, Field, StrictFloat, StrictInt, StrictStr, WithJs
 
 from app.api.bodies.documents import JSON, ModelVersion, StrictRoute, Text
 from app.api.bodies.matrices import WireMatrix
+from app.api.bodies.prediction_requests import INSTANCES
 from app.api.charts import media
 from app.api.charts.budgets import acquisition_chart
 from app.api.deps import PortsDep, loaded
@@ -16,7 +17,6 @@ from app.api.errors import problems
 from app.api.middleware.limiters import limiters
 from app.api.middleware.permits import PREDICT, needs
 from app.api.routes.datasets import EXAMPLE_ID
-from app.api.routes.predict import INSTANCES
 from app.api.routes.train import FeatureCosts
 from app.usecases.ports import Ports
 from app.usecases.stepwise_models import check_askable
