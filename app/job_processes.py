@@ -24,7 +24,7 @@ from app.polling import Poller
 from app.progress import listen
 from app.settings import Settings
 from app.stores import open_ports
-from app.usecases import compare, compare_job, train, train_job
+from app.usecases import calibrate, compare, compare_job, train, train_job
 from app.usecases.datasets import expire as expire_inline
 from app.usecases.ports import Ports
 
@@ -40,10 +40,12 @@ _RETRY_SECONDS = 30.0  # of a job, whose work would be lost, with an object stor
 _EXPIRY_SECONDS = 3600.0
 _RUN: dict[str, Callable[[Ports, Job, float], None]] = {
     train.KIND: train_job.run,
+    calibrate.KIND: train_job.run,
     compare.KIND: lambda ports, job, _: compare_job.run(ports, job),
 }
 _CLEAN_UP: dict[str, Callable[[Ports, Job, int], None]] = {
     train.KIND: train_job.clean_up,
+    calibrate.KIND: train_job.clean_up,
     compare.KIND: compare_job.clean_up,
 }
 

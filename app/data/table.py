@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -30,3 +31,9 @@ class Table:
         if self.classes is None:
             return self
         return replace(self, y=np.array(self.classes, dtype=np.float64)[self.y], classes=None)
+
+    def with_classes(self, order: Sequence[int | str]) -> Table:
+        """The same with its classes in this order, for one label of classes."""
+        assert self.classes is not None
+        codes = np.array([order.index(name) for name in self.classes])
+        return replace(self, y=codes[self.y], classes=tuple(order))

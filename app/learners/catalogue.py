@@ -9,8 +9,12 @@ from pkgutil import iter_modules
 from app import learners
 from app.learners.compiled_kinds import COMPILED
 from app.learners.kinds import KINDS, Kind, resolve
+from app.learners.score_calibrator import SCORE_CALIBRATOR
 
-__all__ = ["KINDS", "Kind", "resolve"]
+__all__ = ["INTERNAL", "KINDS", "Kind", "kind_of", "resolve"]
+
+INTERNAL = {kind.name: kind for kind in (SCORE_CALIBRATOR,)}
+"""Kinds that no request names: other routes than `/train` build them."""
 
 _APART = {"catalogue", "stepwise", *(kind.module.split(".")[2] for kind in COMPILED)}  # they would load the compiler
 
@@ -24,3 +28,8 @@ def _declared() -> Iterator[Kind]:
 
 
 KINDS.update((kind.name, kind) for kind in sorted((*_declared(), *COMPILED), key=lambda kind: kind.name))
+
+
+def kind_of(name: str) -> Kind:
+    """The kind of this name, internal ones included."""
+    return KINDS.get(name) or INTERNAL[name]

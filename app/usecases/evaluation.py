@@ -39,7 +39,7 @@ def metrics_of(estimator: Any, holdout: Holdout, spec: TrainSpec, table: Table, 
 
 def _acquisition(estimator: Any, spec: TrainSpec, table: Table, rows: np.ndarray) -> dict[str, Any]:
     """What asking feature by feature costs and earns on the hold-out, of a learner that can be asked so."""
-    if not catalogue.KINDS[spec.learner.kind].stepwise:
+    if not catalogue.kind_of(spec.learner.kind).stepwise:
         return {}
     from app.usecases import acquisition_model, simulate  # noqa: PLC0415 - their compiler takes 60 MB that many can spare
 

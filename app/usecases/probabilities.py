@@ -25,8 +25,7 @@ def as_probabilities(value: Any, classes: Sequence[int | str], *, normalize: boo
     """Lists (n, K), or an array, of numbers of at least 0 whose rows sum to 1, or, with `normalize`, to anything more
     than 0; Invalid with the place of each flaw below /classes and /probabilities. O(n K).
     """
-    if len(set(map(str, classes))) < len(classes):
-        raise Invalid.at("/classes", "two classes have the same name")
+    check_class_names(classes)
     P = _as_array(value, len(classes))
     if P.shape[1:] != (len(classes),):
         raise Invalid.at("/probabilities", f"each row has {P.shape[1]} numbers, and there are {len(classes)} classes")
@@ -39,6 +38,12 @@ def as_probabilities(value: Any, classes: Sequence[int | str], *, normalize: boo
         return Probabilities(classes, P / sums[:, None])
     reject(_wrong_sums(sums, np.abs(sums - 1) > TOLERANCE, "must sum to 1; or send 'normalize': true"))
     return Probabilities(classes, P)
+
+
+def check_class_names(classes: Sequence[int | str]) -> None:
+    """Invalid where two have the same name: 1 and "1" do."""
+    if len(set(map(str, classes))) < len(classes):
+        raise Invalid.at("/classes", "two classes have the same name")
 
 
 def _as_array(value: Any, n_classes: int) -> np.ndarray:

@@ -198,11 +198,13 @@ class _Clock:
 
 def _table(ports: Ports, job: Job, spec: TrainSpec) -> Table:
     table = ports.datasets.table(job.dataset or spec.dataset)
-    return table.as_numbers() if catalogue.KINDS[spec.learner.kind].regresses(spec.learner.parameters) else table
+    if "classes" in spec.learner.parameters:  # of a calibration, whose probabilities keep the order of the request
+        return table.with_classes(spec.learner.parameters["classes"])
+    return table.as_numbers() if catalogue.kind_of(spec.learner.kind).regresses(spec.learner.parameters) else table
 
 
 def _build(spec: TrainSpec, table: Table) -> Any:
-    return catalogue.KINDS[spec.learner.kind].build(
+    return catalogue.kind_of(spec.learner.kind).build(
         spec.learner.parameters,
         categorical_features=list(table.schema.categorical),
         benefits=spec.benefit_matrix,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from app.learners.catalogue import KINDS
+from app.learners.catalogue import kind_of
 from app.text import listing
 from app.usecases.specs import TrainSpec
 
@@ -19,7 +19,7 @@ def notes(estimator: Any, spec: TrainSpec, folds: int, done: int) -> list[str]:
     if done < folds:
         rows = "the hold-out alone" if done < 2 else f"{done} of {folds} folds"
         found.append(f"the metrics are of {rows}: more folds would take too long")
-    kind = KINDS[spec.learner.kind]
+    kind = kind_of(spec.learner.kind)
     priced = kind.feature_costs != "ignored" and kind.uses_benefits(spec.learner.parameters)
     if priced and spec.benefits and spec.feature_costs is None and spec.learner.parameters.get("lambda") is None:
         found.append(

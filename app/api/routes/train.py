@@ -140,10 +140,10 @@ async def submit(
     return JobDocument.of(await accepted(request, response, job, prefer))
 
 
-def _wanted_model(
+def wanted_model(
     model: Annotated[str | None, Query(description="only jobs for this model", max_length=64)] = None,
 ) -> str | None:
     return model
 
 
-add_job_routes(router, usecase.KIND, JobDocument, example_key=EXAMPLE_KEY, model_filter=_wanted_model)
+add_job_routes(router, usecase.KIND, JobDocument, example_key=EXAMPLE_KEY, model_filter=wanted_model)

@@ -1,0 +1,94 @@
+"""Jobs that turn the scores of another system into a published model, over HTTP."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Body, Request, Response
+from pydantic import Field, StrictBool, StrictInt, WithJsonSchema
+from starlette.concurrency import run_in_threadpool
+
+from app.api.bodies.documents import PROBABILITIES, ClassNames, Name, StrictRoute, Text, WireModel
+from app.api.deps import CallerDep, PortsDep
+from app.api.errors import problems
+from app.api.middleware.permits import TRAIN, needs
+from app.api.routes.jobs import Prefer, accepted, add_job_routes, key_header
+from app.api.routes.train import JobDocument, wanted_model
+from app.errors import Invalid
+from app.usecases import calibrate as usecase
+from app.usecases.specs import HOLDOUT, SEED
+
+router = APIRouter(prefix="/calibrate", tags=["train"], route_class=StrictRoute)
+
+_SCORES = {"type": "array", "items": {"type": ["number", "array"], "items": {"type": "number"}}}
+
+
+class CalibrateRequest(WireModel):
+    """Scores, or probabilities, with the true classes of their rows."""
+
+    model: Name = Field(description="what to publish", examples=["assistant"])
+    scores: Annotated[Any, WithJsonSchema(_SCORES)] = Field(
+        default=None,
+        description="log-odds, ratings or other numbers: of two classes one for each row, the greater the more probable"
+        " the second class; or a row with a number for each of `classes`",
+    )
+    probabilities: Annotated[Any, WithJsonSchema(PROBABILITIES)] = Field(
+        default=None, description="in place of scores: a row per instance, a column for each of `classes`"
+    )
+    classes: Annotated[ClassNames, Field(min_length=2)]
+    labels: Annotated[list[StrictInt | Text], Field(fail_fast=True)] = Field(description="the true class of each row")
+    method: Literal["auto", "sigmoid", "isotonic"] = Field(
+        default="auto", description="auto chooses by the numbers of rows per class"
+    )
+    normalize: StrictBool = Field(default=False, description="with `probabilities`: divide each row by its sum")
+    holdout: float = Field(default=HOLDOUT, ge=0, le=0.9, strict=True, description="part held out to evaluate; 0: none")
+    refit: StrictBool = Field(default=True, description="whether to calibrate again on all rows after the evaluation")
+    seed: int = Field(default=SEED, ge=0, lt=2**32, strict=True)
+
+    def order(self) -> dict[str, Any]:
+        """The order; Invalid unless it has either scores or probabilities."""
+        if (self.scores is None) == (self.probabilities is None):
+            place = "/scores" if self.scores is None else "/probabilities"
+            raise Invalid.at(place, "send either 'scores' or 'probabilities'")
+        if self.normalize and self.probabilities is None:
+            raise Invalid.at("/normalize", "this goes with 'probabilities'")
+        return dict(self)
+
+
+EXAMPLE_KEY = "docs-calibration"
+_EXAMPLE = {
+    "model": "assistant",
+    "scores": [-2.1, -1.4, -0.3, 0.2, -0.6, 0.4, 1.1, 2.7],
+    "classes": ["spam", "genuine"],
+    "labels": ["spam", "spam", "spam", "spam", "genuine", "genuine", "genuine", "genuine"],
+}
+_ACCEPTED = {
+    "description": "Accepted, and ended within the time that `Prefer: wait` gave",
+    "model": JobDocument,
+}
+
+
+@router.post(
+    "",
+    summary="Start a job that calibrates the scores of another system and publishes them as a model",
+    status_code=202,
+    response_model=JobDocument,
+    responses={200: _ACCEPTED, **problems(409, 413, 422)},
+)
+@needs(TRAIN)
+async def submit(
+    body: Annotated[CalibrateRequest, Body(openapi_examples={"eight scores": {"value": _EXAMPLE}})],
+    request: Request,
+    response: Response,
+    ports: PortsDep,
+    caller: CallerDep,
+    idempotency_key: Annotated[str | None, key_header(EXAMPLE_KEY)] = None,
+    prefer: Prefer = None,
+) -> JobDocument:
+    """The model's feature is `score`, or one for each class, by its name; its classes keep the order of the request."""
+    caller.need_model(body.model)
+    job = await run_in_threadpool(usecase.submit, ports, body.order(), key=idempotency_key, caller=caller)
+    return JobDocument.of(await accepted(request, response, job, prefer))
+
+
+add_job_routes(router, usecase.KIND, JobDocument, example_key=EXAMPLE_KEY, model_filter=wanted_model)

@@ -1,0 +1,108 @@
+"""Orders to calibrate the scores of another system: checked here, and accepted as jobs that train a calibration."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from app.access.caller import Caller
+from app.data.store import Draft
+from app.errors import Flaw, Invalid, pointer, reject
+from app.jobs.job import Job
+from app.learners.score_calibrator import SCORE_CALIBRATOR
+from app.usecases import jobs
+from app.usecases.labelled_rows import class_codes
+from app.usecases.ports import Ports
+from app.usecases.probabilities import as_probabilities, check_class_names
+from app.usecases.specs import LearnerSpec, TrainSpec
+
+KIND = "calibrate"
+SCORE = "score"  # the feature of a model whose instances are one score
+_LARGEST = 1e100  # of a score's magnitude: squares, and sums of them, stay finite
+
+Classes = Sequence[int | str]
+
+
+def submit(ports: Ports, order: Mapping[str, Any], *, key: str | None, caller: Caller) -> Job:
+    """Accept an order, as `train.submit` does; the rows and labels are kept as a data set.
+
+    Raises Invalid below /scores, /probabilities, /classes and /labels.
+    """
+    classes, labels = order["classes"], order["labels"]
+    check_class_names(classes)
+    given = "scores" if order["probabilities"] is None else "probabilities"
+    if given == "scores":
+        X = _as_scores(order["scores"], len(classes))
+    else:
+        X = as_probabilities(order["probabilities"], classes, normalize=order["normalize"]).P
+    if not len(X):
+        raise Invalid.at(f"/{given}", "at least one row is required")
+    if len(labels) != len(X):
+        raise Invalid.at("/labels", f"{len(labels)} labels for {len(X)} rows of {given}")
+    _check_varied(X, class_codes(labels, classes), classes, given)
+    draft = drafted(ports, X, labels, classes)
+    parameters = {"calibration": order["method"], "input": given, "classes": list(classes)}
+    spec = TrainSpec(
+        model=order["model"],
+        learner=LearnerSpec(kind=SCORE_CALIBRATOR.name, parameters=parameters),
+        dataset=draft.content,
+        **{name: order[name] for name in ("holdout", "refit", "seed")},
+    )
+    ports.datasets.keep(draft)  # last of all: what is refused leaves nothing behind
+    return jobs.submit(ports, caller, KIND, spec, model=spec.model, dataset=draft.dataset.id, key=key)
+
+
+def drafted(ports: Ports, X: np.ndarray, labels: Sequence[int | str], classes: Classes) -> Draft:
+    """Rows (n, m) and their labels as a data set to keep; Invalid below /classes and /labels."""
+    names = [SCORE] if X.shape[1] == 1 else [str(name) for name in classes]
+    try:
+        draft = ports.datasets.draft_inline(names, X.tolist(), labels)
+    except Invalid as error:
+        flaws = [Flaw(flaw.loc.replace("/features", "/classes", 1), flaw.msg) for flaw in error.flaws]
+        raise Invalid(error.detail, flaws) from error
+    seen = draft.dataset.classes or ()
+    reject(
+        Flaw(pointer("classes", k), f"no label is {name!r}; each class needs rows, or leave it out")
+        for k, name in enumerate(classes)
+        if name not in seen
+    )
+    return draft
+
+
+def _as_scores(value: Any, n_classes: int) -> np.ndarray:
+    """Numbers, one for each row of two classes, or rows with a number for each class, as (n, 1) or (n, K)."""
+    if not isinstance(value, list):
+        raise Invalid.at("/scores", "scores are a list with an item for each row")
+    single = n_classes == 2 and not (value and isinstance(value[0], list))
+    width = 1 if single else n_classes
+    rows = [[one] for one in value] if single else value
+    form = "a number" if single else f"a list of {n_classes} numbers, one per class"
+    reject(
+        Flaw(pointer("scores", i), f"the score of a row is {form}")
+        for i, row in enumerate(rows)
+        if not isinstance(row, list) or len(row) != width or (single and isinstance(row[0], list))
+    )
+    reject(_wrong_numbers(rows, single=single))
+    return np.array(rows, dtype=np.float64).reshape(len(rows), width)
+
+
+def _wrong_numbers(rows: Sequence[Sequence[Any]], *, single: bool) -> Iterator[Flaw]:
+    for i, row in enumerate(rows):
+        for k, score in enumerate(row):
+            if type(score) not in (int, float) or not -_LARGEST <= score <= _LARGEST:
+                place = pointer("scores", i) if single else pointer("scores", i, k)
+                yield Flaw(place, f"a score is a number of at most {_LARGEST:g} in magnitude")
+
+
+def _check_varied(X: np.ndarray, codes: np.ndarray, classes: Classes, given: str) -> None:
+    """Scores that are all the same, or that fall where the second class is more frequent, cannot be calibrated."""
+    if (X[0] == X).all():
+        raise Invalid.at(f"/{given}", f"the {given} of all rows are the same; they cannot tell the classes apart")
+    if X.shape[1] > 1 or len(np.unique(codes)) < 2:
+        return
+    first, second = (X[codes == k].mean() for k in (0, 1))
+    if second <= first:
+        means = f"{classes[1]!r} has mean score {second:.6g} and {classes[0]!r} {first:.6g}"
+        raise Invalid.at("/scores", f"a greater score must mean the second class, but {means}; reverse 'classes'")

@@ -1,0 +1,156 @@
+"""Scores of another system become a model that takes scores for instances."""
+
+import numpy as np
+import pytest
+
+from tests.messages import says
+
+N = 300
+BENEFITS = {"clean": {"keep": 0, "drop": -5}, "spam": {"keep": -1, "drop": 1}}
+
+
+def scored(n=N, seed=0):
+    """Log-odds of the class `clean`, off by a factor of 2, and labels."""
+    rng = np.random.default_rng(seed)
+    s = rng.normal(0, 2, n)
+    clean = rng.random(n) < 1 / (1 + np.exp(-s / 2))
+    return s.round(3).tolist(), ["clean" if one else "spam" for one in clean]
+
+
+def order(**changes):
+    scores, labels = scored()
+    body = {"model": "mails", "scores": scores, "classes": ["spam", "clean"], "labels": labels} | changes
+    return {name: value for name, value in body.items() if value is not ...}
+
+
+def calibrated(service, body):
+    response = service.post("/calibrate", json=body, headers={"Prefer": "wait=60"})
+    assert response.status_code == 200, response.text
+    assert response.json()["status"] == "succeeded", response.json()
+    return response.json()
+
+
+@pytest.fixture(scope="module")
+def mails(service):
+    return calibrated(service, order())
+
+
+def test_the_model_takes_scores_and_keeps_the_order_of_the_classes(service, mails):
+    version = f"mails:{mails['model']['version']}"
+    body = {"model": version, "instances": [[-6], [0.3], [6]], "benefits": BENEFITS, "explain": True}
+    answer = service.post("/predict", json=body).json()
+    assert answer["classes"] == ["spam", "clean"]
+    assert answer["decisions"][0] == "drop"
+    assert answer["decisions"][2] == "keep"
+    clean = [row[1] for row in answer["probabilities"]]
+    np.testing.assert_allclose(clean, 1 / (1 + np.exp(-np.array([-3, 0.15, 3]))), atol=0.08)
+    assert len(answer["explanations"]) == 3
+    named = {"model": version, "instances": [{"score": 6}], "benefits": BENEFITS, "limits": {"drop": 0}}
+    assert service.post("/predict", json=named).json()["decisions"] == ["keep"]
+    by_cut = {"model": version, "instances": [[6]], "benefits": BENEFITS, "rule": "threshold", "threshold": "holdout"}
+    assert service.post("/predict", json=by_cut).status_code == 200
+
+
+def test_the_card_has_the_figures_of_a_trained_model(service, mails):
+    card = service.get(f"/models/mails:{mails['model']['version']}").json()
+    assert card["classes"] == ["spam", "clean"]
+    assert [feature["name"] for feature in card["features"]] == ["score"]
+    assert card["fitted"]["calibration"] == "sigmoid"
+    assert card["data"]["rows"] == N
+    assert card["data"]["evaluation"] == {"method": "cross-validation", "folds": 4, "rows": N}
+    labels = scored()[1]
+    assert card["class_priors"] == pytest.approx({name: labels.count(name) / N for name in ("spam", "clean")})
+    assert mails["metrics"]["log_loss"] < 0.69
+    report = service.post("/models/mails/benefit", json={"benefits": BENEFITS})
+    assert report.status_code == 200, report.text
+
+
+def test_an_absurd_score_or_none_is_answered_safely(service, mails):
+    far = {"model": "mails", "instances": [[1e300], [-1e300]], "benefits": BENEFITS}
+    answer = service.post("/predict", json=far).json()
+    assert np.min(answer["probabilities"]) >= 1 / (N + 2) - 1e-12
+    assert any("score" in warning for warning in answer["warnings"])
+    none = service.post("/predict", json={"model": "mails", "instances": [[0.1], [None]], "benefits": BENEFITS})
+    assert none.status_code == 422
+    assert none.json()["errors"] == [says("/instances/1", "no probabilities")]
+
+
+def test_probabilities_of_three_classes_that_are_integers(service):
+    rng = np.random.default_rng(1)
+    P = rng.dirichlet([1, 1, 1], 200)
+    y = (rng.random(200)[:, None] > P.cumsum(axis=1)).sum(axis=1)
+    classes = [30, 10, 20]
+    body = order(scores=..., model="three", probabilities=P.tolist(), classes=classes, labels=[classes[k] for k in y])
+    calibrated(service, body)
+    request = {"model": "three", "instances": [{"30": 0.8, "10": 0.1, "20": 0.1}, {"10": 0.9, "20": 0.1, "30": 0}]}
+    answer = service.post("/predict", json=request | {"rule": "most_probable"}).json()
+    assert answer["classes"] == classes
+    assert answer["decisions"] == [30, 10]
+    wrong = service.post("/predict", json=request | {"instances": [[0.8, 0.8, 0.1]], "rule": "most_probable"})
+    assert wrong.json()["errors"] == [says("/instances/0", "no probabilities")]
+
+
+def test_scores_of_each_class_and_few_rows_are_warned_about(service):
+    body = order(
+        model="few",
+        scores=[[2, 0, 0], [1, 0, 0], [0, 2, 1], [0, 1, 0], [0, 0, 3], [0, 0.5, 1]],
+        classes=["a", "b", "c"],
+        labels=["a", "a", "b", "b", "c", "c"],
+    )
+    job = calibrated(service, body)
+    assert any("too few" in warning for warning in job["warnings"])
+    card = service.get("/models/few:1").json()
+    assert [feature["name"] for feature in card["features"]] == ["a", "b", "c"]
+
+
+def test_it_is_a_job_of_its_own_kind(service, mails):
+    response = service.post("/calibrate", json=order(), headers={"Idempotency-Key": "once"})
+    assert response.status_code == 202
+    assert response.headers["location"] == f"/calibrate/{response.json()['id']}"
+    again = service.post("/calibrate", json=order(), headers={"Idempotency-Key": "once"})
+    assert again.json()["id"] == response.json()["id"]
+    assert mails["id"] in [job["id"] for job in service.get("/calibrate", params={"model": "mails"}).json()["jobs"]]
+    assert mails["id"] not in [job["id"] for job in service.get("/train", params={"page_size": 500}).json()["jobs"]]
+
+
+LABELS = order()["labels"]
+SCORES = order()["scores"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "place"),
+    [
+        ({"scores": ...}, "/scores"),
+        ({"probabilities": [[0.5, 0.5]] * N}, "/probabilities"),
+        ({"normalize": True}, "/normalize"),
+        ({"scores": 3}, "/scores"),
+        ({"scores": [1.0] * N}, "/scores"),
+        ({"scores": [-s for s in SCORES]}, "/scores"),
+        ({"scores": [*SCORES[:-1], None]}, f"/scores/{N - 1}"),
+        ({"scores": [*SCORES[:-1], True]}, f"/scores/{N - 1}"),
+        ({"scores": [*SCORES[:-1], "1"]}, f"/scores/{N - 1}"),
+        ({"scores": [*SCORES[:-1], [1.0]]}, f"/scores/{N - 1}"),
+        ({"scores": [*SCORES[:-1], 1e101]}, f"/scores/{N - 1}"),
+        ({"scores": [[s, 0] for s in SCORES[:-1]] + [[1, 2, 3]]}, f"/scores/{N - 1}"),
+        ({"scores": [[s, 0] for s in SCORES[:-1]] + [[1, None]]}, f"/scores/{N - 1}/1"),
+        ({"scores": SCORES, "classes": ["spam", "clean", "other"]}, "/scores/0"),
+        ({"scores": [], "labels": []}, "/scores"),
+        ({"scores": ..., "probabilities": [[0.5, 0.6]] * N}, "/probabilities/0"),
+        ({"scores": ..., "probabilities": [[0.5, 0.5]] * N}, "/probabilities"),
+        ({"labels": LABELS[:-1]}, "/labels"),
+        ({"labels": [*LABELS[:-1], "ham"]}, f"/labels/{N - 1}"),
+        ({"labels": [*LABELS[:-1], 3]}, f"/labels/{N - 1}"),
+        ({"labels": ["clean"] * N}, "/labels"),
+        ({"labels": ["clean"] * (N - 1) + ["spam"], "scores": [1.0] * (N - 1) + [0.0]}, "/labels"),
+        ({"classes": ["spam"]}, "/classes"),
+        ({"classes": ["spam", "spam"]}, "/classes"),
+        ({"classes": ["spam", "clean", "x"], "scores": [[s, 0, 1] for s in SCORES]}, "/classes/2"),
+        ({"method": "magic"}, "/method"),
+        ({"holdout": 1}, "/holdout"),
+        ({"model": "No Name"}, "/model"),
+    ],
+)
+def test_what_cannot_be_calibrated(service, changes, place):
+    response = service.post("/calibrate", json=order(**changes))
+    assert response.status_code == 422, response.text
+    assert response.json()["errors"][0]["loc"] == place

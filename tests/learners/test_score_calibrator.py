@@ -1,0 +1,126 @@
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+from scipy.special import expit, log_softmax, logit, softmax
+from sklearn.isotonic import IsotonicRegression
+
+from app.decisions.benefit import decide
+from app.learners.score_calibrator import ScoreCalibrator
+
+UNITS = [(1.0, 0.0), (1000.0, 300.0), (1e-6, 5.0), (1e80, 0.0)]
+
+
+def two_classes(n=400, seed=0):
+    """Scores whose log-odds are 1.5 s - 0.7."""
+    rng = np.random.default_rng(seed)
+    s = rng.normal(0, 1.5, n)
+    return s, (rng.random(n) < expit(1.5 * s - 0.7)).astype(int)
+
+
+def platt(s, y):
+    """Platt's sigmoid by another optimiser, on the scores themselves."""
+    target = np.where(y == 1, (y.sum() + 1) / (y.sum() + 2), 1 / ((1 - y).sum() + 2))
+
+    def loss(line):
+        z = line[0] * s + line[1]
+        return np.mean(np.logaddexp(0, z) - target * z)
+
+    slope, offset = minimize(loss, [1.0, 0.0], method="BFGS", options={"gtol": 1e-9}).x
+    return np.clip(expit(slope * s + offset), 1 / (len(s) + 2), 1 - 1 / (len(s) + 2))
+
+
+@pytest.mark.parametrize(("scale", "shift"), UNITS)
+def test_a_sigmoid_equals_platts_in_any_unit(scale, shift):
+    s, y = two_classes()
+    model = ScoreCalibrator(calibration="sigmoid").fit((scale * s + shift)[:, None], y)
+    np.testing.assert_allclose(model.posterior((scale * s + shift)[:, None])[:, 1], platt(s, y), atol=1e-6)
+
+
+@pytest.mark.parametrize(("scale", "shift"), UNITS)
+def test_an_isotonic_curve_equals_that_of_the_scores_themselves(scale, shift):
+    s, y = two_classes()
+    s = np.round(s, 1)  # with ties
+    model = ScoreCalibrator(calibration="isotonic").fit((scale * s + shift)[:, None], y)
+    expected = np.clip(IsotonicRegression().fit(s, y).predict(s), 1 / 402, 401 / 402)
+    np.testing.assert_allclose(model.posterior((scale * s + shift)[:, None])[:, 1], expected, atol=1e-12)
+
+
+def test_one_score_far_away_does_not_decide_about_the_others():
+    s, y = two_classes()
+    far = np.append(s, 1e9)
+    model = ScoreCalibrator(calibration="sigmoid").fit(far[:, None], np.append(y, 1))
+    np.testing.assert_allclose(model.posterior(s[:, None])[:, 1], platt(s, y), atol=0.03)
+
+
+def test_a_score_for_each_of_two_classes_counts_by_their_difference():
+    s, y = two_classes()
+    one = ScoreCalibrator(calibration="sigmoid").fit(s[:, None], y)
+    two = ScoreCalibrator(calibration="sigmoid").fit(np.column_stack((7 - s, np.full(len(s), 7.0))), y)
+    both = np.column_stack((1 - s, np.ones(len(s))))
+    np.testing.assert_allclose(two.posterior(both), one.posterior(s[:, None]), atol=1e-9)
+
+
+@pytest.mark.parametrize(("scale", "shift"), UNITS[:2])
+def test_three_scores_get_one_slope_and_offsets(scale, shift):
+    rng = np.random.default_rng(3)
+    S = rng.normal(0, 2, (3000, 3))
+    truth = softmax(0.8 * S + [0.0, 1.0, -1.0], axis=1)
+    y = (rng.random(3000)[:, None] > truth.cumsum(axis=1)).sum(axis=1)
+
+    def loss(line):
+        return -log_softmax(line[0] * S + [0, *line[1:]], axis=1)[np.arange(3000), y].mean()
+
+    best = minimize(loss, [1.0, 0.0, 0.0], method="BFGS").x
+    X = scale * S + shift * np.array([1.0, 2.0, 0.0])
+    model = ScoreCalibrator(calibration="sigmoid").fit(X, y)
+    np.testing.assert_allclose(model.posterior(X), softmax(best[0] * S + [0, *best[1:]], axis=1), atol=5e-3)
+
+
+def test_probabilities_are_calibrated_in_the_log_odds():
+    s, y = two_classes()
+    P = np.column_stack((expit(-2 * s), expit(2 * s)))  # too sure of themselves
+    model = ScoreCalibrator(calibration="sigmoid", input="probabilities").fit(P, y)
+    np.testing.assert_allclose(model.posterior(P)[:, 1], platt(logit(P[:, 1]), y), atol=1e-4)
+
+
+def test_rows_that_are_no_probabilities_get_none():
+    s, y = two_classes()
+    P = np.column_stack((expit(-s), expit(s)))
+    model = ScoreCalibrator(input="probabilities").fit(P, y)
+    bad = np.array([[0.5, 0.6], [-0.1, 1.1], [np.nan, 0.5], [0.25, 0.75]])
+    assert np.isnan(model.posterior(bad)).all(axis=1).tolist() == [True, True, True, False]
+
+
+@pytest.mark.parametrize("method", ["sigmoid", "isotonic"])
+def test_scores_that_separate_the_classes_prove_nothing_beyond_the_rows(method):
+    s, y = np.arange(40.0), np.arange(40) >= 20
+    P = ScoreCalibrator(calibration=method).fit(s[:, None], y.astype(int)).posterior(np.array([[-1e6], [1e6]]))
+    assert P.min() >= 1 / 42 - 1e-12
+    assert P.max() <= 41 / 42 + 1e-12
+
+
+@pytest.mark.parametrize("rows", [6, 60, 3000])
+def test_auto_chooses_by_rows_and_never_leaves_scores_as_they_are(rows):
+    s, y = two_classes(rows, seed=1)
+    model = ScoreCalibrator().fit(s[:, None], y)
+    assert model.calibration_ == ("isotonic" if rows == 3000 else "sigmoid")
+    P = np.column_stack((expit(-s), expit(s)))
+    assert (ScoreCalibrator(input="probabilities").fit(P, y).calibration_ == "none") == (rows == 6)
+
+
+@pytest.mark.parametrize("method", ["sigmoid", "isotonic"])
+def test_promised_benefit_is_what_is_realised_on_new_scores(method):
+    s, y = two_classes(20_000, seed=4)
+    model = ScoreCalibrator(calibration=method).fit(s[:, None], y)
+    new, truth = two_classes(50_000, seed=5)
+    B = np.array([[0.0, -1.0], [-10.0, 5.0]])
+    decision = decide(model.posterior(new[:, None]), B)
+    rows = np.arange(len(new))
+    gaps = B[truth, decision.choice] - decision.expected_benefits[rows, decision.choice]
+    assert abs(gaps.mean()) < 3 * gaps.std() * np.sqrt(1 / 50_000 + 1 / 20_000)
+
+
+def test_refitting_calibrates_again_on_the_rows_given():
+    s, y = two_classes()
+    one = ScoreCalibrator(calibration="sigmoid").fit(s[:200, None], y[:200]).refit(s[:, None], y)
+    np.testing.assert_allclose(one.posterior(s[:, None])[:, 1], platt(s, y), atol=1e-6)
