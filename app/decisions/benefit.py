@@ -44,17 +44,22 @@ def decide(P: np.ndarray, B: np.ndarray) -> Decision:
     if B.ndim == 3 and len(B) == 1:
         B = B[0]
     if B.ndim == 2:
-        return Decision(least(_losses(B).T.dot(P.T), P.shape[1]), P.dot(B))
-    regrets = np.einsum("nk,nka->an", P, _losses(B))
+        return decide_prepared(P, B, losses(B))
+    regrets = np.einsum("nk,nka->an", P, losses(B))
     return Decision(least(regrets, P.shape[1]), np.einsum("nk,nka->na", P, B))
+
+
+def decide_prepared(P: np.ndarray, B: np.ndarray, lost: np.ndarray) -> Decision:
+    """`decide` for one matrix B (K, A) whose `losses` are known. O(n K A)."""
+    return Decision(least(lost.T.dot(P.T), P.shape[1]), P.dot(B))
 
 
 def regrets(P: np.ndarray, B: np.ndarray) -> np.ndarray:
     """Expected regrets, float64 (A, n), shapes as in `decide`; the same for equal rows, whatever the other rows are."""
-    losses = _losses(B)
+    lost = losses(B)
     R = np.zeros((B.shape[-1], len(P)))
     for k in range(P.shape[1]):
-        R += losses[k][:, None] * P[:, k] if B.ndim == 2 else losses[:, k].T * P[:, k]
+        R += lost[k][:, None] * P[:, k] if B.ndim == 2 else lost[:, k].T * P[:, k]
     return R
 
 
@@ -63,7 +68,7 @@ def irrelevance(B: np.ndarray, actions: Sequence[object] | None = None) -> list[
 
     B is (K, A) or (n, K, A); `actions` names the A columns (default: their numbers). Empty where the data matter.
     """
-    inferior = _losses(B).any(axis=-2)
+    inferior = losses(B).any(axis=-2)
     relevant = inferior.all(axis=-1)
     if relevant.all():
         return []
@@ -98,7 +103,7 @@ def oddities(
     """
     if found := irrelevance(B, actions):
         return found
-    best = _losses(B) == 0
+    best = losses(B) == 0
     if len(own) and not (hits := best[..., np.arange(len(own)), own].any(axis=-1)).all():
         where = f" in {int((~hits).sum())} of {len(B)} matrices" if B.ndim == 3 else ""
         found.append(
@@ -173,14 +178,14 @@ def as_benefits(value: Any, n_classes: int, n_instances: int | None = None, n_ac
     return B
 
 
-def _losses(B: np.ndarray) -> np.ndarray:
+def losses(B: np.ndarray) -> np.ndarray:
     """The regret of each action for each class, shaped like B, nonnegative."""
     if B.ndim == 2:
         best: np.ndarray = B.max(axis=1)
     else:  # an axis as short as the actions is reduced ten times as fast action by action
         best = reduce(np.maximum, np.moveaxis(B, -1, 0))
-    losses: np.ndarray = best[..., None] - B
-    return losses
+    lost: np.ndarray = best[..., None] - B
+    return lost
 
 
 def least(regrets: np.ndarray, n_classes: int) -> np.ndarray:

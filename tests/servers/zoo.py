@@ -6,7 +6,7 @@ import asyncio
 import io
 import json
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -109,9 +109,18 @@ async def asked(app: FastAPI, sent: Sent) -> Answer:
 
 
 async def populate(app: FastAPI) -> None:
-    """Train all of it, and something to delete, in this process: one of its own for each job takes seconds."""
+    """Train all of it, and something to delete."""
     orders = [animal.order() for animal in ANIMALS]
     orders += [{**ANIMALS[2].order(), "model": name} for name in ("spare", "spare", "gone")]
+    await train(app, orders)
+    await asked(app, Sent("POST", "/train", orders[0]))  # is not run
+    for number in (1, 2):
+        await asked(app, Sent("PUT", "/models/plain/aliases/live", {"version": 1}))
+        await asked(app, Sent("PUT", f"/models/spare/aliases/old{number}", {"version": number}))
+
+
+async def train(app: FastAPI, orders: Iterable[dict[str, Any]]) -> None:
+    """Run the orders in this process: one of its own for each job takes seconds."""
     for order in orders:
         answer = await asked(app, Sent("POST", "/train", order))
         assert answer.status == 202, answer
@@ -119,10 +128,6 @@ async def populate(app: FastAPI) -> None:
     while job := ports.queue.claim("zoo"):
         await asyncio.to_thread(train_job.run, ports, job)
     ports.registry.refresh()
-    await asked(app, Sent("POST", "/train", orders[0]))  # is not run
-    for number in (1, 2):
-        await asked(app, Sent("PUT", "/models/plain/aliases/live", {"version": 1}))
-        await asked(app, Sent("PUT", f"/models/spare/aliases/old{number}", {"version": number}))
 
 
 def requests(datasets: Mapping[str, str], job: str, queued: str) -> list[Sent]:

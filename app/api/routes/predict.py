@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from fastapi import Request, Response
 from starlette.concurrency import run_in_threadpool
 
+from app.api import hot_path
 from app.api.bodies import instances, predicted_values
 from app.api.bodies.csv_bodies import CSV, Dialect
 from app.api.bodies.documents import (
@@ -57,8 +58,11 @@ async def predict(request: Request) -> Response:
     (`application/vnd.apache.arrow.stream`, columns by feature name); then the other fields are query parameters, each
     as JSON. `Accept` chooses the form of the answer in the same way.
     """
-    kind = media_type_of_body(request, _READERS)
+    plain = hot_path.is_plain(request)
+    kind = JSON if plain else media_type_of_body(request, _READERS)
     body = await request.body()
+    if plain and (answer := hot_path.answer(request, body)) is not None:
+        return answer
     if len(body) > INLINE_BYTES:
         return await run_sized(request, len(body), lambda: _answer(request, _read(request, kind, body)))
     asked = _read(request, kind, body)
