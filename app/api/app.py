@@ -49,6 +49,7 @@ _TAGS = [
     {"name": "models", "description": "Published models, their versions and aliases."},
     {"name": "compare", "description": "Which learner and which rule earn most on your own data."},
     {"name": "predict", "description": "Which action pays most."},
+    {"name": "inference protocol", "description": "The Open Inference Protocol v2, for clients that speak it."},
     {"name": "retrieve", "description": "Which set of items costs least."},
     {"name": "acquire", "description": "Which feature to learn next, and when enough is known."},
     {"name": "service", "description": "Health, metrics, and who changed what."},
@@ -121,7 +122,8 @@ def _include_routes(app: FastAPI) -> list[DirectRoute]:
     for router in (page.router, *(module.router for module in modules if hasattr(module, "router"))):
         app.include_router(router)
         app.state.routes += router.routes
-    openapi.install(app, [route.body_type for route in direct if route.body_type is not None])
+    documents = [document for module in modules for document in getattr(module, "documents", ())]
+    openapi.install(app, [*documents, *(route.body_type for route in direct if route.body_type is not None)])
     return direct
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from typing import Any
 
@@ -12,16 +13,21 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 from starlette.routing import Match
+from starlette.types import Scope
 
 from app import errors
 from app.api.wording import flaws_of_parameters
 
 _log = structlog.get_logger("payoff")
 MEDIA_TYPE = "application/problem+json"
+INFERENCE = "/v2"  # below it the Open Inference Protocol is spoken
 _MAX_CHARACTERS = 1000  # characters of a message or pointer
+_MAX_JOINED = 3  # flaws in a text
+_OF_THE_BODY = frozenset({"content-type", "content-length"})
 
+_INVALID = 422
 STATUS: dict[type[errors.PayoffError], int] = {
-    errors.Invalid: 422,
+    errors.Invalid: _INVALID,
     errors.NotFound: 404,
     errors.Conflict: 409,
     errors.Damaged: 409,
@@ -51,6 +57,12 @@ class Problem(BaseModel):
     errors: list[FlawDocument] | None = Field(
         default=None, exclude_if=lambda value: value is None, description="for bad input: every place found wrong"
     )
+
+
+class InferenceError(BaseModel):
+    """What went wrong, in the form of the Open Inference Protocol."""
+
+    error: str = Field(examples=["there is no model 'triage'"])
 
 
 def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
@@ -116,6 +128,21 @@ def _status(kind: type[errors.PayoffError]) -> int:
     return next((STATUS[family] for family in kind.__mro__ if family in STATUS), 500)
 
 
+def in_form(scope: Scope, response: Response) -> Response:
+    """A problem in the form of the Open Inference Protocol, `{"error": text}`, where the path belongs to it."""
+    path = str(scope["path"]).removeprefix(scope.get("root_path", ""))
+    if path != INFERENCE and not path.startswith(f"{INFERENCE}/"):
+        return response
+    document = orjson.loads(bytes(response.body))
+    flaws = document.get("errors", [])[:_MAX_JOINED]
+    texts = [flaw["msg"] + (f" (at {flaw['loc']})" if flaw["loc"] else "") for flaw in flaws]
+    headers = {name: value for name, value in response.headers.items() if name not in _OF_THE_BODY}
+    status = 400 if response.status_code == _INVALID else response.status_code
+    return Response(
+        orjson.dumps({"error": "; ".join(texts) or document["detail"]}), status, headers, "application/json"
+    )
+
+
 def _methods(request: Request) -> set[str]:
     """What the path can be asked with; each of its methods may have a route of its own."""
     found: set[str] = set()
@@ -149,7 +176,13 @@ async def handled(request: Request, error: Exception) -> Response:
 
 
 def install(app: FastAPI) -> None:
-    """Answer every error of `app` with a problem document."""
+    """Answer every error of `app` with a problem document, or as the protocol of the path has it."""
+
+    def add(kind: type[Exception], handle: Callable[[Request, Exception], Awaitable[Response]]) -> None:
+        async def formed(request: Request, error: Exception) -> Response:
+            return in_form(request.scope, await handle(request, error))
+
+        app.add_exception_handler(kind, formed)
 
     async def own(request: Request, error: Exception) -> Response:
         assert isinstance(error, errors.PayoffError)
@@ -165,7 +198,7 @@ def install(app: FastAPI) -> None:
     async def http(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
         phrase = HTTPStatus(error.status_code).phrase
-        status = 422 if error.status_code == 400 else error.status_code  # unreadable bodies count as bad input
+        status = _INVALID if error.status_code == 400 else error.status_code  # unreadable bodies count as bad input
         headers = dict(error.headers) if error.headers else {}
         if status == 405:
             headers["Allow"] = ", ".join(sorted(_methods(request)))
@@ -174,8 +207,8 @@ def install(app: FastAPI) -> None:
     async def too_deep(_request: Request, _error: Exception) -> Response:
         return respond(errors.Invalid.at("", "this is nested too deeply"))
 
-    app.add_exception_handler(errors.PayoffError, own)
-    app.add_exception_handler(RecursionError, too_deep)
-    app.add_exception_handler(OSError, _system)
-    app.add_exception_handler(RequestValidationError, validation)
-    app.add_exception_handler(HTTPException, http)
+    add(errors.PayoffError, own)
+    add(RecursionError, too_deep)
+    add(OSError, _system)
+    add(RequestValidationError, validation)
+    add(HTTPException, http)

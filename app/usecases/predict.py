@@ -38,7 +38,7 @@ class Costs:
 class Question(Stated):
     """What is asked about the instances; `benefits` as sent, everything else checked in form only.
 
-    `rule` None is `expected_benefit` for classes; for numbers there is none.
+    `rule` None is `usual_rule` for classes; for numbers there is none.
     """
 
     rule: Rule | None = None
@@ -47,6 +47,7 @@ class Question(Stated):
     priors: Mapping[str, float] | None = None
     explain: bool = False
     constraints: Constraints | None = None
+    usual_rule: Rule = "expected_benefit"
 
 
 @dataclass(frozen=True)
@@ -136,7 +137,7 @@ def _answer(
 
 
 def _rule(question: Question) -> Rule:
-    return question.rule or "expected_benefit"
+    return question.rule or question.usual_rule
 
 
 def check_classes(model: Loaded) -> None:

@@ -46,7 +46,7 @@ def expected(method: str, path: str, scopes: frozenset[Scope] | None, root: str 
     `path` is decoded, and below `root` if it begins with it.
     """
     if not all(character.isprintable() for character in path):
-        return 422
+        return 400 if path.removeprefix(root).startswith("/v2/") else 422
     if root and path.startswith(root + "/"):
         path = path.removeprefix(root)
     templates = {template for _, template in NEEDED if _fits(template, path)}

@@ -237,20 +237,20 @@ def refuse_query(request: Request, known: Collection[str] = (), lists: Collectio
 def read_query(request: Request, body_type: type[_Body], text_fields: Collection[str]) -> _Body:
     """The query parameters, each parsed as JSON where it is JSON; the others, and `text_fields`, are text."""
     refuse_query(request, body_type.model_fields)
-    fields: dict[str, Any] = {}
-    for name, text in request.query_params.items():
-        fields[name] = text
-        if name in text_fields:
-            continue
-        try:
-            fields[name] = orjson.loads(text)
-        except orjson.JSONDecodeError:
-            pass
-        else:
-            written = text.encode()
-            refuse_repeats(written, fields[name], pointer(name))
-            try:
-                check_document(fields[name], written)
-            except Invalid as error:
-                raise error.under(pointer(name)) from error
-    return checked(body_type, fields)
+    texts = request.query_params.items()
+    return checked(body_type, {name: text if name in text_fields else parsed_text(name, text) for name, text in texts})
+
+
+def parsed_text(name: str, text: str) -> Any:
+    """The value of a field that comes as text: parsed where it is JSON, else the text; Invalid below `/name`."""
+    try:
+        value = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return text
+    written = text.encode()
+    refuse_repeats(written, value, pointer(name))
+    try:
+        check_document(value, written)
+    except Invalid as error:
+        raise error.under(pointer(name)) from error
+    return value

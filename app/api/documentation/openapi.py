@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from http import HTTPStatus
 from typing import Any
 
 from fastapi import FastAPI
@@ -10,7 +11,7 @@ from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel
 from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
-from app.api.errors import Problem, problems
+from app.api.errors import INFERENCE, MEDIA_TYPE, InferenceError, Problem, problems
 from app.api.middleware.guard import KEY_HEADER
 from app.api.middleware.permits import SCHEME
 
@@ -40,7 +41,7 @@ def _document(app: FastAPI, documents: Sequence[type[BaseModel]]) -> dict[str, A
         tags=app.openapi_tags,
         routes=app.routes,
     )
-    models: list[tuple[Any, JsonSchemaMode]] = [(Problem, "validation")]
+    models: list[tuple[Any, JsonSchemaMode]] = [(Problem, "validation"), (InferenceError, "validation")]
     models += [(model, "validation") for model in documents]
     _, extra = models_json_schema(models, ref_template="#/components/schemas/{model}")
     components = document.setdefault("components", {})
@@ -51,9 +52,11 @@ def _document(app: FastAPI, documents: Sequence[type[BaseModel]]) -> dict[str, A
     components["securitySchemes"] = {
         SCHEME: {"type": "apiKey", "in": "header", "name": KEY_HEADER, "description": _SCHEME_TEXT}
     }
-    for operations in document["paths"].values():
+    for path, operations in document["paths"].items():
         for method, operation in operations.items():
             _complete(operation)
+            if path.startswith(INFERENCE):
+                operation["responses"] = dict(map(_in_form, operation["responses"].items()))
             if method == "delete":  # last on the page: what is deleted can no longer be tried
                 operation["tags"] = [LAST_TAG]
     return document
@@ -72,6 +75,16 @@ def _complete(operation: dict[str, Any]) -> None:
         responses.update(_named(413) | _named(415))
     responses.update(_named(422))  # also where there is nothing to send: query parameters are unknown there
     operation["responses"] = dict(sorted(responses.items()))
+
+
+def _in_form(answer: tuple[str, dict[str, Any]]) -> tuple[str, dict[str, Any]]:
+    """An answer of the Open Inference Protocol, whose errors have a form of their own."""
+    status, described = answer
+    if MEDIA_TYPE not in described.get("content", {}):
+        return answer
+    error = {"schema": {"$ref": f"#/components/schemas/{InferenceError.__name__}"}}
+    status = "400" if status == "422" else status
+    return status, {"description": HTTPStatus(int(status)).phrase, "content": {"application/json": error}}
 
 
 def _named(status: int) -> dict[str, Any]:

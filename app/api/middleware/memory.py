@@ -19,7 +19,7 @@ import psutil
 from fastapi import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from app.api.errors import respond
+from app.api.errors import in_form, respond
 from app.errors import Busy, PayoffError, TooLarge
 
 _SMALL = 64 * 1024  # bytes of a body or an answer that are not charged; connections bound them
@@ -141,7 +141,7 @@ class InFlight:
                 receive = _charged(receive, mine, length or 0)
             await self._app(scope, receive, _until_sent(send, mine))
             if mine.refused is not None:
-                await respond(mine.refused)(scope, receive, send)
+                await in_form(scope, respond(mine.refused))(scope, receive, send)
         finally:
             mine.close()
 

@@ -12,7 +12,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app import tracing
-from app.api.errors import problem
+from app.api.errors import in_form, problem
 from app.api.middleware.security_headers import secured
 from app.logs import write_request
 from app.metrics import RequestMetrics
@@ -63,7 +63,7 @@ class Observe:
             if status:
                 raise  # the answer has begun: all that is left is to break the connection off
             response = problem(500, "Internal Server Error", f"unexpected error; see the log for request {request_id}")
-            await response(scope, receive, send_with_id)
+            await in_form(scope, response)(scope, receive, send_with_id)
         finally:
             self._record(scope, status or _CLIENT_GONE, perf_counter() - began)
             structlog.contextvars.clear_contextvars()

@@ -41,10 +41,12 @@ async def ready(request: Request, ports: PortsDep) -> Health:
     are compiled, the database answers, all stores can be written, the worker is alive, and the service is not about to
     stop. A service that is not ready goes on answering whatever it can.
     """
-    return await limiters(request).health.run(_ready, request, ports)
+    await limiters(request).health.run(check_ready, request, ports)
+    return Health(status="ready")
 
 
-def _ready(request: Request, ports: Ports) -> Health:
+def check_ready(request: Request, ports: Ports) -> None:
+    """Raise NotReady, with the reasons, where a part of the service does not answer."""
     state, preloader = request.app.state, ports.registry.preloader
     wrong = [
         text
@@ -65,7 +67,6 @@ def _ready(request: Request, ports: Ports) -> Health:
     wrong += filter(None, (ports.database.problem(), *_unwritable(ports)))
     if wrong:
         raise NotReady("; ".join(wrong))
-    return Health(status="ready")
 
 
 @router.get("/access", include_in_schema=False, status_code=204)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
+import numpy as np
 from fastapi import Request, Response
 from starlette.concurrency import run_in_threadpool
 
@@ -63,28 +64,44 @@ async def predict(request: Request) -> Response:
     body = await request.body()
     if plain and (answer := hot_path.answer(request, body)) is not None:
         return answer
-    if len(body) > INLINE_BYTES:
-        return await run_sized(request, len(body), lambda: _answer(request, _read(request, kind, body)))
-    asked = _read(request, kind, body)
+    return await answered(request, len(body), lambda: _read(request, kind, body))
+
+
+async def answered(request: Request, size: int, read: Callable[[], Asked]) -> Response:
+    """The answer to what `read` finds in a body of `size` bytes, computed in a thread where it takes long."""
+    if size > INLINE_BYTES:
+        return await run_sized(request, size, lambda: _answer(request, read()))
+    asked = read()
     model = None if asked.given is not None else cached(request, asked.model)
     if model is None and asked.given is None:
         return await run_in_threadpool(_answer, request, asked)
     ready = _ready(request, asked, model)
     limited = asked.question.constraints
-    decided = partial(_decide, request, asked.question, ready)
+    decided = partial(_decide, request, asked, ready)
     if ready.numbers > _LONG_NUMBERS or (limited and (limited.resources or ready.numbers > _INLINE_NUMBERS)):
         return await limiters(request).long.run(decided)
     return await run_in_threadpool(decided) if limited or ready.numbers > _INLINE_NUMBERS else decided()
 
 
+class Writers(NamedTuple):
+    """What writes decisions, and what writes numbers, in each media type."""
+
+    decisions: Mapping[str, Callable[[usecase.Answer, Loaded | None], Response]]
+    values: Mapping[str, Callable[[np.ndarray, Loaded, list[str]], Response]]
+
+
+_WRITERS = Writers(instances.WRITERS, predicted_values.WRITERS)
+
+
 @dataclass(frozen=True)
-class _Asked:
+class Asked:
     """A request, read as far as possible without the model: its name and rows, or the probabilities `given`."""
 
     question: usecase.Question
     model: str = ""
     rows: Callable[[Schema], instances.Rows] | None = None
     given: Probabilities | None = None
+    writers: Writers = _WRITERS
 
 
 class _Ready(NamedTuple):
@@ -94,27 +111,29 @@ class _Ready(NamedTuple):
     answer: Callable[[str], Response]
 
 
-def _answer(request: Request, asked: _Asked) -> Response:
+def _answer(request: Request, asked: Asked) -> Response:
     """In a thread: the model may have to be loaded, and the rows may be many."""
     model = None if asked.given is not None else loaded(request, asked.model)
-    return _decide(request, asked.question, _ready(request, asked, model))
+    return _decide(request, asked, _ready(request, asked, model))
 
 
-def _ready(request: Request, asked: _Asked, model: Loaded | None) -> _Ready:
+def _ready(request: Request, asked: Asked, model: Loaded | None) -> _Ready:
     question = asked.question
     if model is None:
         given = asked.given
         assert given is not None
         numbers = usecase.extent(given.classes, question, len(given.P))
-        return _Ready(numbers, lambda form: instances.WRITERS[form](usecase.decide_given(given, question), None))
+        write = asked.writers.decisions
+        return _Ready(numbers, lambda form: write[form](usecase.decide_given(given, question), None))
     assert asked.rows is not None
     rows = asked.rows(model.schema)
     numbers = usecase.extent(model.classes, question, len(rows[0]))
-    return _Ready(numbers, partial(_by_model, request, question, model, rows))
+    return _Ready(numbers, partial(_by_model, request, asked, model, rows))
 
 
-def _decide(request: Request, question: usecase.Question, ready: _Ready) -> Response:
-    form = media_type_of_answer(request, instances.WRITERS)
+def _decide(request: Request, asked: Asked, ready: _Ready) -> Response:
+    question = asked.question
+    form = media_type_of_answer(request, asked.writers.decisions)
     if question.explain and form != JSON:
         raise Invalid.at("/explain", "explanations come in JSON answers alone")
     if ready.numbers > _INLINE_NUMBERS:
@@ -125,19 +144,19 @@ def _decide(request: Request, question: usecase.Question, ready: _Ready) -> Resp
     return ready.answer(form)
 
 
-def _by_model(request: Request, question: usecase.Question, model: Loaded, rows: instances.Rows, form: str) -> Response:
+def _by_model(request: Request, asked: Asked, model: Loaded, rows: instances.Rows, form: str) -> Response:
     X, warnings = rows
     if form == JSON:  # the other forms are for many rows, fast
         warnings += strange_values(model, X)
     if model.regression:
-        answer = predicted_values.WRITERS[form](predict_values(model, X, question), model, warnings)
+        answer = asked.writers.values[form](predict_values(model, X, asked.question), model, warnings)
     else:
-        answer = instances.WRITERS[form](usecase.predict(model, X, question, warnings), model)
+        answer = asked.writers.decisions[form](usecase.predict(model, X, asked.question, warnings), model)
     request.app.state.metrics.requests.decided(model.name, model.version, len(X))
     return answer
 
 
-def _read(request: Request, kind: str, body: bytes) -> _Asked:
+def _read(request: Request, kind: str, body: bytes) -> Asked:
     if kind != JSON:
         return _read_table(request, kind, body)
     refuse_query(request)
@@ -147,16 +166,16 @@ def _read(request: Request, kind: str, body: bytes) -> _Asked:
         if wire.classes is None:
             raise Invalid.at("/classes", "'classes' are required with 'probabilities'")
         given = as_probabilities(wire.probabilities, wire.classes, normalize=wire.normalize)
-        return _Asked(wire.question(), given=given)
+        return Asked(wire.question(), given=given)
     name = _model_of(wire)
     if wire.instances is None:
         raise Invalid.at("/instances", "'instances' is required")
     booleans = b"true" in body or b"false" in body
     rows = partial(instances.rows_of_json, wire.instances, booleans_possible=booleans)
-    return _Asked(wire.question(), name, rows)
+    return Asked(wire.question(), name, rows)
 
 
-def _read_table(request: Request, kind: str, body: bytes) -> _Asked:
+def _read_table(request: Request, kind: str, body: bytes) -> Asked:
     """A body of columns, the other fields being query parameters."""
     reserve = share(request).reserve
     asked: PredictQuestion
@@ -170,8 +189,8 @@ def _read_table(request: Request, kind: str, body: bytes) -> _Asked:
     if asked.classes is not None:
         _refuse_both(asked.model, None)
         P = given(asked.classes, reserve)
-        return _Asked(asked.question(), given=as_probabilities(P, asked.classes, normalize=asked.normalize))
-    return _Asked(asked.question(), _model_of(asked), lambda schema: reader(schema, reserve))
+        return Asked(asked.question(), given=as_probabilities(P, asked.classes, normalize=asked.normalize))
+    return Asked(asked.question(), _model_of(asked), lambda schema: reader(schema, reserve))
 
 
 def _refuse_both(model: str | None, rows: list[Any] | None) -> None:

@@ -1,0 +1,259 @@
+"""Tensors of the Open Inference Protocol v2 and its binary tensor data extension, read and written with NumPy."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from itertools import chain
+from typing import Annotated, Any, Literal, NamedTuple
+
+import numpy as np
+from pydantic import Field, StrictBool, StrictInt, WithJsonSchema
+
+from app.api.bodies.documents import Text, WireModel
+from app.api.bodies.json_bodies import Reserve
+from app.errors import Flaw, Invalid, pointer, reject, unknown
+from app.features import OUTSIDE, Schema
+from app.text import some_of
+
+NUMBERS = {
+    **{f"INT{bits}": np.dtype(f"<i{bits // 8}") for bits in (8, 16, 32, 64)},
+    **{f"UINT{bits}": np.dtype(f"<u{bits // 8}") for bits in (8, 16, 32, 64)},
+    **{f"FP{bits}": np.dtype(f"<f{bits // 8}") for bits in (16, 32, 64)},
+}
+BYTES = "BYTES"
+_LENGTH = 4  # bytes before each element of BYTES in binary form, little endian
+_BYTES_PER_WORD = 400  # of memory at most: an element of its own, and its code
+_MAX_NAMED = 20  # features in a message
+_MAX_SHOWN = 40  # characters of a wrong value
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+_MISSING = frozenset({"", "nan", "none", "null"})
+_DATA: dict[str, Any] = {"type": "array", "items": {"type": ["number", "string", "null", "array"], "items": {}}}
+_FLOATS, _INTEGERS, _WORDS = {float, int, type(None)}, {int}, {str, type(None)}
+
+Datatype = Literal[
+    "INT8", "INT16", "INT32", "INT64", "UINT8", "UINT16", "UINT32", "UINT64", "FP16", "FP32", "FP64", "BYTES"
+]
+
+
+class TensorParameters(WireModel):
+    """How the data of a tensor come."""
+
+    binary_data_size: StrictInt | None = Field(default=None, ge=0, description="bytes after the JSON, in place of data")
+    content_type: Literal["np", "pd", "str"] | None = Field(
+        default=None, description="of MLServer's codecs; not needed"
+    )
+
+
+class TensorDocument(WireModel):
+    """An input: rows in feature order `[n, features]`, or one feature, named after it, `[n]` or `[n, 1]`."""
+
+    name: Text
+    datatype: Datatype
+    shape: Annotated[list[Annotated[StrictInt, Field(ge=0)]], Field(min_length=1, max_length=2)]
+    parameters: TensorParameters | None = None
+    data: Annotated[list[Any] | None, WithJsonSchema(_DATA)] = Field(
+        default=None, description="in row-major order, flat or nested; null where missing"
+    )
+
+
+class OutputParameters(WireModel):
+    """How the data of an output shall come."""
+
+    binary_data: StrictBool | None = Field(default=None, description="after the JSON of the answer")
+    content_type: Text | None = Field(default=None, description="of MLServer's codecs; has no effect")
+
+
+class OutputDocument(WireModel):
+    """An output that is wanted."""
+
+    name: Text
+    parameters: OutputParameters | None = None
+
+
+class Tensor(NamedTuple):
+    """An input as read: `values` are flat, numbers as float64 or texts."""
+
+    name: str
+    datatype: str
+    shape: list[int]
+    values: np.ndarray | list[str | None]
+
+
+def split(body: bytes, length: str | None) -> tuple[bytes, bytes]:
+    """The JSON of a body, and the binary data after it; `length` is the header Inference-Header-Content-Length."""
+    if length is None:
+        return body, b""
+    if not (length.isascii() and length.isdigit() and len(length) < 16 and int(length) <= len(body)):
+        raise Invalid.at(
+            "",
+            f"Inference-Header-Content-Length is {length[:40]!r}; it must be the length of the body's JSON, at most"
+            f" {len(body)} bytes",
+        )
+    return body[: int(length)], body[int(length) :]
+
+
+def tensors(inputs: Sequence[TensorDocument], block: bytes, reserve: Reserve) -> list[Tensor]:
+    """The inputs with their data from JSON or, in their order, from the binary `block`; Invalid where they disagree."""
+    names = [sent.name for sent in inputs]
+    if len(set(names)) < len(names):
+        raise Invalid.at("/inputs", "two inputs have the same name")
+    sizes = [sent.parameters.binary_data_size if sent.parameters else None for sent in inputs]
+    announced = sum(size or 0 for size in sizes)
+    if announced != len(block):
+        raise Invalid.at(
+            "/inputs",
+            f"the inputs have {announced} bytes of binary data by their binary_data_size, and {len(block)} bytes follow"
+            " the JSON, whose length the header Inference-Header-Content-Length has to say",
+        )
+    found, at = [], 0
+    for number, (sent, size) in enumerate(zip(inputs, sizes, strict=True)):
+        try:
+            values = _of_json(sent) if size is None else _of_binary(sent, block[at : at + size], reserve)
+        except Invalid as error:
+            raise error.under(f"/inputs/{number}") from error
+        at += size or 0
+        found.append(Tensor(sent.name, sent.datatype, sent.shape, values))
+    return found
+
+
+def _of_json(sent: TensorDocument) -> np.ndarray | list[str | None]:
+    data = sent.data
+    if data is None:
+        raise Invalid.at("", f"{sent.name!r} has neither data nor binary_data_size")
+    if data and type(data[0]) is list:
+        if not {list}.issuperset(map(type, data)) or [len(data), *set(map(len, data))] != sent.shape:
+            raise Invalid.at("/data", f"the lists in data do not have the shape {sent.shape}")
+        data = list(chain.from_iterable(data))
+    if len(data) != math.prod(sent.shape):
+        raise Invalid.at("/data", f"data has {len(data)} elements, and the shape is {sent.shape}")
+    allowed = _WORDS if sent.datatype == BYTES else _FLOATS if sent.datatype.startswith("FP") else _INTEGERS
+    if not allowed.issuperset(map(type, data)):
+        place = next(i for i, value in enumerate(data) if type(value) not in allowed)
+        needed = "a string or null" if allowed is _WORDS else "an integer" if allowed is _INTEGERS else "a number"
+        raise Invalid.at("/data", f"element {place} of {sent.name!r} is not {needed}, as {sent.datatype} has it")
+    if sent.datatype == BYTES:
+        return data
+    try:
+        with np.errstate(over="ignore"):
+            return np.array(data, NUMBERS[sent.datatype]).astype(np.float64)
+    except OverflowError as error:
+        message = OUTSIDE if sent.datatype == "FP64" else f"a number is outside the range of {sent.datatype}"
+        raise Invalid.at("/data", message) from error
+
+
+def _of_binary(sent: TensorDocument, block: bytes, reserve: Reserve) -> np.ndarray | list[str | None]:
+    if sent.data is not None:
+        raise Invalid.at("/data", f"{sent.name!r} has data and binary_data_size; send one of them")
+    count = math.prod(sent.shape)
+    if sent.datatype == BYTES:
+        return _elements(block, count, reserve)
+    kind = NUMBERS[sent.datatype]
+    if len(block) != count * kind.itemsize:
+        raise Invalid.at(
+            "/parameters/binary_data_size",
+            f"{len(block)} bytes are not {count} elements of {sent.datatype}, as the shape {sent.shape} has them",
+        )
+    reserve(count * np.dtype(np.float64).itemsize)
+    return np.frombuffer(block, kind).astype(np.float64)
+
+
+def _elements(block: bytes, count: int, reserve: Reserve) -> list[str | None]:
+    """The texts in a block, each after its length; Invalid where they are not `count`, or not UTF-8."""
+    place, at, end = "/parameters/binary_data_size", 0, len(block)
+    if count * _LENGTH > end:
+        raise Invalid.at(place, f"{end} bytes are too few for {count} elements of BYTES, each after its length")
+    reserve(count * _BYTES_PER_WORD)
+    found: list[str | None] = []
+    for number in range(count):
+        begin = at + _LENGTH
+        at = begin + int.from_bytes(block[at:begin], "little")
+        if at > end or begin > end:
+            raise Invalid.at(place, f"the length of element {number} leads beyond the {end} bytes of the tensor")
+        try:
+            found.append(block[begin:at].decode())
+        except UnicodeDecodeError as error:
+            raise Invalid.at(place, f"element {number} is not UTF-8") from error
+    if at != end:
+        raise Invalid.at(place, f"{end - at} bytes follow the last of {count} elements")
+    return found
+
+
+def rows_of_tensors(inputs: Sequence[Tensor], schema: Schema, reserve: Reserve) -> tuple[np.ndarray, list[str]]:
+    """The inputs as the model's matrix (n, m), NaN where missing, and warnings: one matrix, or one tensor per feature.
+
+    Raises Invalid at `/inputs` where names, datatypes or shapes do not fit, at `/instances/row/column` for values.
+    """
+    first, names = inputs[0], schema.names
+    rows = first.shape[0]
+    if len(inputs) > 1 or (first.name in names and first.shape[1:] in ([], [1])):
+        columns = _by_feature(inputs, names)
+    elif first.shape[1:] == [len(names)]:
+        columns = [first._replace(values=first.values[j :: len(names)]) for j in range(len(names))]
+    else:
+        raise Invalid.at(
+            "/inputs/0/shape",
+            f"the shape of {first.name!r} is {first.shape}; it must be [n, {len(names)}], or send an input for each"
+            f" feature: {some_of(list(map(repr, names)), _MAX_NAMED)}",
+        )
+    reserve(8 * rows * len(names))
+    X = np.empty((rows, len(names)))
+    warnings: list[str] = []
+    for j, column in enumerate(columns):
+        X[:, j], notes = _encoded(column, schema, j)
+        warnings += notes
+    if np.isinf(X).any():
+        message = "infinity is not allowed; use NaN or null for a missing value"
+        reject(Flaw(pointer("instances", i, j), message) for i, j in np.argwhere(np.isinf(X)))
+    return X, warnings
+
+
+def _by_feature(inputs: Sequence[Tensor], names: Sequence[str]) -> list[Tensor]:
+    """The input of each feature; Invalid where one is unknown or missing, or not of one column with as many rows."""
+    found = {sent.name: sent for sent in inputs}
+    known = frozenset(names)
+    reject(
+        Flaw(pointer("inputs", number, "name"), unknown("feature", sent.name, names))
+        for number, sent in enumerate(inputs)
+        if sent.name not in known
+    )
+    reject(Flaw("/inputs", f"there is no input for the feature {name!r}") for name in names if name not in found)
+    rows = inputs[0].shape[0]
+    reject(
+        Flaw(pointer("inputs", number, "shape"), f"the shape of {sent.name!r} is {sent.shape}; it must be [{rows}]")
+        for number, sent in enumerate(inputs)
+        if sent.shape not in ([rows], [rows, 1])
+    )
+    return [found[name] for name in names]
+
+
+def _encoded(column: Tensor, schema: Schema, j: int) -> tuple[np.ndarray, list[str]]:
+    """The values of feature `j` as `Schema.encode` has them."""
+    if j not in schema.categorical:
+        if isinstance(column.values, np.ndarray):
+            return column.values, []
+        return np.array([_number(word, i, j) for i, word in enumerate(column.values)], dtype=np.float64), []
+    if isinstance(column.values, np.ndarray):
+        raise Invalid.at(
+            "/inputs",
+            f"the feature {schema.names[j]!r} has categories, and {column.name!r} is {column.datatype}; send an input"
+            " of BYTES for it",
+        )
+    import pyarrow as pa  # noqa: PLC0415 - 40 MB of memory that a service without such clients can spare
+
+    from app.api.bodies.arrow_categories import codes_of  # noqa: PLC0415
+
+    try:
+        return codes_of(pa.chunked_array([pa.array(column.values, pa.string())]), schema, j)
+    except Invalid as error:
+        raise error.under("/instances") from error
+
+
+def _number(word: str | None, row: int, column: int) -> float:
+    """A number that is sent as text, as a matrix of BYTES has it."""
+    if word is None or word.lower() in _MISSING:
+        return math.nan
+    if not _NUMBER.fullmatch(word):
+        raise Invalid.at(pointer("instances", row, column), f"{word[:_MAX_SHOWN]!r} is not a number")
+    return float(word)

@@ -1,0 +1,230 @@
+"""The Open Inference Protocol v2 (KServe, Triton, MLServer): `/predict` in the words of other clients.
+
+https://github.com/kserve/open-inference-protocol, and its binary tensor data extension.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Annotated, Any
+
+import orjson
+from fastapi import APIRouter, Path, Request, Response
+from fastapi.concurrency import run_in_threadpool
+
+from app import __version__
+from app.api.bodies.documents import JSON, StrictRoute, checked
+from app.api.bodies.inference_documents import (
+    InferAnswer,
+    InferRequest,
+    ModelMetadata,
+    ModelReady,
+    ServerLive,
+    ServerMetadata,
+    ServerReady,
+    TensorMetadata,
+)
+from app.api.bodies.json_bodies import parsed
+from app.api.bodies.tensor_answers import HEADER_LENGTH, Wanted
+from app.api.bodies.tensors import BYTES, rows_of_tensors, split, tensors
+from app.api.deps import PortsDep, loaded_by_path
+from app.api.errors import problems
+from app.api.middleware.limiters import limiters
+from app.api.middleware.memory import share
+from app.api.middleware.permits import ANY_KEY, OPEN, PREDICT, PREDICT_OR_TRAIN, needs
+from app.api.routes.health import check_ready
+from app.api.routes.models import ModelName, ModelReference
+from app.api.routes.predict import Asked, Writers, answered
+from app.errors import Conflict, Flaw, Invalid, NotFound, PayoffError, Unsupported, reject
+from app.registry.card import NAME
+from app.registry.loaded import Loaded
+from app.registry.snapshot import NUMBER
+from app.usecases import models as usecase
+from app.usecases.ports import Ports
+
+documents = (InferRequest,)
+router = APIRouter(prefix="/v2", tags=["inference protocol"], route_class=StrictRoute)
+_ROW = re.compile(r"/instances/([0-9]+)(?:/([0-9]+))?")
+_BINARY = "application/octet-stream"
+
+Version = Annotated[str, Path(pattern=f"^{NAME}$", description="a number, or an alias", examples=["1"])]
+
+
+@router.get("/health/live", summary="Is the process alive? (Open Inference Protocol)")
+@needs(OPEN)
+async def live() -> ServerLive:
+    return ServerLive(live=True)
+
+
+@router.get("/health/ready", summary="Can it do its work? (Open Inference Protocol)", responses=problems(503))
+@needs(OPEN)
+async def ready(request: Request, ports: PortsDep) -> ServerReady:
+    await limiters(request).health.run(check_ready, request, ports)
+    return ServerReady(ready=True)
+
+
+@router.get("", summary="The server and its extensions of the protocol")
+@needs(ANY_KEY)
+async def server() -> ServerMetadata:
+    return ServerMetadata(name="payoff", version=__version__, extensions=["binary_tensor_data"])
+
+
+@router.get("/models/{ref}", summary="The inputs and outputs of a model", responses=problems(404, 409))
+@needs(PREDICT_OR_TRAIN)
+async def metadata(ref: ModelReference, request: Request, ports: PortsDep) -> ModelMetadata:
+    return await run_in_threadpool(_metadata, request, ports, ref)
+
+
+@router.get(
+    "/models/{name}/versions/{version}", summary="The inputs and outputs of a version", responses=problems(404, 409)
+)
+@needs(PREDICT_OR_TRAIN)
+async def version_metadata(name: ModelName, version: Version, request: Request, ports: PortsDep) -> ModelMetadata:
+    return await run_in_threadpool(_metadata, request, ports, _reference(name, version))
+
+
+@router.get("/models/{ref}/ready", summary="Can a model answer?", responses=problems(404, 409))
+@needs(PREDICT_OR_TRAIN)
+async def model_ready(ref: ModelReference, request: Request) -> ModelReady:
+    return await run_in_threadpool(_model_ready, request, ref)
+
+
+@router.get("/models/{name}/versions/{version}/ready", summary="Can a version answer?", responses=problems(404, 409))
+@needs(PREDICT_OR_TRAIN)
+async def version_ready(name: ModelName, version: Version, request: Request) -> ModelReady:
+    return await run_in_threadpool(_model_ready, request, _reference(name, version))
+
+
+_EXAMPLE = {
+    "id": "1",
+    "inputs": [
+        {"name": "age", "datatype": "FP64", "shape": [2], "data": [58, 36]},
+        {"name": "pressure", "datatype": "FP64", "shape": [2], "data": [141, 118]},
+        {"name": "pain", "datatype": "BYTES", "shape": [2], "data": ["mild", "none"]},
+    ],
+    "parameters": {"benefits": "[[0, -1], [-10, 5]]", "actions": '["wait", "treat"]'},
+    "outputs": [{"name": "decisions"}, {"name": "expected_benefits"}],
+}
+_BODY: dict[str, Any] = {
+    "required": True,
+    "content": {
+        JSON: {
+            "schema": {"$ref": f"#/components/schemas/{InferRequest.__name__}"},
+            "examples": {"the model above": {"value": _EXAMPLE}},
+        },
+        _BINARY: {"schema": {"type": "string", "format": "binary"}},
+    },
+}
+_INFER: dict[str, Any] = {
+    "response_model": InferAnswer,
+    "openapi_extra": {"requestBody": _BODY},
+    "responses": {
+        200: {"content": {_BINARY: {"schema": {"type": "string", "format": "binary"}}}},
+        **problems(404, 409, 413, 415, 422, 503),
+    },
+}
+
+
+@router.post("/models/{ref}/infer", summary="Decide for each row (Open Inference Protocol)", **_INFER)
+@needs(PREDICT)
+async def infer(ref: ModelReference, request: Request) -> Response:
+    """The question of `/predict` as tensors: `inputs` are one matrix [n, features], or one tensor per feature, named
+    after it. `parameters` has the other fields, structures as JSON or as text that holds JSON.
+
+    Without `benefits`, `cost_matrix` and `rule` the decisions are the most probable classes. The outputs are
+    `decisions`, `probabilities` and, with a matrix, `expected_benefits`; a model of numbers has `values`.
+    """
+    return await _infer(request, ref)
+
+
+@router.post("/models/{name}/versions/{version}/infer", summary="Decide for each row with a version", **_INFER)
+@needs(PREDICT)
+async def infer_version(name: ModelName, version: Version, request: Request) -> Response:
+    return await _infer(request, _reference(name, version))
+
+
+async def _infer(request: Request, ref: str) -> Response:
+    kind = request.headers.get("content-type", JSON).partition(";")[0].strip().lower()
+    if kind not in (JSON, _BINARY):
+        raise Unsupported(f"the body comes as {kind[:80]!r}; send {JSON} or, with binary data, {_BINARY}")
+    body = await request.body()
+    try:
+        return await answered(request, len(body), lambda: _read(request, ref, body))
+    except PayoffError as error:
+        raise _replaced(error) from error
+
+
+def _read(request: Request, ref: str, body: bytes) -> Asked:
+    reserve = share(request).reserve
+    text, block = split(body, request.headers.get(HEADER_LENGTH))
+    sent = checked(InferRequest, parsed(text, reserve))
+    asked = sent.question()
+    inputs = tensors(sent.inputs, block, reserve)
+    names = [wanted.name for wanted in sent.outputs or ()]
+    reject([Flaw("/outputs", "two outputs have the same name")] if len(set(names)) < len(names) else [])
+    question = asked.question()
+    no_matrix = not question.stated and question.rule is None
+    if no_matrix:
+        question = replace(question, usual_rule="most_probable")
+    wanted = Wanted(sent.id, sent.outputs, sent.binary, no_matrix)
+    writers = Writers({JSON: wanted.decisions}, {JSON: wanted.values})
+    return Asked(question, ref, lambda schema: rows_of_tensors(inputs, schema, reserve), writers=writers)
+
+
+def _replaced(error: PayoffError) -> PayoffError:
+    """The error with its places in this protocol's words: rows of tensors, and fields below `parameters`."""
+    if isinstance(error, NotFound):
+        return error.at_place()
+    if not isinstance(error, Invalid | Conflict):
+        return error
+    flaws = [_replaced_flaw(flaw) for flaw in error.flaws]
+    return type(error)(flaws[0].msg if flaws else error.detail, flaws)
+
+
+def _replaced_flaw(flaw: Flaw) -> Flaw:
+    if flaw.loc == "/model":
+        return Flaw("", flaw.msg)
+    if found := _ROW.fullmatch(flaw.loc):
+        place = f"row {found[1]}" if found[2] is None else f"row {found[1]}, column {found[2]}"
+        return Flaw("", f"{place}: {flaw.msg}")
+    inside = flaw.loc.split("/")[1:2] not in (["inputs"], ["outputs"], ["parameters"], ["id"], [])
+    return Flaw(f"/parameters{flaw.loc}", flaw.msg) if inside else flaw
+
+
+def _reference(name: str, version: str) -> str:
+    """The model reference of a path with a version: its number, or an alias."""
+    return f"{name}:{version}" if re.fullmatch(NUMBER, version) else f"{name}@{version}"
+
+
+def _model_ready(request: Request, ref: str) -> ModelReady:
+    return ModelReady(name=loaded_by_path(request, ref).name, ready=True)
+
+
+def _metadata(request: Request, ports: Ports, ref: str) -> ModelMetadata:
+    model = loaded_by_path(request, ref)
+    inputs = [
+        TensorMetadata(name=part.name, datatype=BYTES if part.type == "categorical" else "FP64", shape=[-1])
+        for part in model.card.features
+    ]
+    return ModelMetadata(
+        name=model.name,
+        versions=[str(line.version) for line in reversed(usecase.describe(ports, model.name).versions)],
+        platform=f"payoff_{model.card.learner.kind}",
+        inputs=inputs,
+        outputs=_outputs(model),
+        parameters={"version": str(model.version), "classes": orjson.dumps(model.classes).decode()},
+    )
+
+
+def _outputs(model: Loaded) -> list[TensorMetadata]:
+    """None of a model of several labels, which `/retrieve` answers for."""
+    if model.regression:
+        return [TensorMetadata(name="values", datatype="FP64", shape=[-1])]
+    if model.multilabel:
+        return []
+    return [
+        TensorMetadata(name="decisions", datatype=BYTES, shape=[-1]),
+        TensorMetadata(name="probabilities", datatype="FP64", shape=[-1, len(model.classes)]),
+        TensorMetadata(name="expected_benefits", datatype="FP64", shape=[-1, -1]),
+    ]

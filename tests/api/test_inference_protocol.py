@@ -1,0 +1,372 @@
+"""The Open Inference Protocol v2: its answers are those of `/predict`, and its errors have its form."""
+
+from __future__ import annotations
+
+import json
+import struct
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+
+from app.access.keys import KeyRequest
+from app.api.app import create_app
+from app.wiring import wire
+from tests.api.callers import ask
+from tests.conftest import settings_for, trained, two_class_rows
+from tests.messages import says
+
+ROWS = two_class_rows(6, seed=5)["rows"]
+BENEFITS = [[0, -1], [-10, 5]]
+STAKES = {"benefits": BENEFITS, "actions": ["wait", "treat"]}
+NAMES = ("age", "pulse", "pain")
+TYPES = ("FP64", "FP64", "BYTES")
+INFER = "/v2/models/ward/infer"
+
+
+def column(j: int, datatype: str = "", **more: Any) -> dict[str, Any]:
+    return {"name": NAMES[j], "datatype": datatype or TYPES[j], "shape": [6], "data": [row[j] for row in ROWS]} | more
+
+
+def infer(client: httpx.Client, inputs: list[dict] | None = None, path: str = INFER, **more: Any) -> httpx.Response:
+    return client.post(path, json={"inputs": [column(j) for j in range(3)] if inputs is None else inputs, **more})
+
+
+def output(answer: dict[str, Any], name: str) -> np.ndarray:
+    [found] = [each for each in answer["outputs"] if each["name"] == name]
+    return np.array(found["data"]).reshape(found["shape"])
+
+
+def elements(texts: list[str]) -> bytes:
+    return b"".join(struct.pack("<I", len(text.encode())) + text.encode() for text in texts)
+
+
+def binary(client: httpx.Client, inputs: list[dict], blocks: list[bytes], **options: Any) -> httpx.Response:
+    """A request with binary data; `length` is what the header says."""
+    text = json.dumps({"inputs": inputs, "parameters": options.pop("parameters", {})}).encode()
+    headers = {"Inference-Header-Content-Length": str(options.pop("length", len(text)))}
+    return client.post(INFER, content=text + b"".join(blocks), headers=headers | options.pop("headers", {}))
+
+
+@pytest.fixture(scope="module")
+def plain(service: httpx.Client, ward: str) -> dict[str, Any]:
+    """What `/predict` answers."""
+    return service.post("/predict", json={"model": ward, "instances": ROWS, **STAKES}).json()
+
+
+@pytest.fixture(scope="module")
+def figures(service: httpx.Client) -> str:
+    """A model of two numeric features and of classes that are integers."""
+    data = two_class_rows()
+    data = {
+        "features": ["age", "pulse"],
+        "rows": [row[:2] for row in data["rows"]],
+        "labels": [7 * (label == "ill") for label in data["labels"]],
+    }
+    trained(service, {"model": "figures", "learner": {"kind": "logistic"}, "data": data})
+    return "figures"
+
+
+@pytest.mark.parametrize("parameters", [STAKES, {name: json.dumps(value) for name, value in STAKES.items()}])
+@pytest.mark.parametrize("width", [[], [1]])
+def test_one_tensor_per_feature(service, plain, parameters, width):
+    """In any order, and with structures as JSON or as text."""
+    inputs = [column(j, shape=[6, *width]) for j in (2, 0, 1)]
+    answer = infer(service, inputs, parameters=parameters, id="one").json()
+
+    assert answer["id"] == "one"
+    assert (answer["model_name"], answer["model_version"]) == ("ward", "1")
+    assert output(answer, "decisions").tolist() == plain["decisions"]
+    for name in ("probabilities", "expected_benefits"):
+        np.testing.assert_array_equal(output(answer, name), plain[name])
+    assert json.loads(answer["parameters"]["actions"]) == plain["actions"]
+    assert json.loads(answer["parameters"]["classes"]) == plain["classes"]
+    assert json.loads(answer["parameters"]["warnings"]) == plain["warnings"]
+
+
+@pytest.mark.parametrize("nested", [True, False])
+def test_a_matrix_of_text(service, plain, nested):
+    words = [[str(value) for value in row] for row in ROWS]
+    matrix = {
+        "name": "any",
+        "datatype": "BYTES",
+        "shape": [6, 3],
+        "data": words if nested else [word for row in words for word in row],
+    }
+    answer = infer(service, [matrix], parameters=STAKES).json()
+
+    np.testing.assert_array_equal(output(answer, "expected_benefits"), plain["expected_benefits"])
+
+
+@pytest.mark.parametrize(
+    ("datatype", "kind"), [("FP64", "<f8"), ("FP32", "<f4"), ("FP16", "<f2"), ("INT64", "<i8"), ("UINT8", "<u1")]
+)
+def test_a_matrix_of_numbers(service, figures, datatype, kind):
+    """JSON and binary data give the same as `/predict` for numbers of that type."""
+    X = np.array([row[:2] for row in ROWS]).round().astype(kind)
+    wanted = service.post("/predict", json={"model": figures, "instances": X.tolist(), "benefits": BENEFITS}).json()
+    matrix = {"name": "X", "datatype": datatype, "shape": [6, 2]}
+    path = f"/v2/models/{figures}/infer"
+    written = infer(service, [matrix | {"data": X.tolist()}], path, parameters={"benefits": BENEFITS}).json()
+    text = json.dumps({"inputs": [matrix | {"parameters": {"binary_data_size": X.nbytes}}]}).encode()
+    headers = {"Inference-Header-Content-Length": str(len(text))}
+    sent = service.post(path, content=text + X.tobytes(), headers=headers).json()
+
+    np.testing.assert_array_equal(output(written, "probabilities"), wanted["probabilities"])
+    np.testing.assert_array_equal(output(sent, "probabilities"), wanted["probabilities"])
+    assert output(written, "decisions").tolist() == [str(name) for name in wanted["decisions"]]
+
+
+def test_binary_data_in_and_out(service, plain):
+    inputs = [column(j, data=None) for j in range(3)]
+    blocks = [np.array([row[j] for row in ROWS]).tobytes() for j in range(2)]
+    blocks.append(elements([row[2] for row in ROWS]))
+    for sent, block in zip(inputs, blocks, strict=True):
+        sent["parameters"] = {"binary_data_size": len(block)}
+    response = binary(service, inputs, blocks, parameters=STAKES | {"binary_data_output": True})
+    length = int(response.headers["Inference-Header-Content-Length"])
+    decisions, probabilities, benefits = json.loads(response.content[:length])["outputs"]
+    sizes = [each["parameters"]["binary_data_size"] for each in (decisions, probabilities, benefits)]
+    data = response.content[length:]
+
+    assert response.headers["content-type"] == "application/octet-stream"
+    assert data[: sizes[0]] == elements(plain["decisions"])
+    assert (
+        data[sizes[0] :] == np.array(plain["probabilities"]).tobytes() + np.array(plain["expected_benefits"]).tobytes()
+    )
+    assert len(data) == sum(sizes)
+
+
+def test_outputs_are_those_that_are_named(service, plain):
+    outputs = [{"name": "probabilities", "parameters": {"binary_data": False}}, {"name": "decisions"}]
+    answer = infer(service, outputs=outputs, parameters=STAKES).json()
+
+    assert [each["name"] for each in answer["outputs"]] == ["probabilities", "decisions"]
+
+
+def test_without_a_matrix_the_most_probable_class_is_decided(service):
+    answer = infer(service).json()
+    probabilities = output(answer, "probabilities")
+
+    assert output(answer, "decisions").tolist() == np.array(["healthy", "ill"])[probabilities.argmax(axis=1)].tolist()
+    assert says(answer["parameters"]["warnings"], "no benefits")
+
+
+@pytest.mark.parametrize("missing", [json.loads("null"), ""])
+def test_missing_values(service, missing):
+    """`null` in any tensor, an empty text where numbers come as text."""
+    rows = [[None if cell == ROWS[0][1] else cell for cell in ROWS[0]]]
+    wanted = service.post("/predict", json={"model": "ward", "instances": rows, **STAKES}).json()
+    words = [missing if cell is None else str(cell) for cell in rows[0]]
+    matrix = {"name": "X", "datatype": "BYTES", "shape": [1, 3], "data": words}
+    answer = infer(service, [matrix], parameters=STAKES).json()
+
+    np.testing.assert_array_equal(output(answer, "probabilities"), wanted["probabilities"])
+
+
+def test_limits_and_priors_and_rules(service):
+    parameters = STAKES | {"limits": '{"treat": 1}', "priors": {"ill": 0.3, "healthy": 0.7}}
+    body = STAKES | {"limits": {"treat": 1}, "priors": {"ill": 0.3, "healthy": 0.7}}
+    wanted = service.post("/predict", json={"model": "ward", "instances": ROWS, **body}).json()
+    answer = infer(service, parameters=parameters).json()
+    cut = infer(service, parameters={"rule": "threshold", "threshold": 0.3, "actions": '["a", "b"]'}).json()
+
+    assert output(answer, "decisions").tolist() == wanted["decisions"]
+    assert answer["parameters"]["total"] == wanted["total"]
+    assert json.loads(answer["parameters"]["limits"]) == wanted["limits"]
+    assert cut["parameters"]["threshold"] == 0.3
+    assert [each["name"] for each in cut["outputs"]] == ["decisions", "probabilities"]
+
+
+def test_a_model_of_numbers(service):
+    rows = two_class_rows(60)
+    data = {"features": ["age"], "rows": [row[:1] for row in rows["rows"]], "labels": [row[1] for row in rows["rows"]]}
+    learner = {"kind": "cost_tree", "task": "regression", "depth": 1}
+    trained(service, {"model": "pulses", "learner": learner, "data": data, "feature_costs": {"age": 1}})
+    wanted = service.post("/predict", json={"model": "pulses", "instances": [[40], [60]]}).json()
+    sent = {"name": "age", "datatype": "INT32", "shape": [2], "data": [40, 60]}
+    answer = infer(service, [sent], "/v2/models/pulses/infer").json()
+
+    assert output(answer, "values").tolist() == wanted["values"]
+    assert [each["name"] for each in answer["outputs"]] == ["values"]
+    assert [each["name"] for each in service.get("/v2/models/pulses").json()["outputs"]] == ["values"]
+
+
+def test_versions_and_aliases(service):
+    service.put("/models/ward/aliases/live", json={"version": 1})
+    names = ("ward", "ward:1", "ward@live", "ward%40live", "ward/versions/1", "ward/versions/live")
+    for name in names:
+        assert infer(service, path=f"/v2/models/{name}/infer").json()["model_version"] == "1", name
+        assert service.get(f"/v2/models/{name}/ready").json() == {"name": "ward", "ready": True}
+        assert service.get(f"/v2/models/{name}").json()["versions"] == ["1"]
+    service.delete("/models/ward/aliases/live")
+
+
+def test_metadata(service, ward):
+    found = service.get("/v2/models/ward").json()
+
+    assert found["platform"] == "payoff_logistic"
+    assert found["inputs"] == [
+        {"name": name, "datatype": datatype, "shape": [-1]} for name, datatype in zip(NAMES, TYPES, strict=True)
+    ]
+    assert [(each["name"], each["shape"]) for each in found["outputs"]] == [
+        ("decisions", [-1]),
+        ("probabilities", [-1, 2]),
+        ("expected_benefits", [-1, -1]),
+    ]
+    assert service.get("/v2").json()["extensions"] == ["binary_tensor_data"]
+    assert service.get("/v2/health/live").json() == {"live": True}
+    assert service.get("/v2/health/ready").json() == {"ready": True}
+
+
+HUGE = 2**62
+TEXT = column(0, datatype="BYTES", data=["1_0"] * 6)
+LARGE = column(0, datatype="FP32", data=[1e300] * 6)
+WRONG = {
+    "no inputs": ({"inputs": []}, "inputs"),
+    "an unknown field": ({"input": []}, "input"),
+    "an unknown feature": ({"inputs": [column(0), column(1), column(2, name="pian")]}, "'pian'"),
+    "a missing feature": ({"inputs": [column(0), column(1)]}, "'pain'"),
+    "two inputs of one name": ({"inputs": [column(0), column(0), column(2)]}, "same name"),
+    "other numbers of rows": ({"inputs": [column(0), column(1), column(2, shape=[1], data=["x"])]}, "'pain'", "[6]"),
+    "too few data": ({"inputs": [column(0, data=[1])]}, "1", "[6]"),
+    "lists of other lengths": ({"inputs": [column(0, shape=[2, 3], data=[[1, 2, 3], [1]])]}, "[2, 3]"),
+    "deep lists": ({"inputs": [column(0, shape=[1, 3], data=[[[1, 2, 3]]])]}, "'age'"),
+    "huge shapes without data": ({"inputs": [column(0, shape=[0, HUGE], data=[])]}, "[n, 3]"),
+    "huge shapes with data": ({"inputs": [column(0, shape=[HUGE, HUGE])]}, str(HUGE)),
+    "a negative size": ({"inputs": [column(0, shape=[-6])]}, "-6"),
+    "three dimensions": ({"inputs": [column(0, shape=[1, 2, 3])]}, "shape"),
+    "a size that is a boolean": ({"inputs": [column(0, shape=[True])]}, "shape"),
+    "an unknown datatype": ({"inputs": [column(0, datatype="FP8")]}, "FP8"),
+    "booleans": ({"inputs": [column(0, data=[True] * 6)]}, "element 0", "'age'"),
+    "a text among numbers": ({"inputs": [column(0, data=[1, 2, "3", 4, 5, 6])]}, "element 2"),
+    "a fraction among integers": ({"inputs": [column(0, datatype="INT64", data=[1, 2, 3.5, 4, 5, 6])]}, "element 2"),
+    "a number beyond its type": ({"inputs": [column(0, datatype="INT8", data=[1000] * 6)]}, "INT8"),
+    "a float beyond its type": ({"inputs": [LARGE, column(1), column(2)]}, "row 0"),
+    "numbers for categories": ({"inputs": [column(0), column(1), column(2, datatype="FP64", data=[1] * 6)]}, "'pain'"),
+    "a text that is no number": ({"inputs": [TEXT, column(1), column(2)]}, "'1_0'", "row 0"),
+    "no data": ({"inputs": [column(0, data=None)]}, "'age'"),
+    "binary data that do not follow": ({"inputs": [column(0, data=None, parameters={"binary_data_size": 48})]}, "48"),
+    "an unknown output": ({"outputs": [{"name": "probability"}]}, "'probabilities'"),
+    "an output twice": ({"outputs": [{"name": "decisions"}] * 2}, "same name"),
+    "an output of a matrix": ({"outputs": [{"name": "expected_benefits"}]}, "'expected_benefits'"),
+    "an unknown parameter": ({"parameters": {"benefit": BENEFITS}}, "'benefits'"),
+    "another model": ({"parameters": {"model": "other"}}, "'model'"),
+    "text that is not JSON": ({"parameters": {"benefits": "[[0, -1], ["}}, "benefits"),
+    "a wrong matrix": ({"parameters": {"benefits": "[[0, -1], [1]]"}}, "/parameters/benefits"),
+    "a wrong flag": ({"parameters": {"binary_data_output": "yes"}}, "binary_data_output"),
+    "a limit that cannot be met": ({"parameters": STAKES | {"limits": {"treat": {"at_least": 9}}}}, "treat"),
+    "a long id": ({"id": "x" * 2000}, "id"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_does_not_fit_is_refused_with_its_place(service, ward, name):
+    fields, *words = WRONG[name]
+    response = infer(service, **fields)
+
+    assert response.status_code == 400, response.text
+    assert list(response.json()) == ["error"]
+    assert says(response.json()["error"], *words)
+
+
+AGE = {"name": "age", "datatype": "FP64", "shape": [6]}
+PAIN = {"name": "pain", "datatype": "BYTES", "shape": [2]}
+LIES = {
+    "shorter than the shape": (AGE, 40, bytes(40), None, "40 bytes"),
+    "longer than the shape": (AGE, 56, bytes(56), None, "56 bytes"),
+    "more than is announced": (AGE, 48, bytes(49), None, "49 bytes"),
+    "less than is announced": (AGE, 48, bytes(47), None, "47 bytes"),
+    "an overflow": ({**AGE, "shape": [2**61, 8]}, 0, b"", None, "0 bytes"),
+    "a negative size": (AGE, -1, b"", None, "-1"),
+    "a header beyond the body": (AGE, 48, bytes(48), 10**9, "Inference-Header-Content-Length"),
+    "a negative header": (AGE, 48, bytes(48), -1, "Inference-Header-Content-Length"),
+    "a header of many digits": (AGE, 48, bytes(48), "9" * 5000, "Inference-Header-Content-Length"),
+    "a header that is no number": (AGE, 48, bytes(48), "1e2", "Inference-Header-Content-Length"),
+    "a header within the JSON": (AGE, 48, bytes(48), 10, "not JSON"),
+    "a length beyond the tensor": (PAIN, 13, struct.pack("<I", 2**32 - 1) + b"mild" + bytes(5), None, "element 0"),
+    "a length cut off": (PAIN, 10, struct.pack("<I", 4) + b"mild" + bytes(2), None, "element 1"),
+    "bytes after the last": (PAIN, 17, elements(["mild", "a"]) + bytes(4), None, "4 bytes"),
+    "no UTF-8": (PAIN, 12, struct.pack("<I", 4) + b"\xff\xfe\xfd\xfc" + bytes(4), None, "element 0", "UTF-8"),
+    "few bytes of many": ({**PAIN, "shape": [2**40]}, 8, bytes(8), None, "8 bytes"),
+    "control characters": ({**PAIN, "shape": [1]}, 6, elements(["a\x00"]), None, "U+0000"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LIES)
+def test_binary_data_that_lie_are_refused(service, ward, name):
+    sent, size, block, length, *words = LIES[name]
+    others = [column(j, shape=[1], data=[ROWS[0][j]]) for j in (0, 1)] if name == "control characters" else []
+    inputs = [*others, sent | {"parameters": {"binary_data_size": size}}]
+    response = binary(service, inputs, [block], **({} if length is None else {"length": length}))
+
+    assert response.status_code == 400, response.text
+    assert says(response.json()["error"], *words)
+
+
+def test_infinity_is_refused_and_nan_is_missing(service, figures):
+    path = f"/v2/models/{figures}/infer"
+    for value, status in ((np.inf, 400), (np.nan, 200)):
+        block = np.array([[1.0, value]]).tobytes()
+        matrix = {"name": "X", "datatype": "FP64", "shape": [1, 2], "parameters": {"binary_data_size": 16}}
+        text = json.dumps({"inputs": [matrix]}).encode()
+        headers = {"Inference-Header-Content-Length": str(len(text))}
+        response = service.post(path, content=text + block, headers=headers)
+
+        assert response.status_code == status
+        assert status == 200 or says(response.json()["error"], "row 0", "column 1")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "options", "status"),
+    [
+        ("GET", "/v2/nothing", {}, 404),
+        ("GET", "/v2/models/none", {}, 404),
+        ("GET", "/v2/models/none/ready", {}, 404),
+        ("GET", "/v2/models/ward/versions/99/ready", {}, 404),
+        ("GET", "/v2/models/ward/versions/none", {}, 404),
+        ("GET", "/v2/models/WARD", {}, 400),
+        ("GET", "/v2/models/ward?x=1", {}, 400),
+        ("GET", "/v2/models/ward%00", {}, 400),
+        ("POST", "/v2/models/none/infer", {"json": {"inputs": [AGE | {"data": [1] * 6}]}}, 404),
+        ("PATCH", INFER, {}, 405),
+        ("POST", INFER, {"content": b"{"}, 400),
+        ("POST", INFER, {"content": b'{"inputs": [], "inputs": []}'}, 400),
+        ("POST", INFER, {"content": b'{"inputs": NaN}'}, 400),
+        ("POST", INFER, {"content": b"[" * 5000}, 400),
+        ("POST", INFER, {"content": b"x", "headers": {"Content-Type": "text/csv"}}, 415),
+        ("POST", INFER, {"content": b"x", "headers": {"Content-Encoding": "gzip"}}, 415),
+        ("POST", INFER, {"content": b'{"inputs": [' + b"1," * 1_000_000 + b"1]}"}, 413),
+    ],
+)
+def test_every_error_has_the_form_of_the_protocol(service, ward, method, path, options, status):
+    response = service.request(method, path, **options)
+
+    assert response.status_code == status
+    assert response.headers["content-type"] == "application/json"
+    assert list(response.json()) == ["error"]
+
+
+def test_keys_rates_and_failures_have_the_form_of_the_protocol(tmp_path, monkeypatch):
+    service = wire(settings_for(tmp_path, workers=0, admin_key="administrator", max_body_mb=1))
+    _, trainer = service.ports.keys.create(KeyRequest("trainer", ("train",)))
+    _, slow = service.ports.keys.create(KeyRequest("slow", ("predict",), rate="1/day"))
+    service.keyring.refresh()
+    app = create_app(service)
+    monkeypatch.setattr("app.api.routes.inference_protocol.answered", lambda *_: 1 / 0)
+    asked = [
+        ask(app, "POST", INFER),
+        ask(app, "POST", INFER, headers={"X-API-Key": trainer}),
+        ask(app, "GET", "/v2/nothing", headers={"X-API-Key": trainer}),
+        ask(app, "GET", "/v2", headers={"X-API-Key": slow}),
+        ask(app, "GET", "/v2", headers={"X-API-Key": slow}),
+        ask(app, "POST", INFER, headers={"X-API-Key": "administrator"}, content=b"x" * 2_000_000),
+        ask(app, "POST", INFER, headers={"X-API-Key": "administrator"}),
+    ]
+    service.ports.database.close()
+
+    assert [each.status_code for each in asked] == [401, 403, 403, 200, 429, 413, 500]
+    assert all(list(each.json()) == ["error"] for each in asked if each.status_code != 200)
+    assert "www-authenticate" in asked[0].headers
+    assert "retry-after" in asked[4].headers
