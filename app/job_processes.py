@@ -24,7 +24,7 @@ from app.polling import Poller
 from app.progress import listen
 from app.settings import Settings
 from app.stores import open_ports
-from app.usecases import calibrate, compare, compare_job, train, train_job
+from app.usecases import calibrate, compare, compare_job, import_job, import_model, train, train_job
 from app.usecases.datasets import expire as expire_inline
 from app.usecases.ports import Ports
 
@@ -42,11 +42,13 @@ _RUN: dict[str, Callable[[Ports, Job, float], None]] = {
     train.KIND: train_job.run,
     calibrate.KIND: train_job.run,
     compare.KIND: lambda ports, job, _: compare_job.run(ports, job),
+    import_model.KIND: lambda ports, job, _: import_job.run(ports, job),
 }
 _CLEAN_UP: dict[str, Callable[[Ports, Job, int], None]] = {
     train.KIND: train_job.clean_up,
     calibrate.KIND: train_job.clean_up,
     compare.KIND: compare_job.clean_up,
+    import_model.KIND: train_job.clean_up,
 }
 
 _log = structlog.get_logger("payoff")
@@ -123,6 +125,7 @@ def clean_up_leftovers(settings: Settings) -> None:
     ports = open_ports(settings)
     try:
         train_job.clean_up_leftovers(ports)
+        import_job.clean_up_files(ports)
     finally:
         ports.database.close()
 

@@ -14,6 +14,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from app.access.audit import AuditLog
 from app.access.keys import Keys
 from app.data.isolated import ReaderLimits
+from app.data.model_files import ModelFiles
 from app.data.store import DataLimits, DatasetStore
 from app.database import Database, DatabaseAway
 from app.errors import PayoffError
@@ -145,7 +146,14 @@ def open_ports(
         settings.datasets_url, limits, retry_seconds=retry_seconds, reader=reader, keep_inline=keep_inline
     )
     audit = AuditLog(database)
-    return Ports(database, datasets, queue, registry, audit, Keys(database, audit))
+    imports = ModelFiles(
+        settings.datasets_url,
+        max_bytes=limits.max_upload_bytes,
+        pickles=settings.allow_pickles,
+        version_skew=settings.allow_version_skew,
+        retry_seconds=retry_seconds,
+    )
+    return Ports(database, datasets, queue, registry, audit, Keys(database, audit), imports)
 
 
 def _clean_up(ports: Ports) -> None:

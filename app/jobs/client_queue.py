@@ -103,7 +103,7 @@ class ClientQueue:
         *,
         status: str | None = None,
         model: str | None = None,
-        kind: str | None = None,
+        kinds: Sequence[str] = (),
         models: Sequence[str] = (),
         client: str | None = None,
         page_size: int = 50,
@@ -112,13 +112,15 @@ class ClientQueue:
     ) -> tuple[list[JobView], str | None]:
         """Jobs, newest first, and the token of the next page (None at the end); new jobs do not shift the pages.
 
-        With patterns of `models` only the jobs for such models, and those for none that `client` ordered. Without
-        `results`, which may be megabytes each, they are not read and None.
+        With `kinds` only jobs of these. With patterns of `models` only the jobs for such models, and those for none
+        that `client` ordered. Without `results`, which may be megabytes each, they are not read and None.
         """
         columns = VIEW_COLUMNS if results else COLUMNS_WITHOUT_RESULT
         statement = select(*columns).order_by(JOBS.c.seq.desc()).limit(page_size + 1)
-        for name, wanted in _filters(status=status, model=model, kind=kind).items():
+        for name, wanted in _filters(status=status, model=model).items():
             statement = statement.where(JOBS.c[name] == wanted)
+        if kinds:
+            statement = statement.where(JOBS.c.kind.in_(kinds))
         if models:
             own = JOBS.c.model.is_(None) & (JOBS.c.client == client)
             statement = statement.where(matches(JOBS.c.model, models) | own)

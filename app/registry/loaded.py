@@ -65,6 +65,11 @@ class Loaded:
         return "hold-out" if evaluation is None else evaluation.method
 
     @cached_property
+    def inline(self) -> bool:
+        """Whether few rows take so little time that the event loop may answer them; not so of foreign models."""
+        return getattr(self.estimator, "inline", True)
+
+    @cached_property
     def multilabel(self) -> bool:
         """Whether each of the `classes` applies or not, and not exactly one of them."""
         return self.card.classes == self.card.labels

@@ -17,7 +17,7 @@ from app.learners import catalogue
 from app.registry.card import Card, DataCard, EvaluationCard, LearnerCard
 from app.registry.loaded import Holdout
 from app.usecases.ranges import feature_cards
-from app.usecases.specs import TrainSpec
+from app.usecases.specs import IMPORTED, TrainSpec
 from app.usecases.splitting import Split
 
 
@@ -39,7 +39,8 @@ def metrics_of(estimator: Any, holdout: Holdout, spec: TrainSpec, table: Table, 
 
 def _acquisition(estimator: Any, spec: TrainSpec, table: Table, rows: np.ndarray) -> dict[str, Any]:
     """What asking feature by feature costs and earns on the hold-out, of a learner that can be asked so."""
-    if not catalogue.kind_of(spec.learner.kind).stepwise:
+    kind = spec.learner.kind
+    if not (estimator.stepwise if kind == IMPORTED else catalogue.kind_of(kind).stepwise):
         return {}
     from app.usecases import acquisition_model, simulate  # noqa: PLC0415 - their compiler takes 60 MB that many can spare
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from sqlalchemy import Connection
 
@@ -13,13 +13,13 @@ from app.usecases.ports import Ports
 from app.usecases.specs import Spec
 
 
-def find_for(caller: Caller, ports: Ports, kind: str, job_id: str) -> JobView:
-    """NotFound where there is no such job of this `kind` that the caller may see.
+def find_for(caller: Caller, ports: Ports, kinds: Sequence[str], job_id: str) -> JobView:
+    """NotFound where there is no such job of these `kinds` that the caller may see.
 
     A client that learns that a job has ended asks for its model next: this process then knows the new version at once.
     """
     job = ports.queue.view(job_id)
-    if job.kind != kind or not caller.sees(job.model, job.client):
+    if job.kind not in kinds or not caller.sees(job.model, job.client):
         raise unknown_job(job_id)
     if job.ended:
         ports.registry.refresh()
@@ -37,7 +37,7 @@ def changes(ports: Ports, known: Mapping[str, JobView]) -> dict[str, JobView | N
 def page(
     ports: Ports,
     caller: Caller,
-    kind: str,
+    kinds: Sequence[str],
     *,
     status: str | None,
     model: str | None = None,
@@ -45,9 +45,9 @@ def page(
     page_token: str | None,
     results: bool = True,
 ) -> tuple[list[JobView], str | None]:
-    """Jobs of this `kind` that the caller may see, newest first, and the token of the next page; see `Queue.page`."""
+    """Jobs of these `kinds` that the caller may see, newest first, and the token of the next page; see `Queue.page`."""
     return ports.queue.page(
-        kind=kind,
+        kinds=kinds,
         status=status,
         model=model,
         models=caller.models,
@@ -58,9 +58,9 @@ def page(
     )
 
 
-def cancel(ports: Ports, caller: Caller, kind: str, job_id: str) -> JobView:
+def cancel(ports: Ports, caller: Caller, kinds: Sequence[str], job_id: str) -> JobView:
     """Ask for a job's end, once or again; Conflict where it has succeeded or failed already."""
-    job = find_for(caller, ports, kind, job_id)
+    job = find_for(caller, ports, kinds, job_id)
     return ports.queue.cancel(job.id, also=ports.audit.entry(caller, "job.cancel", job.id))
 
 

@@ -37,7 +37,8 @@ class Plan:
     """The matrices that one model decided by. Use `Loaded.once(Plan)`; only the event loop may call it."""
 
     def __init__(self, model: Loaded) -> None:
-        self.applies = bool(model.classes) and not (model.multilabel or model.schema.categorical)
+        classes = bool(model.classes) and not model.multilabel
+        self.applies = classes and not model.schema.categorical and model.inline
         self.colons = sum(name.count(":") + 1 for name in model.schema.names)  # of a row that is an object
         self._matrices: dict[bytes, Prepared] = {}
 

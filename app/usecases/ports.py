@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from app.access.audit import AuditLog
 from app.access.keys import Keys
+from app.data.model_files import ModelFiles
 from app.data.store import DatasetStore
 from app.database import Database
 from app.jobs.queue import Queue
@@ -22,3 +23,4 @@ class Ports:
     registry: Registry
     audit: AuditLog
     keys: Keys
+    imports: ModelFiles

@@ -13,6 +13,7 @@ from app.acquisition.prices import Prices, parse_prices
 HOLDOUT = 0.25
 FOLDS = 5
 SEED = 0
+IMPORTED = "imported"  # the kind of a learner that was trained elsewhere
 
 
 class Spec(BaseModel):
@@ -80,3 +81,31 @@ class CompareSpec(Spec):
     def benefit_matrix(self) -> np.ndarray:
         """The benefits as float64 (K, A)."""
         return np.array(self.benefits, dtype=np.float64)
+
+
+class ImportSpec(Spec):
+    """What to import: `file` is the SHA-256 of the model's file, which is kept for the job; the rest as in TrainSpec.
+
+    `classes` name the columns of the model's probabilities, where the model does not.
+    """
+
+    model: str
+    format: str
+    file: str
+    dataset: str
+    calibration: str = "none"
+    classes: list[str] | None = None
+    benefits: list[list[float]] | None = None
+    actions: list[str] | None = None
+    feature_costs: list[dict[str, Any]] | None = None
+    seed: int = SEED
+
+    def trained(self, parameters: Mapping[str, Any]) -> TrainSpec:
+        """The same as an order to train, for what a card and its metrics need of that."""
+        learner = LearnerSpec(kind=IMPORTED, parameters={"format": self.format, **parameters})
+        return TrainSpec(
+            learner=learner,
+            holdout=0.0,
+            refit=False,
+            **self.model_dump(exclude={"format", "file", "calibration", "classes"}),
+        )

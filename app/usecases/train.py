@@ -61,7 +61,7 @@ def _specification(
         dataset=dataset.id,
         benefits=None if B is None else B.tolist(),
         actions=actions,
-        feature_costs=_feature_costs(order.get("feature_costs"), [feature.name for feature in dataset.features]),
+        feature_costs=listed_costs(order.get("feature_costs"), [feature.name for feature in dataset.features]),
         holdout=order["holdout"],
         refit=order["refit"],
         seed=order["seed"],
@@ -117,8 +117,8 @@ def _stakes(sent: Stated, classes: Sequence[object], kind: catalogue.Kind, *, sq
     return read_matrix(sent, classes, square=square)
 
 
-def _feature_costs(sent: Any, names: Sequence[str]) -> list[dict[str, Any]] | None:
-    """Prices in the long form."""
+def listed_costs(sent: Any, names: Sequence[str]) -> list[dict[str, Any]] | None:
+    """Prices in the long form; Invalid below /feature_costs."""
     if sent is None:
         return None
     try:

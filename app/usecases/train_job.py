@@ -39,7 +39,11 @@ def run(ports: Ports, job: Job, seconds: float = math.inf) -> None:
     The attempt gets a version number when it has something to publish, and the folder of that number is its own: no
     other attempt writes it. So numbers have gaps only where an attempt dies while it publishes.
     """
-    card, estimator, holdout, said = _train(ports, job, perf_counter() + seconds)
+    publish(ports, job, *_train(ports, job, perf_counter() + seconds))
+
+
+def publish(ports: Ports, job: Job, card: Card, estimator: Any, holdout: Holdout | None, said: Sequence[str]) -> None:
+    """Publish a version and finish `job`, which warns of what the card does, and of what was `said` besides."""
     with progress.part(0.95, 1.0, "publishing"):
         for _ in range(_MAX_NUMBERS):
             try:
@@ -71,7 +75,6 @@ def clean_up_leftovers(ports: Ports) -> None:
 
 
 def _publish(ports: Ports, job: Job, card: Card, estimator: Any, holdout: Holdout | None, said: Sequence[str]) -> None:
-    """Publish; the job warns of what the card does, and of what was `said` of the training alone."""
     name = card.name
     version = ports.registry.reserve(name, job.id, job.attempt, lambda connection: ports.queue.check(connection, job))
     card = ports.registry.stage(card.model_copy(update={"version": version}), estimator, holdout)

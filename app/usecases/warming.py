@@ -17,5 +17,5 @@ def warm(model: Loaded, kernels: Kernels) -> None:
     kind = getattr(model.estimator, "chosen_", model.card.learner.kind)
     if kind in KINDS and KINDS[kind].compiled:
         kernels.wait("acquisition")
-    row = np.full((1, len(model.schema.features)), np.nan)
+    row = getattr(model.estimator, "sample", np.full((1, len(model.schema.features)), np.nan))
     (model.estimator.values if model.regression else model.estimator.posterior)(row)

@@ -152,8 +152,8 @@ def test_pages_are_filtered_by_status_model_and_kind(queue):
     queue.claim("ann")
     assert [job.id for job in queue.page(status="running")[0]] == [a.id]
     assert [job.id for job in queue.page(model="b")[0]] == [b.id]
-    assert [job.id for job in queue.page(kind="copy", status="queued")[0]] == [b.id]
-    assert queue.page(kind="copy", status="running") == ([], None)
+    assert [job.id for job in queue.page(kinds=["copy"], status="queued")[0]] == [b.id]
+    assert queue.page(kinds=["copy"], status="running") == ([], None)
 
 
 @pytest.mark.parametrize(

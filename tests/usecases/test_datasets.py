@@ -12,6 +12,7 @@ from app import job_processes
 from app.access.audit import AuditLog
 from app.access.caller import ANYBODY
 from app.access.keys import Keys
+from app.data.model_files import ModelFiles
 from app.data.store import DataLimits, DatasetStore
 from app.database import Database
 from app.errors import Conflict, Invalid, NotFound
@@ -38,7 +39,15 @@ def ports(tmp_path):
     registry = Registry(
         str(tmp_path / "models"), database, signing_key=None, allow_version_skew=False, cache_bytes=1_000_000
     )
-    yield Ports(database, store, queue, registry, audit, Keys(database, audit))
+    yield Ports(
+        database,
+        store,
+        queue,
+        registry,
+        audit,
+        Keys(database, audit),
+        ModelFiles(str(tmp_path / "datasets"), max_bytes=10_000),
+    )
     database.close()
 
 

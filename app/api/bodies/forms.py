@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 
 from python_multipart.multipart import parse_options_header
 from starlette.datastructures import FormData, Headers
@@ -30,8 +30,16 @@ def check_charset(content_type: str) -> dict[bytes, bytes]:
     return parameters
 
 
-async def read_form(content_type: str, chunks: AsyncGenerator[bytes, None]) -> FormData:
+async def read_form(
+    content_type: str,
+    chunks: AsyncGenerator[bytes, None],
+    *,
+    field_bytes: int = _MAX_FIELD_BYTES,
+    look: Callable[[str, str], None] = lambda _name, _text: None,
+) -> FormData:
     """The parts of a form, with at most one file; a file of more than a megabyte is kept on disk.
+
+    `look(name, text)` sees each field as soon as it has arrived, and may raise.
 
     Invalid where the form cannot be read or text is not UTF-8, Unsupported for another charset or transfer encoding.
     """
@@ -39,7 +47,7 @@ async def read_form(content_type: str, chunks: AsyncGenerator[bytes, None]) -> F
     if not _BOUNDARY.fullmatch(boundary):
         raise Invalid.at("", "the form has no boundary of 1 to 70 characters in its Content-Type")
     try:
-        return await _Parser(boundary, _complete(chunks)).parse()
+        return await _Parser(boundary, _complete(chunks), field_bytes, look).parse()
     except MultiPartException as error:
         raise Invalid.at("", f"the form cannot be read: {error.message}") from error
 
@@ -47,14 +55,21 @@ async def read_form(content_type: str, chunks: AsyncGenerator[bytes, None]) -> F
 class _Parser(MultiPartParser):
     """Starlette's parser, which would decode with any codec that Python knows; the library below bounds the headers."""
 
-    def __init__(self, boundary: bytes, chunks: AsyncGenerator[bytes, None]) -> None:
+    def __init__(
+        self,
+        boundary: bytes,
+        chunks: AsyncGenerator[bytes, None],
+        field_bytes: int,
+        look: Callable[[str, str], None],
+    ) -> None:
+        self._look = look
         media_type = b'multipart/form-data; boundary="' + boundary + b'"'
         super().__init__(
             Headers(raw=[(b"content-type", media_type)]),
             chunks,
             max_files=1,
             max_fields=_MAX_FIELDS,
-            max_part_size=_MAX_FIELD_BYTES,
+            max_part_size=field_bytes,
         )
 
     def on_headers_finished(self) -> None:
@@ -69,9 +84,10 @@ class _Parser(MultiPartParser):
         part = self._current_part
         if part.file is None:
             try:
-                part.data.decode("utf-8")
+                text = part.data.decode("utf-8")
             except UnicodeDecodeError as error:
                 raise Invalid.at("", f"the field {part.field_name[:40]!r} is not UTF-8") from error
+            self._look(part.field_name, text)
         super().on_part_end()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any, Generic, Literal, Self, TypeVar
 
@@ -103,19 +103,21 @@ def add_job_routes(
     document: type[JobState],
     *,
     example_key: str,
+    others: Sequence[str] = (),
     listed: type[JobState] | None = None,
     model_filter: Callable[..., str | None] = no_filter,
     chart: Callable[[Any], Callable[[], str]] | None = None,
 ) -> None:
-    """List, look at, follow and cancel jobs of a `kind`, whose documents are `document`s.
+    """List, look at, follow and cancel jobs of a `kind`, and of `others`, whose documents are `document`s.
 
     Lists have `listed` documents in their place, if given, and no results. `chart` returns what draws a document as
     SVG, or raises Conflict where there is nothing to draw.
     """
+    kinds = (kind, *others)
     job_id = Path(openapi_examples={"the job above": {"value": id_of_key(example_key)}})
 
     def existing(ports: PortsDep, caller: CallerDep, job_id: str = job_id) -> JobView:
-        return usecase.find_for(caller, ports, kind, job_id)
+        return usecase.find_for(caller, ports, kinds, job_id)
 
     in_list: Any = listed or document
     found, wanted_model = Depends(existing), Depends(model_filter)
@@ -134,7 +136,7 @@ def add_job_routes(
         jobs, token = usecase.page(
             ports,
             caller,
-            kind,
+            kinds,
             status=status,
             model=model,
             page_size=page_size,
@@ -179,7 +181,7 @@ def add_job_routes(
     @needs(TRAIN)
     def cancel(ports: PortsDep, caller: CallerDep, job_id: str = job_id) -> Any:
         """A queued job is cancelled at once, a running one within two seconds; 409 where it has succeeded or failed."""
-        return document.of(usecase.cancel(ports, caller, kind, job_id))
+        return document.of(usecase.cancel(ports, caller, kinds, job_id))
 
 
 async def accepted(request: Request, response: Response, job: JobView, prefer: str | None) -> JobView:

@@ -73,7 +73,7 @@ async def answered(request: Request, size: int, read: Callable[[], Asked]) -> Re
         return await run_sized(request, size, lambda: _answer(request, read()))
     asked = read()
     model = None if asked.given is not None else cached(request, asked.model)
-    if model is None and asked.given is None:
+    if asked.given is None and (model is None or not model.inline):
         return await run_in_threadpool(_answer, request, asked)
     ready = _ready(request, asked, model)
     limited = asked.question.constraints

@@ -16,6 +16,7 @@ from app.api.errors import problems
 from app.api.middleware.permits import TRAIN, needs
 from app.api.routes.datasets import EXAMPLE_ID
 from app.api.routes.jobs import JobState, Prefer, accepted, add_job_routes, key_header
+from app.usecases import import_model
 from app.usecases import train as usecase
 from app.usecases.specs import HOLDOUT, SEED
 
@@ -87,7 +88,7 @@ class TrainRequest(WireMatrix):
 
 
 class JobDocument(JobState):
-    """A training job, as it stands."""
+    """A job that publishes a model, trained (`train`) or imported (`import`), as it stands."""
 
     model: ModelVersion | None = Field(description="what was published")
     metrics: dict[str, Any] | None = Field(description="on rows that the evaluated model did not see")
@@ -146,4 +147,11 @@ def wanted_model(
     return model
 
 
-add_job_routes(router, usecase.KIND, JobDocument, example_key=EXAMPLE_KEY, model_filter=wanted_model)
+add_job_routes(
+    router,
+    usecase.KIND,
+    JobDocument,
+    example_key=EXAMPLE_KEY,
+    others=[import_model.KIND],
+    model_filter=wanted_model,
+)

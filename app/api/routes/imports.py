@@ -1,0 +1,129 @@
+"""Importing models over HTTP."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Annotated, Any, BinaryIO, Literal
+
+from fastapi import APIRouter, Depends, Request, Response
+from pydantic import Field
+from starlette.datastructures import FormData, UploadFile
+
+from app.api.bodies.documents import Names, StrictRoute, Text, checked
+from app.api.bodies.forms import read_form
+from app.api.bodies.json_bodies import parsed
+from app.api.bodies.matrices import WireMatrix
+from app.api.bodies.uploads import FORM
+from app.api.deps import CallerDep, PortsDep, need_model
+from app.api.errors import problems
+from app.api.middleware.limiters import limiters
+from app.api.middleware.memory import share
+from app.api.middleware.permits import UPLOAD, needs
+from app.api.routes.jobs import Prefer, accepted, key_header
+from app.api.routes.models import ModelName
+from app.api.routes.train import FeatureCosts, JobDocument
+from app.errors import Invalid, Unsupported, pointer
+from app.usecases import import_model as usecase
+
+router = APIRouter(prefix="/models", tags=["models"], route_class=StrictRoute, dependencies=[Depends(need_model)])
+
+Calibration = Literal["none", "auto", "sigmoid", "isotonic"]
+_FIELD_BYTES = 1 << 20
+_JSON_FIELDS = ("benefits", "cost_matrix", "actions", "feature_costs")
+
+
+class ImportForm(WireMatrix):
+    """The fields of the form besides the file; matrix, actions and prices are JSON."""
+
+    format: Literal["skops", "onnx", "joblib"] = Field(
+        description="`skops`: scikit-learn, types on a safe list; `onnx`: any library; `joblib`: runs the code in the"
+        " file, so it needs the scope `admin` and PAYOFF_ALLOW_PICKLES"
+    )
+    dataset: Text = Field(description="labelled rows that the model is evaluated on, and was not trained on")
+    calibration: Calibration = Field(default="none", description="of the model's probabilities, on the same rows")
+    classes: Names | None = Field(
+        default=None,
+        description="names of the columns of the model's probabilities, where it has none; repeat the part",
+    )
+    feature_costs: FeatureCosts = None
+
+
+_FILE = {"type": "string", "format": "binary", "description": "the model"}
+_SCHEMA = ImportForm.model_json_schema(ref_template="#/components/schemas/{model}")
+_SCHEMA |= {"properties": {"file": _FILE, **_SCHEMA["properties"]}, "required": ["file", *_SCHEMA["required"]]}
+_BODY = {"requestBody": {"required": True, "content": {FORM: {"schema": _SCHEMA}}}}
+
+
+@router.post(
+    "/{name}/versions",
+    summary="Start a job that imports a model as a new version",
+    status_code=202,
+    response_model=JobDocument,
+    responses={
+        200: {"description": "Accepted, and ended within the time that `Prefer: wait` gave", "model": JobDocument},
+        **problems(403, 404, 409, 413, 415, 422),
+    },
+    openapi_extra=_BODY,
+)
+@needs(UPLOAD)
+async def import_version(
+    name: ModelName,
+    request: Request,
+    response: Response,
+    ports: PortsDep,
+    caller: CallerDep,
+    idempotency_key: Annotated[str | None, key_header("import-triage")] = None,
+    prefer: Prefer = None,
+) -> JobDocument:
+    """The job, of kind `import`, is found under `/train`. It loads the file, evaluates the model on all rows of the
+    data set, and publishes it with the same card and figures as a trained model.
+    """
+
+    def look(field: str, text: str) -> None:
+        if field == "format":  # a pickle is refused before the file has arrived
+            usecase.check_format(ports, text, caller)
+
+    content_type = request.headers.get("content-type", "")
+    if content_type.partition(";")[0].strip().lower() != FORM:
+        raise Unsupported(f"Content-Type is {content_type[:80] or 'absent'!r}; send {FORM}")
+    form = await read_form(content_type, request.stream(), field_bytes=_FIELD_BYTES, look=look)
+    try:
+        content, fields = _parts(form, request)
+        wire = checked(ImportForm, fields)
+        order = dict(wire) | {"model": name, "matrix": wire.stated()}
+        submit = partial(usecase.submit, ports, order, content, key=idempotency_key, caller=caller)
+        job = await limiters(request).upload.run(submit)
+    finally:
+        await form.close()
+    found = await accepted(request, response, job, prefer)
+    response.headers["Location"] = f"/train/{job.id}"
+    return JobDocument.of(found)
+
+
+def _parts(form: FormData, request: Request) -> tuple[BinaryIO, dict[str, Any]]:
+    """The file and the other fields of a form; Invalid where the file is absent, or a field is not as it should be."""
+    file: BinaryIO | None = None
+    fields: dict[str, Any] = {}
+    for key, value in form.multi_items():
+        if isinstance(value, UploadFile):
+            if key != "file":
+                raise Invalid.at(pointer(key), f"{key!r} is a file; 'file' is the only one")
+            file = value.file
+        elif key == "file":
+            raise Invalid.at("/file", "'file' is text; it must be a file part (with a file name)")
+        elif key == "classes":
+            fields.setdefault(key, []).append(value)
+        elif key in fields:
+            raise Invalid.at(pointer(key), f"the form has {key!r} twice; send it once")
+        else:
+            fields[key] = _document(key, value, request) if key in _JSON_FIELDS else value
+    if file is None:
+        raise Invalid.at("/file", "'file' is required")
+    return file, fields
+
+
+def _document(key: str, text: str, request: Request) -> Any:
+    try:
+        return parsed(text.encode(), share(request).reserve)
+    except Invalid as error:
+        raise error.under(pointer(key)) from error

@@ -1,0 +1,56 @@
+"""Files of models that were sent to be imported, kept until their job has ended."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+
+from app.errors import Conflict
+from app.storage import Storage
+
+_MODEL = "model"
+_SEAL = "upload.json"
+_JOB = re.compile(r"job_[0-9a-f]{20}")
+_UNSUBMITTED_SECONDS = 3600.0  # after which a file whose job does not exist is removed
+
+
+class ModelFiles:
+    """Beside the data sets, in a folder named by the job. What is kept here is not trusted.
+
+    `pickles`: whether files that run code when they are loaded are accepted. `version_skew`: whether models of another
+    version of scikit-learn are. `max_bytes` bounds what a file unpacks to.
+    """
+
+    def __init__(
+        self, url: str, *, max_bytes: int, pickles: bool = False, version_skew: bool = False, retry_seconds: float = 0.0
+    ) -> None:
+        self.max_bytes = max_bytes
+        self.pickles = pickles
+        self.version_skew = version_skew
+        self._storage = Storage(url, seal=_SEAL, name="PAYOFF_DATASETS", retry_seconds=retry_seconds)
+
+    def keep(self, job: str, content: bytes) -> bool:
+        """Keep the file of a job; False where that job has one already, which stays."""
+        try:
+            self._storage.publish(job, {_MODEL: content, _SEAL: json.dumps({"at": time.time()}).encode()})
+        except Conflict:
+            return False
+        return True
+
+    def read(self, job: str) -> bytes:
+        """The file of a job; NotFound where there is none."""
+        return self._storage.read(job, _MODEL)
+
+    def remove(self, job: str) -> None:
+        """Remove the file of a job, if there is one."""
+        self._storage.remove(job)
+
+    def jobs(self) -> list[str]:
+        """The jobs whose files are kept."""
+        return [name for name in self._storage.folders() if _JOB.fullmatch(name)]
+
+    def is_old(self, job: str) -> bool:
+        """Whether a job that does not exist would have been submitted by now; NotFound where there is no such file."""
+        kept_at: float = json.loads(self._storage.read(job, _SEAL))["at"]
+        return kept_at < time.time() - _UNSUBMITTED_SECONDS

@@ -1,0 +1,146 @@
+"""Importing itself, in the job's own process: load the file, evaluate, calibrate, publish."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import numpy as np
+
+from app import progress
+from app.data.table import Table
+from app.errors import Invalid, NotFound
+from app.jobs.job import Job
+from app.learners.imported.estimator import FOLDS, Imported, checked_rows
+from app.registry.card import Card, EvaluationCard
+from app.registry.loaded import Holdout
+from app.text import positions, some_of
+from app.usecases.evaluation import card_of, metrics_of
+from app.usecases.ports import Ports
+from app.usecases.rare_classes import rare_classes
+from app.usecases.specs import ImportSpec
+from app.usecases.splitting import Split
+from app.usecases.train_job import publish
+
+_FEW = 20, 1000  # rows outside of the most common class for `auto` to calibrate, and of the rarest for isotonic curves
+_DUTY = (
+    "the metrics are of all rows of the data set; they are right only if the model was not trained on these rows,"
+    " which this service cannot check"
+)
+
+
+def run(ports: Ports, job: Job) -> None:
+    """Import, publish and finish `job`."""
+    spec = ImportSpec.from_json(job.spec)
+    with progress.part(0.0, 0.1, "reading data"):
+        table = ports.datasets.table(spec.dataset)
+        content = ports.imports.read(job.id)
+    try:
+        with progress.part(0.1, 0.3, "loading the model"):
+            model = _loaded(ports, spec, content, table)
+        with progress.part(0.3, 0.95):
+            published = _evaluated(job, spec, model, table)
+    except MemoryError as error:
+        raise Invalid.at("/file", "the model needs more memory than there is") from error
+    publish(ports, job, *published)
+    ports.imports.remove(job.id)
+
+
+def clean_up_files(ports: Ports) -> None:
+    """Remove the files of jobs that have ended, and of those that were never submitted."""
+    for job_id in ports.imports.jobs():
+        with contextlib.suppress(NotFound):
+            try:
+                over = ports.queue.view(job_id).ended
+            except NotFound:
+                over = ports.imports.is_old(job_id)
+            if over:
+                ports.imports.remove(job_id)
+
+
+def _loaded(ports: Ports, spec: ImportSpec, content: bytes, table: Table) -> Imported:
+    """The model as an estimator; Invalid with the reason where it does not fit the data set."""
+    from app.learners.imported import sklearn_model  # noqa: PLC0415 - what this format needs, and no other
+
+    limits = ports.imports
+    classes = table.classes or ()
+    if spec.format == "joblib" and not limits.pickles:
+        raise Invalid.at("/format", "this worker does not load pickles: set PAYOFF_ALLOW_PICKLES for it, too")
+    if spec.format == "joblib":
+        found = sklearn_model.load_joblib(content, version_skew=limits.version_skew)
+    else:
+        found = sklearn_model.load_skops(content, limits.max_bytes, version_skew=limits.version_skew)
+    scorer = sklearn_model.scorer(found, table.schema, classes)
+    facts = {
+        "estimator": sklearn_model.described(found),
+        "columns": "by name" if scorer.columns.named else "by position",
+        "evaluation": _DUTY,
+    }
+    _check_some(scorer, table)
+    return Imported(scorer, len(classes), _sample(table), facts)
+
+
+def _check_some(scorer: Any, table: Table) -> None:
+    """Invalid with the model's own words where it cannot answer the first rows."""
+    some = table.X[:100]
+    complete = some[~np.isnan(some).any(axis=1)]
+    try:
+        P = scorer.posterior(complete if len(complete) else some)
+    except MemoryError:
+        raise
+    except Exception as error:
+        what = f"{type(error).__name__}: {str(error)[:300]}"
+        raise Invalid.at("/file", f"the model does not answer the rows of the data set: {what}") from error
+    checked_rows(P, len(table.classes or ()))
+
+
+def _sample(table: Table) -> np.ndarray:
+    """A row (1, m) without missing values, or with the fewest."""
+    best = int(np.isnan(table.X[:10_000]).sum(axis=1).argmin())
+    return table.X[best : best + 1].copy()
+
+
+def _evaluated(job: Job, spec: ImportSpec, model: Imported, table: Table) -> tuple[Card, Imported, Holdout, list[str]]:
+    """Evaluate on all rows, and calibrate where wanted: then each row by a calibration that did not see it."""
+    rows = np.arange(len(table.y))
+    with progress.part(0.0, 0.5, "evaluating"):
+        P = checked_rows(model.raw(table.X), len(table.classes or ()))
+        _check_complete(P, table)
+    method = _method(spec.calibration, np.bincount(table.y, minlength=P.shape[1]))
+    evaluation = EvaluationCard(method="hold-out", rows=len(rows))
+    if method != "none":
+        with progress.part(0.5, 0.6, "calibrating"):
+            P = model.calibrate(method, P, table.y, spec.seed)
+        evaluation = EvaluationCard(method="cross-validation", folds=FOLDS, rows=len(rows))
+    holdout, split = Holdout(P, table.y), Split(rows, rows)
+    order = spec.trained({"estimator": model.facts["estimator"], "calibration": method})
+    with progress.part(0.6, 1.0, "computing metrics"):
+        metrics = metrics_of(model, holdout, order, table, rows)
+    warnings = [] if method == "none" else rare_classes(model, table, split, holdout)
+    card = card_of(model, job, order, table, split, metrics, evaluation, warnings, 0.0, refit=False)
+    fitted = len(rows) if method != "none" else 0
+    card = card.model_copy(update={"data": card.data.model_copy(update={"rows": fitted})})
+    return card, model, holdout, [_DUTY]
+
+
+def _method(wanted: str, counts: np.ndarray) -> str:
+    """The calibration for these numbers of rows per class (K,)."""
+    if wanted != "auto":
+        return wanted
+    sigmoid, isotonic = _FEW
+    if counts.min() >= isotonic:
+        return "isotonic"
+    return "sigmoid" if counts.sum() - counts.max() >= sigmoid and counts.min() > 1 else "none"
+
+
+def _check_complete(P: np.ndarray, table: Table) -> None:
+    refused = np.flatnonzero(~np.isfinite(P).all(axis=1))
+    if not len(refused):
+        return
+    gaps = np.isnan(table.X[refused])
+    why = ""
+    if gaps.any():
+        names = [repr(table.schema.names[j]) for j in np.flatnonzero(gaps.any(axis=0))]
+        why = f"; values are missing there in {some_of(names, 5)}"
+    where = f"{len(refused):,} of {len(P):,} rows {positions(refused, len(refused))}"
+    raise Invalid.at("/dataset", f"the model gives no probabilities for {where}{why}")

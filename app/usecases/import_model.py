@@ -1,0 +1,85 @@
+"""Orders to import a model that was trained elsewhere: checked here, and accepted as jobs."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Mapping
+from typing import Any, BinaryIO
+
+from app.access.caller import Caller, Scope
+from app.data.dataset import Dataset
+from app.errors import Forbidden, Invalid
+from app.jobs.client_queue import id_of_key
+from app.jobs.job import Job
+from app.usecases import jobs
+from app.usecases.datasets import find_named
+from app.usecases.matrices import read_matrix
+from app.usecases.ports import Ports
+from app.usecases.specs import ImportSpec
+from app.usecases.train import listed_costs
+
+KIND = "import"
+FORMATS = ("skops", "onnx", "joblib")
+CALIBRATIONS = ("none", "auto", "sigmoid", "isotonic")
+
+
+def submit(ports: Ports, order: Mapping[str, Any], content: BinaryIO, *, key: str | None, caller: Caller) -> Job:
+    """Accept an order, checked as far as possible beforehand; the same `key` answers with the first job.
+
+    Raises Invalid with the place of what cannot work, NotFound for an unknown data set, Forbidden as `check_format`.
+    """
+    check_format(ports, order["format"], caller)
+    dataset = find_named(ports, order["dataset"], "/dataset")
+    _check_labels(dataset)
+    stakes = read_matrix(order["matrix"], dataset.classes or ())
+    if stakes is None and order["matrix"].actions is not None:
+        raise Invalid.at("/actions", "actions are the columns of benefits; send benefits, too")
+    model = content.read()
+    if not model:
+        raise Invalid.at("/file", "the file is empty")
+    spec = ImportSpec(
+        model=order["model"],
+        format=order["format"],
+        file=hashlib.sha256(model).hexdigest(),
+        dataset=dataset.id,
+        calibration=order["calibration"],
+        classes=order["classes"],
+        benefits=None if stakes is None else stakes.benefits.tolist(),
+        actions=None if stakes is None else stakes.actions,
+        feature_costs=listed_costs(order["feature_costs"], [feature.name for feature in dataset.features]),
+    )
+    return _kept_and_submitted(ports, spec, model, key or secrets.token_hex(16), caller)
+
+
+def check_format(ports: Ports, kind: str, caller: Caller) -> None:
+    """Invalid for an unknown format; Forbidden for pickles, unless the service accepts them and the key is `admin`."""
+    if kind not in FORMATS:
+        raise Invalid.at("/format", f"format is one of {', '.join(FORMATS)}")
+    if kind == "joblib":
+        if not ports.imports.pickles:
+            raise Forbidden(
+                "a joblib file runs code when it is loaded: send skops or onnx, or set PAYOFF_ALLOW_PICKLES"
+            )
+        caller.need(frozenset({Scope.ADMIN}))
+
+
+def _check_labels(dataset: Dataset) -> None:
+    if dataset.multilabel or dataset.classes is None:
+        there = f"{len(dataset.labels)} labels" if dataset.multilabel else "numbers as labels"
+        raise Invalid.at("/dataset", f"an imported model predicts one label of classes, and this data set has {there}")
+
+
+def _kept_and_submitted(ports: Ports, spec: ImportSpec, model: bytes, key: str, caller: Caller) -> Job:
+    """The file is kept first, under the id that the job is going to have; no job begins without its file."""
+    job_id = id_of_key(key, caller.client)
+    kept = ports.imports.keep(job_id, model)
+    try:
+        job = jobs.submit(ports, caller, KIND, spec, model=spec.model, dataset=spec.dataset, key=key)
+    except BaseException:
+        if kept:
+            ports.imports.remove(job_id)
+        raise
+    if job.ended:  # as a repeated request finds it
+        ports.imports.remove(job_id)
+    return job

@@ -1,0 +1,232 @@
+"""Models that were trained elsewhere, imported over HTTP."""
+
+from __future__ import annotations
+
+import io
+import json
+import operator
+import pickle
+import time
+from contextlib import closing
+from http.client import HTTPConnection
+from pathlib import Path
+
+import httpx
+import joblib
+import numpy as np
+import pyarrow as pa
+import pytest
+import skops.io
+from sklearn.compose import make_column_transformer
+from sklearn.impute import SimpleImputer
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
+
+from tests.conftest import serving, settings_for, two_class_rows
+from tests.messages import says
+
+BENEFITS = [[0, -1], [-10, 5]]
+DATA = two_class_rows()
+NAMES = DATA["features"]
+LABELS = np.array(DATA["labels"])
+ROWS = [row[:2] for row in DATA["rows"]]
+NUMBERS = np.array(ROWS)
+FRAME = pa.table({name: [row[j] for row in DATA["rows"]] for j, name in enumerate(NAMES)})
+
+
+def as_csv(names, rows) -> str:
+    lines = [[*names, "label"], *([*row, label] for row, label in zip(rows, LABELS, strict=True))]
+    return "\n".join(",".join(map(str, line)) for line in lines)
+
+
+def stored(client: httpx.Client, names=("age", "pulse"), rows=ROWS) -> str:
+    """The id of a data set of two classes."""
+    answer = client.post("/datasets", files={"file": as_csv(names, rows)}, data={"label": "label"})
+    return answer.json()["id"]
+
+
+def sent(client: httpx.Client, name: str, content: bytes, *, headers: dict | None = None, **fields) -> httpx.Response:
+    fields = {"format": "skops", **fields}
+    files = {"file": ("model", content)}
+    return client.post(
+        f"/models/{name}/versions", files=files, data=fields, headers={"Prefer": "wait=60"} | (headers or {})
+    )
+
+
+def scaled() -> object:
+    return make_pipeline(StandardScaler(), LogisticRegression()).fit(NUMBERS, LABELS)
+
+
+@pytest.fixture(scope="module")
+def chosen(service) -> tuple[object, dict]:
+    """A pipeline with its own preprocessing of named columns, and the job that imported it as `chosen`."""
+    words = make_pipeline(SimpleImputer(strategy="most_frequent"), OneHotEncoder(handle_unknown="ignore"))
+    columns = make_column_transformer((StandardScaler(), ["pulse", "age"]), (words, ["pain"]))
+    model = make_pipeline(columns, LogisticRegression()).fit(FRAME, LABELS)
+    fields = {
+        "dataset": stored(service, NAMES, DATA["rows"]),
+        "benefits": json.dumps({"healthy": {"wait": 0, "treat": -1}, "ill": {"wait": -10, "treat": 5}}),
+        "feature_costs": json.dumps({"age": 0, "pulse": 2, "pain": 1}),
+    }
+    job = sent(service, "chosen", skops.io.dumps(model), **fields).json()
+    assert "id" in job, job
+    return model, job
+
+
+def test_an_imported_pipeline_answers_as_it_did(service, chosen):
+    """Also from a store: words, numbers and missing words as they are sent, within 1e-12."""
+    model, job = chosen
+    rows = [*DATA["rows"][:20], [50.0, 70.0, None]]
+
+    asked = {"model": "chosen", "instances": rows, "benefits": BENEFITS, "explain": True}
+    answer = service.post("/predict", json=asked).json()
+
+    assert (job["status"], job["kind"], job["model"]) == ("succeeded", "import", {"name": "chosen", "version": 1})
+    P = np.array(answer["probabilities"])
+    np.testing.assert_allclose(P[:20], model.predict_proba(FRAME)[:20], rtol=0, atol=1e-12)
+    assert np.isfinite(P[20]).all()
+    assert len(answer["explanations"]) == 21
+    refused = service.post("/predict", json=asked | {"instances": [[None, 70.0, "mild"]]})
+    assert refused.status_code == 422
+    assert refused.json()["errors"][0]["loc"] == "/instances/0"
+
+
+def test_the_card_is_that_of_a_trained_model(service, chosen):
+    card = service.get("/models/chosen/versions/1").json()
+    report = service.post("/models/chosen/benefit", json={"benefits": BENEFITS})
+
+    assert card["learner"]["kind"] == "imported"
+    assert card["learner"]["parameters"]["format"] == "skops"
+    assert "LogisticRegression" in card["fitted"]["estimator"]
+    assert card["data"]["evaluation"] == {"method": "hold-out", "folds": None, "rows": 200}
+    assert card["data"]["rows"] == 0
+    assert card["benefits"] == [[0, -1], [-10, 5]]
+    assert [price["cost"] for price in card["feature_costs"]] == [0, 2, 1]
+    assert 0 < card["metrics"]["log_loss"] < 1
+    assert any("not trained on these rows" in warning for warning in chosen[1]["warnings"])
+    assert report.status_code == 200
+
+
+def test_the_job_is_found_among_the_jobs_that_make_models(service, chosen):
+    job = chosen[1]
+
+    found = service.get(f"/train/{job['id']}").json()
+    listed = service.get("/train", params={"model": "chosen"}).json()["jobs"]
+
+    assert found == job
+    assert [one["id"] for one in listed] == [job["id"]]
+    assert set(job["requested"]) >= {"format", "dataset", "calibration", "model"}
+
+
+def test_a_calibration_on_request(service):
+    overconfident = make_pipeline(StandardScaler(), LogisticRegression(C=1e6)).fit(np.sign(NUMBERS - 60), LABELS)
+    job = sent(service, "calibrated", skops.io.dumps(overconfident), dataset=stored(service), calibration="sigmoid")
+    card = service.get("/models/calibrated/versions/1").json()
+
+    assert job.json()["status"] == "succeeded", job.text
+    assert job.headers["location"] == f"/train/{job.json()['id']}"
+    assert card["fitted"]["calibration"] == "sigmoid"
+    assert card["data"]["evaluation"] == {"method": "cross-validation", "folds": 5, "rows": 200}
+
+
+def test_the_same_key_answers_with_the_first_job_and_the_file_is_not_kept(tmp_path):
+    """The file is kept for the job that waits, and removed afterwards; another file with the key is refused."""
+    with serving(settings_for(tmp_path, workers=0)) as client:
+        fields = {"dataset": stored(client), "headers": {"Idempotency-Key": "mine", "Prefer": ""}}
+        content = skops.io.dumps(scaled())
+        first, again = (sent(client, "waiting", content, **fields) for _ in range(2))
+        other = sent(client, "waiting", content + b" ", **fields)
+        kept = [path.name for path in (tmp_path / "home" / "datasets").glob("job_*")]
+        refused = sent(client, "waiting", content, **fields | {"dataset": "ds_0000000000000000"})
+
+        assert first.status_code == again.status_code == 202
+        assert first.json()["id"] == again.json()["id"]
+        assert other.json()["errors"][0]["loc"] == "/headers/Idempotency-Key"
+        assert kept == [first.json()["id"]]
+        assert refused.status_code == 404
+
+
+def test_a_pickle_with_another_name_ends_in_a_failed_job(service):
+    """Nothing of it is run; the service answers as before."""
+    job = sent(service, "renamed", pickle.dumps(scaled()), dataset=stored(service)).json()
+
+    assert job["status"] == "failed"
+    assert says("/file", "skops") in job["error"]["errors"]
+    assert service.get("/models/renamed").status_code == 404
+    assert service.get("/health/ready").status_code == 200
+
+
+BAD = {
+    "no file": ({}, None, 422, "/file"),
+    "an empty file": ({}, b"", 422, "/file"),
+    "no such format": ({"format": "pmml"}, b"x", 422, "/format"),
+    "no data set": ({"dataset": None}, b"x", 422, "/dataset"),
+    "unknown data set": ({"dataset": "ds_0000000000000000"}, b"x", 404, "/dataset"),
+    "no such calibration": ({"calibration": "beta"}, b"x", 422, "/calibration"),
+    "prices that are not JSON": ({"feature_costs": "{"}, b"x", 422, "/feature_costs"),
+    "a price for no feature": ({"feature_costs": '{"height": 1}'}, b"x", 422, "/feature_costs/height"),
+    "benefits of a wrong shape": ({"benefits": "[[1, 2, 3]]"}, b"x", 422, "/benefits"),
+    "actions alone": ({"actions": '["a", "b"]'}, b"x", 422, "/actions"),
+    "an unknown field": ({"labels": "x"}, b"x", 422, "/labels"),
+    "a pickle": ({"format": "joblib"}, b"x", 403, None),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_orders_are_refused_before_anything_is_queued(service, name):
+    changes, content, status, place = BAD[name]
+    fields = {"format": "skops", "dataset": stored(service), **changes}
+    fields = {key: value for key, value in fields.items() if value is not None}
+    files = {"file": ("model", content)} if content is not None else {"other": (None, "x")}
+
+    response = service.post("/models/never/versions", files=files, data=fields)
+
+    assert response.status_code == status, response.text
+    assert place is None or place in [flaw["loc"] for flaw in response.json()["errors"]]
+    assert service.get("/train", params={"model": "never"}).json()["jobs"] == []
+
+
+def begun(client: httpx.Client, size: int, content: bytes) -> int:
+    """The status of the answer to a form that announces `size` bytes, of which only `content` is sent."""
+    with closing(HTTPConnection(client.base_url.host, client.base_url.port, timeout=20)) as connection:
+        connection.putrequest("POST", "/models/never/versions")
+        connection.putheader("Content-Type", "multipart/form-data; boundary=x")
+        connection.putheader("Content-Length", str(size))
+        connection.endheaders(content)
+        return connection.getresponse().status
+
+
+def test_a_file_that_is_too_large_is_refused_before_it_is_sent(service):
+    assert begun(service, 2 * 2**30, b"") == 413
+
+
+def test_a_pickle_is_refused_before_its_file_has_arrived(service):
+    """The field that names the format comes first; the rest of the form never does."""
+    form = (
+        b'--x\r\nContent-Disposition: form-data; name="format"\r\n\r\njoblib\r\n--x\r\n'
+        b'Content-Disposition: form-data; name="file"; filename="m"\r\n\r\nxxx'
+    )
+
+    assert begun(service, 2**20, form) == 403
+
+
+def test_a_model_that_hangs_or_exhausts_memory_ends_in_a_failed_job(tmp_path: Path):
+    """Within the limits of a job; the service goes on, and imports the next one."""
+    hanging = FunctionTransformer(np.vectorize(time.sleep, otypes=[float]))
+    greedy = FunctionTransformer(operator.methodcaller("repeat", 2_000_000))
+    models = {"hanging": hanging, "greedy": greedy}
+    limits = {"job_seconds": 10, "job_memory_mb": 600, "workers": 2, "allow_pickles": True}
+    with serving(settings_for(tmp_path, **limits)) as client:
+        dataset, ended = stored(client), {}
+        for name, step in models.items():
+            file = io.BytesIO()
+            joblib.dump(make_pipeline(step, scaled()), file)
+            fields = {"dataset": dataset, "format": "joblib", "headers": {"Prefer": ""}}
+            ended[name] = sent(client, name, file.getvalue(), **fields).headers["location"]
+        found = {name: client.get(location, headers={"Prefer": "wait=60"}).json() for name, location in ended.items()}
+        assert client.get("/health/ready").status_code == 200
+
+    assert {job["status"] for job in found.values()} == {"failed"}
+    assert "10 s" in found["hanging"]["error"]["detail"]
+    assert "memory" in found["greedy"]["error"]["detail"]
