@@ -1,0 +1,96 @@
+"""Triton's Python client, unchanged, against a running service."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import httpx
+import numpy as np
+import pytest
+from tritonclient.http import InferenceServerClient, InferInput, InferRequestedOutput, InferResult
+from tritonclient.utils import InferenceServerException
+
+from tests.conftest import two_class_rows
+from tests.messages import says
+
+ROWS = two_class_rows(5, seed=5)["rows"]
+TYPES = {"age": (np.float64, "FP64"), "pulse": (np.float32, "FP32"), "pain": (np.object_, "BYTES")}
+STAKES = {"benefits": "[[0, -1], [-10, 5]]", "actions": '["wait", "treat"]'}
+
+
+@pytest.fixture(scope="module")
+def triton(service: httpx.Client, ward: str) -> Iterator[InferenceServerClient]:
+    with InferenceServerClient(f"{service.base_url.host}:{service.base_url.port}") as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def expected(service: httpx.Client, ward: str) -> dict:
+    body = {"model": ward, "benefits": [[0, -1], [-10, 5]], "actions": ["wait", "treat"]}
+    rows = [[age, float(np.float32(pulse)), pain] for age, pulse, pain in ROWS]
+    return service.post("/predict", json={**body, "instances": rows}).json()
+
+
+def inputs(*, binary: bool) -> list[InferInput]:
+    found = []
+    for j, (name, (kind, datatype)) in enumerate(TYPES.items()):
+        values = np.array([[row[j]] for row in ROWS], dtype=kind)
+        found.append(InferInput(name, list(values.shape), datatype).set_data_from_numpy(values, binary_data=binary))
+    return found
+
+
+def same(result: InferResult, expected: dict) -> None:
+    decisions = result.as_numpy("decisions").tolist()
+    assert [each.decode() if isinstance(each, bytes) else each for each in decisions] == expected["decisions"]
+    np.testing.assert_array_equal(result.as_numpy("probabilities"), expected["probabilities"])
+    np.testing.assert_array_equal(result.as_numpy("expected_benefits"), expected["expected_benefits"])
+
+
+def test_health_and_metadata(triton):
+    assert triton.is_server_live()
+    assert triton.is_server_ready()
+    assert triton.is_model_ready("ward")
+    assert triton.is_model_ready("ward", "1")
+    assert not triton.is_model_ready("nothing")
+    assert triton.get_server_metadata()["extensions"] == ["binary_tensor_data"]
+    assert [each["name"] for each in triton.get_model_metadata("ward", "1")["inputs"]] == list(TYPES)
+
+
+@pytest.mark.parametrize("binary_in", [True, False])
+@pytest.mark.parametrize("binary_out", [True, False, None])
+def test_infer(triton, expected, binary_in, binary_out):
+    """With binary data and without on both sides; None: no outputs are named."""
+    names = ("decisions", "probabilities", "expected_benefits")
+    outputs = None if binary_out is None else [InferRequestedOutput(name, binary_data=binary_out) for name in names]
+    result = triton.infer("ward", inputs(binary=binary_in), outputs=outputs, request_id="7", parameters=STAKES)
+
+    assert result.get_response()["id"] == "7"
+    same(result, expected)
+
+
+def test_async_infer_of_a_version(triton, expected):
+    waiting = [triton.async_infer("ward", inputs(binary=True), "1", parameters=STAKES) for _ in range(3)]
+
+    for each in waiting:
+        same(each.get_result(), expected)
+
+
+def test_no_rows(triton):
+    empty = [
+        InferInput(name, [0], datatype).set_data_from_numpy(np.empty(0, kind))
+        for name, (kind, datatype) in TYPES.items()
+    ]
+
+    assert triton.infer("ward", empty).as_numpy("probabilities").shape == (0, 2)
+
+
+def test_errors_are_the_clients_exceptions(triton):
+    with pytest.raises(InferenceServerException) as missing:
+        triton.infer("nothing", inputs(binary=True))
+    with pytest.raises(InferenceServerException) as partial:
+        triton.infer("ward", inputs(binary=True)[:2])
+    with pytest.raises(InferenceServerException) as packed:
+        triton.infer("ward", inputs(binary=True), request_compression_algorithm="gzip")
+
+    assert [each.value.status() for each in (missing, partial, packed)] == ["404", "400", "415"]
+    assert says(partial.value.message(), "'pain'")
