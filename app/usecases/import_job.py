@@ -9,7 +9,7 @@ import numpy as np
 
 from app import progress
 from app.data.table import Table
-from app.errors import Invalid, NotFound
+from app.errors import Invalid, NotFound, PayoffError
 from app.jobs.job import Job
 from app.learners.imported.estimator import FOLDS, Imported, checked_rows
 from app.registry.card import Card, EvaluationCard
@@ -60,24 +60,40 @@ def clean_up_files(ports: Ports) -> None:
 
 def _loaded(ports: Ports, spec: ImportSpec, content: bytes, table: Table) -> Imported:
     """The model as an estimator; Invalid with the reason where it does not fit the data set."""
+    classes = table.classes or ()
+    scorer, made_by = (_of_onnx if spec.format == "onnx" else _of_sklearn)(ports, spec, content, table)
+    facts = {
+        "estimator": made_by,
+        "columns": "by name" if scorer.columns.named else "by position",
+        "evaluation": _DUTY,
+    }
+    _check_some(scorer, table)
+    model = Imported(scorer, len(classes), _sample(table), facts)
+    if spec.format == "onnx":  # a converted model that never saw a missing value answers some number all the same
+        model.takes_missing &= np.isnan(table.X).any(axis=0)
+    return model
+
+
+def _of_sklearn(ports: Ports, spec: ImportSpec, content: bytes, table: Table) -> tuple[Any, str]:
     from app.learners.imported import sklearn_model  # noqa: PLC0415 - what this format needs, and no other
 
     limits = ports.imports
-    classes = table.classes or ()
+    if spec.classes is not None:
+        raise Invalid.at("/classes", f"a {spec.format} file names its classes; leave out 'classes'")
     if spec.format == "joblib" and not limits.pickles:
         raise Invalid.at("/format", "this worker does not load pickles: set PAYOFF_ALLOW_PICKLES for it, too")
     if spec.format == "joblib":
         found = sklearn_model.load_joblib(content, version_skew=limits.version_skew)
     else:
         found = sklearn_model.load_skops(content, limits.max_bytes, version_skew=limits.version_skew)
-    scorer = sklearn_model.scorer(found, table.schema, classes)
-    facts = {
-        "estimator": sklearn_model.described(found),
-        "columns": "by name" if scorer.columns.named else "by position",
-        "evaluation": _DUTY,
-    }
-    _check_some(scorer, table)
-    return Imported(scorer, len(classes), _sample(table), facts)
+    return sklearn_model.scorer(found, table.schema, table.classes or ()), sklearn_model.described(found)
+
+
+def _of_onnx(_ports: Ports, spec: ImportSpec, content: bytes, table: Table) -> tuple[Any, str]:
+    from app.learners.imported import onnx_model  # noqa: PLC0415 - see above
+
+    scorer = onnx_model.load(content, table.schema, table.classes or (), spec.classes)
+    return scorer, onnx_model.described(content)
 
 
 def _check_some(scorer: Any, table: Table) -> None:
@@ -85,8 +101,8 @@ def _check_some(scorer: Any, table: Table) -> None:
     some = table.X[:100]
     complete = some[~np.isnan(some).any(axis=1)]
     try:
-        P = scorer.posterior(complete if len(complete) else some)
-    except MemoryError:
+        P = getattr(scorer, "answers", scorer.posterior)(complete if len(complete) else some)
+    except (MemoryError, PayoffError):
         raise
     except Exception as error:
         what = f"{type(error).__name__}: {str(error)[:300]}"

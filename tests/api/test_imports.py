@@ -16,6 +16,7 @@ import joblib
 import numpy as np
 import pyarrow as pa
 import pytest
+import skl2onnx
 import skops.io
 from sklearn.compose import make_column_transformer
 from sklearn.impute import SimpleImputer
@@ -155,6 +156,23 @@ def test_a_pickle_with_another_name_ends_in_a_failed_job(service):
     assert says("/file", "skops") in job["error"]["errors"]
     assert service.get("/models/renamed").status_code == 404
     assert service.get("/health/ready").status_code == 200
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_an_onnx_file(service, whole):
+    """A whole one answers as the original; a truncated one ends in a failed job with the reason."""
+    model = scaled()
+    content = skl2onnx.to_onnx(model, NUMBERS[:1].astype(np.float32)).SerializeToString()
+
+    job = sent(service, "onnx", content[: None if whole else -100], format="onnx", dataset=stored(service)).json()
+
+    assert job["status"] == ("succeeded" if whole else "failed"), job
+    if whole:
+        asked = {"model": "onnx", "instances": ROWS, "benefits": BENEFITS}
+        P = service.post("/predict", json=asked).json()["probabilities"]
+        np.testing.assert_allclose(P, model.predict_proba(NUMBERS), rtol=0, atol=1e-6)
+    else:
+        assert says("/file", "truncated") in job["error"]["errors"]
 
 
 BAD = {

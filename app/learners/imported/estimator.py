@@ -10,7 +10,7 @@ import numpy as np
 from app.acquisition.stopping import Experience
 from app.decisions.calibration import Calibrator, fit_calibrator, is_flat
 from app.decisions.folds import stratified_folds
-from app.errors import Invalid
+from app.errors import Invalid, PayoffError
 from app.learners.base import Scorer
 
 _ROWS = 4096  # that the model gets at once: what it allocates for them is bounded
@@ -86,7 +86,7 @@ class Imported:
         """Probabilities of rows (n, m), halved until those that the model refuses are found: `left[0]` of them."""
         try:
             return self.model_.posterior(X)
-        except MemoryError:
+        except (MemoryError, PayoffError):
             raise
         except Exception:  # noqa: BLE001 - whatever a foreign model raises, these rows have no answer
             left[0] -= len(X) == 1
@@ -107,6 +107,8 @@ class Imported:
     def _answers(self, row: np.ndarray) -> bool:
         try:
             return bool(np.isfinite(self.model_.posterior(row)).all())
+        except PayoffError:
+            raise
         except Exception:  # noqa: BLE001 - see above
             return False
 

@@ -1,0 +1,213 @@
+"""Models in ONNX files, run by onnxruntime: the way in for other libraries than scikit-learn."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from threading import Lock
+from typing import Any
+
+import numpy as np
+
+from app.errors import Conflict, Invalid
+from app.features import Schema
+from app.learners.imported.columns import Columns
+from app.learners.imported.estimator import class_order
+
+_NUMBERS = {"tensor(float)": np.float32, "tensor(double)": np.float64, "tensor(int64)": np.int64}
+_TEXT = "tensor(string)"
+_LABELS = ("classlabels_strings", "classlabels_int64s", "classlabels_ints")
+_MAX_MESSAGE = 300
+_EXTERNAL = 1  # TensorProto.DataLocation
+_PLAIN = re.compile(r"\W")  # what converters replace in names
+
+
+class OnnxScorer:
+    """The bytes of an ONNX file, and how rows become its inputs and its outputs probabilities.
+
+    `order` (K,) are the data set's classes among the columns of the model, or None; `classes` the names of the columns.
+    The session is opened with the first rows, in one thread, and is not pickled.
+    """
+
+    def __init__(self, content: bytes, columns: Columns) -> None:
+        self.content = content
+        self.columns = columns
+        self.order: np.ndarray | None = None
+        self._open: Any = None
+        self._lock = Lock()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"content": self.content, "columns": self.columns, "order": self.order}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, _open=None, _lock=Lock())
+
+    @property
+    def session(self) -> Any:
+        """The session; Conflict where onnxruntime is not installed."""
+        with self._lock:
+            if self._open is None:
+                self._open = _session(self.content)
+            return self._open
+
+    def posterior(self, X: np.ndarray) -> np.ndarray:
+        """Probabilities (n, K) of rows (n, m), divided by their sum: most files compute in float32."""
+        P: np.ndarray = np.maximum(self.answers(X), 0.0)
+        P /= P.sum(axis=1, keepdims=True)
+        return P if self.order is None else P[:, self.order]
+
+    def answers(self, X: np.ndarray) -> np.ndarray:
+        """The probabilities (n, K) as the model gives them, in its own order."""
+        session = self.session
+        name = _probabilities(session).name
+        found = session.run([name], self._inputs(session.get_inputs(), X))[0]
+        if isinstance(found, list):
+            return np.array([list(row.values()) for row in found], dtype=np.float64)
+        P = np.asarray(found, dtype=np.float64).reshape(len(X), -1)
+        return np.column_stack((1.0 - P, P)) if P.shape[1] == 1 else P
+
+    def names(self) -> list[Any] | None:
+        """The names of the columns of the probabilities, where the file has them."""
+        session = self.session
+        output = _probabilities(session)
+        if output.type.startswith("seq(map"):
+            sample = np.zeros((1, len(self.columns.order)))
+            return list(session.run([output.name], self._inputs(session.get_inputs(), sample))[0][0])
+        return _labels(self.content)
+
+    def _inputs(self, inputs: Sequence[Any], X: np.ndarray) -> dict[str, np.ndarray]:
+        rows = self.columns.of_rows(X)
+        if len(inputs) == 1:
+            return {inputs[0].name: _typed(rows, inputs[0].type)}
+        return {one.name: _typed(rows[:, j : j + 1], one.type) for j, one in enumerate(inputs)}
+
+
+def load(content: bytes, schema: Schema, classes: Sequence[int | str], named: Sequence[str] | None) -> OnnxScorer:
+    """A scorer of the data set's rows; `named` are the columns of the probabilities, where the file does not say so.
+
+    Invalid where file, columns or classes do not fit; Conflict where onnxruntime is not installed.
+    """
+    _check(content)
+    probe = OnnxScorer(content, Columns.of(schema, None, None))
+    probe = OnnxScorer(content, _columns(probe.session.get_inputs(), schema))
+    names: list[Any] | None = None
+    if named is not None:
+        known = {str(name): name for name in classes}
+        names = [known.get(name, name) for name in named]
+    else:
+        names = probe.names()
+    if names is None:
+        raise Invalid.at("/classes", "the file does not name its classes: send 'classes' in the order of its columns")
+    try:
+        probe.order = class_order(names, classes)
+    except Invalid as error:
+        if named is None:
+            raise Invalid.at("/dataset", f"{error.detail}; 'classes' can name the model's columns") from error
+        raise Invalid.at("/classes", error.detail) from error
+    return probe
+
+
+def described(content: bytes) -> str:
+    """What made the file."""
+    model = _parsed(content)
+    return f"ONNX by {model.producer_name or 'unknown'} {model.producer_version}".strip()
+
+
+def _session(content: bytes) -> Any:
+    try:
+        import onnxruntime  # noqa: PLC0415 - an extra, and 80 MB
+    except ImportError as error:
+        raise Conflict("ONNX models need onnxruntime: install the extra 'onnx' (pip install 'payoff[onnx]')") from error
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.enable_cpu_mem_arena = False  # what a large batch took is given back
+    options.log_severity_level = 4
+    try:
+        return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+    except Exception as error:
+        raise Invalid.at("/file", f"the file cannot be loaded: {str(error)[:_MAX_MESSAGE]}") from error
+
+
+def _parsed(content: bytes) -> Any:
+    try:
+        import onnx  # noqa: PLC0415 - an extra
+    except ImportError as error:
+        raise Conflict("ONNX models need onnx: install the extra 'onnx' (pip install 'payoff[onnx]')") from error
+    try:
+        return onnx.load_model_from_string(content)
+    except Exception as error:
+        what = "the file is not an ONNX file, or is truncated"
+        raise Invalid.at("/file", f"{what} ({type(error).__name__})") from error
+
+
+def _check(content: bytes) -> None:
+    """Invalid for data outside of the file, which would be read from the worker's disk."""
+    for message in _messages(_parsed(content)):
+        if message.DESCRIPTOR.name == "TensorProto" and message.data_location == _EXTERNAL:
+            raise Invalid.at(
+                "/file", f"the tensor {message.name[:64]!r} is in another file; save the model as one file"
+            )
+
+
+def _messages(message: Any) -> Iterator[Any]:
+    """A message and all inside it."""
+    waiting = [message]
+    while waiting:
+        one = waiting.pop()
+        yield one
+        for field, value in one.ListFields():
+            if field.message_type is not None:
+                waiting.extend([value] if hasattr(value, "ListFields") else value)
+
+
+def _labels(content: bytes) -> list[Any] | None:
+    """The class labels that a node of the file names."""
+    for message in _messages(_parsed(content)):
+        if message.DESCRIPTOR.name == "AttributeProto" and message.name in _LABELS:
+            found = [word.decode() for word in message.strings] or list(message.ints)
+            if found:
+                return found
+    return None
+
+
+def _columns(inputs: Sequence[Any], schema: Schema) -> Columns:
+    """Which features the inputs take: all in one matrix, or one each by their names."""
+    for one in inputs:
+        if one.type not in _NUMBERS and one.type != _TEXT:
+            raise Invalid.at("/file", f"the input {one.name!r} is a {one.type}; expected numbers or strings")
+    if len(inputs) == 1 and len(inputs[0].shape) == 2 and (len(schema.names) > 1 or inputs[0].name not in schema.names):
+        width = inputs[0].shape[1]
+        columns = Columns.of(schema, None, width if isinstance(width, int) else None)
+        kinds = [inputs[0].type] * len(schema.names)
+    else:
+        plain = {_PLAIN.sub("_", name): name for name in schema.names}
+        columns = Columns.of(schema, [plain.get(_PLAIN.sub("_", one.name), one.name) for one in inputs], None)
+        kinds = [one.type for one in inputs]
+    for j, kind in zip(columns.order, kinds, strict=True):
+        feature = schema.features[j]
+        if (kind == _TEXT) != (feature.type == "categorical"):
+            wanted = "strings" if kind == _TEXT else "numbers"
+            raise Invalid.at("/dataset", f"the model takes {wanted} for {feature.name!r}, which is {feature.type}")
+    return columns
+
+
+def _typed(values: np.ndarray, kind: str) -> np.ndarray:
+    """Values as an input takes them; ValueError for those that it cannot, such as a missing word."""
+    if kind == _TEXT:
+        if not all(isinstance(value, str) for value in values.flat):
+            raise ValueError("a string is missing")
+        return values
+    numbers = values.astype(np.float64)
+    if kind == "tensor(int64)" and not (numbers == np.floor(numbers)).all():
+        raise ValueError("a number is not an integer")
+    return np.ascontiguousarray(numbers, dtype=_NUMBERS[kind])
+
+
+def _probabilities(session: Any) -> Any:
+    """The output that holds the probabilities: maps by class, or the numbers whose name says so, or the last ones."""
+    outputs = session.get_outputs()
+    found = [one for one in outputs if one.type.startswith("seq(map")]
+    found = found or [one for one in outputs if one.type in ("tensor(float)", "tensor(double)")]
+    if not found:
+        raise Invalid.at("/file", "the model has no output of probabilities, only labels: export it with probabilities")
+    return next((one for one in found if "prob" in one.name.lower()), found[-1])
