@@ -18,6 +18,8 @@ from app.acquisition.session import States, checked, slack_of
 from app.acquisition.trajectories import Trajectories
 from app.acquisition.tree import Tree
 from app.arrays import F64, I32, I64, Bools, Ints
+from app.decisions.contributions import Contributions
+from app.decisions.tree_contributions import Trees, tree_contributions
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,11 +60,32 @@ class FlatForest:
         roots = self.nodes.roots
         end = int(roots[trees]) if trees < len(roots) else len(self.nodes.feature)
         cut = {name: getattr(self.nodes, name)[:end] for name in Nodes._fields[:7]}
+        cut["cover"] = self.nodes.cover[:end]
         return FlatForest(self.nodes._replace(**cut, roots=roots[:trees]), self.n_features, self.orders)
 
     def posterior(self, X: F64) -> F64:
         """Averaged leaf distributions (n, K) of rows X (n, m), NaN where missing; checks nothing. O(n T depth)."""
         return self._evaluate(X)[0]
+
+    def contributions(self, X: F64, chosen: I64) -> Contributions | None:
+        """To the mean probability of the second of two classes, of more the chosen one (n,); None for older models.
+
+        Values are as in `tree_contributions`, and with their base add up to `posterior`.
+        """
+        N = self.nodes
+        if len(N.cover) < len(N.feature) or not self.n_trees:
+            return None
+        ranks, chosen = self.orders.apply(X), chosen if self.n_classes > 2 else np.ones(len(X), dtype=np.intp)
+
+        def goes(some: slice) -> I32:
+            x = ranks[some][:, np.maximum(N.feature, 0)]
+            return np.where(np.isnan(x), N.missing, np.where(x <= N.threshold, N.left, N.right)).astype(np.int32)
+
+        trees = Trees(N.roots, N.feature, N.left, N.right, N.cover)
+        value = N.value.astype(np.float64)
+        values, base = tree_contributions(trees, goes, value, N.share, chosen, X.shape[1])
+        total = value.sum(axis=1)[N.share[self.leaves(X)]].sum(axis=1)  # nearly T: probabilities of 32 bits
+        return Contributions(values / total[:, None], base / total, chosen, "probability")
 
     def votes(self, X: F64) -> I64:
         """How many trees vote for each class (n, K), for rows as in `posterior`."""
@@ -168,7 +191,8 @@ def converted(tree: Any) -> Tree:
     leaf = left < 0
     feature = np.where(leaf, -1, tree.feature).astype(np.int32)
     missing = np.where(tree.missing_go_to_left.astype(bool), left, right)
-    return Tree(feature, _last_left(np.where(leaf, 0.0, tree.threshold)), left, right, missing, tree.value[:, 0, :])
+    threshold = _last_left(np.where(leaf, 0.0, tree.threshold))
+    return Tree(feature, threshold, left, right, missing, tree.value[:, 0, :], tree.weighted_n_node_samples)
 
 
 def _last_left(threshold: np.ndarray) -> np.ndarray:

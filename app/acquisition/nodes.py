@@ -33,6 +33,8 @@ class Nodes(NamedTuple):
     label: I32
     roots: I32
     prior: F64
+    cover: F32 = np.empty(0, dtype=np.float32)
+    """The training rows at each node (N,); empty in models that older releases trained."""
 
 
 _DTYPES: dict[str, type] = {"threshold": np.float64, "reach": np.uint64}
@@ -51,7 +53,7 @@ def beside(parts: Sequence[Nodes], prior: np.ndarray) -> Nodes:
     empty = flatten((), prior)
     return Nodes(
         **{name: np.concatenate([getattr(part, name) for part in (empty, *parts)])
-           for name in ("feature", "threshold", "reach", "label", "value")},
+           for name in ("feature", "threshold", "reach", "label", "value", "cover")},
         **{name: joined(name, sizes) for name in ("left", "right", "missing", "roots")},
         share=joined("share", known), prior=empty.prior,
     )  # fmt: skip
@@ -61,6 +63,7 @@ def flatten(trees: Iterable[Tree], prior: np.ndarray) -> Nodes:
     """The nodes of trees whose `counts` are anything proportional to the class distributions. O(nodes K)."""
     parts: dict[str, list[np.ndarray]] = {name: [] for name in Nodes._fields[:7]}
     values: list[np.ndarray] = [np.empty((0, len(prior)), dtype=np.float32)]
+    covers: list[np.ndarray] = [np.empty(0, dtype=np.float32)]
     roots, size, known = [], 0, 0
     for tree in trees:
         roots.append(size)
@@ -72,6 +75,7 @@ def flatten(trees: Iterable[Tree], prior: np.ndarray) -> Nodes:
         distributions = np.ascontiguousarray(tree.counts / tree.counts.sum(axis=1, keepdims=True), dtype=np.float32)
         different, which = _different(distributions)
         values.append(different)
+        covers.append((tree.counts.sum(axis=1) if tree.cover is None else tree.cover).astype(np.float32))
         parts["share"].append((which + known).astype(np.int32))
         parts["reach"].append(_reach(tree, distributions.argmax(axis=1)))
         size, known = size + len(inner), known + len(different)
@@ -84,6 +88,7 @@ def flatten(trees: Iterable[Tree], prior: np.ndarray) -> Nodes:
     return Nodes(
         **joined, value=value, label=value.argmax(axis=1).astype(np.int32) if size else np.empty(0, dtype=np.int32),
         roots=np.array(roots, dtype=np.int32), prior=np.asarray(prior, dtype=np.float64),
+        cover=np.concatenate(covers),
     )  # fmt: skip
 
 

@@ -16,7 +16,8 @@ class Tree(NamedTuple):
     """Nodes as arrays of length N; node 0 is the root, `feature` -1 marks a leaf.
 
     `x <= threshold` goes left; a missing value goes to node `missing`: where missing values were split best in
-    training, or the heavier child where none were there. `counts` (N, K): training rows per class at every node.
+    training, or the heavier child where none were there. `counts` (N, K): training rows per class at every node, or a
+    distribution of them where `cover` (N,) has the numbers of rows.
     """
 
     feature: np.ndarray
@@ -25,6 +26,7 @@ class Tree(NamedTuple):
     right: np.ndarray
     missing: np.ndarray
     counts: np.ndarray
+    cover: np.ndarray | None = None
 
 
 def grow_tree(

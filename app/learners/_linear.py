@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
 from scipy.special import expit
 
+from app.decisions.contributions import Contributions, of_terms
 from app.learners._design import LARGEST, Design
 from app.learners._hinges import Hinges
 from app.learners._scores import softmax, summed
+
+_CELLS = 1_000_000  # of the rows whose terms are in memory together
 
 
 @dataclass(frozen=True)
@@ -33,6 +36,8 @@ class Linear:
     offsets: np.ndarray
     table: np.ndarray
     hinges: Hinges | None = None
+    typical: np.ndarray | None = None
+    """The mean term (m, L) of each feature in training, where it was recorded."""
 
     @classmethod
     def fold(cls, design: Design, coef: np.ndarray, intercept: np.ndarray) -> Self:
@@ -81,6 +86,32 @@ class Linear:
             table=np.hstack([one.table for one in parts]),
             hinges=first.hinges,
         )
+
+    def recorded(self, X: np.ndarray, weights: np.ndarray) -> Self:
+        """The same with the mean term of each feature in rows X (n, m) of these weights (n,)."""
+        total, step = np.zeros((X.shape[1], len(self.intercept))), max(_CELLS // X.shape[1], 1)
+        for start in range(0, len(X), step):
+            rows = slice(start, start + step)
+            total += np.tensordot(weights[rows], self.terms(X[rows]), axes=1)
+        return replace(self, typical=total / weights.sum())
+
+    def contributions(self, X: np.ndarray, chosen: np.ndarray) -> Contributions | None:
+        """See `of_terms`; None for models that older releases trained."""
+        if self.typical is None:
+            return None
+        return of_terms(self.terms(X) - self.typical, self.intercept + self.typical.sum(axis=0), chosen)
+
+    def terms(self, X: np.ndarray) -> np.ndarray:
+        """What each feature adds to the intercepts, (n, m, L). O(n m L)."""
+        N, T = self._columns(X), np.zeros((*X.shape, len(self.intercept)))
+        missing = np.isnan(N)
+        N = np.where(missing, self.means, np.clip(N, -LARGEST, LARGEST))
+        owners = np.arange(X.shape[1]) if self.numeric is None else self.numeric
+        for w, j in enumerate(owners if self.hinges is None else self.hinges.columns):
+            T[:, j] += N[:, w, None] * self.coef[w] + missing[:, w, None] * self.marks[w]
+        for c, j in enumerate(self.categorical):
+            T[:, j] += self.table[np.fmin(X[:, j], self.lasts[c]).astype(np.intp) + self.offsets[c]]
+        return T
 
     def scores(self, X: np.ndarray) -> np.ndarray:
         """Linear scores (n, L), finite for all rows of finite numbers and NaN. O(n m L)."""
@@ -134,6 +165,9 @@ class Logit:
         P: np.ndarray = expit(np.concatenate((-z, z), axis=1))
         return P
 
+    def contributions(self, X: np.ndarray, chosen: np.ndarray) -> Contributions | None:
+        return self.linear.contributions(X, chosen)
+
 
 @dataclass(frozen=True)
 class Softmax:
@@ -144,3 +178,6 @@ class Softmax:
 
     def posterior(self, X: np.ndarray) -> np.ndarray:
         return softmax(self.linear.scores(X))
+
+    def contributions(self, X: np.ndarray, chosen: np.ndarray) -> Contributions | None:
+        return self.linear.contributions(X, chosen)

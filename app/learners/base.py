@@ -17,6 +17,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from app.decisions.calibration import Calibrator, are_constant, fit_calibrator, is_flat
+from app.decisions.contributions import Contributions
 from app.decisions.folds import UNJUDGED, stratified_folds
 from app.errors import Invalid
 from app.learners.parameters import Parameter, check_arguments
@@ -136,6 +137,15 @@ class Learner(ClassifierMixin, BaseEstimator):
         """`predict_proba` without any check, for float64 C-contiguous rows (n, m)."""
         P = self.model_.posterior(X)
         return P if self.calibrator_ is None else self.calibrator_.apply(P)
+
+    def contributions(self, X: np.ndarray, chosen: np.ndarray) -> Contributions | None:
+        """What each feature of rows (n, m) contributes to a score of the `chosen` classes, int (n,); None without any.
+
+        With two classes to one of the second class. Raises TooLarge for more rows than it takes.
+        """
+        explain = getattr(self.model_, "contributions", None)
+        found: Contributions | None = None if explain is None else explain(X, chosen)
+        return None if found is None else found.after(self.calibrator_)
 
     def ranks(self) -> bool:
         """Whether the probabilities differ from row to row, as far as the calibration knows."""

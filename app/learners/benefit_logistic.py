@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import expit, log_expit
 
+from app.decisions.contributions import Contributions
 from app.errors import Flaw, Invalid, pointer
 from app.learners._design import Design
 from app.learners._linear import Linear, Logit
@@ -87,6 +88,15 @@ class OneVsRest:
 
     def posterior(self, X: np.ndarray) -> np.ndarray:
         return softmax(log_expit(self.linear.scores(X)))  # each q divided by their sum, with no 0/0 far out
+
+    def contributions(self, X: np.ndarray, chosen: np.ndarray) -> Contributions | None:
+        """To the log-odds of the chosen class against the rest, by its own model."""
+        if self.linear.typical is None:
+            return None
+        rows, typical = np.arange(len(X)), self.linear.typical
+        values = (self.linear.terms(X) - typical)[rows, :, chosen]
+        base = (self.linear.intercept + typical.sum(axis=0))[chosen]
+        return Contributions(values, base, chosen, "log_odds", calibrated=False)
 
     def weighted(self, X: np.ndarray) -> np.ndarray:
         return np.asarray(expit(self.linear.scores(X) - self.shifts))
@@ -179,7 +189,7 @@ class BenefitLogistic(Learner):
         shifts = np.log(eta[classes])
         coef = np.concatenate([model.coef_ for model, _ in fits])
         intercept = np.concatenate([model.intercept_ for model, _ in fits]) + shifts
-        linear = Linear.fold(design, coef, intercept)
+        linear = Linear.fold(design, coef, intercept).recorded(X, weights)
         scorer = WeightedLogit if K == 2 else OneVsRest
         return scorer(linear, all(converged for _, converged in fits), shifts)
 

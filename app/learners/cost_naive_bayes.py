@@ -8,6 +8,7 @@ from typing import ClassVar, Self
 
 import numpy as np
 
+from app.decisions.contributions import Contributions, of_terms
 from app.learners._scores import FEW, softmax, summed
 from app.learners.base import Learner
 from app.learners.kinds import Kind
@@ -76,6 +77,15 @@ class Tables:
     places: Places
     prior: np.ndarray
     terms: np.ndarray
+    typical: np.ndarray | None = None
+    """The mean term (m, K) of each feature in training, where it was recorded."""
+
+    def contributions(self, X: np.ndarray, chosen: np.ndarray) -> Contributions | None:
+        """See `of_terms`; None for models that older releases trained."""
+        if self.typical is None:
+            return None
+        T = self.terms[self.places.find(X)] - self.typical
+        return of_terms(T, self.prior + self.typical.sum(axis=0), chosen)
 
     def posterior(self, X: np.ndarray) -> np.ndarray:
         Z = summed(self.terms, self.places.find(X))
@@ -138,7 +148,8 @@ class CostNaiveBayes(Learner):
         terms = np.zeros_like(counts)
         terms[seen] = np.log((counts[seen] + self.alpha) / totals[owner[seen]])
         sums = np.bincount(codes, weights)
-        return Tables(places, np.log(sums / sums.sum()), terms)
+        typical = np.array([weights @ terms[column] for column in found.T]) / weights.sum()
+        return Tables(places, np.log(sums / sums.sum()), terms, typical)
 
 
 KIND = Kind(

@@ -12,6 +12,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from threadpoolctl import ThreadpoolController
 
 from app.decisions.calibration import fit_calibrator
+from app.decisions.contributions import Contributions
 from app.decisions.folds import UNJUDGED
 from app.learners._unseen import log_losses
 from app.learners.base import ALL, Dealt, Learner, stage_name
@@ -51,6 +52,11 @@ class Boosted:
             return np.ascontiguousarray(self.model.predict_proba(rows), dtype=np.float64)
         with _openmp.limit(limits=1):
             return np.ascontiguousarray(self.model.predict_proba(rows), dtype=np.float64)
+
+    def contributions(self, X: np.ndarray, chosen: np.ndarray) -> Contributions:
+        from app.learners._boosted_trees import contributions  # noqa: PLC0415 - its compiler takes 60 MB
+
+        return contributions(self.model, pooled(X, self.pools), chosen)
 
 
 class GradientBoosting(Learner):

@@ -130,7 +130,7 @@ class KernelLogistic(Learner):
         others = np.delete(np.arange(K), reference)
         Y = (codes[:, None] == others).astype(np.float64)
         if self.kernel == "linear":
-            return self._fit_linear(design, Z, Y, weights, others)
+            return self._fit_linear(design, X, Z, Y, weights, others)
         kernel = Kernel(self.kernel, self.gamma_, int(self.degree))
         landmarks = self._landmarks(Z)
         factor = landmark_factor(kernel, landmarks)
@@ -143,12 +143,14 @@ class KernelLogistic(Learner):
         intercept[others] = W[-1]
         return KernelScorer.fold(design, kernel, landmarks, alpha, intercept)
 
-    def _fit_linear(self, design: Design, Z: Any, Y: np.ndarray, weights: np.ndarray, others: np.ndarray) -> Softmax:
+    def _fit_linear(
+        self, design: Design, X: np.ndarray, Z: Any, Y: np.ndarray, weights: np.ndarray, others: np.ndarray
+    ) -> Softmax:
         W = self._solved(np.hstack([dense(Z), np.ones((len(Y), 1))]), Y, weights)
         self.n_components_ = 0
         full = np.zeros((len(others) + 1, len(W)))
         full[others] = W.T
-        return Softmax(Linear.fold(design, full[:, :-1], full[:, -1]), self.converged_)
+        return Softmax(Linear.fold(design, full[:, :-1], full[:, -1]).recorded(X, weights), self.converged_)
 
     def _landmarks(self, Z: Any) -> np.ndarray:
         """Prepared rows (m, width), dense: all, or a draw without replacement."""

@@ -54,7 +54,7 @@ class Logistic(Learner):
     def _fit_raw(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> Logit | Softmax:
         design = Design.fit(X, weights, self._categorical(), self.numeric_transform_)
         model, converged = fit_linear(design.matrix(X), codes, weights, self.C)
-        linear = Linear.fold(design, model.coef_, model.intercept_)
+        linear = Linear.fold(design, model.coef_, model.intercept_).recorded(X, weights)
         return Logit(linear, converged) if len(self.classes_) == 2 else Softmax(linear, converged)
 
 

@@ -1,4 +1,4 @@
-"""What would change each decision, as documents."""
+"""What would change each decision, and what it is made of, as documents."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from typing import Any
 import numpy as np
 
 from app.decisions.explanations import flips
-from app.errors import Invalid
+from app.errors import Invalid, TooLarge
+from app.registry.loaded import Loaded
+
+_CELLS = 1_000_000  # rows times features times classes
 
 
 def explanations(
@@ -21,6 +24,34 @@ def explanations(
     if B.shape[-1] < 2:
         raise Invalid.at("/explain", "there is one action: nothing could change the decision")
     return list(_documents(P, B, choice, classes, actions)) if len(P) else []
+
+
+def contributions(model: Loaded, X: np.ndarray, P: np.ndarray) -> tuple[list[dict[str, Any]], list[str]]:
+    """What each feature of rows X (n, m) contributed to a score of the most probable class by P (n, K), or with two
+    classes of the second: fields for each row; or none, and why.
+    """
+    if X.size * len(model.classes) > _CELLS:
+        most = _CELLS // (X.shape[1] * len(model.classes))
+        return [], [f"there are no contributions for so many numbers: send at most {most} instances"]
+    try:
+        found = model.estimator.contributions(X, P.argmax(axis=1))
+    except TooLarge as error:
+        return [], [error.detail]
+    if found is None:
+        kind = model.card.learner.kind
+        return [], [f"{kind} models have no contributions, or this one is of an older release: train it again"]
+    return [
+        {
+            "contributions": dict(zip(model.schema.names, values, strict=True)),
+            "base_value": base,
+            "contributions_to": {
+                "class": model.classes[k],
+                "score": found.score,
+                "calibrated": found.calibrated,
+            },
+        }
+        for values, base, k in zip(found.values.tolist(), found.base.tolist(), found.chosen.tolist(), strict=True)
+    ], []
 
 
 def _documents(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -15,7 +15,7 @@ from app.decisions.hcsklr import beta_delta, hierarchical
 from app.decisions.threshold import HoldoutScores, decide_by_threshold, given_cut, posterior_threshold
 from app.errors import Conflict, Flaw, Invalid, TooLarge, pointer, reject
 from app.registry.loaded import Loaded
-from app.usecases.explain import explanations
+from app.usecases.explain import contributions, explanations
 from app.usecases.limits import Constraints
 from app.usecases.matrices import Stated, best_in_training, check_distinct, known_oddities, read_matrix
 from app.usecases.priors import shifted
@@ -102,7 +102,12 @@ def predict(model: Loaded, X: np.ndarray, question: Question, warnings: Sequence
     _check_size(model.classes, question, len(X))
     scores = model.estimator.posterior(X)
     _check_finite(scores)
-    return _answer(model, model.classes, scores, question, [*model.card.warnings, *warnings])
+    answer = _answer(model, model.classes, scores, question, [*model.card.warnings, *warnings])
+    if answer.explanations:
+        fields, why = contributions(model, X, answer.probabilities)
+        explained = [one | more for one, more in zip(answer.explanations, fields or [{}] * len(X), strict=True)]
+        answer = replace(answer, explanations=explained, warnings=[*answer.warnings, *why])
+    return answer
 
 
 def decide_given(given: Probabilities, question: Question) -> Answer:

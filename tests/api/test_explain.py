@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
+import numpy as np
 import pytest
 
-from tests.conftest import two_class_rows
+from tests.conftest import trained, two_class_rows
 
 CLASSES = ["a", "b", "c"]
 BENEFITS = {
@@ -53,7 +56,9 @@ def test_a_model_explains_as_its_probabilities_do(service, ward):
     asked = {"benefits": [[0, -1], [-10, 5]], "actions": ["wait", "treat"], "explain": True}
     by_model = service.post("/predict", json=asked | {"model": ward, "instances": two_class_rows(5)["rows"]}).json()
     given = {"probabilities": by_model["probabilities"], "classes": by_model["classes"]}
-    assert service.post("/predict", json=asked | given).json()["explanations"] == by_model["explanations"]
+    of_model = ("contributions", "base_value", "contributions_to")
+    told = [{key: one[key] for key in one if key not in of_model} for one in by_model["explanations"]]
+    assert service.post("/predict", json=asked | given).json()["explanations"] == told
     flip = by_model["explanations"][0]["flips_at"]["probabilities"]
     assert flip["ill"] == pytest.approx(1 / 16)
     assert "explanations" not in service.post("/predict", json=asked | given | {"explain": False}).json()
@@ -81,3 +86,61 @@ def test_explanations_come_in_json_alone(service):
     body = {"probabilities": ROWS, "classes": CLASSES, "benefits": BENEFITS, "explain": True}
     answer = service.post("/predict", json=body, headers={"Accept": "application/x-npy"})
     assert answer.json()["errors"][0]["loc"] == "/explain"
+
+
+EXPLAIN = {"benefits": [[0, -1], [-10, 5]], "actions": ["wait", "treat"], "explain": True}
+
+
+def log_odds(p):
+    return math.log(p[1] / p[0])
+
+
+@pytest.mark.parametrize("kind", ["logistic", "gradient_boosting", "cost_naive_bayes"])
+def test_contributions_sum_to_the_log_odds_of_the_second_class(service, kind):
+    name = f"contributes_{kind}"
+    trained(service, {"model": name, "learner": {"kind": kind, "calibration": "sigmoid"}, "data": two_class_rows()})
+    instances = [*two_class_rows(5)["rows"], [None, 70.0, "unseen"]]
+    answer = service.post("/predict", json=EXPLAIN | {"model": name, "instances": instances}).json()
+    for told, p in zip(answer["explanations"], answer["probabilities"], strict=True):
+        assert told["contributions_to"] == {"class": "ill", "score": "log_odds", "calibrated": True}
+        assert list(told["contributions"]) == ["age", "pulse", "pain"]
+        assert told["base_value"] + sum(told["contributions"].values()) == pytest.approx(log_odds(p), abs=1e-9)
+
+
+def test_contributions_of_a_forest_and_of_too_many_rows(service):
+    learner = {"kind": "random_forest", "calibration": "none"}
+    trained(service, {"model": "contributing_forest", "learner": learner, "data": two_class_rows()})
+    ask_for = EXPLAIN | {"model": "contributing_forest"}
+    rows = two_class_rows(5)["rows"]
+    answer = service.post("/predict", json=ask_for | {"instances": rows}).json()
+    for told, p in zip(answer["explanations"], answer["probabilities"], strict=True):
+        assert told["contributions_to"]["score"] == "probability"
+        assert told["base_value"] + sum(told["contributions"].values()) == pytest.approx(p[1], abs=1e-9)
+    many = service.post("/predict", json=ask_for | {"instances": rows * 2000}).json()
+    assert "contributions" not in many["explanations"][0]
+    assert "runner_up" in many["explanations"][0]
+    assert any("contributions" in warning and "at most" in warning for warning in many["warnings"])
+
+
+def test_contributions_of_three_classes_are_of_the_most_probable_one(service):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(90, 2))
+    labels = [["a", "b", "c"][k] for k in (x + rng.normal(size=(90, 2)) @ [[1, 0], [0, 1]]).argmax(axis=1)]
+    labels[:20] = ["c"] * 20
+    data = {"features": ["u", "v"], "rows": x.tolist(), "labels": labels}
+    trained(service, {"model": "contributing_three", "learner": {"kind": "logistic"}, "data": data})
+    body = EXPLAIN | {"benefits": np.eye(3).tolist(), "model": "contributing_three", "instances": x[:4].tolist()}
+    answer = service.post("/predict", json=body | {"actions": None}).json()
+    for told, p in zip(answer["explanations"], answer["probabilities"], strict=True):
+        assert told["contributions_to"]["class"] == answer["classes"][np.argmax(p)]
+        ratio = math.log(max(p)) - sum(map(math.log, p)) / 3
+        assert told["base_value"] + sum(told["contributions"].values()) == pytest.approx(ratio, abs=1e-9)
+
+
+def test_a_learner_without_contributions_is_named(service):
+    trained(service, {"model": "no_parts", "learner": {"kind": "kernel_logistic"}, "data": two_class_rows(60)})
+    answer = service.post(
+        "/predict", json=EXPLAIN | {"model": "no_parts", "instances": two_class_rows(2)["rows"]}
+    ).json()
+    assert "contributions" not in answer["explanations"][0]
+    assert any("kernel_logistic" in warning and "contributions" in warning for warning in answer["warnings"])

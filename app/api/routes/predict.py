@@ -43,6 +43,8 @@ from app.usecases.ranges import strange_values
 
 _INLINE_NUMBERS = 10_000  # of an answer; one with more is computed in a thread, so that no other request waits
 _LONG_NUMBERS = 500_000  # of an answer; one with more takes tenths of a second
+_EXPLAINED_NUMBERS = 1000  # of an answer with explanations by a model, whose trees take up to a second
+_BYTES_PER_CONTRIBUTION = 200  # of memory, for each feature of each instance
 _BYTES_PER_NUMBER = 70  # of memory, from the rows to the answer
 _BYTES_FOR_LIMITS = 60  # more, for each of these numbers, where there are limits
 _TEXT_FIELDS = ("model", "rule")
@@ -76,11 +78,13 @@ async def answered(request: Request, size: int, read: Callable[[], Asked]) -> Re
     if asked.given is None and (model is None or not model.inline):
         return await run_in_threadpool(_answer, request, asked)
     ready = _ready(request, asked, model)
-    limited = asked.question.constraints
+    limited, explained = asked.question.constraints, asked.question.explain and model is not None
     decided = partial(_decide, request, asked, ready)
-    if ready.numbers > _LONG_NUMBERS or (limited and (limited.resources or ready.numbers > _INLINE_NUMBERS)):
+    slow = limited and (limited.resources or ready.numbers > _INLINE_NUMBERS)
+    if ready.numbers > _LONG_NUMBERS or slow or (explained and ready.numbers > _EXPLAINED_NUMBERS):
         return await limiters(request).long.run(decided)
-    return await run_in_threadpool(decided) if limited or ready.numbers > _INLINE_NUMBERS else decided()
+    in_thread = limited or explained or ready.numbers > _INLINE_NUMBERS
+    return await run_in_threadpool(decided) if in_thread else decided()
 
 
 class Writers(NamedTuple):
@@ -146,6 +150,9 @@ def _decide(request: Request, asked: Asked, ready: _Ready) -> Response:
 
 def _by_model(request: Request, asked: Asked, model: Loaded, rows: instances.Rows, form: str) -> Response:
     X, warnings = rows
+    if asked.question.explain:
+        share(request).reserve(X.size * _BYTES_PER_CONTRIBUTION)
+        request.app.state.kernels.wait("decisions")
     if form == JSON:  # the other forms are for many rows, fast
         warnings += strange_values(model, X)
     if model.regression:

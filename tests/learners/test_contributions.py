@@ -1,0 +1,202 @@
+"""What features contribute adds up to the score, and is the Shapley value where that can be enumerated."""
+
+import numpy as np
+import pytest
+from scipy.special import logit
+
+from app.decisions.calibration import Multinomial, Sigmoid
+from app.errors import TooLarge
+from app.learners.benefit_logistic import BenefitLogistic
+from app.learners.budget_forest import BudgetForest
+from app.learners.catalogue import KINDS
+from app.learners.cost_naive_bayes import CostNaiveBayes
+from app.learners.gradient_boosting import GradientBoosting
+from app.learners.kernel_logistic import KernelLogistic
+from app.learners.logistic import Logistic
+from app.learners.random_forest import RandomForest
+from tests.reference.shapley import expectation, shapley
+
+M = 4
+GAPS = 0.1
+
+
+def table(classes=2, n=240, seed=0):
+    """Three numbers, with gaps, and a category in the second column."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(0, 2, (n, M))
+    X[:, 1] = rng.integers(0, 5, n)
+    push = X[:, [0]] * np.linspace(-1, 1, classes) + (X[:, [1]] % 2) * np.linspace(0, 1.5, classes)
+    y = (push + rng.gumbel(0, 1, push.shape)).argmax(axis=1)
+    X[rng.random((n, M)) < GAPS] = np.nan
+    return X, y
+
+
+def log_ratios(P, chosen):
+    """The log odds of the second of two classes; of more, the log of the chosen one less the mean of all logs."""
+    if P.shape[1] == 2:
+        return logit(P[:, 1])
+    logs = np.log(P)
+    return logs[np.arange(len(P)), chosen] - logs.mean(axis=1)
+
+
+LEARNERS = {
+    "logistic": Logistic(categorical_features=[1]),
+    "spline": Logistic(categorical_features=[1], numeric_transform="spline"),
+    "plain": Logistic(categorical_features=[1], numeric_transform="none"),
+    "numbers": Logistic(numeric_transform="none"),
+    "benefit_logistic": BenefitLogistic(categorical_features=[1]),
+    "cost_naive_bayes": CostNaiveBayes(categorical_features=[1]),
+    "kernel_logistic": KernelLogistic(kernel="linear", categorical_features=[1]),
+    "gradient_boosting": GradientBoosting(max_iter=20, categorical_features=[1]),
+    "random_forest": RandomForest(n_estimators=8, categorical_features=[1], random_state=0),
+    "budget_forest": BudgetForest(n_estimators=4, categorical_features=[1], random_state=0),
+}
+
+
+@pytest.mark.parametrize("calibration", ["none", "sigmoid"])
+@pytest.mark.parametrize("classes", [2, 4])
+@pytest.mark.parametrize("name", LEARNERS)
+def test_contributions_and_base_sum_to_the_score(name, classes, calibration):
+    X, y = table(classes)
+    model = LEARNERS[name].__class__(**LEARNERS[name].get_params())
+    if "calibration" in model.get_params():
+        model.set_params(calibration=calibration)
+    model.fit(X, y)
+    P = model.posterior(X)
+    chosen = P.argmax(axis=1)
+    found = model.contributions(X, chosen)
+    assert found.values.shape == X.shape
+    assert (found.chosen == (1 if classes == 2 else chosen)).all()
+    if found.score == "probability":
+        raw = model.model_.posterior(X)[np.arange(len(X)), found.chosen]
+        assert found.calibrated == (model.calibrator_ is None)
+    elif name == "benefit_logistic" and classes > 2:
+        assert not found.calibrated
+        raw = model.model_.linear.scores(X)[np.arange(len(X)), chosen]
+    else:
+        assert found.calibrated
+        raw = log_ratios(P, chosen)
+    inside = np.full(len(X), True)
+    if found.calibrated and model.calibrator_ is not None:  # not at the limits
+        limits = model.calibrator_
+        inside = (1.01 * limits.lowest < P).all(axis=1) & (model.model_.posterior(X) > limits.limit).all(axis=1)
+    assert inside.sum() > 100
+    np.testing.assert_allclose((found.base + found.values.sum(axis=1))[inside], raw[inside], atol=1e-9, rtol=0)
+
+
+@pytest.mark.parametrize("name", ["logistic", "numbers", "cost_naive_bayes", "gradient_boosting", "random_forest"])
+def test_the_base_is_the_mean_score_of_training_and_an_unused_feature_contributes_nothing(name):
+    X, y = table()
+    X[:, 3] = 1.0
+    model = LEARNERS[name].__class__(**LEARNERS[name].get_params()).set_params(calibration="none").fit(X, y)
+    found = model.contributions(X, y)
+    assert not found.values[:, 3].any()
+    scores = found.base + found.values.sum(axis=1)
+    if name in ("logistic", "numbers", "cost_naive_bayes"):
+        np.testing.assert_allclose(found.base, scores.mean(), atol=1e-9)
+        np.testing.assert_allclose(found.values.mean(axis=0), 0, atol=1e-9)
+
+
+def test_a_coefficient_times_the_distance_from_the_mean():
+    X, y = table(n=100)
+    X = np.nan_to_num(X)
+    model = Logistic(numeric_transform="none", calibration="none").fit(X, y)
+    slopes = (logit(model.posterior(X + np.eye(M)[0])[:, 1]) - logit(model.posterior(X)[:, 1]))[0]
+    np.testing.assert_allclose(model.contributions(X, y).values[:, 0], slopes * (X[:, 0] - X[:, 0].mean()), atol=1e-9)
+
+
+@pytest.mark.parametrize("kind", [RandomForest, BudgetForest])
+@pytest.mark.parametrize("classes", [2, 3])
+def test_forests_give_shapley_values(kind, classes):
+    X, y = table(classes, 80)
+    forest = kind(n_estimators=3, categorical_features=[1], random_state=0).fit(X, y)
+    some = X[:12]
+    chosen = np.arange(12) % classes
+    found = forest.contributions(some, chosen)
+    N, ranks = forest.model_.nodes, forest.model_.orders.apply(some)
+    for i, x in enumerate(ranks):
+        k = 1 if classes == 2 else chosen[i]
+
+        def goes(node, x=x):
+            v = x[N.feature[node]]
+            return N.missing[node] if np.isnan(v) else (N.left if v <= N.threshold[node] else N.right)[node]
+
+        def value(known, k=k, goes=goes):
+            parts = (lambda n: (N.left[n], N.right[n]), lambda n: N.feature[n], lambda n: float(N.cover[n]))
+            each = [expectation(root, known, goes, *parts, lambda n: float(N.value[N.share[n], k])) for root in N.roots]
+            return sum(each) / len(each)
+
+        np.testing.assert_allclose(found.values[i], shapley(value, M), atol=1e-7)
+        np.testing.assert_allclose(found.base[i], value(frozenset()), atol=1e-7)
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_boosting_gives_shapley_values(classes):
+    X, y = table(classes)
+    boosting = GradientBoosting(max_iter=4, categorical_features=[1], calibration="none").fit(X, y)
+    some, chosen = X[:12], np.arange(12) % classes
+    found = boosting.contributions(some, chosen)
+    sk = boosting.model_.model
+    position = [1, 0, 2, 3]  # of the trees' columns, the category first
+    uses = set()
+    for i, row in enumerate(some):
+
+        def scores(known, row=row, i=i):
+            raw = sk._baseline_prediction[0].copy()
+            for trees in sk._predictors:
+                for k, tree in enumerate(trees):
+                    n, sets = tree.nodes, tree.raw_left_cat_bitsets
+
+                    def goes(node, n=n, sets=sets):
+                        v = row[position[n["feature_idx"][node]]]
+                        left = n["missing_go_to_left"][node] if np.isnan(v) else v <= n["num_threshold"][node]
+                        if n["is_categorical"][node]:
+                            uses.add("category")
+                            if not np.isnan(v):
+                                left = int(sets[n["bitset_idx"][node]][int(v) // 32]) >> (int(v) % 32) & 1
+                        return n["left" if left else "right"][node]
+
+                    raw[k] += expectation(
+                        0, known, goes,
+                        lambda a, n=n: (n["left"][a], n["right"][a]),
+                        lambda a, n=n: -1 if n["is_leaf"][a] else position[n["feature_idx"][a]],
+                        lambda a, n=n: float(n["count"][a]),
+                        lambda a, n=n: float(n["value"][a]),
+                    )  # fmt: skip
+            return raw[0] if classes == 2 else raw[chosen[i]] - raw.mean()
+
+        np.testing.assert_allclose(found.values[i], shapley(scores, M), atol=1e-9)
+        np.testing.assert_allclose(found.base[i], scores(frozenset()), atol=1e-9)
+    assert uses
+
+
+def test_learners_without_contributions_have_none():
+    X, y = table(3)
+    for name in ("hierarchical_logistic", "kernel_logistic"):
+        kind = KINDS[name]
+        model = kind.estimator_class()(categorical_features=[1]).fit(X, y)
+        assert model.contributions(X, y) is None
+
+
+def test_forests_of_older_releases_have_none():
+    X, y = table()
+    forest = RandomForest(n_estimators=2, random_state=0).fit(X, y)
+    old = forest.model_.nodes._replace(cover=np.empty(0, dtype=np.float32))
+    object.__setattr__(forest.model_, "nodes", old)
+    assert forest.contributions(X, y) is None
+
+
+def test_more_rows_than_a_few_seconds_allow_are_refused_with_their_number():
+    X, y = table()
+    forest = RandomForest(n_estimators=30, random_state=0, calibration="none").fit(X, y)
+    with pytest.raises(TooLarge, match=r"at most \d+ instances"):
+        forest.contributions(np.repeat(X, 2000, axis=0), np.repeat(y, 2000))
+
+
+def test_calibrations_that_are_not_linear_in_the_log_odds_stay_outside():
+    X, y = table()
+    model = Logistic(calibration="isotonic").fit(X, y)
+    assert not model.contributions(X, y).calibrated
+    for sigmoid in (Sigmoid(np.ones(3), np.zeros(3), 0.0), Multinomial(1.0, np.zeros(2), 0.0, 0.0)):
+        model.calibrator_ = sigmoid
+        assert not model.contributions(X, y).calibrated
