@@ -123,6 +123,11 @@ class Keyring:
     def _is_admin(self, presented: bytes) -> bool:
         return self._admin_digest is not None and hmac.compare_digest(_digest(presented), self._admin_digest)
 
+    @property
+    def is_open(self) -> bool:
+        """Whether no keys are configured."""
+        return not self._required
+
     def holds(self, caller: Caller) -> bool:
         """Whether a request that was allowed for `caller` would be allowed now."""
         if caller.client is None:

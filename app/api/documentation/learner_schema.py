@@ -57,4 +57,9 @@ def _parameter_schema(parameter: Parameter) -> dict[str, Any]:
         schema["exclusiveMinimum" if parameter.above_low else "minimum"] = parameter.low
     if parameter.high is not None:
         schema["maximum"] = parameter.high
+    if parameter.choices and parameter.type in ("integer", "number"):
+        bounds = {
+            name: schema.pop(name) for name in ("type", "minimum", "exclusiveMinimum", "maximum") if name in schema
+        }
+        schema["anyOf"] = [{"enum": list(parameter.choices)}, bounds]
     return schema

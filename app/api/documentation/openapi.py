@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Any
@@ -16,6 +17,9 @@ from app.api.middleware.guard import KEY_HEADER
 from app.api.middleware.permits import SCHEME
 
 LAST_TAG = "delete"
+_ONE_OF = {"aliases": "alias", "datasets": "dataset", "models": "model", "versions": "version"}
+_LISTS = {"/audit": "", "/datasets": "", "/models": "", "/calibrate": "_jobs", "/compare": "_jobs", "/train": "_jobs"}
+_CREATED = frozenset({"datasets", "versions"})
 _SCHEME_TEXT = (
     "Where keys are configured. Each operation lists the scopes of which a key needs one; `admin` opens all of them."
 )
@@ -54,12 +58,65 @@ def _document(app: FastAPI, documents: Sequence[type[BaseModel]]) -> dict[str, A
     }
     for path, operations in document["paths"].items():
         for method, operation in operations.items():
+            operation["operationId"] = operation_id(method, path)
             _complete(operation)
             if path.startswith(INFERENCE):
                 operation["responses"] = dict(map(_in_form, operation["responses"].items()))
             if method == "delete":  # last on the page: what is deleted can no longer be tried
                 operation["tags"] = [LAST_TAG]
+    _make_valid(document)
     return document
+
+
+def operation_id(method: str, path: str) -> str:
+    """A name for the method that a generated client has: `list_models`, `get_model_version`, `predict`."""
+    words: list[str] = []
+    for segment in path.split("/")[1:]:
+        if segment == "{job_id}":
+            words[-1] += "_job"
+        elif segment.startswith("{"):
+            words[-1] = _ONE_OF.get(words[-1], words[-1])
+        else:
+            words.append(re.sub(r"\W", "_", segment))
+    verb = {"get": "get", "put": "set", "delete": "cancel" if path.endswith("{job_id}") else "delete"}.get(method, "")
+    if method == "get" and path in _LISTS:
+        verb, words[-1] = "list", words[-1] + _LISTS[path]
+    elif method == "post" and words[-1] in _CREATED:
+        verb, words[-1] = "create", _ONE_OF[words[-1]]
+    return "_".join(filter(None, [verb, *words]))
+
+
+def with_optional_key(document: dict[str, Any]) -> dict[str, Any]:
+    """The document of a service without keys: no operation needs one."""
+    paths = {
+        path: {
+            method: {**operation, "security": [{}, *operation["security"]] if operation["security"] else []}
+            for method, operation in operations.items()
+        }
+        for path, operations in document["paths"].items()
+    }
+    return {**document, "paths": paths}
+
+
+def _make_valid(value: Any) -> None:
+    """Turn what FastAPI and pydantic write into OpenAPI 3.1: events have no `itemSchema`, which is 3.2, and a field
+    that is null by default admits null.
+    """
+    if isinstance(value, list):
+        for inner in value:
+            _make_valid(inner)
+    if not isinstance(value, dict):
+        return
+    if "itemSchema" in value:
+        del value["itemSchema"]
+        value["schema"] = {"type": "string", "description": "events, whose data are JSON"}
+    if value.get("default", ...) is None:
+        if isinstance(value.get("type"), str):
+            value["type"] = [value["type"], "null"]
+        elif "oneOf" in value and {"type": "null"} not in value["oneOf"]:
+            value["oneOf"] = [*value["oneOf"], {"type": "null"}]
+    for inner in value.values():
+        _make_valid(inner)
 
 
 def _complete(operation: dict[str, Any]) -> None:

@@ -15,6 +15,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
 from app.api.bodies.documents import StrictRoute
+from app.api.documentation.openapi import with_optional_key
 from app.api.middleware.permits import ANY_KEY, OPEN, OpenMount, needs
 
 _DOCUMENT = "/openapi.json"
@@ -36,6 +37,8 @@ router = APIRouter(route_class=StrictRoute, include_in_schema=False)
 @needs(OPEN)
 def document(request: Request) -> JSONResponse:
     found = request.app.openapi()
+    if request.app.state.service.keyring.is_open:
+        found = with_optional_key(found)
     if root := request.scope.get("root_path", ""):
         found = {**found, "servers": [{"url": root}]}
     return JSONResponse(found)
