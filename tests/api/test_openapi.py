@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import json
+import random
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
+from openapi_spec_validator import OpenAPIV31SpecValidator
 
+from app.access.keys import KeyRequest
+from app.api.app import create_app
+from app.wiring import wire
+from tests.api.callers import ask
 from tests.api.operations import example_of
 from tests.conftest import serving, settings_for
 
@@ -28,8 +37,8 @@ def operations(document: dict) -> list[tuple[str, str, dict]]:
     return sorted(listed, key=lambda found: order.index(found[2]["tags"][0]))
 
 
-def try_out(client: httpx.Client, path: str, method: str, operation: dict) -> httpx.Response:
-    """Send an operation with the examples that the page fills in."""
+def try_out(client: httpx.Client, path: str, method: str, operation: dict, body: object = None) -> httpx.Response:
+    """Send an operation with the examples that the page fills in, or with another `body`."""
     query, headers = {}, {}
     for parameter in operation.get("parameters", []):
         value = example_of(parameter)
@@ -40,30 +49,191 @@ def try_out(client: httpx.Client, path: str, method: str, operation: dict) -> ht
             (query if parameter["in"] == "query" else headers)[parameter["name"]] = value
     content = None
     if "requestBody" in operation:
-        kind, body = next(iter(operation["requestBody"]["content"].items()))
+        kind, described = next(iter(operation["requestBody"]["content"].items()))
         headers["Content-Type"] = kind
-        example = example_of(body)
+        example = example_of(described) if body is None else body
         content = example if isinstance(example, str) else json.dumps(example)
     return client.request(method, path, params=query, headers=headers, content=content)
 
 
-def test_every_operation_has_an_example_that_works_in_order(fresh):
-    """What the page fills in, sent from top to bottom, succeeds; only for cancelling it is too late by then."""
-    document = fresh.get("/openapi.json").json()
-    tried = []
-    for path, method, operation in operations(document):
-        if list(operation.get("requestBody", {}).get("content", {})) == ["multipart/form-data"]:
-            continue  # a model's file cannot be an example in a document
-        response = try_out(fresh, path, method, operation)
-        tried.append((method, path, response.status_code, response.text[:200] if response.status_code >= 400 else ""))
+def is_form(operation: dict) -> bool:
+    """Whether it takes a model's file, which cannot be an example in a document."""
+    return list(operation.get("requestBody", {}).get("content", {})) == ["multipart/form-data"]
 
-    late = {
-        ("delete", "/train/{job_id}", 409),
-        ("delete", "/calibrate/{job_id}", 409),
-        ("delete", "/compare/{job_id}", 409),
-    }
-    assert {row[:3] for row in tried if row[2] >= 400} == late, tried
-    assert len(tried) >= 18
+
+def failures(tried: list[tuple[str, str, httpx.Response]]) -> list[tuple[str, str, int, str]]:
+    return [
+        (method, path, response.status_code, response.text[:200])
+        for method, path, response in tried
+        if response.status_code >= 400
+    ]
+
+
+@pytest.fixture(scope="module")
+def tried(fresh: httpx.Client) -> list[tuple[str, str, httpx.Response]]:
+    """What the page fills in, sent from top to bottom, but for what removes things."""
+    listed = operations(fresh.get("/openapi.json").json())
+    return [
+        (method, path, try_out(fresh, path, method, operation))
+        for path, method, operation in listed
+        if not is_form(operation) and method != "delete"
+    ]
+
+
+def test_every_operation_has_an_example_that_works_in_order(tried):
+    assert failures(tried) == []
+    assert len(tried) >= 30
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_every_example_works_in_any_order(fresh, tried, seed):
+    """Where what the examples name is there: all of them, the second and third of a body, too."""
+    sent = []
+    for path, method, operation in operations(fresh.get("/openapi.json").json()):
+        if method == "delete" or is_form(operation):
+            continue
+        contents = operation.get("requestBody", {}).get("content", {})
+        first = next(iter(contents.values()), {})
+        bodies = [example["value"] for example in first.get("examples", {}).values()]
+        sent += [(path, method, operation, body) for body in bodies or [None]]
+    random.Random(seed).shuffle(sent)
+
+    assert failures([(method, path, try_out(fresh, path, method, op, body)) for path, method, op, body in sent]) == []
+    assert {"POST /predict", "POST /v2/models/{ref}/infer"} <= {f"{each[1].upper()} {each[0]}" for each in sent}
+
+
+def test_what_removes_things_works_in_order(fresh, tried):
+    """Only for cancelling it is too late by then."""
+    listed = operations(fresh.get("/openapi.json").json())
+    removed = [
+        (method, path, try_out(fresh, path, method, operation))
+        for path, method, operation in listed
+        if method == "delete"
+    ]
+
+    late = {("delete", f"/{kind}/{{job_id}}", 409) for kind in ("train", "calibrate", "compare")}
+    assert {each[:3] for each in failures(removed)} == late, removed
+    assert len(removed) >= 7
+
+
+def test_examples_have_what_newcomers_look_for(fresh):
+    text = fresh.get("/openapi.json").text
+
+    for found in ('"calibration":"auto"', '"marginals":true', '"cost_matrix":{', '"normalize":true', '["sampled"]'):
+        assert found in text, found
+
+
+def test_the_document_is_valid_openapi(fresh):
+    document = fresh.get("/openapi.json").json()
+
+    assert document["openapi"].startswith("3.1.")
+    assert [str(error) for error in OpenAPIV31SpecValidator(document).iter_errors()] == []
+    assert "itemSchema" not in json.dumps(document)
+
+
+def test_operation_ids_are_names(fresh):
+    """Each its own, of words, and not the path with its parameters again."""
+    found = [operation["operationId"] for _, _, operation in operations(fresh.get("/openapi.json").json())]
+
+    assert len(set(found)) == len(found)
+    assert [name for name in found if not re.fullmatch("[a-z][a-z0-9]*(_[a-z0-9]+){0,5}", name)] == []
+    assert {
+        "predict",
+        "list_models",
+        "get_model_version",
+        "set_model_alias",
+        "create_dataset",
+        "v2_model_infer",
+    } <= set(found)
+
+
+class Samples:
+    """An empty service with keys, and the samples of its document."""
+
+    def __init__(self, folder: Path) -> None:
+        self.service = wire(settings_for(folder, workers=0, admin_key="administrator"))
+        _, self.dashboard = self.service.ports.keys.create(KeyRequest("dashboard", ()))
+        self.service.keyring.refresh()
+        self.app = create_app(self.service)
+        self.operations = operations(json.loads(json.dumps(self.app.openapi())))
+
+    def of(self, status: str) -> Iterator[tuple[str, str, dict, dict]]:
+        """The operations that document a status, and its sample."""
+        for path, method, operation in self.operations:
+            wanted = "400" if status == "422" and path.startswith("/v2") else status
+            if wanted in operation["responses"] and operation["security"]:
+                [content] = operation["responses"][wanted]["content"].values()
+                yield path, method, operation, content["example"]
+
+    def ask(self, path: str, method: str, operation: dict, **more: Any) -> httpx.Response:
+        url = path
+        for parameter in operation.get("parameters", []):
+            if parameter["in"] == "path":
+                url = url.replace("{" + parameter["name"] + "}", str(example_of(parameter)))
+        headers = more.pop("headers", {})
+        query = dict(more.pop("params", {}))
+        content = None
+        if "requestBody" in operation:
+            kind, described = next(iter(operation["requestBody"]["content"].items()))
+            headers = headers | {"Content-Type": kind}
+            content = json.dumps(example_of(described))
+        return ask(self.app, method.upper(), url, headers=headers, params=query, content=content)
+
+
+@pytest.fixture(scope="module")
+def samples(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Samples]:
+    found = Samples(tmp_path_factory.mktemp("samples"))
+    yield found
+    found.service.ports.database.close()
+
+
+@pytest.mark.parametrize(
+    ("status", "key", "query"),
+    [("401", None, {}), ("403", "dashboard", {}), ("422", "administrator", {"verbose": "1"})],
+)
+def test_samples_are_what_the_service_answers(samples, status, key, query):
+    headers = {} if key is None else {"X-API-Key": samples.dashboard if key == "dashboard" else key}
+    compared = 0
+    for path, method, operation, sample in samples.of(status):
+        if is_form(operation) or (status == "403" and operation["security"] == [{"key": []}]):
+            continue  # any key will do
+        response = samples.ask(path, method, operation, headers=dict(headers), params=query)
+        assert response.json() == sample, (method, path)
+        compared += 1
+    assert compared >= 30
+
+
+def test_samples_of_what_is_missing(samples):
+    """The service may add what there is instead."""
+    compared = 0
+    for path, method, operation, sample in samples.of("404"):
+        if is_form(operation):
+            continue
+        response = samples.ask(path, method, operation, headers={"X-API-Key": "administrator"})
+        answer = response.json()
+        assert response.status_code == 404, (method, path, answer)
+        words = "error" if path.startswith("/v2") else "detail"
+        assert answer[words].startswith(sample[words]), (method, path, answer)
+        assert [flaw["loc"] for flaw in answer.get("errors", [])] == [flaw["loc"] for flaw in sample.get("errors", [])]
+        compared += 1
+    assert compared >= 25
+
+
+def test_samples_of_conflicts_have_the_form_of_the_others(samples):
+    found = {(method, path): sample for path, method, _, sample in samples.of("409")}
+
+    assert found["delete", "/train/{job_id}"]["detail"] == "cancel is not possible: the job is succeeded"
+    assert all(("error" in sample) == path.startswith("/v2") for (_, path), sample in found.items())
+    assert all(sample.get("status", 409) == 409 for sample in found.values())
+
+
+def test_a_service_without_keys_needs_none(fresh, samples):
+    open_one = fresh.get("/openapi.json").json()
+    closed = ask(samples.app, "GET", "/openapi.json").json()
+
+    for path, method, operation in operations(closed):
+        security = open_one["paths"][path][method]["security"]
+        assert security == ([{}, *operation["security"]] if operation["security"] else []), (method, path)
 
 
 def test_every_operation_says_what_it_does(fresh):

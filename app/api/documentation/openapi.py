@@ -12,6 +12,7 @@ from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel
 from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
+from app.api.documentation.samples import add_samples
 from app.api.errors import INFERENCE, MEDIA_TYPE, InferenceError, Problem, problems
 from app.api.middleware.guard import KEY_HEADER
 from app.api.middleware.permits import SCHEME
@@ -60,6 +61,7 @@ def _document(app: FastAPI, documents: Sequence[type[BaseModel]]) -> dict[str, A
         for method, operation in operations.items():
             operation["operationId"] = operation_id(method, path)
             _complete(operation)
+            add_samples(path, method, operation)
             if path.startswith(INFERENCE):
                 operation["responses"] = dict(map(_in_form, operation["responses"].items()))
             if method == "delete":  # last on the page: what is deleted can no longer be tried
@@ -139,7 +141,8 @@ def _in_form(answer: tuple[str, dict[str, Any]]) -> tuple[str, dict[str, Any]]:
     status, described = answer
     if MEDIA_TYPE not in described.get("content", {}):
         return answer
-    error = {"schema": {"$ref": f"#/components/schemas/{InferenceError.__name__}"}}
+    schema = {"$ref": f"#/components/schemas/{InferenceError.__name__}"}
+    error = {**described["content"][MEDIA_TYPE], "schema": schema}
     status = "400" if status == "422" else status
     return status, {"description": HTTPStatus(int(status)).phrase, "content": {"application/json": error}}
 

@@ -227,6 +227,13 @@ _GIVEN = {
     "classes": ["healthy", "ill"],
     "benefits": {"healthy": {"wait": 0, "treat": -1}, "ill": {"wait": -10, "treat": 5}},
 }
+_SCORES = {
+    "probabilities": [[9, 1], [2, 3]],
+    "classes": ["healthy", "ill"],
+    "normalize": True,
+    "cost_matrix": {"healthy": {"wait": 0, "treat": 1}, "ill": {"wait": 10, "treat": -5}},
+    "explain": True,
+}
 _LIMITED = _GIVEN | {"probabilities": [[0.9, 0.1], [0.4, 0.6], [0.2, 0.8]], "limits": {"treat": 1}}
 route = DirectRoute(
     "/predict",
@@ -235,6 +242,7 @@ route = DirectRoute(
     examples={
         "the model above": _EXAMPLE,
         "probabilities of another system": _GIVEN,
+        "scores that do not sum to 1, and costs": _SCORES,
         "at most one treatment": _LIMITED,
     },
     others=_READERS,

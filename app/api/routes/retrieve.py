@@ -109,6 +109,7 @@ class RetrieveQuestion(WireModel):
     )
     method: Method = Field(
         default="expected_loss",
+        examples=["sampled"],
         description="expected_loss is the best set of independent labels; sampled (multilabel_forest; f_beta, jaccard,"
         " am or g_tp_pr) is the best on the label vectors of the training rows nearest to the instance, for labels that"
         " exclude or imply one another; to compare with: what lies above the cut that is best on the version's hold-out"
@@ -267,6 +268,7 @@ _RAGGED = {
     "loss": {"name": "jaccard"},
     "k_max": 2,
     "curve": True,
+    "marginals": True,
 }
 _CLASSES = {
     "probabilities": [[0.5, 0.3, 0.2], [0.9, 0.06, 0.04]],

@@ -104,7 +104,7 @@ class JobDocument(JobState):
 EXAMPLE_KEY = "docs-example"
 _EXAMPLE = {
     "model": "triage",
-    "learner": {"kind": "random_forest"},
+    "learner": {"kind": "random_forest", "calibration": "auto"},
     "data": {"dataset": EXAMPLE_ID},
     "benefits": [[0, -1], [-10, 5]],
     "feature_costs": {"age": 0, "pressure": 0.25, "pain": 0.5},
