@@ -18,7 +18,7 @@ from app.registry.snapshot import unknown_model
 
 _MODEL = "triage"
 _QUERY = "verbose"  # a query parameter that no operation has
-_DATASETS = {"/train": "/data/dataset", "/compare": "/dataset", "/acquire/simulate": "/dataset"}
+_DATASETS = {"/train": "/data/dataset", "/compare": "/dataset"}
 _LEARNING = frozenset({"/train", "/calibrate", "/models/{name}/versions"})
 _FOREIGN = {"headers": [(b"host", b"example.org")], "method": "GET"}
 _CONFLICTS: dict[str, PayoffError] = {
