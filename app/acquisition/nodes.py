@@ -104,9 +104,11 @@ def _reach(tree: Tree, label: np.ndarray) -> np.ndarray:
     if tree.counts.shape[1] > 64:
         return np.full(len(tree.feature), np.iinfo(np.uint64).max, dtype=np.uint64)
     reach = np.where(tree.feature < 0, np.uint64(1) << label.astype(np.uint64), np.uint64(0))
+    shared = 2 * np.count_nonzero(tree.feature >= 0) >= len(tree.feature)  # some node has two parents
     levels = [np.zeros(1, dtype=np.int64)]
     while len(inner := levels[-1][tree.feature[levels[-1]] >= 0]):
-        levels.append(np.concatenate((tree.left[inner], tree.right[inner])))
+        below = np.concatenate((tree.left[inner], tree.right[inner]))
+        levels.append(np.unique(below) if shared else below)
     for level in reversed(levels):
         inner = level[tree.feature[level] >= 0]
         reach[inner] = reach[tree.left[inner]] | reach[tree.right[inner]]

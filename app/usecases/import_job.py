@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from app import progress
+from app.acquisition.prices import Prices
 from app.data.table import Table
 from app.errors import Invalid, NotFound, PayoffError
 from app.jobs.job import Job
@@ -20,9 +21,12 @@ from app.usecases.ports import Ports
 from app.usecases.rare_classes import rare_classes
 from app.usecases.specs import ImportSpec
 from app.usecases.splitting import Split
+from app.usecases.stepwise_models import ACQUIRES
 from app.usecases.train_job import publish
 
 _FEW = 20, 1000  # rows outside of the most common class for `auto` to calibrate, and of the rarest for isotonic curves
+_COMPARED = 2000  # rows on which flat trees have to answer like the model
+_ROUNDED = 1e-6  # flat trees keep their distributions as float32
 _DUTY = (
     "the metrics are of all rows of the data set; they are right only if the model was not trained on these rows,"
     " which this service cannot check"
@@ -128,15 +132,37 @@ def _evaluated(job: Job, spec: ImportSpec, model: Imported, table: Table) -> tup
         with progress.part(0.5, 0.6, "calibrating"):
             P = model.calibrate(method, P, table.y, spec.seed)
         evaluation = EvaluationCard(method="cross-validation", folds=FOLDS, rows=len(rows))
+    with progress.part(0.6, 0.8, "preparing to acquire features"):
+        model.facts["acquire"] = _acquiring(model, spec, table)
     holdout, split = Holdout(P, table.y), Split(rows, rows)
     order = spec.trained({"estimator": model.facts["estimator"], "calibration": method})
-    with progress.part(0.6, 1.0, "computing metrics"):
+    with progress.part(0.8, 1.0, "computing metrics"):
         metrics = metrics_of(model, holdout, order, table, rows)
     warnings = [] if method == "none" else rare_classes(model, table, split, holdout)
     card = card_of(model, job, order, table, split, metrics, evaluation, warnings, 0.0, refit=False)
     fitted = len(rows) if method != "none" else 0
     card = card.model_copy(update={"data": card.data.model_copy(update={"rows": fitted})})
     return card, model, holdout, [_DUTY]
+
+
+def _acquiring(model: Imported, spec: ImportSpec, table: Table) -> str:
+    """Have an imported forest acquire features one at a time; `possible`, or why that is impossible."""
+    last = str(model.facts["estimator"]).rpartition(", ")[2]
+    if spec.format == "onnx" or last != "RandomForestClassifier":
+        what = "an ONNX file" if spec.format == "onnx" else last
+        return f"{what} cannot be asked feature by feature: only a RandomForestClassifier of scikit-learn can"
+    from app.learners.imported.forest import NotFoldable, folded  # noqa: PLC0415 - it loads the compiler
+
+    try:
+        forest = folded(model.scorer, table.schema, model.sample)
+    except NotFoldable as error:
+        return str(error)
+    some = table.X[:_COMPARED]
+    if not np.allclose(forest.posterior(some), model.raw(some), rtol=0, atol=_ROUNDED):
+        return "the trees on the data set's own features do not answer like the model"
+    names = table.schema.names
+    model.acquire_with(forest, table.X, table.y, spec.trained({}).prices(names) or Prices.unit(len(names)))
+    return ACQUIRES
 
 
 def _method(wanted: str, counts: np.ndarray) -> str:

@@ -19,6 +19,7 @@ import pytest
 import skl2onnx
 import skops.io
 from sklearn.compose import make_column_transformer
+from sklearn.ensemble import RandomForestClassifier
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
@@ -156,6 +157,27 @@ def test_a_pickle_with_another_name_ends_in_a_failed_job(service):
     assert says("/file", "skops") in job["error"]["errors"]
     assert service.get("/models/renamed").status_code == 404
     assert service.get("/health/ready").status_code == 200
+
+
+def test_an_imported_forest_acquires_features(service, chosen):
+    """Behind a scaler: it asks for what it lacks, and ends with the answer that `/predict` gives."""
+    model = make_pipeline(StandardScaler(), RandomForestClassifier(10, random_state=0)).fit(NUMBERS, LABELS)
+    fields = {"dataset": stored(service), "feature_costs": '{"age": 1, "pulse": 2}'}
+    job = sent(service, "asking", skops.io.dumps(model), **fields).json()
+    known, complete = ({"age": 61.5}, {"age": 61.5, "pulse": 82.0})
+
+    first, last = (
+        service.post("/acquire", json={"model": "asking", "instances": [part]}) for part in (known, complete)
+    )
+
+    assert job["status"] == "succeeded", job
+    assert "acquisition" in job["metrics"]
+    assert first.status_code == last.status_code == 200, first.text
+    assert first.json()["results"][0]["next"]["feature"] == "pulse"
+    P = model.predict_proba([[61.5, 82.0]])[0]
+    assert list(last.json()["results"][0]["probabilities"].values()) == pytest.approx(P, abs=1e-6)
+    refused = service.post("/acquire", json={"model": "chosen", "instances": [known]})
+    assert says("/model", "LogisticRegression", "RandomForestClassifier") in refused.json()["errors"]
 
 
 @pytest.mark.parametrize("whole", [True, False])

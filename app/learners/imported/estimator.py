@@ -7,7 +7,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from app.acquisition.stopping import Experience
+from app.acquisition.prices import Prices
+from app.acquisition.session import StepwiseModel
+from app.acquisition.stopping import Experience, learn
 from app.decisions.calibration import Calibrator, fit_calibrator, is_flat
 from app.decisions.folds import stratified_folds
 from app.errors import Invalid, PayoffError
@@ -16,14 +18,15 @@ from app.learners.base import Scorer
 _ROWS = 4096  # that the model gets at once: what it allocates for them is bounded
 _FAILURES = 64  # rows that a request may have refused one by one
 FOLDS = 5
+_EXPERIENCE = 2000  # rows
 _TOLERANCE = 1e-4  # of the sum of a row: some formats have float32
 
 
 class Imported:
     """A model that was trained elsewhere.
 
-    `model_` answers rows as the data set has them. `takes_missing` (m,): the features whose missing values it answers.
-    A row that it refuses has probabilities NaN. `stepwise`: whether `model_` acquires features one at a time.
+    `scorer` answers rows as the data set has them. `takes_missing` (m,): the features whose missing values it answers.
+    A row that it refuses has probabilities NaN. `stepwise`: whether it acquires features one at a time, as `model_`.
     """
 
     inline: ClassVar[bool] = False
@@ -35,7 +38,8 @@ class Imported:
 
     def __init__(self, model: Scorer, n_classes: int, sample: np.ndarray, facts: dict[str, Any]) -> None:
         """`sample` (1, m) is a row without missing values, if there is one; `facts` are for the card."""
-        self.model_ = model
+        self.scorer = model
+        self.model_: Any = model
         self.classes_ = np.arange(n_classes)
         self.n_features_in_ = sample.shape[1]
         self.sample = sample
@@ -74,6 +78,20 @@ class Imported:
         self.calibration_ = method
         return apart
 
+    def acquire_with(self, forest: StepwiseModel, X: np.ndarray, codes: np.ndarray, prices: Prices) -> None:
+        """Acquire features with a forest of the same answers; rows X (n, m) and codes (n,) show when that stops to pay.
+
+        The rows are taken for new ones, as in the metrics.
+        """
+        self.model_, self.stepwise, self.chosen_ = forest, True, "random_forest"
+        rows = np.random.default_rng(0).permutation(len(X))[:_EXPERIENCE]
+        if not len(forest.columns) or len(np.unique(codes[rows])) < len(self.classes_):
+            return
+        trajectories = forest.travel(X[rows], prices)
+        if trajectories.length.any():
+            finish = (lambda P: P) if self.calibrator_ is None else self.calibrator_.apply
+            self.experience_ = learn(trajectories, codes[rows], X.shape[1], finish)
+
     def ranks(self) -> bool:
         """Whether the probabilities differ from row to row, as far as the calibration knows."""
         return not is_flat(self.calibrator_)
@@ -85,7 +103,7 @@ class Imported:
     def _careful(self, X: np.ndarray, left: list[int]) -> np.ndarray:
         """Probabilities of rows (n, m), halved until those that the model refuses are found: `left[0]` of them."""
         try:
-            return self.model_.posterior(X)
+            return self.scorer.posterior(X)
         except (MemoryError, PayoffError):
             raise
         except Exception:  # noqa: BLE001 - whatever a foreign model raises, these rows have no answer
@@ -106,7 +124,7 @@ class Imported:
 
     def _answers(self, row: np.ndarray) -> bool:
         try:
-            return bool(np.isfinite(self.model_.posterior(row)).all())
+            return bool(np.isfinite(self.scorer.posterior(row)).all())
         except PayoffError:
             raise
         except Exception:  # noqa: BLE001 - see above
