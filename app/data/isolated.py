@@ -74,21 +74,45 @@ def read_isolated(
     `sink` is a file on disk. Raises what `read_upload` raises, Invalid at `/file` where the process does not survive
     the file, and Abandoned where `is_cancelled()`. Blocks meanwhile.
     """
+    message = _run(content, request, sink, limits, reader, is_cancelled)
+    return from_json(message["dataset"].encode())
+
+
+def unpack_isolated(
+    content: BinaryIO,
+    sink: BinaryIO,
+    limits: DataLimits,
+    reader: ReaderLimits,
+    is_cancelled: Callable[[], bool] = lambda: False,
+) -> None:
+    """Write a Parquet file to `sink` as an Arrow stream, in such a process; raises what `read_isolated` raises."""
+    _run(content, None, sink, limits, reader, is_cancelled)
+
+
+def _run(
+    content: BinaryIO,
+    request: UploadRequest | None,
+    sink: BinaryIO,
+    limits: DataLimits,
+    reader: ReaderLimits,
+    is_cancelled: Callable[[], bool],
+) -> dict[str, Any]:
+    """What the process reports, or the error."""
     with _on_disk(content) as source:
-        message = _run(source, request, sink, limits, reader, is_cancelled)
-    if "dataset" in message:
-        return from_json(message["dataset"].encode())
+        message = _reported(source, request, sink, limits, reader, is_cancelled)
     if "errno" in message:
         raise OSError(message["errno"], os.strerror(message["errno"]))
     if "trace" in message:
         _log.error("an upload could not be read", exception=message["trace"])
         raise Invalid.at(FILE, f"the file cannot be read ({message['class']})")
-    raise _EXPECTED[message["class"]](message["detail"], [Flaw(*flaw) for flaw in message["flaws"]])
+    if "class" in message:
+        raise _EXPECTED[message["class"]](message["detail"], [Flaw(*flaw) for flaw in message["flaws"]])
+    return message
 
 
-def _run(
+def _reported(
     source: BinaryIO,
-    request: UploadRequest,
+    request: UploadRequest | None,
     sink: BinaryIO,
     limits: DataLimits,
     reader: ReaderLimits,
@@ -155,7 +179,7 @@ def _on_disk(content: BinaryIO) -> BinaryIO:
 def _main(
     source: Connection,
     sink: Connection,
-    request: UploadRequest,
+    request: UploadRequest | None,
     limits: DataLimits,
     reader: ReaderLimits,
     parent_alive: Connection,
@@ -169,12 +193,18 @@ def _main(
 
 
 def _read(
-    content: BinaryIO, request: UploadRequest, sink: BinaryIO, limits: DataLimits, reader: ReaderLimits
+    content: BinaryIO, request: UploadRequest | None, sink: BinaryIO, limits: DataLimits, reader: ReaderLimits
 ) -> dict[str, Any]:
+    """What `request` asks for; without one the content becomes an Arrow stream."""
     try:
-        from app.data.reading import read_upload  # noqa: PLC0415 - the service itself needs no Arrow for this
+        from app.data.parquet_file import write_stream  # noqa: PLC0415 - the service itself needs no Arrow for this
+        from app.data.reading import read_upload  # noqa: PLC0415
 
-        dataset = read_upload(content, request, sink, limits)
+        report = {}
+        if request is None:
+            write_stream(content, sink, limits)
+        else:
+            report = {"dataset": to_json(read_upload(content, request, sink, limits)).decode()}
         sink.flush()
     except MemoryError:  # Arrow's is one, too
         allowed = reader.memory_bytes >> 20
@@ -185,7 +215,7 @@ def _read(
         if isinstance(error, OSError) and error.errno in (errors.UNWRITABLE | errors.EXHAUSTED) - {errno.ENOMEM}:
             return {"errno": error.errno}
         return {"class": type(error).__name__, "trace": trace_of(error)}
-    return {"dataset": to_json(dataset).decode()}
+    return report
 
 
 def _refusal(error: PayoffError) -> dict[str, Any]:

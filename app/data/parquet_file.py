@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, BinaryIO
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from app.data.arrow_text import floats
 from app.data.dataset import DataLimits
 from app.data.location import FILE, Location, check_names
 from app.data.source import Kind, check_columns, check_rows
@@ -17,6 +19,25 @@ from app.errors import Flaw, Invalid, TooLarge, pointer, reject
 _BATCH = 1 << 14  # rows decoded at a time
 _BUFFER = 1 << 16  # bytes of each column read at a time
 _LEAST_BYTES_OF_A_CSV_VALUE = 2  # a digit and a comma
+
+
+def write_stream(content: BinaryIO, sink: BinaryIO, limits: DataLimits) -> None:
+    """Write the columns of a Parquet file to `sink` as an Arrow stream, text as dictionaries, types as they are.
+
+    Raises Invalid, and TooLarge beyond `limits`, also for what is written.
+    """
+    content.seek(0)
+    with _explained():
+        metadata = pq.read_metadata(content)
+        schema = pq.read_schema(content)
+        _check_extent(metadata, schema, limits)
+        words = [field.name for field in schema if _kind(field.type) == "categorical"]
+        file = pq.ParquetFile(content, read_dictionary=words, buffer_size=_BUFFER, pre_buffer=False)
+        with pa.ipc.new_stream(sink, file.schema_arrow) as writer:
+            for batch in file.iter_batches(batch_size=_BATCH, use_threads=False):
+                writer.write_batch(batch)
+                if sink.tell() > limits.max_upload_bytes:
+                    raise TooLarge(f"unpacked, the file has more than {limits.max_upload_bytes:,} bytes")
 
 
 class ParquetFile:
@@ -28,39 +49,31 @@ class ParquetFile:
 
     def __init__(self, content: BinaryIO, limits: DataLimits) -> None:
         content.seek(0)
-        try:
+        with _explained():
             self._file = pq.ParquetFile(content, buffer_size=_BUFFER)
             schema, metadata = self._file.schema_arrow, self._file.metadata
-            check_columns(len(schema), limits)
-            check_rows(metadata.num_rows, limits)
-            _check_size(metadata, limits)
+            _check_extent(metadata, schema, limits)
             self.kinds = _kinds(schema)
             words = [name for name, kind in zip(schema.names, self.kinds, strict=True) if kind == "categorical"]
             content.seek(0)
             # long words that repeat are not spelt out; a column is read page by page, not whole
             self._file = pq.ParquetFile(content, read_dictionary=words, buffer_size=_BUFFER, pre_buffer=False)
-        except MemoryError:  # Arrow's is also an ArrowException
-            raise
-        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-            raise _unreadable(error) from error
         self.places = [Location(name, FILE + pointer(name)) for name in schema.names]
         if not metadata.num_rows:
             raise Invalid.at(FILE, "the table has no rows")
 
     def batches(self) -> Iterator[list[Any]]:
-        try:
+        with _explained():
             for batch in self._file.iter_batches(batch_size=_BATCH, use_threads=False):
                 yield [
                     _numbers(column) if kind == "numeric" else _words(column)
                     for column, kind in zip(batch.columns, self.kinds, strict=True)
                 ]
-        except MemoryError:  # Arrow's is also an ArrowException
-            raise
-        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-            raise _unreadable(error) from error
 
 
-def _check_size(metadata: Any, limits: DataLimits) -> None:
+def _check_extent(metadata: Any, schema: Any, limits: DataLimits) -> None:
+    check_columns(len(schema), limits)
+    check_rows(metadata.num_rows, limits)
     size = sum(metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups))
     values = metadata.num_rows * metadata.num_columns
     if max(size, values * _LEAST_BYTES_OF_A_CSV_VALUE) > limits.max_upload_bytes:
@@ -96,9 +109,7 @@ _TEXT = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
 
 def _numbers(column: Any) -> Any:
     """A column as float64; NaN counts as missing, as it does where pandas writes the file."""
-    if pa.types.is_boolean(column.type):
-        column = column.cast(pa.uint8())
-    column = column.cast(pa.float64(), safe=False)
+    column = floats(column)
     return pc.if_else(pc.is_nan(column), pa.scalar(None, pa.float64()), column)
 
 
@@ -106,8 +117,17 @@ def _words(column: Any) -> Any:
     """A column as a dictionary of strings."""
     if not pa.types.is_dictionary(column.type):
         column = column.cast(pa.string()).dictionary_encode()
-    return pa.DictionaryArray.from_arrays(column.indices.cast(pa.int32()), column.dictionary.cast(pa.string()))
+    words = column.dictionary.cast(pa.string())
+    words.validate(full=True)  # a damaged file can hold bytes that are not UTF-8
+    return pa.DictionaryArray.from_arrays(column.indices.cast(pa.int32()), words)
 
 
-def _unreadable(error: Exception) -> Invalid:
-    return Invalid.at(FILE, f"the file cannot be read as Parquet ({str(error)[:200]})")
+@contextmanager
+def _explained() -> Iterator[None]:
+    """Arrow's findings in our words."""
+    try:
+        yield
+    except MemoryError:  # Arrow's is also an ArrowException
+        raise
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        raise Invalid.at(FILE, f"the file cannot be read as Parquet ({str(error)[:200]})") from error

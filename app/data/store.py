@@ -17,7 +17,7 @@ from itertools import accumulate
 from typing import Any, BinaryIO, cast
 
 from app.data.dataset import DataLimits, Dataset, from_files, from_json, to_files
-from app.data.isolated import ReaderLimits, read_isolated
+from app.data.isolated import ReaderLimits, read_isolated, unpack_isolated
 from app.data.table import Table
 from app.data.upload_request import UploadRequest
 from app.disks import Obstacle
@@ -120,6 +120,19 @@ class DatasetStore:
             dataset = read_isolated(content, request, cast(BinaryIO, sink), self.limits, self._reader, is_cancelled)
             sink.seek(0)
             return self.keep(Draft(dataset, sink.read()))
+
+    def arrow_of_parquet(
+        self, content: BinaryIO, reserve: Callable[[int], None], is_cancelled: Callable[[], bool] = lambda: False
+    ) -> bytes:
+        """A Parquet file from anywhere as an Arrow stream, read like an upload; nothing is kept.
+
+        `reserve` is told how many bytes it has. Raises Invalid at `/file`, or TooLarge beyond the limits of data sets.
+        """
+        with tempfile.TemporaryFile() as sink:
+            unpack_isolated(content, cast(BinaryIO, sink), self.limits, self._reader, is_cancelled)
+            reserve(sink.seek(0, 2))
+            sink.seek(0)
+            return sink.read()
 
     def draft_inline(
         self, features: Sequence[str], rows: Sequence[Sequence[Any]], labels: Sequence[Any], *, numbers: bool = False

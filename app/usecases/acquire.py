@@ -156,17 +156,8 @@ def _check_size(n: int, ready: AcquisitionModel, stakes: ActionBenefits | None) 
         raise TooLarge(f"{n:,} cases; with this model and these actions one call takes up to {most:,}")
 
 
-def single(error: Invalid) -> Invalid:
-    """The error as the sender of one case sees it."""
-    return _relocated(error, "/cases/0", "/known")
-
-
-def several(error: Invalid) -> Invalid:
-    """The error as the sender of many cases sees it."""
-    return _relocated(error, "/cases", "/instances")
-
-
-def _relocated(error: Invalid, old: str, new: str) -> Invalid:
+def relocated(error: Invalid, old: str, new: str) -> Invalid:
+    """The error as the sender sees it: what is below `old` is below `new`."""
     flaws = [
         Flaw(new + flaw.loc.removeprefix(old), flaw.msg) if flaw.loc.startswith(old) else flaw for flaw in error.flaws
     ]

@@ -37,6 +37,16 @@ def upload(
     return ports.datasets.upload(content, UploadRequest(tuple(labels), name, numbers), is_cancelled)
 
 
+def arrow_of_parquet(
+    ports: Ports,
+    content: BinaryIO,
+    reserve: Callable[[int], None],
+    is_cancelled: Callable[[], bool] = lambda: False,
+) -> bytes:
+    """A Parquet file that is not to be kept, as an Arrow stream; Invalid with places below `/file`, or TooLarge."""
+    return ports.datasets.arrow_of_parquet(content, reserve, is_cancelled)
+
+
 def find(ports: Ports, dataset_id: str) -> Dataset:
     return ports.datasets.find(dataset_id)
 

@@ -128,6 +128,12 @@ def test_refused_by_metadata(tmp_path):
             store.add(file, ["y"])
 
 
+def test_text_that_is_not_utf8_is_refused(store):
+    content = parquet({"a": ["uuuu", "vvvv"] * 2, "y": Y}, compression="none").getvalue()
+    with pytest.raises(Invalid):
+        store.add(io.BytesIO(content.replace(b"uuuu", b"u\x80uu")), ["y"])
+
+
 @settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_damaged_files_are_problems(data):

@@ -21,6 +21,7 @@ if TYPE_CHECKING:  # imported where needed: it takes 40 MB of memory that a serv
 
 NPY = "application/x-npy"
 ARROW = "application/vnd.apache.arrow.stream"
+_ARROW_FILE = b"ARROW1"
 _DUMP = orjson.OPT_SERIALIZE_NUMPY
 # Numbers written at a time. In one go, a million numbers hold the interpreter's lock for 135 ms, in parts for 11.
 _PART = 50_000
@@ -54,20 +55,24 @@ def array_of_npy(body: bytes, reserve: Reserve = free) -> np.ndarray:
         raise Invalid.at("", "the body is not a .npy array of numbers") from error
 
 
-def table_of_arrow(body: bytes) -> pa.Table:
-    """An Arrow IPC stream, checked in full; uncompressed, so that it takes no more memory than its body."""
+def table_of_arrow(body: bytes, reserve: Reserve = free) -> pa.Table:
+    """An Arrow IPC stream, checked in full; uncompressed, so that it takes no more memory than its body.
+
+    Only text that comes as views can take more, of which `reserve` is told before it is read.
+    """
     import pyarrow as pa  # noqa: PLC0415
+
+    from app.data.arrow_text import plain  # noqa: PLC0415 - with pyarrow
 
     try:
         for message in pa.ipc.MessageReader.open_stream(body):
             _check_plain(message.type, bytes(message.metadata))
-        table = pa.ipc.open_stream(body).read_all()
-        table.validate(full=True)
+        return plain(pa.ipc.open_stream(body).read_all(), reserve)
     except Invalid:
         raise
     except (pa.ArrowException, MemoryError, OSError, ValueError, struct.error) as error:
-        raise Invalid.at("", "the body is not an Arrow IPC stream") from error
-    return table
+        hint = "; it is an Arrow file (Feather): write a stream" if body.startswith(_ARROW_FILE) else ""
+        raise Invalid.at("", f"the body is not an Arrow IPC stream{hint}") from error
 
 
 def _check_plain(kind: str, message: bytes) -> None:
@@ -136,7 +141,7 @@ def npy_response(arrays: Sequence[np.ndarray], rest: Any) -> Response:
 
 def header_of(rest: Any) -> str:
     """What is not columnar as JSON for the `Payoff-Answer` header; TooLarge where it does not fit."""
-    header = _ascii(rest)
+    header = ascii_json(rest)
     if len(header) > _MAX_HEADER:
         raise TooLarge("names and warnings do not fit into the header Payoff-Answer; ask for JSON or Arrow")
     return header.decode("ascii")
@@ -146,13 +151,13 @@ def arrow_response(columns: dict[str, Any], rest: Any) -> Response:
     """An Arrow IPC stream; the rest is JSON in its metadata (`payoff`)."""
     import pyarrow as pa  # noqa: PLC0415
 
-    table = pa.table(columns).replace_schema_metadata({"payoff": _ascii(rest)})
+    table = pa.table(columns).replace_schema_metadata({"payoff": ascii_json(rest)})
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
     return Response(sink.getvalue().to_pybytes(), media_type=ARROW)
 
 
-def _ascii(document: Any) -> bytes:
+def ascii_json(document: Any) -> bytes:
     """JSON in ASCII: headers carry no more."""
     return json.dumps(document, allow_nan=False, separators=(",", ":")).encode("ascii")

@@ -5,35 +5,28 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from fastapi import Response
 
 from app.api.bodies.binary import header_of
 from app.api.bodies.json_bodies import Reserve, free
-from app.errors import Invalid, pointer
+from app.data.dialect import Dialect
+from app.errors import Invalid, TooLarge, pointer
 
 if TYPE_CHECKING:  # imported where needed: it takes 40 MB of memory that a service without such clients can spare
     import pyarrow as pa
 
 CSV = "text/csv"
-Delimiter = Literal[",", ";", "\t", "|"]
-Encoding = Literal["utf-8", "utf-16", "latin-1"]
 _BYTES_PER_BYTE = 12  # of memory: a number of one digit and its delimiter take eight, and twice while they are built
 _BAD_CELL = re.compile(r"column #(\d+): (?:Row #(\d+): )?.*invalid value '(.*)'", re.DOTALL)
+_MAX_COLUMNS = 20_000
+_MAX_HEADER = 1 << 22  # bytes
 _MAX_SHOWN = 40  # characters of a wrong cell
 
 
-class Dialect(NamedTuple):
-    """How a CSV file is written."""
-
-    delimiter: Delimiter = ","
-    decimal: Literal[".", ","] = "."
-    encoding: Encoding = "utf-8"
-
-
-def table_of_csv(body: bytes, words: Collection[str], dialect: Dialect, reserve: Reserve = free) -> pa.Table:
-    """A CSV file with a header; the columns in `words` hold strings, all others numbers, and empty cells are null.
+def table_of_csv(body: bytes, numbers: Collection[str], dialect: Dialect, reserve: Reserve = free) -> pa.Table:
+    """A CSV file with a header; the columns in `numbers` hold numbers, all others strings, and empty cells are null.
 
     Invalid at the column and with the row of the first cell that is no number.
     """
@@ -48,7 +41,7 @@ def table_of_csv(body: bytes, words: Collection[str], dialect: Dialect, reserve:
         "read_options": csv.ReadOptions(encoding=dialect.encoding, use_threads=False),
         "parse_options": csv.ParseOptions(delimiter=dialect.delimiter, newlines_in_values=True),
         "convert_options": csv.ConvertOptions(
-            column_types={name: pa.string() if name in words else pa.float64() for name in names},
+            column_types={name: pa.float64() if name in numbers else pa.string() for name in names},
             decimal_point=dialect.decimal,
             null_values=list(MISSING),
             strings_can_be_null=True,
@@ -58,10 +51,13 @@ def table_of_csv(body: bytes, words: Collection[str], dialect: Dialect, reserve:
         table = csv.read_csv(io.BytesIO(body), **options)
     except (pa.ArrowException, UnicodeError, ValueError) as error:
         raise _worded(str(error), names, dialect) from error
-    for place, name in enumerate(table.column_names):
-        if name in words:
-            table = table.set_column(place, name, compute.utf8_trim_whitespace(table.column(place)))
-    return table
+    columns = [
+        column if name in numbers else compute.utf8_trim_whitespace(column)
+        for name, column in zip(names, table.columns, strict=True)
+    ]
+    if columns and table.num_rows and "\n" in str(columns[-1][-1].as_py()):
+        raise Invalid.at("", "the last value runs over several lines; close the quote that opens it")
+    return pa.Table.from_arrays(columns, names)
 
 
 def _header(body: bytes, dialect: Dialect) -> list[str]:
@@ -69,11 +65,14 @@ def _header(body: bytes, dialect: Dialect) -> list[str]:
     import csv  # noqa: PLC0415 - the name is pyarrow's, too
 
     try:
-        text = body[: 1 << 16].decode(dialect.encoding, "ignore" if len(body) > 1 << 16 else "strict").lstrip("\ufeff")
+        mode = "ignore" if len(body) > _MAX_HEADER else "strict"
+        text = body[:_MAX_HEADER].decode(dialect.encoding, mode).lstrip("\ufeff")
     except UnicodeError as error:
         other = "utf-16" if body[:2] in (b"\xff\xfe", b"\xfe\xff") else "latin-1"
         raise Invalid.at("/encoding", f"the file is not {dialect.encoding}; send ?encoding={other}") from error
     names = next(csv.reader(io.StringIO(text), delimiter=dialect.delimiter), [])
+    if len(names) > _MAX_COLUMNS:
+        raise TooLarge(f"the header has {len(names):,} columns; at most {_MAX_COLUMNS:,} are supported")
     if len(names) == 1:
         for other in {",", ";", "\t", "|"} - {dialect.delimiter}:
             if other in names[0]:
@@ -99,5 +98,9 @@ def csv_response(columns: dict[str, Any], rest: Any) -> Response:
 
     header = header_of(rest)
     sink = pa.BufferOutputStream()
-    csv.write_csv(pa.table(columns), sink)
+    table = pa.table(columns)
+    for place, kind in enumerate(table.schema.types):
+        if pa.types.is_dictionary(kind):
+            table = table.set_column(place, table.column_names[place], table.column(place).cast(kind.value_type))
+    csv.write_csv(table, sink)
     return Response(sink.getvalue().to_pybytes(), media_type=CSV, headers={"Payoff-Answer": header})

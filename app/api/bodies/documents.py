@@ -23,12 +23,13 @@ from pydantic import (
 from starlette.concurrency import run_in_threadpool
 from starlette.types import Receive, Scope, Send
 
-from app.api.bodies.json_bodies import INLINE_BYTES, parsed, refuse_repeats
+from app.api.bodies.json_bodies import INLINE_BYTES, parsed
 from app.api.middleware.limiters import limiters
 from app.api.middleware.memory import share
 from app.api.middleware.permits import GuardedRoute, guard_of
 from app.api.wording import flaws_of
 from app.errors import Flaw, Invalid, Unsupported, pointer, reject, unknown
+from app.repeats import refuse_repeats
 from app.text import MAX_NAME, check_document
 
 JSON = "application/json"

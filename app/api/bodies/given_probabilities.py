@@ -1,16 +1,16 @@
-"""Probabilities of a request's own classes, in place of a model, as a NumPy array or an Arrow stream."""
+"""Probabilities of a request's own classes, in place of a model, as a table."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from app.api.bodies.binary import ARROW, NPY, array_of_npy, table_of_arrow
-from app.api.bodies.csv_bodies import Dialect, table_of_csv
-from app.api.bodies.json_bodies import Reserve, free
+from app.api.bodies.carried import Carried
+from app.api.bodies.json_bodies import Reserve
+from app.api.bodies.tables import Sheet
 from app.errors import Flaw, Invalid, pointer, reject, unknown
 
 if TYPE_CHECKING:
@@ -19,24 +19,17 @@ if TYPE_CHECKING:
 Classes = Sequence[int | str]
 
 
-def array(body: bytes, _classes: Classes, reserve: Reserve = free) -> np.ndarray:
-    """A .npy file (n, K), its columns in the order of the classes."""
-    return array_of_npy(body, reserve)
-
-
-def columns(body: bytes, classes: Classes, reserve: Reserve = free) -> np.ndarray:
-    """An Arrow IPC stream with a column of numbers for each class, by name, in any order, as (n, K)."""
-    return _columns(table_of_arrow(body), classes, reserve)
-
-
-def columns_of_csv(body: bytes, dialect: Dialect, classes: Classes, reserve: Reserve = free) -> np.ndarray:
-    """The same as a CSV file."""
-    return _columns(table_of_csv(body, (), dialect, reserve), classes, reserve)
+def columns(sheet: Sheet, classes: Classes) -> tuple[np.ndarray, Carried]:
+    """A table with a column of numbers for each class, by name, in any order, as (n, K), and what comes back."""
+    names = [str(name) for name in classes]
+    table, carried = sheet.read(names, names)
+    return _columns(table, classes, sheet.reserve), carried
 
 
 def _columns(table: pa.Table, classes: Classes, reserve: Reserve) -> np.ndarray:
     import pyarrow as pa  # noqa: PLC0415 - 40 MB of memory that a service without Arrow clients can spare
-    from pyarrow import types  # noqa: PLC0415
+
+    from app.data.arrow_text import floats, is_number  # noqa: PLC0415 - with pyarrow
 
     names = [str(name) for name in classes]
     known = set(names)
@@ -48,12 +41,9 @@ def _columns(table: pa.Table, classes: Classes, reserve: Reserve) -> np.ndarray:
         if counts[name] != 1:
             raise Invalid.at("", f"class {name!r} needs one column; there are {counts[name]}")
         column = table.column(name)
-        if not any(of_type(column.type) for of_type in (types.is_floating, types.is_integer, types.is_decimal)):
+        if not is_number(column.type) or pa.types.is_boolean(column.type):
             raise Invalid.at(pointer(name), f"the type of the column is '{column.type}'; it must be numbers")
         if column.null_count:
             raise Invalid.at(pointer(name), f"the column has {column.null_count} nulls; a probability is a number")
-        P[:, k] = column.cast(pa.float64(), safe=False).to_numpy()
+        P[:, k] = floats(column).to_numpy()
     return P
-
-
-READERS: dict[str, Callable[[bytes, Classes, Reserve], np.ndarray]] = {NPY: array, ARROW: columns}

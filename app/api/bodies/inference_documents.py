@@ -17,7 +17,7 @@ _MAX_ID = 1000  # characters
 _BINARY = "binary_data_output"
 _OF_CODECS = frozenset({"content_type", "headers"})  # what MLServer's clients add; they have no effect
 _TEXT_FIELDS = ("rule",)
-_FIELDS = frozenset(PredictQuestion.model_fields) - {"model", "classes", "normalize"}
+_FIELDS = frozenset(PredictQuestion.model_fields) - {"model", "classes", "normalize", "id", "keep"}
 _PARAMETERS: dict[str, Any] = {
     "type": "object",
     "properties": {_BINARY: {"type": "boolean"}},

@@ -1,9 +1,10 @@
-"""Instances in requests and decisions in answers: JSON, NumPy arrays, Arrow streams."""
+"""Instances in requests and decisions in answers: JSON, NumPy arrays and tables."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,14 +15,14 @@ from app.api.bodies.binary import (
     ARROW,
     NPY,
     array_of_npy,
-    arrow_response,
     json_bytes,
     npy_response,
     table_of_arrow,
 )
-from app.api.bodies.csv_bodies import CSV, Dialect, csv_response, table_of_csv
+from app.api.bodies.carried import NOTHING, Carried, without
 from app.api.bodies.documents import JSON
 from app.api.bodies.json_bodies import Reserve, free
+from app.api.bodies.tables import TABULAR, Sheet, table_response
 from app.errors import Flaw, Invalid, pointer, reject, unknown
 from app.features import Schema
 from app.registry.loaded import Loaded
@@ -31,11 +32,14 @@ if TYPE_CHECKING:  # imported where needed: it takes 40 MB of memory that a serv
     import pyarrow as pa
 
 _BYTES_PER_WORD = 300  # of memory at most: a word that no other row has, and its codes
+_MAX_NULLS = 100_000  # rows of columns that have no bytes at all
 Rows = tuple[np.ndarray, list[str]]
 
 
-def rows_of_json(instances: list[Any], schema: Schema, *, booleans_possible: bool) -> Rows:
+def rows_of_json(instances: list[Any], schema: Schema, *, booleans_possible: bool, carried: Carried = NOTHING) -> Rows:
     """Instances as parsed, encoded; places below /instances."""
+    if carried.columns:
+        instances = without(instances, carried, schema.names)
     try:
         return schema.encode(instances, booleans_possible=booleans_possible)
     except Invalid as error:
@@ -59,37 +63,47 @@ def rows_of_arrow(body: bytes, schema: Schema, reserve: Reserve = free) -> Rows:
     return _rows_of_table(table_of_arrow(body), schema, reserve)
 
 
-def rows_of_csv(body: bytes, dialect: Dialect, schema: Schema, reserve: Reserve = free) -> Rows:
-    """A CSV file with a column for each feature, by name, in any order; empty where missing."""
-    words = {schema.names[j] for j in schema.categorical}
-    return _rows_of_table(table_of_csv(body, words, dialect, reserve), schema, reserve)
+def rows_of_sheet(sheet: Sheet, schema: Schema) -> tuple[Rows, Carried]:
+    """A table with a column for each feature, by name, in any order, null or empty where missing; what comes back."""
+    table, carried = sheet.read(numeric_names(schema), schema.names)
+    return _rows_of_table(table, schema, sheet.reserve), carried
+
+
+def numeric_names(schema: Schema) -> set[str]:
+    """The features that are numbers."""
+    return {feature.name for feature in schema.features if feature.type == "numeric"}
 
 
 def _rows_of_table(table: pa.Table, schema: Schema, reserve: Reserve) -> Rows:
     import pyarrow as pa  # noqa: PLC0415
 
-    reject(_flaws_of_names(Counter(table.column_names), schema.names))
-    _check_types(table, schema)
+    from app.data.arrow_text import floats  # noqa: PLC0415 - with pyarrow
+
+    reject(flaws_of_names(Counter(table.column_names), schema.names))
+    check_types(table, schema, schema.names)
     reserve(table.num_rows * (8 * len(schema.names) + _BYTES_PER_WORD * bool(schema.categorical)))
     X = np.empty((table.num_rows, len(schema.names)))
     warnings: list[str] = []
     for j, name in enumerate(schema.names):
         column = table.column(name)
         if j in schema.categorical:
+            if pa.types.is_integer(column.type) or pa.types.is_null(column.type):
+                column = column.cast(pa.string())
             X[:, j], notes = codes_of(column, schema, j)
             warnings += notes
         else:
-            X[:, j] = column.cast(pa.float64(), safe=False).to_numpy()
+            X[:, j] = floats(column).to_numpy()
     return _finite(X), warnings
 
 
 READERS: dict[str, Callable[[bytes, Schema, Reserve], Rows]] = {NPY: rows_of_npy, ARROW: rows_of_arrow}
 
 
-def to_json(answer: Answer, model: Loaded | None) -> Response:
+def to_json(answer: Answer, model: Loaded | None, carried: Carried = NOTHING) -> Response:
     """The contract's document."""
     document = {
         **({} if model is None else {"model": model.model}),
+        **(carried.document() if carried.columns else {}),
         "rule": answer.rule,
         "classes": answer.classes,
         "actions": answer.actions,
@@ -103,23 +117,18 @@ def to_json(answer: Answer, model: Loaded | None) -> Response:
     return Response(json_bytes(document), media_type=JSON)
 
 
-def to_npy(answer: Answer, model: Loaded | None) -> Response:
+def to_npy(answer: Answer, model: Loaded | None, carried: Carried = NOTHING) -> Response:
     """A float64 array: the decided action's position, K probabilities and, with benefits, A expected benefits a row.
 
     What is not columnar stands in the `Payoff-Answer` header as JSON.
     """
+    carried.refuse_numbers_only()
     return npy_response([_columns(answer)], _rest(answer, model))
 
 
-def to_arrow(answer: Answer, model: Loaded | None) -> Response:
-    """A stream with columns `decision`, `p:<class>`… and `benefit:<action>`…; the rest is JSON in its metadata."""
-    return arrow_response(_named_columns(answer), _rest(answer, model))
-
-
-def to_csv(answer: Answer, model: Loaded | None) -> Response:
-    """The columns of `to_arrow` as CSV; the rest is JSON in the `Payoff-Answer` header."""
-    columns = _named_columns(answer)
-    return csv_response(columns | {"decision": columns["decision"].dictionary_decode()}, _rest(answer, model))
+def to_table(form: str, answer: Answer, model: Loaded | None, carried: Carried = NOTHING) -> Response:
+    """A table of what is carried, then `decision`, `p:<class>`… and `benefit:<action>`…; the rest is beside it."""
+    return table_response(form, carried.before(_named_columns(answer)), _rest(answer, model))
 
 
 def _named_columns(answer: Answer) -> dict[str, pa.Array]:
@@ -135,11 +144,10 @@ def _named_columns(answer: Answer) -> dict[str, pa.Array]:
     return dict(zip(["decision", *names], arrays, strict=True))
 
 
-WRITERS: dict[str, Callable[[Answer, Loaded | None], Response]] = {
+WRITERS: dict[str, Callable[[Answer, Loaded | None, Carried], Response]] = {
     JSON: to_json,
     NPY: to_npy,
-    ARROW: to_arrow,
-    CSV: to_csv,
+    **{form: partial(to_table, form) for form in TABULAR},
 }
 
 
@@ -170,36 +178,36 @@ def _finite(X: np.ndarray) -> np.ndarray:
     return X
 
 
-def _flaws_of_names(counts: Mapping[str, int], known: Sequence[str]) -> Iterator[Flaw]:
-    """What is wrong with the names of columns, of which there are so many; `known` are the features."""
+def flaws_of_names(counts: Mapping[str, int], known: Sequence[str], *, complete: bool = True) -> Iterator[Flaw]:
+    """What is wrong with the names of columns, of which there are so many; `known` are the features.
+
+    All of them must be there, unless the table need not be `complete`.
+    """
     features = set(known)
     for name in counts:
         if name not in features:
-            yield Flaw(pointer(name), unknown("feature", name, known))
-    for name in known:
+            yield Flaw(pointer(name), unknown("feature", name, known) + "; `keep` names columns that only come back")
+    for name in known if complete else ():
         if name not in counts:
             yield Flaw("", f"feature {name!r} is missing")
     for name, count in counts.items():
         if count > 1:
-            yield Flaw(pointer(name), "the stream has this column twice")
+            yield Flaw(pointer(name), "the table has this column twice")
 
 
-def _check_types(table: pa.Table, schema: Schema) -> None:
+def check_types(table: pa.Table, schema: Schema, names: Sequence[str]) -> None:
     """Invalid at the first column that holds neither what it should nor, perhaps, any bytes for its rows."""
     import pyarrow as pa  # noqa: PLC0415
 
-    for j, name in enumerate(schema.names):
+    from app.data.arrow_text import is_number, is_text  # noqa: PLC0415 - with pyarrow
+
+    if table.num_rows > _MAX_NULLS and all(map(pa.types.is_null, table.schema.types)):
+        raise Invalid.at(pointer(names[0]), f"{table.num_rows:,} rows hold nothing but nulls")
+    numbers = numeric_names(schema)
+    for name in names:
         kind = table.column(name).type
-        if j in schema.categorical:
-            if not _is_text(kind):
+        if name not in numbers:
+            if not is_text(kind) and not pa.types.is_integer(kind) and not pa.types.is_null(kind):
                 raise Invalid.at(pointer(name), f"the type of {name!r} is '{kind}'; it must be strings")
-        elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+        elif not is_number(kind):
             raise Invalid.at(pointer(name), f"the type of {name!r} is '{kind}'; it must be numbers")
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    import pyarrow as pa  # noqa: PLC0415
-
-    if pa.types.is_dictionary(kind):
-        kind = kind.value_type
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))

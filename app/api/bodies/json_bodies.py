@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Iterator
-from itertools import chain
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import orjson
 
-from app.errors import Flaw, Invalid, TooLarge, pointer
+from app.errors import Invalid, TooLarge
+from app.repeats import refuse_repeats
 from app.text import check_document
 
 INLINE_BYTES = 16_384  # a larger body is parsed in a thread, so that no other request waits
@@ -36,8 +35,7 @@ def parsed(body: bytes, reserve: Reserve = free) -> Any:
     most 1,024 deep, without NaN and Infinity), at text with control characters, and at a name that an object holds
     twice. O(size).
     """
-    if len(body) > _SMALL:
-        reserve(_extent(body) * _BYTES_PER_VALUE)
+    measured(body, reserve)
     try:
         document = orjson.loads(body)
     except orjson.JSONDecodeError as error:
@@ -45,6 +43,12 @@ def parsed(body: bytes, reserve: Reserve = free) -> Any:
     check_document(document, body)
     refuse_repeats(body, document)
     return document
+
+
+def measured(body: bytes, reserve: Reserve) -> None:
+    """Tell `reserve` how many bytes of memory the values of a long body will take; TooLarge above `MAX_VALUES`."""
+    if len(body) > _SMALL:
+        reserve(_extent(body) * _BYTES_PER_VALUE)
 
 
 def _extent(body: bytes) -> int:
@@ -62,67 +66,3 @@ def _count(body: bytes, mark: bytes) -> int:
     """How often one byte occurs: searching for millions of them would hold the interpreter's lock for long."""
     signs = np.frombuffer(body, np.uint8)
     return sum(int(np.count_nonzero(signs[i : i + _BLOCK] == mark[0])) for i in range(0, len(signs), _BLOCK))
-
-
-def refuse_repeats(body: bytes, document: Any, under: str = "") -> None:
-    """Invalid at a name that an object of `body` holds twice: of its values the parser has kept the last in `document`.
-
-    Every name is followed by a colon, so there is none as long as there are as many colons as names. O(size), and where
-    texts hold no colons O(objects).
-    """
-    colons, objects = body.count(b":"), body.count(b"{")
-    names = _names(document, objects)
-    if colons == names:
-        return
-    plain = body.replace(b"\\\\", b"").replace(b'\\"', b"") if b"\\" in body else body
-    bare = b"".join(plain.split(b'"')[::2])  # without its texts
-    if bare.count(b":") == (names if bare.count(b"{") == objects else _names(document, bare.count(b"{"))):
-        return
-    loc = next(_repeats(json.loads(body, object_pairs_hook=_object, parse_int=str, parse_float=str), under))
-    msg = "the object has this name twice; send it once"
-    raise Invalid(msg, [Flaw(loc, msg)])
-
-
-def _names(document: Any, objects: int) -> int:
-    """How many names the objects in a document hold, found by level until all `objects` are."""
-    names = 0
-    level: Iterable[Any] = [document]
-    while True:
-        groups: list[Iterable[Any]] = []
-        for value in level:
-            if type(value) is dict:
-                names += len(value)
-                objects -= 1
-                groups.append(value.values())
-            elif type(value) is list:
-                groups.append(value)
-        if objects <= 0 or not groups:
-            return names
-        level = chain.from_iterable(groups)
-
-
-class _Twice(str):
-    """Replaces an object that has this name twice."""
-
-    __slots__ = ()
-
-
-def _object(pairs: list[tuple[str, Any]]) -> Any:
-    fields: dict[str, Any] = {}
-    for name, value in pairs:
-        if name in fields:
-            return _Twice(name)
-        fields[name] = value
-    return fields
-
-
-def _repeats(value: Any, loc: str) -> Iterator[str]:
-    """Pointers to the names that an object has twice."""
-    if isinstance(value, _Twice):
-        yield loc + pointer(value)
-    elif isinstance(value, dict):
-        for name, inner in value.items():
-            yield from _repeats(inner, loc + pointer(name))
-    elif isinstance(value, list):
-        for i, inner in enumerate(value):
-            yield from _repeats(inner, f"{loc}/{i}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, Field, RootModel
 
@@ -55,6 +55,10 @@ class DecisionsAnswer(BaseModel):
     """Columns with one entry per instance; `expected_benefits` has a column per action."""
 
     model: ModelVersion | None = Field(default=None, description="absent where the request sent probabilities")
+    ids: list[int | float | str | None] | None = Field(
+        default=None, description="with `ids` or `id`, in the order of the instances"
+    )
+    kept: dict[str, list[Any]] | None = Field(default=None, description="with `keep`: the columns that were named")
     rule: Rule
     classes: list[int | str]
     actions: list[int | str]
@@ -76,6 +80,8 @@ class ValuesAnswer(BaseModel):
     """What a model of numbers (regression) predicts."""
 
     model: ModelVersion
+    ids: list[int | float | str | None] | None = Field(default=None, description="with `ids` or `id`")
+    kept: dict[str, list[Any]] | None = Field(default=None, description="with `keep`")
     values: list[float] = Field(description="one for each instance")
     warnings: list[str]
 

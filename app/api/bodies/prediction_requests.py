@@ -6,9 +6,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, StrictBool, StrictInt, WithJsonSchema
 
-from app.api.bodies.csv_bodies import Delimiter, Encoding
+from app.api.bodies.carried import CarriedFields, CarriedIds
 from app.api.bodies.documents import COSTS, PROBABILITIES, ByClass, ClassNames, Matrices, Names, Text, WireModel
 from app.api.bodies.limits import LimitDocuments, ResourceDocuments, constraints
+from app.api.bodies.tables import TableFields
 from app.usecases import predict as usecase
 
 INSTANCES = {
@@ -28,7 +29,7 @@ class CostsDocument(WireModel):
     C_DD: float | None = Field(default=None, ge=0, strict=True, description="taking one minority class for another")
 
 
-class PredictQuestion(WireModel):
+class PredictQuestion(CarriedFields):
     """All of a request but its instances or probabilities."""
 
     model: Text | None = Field(
@@ -78,15 +79,11 @@ class PredictQuestion(WireModel):
         )
 
 
-class CsvQuestion(PredictQuestion):
-    """The same, and how the CSV file is written."""
-
-    delimiter: Delimiter = ","
-    decimal: Literal[".", ","] = "."
-    encoding: Encoding = "utf-8"
+class PredictTable(PredictQuestion, TableFields):
+    """The same, and how a table is to be read."""
 
 
-class PredictRequest(PredictQuestion):
+class PredictRequest(PredictQuestion, CarriedIds):
     """Instances of a model, or probabilities of classes, and what is at stake."""
 
     instances: Annotated[list[Any] | None, WithJsonSchema(INSTANCES)] = Field(

@@ -79,7 +79,7 @@ def sets_of_arrow(body: bytes, reserve: Reserve = free) -> Sets:
     """An Arrow IPC stream of one column: numbers are one set, lists of numbers a set each."""
     import pyarrow as pa  # noqa: PLC0415 - 40 MB of memory that a service without Arrow clients can spare
 
-    table = table_of_arrow(body)
+    table = table_of_arrow(body, reserve)
     if table.num_columns != 1:
         msg = (
             f"the stream has {table.num_columns} columns; it must have one, of numbers (one set) or lists (a set each)"

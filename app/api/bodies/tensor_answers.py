@@ -10,6 +10,7 @@ import numpy as np
 import orjson
 from fastapi import Response
 
+from app.api.bodies.carried import NOTHING, Carried
 from app.api.bodies.documents import JSON
 from app.api.bodies.tensors import BYTES, OutputDocument
 from app.errors import Flaw, pointer, reject, unknown
@@ -33,7 +34,7 @@ class Wanted:
     binary: bool
     no_matrix: bool
 
-    def decisions(self, answer: Answer, model: Loaded | None) -> Response:
+    def decisions(self, answer: Answer, model: Loaded | None, _carried: Carried = NOTHING) -> Response:
         """Decisions, probabilities and, with a matrix, expected benefits; the rest is in `parameters`."""
         assert model is not None
         words = _Words(answer.choice, [str(name) for name in answer.actions])
@@ -49,7 +50,9 @@ class Wanted:
         }
         return self._answer(model, found, rest, [*answer.warnings, *([_NO_MATRIX] if self.no_matrix else [])])
 
-    def values(self, values: np.ndarray, model: Loaded, warnings: Sequence[str]) -> Response:
+    def values(
+        self, values: np.ndarray, model: Loaded, warnings: Sequence[str], _carried: Carried = NOTHING
+    ) -> Response:
         """The output `values` of a model of numbers."""
         return self._answer(model, {"values": values}, {}, warnings)
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import orjson
 from fastapi import Request, Response
 from pydantic import BaseModel, Field, RootModel, WithJsonSchema
 from starlette.concurrency import run_in_threadpool
 
+from app.api.bodies.carried import NOTHING, Carried, CarriedFields, CarriedIds, carried_of_json, without
 from app.api.bodies.documents import (
     JSON,
     DirectRoute,
@@ -18,36 +19,40 @@ from app.api.bodies.documents import (
     ModelVersion,
     Names,
     Text,
+    media_type_of_answer,
+    media_type_of_body,
     read,
+    read_query,
     refuse_query,
 )
+from app.api.bodies.json_bodies import Reserve, free
+from app.api.bodies.known_rows import cases_of_sheet, columns_of_states
 from app.api.bodies.matrices import WireMatrix
+from app.api.bodies.tables import DIALECT_FIELDS, TABULAR, Sheet, TableFields, table_response, unpacked
 from app.api.deps import loaded
 from app.api.errors import problems
+from app.api.middleware.limiters import limiters
 from app.api.middleware.memory import share
 from app.api.middleware.permits import PREDICT, needs
 from app.api.routes.train import FeatureCosts
 from app.errors import Invalid
+from app.registry.loaded import Loaded
 from app.usecases.stepwise_models import check_askable
 
+if TYPE_CHECKING:
+    from app.usecases.acquire import CaseStates
+
 _DUMP = orjson.OPT_SERIALIZE_NUMPY
+_TEXT_FIELDS = ("model", "id", "keep", *DIALECT_FIELDS)
 _PART = 500  # cases written at a time: the interpreter's lock is held for some milliseconds
 _KNOWN = {"type": "object", "additionalProperties": {"type": ["number", "string", "null"]}}
 Budget = Annotated[Any, WithJsonSchema({"type": ["number", "null"], "minimum": 0})]
 
 
-class AcquireRequest(WireMatrix):
-    """All that is known so far, and what the rest may cost."""
+class AcquireQuestion(WireMatrix, CarriedFields):
+    """All of a request but its cases."""
 
     model: Text = Field(description="name, name:version or name@alias of a forest or tree", examples=["triage"])
-    known: Annotated[Any, WithJsonSchema(_KNOWN)] = Field(
-        default=None,
-        description="values by feature name, in the order of their acquisition (of a group, the first has paid its"
-        " full cost); null is a value that cannot be had",
-    )
-    instances: Annotated[Any, WithJsonSchema({"type": "array", "items": _KNOWN})] = Field(
-        default=None, description="the same for many cases, in place of `known`"
-    )
     budget: Budget = Field(default=None, description="what each case may spend, with what it has spent already")
     unavailable: Names = Field(default=[], description="features that cannot be had")
     feature_costs: FeatureCosts = Field(
@@ -55,6 +60,23 @@ class AcquireRequest(WireMatrix):
     )
     benefits: Matrix | None = Field(
         default=None, description="a row per actual class, a column per action, in the currency of the prices"
+    )
+
+
+class AcquireTable(AcquireQuestion, TableFields):
+    """The same, and how a table is to be read."""
+
+
+class AcquireRequest(AcquireQuestion, CarriedIds):
+    """All that is known so far, and what the rest may cost."""
+
+    known: Annotated[Any, WithJsonSchema(_KNOWN)] = Field(
+        default=None,
+        description="values by feature name, in the order of their acquisition (of a group, the first has paid its"
+        " full cost); null is a value that cannot be had",
+    )
+    instances: Annotated[Any, WithJsonSchema({"type": "array", "items": _KNOWN})] = Field(
+        default=None, description="the same for many cases, in place of `known`"
     )
 
 
@@ -108,6 +130,10 @@ class BatchAnswer(BaseModel):
     """The answer to `instances`, in their order."""
 
     model: ModelVersion
+    ids: list[int | float | str | None] | None = Field(
+        default=None, description="with `ids` or `id`, in the order of the instances"
+    )
+    kept: dict[str, list[Any]] | None = Field(default=None, description="with `keep`: the columns that were named")
     results: list[CaseState]
     warnings: list[str]
 
@@ -127,10 +153,21 @@ async def acquire(request: Request) -> Response:
     (`vote_settled`: the class is that of the complete row), when nothing affordable is left (`budget`), or, with
     `benefits` and a forest, when more is `not_worth_it`: then the matrix decides, and a settled vote stops nothing.
     The service keeps nothing between calls: send all that is known, in the order in which it was acquired; what was
-    wrong is corrected by sending something else.
+    wrong is corrected by sending something else. In a table (CSV, NDJSON, Parquet, Arrow) a row is a case, and what is
+    empty is not known; the other fields are query parameters, each as JSON.
     """
+    if (kind := media_type_of_body(request, TABULAR)) != JSON:
+        kind, body = await unpacked(request, kind, await request.body())
+        return await limiters(request).long.run(_answer_table, request, kind, body)
     refuse_query(request)
     return await run_in_threadpool(_answer, request, await read(request, AcquireRequest))
+
+
+def _answer_table(request: Request, kind: str, body: bytes) -> Response:
+    wire = read_query(request, AcquireTable, _TEXT_FIELDS)
+    model = _askable(request, wire.model)
+    cases, carried = cases_of_sheet(Sheet(kind, body, wire, share(request).reserve), model.schema)
+    return _several(request, model, wire, cases, carried, "")
 
 
 def _answer(request: Request, wire: AcquireRequest) -> Response:
@@ -138,26 +175,54 @@ def _answer(request: Request, wire: AcquireRequest) -> Response:
         raise Invalid.at("/known", "send either known (one case) or instances (many)")
     if wire.instances is not None and type(wire.instances) is not list:
         raise Invalid.at("/instances", "instances are a list of objects of known values")
-    model = loaded(request, wire.model)
+    model = _askable(request, wire.model)
+    if wire.instances is not None:
+        carried = carried_of_json(wire, wire.instances) if wire.carries else NOTHING
+        cases = without(wire.instances, carried, model.schema.names)
+        return _several(request, model, wire, cases, carried, "/instances")
+    if wire.carries:
+        raise Invalid.at("/known", "ids and what is kept go with 'instances'")
+    states = _states(model, wire, [wire.known], ("/cases/0", "/known"))
+    content = {"model": model.model, **next(states.documents()), "warnings": states.warnings}
+    return Response(orjson.dumps(content, option=_DUMP), media_type=JSON)
+
+
+def _askable(request: Request, reference: str) -> Loaded:
+    model = loaded(request, reference)
     check_askable(model)
     request.app.state.kernels.wait("acquisition")
+    return model
+
+
+def _several(
+    request: Request, model: Loaded, wire: AcquireQuestion, cases: Sequence[Any], carried: Carried, place: str
+) -> Response:
+    """The answer for many cases, which stand at `place` in the request."""
+    form = media_type_of_answer(request, (JSON, *TABULAR))
+    states = _states(model, wire, cases, ("/cases", place), share(request).reserve)
+    if form != JSON:
+        actions = () if states.stakes is None else states.stakes.actions
+        columns = columns_of_states(states.documents(), model.classes, actions)
+        return table_response(form, carried.before(columns), {"model": model.model, "warnings": states.warnings})
+    rest = orjson.dumps({"model": model.model, **carried.document(), "warnings": states.warnings}, option=_DUMP)
+    return Response(rest[:-1] + b',"results":[' + b",".join(_written(states.documents())) + b"]}", media_type=JSON)
+
+
+def _states(
+    model: Loaded, wire: AcquireQuestion, cases: Sequence[Any], places: tuple[str, str], reserve: Reserve = free
+) -> CaseStates:
+    """Where the cases stand; of errors the first of `places` becomes the second."""
     from app.usecases import acquire as usecase  # noqa: PLC0415 - with its compiler it takes 60 MB that many can spare
 
     question = usecase.Question(
         wire.benefits, wire.cost_matrix, wire.actions, wire.budget, wire.unavailable, wire.feature_costs
     )
-    cases = 1 if wire.instances is None else len(wire.instances)
-    if cases > 1:
-        share(request).reserve(usecase.extent_bytes(model, cases, question.width()))
+    if len(cases) > 1:
+        reserve(usecase.extent_bytes(model, len(cases), question.width()))
     try:
-        answer = usecase.acquire(model, [wire.known] if wire.instances is None else wire.instances, question)
+        return usecase.acquire(model, cases, question)
     except Invalid as error:
-        raise (usecase.single if wire.instances is None else usecase.several)(error) from error
-    if wire.instances is None:
-        content = {"model": model.model, **next(answer.documents()), "warnings": answer.warnings}
-        return Response(orjson.dumps(content, option=_DUMP), media_type=JSON)
-    rest = orjson.dumps({"model": model.model, "warnings": answer.warnings})
-    return Response(rest[:-1] + b',"results":[' + b",".join(_written(answer.documents())) + b"]}", media_type=JSON)
+        raise usecase.relocated(error, *places) from error
 
 
 def _written(documents: Iterator[dict[str, Any]]) -> Iterator[bytes]:
@@ -178,6 +243,7 @@ route = DirectRoute(
     "/acquire",
     acquire,
     body_type=AcquireRequest,
+    others=TABULAR,
     examples={"one case, the model above": _KNOWN_EXAMPLE, "two cases, worth stopping": _WORTH},
     tags=["acquire"],
     summary="Which feature should be learnt next, or is enough known?",

@@ -14,6 +14,7 @@ from fastapi import APIRouter, Path, Request, Response
 from fastapi.concurrency import run_in_threadpool
 
 from app import __version__
+from app.api.bodies.carried import NOTHING
 from app.api.bodies.documents import JSON, StrictRoute, checked
 from app.api.bodies.inference_documents import (
     InferAnswer,
@@ -169,7 +170,7 @@ def _read(request: Request, ref: str, body: bytes) -> Asked:
         question = replace(question, usual_rule="most_probable")
     wanted = Wanted(sent.id, sent.outputs, sent.binary, no_matrix)
     writers = Writers({JSON: wanted.decisions}, {JSON: wanted.values})
-    return Asked(question, ref, lambda schema: rows_of_tensors(inputs, schema, reserve), writers=writers)
+    return Asked(question, ref, lambda schema: (rows_of_tensors(inputs, schema, reserve), NOTHING), writers=writers)
 
 
 def _replaced(error: PayoffError) -> PayoffError:

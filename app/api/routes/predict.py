@@ -13,7 +13,8 @@ from starlette.concurrency import run_in_threadpool
 
 from app.api import hot_path
 from app.api.bodies import instances, predicted_values
-from app.api.bodies.csv_bodies import CSV, Dialect
+from app.api.bodies.binary import NPY, array_of_npy
+from app.api.bodies.carried import NOTHING, Carried, carried_of_json
 from app.api.bodies.documents import (
     JSON,
     DirectRoute,
@@ -24,10 +25,11 @@ from app.api.bodies.documents import (
     refuse_query,
     run_sized,
 )
-from app.api.bodies.given_probabilities import READERS, columns_of_csv
-from app.api.bodies.json_bodies import INLINE_BYTES, parsed
+from app.api.bodies.given_probabilities import columns
+from app.api.bodies.json_bodies import INLINE_BYTES, Reserve, parsed
 from app.api.bodies.prediction_documents import PredictAnswer
-from app.api.bodies.prediction_requests import CsvQuestion, PredictQuestion, PredictRequest
+from app.api.bodies.prediction_requests import PredictQuestion, PredictRequest, PredictTable
+from app.api.bodies.tables import DIALECT_FIELDS, TABULAR, Sheet, unpacked
 from app.api.deps import cached, loaded
 from app.api.errors import problems
 from app.api.middleware.limiters import limiters
@@ -47,8 +49,8 @@ _EXPLAINED_NUMBERS = 1000  # of an answer with explanations by a model, whose tr
 _BYTES_PER_CONTRIBUTION = 200  # of memory, for each feature of each instance
 _BYTES_PER_NUMBER = 70  # of memory, from the rows to the answer
 _BYTES_FOR_LIMITS = 60  # more, for each of these numbers, where there are limits
-_TEXT_FIELDS = ("model", "rule")
-_READERS = (*instances.READERS, CSV)
+_TEXT_FIELDS = ("model", "rule", "id", "keep", *DIALECT_FIELDS)
+_READERS = (NPY, *TABULAR)
 
 
 @needs(PREDICT)
@@ -66,6 +68,8 @@ async def predict(request: Request) -> Response:
     body = await request.body()
     if plain and (answer := hot_path.answer(request, body)) is not None:
         return answer
+    if kind != JSON:
+        kind, body = await unpacked(request, kind, body)
     return await answered(request, len(body), lambda: _read(request, kind, body))
 
 
@@ -90,8 +94,8 @@ async def answered(request: Request, size: int, read: Callable[[], Asked]) -> Re
 class Writers(NamedTuple):
     """What writes decisions, and what writes numbers, in each media type."""
 
-    decisions: Mapping[str, Callable[[usecase.Answer, Loaded | None], Response]]
-    values: Mapping[str, Callable[[np.ndarray, Loaded, list[str]], Response]]
+    decisions: Mapping[str, Callable[[usecase.Answer, Loaded | None, Carried], Response]]
+    values: Mapping[str, Callable[[np.ndarray, Loaded, list[str], Carried], Response]]
 
 
 _WRITERS = Writers(instances.WRITERS, predicted_values.WRITERS)
@@ -103,9 +107,10 @@ class Asked:
 
     question: usecase.Question
     model: str = ""
-    rows: Callable[[Schema], instances.Rows] | None = None
+    rows: Callable[[Schema], tuple[instances.Rows, Carried]] | None = None
     given: Probabilities | None = None
     writers: Writers = _WRITERS
+    carried: Carried = NOTHING
 
 
 class _Ready(NamedTuple):
@@ -127,12 +132,11 @@ def _ready(request: Request, asked: Asked, model: Loaded | None) -> _Ready:
         given = asked.given
         assert given is not None
         numbers = usecase.extent(given.classes, question, len(given.P))
-        write = asked.writers.decisions
-        return _Ready(numbers, lambda form: write[form](usecase.decide_given(given, question), None))
+        return _Ready(numbers, partial(_by_given, asked, given))
     assert asked.rows is not None
-    rows = asked.rows(model.schema)
+    rows, carried = asked.rows(model.schema)
     numbers = usecase.extent(model.classes, question, len(rows[0]))
-    return _Ready(numbers, partial(_by_model, request, asked, model, rows))
+    return _Ready(numbers, partial(_by_model, request, asked, model, rows, carried))
 
 
 def _decide(request: Request, asked: Asked, ready: _Ready) -> Response:
@@ -148,7 +152,13 @@ def _decide(request: Request, asked: Asked, ready: _Ready) -> Response:
     return ready.answer(form)
 
 
-def _by_model(request: Request, asked: Asked, model: Loaded, rows: instances.Rows, form: str) -> Response:
+def _by_given(asked: Asked, given: Probabilities, form: str) -> Response:
+    return asked.writers.decisions[form](usecase.decide_given(given, asked.question), None, asked.carried)
+
+
+def _by_model(
+    request: Request, asked: Asked, model: Loaded, rows: instances.Rows, carried: Carried, form: str
+) -> Response:
     X, warnings = rows
     if asked.question.explain:
         share(request).reserve(X.size * _BYTES_PER_CONTRIBUTION)
@@ -156,9 +166,9 @@ def _by_model(request: Request, asked: Asked, model: Loaded, rows: instances.Row
     if form == JSON:  # the other forms are for many rows, fast
         warnings += strange_values(model, X)
     if model.regression:
-        answer = asked.writers.values[form](predict_values(model, X, asked.question), model, warnings)
+        answer = asked.writers.values[form](predict_values(model, X, asked.question), model, warnings, carried)
     else:
-        answer = asked.writers.decisions[form](usecase.predict(model, X, asked.question, warnings), model)
+        answer = asked.writers.decisions[form](usecase.predict(model, X, asked.question, warnings), model, carried)
     request.app.state.metrics.requests.decided(model.name, model.version, len(X))
     return answer
 
@@ -173,31 +183,45 @@ def _read(request: Request, kind: str, body: bytes) -> Asked:
         if wire.classes is None:
             raise Invalid.at("/classes", "'classes' are required with 'probabilities'")
         given = as_probabilities(wire.probabilities, wire.classes, normalize=wire.normalize)
-        return Asked(wire.question(), given=given)
+        carried = carried_of_json(wire, wire.probabilities) if wire.carries else NOTHING
+        return Asked(wire.question(), given=given, carried=carried)
     name = _model_of(wire)
     if wire.instances is None:
         raise Invalid.at("/instances", "'instances' is required")
     booleans = b"true" in body or b"false" in body
-    rows = partial(instances.rows_of_json, wire.instances, booleans_possible=booleans)
+    carried = carried_of_json(wire, wire.instances) if wire.carries else NOTHING
+    rows = partial(_encoded, wire.instances, booleans, carried)
     return Asked(wire.question(), name, rows)
+
+
+def _encoded(rows: list[Any], booleans: bool, carried: Carried, schema: Schema) -> tuple[instances.Rows, Carried]:
+    return instances.rows_of_json(rows, schema, booleans_possible=booleans, carried=carried), carried
 
 
 def _read_table(request: Request, kind: str, body: bytes) -> Asked:
     """A body of columns, the other fields being query parameters."""
     reserve = share(request).reserve
-    asked: PredictQuestion
-    if kind == CSV:
-        asked = csv = read_query(request, CsvQuestion, (*_TEXT_FIELDS, *Dialect._fields))
-        dialect = Dialect(csv.delimiter, csv.decimal, csv.encoding)
-        reader, given = partial(instances.rows_of_csv, body, dialect), partial(columns_of_csv, body, dialect)
-    else:
-        asked = read_query(request, PredictQuestion, _TEXT_FIELDS)
-        reader, given = partial(instances.READERS[kind], body), partial(READERS[kind], body)
+    asked = read_query(request, PredictTable, _TEXT_FIELDS)
     if asked.classes is not None:
         _refuse_both(asked.model, None)
-        P = given(asked.classes, reserve)
-        return Asked(asked.question(), given=as_probabilities(P, asked.classes, normalize=asked.normalize))
-    return Asked(asked.question(), _model_of(asked), lambda schema: reader(schema, reserve))
+        P, carried = _probabilities(kind, body, asked, asked.classes, reserve)
+        given = as_probabilities(P, asked.classes, normalize=asked.normalize)
+        return Asked(asked.question(), given=given, carried=carried)
+    name = _model_of(asked)
+    if kind == NPY:
+        asked.refuse_carried()
+        return Asked(asked.question(), name, lambda schema: (instances.rows_of_npy(body, schema, reserve), NOTHING))
+    sheet = Sheet(kind, body, asked, reserve)
+    return Asked(asked.question(), name, partial(instances.rows_of_sheet, sheet))
+
+
+def _probabilities(
+    kind: str, body: bytes, asked: PredictTable, classes: list[int | str], reserve: Reserve
+) -> tuple[Any, Carried]:
+    if kind != NPY:
+        return columns(Sheet(kind, body, asked, reserve), classes)
+    asked.refuse_carried()
+    return array_of_npy(body, reserve), NOTHING
 
 
 def _refuse_both(model: str | None, rows: list[Any] | None) -> None:

@@ -1,0 +1,83 @@
+"""Known values of cases as the rows of a table, and where the cases stand as another."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from app.api.bodies.carried import Carried
+from app.api.bodies.instances import check_types, flaws_of_names, numeric_names
+from app.api.bodies.tables import Sheet
+from app.errors import Flaw, pointer, reject
+from app.features import Schema
+
+if TYPE_CHECKING:  # imported where needed: it takes 40 MB of memory that a service without such clients can spare
+    import pyarrow as pa
+
+_BYTES_PER_CELL = 120  # of memory, from the columns to an object for each case
+
+
+def cases_of_sheet(sheet: Sheet, schema: Schema) -> tuple[list[dict[str, Any]], Carried]:
+    """The values that are not empty, by feature name in the order of the columns; a feature may have no column.
+
+    Raises Invalid at the column, or what `Sheet.read` raises.
+    """
+    numbers = numeric_names(schema)
+    table, carried = sheet.read(numbers, schema.names)
+    present = Counter(table.column_names)
+    reject(flaws_of_names(present, schema.names, complete=False))
+    check_types(table, schema, table.column_names)
+    sheet.reserve(table.num_rows * (1 + table.num_columns) * _BYTES_PER_CELL)
+    cases: list[dict[str, Any]] = [{} for _ in range(table.num_rows)]
+    for name in table.column_names:
+        values = _numbers(table.column(name), name) if name in numbers else _words(table.column(name))
+        for case, value in zip(cases, values, strict=True):
+            if value is not None:
+                case[name] = value
+    return cases, carried
+
+
+def _numbers(column: pa.ChunkedArray, name: str) -> list[Any]:
+    from app.data.arrow_text import floats  # noqa: PLC0415 - with pyarrow
+
+    values = floats(column).to_numpy()
+    message = "infinity is not allowed; leave it empty where the value is not known"
+    reject(Flaw(pointer(i, name), message) for i in np.flatnonzero(np.isinf(values)))
+    return [None if value != value else value for value in values.tolist()]  # noqa: PLR0124 - NaN
+
+
+def _words(column: pa.ChunkedArray) -> list[Any]:
+    import pyarrow as pa  # noqa: PLC0415
+
+    return list(column.cast(pa.large_string()).to_pylist())
+
+
+def columns_of_states(
+    documents: Iterable[Mapping[str, Any]], classes: Iterable[object], actions: Iterable[object]
+) -> dict[str, Any]:
+    """What `POST /acquire` says about each case, a column for each figure; the frontier is left out."""
+    import pyarrow as pa  # noqa: PLC0415
+
+    states = list(documents)
+    nexts = [state["next"] or {} for state in states]
+    columns: dict[str, Any] = {
+        name: pa.array([state[name] for state in states], pa.string()) for name in ("status", "reason")
+    }
+    columns["next"] = pa.array([each.get("feature") for each in nexts], pa.string())
+    columns["cost"] = pa.array([each.get("cost") for each in nexts], pa.float64())
+    for name in ("spent", "remaining"):
+        columns[name] = pa.array([state[name] for state in states], pa.float64())
+    for name in ("prediction", "trees", "trees_resolved"):
+        columns[name] = pa.array([state[name] for state in states])
+    for each in map(str, classes):
+        columns[f"p:{each}"] = pa.array([state["probabilities"][each] for state in states], pa.float64())
+    named = list(map(str, actions))
+    if named:
+        columns["decision"] = pa.array([state["decision"] for state in states])
+        columns["expected_gain"] = pa.array([state["expected_gain"] for state in states], pa.float64())
+    for each in named:
+        columns[f"benefit:{each}"] = pa.array([state["expected_benefits"][each] for state in states], pa.float64())
+    return columns

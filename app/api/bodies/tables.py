@@ -1,0 +1,139 @@
+"""Tables in requests and answers: CSV, NDJSON, Parquet and Arrow streams, in one way on all routes."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import orjson
+from fastapi import Request, Response
+
+from app.api.bodies.binary import ARROW, arrow_response, ascii_json, header_of, table_of_arrow
+from app.api.bodies.carried import Carried, CarriedFields, carried_of_table
+from app.api.bodies.csv_bodies import CSV, csv_response, table_of_csv
+from app.api.bodies.json_bodies import Reserve, measured
+from app.api.bodies.uploads import run_while_connected
+from app.api.deps import ports
+from app.api.middleware.memory import share
+from app.data.dialect import Decimal, Delimiter, Dialect, Encoding
+from app.data.location import FILE
+from app.errors import Flaw, Invalid, TooLarge, pointer
+from app.usecases.datasets import arrow_of_parquet
+
+if TYPE_CHECKING:  # imported where needed: it takes 40 MB of memory that a service without such clients can spare
+    import pyarrow as pa
+
+NDJSON = "application/x-ndjson"
+PARQUET = "application/vnd.apache.parquet"
+TABULAR = (ARROW, CSV, NDJSON, PARQUET)
+DIALECT_FIELDS = Dialect._fields
+_PART = 10_000  # values written at a time
+_MAX_CELLS = 5_000_000  # of NDJSON: a value in each of few lines can stand for very many
+_BYTES_PER_CELL = 16
+
+
+class TableFields(CarriedFields):
+    """Query parameters beside a table."""
+
+    delimiter: Delimiter = ","
+    decimal: Decimal = "."
+    encoding: Encoding = "utf-8"
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """A table as it came, to be read once it is known which of its columns are numbers."""
+
+    kind: str
+    body: bytes
+    fields: TableFields
+    reserve: Reserve
+
+    def read(self, numbers: Collection[str], features: Collection[str]) -> tuple[pa.Table, Carried]:
+        """The columns, and those of them that come back with the answer.
+
+        Text comes as strings or dictionaries of them; of CSV the columns in `numbers` are numbers, all others text.
+        Raises Invalid, or what `reserve` raises.
+        """
+        if self.kind == CSV:
+            dialect = Dialect(self.fields.delimiter, self.fields.decimal, self.fields.encoding)
+            table = table_of_csv(self.body, numbers, dialect, self.reserve)
+        else:
+            self._check_dialect()
+            table = (self._lines if self.kind == NDJSON else self._arrow)()
+        return carried_of_table(self.fields, table, features, self.reserve)
+
+    def _arrow(self) -> pa.Table:
+        return table_of_arrow(self.body, self.reserve)
+
+    def _lines(self) -> pa.Table:
+        import pyarrow as pa  # noqa: PLC0415
+
+        from app.data.json_lines import lines_of  # noqa: PLC0415 - with pyarrow
+
+        measured(self.body, self.reserve)
+        lines = lines_of(self.body)
+        names = list(lines.names())
+        if (cells := len(lines.objects) * len(names)) > _MAX_CELLS:
+            raise TooLarge(
+                f"{len(names):,} names in {len(lines.objects):,} objects: at most {_MAX_CELLS:,} cells are supported"
+            )
+        self.reserve(cells * _BYTES_PER_CELL)
+        return pa.table([lines.column(name) for name in names], names)
+
+    def _check_dialect(self) -> None:
+        for name in DIALECT_FIELDS:
+            if name in self.fields.model_fields_set:
+                raise Invalid.at(pointer(name), f"{name!r} is for {CSV} alone")
+
+
+async def unpacked(request: Request, kind: str, body: bytes) -> tuple[str, bytes]:
+    """A Parquet file as an Arrow stream, by a process that is killed where it takes too much; others as they are."""
+    if kind != PARQUET:
+        return kind, body
+    content, reserve = io.BytesIO(body), share(request).reserve
+    try:
+        stream = await run_while_connected(request, arrow_of_parquet, ports(request), content, reserve)
+    except Invalid as error:  # the body itself is the file
+        raise Invalid(error.detail, [Flaw(flaw.loc.removeprefix(FILE), flaw.msg) for flaw in error.flaws]) from error
+    return ARROW, stream
+
+
+def table_response(kind: str, columns: dict[str, Any], rest: Any) -> Response:
+    """The columns in a format of `TABULAR`; the rest is JSON in the metadata, or in the header `Payoff-Answer`."""
+    return _WRITERS[kind](columns, rest)
+
+
+def ndjson_response(columns: dict[str, Any], rest: Any) -> Response:
+    """An object a line; the rest is JSON in the `Payoff-Answer` header, TooLarge where it is too long."""
+    import pyarrow as pa  # noqa: PLC0415
+
+    headers = {"Payoff-Answer": header_of(rest)}
+    return Response(b"".join(_lines(pa.table(columns))), media_type=NDJSON, headers=headers)
+
+
+def parquet_response(columns: dict[str, Any], rest: Any) -> Response:
+    """A Parquet file; the rest is JSON in its metadata (`payoff`)."""
+    import pyarrow as pa  # noqa: PLC0415
+    from pyarrow import parquet  # noqa: PLC0415
+
+    sink = pa.BufferOutputStream()
+    parquet.write_table(pa.table(columns).replace_schema_metadata({"payoff": ascii_json(rest)}), sink)
+    return Response(sink.getvalue().to_pybytes(), media_type=PARQUET)
+
+
+def _lines(table: pa.Table) -> Iterator[bytes]:
+    step = max(_PART // max(table.num_columns, 1), 1)
+    for start in range(0, table.num_rows, step):
+        for row in table.slice(start, step).to_pylist():
+            yield orjson.dumps(row, str, orjson.OPT_APPEND_NEWLINE)
+
+
+_WRITERS: dict[str, Callable[[dict[str, Any], Any], Response]] = {
+    ARROW: arrow_response,
+    CSV: csv_response,
+    NDJSON: ndjson_response,
+    PARQUET: parquet_response,
+}

@@ -1,0 +1,170 @@
+"""Text in Arrow tables as polars, DuckDB and pandas write it: views, dictionaries, large types and bytes.
+
+All views of a column may point at the same bytes, so a small body can stand for gigabytes. Their lengths are added up
+before anything reads them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from app.errors import Invalid, pointer
+
+_BYTES_PER_VIEW = 16  # a length in four bytes, then a prefix and where the rest is, or the text itself
+_COPIES = 2  # of the text in memory while it is converted
+
+
+def plain(table: pa.Table, reserve: Callable[[int], None]) -> pa.Table:
+    """The table checked in full, with text as strings or dictionaries of strings.
+
+    `reserve` is told how many bytes the views of a column take as text, before they are read. Raises Invalid at a
+    column that cannot be text, and what pyarrow raises for a table that is not valid.
+    """
+    table.validate()
+    if not any(map(_changes, table.schema.types)):
+        table.validate(full=True)
+        return table
+    names, columns = table.column_names, table.columns
+    columns = [
+        column if not _changes(column.type) else _stored(column, name)
+        for name, column in zip(names, columns, strict=True)
+    ]
+    for column in columns:
+        reserve(_COPIES * _text_bytes(column))
+    pa.Table.from_arrays(columns, names).validate(full=True)
+    columns = [_as_strings(column, name) for name, column in zip(names, columns, strict=True)]
+    return pa.Table.from_arrays(columns, names).replace_schema_metadata(table.schema.metadata)
+
+
+def index_columns(table: pa.Table) -> set[str]:
+    """The columns that hold the index of the pandas table that `table` was written from."""
+    try:
+        found = json.loads((table.schema.metadata or {})[b"pandas"])["index_columns"]
+        return {name for name in found if isinstance(name, str)}
+    except (KeyError, TypeError, ValueError, RecursionError):
+        return set()
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Whether a column that `plain` returned holds strings, or a dictionary of them."""
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def is_number(kind: pa.DataType) -> bool:
+    """Whether a column can be read as float64; one of nulls alone can."""
+    tests = pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_decimal, pa.types.is_null
+    return any(test(kind) for test in tests)
+
+
+def floats(column: Any) -> Any:
+    """A column of numbers as float64; decimals are read as their digits are, which is exact to the last bit."""
+    if pa.types.is_decimal(column.type):
+        column = column.cast(pa.string())
+    return column.cast(pa.float64(), safe=False)
+
+
+def decoded_bytes(column: pa.ChunkedArray) -> int:
+    """How many bytes the text of a column takes when a dictionary is spelt out."""
+    lengths = {}
+    total = 0
+    for chunk in column.chunks:
+        if not pa.types.is_dictionary(chunk.type):
+            total += chunk.nbytes
+            continue
+        place = _place(chunk.dictionary)
+        if place not in lengths:
+            lengths[place] = pa.compute.binary_length(chunk.dictionary).cast(pa.int64())
+        total += pa.compute.sum(lengths[place].take(chunk.indices)).as_py() or 0
+    return total
+
+
+def _is_view(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string_view(kind) or pa.types.is_binary_view(kind))
+
+
+def _is_bytes(kind: pa.DataType) -> bool:
+    tests = pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary, _is_view
+    return any(test(kind) for test in tests)
+
+
+def _changes(kind: pa.DataType) -> bool:
+    """Whether a column of this type needs anything done to it."""
+    value = kind.value_type if pa.types.is_dictionary(kind) else kind
+    return isinstance(kind, pa.BaseExtensionType) or _is_bytes(value) or _nested_views(kind)
+
+
+def _nested_views(kind: pa.DataType) -> bool:
+    if isinstance(kind, pa.BaseExtensionType):
+        return _nested_views(kind.storage_type)
+    inner = [kind.field(i).type for i in range(kind.num_fields)]
+    if pa.types.is_dictionary(kind) and not _is_view(kind.value_type):
+        inner.append(kind.value_type)
+    return any(_is_view(each) or _nested_views(each) for each in inner)
+
+
+def _stored(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
+    """The column without extension types; Invalid where it holds views that cannot be measured."""
+    kind = column.type
+    if _nested_views(kind):
+        raise Invalid.at(pointer(name), f"the type of {name!r} is '{kind}'; lists and structures are not supported")
+    if not isinstance(kind, pa.BaseExtensionType):
+        return column
+    return pa.chunked_array([chunk.storage for chunk in column.chunks], kind.storage_type)
+
+
+def _text_bytes(column: pa.ChunkedArray) -> int:
+    """The sum of the lengths of all views of a column, of a dictionary once; Invalid for what is no length."""
+    value = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    if not _is_view(value):
+        return 0
+    arrays = {_place(array): array for array in map(_values, column.chunks)}
+    return sum(map(_view_bytes, arrays.values()))
+
+
+def _values(chunk: pa.Array) -> pa.Array:
+    return chunk.dictionary if pa.types.is_dictionary(chunk.type) else chunk
+
+
+def _place(array: pa.Array) -> tuple[int, ...]:
+    """The same for arrays that share all their buffers."""
+    return (array.offset, len(array), *(part.address for part in array.buffers() if part))
+
+
+def _view_bytes(array: pa.Array) -> int:
+    if not len(array):
+        return 0
+    count = array.offset + len(array)
+    views = np.frombuffer(array.buffers()[1], np.int32, count * _BYTES_PER_VIEW // 4)
+    lengths = views[:: _BYTES_PER_VIEW // 4][array.offset :].astype(np.int64)
+    lengths = lengths[array.is_valid().to_numpy(zero_copy_only=False)]
+    if (lengths < 0).any():
+        raise Invalid.at("", "the stream has text of negative length")
+    return int(lengths.sum())
+
+
+def _as_strings(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
+    value = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    if not _is_bytes(value):
+        return column
+    try:
+        if not pa.types.is_dictionary(column.type):
+            return _cast(column)
+        words = {_place(chunk.dictionary): chunk.dictionary for chunk in column.chunks}
+        cast = {place: _cast(array) for place, array in words.items()}
+        chunks = [pa.DictionaryArray.from_arrays(c.indices, cast[_place(c.dictionary)]) for c in column.chunks]
+    except pa.ArrowInvalid as error:
+        raise Invalid.at(pointer(name), f"{name!r} holds bytes that are not text in UTF-8") from error
+    return pa.chunked_array(chunks, pa.dictionary(column.type.index_type, pa.large_string()))
+
+
+def _cast(array: Any) -> Any:
+    """Text as large strings, of which a column may hold more than 2 GB."""
+    if pa.types.is_fixed_size_binary(array.type):
+        array = array.cast(pa.binary())
+    return array.cast(pa.large_string())

@@ -1,0 +1,238 @@
+"""Tables in requests and answers: ids and columns that come back, NDJSON, and hostile files."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.api.column_bodies import arrow
+from tests.conftest import two_class_rows
+
+STAKES = {"benefits": json.dumps([[0, -1], [-10, 5]]), "actions": json.dumps(["wait", "treat"])}
+ARROW, PARQUET = "application/vnd.apache.arrow.stream", "application/vnd.apache.parquet"
+CSV, NDJSON, NPY = "text/csv", "application/x-ndjson", "application/x-npy"
+DATA = two_class_rows(6)
+GIVEN = {"classes": '["healthy", "ill"]', **STAKES}
+
+
+def post(service, kind, content, accept="application/json", **query):
+    headers = {"Content-Type": kind, "Accept": accept}
+    return service.post("/predict", params=STAKES | query, content=content, headers=headers)
+
+
+def objects():
+    return [
+        {"patient": i, "ward": "b", **dict(zip(DATA["features"], row, strict=True))}
+        for i, row in enumerate(DATA["rows"])
+    ]
+
+
+def ndjson(rows) -> bytes:
+    return b"".join(json.dumps(row).encode() + b"\n" for row in rows)
+
+
+def errors(answer):
+    assert answer.status_code == 422, answer.text
+    return [(error["loc"], error["msg"]) for error in answer.json()["errors"]]
+
+
+def test_ids_and_members_of_json_instances_come_back(service, ward):
+    stakes = {name: json.loads(text) for name, text in STAKES.items()}
+    plain = service.post("/predict", json={"model": ward, "instances": DATA["rows"], **stakes}).json()
+    listed = {"model": ward, "instances": DATA["rows"], "ids": ["a", 2, "c", 4, "e", 6], **stakes}
+    assert service.post("/predict", json=listed).json() == plain | {"ids": ["a", 2, "c", 4, "e", 6]}
+    named = {"model": ward, "instances": objects(), "id": "patient", "keep": ["ward", "age"], **stakes}
+    kept = {"ward": ["b"] * 6, "age": [row[0] for row in DATA["rows"]]}
+    assert service.post("/predict", json=named).json() == plain | {"ids": list(range(6)), "kept": kept}
+    table = service.post("/predict", json=named, headers={"Accept": CSV}).text.splitlines()
+    assert table[0].replace('"', "").startswith("patient,ward,age,decision,p:healthy")
+    arrow_answer = service.post("/predict", json=listed, headers={"Accept": ARROW}).content
+    assert pa.ipc.open_stream(arrow_answer).read_all()["id"].to_pylist() == ["a", "2", "c", "4", "e", "6"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "loc"),
+    [
+        ({"ids": [1, 2]}, "/ids"),
+        ({"ids": [1, 2, 3, 4, 5, None]}, "/ids/5"),
+        ({"ids": "abcdef"}, "/ids"),
+        ({"ids": list(range(6)), "id": "patient"}, "/id"),
+        ({"id": "name"}, "/instances/0"),
+        ({"id": "patient", "instances": [[50, 70, "mild"]]}, "/id"),
+        ({"keep": ["ward"], "instances": [{**objects()[0], "ward": {"a": 1}}]}, "/instances/0/ward"),
+    ],
+)
+def test_what_cannot_come_back_is_refused_at_its_place(service, ward, changes, loc):
+    stakes = {name: json.loads(text) for name, text in STAKES.items()}
+    rows = [{**each} for each in objects()]
+    answer = service.post("/predict", json={"model": ward, "instances": rows, **stakes, **changes})
+    assert loc in [place for place, _ in errors(answer)], answer.text
+
+
+def test_an_array_of_numbers_has_no_place_for_ids(service, ward):
+    body = {"probabilities": [[0.5, 0.5]], "classes": ["healthy", "ill"], "benefits": [[0, -1], [-10, 5]], "ids": [1]}
+    assert errors(service.post("/predict", json=body, headers={"Accept": NPY}))[0][0] == "/ids"
+    sent = io.BytesIO()
+    np.save(sent, np.array([[0.5, 0.5]]))
+    assert errors(post(service, NPY, sent.getvalue(), id="a", **GIVEN))[0][0] == "/id"
+
+
+def test_ids_come_back_with_probabilities_and_with_numbers(service):
+    table = {"ill": [0.25, 0.5], "healthy": [0.75, 0.5], "case": ["x", "y"]}
+    answer = post(service, ARROW, arrow(table), id="case", **GIVEN)
+    assert answer.json()["ids"] == ["x", "y"]
+    assert answer.json()["probabilities"] == [[0.75, 0.25], [0.5, 0.5]]
+
+
+def test_a_name_that_the_answer_has_itself_is_refused(service):
+    table = {"ill": [0.25], "healthy": [0.75], "decision": ["x"]}
+    assert errors(post(service, ARROW, arrow(table), ARROW, keep="decision", **GIVEN))[0][0] == "/keep"
+    assert errors(post(service, ARROW, arrow(table), keep="case", **GIVEN))[0][0] == "/keep"
+    assert post(service, ARROW, arrow(table), keep="decision", **GIVEN).json()["kept"] == {"decision": ["x"]}
+
+
+def test_ndjson_is_answered_as_json_is(service, ward):
+    plain = post(service, CSV, _csv(), model=ward).json()
+    rows = objects()
+    del rows[2]["ward"]
+    text = b"\xef\xbb\xbf" + ndjson(rows).replace(b"\n", b"\r\n\n")
+    answer = post(service, NDJSON, text, model=ward, id="patient", keep="ward").json()
+    assert answer == plain | {"ids": list(range(6)), "kept": {"ward": ["b", "b", None, "b", "b", "b"]}}
+    lines = post(service, NDJSON, ndjson(rows), NDJSON, model=ward, id="patient", keep="ward").text.splitlines()
+    assert [json.loads(line)["decision"] for line in lines] == plain["decisions"]
+
+
+def _csv() -> bytes:
+    return "\n".join([",".join(DATA["features"]), *(",".join(map(str, row)) for row in DATA["rows"])]).encode()
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (b'{"age": 1', "line 1 is not JSON"),
+        (b'{"age": 1}\n\n{"age": 1,}\n', "line 3 is not JSON"),
+        (b"[1, 2]\n", "line 1 is not an object"),
+        (b'{"age": 1}\n{"age": "old"}\n', "line 2: send numbers"),
+        (b'{"age": {"a": 1}}\n', "line 1: send numbers"),
+        (b'{"age": [1]}\n', "line 1: send numbers"),
+        (b'{"age": 1, "age": 2}\n', "line 1: the object has this name twice"),
+        (b'{"age": 1,\n"pulse": 2}\n', "line 1 is not JSON"),
+        (b'{"age": 1}, {"age": 2}\n', "line 1 is not JSON"),
+        (b'{"age": 1}, {"age": 2}\n{"age": 3,\n"pain": 4}', "line 1 is not JSON"),
+        (b'{"pain": "a\\u0000b"}\n', "control character"),
+        (b'{"age": 1}\n' + b'{"pain": "' + b"x" * 100 + b'"}\n{"pain": 5}\n', "line 3: send text"),
+        (b'{"age": NaN}\n', "line 1 is not JSON"),
+        (b'{"age": ' + b"[" * 100_000 + b"]" * 100_000 + b"}\n", "line 1 is not JSON"),
+        (b"\xff\xfe{}\n", "line 1 is not JSON"),
+    ],
+)
+def test_lines_that_are_no_objects_are_named(service, ward, body, words):
+    assert words in errors(post(service, NDJSON, body, model=ward))[0][1]
+
+
+def views(texts, repeats) -> bytes:
+    """A column of views which all point at the same bytes."""
+    column = pa.array(texts, pa.string_view())
+    lengths, data = column.buffers()[1].to_pybytes() * repeats, column.buffers()[2:]
+    array = pa.Array.from_buffers(pa.string_view(), repeats, [None, pa.py_buffer(lengths), *data])
+    return arrow({"age": [1.0] * repeats, "pulse": [1.0] * repeats, "pain": array})
+
+
+def test_views_of_the_same_bytes_are_measured_before_they_are_read(service, ward):
+    body = views(["x" * 1_000_000], 100_000)  # 2 MB that stand for 100 GB
+    assert len(body) < 6_000_000
+    answer = post(service, ARROW, body, model=ward)
+    assert answer.status_code == 413, answer.text
+    assert post(service, ARROW, views(["x" * 50], 10), model=ward).status_code == 200
+
+
+def test_words_of_a_dictionary_are_measured_before_they_come_back(service):
+    words = pa.DictionaryArray.from_arrays(pa.array(np.zeros(20_000, np.int32)), pa.array(["x" * 1_000_000]))
+    table = {"ill": np.full(20_000, 0.5), "healthy": np.full(20_000, 0.5), "note": words}
+    assert post(service, ARROW, arrow(table), keep="note", **GIVEN).status_code == 413
+
+
+def parquet(columns, **options) -> bytes:
+    sink = io.BytesIO()
+    pq.write_table(pa.table(columns), sink, **options)
+    return sink.getvalue()
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"PAR1",
+        b"PAR1" + b"\0" * 1000 + b"PAR1",
+        parquet({"age": [1.0, 2.0]})[:-20],
+        parquet({"age": [[1.0]], "pulse": [1.0], "pain": ["mild"]}),
+        parquet({f"c{i}": [1] for i in range(12_000)}),
+    ],
+    ids=["empty", "short", "zeros", "cut off", "lists", "columns"],
+)
+def test_what_is_no_table_of_features_is_refused(service, ward, body):
+    answer = post(service, PARQUET, body, model=ward)
+    assert answer.status_code in (413, 422), answer.text
+    assert not any(error["loc"].startswith("/file") for error in answer.json().get("errors", []))
+
+
+def test_a_small_parquet_file_of_very_many_values_is_refused(service, ward):
+    n = 4_000_000
+    zeros = np.zeros(n)
+    body = parquet({"age": zeros, "pulse": zeros, "pain": pa.array(["mild"]).take(np.zeros(n, np.int32))})
+    assert len(body) < 100_000
+    assert post(service, PARQUET, body, model=ward).status_code in (413, 503)
+
+
+def test_booleans_decimals_and_missing_columns_are_numbers(service, ward):
+    table = {"age": [True, False], "pulse": pa.array([1, None], pa.decimal128(10, 2)), "pain": pa.nulls(2)}
+    plain = post(service, CSV, b"age,pulse,pain\n1,1,\n0,,\n", model=ward)
+    assert post(service, ARROW, arrow(table), model=ward).json() == plain.json()
+    assert post(service, PARQUET, parquet(table), model=ward).json() == plain.json()
+
+
+def test_lines_of_names_of_their_own_are_refused(service, ward):
+    """Few bytes that stand for very many cells."""
+    body = b"".join(b'{"c%d":1}\n' % i for i in range(50_000))
+    assert post(service, NDJSON, body, model=ward).status_code == 413
+    assert post(service, NDJSON, b'{"age":1}\n' * 1_000_000, model=ward).status_code == 413
+
+
+@pytest.mark.parametrize("kind", [ARROW, PARQUET, NDJSON])
+def test_how_csv_is_written_is_for_csv(service, ward, kind):
+    body = {ARROW: arrow, PARQUET: parquet, NDJSON: lambda _: ndjson(objects())}[kind]({"age": [1.0]})
+    assert errors(post(service, kind, body, model=ward, decimal=","))[0][0] == "/decimal"
+
+
+def test_a_file_of_another_format_gets_a_hint(service, ward):
+    sink = io.BytesIO()
+    with pa.ipc.new_file(sink, pa.schema({"age": pa.float64()})) as writer:
+        writer.write_table(pa.table({"age": [1.0]}))
+    assert "Feather" in errors(post(service, ARROW, sink.getvalue(), model=ward))[0][1]
+
+
+def test_columns_that_the_model_does_not_know_are_refused_with_the_way_to_keep_them(service, ward):
+    found = errors(post(service, NDJSON, ndjson(objects()), model=ward))
+    assert [loc for loc, _ in found] == ["/patient", "/ward"]
+    assert "keep" in found[0][1]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'age,pulse,pain\n50,70,"mild\n' + b"50,70,mild\n" * 1000,
+        b"age,pulse,pain\n50,70,mi\0ld\n",
+        b"age,pulse,pain\n50,70\n50,70,mild,1\n",
+        b",".join(b"c%d" % i for i in range(100_000)) + b"\n" + b",".join([b"1"] * 100_000) + b"\n",
+        b"\0" * 10_000,
+        b",,,\n1,2,3,4\n",
+    ],
+    ids=["open quote", "NUL", "ragged", "columns", "zeros", "no names"],
+)
+def test_hostile_csv_is_refused(service, ward, body):
+    assert post(service, CSV, body, model=ward).status_code in (413, 422)

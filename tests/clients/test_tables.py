@@ -1,0 +1,136 @@
+"""Tables as polars, DuckDB and pandas' Parquet write them, unchanged, in and out of the service."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import duckdb
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.conftest import two_class_rows
+
+STAKES = {"benefits": json.dumps([[0, -1], [-10, 5]]), "actions": json.dumps(["wait", "treat"])}
+ARROW, PARQUET = "application/vnd.apache.arrow.stream", "application/vnd.apache.parquet"
+CSV, NDJSON = "text/csv", "application/x-ndjson"
+DATA = two_class_rows(30)
+
+
+def table() -> pl.DataFrame:
+    rows = [[f"p{i}", *row] for i, row in enumerate(DATA["rows"])]
+    frame = pl.DataFrame(rows, schema=["patient", *DATA["features"]], orient="row")
+    return frame.with_columns(day=pl.date(2026, 1, 2), stay=pl.lit(3), age=pl.when(pl.arange(0, 30) != 4).then("age"))
+
+
+def in_memory(write, frame) -> bytes:
+    sink = io.BytesIO()
+    getattr(frame, write)(sink)
+    return sink.getvalue()
+
+
+def arrow(found) -> bytes:
+    sink = io.BytesIO()
+    with pa.ipc.new_stream(sink, found.schema) as writer:
+        for batch in found:
+            writer.write_batch(batch)
+    return sink.getvalue()
+
+
+def duck(sql: str, *settings: str):
+    connection = duckdb.connect()
+    for setting in settings:
+        connection.execute(f"SET {setting}")
+    frame = table().to_arrow(compat_level=pl.CompatLevel.oldest())
+    connection.register("patients", frame)
+    return arrow(connection.sql(sql).to_arrow_reader())
+
+
+def copied(folder, options: str) -> bytes:
+    connection = duckdb.connect()
+    connection.register("patients", table().to_arrow(compat_level=pl.CompatLevel.oldest()))
+    path = folder / "patients"
+    connection.execute(f"COPY patients TO '{path}' ({options})")
+    return path.read_bytes()
+
+
+WRITERS = {
+    "polars stream": (ARROW, lambda _: in_memory("write_ipc_stream", table())),
+    "polars categorical": (ARROW, lambda _: in_memory("write_ipc_stream", table().cast({"pain": pl.Categorical}))),
+    "polars enum": (
+        ARROW,
+        lambda _: in_memory("write_ipc_stream", table().cast({"pain": pl.Enum(["mild", "strong"])})),
+    ),
+    "polars decimal": (ARROW, lambda _: in_memory("write_ipc_stream", table().cast({"pulse": pl.Decimal(10, 1)}))),
+    "polars parquet": (PARQUET, lambda _: in_memory("write_parquet", table())),
+    "polars csv": (CSV, lambda _: in_memory("write_csv", table())),
+    "polars ndjson": (NDJSON, lambda _: in_memory("write_ndjson", table())),
+    "duckdb arrow": (ARROW, lambda _: duck("FROM patients")),
+    "duckdb views": (
+        ARROW,
+        lambda _: duck("FROM patients", "produce_arrow_string_view=true", "arrow_output_version='1.4'"),
+    ),
+    "duckdb large": (ARROW, lambda _: duck("FROM patients", "arrow_large_buffer_size=true")),
+    "duckdb enum": (ARROW, lambda _: duck("SELECT * REPLACE (pain::ENUM('mild', 'strong') AS pain) FROM patients")),
+    "duckdb bytes": (ARROW, lambda _: duck("SELECT * REPLACE (pain::BLOB AS pain) FROM patients")),
+    "duckdb decimal": (ARROW, lambda _: duck("SELECT * REPLACE (pulse::DECIMAL(10,1) AS pulse) FROM patients")),
+    "duckdb parquet": (PARQUET, lambda folder: copied(folder, "FORMAT parquet")),
+    "duckdb csv": (CSV, lambda folder: copied(folder, "FORMAT csv")),
+    "duckdb json": (NDJSON, lambda folder: copied(folder, "FORMAT json")),
+}
+
+
+@pytest.fixture(scope="module")
+def plain(service, ward):
+    """What the same rows are answered as JSON."""
+    rows = [list(row) for row in DATA["rows"]]
+    rows[4][0] = None
+    stakes = {name: json.loads(text) for name, text in STAKES.items()}
+    return service.post("/predict", json={"model": ward, "instances": rows, **stakes}).json()
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_what_they_write_is_decided_as_json_is(service, ward, plain, tmp_path, name):
+    kind, write = WRITERS[name]
+    query = STAKES | {"model": ward, "id": "patient", "keep": "day,stay"}
+    answer = service.post("/predict", params=query, content=write(tmp_path), headers={"Content-Type": kind})
+    assert answer.status_code == 200, answer.text
+    answer = answer.json()
+    assert answer.pop("ids") == [f"p{i}" for i in range(30)]
+    kept = answer.pop("kept")
+    assert kept["day"] == ["2026-01-02"] * 30
+    assert list(map(int, kept["stay"])) == [3] * 30
+    assert answer == plain
+
+
+def read_back(kind: str, content: bytes) -> pl.DataFrame:
+    readers = {ARROW: pl.read_ipc_stream, PARQUET: pl.read_parquet, CSV: pl.read_csv, NDJSON: pl.read_ndjson}
+    return readers[kind](io.BytesIO(content))
+
+
+@pytest.mark.parametrize("kind", [ARROW, PARQUET, CSV, NDJSON])
+def test_answers_are_read_back_with_ids_and_columns(service, ward, plain, kind):
+    query = STAKES | {"model": ward, "id": "patient", "keep": '["stay"]'}
+    content = in_memory("write_ipc_stream", table().drop("day"))
+    answer = service.post("/predict", params=query, content=content, headers={"Content-Type": ARROW, "Accept": kind})
+    assert answer.headers["content-type"].partition(";")[0] == kind
+    found = read_back(kind, answer.content)
+    assert found.columns == ["patient", "stay", "decision", "p:healthy", "p:ill", "benefit:wait", "benefit:treat"]
+    assert found["patient"].to_list() == [f"p{i}" for i in range(30)]
+    assert found["decision"].cast(pl.String).to_list() == plain["decisions"]
+    assert found.select("p:healthy", "p:ill").rows() == [tuple(row) for row in plain["probabilities"]]
+
+
+def test_the_index_of_a_pandas_table_is_left_out(service, ward, plain):
+    columns = {name: table()[name].to_arrow() for name in DATA["features"]} | {"__index_level_0__": pa.array(range(30))}
+    metadata = {b"pandas": json.dumps({"index_columns": ["__index_level_0__"]}).encode()}
+    sink = io.BytesIO()
+    pq.write_table(pa.table(columns).replace_schema_metadata(metadata), sink)
+    query = STAKES | {"model": ward}
+    answer = service.post("/predict", params=query, content=sink.getvalue(), headers={"Content-Type": PARQUET})
+    assert answer.json() == plain
+    query |= {"id": "__index_level_0__"}
+    answer = service.post("/predict", params=query, content=sink.getvalue(), headers={"Content-Type": PARQUET})
+    assert answer.json() == {**plain, "ids": list(range(30))}
