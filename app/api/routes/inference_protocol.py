@@ -113,8 +113,7 @@ _BODY: dict[str, Any] = {
         JSON: {
             "schema": {"$ref": f"#/components/schemas/{InferRequest.__name__}"},
             "examples": {"the model above": {"value": _EXAMPLE}},
-        },
-        _BINARY: {"schema": {"type": "string", "format": "binary"}},
+        },  # not `_BINARY`, too: of two forms, generators of clients make code that does not run
     },
 }
 _INFER: dict[str, Any] = {
@@ -134,7 +133,8 @@ async def infer(ref: ModelReference, request: Request) -> Response:
     after it. `parameters` has the other fields, structures as JSON or as text that holds JSON.
 
     Without `benefits`, `cost_matrix` and `rule` the decisions are the most probable classes. The outputs are
-    `decisions`, `probabilities` and, with a matrix, `expected_benefits`; a model of numbers has `values`.
+    `decisions`, `probabilities` and, with a matrix, `expected_benefits`; a model of numbers has `values`. Binary data
+    may follow the JSON (`application/octet-stream`), as the extension binary_tensor_data has it.
     """
     return await _infer(request, ref)
 
