@@ -47,7 +47,9 @@ def generated(service: httpx.Client, ward: str, tmp_path_factory: pytest.TempPat
     assert done.returncode == 0, done.stdout + done.stderr
     assert "not be generated" not in done.stdout, done.stdout
     sys.path.insert(0, str(folder))
-    yield Generated(str(service.base_url))
+    found = Generated(str(service.base_url))
+    yield found
+    found.client.get_httpx_client().close()
     sys.path.remove(str(folder))
 
 
