@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import resource
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ from app.usecases.stepwise_models import ACQUIRES
 from app.usecases.train_job import publish
 
 _FEW = 20, 1000  # rows outside of the most common class for `auto` to calibrate, and of the rarest for isotonic curves
+_LIBRARIES_BYTES = 256 * 2**20  # that a model may import
 _COMPARED = 2000  # rows on which flat trees have to answer like the model
 _ROUNDED = 1e-6  # flat trees keep their distributions as float32
 _DUTY = (
@@ -32,22 +34,51 @@ _DUTY = (
     " which this service cannot check"
 )
 
+_Published = tuple[Card, Imported, Holdout, list[str]]
+
 
 def run(ports: Ports, job: Job) -> None:
     """Import, publish and finish `job`."""
-    spec = ImportSpec.from_json(job.spec)
+    try:
+        published = _imported(ports, job, ImportSpec.from_json(job.spec))
+    except Invalid:
+        ports.imports.remove(job.id)  # no other attempt will do better
+        raise
+    publish(ports, job, *published)
+    ports.imports.remove(job.id)
+
+
+def _imported(ports: Ports, job: Job, spec: ImportSpec) -> _Published:
     with progress.part(0.0, 0.1, "reading data"):
         table = ports.datasets.table(spec.dataset)
         content = ports.imports.read(job.id)
+    before = _peak_bytes()
     try:
         with progress.part(0.1, 0.3, "loading the model"):
             model = _loaded(ports, spec, content, table)
-        with progress.part(0.3, 0.95):
-            published = _evaluated(job, spec, model, table)
+        with progress.part(0.3, 0.95, "evaluating"):
+            P = checked_rows(model.raw(table.X), len(table.classes or ()))
+            check_memory(_peak_bytes() - before, ports.imports.max_bytes)
+            return _evaluated(job, spec, model, table, P)
+    except PayoffError:
+        raise
     except MemoryError as error:
         raise Invalid.at("/file", "the model needs more memory than there is") from error
-    publish(ports, job, *published)
-    ports.imports.remove(job.id)
+    except Exception as error:  # a file that is made up raises anything
+        what = f"{type(error).__name__}: {str(error)[:300]}"
+        raise Invalid.at("/file", f"the model cannot be used: {what}") from error
+
+
+def check_memory(used: int, allowed: int) -> None:
+    """Invalid where loading and answering used more bytes than a service should spend on one model."""
+    allowed += _LIBRARIES_BYTES
+    if used > allowed:
+        what = f"the model took {used / 2**20:,.0f} MB of memory to answer the data set"
+        raise Invalid.at("/file", f"{what}; at most {allowed / 2**20:,.0f} MB are allowed")
+
+
+def _peak_bytes() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def clean_up_files(ports: Ports) -> None:
@@ -120,12 +151,10 @@ def _sample(table: Table) -> np.ndarray:
     return table.X[best : best + 1].copy()
 
 
-def _evaluated(job: Job, spec: ImportSpec, model: Imported, table: Table) -> tuple[Card, Imported, Holdout, list[str]]:
-    """Evaluate on all rows, and calibrate where wanted: then each row by a calibration that did not see it."""
+def _evaluated(job: Job, spec: ImportSpec, model: Imported, table: Table, P: np.ndarray) -> _Published:
+    """Evaluate on all rows, by probabilities P (n, K), and calibrate where wanted: then each row without itself."""
     rows = np.arange(len(table.y))
-    with progress.part(0.0, 0.5, "evaluating"):
-        P = checked_rows(model.raw(table.X), len(table.classes or ()))
-        _check_complete(P, table)
+    _check_complete(P, table)
     method = _method(spec.calibration, np.bincount(table.y, minlength=P.shape[1]))
     evaluation = EvaluationCard(method="hold-out", rows=len(rows))
     if method != "none":

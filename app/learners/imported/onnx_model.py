@@ -141,8 +141,10 @@ def _parsed(content: bytes) -> Any:
 
 
 def _check(content: bytes) -> None:
-    """Invalid for data outside of the file, which would be read from the worker's disk."""
+    """Invalid for data outside of the file, which would be read from the worker's disk, and for loops without end."""
     for message in _messages(_parsed(content)):
+        if message.DESCRIPTOR.name == "NodeProto" and message.op_type == "Loop":
+            raise Invalid.at("/file", "the model has the operator 'Loop': some row could make a request run for ever")
         if message.DESCRIPTOR.name == "TensorProto" and message.data_location == _EXTERNAL:
             raise Invalid.at(
                 "/file", f"the tensor {message.name[:64]!r} is in another file; save the model as one file"

@@ -29,9 +29,11 @@ _TRUSTED = [  # besides those that skops trusts
     "numpy.dtype",
     "sklearn.calibration._CalibratedClassifier",
     "sklearn.calibration._SigmoidCalibration",
+    "sklearn.compose._column_transformer.make_column_selector",
     "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor",  # `_check_trees` checks it, and the next one
     "sklearn.neural_network._stochastic_optimizers.AdamOptimizer",
     "sklearn.tree._tree.Tree",
+    "sklearn.utils._bunch.Bunch",
 ]
 _SHOWN = 10
 _PARTS = 100_000  # of an object that are looked at
@@ -179,7 +181,8 @@ def _make_plain(parts: Sequence[Any]) -> None:
 
 def _check_trees(part: Any) -> None:
     count = getattr(part, "n_features_in_", 0)
-    for tree in np.ravel(part.estimators_) if isinstance(part, BaseForest | BaseGradientBoosting) else ():
+    forest = isinstance(part, BaseForest | BaseGradientBoosting)
+    for tree in np.ravel(getattr(part, "estimators_", ())) if forest else ():
         if tree.n_features_in_ != count:
             raise Invalid.at("/file", "a tree of the model is damaged: it has other columns than its forest")
     if isinstance(tree := getattr(part, "tree_", None), Tree):

@@ -131,6 +131,16 @@ def test_a_tensor_in_another_file_is_refused(tmp_path, monkeypatch):
     assert says("/file", "'W'", "file") in caught.value.flaws
 
 
+def test_a_loop_is_refused():
+    """It may end for the rows of the data set, and never for another."""
+    model = net()
+    model.graph.node.append(onnx.helper.make_node("Loop", ["", "", "P"], ["Q"], body=net().graph))
+
+    with pytest.raises(Invalid) as caught:
+        load(model.SerializeToString(), NUMBERS, CLASSES, list(CLASSES))
+    assert says("/file", "Loop") in caught.value.flaws
+
+
 def test_a_file_that_is_truncated_or_none_is_refused():
     content = converted(MODELS["forest"]())
 

@@ -13,7 +13,7 @@ import pytest
 import skops.io
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import make_column_transformer
-from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier, StackingClassifier
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.pipeline import make_pipeline
@@ -234,3 +234,13 @@ def test_it_can_be_stored_and_loaded():
     file.seek(0)
 
     np.testing.assert_array_equal(joblib.load(file).posterior(X), found.posterior(X))
+
+
+def test_models_of_models_on_named_columns():
+    """They keep what they were made from, which is not fitted, and containers of their own."""
+    parts = [("a", by_columns(LogisticRegression())), ("b", by_columns(RandomForestClassifier(3, random_state=0)))]
+    model = StackingClassifier(parts, cv="prefit").fit(FRAME, y)
+
+    answered = scorer(read(skops_file(model)), SCHEMA, CLASSES).posterior(X)
+
+    np.testing.assert_allclose(answered, model.predict_proba(FRAME), rtol=0, atol=1e-12)
