@@ -73,12 +73,12 @@ def flatten(trees: Iterable[Tree], prior: np.ndarray) -> Nodes:
         for name in ("left", "right", "missing"):
             parts[name].append(np.where(inner, getattr(tree, name) + size, -1).astype(np.int32))
         distributions = np.ascontiguousarray(tree.counts / tree.counts.sum(axis=1, keepdims=True), dtype=np.float32)
-        different, which = _different(distributions)
-        values.append(different)
+        distinct, which = different(distributions)
+        values.append(distinct)
         covers.append((tree.counts.sum(axis=1) if tree.cover is None else tree.cover).astype(np.float32))
         parts["share"].append((which + known).astype(np.int32))
         parts["reach"].append(_reach(tree, distributions.argmax(axis=1)))
-        size, known = size + len(inner), known + len(different)
+        size, known = size + len(inner), known + len(distinct)
     value = np.concatenate(values)
     # A field at a time, whose parts are gone before the next: never two copies of the forest.
     joined = {
@@ -92,7 +92,7 @@ def flatten(trees: Iterable[Tree], prior: np.ndarray) -> Nodes:
     )  # fmt: skip
 
 
-def _different(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def different(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The rows that differ, and which of them each row is: most nodes of a tree share their distribution."""
     width = f"V{rows.shape[1] * rows.itemsize}"
     different, which = np.unique(rows.view(width).ravel(), return_inverse=True)

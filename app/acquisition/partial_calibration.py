@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.optimize import minimize
 from sklearn.linear_model import LogisticRegression
 
+_RIDGE = 10.0  # rows that speak for no factor
 _SMALLEST = 1e-3  # of a forest's share that is told from none; pure leaves have many zeros
 
 
@@ -36,6 +38,29 @@ class StageCurve:
         else:
             weights[:, model.classes_], offset[model.classes_] = model.coef_.T, model.intercept_
         return cls(weights, offset, typical, 1 / (weight.sum() + 2))
+
+    @classmethod
+    def tempered(cls, P: np.ndarray, y: np.ndarray, weight: np.ndarray) -> StageCurve:
+        """One exponent for all probabilities P (N, K), and a factor for each class; a few rows bear no more. O(N K)."""
+        n, K = P.shape
+        logs, rows = _inputs(P, np.zeros(n), 1.0)[:, :K], np.arange(n)
+
+        def loss(parameters: np.ndarray) -> tuple[float, np.ndarray]:
+            scores = parameters[0] * logs + parameters[1:]
+            scores -= scores.max(axis=1, keepdims=True)
+            total = np.log(np.exp(scores).sum(axis=1))
+            wrong = np.exp(scores - total[:, None])
+            wrong[rows, y] -= 1.0
+            wrong *= weight[:, None]
+            ridge = _RIDGE * parameters[1:]
+            gradient = np.concatenate(([(wrong * logs).sum()], wrong.sum(axis=0) + ridge))
+            return float((total - scores[rows, y]) @ weight + 0.5 * ridge @ parameters[1:]), gradient
+
+        found = minimize(
+            loss, np.append(1.0, np.zeros(K)), jac=True, method="L-BFGS-B", bounds=[(0.0, None), *[(None, None)] * K]
+        ).x
+        weights = np.concatenate((found[0] * np.eye(K), np.zeros((K + 1, K))))
+        return cls(weights, found[1:], 1.0, 1 / (weight.sum() + 2))
 
     def apply(self, P: np.ndarray, known: np.ndarray) -> np.ndarray:
         """Calibrated probabilities (N, K) for the forest's P (N, K) with `known` (N,) features each."""

@@ -34,8 +34,9 @@ class Worth:
     """The gain of asking for a feature and going on from there: a line in the stake, for m features.
 
     `stake` is the expected value of knowing the truth at once: `min_a sum_i p_i (max_c b[i][c] - b[i][a])`.
-    The gain is `offset[j] + slope[j] s`, where s is the stake moved into `[low[j], high[j]]`, the stakes that the line
-    was fitted on; it is at least 0. If `bounded`, it is at most the stake itself, which no information can exceed.
+    The gain is `offset[j] + slope[j] s + bend[j] s^2`, where s is the stake moved into `[low[j], high[j]]`, the stakes
+    that the line was fitted on; it is at least 0. If `bounded`, it is at most the stake itself, which no information
+    can exceed.
     """
 
     offset: np.ndarray
@@ -43,6 +44,7 @@ class Worth:
     low: np.ndarray
     high: np.ndarray
     bounded: bool
+    bend: np.ndarray | None = None
 
     @classmethod
     def line(cls, m: int, *, offset: float, slope: float, bounded: bool) -> Worth:
@@ -52,10 +54,11 @@ class Worth:
     def gain(self, feature: np.ndarray, stake: np.ndarray) -> np.ndarray:
         """Expected gain >= 0, before the price of the feature itself; 0 where no truth would change the decision.
 
-        Never falls as the stake rises if `bounded`.
+        Never falls as the stake rises if `bounded`, without a bend.
         """
         seen = np.clip(stake, self.low[feature], self.high[feature]) if self.bounded else stake
-        gain = np.maximum(self.offset[feature] + self.slope[feature] * seen, 0.0)
+        bend = 0.0 if self.bend is None else self.bend[feature] * seen * seen
+        gain = np.maximum(self.offset[feature] + self.slope[feature] * seen + bend, 0.0)
         return np.where(stake > 0, np.minimum(gain, stake) if self.bounded else gain, 0.0)
 
     def stops(self, feature: np.ndarray, price: np.ndarray, stake: np.ndarray) -> np.ndarray:
@@ -69,7 +72,8 @@ class Experience:
     """n rows on their way through forests that were grown without them, at the prices of training.
 
     `asked`, `missing` (n, S) and `length` (n,) as in `Trajectories`; `P` (n, S + 1, K) float32 calibrated
-    probabilities; `y` (n,) class codes; `curve` calibrates probabilities of unfinished cases; `n_features`. `bounded`:
+    probabilities; `y` (n,) class codes; `curve` calibrates probabilities of unfinished cases (None: they already are);
+    `n_features`. `bounded`:
     whether the estimated gain keeps to the bounds of `Worth`; models trained before those existed keep their lines.
     """
 
@@ -78,7 +82,7 @@ class Experience:
     length: np.ndarray
     P: np.ndarray
     y: np.ndarray
-    curve: StageCurve
+    curve: StageCurve | None
     n_features: int
     bounded: bool = False
 
@@ -93,7 +97,7 @@ class Experience:
         with its answer. What fewer than ten affordable questions cannot tell is as without a budget.
         O(n S (K A + 1)).
         """
-        stake, now = self._valued(B)
+        stake, now = self.valued(B)
         free = self._backward(stake, now, prices, math.inf, None)
         limit = check_budget(budget)
         return free if math.isinf(limit) else self._backward(stake, now, prices, limit + slack_of(limit), free)
@@ -104,7 +108,7 @@ class Experience:
         Two standard errors of what all features gain on these n rows, and 3/n times the largest loss: what no row
         showed may still happen that often (rule of three). In the unit of benefits B (K, A). O(n S K A).
         """
-        _, now = self._valued(B)
+        _, now = self.valued(B)
         gain = now[np.arange(len(self)), self.length] - now[:, 0]
         unseen = 3.0 / len(self) * float(np.ptp(B, axis=1).max())
         return 2.0 * float(gain.std()) / math.sqrt(len(self)) + unseen
@@ -122,7 +126,7 @@ class Experience:
             ahead[on] = np.where(stopped, 0.0, gain - paid[on, s])
         return sums.worth()
 
-    def _valued(self, B: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def valued(self, B: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """What is at stake in each state, and what the decision there earns, less the most, each (n, S + 1)."""
         states, actions = self.P.shape[1], B.shape[1]
         loss = B.max(axis=1, keepdims=True) - B

@@ -77,6 +77,63 @@ BUDGET_FOREST = Kind(
     feature_costs="optional",
     stepwise=True,
 )
+FOREST_CHAIN = Kind(
+    "forest_chain",
+    "app.learners.forest_chain:ForestChain",
+    (
+        Parameter(
+            "steps",
+            "integer",
+            None,
+            "Maximum number of features in the order; null is 22 with equal prices, else all.",
+            low=1,
+            high=1000,
+            optional=True,
+        ),
+        Parameter(
+            "greedy",
+            "integer",
+            None,
+            "Number of features that the search places by held-out loss and price; with equal prices the next important"
+            " ones follow; null is 10 with equal prices, else all.",
+            low=1,
+            high=1000,
+            optional=True,
+        ),
+        Parameter(
+            "least",
+            "number",
+            None,
+            "The search ends when no feature lowers the held-out log loss by this; null is 0.001, or with equal prices"
+            " no such limit.",
+            low=0.0,
+            high=1e6,
+            optional=True,
+        ),
+        Parameter(
+            "n_estimators",
+            "integer",
+            None,
+            "Number of trees of each forest; null is 30 with equal prices, else 40.",
+            low=1,
+            high=1000,
+            optional=True,
+        ),
+        Parameter(
+            "min_samples_leaf",
+            "integer",
+            None,
+            "Minimum number of rows in a leaf; null is 5 in the first two forests, then 1, or 3 with fewer than 1,000"
+            " rows, or more with over 20,000.",
+            low=1,
+            optional=True,
+        ),
+    ),
+    "Forests on the first 1, 2, … features of one order, each trained on all rows, with a learned stop: the least error"
+    " at a small share of the features; trains with `feature_costs` and answers `/acquire`.",
+    feature_costs="optional",
+    stepwise=True,
+)
 COST_TREE = Kind(
     "cost_tree",
     "app.learners.cost_tree.estimator:CostTree",
@@ -190,4 +247,4 @@ MULTILABEL_FOREST = Kind(
     "A random forest for several labels together: the probability that each applies, for `/retrieve`.",
     labels="several",
 )
-COMPILED = (RANDOM_FOREST, BUDGET_FOREST, COST_TREE, MULTILABEL_FOREST)
+COMPILED = (RANDOM_FOREST, BUDGET_FOREST, FOREST_CHAIN, COST_TREE, MULTILABEL_FOREST)

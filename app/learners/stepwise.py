@@ -81,7 +81,7 @@ class Stepwise(Learner):
                 continue
             with part(number / needed, (number + 1) / needed, f"learning when to stop, {number + 1} of {needed}"):
                 model = self._again().fit(X[inside], codes[inside]).model_
-                some = _drawn(outside, codes, room - sum(len(truth) for _, truth in found), random)
+                some = drawn(outside, codes, room - sum(len(truth) for _, truth in found), random)
                 found.append((model.travel(X[some], prices), codes[some]))
         return found
 
@@ -106,7 +106,7 @@ def check_fraction(fraction: float) -> None:
         )
 
 
-def _drawn(rows: np.ndarray, codes: np.ndarray, count: int, random: np.random.RandomState) -> np.ndarray:
+def drawn(rows: np.ndarray, codes: np.ndarray, count: int, random: np.random.RandomState) -> np.ndarray:
     """A stratified random sample of `count` rows, with at least one of each class."""
     if count >= len(rows):
         return rows

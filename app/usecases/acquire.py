@@ -127,7 +127,7 @@ def acquire(model: Loaded, cases: Sequence[Any], question: Question) -> CaseStat
     warnings = [*warnings, *known_oddities(stakes.B, stakes.actions, ready.classes)]
     gain = _gain(ready, states, reason, P, stakes, prices, question.budget)
     if gain is None:
-        warnings = [*warnings, _NO_EXPERIENCE if ready.votes else _TREE]
+        warnings = [*warnings, _NO_EXPERIENCE if ready.learns else _TREE]
     return CaseStates(ready, prices, states, reason, P, stakes, decision, gain, warnings)
 
 

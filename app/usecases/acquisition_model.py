@@ -35,7 +35,7 @@ class ActionBenefits:
 class AcquisitionModel:
     """A model that can be asked feature by feature; without `classes` it predicts numbers.
 
-    `columns` (m,) marks the features that it may ask for.
+    `columns` (m,) marks the features that it may ask for; `learns` says whether its kind learns when to stop.
     """
 
     names: Sequence[str]
@@ -45,6 +45,7 @@ class AcquisitionModel:
     columns: np.ndarray
     calibrator: Calibrator | None
     experience: Experience | None
+    learns: bool
     _worths: OrderedDict[bytes, Worth] = field(default_factory=OrderedDict)
 
     @classmethod
@@ -54,7 +55,9 @@ class AcquisitionModel:
         columns[estimator.model_.columns] = True
         experience = getattr(estimator, "experience_", None)
         calibrator = getattr(estimator, "calibrator_", None)
-        return cls(names, classes, estimator.model_, prices, columns, calibrator, experience)
+        return cls(
+            names, classes, estimator.model_, prices, columns, calibrator, experience, hasattr(estimator, "experience_")
+        )
 
     @property
     def votes(self) -> bool:
@@ -95,7 +98,7 @@ class AcquisitionModel:
         else by the experience of states with as many `known` features (n,).
         """
         final = P if self.calibrator is None else self.calibrator.apply(P)
-        if self.experience is None or finished.all():
+        if self.experience is None or self.experience.curve is None or finished.all():
             return final
         return np.where(finished[:, None], final, self.experience.curve.apply(P, known))
 

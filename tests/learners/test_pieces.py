@@ -14,6 +14,7 @@ QUICK = {
     "auto": {"max_seconds": 1e-9},
     "budget_forest": {"n_estimators": 4, "alpha": 1.0},
     "cost_tree": {"depth": 1, "lambda": 0.001},
+    "forest_chain": {"n_estimators": 2, "steps": 3, "greedy": 2},
     "gradient_boosting": {"max_iter": 4},
     "random_forest": {"n_estimators": 4},
     "multilabel_forest": {"n_estimators": 4},

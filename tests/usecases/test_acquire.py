@@ -13,6 +13,7 @@ from app.errors import Invalid, TooLarge
 from app.features import Feature, Schema
 from app.learners.budget_forest import BudgetForest
 from app.learners.cost_tree.estimator import CostTree
+from app.learners.forest_chain import ForestChain
 from app.learners.random_forest import RandomForest
 from app.registry.card import Card, DataCard, FeatureCard, LearnerCard
 from app.registry.loaded import Loaded
@@ -62,6 +63,7 @@ def loaded(estimator, kind, prices=PRICES):
 MAKERS = {
     "random_forest": lambda **rest: RandomForest(n_estimators=15, **rest),
     "budget_forest": lambda **rest: BudgetForest(alpha=2, n_estimators=15, feature_costs=PRICES, **rest),
+    "forest_chain": lambda **rest: ForestChain(n_estimators=5, least=0.0, feature_costs=PRICES, **rest),
     "cost_tree": lambda **rest: CostTree(depth=3, trade_off=1e-4, initialiser="leaf", feature_costs=PRICES, **rest),
 }
 
@@ -71,7 +73,7 @@ def model(request):
     """A published forest that has learnt when to stop, or a tree."""
     X, y = rows(300, 0)
     made = MAKERS[request.param](categorical_features=[4], random_state=0).fit(X, y)
-    if request.param != "cost_tree":
+    if hasattr(made, "learn_stops"):
         made.learn_stops(X, y, PRICES)
     return loaded(made, request.param)
 
@@ -79,14 +81,14 @@ def model(request):
 @pytest.fixture
 def forest(model):
     """One of the forests."""
-    if not asker(model).votes:
+    if not asker(model).learns:
         pytest.skip("a tree of classifiers asks to the end of its path")
     return model
 
 
 def test_benefits_decide_about_a_tree_and_do_not_stop_it(model):
     """It goes on asking where nothing is at stake, says so, and takes the action that pays most."""
-    if asker(model).votes:
+    if asker(model).learns:
         pytest.skip("forests stop")
     answer = usecase.acquire(model, [{}], usecase.Question(benefits=[[5, 1], [5, 1]]))
     now = next(answer.documents())
@@ -157,9 +159,9 @@ def test_the_simulation_is_the_mean_of_steps(model, seed, budget, size):
     told = report(ready, X, y, PRICES, stakes, [] if budget is None else [budget])["budgets"][0]
     assert ("vote_stopping" in told) == ready.votes
     ways = {"vote_stopping" if ready.votes else "plain": usecase.Question(budget=budget)}
-    if ready.votes:
+    if ready.learns:
         ways["worth_stopping"] = usecase.Question(budget=budget, benefits=benefits)
-    assert ("worth_stopping" in told) == ready.votes
+    assert ("worth_stopping" in told) == ready.learns
     for way, question in ways.items():
         ends = [play(model, x, question) for x in X]
         assert told[way]["cost"] == pytest.approx(np.mean([paid for _, paid, _ in ends]))
@@ -206,7 +208,8 @@ def test_groups_prices_and_what_is_owned(model):
     assert spent({"c": 1.0, "b": None}) == 6
     assert spent({"a": 1.0, "b": 1.0}, feature_costs={"a": 0, "b": 3}) == 3
     start = next(usecase.acquire(model, [{}], usecase.Question(feature_costs={"a": 0, "d": 7})).documents())
-    assert {"a": 0.0, "d": 7.0}.items() <= {
+    able = {name for name, asked in zip(NAMES, asker(model).columns, strict=True) if asked}
+    assert {name: price for name, price in {"a": 0.0, "d": 7.0}.items() if name in able}.items() <= {
         wanted["feature"]: wanted["cost"] for wanted in start["frontier"]
     }.items() or (start["next"]["cost"] == 0)
 
@@ -303,7 +306,7 @@ def test_other_kinds_are_refused():
     with pytest.raises(Invalid) as error:
         asker(loaded(None, "logistic"))
     assert error.value.flaws[0].loc == "/model"
-    assert "budget_forest or cost_tree or random_forest" in error.value.detail
+    assert "budget_forest or cost_tree or forest_chain or random_forest" in error.value.detail
 
 
 def test_buying_everything_and_nothing(model):
@@ -344,8 +347,8 @@ def loaded_without_fees(ready):
 @pytest.mark.parametrize(
     ("kind", "fitted", "advice"),
     [("auto", {"chosen": "random_forest"}, "train random_forest itself"),
-     ("auto", {"chosen": "logistic"}, "train budget_forest or cost_tree or random_forest"),
-     ("logistic", {}, "train budget_forest or cost_tree or random_forest")],
+     ("auto", {"chosen": "logistic"}, "train budget_forest or cost_tree or forest_chain or random_forest"),
+     ("logistic", {}, "train budget_forest or cost_tree or forest_chain or random_forest")],
 )  # fmt: skip
 def test_a_model_that_cannot_be_asked_says_what_to_train(kind, fitted, advice):
     """Of a comparison the winner, where that can be asked."""

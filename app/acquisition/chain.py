@@ -1,0 +1,158 @@
+"""A chain of forests: each next feature of one order brings a forest of its own, trained on all rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from app.acquisition.categories import Orders
+from app.acquisition.extra_trees import ExtraTrees
+from app.acquisition.partial_calibration import StageCurve
+from app.acquisition.prices import Prices
+from app.acquisition.session import States, checked, slack_of
+from app.acquisition.trajectories import Trajectories, purchases
+from app.arrays import F32, F64, I32, Bools, Indices, Ints
+
+
+@dataclass(frozen=True, eq=False)
+class Chain:
+    """S forests over the columns of `order` (S,): that of state s >= 1 reads the first s of them; K classes.
+
+    In state 0 the answer is `prior` (K,). `curves` calibrate the states 1 … S, or are empty. `gaps` (S,) marks columns
+    that had missing values in training, so that their forests know what a missing value means. Where another column is
+    missing `masked` answers, one forest of rows with random gaps, calibrated by `masked_curve`. `orders` ranks
+    categories; `n_features` are the columns of a row.
+    """
+
+    can_settle: ClassVar[bool] = False
+    order: Indices
+    n_features: int
+    prior: F64
+    forests: ExtraTrees
+    curves: Sequence[StageCurve]
+    gaps: Bools
+    masked: ExtraTrees
+    masked_curve: StageCurve | None
+    orders: Orders
+
+    @property
+    def columns(self) -> Indices:
+        """The features of the order, ascending."""
+        return np.sort(self.order)
+
+    def posterior(self, X: F64) -> F64:
+        """Calibrated probabilities (n, K) in the last state, of rows (n, m), NaN where missing; checks nothing."""
+        return self.answers(self._ordered(X), np.full(len(X), len(self.order), dtype=np.int32))
+
+    def predict(self, X: F64) -> np.ndarray:
+        """The most probable class (n,) of rows as in `posterior`, ties to the first."""
+        codes: np.ndarray = self.posterior(X).argmax(axis=1)
+        return codes
+
+    def fees(self, X: F64) -> F64:
+        """Zeros (n,): only features cost anything."""
+        return np.zeros(len(X))
+
+    def step(
+        self, X: F64, status: Ints, prices: Prices, budget: float | None = None, *, stop_when_settled: bool = True
+    ) -> States:
+        """The states of n cases (`StepwiseModel.step`).
+
+        A case is in the state of the longest prefix of the order that is known or cannot be had; later features that
+        are known count when the prefix reaches them. The next feature is the first that is unknown, or none if that is
+        not affordable. O(n (T depth + K^2)).
+        """
+        X, status, limit = checked(self.n_features, X, status, prices, budget)
+        n, m = X.shape
+        S, known = len(self.order), status[:, self.order]
+        state = np.logical_and.accumulate(known != 0, axis=1).sum(axis=1, dtype=np.int32)
+        rows = np.where(known >= 1, self._ordered(X), np.float32(np.nan))
+        P = self.answers(rows, state)
+        missed = (np.isnan(rows) & (np.arange(S) < state[:, None])).any(axis=1)
+        spent, price = _spending(status, prices)
+        order, waiting = np.zeros((n, m), dtype=np.int32), np.zeros((n, m), dtype=np.int32)
+        order[:, :S] = self.order[np.argsort(known != 0, axis=1, kind="stable")]
+        waiting[:, self.order] = known == 0
+        finished, prediction = state == S, P.argmax(axis=1).astype(np.int32)
+        following = np.where(finished, -1, np.append(self.order, -1)[state]).astype(np.int32)
+        offered = price[np.arange(n), following]  # of the last column where there is none
+        following[(following >= 0) & (spent + offered > limit + slack_of(limit))] = -1
+        votes = np.zeros((n, len(self.prior)), dtype=np.int32)
+        votes[np.arange(n), prediction] = finished
+        return States(
+            waiting, price, order, waiting.sum(axis=1, dtype=np.int32), spent, votes, P, finished.astype(np.int32),
+            (finished & missed).astype(np.int32), np.where(finished, prediction, -1), prediction, following,
+            np.full(n, np.nan), 1, limit, stop_when_settled,
+        )  # fmt: skip
+
+    def travel(self, X: F64, prices: Prices, budget: float | None = None, missing: Bools | None = None) -> Trajectories:
+        """Trajectories of n rows (`StepwiseModel.travel`) along the order. O(n S (T depth + K^2)); memory n S K."""
+        X, _, limit = checked(self.n_features, X, np.zeros(np.shape(X), dtype=np.int32), prices, budget)
+        free = np.isnan(X) if missing is None else missing
+        n, S = len(X), len(self.order)
+        asked = np.repeat(self.order[None].astype(np.int32), n, axis=0)
+        price, _, reached = chained(asked, free[:, self.order], prices, limit)
+        length = reached.sum(axis=1, dtype=np.int32)
+        rows = np.where(free[:, self.order], np.float32(np.nan), self._ordered(X))
+        states = range(int(length.max(initial=0)) + 1)
+        P = np.stack([self.answers(rows, np.full(n, s, dtype=np.int32)) for s in states], axis=1)
+        P = np.concatenate((P, np.zeros((n, S + 1 - len(states), P.shape[2]))), axis=1)
+        resolved = length == S
+        return Trajectories.cut(
+            np.where(reached, asked, -1), np.where(reached, price, 0.0), free, P, P.argmax(axis=2), length,
+            np.where(resolved, length, -1), resolved, np.zeros((n, S + 1)),
+        )  # fmt: skip
+
+    def answers(self, rows: F32, state: I32) -> F64:
+        """Calibrated probabilities (n, K) of `rows` (n, S) in the columns of the order, each in its `state` (n,)."""
+        P = np.repeat(self.prior[None], len(rows), axis=0)
+        gaps = np.isnan(rows) & (np.arange(rows.shape[1]) < state[:, None])
+        strange = (gaps & ~self.gaps).any(axis=1)
+        plain = np.flatnonzero(~strange & (state > 0))
+        P[plain] = self.forests.shares(rows[plain], state[plain])
+        for s in np.unique(state[plain]).tolist() if self.curves else ():
+            there = plain[state[plain] == s]
+            P[there] = self.curves[s - 1].apply(P[there], np.zeros(len(there)))
+        if strange.any():
+            P[strange] = self._from_masked(rows[strange], state[strange], gaps[strange])
+        return P
+
+    def _from_masked(self, rows: F32, state: I32, gaps: Bools) -> F64:
+        unknown = np.arange(rows.shape[1]) >= state[:, None]
+        P = self.masked.shares(np.where(unknown, np.float32(np.nan), rows), np.ones(len(rows), dtype=np.int32))
+        return P if self.masked_curve is None else self.masked_curve.apply(P, state - gaps.sum(axis=1))
+
+    def _ordered(self, X: F64) -> F32:
+        """The columns of the order (n, S), categories ranked."""
+        with np.errstate(over="ignore"):  # what is beyond these numbers is above every threshold anyway
+            rows: F32 = self.orders.apply(X)[:, self.order].astype(np.float32)
+        return rows
+
+
+def chained(asked: Ints, missing: Bools, prices: Prices, limit: float) -> tuple[F64, F64, Bools]:
+    """Of features `asked` (n, S) in this order: offered price, paid, and whether the row gets there within `limit`.
+
+    What is not affordable ends the chain.
+    """
+    price, paid, _ = purchases(asked, missing, prices)
+    before = np.cumsum(paid, axis=1) - paid
+    reached: Bools = np.logical_and.accumulate(before + price <= limit + slack_of(limit), axis=1)
+    return price, paid, reached
+
+
+def _spending(status: I32, prices: Prices) -> tuple[F64, F64]:
+    """What each case has spent (n,), and the present price of each feature (n, m)."""
+    known = status > 0
+    spent = np.where(known, prices.discounted, 0.0).sum(axis=1)
+    price = np.repeat(prices.cost[None], len(status), axis=0)
+    for group in np.unique(prices.group[prices.group >= 0]).tolist():
+        members = np.flatnonzero(prices.group == group)
+        turn = np.where(known[:, members], status[:, members], np.iinfo(np.int32).max)
+        opened = known[:, members].any(axis=1)
+        first = members[turn.argmin(axis=1)]
+        spent += np.where(opened, prices.cost[first] - prices.discounted[first], 0.0)
+        price[np.ix_(opened, members)] = prices.discounted[members]
+    return spent, price

@@ -1,0 +1,84 @@
+"""Forests of extremely randomised trees, several in one set of small arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+
+from app.acquisition._extra_trees import answer, grow_extra
+from app.acquisition.nodes import different
+from app.arrays import F32, F64, I16, I32, Ints
+from app.progress import checkpoint
+
+
+@dataclass(frozen=True, eq=False)
+class ExtraTrees:
+    """S forests of T trees each over columns 0, 1, …; `_extra_trees` describes the nodes.
+
+    `value` (V, K): the distinct class shares of leaves; `roots` (S, T). A pickle holds 4 bytes for each node, and 6
+    more for an inner one.
+    """
+
+    feature: I16
+    threshold: F32
+    right: I32
+    value: F32
+    roots: I32
+
+    @classmethod
+    def beside(cls, parts: Sequence[Self], forests: int, n_classes: int) -> Self:
+        """All trees of the parts, in this order, dealt to so many forests of the same size. O(nodes)."""
+        sizes = np.cumsum([0, *(len(part.right) for part in parts)])
+        values, which = different(np.concatenate([np.empty((0, n_classes), np.float32), *(p.value for p in parts)]))
+        known = np.cumsum([0, *(len(part.value) for part in parts)])
+        right = [
+            np.where(part.right >= 0, part.right + size, -1 - which[start - 1 - np.minimum(part.right, -1)])
+            for part, size, start in zip(parts, sizes, known, strict=False)
+        ]
+        return cls(
+            np.concatenate([np.empty(0, np.int16), *(part.feature for part in parts)]),
+            np.concatenate([np.empty(0, np.float32), *(part.threshold for part in parts)]),
+            np.concatenate([np.empty(0, np.int32), *right], dtype=np.int32, casting="same_kind"),
+            values,
+            np.concatenate([np.empty(0, np.int32), *(part.roots.ravel() + size for part, size in
+                            zip(parts, sizes, strict=False))]).astype(np.int32).reshape(forests, -1),
+        )  # fmt: skip
+
+    def shares(self, X: F32, state: Ints) -> F64:
+        """Mean class shares (n, K) of rows X (n, m) float32, NaN where missing, each from forest `state` - 1."""
+        P = np.zeros((len(X), self.value.shape[1]))
+        rows, chosen = np.ascontiguousarray(X, dtype=np.float32), np.ascontiguousarray(state, dtype=np.int32)
+        answer(self.feature, self.threshold, self.right, self.value, self.roots, rows, chosen, P)
+        return P
+
+    def __getstate__(self) -> dict[str, Any]:
+        inner = self.right >= 0
+        return {**vars(self), "feature": self.feature[inner], "threshold": self.threshold[inner]}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        inner = state["right"] >= 0
+        for name in ("feature", "threshold"):
+            whole = np.zeros(len(inner), dtype=state[name].dtype)
+            whole[inner] = state[name]
+            state = {**state, name: whole}
+        vars(self).update(state)
+
+
+def grow(
+    X: F32, codes: np.ndarray, weights: np.ndarray, K: int, least: int, seeds: Sequence[int]
+) -> tuple[ExtraTrees, F64]:
+    """One forest, a tree for each seed, of the columns X (m, n) float32, NaN where missing; and the importance (m,).
+
+    `codes` (n,) class codes, `weights` (n,) > 0, leaves of at least `least` rows. O(trees n m depth).
+    """
+    trees, importance = [], np.zeros(len(X))
+    y, w = codes.astype(np.int32), weights.astype(np.float64)
+    for seed in seeds:
+        feature, threshold, right, value, gained = grow_extra(X, y, w, K, least, seed)
+        trees.append(ExtraTrees(feature, threshold, right, value, np.zeros(1, np.int32)))
+        importance += gained
+        checkpoint()
+    return ExtraTrees.beside(trees, 1, K), importance

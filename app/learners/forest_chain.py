@@ -1,0 +1,257 @@
+"""A chain of forests on nested sets of features, which learns when another feature is not worth its price."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from joblib import Parallel, delayed
+from sklearn.utils import check_random_state
+
+from app.acquisition.categories import Orders
+from app.acquisition.chain import Chain
+from app.acquisition.chain_stopping import ChainExperience
+from app.acquisition.extra_trees import ExtraTrees, grow
+from app.acquisition.partial_calibration import StageCurve
+from app.acquisition.prices import Prices
+from app.acquisition.stopping import Experience
+from app.arrays import F32
+from app.decisions.folds import stratified_folds
+from app.errors import Invalid, pointer
+from app.learners._chain_order import Search, find_order, ranked
+from app.learners.base import ALL, Learner
+from app.learners.compiled_kinds import FOREST_CHAIN
+from app.learners.stepwise import drawn, prices_of
+from app.progress import part, report
+
+_FOLDS = 5
+_ENOUGH = 2000  # rows of experience, and at least as many are held out
+_LARGEST = 5_000_000  # probabilities kept
+_EQUAL, _PRICED = (22, 10, 30), (1000, 1000, 40)  # steps, greedy, trees: with equal prices, and with others
+_LEAST = 1e-3
+_CELLS = 4_000_000  # of the table, times trees, in a piece of work: 0.2 s or so
+_SMALL, _LARGE = 1000, 20_000  # rows: below, leaves of three; above, more rows in a leaf and no more nodes
+_LARGEST_NUMBER = float(np.finfo(np.float32).max)
+
+
+class _Rows(NamedTuple):
+    """Columns of the order (S, n), class codes, weights and folds (n,), and how categories are ranked."""
+
+    X: F32
+    codes: np.ndarray
+    weights: np.ndarray
+    fold: np.ndarray
+    orders: Orders
+
+
+class ForestChain(Learner):
+    """Forests of extremely randomised trees (Geurts 2006) on the first 1, 2, … features of one order.
+
+    Every forest is trained on all rows, so that a case which stops early gets the answer of a whole forest.
+    The order is found by a greedy search: the feature that lowers the held-out log loss most for its price comes
+    next, up to `greedy` features, while it does so by `least`; if prices are equal, the next important ones follow, up
+    to `steps`. None: 10 and 22 features and no `least` for equal prices; all features and 0.001 for others.
+    `n_estimators` trees a forest (None: 30 or 40, of others). `min_samples_leaf` (None: 5 in the first two forests,
+    then 1; 3 with fewer than 1,000 rows; more above 20,000). `feature_costs`: Prices, or one price >= 0 for each
+    column, or None for 1 each. The other parameters are `Learner`'s.
+
+    Each state is calibrated on rows that its forest did not see; up to 2,000 of these rows are the experience that
+    says when to stop. Fitted, besides `Learner`'s: `model_` (Chain), `experience_` (or None), `order_`, `prices_`.
+    O(steps trees rows features depth).
+    """
+
+    parameters = FOREST_CHAIN.parameters
+    calibration: str = "none"
+    experience_: Experience | None
+    order_: list[int]
+    model_: Chain
+
+    def __init__(
+        self,
+        *,
+        steps: int | None = None,
+        greedy: int | None = None,
+        least: float | None = None,
+        n_estimators: int | None = None,
+        min_samples_leaf: int | None = None,
+        feature_costs: Prices | Sequence[float] | None = None,
+        categorical_features: Sequence[int] | None = None,
+        random_state: int | np.random.RandomState | None = None,
+    ) -> None:
+        self.steps = steps
+        self.greedy = greedy
+        self.least = least
+        self.n_estimators = n_estimators
+        self.min_samples_leaf = min_samples_leaf
+        self.feature_costs = feature_costs
+        self.categorical_features = categorical_features
+        self.random_state = random_state
+
+    def refit(self, X: np.ndarray, y: np.ndarray) -> Self:
+        """Grow the forests again on rows (n, m), y (n,); order, calibration and experience stay."""
+        codes = np.searchsorted(self.classes_, y)
+        curves, masked_curve = self.model_.curves, self.model_.masked_curve
+        rows = self._rows(np.asarray(X), codes, np.ones(len(X)), np.full(len(X), ALL))
+        ((_, self.model_),) = self._chains({ALL: rows}, curves, masked_curve)
+        return self
+
+    def findings(self) -> dict[str, Any]:
+        """How it is calibrated."""
+        return {"calibration": "sigmoid" if self.model_.curves else "none"}
+
+    def _check(self) -> None:
+        self.prices_ = prices_of(self.feature_costs, self.n_features_in_)
+
+    def _fit_raw(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> Chain:
+        for j in np.flatnonzero(np.nanmax(np.abs(X), axis=0, initial=0.0) > _LARGEST_NUMBER):
+            message = f"numbers must be at most {_LARGEST_NUMBER:.3g} in magnitude; use a larger unit"
+            raise Invalid.at(pointer("columns", j), message)
+        self._seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+        with part(0.0, 0.35, "choosing the order of features"):
+            self.order_ = find_order(X, codes, weights, self.prices_, self._categorical(), self._search(len(X)))
+        with part(0.35, 1.0):
+            return self._learned(X, codes, weights)
+
+    def _search(self, n: int) -> Search:
+        m = self.n_features_in_
+        equal = bool(np.ptp(self.prices_.cost) == 0 and (self.prices_.cost == self.prices_.discounted).all())
+        steps, greedy, _ = _EQUAL if equal else _PRICED
+        steps = min(steps if self.steps is None else self.steps, m)
+        greedy = min(greedy if self.greedy is None else self.greedy, steps)
+        least = _LEAST if self.least is None and not equal else self.least
+        return Search(steps, greedy, least, [self._leaf(s, n) for s in range(1, steps + 1)], self._seed)
+
+    @property
+    def _trees(self) -> int:
+        if self.n_estimators is not None:
+            return self.n_estimators
+        return (_EQUAL if np.ptp(self.prices_.cost) == 0 else _PRICED)[2]
+
+    def _leaf(self, state: int, n: int) -> int:
+        """Rows in a leaf of a state's forest, by default, for a table of n rows."""
+        if self.min_samples_leaf is not None:
+            return self.min_samples_leaf
+        usual = 3 if n < _SMALL else math.ceil(n / _LARGE)
+        return max(5, usual) if state <= 2 else usual
+
+    def _learned(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> Chain:
+        """The chain on all rows, calibrated; sets the experience."""
+        smallest, K, S = int(np.bincount(codes).min()), len(self.classes_), len(self.order_)
+        room = min(_ENOUGH, _LARGEST // ((S + 1) * K))
+        self.experience_ = None
+        folds = min(_FOLDS, smallest) if room >= K else 0
+        fold = stratified_folds(codes, folds, self._seed) if folds > 1 else np.full(len(X), ALL)
+        needed = range(min(folds, math.ceil(_ENOUGH * folds / len(X)))) if folds > 1 else range(0)
+        rows = {k: self._rows(X, codes, weights, fold, k) for k in (*needed, ALL)}
+        found: list[tuple[np.ndarray, ...]] = []
+        curves: list[StageCurve] = []
+        masked_curve = None
+        for k, chain in self._chains(rows, curves, None):
+            if k != ALL:
+                found.append(_unseen(chain, rows[k], k, self._seed + k))
+                continue
+            if found:
+                curves, masked_curve = self._calibrated(found, room)
+            model = chain
+        return Chain(**(vars(model) | {"curves": curves, "masked_curve": masked_curve}))
+
+    def _calibrated(
+        self, found: Sequence[tuple[np.ndarray, ...]], room: int
+    ) -> tuple[list[StageCurve], StageCurve | None]:
+        """The curves of the states and of the masked forest; sets the experience where every class is in it."""
+        P, masked, known, missing, y, w = map(np.concatenate, zip(*found, strict=True))
+        if len(np.unique(y)) < len(self.classes_):
+            return [], None
+        nothing = np.zeros(len(y))
+        curves = [StageCurve.tempered(P[:, s], y, w) for s in range(1, P.shape[1])]
+        some = drawn(np.arange(len(y)), y, room, check_random_state(self._seed))
+        calibrated = [curve.apply(P[some, s + 1], nothing[some]) for s, curve in enumerate(curves)]
+        kept = np.stack((P[some, 0], *calibrated), axis=1)
+        self.experience_ = ChainExperience.of(kept, y[some], missing[some], self.order_, self.n_features_in_)
+        return curves, StageCurve.fit(masked, known, y, w, float(P.shape[1] - 1))
+
+    def _rows(
+        self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray, fold: np.ndarray, without: int = ALL
+    ) -> _Rows:
+        inside = np.flatnonzero(fold != without) if without != ALL else np.arange(len(X))
+        orders, whole = ranked(X, codes, weights, inside, len(self.classes_), self._categorical())
+        return _Rows(np.ascontiguousarray(whole[:, self.order_].T), codes, weights, fold, orders)
+
+    def _chains(
+        self, rows: dict[int, _Rows], curves: Sequence[StageCurve], masked_curve: StageCurve | None
+    ) -> Iterator[tuple[int, Chain]]:
+        """The chain without each of the folds; a piece of work is some trees of a forest of one of them."""
+        S, K, n, T = len(self.order_), len(self.classes_), len(rows[ALL].codes), self._trees
+        seeds = np.random.default_rng(self._seed).integers(2**62, size=(S + 1, T))
+        work = [
+            (without, state, seeds[state, start : start + batch].tolist())
+            for without in rows
+            for state in (*range(1, S + 1), 0)
+            for batch in (int(np.clip(_CELLS // (n * (state or S)), 1, T)),)
+            for start in range(0, T, batch)
+        ]
+        pieces = (
+            delayed(_grow_some)(*rows[k][:4], k, state, K, self._leaf(state or S, n), some) for k, state, some in work
+        )
+        grown = zip(work, Parallel(prefer="threads", return_as="generator")(pieces), strict=True)
+        each = len(work) // len(rows)
+        for number, (k, data) in enumerate(rows.items()):
+            trees: dict[int, list[ExtraTrees]] = {state: [] for state in range(S + 1)}
+            for place, ((_, state, _), forest) in enumerate(islice(grown, each)):
+                trees[state].append(forest)
+                report((number * each + place + 1) / len(work), _stage(number, len(rows)))
+            forests = ExtraTrees.beside([one for s in range(1, S + 1) for one in trees[s]], S, K)
+            masked = ExtraTrees.beside(trees[0], 1, K)
+            inside = data.fold != k if k != ALL else np.ones(n, dtype=bool)
+            gaps = np.isnan(data.X[:, inside]).sum(axis=1) >= max(10, 0.01 * inside.sum())
+            prior = np.bincount(data.codes[inside], data.weights[inside], minlength=K) / data.weights[inside].sum()
+            order = np.array(self.order_, dtype=np.intp)
+            yield (
+                k,
+                Chain(order, self.n_features_in_, prior, forests, curves, gaps, masked, masked_curve, data.orders),
+            )
+
+
+def _stage(number: int, total: int) -> str:
+    return "growing the forests" if number == total - 1 else f"learning when to stop, {number + 1} of {total - 1}"
+
+
+def _grow_some(
+    X: F32, codes: np.ndarray, weights: np.ndarray, fold: np.ndarray, without: int, state: int, K: int, least: int,
+    seeds: Sequence[int],
+) -> ExtraTrees:  # fmt: skip
+    """Trees of the first `state` columns of X (S, n) without a fold; of state 0 all columns, with random gaps."""
+    inside = fold != without if without != ALL else np.ones(len(codes), dtype=bool)
+    rows, y, w = np.ascontiguousarray(X[: state or len(X), inside]), codes[inside], weights[inside]
+    if state:
+        return grow(rows, y, w, K, least, seeds)[0]
+    gappy = (grow(with_gaps(rows, seed)[0], y, w, K, least, [seed])[0] for seed in seeds)
+    return ExtraTrees.beside(list(gappy), 1, K)
+
+
+def with_gaps(X: F32, seed: int) -> tuple[F32, np.ndarray]:
+    """X (S, n) cut after a random number of columns in each row, and with none, one or two gaps more on average; and
+    these numbers (n,).
+    """
+    random = np.random.default_rng(seed)
+    S, n = X.shape
+    state = random.integers(1, S + 1, size=n)
+    gap = random.random((S, n)) < random.integers(0, 3, size=n) / state
+    return np.where(gap | (np.arange(S)[:, None] >= state), np.float32(np.nan), X), state
+
+
+def _unseen(chain: Chain, rows: _Rows, fold: int, seed: int) -> tuple[np.ndarray, ...]:
+    """Of the rows of a fold: probabilities (n, S + 1, K) in each state, those with random gaps (n, K) and how many
+    features are known there (n,), missing marks (n, S), class codes and weights.
+    """
+    outside = rows.fold == fold
+    X = np.ascontiguousarray(rows.X[:, outside].T)
+    n, S = X.shape
+    P = np.stack([chain.answers(X, np.full(n, s, dtype=np.int32)) for s in range(S + 1)], axis=1)
+    gappy = np.ascontiguousarray(with_gaps(X.T, seed)[0].T)
+    masked = chain.masked.shares(gappy, np.ones(n, dtype=np.int32))
+    known = (~np.isnan(gappy)).sum(axis=1)
+    return P, masked, known, np.isnan(X), rows.codes[outside], rows.weights[outside]

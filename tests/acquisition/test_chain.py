@@ -1,0 +1,237 @@
+"""A chain of forests: its trees, its states, and its stop, against literal twins."""
+
+import math
+import pickle
+from dataclasses import fields
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from app.acquisition import _extra_trees
+from app.acquisition.categories import Orders
+from app.acquisition.chain import Chain
+from app.acquisition.chain_stopping import ChainExperience
+from app.acquisition.extra_trees import ExtraTrees, grow
+from app.acquisition.prices import Prices
+from app.acquisition.stopping import at_stake
+from app.acquisition.warming import warm
+from tests.reference.chain import passes, shares
+from tests.reference.forests import random_prices
+
+seeds = st.integers(0, 10**6)
+PRICES = Prices(np.array([1.0, 2, 0.5, 0]), np.array([1.0, 0.5, 0.5, 0]), np.array([-1, 0, 0, -1], np.int32), ("g",))
+
+
+def table(seed, n=60, m=4, K=3, gaps=0.1):
+    """Columns (m, n) with ties and gaps, and classes that lean on them."""
+    random = np.random.default_rng(seed)
+    X = random.integers(0, 6, (m, n)).astype(np.float32)
+    y = ((X[0] + X[1] + random.integers(0, 3, n)) % K).astype(int)
+    X[random.random((m, n)) < gaps] = np.nan
+    return X, y
+
+
+def forests(seed, states=4, trees=3, **changes):
+    X, y = table(seed, **changes)
+    K = int(y.max()) + 1
+    parts = [grow(X[:s], y, np.ones(len(y)), K, 1, range(trees))[0] for s in range(1, states + 1)]
+    return ExtraTrees.beside(parts, states, K), X, y
+
+
+@settings(deadline=None, max_examples=25)
+@given(seed=seeds, gaps=st.sampled_from([0, 0.2]))
+def test_a_forest_answers_as_its_trees_say(seed, gaps):
+    """The mean of the leaves that a row reaches, with missing values, in each state; also after a pickle."""
+    trees, X, y = forests(seed, gaps=gaps)
+    rows = np.ascontiguousarray(X.T)
+    state = np.arange(len(y)) % 4 + 1
+    expected = [shares(trees, s - 1, x) for s, x in zip(state, rows.tolist(), strict=True)]
+    np.testing.assert_allclose(trees.shares(rows, state), expected, rtol=1e-6)
+    copied = pickle.loads(pickle.dumps(trees))
+    np.testing.assert_array_equal(copied.shares(rows, state), trees.shares(rows, state))
+
+
+@settings(deadline=None, max_examples=25)
+@given(seed=seeds, least=st.sampled_from([1, 3, 10]), gaps=st.sampled_from([0, 0.2]))
+def test_a_tree_divides_all_rows(seed, least, gaps):
+    """Every leaf has at least so many rows, and the class shares of the rows that reach it; with one row a leaf, rows
+    that differ are told apart.
+    """
+    X, y = table(seed, gaps=gaps)
+    tree, importance = grow(X, y, np.ones(len(y)), 3, least, [seed])
+    P = tree.shares(X.T, np.ones(len(y)))
+    distinct, which = np.unique(P, axis=0, return_inverse=True)
+    for place, distribution in enumerate(distinct):
+        counts = np.bincount(y[which == place], minlength=3)
+        assert counts.sum() >= least
+        np.testing.assert_allclose(counts / counts.sum(), distribution, atol=1e-6)
+    assert (importance >= -1e-9).all()
+    if least == 1:
+        for i in range(len(y)):
+            same = np.array([np.array_equal(X[:, i], X[:, k], equal_nan=True) for k in range(len(y))])
+            np.testing.assert_allclose(P[i], np.bincount(y[same], minlength=3) / same.sum(), atol=1e-6)
+
+
+def test_the_threshold_is_uniform_and_the_purest_feature_wins():
+    """One feature that tells the classes apart is split on, anywhere between its values; others are not."""
+    random = np.random.default_rng(0)
+    y = np.repeat([0, 1], 50)
+    X = np.stack((random.random(100), np.repeat([0.0, 10.0], 50))).astype(np.float32)
+    roots = [grow(X, y, np.ones(100), 2, 1, [seed])[0] for seed in range(400)]
+    assert {int(tree.feature[0]) for tree in roots} == {1}
+    thresholds = np.array([tree.threshold[0] for tree in roots])
+    assert (len(roots[0].right), thresholds.min() >= 0, thresholds.max() < 10) == (3, True, True)
+    assert np.histogram(thresholds, 4, (0, 10))[0].min() > 70
+
+
+def test_a_weight_is_a_repeated_row():
+    """Thresholds depend on the values alone, so the tree is the same."""
+    X, y = table(0)
+    weights = np.random.default_rng(1).integers(1, 4, len(y))
+    twice = np.repeat(np.arange(len(y)), weights)
+    one = grow(X, y, weights.astype(float), 3, 1, [5])[0]
+    other = grow(np.ascontiguousarray(X[:, twice]), y[twice], np.ones(len(twice)), 3, 1, [5])[0]
+    np.testing.assert_array_equal(one.shares(X.T, np.ones(len(y))), other.shares(X.T, np.ones(len(y))))
+
+
+def random_experience(seed, n=50, S=4, K=3):
+    random = np.random.default_rng(seed)
+    P = random.dirichlet(np.ones(K), (n, S + 1))
+    P[:, 0] = P[0, 0]
+    order = random.permutation(S)
+    return ChainExperience.of(P, random.integers(0, K, n), random.random((n, S)) < 0.2, order, S), random
+
+
+@settings(deadline=None, max_examples=40)
+@given(seed=seeds, budget=st.sampled_from([None, 1.0, 2.5]), size=st.sampled_from([0.1, 3, 50]))
+def test_the_stop_is_the_literal_backward_pass(seed, budget, size):
+    """Curves of random experience with gaps, groups and budgets."""
+    known, random = random_experience(seed)
+    B = random.normal(size=(3, 2)) * size
+    worth = known.worth(B, PRICES, budget)
+    lines = passes(known, B, PRICES, math.inf if budget is None else budget)
+    for j in lines.keys() - {-1}:
+        z = np.linspace(lines[j][3], lines[j][4], 5)
+        estimate = np.clip(lines[j][0] + lines[j][1] * z + lines[j][2] * z * z, 0, z)
+        np.testing.assert_allclose(worth.gain(np.full(5, j), z), estimate, rtol=1e-6, atol=1e-6 * size)
+
+
+@settings(deadline=None, max_examples=40)
+@given(seed=seeds, size=st.sampled_from([0.1, 3, 50]))
+def test_no_matrix_buys_more_than_perfect_information_is_worth(seed, size):
+    """Neither a row's next feature above its stake, nor on average more than the stake of knowing nothing."""
+    known, random = random_experience(seed)
+    B = random.normal(size=(3, 3)) * size
+    prices = random_prices(random, 4)
+    worth = known.worth(B, prices)
+    z = random.random(50) * size
+    for j in range(4):
+        assert (worth.gain(np.full(50, j), z) <= z).all()
+        assert worth.stops(np.full(50, j), np.nextafter(z, np.inf), z).all()
+
+
+def chain(seed, gaps=0.0, known_gaps=()):
+    """A chain over four of five columns, not calibrated, with prices and rows."""
+    trees, X, y = forests(seed, gaps=gaps)
+    masked, _ = grow(X, y, np.ones(len(y)), 3, 5, [7, 8])
+    marks = np.isin(np.arange(4), known_gaps)
+    order = np.array([3, 0, 4, 1])
+    model = Chain(order, 5, np.array([0.5, 0.3, 0.2]), trees, [], marks, masked, None, Orders())
+    rows = np.full((len(y), 5), 9.0)
+    rows[:, order] = X.T
+    return model, rows, random_prices(np.random.default_rng(seed), 5)
+
+
+@settings(deadline=None, max_examples=20)
+@given(seed=seeds, budget=st.sampled_from([None, 0, 2.5, 6.0]), gaps=st.sampled_from([0, 0.2]))
+def test_step_by_step_is_the_trajectory(seed, budget, gaps):
+    """Answers, prices and the sum spent agree to the last digit, with values that cannot be had."""
+    model, X, prices = chain(seed, gaps)
+    X = X[:10]
+    run = model.travel(X, prices, budget)
+    status, ends = np.zeros(X.shape, dtype=np.int32), np.full(len(X), -1)
+    for s in range(5):
+        now = model.step(np.where(status == 0, 99.0, X), status, prices, budget)
+        going = now.following >= 0
+        np.testing.assert_array_equal(now.probabilities[ends < 0], run.P[ends < 0, min(s, run.P.shape[1] - 1)])
+        np.testing.assert_allclose(now.spent[ends < 0], run.spent[ends < 0, min(s, run.P.shape[1] - 1)], atol=1e-12)
+        ends[(ends < 0) & ~going] = s
+        rows = np.flatnonzero(going)
+        if not len(rows):
+            break
+        j = now.following[rows]
+        np.testing.assert_array_equal(j, run.asked[rows, s])
+        np.testing.assert_array_equal(now.price[rows, j], run.price[rows, s])
+        status[rows, j] = np.where(np.isnan(X[rows, j]), -1, s + 1)
+    np.testing.assert_array_equal(ends, run.length)
+
+
+def test_a_missing_value_never_reaches_a_forest_that_met_none():
+    """It is answered by the masked forest, unless the column had gaps in training."""
+    plain, X, prices = chain(3)
+    x = np.where(np.arange(5) == 0, np.nan, X[:1])
+    status = np.array([[-1, 0, 0, 1, 0]])
+    answer = plain.step(x, status, prices).probabilities
+    np.testing.assert_array_equal(answer, plain.masked.shares(np.array([[x[0, 3], *[np.nan] * 3]]), [1]))
+    met = Chain(
+        **{field.name: getattr(plain, field.name) for field in fields(Chain)} | {"gaps": np.ones(4, dtype=bool)}
+    )
+    expected = met.forests.shares(np.array([[x[0, 3], *[np.nan] * 3]]), [2])
+    np.testing.assert_array_equal(met.step(x, status, prices).probabilities, expected)
+
+
+def test_a_value_known_out_of_turn_counts_in_its_turn():
+    """The second and third of the order are known: the first is asked for, and then the state is three."""
+    model, X, prices = chain(4)
+    status = np.array([[1, 0, 0, 0, 2]])
+    now = model.step(X[:1], status, prices)
+    assert now.following[0] == 3
+    assert now.order[0, : now.wanted[0]].tolist() == [3, 1]
+    np.testing.assert_array_equal(now.probabilities[0], model.prior)
+    later = model.step(X[:1], status | np.array([[0, 0, 0, 3, 0]]), prices)
+    rows = X[:1, model.order].astype(np.float32)
+    np.testing.assert_array_equal(later.probabilities, model.forests.shares(rows, [3]))
+    assert later.spent[0] == pytest.approx(sum(prices.paid([0, 4, 3])))
+
+
+def test_what_costs_more_than_the_budget_ends_the_chain():
+    """The state is complete knowledge for what the budget pays; a later, cheaper feature is not asked for."""
+    model, X, _ = chain(5)
+    prices = Prices.of([9.0, 1, 1, 1, 1])
+    run = model.travel(X[:3], prices, 2.0)
+    assert run.asked[0].tolist() == [3]
+    assert run.length.tolist() == [1, 1, 1]
+    now = model.step(X[:1], np.array([[0, 0, 0, 1, 0]]), prices, 2.0)
+    assert now.following[0] == -1
+
+
+def test_more_at_stake_buys_more():
+    """On average over the experience, with the same matrix times a growing number."""
+    known, _ = random_experience(0, n=400)
+    random = np.random.default_rng(0)
+    truth = np.eye(3)[known.y]
+    P = np.stack([(truth * s + 4 * random.dirichlet(np.ones(3), 400)) / (s + 4) for s in range(5)], axis=1)
+    P[:, 0] = 1 / 3
+    learned = ChainExperience.of(P, known.y, np.zeros((400, 4), dtype=bool), range(4), 4)
+    bought = []
+    for size in (0, 0.5, 2, 8, 100):
+        worth = learned.worth(np.eye(3) * size, Prices.unit(4))
+        stake = at_stake(P[:, :4].reshape(-1, 3), np.eye(3) * size).reshape(400, 4)
+        stops = [worth.stops(np.full(400, j), np.ones(400), stake[:, j]) for j in range(4)]
+        bought.append(np.stack([*stops, np.ones(400, dtype=bool)], axis=1).argmax(axis=1).mean())
+    assert bought[0] == 0
+    assert bought == sorted(bought)
+    assert bought[-1] > 1
+
+
+def test_warming_compiles_growing_and_answering():
+    """Once warm, neither compiles anything more."""
+    warm()
+    kernels = (_extra_trees.grow_extra, _extra_trees.answer)
+    compiled = [len(kernel.signatures) for kernel in kernels]
+    model, X, prices = chain(0)
+    model.posterior(X)
+    model.step(X, np.zeros(X.shape), prices)
+    assert [len(kernel.signatures) for kernel in kernels] == compiled

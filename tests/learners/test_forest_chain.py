@@ -1,0 +1,131 @@
+"""The chain of forests as a learner: its order, its answers, and what it needs to learn."""
+
+import pickle
+
+import numpy as np
+import pytest
+from joblib import parallel_config
+from sklearn.base import clone
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from app import progress
+from app.acquisition.prices import Prices
+from app.errors import Invalid
+from app.learners.forest_chain import ForestChain
+from tests.reference.tables import mixed
+
+SMALL = {"n_estimators": 4, "steps": 3, "greedy": 2}
+WEIGHTS = {
+    "check_sample_weight_equivalence_on_dense_data": "folds are drawn by rows, so a row of weight 2 and the row twice"
+    " are calibrated on different folds",
+}
+
+
+@parametrize_with_checks([ForestChain(**SMALL)], expected_failed_checks=lambda _: WEIGHTS)
+def test_it_keeps_the_conventions(estimator, check):
+    """Each of scikit-learn's checks passes, or is exempted with a reason."""
+    check(estimator)
+
+
+def informative(n, seed=0):
+    """Two classes; column 0 tells nothing, 1 a little, 2 much and 3 the same much."""
+    random = np.random.default_rng(seed)
+    y = random.integers(0, 2, n)
+    X = random.normal(size=(n, 4)) + y[:, None] * np.array([0, 0.7, 2.5, 2.5])
+    return X, y
+
+
+def test_the_order_is_by_what_a_feature_tells_for_its_price():
+    """With equal prices one of the best two is first; a price of fifty times as much puts it last or leaves it out."""
+    X, y = informative(400)
+    plain = ForestChain(n_estimators=10, random_state=0).fit(X, y)
+    assert plain.order_[0] in (2, 3)
+    assert sorted(plain.order_) == [0, 1, 2, 3]
+    dear = ForestChain(n_estimators=10, random_state=0, feature_costs=[1, 1, 50, 50]).fit(X, y)
+    assert dear.order_[0] == 1
+    assert 0 not in dear.order_
+    free = ForestChain(n_estimators=10, random_state=0, feature_costs=[1, 0, 1, 1]).fit(X, y)
+    assert free.order_[0] == 1
+
+
+def test_a_discount_brings_the_rest_of_a_group_forward():
+    """Once the first of the two good features is paid for, the other costs nothing and comes before a third."""
+    X, y = informative(400)
+    cost, group = np.array([5.0, 5.0, 9.0, 9.0]), np.array([-1, -1, 0, 0], np.int32)
+    prices = Prices(cost, np.array([5.0, 5.0, 0.0, 0.0]), group, ("blood",))
+    order = ForestChain(n_estimators=10, least=0.0, random_state=0, feature_costs=prices).fit(X, y).order_
+    assert abs(order.index(2) - order.index(3)) == 1
+
+
+def test_mixed_tables_with_missing_values():
+    """Categories and gaps; the seed decides, threads do not; a pickled copy agrees; calibration leaves doubt."""
+    X, y, categorical = mixed(300, 3, 1)
+    model = ForestChain(n_estimators=5, steps=4, greedy=2, categorical_features=categorical, random_state=0).fit(X, y)
+    new, labels, _ = mixed(200, 3, 2, words=(4, 7))
+    P = model.predict_proba(new)
+    np.testing.assert_allclose(P.sum(axis=1), 1, rtol=1e-14)
+    assert ((P > 0) & (P < 1)).all()
+    assert (model.predict(new) == labels).mean() > 0.45
+    with parallel_config(n_jobs=2):
+        again = clone(model).fit(X, y)
+    np.testing.assert_array_equal(again.posterior(new), P)
+    np.testing.assert_array_equal(again.experience_.P, model.experience_.P)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).posterior(new), P)
+
+
+def test_refit_keeps_order_calibration_and_experience():
+    """Only the forests are grown again, from all rows."""
+    X, y = informative(300)
+    model = ForestChain(**SMALL, random_state=0).fit(X[:200], y[:200])
+    order, experience, before = list(model.order_), model.experience_, model.model_
+    model.refit(X, y)
+    assert (model.order_, model.experience_) == (order, experience)
+    assert model.model_.curves is before.curves
+    assert (model.posterior(X) != before.posterior(X)).any()
+
+
+def test_probabilities_are_calibrated_in_each_state():
+    """On new rows the mean predicted probability is near the truth, and the log loss falls from state to state."""
+    X, y = informative(1500)
+    model = ForestChain(n_estimators=15, random_state=0).fit(X[:500], y[:500])
+    run = model.model_.travel(X[500:], Prices.unit(4))
+    truth = y[500:]
+    losses = [-np.log(run.P[np.arange(1000), s, truth]).mean() for s in range(5)]
+    assert losses[0] > losses[1] > losses[2]
+    for s in range(5):
+        assert run.P[:, s, 1].mean() == pytest.approx(truth.mean(), abs=0.05)
+
+
+@pytest.mark.parametrize("y", [[0, 1, 0, 1], [0, 0, 0, 0, 1], [0, 1], [0, 1, 2, 0, 1, 2, 3]])
+def test_a_few_rows_are_enough(y):
+    """It answers, and has experience where every class can be held out."""
+    X = np.arange(len(y) * 2.0).reshape(-1, 2)
+    model = ForestChain(random_state=0).fit(X, y)
+    assert model.posterior(X).shape == (len(y), len(set(y)))
+    assert (model.experience_ is None) == (min(np.bincount(y)) < 2)
+
+
+def test_numbers_that_are_too_large_are_refused_by_column():
+    X, y = informative(40)
+    X[3, 1] = 1e39
+    with pytest.raises(Invalid) as error:
+        ForestChain(**SMALL).fit(X, y)
+    assert error.value.flaws[0].loc == "/columns/1"
+    assert np.isfinite(ForestChain(**SMALL).fit(X[4:], y[4:]).posterior(X)).all()
+
+
+def test_progress_is_told_and_a_listener_ends_it():
+    """It rises to 1; what the listener raises comes out."""
+    X, y = informative(120)
+    told = []
+    with progress.listen(lambda fraction, _: told.append(fraction)):
+        ForestChain(**SMALL, random_state=0).fit(X, y)
+    assert told == sorted(told)
+    assert (len(told) > 10, told[-1]) == (True, 1.0)
+
+    def stop(fraction, _):
+        if fraction > 0.5:
+            raise InterruptedError
+
+    with progress.listen(stop), pytest.raises(InterruptedError):
+        ForestChain(**SMALL, random_state=0).fit(X, y)

@@ -1,0 +1,70 @@
+"""The chain of forests in plain loops: one tree asked, and the backward pass state by state."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from app.acquisition._extra_trees import MISSING_LEFT
+
+
+def leaf(trees: Any, root: int, x: list[float]) -> list[float]:
+    """The class shares at the leaf that x reaches in the tree that begins at `root`."""
+    node: int = root
+    while trees.right[node] >= 0:
+        column, left_if_missing = int(trees.feature[node]) % MISSING_LEFT, trees.feature[node] >= MISSING_LEFT
+        value = x[column]
+        left = left_if_missing if np.isnan(value) else value <= trees.threshold[node]
+        node = node + 1 if left else int(trees.right[node])
+    shares: list[float] = trees.value[-1 - trees.right[node]].tolist()
+    return shares
+
+
+def shares(trees: Any, forest: int, x: list[float]) -> np.ndarray:
+    """The mean over the trees of one forest."""
+    return np.mean([leaf(trees, int(root), x) for root in trees.roots[forest]], axis=0)
+
+
+def fit(stakes: list[float], gains: list[float]) -> np.ndarray:
+    """Coefficients of 1, z, z^2; only the mean if the stakes are equal."""
+    if max(stakes) - min(stakes) <= 1e-9 * max(stakes):
+        return np.array([np.mean(gains), 0.0, 0.0])
+    return np.polyfit(stakes, gains, 2)[::-1]
+
+
+def passes(known: Any, B: np.ndarray, prices: Any, budget: float) -> dict[int, Any]:
+    """Per column: coefficients, least and largest stake, and what all rows earn less what they pay (last entry)."""
+    n, S = known.asked.shape
+    P, loss = known.P.astype(float), B.max(axis=1, keepdims=True) - B
+    offered, paid, there = np.zeros((n, S)), np.zeros((n, S)), np.zeros((n, S), dtype=bool)
+    for i in range(n):
+        spent, opened, going = 0.0, set(), True
+        for s in range(S):
+            j = int(known.asked[i, s])
+            group = int(prices.group[j])
+            offered[i, s] = prices.discounted[j] if group in opened else prices.cost[j]
+            going = going and spent + offered[i, s] <= budget + 1e-9 * (0 if np.isinf(budget) else budget)
+            there[i, s] = going
+            if not known.missing[i, s]:
+                paid[i, s] = offered[i, s]
+                spent += paid[i, s]
+                if group >= 0:
+                    opened.add(group)
+    stake = (P @ loss).min(axis=2)
+    now = np.array([[-loss[known.y[i], (P[i, s] @ loss).argmin()] for s in range(S + 1)] for i in range(n)])
+    value, lines = now[:, S].copy(), {}
+    for s in range(S - 1, -1, -1):
+        on = np.flatnonzero(there[:, s])
+        gains = value - now[:, s]
+        value = now[:, s].copy()
+        if len(on):
+            c = fit(stake[on, s].tolist(), gains[on].tolist())
+            low, high = stake[on, s].min(), stake[on, s].max()
+            lines[int(known.asked[0, s])] = (*c, low, high)
+        for i in on.tolist():
+            z = min(max(stake[i, s], low), high)
+            estimate = min(max(c[0] + c[1] * z + c[2] * z * z, 0.0), stake[i, s])
+            if offered[i, s] == 0 or estimate > offered[i, s]:
+                value[i] = now[i, s] + gains[i] - paid[i, s]
+    return lines | {-1: value}
