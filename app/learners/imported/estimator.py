@@ -11,6 +11,7 @@ from app.acquisition.prices import Prices
 from app.acquisition.session import StepwiseModel
 from app.acquisition.stopping import Experience, learn
 from app.decisions.calibration import Calibrator, fit_calibrator, is_flat
+from app.decisions.contributions import Contributions
 from app.decisions.folds import stratified_folds
 from app.errors import Invalid, PayoffError
 from app.learners.base import Scorer
@@ -91,6 +92,11 @@ class Imported:
         if trajectories.length.any():
             finish = (lambda P: P) if self.calibrator_ is None else self.calibrator_.apply
             self.experience_ = learn(trajectories, codes[rows], X.shape[1], finish)
+
+    def contributions(self, X: np.ndarray, chosen: np.ndarray) -> Contributions | None:
+        """As of a learner: of forests that acquire features; None of other models."""
+        found = self.model_.contributions(X, chosen) if self.stepwise else None
+        return None if found is None else found.after(self.calibrator_)
 
     def ranks(self) -> bool:
         """Whether the probabilities differ from row to row, as far as the calibration knows."""

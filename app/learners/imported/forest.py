@@ -70,7 +70,11 @@ def folded(scorer: Any, schema: Schema, sample: np.ndarray) -> FlatForest:
         places = np.append(scorer.columns.order, -1).astype(np.int32)  # the last for leaves
         trees = [tree._replace(feature=places[tree.feature]) for tree in trees]
     prior = np.mean([tree.counts[0] / tree.counts[0].sum() for tree in trees], axis=0)
-    return FlatForest.join(trees, len(schema.names), prior)
+    flat = FlatForest.join(trees, len(schema.names), prior)
+    if len(flat.nodes.feature) > sum(one.tree_.node_count for one in forest.estimators_):
+        # some nodes have two parents, which contributions of features do not know
+        return FlatForest(flat.nodes._replace(cover=np.empty(0, dtype=np.float32)), flat.n_features)
+    return flat
 
 
 def _through(step: Any, lineage: _Lineage, schema: Schema) -> _Lineage:
@@ -155,7 +159,10 @@ class _Fold:
         for threshold, left in zip(thresholds, missing, strict=True):
             goes = values <= threshold
             ends = np.flatnonzero(goes[1:] != goes[:-1])  # the last code of each run but the last
-            yield _Chain(codes[ends], goes[np.append(ends, len(codes) - 1)], left)
+            if len(ends):
+                yield _Chain(codes[ends], goes[np.append(ends, len(codes) - 1)], left)
+            else:  # all go one way
+                yield _Chain(np.array([np.inf if goes[0] else -np.inf]), np.array([True, False]), left)
 
     def _values(self, column: int, j: int, x: np.ndarray) -> np.ndarray:
         rows = np.repeat(self.sample, len(x), axis=0)
@@ -197,8 +204,8 @@ class _Chain:
 
 
 def _unfolded(tree: Tree, chains: Sequence[_Chain | None], lefts: np.ndarray, lineage: _Lineage) -> Tree:
-    """The tree with a node for each threshold of its chains; a chain without any is a node whose rows go one way."""
-    sizes = np.array([1 if chain is None else max(len(chain.bounds), 1) for chain in chains])
+    """The tree with a node for each threshold of its chains."""
+    sizes = np.array([1 if chain is None else len(chain.bounds) for chain in chains])
     starts = np.cumsum(sizes) - sizes
     old = np.repeat(np.arange(len(sizes)), sizes)
     feature = np.full(len(old), -1, dtype=np.int32)
@@ -208,13 +215,13 @@ def _unfolded(tree: Tree, chains: Sequence[_Chain | None], lefts: np.ndarray, li
         if chain is None:
             continue
         children = starts[tree.right[node]], starts[tree.left[node]]  # by whether it goes left
-        bounds = chain.bounds if len(chain.bounds) else np.array([np.inf])
-        places = starts[node] + np.arange(len(bounds))
-        feature[places], threshold[places] = lineage[tree.feature[node]], bounds
-        left[places] = [children[int(side)] for side in chain.sides[: len(bounds)]]
+        places = starts[node] + np.arange(len(chain.bounds))
+        feature[places], threshold[places] = lineage[tree.feature[node]], chain.bounds
+        left[places] = [children[int(side)] for side in chain.sides[:-1]]
         right[places] = np.append(places[1:], children[int(chain.sides[-1])])
         missing[places] = children[int(lefts[node] if chain.missing is None else chain.missing)]
-    return Tree(feature, threshold, left, right, missing, tree.counts[old])
+    assert tree.cover is not None
+    return Tree(feature, threshold, left, right, missing, tree.counts[old], tree.cover[old])
 
 
 def _ordered(x: float) -> int:

@@ -88,6 +88,9 @@ def test_numbers_are_split_where_the_model_splits_them(name):
     forest = folded(found, NUMBERS, Z[:1])
 
     np.testing.assert_allclose(forest.posterior(rows), found.posterior(rows), rtol=0, atol=1e-7)
+    P = forest.posterior(Z[:5])
+    parts = forest.contributions(Z[:5], P.argmax(axis=1))
+    np.testing.assert_allclose(parts.values.sum(axis=1) + parts.base, P.max(axis=1), rtol=0, atol=1e-9)
 
 
 def test_a_bound_is_the_largest_number_that_goes_left():
@@ -139,6 +142,8 @@ def test_categories_are_split_as_their_columns_are(name):
 
     np.testing.assert_allclose(forest.posterior(rows), found.posterior(rows), rtol=0, atol=1e-7)
     assert forest.columns.tolist() == [0, 1, 2]
+    shared = len(forest.nodes.feature) > sum(tree.tree_.node_count for tree in model[-1].estimators_)
+    assert (forest.contributions(rows, np.zeros(len(rows), dtype=np.intp)) is None) == shared
 
 
 @pytest.mark.parametrize(
