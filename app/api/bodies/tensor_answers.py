@@ -10,6 +10,7 @@ import numpy as np
 import orjson
 from fastapi import Response
 
+from app.api.bodies.binary import json_bytes
 from app.api.bodies.carried import NOTHING, Carried
 from app.api.bodies.documents import JSON
 from app.api.bodies.tensors import BYTES, OutputDocument
@@ -64,18 +65,16 @@ class Wanted:
             if name not in found
         )
         blocks: list[bytes] = []
-        outputs = []
-        for name, binary in zip(names, self._forms(len(names)), strict=True):
-            outputs.append(_output(name, found[name], blocks if binary else None))
+        forms = self._forms(len(names))
+        outputs = [_output(name, found[name], blocks, form) for name, form in zip(names, forms, strict=True)]
         document = {
             "model_name": model.name,
             "model_version": str(model.version),
             **({} if self.id is None else {"id": self.id}),
             "parameters": {name: _scalar(value) for name, value in {**rest, "warnings": warnings}.items()},
-            "outputs": outputs,
         }
-        content = orjson.dumps(document, option=orjson.OPT_SERIALIZE_NUMPY)
-        if not any(self._forms(len(names))):
+        content = b'%b,"outputs":[%b]}' % (orjson.dumps(document)[:-1], b",".join(outputs))
+        if not any(forms):
             return Response(content, media_type=JSON)
         return Response(b"".join((content, *blocks)), media_type=_BINARY, headers={HEADER_LENGTH: str(len(content))})
 
@@ -107,14 +106,14 @@ class _Words:
         return b"".join(map(elements.__getitem__, self.choice.tolist()))
 
 
-def _output(name: str, values: np.ndarray | _Words, blocks: list[bytes] | None) -> dict[str, Any]:
-    """The output as the answer describes it, with its data, or their size and the data in `blocks`."""
+def _output(name: str, values: np.ndarray | _Words, blocks: list[bytes], is_binary: bool) -> bytes:
+    """The output as the answer describes it, as JSON: with its data, or with their size and the data in `blocks`."""
     datatype = BYTES if isinstance(values, _Words) else "FP64"
-    described = {"name": name, "datatype": datatype, "shape": list(values.shape)}
-    if blocks is None:
-        return described | {"data": values.texts() if isinstance(values, _Words) else np.ravel(values)}
+    described: dict[str, Any] = {"name": name, "datatype": datatype, "shape": values.shape}
+    if not is_binary:
+        return json_bytes(described | {"data": values.texts() if isinstance(values, _Words) else np.ravel(values)})
     blocks.append(values.tobytes())
-    return described | {"parameters": {"binary_data_size": len(blocks[-1])}}
+    return json_bytes(described | {"parameters": {"binary_data_size": len(blocks[-1])}})
 
 
 def _scalar(value: Any) -> Any:
