@@ -12,10 +12,14 @@ from app.access.caller import Caller
 from app.errors import Flaw, Invalid, pointer, reject
 from app.jobs.job import Job
 from app.learners import catalogue
+from app.learners.score_calibrator import SCORE_CALIBRATOR
 from app.usecases import jobs
+from app.usecases.calibrate import drafted
 from app.usecases.datasets import find_named
+from app.usecases.labelled_rows import class_codes
 from app.usecases.matrices import needed_matrix
 from app.usecases.ports import Ports
+from app.usecases.probabilities import as_probabilities
 from app.usecases.specs import CompareSpec, LearnerSpec
 from app.usecases.train_job import built, placed
 
@@ -28,6 +32,8 @@ def submit(ports: Ports, order: Mapping[str, Any], *, key: str | None, caller: C
 
     Raises Invalid with the place of what cannot work, NotFound for an unknown data set.
     """
+    if order["probabilities"] is not None:
+        return _submit_given(ports, order, key=key, caller=caller)
     dataset = find_named(ports, order["dataset"], "/dataset")
     if dataset.classes is None or len(dataset.labels) > 1:
         raise Invalid.at("/dataset", "rules are compared on one label that is a class; this data set has another form")
@@ -43,6 +49,28 @@ def submit(ports: Ports, order: Mapping[str, Any], *, key: str | None, caller: C
         seed=order["seed"],
     )
     return jobs.submit(ports, caller, KIND, spec, dataset=dataset.id, key=key)
+
+
+def _submit_given(ports: Ports, order: Mapping[str, Any], *, key: str | None, caller: Caller) -> Job:
+    """The same for probabilities and labels, which are kept as a data set, in place of learners."""
+    classes, labels = order["classes"], order["labels"]
+    P = as_probabilities(order["probabilities"], classes, normalize=order["normalize"]).P
+    if len(labels) != len(P):
+        raise Invalid.at("/labels", f"{len(labels)} labels for {len(P)} rows of probabilities")
+    class_codes(labels, classes)
+    draft = drafted(ports, P, labels, classes)
+    B, actions = needed_matrix(order["matrix"], classes)
+    parameters = {"calibration": "none", "input": "probabilities", "classes": list(classes)}
+    spec = CompareSpec(
+        dataset=draft.content,
+        learners=[LearnerSpec(kind=SCORE_CALIBRATOR.name, parameters=parameters)],
+        benefits=B.tolist(),
+        actions=actions,
+        folds=order["folds"],
+        seed=order["seed"],
+    )
+    ports.datasets.keep(draft)
+    return jobs.submit(ports, caller, KIND, spec, dataset=draft.dataset.id, key=key)
 
 
 def names(learners: Sequence[LearnerSpec]) -> list[str]:
@@ -92,6 +120,8 @@ def _buildable(resolved: Sequence[_Resolved], B: np.ndarray, classes: Sequence[i
 
 
 def _name(kind: str, parameters: Mapping[str, Any]) -> str:
+    if kind == SCORE_CALIBRATOR.name:
+        return "probabilities"
     _, defaults = catalogue.resolve({"kind": kind})
     changed = [f"{name}={_worded(value)}" for name, value in parameters.items() if value != defaults[name]]
     return f"{kind}({', '.join(changed)})" if changed else kind

@@ -33,7 +33,10 @@ def run(ports: Ports, job: Job) -> None:
     """Compare, and finish `job` with the table as its result."""
     spec = CompareSpec.from_json(job.spec)
     with progress.part(0.0, 0.02, "reading data"):
+        spec = spec.model_copy(update={"dataset": job.dataset or spec.dataset})
         table = ports.datasets.table(spec.dataset)
+        if "classes" in spec.learners[0].parameters:  # probabilities, whose columns the request put in order
+            table = table.with_classes(spec.learners[0].parameters["classes"])
     fold = stratified_folds(table.y, spec.folds, spec.seed)  # a data set has two rows of each class at least
     with progress.part(0.02, 0.95):
         trials = _trials(table, fold, spec)
@@ -145,7 +148,7 @@ def _tried(
     building = {name: value for name, value in recipe.items() if name not in {"kind", "parameters"}}
     outside = fold == part
     try:
-        estimator = catalogue.KINDS[recipe["kind"]].build(recipe["parameters"], **building)
+        estimator = catalogue.kind_of(recipe["kind"]).build(recipe["parameters"], **building)
         with progress.part(*where):
             began = perf_counter()
             fit(estimator, X[~outside], y[~outside])

@@ -33,13 +33,15 @@ def contributions(model: Loaded, X: np.ndarray, P: np.ndarray) -> tuple[list[dic
     if X.size * len(model.classes) > _CELLS:
         most = _CELLS // (X.shape[1] * len(model.classes))
         return [], [f"there are no contributions for so many numbers: send at most {most} instances"]
+    explain = getattr(model.estimator, "contributions", None)  # imported models have none
     try:
-        found = model.estimator.contributions(X, P.argmax(axis=1))
+        found = None if explain is None else explain(X, P.argmax(axis=1))
     except TooLarge as error:
         return [], [error.detail]
     if found is None:
-        kind = model.card.learner.kind
-        return [], [f"{kind} models have no contributions, or this one is of an older release: train it again"]
+        older = hasattr(getattr(model.estimator, "model_", None), "contributions")
+        reason = "an older release trained this version" if older else f"{model.card.learner.kind} models have none"
+        return [], [f"there are no contributions: {reason}"]
     return [
         {
             "contributions": dict(zip(model.schema.names, values, strict=True)),

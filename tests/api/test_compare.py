@@ -262,3 +262,49 @@ def test_unknown_things_are_404(service):
     for path in ("/compare/job_00000000000000000000", "/compare/x", "/compare/x/events"):
         assert service.get(path).status_code == 404
     assert service.delete("/compare/x").status_code == 404
+
+
+def given(**changes):
+    rng = np.random.default_rng(3)
+    p = rng.random(120).round(3)
+    labels = np.where(rng.random(120) < p, 7, 3).tolist()
+    P = np.column_stack([p, 1 - p]).tolist()
+    body = {"probabilities": P, "classes": [7, 3], "labels": labels, "benefits": [[5, -10], [-1, 0]], "folds": 3}
+    return {name: value for name, value in (body | changes).items() if value is not None}
+
+
+def test_rules_are_compared_on_the_probabilities_of_another_system(service):
+    job = service.post("/compare", json=given(), headers={"Prefer": "wait=60"}).json()
+    assert job["status"] == "succeeded", job
+    result = job["result"]
+    assert result["classes"] == [7, 3]
+    assert result["rows"] == 120
+    assert {row["learner"] for row in result["table"]} == {"probabilities", None}
+    report = service.post("/benefit", json={name: value for name, value in given().items() if name != "folds"}).json()
+    earned = {row["rule"]: row["benefit"] for row in report["rules"]}
+    for row in result["table"]:
+        if row["rule"] != "threshold_holdout":  # its folds are others
+            assert row["benefit"] == pytest.approx(earned[row["rule"]])
+    assert service.get(f"/compare/{job['id']}", headers={"Accept": "image/svg+xml"}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("changes", "place"),
+    [
+        ({"dataset": "ds_0123456789abcdef"}, "/dataset"),
+        ({"learners": [{"kind": "logistic"}]}, "/learners"),
+        ({"probabilities": None}, "/dataset"),
+        ({"classes": None}, "/classes"),
+        ({"labels": None}, "/labels"),
+        ({"labels": [7]}, "/labels"),
+        ({"labels": ["7"] * 120}, "/labels/0"),
+        ({"labels": [7] * 120}, "/labels"),
+        ({"probabilities": [[0.5, 0.6]] * 120}, "/probabilities/0"),
+        ({"benefits": [[1, 2]]}, "/benefits"),
+        ({"benefits": None}, "/benefits"),
+    ],
+)
+def test_probabilities_that_cannot_be_compared(service, changes, place):
+    response = service.post("/compare", json=given(**changes))
+    assert response.status_code == 422
+    assert response.json()["errors"][0]["loc"] == place

@@ -54,7 +54,7 @@ def compared(monkeypatch, *ways, with_logistic=True):
         queue=SimpleNamespace(succeed=lambda _, __, result: done.update(result)),
     )
     spec = {"dataset": "d", "learners": learners, "benefits": [[0.0, -1.0], [-10.0, 5.0]], "folds": 3, "seed": 0}
-    compare_job.run(ports, SimpleNamespace(spec=spec))
+    compare_job.run(ports, SimpleNamespace(dataset=None, spec=spec))
     return done
 
 

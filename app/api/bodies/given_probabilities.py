@@ -16,6 +16,9 @@ from app.errors import Flaw, Invalid, pointer, reject, unknown
 if TYPE_CHECKING:
     import pyarrow as pa
 
+_BYTES_PER_LABEL = 100  # of memory
+LABEL = "label"  # the column of the true classes
+
 Classes = Sequence[int | str]
 
 
@@ -24,6 +27,27 @@ def columns(sheet: Sheet, classes: Classes) -> tuple[np.ndarray, Carried]:
     names = [str(name) for name in classes]
     table, carried = sheet.read(names, names)
     return _columns(table, classes, sheet.reserve), carried
+
+
+def with_labels(sheet: Sheet, classes: Classes) -> tuple[np.ndarray, list[int | str] | None]:
+    """The same, and the classes in the column `label`, where the table has it and no class has this name."""
+    names = [str(name) for name in classes]
+    table, _ = sheet.read(names, names)
+    if LABEL in names or table.column_names.count(LABEL) != 1:
+        return _columns(table, classes, sheet.reserve), None
+    sheet.reserve(table.num_rows * _BYTES_PER_LABEL)
+    labels = _labels(table.column(LABEL).to_pylist(), classes)
+    return _columns(table.drop_columns([LABEL]), classes, sheet.reserve), labels
+
+
+def _labels(column: Sequence[object], classes: Classes) -> list[int | str]:
+    known = {str(name): name for name in classes}
+    reject(
+        Flaw(pointer(LABEL, i), "the label is missing" if name is None else unknown("class", name, known))
+        for i, name in enumerate(column)
+        if str(name) not in known or name is None
+    )
+    return [known[str(name)] for name in column]
 
 
 def _columns(table: pa.Table, classes: Classes, reserve: Reserve) -> np.ndarray:

@@ -7,17 +7,26 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Body, Path, Request, Response
 from pydantic import BaseModel, Field, StrictBool, StrictInt, WithJsonSchema
 
+from app.api.bodies.binary import NPY, array_of_npy
 from app.api.bodies.documents import (
     JSON,
     PROBABILITIES,
     ByClass,
     ClassNames,
+    DirectRoute,
     ModelVersion,
     StrictRoute,
     Text,
+    checked,
+    media_type_of_body,
+    read_query,
+    refuse_query,
 )
+from app.api.bodies.given_probabilities import LABEL, with_labels
+from app.api.bodies.json_bodies import parsed
 from app.api.bodies.matrices import WireMatrix
 from app.api.bodies.rankings import ContenderResult, Lead
+from app.api.bodies.tables import DIALECT_FIELDS, TABULAR, Sheet, TableFields, unpacked
 from app.api.charts import media
 from app.api.charts.reports import benefit_chart
 from app.api.deps import loaded_by_path
@@ -25,7 +34,9 @@ from app.api.errors import problems
 from app.api.middleware.limiters import limiters
 from app.api.middleware.memory import share
 from app.api.middleware.permits import PREDICT_OR_TRAIN, needs
+from app.data.dialect import Decimal, Delimiter, Encoding
 from app.decisions.rules import RuleName
+from app.errors import Flaw, Invalid, pointer, reject
 from app.registry.loaded import Loaded
 from app.usecases import benefit as usecase
 from app.usecases.probabilities import as_probabilities
@@ -42,15 +53,30 @@ class BenefitRequest(WireMatrix):
     points: int = Field(default=200, ge=2, le=10_000, strict=True, description="of the curve")
 
 
-class GivenBenefitRequest(BenefitRequest):
+class GivenQuestion(BenefitRequest):
+    """What is at stake, and all about the rows to judge on but their probabilities."""
+
+    classes: ClassNames
+    labels: Annotated[list[StrictInt | Text] | None, Field(fail_fast=True)] = Field(
+        default=None, description="the true class of each row; required unless a table has the column `label`"
+    )
+    normalize: StrictBool = Field(default=False, description="divide each row by its sum, which need not be 1")
+
+
+class GivenTable(GivenQuestion):
+    """The same, and how the CSV file is written."""
+
+    delimiter: Delimiter = ","
+    decimal: Decimal = "."
+    encoding: Encoding = "utf-8"
+
+
+class GivenBenefitRequest(GivenQuestion):
     """What is at stake, and the rows to judge on."""
 
     probabilities: Annotated[Any, WithJsonSchema(PROBABILITIES)] = Field(
         description="a row per instance, a column for each of `classes`"
     )
-    classes: ClassNames
-    labels: Annotated[list[StrictInt | Text], Field(fail_fast=True)] = Field(description="the true class of each row")
-    normalize: StrictBool = Field(default=False, description="divide each row by its sum, which need not be 1")
 
 
 class EarningDocument(BaseModel):
@@ -154,18 +180,31 @@ async def benefit(
     return await limiters(request).long.run(_answer, request, ref, body)
 
 
-@router.post(
+@needs(PREDICT_OR_TRAIN)
+async def benefit_given(request: Request) -> Response:
+    """The report of `/models/{ref}/benefit` for the probabilities of any system, and the true classes.
+
+    The probabilities also come as a NumPy array (`application/x-npy`, columns in the order of `classes`), or with a
+    column for each class and `label` as CSV (`text/csv`), NDJSON, Parquet or an Arrow stream; then the other fields are
+    query parameters, each as JSON.
+    """
+    kind = media_type_of_body(request, _TABLES)
+    kind, body = await unpacked(request, kind, await request.body())
+    return await limiters(request).long.run(_answer_given, request, kind, body)
+
+
+_TABLES = (NPY, *TABULAR)
+route = DirectRoute(
     "/benefit",
+    benefit_given,
+    body_type=GivenBenefitRequest,
+    examples={"four cases": _GIVEN},
+    others=_TABLES,
+    tags=["models"],
     summary="What a benefit matrix would have earned with these probabilities",
     response_model=BenefitReport,
-    responses={200: {"content": media.SVG_CONTENT}, **problems(413, 422, 503)},
+    responses={200: {"content": media.SVG_CONTENT}, **problems(413, 415, 422, 503)},
 )
-@needs(PREDICT_OR_TRAIN)
-async def benefit_given(
-    body: Annotated[GivenBenefitRequest, Body(openapi_examples={"four cases": {"value": _GIVEN}})], request: Request
-) -> Response:
-    """The report of `/models/{ref}/benefit` for the probabilities of any system, and the true classes."""
-    return await limiters(request).long.run(_answer_given, request, body)
 
 
 def _answer(request: Request, ref: str, body: BenefitRequest) -> Response:
@@ -173,9 +212,28 @@ def _answer(request: Request, ref: str, body: BenefitRequest) -> Response:
     return _report(request, usecase.evidence_of(model), body, model)
 
 
-def _answer_given(request: Request, body: GivenBenefitRequest) -> Response:
-    given = as_probabilities(body.probabilities, body.classes, normalize=body.normalize)
-    return _report(request, usecase.evidence_given(given, body.labels), body)
+def _answer_given(request: Request, kind: str, content: bytes) -> Response:
+    reserve = share(request).reserve
+    body: GivenQuestion
+    if kind == JSON:
+        refuse_query(request)
+        body = wire = checked(GivenBenefitRequest, parsed(content, reserve))
+        P, labels = wire.probabilities, None
+    else:
+        body = asked = read_query(request, GivenTable, DIALECT_FIELDS)
+        dialect = {name: getattr(asked, name) for name in DIALECT_FIELDS if name in asked.model_fields_set}
+        if kind == NPY:
+            reject(Flaw(pointer(name), f"{name!r} is for text/csv alone") for name in dialect)
+            P, labels = array_of_npy(content, reserve), None
+        else:
+            P, labels = with_labels(Sheet(kind, content, TableFields(**dialect), reserve), asked.classes)
+    if body.labels is not None and labels is not None:
+        raise Invalid.at("/labels", f"the table has the column {LABEL!r}; send one of the two")
+    truth = labels if body.labels is None else body.labels
+    if truth is None:
+        raise Invalid.at("/labels", f"'labels' is required{'' if kind in (JSON, NPY) else f'; or a column {LABEL!r}'}")
+    given = as_probabilities(P, body.classes, normalize=body.normalize)
+    return _report(request, usecase.evidence_given(given, truth), body)
 
 
 def _report(request: Request, rows: usecase.Evidence, body: BenefitRequest, model: Loaded | None = None) -> Response:

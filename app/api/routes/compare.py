@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Request, Response
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, StrictBool, StrictInt, WithJsonSchema
 from starlette.concurrency import run_in_threadpool
 
-from app.api.bodies.documents import StrictRoute, Text
+from app.api.bodies.documents import PROBABILITIES, ClassNames, StrictRoute, Text
 from app.api.bodies.matrices import WireMatrix
 from app.api.bodies.rankings import ContenderResult, Lead
 from app.api.charts.reports import comparison_chart
@@ -20,7 +20,7 @@ from app.api.routes.datasets import EXAMPLE_ID
 from app.api.routes.jobs import JobState, Prefer, accepted, add_job_routes, key_header
 from app.api.routes.train import Learner
 from app.decisions.rules import RuleName
-from app.errors import Conflict
+from app.errors import Conflict, Flaw, Invalid, pointer, reject
 from app.usecases import compare as usecase
 from app.usecases.specs import FOLDS, SEED
 
@@ -30,12 +30,34 @@ router = APIRouter(prefix="/compare", tags=["compare"], route_class=StrictRoute)
 class CompareRequest(WireMatrix):
     """What to compare, on what, and what is at stake."""
 
-    dataset: Text = Field(examples=[EXAMPLE_ID])
-    learners: list[Learner] = Field(min_length=1, max_length=20)
+    dataset: Text | None = Field(default=None, examples=[EXAMPLE_ID], description="with `learners`")
+    learners: Annotated[list[Learner], Field(min_length=1, max_length=20)] | None = Field(
+        default=None, description="or `probabilities`, of which the rules alone are compared"
+    )
+    probabilities: Annotated[Any, WithJsonSchema(PROBABILITIES)] = Field(
+        default=None,
+        description="in place of data set and learners: a row per instance, a column for each of `classes`",
+    )
+    classes: ClassNames | None = Field(default=None, description="with `probabilities`")
+    labels: Annotated[list[StrictInt | Text] | None, Field(fail_fast=True)] = Field(
+        default=None, description="with `probabilities`: the true class of each row"
+    )
+    normalize: StrictBool = Field(default=False, description="with `probabilities`: divide each row by its sum")
     folds: int = Field(
         default=FOLDS, ge=2, le=20, strict=True, description="each is evaluated by models fitted on the others"
     )
     seed: int = Field(default=SEED, ge=0, lt=2**32, strict=True)
+
+    def order(self) -> dict[str, Any]:
+        """The order; Invalid unless it has a data set and learners, or probabilities, classes and labels."""
+        forms = ("dataset", "learners"), ("probabilities", "classes", "labels")
+        needed, others = forms if self.probabilities is None else forms[::-1]
+        reject(Flaw(pointer(name), f"{name!r} is required") for name in needed if getattr(self, name) is None)
+        either = "send 'dataset' and 'learners', or 'probabilities', 'classes' and 'labels', not both"
+        reject(Flaw(pointer(name), either) for name in others if getattr(self, name) is not None)
+        if self.normalize and self.probabilities is None:
+            raise Invalid.at("/normalize", "this goes with 'probabilities'")
+        return dict(self) | {"matrix": self.stated()}
 
 
 class Contender(BaseModel):
@@ -103,6 +125,17 @@ _EXAMPLE = {
     "benefits": [[0, -1], [-10, 5]],
     "folds": 3,
 }
+_GIVEN = {
+    "probabilities": [[0.9, 0.1], [0.4, 0.6], [0.7, 0.3], [0.2, 0.8]],
+    "classes": ["healthy", "ill"],
+    "labels": ["healthy", "ill", "healthy", "ill"],
+    "benefits": [[0, -1], [-10, 5]],
+    "folds": 2,
+}
+_EXAMPLES: dict[str, Any] = {
+    "the data set above": {"value": _EXAMPLE},
+    "probabilities of another system": {"value": _GIVEN},
+}
 _ACCEPTED = {
     "description": "Accepted, and ended within the time that `Prefer: wait` gave",
     "model": CompareDocument,
@@ -118,7 +151,7 @@ _ACCEPTED = {
 )
 @needs(TRAIN)
 async def submit(
-    body: Annotated[CompareRequest, Body(openapi_examples={"the data set above": {"value": _EXAMPLE}})],
+    body: Annotated[CompareRequest, Body(openapi_examples=_EXAMPLES)],
     request: Request,
     response: Response,
     ports: PortsDep,
@@ -129,10 +162,10 @@ async def submit(
     """Every learner is fitted on the same folds, and every rule that the benefits allow decides the rows outside.
 
     A learner that cannot be fitted is listed with its `error`, and the others are compared; the job fails where none is
-    left. The best action for all, which needs no model, is the table's last row.
+    left. The best action for all, which needs no model, is the table's last row. With `probabilities`,
+    `classes` and `labels` in place of `dataset` and `learners`, the rules are compared on those of another system.
     """
-    order = dict(body) | {"matrix": body.stated()}
-    job = await run_in_threadpool(usecase.submit, ports, order, key=idempotency_key, caller=caller)
+    job = await run_in_threadpool(usecase.submit, ports, body.order(), key=idempotency_key, caller=caller)
     return CompareDocument.of(await accepted(request, response, job, prefer))
 
 
