@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import json
 import time
 from decimal import Decimal
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from tests.api.column_bodies import arrow, npy
@@ -203,12 +205,17 @@ def test_the_report_is_the_same_whatever_form_the_rows_have(service):
     csv = "label;healthy;ill\n" + "".join(
         f"{t};{a};{b}\n".replace(".", ",") for t, (a, b) in zip(TRUTH, P, strict=True)
     )
+    lines = "".join(json.dumps({"label": t, "healthy": a, "ill": b}) + "\n" for t, (a, b) in zip(TRUTH, P, strict=True))
+    file = io.BytesIO()
+    pq.write_table(pa.table(columns), file)
     bare = {name: column for name, column in columns.items() if name != "label"}
     for answer in (
         judged(service, npy(P), "application/x-npy", labels=TRUTH),
         judged(service, arrow(columns), IPC),
         judged(service, arrow(words), IPC),
         judged(service, arrow(bare), IPC, labels=TRUTH),
+        judged(service, lines.encode(), "application/x-ndjson"),
+        judged(service, file.getvalue(), "application/vnd.apache.parquet"),
         judged(service, csv.encode(), "text/csv", delimiter=";", decimal=","),
     ):
         assert answer.status_code == 200, answer.text

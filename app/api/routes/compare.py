@@ -125,17 +125,6 @@ _EXAMPLE = {
     "benefits": [[0, -1], [-10, 5]],
     "folds": 3,
 }
-_GIVEN = {
-    "probabilities": [[0.9, 0.1], [0.4, 0.6], [0.7, 0.3], [0.2, 0.8]],
-    "classes": ["healthy", "ill"],
-    "labels": ["healthy", "ill", "healthy", "ill"],
-    "benefits": [[0, -1], [-10, 5]],
-    "folds": 2,
-}
-_EXAMPLES: dict[str, Any] = {
-    "the data set above": {"value": _EXAMPLE},
-    "probabilities of another system": {"value": _GIVEN},
-}
 _ACCEPTED = {
     "description": "Accepted, and ended within the time that `Prefer: wait` gave",
     "model": CompareDocument,
@@ -151,7 +140,7 @@ _ACCEPTED = {
 )
 @needs(TRAIN)
 async def submit(
-    body: Annotated[CompareRequest, Body(openapi_examples=_EXAMPLES)],
+    body: Annotated[CompareRequest, Body(openapi_examples={"the data set above": {"value": _EXAMPLE}})],
     request: Request,
     response: Response,
     ports: PortsDep,
