@@ -45,6 +45,14 @@ def artifact(ports: Ports, name: str, version: int) -> tuple[Card, BinaryIO]:
     return ports.registry.artifact(name, version)
 
 
+def onnx(ports: Ports, name: str, version: int) -> bytes:
+    """The model as an ONNX file; Invalid at /format where it cannot be converted. Takes seconds for a large forest."""
+    from app.learners.onnx_export import exported  # noqa: PLC0415 - it is asked for rarely
+
+    model = ports.registry.load(f"{name}:{version}")
+    return exported(model.estimator, model.schema, model.classes)
+
+
 def set_alias(ports: Ports, name: str, alias: str, version: int, *, by: Caller) -> None:
     """Point an alias, new or not, at a version that is published; NotFound at `/version` where it is not."""
     entry = ports.audit.entry(by, "alias.set", f"{name}@{alias}", version=version)

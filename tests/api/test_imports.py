@@ -180,6 +180,20 @@ def test_an_imported_forest_acquires_features(service, chosen):
     assert says("/model", "LogisticRegression", "RandomForestClassifier") in refused.json()["errors"]
 
 
+def test_models_that_cannot_be_converted_to_onnx_say_why(service, ward, chosen):
+    """In skl2onnx's words, or in ours."""
+    url = "/models/{}/versions/{}/artifact"
+    pipeline = service.get(url.format("chosen", 1), params={"format": "onnx"})
+    words = service.get(url.format(ward, 1), params={"format": "onnx"})
+    absent = service.get(url.format(ward, 99), params={"format": "onnx"})
+    other = service.get(url.format(ward, 1), params={"format": "pmml"})
+
+    assert says("/format", "skl2onnx", "missing values") in pipeline.json()["errors"]
+    assert says("/format", "words") in words.json()["errors"]
+    assert absent.status_code == 404
+    assert other.json()["errors"][0]["loc"] == "/format"
+
+
 @pytest.mark.parametrize("whole", [True, False])
 def test_an_onnx_file(service, whole):
     """A whole one answers as the original; a truncated one ends in a failed job with the reason."""
@@ -193,6 +207,9 @@ def test_an_onnx_file(service, whole):
         asked = {"model": "onnx", "instances": ROWS, "benefits": BENEFITS}
         P = service.post("/predict", json=asked).json()["probabilities"]
         np.testing.assert_allclose(P, model.predict_proba(NUMBERS), rtol=0, atol=1e-6)
+        exported = service.get("/models/onnx/versions/1/artifact", params={"format": "onnx"})
+        assert exported.content == content
+        assert 'filename="onnx-1.onnx"' in exported.headers["content-disposition"]
     else:
         assert says("/file", "truncated") in job["error"]["errors"]
 

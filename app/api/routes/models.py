@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import Annotated, Any, BinaryIO
+from typing import Annotated, Any, BinaryIO, Literal
 
-from fastapi import APIRouter, Body, Depends, Header, Path, Request, Response
+from fastapi import APIRouter, Body, Depends, Header, Path, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, Field
@@ -26,6 +26,7 @@ from app.registry.listing import ModelLine, ModelPage
 from app.registry.mirror import Move
 from app.registry.snapshot import NUMBER
 from app.usecases import models as usecase
+from app.usecases.ports import Ports
 
 router = APIRouter(prefix="/models", tags=["models"], route_class=StrictRoute, dependencies=[Depends(need_model)])
 
@@ -187,11 +188,11 @@ async def card(name: ModelName, version: VersionNumber, ports: PortsDep, request
 
 @router.get(
     "/{name}/versions/{version}/artifact",
-    summary="Download the estimator as a joblib file",
+    summary="Download the estimator as a joblib or ONNX file",
     response_class=Response,
     responses={
         200: {
-            "description": "The file, whose digest was verified just before. Loading it runs the code it names",
+            "description": "The file, whose digest was verified before. Loading a joblib file runs the code it names",
             "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
             "headers": {"ETag": {"description": "its SHA-256", "schema": {"type": "string"}}},
         },
@@ -200,12 +201,25 @@ async def card(name: ModelName, version: VersionNumber, ports: PortsDep, request
     },
 )
 @needs(TRAIN)
-def artifact(
+async def artifact(
+    request: Request,
     name: ModelName,
     version: VersionNumber,
     ports: PortsDep,
     if_none_match: Annotated[str | None, Header()] = None,
+    format: Annotated[Literal["joblib", "onnx"], Query()] = "joblib",  # noqa: A002 - its name in the query
 ) -> Response:
+    """With `format=onnx` it is converted: logistic models and random forests of numeric features, without a calibration
+    or with a sigmoid, and imported models that skl2onnx supports; 422 says why another cannot be.
+    """
+    if format == "joblib":
+        return await run_in_threadpool(_joblib, ports, name, version, if_none_match)
+    content = await limiters(request).long.run(usecase.onnx, ports, name, version)
+    headers = {"Content-Disposition": f'attachment; filename="{name}-{version}.onnx"'}
+    return Response(content, media_type="application/octet-stream", headers=headers)
+
+
+def _joblib(ports: Ports, name: str, version: int, if_none_match: str | None) -> Response:
     etag = f'"{usecase.card(ports, name, version).sha256["model.joblib"]}"'
     if etag in (if_none_match or ""):
         return Response(status_code=304, headers={"ETag": etag})

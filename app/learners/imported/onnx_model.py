@@ -19,6 +19,7 @@ _TEXT = "tensor(string)"
 _LABELS = ("classlabels_strings", "classlabels_int64s", "classlabels_ints")
 _MAX_MESSAGE = 300
 _EXTERNAL = 1  # TensorProto.DataLocation
+_INT64 = 7  # TensorProto.DataType
 _PLAIN = re.compile(r"\W")  # what converters replace in names
 
 
@@ -163,13 +164,19 @@ def _messages(message: Any) -> Iterator[Any]:
 
 
 def _labels(content: bytes) -> list[Any] | None:
-    """The class labels that a node of the file names."""
+    """The class labels that a node of the file names, or the constant `classes`."""
     for message in _messages(_parsed(content)):
         if message.DESCRIPTOR.name == "AttributeProto" and message.name in _LABELS:
             found = [word.decode() for word in message.strings] or list(message.ints)
             if found:
                 return found
+        elif message.DESCRIPTOR.name == "TensorProto" and message.name == "classes":
+            return [word.decode() for word in message.string_data] or list(message.int64_data) or _numbers(message)
     return None
+
+
+def _numbers(tensor: Any) -> list[Any] | None:
+    return np.frombuffer(tensor.raw_data, dtype="<i8").tolist() if tensor.data_type == _INT64 else None
 
 
 def _columns(inputs: Sequence[Any], schema: Schema) -> Columns:
