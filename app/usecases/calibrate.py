@@ -38,7 +38,7 @@ def submit(ports: Ports, order: Mapping[str, Any], *, key: str | None, caller: C
     else:
         X = as_probabilities(order["probabilities"], classes, normalize=order["normalize"]).P
     if not len(X):
-        raise Invalid.at(f"/{given}", "at least one row is required")
+        raise Invalid.at(pointer(given), "at least one row is required")
     if len(labels) != len(X):
         raise Invalid.at("/labels", f"{len(labels)} labels for {len(X)} rows of {given}")
     _check_varied(X, class_codes(labels, classes), classes, given)
@@ -99,7 +99,7 @@ def _wrong_numbers(rows: Sequence[Sequence[Any]], *, single: bool) -> Iterator[F
 def _check_varied(X: np.ndarray, codes: np.ndarray, classes: Classes, given: str) -> None:
     """Scores that are all the same, or that fall where the second class is more frequent, cannot be calibrated."""
     if (X[0] == X).all():
-        raise Invalid.at(f"/{given}", f"the {given} of all rows are the same; they cannot tell the classes apart")
+        raise Invalid.at(pointer(given), f"the {given} of all rows are the same; they cannot tell the classes apart")
     if X.shape[1] > 1 or len(np.unique(codes)) < 2:
         return
     first, second = (X[codes == k].mean() for k in (0, 1))

@@ -48,7 +48,7 @@ def test_requests_for_other_hosts_are_refused(service, host):
 
         assert answer.status_code == (200 if needed is OPEN else 403), (method, template)
         if needed is not OPEN:
-            assert "PAYOFF_HOSTS" in answer.json()["detail"]
+            assert "PAYOFF_HOSTS" in answer.text
     assert service.get("/nowhere", headers={"Host": host}).status_code == 403
 
 
@@ -105,8 +105,9 @@ def test_writes_from_pages_of_other_sites_are_refused(service, sent):
         refused = needed is not OPEN and method not in READS
         assert (answer.status_code == 403) == refused, (method, template, answer.text)
         if refused:
-            assert "another site" in answer.json()["detail"] or "not a page of" in answer.json()["detail"]
-            assert answer.headers["content-type"] == "application/problem+json"
+            assert "another site" in answer.text or "not a page of" in answer.text
+            kind = "application/json" if template.startswith("/v2") else "application/problem+json"
+            assert answer.headers["content-type"] == kind
     assert service.post("/nowhere", headers=headers).status_code == 403
     assert service.request("PROPFIND", "/models", headers=headers).status_code == 403
 

@@ -121,7 +121,7 @@ def carried_of_table(
 
     names = wire.carried_names
     reject(
-        Flaw(f"/{'id' if name == wire.id else 'keep'}", f"the table needs one column {name!r}")
+        Flaw(pointer("id" if name == wire.id else "keep"), f"the table needs one column {name!r}")
         for name in names
         if table.column_names.count(name) != 1
     )

@@ -61,7 +61,7 @@ class InferRequest(WireModel):
         """Whether outputs come as binary data where they do not say how."""
         value = (self.parameters or {}).get(_BINARY, False)
         if not isinstance(value, bool):
-            raise Invalid.at(f"/parameters/{_BINARY}", f"{_BINARY!r} must be true or false")
+            raise Invalid.at(pointer("parameters", _BINARY), f"{_BINARY!r} must be true or false")
         return value
 
 

@@ -112,7 +112,7 @@ def tensors(inputs: Sequence[TensorDocument], block: bytes, reserve: Reserve) ->
         try:
             values = _of_json(sent) if size is None else _of_binary(sent, block[at : at + size], reserve)
         except Invalid as error:
-            raise error.under(f"/inputs/{number}") from error
+            raise error.under(pointer("inputs", number)) from error
         at += size or 0
         found.append(Tensor(sent.name, sent.datatype, sent.shape, values))
     return found

@@ -190,7 +190,7 @@ def _replaced_flaw(flaw: Flaw) -> Flaw:
         place = f"row {found[1]}" if found[2] is None else f"row {found[1]}, column {found[2]}"
         return Flaw("", f"{place}: {flaw.msg}")
     inside = flaw.loc.split("/")[1:2] not in (["inputs"], ["outputs"], ["parameters"], ["id"], [])
-    return Flaw(f"/parameters{flaw.loc}", flaw.msg) if inside else flaw
+    return Flaw("/parameters" + flaw.loc, flaw.msg) if inside else flaw
 
 
 def _reference(name: str, version: str) -> str:
