@@ -41,10 +41,10 @@ def plain(table: pa.Table, reserve: Callable[[int], None]) -> pa.Table:
     return pa.Table.from_arrays(columns, names).replace_schema_metadata(table.schema.metadata)
 
 
-def index_columns(table: pa.Table) -> set[str]:
-    """The columns that hold the index of the pandas table that `table` was written from."""
+def index_columns(schema: pa.Schema) -> set[str]:
+    """The columns that hold the index of the pandas table that a table was written from."""
     try:
-        found = json.loads((table.schema.metadata or {})[b"pandas"])["index_columns"]
+        found = json.loads((schema.metadata or {})[b"pandas"])["index_columns"]
         return {name for name in found if isinstance(name, str)}
     except (KeyError, TypeError, ValueError, RecursionError):
         return set()
@@ -88,7 +88,8 @@ def _is_view(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string_view(kind) or pa.types.is_binary_view(kind))
 
 
-def _is_bytes(kind: pa.DataType) -> bool:
+def is_bytes(kind: pa.DataType) -> bool:
+    """Whether a column holds bytes, which are text where they are UTF-8, or views of text."""
     tests = pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary, _is_view
     return any(test(kind) for test in tests)
 
@@ -96,7 +97,7 @@ def _is_bytes(kind: pa.DataType) -> bool:
 def _changes(kind: pa.DataType) -> bool:
     """Whether a column of this type needs anything done to it."""
     value = kind.value_type if pa.types.is_dictionary(kind) else kind
-    return isinstance(kind, pa.BaseExtensionType) or _is_bytes(value) or _nested_views(kind)
+    return isinstance(kind, pa.BaseExtensionType) or is_bytes(value) or _nested_views(kind)
 
 
 def _nested_views(kind: pa.DataType) -> bool:
@@ -150,7 +151,7 @@ def _view_bytes(array: pa.Array) -> int:
 
 def _as_strings(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
     value = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
-    if not _is_bytes(value):
+    if not is_bytes(value):
         return column
     try:
         if not pa.types.is_dictionary(column.type):

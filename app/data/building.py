@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 
 from app.data.columns import CategoricalColumn, NumericColumn, Vocabulary
 from app.data.dataset import DataLimits
+from app.data.findings import Findings
 from app.data.labels import Classes, NumberLabel, RelevanceLabel, WordLabel
 from app.data.source import Source
 from app.errors import Invalid, reject
@@ -31,6 +32,7 @@ class Built:
     labels: tuple[str, ...]
     classes: Classes
     identity: str
+    warnings: tuple[str, ...]
 
 
 def build(
@@ -38,6 +40,7 @@ def build(
     labels: Sequence[int],
     sink: BinaryIO,
     limits: DataLimits,
+    left_out: Mapping[str, tuple[int, int, str]] | None = None,
     *,
     several: bool,
     numbers: bool = False,
@@ -45,7 +48,8 @@ def build(
     """Read `source` to its end and write it to `sink` as Parquet: the columns at `labels` as labels (`several`: 0 or 1
     each), the others as features.
 
-    With `numbers` one label is a number to regress on, also where all its values are integers.
+    With `numbers` one label is a number to regress on, also where all its values are integers. `left_out` says of each
+    column which values count as missing, once all is read.
     Raises Invalid with every column that cannot be used. One pass; memory of one row group and the categories.
     """
     order = [j for j in range(len(source.places)) if j not in set(labels)] + list(labels)
@@ -53,19 +57,23 @@ def build(
     features = [_feature(source, j, limits, vocabulary) for j in order[: len(order) - len(labels)]]
     targets = [_label(source, j, limits, vocabulary, several=several, numbers=numbers) for j in labels]
     columns: list[_Column] = [*features, *targets]
-    writer = _Writer(columns, sink)
+    writer, findings = _Writer(columns, sink), Findings(features, targets)
     for arrays in source.batches():
         writer.write([column.add(arrays[j]) for column, j in zip(columns, order, strict=True)])
+        findings.add()
     flaws = [flaw for feature in features for flaw in feature.flaws()]
     flaws += [flaw for target in targets if isinstance(target, RelevanceLabel) for flaw in target.relevance_flaws()]
     reject(flaws)
     writer.close()
+    for feature in features:
+        feature.left_out = (left_out or {}).get(feature.place.name)
     return Built(
         rows=columns[0].rows,
         features=tuple(feature.feature() for feature in features),
         labels=tuple(target.place.name for target in targets),
         classes=_classes(targets),
         identity=_identity(features, targets),
+        warnings=tuple(findings.warnings()),
     )
 
 

@@ -28,7 +28,15 @@ class NumericColumn:
         self.place = place
         self.rows = 0
         self.missing = 0
+        self.left_out: tuple[int, int, str] | None = None
+        self.values = np.empty(0)  # of the last batch
+        self._least, self._most = np.inf, -np.inf
         self._digest = hashlib.sha256()
+
+    @property
+    def constant(self) -> bool:
+        """Whether all values are the same, and none is missing."""
+        return self.rows > 1 and not self.missing and self._least == self._most
 
     def add(self, array: Any) -> Any:
         """Take a float64 batch in and give it back as it is to be stored; Invalid where a number is not finite."""
@@ -39,6 +47,9 @@ class NumericColumn:
             self._refuse(values, valid & ~finite, "{} is not a finite number")
         self._check(array, values)
         self._digest.update(values.astype("<f8", copy=False).tobytes())
+        self.values = values
+        self._least = np.fmin.reduce(values, initial=self._least)
+        self._most = np.fmax.reduce(values, initial=self._most)
         self.rows += len(values)
         self.missing += array.null_count
         return array
@@ -96,6 +107,9 @@ class CategoricalColumn:
         self.rows = 0
         self.missing = 0
         self.counts: dict[str, int] = {}
+        self.first: dict[str, int] = {}  # the row of each word's first occurrence
+        self.left_out: tuple[int, int, str] | None = None
+        self.values = np.empty(0, dtype="<u8")  # of the last batch, the same number for the same word
         self._vocabulary = vocabulary
         self._marks: dict[str, int] = {}
         self._digest = hashlib.sha256()
@@ -109,10 +123,13 @@ class CategoricalColumn:
         dictionary = encoded.dictionary.take(pa.array(used[: self.most + 1]))
         words = dictionary.to_pylist()
         self._check_words(words, codes, used)
+        if any(word not in self.first for word in words):
+            self._note_first(words, codes, used)
         self._count(words, counts[1:][used[: self.most + 1]])
         marks = np.zeros(len(counts), dtype="<u8")  # position 0, before all words, is the missing value's
         marks[used + 1] = [self._marks[word] for word in words]
-        self._digest.update(marks[codes + 1].tobytes())
+        self.values = marks[codes + 1]
+        self._digest.update(self.values.tobytes())
         self._check(codes)
         self.rows += len(codes)
         self.missing += int(counts[0])
@@ -134,6 +151,18 @@ class CategoricalColumn:
 
     def _check(self, codes: np.ndarray) -> None:
         """What a kind of column asks for beyond a bounded number of words; -1 is the missing value's code."""
+
+    @property
+    def constant(self) -> bool:
+        """Whether all values are the same, and none is missing."""
+        return self.rows > 1 and not self.missing and len(self.counts) == 1
+
+    def _note_first(self, words: list[str], codes: np.ndarray, used: np.ndarray) -> None:
+        present = np.flatnonzero(codes >= 0)[::-1]
+        first = np.zeros(int(used.max()) + 1, dtype=np.int64)
+        first[codes[present]] = present  # of several rows the last one assigned stays: the first of the file
+        for word, code in zip(words, used.tolist(), strict=False):
+            self.first.setdefault(word, self.rows + int(first[code]))
 
     def _check_words(self, words: list[str], codes: np.ndarray, used: np.ndarray) -> None:
         """Invalid where a new word is too long, or at the first row whose word no text may hold."""
@@ -158,21 +187,14 @@ class CategoricalColumn:
     def _check_number(self, distinct: int) -> None:
         if distinct <= self.most:
             return
+        from app.data.findings import misread  # noqa: PLC0415 - it watches columns itself
+
         msg = f"{self.place.name!r} has more than {self.most} distinct values"
-        others = [word for word in self.counts if not _is_number(word)]
-        if 0 < len(others) <= len(self.counts) // 2:
-            raise Invalid.at(self.place.loc, f"{msg}, most of them numbers; fix {', '.join(map(repr, others[:3]))}")
+        if looks := misread(self.first, self.place.name):
+            raise Invalid.at(self.place.loc, f"{msg}; {self.place.flaw(*looks).msg}")
         raise Invalid.at(
             self.place.loc, f"{msg}; it looks like an identifier or text: leave it out or group its values"
         )
-
-
-def _is_number(word: str) -> bool:
-    try:
-        float(word)
-    except ValueError:
-        return False
-    return True
 
 
 def _shown(value: float) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import zlib
 from collections.abc import Iterator
@@ -11,20 +12,23 @@ from typing import BinaryIO, cast
 
 from app.data.csv_file import CsvFile
 from app.data.dataset import DataLimits
+from app.data.json_lines import JsonLinesFile
 from app.data.location import FILE
 from app.data.parquet_file import ParquetFile
 from app.data.source import Source
+from app.data.upload_request import UploadRequest
 from app.errors import Invalid, TooLarge
 
 _GZIP = b"\x1f\x8b"
 _PARQUET = b"PAR1"
 _ZIP = b"PK\x03\x04"
+_BLANK = b"\xef\xbb\xbf \t\r\n"
 _CHUNK = 1 << 20
 _IN_MEMORY = 1 << 23  # unpacked content beyond this goes to a temporary file
 
 
 @contextmanager
-def opened(content: BinaryIO, limits: DataLimits) -> Iterator[Source]:
+def opened(content: BinaryIO, limits: DataLimits, request: UploadRequest) -> Iterator[Source]:
     """A source over `content` (at any position), recognised by its first bytes; what is unpacked is deleted at the end.
 
     Raises Invalid for what cannot be read and TooLarge beyond `limits`, also for what a gzipped file unpacks to.
@@ -35,18 +39,43 @@ def opened(content: BinaryIO, limits: DataLimits) -> Iterator[Source]:
     if _first_bytes(content).startswith(_GZIP):
         with SpooledTemporaryFile(max_size=_IN_MEMORY) as plain:
             _unpack(content, cast(BinaryIO, plain), limits.max_upload_bytes)
-            yield _source(cast(BinaryIO, plain), limits)
+            with _in_utf8(cast(BinaryIO, plain), limits, request) as text:
+                yield _source(text, limits, request)
     else:
-        yield _source(content, limits)
+        with _in_utf8(content, limits, request) as text:
+            yield _source(text, limits, request)
 
 
-def _source(content: BinaryIO, limits: DataLimits) -> Source:
+@contextmanager
+def _in_utf8(content: BinaryIO, limits: DataLimits, request: UploadRequest) -> Iterator[BinaryIO]:
+    """The same text in UTF-8; Invalid where it is not in the encoding of the request."""
+    encoding = request.dialect.encoding
+    if encoding == "utf-8" or _first_bytes(content).startswith(_PARQUET):
+        yield content
+        return
+    content.seek(0)
+    decoder = codecs.getincrementaldecoder(encoding)()
+    with SpooledTemporaryFile(max_size=_IN_MEMORY) as plain:
+        try:
+            while chunk := content.read(_CHUNK):
+                plain.write(decoder.decode(chunk).encode())
+                if plain.tell() > limits.max_upload_bytes:
+                    raise TooLarge(f"in UTF-8, an upload may have at most {limits.max_upload_bytes:,} bytes")
+            plain.write(decoder.decode(b"", final=True).encode())
+        except UnicodeError as error:
+            raise Invalid.at("/encoding", f"the file is not {encoding}") from error
+        yield cast(BinaryIO, plain)
+
+
+def _source(content: BinaryIO, limits: DataLimits, request: UploadRequest) -> Source:
     first = _first_bytes(content)
     if first.startswith(_PARQUET):
-        return ParquetFile(content, limits)
+        return ParquetFile(content, limits, request)
+    if first.lstrip(_BLANK).startswith(b"{"):
+        return JsonLinesFile(content, limits, request)
     if first.startswith((_ZIP, _GZIP)):
         raise Invalid.at(FILE, "this is an archive or an Excel file; send CSV, gzipped CSV or Parquet")
-    return CsvFile(content, limits)
+    return CsvFile(content, limits, request)
 
 
 def _first_bytes(content: BinaryIO) -> bytes:

@@ -33,6 +33,8 @@ class Dataset:
 
     `classes` are the label names where there are several, and None for a number to regress on; `bytes` is the size
     of the stored table, `digest` the SHA-256 of it. One that `expires` is removed once it is old and nothing needs it.
+    `warnings` are about columns that look like something else than what they were read as; `ignored` columns of the
+    file are not in the table.
     """
 
     id: str
@@ -46,6 +48,8 @@ class Dataset:
     bytes: int
     created_at: datetime
     expires: bool = False
+    warnings: tuple[str, ...] = ()
+    ignored: tuple[str, ...] = ()
 
     @property
     def multilabel(self) -> bool:
@@ -106,6 +110,8 @@ def _from_record(record: dict[str, Any]) -> Dataset:
     changed = {
         "features": tuple(features),
         "labels": tuple(record["labels"]),
+        "warnings": tuple(record.get("warnings", ())),
+        "ignored": tuple(record.get("ignored", ())),
         "classes": None if classes is None else tuple(classes),
         "created_at": datetime.fromisoformat(record["created_at"]),
     }

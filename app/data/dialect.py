@@ -15,3 +15,6 @@ class Dialect(NamedTuple):
     delimiter: Delimiter = ","
     decimal: Decimal = "."
     encoding: Encoding = "utf-8"
+
+
+PLAIN = Dialect()

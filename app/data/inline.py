@@ -39,6 +39,7 @@ class InlineRows:
         ]
         self.labels = range(len(features), len(features) + len(names))
         self.places += [Location(name, "/labels", "/labels/{}") for name in names]
+        self.names = [place.name for place in self.places]
         columns = [*zip(*rows, strict=True), *targets]
         self.kinds = [_kind(column, place) for column, place in zip(columns, self.places, strict=True)]
         self._columns = columns

@@ -11,6 +11,7 @@ import pyarrow as pa
 from app.data.dataset import DataLimits
 from app.data.location import FILE, Location, check_names
 from app.data.source import Kind, check_columns, check_rows
+from app.data.upload_request import UploadRequest
 from app.errors import Invalid, TooLarge, pointer, reject
 from app.repeats import refuse_repeats
 from app.text import check_document
@@ -65,9 +66,10 @@ class JsonLinesFile:
     Raises Invalid with the line for what is neither or both, and TooLarge beyond `limits`. One block in memory.
     """
 
-    def __init__(self, content: BinaryIO, limits: DataLimits) -> None:
+    def __init__(self, content: BinaryIO, limits: DataLimits, request: UploadRequest) -> None:
         self._content = content
         self._limits = limits
+        self._ignored = request.named("ignore")
         try:
             kinds, rows = self._survey()
         except Invalid as error:
@@ -75,8 +77,10 @@ class JsonLinesFile:
         if not rows:
             raise Invalid.at(FILE, "the file has no row")
         reject(check_names(list(kinds), FILE, numbered=False))
-        self.places = [Location(name, FILE + pointer(name)) for name in kinds]
-        self.kinds: list[Kind] = [kind or "numeric" for kind in kinds.values()]
+        self.names = list(kinds)
+        chosen = {name: kind for name, kind in kinds.items() if name not in self._ignored}
+        self.places = [Location(name, FILE + pointer(name)) for name in chosen]
+        self.kinds: list[Kind] = [kind or "numeric" for kind in chosen.values()]
 
     def batches(self) -> Iterator[list[Any]]:
         for lines in self._blocks():
@@ -95,7 +99,8 @@ class JsonLinesFile:
             kinds = dict.fromkeys([*kinds, *lines.names()]) | kinds
             self._check_extent(rows, len(kinds))
             for name, known in kinds.items():
-                kinds[name] = _joined(name, known, lines)
+                if name not in self._ignored:
+                    kinds[name] = _joined(name, known, lines)
         return kinds, rows
 
     def _check_extent(self, rows: int, columns: int) -> None:

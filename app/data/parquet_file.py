@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, BinaryIO
 
@@ -10,10 +10,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from app.data.arrow_text import floats
+from app.data.arrow_text import floats, index_columns, is_bytes, is_number
 from app.data.dataset import DataLimits
 from app.data.location import FILE, Location, check_names
 from app.data.source import Kind, check_columns, check_rows
+from app.data.upload_request import UploadRequest
 from app.errors import Flaw, Invalid, TooLarge, pointer, reject
 
 _BATCH = 1 << 14  # rows decoded at a time
@@ -47,18 +48,21 @@ class ParquetFile:
     it may hold as many as the largest CSV file could.
     """
 
-    def __init__(self, content: BinaryIO, limits: DataLimits) -> None:
+    def __init__(self, content: BinaryIO, limits: DataLimits, request: UploadRequest) -> None:
         content.seek(0)
         with _explained():
             self._file = pq.ParquetFile(content, buffer_size=_BUFFER)
             schema, metadata = self._file.schema_arrow, self._file.metadata
             _check_extent(metadata, schema, limits)
-            self.kinds = _kinds(schema)
-            words = [name for name, kind in zip(schema.names, self.kinds, strict=True) if kind == "categorical"]
+            self.names = schema.names
+            ignored = index_columns(schema).difference(request.labels) | request.named("ignore")
+            self._chosen = [j for j, name in enumerate(schema.names) if name not in ignored]
+            self.kinds = _kinds(schema, self._chosen)
+            words = [schema.names[j] for j, kind in zip(self._chosen, self.kinds, strict=True) if kind == "categorical"]
             content.seek(0)
             # long words that repeat are not spelt out; a column is read page by page, not whole
             self._file = pq.ParquetFile(content, read_dictionary=words, buffer_size=_BUFFER, pre_buffer=False)
-        self.places = [Location(name, FILE + pointer(name)) for name in schema.names]
+        self.places = [Location(schema.names[j], FILE + pointer(schema.names[j])) for j in self._chosen]
         if not metadata.num_rows:
             raise Invalid.at(FILE, "the table has no rows")
 
@@ -66,8 +70,8 @@ class ParquetFile:
         with _explained():
             for batch in self._file.iter_batches(batch_size=_BATCH, use_threads=False):
                 yield [
-                    _numbers(column) if kind == "numeric" else _words(column)
-                    for column, kind in zip(batch.columns, self.kinds, strict=True)
+                    _numbers(batch.column(j)) if kind == "numeric" else _words(batch.column(j))
+                    for j, kind in zip(self._chosen, self.kinds, strict=True)
                 ]
 
 
@@ -80,14 +84,15 @@ def _check_extent(metadata: Any, schema: Any, limits: DataLimits) -> None:
         raise TooLarge(f"{values:,} values in {size:,} bytes; decoded, they are more than this service accepts")
 
 
-def _kinds(schema: Any) -> list[Kind]:
-    """Numeric or categorical for each column; Invalid for types that are neither, and for bad names."""
+def _kinds(schema: Any, chosen: Sequence[int]) -> list[Kind]:
+    """Numeric or categorical for each chosen column; Invalid for types that are neither, and for bad names."""
     flaws = [*check_names(schema.names, FILE, numbered=False)]
     kinds: list[Kind] = []
-    for field in schema:
+    for field in map(schema.field, chosen):
         kind = _kind(field.type)
         if kind is None:
-            msg = f"{field.name!r} is of type {field.type}; make it numbers, booleans or strings, or leave it out"
+            msg = f"{field.name!r} is of type {field.type}; make it numbers, booleans or strings, or"
+            msg += f' leave it out (types={{"{field.name}": "ignore"}})'
             flaws.append(Flaw(FILE + pointer(field.name), msg))
         kinds.append(kind or "numeric")
     reject(flaws)
@@ -95,16 +100,13 @@ def _kinds(schema: Any) -> list[Kind]:
 
 
 def _kind(found: Any) -> Kind | None:
-    types = pa.types
-    if any(check(found) for check in (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal)):
+    if is_number(found):
         return "numeric"
-    if types.is_null(found):
-        return "numeric"
-    value = found.value_type if types.is_dictionary(found) else found
+    value = found.value_type if pa.types.is_dictionary(found) else found
     return "categorical" if any(check(value) for check in _TEXT) else None
 
 
-_TEXT = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
+_TEXT = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view, is_bytes)
 
 
 def _numbers(column: Any) -> Any:
@@ -116,7 +118,8 @@ def _numbers(column: Any) -> Any:
 def _words(column: Any) -> Any:
     """A column as a dictionary of strings."""
     if not pa.types.is_dictionary(column.type):
-        column = column.cast(pa.string()).dictionary_encode()
+        column = (column.cast(pa.binary()) if pa.types.is_fixed_size_binary(column.type) else column).cast(pa.string())
+        column = column.dictionary_encode()
     words = column.dictionary.cast(pa.string())
     words.validate(full=True)  # a damaged file can hold bytes that are not UTF-8
     return pa.DictionaryArray.from_arrays(column.indices.cast(pa.int32()), words)

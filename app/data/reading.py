@@ -14,6 +14,7 @@ from app.data.content import opened
 from app.data.dataset import DataLimits, Dataset
 from app.data.inline import InlineRows
 from app.data.location import FILE
+from app.data.typed import Typed
 from app.data.upload_request import UploadRequest
 from app.errors import MAX_ERRORS, Flaw, pointer, reject
 from app.text import refused_character
@@ -29,10 +30,14 @@ def read_upload(content: BinaryIO, request: UploadRequest, sink: BinaryIO, limit
     Raises Invalid with places below `/file`, `/label` and `/name`, or TooLarge. Memory of a few blocks and of the
     categories, whatever the size of the file.
     """
-    with opened(content, limits) as source:
-        positions = _find_labels([place.name for place in source.places], request.labels)
-        built = build(source, positions, sink, limits, several=len(positions) > 1, numbers=request.numbers)
-    return _record(built, request.name, "upload", sink)
+    with opened(content, limits, request) as found:
+        source = Typed(found, request)
+        names = [place.name for place in source.places]
+        positions = _find_labels(names, request.labels)
+        several = len(positions) > 1
+        built = build(source, positions, sink, limits, source.left_out, several=several, numbers=request.numbers)
+    ignored = tuple(name for name in found.names if name not in set(names))
+    return replace(_record(built, request.name, "upload", sink), ignored=ignored)
 
 
 def read_inline(
@@ -65,7 +70,7 @@ def _id(text: str) -> str:
 def _record(built: Built, name: str | None, origin: Literal["upload", "inline"], sink: BinaryIO) -> Dataset:
     sink.seek(0)
     return Dataset(
-        id=_id(f"{built.identity}\n{name or ''}"),
+        id=_id(f"{built.identity}\n"),
         name=name,
         origin=origin,
         rows=built.rows,
@@ -74,6 +79,7 @@ def _record(built: Built, name: str | None, origin: Literal["upload", "inline"],
         classes=built.classes,
         digest=hashlib.file_digest(sink, "sha256").hexdigest(),  # type: ignore[arg-type]
         bytes=sink.seek(0, 2),
+        warnings=built.warnings,
         created_at=datetime.now(UTC),
     )
 

@@ -15,8 +15,13 @@ Kind = Literal["numeric", "categorical"]
 class Source(Protocol):
     """Columns with their places and kinds; `batches` gives one Arrow array for each column.
 
+    `names` are those of all columns, also of the ones that are ignored.
+
     Numeric arrays are float64, categorical ones (dictionary-encoded) strings, null where a value is missing.
     """
+
+    @property
+    def names(self) -> Sequence[str]: ...
 
     @property
     def places(self) -> Sequence[Location]: ...

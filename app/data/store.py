@@ -11,21 +11,24 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import accumulate
 from typing import Any, BinaryIO, cast
 
+from app.data.copies import Draft, copied
 from app.data.dataset import DataLimits, Dataset, from_files, from_json, to_files
+from app.data.dialect import PLAIN, Dialect
 from app.data.isolated import ReaderLimits, read_isolated, unpack_isolated
+from app.data.names import Names
 from app.data.table import Table
-from app.data.upload_request import UploadRequest
+from app.data.upload_request import ColumnType, UploadRequest
 from app.disks import Obstacle
 from app.errors import Conflict, Damaged, NotFound, Unavailable, Unusable
 from app.paging import page_of, place_of
 from app.storage import Storage
 
-__all__ = ["DataLimits", "Dataset", "DatasetStore"]
+__all__ = ["DataLimits", "Dataset", "DatasetStore", "Draft"]
 
 _TABLE = "data.parquet"
 _RECORD = "dataset.json"
@@ -39,15 +42,6 @@ _log = logging.getLogger(__name__)
 
 # Arrow takes some 60 MB of memory, which a service that only predicts need not spend: the modules that use it are
 # imported where the first data set is read or loaded.
-
-
-@dataclass(frozen=True)
-class Draft:
-    """A data set that is complete but not stored; `content` is the same for the same content, whenever it comes."""
-
-    dataset: Dataset
-    parquet: bytes
-    content: str = ""
 
 
 class DatasetStore:
@@ -73,6 +67,7 @@ class DatasetStore:
         self._clock = clock
         self._reader = reader or ReaderLimits()
         self._storage = Storage(url, seal=_RECORD, name="PAYOFF_DATASETS", retry_seconds=retry_seconds)
+        self.names = Names(self._storage)
 
     def check(self) -> None:
         """Unavailable where the store cannot be reached, Unusable where that will not pass by itself."""
@@ -96,16 +91,23 @@ class DatasetStore:
         return self._storage.clean_up(_ID)
 
     def add(
-        self, content: BinaryIO, labels: Sequence[str], name: str | None = None, *, numbers: bool = False
+        self,
+        content: BinaryIO,
+        labels: Sequence[str],
+        name: str | None = None,
+        *,
+        numbers: bool = False,
+        types: dict[str, ColumnType] | None = None,
+        dialect: Dialect = PLAIN,
     ) -> Dataset:
         """Keep a CSV (gzipped or not) or Parquet file that is trusted: it is read in this process. See `upload`."""
         from app.data.reading import read_upload  # noqa: PLC0415  (see the note on Arrow above)
 
-        request = UploadRequest(tuple(labels), name, numbers)
+        request = UploadRequest(tuple(labels), name, numbers, types or {}, dialect)
         request.check()
         sink = io.BytesIO()
         dataset = read_upload(content, request, sink, self.limits)
-        return self.keep(Draft(dataset, sink.getvalue()))
+        return self._name(self.keep(Draft(dataset, sink.getvalue())), dataset)
 
     def upload(
         self, content: BinaryIO, request: UploadRequest, is_cancelled: Callable[[], bool] = lambda: False
@@ -119,7 +121,7 @@ class DatasetStore:
         with tempfile.TemporaryFile() as sink:
             dataset = read_isolated(content, request, cast(BinaryIO, sink), self.limits, self._reader, is_cancelled)
             sink.seek(0)
-            return self.keep(Draft(dataset, sink.read()))
+            return self._name(self.keep(Draft(dataset, sink.read())), dataset)
 
     def arrow_of_parquet(
         self, content: BinaryIO, reserve: Callable[[int], None], is_cancelled: Callable[[], bool] = lambda: False
@@ -168,6 +170,17 @@ class DatasetStore:
         dataset = self.find(dataset_id)
         return load(dataset, self.parquet(dataset))
 
+    def resolve(self, reference: str) -> str:
+        """The id of a data set: `reference`, or the last one that was uploaded under this name; else NotFound."""
+        if _ID.fullmatch(reference):
+            return reference
+        if (named := self.names.find(reference)) is not None:
+            return named
+        found = [dataset for dataset in self.all() if dataset.name == reference]
+        if not found:
+            raise NotFound(f"there is no data set {reference!r}")
+        return max(found, key=_age).id
+
     def page(self, size: int, token: str | None = None) -> tuple[list[Dataset], str | None]:
         """At most `size` data sets after those of the page that gave `token`, newest first, and the next token.
 
@@ -182,11 +195,11 @@ class DatasetStore:
 
     def copy_to(self, url: str) -> tuple[int, list[str]]:
         """Copy all data sets to another place: how many are there now, and what was left out, with the reason."""
-        return _copy(self, DatasetStore(url, self.limits))
+        return copied(self, DatasetStore(url, self.limits))
 
     def copy_from(self, url: str) -> tuple[int, list[str]]:
         """The same the other way round."""
-        return _copy(DatasetStore(url, self.limits), self)
+        return copied(DatasetStore(url, self.limits), self)
 
     def remove(self, dataset_id: str) -> None:
         """Remove a data set; NotFound where there is none."""
@@ -242,6 +255,12 @@ class DatasetStore:
                 damaged.append(error.detail)
         return whole, damaged
 
+    def _name(self, kept: Dataset, sent: Dataset) -> Dataset:
+        """What was kept, as this upload calls and understands it; its name refers to it from now on."""
+        if sent.name is not None:
+            self.names.point(sent.name, kept.id)
+        return replace(kept, name=sent.name or kept.name, warnings=sent.warnings, ignored=sent.ignored)
+
     def _period(self) -> str:
         """Which half of the time that inline data sets are kept it is now; empty where they are kept for ever."""
         if self._keep_inline == math.inf:
@@ -253,22 +272,6 @@ class DatasetStore:
             with suppress(NotFound):
                 return self._storage.read(dataset_id, _RECORD)
         raise NotFound(f"there is no data set {dataset_id!r}")
-
-
-def _copy(source: DatasetStore, target: DatasetStore) -> tuple[int, list[str]]:
-    """Only what is missing in `target` is read: a record is written last, and contains the digest of its table."""
-    count = 0
-    whole, left_out = source.records()
-    there = {dataset.id for dataset in target.records()[0]}
-    for dataset in whole:
-        try:
-            if dataset.id not in there:
-                target.keep(Draft(source.find(dataset.id), source.parquet(dataset)))
-        except Damaged as error:
-            left_out.append(f"{dataset.id}: {error.detail}")
-        else:
-            count += 1
-    return count, left_out
 
 
 def _record_files(dataset: Dataset) -> dict[str, bytes]:

@@ -7,8 +7,9 @@ from contextlib import suppress
 from typing import BinaryIO, Literal, get_args
 
 from app.access.caller import Caller
+from app.data.dialect import PLAIN, Dialect
 from app.data.store import Dataset
-from app.data.upload_request import UploadRequest
+from app.data.upload_request import ColumnType, UploadRequest
 from app.errors import Conflict, Invalid, NotFound
 from app.usecases.ports import Ports
 
@@ -21,9 +22,11 @@ def upload(
     labels: Sequence[str],
     name: str | None,
     label_type: str | None = None,
+    types: dict[str, ColumnType] | None = None,
+    dialect: Dialect = PLAIN,
     is_cancelled: Callable[[], bool] = lambda: False,
 ) -> Dataset:
-    """Keep a file as a data set; the same content, labels and name always give the same one.
+    """Keep a file as a data set; the same content and labels always give the same one, whatever its name.
 
     By itself (`auto`) a label of integers is a class; with `label_type` number it is a number to regress on. Raises
     Invalid with places below `/file`, `/label`, `/name` and `/label_type`, or TooLarge. Blocks while the file is read,
@@ -34,7 +37,9 @@ def upload(
     numbers = label_type == "number"
     if numbers and len(labels) > 1:
         raise Invalid.at("/label_type", "a number to regress on is one label; of several, each applies or not")
-    return ports.datasets.upload(content, UploadRequest(tuple(labels), name, numbers), is_cancelled)
+    return ports.datasets.upload(
+        content, UploadRequest(tuple(labels), name, numbers, types or {}, dialect), is_cancelled
+    )
 
 
 def arrow_of_parquet(
@@ -47,14 +52,15 @@ def arrow_of_parquet(
     return ports.datasets.arrow_of_parquet(content, reserve, is_cancelled)
 
 
-def find(ports: Ports, dataset_id: str) -> Dataset:
-    return ports.datasets.find(dataset_id)
+def find(ports: Ports, reference: str) -> Dataset:
+    """The data set with this id, or the last one of this name."""
+    return ports.datasets.find(ports.datasets.resolve(reference))
 
 
 def find_named(ports: Ports, dataset_id: str, loc: str) -> Dataset:
-    """The data set that a body names at `loc`; NotFound there."""
+    """The data set that a body refers to at `loc`, by id or by its last name; NotFound there."""
     try:
-        return ports.datasets.find(dataset_id)
+        return ports.datasets.find(ports.datasets.resolve(dataset_id))
     except NotFound as error:
         raise error.at_place(loc) from error
 
@@ -69,7 +75,7 @@ def delete(ports: Ports, dataset_id: str, *, by: Caller) -> None:
 
     The audit log is written first, because files have no transactions: it may list one that could not be removed.
     """
-    ports.datasets.find(dataset_id)
+    ports.datasets.find(dataset_id)  # a name could refer to another one by now
     if ports.queue.uses_dataset(dataset_id):
         raise Conflict(f"a queued or running job uses {dataset_id}; wait for it or cancel it")
     with ports.database.writing() as connection:

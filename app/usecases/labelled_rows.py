@@ -30,9 +30,8 @@ class Labelled:
 def labelled(ports: Ports, model: Loaded, order: Labelled) -> Rows:
     """Complete rows (n, m) and class codes or numbers (n,) of the model, what is missing (n, m), and warnings."""
     if order.dataset is not None:
-        return _from_dataset(
-            ports.datasets.table(find_named(ports, order.dataset, "/dataset").id), model, order.dataset
-        )
+        found = find_named(ports, order.dataset, "/dataset").id
+        return _from_dataset(ports.datasets.table(found), model, found)
     assert order.rows is not None
     assert order.labels is not None
     if len(order.rows) != len(order.labels) or not order.rows:

@@ -93,7 +93,8 @@ def test_form_upload(client):
     assert response.status_code == 201
     found = response.json()
     assert response.headers["location"] == f"/datasets/{found['id']}"
-    assert list(found) == ["id", "name", "rows", "features", "labels", "classes", "digest", "created_at"]
+    fields = ["id", "name", "rows", "features", "labels", "classes", "digest", "created_at", "warnings", "ignored"]
+    assert list(found) == fields
     assert found["name"] == "small"
     assert found["rows"] == 4
     assert found["features"] == [{"name": "a", "type": "numeric"}, {"name": "b", "type": "categorical"}]
@@ -221,10 +222,35 @@ def test_too_large(client):
     assert not problem(client("POST", "/datasets", files={"file": ("t", bomb)}, data={"label": "y"}), 413)
 
 
+def test_types_dialect_and_name(client):
+    """As parts of a form or in the query; mistakes at their places; the name finds what was uploaded last."""
+    content = "a;b;y\n1,5;x;0\n.;x;1\n2,5;n/a;0\n4,5;3;1\n".encode("utf-16")
+    fields = {"label": "y", "name": "small", "types": '{"a": "number", "b": "ignore"}'}
+    fields |= {"delimiter": ";", "decimal": ",", "encoding": "utf-16"}
+    sent = client("POST", "/datasets", files={"file": ("t.csv", content)}, data=fields).json()
+    assert sent["features"] == [{"name": "a", "type": "numeric"}]
+    assert sent["ignored"] == ["b"]
+    assert len(sent["warnings"]) == 1
+    assert "row 3: '.' is not a number" in sent["warnings"][0]
+    bare = client("POST", "/datasets", params=fields, content=content, headers={"Content-Type": "text/csv"}).json()
+    assert bare == sent
+    assert client("GET", "/datasets/small").json() == sent
+    for name, value, loc in [
+        ("types", "{", "/types"),
+        ("types", '{"a": "date"}', "/types/a"),
+        ("types", '{"c": "number"}', "/types/c"),
+        ("delimiter", "x", "/delimiter"),
+        ("encoding", "utf-7", "/encoding"),
+    ]:
+        answer = client("POST", "/datasets", files={"file": ("t.csv", content)}, data=fields | {name: value})
+        assert problem(answer) == [loc]
+
+
 def test_listing(client):
     """Newest first, a page at a time."""
     for name in "abc":
-        client("POST", f"/datasets?label=y&name={name}", content=CSV, headers={"Content-Type": "text/csv"})
+        content = CSV.replace(b"u", name.encode())
+        client("POST", f"/datasets?label=y&name={name}", content=content, headers={"Content-Type": "text/csv"})
 
     first = client("GET", "/datasets?page_size=2").json()
     assert [found["name"] for found in first["datasets"]] == ["c", "b"]
@@ -257,7 +283,8 @@ def test_documented(client):
     assert list(upload["requestBody"]["content"])[:2] == ["text/csv", "multipart/form-data"]
     assert set(upload["responses"]) == {"201", "413", "415", "422", "503"}
     assert set(paths["/datasets/{dataset_id}"]["delete"]["responses"]) >= {"204", "404", "409"}
-    assert [parameter["name"] for parameter in upload["parameters"]] == ["label", "name", "label_type"]
+    names = ["label", "name", "label_type", "types", "delimiter", "decimal", "encoding"]
+    assert [parameter["name"] for parameter in upload["parameters"]] == names
 
 
 CODECS = sorted({*encodings.aliases.aliases, *encodings.aliases.aliases.values()} | set(PYTHON_ONLY) | {"x-none", ""})

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import json
+import shutil
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -27,18 +29,50 @@ def add(store, content=CSV, labels=("y",), name=None):
 
 
 def test_same_upload_is_the_same_data_set(store):
-    """Retrying an upload is safe; another label, name, value or column name makes another data set."""
+    """Retrying an upload is safe; another label, value or column name makes another data set, another name does not."""
     first = add(store)
 
     assert add(store) == first == store.find(first.id)
+    assert add(store, name="n").id == first.id
     others = [
-        add(store, name="n"),
+        add(store, CSV.replace(b"1,u", b"1,v")),
         add(store, labels=["b"], content=b"a,b,y\n1,u,0\n2,v,1\n,u,0\n4,v,1\n"),
         add(store, CSV.replace(b"4,", b"5,")),
         add(store, CSV.replace(b"a,b", b"a,c")),
         add(store, CSV.replace(b"4,,", b"4,v,")),
     ]
     assert len({first.id, *(other.id for other in others)}) == 6
+
+
+def test_a_name_refers_to_what_was_uploaded_last_under_it(store, tmp_path):
+    """The same content under two names is one data set; an old id that depended on the name stays readable."""
+    first, second = add(store, name="ward"), add(store, CSV.replace(b"4,", b"5,"), name="ward")
+    assert store.resolve("ward") == second.id
+    assert add(store, name="ward").id == first.id == store.resolve("ward")
+    assert add(store, name="clinic").name == "clinic"
+    assert store.resolve("clinic") == store.resolve(first.id) == first.id
+    store.copy_to(str(tmp_path / "copy"))
+    assert DatasetStore(str(tmp_path / "copy"), store.limits).resolve("clinic") == first.id
+    store.remove(first.id)
+    assert store.resolve("ward") == second.id
+    with pytest.raises(NotFound):
+        store.resolve("clinic")
+
+
+def test_a_data_set_of_an_older_version_has_its_name(store, tmp_path):
+    """Its id was derived from the name, its record has no warnings, and no file says what the name refers to."""
+    old = add(store, name="ward")
+    folder = tmp_path / "datasets"
+    record = json.loads((folder / old.id / "dataset.json").read_text())
+    record = {name: value for name, value in record.items() if name not in ("warnings", "ignored")}
+    older = "ds_" + "0" * 16
+    (folder / old.id / "dataset.json").write_text(json.dumps(record | {"id": older}))
+    (folder / old.id).rename(folder / older)
+    shutil.rmtree(folder / "names")
+    assert store.resolve("ward") == older
+    assert store.find(older).warnings == ()
+    assert store.table(older).X.shape == (4, 2)
+    assert add(store, name="ward").id == old.id == store.resolve("ward")
 
 
 def test_equal_uploads_at_once(store):
@@ -99,7 +133,7 @@ def test_damaged_table(store, tmp_path):
 )
 def test_damaged_record(store, tmp_path, damage):
     """It is named, hides no other data set, can be left out of a copy, and be removed and uploaded again."""
-    dataset, other = add(store), add(store, name="other")
+    dataset, other = add(store), add(store, CSV.replace(b"4,", b"5,"))
     path = tmp_path / "datasets" / dataset.id / "dataset.json"
     path.write_bytes(damage(path.read_bytes()))
 
@@ -118,12 +152,12 @@ def test_damaged_record(store, tmp_path, damage):
 def test_pages(tmp_path, limits, url):
     """Newest first, each once, also when data sets come and go between two pages."""
     store = DatasetStore(url or str(tmp_path), limits)
-    added = [add(store, name=f"n{i}").id for i in range(7)]
+    added = [add(store, CSV.replace(b"4,", b"%d," % i)).id for i in range(7)]
 
     first, token = store.page(3)
     assert [dataset.id for dataset in first] == added[:3:-1]
     store.remove(added[4])
-    add(store, name="later")
+    add(store, CSV.replace(b"4,", b"99,"))
     second, token = store.page(3, token)
     assert [dataset.id for dataset in second] == added[3:0:-1]
     assert store.page(3, token) == ([store.find(added[0]).summary()], None)
@@ -240,7 +274,7 @@ def test_damaged_categories(store, tmp_path, damage):
 
 def test_pages_of_wide_data_sets_are_short(store, monkeypatch):
     monkeypatch.setattr(store_module, "_MAX_COLUMNS", 4)
-    added = [add(store, name=f"n{i}").id for i in range(5)]
+    added = [add(store, CSV.replace(b"4,", b"%d," % i)).id for i in range(5)]
     wide = store.add(io.BytesIO(b"a,b,c,d,e,f,y\n" + b"1,2,3,4,5,6,0\n1,2,3,4,5,6,1\n" * 2), ["y"])
     pages, token = [], None
     while True:

@@ -126,7 +126,7 @@ def carried_of_table(
         if table.column_names.count(name) != 1
     )
     columns = {name: _column(table.column(name), name, reserve) for name in names}
-    ignored = index_columns(table).union(names).difference(features)
+    ignored = index_columns(table.schema).union(names).difference(features)
     rest = [name for name in table.column_names if name not in ignored]
     rest = table.select(rest) if len(rest) < table.num_columns else table
     return rest, Carried(wire.id, columns, wire.keep)

@@ -6,7 +6,7 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from tempfile import SpooledTemporaryFile
 from typing import Any, BinaryIO, TypeVar, cast
@@ -16,12 +16,15 @@ from starlette.datastructures import FormData, UploadFile
 
 from app.api.bodies.forms import check_charset, read_form
 from app.api.middleware.limiters import limiters
+from app.data.dialect import Dialect
 from app.errors import Flaw, Invalid, Unsupported, pointer, reject, unknown
 
 _Result = TypeVar("_Result")
 FORM = "multipart/form-data"
+FIELDS = ("label", "name", "label_type", "types", *Dialect._fields)
 BARE = (
     "text/csv",
+    "application/x-ndjson",
     "application/gzip",
     "application/x-gzip",
     "application/vnd.apache.parquet",
@@ -36,9 +39,7 @@ class Upload:
     """A file and what the form says about it."""
 
     content: BinaryIO
-    labels: list[str]
-    names: list[str]
-    label_types: list[str]
+    fields: dict[str, list[str]] = field(default_factory=dict)
 
 
 @asynccontextmanager
@@ -58,12 +59,12 @@ async def received(request: Request) -> AsyncIterator[Upload]:
         try:
             async for chunk in request.stream():
                 await file.write(chunk)
-            yield Upload(file.file, [], [], [])
+            yield Upload(file.file)
         finally:
             await file.close()
     else:
         raise Unsupported(
-            f"Content-Type is {media_type[:80] or 'absent'!r}; send {FORM}, {', '.join(BARE[:2])} or {BARE[3]}"
+            f"Content-Type is {media_type[:80] or 'absent'!r}; send {FORM}, {', '.join(BARE[:3])} or {BARE[4]}"
         )
 
 
@@ -86,7 +87,7 @@ async def run_while_connected(request: Request, function: Callable[..., _Result]
 
 def _from_form(form: FormData) -> Upload:
     file: UploadFile | None = None
-    texts: dict[str, list[str]] = {"label": [], "name": [], "label_type": []}
+    texts: dict[str, list[str]] = {name: [] for name in FIELDS}
     others = []
     for key, value in form.multi_items():
         if key == "file" and isinstance(value, UploadFile):
@@ -98,7 +99,7 @@ def _from_form(form: FormData) -> Upload:
     reject(Flaw(pointer(key), _refusal(key, texts)) for key in others)
     if file is None:
         raise Invalid.at("/file", "'file' is required")
-    return Upload(file.file, texts["label"], texts["name"], texts["label_type"])
+    return Upload(file.file, texts)
 
 
 def _refusal(key: str, texts: Collection[str]) -> str:

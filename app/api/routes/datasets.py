@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from fastapi import APIRouter, Path, Query, Request, Response
 from pydantic import BaseModel, Field
 
 from app.api.bodies.documents import StrictRoute
+from app.api.bodies.json_bodies import parsed
 from app.api.bodies.uploads import FORM, received, run_while_connected
 from app.api.deps import CallerDep, PageSize, PageToken, PortsDep
 from app.api.errors import problems
 from app.api.middleware.permits import TRAIN, UPLOAD, needs
+from app.data.dialect import PLAIN, Decimal, Delimiter, Dialect, Encoding
 from app.data.store import Dataset
-from app.errors import Invalid, pointer
+from app.data.upload_request import ColumnType
+from app.errors import Flaw, Invalid, pointer, reject
 from app.usecases import datasets as usecase
 
 router = APIRouter(prefix="/datasets", tags=["datasets"], route_class=StrictRoute)
@@ -48,7 +52,7 @@ age,pressure,pain,condition
 """
 EXAMPLE_LABEL = "condition"
 EXAMPLE_NAME = "triage"
-EXAMPLE_ID = "ds_d2280186fe16971f"  # follows from the three above; a test says so
+EXAMPLE_ID = "ds_5768cf4cf3e8a191"  # follows from the three above; a test says so
 
 _CREATED = datetime.fromisoformat("2026-01-01T12:00:00Z")
 
@@ -63,8 +67,8 @@ class FeatureDocument(BaseModel):
 class DatasetDocument(BaseModel):
     """A stored table."""
 
-    id: str = Field(description="derived from content, labels and name: the same upload has the same id")
-    name: str | None
+    id: str = Field(description="derived from content and labels: the same upload has the same id")
+    name: str | None = Field(description="what the upload called it; `dataset` of other requests may be a name, too")
     rows: int
     features: list[FeatureDocument]
     labels: list[str] = Field(description="the columns to predict")
@@ -74,6 +78,10 @@ class DatasetDocument(BaseModel):
     )
     digest: str = Field(description="SHA-256 of the stored table")
     created_at: datetime
+    warnings: list[str] = Field(
+        description="columns that look like something else than they were read as, with the first row at fault"
+    )
+    ignored: list[str] = Field(description="columns of the file that are left out: by `types`, and pandas' index")
 
     model_config = {
         "json_schema_extra": {
@@ -91,6 +99,8 @@ class DatasetDocument(BaseModel):
                     "classes": ["healthy", "ill"],
                     "digest": "bea23fd8a18ad247b5160620b8fac3949f89a74e3fe5ec3ea9ec50e454b3c49a",
                     "created_at": _CREATED.isoformat(),
+                    "warnings": [],
+                    "ignored": [],
                 }
             ]
         }
@@ -107,6 +117,8 @@ class DatasetDocument(BaseModel):
             classes=None if dataset.classes is None else list(dataset.classes),
             digest=dataset.digest,
             created_at=dataset.created_at,
+            warnings=list(dataset.warnings),
+            ignored=list(dataset.ignored),
         )
 
 
@@ -117,11 +129,15 @@ class DatasetPage(BaseModel):
     next_page_token: str | None
 
 
+_TYPES = (
+    'JSON: {"column": "number", "category" or "ignore"}. Of a column of numbers other values count as missing; one of'
+    " categories is read as text"
+)
 _FORM_SCHEMA = {
     "type": "object",
     "required": ["file", "label"],
     "properties": {
-        "file": {"type": "string", "format": "binary", "description": "CSV, gzipped CSV or Parquet"},
+        "file": {"type": "string", "format": "binary", "description": "CSV, NDJSON (gzipped or not) or Parquet"},
         "label": {"type": "array", "items": {"type": "string"}, "description": "label columns, the part repeated"},
         "name": {"type": "string", "maxLength": 200},
         "label_type": {
@@ -130,6 +146,10 @@ _FORM_SCHEMA = {
             "default": "auto",
             "description": "auto: words and integers are classes, other numbers to be regressed on; number: all are",
         },
+        "types": {"type": "string", "description": _TYPES},
+        "delimiter": {"type": "string", "enum": list(get_args(Delimiter)), "default": ","},
+        "decimal": {"type": "string", "enum": list(get_args(Decimal)), "default": "."},
+        "encoding": {"type": "string", "enum": list(get_args(Encoding)), "default": "utf-8"},
     },
     "additionalProperties": False,
 }
@@ -140,6 +160,7 @@ _BODY: dict[str, Any] = {
         "content": {
             "text/csv": {"schema": {"type": "string"}, "example": EXAMPLE_CSV},
             FORM: {"schema": _FORM_SCHEMA},
+            "application/x-ndjson": {"schema": {"type": "string"}},
             "application/gzip": _BINARY,
             "application/vnd.apache.parquet": _BINARY,
         },
@@ -148,6 +169,13 @@ _BODY: dict[str, Any] = {
 _CREATED_HEADERS: dict[int | str, dict[str, Any]] = {
     201: {"headers": {"Location": {"description": "path of the data set", "schema": {"type": "string"}}}}
 }
+
+
+def _one_of(allowed: Any) -> Any:
+    """A query parameter that says how a CSV file is written."""
+    return Query(description="how the CSV file is written", json_schema_extra={"enum": list(get_args(allowed))})
+
+
 DatasetId = Annotated[str, Path(openapi_examples={"example": {"value": EXAMPLE_ID}})]
 Labels = Annotated[
     list[str],
@@ -172,23 +200,62 @@ Type = Annotated[
 @router.post("", status_code=201, responses=_CREATED_HEADERS | problems(413, 415, 422, 503), openapi_extra=_BODY)
 @needs(UPLOAD)
 async def upload_dataset(
-    request: Request, response: Response, ports: PortsDep, label: Labels, name: Name = None, label_type: Type = None
+    request: Request,
+    response: Response,
+    ports: PortsDep,
+    label: Labels,
+    name: Name = None,
+    label_type: Type = None,
+    types: Annotated[str | None, Query(description=_TYPES)] = None,
+    delimiter: Annotated[str | None, _one_of(Delimiter)] = None,
+    decimal: Annotated[str | None, _one_of(Decimal)] = None,
+    encoding: Annotated[str | None, _one_of(Encoding)] = None,
 ) -> DatasetDocument:
-    """Upload a table: CSV (gzipped or not) or Parquet.
+    """Upload a table: CSV or NDJSON (gzipped or not), or Parquet.
 
-    Send a form with `file`, `label` (repeated for several labels), `name` and `label_type`, or the bare file as body
+    Send a form with `file`, `label` (repeated for several labels) and what else is needed, or the bare file as body
     with the others in the query. A label of words or integers is a class; one of other numbers is a number to regress
     on, and with `label_type` number so are integers. A column whose values are all numbers is numeric, any other
-    categorical; empty values, `NA`, `N/A`, `NaN`, `nan`, `null`, `None` and `?` are missing. The same upload gives the
-    same data set.
+    categorical; empty values, `NA`, `N/A`, `NaN`, `nan`, `null`, `None` and `?` are missing; objects of
+    NDJSON have null. The same content gives the same data set. `warnings` name columns that look like something else.
     """
     async with received(request) as upload:
-        chosen = _one("name", upload.names, name), _one("label_type", upload.label_types, label_type)
-        dataset = await run_while_connected(
-            request, usecase.upload, ports, upload.content, [*label, *upload.labels], *chosen
-        )
+        asked = {"name": name, "label_type": label_type, "types": types}
+        asked |= {"delimiter": delimiter, "decimal": decimal, "encoding": encoding}
+        one = {field: _one(field, upload.fields.get(field, []), value) for field, value in asked.items()}
+        labels = [*label, *upload.fields.get("label", [])]
+        chosen = labels, one["name"], one["label_type"], _types(one["types"]), _dialect(one)
+        dataset = await run_while_connected(request, usecase.upload, ports, upload.content, *chosen)
     response.headers["Location"] = f"/datasets/{dataset.id}"
     return DatasetDocument.of(dataset)
+
+
+def _types(text: str | None) -> dict[str, ColumnType]:
+    """The types of columns, as JSON; Invalid at /types."""
+    if text is None:
+        return {}
+    try:
+        sent = parsed(text.encode())
+    except Invalid as error:
+        raise error.under("/types") from error
+    allowed = get_args(ColumnType)
+    if not isinstance(sent, dict):
+        raise Invalid.at("/types", f"types are an object of {', '.join(allowed)} by column")
+    reject(
+        Flaw(pointer("types", column), f"a type is one of {', '.join(allowed)}")
+        for column, kind in sent.items()
+        if kind not in allowed
+    )
+    return sent
+
+
+def _dialect(fields: Mapping[str, str | None]) -> Dialect:
+    """How the file is written; Invalid at the field."""
+    for name, allowed in {"delimiter": Delimiter, "decimal": Decimal, "encoding": Encoding}.items():
+        if fields[name] not in (None, *get_args(allowed)):
+            raise Invalid.at(pointer(name), f"{name} is one of {', '.join(map(repr, get_args(allowed)))}")
+    values: dict[str, Any] = {name: fields[name] or default for name, default in PLAIN._asdict().items()}
+    return Dialect(**values)
 
 
 def _one(field: str, sent: list[str], asked: str | None) -> str | None:
@@ -210,7 +277,7 @@ def list_datasets(ports: PortsDep, page_size: PageSize = 50, page_token: PageTok
 @router.get("/{dataset_id}", responses=problems(404))
 @needs(TRAIN)
 def get_dataset(dataset_id: DatasetId, ports: PortsDep) -> DatasetDocument:
-    """Describe a data set."""
+    """Describe a data set, by its id or by its name: the last that was uploaded under it."""
     return DatasetDocument.of(usecase.find(ports, dataset_id))
 
 

@@ -1,0 +1,162 @@
+"""What an upload looks like it means, where that is not how it was read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from app.data.columns import CategoricalColumn, NumericColumn
+from app.errors import Flaw
+from app.text import some_of
+
+_MAX_WARNINGS = 50
+_MAX_KEPT = 4_000_000  # integers of all columns together that are kept to find out whether they repeat
+_MAX_LABELS = 1000  # of a label whose copies in other words are looked for
+_FEW = 20  # rows below which distinct values mean nothing
+_FEW_INTEGERS = 100
+_MOST = 0.5  # of the distinct values of a column that is nearly a number
+_PLAIN = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+_WRITTEN = re.compile(
+    r"[+-]?[$€£]?\s?\d{1,3}([, '\u00a0\u202f]\d{3})+(\.\d+)?\s?[%$€£]?|[+-]?[$€£]?\s?\d+([.,]\d+)?\s?[%$€£]?"
+)
+_DATE = re.compile(
+    r"(\d{4}-\d{1,2}-\d{1,2}|\d{4}/\d{1,2}/\d{1,2}|\d{1,2}[./-]\d{1,2}[./-](\d{4}|\d{2}))([ T]\d{1,2}:\d{2}.*)?"
+)
+_COMMA = re.compile(r"[+-]?\d+,\d+")
+
+
+def is_written(word: str) -> bool:
+    """Whether a word is a number in a way of writing that is not read as one: 1,234 or 12 %."""
+    return bool(_WRITTEN.fullmatch(word)) and not _PLAIN.fullmatch(word)
+
+
+def misread(first: Mapping[str, int], name: str) -> tuple[int, str] | None:
+    """The row of the first word that keeps a column from being numbers, or dates, and what to do; None for words.
+
+    `first` has the row of each distinct word.
+    """
+    if not first:
+        return None
+    if all(map(_DATE.fullmatch, first)):
+        row, word = _earliest(first, first)
+        return (
+            row,
+            f"{word!r} looks like a date; dates are read as words: write a number, such as days, or leave it out",
+        )
+    plain = [word for word in first if _PLAIN.fullmatch(word)]
+    written = [word for word in first if is_written(word)]
+    if len(plain) == len(first) or len(plain) + len(written) <= _MOST * len(first):
+        return None
+    row, word = _earliest(first, set(first).difference(plain))
+    if written and sum(map(bool, map(_COMMA.fullmatch, written))) == len(written) and _one_comma(written):
+        return row, f"{word!r} is not read as a number; send decimal=, if the comma is a decimal one, else leave it out"
+    if is_written(word):
+        return row, f"{word!r} is not read as a number; write it in digits with a decimal point"
+    return (
+        row,
+        f'{word!r} is not a number, as most values are; fix it, or send types={{"{name}": "number"}} to leave it out',
+    )
+
+
+def _one_comma(written: Sequence[str]) -> bool:
+    """Whether a comma cannot separate thousands in one of the words at least."""
+    return any(len(word.partition(",")[2]) != 3 for word in written)
+
+
+def _earliest(first: Mapping[str, int], words: Any) -> tuple[int, str]:
+    return min((first[word], word) for word in words)
+
+
+class Findings:
+    """Watches columns while they are read; memory is bounded whatever their length."""
+
+    def __init__(self, features: Sequence[NumericColumn | CategoricalColumn], labels: Sequence[Any]) -> None:
+        self._features = features
+        self._label = labels[0] if len(labels) == 1 else None
+        self._copies: dict[int, dict[Any, Any]] = {j: {} for j in range(len(features) if self._label else 0)}
+        self._integers: dict[int, list[np.ndarray]] = {
+            j: [] for j, feature in enumerate(features) if isinstance(feature, NumericColumn)
+        }
+        self._kept = 0
+
+    def add(self) -> None:
+        """Look at the batch that all columns have just taken. O(rows log rows) for each column still watched."""
+        if self._label is not None and self._copies and len(self._label.values):
+            values, places, codes = np.unique(self._label.values, return_index=True, return_inverse=True)
+            if len(values) > _MAX_LABELS:
+                self._copies = {}
+            for j in list(self._copies):
+                if not _follows(self._features[j].values, places, codes, values, self._copies[j]):
+                    del self._copies[j]
+        for j in list(self._integers):
+            self._keep(j, self._features[j].values)
+
+    def warnings(self) -> list[str]:
+        """What the columns look like, each with its first row where one is at fault."""
+        found = list(self._all())
+        more = len(found) - _MAX_WARNINGS
+        return [*found[:_MAX_WARNINGS], *([f"and {more:,} more such warnings"] if more > 0 else [])]
+
+    def _all(self) -> Iterator[str]:
+        for j, feature in enumerate(self._features):
+            name = feature.place.name
+            if feature.left_out:
+                count, row, word = feature.left_out
+                yield _worded(
+                    feature.place.flaw(row, f"{word!r} is not a number; {count:,} such values count as missing")
+                )
+            if feature.constant:
+                yield f"{name!r} has the same value in every row; leave it out"
+            elif self._label is not None and self._is_copy(j):
+                label = self._label.place.name
+                yield f"{name!r} and the label {label!r} follow from one another; if it is a copy, leave it out"
+            elif isinstance(feature, CategoricalColumn):
+                yield from self._of_words(feature)
+            elif j in self._integers and feature.rows >= _FEW_INTEGERS and self._distinct(j):
+                yield f"{name!r} holds a different integer in every row; if it is an identifier, leave it out"
+
+    def _of_words(self, feature: CategoricalColumn) -> Iterator[str]:
+        if looks := misread(feature.first, feature.place.name):
+            yield _worded(feature.place.flaw(*looks))
+        elif feature.rows >= _FEW and len(feature.counts) == feature.rows - feature.missing:
+            shown = some_of(list(map(repr, feature.first)), 2)
+            name = feature.place.name
+            yield f"{name!r} holds a different text in every row ({shown}); if it is an identifier, leave it out"
+
+    def _keep(self, j: int, values: np.ndarray) -> None:
+        present = values[~np.isnan(values)]
+        repeats = len(np.unique(present)) < len(present)
+        if repeats or (present != np.floor(present)).any() or self._kept + len(present) > _MAX_KEPT:
+            self._kept -= sum(map(len, self._integers.pop(j)))
+            return
+        self._integers[j].append(present)
+        self._kept += len(present)
+
+    def _distinct(self, j: int) -> bool:
+        values = np.concatenate(self._integers[j])
+        return len(values) > 0 and len(np.unique(values)) == len(values)
+
+    def _is_copy(self, j: int) -> bool:
+        """Whether different labels have different values, too, and each several rows."""
+        if self._label is not None and self._features[j].digest() == self._label.digest():
+            return True
+        seen = list(self._copies.get(j, {}).values())
+        return 1 < len(seen) == len(set(seen)) and self._features[j].rows > 2 * len(seen)
+
+
+def _follows(
+    column: np.ndarray, places: np.ndarray, codes: np.ndarray, values: np.ndarray, seen: dict[Any, Any]
+) -> bool:
+    """Whether the value of `column` is the same wherever the label is; `seen` collects the value for each label."""
+    representative = column[places]
+    if not np.array_equal(representative[codes], column):  # NaN equals nothing: a missing value is no copy
+        return False
+    pairs = zip(values.tolist(), representative.tolist(), strict=True)
+    return all(seen.setdefault(label, value) == value for label, value in pairs)
+
+
+def _worded(flaw: Flaw) -> str:
+    return flaw.msg

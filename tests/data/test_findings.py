@@ -1,0 +1,157 @@
+"""What an upload reports about columns that look like something else, and how `types` overrides it."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from app.data.dialect import Dialect
+from app.data.store import DataLimits, DatasetStore
+from app.errors import Invalid, TooLarge
+
+ROWS = 40
+LABELS = ["u", "v"] * (ROWS // 2)
+
+
+@pytest.fixture
+def store():
+    return DatasetStore("memory://findings", DataLimits(1_000_000, 100, 50, 10**8))
+
+
+def csv(delimiter=",", **columns) -> bytes:
+    columns = {"x": [1.5, 2, 2, 3] * (ROWS // 4), **columns, "y": LABELS}
+    rows = [delimiter.join(map(str, row)) for row in zip(*columns.values(), strict=True)]
+    return "\n".join([delimiter.join(columns), *rows]).encode()
+
+
+def kinds(found):
+    return {feature.name: feature.type for feature in found.features}
+
+
+def numbers(*odd):
+    """Numbers, with something else from row 12 on (the header is row 1)."""
+    values = [str(i % 7) for i in range(ROWS)]
+    values[10 : 10 + len(odd)] = odd
+    return values
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        (numbers("n/a"), ("row 12", "'n/a'", '{"a": "number"}')),
+        (numbers("."), ("row 12", "'.'")),
+        (numbers("12%"), ("row 12", "'12%'", "digits")),
+        ([f"{i % 7 + 1}%" for i in range(ROWS)], ("row 2", "'1%'")),
+        ([f"{i % 7}.{i % 3}".replace(".", ";") for i in range(ROWS)], None),
+        ([f"2026-01-{i % 28 + 1:02}" for i in range(ROWS)], ("row 2", "date")),
+        ([f"{i % 28 + 1}.1.2026" for i in range(ROWS)], ("row 2", "date")),
+        ([f"p{i}" for i in range(ROWS)], ("different text", "identifier")),
+        (["same"] * ROWS, ("same value in every row",)),
+        ([7] * ROWS, ("same value in every row",)),
+        (["ill" if label == "v" else "well" for label in LABELS], ("label 'y'", "copy")),
+        ([float(label == "v") for label in LABELS], ("label 'y'", "copy")),
+        (["a", "b", "c", "d"] * (ROWS // 4), None),
+        (numbers(), None),
+    ],
+)
+def test_columns_that_look_like_something_else_are_named(store, values, words):
+    found = store.add(io.BytesIO(csv(a=values)), ["y"])
+    about = [warning for warning in found.warnings if warning.startswith("'a'")]
+    assert len(about) == (words is not None), found.warnings
+    for word in words or ():
+        assert word in about[0]
+    assert store.find(found.id).warnings == found.warnings
+
+
+def test_numbers_with_commas_lead_to_the_setting(store):
+    content = csv(";", a=[f"{i % 7},5" for i in range(ROWS)], b=[f"{i % 7 + 1},234" for i in range(ROWS)])
+    found = store.add(io.BytesIO(content), ["y"], dialect=Dialect(";"))
+    about = {warning[:3]: warning for warning in found.warnings}
+    assert "'0,5'" in about["'a'"]
+    assert "decimal=," in about["'a'"]
+    assert "decimal=," not in about["'b'"]  # thousands, by all that can be seen
+    found = store.add(io.BytesIO(content.replace(b"1.5", b"1,5")), ["y"], dialect=Dialect(";", ","))
+    assert kinds(found) == {"x": "numeric", "a": "numeric", "b": "numeric"}
+    assert store.table(found.id).X[1].tolist() == [2, 1.5, 2.234]
+
+
+def test_identifiers_of_integers_are_named_across_batches(store):
+    n = 100_000
+    table = pa.table({"a": np.arange(n), "b": np.arange(n) % 50_000, "y": np.arange(n) % 2})
+    sink = io.BytesIO()
+    pq.write_table(table, sink)
+    assert [warning[:3] for warning in store.add(sink, ["y"]).warnings] == ["'a'"]
+
+
+def test_types_override_what_was_understood(store):
+    content = csv(a=numbers("n/a", "."), b=[f"00{i % 3}" for i in range(ROWS)], c=[f"id{i}" for i in range(ROWS)])
+    types = {"a": "number", "b": "category", "c": "ignore"}
+    found = store.add(io.BytesIO(content), ["y"], types=types)
+    assert kinds(found) == {"x": "numeric", "a": "numeric", "b": "categorical"}
+    assert found.features[2].categories == ("000", "001", "002")
+    assert found.ignored == ("c",)
+    assert [warning for warning in found.warnings if "'a'" in warning and "row 12" in warning and "2 such" in warning]
+    assert np.isnan(store.table(found.id).X[10:12, 1]).all()
+    assert store.find(found.id).ignored == ("c",)
+
+
+@pytest.mark.parametrize(
+    ("types", "loc"), [({"z": "ignore"}, "/types/z"), ({"y": "ignore"}, "/types/y"), ({"a": "number"}, "/file/a")]
+)
+def test_types_that_cannot_be_are_refused(store, types, loc):
+    with pytest.raises(Invalid) as refused:
+        store.add(io.BytesIO(csv(a=numbers("12%"))), ["y"], types=types)
+    assert refused.value.flaws[0].loc == loc
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "latin-1"])
+def test_other_encodings_and_the_suggestion(store, encoding):
+    content = csv(a=["m\u00fcd", "wach"] * (ROWS // 2)).decode().encode(encoding)
+    with pytest.raises(Invalid, match=f"encoding={encoding}"):
+        store.add(io.BytesIO(content), ["y"])
+    found = store.add(io.BytesIO(content), ["y"], dialect=Dialect(encoding=encoding))
+    assert found.features[1].categories == ("m\u00fcd", "wach")
+
+
+def test_ndjson_is_the_same_data_set_as_csv(store):
+    rows = [{"a": i % 5 or None, "w": "ab"[i % 2], "flag": i % 3 == 0, "y": LABELS[i]} for i in range(ROWS)]
+    lines = [json.dumps({name: value for name, value in row.items() if value is not None}) for row in rows]
+    text = "a,w,flag,y\n" + "\n".join(f"{r['a'] or ''},{r['w']},{int(r['flag'])},{r['y']}" for r in rows)
+    lines[0] = json.dumps(rows[0])
+    ours = store.add(io.BytesIO("\n".join(lines).encode()), ["y"])
+    assert ours.id == store.add(io.BytesIO(text.encode()), ["y"]).id
+
+
+@pytest.mark.parametrize(
+    ("body", "error", "words"),
+    [
+        (b'{"a": 1, "y": "u"}\n{"a": "x", "y": "v"}\n', Invalid, "line 2: send numbers"),
+        (b'{"a": 1, "y": "u"}\n{"a": {}, "y": "v"}\n', Invalid, "line 2: send numbers"),
+        (b'{"a": 1, "y": "u"}\n{"a"', Invalid, "line 2 is not JSON"),
+        (b'{"a": "' + b"x" * 3_000_000 + b'"}', Invalid, "longer than"),
+        (b"".join(b'{"c%d": 1}\n' % i for i in range(200)), TooLarge, "columns"),
+        (b'{"a": 1, "a": 2}\n', Invalid, "twice"),
+    ],
+)
+def test_lines_that_are_no_table_are_refused(store, body, error, words):
+    with pytest.raises(error, match=words):
+        store.add(io.BytesIO(body), ["y"])
+
+
+def test_pandas_index_bytes_and_booleans_of_parquet(store):
+    columns = {"a": [1.5, 2.0] * 20, "w": [b"u", b"v", b"v", b"u"] * 10, "y": [True, False] * 20}
+    table = pa.table(columns | {"__index_level_0__": list(range(ROWS)), "day": pa.array([1] * ROWS, pa.date32())})
+    metadata = {b"pandas": json.dumps({"index_columns": ["__index_level_0__"]}).encode()}
+    sink = io.BytesIO()
+    pq.write_table(table.replace_schema_metadata(metadata), sink)
+    with pytest.raises(Invalid, match="ignore"):
+        store.add(sink, ["y"])
+    found = store.add(sink, ["y"], types={"day": "ignore"})
+    assert kinds(found) == {"a": "numeric", "w": "categorical"}
+    assert found.classes == (0, 1)
+    assert set(found.ignored) == {"__index_level_0__", "day"}
