@@ -6,6 +6,7 @@ import io
 import json
 import operator
 import pickle
+import threading
 import time
 from contextlib import closing
 from http.client import HTTPConnection
@@ -92,6 +93,22 @@ def test_an_imported_pipeline_answers_as_it_did(service, chosen):
     refused = service.post("/predict", json=asked | {"instances": [[None, 70.0, "mild"]]})
     assert refused.status_code == 422
     assert refused.json()["errors"][0]["loc"] == "/instances/0"
+
+
+def test_a_foreign_model_does_not_answer_on_the_event_loop(service, chosen, ward, monkeypatch):
+    """How long it takes is not known; our own models answer few rows there."""
+    threads = []
+
+    def noted(question: object) -> None:
+        threads.append(threading.current_thread().name)
+
+    monkeypatch.setattr("app.usecases.predict._check_fields", noted)
+    for name in ("chosen", ward, "chosen", ward):  # the first time it is loaded, in a thread
+        asked = {"model": name, "instances": [[50.0, 70.0, "mild"]], "benefits": BENEFITS}
+        assert service.post("/predict", json=asked).status_code == 200
+
+    assert threads[2] != threads[3]
+    assert "AnyIO worker" in threads[2]
 
 
 def test_the_card_is_that_of_a_trained_model(service, chosen):
