@@ -39,8 +39,8 @@ def contributions(model: Loaded, X: np.ndarray, P: np.ndarray) -> tuple[list[dic
     except TooLarge as error:
         return [], [error.detail]
     if found is None:
-        older = hasattr(getattr(model.estimator, "model_", None), "contributions")
-        reason = "an older release trained this version" if older else f"{model.card.learner.kind} models have none"
+        older = model.inline and hasattr(getattr(model.estimator, "model_", None), "contributions")
+        reason = "an older release trained this version" if older else f"this {model.card.learner.kind} model has none"
         return [], [f"there are no contributions: {reason}"]
     return [
         {

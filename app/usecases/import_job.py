@@ -29,6 +29,7 @@ _FEW = 20, 1000  # rows outside of the most common class for `auto` to calibrate
 _LIBRARIES_BYTES = 256 * 2**20  # that a model may import
 _COMPARED = 2000  # rows on which flat trees have to answer like the model
 _ROUNDED = 1e-6  # flat trees keep their distributions as float32
+_MANY = 50  # rows on which hardly a model is never wrong
 _DUTY = (
     "the metrics are of all rows of the data set; they are right only if the model was not trained on these rows,"
     " which this service cannot check"
@@ -171,7 +172,10 @@ def _evaluated(job: Job, spec: ImportSpec, model: Imported, table: Table, P: np.
     card = card_of(model, job, order, table, split, metrics, evaluation, warnings, 0.0, refit=False)
     fitted = len(rows) if method != "none" else 0
     card = card.model_copy(update={"data": card.data.model_copy(update={"rows": fitted})})
-    return card, model, holdout, [_DUTY]
+    said = [_DUTY]
+    if len(rows) >= _MANY and (P.argmax(axis=1) == table.y).all():
+        said.append("the model is right on every row of the data set: it was probably trained on these rows")
+    return card, model, holdout, said
 
 
 def _acquiring(model: Imported, spec: ImportSpec, table: Table) -> str:

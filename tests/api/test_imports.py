@@ -178,7 +178,9 @@ def test_a_pickle_with_another_name_ends_in_a_failed_job(service):
 
 def test_an_imported_forest_acquires_features(service, chosen):
     """Behind a scaler: it asks for what it lacks, and ends with the answer that `/predict` gives."""
-    model = make_pipeline(StandardScaler(), RandomForestClassifier(10, random_state=0)).fit(NUMBERS, LABELS)
+    model = make_pipeline(StandardScaler(), RandomForestClassifier(10, bootstrap=False, random_state=0)).fit(
+        NUMBERS, LABELS
+    )
     fields = {"dataset": stored(service), "feature_costs": '{"age": 1, "pulse": 2}'}
     job = sent(service, "asking", skops.io.dumps(model), **fields).json()
     known, complete = ({"age": 61.5}, {"age": 61.5, "pulse": 82.0})
@@ -189,6 +191,8 @@ def test_an_imported_forest_acquires_features(service, chosen):
 
     assert job["status"] == "succeeded", job
     assert "acquisition" in job["metrics"]
+    assert job["metrics"]["accuracy"] == 1
+    assert any("probably trained" in warning for warning in job["warnings"])
     assert first.status_code == last.status_code == 200, first.text
     assert first.json()["results"][0]["next"]["feature"] == "pulse"
     P = model.predict_proba([[61.5, 82.0]])[0]
