@@ -15,6 +15,7 @@ from app.text import some_of
 _MAX_WARNINGS = 50
 _MAX_KEPT = 4_000_000  # integers of all columns together that are kept to find out whether they repeat
 _MAX_LABELS = 1000  # of a label whose copies in other words are looked for
+_MAX_SHOWN = 40  # characters of a word
 _FEW = 20  # rows below which distinct values mean nothing
 _FEW_INTEGERS = 100
 _MOST = 0.5  # of the distinct values of a column that is nearly a number
@@ -53,7 +54,7 @@ def misread(first: Mapping[str, int], name: str) -> tuple[int, str] | None:
     row, word = _earliest(first, set(first).difference(plain))
     if written and sum(map(bool, map(_COMMA.fullmatch, written))) == len(written) and _one_comma(written):
         return row, f"{word!r} is not read as a number; send decimal=, if the comma is a decimal one, else leave it out"
-    if is_written(word):
+    if word in written:
         return row, f"{word!r} is not read as a number; write it in digits with a decimal point"
     return (
         row,
@@ -67,7 +68,8 @@ def _one_comma(written: Sequence[str]) -> bool:
 
 
 def _earliest(first: Mapping[str, int], words: Any) -> tuple[int, str]:
-    return min((first[word], word) for word in words)
+    row, word = min((first[word], word) for word in words)
+    return row, word[:_MAX_SHOWN]
 
 
 class Findings:
@@ -106,7 +108,7 @@ class Findings:
             if feature.left_out:
                 count, row, word = feature.left_out
                 yield _worded(
-                    feature.place.flaw(row, f"{word!r} is not a number; {count:,} such values count as missing")
+                    feature.place.flaw(row, f"{word!r} is not a number; such values count as missing: {count:,}")
                 )
             if feature.constant:
                 yield f"{name!r} has the same value in every row; leave it out"
@@ -122,7 +124,7 @@ class Findings:
         if looks := misread(feature.first, feature.place.name):
             yield _worded(feature.place.flaw(*looks))
         elif feature.rows >= _FEW and len(feature.counts) == feature.rows - feature.missing:
-            shown = some_of(list(map(repr, feature.first)), 2)
+            shown = some_of([repr(word[:_MAX_SHOWN]) for word in feature.first], 2)
             name = feature.place.name
             yield f"{name!r} holds a different text in every row ({shown}); if it is an identifier, leave it out"
 

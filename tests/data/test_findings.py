@@ -95,7 +95,9 @@ def test_types_override_what_was_understood(store):
     assert kinds(found) == {"x": "numeric", "a": "numeric", "b": "categorical"}
     assert found.features[2].categories == ("000", "001", "002")
     assert found.ignored == ("c",)
-    assert [warning for warning in found.warnings if "'a'" in warning and "row 12" in warning and "2 such" in warning]
+    assert [
+        warning for warning in found.warnings if "'a'" in warning and "row 12" in warning and "missing: 2" in warning
+    ]
     assert np.isnan(store.table(found.id).X[10:12, 1]).all()
     assert store.find(found.id).ignored == ("c",)
 
