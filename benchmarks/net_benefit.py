@@ -36,6 +36,7 @@ from app.learners.cost_tree import path as trade_offs
 from app.learners.cost_tree.estimator import CostTree
 from app.learners.cost_tree.hard import HardTree
 from app.learners.cost_tree.path import Point, Sample, Setting
+from app.learners.forest_chain import ForestChain
 from app.learners.random_forest import RandomForest
 from app.usecases.acquisition_model import AcquisitionModel, ActionBenefits
 from app.usecases.simulate import report
@@ -85,13 +86,21 @@ def net_benefits(X: np.ndarray, y: np.ndarray, prices: Prices, B: np.ndarray, ma
     found = []
     for repetition in range(REPETITIONS):
         for inside, outside in halves(y, repetition):
-            model = make().fit(X[inside], y[inside]).learn_stops(X[inside], y[inside], prices)
+            model = make().fit(X[inside], y[inside])
+            if hasattr(model, "learn_stops"):  # a chain has learned it
+                model.learn_stops(X[inside], y[inside], prices)
             ready = AcquisitionModel.of(model, names, classes, prices)
             for scale in SCALES:
                 told = report(ready, X[outside], y[outside], prices, ActionBenefits(scale * B, classes), budgets=[])
                 asked = told["budgets"][-1]
                 worth = asked.get("worth_stopping", asked["plain"])
-                ways = (told["nothing"], told["everything"], asked["plain"], asked["vote_stopping"], worth)
+                ways = (
+                    told["nothing"],
+                    told["everything"],
+                    asked["plain"],
+                    asked.get("vote_stopping", asked["plain"]),
+                    worth,
+                )
                 found.append([way["net_benefit"] for way in ways])
     return np.moveaxis(np.array(found).reshape(REPETITIONS, 2, len(SCALES), 5), 2, 0)
 
@@ -104,6 +113,7 @@ def table_of_net_benefits(folder: Path) -> None:
         makers: dict[str, Callable[[], Any]] = {
             "budget_forest": lambda prices=prices: BudgetForest(feature_costs=prices, random_state=0),
             "random_forest": lambda: RandomForest(n_estimators=40, random_state=0),
+            "forest_chain": lambda prices=prices: ForestChain(feature_costs=prices, random_state=0),
             "all features": lambda: RandomForest(n_estimators=40, max_features=None, random_state=0),
         }
         for kind, make in makers.items():

@@ -12,7 +12,7 @@ import numpy as np
 
 from app.acquisition.chain import chained
 from app.acquisition.prices import Prices, check_budget
-from app.acquisition.stopping import Experience, Worth
+from app.acquisition.stopping import FEW, Experience, Worth
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,9 +49,11 @@ class ChainExperience(Experience):
 
 
 def _fitted(z: np.ndarray, gain: np.ndarray) -> tuple[float, float, float, float, float]:
-    """Offset, slope and bend of least squares, and the range of z (n,); the mean where z hardly varies."""
+    """Offset, slope and bend of least squares, and the range of z (n,); the mean of few rows, or if z hardly
+    varies.
+    """
     low, high = float(z.min()), float(z.max())
-    if high - low <= 1e-9 * high:
+    if len(z) < FEW or high - low <= 1e-9 * high:
         return float(gain.mean()), 0.0, 0.0, low, high
     x = (z - low) / (high - low)  # numbers of any size are solved alike
     (c0, c1, c2), *_ = np.linalg.lstsq(np.stack((np.ones(len(x)), x, x * x), axis=1), gain, rcond=1e-9)

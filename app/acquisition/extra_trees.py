@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from app.acquisition._extra_trees import answer, grow_extra
+from app.acquisition._extra_trees import MISSING_LEFT, answer, grow_extra
 from app.acquisition.nodes import different
 from app.arrays import F32, F64, I16, I32, Ints
 from app.progress import checkpoint
@@ -18,8 +18,8 @@ from app.progress import checkpoint
 class ExtraTrees:
     """S forests of T trees each over columns 0, 1, …; `_extra_trees` describes the nodes.
 
-    `value` (V, K): the distinct class shares of leaves; `roots` (S, T). A pickle holds 4 bytes for each node, and 6
-    more for an inner one.
+    `value` (V, K): the distinct class shares of leaves; `roots` (S, T). A pickle holds about 5
+    bytes for each node.
     """
 
     feature: I16
@@ -56,15 +56,38 @@ class ExtraTrees:
 
     def __getstate__(self) -> dict[str, Any]:
         inner = self.right >= 0
-        return {**vars(self), "feature": self.feature[inner], "threshold": self.threshold[inner]}
+        jump = self.right[inner] - np.flatnonzero(inner)
+        left = self.feature[inner] >= MISSING_LEFT
+        return {
+            "size": len(inner),
+            "inner": np.packbits(inner),
+            "jump": _narrow(jump),
+            "column": _narrow(self.feature[inner] & ~MISSING_LEFT),
+            "missing_left": np.packbits(left),
+            "threshold": self.threshold[inner],
+            "leaf": _narrow(-1 - self.right[~inner]),
+            "value": self.value,
+            "roots": self.roots,
+        }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        inner = state["right"] >= 0
-        for name in ("feature", "threshold"):
-            whole = np.zeros(len(inner), dtype=state[name].dtype)
-            whole[inner] = state[name]
-            state = {**state, name: whole}
-        vars(self).update(state)
+        inner = np.unpackbits(state["inner"], count=state["size"]).astype(bool)
+        count = len(state["jump"])
+        feature, threshold = np.zeros(len(inner), np.int16), np.zeros(len(inner), np.float32)
+        right = np.empty(len(inner), np.int32)
+        left = np.unpackbits(state["missing_left"], count=count).astype(np.int16)
+        feature[inner] = state["column"].astype(np.int16) + left * np.int16(MISSING_LEFT)
+        threshold[inner] = state["threshold"]
+        right[inner] = np.flatnonzero(inner) + state["jump"]
+        right[~inner] = -1 - state["leaf"].astype(np.int32)
+        arrays = {"feature": feature, "threshold": threshold, "right": right}
+        vars(self).update(arrays, value=state["value"], roots=state["roots"])
+
+
+def _narrow(numbers: np.ndarray) -> np.ndarray:
+    """The same numbers >= 0 in the smallest type that holds them."""
+    narrow: np.ndarray = numbers.astype(np.min_scalar_type(int(numbers.max(initial=0))))
+    return narrow
 
 
 def grow(

@@ -24,7 +24,7 @@ from app.acquisition.session import slack_of
 from app.acquisition.trajectories import Trajectories, purchases
 from app.decisions.benefit import decide
 
-_FEW = 10.0  # states in which a feature comes next; with fewer it is taken for any feature
+FEW = 10.0  # states in which a feature comes next; with fewer it is taken for any feature
 _BLOCK = 2_000_000  # states times actions that are in memory together
 _RIDGE = 1e-2  # relative, on the slope: a handful of states must not give a steep line
 
@@ -185,12 +185,12 @@ class _Sums:
 
     def worth(self) -> Worth:
         count, stake, gain = self._sums[:3].sum(axis=1).tolist()
-        if count < _FEW:  # too few for a line: the share of all that was at stake that they have gained
+        if count < FEW:  # too few for a line: the share of all that was at stake that they have gained
             share = min(max(gain, 0.0) / stake, 1.0) if stake > 0 else 0.0
             return self._spare or Worth.line(self._m, offset=0.0, slope=share, bounded=self._bounded)
         offset, slope = _line(self._sums, bounded=self._bounded)
         pooled_offset, pooled_slope = _line(self._sums.sum(axis=1, keepdims=True), bounded=self._bounded)
-        rare = self._sums[0] < _FEW
+        rare = self._sums[0] < FEW
         return Worth(
             np.where(rare, pooled_offset, offset),
             np.where(rare, pooled_slope, slope),

@@ -110,21 +110,13 @@ FOREST_CHAIN = Kind(
             high=1e6,
             optional=True,
         ),
-        Parameter(
-            "n_estimators",
-            "integer",
-            None,
-            "Number of trees of each forest; null is 30 with equal prices, else 40.",
-            low=1,
-            high=1000,
-            optional=True,
-        ),
+        Parameter("n_estimators", "integer", 40, "Number of trees of each forest.", low=1, high=1000),
         Parameter(
             "min_samples_leaf",
             "integer",
             None,
-            "Minimum number of rows in a leaf; null is 5 in the first two forests, then 1, or 3 with fewer than 1,000"
-            " rows, or more with over 20,000.",
+            "Minimum number of rows in a leaf; null is 5 in the first two forests and with fewer than 1,000 rows, else"
+            " 1, and more with over 20,000.",
             low=1,
             optional=True,
         ),

@@ -30,10 +30,12 @@ from app.progress import part, report
 _FOLDS = 5
 _ENOUGH = 2000  # rows of experience, and at least as many are held out
 _LARGEST = 5_000_000  # probabilities kept
-_EQUAL, _PRICED = (22, 10, 30), (1000, 1000, 40)  # steps, greedy, trees: with equal prices, and with others
+_EQUAL, _PRICED = (22, 10), (1000, 1000)  # steps and greedy: with equal prices, and with others
 _LEAST = 1e-3
+_UNSEEN = 0.5  # of the trees are in forests that judge rows which they did not see
 _CELLS = 4_000_000  # of the table, times trees, in a piece of work: 0.2 s or so
-_SMALL, _LARGE = 1000, 20_000  # rows: below, leaves of three; above, more rows in a leaf and no more nodes
+_CAREFUL = 5  # rows in a leaf of few features, or of a small table
+_SMALL, _LARGE = 1000, 20_000  # rows: a small table; above the other, more rows in a leaf and no more nodes
 _LARGEST_NUMBER = float(np.finfo(np.float32).max)
 
 
@@ -54,8 +56,8 @@ class ForestChain(Learner):
     The order is found by a greedy search: the feature that lowers the held-out log loss most for its price comes
     next, up to `greedy` features, while it does so by `least`; if prices are equal, the next important ones follow, up
     to `steps`. None: 10 and 22 features and no `least` for equal prices; all features and 0.001 for others.
-    `n_estimators` trees a forest (None: 30 or 40, of others). `min_samples_leaf` (None: 5 in the first two forests,
-    then 1; 3 with fewer than 1,000 rows; more above 20,000). `feature_costs`: Prices, or one price >= 0 for each
+    `n_estimators` trees a forest. `min_samples_leaf` (None: 5 in the first two forests,
+    then 1; 5 in all with fewer than 1,000 rows; more above 20,000). `feature_costs`: Prices, or one price >= 0 for each
     column, or None for 1 each. The other parameters are `Learner`'s.
 
     Each state is calibrated on rows that its forest did not see; up to 2,000 of these rows are the experience that
@@ -75,7 +77,7 @@ class ForestChain(Learner):
         steps: int | None = None,
         greedy: int | None = None,
         least: float | None = None,
-        n_estimators: int | None = None,
+        n_estimators: int = 40,
         min_samples_leaf: int | None = None,
         feature_costs: Prices | Sequence[float] | None = None,
         categorical_features: Sequence[int] | None = None,
@@ -118,24 +120,18 @@ class ForestChain(Learner):
     def _search(self, n: int) -> Search:
         m = self.n_features_in_
         equal = bool(np.ptp(self.prices_.cost) == 0 and (self.prices_.cost == self.prices_.discounted).all())
-        steps, greedy, _ = _EQUAL if equal else _PRICED
+        steps, greedy = _EQUAL if equal else _PRICED
         steps = min(steps if self.steps is None else self.steps, m)
         greedy = min(greedy if self.greedy is None else self.greedy, steps)
         least = _LEAST if self.least is None and not equal else self.least
         return Search(steps, greedy, least, [self._leaf(s, n) for s in range(1, steps + 1)], self._seed)
 
-    @property
-    def _trees(self) -> int:
-        if self.n_estimators is not None:
-            return self.n_estimators
-        return (_EQUAL if np.ptp(self.prices_.cost) == 0 else _PRICED)[2]
-
     def _leaf(self, state: int, n: int) -> int:
         """Rows in a leaf of a state's forest, by default, for a table of n rows."""
         if self.min_samples_leaf is not None:
             return self.min_samples_leaf
-        usual = 3 if n < _SMALL else math.ceil(n / _LARGE)
-        return max(5, usual) if state <= 2 else usual
+        usual = _CAREFUL if n < _SMALL else math.ceil(n / _LARGE)
+        return max(_CAREFUL, usual) if state <= 2 else usual
 
     def _learned(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> Chain:
         """The chain on all rows, calibrated; sets the experience."""
@@ -184,35 +180,37 @@ class ForestChain(Learner):
         self, rows: dict[int, _Rows], curves: Sequence[StageCurve], masked_curve: StageCurve | None
     ) -> Iterator[tuple[int, Chain]]:
         """The chain without each of the folds; a piece of work is some trees of a forest of one of them."""
-        S, K, n, T = len(self.order_), len(self.classes_), len(rows[ALL].codes), self._trees
+        S, K, n, T = len(self.order_), len(self.classes_), len(rows[ALL].codes), self.n_estimators
         seeds = np.random.default_rng(self._seed).integers(2**62, size=(S + 1, T))
-        work = [
-            (without, state, seeds[state, start : start + batch].tolist())
-            for without in rows
-            for state in (*range(1, S + 1), 0)
-            for batch in (int(np.clip(_CELLS // (n * (state or S)), 1, T)),)
-            for start in range(0, T, batch)
-        ]
+        work = {k: self._work(seeds[:, : T if k == ALL else math.ceil(_UNSEEN * T)], n) for k in rows}
         pieces = (
-            delayed(_grow_some)(*rows[k][:4], k, state, K, self._leaf(state or S, n), some) for k, state, some in work
+            delayed(_grow_some)(*rows[k][:4], k, state, K, self._leaf(state or S, n), some)
+            for k in rows
+            for state, some in work[k]
         )
-        grown = zip(work, Parallel(prefer="threads", return_as="generator")(pieces), strict=True)
-        each = len(work) // len(rows)
+        grown, total, done = Parallel(prefer="threads", return_as="generator")(pieces), sum(map(len, work.values())), 0
         for number, (k, data) in enumerate(rows.items()):
             trees: dict[int, list[ExtraTrees]] = {state: [] for state in range(S + 1)}
-            for place, ((_, state, _), forest) in enumerate(islice(grown, each)):
+            for (state, _), forest in zip(work[k], islice(grown, len(work[k])), strict=True):
                 trees[state].append(forest)
-                report((number * each + place + 1) / len(work), _stage(number, len(rows)))
+                done += 1
+                report(done / total, _stage(number, len(rows)))
             forests = ExtraTrees.beside([one for s in range(1, S + 1) for one in trees[s]], S, K)
             masked = ExtraTrees.beside(trees[0], 1, K)
             inside = data.fold != k if k != ALL else np.ones(n, dtype=bool)
             gaps = np.isnan(data.X[:, inside]).sum(axis=1) >= max(10, 0.01 * inside.sum())
             prior = np.bincount(data.codes[inside], data.weights[inside], minlength=K) / data.weights[inside].sum()
-            order = np.array(self.order_, dtype=np.intp)
-            yield (
-                k,
-                Chain(order, self.n_features_in_, prior, forests, curves, gaps, masked, masked_curve, data.orders),
-            )
+            order, m = np.array(self.order_, dtype=np.intp), self.n_features_in_
+            yield k, Chain(order, m, prior, forests, curves, gaps, masked, masked_curve, data.orders)
+
+    def _work(self, seeds: np.ndarray, n: int) -> list[tuple[int, list[int]]]:
+        """Pieces of work for forests with these `seeds` (S + 1, T): the state, 0 for the masked one, and some seeds."""
+        S, T = len(seeds) - 1, seeds.shape[1]
+        found = []
+        for state in (*range(1, S + 1), 0):
+            batch = int(np.clip(_CELLS // (n * (state or S)), 1, T))
+            found += [(state, seeds[state, start : start + batch].tolist()) for start in range(0, T, batch)]
+        return found
 
 
 def _stage(number: int, total: int) -> str:

@@ -120,7 +120,7 @@ def acquire(model: Loaded, cases: Sequence[Any], question: Question) -> CaseStat
     answered = (known.status[:, ready.columns] != 0).sum(axis=1)
     P = ready.probabilities(states.probabilities, answered, finished)
     reason = _reasons(states)
-    warnings = known.warnings
+    warnings = [*known.warnings, *ready.stale(prices)]
     if stakes is None:
         return CaseStates(ready, prices, states, reason, P, None, None, None, warnings)
     decision = decide(P, stakes.B)

@@ -20,6 +20,7 @@ from app.usecases.matrices import Stated, read_matrix
 from app.usecases.stepwise_models import check_askable
 
 _REMEMBERED = 64  # matrices and prices whose worth is kept for each model: computing one takes up to 20 ms
+_STALE = 3.0  # factor of two neighbours' price ratio from which another order would have been found
 MAX_ACTIONS = 1000
 
 
@@ -76,6 +77,22 @@ class AcquisitionModel:
             return parse_prices(feature_costs, self.names, base=self.prices)
         except Invalid as error:
             raise error.under("/feature_costs") from error
+
+    def stale(self, prices: Prices) -> list[str]:
+        """A warning if these prices would have asked in another order; a model without an order has none."""
+        order = getattr(self.model, "order", None)
+        if order is None or prices is self.prices:
+            return []
+        before, now = self.prices.cost[order], prices.cost[order]
+        crossed = np.flatnonzero(
+            (now[:-1] * before[1:] > _STALE * now[1:] * before[:-1])
+            | (now[1:] * before[:-1] > _STALE * now[:-1] * before[1:])
+        )
+        if not crossed.size:
+            return []
+        one, other = (self.names[order[crossed[0] + offset]] for offset in (0, 1))
+        changed = f"since training the price of {one!r} has changed more than threefold against that of {other!r}"
+        return [f"{changed}; the order of the features is still that of training: train with these prices"]
 
     def stakes(self, sent: Stated) -> ActionBenefits | None:
         """The request's matrix; without names for the actions its columns are the classes."""

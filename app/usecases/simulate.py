@@ -68,6 +68,7 @@ def simulate(ports: Ports, model: Loaded, request: SimulationRequest) -> dict[st
     prices, stakes = ready.priced(request.feature_costs), ready.stakes(request)
     budgets = _budgets(request.budgets)
     X, y, missing, warnings = labelled(ports, model, request)
+    warnings += ready.stale(prices)
     if stakes is not None:
         warnings += known_oddities(stakes.B, stakes.actions, ready.classes)
     if len(X) > MAX_ROWS:

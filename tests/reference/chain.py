@@ -27,14 +27,15 @@ def shares(trees: Any, forest: int, x: list[float]) -> np.ndarray:
 
 
 def fit(stakes: list[float], gains: list[float]) -> np.ndarray:
-    """Coefficients of 1, z, z^2; only the mean if the stakes are equal."""
-    if max(stakes) - min(stakes) <= 1e-9 * max(stakes):
+    """Coefficients of 1, z, z^2; only the mean of fewer than ten rows, or if the stakes are equal."""
+    if len(stakes) < 10 or max(stakes) - min(stakes) <= 1e-9 * max(stakes):
         return np.array([np.mean(gains), 0.0, 0.0])
-    return np.polyfit(stakes, gains, 2)[::-1]
+    z = np.array(stakes)
+    return np.linalg.lstsq(np.column_stack((np.ones(len(z)), z, z * z)), np.array(gains))[0]
 
 
 def passes(known: Any, B: np.ndarray, prices: Any, budget: float) -> dict[int, Any]:
-    """Per column: coefficients, least and largest stake, and what all rows earn less what they pay (last entry)."""
+    """Per column: the estimated gains at the stakes of the rows that get there, and these stakes."""
     n, S = known.asked.shape
     P, loss = known.P.astype(float), B.max(axis=1, keepdims=True) - B
     offered, paid, there = np.zeros((n, S)), np.zeros((n, S)), np.zeros((n, S), dtype=bool)
@@ -53,18 +54,16 @@ def passes(known: Any, B: np.ndarray, prices: Any, budget: float) -> dict[int, A
                     opened.add(group)
     stake = (P @ loss).min(axis=2)
     now = np.array([[-loss[known.y[i], (P[i, s] @ loss).argmin()] for s in range(S + 1)] for i in range(n)])
-    value, lines = now[:, S].copy(), {}
+    value, found = now[:, S].copy(), {}
     for s in range(S - 1, -1, -1):
         on = np.flatnonzero(there[:, s])
         gains = value - now[:, s]
         value = now[:, s].copy()
         if len(on):
             c = fit(stake[on, s].tolist(), gains[on].tolist())
-            low, high = stake[on, s].min(), stake[on, s].max()
-            lines[int(known.asked[0, s])] = (*c, low, high)
-        for i in on.tolist():
-            z = min(max(stake[i, s], low), high)
-            estimate = min(max(c[0] + c[1] * z + c[2] * z * z, 0.0), stake[i, s])
-            if offered[i, s] == 0 or estimate > offered[i, s]:
-                value[i] = now[i, s] + gains[i] - paid[i, s]
-    return lines | {-1: value}
+            estimates = [min(max(c[0] + c[1] * z + c[2] * z * z, 0.0), z) for z in stake[on, s].tolist()]
+            found[int(known.asked[0, s])] = estimates, stake[on, s]
+            for i, estimate in zip(on.tolist(), estimates, strict=True):
+                if offered[i, s] == 0 or estimate > offered[i, s]:
+                    value[i] = now[i, s] + gains[i] - paid[i, s]
+    return found

@@ -356,3 +356,21 @@ def test_a_model_that_cannot_be_asked_says_what_to_train(kind, fitted, advice):
     with pytest.raises(Invalid) as error:
         check_askable(Loaded(card, card.schema_of_features(), None, None))
     assert error.value.flaws[0].msg == f"the learner {kind!r} of 'm' cannot say what to ask next; {advice}"
+
+
+def test_prices_that_make_the_order_stale_are_warned_about():
+    """A chain's order is that of training: neighbours whose prices change threefold against each other are named."""
+    X, y = rows(300, 0)
+    chain = ForestChain(n_estimators=3, least=0.0, feature_costs=PRICES, categorical_features=[4], random_state=0)
+    model = loaded(chain.fit(X, y), "forest_chain")
+    first, second = (NAMES[j] for j in chain.order_[:2])
+    prices = dict(zip(NAMES, PRICES.cost.tolist(), strict=True))
+    for factor, warned in ((1, False), (2.9, False), (3.1, True), (0.3, True), (0, True)):
+        question = usecase.Question(feature_costs={first: prices[first] * factor})
+        warnings = usecase.acquire(model, [{}], question).warnings
+        assert any(repr(first) in text and repr(second) in text for text in warnings) == warned
+    everything = usecase.Question(feature_costs={name: 7 * price for name, price in prices.items()})
+    assert usecase.acquire(model, [{}], everything).warnings == []
+    some, changed = [[1, 1, 1, 1, "no"], [1, 1, 1, 1, "yes"]], {first: 100 * prices[first]}
+    order = SimulationRequest(rows=some, labels=["ill", "well"], feature_costs=changed)
+    assert any("train with these prices" in text for text in simulated(None, model, order)["warnings"])
