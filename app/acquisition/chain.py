@@ -10,7 +10,7 @@ import numpy as np
 
 from app.acquisition.categories import Orders
 from app.acquisition.extra_trees import ExtraTrees
-from app.acquisition.partial_calibration import StageCurve
+from app.acquisition.partial_calibration import Blend, StageCurve
 from app.acquisition.prices import Prices
 from app.acquisition.session import States, checked, slack_of
 from app.acquisition.trajectories import Trajectories, purchases
@@ -21,7 +21,8 @@ from app.arrays import F32, F64, I32, Bools, Indices, Ints
 class Chain:
     """S forests over the columns of `order` (S,): that of state s >= 1 reads the first s of them; K classes.
 
-    In state 0 the answer is `prior` (K,). `curves` calibrate the states 1 … S, or are empty. `gaps` (S,) marks columns
+    In state 0 the answer is `prior` (K,). `blends` calibrate the states 1 … S, or are empty: each takes its own forest
+    and some just before it, which are there anyway and err elsewhere. `gaps` (S,) marks columns
     that had missing values in training, so that their forests know what a missing value means. Where another column is
     missing `masked` answers, one forest of rows with random gaps, calibrated by `masked_curve`. `orders` ranks
     categories; `n_features` are the columns of a row.
@@ -32,7 +33,7 @@ class Chain:
     n_features: int
     prior: F64
     forests: ExtraTrees
-    curves: Sequence[StageCurve]
+    blends: Sequence[Blend]
     gaps: Bools
     masked: ExtraTrees
     masked_curve: StageCurve | None
@@ -97,9 +98,12 @@ class Chain:
         price, _, reached = chained(asked, free[:, self.order], prices, limit)
         length = reached.sum(axis=1, dtype=np.int32)
         rows = np.where(free[:, self.order], np.float32(np.nan), self._ordered(X))
-        states = range(int(length.max(initial=0)) + 1)
-        P = np.stack([self.answers(rows, np.full(n, s, dtype=np.int32)) for s in states], axis=1)
-        P = np.concatenate((P, np.zeros((n, S + 1 - len(states), P.shape[2]))), axis=1)
+        P = np.zeros((n, S + 1, len(self.prior)))
+        parts: list[F64] = []
+        for s in range(int(length.max(initial=0)) + 1):
+            state = np.full(n, s, dtype=np.int32)
+            parts = [self.shares(rows, state), *parts[: self._depth - 1]]
+            P[:, s] = self._calibrated(rows, state, parts)
         resolved = length == S
         return Trajectories.cut(
             np.where(reached, asked, -1), np.where(reached, price, 0.0), free, P, P.argmax(axis=2), length,
@@ -108,14 +112,27 @@ class Chain:
 
     def answers(self, rows: F32, state: I32) -> F64:
         """Calibrated probabilities (n, K) of `rows` (n, S) in the columns of the order, each in its `state` (n,)."""
-        P = np.repeat(self.prior[None], len(rows), axis=0)
+        return self._calibrated(rows, state, [self.shares(rows, state - back) for back in range(self._depth)])
+
+    def shares(self, rows: F32, state: I32) -> F64:
+        """What the forest of each row's `state` (n,) says, not calibrated; before the first, the first."""
+        return self.forests.shares(rows, np.maximum(state, 1))
+
+    @property
+    def _depth(self) -> int:
+        return len(self.blends[-1].powers) if self.blends else 1
+
+    def _calibrated(self, rows: F32, state: I32, parts: Sequence[F64]) -> F64:
+        """From the `shares` of each row's own state, of the one before, …"""
+        P = parts[0].copy()
+        for s in np.unique(state).tolist():
+            there = np.flatnonzero(state == s)
+            if s == 0:
+                P[there] = self.prior
+            elif self.blends:
+                P[there] = self.blends[s - 1].apply([part[there] for part in parts[: len(self.blends[s - 1].powers)]])
         gaps = np.isnan(rows) & (np.arange(rows.shape[1]) < state[:, None])
         strange = (gaps & ~self.gaps).any(axis=1)
-        plain = np.flatnonzero(~strange & (state > 0))
-        P[plain] = self.forests.shares(rows[plain], state[plain])
-        for s in np.unique(state[plain]).tolist() if self.curves else ():
-            there = plain[state[plain] == s]
-            P[there] = self.curves[s - 1].apply(P[there], np.zeros(len(there)))
         if strange.any():
             P[strange] = self._from_masked(rows[strange], state[strange], gaps[strange])
         return P

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -39,42 +40,67 @@ class StageCurve:
             weights[:, model.classes_], offset[model.classes_] = model.coef_.T, model.intercept_
         return cls(weights, offset, typical, 1 / (weight.sum() + 2))
 
+    def apply(self, P: np.ndarray, known: np.ndarray) -> np.ndarray:
+        """Calibrated probabilities (N, K) for the forest's P (N, K) with `known` (N,) features each."""
+        # einsum adds up a row in the same order whatever the number of rows: a batch is its cases, to the last digit
+        scores = np.einsum("nf,fk->nk", _inputs(P, known, self.typical), self.weights) + self.offset
+        return _probabilities(scores, self.lowest)
+
+
+@dataclass(frozen=True, eq=False)
+class Blend:
+    """The product of J forests' probabilities, each to a power, and of a factor for each class.
+
+    `powers` (J,) >= 0, `offset` (K,) the logarithms of the factors; probabilities stay above `lowest`.
+    """
+
+    powers: np.ndarray
+    offset: np.ndarray
+    lowest: float
+
     @classmethod
-    def tempered(cls, P: np.ndarray, y: np.ndarray, weight: np.ndarray) -> StageCurve:
-        """One exponent for all probabilities P (N, K), and a factor for each class; a few rows bear no more. O(N K)."""
-        n, K = P.shape
-        logs, rows = _inputs(P, np.zeros(n), 1.0)[:, :K], np.arange(n)
+    def fit(cls, parts: Sequence[np.ndarray], y: np.ndarray, weight: np.ndarray) -> Blend:
+        """By maximum likelihood from J times P (N, K), class codes y (N,) and weights (N,). O(N J K)."""
+        J, (n, K) = len(parts), parts[0].shape
+        logs, rows = np.stack([_logs(P) for P in parts]), np.arange(n)
 
         def loss(parameters: np.ndarray) -> tuple[float, np.ndarray]:
-            scores = parameters[0] * logs + parameters[1:]
+            scores = np.tensordot(parameters[:J], logs, 1) + parameters[J:]
             scores -= scores.max(axis=1, keepdims=True)
             total = np.log(np.exp(scores).sum(axis=1))
             wrong = np.exp(scores - total[:, None])
             wrong[rows, y] -= 1.0
             wrong *= weight[:, None]
-            ridge = _RIDGE * parameters[1:]
-            gradient = np.concatenate(([(wrong * logs).sum()], wrong.sum(axis=0) + ridge))
-            return float((total - scores[rows, y]) @ weight + 0.5 * ridge @ parameters[1:]), gradient
+            ridge = _RIDGE * parameters[J:]
+            gradient = np.concatenate((np.tensordot(logs, wrong, 2), wrong.sum(axis=0) + ridge))
+            return float((total - scores[rows, y]) @ weight + 0.5 * ridge @ parameters[J:]), gradient
 
-        found = minimize(
-            loss, np.append(1.0, np.zeros(K)), jac=True, method="L-BFGS-B", bounds=[(0.0, None), *[(None, None)] * K]
-        ).x
-        weights = np.concatenate((found[0] * np.eye(K), np.zeros((K + 1, K))))
-        return cls(weights, found[1:], 1.0, 1 / (weight.sum() + 2))
+        bounds = [(0.0, None)] * J + [(None, None)] * K
+        start = np.concatenate((np.full(J, 1 / J), np.zeros(K)))
+        found = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds).x
+        return cls(found[:J], found[J:], 1 / (weight.sum() + 2))
 
-    def apply(self, P: np.ndarray, known: np.ndarray) -> np.ndarray:
-        """Calibrated probabilities (N, K) for the forest's P (N, K) with `known` (N,) features each."""
-        # einsum adds up a row in the same order whatever the number of rows: a batch is its cases, to the last digit
-        scores = np.einsum("nf,fk->nk", _inputs(P, known, self.typical), self.weights) + self.offset
-        Q: np.ndarray = np.exp(scores - scores.max(axis=1, keepdims=True))
-        Q /= Q.sum(axis=1, keepdims=True)
-        np.maximum(Q, self.lowest, out=Q)
-        Q /= Q.sum(axis=1, keepdims=True)
-        return Q
+    def apply(self, parts: Sequence[np.ndarray]) -> np.ndarray:
+        """Calibrated probabilities (N, K) from the J parts (N, K)."""
+        scores = sum((power * _logs(P) for power, P in zip(self.powers, parts, strict=True)), start=self.offset)
+        return _probabilities(scores, self.lowest)
+
+
+def _probabilities(scores: np.ndarray, lowest: float) -> np.ndarray:
+    Q: np.ndarray = np.exp(scores - scores.max(axis=1, keepdims=True))
+    Q /= Q.sum(axis=1, keepdims=True)
+    np.maximum(Q, lowest, out=Q)
+    Q /= Q.sum(axis=1, keepdims=True)
+    return Q
+
+
+def _logs(P: np.ndarray) -> np.ndarray:
+    logs: np.ndarray = np.log(np.maximum(P, _SMALLEST))
+    logs -= logs.mean(axis=1, keepdims=True)
+    return logs
 
 
 def _inputs(P: np.ndarray, known: np.ndarray, typical: float) -> np.ndarray:
-    logs = np.log(np.maximum(P, _SMALLEST))
-    logs -= logs.mean(axis=1, keepdims=True)
+    logs = _logs(P)
     share = np.minimum(known / typical, 1.0)[:, None]
     return np.concatenate((logs, logs * share, share), axis=1)

@@ -15,7 +15,7 @@ from app.acquisition.categories import Orders
 from app.acquisition.chain import Chain
 from app.acquisition.chain_stopping import ChainExperience
 from app.acquisition.extra_trees import ExtraTrees, grow
-from app.acquisition.partial_calibration import StageCurve
+from app.acquisition.partial_calibration import Blend, StageCurve
 from app.acquisition.prices import Prices
 from app.acquisition.stopping import Experience
 from app.arrays import F32
@@ -32,9 +32,11 @@ _ENOUGH = 2000  # rows of experience, and at least as many are held out
 _LARGEST = 5_000_000  # probabilities kept
 _EQUAL, _PRICED = (22, 10), (1000, 1000)  # steps and greedy: with equal prices, and with others
 _LEAST = 1e-3
+_BLENDED = 2  # forests: of a state and of the one before it
 _UNSEEN = 0.5  # of the trees are in forests that judge rows which they did not see
 _CELLS = 4_000_000  # of the table, times trees, in a piece of work: 0.2 s or so
-_CAREFUL = 5  # rows in a leaf of few features, or of a small table
+_ROUGH = 2  # forests of few features, which no other is blended with
+_CAREFUL = 5  # rows in their leaves, and in those of a small table
 _SMALL, _LARGE = 1000, 20_000  # rows: a small table; above the other, more rows in a leaf and no more nodes
 _LARGEST_NUMBER = float(np.finfo(np.float32).max)
 
@@ -60,8 +62,9 @@ class ForestChain(Learner):
     then 1; 5 in all with fewer than 1,000 rows; more above 20,000). `feature_costs`: Prices, or one price >= 0 for each
     column, or None for 1 each. The other parameters are `Learner`'s.
 
-    Each state is calibrated on rows that its forest did not see; up to 2,000 of these rows are the experience that
-    says when to stop. Fitted, besides `Learner`'s: `model_` (Chain), `experience_` (or None), `order_`, `prices_`.
+    Each state is calibrated, blended with the one before it, on rows that its forests did not see; up to 2,000 of
+    these rows are the experience that says when to stop. Fitted, besides `Learner`'s: `model_` (Chain), `experience_`
+    (or None), `order_`, `prices_`.
     O(steps trees rows features depth).
     """
 
@@ -95,14 +98,14 @@ class ForestChain(Learner):
     def refit(self, X: np.ndarray, y: np.ndarray) -> Self:
         """Grow the forests again on rows (n, m), y (n,); order, calibration and experience stay."""
         codes = np.searchsorted(self.classes_, y)
-        curves, masked_curve = self.model_.curves, self.model_.masked_curve
+        blends, masked_curve = self.model_.blends, self.model_.masked_curve
         rows = self._rows(np.asarray(X), codes, np.ones(len(X)), np.full(len(X), ALL))
-        ((_, self.model_),) = self._chains({ALL: rows}, curves, masked_curve)
+        ((_, self.model_),) = self._chains({ALL: rows}, blends, masked_curve)
         return self
 
     def findings(self) -> dict[str, Any]:
         """How it is calibrated."""
-        return {"calibration": "sigmoid" if self.model_.curves else "none"}
+        return {"calibration": "sigmoid" if self.model_.blends else "none"}
 
     def _check(self) -> None:
         self.prices_ = prices_of(self.feature_costs, self.n_features_in_)
@@ -131,7 +134,7 @@ class ForestChain(Learner):
         if self.min_samples_leaf is not None:
             return self.min_samples_leaf
         usual = _CAREFUL if n < _SMALL else math.ceil(n / _LARGE)
-        return max(_CAREFUL, usual) if state <= 2 else usual
+        return max(_CAREFUL, usual) if state <= _ROUGH else usual
 
     def _learned(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> Chain:
         """The chain on all rows, calibrated; sets the experience."""
@@ -143,31 +146,29 @@ class ForestChain(Learner):
         needed = range(min(folds, math.ceil(_ENOUGH * folds / len(X)))) if folds > 1 else range(0)
         rows = {k: self._rows(X, codes, weights, fold, k) for k in (*needed, ALL)}
         found: list[tuple[np.ndarray, ...]] = []
-        curves: list[StageCurve] = []
+        blends: list[Blend] = []
         masked_curve = None
-        for k, chain in self._chains(rows, curves, None):
+        for k, chain in self._chains(rows, blends, None):
             if k != ALL:
                 found.append(_unseen(chain, rows[k], k, self._seed + k))
                 continue
             if found:
-                curves, masked_curve = self._calibrated(found, room)
+                blends, masked_curve = self._calibrated(found, room)
             model = chain
-        return Chain(**(vars(model) | {"curves": curves, "masked_curve": masked_curve}))
+        return Chain(**(vars(model) | {"blends": blends, "masked_curve": masked_curve}))
 
-    def _calibrated(
-        self, found: Sequence[tuple[np.ndarray, ...]], room: int
-    ) -> tuple[list[StageCurve], StageCurve | None]:
-        """The curves of the states and of the masked forest; sets the experience where every class is in it."""
+    def _calibrated(self, found: Sequence[tuple[np.ndarray, ...]], room: int) -> tuple[list[Blend], StageCurve | None]:
+        """Blends of the states and the curve of the masked forest; sets the experience if every class is in it."""
         P, masked, known, missing, y, w = map(np.concatenate, zip(*found, strict=True))
         if len(np.unique(y)) < len(self.classes_):
             return [], None
-        nothing = np.zeros(len(y))
-        curves = [StageCurve.tempered(P[:, s], y, w) for s in range(1, P.shape[1])]
+        parts = [[P[:, s - back] for back in range(min(max(s - _ROUGH, 1), _BLENDED))] for s in range(1, P.shape[1])]
+        blends = [Blend.fit(part, y, w) for part in parts]
         some = drawn(np.arange(len(y)), y, room, check_random_state(self._seed))
-        calibrated = [curve.apply(P[some, s + 1], nothing[some]) for s, curve in enumerate(curves)]
+        calibrated = [blend.apply([P[some] for P in part]) for blend, part in zip(blends, parts, strict=True)]
         kept = np.stack((P[some, 0], *calibrated), axis=1)
         self.experience_ = ChainExperience.of(kept, y[some], missing[some], self.order_, self.n_features_in_)
-        return curves, StageCurve.fit(masked, known, y, w, float(P.shape[1] - 1))
+        return blends, StageCurve.fit(masked, known, y, w, float(P.shape[1] - 1))
 
     def _rows(
         self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray, fold: np.ndarray, without: int = ALL
@@ -177,7 +178,7 @@ class ForestChain(Learner):
         return _Rows(np.ascontiguousarray(whole[:, self.order_].T), codes, weights, fold, orders)
 
     def _chains(
-        self, rows: dict[int, _Rows], curves: Sequence[StageCurve], masked_curve: StageCurve | None
+        self, rows: dict[int, _Rows], blends: Sequence[Blend], masked_curve: StageCurve | None
     ) -> Iterator[tuple[int, Chain]]:
         """The chain without each of the folds; a piece of work is some trees of a forest of one of them."""
         S, K, n, T = len(self.order_), len(self.classes_), len(rows[ALL].codes), self.n_estimators
@@ -201,7 +202,7 @@ class ForestChain(Learner):
             gaps = np.isnan(data.X[:, inside]).sum(axis=1) >= max(10, 0.01 * inside.sum())
             prior = np.bincount(data.codes[inside], data.weights[inside], minlength=K) / data.weights[inside].sum()
             order, m = np.array(self.order_, dtype=np.intp), self.n_features_in_
-            yield k, Chain(order, m, prior, forests, curves, gaps, masked, masked_curve, data.orders)
+            yield k, Chain(order, m, prior, forests, blends, gaps, masked, masked_curve, data.orders)
 
     def _work(self, seeds: np.ndarray, n: int) -> list[tuple[int, list[int]]]:
         """Pieces of work for forests with these `seeds` (S + 1, T): the state, 0 for the masked one, and some seeds."""

@@ -173,11 +173,11 @@ def test_a_missing_value_never_reaches_a_forest_that_met_none():
     x = np.where(np.arange(5) == 0, np.nan, X[:1])
     status = np.array([[-1, 0, 0, 1, 0]])
     answer = plain.step(x, status, prices).probabilities
-    np.testing.assert_array_equal(answer, plain.masked.shares(np.array([[x[0, 3], *[np.nan] * 3]]), [1]))
+    np.testing.assert_array_equal(answer, plain.masked.shares(np.array([[x[0, 3], *[np.nan] * 3]]), np.array([1])))
     met = Chain(
         **{field.name: getattr(plain, field.name) for field in fields(Chain)} | {"gaps": np.ones(4, dtype=bool)}
     )
-    expected = met.forests.shares(np.array([[x[0, 3], *[np.nan] * 3]]), [2])
+    expected = met.forests.shares(np.array([[x[0, 3], *[np.nan] * 3]]), np.array([2]))
     np.testing.assert_array_equal(met.step(x, status, prices).probabilities, expected)
 
 
@@ -191,7 +191,7 @@ def test_a_value_known_out_of_turn_counts_in_its_turn():
     np.testing.assert_array_equal(now.probabilities[0], model.prior)
     later = model.step(X[:1], status | np.array([[0, 0, 0, 3, 0]]), prices)
     rows = X[:1, model.order].astype(np.float32)
-    np.testing.assert_array_equal(later.probabilities, model.forests.shares(rows, [3]))
+    np.testing.assert_array_equal(later.probabilities, model.forests.shares(rows, np.array([3])))
     assert later.spent[0] == pytest.approx(sum(prices.paid([0, 4, 3])))
 
 

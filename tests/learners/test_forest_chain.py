@@ -80,7 +80,7 @@ def test_refit_keeps_order_calibration_and_experience():
     order, experience, before = list(model.order_), model.experience_, model.model_
     model.refit(X, y)
     assert (model.order_, model.experience_) == (order, experience)
-    assert model.model_.curves is before.curves
+    assert model.model_.blends is before.blends
     assert (model.posterior(X) != before.posterior(X)).any()
 
 
