@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 
@@ -20,7 +21,7 @@ class ChainExperience(Experience):
     """n rows in every state of chains that were grown without them: each is asked for all features in one order."""
 
     @classmethod
-    def of(cls, P: np.ndarray, y: np.ndarray, missing: np.ndarray, order: Sequence[int], n_features: int) -> Experience:
+    def of(cls, P: np.ndarray, y: np.ndarray, missing: np.ndarray, order: Sequence[int], n_features: int) -> Self:
         """From calibrated P (n, S + 1, K), class codes y (n,), and `missing` (n, S) in the columns of `order` (S,)."""
         asked = np.repeat(np.asarray(order, dtype=np.int32)[None], len(y), axis=0)
         length = np.full(len(y), len(order))
@@ -46,6 +47,20 @@ class ChainExperience(Experience):
             on &= ~worth.stops(feature, price[:, s], stake[:, s])
             value = np.where(on, value - paid[:, s], now[:, s])
         return worth
+
+    def errors(self) -> np.ndarray:
+        """The share of rows whose most probable class is wrong in each state, (S + 1,)."""
+        wrong: np.ndarray = (self.P.argmax(axis=2) != self.y[:, None]).mean(axis=0)
+        return wrong
+
+    def stopping(self, B: np.ndarray, prices: Prices) -> np.ndarray:
+        """The share of rows that stop in each state, (S + 1,), with benefits B (K, A) at these prices."""
+        worth, stake = self.worth(B, prices), self.valued(B)[0]
+        price = chained(self.asked, self.missing, prices, np.inf)[0]
+        stops = worth.stops(self.asked, price, stake[:, :-1])
+        ends = np.concatenate((stops, np.ones((len(self), 1), dtype=bool)), axis=1).argmax(axis=1)
+        shares: np.ndarray = np.bincount(ends, minlength=stake.shape[1]) / len(self)
+        return shares
 
 
 def _fitted(z: np.ndarray, gain: np.ndarray) -> tuple[float, float, float, float, float]:

@@ -17,7 +17,6 @@ from app.acquisition.chain_stopping import ChainExperience
 from app.acquisition.extra_trees import ExtraTrees, grow
 from app.acquisition.partial_calibration import Blend, StageCurve
 from app.acquisition.prices import Prices
-from app.acquisition.stopping import Experience
 from app.arrays import F32
 from app.decisions.folds import stratified_folds
 from app.errors import Invalid, pointer
@@ -70,7 +69,7 @@ class ForestChain(Learner):
 
     parameters = FOREST_CHAIN.parameters
     calibration: str = "none"
-    experience_: Experience | None
+    experience_: ChainExperience | None
     order_: list[int]
     model_: Chain
 
@@ -106,6 +105,19 @@ class ForestChain(Learner):
     def findings(self) -> dict[str, Any]:
         """How it is calibrated."""
         return {"calibration": "sigmoid" if self.model_.blends else "none"}
+
+    def staircase(self, B: np.ndarray | None = None) -> list[dict[str, Any]]:
+        """A step for each state 0 … S: the column that it `asks` for (None at the end), its price and what is `spent`
+        before, the `error` on unseen rows and, with benefits B (K, A), the share of them that `stops` there. The last
+        two are None without experience.
+        """
+        prices, known = [*self.prices_.paid(self.order_), None], self.experience_
+        spent = np.cumsum([0.0, *prices[:-1]]).tolist()
+        nothing = [None] * len(spent)
+        errors = known.errors().tolist() if known else nothing
+        stops = known.stopping(B, self.prices_).tolist() if known and B is not None else nothing
+        columns = zip([*self.order_, None], prices, spent, errors, stops, strict=True)
+        return [dict(zip(("asks", "price", "spent", "error", "stops"), step, strict=True)) for step in columns]
 
     def _check(self) -> None:
         self.prices_ = prices_of(self.feature_costs, self.n_features_in_)

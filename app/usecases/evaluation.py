@@ -54,11 +54,14 @@ def _acquisition(estimator: Any, spec: TrainSpec, table: Table, rows: np.ndarray
     return {"acquisition": simulate.report(ready, table.X[rows], table.y[rows], prices, stakes)}
 
 
-def _findings(estimator: Any, features: Sequence[str]) -> dict[str, Any]:
+def _findings(estimator: Any, features: Sequence[str], benefits: np.ndarray | None) -> dict[str, Any]:
     """What the fit found, as far as this kind of learner reports it."""
     names = ("calibration", "converged", "n_iter", "numeric_transform")
     found = {name: getattr(estimator, f"{name}_") for name in names if hasattr(estimator, f"{name}_")}
     found |= estimator.findings() if hasattr(estimator, "findings") else {}
+    if hasattr(estimator, "staircase"):
+        steps = estimator.staircase(benefits)
+        found["chain"] = [step | {"asks": None if step["asks"] is None else features[step["asks"]]} for step in steps]
     return found | ({"tree": listed(estimator.outline(), features)} if hasattr(estimator, "outline") else {})
 
 
@@ -104,7 +107,7 @@ def card_of(
         seed=spec.seed,
         fit_seconds=fit_seconds,
         warnings=warnings,
-        fitted=_findings(estimator, table.schema.names),
+        fitted=_findings(estimator, table.schema.names, spec.benefit_matrix),
     )
 
 

@@ -16,6 +16,7 @@ from pydantic import BaseModel, Field
 
 from app.api.bodies.documents import JSON, StrictRoute, WireModel
 from app.api.charts import media
+from app.api.charts.staircase import chain_chart
 from app.api.charts.tree import tree_chart
 from app.api.deps import CallerDep, PageSize, PageToken, PortsDep, need_model
 from app.api.errors import problems
@@ -177,11 +178,14 @@ def delete_alias(name: ModelName, alias: AliasName, ports: PortsDep, caller: Cal
 async def card(name: ModelName, version: VersionNumber, ports: PortsDep, request: Request) -> Response:
     """How it was made, from what, how good it is, and the digests of its files.
 
-    A `cost_tree` is drawn with `Accept: image/svg+xml`: what each node asks for, and what each path costs.
+    A `cost_tree` is drawn with `Accept: image/svg+xml`: what each node asks for, and what each path costs. So is a
+    `forest_chain`: the order of its features, price and error of each step, and the share of cases that stops there.
     """
     found = await run_in_threadpool(usecase.card, ports, name, version)
     if "tree" in found.fitted and media.wants_svg(request):
         return media.svg(await limiters(request).long.run(tree_chart, f"{name}:{version}", found.fitted["tree"]))
+    if "chain" in found.fitted and media.wants_svg(request):
+        return media.svg(await limiters(request).long.run(chain_chart, f"{name}:{version}", found.fitted["chain"]))
     content = await run_in_threadpool(found.model_dump_json, by_alias=True)
     return Response(content, media_type=JSON, headers={"Vary": "Accept"})
 
