@@ -16,7 +16,21 @@ import pyarrow as pa
 from app.errors import Invalid, pointer
 
 _BYTES_PER_VIEW = 16  # a length in four bytes, then a prefix and where the rest is, or the text itself
+_FREE_ROWS = 100_000  # that may take no bytes
+_OFFSET_BYTES = 12  # of 32 and 64 bits, for each text that is cast
 _COPIES = 2  # of the text in memory while it is converted
+
+
+def check_extent(table: pa.Table, size: int) -> None:
+    """Invalid where a stream of `size` bytes states more rows, or longer dictionaries, than it has bits.
+
+    Columns of nulls, and of texts of a fixed length of 0, take no bytes: a few would stand for any number of rows.
+    """
+    most = max(_FREE_ROWS, 8 * size)
+    chunks = (chunk for column in table.columns for chunk in column.chunks if pa.types.is_dictionary(chunk.type))
+    longest = max((len(chunk.dictionary) for chunk in chunks), default=0)
+    if max(table.num_rows, longest) > most:
+        raise Invalid.at("", f"the stream states {max(table.num_rows, longest):,} values in {size:,} bytes")
 
 
 def plain(table: pa.Table, reserve: Callable[[int], None]) -> pa.Table:
@@ -35,7 +49,7 @@ def plain(table: pa.Table, reserve: Callable[[int], None]) -> pa.Table:
         for name, column in zip(names, columns, strict=True)
     ]
     for column in columns:
-        reserve(_COPIES * _text_bytes(column))
+        reserve(_COPIES * _text_bytes(column) + _OFFSET_BYTES * len(column))
     pa.Table.from_arrays(columns, names).validate(full=True)
     columns = [_as_strings(column, name) for name, column in zip(names, columns, strict=True)]
     return pa.Table.from_arrays(columns, names).replace_schema_metadata(table.schema.metadata)
@@ -120,12 +134,12 @@ def _stored(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
 
 
 def _text_bytes(column: pa.ChunkedArray) -> int:
-    """The sum of the lengths of all views of a column, of a dictionary once; Invalid for what is no length."""
+    """How many bytes the text of a column takes, of a dictionary once; Invalid for what is no length."""
     value = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
-    if not _is_view(value):
-        return 0
     arrays = {_place(array): array for array in map(_values, column.chunks)}
-    return sum(map(_view_bytes, arrays.values()))
+    if _is_view(value):
+        return sum(map(_view_bytes, arrays.values()))
+    return sum(array.nbytes for array in arrays.values()) if is_bytes(value) else 0
 
 
 def _values(chunk: pa.Array) -> pa.Array:

@@ -17,7 +17,8 @@ from app.repeats import refuse_repeats
 from app.text import check_document
 
 _BLOCK = 1 << 20  # bytes parsed at a time; also the longest line
-_LEAST_BYTES_OF_A_VALUE = 2  # of a CSV file; few objects of one name each can stand for many cells
+_CELLS_PER_BYTE = 8  # at most: few objects of one name each can stand for many cells
+_FREE_CELLS = 1_000_000
 _BOM = b"\xef\xbb\xbf"
 _NUMBERS = frozenset({int, float, bool, type(None)})
 _OPEN, _CLOSE = b"{}"
@@ -106,8 +107,10 @@ class JsonLinesFile:
     def _check_extent(self, rows: int, columns: int) -> None:
         check_rows(rows, self._limits)
         check_columns(columns, self._limits)
-        if rows * columns * _LEAST_BYTES_OF_A_VALUE > self._limits.max_upload_bytes:
-            raise TooLarge(f"{rows:,} rows of {columns:,} columns are more than this service accepts")
+        if rows * columns > _FREE_CELLS + _CELLS_PER_BYTE * self._content.tell():
+            raise TooLarge(
+                f"{rows:,} rows have {columns:,} columns together, and nearly no values; send the rows with fewer names"
+            )
 
     def _blocks(self) -> Iterator[Lines]:
         self._content.seek(0)

@@ -32,6 +32,14 @@ class Names:
             return found if self._storage.exists(found) else None
         return None
 
+    def forget(self, dataset_id: str) -> None:
+        """Remove all names that refer to a data set. O(names)."""
+        for folder in self._storage.folders(_FOLDER):
+            path = f"{_FOLDER}/{folder}"
+            with suppress(NotFound, ValueError, KeyError, TypeError):
+                if json.loads(self._storage.read(path, _FILE))["dataset"] == dataset_id:
+                    self._storage.remove(path)
+
     def copy_to(self, other: Names) -> None:
         """Have all names refer to the same data sets there."""
         for folder in self._storage.folders(_FOLDER):

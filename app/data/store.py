@@ -202,9 +202,10 @@ class DatasetStore:
         return copied(DatasetStore(url, self.limits), self)
 
     def remove(self, dataset_id: str) -> None:
-        """Remove a data set; NotFound where there is none."""
+        """Remove a data set and the names that refer to it; NotFound where there is none."""
         self._record(dataset_id)
         self._storage.remove(dataset_id)
+        self.names.forget(dataset_id)
 
     def keep(self, draft: Draft) -> Dataset:
         """Store what was drafted; where the same content is there already, that is the answer."""

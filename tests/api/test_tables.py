@@ -203,6 +203,22 @@ def test_lines_of_names_of_their_own_are_refused(service, ward):
     assert post(service, NDJSON, b'{"age":1}\n' * 1_000_000, model=ward).status_code == 413
 
 
+def test_few_short_lines_are_refused_before_their_columns_are_made(service, ward):
+    body = b"".join(b'{"c%d":1}\n' % i for i in range(1_500))
+    assert post(service, NDJSON, body, model=ward).status_code == 413
+
+
+@pytest.mark.parametrize("indexed", [False, True])
+def test_a_stream_states_no_more_values_than_it_has_bits(service, ward, indexed):
+    """Texts of a fixed length of 0, and nulls, take no bytes."""
+    count = 200_000
+    none = pa.FixedSizeBinaryArray.from_buffers(pa.binary(0), count, [None, pa.py_buffer(b"")])
+    column = pa.DictionaryArray.from_arrays(pa.array([0], pa.int8()), none) if indexed else none
+    body = arrow(pa.table({"pain": column, "age": pa.nulls(len(column))}))
+    assert len(body) < 2_000
+    assert "values in" in errors(post(service, ARROW, body, model=ward))[0][1]
+
+
 @pytest.mark.parametrize("kind", [ARROW, PARQUET, NDJSON])
 def test_how_csv_is_written_is_for_csv(service, ward, kind):
     body = {ARROW: arrow, PARQUET: parquet, NDJSON: lambda _: ndjson(objects())}[kind]({"age": [1.0]})

@@ -120,6 +120,12 @@ def test_other_encodings_and_the_suggestion(store, encoding):
     assert found.features[1].categories == ("m\u00fcd", "wach")
 
 
+def test_few_bytes_of_ndjson_do_not_stand_for_very_many_cells(store):
+    wide = b"{" + b",".join(b'"c%d":1' % j for j in range(98)) + b"}\n"
+    with pytest.raises(TooLarge, match="fewer names"):
+        store.add(io.BytesIO(wide + b'{"y":"b"}\n' * 100_000), ["y"])
+
+
 def test_ndjson_is_the_same_data_set_as_csv(store):
     rows = [{"a": i % 5 or None, "w": "ab"[i % 2], "flag": i % 3 == 0, "y": LABELS[i]} for i in range(ROWS)]
     lines = [json.dumps({name: value for name, value in row.items() if value is not None}) for row in rows]

@@ -57,6 +57,7 @@ def test_a_name_refers_to_what_was_uploaded_last_under_it(store, tmp_path):
     assert store.resolve("ward") == second.id
     with pytest.raises(NotFound):
         store.resolve("clinic")
+    assert list((tmp_path / "datasets" / "names").iterdir()) == []
 
 
 def test_a_data_set_of_an_older_version_has_its_name(store, tmp_path):

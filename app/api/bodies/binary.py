@@ -62,12 +62,14 @@ def table_of_arrow(body: bytes, reserve: Reserve = free) -> pa.Table:
     """
     import pyarrow as pa  # noqa: PLC0415
 
-    from app.data.arrow_text import plain  # noqa: PLC0415 - with pyarrow
+    from app.data.arrow_text import check_extent, plain  # noqa: PLC0415 - with pyarrow
 
     try:
         for message in pa.ipc.MessageReader.open_stream(body):
             _check_plain(message.type, bytes(message.metadata))
-        return plain(pa.ipc.open_stream(body).read_all(), reserve)
+        table = pa.ipc.open_stream(body).read_all()
+        check_extent(table, len(body))
+        return plain(table, reserve)
     except Invalid:
         raise
     except (pa.ArrowException, MemoryError, OSError, ValueError, struct.error) as error:

@@ -31,6 +31,7 @@ TABULAR = (ARROW, CSV, NDJSON, PARQUET)
 DIALECT_FIELDS = Dialect._fields
 _PART = 10_000  # values written at a time
 _MAX_CELLS = 5_000_000  # of NDJSON: a value in each of few lines can stand for very many
+_CELLS_PER_BYTE = 4  # of NDJSON
 _BYTES_PER_CELL = 16
 
 
@@ -76,9 +77,11 @@ class Sheet:
         measured(self.body, self.reserve)
         lines = lines_of(self.body)
         names = list(lines.names())
-        if (cells := len(lines.objects) * len(names)) > _MAX_CELLS:
+        most = min(_MAX_CELLS, _CELLS_PER_BYTE * len(self.body))
+        if (cells := len(lines.objects) * len(names)) > most:
             raise TooLarge(
-                f"{len(names):,} names in {len(lines.objects):,} objects: at most {_MAX_CELLS:,} cells are supported"
+                f"{len(names):,} names in {len(lines.objects):,} objects: at most {most:,} cells are supported"
+                f" in a body of {len(self.body):,} bytes"
             )
         self.reserve(cells * _BYTES_PER_CELL)
         return pa.table([lines.column(name) for name in names], names)
