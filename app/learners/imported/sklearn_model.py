@@ -23,6 +23,7 @@ from app.errors import Invalid
 from app.features import Schema
 from app.learners.imported.columns import Columns
 from app.learners.imported.estimator import class_order
+from app.learners.imported.safe_types import SCORES, check_types
 from app.text import some_of
 
 _TRUSTED = [  # besides those that skops trusts
@@ -30,7 +31,10 @@ _TRUSTED = [  # besides those that skops trusts
     "sklearn.calibration._CalibratedClassifier",
     "sklearn.calibration._SigmoidCalibration",
     "sklearn.compose._column_transformer.make_column_selector",
-    "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor",  # `_check_trees` checks it, and the next one
+    "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor",  # `_check_trees` checks it, and `Tree`
+    *(f"sklearn.feature_selection._univariate_selection.{name}" for name in SCORES),
+    "sklearn.model_selection._split.KFold",
+    "sklearn.model_selection._split.StratifiedKFold",
     "sklearn.neural_network._stochastic_optimizers.AdamOptimizer",
     "sklearn.tree._tree.Tree",
     "sklearn.utils._bunch.Bunch",
@@ -53,7 +57,7 @@ class SklearnScorer:
 
 
 def load_skops(content: bytes, max_bytes: int, *, version_skew: bool) -> Any:
-    """The object in a skops file of types that are known to be safe; Invalid with the others' names.
+    """The object in a skops file of types that `safe_types` lists; Invalid with the others' names.
 
     `max_bytes` bounds what the file unpacks to.
     """
@@ -68,11 +72,13 @@ def load_skops(content: bytes, max_bytes: int, *, version_skew: bool) -> Any:
     if size > max_bytes:
         raise Invalid.at("/file", f"the file unpacks to {size:,} bytes; at most {max_bytes:,} are allowed")
     try:
-        return _of_this_version(lambda: loads(content, trusted=_TRUSTED), version_skew=version_skew)
+        model = _of_this_version(lambda: loads(content, trusted=_TRUSTED), version_skew=version_skew)
     except Invalid as error:
         if isinstance(error.__cause__, UntrustedTypesFoundException):
             raise Invalid.at("/file", f"types that are not on the safe list: {_untrusted(content)}") from error
         raise
+    check_types(_parts(model))
+    return model
 
 
 def load_joblib(content: bytes, *, version_skew: bool) -> Any:
@@ -89,7 +95,7 @@ def scorer(model: Any, schema: Schema, classes: Sequence[int | str]) -> SklearnS
         raise Invalid.at("/file", f"{what}; expected a fitted classifier")
     order = class_order(list(model.classes_), classes)
     names = getattr(model, "feature_names_in_", None)
-    parts = list(_parts(model))
+    parts = [part for part in _parts(model) if not isinstance(part, type)]
     columns = Columns.of(
         schema,
         None if names is None else [str(name) for name in names],
@@ -129,23 +135,23 @@ def _untrusted(content: bytes) -> str:
 
 
 def _parts(root: Any) -> Iterator[Any]:
-    """All objects that a model consists of, itself first."""
+    """All objects that a model consists of, itself first, without words, numbers and plain containers."""
     seen: set[int] = set()
     waiting = [root]
     while waiting:
         one = waiting.pop()
-        if id(one) in seen or isinstance(one, str | bytes | int | float | np.generic | type | None):
+        if id(one) in seen or isinstance(one, str | bytes | int | float | np.generic | None):
             continue
         seen.add(id(one))
         if len(seen) > _PARTS:
             raise Invalid.at("/file", f"the model has more than {_PARTS:,} parts")
+        if type(one) not in (dict, list, set, tuple):
+            yield one
+            waiting.extend(() if isinstance(one, type) else getattr(one, "__dict__", {}).values())
         if isinstance(one, dict):
-            waiting.extend(one.values())
+            waiting.extend((*one, *one.values()))
         elif isinstance(one, list | tuple | set) or (isinstance(one, np.ndarray) and one.dtype == object):
             waiting.extend(one.ravel() if isinstance(one, np.ndarray) else one)
-        else:
-            yield one
-            waiting.extend(getattr(one, "__dict__", {}).values())
 
 
 def _absent(parts: Sequence[Any]) -> float | None:
@@ -176,7 +182,9 @@ def _make_plain(parts: Sequence[Any]) -> None:
         state.pop("feature_names_in_", None)
         if isinstance(part, BaseEstimator):
             state.pop("_sklearn_output_config", None)
-            state.update({name: plain for name, plain in (("n_jobs", 1), ("verbose", 0)) if name in state})
+            state.update(
+                {name: plain for name, plain in (("n_jobs", 1), ("verbose", 0), ("memory", None)) if name in state}
+            )
 
 
 def _check_trees(part: Any) -> None:

@@ -13,12 +13,41 @@ import pytest
 import skops.io
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import make_column_transformer
-from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier, StackingClassifier
+from sklearn.decomposition import PCA
+from sklearn.discriminant_analysis import QuadraticDiscriminantAnalysis
+from sklearn.ensemble import (
+    AdaBoostClassifier,
+    BaggingClassifier,
+    GradientBoostingClassifier,
+    HistGradientBoostingClassifier,
+    RandomForestClassifier,
+    StackingClassifier,
+    VotingClassifier,
+)
+from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
+from sklearn.feature_selection import SelectKBest, f_classif
 from sklearn.impute import SimpleImputer
-from sklearn.linear_model import LinearRegression, LogisticRegression
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
+from sklearn.linear_model import LinearRegression, LogisticRegression, SGDClassifier
+from sklearn.model_selection import StratifiedKFold
+from sklearn.multiclass import OneVsRestClassifier
+from sklearn.naive_bayes import GaussianNB
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import make_pipeline, make_union
+from sklearn.preprocessing import (
+    FunctionTransformer,
+    KBinsDiscretizer,
+    MinMaxScaler,
+    OneHotEncoder,
+    PolynomialFeatures,
+    PowerTransformer,
+    QuantileTransformer,
+    StandardScaler,
+    TargetEncoder,
+)
+from sklearn.svm import SVC, LinearSVC
 from sklearn.tree import DecisionTreeClassifier
+from sklearn.utils import Bunch
 
 from app.errors import Invalid
 from app.features import Feature, Schema
@@ -31,6 +60,7 @@ MB = 2**20
 RNG = np.random.default_rng(0)
 WORDS = ("mild", "none", "strong")
 SCHEMA = Schema([Feature("age", "numeric"), Feature("pain", "categorical", WORDS), Feature("pulse", "numeric")])
+SCHEMA_OF_NUMBERS = Schema([Feature(name, "numeric") for name in ("age", "pain", "pulse")])
 NUMBERS = Schema([Feature("age", "numeric"), Feature("pulse", "numeric")])
 CLASSES = ("healthy", "ill")
 
@@ -158,6 +188,99 @@ def damaged_boosting() -> object:
     boosting = HistGradientBoostingClassifier(max_iter=2).fit(X, y)
     boosting._predictors[0][0].nodes["left"][0] = 10**6
     return boosting
+
+
+def on_column(step: object) -> object:
+    """A pipeline whose first step is `step`, not fitted."""
+    return make_pipeline(make_column_transformer((step, [0])), LogisticRegression())
+
+
+def disguised() -> object:
+    """Its name is an attribute, which files set."""
+    vectorizer = CountVectorizer(input="filename")
+    vectorizer.__qualname__, vectorizer.__module__ = "PCA", "sklearn.decomposition"
+    return on_column(vectorizer)
+
+
+def hidden(where: str) -> object:
+    """In an attribute that no parameter names."""
+    model = LogisticRegression().fit(X, y)
+    vectorizer = CountVectorizer(input="filename")
+    model.extra_ = {
+        "a list": [[vectorizer]],
+        "an array": np.array([vectorizer, None], dtype=object),
+        "a bunch": Bunch(one=vectorizer),
+    }[where]
+    return model
+
+
+def stacked() -> object:
+    model = StackingClassifier([("a", LogisticRegression())]).fit(X, y)
+    model.stack_method_ = ["fit"]
+    return model
+
+
+UNSAFE = {
+    "a vectorizer, which opens files": (lambda: on_column(CountVectorizer(input="filename")), "CountVectorizer"),
+    "a regular expression": (lambda: on_column(TfidfVectorizer(token_pattern="(a+)+$")), "TfidfVectorizer"),
+    "one with another name": (disguised, "CountVectorizer"),
+    "in a list": (lambda: hidden("a list"), "CountVectorizer"),
+    "in an array": (lambda: hidden("an array"), "CountVectorizer"),
+    "in a bunch": (lambda: hidden("a bunch"), "CountVectorizer"),
+    "a function of numpy": (lambda: on_column(FunctionTransformer(np.exp)), "FunctionTransformer"),
+    "a kernel": (lambda: SVC(kernel=np.add), "numpy.ufunc"),
+    "a method of a step": (stacked, "StackingClassifier"),
+    "neighbours": (KNeighborsClassifier, "KNeighborsClassifier"),
+}
+
+
+@pytest.mark.parametrize("name", UNSAFE)
+def test_what_runs_code_or_reads_files_when_it_predicts_is_refused(name):
+    """Skops trusts all of them, as none runs code while it is loaded."""
+    model, named = UNSAFE[name]
+
+    with pytest.raises(Invalid) as caught:
+        read(skops_file(model()))
+    assert says("/file", named, "docs/how-to/import-a-model.md") in caught.value.flaws
+
+
+ALLOWED = {
+    "boosting": lambda: GradientBoostingClassifier(n_estimators=2),
+    "histogram boosting": lambda: HistGradientBoostingClassifier(max_iter=2),
+    "ada": lambda: AdaBoostClassifier(n_estimators=2),
+    "bagging": lambda: BaggingClassifier(n_estimators=2),
+    "network": lambda: MLPClassifier(2, max_iter=2, tol=10),
+    "vectors": lambda: CalibratedClassifierCV(LinearSVC(), cv=2),
+    "isotonic": lambda: CalibratedClassifierCV(SGDClassifier(), method="isotonic", cv=StratifiedKFold(2)),
+    "naive Bayes": GaussianNB,
+    "discriminants": QuadraticDiscriminantAnalysis,
+    "one against the rest": lambda: OneVsRestClassifier(LogisticRegression()),
+    "votes": lambda: VotingClassifier([("a", LogisticRegression()), ("b", DecisionTreeClassifier())], voting="soft"),
+    "selection": lambda: make_pipeline(SelectKBest(f_classif, k=2), PowerTransformer(), LogisticRegression()),
+    "encoders": lambda: make_pipeline(
+        make_column_transformer(
+            (TargetEncoder(cv=2), [1]),
+            (KBinsDiscretizer(2, quantile_method="averaged_inverted_cdf"), [0]),
+            remainder="passthrough",
+        ),
+        LogisticRegression(),
+    ),
+    "features": lambda: make_pipeline(
+        make_union(PolynomialFeatures(2), PCA(1), QuantileTransformer(n_quantiles=10)),
+        MinMaxScaler(),
+        LogisticRegression(),
+    ),
+}
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("name", ALLOWED)
+def test_the_usual_classifiers_and_transformers_are_allowed(name):
+    model = ALLOWED[name]().fit(X, y)
+
+    answered = scorer(read(skops_file(model)), SCHEMA_OF_NUMBERS, CLASSES).posterior(X)
+
+    np.testing.assert_allclose(answered, model.predict_proba(X), rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("damaged", [damaged_forest, damaged_boosting])
