@@ -167,3 +167,12 @@ def ward(service: httpx.Client) -> str:
     """The name of a trained two-class model (healthy, ill) with a categorical feature and a hold-out."""
     trained(service, {"model": "ward", "learner": {"kind": "logistic"}, "data": two_class_rows(), "holdout": 0.3})
     return "ward"
+
+
+@pytest.fixture(scope="session")
+def forest(service: httpx.Client) -> str:
+    """The name of a small forest of the same classes, for which `/acquire` asks features in order."""
+    prices = {"age": 1, "pulse": 2, "pain": 3}
+    learner = {"kind": "random_forest", "n_estimators": 2}
+    trained(service, {"model": "woods", "learner": learner, "data": two_class_rows(), "feature_costs": prices})
+    return "woods"

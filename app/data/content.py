@@ -1,8 +1,7 @@
-"""Uploaded bytes, opened as what they are: CSV or Parquet, gzipped or not."""
+"""Uploaded bytes, opened as what they are: CSV, NDJSON or Parquet, gzipped or not."""
 
 from __future__ import annotations
 
-import codecs
 import gzip
 import zlib
 from collections.abc import Iterator
@@ -11,6 +10,7 @@ from tempfile import SpooledTemporaryFile
 from typing import BinaryIO, cast
 
 from app.data.csv_file import CsvFile
+from app.data.csv_text import in_utf8
 from app.data.dataset import DataLimits
 from app.data.json_lines import JsonLinesFile
 from app.data.location import FILE
@@ -54,16 +54,11 @@ def _in_utf8(content: BinaryIO, limits: DataLimits, request: UploadRequest) -> I
         yield content
         return
     content.seek(0)
-    decoder = codecs.getincrementaldecoder(encoding)()
     with SpooledTemporaryFile(max_size=_IN_MEMORY) as plain:
-        try:
-            while chunk := content.read(_CHUNK):
-                plain.write(decoder.decode(chunk).encode())
-                if plain.tell() > limits.max_upload_bytes:
-                    raise TooLarge(f"in UTF-8, an upload may have at most {limits.max_upload_bytes:,} bytes")
-            plain.write(decoder.decode(b"", final=True).encode())
-        except UnicodeError as error:
-            raise Invalid.at("/encoding", f"the file is not {encoding}") from error
+        for part in in_utf8(iter(lambda: content.read(_CHUNK), b""), encoding):
+            plain.write(part)
+            if plain.tell() > limits.max_upload_bytes:
+                raise TooLarge(f"in UTF-8, an upload may have at most {limits.max_upload_bytes:,} bytes")
         yield cast(BinaryIO, plain)
 
 
@@ -74,7 +69,7 @@ def _source(content: BinaryIO, limits: DataLimits, request: UploadRequest) -> So
     if first.lstrip(_BLANK).startswith(b"{"):
         return JsonLinesFile(content, limits, request)
     if first.startswith((_ZIP, _GZIP)):
-        raise Invalid.at(FILE, "this is an archive or an Excel file; send CSV, gzipped CSV or Parquet")
+        raise Invalid.at(FILE, "this is an archive or an Excel file; send CSV, NDJSON or Parquet, gzipped or not")
     return CsvFile(content, limits, request)
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from app.data.columns import CategoricalColumn, NumericColumn
 from app.errors import Flaw
+from app.numbers_in_text import is_number
 from app.text import some_of
 
 _MAX_WARNINGS = 50
@@ -19,7 +20,6 @@ _MAX_SHOWN = 40  # characters of a word
 _FEW = 20  # rows below which distinct values mean nothing
 _FEW_INTEGERS = 100
 _MOST = 0.5  # of the distinct values of a column that is nearly a number
-_PLAIN = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _WRITTEN = re.compile(
     r"[+-]?[$€£]?\s?\d{1,3}([, '\u00a0\u202f]\d{3})+(\.\d+)?\s?[%$€£]?|[+-]?[$€£]?\s?\d+([.,]\d+)?\s?[%$€£]?"
 )
@@ -31,7 +31,7 @@ _COMMA = re.compile(r"[+-]?\d+,\d+")
 
 def is_written(word: str) -> bool:
     """Whether a word is a number in a way of writing that is not read as one: 1,234 or 12 %."""
-    return bool(_WRITTEN.fullmatch(word)) and not _PLAIN.fullmatch(word)
+    return bool(_WRITTEN.fullmatch(word)) and not is_number(word)
 
 
 def misread(first: Mapping[str, int], name: str) -> tuple[int, str] | None:
@@ -47,7 +47,7 @@ def misread(first: Mapping[str, int], name: str) -> tuple[int, str] | None:
             row,
             f"{word!r} looks like a date; dates are read as words: write a number, such as days, or leave it out",
         )
-    plain = [word for word in first if _PLAIN.fullmatch(word)]
+    plain = list(filter(is_number, first))
     written = [word for word in first if is_written(word)]
     if len(plain) == len(first) or len(plain) + len(written) <= _MOST * len(first):
         return None

@@ -9,12 +9,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from app.data.csv_text import in_points
 from app.data.findings import is_written
 from app.data.source import Kind, Source
 from app.data.upload_request import UploadRequest
 from app.errors import Flaw, Invalid, pointer, reject, unknown
-
-_NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
+from app.numbers_in_text import NUMBER
 
 
 class Typed:
@@ -52,7 +52,7 @@ class Typed:
     def _as_numbers(self, array: Any, j: int, rows: int) -> Any:
         words = array.cast(pa.string()) if pa.types.is_dictionary(array.type) else array
         point = in_points(words, self._request.dialect.decimal)
-        fits = pc.match_substring_regex(point, _NUMBER).fill_null(False)
+        fits = pc.match_substring_regex(point, f"^{NUMBER}$").fill_null(False)
         bad = np.flatnonzero(pc.and_not(words.is_valid(), fits).to_numpy(zero_copy_only=False))
         place = self.places[j]
         if len(bad):
@@ -64,13 +64,6 @@ class Typed:
             count, row, word = self.left_out.get(place.name, (0, rows + int(bad[0]), texts[0]))
             self.left_out[place.name] = count + len(bad), row, word
         return pc.if_else(fits, point, pa.scalar(None, pa.string())).cast(pa.float64())
-
-
-def in_points(column: Any, decimal: str) -> Any:
-    """Numbers with decimal points; where the decimal sign is a comma, a point is no part of a number."""
-    if decimal == ".":
-        return column
-    return pc.replace_substring(pc.replace_substring(column, ".", "?"), ",", ".")
 
 
 def _as_words(array: Any) -> Any:

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.api.bodies.arrow_categories import codes_of
-from app.api.bodies.instances import rows_of_arrow
 from app.errors import Invalid
 from app.features import Feature, Schema
 from app.usecases.partial_instances import encode_known
+from tests.api.column_bodies import rows_of_arrow
 from tests.api.test_predict import as_arrow
 
 SCHEMA = Schema([Feature("n", "numeric"), Feature("w", "categorical", ("", "a", "b", "é"))])

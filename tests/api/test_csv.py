@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 
 import pytest
 
@@ -73,17 +74,17 @@ def test_probabilities_come_as_csv_too(service):
 @pytest.mark.parametrize(
     ("body", "query", "loc", "words"),
     [
-        (written([[50.5, 70, "mild"]], delimiter=";"), {}, "/delimiter", "?delimiter=;"),
-        (written([[50.5, 70, "mild"]], delimiter="\t"), {}, "/delimiter", "?delimiter=%09"),
+        (written([[50.5, 70, "mild"]], delimiter=";"), {}, "", "?delimiter=;"),
+        (written([[50.5, 70, "mild"]], delimiter="\t"), {}, "", "?delimiter=%09"),
         (written([[50.5, 70, "mild"]], delimiter=";", decimal=","), {"delimiter": ";"}, "/age", "?decimal=,"),
-        (written([[50.5, 70, "m\u00fcd"]], encoding="latin-1"), {}, "/encoding", "?encoding=latin-1"),
-        (written([[50.5, 70, "mild"]], encoding="utf-16"), {}, "/encoding", "?encoding=utf-16"),
+        (written([[50.5, 70, "m\u00fcd"]], encoding="latin-1"), {}, "", "?encoding=latin-1"),
+        (written([[50.5, 70, "mild"]], encoding="utf-16"), {}, "", "?encoding=utf-16"),
         (written([[50, 70, "mild"], ["old", 70, "mild"]]), {}, "/age", "'old' in column 'age' of line 3"),
         (written([[50, 70]], ["age", "pulse"]), {}, "", "feature 'pain' is missing"),
         (written([[50, 70, "mild", 1]], [*FEATURES, "pane"]), {}, "/pane", "did you mean 'pain'"),
         (written([[50, 70, "mild", 1]], [*FEATURES, "age"]), {}, "/age", "twice"),
-        (b"age,pulse,pain\n50,70\n", {}, "", "not a CSV file"),
-        (b"", {}, "", "not a CSV file"),
+        (b"age,pulse,pain\n50,70\n", {}, "", "row 2: the header has 3 values, this row 2"),
+        (b"", {}, "", "the file is empty"),
         (b"age,pulse,pain\n", {"delimiter": "x"}, "/delimiter", ""),
     ],
 )
@@ -91,3 +92,78 @@ def test_mistakes_lead_to_the_fix(service, ward, body, query, loc, words):
     answer = post(service, body, model=ward, **query)
     assert answer.status_code == 422
     assert any(error["loc"] == loc and words in error["msg"] for error in answer.json()["errors"]), answer.text
+
+
+def spaced(text):
+    return re.sub(r"[^,\n]+", lambda cell: f" {cell[0]}  ", text)
+
+
+def quoted(text):
+    return re.sub(r"[^,\n]+", lambda cell: f'"{cell[0]}"', text)
+
+
+ODD = {
+    "blank lines": lambda text: "\n\n" + text.replace("\n", "\n\n"),
+    "spaces": spaced,
+    "quotes": quoted,
+    "quotes and spaces": lambda text: quoted(spaced(text)),
+    "windows": lambda text: text.replace("\n", "\r\n"),
+    "old mac": lambda text: text.replace("\n", "\r"),
+    "byte order mark": lambda text: "\ufeff" + text,
+    "no last line end": str.rstrip,
+    "other words for missing": lambda text: text.replace("NA", " null ", 1).replace("NA", "N/A").replace("N/A", "?", 1),
+}
+TABLES = {
+    "/datasets": "age,pulse,pain,y\n50,NA,mild,0\n61.5,80,NA,1\n1e1,75,strong,0\n47,NA,NA,1\n",
+    "/predict": "age,pulse,pain\n50,NA,mild\n61.5,80,NA\n1e1,75,strong\n",
+    "/acquire": "age,pulse,pain\n50,NA,mild\n61.5,80,NA\n1e1,75,strong\n",
+    "/benefit": "label,healthy,ill\nhealthy,0.75,.25\nill,0.5,5e-1\nill,0,1\n",
+}
+
+
+def send(service, forest, path, text):
+    stakes = {"benefits": STAKES["benefits"], "actions": STAKES["actions"]}
+    query = {
+        "/datasets": {"label": "y"},
+        "/predict": {"model": forest, **stakes},
+        "/acquire": {"model": forest},
+        "/benefit": {"classes": '["healthy", "ill"]', **stakes},
+    }[path]
+    return service.post(path, params=query, content=text, headers={"Content-Type": "text/csv"})
+
+
+@pytest.mark.parametrize("odd", ODD.values(), ids=ODD)
+def test_odd_texts_are_read_alike_on_every_route(service, forest, odd):
+    for path, text in TABLES.items():
+        plain, found = send(service, forest, path, text), send(service, forest, path, odd(text).encode())
+        assert found.status_code < 300, (path, found.text)
+        assert found.json() == plain.json(), path
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"\n\n",
+        b"   \nage,pulse,pain,y\n50,70,mild,0\n",
+        b"age;pulse;pain;y\n50;70;mild;0\n",
+        b"age,pulse,pain,y\n50,70,mild\n",
+        b'age,pulse,pain,y\n50,70,mild,"0\n50,70,mild,0\n',
+        b'"age,pulse,pain,y\n50,70,mild,0\n',
+        b"age,pulse,pain,y\n50,70,m\xfcd,0\n",
+        b"\xff\xfea\0,\0",
+    ],
+    ids=["empty", "blank", "spaces", "semicolons", "ragged", "open", "open header", "latin-1", "utf-16"],
+)
+def test_what_is_no_csv_is_refused_alike(service, forest, body):
+    upload, asked = send(service, forest, "/datasets", body), send(service, forest, "/predict", body)
+    assert (upload.status_code, asked.status_code) == (422, 422), asked.text
+    assert [error["msg"] for error in asked.json()["errors"]] == [error["msg"] for error in upload.json()["errors"]]
+
+
+def test_a_first_line_of_delimiters_is_not_skipped(service):
+    """The next line would be the header for one reader and values for the other."""
+    body = b",,\na,b,y\n1,2,0\n3,4,1\n1,2,0\n3,4,1\n"
+    answer = service.post("/datasets?label=y", content=body, headers={"Content-Type": "text/csv"})
+    assert answer.status_code == 422
+    assert "has no name" in answer.json()["errors"][0]["msg"]

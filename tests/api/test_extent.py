@@ -12,9 +12,10 @@ import pytest
 
 from app.api.bodies import binary, item_sets
 from app.api.bodies.binary import json_bytes
-from app.api.bodies.instances import rows_of_arrow, rows_of_npy
+from app.api.bodies.instances import rows_of_npy
 from app.features import Feature, Schema
 from app.usecases import acquire, benefit, predict
+from tests.api.column_bodies import rows_of_arrow
 from tests.conftest import serving, settings_for, trained, two_class_rows
 
 NUMBERS = Schema([Feature("a", "numeric"), Feature("b", "numeric")])

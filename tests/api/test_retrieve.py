@@ -17,6 +17,7 @@ from app.api.bodies import probabilities
 from app.errors import Invalid, NotReady
 from app.retrieval.losses import LARGEST_BETA, LOSSES
 from app.usecases.kernels import Kernels
+from tests.api.column_bodies import free
 from tests.conftest import shared, trained
 from tests.reference.losses import f_beta, jaccard
 from tests.reference.retrieval import expected_losses_of_all_sets, multinomial_losses_of_all_sets
@@ -234,7 +235,7 @@ def test_a_long_body_parsed_in_parts_gives_the_same_answer(service, monkeypatch)
     monkeypatch.setattr(probabilities, "_PART", 7)
     for spaces in (None, 3):
         texts = [json.dumps(question, indent=spaces) for question in questions]
-        assert all(probabilities.fields_of_json(text.encode())[1] is not None for text in texts)
+        assert all(probabilities.fields_of_json(text.encode(), free)[1] is not None for text in texts)
         assert [service.post("/retrieve", content=text).json() for text in texts] == whole
 
 
@@ -262,7 +263,7 @@ def test_a_long_body_parsed_in_parts_gives_the_same_answer(service, monkeypatch)
 def test_an_irregular_body_is_parsed_as_a_whole(monkeypatch, text):
     """Only plain lists of numbers are cut out; of all else the parser decides what it is."""
     monkeypatch.setattr(probabilities, "_LONG", 0)
-    assert probabilities.fields_of_json(text.encode()) == (json.loads(text), None)
+    assert probabilities.fields_of_json(text.encode(), free) == (json.loads(text), None)
 
 
 @pytest.mark.parametrize(
@@ -281,7 +282,7 @@ def test_an_irregular_body_is_parsed_as_a_whole(monkeypatch, text):
 def test_invalid_json_is_rejected_in_parts_too(monkeypatch, text):
     monkeypatch.setattr(probabilities, "_LONG", 0)
     with pytest.raises(Invalid):
-        probabilities.fields_of_json(text.encode())
+        probabilities.fields_of_json(text.encode(), free)
 
 
 def test_two_classes_make_one_set_of_the_instances(service, ward):

@@ -11,10 +11,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from app.api.bodies import binary, instances, json_bodies, probabilities
+from app.api.bodies import binary, json_bodies, probabilities
 from app.errors import Invalid, TooLarge
 from app.features import Feature, Schema
 from app.usecases import item_sets
+from tests.api.column_bodies import free, rows_of_arrow
 
 NPY = "application/x-npy"
 ARROW = "application/vnd.apache.arrow.stream"
@@ -61,7 +62,7 @@ def test_arrays_are_read_in_their_memory_order():
     ):
         file = io.BytesIO()
         np.save(file, array)
-        read = binary.array_of_npy(file.getvalue() + b"more")
+        read = binary.array_of_npy(file.getvalue() + b"more", free)
         assert read.tolist() == array.tolist()
         assert read.flags.writeable
 
@@ -78,12 +79,12 @@ def test_a_long_body_is_counted_before_it_is_parsed(monkeypatch):
     monkeypatch.setattr(probabilities, "_LONG", 0)
     monkeypatch.setattr(item_sets, "MAX_SETS", 3)
     with pytest.raises(TooLarge, match="4 sets"):
-        probabilities.fields_of_json(b'{"probabilities": [[1], [1], [1], [1]]}')
+        probabilities.fields_of_json(b'{"probabilities": [[1], [1], [1], [1]]}', free)
     with pytest.raises(TooLarge, match="values"):
-        probabilities.fields_of_json(b'{"instances": [' + b"{}," * json_bodies.MAX_VALUES + b"{}]}")
+        probabilities.fields_of_json(b'{"instances": [' + b"{}," * json_bodies.MAX_VALUES + b"{}]}", free)
     monkeypatch.setattr(item_sets, "MAX_ITEMS", 3)
     with pytest.raises(TooLarge, match="4 items"):
-        probabilities.fields_of_json(b'{"probabilities": [1, 1, 1, 1]}')
+        probabilities.fields_of_json(b'{"probabilities": [1, 1, 1, 1]}', free)
 
 
 def test_lists_without_bytes_count_as_sets(service):
@@ -97,7 +98,7 @@ def test_lists_without_bytes_count_as_sets(service):
 def test_null_columns_are_rejected_before_rows_are_allocated():
     schema = Schema([Feature("x", "numeric")])
     with pytest.raises(Invalid) as refused:
-        instances.rows_of_arrow(stream(pa.table({"x": pa.nulls(2**31 - 1)})), schema)
+        rows_of_arrow(stream(pa.table({"x": pa.nulls(2**31 - 1)})), schema)
     assert refused.value.flaws[0].loc == "/x"
 
 
@@ -122,7 +123,7 @@ def test_compressed_streams_are_rejected(service, ward, codec, path):
 def test_compressed_and_delta_dictionaries_are_rejected():
     words = pa.array(["a" * 9999, "b"]).dictionary_encode()
     with pytest.raises(Invalid, match="compressed"):
-        binary.table_of_arrow(stream(pa.table({"w": words}), compression="zstd"))
+        binary.table_of_arrow(stream(pa.table({"w": words}), compression="zstd"), free)
     more = pa.array(["a" * 9999, "b", "c"]).dictionary_encode()
     sink = pa.BufferOutputStream()
     options = pa.ipc.IpcWriteOptions(emit_dictionary_deltas=True)
@@ -130,8 +131,8 @@ def test_compressed_and_delta_dictionaries_are_rejected():
         for column in (words, more):
             writer.write_batch(pa.record_batch({"w": column}))
     with pytest.raises(Invalid, match="delta"):
-        binary.table_of_arrow(sink.getvalue().to_pybytes())
-    assert binary.table_of_arrow(stream(pa.table({"w": words})))["w"].to_pylist() == ["a" * 9999, "b"]
+        binary.table_of_arrow(sink.getvalue().to_pybytes(), free)
+    assert binary.table_of_arrow(stream(pa.table({"w": words})), free)["w"].to_pylist() == ["a" * 9999, "b"]
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -143,7 +144,7 @@ def test_corrupt_streams_are_rejected_or_read(seed):
         spoilt = bytearray(body)
         spoilt[rng.integers(len(body))] = rng.integers(256)
         with suppress(Invalid):
-            assert binary.table_of_arrow(bytes(spoilt)).num_columns in range(3)
+            assert binary.table_of_arrow(bytes(spoilt), free).num_columns in range(3)
 
 
 def test_integers_outside_the_range_of_a_float_are_rejected(service):
@@ -178,10 +179,10 @@ def test_misplaced_brackets_are_rejected(monkeypatch, text):
     """In a long body too, where lists are found by their brackets."""
     monkeypatch.setattr(probabilities, "_LONG", 0)
     with pytest.raises(Invalid):
-        probabilities.fields_of_json(b'{"probabilities": [' + text.encode() + b"]}")
+        probabilities.fields_of_json(b'{"probabilities": [' + text.encode() + b"]}", free)
 
 
 def test_many_blanks_are_parsed_as_a_whole(monkeypatch):
     monkeypatch.setattr(probabilities, "_LONG", 0)
     body = b'{"probabilities": [' + b" " * 300 + b"[0.5]]}"
-    assert probabilities.fields_of_json(body) == ({"probabilities": [[0.5]]}, None)
+    assert probabilities.fields_of_json(body, free) == ({"probabilities": [[0.5]]}, None)

@@ -9,8 +9,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyarrow import csv
 
-from tests.api.column_bodies import arrow
+from app.api import routes
+from app.api.bodies.documents import JSON
+from app.api.middleware.memory import Share
+from tests.api.column_bodies import arrow, npy
 from tests.conftest import two_class_rows
 
 STAKES = {"benefits": json.dumps([[0, -1], [-10, 5]]), "actions": json.dumps(["wait", "treat"])}
@@ -252,3 +256,70 @@ def test_columns_that_the_model_does_not_know_are_refused_with_the_way_to_keep_t
 )
 def test_hostile_csv_is_refused(service, ward, body):
     assert post(service, CSV, body, model=ward).status_code in (413, 422)
+
+
+CLASSES = {"classes": GIVEN["classes"], **STAKES}
+SETS = {"setting": "multilabel", "loss": json.dumps({"name": "f_beta"})}
+READING = [
+    ("/predict", CLASSES),
+    ("/predict", {"model": "woods", **STAKES}),
+    ("/acquire", {"model": "woods"}),
+    ("/benefit", CLASSES),
+    ("/retrieve", SETS),
+    ("/retrieve", SETS | {"setting": "binary", "model": "woods"}),
+]
+KINDS = {
+    module.route.path: module.route.openapi_extra["requestBody"]["content"].keys() - {JSON}
+    for module in routes.modules()
+    if hasattr(module, "route")
+}
+
+
+def test_all_routes_with_tables_are_among_those_whose_memory_is_checked():
+    assert {path for path, kinds in KINDS.items() if kinds} == {path for path, _ in READING}
+
+
+def test_views_are_measured_on_every_route(service, forest):
+    body = views(["x" * 1_000_000], 100_000)
+    for path, query in READING:
+        assert ARROW in KINDS[path]
+        answer = service.post(path, params=query, content=body, headers={"Content-Type": ARROW})
+        assert answer.status_code == 413, (path, query, answer.text)
+
+
+def sent_in(kind, path, query):
+    """A body with 1,000 rows, and how many numbers it holds."""
+    n = 1000
+    P = {"healthy": np.full(n, 0.25), "ill": np.full(n, 0.75)}
+    if kind == NPY:
+        return npy(np.column_stack([*P.values()]).astype(np.float16)), 2 * n
+    if path == "/retrieve" and "model" not in query:
+        return arrow({"p": pa.array([[0.5, 0.5]] * n)}), 2 * n
+    table = {"age": np.ones(n), "pulse": np.ones(n), "pain": ["mild"] * n} if "model" in query else P
+    table |= {"label": ["ill"] * n} if path == "/benefit" else {}
+    if kind == CSV:
+        sink = io.BytesIO()
+        csv.write_csv(pa.table(table), sink)
+        return sink.getvalue(), 2 * n
+    return {ARROW: arrow, PARQUET: parquet, NDJSON: lambda columns: ndjson(pa.table(columns).to_pylist())}[kind](
+        table
+    ), 2 * n
+
+
+@pytest.mark.parametrize(("path", "query"), READING)
+def test_every_format_is_reserved_on_every_route(service, forest, monkeypatch, path, query):
+    """The matrix at least; the body and the answer are counted apart."""
+    held: list[int] = []
+    reserve = Share.reserve
+    monkeypatch.setattr(Share, "reserve", lambda self, count: (held.append(count), reserve(self, count))[1])
+    monkeypatch.setattr(Share, "receive", lambda _self, _count: None)
+    monkeypatch.setattr(Share, "answer", lambda _self, _count: None)
+    for kind in KINDS[path]:
+        if kind == NPY and "model" in query:
+            continue  # a model with words
+        body, numbers = sent_in(kind, path, query)
+        more = {"labels": json.dumps(["ill"] * 1000)} if kind == NPY and path == "/benefit" else {}
+        held.clear()
+        answer = service.post(path, params=query | more, content=body, headers={"Content-Type": kind})
+        assert answer.status_code == 200, (kind, answer.text)
+        assert sum(held) >= 8 * numbers, kind

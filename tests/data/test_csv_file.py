@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.data import csv_file
+from app.data import csv_text
 from app.data.labels import _AS_NUMBER
 from app.data.store import DataLimits, DatasetStore
 from app.errors import Invalid, TooLarge
@@ -76,7 +76,7 @@ def test_kinds_of_columns(store):
 
 def test_kind_that_shows_late(store, monkeypatch):
     """A word far down makes a column categorical, also where it comes many blocks after the numbers."""
-    monkeypatch.setattr(csv_file, "_BLOCK", 64)
+    monkeypatch.setattr(csv_text, "_BLOCK", 64)
     rows = "".join(f"{i % 7},{i},{i % 2}\n" for i in range(200))
 
     found = table(store, f"a,b,y\n{rows}x,1,0\n".encode())
@@ -236,7 +236,7 @@ def test_identifiers_and_text(store):
 
 
 def test_rows_longer_than_a_block(store, monkeypatch):
-    monkeypatch.setattr(csv_file, "_BLOCK", 64)
+    monkeypatch.setattr(csv_text, "_BLOCK", 64)
 
     [flaw] = flaws(store, b'a,y\n1,0\n"' + b"x" * 200 + b",0\n")
 

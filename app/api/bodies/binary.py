@@ -13,7 +13,7 @@ import numpy as np
 import orjson
 from fastapi import Response
 
-from app.api.bodies.json_bodies import Reserve, free
+from app.api.bodies.json_bodies import Reserve
 from app.errors import Invalid, TooLarge
 
 if TYPE_CHECKING:  # imported where needed: it takes 40 MB of memory that a service without Arrow clients can spare
@@ -29,7 +29,7 @@ _MAX_HEADER = 16_000  # bytes: proxies and clients refuse longer headers
 _NPY_HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 
 
-def array_of_npy(body: bytes, reserve: Reserve = free) -> np.ndarray:
+def array_of_npy(body: bytes, reserve: Reserve) -> np.ndarray:
     """A .npy file of integers or floats, of any shape, as float64. Never unpickles; checks the shape against the size.
 
     `reserve` gets the number of bytes of memory.
@@ -55,7 +55,7 @@ def array_of_npy(body: bytes, reserve: Reserve = free) -> np.ndarray:
         raise Invalid.at("", "the body is not a .npy array of numbers") from error
 
 
-def table_of_arrow(body: bytes, reserve: Reserve = free) -> pa.Table:
+def table_of_arrow(body: bytes, reserve: Reserve) -> pa.Table:
     """An Arrow IPC stream, checked in full; uncompressed, so that it takes no more memory than its body.
 
     Only text that comes as views can take more, of which `reserve` is told before it is read.

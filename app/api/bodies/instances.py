@@ -11,17 +11,10 @@ import numpy as np
 from fastapi import Response
 
 from app.api.bodies.arrow_categories import codes_of
-from app.api.bodies.binary import (
-    ARROW,
-    NPY,
-    array_of_npy,
-    json_bytes,
-    npy_response,
-    table_of_arrow,
-)
+from app.api.bodies.binary import NPY, array_of_npy, json_bytes, npy_response
 from app.api.bodies.carried import NOTHING, Carried, without
 from app.api.bodies.documents import JSON
-from app.api.bodies.json_bodies import Reserve, free
+from app.api.bodies.json_bodies import Reserve
 from app.api.bodies.tables import TABULAR, Sheet, table_response
 from app.errors import Flaw, Invalid, pointer, reject, unknown
 from app.features import Schema
@@ -46,7 +39,7 @@ def rows_of_json(instances: list[Any], schema: Schema, *, booleans_possible: boo
         raise error.under("/instances") from error
 
 
-def rows_of_npy(body: bytes, schema: Schema, reserve: Reserve = free) -> Rows:
+def rows_of_npy(body: bytes, schema: Schema, reserve: Reserve) -> Rows:
     """A .npy file of numbers (n, m), rows in feature order, NaN where missing. Never unpickles."""
     if schema.categorical:
         raise Invalid.at(
@@ -55,12 +48,7 @@ def rows_of_npy(body: bytes, schema: Schema, reserve: Reserve = free) -> Rows:
     X = array_of_npy(body, reserve)
     if X.ndim != 2 or X.shape[1] != len(schema.names):
         raise Invalid.at("", f"the shape of the array is {list(X.shape)}; it must be [n, {len(schema.names)}]")
-    return _finite(np.ascontiguousarray(X)), []
-
-
-def rows_of_arrow(body: bytes, schema: Schema, reserve: Reserve = free) -> Rows:
-    """An Arrow IPC stream with a column for each feature, by name, in any order; null where missing."""
-    return _rows_of_table(table_of_arrow(body), schema, reserve)
+    return finite(np.ascontiguousarray(X)), []
 
 
 def rows_of_sheet(sheet: Sheet, schema: Schema) -> tuple[Rows, Carried]:
@@ -93,10 +81,7 @@ def _rows_of_table(table: pa.Table, schema: Schema, reserve: Reserve) -> Rows:
             warnings += notes
         else:
             X[:, j] = floats(column).to_numpy()
-    return _finite(X), warnings
-
-
-READERS: dict[str, Callable[[bytes, Schema, Reserve], Rows]] = {NPY: rows_of_npy, ARROW: rows_of_arrow}
+    return finite(X), warnings
 
 
 def to_json(answer: Answer, model: Loaded | None, carried: Carried = NOTHING) -> Response:
@@ -170,11 +155,12 @@ def _rest(answer: Answer, model: Loaded | None) -> dict[str, Any]:
     }
 
 
-def _finite(X: np.ndarray) -> np.ndarray:
+def finite(X: np.ndarray, under: str = "") -> np.ndarray:
+    """`X`; Invalid below `under` at each infinite number."""
     infinite = np.isinf(X)
     if infinite.any():
         message = "infinity is not allowed; use NaN or null for a missing value"
-        reject(Flaw(pointer(i, j), message) for i, j in np.argwhere(infinite))
+        reject(Flaw(under + pointer(i, j), message) for i, j in np.argwhere(infinite))
     return X
 
 

@@ -23,11 +23,7 @@ _SMALL = MAX_VALUES // max(_WEIGHTS.values())  # bytes of a body that cannot hol
 Reserve = Callable[[int], None]  # is called with a number of bytes of memory; raises where there are no more
 
 
-def free(_count: int) -> None:
-    """Reserve nothing."""
-
-
-def parsed(body: bytes, reserve: Reserve = free) -> Any:
+def parsed(body: bytes, reserve: Reserve) -> Any:
     """The document in a JSON body.
 
     `reserve` is told how many bytes of memory the document of a long body will take. Raises TooLarge, before anything

@@ -15,7 +15,7 @@ import numpy as np
 import orjson
 
 from app.api.bodies.binary import array_of_npy, table_of_arrow
-from app.api.bodies.json_bodies import Reserve, free, parsed
+from app.api.bodies.json_bodies import Reserve, parsed
 from app.errors import Flaw, Invalid, pointer
 from app.retrieval.probabilities import RANGE
 from app.usecases.item_sets import Sets, check_extent, extent_bytes
@@ -31,7 +31,7 @@ _A_PROBABILITY = f"a probability {RANGE}"
 _FORMS = "a list of numbers (one set) or a list of such lists (a set each)"
 
 
-def fields_of_json(body: bytes, reserve: Reserve = free) -> tuple[Any, Sets | None]:
+def fields_of_json(body: bytes, reserve: Reserve) -> tuple[Any, Sets | None]:
     """The body's fields, and its probabilities where they were long and in order; else they are still in the fields."""
     if len(body) >= _LONG:
         try:
@@ -61,7 +61,7 @@ def sets_of_list(value: Any) -> Sets:
     raise Invalid.of(_flaws(value))
 
 
-def sets_of_npy(body: bytes, reserve: Reserve = free) -> Sets:
+def sets_of_npy(body: bytes, reserve: Reserve) -> Sets:
     """A .npy file: one dimension is one set, two are a set per row."""
     array = array_of_npy(body, reserve)
     if array.ndim not in (1, 2):
@@ -75,7 +75,7 @@ def sets_of_npy(body: bytes, reserve: Reserve = free) -> Sets:
     return Sets(np.ascontiguousarray(array).ravel(), offsets)
 
 
-def sets_of_arrow(body: bytes, reserve: Reserve = free) -> Sets:
+def sets_of_arrow(body: bytes, reserve: Reserve) -> Sets:
     """An Arrow IPC stream of one column: numbers are one set, lists of numbers a set each."""
     import pyarrow as pa  # noqa: PLC0415 - 40 MB of memory that a service without Arrow clients can spare
 
@@ -116,7 +116,7 @@ def _cut_out(body: bytes, reserve: Reserve) -> tuple[Any, Sets] | None:
     end = body.rfind(b"]", begin, min(ends, default=begin))
     if end < 0:
         return None
-    rest = parsed(body[: begin - 1] + b"null" + body[end + 1 :])
+    rest = parsed(body[: begin - 1] + b"null" + body[end + 1 :], reserve)
     if not isinstance(rest, dict) or rest.get(FIELD, 0) is not None:
         return None
     text = body[begin:end]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Sequence
 from itertools import chain
 from typing import Annotated, Any, Literal, NamedTuple
@@ -11,10 +10,13 @@ from typing import Annotated, Any, Literal, NamedTuple
 import numpy as np
 from pydantic import Field, StrictBool, StrictInt, WithJsonSchema
 
+from app.api.bodies.arrow_categories import codes_of
 from app.api.bodies.documents import Text, WireModel
+from app.api.bodies.instances import finite
 from app.api.bodies.json_bodies import Reserve
 from app.errors import Flaw, Invalid, pointer, reject, unknown
 from app.features import OUTSIDE, Schema
+from app.numbers_in_text import MISSING, is_number
 from app.text import some_of
 
 NUMBERS = {
@@ -27,8 +29,6 @@ _LENGTH = 4  # bytes before each element of BYTES in binary form, little endian
 _BYTES_PER_WORD = 400  # of memory at most: an element of its own, and its code
 _MAX_NAMED = 20  # features in a message
 _MAX_SHOWN = 40  # characters of a wrong value
-_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
-_MISSING = frozenset({"", "nan", "none", "null"})
 _DATA: dict[str, Any] = {"type": "array", "items": {"type": ["number", "string", "null", "array"], "items": {}}}
 _FLOATS, _INTEGERS, _WORDS = {float, int, type(None)}, {int}, {str, type(None)}
 
@@ -203,10 +203,7 @@ def rows_of_tensors(inputs: Sequence[Tensor], schema: Schema, reserve: Reserve) 
     for j, column in enumerate(columns):
         X[:, j], notes = _encoded(column, schema, j)
         warnings += notes
-    if np.isinf(X).any():
-        message = "infinity is not allowed; use NaN or null for a missing value"
-        reject(Flaw(pointer("instances", i, j), message) for i, j in np.argwhere(np.isinf(X)))
-    return X, warnings
+    return finite(X, "/instances"), warnings
 
 
 def _by_feature(inputs: Sequence[Tensor], names: Sequence[str]) -> list[Tensor]:
@@ -242,8 +239,6 @@ def _encoded(column: Tensor, schema: Schema, j: int) -> tuple[np.ndarray, list[s
         )
     import pyarrow as pa  # noqa: PLC0415 - 40 MB of memory that a service without such clients can spare
 
-    from app.api.bodies.arrow_categories import codes_of  # noqa: PLC0415
-
     try:
         return codes_of(pa.chunked_array([pa.array(column.values, pa.string())]), schema, j)
     except Invalid as error:
@@ -252,8 +247,8 @@ def _encoded(column: Tensor, schema: Schema, j: int) -> tuple[np.ndarray, list[s
 
 def _number(word: str | None, row: int, column: int) -> float:
     """A number that is sent as text, as a matrix of BYTES has it."""
-    if word is None or word.lower() in _MISSING:
+    if word is None or word in MISSING:
         return math.nan
-    if not _NUMBER.fullmatch(word):
+    if not is_number(word):
         raise Invalid.at(pointer("instances", row, column), f"{word[:_MAX_SHOWN]!r} is not a number")
     return float(word)

@@ -25,7 +25,7 @@ from app.api.bodies.documents import (
     read_query,
     refuse_query,
 )
-from app.api.bodies.json_bodies import Reserve, free
+from app.api.bodies.json_bodies import Reserve
 from app.api.bodies.known_rows import cases_of_sheet, columns_of_states
 from app.api.bodies.matrices import WireMatrix
 from app.api.bodies.tables import DIALECT_FIELDS, TABULAR, Sheet, TableFields, table_response, unpacked
@@ -182,7 +182,7 @@ def _answer(request: Request, wire: AcquireRequest) -> Response:
         return _several(request, model, wire, cases, carried, "/instances")
     if wire.carries:
         raise Invalid.at("/known", "ids and what is kept go with 'instances'")
-    states = _states(model, wire, [wire.known], ("/cases/0", "/known"))
+    states = _states(model, wire, [wire.known], ("/cases/0", "/known"), share(request).reserve)
     content = {"model": model.model, **next(states.documents()), "warnings": states.warnings}
     return Response(orjson.dumps(content, option=_DUMP), media_type=JSON)
 
@@ -209,7 +209,7 @@ def _several(
 
 
 def _states(
-    model: Loaded, wire: AcquireQuestion, cases: Sequence[Any], places: tuple[str, str], reserve: Reserve = free
+    model: Loaded, wire: AcquireQuestion, cases: Sequence[Any], places: tuple[str, str], reserve: Reserve
 ) -> CaseStates:
     """Where the cases stand; of errors the first of `places` becomes the second."""
     from app.usecases import acquire as usecase  # noqa: PLC0415 - with its compiler it takes 60 MB that many can spare

@@ -10,10 +10,11 @@ from fastapi import APIRouter, Path, Query, Request, Response
 from pydantic import BaseModel, Field
 
 from app.api.bodies.documents import StrictRoute
-from app.api.bodies.json_bodies import parsed
+from app.api.bodies.json_bodies import Reserve, parsed
 from app.api.bodies.uploads import FORM, received, run_while_connected
 from app.api.deps import CallerDep, PageSize, PageToken, PortsDep
 from app.api.errors import problems
+from app.api.middleware.memory import share
 from app.api.middleware.permits import TRAIN, UPLOAD, needs
 from app.data.dialect import PLAIN, Decimal, Delimiter, Dialect, Encoding
 from app.data.store import Dataset
@@ -224,18 +225,19 @@ async def upload_dataset(
         asked |= {"delimiter": delimiter, "decimal": decimal, "encoding": encoding}
         one = {field: _one(field, upload.fields.get(field, []), value) for field, value in asked.items()}
         labels = [*label, *upload.fields.get("label", [])]
-        chosen = labels, one["name"], one["label_type"], _types(one["types"]), _dialect(one)
+        column_types = _types(one["types"], share(request).reserve)
+        chosen = labels, one["name"], one["label_type"], column_types, _dialect(one)
         dataset = await run_while_connected(request, usecase.upload, ports, upload.content, *chosen)
     response.headers["Location"] = f"/datasets/{dataset.id}"
     return DatasetDocument.of(dataset)
 
 
-def _types(text: str | None) -> dict[str, ColumnType]:
+def _types(text: str | None, reserve: Reserve) -> dict[str, ColumnType]:
     """The types of columns, as JSON; Invalid at /types."""
     if text is None:
         return {}
     try:
-        sent = parsed(text.encode())
+        sent = parsed(text.encode(), reserve)
     except Invalid as error:
         raise error.under("/types") from error
     allowed = get_args(ColumnType)

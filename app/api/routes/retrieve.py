@@ -26,6 +26,7 @@ from app.api.bodies.documents import (
 from app.api.bodies.item_sets import WRITERS, common
 from app.api.bodies.prediction_requests import INSTANCES
 from app.api.bodies.probabilities import fields_of_json, sets_of_arrow, sets_of_list, sets_of_npy
+from app.api.bodies.tables import Sheet, TableFields
 from app.api.deps import loaded
 from app.api.errors import problems
 from app.api.middleware.limiters import limiters
@@ -194,7 +195,7 @@ async def retrieve(request: Request) -> Response:
     several arrays, one after the other (positions of all sets; k, loss, precision, recall, bound of each, with
     `sampled` also gap and vectors; curves; marginals).
     """
-    kind = media_type_of_body(request, instances.READERS)
+    kind = media_type_of_body(request, _READERS)
     body = await request.body()
     return await limiters(request).retrieve.run(_answer, request, kind, body)
 
@@ -232,12 +233,16 @@ class _Asked:
 
 
 def _read(kind: str, body: bytes, request: Request) -> _Asked:
-    if kind in instances.READERS:
+    reserve = share(request).reserve
+    if kind in _READERS:
         question = read_query(request, RetrieveQuestion, _TEXT_FIELDS)
-        sets = None if question.model else _READERS[kind](body, share(request).reserve)
-        return _Asked(question, sets, lambda schema: instances.READERS[kind](body, schema, share(request).reserve))
+        sets = None if question.model else _READERS[kind](body, reserve)
+        if kind == NPY:
+            return _Asked(question, sets, lambda schema: instances.rows_of_npy(body, schema, reserve))
+        sheet = Sheet(kind, body, TableFields(), reserve)
+        return _Asked(question, sets, lambda schema: instances.rows_of_sheet(sheet, schema)[0])
     refuse_query(request)
-    fields, sets = fields_of_json(body, share(request).reserve)
+    fields, sets = fields_of_json(body, reserve)
     wire = checked(RetrieveRequest, fields)
     if sets is None and wire.probabilities is not None:
         sets = sets_of_list(wire.probabilities)
@@ -285,7 +290,7 @@ route = DirectRoute(
         "labels of two articles, with curves": _RAGGED,
         "sets of classes that hold the true one": _CLASSES,
     },
-    others=instances.READERS,
+    others=_READERS,
     tags=["retrieve"],
     summary="Which set of items has the smallest expected loss?",
     response_model=RetrieveAnswer,
