@@ -54,6 +54,10 @@ _ALLOWED = {
     "collections.OrderedDict",
     "numpy.random.Generator",
     "numpy.random.mtrand.RandomState",
+    "scipy.interpolate.interp1d",  # isotonic regressions make it themselves; skops loads none
+    "scipy.interpolate.interp1d._call_linear",
+    "scipy.interpolate.interp1d._call_linear_np",
+    "scipy.interpolate.interp1d._call_nan_spline",
 }
 _METHODS = ("decision_function", "predict", "predict_proba")
 _SHOWN = 10
