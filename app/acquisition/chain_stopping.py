@@ -27,12 +27,10 @@ class ChainExperience(Experience):
         length = np.full(len(y), len(order))
         return cls(asked, missing, length, P.astype(np.float32), y, None, n_features, bounded=True)
 
-    def worth(self, B: np.ndarray, prices: Prices, budget: float | None = None) -> Worth:
-        """What going on is worth with benefits B (K, A), at these prices, where a case may spend `budget`.
-
-        From the last state to the first, the gain of going on is regressed on the stake and its square. O(n S K A).
+    def fitted(self, stake: np.ndarray, now: np.ndarray, prices: Prices, budget: float | None = None) -> Worth:
+        """`Experience.fitted`; from the last state to the first, the gain of going on is regressed on the stake and its
+        square. O(n S).
         """
-        stake, now = self.valued(B)
         price, paid, reached = chained(self.asked, self.missing, prices, check_budget(budget))
         S = self.asked.shape[1]
         lines = np.zeros((5, self.n_features))  # offset, slope, bend, low, high of each column
@@ -55,10 +53,8 @@ class ChainExperience(Experience):
 
     def stopping(self, B: np.ndarray, prices: Prices) -> np.ndarray:
         """The share of rows that stop in each state, (S + 1,), with benefits B (K, A) at these prices."""
-        worth, stake = self.worth(B, prices), self.valued(B)[0]
-        price = chained(self.asked, self.missing, prices, np.inf)[0]
-        stops = worth.stops(self.asked, price, stake[:, :-1])
-        ends = np.concatenate((stops, np.ones((len(self), 1), dtype=bool)), axis=1).argmax(axis=1)
+        stake, now = self.valued(B)
+        ends, _ = self.ends(self.fitted(stake, now, prices), stake, prices)
         shares: np.ndarray = np.bincount(ends, minlength=stake.shape[1]) / len(self)
         return shares
 

@@ -97,10 +97,21 @@ class Experience:
         with its answer. What fewer than ten affordable questions cannot tell is as without a budget.
         O(n S (K A + 1)).
         """
-        stake, now = self.valued(B)
+        return self.fitted(*self.valued(B), prices, budget)
+
+    def fitted(self, stake: np.ndarray, now: np.ndarray, prices: Prices, budget: float | None = None) -> Worth:
+        """`worth` from what `valued` returns, or a multiple of it."""
         free = self._backward(stake, now, prices, math.inf, None)
         limit = check_budget(budget)
         return free if math.isinf(limit) else self._backward(stake, now, prices, limit + slack_of(limit), free)
+
+    def ends(self, worth: Worth, stake: np.ndarray, prices: Prices) -> tuple[np.ndarray, np.ndarray]:
+        """The state in which each row stops (n,), and what it has paid in each state (n, S + 1)."""
+        price, paid, _ = purchases(self.asked, self.missing, prices)
+        states = np.arange(self.asked.shape[1] + 1)
+        stops = np.broadcast_to(states >= self.length[:, None], stake.shape).copy()
+        stops[:, :-1] |= worth.stops(self.asked, price, stake[:, :-1])
+        return stops.argmax(axis=1), np.cumsum(np.pad(paid, ((0, 0), (1, 0))), axis=1)
 
     def error(self, B: np.ndarray) -> float:
         """By how much stopping by `worth` may earn less per case than the better of asking for nothing and for all.

@@ -34,6 +34,7 @@ class Question(Stated):
     budget: Any = None
     unavailable: Sequence[str] = ()
     feature_costs: Any = None
+    target: Any = None
 
 
 @dataclass(frozen=True)
@@ -110,10 +111,11 @@ def acquire(model: Loaded, cases: Sequence[Any], question: Question) -> CaseStat
     About 15 microseconds a case, and with benefits that were not asked about before some milliseconds.
     """
     ready = model.once(asker)
-    stakes = ready.stakes(question)
+    stakes, prices = ready.stakes(question), ready.priced(question.feature_costs)
+    if question.target is not None:
+        stakes = ready.targeted(question.target, question, prices)
     _check_size(len(cases), ready, stakes)
     known = encode_known(model.schema, cases, question.unavailable)
-    prices = ready.priced(question.feature_costs)
     states = ready.model.step(known.X, known.status, prices, question.budget, stop_when_settled=stakes is None)
     _check_finite(states)
     finished = states.resolved == states.trees

@@ -13,6 +13,7 @@ import numpy as np
 from app.acquisition.prices import Prices, parse_prices
 from app.acquisition.session import StepwiseModel
 from app.acquisition.stopping import Experience, Worth
+from app.acquisition.targets import parse_target, size_for
 from app.decisions.calibration import Calibrator
 from app.errors import Invalid
 from app.registry.loaded import Loaded
@@ -48,6 +49,7 @@ class AcquisitionModel:
     experience: Experience | None
     learns: bool
     _worths: OrderedDict[bytes, Worth] = field(default_factory=OrderedDict)
+    _sizes: OrderedDict[bytes, float] = field(default_factory=OrderedDict)
 
     @classmethod
     def of(cls, estimator: Any, names: Sequence[str], classes: Sequence[int | str], prices: Prices) -> AcquisitionModel:
@@ -109,6 +111,23 @@ class AcquisitionModel:
             loc = sent.place if sent.actions is None else "/actions"
             raise Invalid.at(loc, f"there are {B.shape[1]:,} actions; at most {MAX_ACTIONS:,} are supported")
         return ActionBenefits(B, actions or classes)
+
+    def targeted(self, target: Any, sent: Stated, prices: Prices) -> ActionBenefits:
+        """The classes as actions, a right one worth as much as reaches the target on unseen rows."""
+        if sent.stated:
+            raise Invalid.at("/target", "send benefits or a target; they are mutually exclusive")
+        if self.experience is None:
+            raise Invalid.at("/target", "this model has not learned when to stop, and reaches no target")
+        try:
+            name, value = parse_target(target)
+            key = f"{name} {value}".encode() + b"".join(array.tobytes() for array in prices.arrays)
+            size = self._sizes.get(key) or size_for(self.experience, prices, name, value)
+        except Invalid as error:
+            raise error.under("/target") from error
+        self._sizes[key] = size
+        while len(self._sizes) > _REMEMBERED:
+            self._sizes.popitem(last=False)
+        return ActionBenefits(size * np.eye(len(self.classes)), self.classes)
 
     def probabilities(self, P: np.ndarray, known: np.ndarray, finished: np.ndarray) -> np.ndarray:
         """Calibrated probabilities (n, K) for the model's P (n, K): as `/predict` says where a case is `finished`,

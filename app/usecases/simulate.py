@@ -32,6 +32,7 @@ class SimulationRequest(Labelled, Stated):
 
     budgets: Sequence[Any] | None = None
     feature_costs: Any = None
+    target: Any = None
 
 
 class _Rows(NamedTuple):
@@ -66,6 +67,8 @@ def simulate(ports: Ports, model: Loaded, request: SimulationRequest) -> dict[st
     """
     ready = model.once(asker)
     prices, stakes = ready.priced(request.feature_costs), ready.stakes(request)
+    if request.target is not None:
+        stakes = ready.targeted(request.target, request, prices)
     budgets = _budgets(request.budgets)
     X, y, missing, warnings = labelled(ports, model, request)
     warnings += ready.stale(prices)

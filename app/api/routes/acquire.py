@@ -48,6 +48,16 @@ _PART = 500  # cases written at a time: the interpreter's lock is held for some 
 _KNOWN = {"type": "object", "additionalProperties": {"type": ["number", "string", "null"]}}
 Budget = Annotated[Any, WithJsonSchema({"type": ["number", "null"], "minimum": 0})]
 
+_TARGET = {
+    "type": ["object", "null"],
+    "properties": {"cost": {"type": "number", "minimum": 0}, "error": {"type": "number", "minimum": 0, "maximum": 1}},
+    "minProperties": 1,
+    "maxProperties": 1,
+    "additionalProperties": False,
+}
+Target = Annotated[Any, WithJsonSchema(_TARGET)]
+TARGET = "in place of benefits: the mean cost of a case, or the error, at which to stop, as the model foresees it"
+
 
 class AcquireQuestion(WireMatrix, CarriedFields):
     """All of a request but its cases."""
@@ -61,6 +71,7 @@ class AcquireQuestion(WireMatrix, CarriedFields):
     benefits: Matrix | None = Field(
         default=None, description="a row per actual class, a column per action, in the currency of the prices"
     )
+    target: Target = Field(default=None, description=TARGET)
 
 
 class AcquireTable(AcquireQuestion, TableFields):
@@ -215,7 +226,13 @@ def _states(
     from app.usecases import acquire as usecase  # noqa: PLC0415 - with its compiler it takes 60 MB that many can spare
 
     question = usecase.Question(
-        wire.benefits, wire.cost_matrix, wire.actions, wire.budget, wire.unavailable, wire.feature_costs
+        wire.benefits,
+        wire.cost_matrix,
+        wire.actions,
+        wire.budget,
+        wire.unavailable,
+        wire.feature_costs,
+        wire.target,
     )
     if len(cases) > 1:
         reserve(usecase.extent_bytes(model, len(cases), question.width()))
@@ -239,12 +256,17 @@ _WORTH = {
     "benefits": [[0, -1], [-10, 5]],
     "actions": ["wait", "treat"],
 }
+_TARGETED = {"model": "triage", "known": {"age": 58}, "target": {"cost": 1}}
 route = DirectRoute(
     "/acquire",
     acquire,
     body_type=AcquireRequest,
     others=TABULAR,
-    examples={"one case, the model above": _KNOWN_EXAMPLE, "two cases, worth stopping": _WORTH},
+    examples={
+        "one case, the model above": _KNOWN_EXAMPLE,
+        "two cases, worth stopping": _WORTH,
+        "a mean cost": _TARGETED,
+    },
     tags=["acquire"],
     summary="Which feature should be learnt next, or is enough known?",
     response_model=AcquireAnswer,

@@ -16,6 +16,7 @@ from app.api.deps import PortsDep, loaded
 from app.api.errors import problems
 from app.api.middleware.limiters import limiters
 from app.api.middleware.permits import PREDICT, needs
+from app.api.routes.acquire import TARGET, Target
 from app.api.routes.datasets import EXAMPLE_ID
 from app.api.routes.train import FeatureCosts
 from app.usecases.ports import Ports
@@ -38,6 +39,7 @@ class SimulateRequest(WireMatrix):
         default=None, description="of each row; null: some shares of what the dearest row costs"
     )
     feature_costs: FeatureCosts = Field(default=None, description="prices that differ from those of training")
+    target: Target = Field(default=None, description=TARGET)
 
     @model_validator(mode="after")
     def _one_source(self) -> SimulateRequest:
