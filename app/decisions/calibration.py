@@ -99,9 +99,11 @@ class Isotonic:
 
 
 def is_flat(calibrator: Calibrator | None) -> bool:
-    """Whether a sigmoid gives each row the same probabilities: those that it was fitted on ranked nothing."""
+    """Whether it gives each row the same probabilities: those that it was fitted on ranked nothing."""
     if isinstance(calibrator, Multinomial):
         return calibrator.slope == 0
+    if isinstance(calibrator, Isotonic):
+        return not any(np.ptp(heights) for heights in calibrator.heights)
     return isinstance(calibrator, Sigmoid) and not calibrator.slopes.any()
 
 

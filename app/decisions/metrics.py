@@ -85,16 +85,24 @@ def _calibration_error(P: np.ndarray, codes: np.ndarray, chosen: np.ndarray) -> 
 
 
 def _auc(P: np.ndarray, codes: np.ndarray) -> float | None:
-    """By the rank sum (Mann and Whitney), ties counting half."""
     areas = []
     for k in range(1, 2) if P.shape[1] == 2 else range(P.shape[1]):
         inside = codes == k
-        positives = int(inside.sum())
-        negatives = len(codes) - positives
-        if positives and negatives:
-            surplus = rankdata(P[:, k])[inside].sum() - positives * (positives + 1) / 2
-            areas.append(surplus / (positives * negatives))
+        if inside.any() and not inside.all():
+            areas.append(rank_area(P[:, k], inside)[0])
     return float(np.mean(areas)) if areas else None
+
+
+def rank_area(scores: np.ndarray, inside: np.ndarray) -> tuple[float, float]:
+    """The area under the ROC curve of scores (n,), by the rank sum (Mann and Whitney), ties counting half; and its
+    standard error where the scores do not rank. Some rows are `inside` bool (n,), others are not. O(n log n).
+    """
+    n, positives = len(scores), int(inside.sum())
+    pairs = positives * (n - positives)
+    surplus = rankdata(scores)[inside].sum() - positives * (positives + 1) / 2
+    ties = np.unique(scores, return_counts=True)[1].astype(np.float64)
+    spread = (n + 1) - (ties**3 - ties).sum() / (n * (n - 1))
+    return float(surplus / pairs), float(np.sqrt(max(spread, 0.0) / (12 * pairs)))
 
 
 def _of_class(k: int, codes: np.ndarray, chosen: np.ndarray) -> dict[str, Any]:

@@ -2,35 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import ClassVar, Self
 
 import numpy as np
 from scipy.special import expit
 
-from app.decisions.calibration import fit_calibrator
+from app.decisions.calibration import Calibrator, Isotonic, fit_calibrator, fit_isotonic
+from app.decisions.folds import stratified_folds
+from app.decisions.metrics import rank_area
 from app.learners._scores import softmax
 from app.learners.base import Learner
 from app.learners.kinds import Kind
 from app.learners.parameters import CALIBRATION, Parameter
 
 SUM_TOLERANCE = 1e-6  # of a row of probabilities
-_TAIL = 1.0  # per cent of the scores at each end that do not decide about the unit
+_FARTHEST = 30.0  # units from the centre: scores farther away, such as -1e30 for minus infinity, count as this far
+_FEW = 20  # rows of the rarest class from which `auto` considers isotonic curves
+_FOLDS = 5  # that choose the method and the units
+_ROWS = 4000  # that are enough to choose by
+_LOST = 0.01  # of the area under the ROC curve, from which a calibration is warned about
+_MERGED = 10  # distinct scores for each that is left, from which a calibration is warned about
 
 
 @dataclass(frozen=True)
 class Standardised:
     """Scores in another unit, as probabilities: of two classes from one score (n, 1) or from the difference of two
-    (n, 2), of K classes from K scores. A calibration by a sigmoid does not depend on `centres` and `unit`.
+    (n, 2), of K classes from K scores. `unit` is one for all columns, or (K,).
     """
 
     centres: np.ndarray
-    unit: float
+    unit: float | np.ndarray
 
     def posterior(self, X: np.ndarray) -> np.ndarray:
-        Z = (_differences(X) - self.centres) / self.unit
+        Z = np.clip((_differences(X) - self.centres) / self.unit, -_FARTHEST, _FARTHEST)
         return expit(np.concatenate((-Z, Z), axis=1)) if Z.shape[1] == 1 else softmax(Z)
+
+
+@dataclass(frozen=True)
+class Unchanged:
+    """Scores of two classes as they are, in two columns: a curve through all of them needs their order alone."""
+
+    def posterior(self, X: np.ndarray) -> np.ndarray:
+        D = _differences(X)
+        return np.concatenate((-D, D), axis=1)
 
 
 @dataclass(frozen=True)
@@ -42,18 +59,23 @@ class Given:
         return np.where(good[:, None], X, np.nan)
 
 
+_Model = Standardised | Unchanged | Given
+
+
 class ScoreCalibrator(Learner):
     """A calibration of rows that are scores, (n, 1) for two classes or (n, K), or probabilities (n, K) (`input`).
 
-    There is nothing else to fit, so the rows themselves are calibrated on, without folds. `auto` is `isotonic` from
-    1,000 rows of the rarest class, else `sigmoid`; probabilities with fewer than 20 rows outside the most common class
-    stay as they are.
+    There is nothing else to fit, so the rows themselves are calibrated on, without folds. `auto` is `sigmoid`, or from
+    20 rows of the rarest class `isotonic` where its log loss on five folds is better by more than a standard error;
+    probabilities with fewer than 20 rows outside the most common class stay as they are. Three scores or more have one
+    unit, or one each where that is better by as much. `doubts_` are sentences about what the calibration lost.
     """
 
     parameters = (
         CALIBRATION,
         Parameter("input", "choice", "scores", "What the rows are.", choices=("scores", "probabilities")),
     )
+    _auto: ClassVar[tuple[float, float]] = (20, math.inf)
 
     def __init__(
         self,
@@ -74,25 +96,103 @@ class ScoreCalibrator(Learner):
         return self
 
     def _fit_calibrated(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> None:
-        self.calibration_ = self._method(np.bincount(codes))
+        self.calibration_, self.own_units_ = self._chosen(X, codes, weights)
         self._calibrate_on(X, codes, weights)
+
+    def _calibrate_on(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> None:
+        self.model_, self.calibrator_ = self._fitted(self.calibration_, self.own_units_, X, codes, weights)
+        self.doubts_ = [] if self.input == "probabilities" else list(self._doubts(X, codes))
 
     def _method(self, counts: np.ndarray) -> str:
         method = self._automatic(counts) if self.calibration == "auto" else self.calibration
         return "sigmoid" if method == "none" and self.input == "scores" else method  # scores have no probabilities
 
-    def _calibrate_on(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> None:
-        self.model_, self.calibrator_ = self._fit_raw(X, codes, weights), None
-        if self.calibration_ != "none":
-            self.calibrator_ = fit_calibrator(self.calibration_, self.model_.posterior(X), codes, weights)
+    def _chosen(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> tuple[str, bool]:
+        """The method, and whether each column has its own unit: the simplest whose loss no other beats clearly."""
+        counts = np.bincount(codes)
+        both = self.calibration == "auto" and counts.min() >= _FEW
+        methods = ["sigmoid", "isotonic"] if both else [self._method(counts)]
+        units = [False, True] if self.input == "scores" and X.shape[1] > 2 else [False]
+        best, *others = [(method, own) for method in methods for own in units]
+        if not others:
+            return best
+        some = _some(codes, counts)
+        X, codes, weights = X[some], codes[some], weights[some]
+        fold = stratified_folds(codes, _FOLDS, 0)
+        least = self._losses(*best, X, codes, weights, fold)
+        for other in others:
+            losses = self._losses(*other, X, codes, weights, fold)
+            gains = weights * (least - losses)
+            if gains.mean() > gains.std() / math.sqrt(len(gains)):
+                best, least = other, losses
+        return best
 
-    def _fit_raw(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> Standardised | Given:  # noqa: ARG002
-        if self.input == "probabilities":
-            return Given()
-        D = _differences(X)
-        D = D - (centres := np.median(D, axis=0))
-        unit = float(np.clip(D, *np.percentile(D, (_TAIL, 100 - _TAIL))).std()) or float(D.std())
-        return Standardised(centres, unit or 1.0)
+    def _losses(
+        self, method: str, own_units: bool, X: np.ndarray, codes: np.ndarray, weights: np.ndarray, fold: np.ndarray
+    ) -> np.ndarray:
+        """The log loss of each row by a calibration that did not see it; 0 for rows in no fold."""
+        losses = np.zeros(len(X))
+        for number in np.unique(fold[fold >= 0]):
+            rest, inside = fold != number, np.flatnonzero(fold == number)
+            model, calibrator = self._fitted(method, own_units, X[rest], codes[rest], weights[rest])
+            P = model.posterior(X[inside]) if calibrator is None else calibrator.apply(model.posterior(X[inside]))
+            losses[inside] = -np.log(P[np.arange(len(P)), codes[inside]])
+        return losses
+
+    def _fitted(
+        self, method: str, own_units: bool, X: np.ndarray, codes: np.ndarray, weights: np.ndarray
+    ) -> tuple[_Model, Calibrator | None]:
+        if self.input == "scores" and method == "isotonic" and X.shape[1] <= 2:
+            return Unchanged(), _curve(_differences(X)[:, 0], codes, weights)
+        model = Given() if self.input == "probabilities" else _standardised(X, own_units=own_units)
+        return model, None if method == "none" else fit_calibrator(method, model.posterior(X), codes, weights)
+
+    def _doubts(self, X: np.ndarray, codes: np.ndarray) -> Iterator[str]:
+        if X.shape[1] <= 2:
+            before, error = rank_area(_differences(X)[:, 0], codes == 1)
+            if before < 0.5 + error:
+                yield (
+                    f"the scores hardly rank the classes: the area under the ROC curve is {before:.2f}, give or take"
+                    f" {error:.2f}; greater scores must mean the second class"
+                )
+            after = rank_area(self.posterior(X)[:, 1], codes == 1)[0]
+            if after < before - _LOST and self.ranks():
+                yield (
+                    f"the probabilities rank worse than the scores: the area under the ROC curve is {after:.3f} instead"
+                    f" of {before:.3f}; send 'method': 'isotonic', or scores of one unit without marks such as -1e30"
+                )
+        P = self.posterior(X) if self.calibration_ == "sigmoid" else self.model_.posterior(X)
+        scores, left = len(np.unique(X, axis=0)), len(np.unique(P, axis=0))
+        if left * _MERGED < scores and self.ranks():
+            yield f"{scores:,} distinct rows of scores have only {left:,} distinct probabilities: their units differ"
+
+
+def _some(codes: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """All rows, or about `_ROWS` random ones, of each class its share or a few."""
+    order = np.random.default_rng(0).permutation(len(codes))
+    shares = np.maximum(_FEW, counts * min(1.0, _ROWS / len(codes))).astype(np.intp)
+    return np.concatenate([order[codes[order] == k][:most] for k, most in enumerate(shares)])
+
+
+def _standardised(X: np.ndarray, *, own_units: bool) -> Standardised:
+    """Units that a mark such as -1e30 in some rows does not change, nor does a score that many rows share."""
+    D = _differences(X)
+    centres = np.array([np.median(np.unique(column)) for column in D.T])
+    D = D - centres
+    return Standardised(centres, np.array([_spread(column) for column in D.T]) if own_units else _spread(D.ravel()))
+
+
+def _spread(values: np.ndarray) -> float:
+    """The interquartile range of values, or of the distinct ones where that is smaller or the first is 0."""
+    ranges = [float(np.subtract(*np.percentile(each, (75, 25)))) for each in (values, np.unique(values))]
+    return min((each for each in ranges if each > 0), default=1.0)
+
+
+def _curve(scores: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> Isotonic:
+    """An isotonic curve through scores (n,) of any size: fitted on their ranks."""
+    distinct, ranks = np.unique(scores, return_inverse=True)
+    curve = fit_isotonic(np.column_stack((-ranks, ranks)).astype(np.float64), codes, weights)
+    return Isotonic((distinct[curve.knots[0].astype(np.intp)],), curve.heights)
 
 
 def _differences(X: np.ndarray) -> np.ndarray:

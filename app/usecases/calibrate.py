@@ -9,6 +9,7 @@ import numpy as np
 
 from app.access.caller import Caller
 from app.data.store import Draft
+from app.decisions.metrics import rank_area
 from app.errors import Flaw, Invalid, pointer, reject
 from app.jobs.job import Job
 from app.learners.score_calibrator import SCORE_CALIBRATOR
@@ -20,6 +21,7 @@ from app.usecases.specs import LearnerSpec, TrainSpec
 
 KIND = "calibrate"
 SCORE = "score"  # the feature of a model whose instances are one score
+_CLEAR = 2  # standard errors
 _LARGEST = 1e100  # of a score's magnitude: squares, and sums of them, stay finite
 
 Classes = Sequence[int | str]
@@ -97,12 +99,12 @@ def _wrong_numbers(rows: Sequence[Sequence[Any]], *, single: bool) -> Iterator[F
 
 
 def _check_varied(X: np.ndarray, codes: np.ndarray, classes: Classes, given: str) -> None:
-    """Scores that are all the same, or that fall where the second class is more frequent, cannot be calibrated."""
+    """Scores that are all the same, or that clearly rank the second class below the first, cannot be calibrated."""
     if (X[0] == X).all():
         raise Invalid.at(pointer(given), f"the {given} of all rows are the same; they cannot tell the classes apart")
     if X.shape[1] > 1 or len(np.unique(codes)) < 2:
         return
-    first, second = (X[codes == k].mean() for k in (0, 1))
-    if second <= first:
-        means = f"{classes[1]!r} has mean score {second:.6g} and {classes[0]!r} {first:.6g}"
-        raise Invalid.at("/scores", f"a greater score must mean the second class, but {means}; reverse 'classes'")
+    area, error = rank_area(X[:, 0], codes == 1)
+    if area < 0.5 - _CLEAR * error:
+        pairs = f"a row of {classes[1]!r} has the greater score in only {area:.1%} of its pairs with {classes[0]!r}"
+        raise Invalid.at("/scores", f"a greater score must mean the second class, but {pairs}; reverse 'classes'")

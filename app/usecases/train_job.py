@@ -171,7 +171,7 @@ def _train(ports: Ports, job: Job, until: float) -> tuple[Card, Any, Holdout | N
     if refit:
         with progress.part(0.65, 0.95, "fitting on all rows"), clock.running():
             _refit(estimator, table)
-    warnings = rare_classes(estimator, table, rows, holdout)
+    warnings = [*rare_classes(estimator, table, rows, holdout), *getattr(estimator, "doubts_", ())]
     seconds = round(clock.seconds, 3)
     evaluated = _evaluation(holdout, done)
     card = card_of(estimator, job, spec, table, rows, metrics, evaluated, warnings, seconds, refit=refit)

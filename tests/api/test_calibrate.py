@@ -103,6 +103,22 @@ def test_scores_of_each_class_and_few_rows_are_warned_about(service):
     assert [feature["name"] for feature in card["features"]] == ["a", "b", "c"]
 
 
+def test_scores_that_rank_well_are_taken_whatever_their_means(service):
+    """Eight rows of the second class have a mark in place of a score; the classes are booleans."""
+    rng = np.random.default_rng(3)
+    ill = rng.random(300) < 0.3
+    s = rng.normal(size=300) + 2 * ill
+    s[np.flatnonzero(ill)[:8]] = -999
+    assert s[ill].mean() < s[~ill].mean()
+    body = order(model="marked", scores=s.tolist(), classes=[False, True], labels=ill.tolist(), holdout=0)
+    assert not any("rank" in warning for warning in calibrated(service, body)["warnings"])
+    request = {"model": "marked", "instances": [[-2], [3], [-999]], "rule": "most_probable"}
+    answer = service.post("/predict", json=request).json()
+    assert (answer["classes"], answer["decisions"][:2]) == ([0, 1], [0, 1])
+    unclear = order(model="unclear", scores=[1, 2, 3, 4, 1, 2, 4, 3], labels=["spam", "clean"] * 4, holdout=0)
+    assert any("hardly rank" in warning for warning in calibrated(service, unclear)["warnings"])
+
+
 def test_it_is_a_job_of_its_own_kind(service, mails):
     response = service.post("/calibrate", json=order(), headers={"Idempotency-Key": "once"})
     assert response.status_code == 202
@@ -142,7 +158,9 @@ SCORES = order()["scores"]
         ({"labels": [*LABELS[:-1], 3]}, f"/labels/{N - 1}"),
         ({"labels": ["clean"] * N}, "/labels"),
         ({"labels": ["clean"] * (N - 1) + ["spam"], "scores": [1.0] * (N - 1) + [0.0]}, "/labels"),
+        ({"scores": [-s for s in SCORES[:-1]] + [1e30]}, "/scores"),
         ({"classes": ["spam"]}, "/classes"),
+        ({"classes": [0, False]}, "/classes"),
         ({"classes": ["spam", "spam"]}, "/classes"),
         ({"classes": ["spam", "clean", "x"], "scores": [[s, 0, 1] for s in SCORES]}, "/classes/2"),
         ({"method": "magic"}, "/method"),

@@ -5,6 +5,7 @@ from scipy.special import expit, log_softmax, logit, softmax
 from sklearn.isotonic import IsotonicRegression
 
 from app.decisions.benefit import decide
+from app.decisions.metrics import rank_area
 from app.learners.score_calibrator import ScoreCalibrator
 
 UNITS = [(1.0, 0.0), (1000.0, 300.0), (1e-6, 5.0), (1e80, 0.0)]
@@ -100,12 +101,75 @@ def test_scores_that_separate_the_classes_prove_nothing_beyond_the_rows(method):
 
 
 @pytest.mark.parametrize("rows", [6, 60, 3000])
-def test_auto_chooses_by_rows_and_never_leaves_scores_as_they_are(rows):
+def test_auto_prefers_a_sigmoid_and_never_leaves_scores_as_they_are(rows):
     s, y = two_classes(rows, seed=1)
-    model = ScoreCalibrator().fit(s[:, None], y)
-    assert model.calibration_ == ("isotonic" if rows == 3000 else "sigmoid")
+    assert ScoreCalibrator().fit(s[:, None], y).calibration_ == "sigmoid"
     P = np.column_stack((expit(-s), expit(s)))
     assert (ScoreCalibrator(input="probabilities").fit(P, y).calibration_ == "none") == (rows == 6)
+
+
+@pytest.mark.parametrize("given", ["scores", "probabilities"])
+@pytest.mark.parametrize("rows", [300, 3000])
+def test_auto_takes_an_isotonic_curve_where_no_sigmoid_fits(given, rows):
+    rng = np.random.default_rng(2)
+    s = rng.uniform(-3, 3, rows)
+    y = (rng.random(rows) < np.where(s > 0, 0.9, 0.1)).astype(int)
+    X = s[:, None] if given == "scores" else np.column_stack((expit(-s), expit(s)))
+    model = ScoreCalibrator(input=given).fit(X, y)
+    assert model.calibration_ == "isotonic"
+    assert model.refit(X, y).calibration_ == "isotonic"
+
+
+MARKS = [-1e30, -float(np.finfo(np.float32).max), 1e100, -999.0]
+
+
+@pytest.mark.parametrize("mark", MARKS)
+@pytest.mark.parametrize("share", [0.02, 0.1, 0.4])
+@pytest.mark.parametrize("method", ["auto", "isotonic", "sigmoid"])
+def test_a_mark_in_many_rows_does_not_merge_the_other_scores(method, share, mark):
+    s, y = two_classes(600, seed=6)
+    s[(np.random.default_rng(7).random(600) < share) & (y == (mark > 0))] = mark
+    model = ScoreCalibrator(calibration=method).fit(s[:, None], y)
+    known = s != mark
+    new = model.posterior(s[known, None])[:, 1]
+    assert rank_area(new, y[known] == 1)[0] > rank_area(s[known], y[known] == 1)[0] - 0.005
+    assert not model.doubts_
+
+
+@pytest.mark.parametrize("method", ["auto", "isotonic", "sigmoid"])
+def test_a_mark_in_one_of_three_columns_does_not_merge_the_other_scores(method):
+    rng = np.random.default_rng(8)
+    y = rng.choice(3, 400, p=[0.5, 0.3, 0.2])
+    S = rng.normal(size=(400, 3)) + 2 * np.eye(3)[y]
+    plain = ScoreCalibrator(calibration=method).fit(S, y).posterior(S)
+    S[rng.random(S.shape) < 0.05 * (1 - np.eye(3)[y])] = -1e30
+    known = (S > -1e29).all(axis=1)
+    P = ScoreCalibrator(calibration=method).fit(S, y).posterior(S)
+    assert (P.argmax(axis=1) == plain.argmax(axis=1))[known].mean() > 0.95
+
+
+def test_columns_of_other_units_get_a_unit_each():
+    rng = np.random.default_rng(9)
+    y = rng.choice(3, 300, p=[0.5, 0.3, 0.2])
+    S = rng.normal(size=(300, 3)) + 2 * np.eye(3)[y]
+    one = ScoreCalibrator(calibration="sigmoid").fit(S, y)
+    own = ScoreCalibrator(calibration="sigmoid").fit(S * [1, 10, 100], y)
+    assert (one.own_units_, own.own_units_) == (False, True)
+    close = np.abs(own.posterior(S * [1, 10, 100]) - one.posterior(S)).mean()
+    assert close < 0.02
+
+
+def test_scores_that_the_calibration_cannot_tell_apart_are_doubted():
+    rng = np.random.default_rng(10)
+    y = np.arange(400) % 2
+    s = (rng.normal(size=400) + 2 * y) * np.where(np.arange(400) < 300, 1e-9, 1.0)
+    lost = ScoreCalibrator(calibration="sigmoid").fit(s[:, None], y)
+    assert ["rank worse" in doubt for doubt in lost.doubts_] == [True]
+    assert not ScoreCalibrator(calibration="isotonic").fit(s[:, None], y).doubts_
+    weak = ScoreCalibrator(calibration="isotonic").fit(np.arange(400.0)[:, None], y[::-1])
+    assert ["hardly rank" in doubt for doubt in weak.doubts_] == [True]
+    down = ScoreCalibrator(calibration="isotonic").fit(np.arange(400.0)[::-1, None], (np.arange(400) > 200).astype(int))
+    assert not down.ranks()
 
 
 @pytest.mark.parametrize("method", ["sigmoid", "isotonic"])

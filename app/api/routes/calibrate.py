@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Body, Request, Response
-from pydantic import Field, StrictBool, StrictInt, WithJsonSchema
+from pydantic import BeforeValidator, Field, StrictBool, StrictInt, WithJsonSchema
 from starlette.concurrency import run_in_threadpool
 
 from app.api.bodies.documents import PROBABILITIES, ClassNames, Name, StrictRoute, Text, WireModel
@@ -22,6 +22,10 @@ router = APIRouter(prefix="/calibrate", tags=["train"], route_class=StrictRoute)
 
 _SCORES = {"type": "array", "items": {"type": ["number", "array"], "items": {"type": "number"}}}
 
+_BITS = BeforeValidator(
+    lambda sent: [int(one) if isinstance(one, bool) else one for one in sent] if isinstance(sent, list) else sent
+)  # as of a boolean column of labels
+
 
 class CalibrateRequest(WireModel):
     """Scores, or probabilities, with the true classes of their rows."""
@@ -35,10 +39,12 @@ class CalibrateRequest(WireModel):
     probabilities: Annotated[Any, WithJsonSchema(PROBABILITIES)] = Field(
         default=None, description="in place of scores: a row per instance, a column for each of `classes`"
     )
-    classes: Annotated[ClassNames, Field(min_length=2)]
-    labels: Annotated[list[StrictInt | Text], Field(fail_fast=True)] = Field(description="the true class of each row")
+    classes: Annotated[ClassNames, Field(min_length=2), _BITS] = Field(description="false is 0, true is 1")
+    labels: Annotated[list[StrictInt | Text], Field(fail_fast=True), _BITS] = Field(
+        description="the true class of each row"
+    )
     method: Literal["auto", "sigmoid", "isotonic"] = Field(
-        default="auto", description="auto chooses by the numbers of rows per class"
+        default="auto", description="auto chooses by the log loss on rows that were left out"
     )
     normalize: StrictBool = Field(default=False, description="with `probabilities`: divide each row by its sum")
     holdout: float = Field(default=HOLDOUT, ge=0, le=0.9, strict=True, description="part held out to evaluate; 0: none")
