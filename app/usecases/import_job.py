@@ -129,7 +129,7 @@ def _of_onnx(_ports: Ports, spec: ImportSpec, content: bytes, table: Table) -> t
     from app.learners.imported import onnx_model  # noqa: PLC0415 - see above
 
     scorer = onnx_model.load(content, table.schema, table.classes or (), spec.classes)
-    return scorer, onnx_model.described(content)
+    return scorer, scorer.made_by
 
 
 def _check_some(scorer: Any, table: Table) -> None:

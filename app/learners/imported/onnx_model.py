@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from threading import Lock
 from typing import Any
 
@@ -13,12 +13,12 @@ from app.errors import Conflict, Invalid
 from app.features import Schema
 from app.learners.imported.columns import Columns
 from app.learners.imported.estimator import class_order
+from app.learners.imported.onnx_operators import check_operators, messages
 
 _NUMBERS = {"tensor(float)": np.float32, "tensor(double)": np.float64, "tensor(int64)": np.int64}
 _TEXT = "tensor(string)"
 _LABELS = ("classlabels_strings", "classlabels_int64s", "classlabels_ints")
 _MAX_MESSAGE = 300
-_EXTERNAL = 1  # TensorProto.DataLocation
 _INT64 = 7  # TensorProto.DataType
 _PLAIN = re.compile(r"\W")  # what converters replace in names
 
@@ -30,11 +30,14 @@ class OnnxScorer:
     The session is opened with the first rows, in one thread, and is not pickled.
     """
 
-    def __init__(self, content: bytes, columns: Columns) -> None:
+    made_by = ""
+    """What made the file, as far as it says."""
+
+    def __init__(self, content: bytes, columns: Columns, session: Any = None) -> None:
         self.content = content
         self.columns = columns
         self.order: np.ndarray | None = None
-        self._open: Any = None
+        self._open = session
         self._lock = Lock()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -67,14 +70,14 @@ class OnnxScorer:
         P = np.asarray(found, dtype=np.float64).reshape(len(X), -1)
         return np.column_stack((1.0 - P, P)) if P.shape[1] == 1 else P
 
-    def names(self) -> list[Any] | None:
-        """The names of the columns of the probabilities, where the file has them."""
+    def names(self, model: Any) -> list[Any] | None:
+        """The names of the columns of the probabilities, where the file, parsed as `model`, has them."""
         session = self.session
         output = _probabilities(session)
         if output.type.startswith("seq(map"):
             sample = np.zeros((1, len(self.columns.order)))
             return list(session.run([output.name], self._inputs(session.get_inputs(), sample))[0][0])
-        return _labels(self.content)
+        return _labels(model)
 
     def _inputs(self, inputs: Sequence[Any], X: np.ndarray) -> dict[str, np.ndarray]:
         rows = self.columns.of_rows(X)
@@ -88,30 +91,26 @@ def load(content: bytes, schema: Schema, classes: Sequence[int | str], named: Se
 
     Invalid where file, columns or classes do not fit; Conflict where onnxruntime is not installed.
     """
-    _check(content)
-    probe = OnnxScorer(content, Columns.of(schema, None, None))
-    probe = OnnxScorer(content, _columns(probe.session.get_inputs(), schema))
+    model = _parsed(content)
+    check_operators(model)
+    session = _session(content)
+    found = OnnxScorer(content, _columns(session.get_inputs(), schema), session)
+    found.made_by = f"ONNX by {model.producer_name or 'unknown'} {model.producer_version}".strip()
     names: list[Any] | None = None
     if named is not None:
         known = {str(name): name for name in classes}
         names = [known.get(name, name) for name in named]
     else:
-        names = probe.names()
+        names = found.names(model)
     if names is None:
         raise Invalid.at("/classes", "the file does not name its classes: send 'classes' in the order of its columns")
     try:
-        probe.order = class_order(names, classes)
+        found.order = class_order(names, classes)
     except Invalid as error:
         if named is None:
             raise Invalid.at("/dataset", f"{error.detail}; 'classes' can name the model's columns") from error
         raise Invalid.at("/classes", error.detail) from error
-    return probe
-
-
-def described(content: bytes) -> str:
-    """What made the file."""
-    model = _parsed(content)
-    return f"ONNX by {model.producer_name or 'unknown'} {model.producer_version}".strip()
+    return found
 
 
 def _session(content: bytes) -> Any:
@@ -141,31 +140,9 @@ def _parsed(content: bytes) -> Any:
         raise Invalid.at("/file", f"{what} ({type(error).__name__})") from error
 
 
-def _check(content: bytes) -> None:
-    """Invalid for data outside of the file, which would be read from the worker's disk, and for loops without end."""
-    for message in _messages(_parsed(content)):
-        if message.DESCRIPTOR.name == "NodeProto" and message.op_type == "Loop":
-            raise Invalid.at("/file", "the model has the operator 'Loop': some row could make a request run for ever")
-        if message.DESCRIPTOR.name == "TensorProto" and message.data_location == _EXTERNAL:
-            raise Invalid.at(
-                "/file", f"the tensor {message.name[:64]!r} is in another file; save the model as one file"
-            )
-
-
-def _messages(message: Any) -> Iterator[Any]:
-    """A message and all inside it."""
-    waiting = [message]
-    while waiting:
-        one = waiting.pop()
-        yield one
-        for field, value in one.ListFields():
-            if field.message_type is not None:
-                waiting.extend([value] if hasattr(value, "ListFields") else value)
-
-
-def _labels(content: bytes) -> list[Any] | None:
+def _labels(model: Any) -> list[Any] | None:
     """The class labels that a node of the file names, or the constant `classes`."""
-    for message in _messages(_parsed(content)):
+    for message in messages(model):
         if message.DESCRIPTOR.name == "AttributeProto" and message.name in _LABELS:
             found = [word.decode() for word in message.strings] or list(message.ints)
             if found:
