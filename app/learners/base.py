@@ -145,7 +145,7 @@ class Learner(ClassifierMixin, BaseEstimator):
         """
         explain = getattr(self.model_, "contributions", None)
         found: Contributions | None = None if explain is None else explain(X, chosen)
-        return None if found is None else found.after(self.calibrator_)
+        return None if found is None else found.after(self.calibrator_, self.posterior(X))
 
     def ranks(self) -> bool:
         """Whether the probabilities differ from row to row, as far as the calibration knows."""

@@ -42,6 +42,7 @@ def contributions(model: Loaded, X: np.ndarray, P: np.ndarray) -> tuple[list[dic
         older = model.inline and hasattr(getattr(model.estimator, "model_", None), "contributions")
         reason = "an older release trained this version" if older else f"this {model.card.learner.kind} model has none"
         return [], [f"there are no contributions: {reason}"]
+    columns = (found.values, found.base, found.chosen, found.calibrated)
     return [
         {
             "contributions": dict(zip(model.schema.names, values, strict=True)),
@@ -49,10 +50,10 @@ def contributions(model: Loaded, X: np.ndarray, P: np.ndarray) -> tuple[list[dic
             "contributions_to": {
                 "class": model.classes[k],
                 "score": found.score,
-                "calibrated": found.calibrated,
+                "calibrated": calibrated,
             },
         }
-        for values, base, k in zip(found.values.tolist(), found.base.tolist(), found.chosen.tolist(), strict=True)
+        for values, base, k, calibrated in zip(*map(np.ndarray.tolist, columns), strict=True)
     ], []
 
 

@@ -68,20 +68,35 @@ def test_contributions_and_base_sum_to_the_score(name, classes, calibration):
     assert found.values.shape == X.shape
     assert (found.chosen == (1 if classes == 2 else chosen)).all()
     if found.score == "probability":
-        raw = model.model_.posterior(X)[np.arange(len(X)), found.chosen]
-        assert found.calibrated == (model.calibrator_ is None)
+        score, before = (Q[np.arange(len(X)), found.chosen] for Q in (P, model.model_.posterior(X)))
+        assert (found.calibrated == (model.calibrator_ is None)).all()
     elif name == "benefit_logistic" and classes > 2:
-        assert not found.calibrated
-        raw = model.model_.linear.scores(X)[np.arange(len(X)), chosen]
+        assert not found.calibrated.any()
+        score = before = model.model_.linear.scores(X)[np.arange(len(X)), chosen]
     else:
-        assert found.calibrated
-        raw = log_ratios(P, chosen)
-    inside = np.full(len(X), True)
-    if found.calibrated and model.calibrator_ is not None:  # not at the limits
-        limits = model.calibrator_
-        inside = (1.01 * limits.lowest < P).all(axis=1) & (model.model_.posterior(X) > limits.limit).all(axis=1)
-    assert inside.sum() > 100
-    np.testing.assert_allclose((found.base + found.values.sum(axis=1))[inside], raw[inside], atol=1e-9, rtol=0)
+        assert found.calibrated.sum() > 100
+        score, before = (log_ratios(Q, chosen) for Q in (P, model.model_.posterior(X)))
+    expected = np.where(found.calibrated, score, before)
+    np.testing.assert_allclose(found.base + found.values.sum(axis=1), expected, atol=1e-9, rtol=0)
+
+
+@pytest.mark.parametrize("calibration", ["none", "sigmoid", "isotonic"])
+@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize("name", ["logistic", "numbers", "cost_naive_bayes"])
+def test_rows_are_calibrated_exactly_where_they_sum_to_the_score_of_the_answer(name, classes, calibration):
+    X, y = table(classes)
+    model = LEARNERS[name].__class__(**LEARNERS[name].get_params()).set_params(calibration=calibration).fit(X, y)
+    rows = X * np.repeat([1.0, 30.0, 1e4], 80)[:, None]  # far away are the limits, and probabilities of 0 and 1
+    rows[:, 1] = X[:, 1]
+    P = model.posterior(rows)
+    found = model.contributions(rows, P.argmax(axis=1))
+    sums = found.base + found.values.sum(axis=1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        score = log_ratios(P, found.chosen) if classes > 2 else np.log(P[:, 1] / P[:, 0])
+        right = np.abs(sums - score) <= 1e-9 * np.maximum(1, np.abs(score))
+    np.testing.assert_array_equal(found.calibrated, right & np.isfinite(score) & (calibration != "isotonic"))
+    assert np.isfinite(sums).all()
+    assert (model.contributions(rows[:1], P[:1].argmax(axis=1)).calibrated == found.calibrated[:1]).all()
 
 
 @pytest.mark.parametrize("name", ["logistic", "numbers", "cost_naive_bayes", "gradient_boosting", "random_forest"])
@@ -196,7 +211,7 @@ def test_more_rows_than_a_few_seconds_allow_are_refused_with_their_number():
 def test_calibrations_that_are_not_linear_in_the_log_odds_stay_outside():
     X, y = table()
     model = Logistic(calibration="isotonic").fit(X, y)
-    assert not model.contributions(X, y).calibrated
+    assert not model.contributions(X, y).calibrated.any()
     for sigmoid in (Sigmoid(np.ones(3), np.zeros(3), 0.0), Multinomial(1.0, np.zeros(2), 0.0, 0.0)):
-        model.calibrator_ = sigmoid
-        assert not model.contributions(X, y).calibrated
+        found = model.model_.contributions(X, y)
+        assert not found.after(sigmoid, model.model_.posterior(X)).calibrated.any()

@@ -95,8 +95,11 @@ class Imported:
 
     def contributions(self, X: np.ndarray, chosen: np.ndarray) -> Contributions | None:
         """As of a learner: of forests that acquire features; None of other models."""
-        found = self.model_.contributions(X, chosen) if self.stepwise else None
-        return None if found is None else found.after(self.calibrator_)
+        found: Contributions | None = self.model_.contributions(X, chosen) if self.stepwise else None
+        if found is None:
+            return None
+        P = self.model_.posterior(X)  # the scorer's up to rounding
+        return found.after(self.calibrator_, P if self.calibrator_ is None else self.calibrator_.apply(P))
 
     def ranks(self) -> bool:
         """Whether the probabilities differ from row to row, as far as the calibration knows."""
