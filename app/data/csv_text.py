@@ -5,7 +5,7 @@ from __future__ import annotations
 import codecs
 import csv
 import io
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, BinaryIO
 
@@ -81,10 +81,11 @@ def in_utf8(parts: Iterable[bytes], encoding: str) -> Iterator[bytes]:
         raise Invalid.at("/encoding", f"the file is not {encoding}") from error
 
 
-def clean(column: Any) -> Any:
-    """Strings without the spaces around them, null where the value is missing."""
+def clean(column: Any, words: Collection[str] = ()) -> Any:
+    """Strings without the spaces around them, null where the value is missing: a word such as NA, if not of `words`."""
     trimmed = pc.utf8_trim_whitespace(column)
-    missing = pc.is_in(trimmed, value_set=pa.array(MISSING))
+    absent = [word for word in MISSING if not word or word not in words]
+    missing = pc.is_in(trimmed, value_set=pa.array(absent))
     return pc.if_else(missing, pa.scalar(None, pa.string()), trimmed)
 
 

@@ -7,8 +7,14 @@ import io
 import json
 import re
 
+import numpy as np
 import pytest
 
+from app.api.bodies.instances import rows_of_sheet
+from app.api.bodies.known_rows import cases_of_sheet
+from app.api.bodies.tables import Sheet, TableFields
+from app.features import Feature, Schema
+from app.numbers_in_text import MISSING
 from tests.conftest import two_class_rows
 
 STAKES = {"benefits": json.dumps([[0, -1], [-10, 5]]), "actions": json.dumps(["wait", "treat"])}
@@ -167,3 +173,15 @@ def test_a_first_line_of_delimiters_is_not_skipped(service):
     answer = service.post("/datasets?label=y", content=body, headers={"Content-Type": "text/csv"})
     assert answer.status_code == 422
     assert "has no name" in answer.json()["errors"][0]["msg"]
+
+
+@pytest.mark.parametrize("word", [word for word in MISSING if word])
+def test_a_word_for_missing_values_is_a_category_where_the_model_has_it(word):
+    schema = Schema([Feature("a", "categorical", (word, "x")), Feature("b", "categorical", ("x", "y"))])
+    body = f"a,b\n{word},{word}\nx,x\n{word},\n,y\n".encode()
+    sheet = Sheet("text/csv", body, TableFields(), lambda _bytes: None)
+
+    (X, warnings), _ = rows_of_sheet(sheet, schema)
+    np.testing.assert_array_equal(X, [[0, np.nan], [1, 0], [0, np.nan], [np.nan, 1]])
+    assert not warnings
+    assert cases_of_sheet(sheet, schema)[0] == [{"a": word}, {"a": "x", "b": "x"}, {"a": word}, {"b": "y"}]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from fastapi import Response
@@ -17,14 +18,20 @@ if TYPE_CHECKING:  # imported where needed: it takes 40 MB of memory that a serv
     import pyarrow as pa
 
 CSV = "text/csv"
+Words = Mapping[str, Collection[str]]
+"""The categories of columns by their names."""
+NO_WORDS: Words = MappingProxyType({})
 _BYTES_PER_BYTE = 12  # of memory: a number of one digit and its delimiter take eight, and twice while they are built
 _MAX_COLUMNS = 20_000
 _MAX_SHOWN = 40  # characters of a wrong cell
 
 
-def table_of_csv(body: bytes, numbers: Collection[str], dialect: Dialect, reserve: Reserve) -> pa.Table:
+def table_of_csv(
+    body: bytes, numbers: Collection[str], dialect: Dialect, reserve: Reserve, words: Words = NO_WORDS
+) -> pa.Table:
     """A CSV file with a header; the columns in `numbers` hold numbers, all others strings, and empty cells are null.
 
+    So are cells such as NA, unless that is one of the `words` of their column.
     Invalid at the column and with the row of the first cell that is no number.
     """
     import pyarrow as pa  # noqa: PLC0415
@@ -40,7 +47,8 @@ def table_of_csv(body: bytes, numbers: Collection[str], dialect: Dialect, reserv
     rows = 0
     for block in text.blocks():
         for name, column, known in zip(text.names, block, parts, strict=True):
-            known.append(_numbers(clean(column), name, rows, dialect) if name in numbers else clean(column))
+            cells = clean(column, words.get(name, ()))
+            known.append(_numbers(cells, name, rows, dialect) if name in numbers else cells)
         rows += len(block[0])
     types = [pa.float64() if name in numbers else pa.string() for name in text.names]
     return pa.Table.from_arrays([pa.chunked_array(*each) for each in zip(parts, types, strict=True)], text.names)

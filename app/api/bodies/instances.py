@@ -13,6 +13,7 @@ from fastapi import Response
 from app.api.bodies.arrow_categories import codes_of
 from app.api.bodies.binary import NPY, array_of_npy, json_bytes, npy_response
 from app.api.bodies.carried import NOTHING, Carried, without
+from app.api.bodies.csv_bodies import Words
 from app.api.bodies.documents import JSON
 from app.api.bodies.json_bodies import Reserve
 from app.api.bodies.tables import TABULAR, Sheet, table_response
@@ -53,13 +54,18 @@ def rows_of_npy(body: bytes, schema: Schema, reserve: Reserve) -> Rows:
 
 def rows_of_sheet(sheet: Sheet, schema: Schema) -> tuple[Rows, Carried]:
     """A table with a column for each feature, by name, in any order, null or empty where missing; what comes back."""
-    table, carried = sheet.read(numeric_names(schema), schema.names)
+    table, carried = sheet.read(numeric_names(schema), schema.names, categories_of(schema))
     return _rows_of_table(table, schema, sheet.reserve), carried
 
 
 def numeric_names(schema: Schema) -> set[str]:
     """The features that are numbers."""
     return {feature.name for feature in schema.features if feature.type == "numeric"}
+
+
+def categories_of(schema: Schema) -> Words:
+    """The categories of the features that have any."""
+    return {feature.name: feature.categories for feature in schema.features if feature.type == "categorical"}
 
 
 def _rows_of_table(table: pa.Table, schema: Schema, reserve: Reserve) -> Rows:

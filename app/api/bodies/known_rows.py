@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from app.api.bodies.carried import Carried
-from app.api.bodies.instances import check_types, flaws_of_names, numeric_names
+from app.api.bodies.instances import categories_of, check_types, flaws_of_names, numeric_names
 from app.api.bodies.tables import Sheet
 from app.errors import Flaw, pointer, reject
 from app.features import Schema
@@ -26,7 +26,7 @@ def cases_of_sheet(sheet: Sheet, schema: Schema) -> tuple[list[dict[str, Any]], 
     Raises Invalid at the column, or what `Sheet.read` raises.
     """
     numbers = numeric_names(schema)
-    table, carried = sheet.read(numbers, schema.names)
+    table, carried = sheet.read(numbers, schema.names, categories_of(schema))
     present = Counter(table.column_names)
     reject(flaws_of_names(present, schema.names, complete=False))
     check_types(table, schema, table.column_names)

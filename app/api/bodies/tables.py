@@ -12,7 +12,7 @@ from fastapi import Request, Response
 
 from app.api.bodies.binary import ARROW, arrow_response, ascii_json, header_of, table_of_arrow
 from app.api.bodies.carried import Carried, CarriedFields, carried_of_table
-from app.api.bodies.csv_bodies import CSV, csv_response, table_of_csv
+from app.api.bodies.csv_bodies import CSV, NO_WORDS, Words, csv_response, table_of_csv
 from app.api.bodies.json_bodies import Reserve, measured
 from app.api.bodies.uploads import run_while_connected
 from app.api.deps import ports
@@ -52,15 +52,18 @@ class Sheet:
     fields: TableFields
     reserve: Reserve
 
-    def read(self, numbers: Collection[str], features: Collection[str]) -> tuple[pa.Table, Carried]:
+    def read(
+        self, numbers: Collection[str], features: Collection[str], words: Words = NO_WORDS
+    ) -> tuple[pa.Table, Carried]:
         """The columns, and those of them that come back with the answer.
 
-        Text comes as strings or dictionaries of them; of CSV the columns in `numbers` are numbers, all others text.
+        Text comes as strings or dictionaries of them; of CSV the columns in `numbers` are numbers, all others text,
+        where a cell such as NA is missing if it is none of the column's `words`.
         Raises Invalid, or what `reserve` raises.
         """
         if self.kind == CSV:
             dialect = Dialect(self.fields.delimiter, self.fields.decimal, self.fields.encoding)
-            table = table_of_csv(self.body, numbers, dialect, self.reserve)
+            table = table_of_csv(self.body, numbers, dialect, self.reserve, words)
         else:
             self._check_dialect()
             table = (self._lines if self.kind == NDJSON else self._arrow)()
