@@ -17,6 +17,7 @@ from app.learners.imported.estimator import FOLDS, Imported, checked_rows
 from app.registry.card import Card, EvaluationCard
 from app.registry.loaded import Holdout
 from app.text import positions, some_of
+from app.usecases.class_order import check_order
 from app.usecases.evaluation import card_of, metrics_of
 from app.usecases.ports import Ports
 from app.usecases.rare_classes import rare_classes
@@ -156,6 +157,7 @@ def _evaluated(job: Job, spec: ImportSpec, model: Imported, table: Table, P: np.
     """Evaluate on all rows, by probabilities P (n, K), and calibrate where wanted: then each row without itself."""
     rows = np.arange(len(table.y))
     _check_complete(P, table)
+    check_order(P, table.y, table.classes or (), spec.classes or table.classes or ())
     method = _method(spec.calibration, np.bincount(table.y, minlength=P.shape[1]))
     evaluation = EvaluationCard(method="hold-out", rows=len(rows))
     if method != "none":

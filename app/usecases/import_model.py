@@ -59,7 +59,7 @@ def check_format(ports: Ports, kind: str, caller: Caller) -> None:
     if kind == "joblib":
         if not ports.imports.pickles:
             raise Forbidden(
-                "a joblib file runs code when it is loaded: send skops or onnx, or set PAYOFF_ALLOW_PICKLES"
+                "a joblib file runs code when it is loaded: send skops or onnx, or set PAYOFF_ALLOW_PICKLES=1"
             )
         caller.need(frozenset({Scope.ADMIN}))
 

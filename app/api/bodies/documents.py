@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator, Mapping
 from typing import Annotated, Any, TypeVar, cast, get_origin
 
 import orjson
@@ -124,7 +124,8 @@ class _ReadRequest(Request):
 class DirectRoute(GuardedRoute):
     """A documented route whose function is given the request itself: no dependency injection on the way.
 
-    `body_type` and `examples` document its JSON body, `others` the media types of binary bodies and answers.
+    `body_type` and `examples` document its JSON body, `others` the media types of the other bodies and answers, and
+    `query_type` the query parameters beside these bodies, which stand for the fields of JSON.
     """
 
     def __init__(
@@ -135,6 +136,7 @@ class DirectRoute(GuardedRoute):
         body_type: type[BaseModel] | None = None,
         examples: Mapping[str, Any] | None = None,
         others: Collection[str] = (),
+        query_type: type[BaseModel] | None = None,
         **options: Any,
     ) -> None:
         self.body_type = body_type
@@ -144,6 +146,8 @@ class DirectRoute(GuardedRoute):
             shown = {name: {"value": example} for name, example in (examples or {}).items()}
             content = {JSON: {"schema": schema, "examples": shown}, **binary}
             options["openapi_extra"] = {"requestBody": {"required": True, "content": content}}
+            if query_type is not None:
+                options["openapi_extra"]["parameters"] = list(_parameters(query_type))
             if binary:
                 options["responses"] = {200: {"content": binary}, **options["responses"]}
         super().__init__(path, endpoint, methods=["POST"], **options)
@@ -162,6 +166,13 @@ class DirectRoute(GuardedRoute):
     async def call(self, request: Request) -> Response:
         """What the route's function returns for a request that is allowed."""
         return cast(Response, await self.endpoint(request))
+
+
+def _parameters(query_type: type[BaseModel]) -> Iterator[dict[str, Any]]:
+    """The query parameters that `read_query` takes, as OpenAPI describes them."""
+    for name, field in query_type.model_fields.items():
+        words = f"{field.description or name}; with a body that is not JSON, and itself as text or JSON"
+        yield {"name": name, "in": "query", "required": False, "description": words, "schema": {"type": "string"}}
 
 
 async def read(request: Request, body_type: type[_Body]) -> _Body:
@@ -232,6 +243,15 @@ def refuse_query(request: Request, known: Collection[str] = (), lists: Collectio
         )
         for name, count in counts.items()
         if name not in known or (count > 1 and name not in lists)
+    )
+
+
+def refuse_query_of_json(request: Request, others: Collection[str]) -> None:
+    """Invalid with the name of each query parameter; `others` go with bodies that are not JSON."""
+    known = "a JSON body has this field itself; beside another body, name its format in Content-Type"
+    reject(
+        Flaw(pointer(name), known if name in others else unknown("query parameter", name, others))
+        for name in (request.query_params if request.scope["query_string"] else ())
     )
 
 

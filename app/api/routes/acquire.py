@@ -23,7 +23,7 @@ from app.api.bodies.documents import (
     media_type_of_body,
     read,
     read_query,
-    refuse_query,
+    refuse_query_of_json,
 )
 from app.api.bodies.json_bodies import Reserve
 from app.api.bodies.known_rows import cases_of_sheet, columns_of_states
@@ -170,7 +170,7 @@ async def acquire(request: Request) -> Response:
     if (kind := media_type_of_body(request, TABULAR)) != JSON:
         kind, body = await unpacked(request, kind, await request.body())
         return await limiters(request).long.run(_answer_table, request, kind, body)
-    refuse_query(request)
+    refuse_query_of_json(request, AcquireTable.model_fields)
     return await run_in_threadpool(_answer, request, await read(request, AcquireRequest))
 
 
@@ -262,6 +262,7 @@ route = DirectRoute(
     acquire,
     body_type=AcquireRequest,
     others=TABULAR,
+    query_type=AcquireTable,
     examples={
         "one case, the model above": _KNOWN_EXAMPLE,
         "two cases, worth stopping": _WORTH,

@@ -20,7 +20,7 @@ from app.api.bodies.documents import (
     checked,
     media_type_of_body,
     read_query,
-    refuse_query,
+    refuse_query_of_json,
 )
 from app.api.bodies.given_probabilities import LABEL, with_labels
 from app.api.bodies.json_bodies import parsed
@@ -200,6 +200,7 @@ route = DirectRoute(
     body_type=GivenBenefitRequest,
     examples={"four cases": _GIVEN},
     others=_TABLES,
+    query_type=GivenTable,
     tags=["models"],
     summary="What a benefit matrix would have earned with these probabilities",
     response_model=BenefitReport,
@@ -216,7 +217,7 @@ def _answer_given(request: Request, kind: str, content: bytes) -> Response:
     reserve = share(request).reserve
     body: GivenQuestion
     if kind == JSON:
-        refuse_query(request)
+        refuse_query_of_json(request, GivenTable.model_fields)
         body = wire = checked(GivenBenefitRequest, parsed(content, reserve))
         P, labels = wire.probabilities, None
     else:

@@ -22,7 +22,7 @@ from app.api.bodies.documents import (
     media_type_of_answer,
     media_type_of_body,
     read_query,
-    refuse_query,
+    refuse_query_of_json,
     run_sized,
 )
 from app.api.bodies.given_probabilities import columns
@@ -59,9 +59,10 @@ async def predict(request: Request) -> Response:
 
     A model of numbers takes `model` and `instances` alone: rules, benefits, costs and priors are for classes.
     `probabilities` and `classes` take the place of `model` and `instances` where another system has the model.
-    The instances come as JSON, or as a NumPy array (`application/x-npy`, rows in feature order) or an Arrow stream
-    (`application/vnd.apache.arrow.stream`, columns by feature name); then the other fields are query parameters, each
-    as JSON. `Accept` chooses the form of the answer in the same way.
+    The instances come as JSON, a NumPy array (`application/x-npy`, rows in feature order), or a table with columns by
+    feature name: `text/csv`, `application/x-ndjson`, `application/vnd.apache.parquet` or
+    `application/vnd.apache.arrow.stream`. Beside these the other fields are query parameters, each as JSON. `Accept`
+    chooses the format of the answer in the same way; where it names none of them the answer is JSON.
     """
     plain = hot_path.is_plain(request)
     kind = JSON if plain else media_type_of_body(request, _READERS)
@@ -176,7 +177,7 @@ def _by_model(
 def _read(request: Request, kind: str, body: bytes) -> Asked:
     if kind != JSON:
         return _read_table(request, kind, body)
-    refuse_query(request)
+    refuse_query_of_json(request, PredictTable.model_fields)
     wire = checked(PredictRequest, parsed(body, share(request).reserve))
     if wire.probabilities is not None:
         _refuse_both(wire.model, wire.instances)
@@ -270,6 +271,7 @@ route = DirectRoute(
         "at most one treatment": _LIMITED,
     },
     others=_READERS,
+    query_type=PredictTable,
     tags=["predict"],
     summary="Which action pays most, or which number is to be expected, for each instance?",
     response_model=PredictAnswer,

@@ -21,7 +21,7 @@ from app.api.bodies.documents import (
     media_type_of_answer,
     media_type_of_body,
     read_query,
-    refuse_query,
+    refuse_query_of_json,
 )
 from app.api.bodies.item_sets import WRITERS, common
 from app.api.bodies.prediction_requests import INSTANCES
@@ -241,7 +241,7 @@ def _read(kind: str, body: bytes, request: Request) -> _Asked:
             return _Asked(question, sets, lambda schema: instances.rows_of_npy(body, schema, reserve))
         sheet = Sheet(kind, body, TableFields(), reserve)
         return _Asked(question, sets, lambda schema: instances.rows_of_sheet(sheet, schema)[0])
-    refuse_query(request)
+    refuse_query_of_json(request, RetrieveQuestion.model_fields)
     fields, sets = fields_of_json(body, reserve)
     wire = checked(RetrieveRequest, fields)
     if sets is None and wire.probabilities is not None:
@@ -291,6 +291,7 @@ route = DirectRoute(
         "sets of classes that hold the true one": _CLASSES,
     },
     others=_READERS,
+    query_type=RetrieveQuestion,
     tags=["retrieve"],
     summary="Which set of items has the smallest expected loss?",
     response_model=RetrieveAnswer,

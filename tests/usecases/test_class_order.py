@@ -1,0 +1,46 @@
+"""Classes of a foreign model in another order than its own are refused, and the order that fits is named."""
+
+import numpy as np
+import pytest
+
+from app.errors import Invalid
+from app.usecases.class_order import check_order
+
+NAMES = ["a", "b", "c"]
+
+
+def answers(order, n=300, seed=0):
+    """Codes, and probabilities in the order of `NAMES` of a model whose columns were named in this order."""
+    rng = np.random.default_rng(seed)
+    y = rng.choice(len(order), n, p=np.arange(1, len(order) + 1)[::-1] / np.arange(1, len(order) + 1).sum())
+    Z = rng.normal(size=(n, len(order))) + 2 * np.eye(len(order))[y]
+    P = np.exp(Z)
+    P /= P.sum(axis=1, keepdims=True)
+    named = [order.index(name) for name in NAMES[: len(order)]]
+    return P[:, named], y
+
+
+@pytest.mark.parametrize("order", [["b", "a"], ["b", "a", "c"], ["c", "a", "b"], ["b", "c", "a"]])
+def test_another_order_is_refused_and_the_right_one_named(order):
+    P, y = answers(order)
+    names = NAMES[: len(order)]
+    with pytest.raises(Invalid, match="another order") as caught:
+        check_order(P, y, names, order)
+    assert [flaw.loc for flaw in caught.value.flaws] == ["/classes"]
+    right = [repr(name) for name in names]
+    assert f"{', '.join(right[:-1])} and {right[-1]} fit" in caught.value.detail
+
+
+@pytest.mark.parametrize("shift", [-3.0, 0.0, 3.0])
+def test_a_model_that_prefers_a_class_has_its_order(shift):
+    P, y = answers(["a", "b", "c"])
+    tilted = P * np.exp([shift, 0.0, 0.0])
+    check_order(tilted / tilted.sum(axis=1, keepdims=True), y, NAMES, NAMES)
+
+
+def test_a_model_that_knows_nothing_has_any_order():
+    rng = np.random.default_rng(1)
+    for _ in range(200):
+        p = rng.random(40)
+        check_order(np.column_stack((p, 1 - p)), rng.integers(0, 2, 40), ["a", "b"], ["a", "b"])
+    check_order(np.full((40, 2), 0.5), np.arange(40) % 2, ["a", "b"], ["a", "b"])
