@@ -14,6 +14,7 @@ from app.data.table import Table
 from app.errors import Invalid, NotFound, PayoffError
 from app.jobs.job import Job
 from app.learners.imported.estimator import FOLDS, Imported, checked_rows
+from app.learners.imported.measured import measure
 from app.registry.card import Card, EvaluationCard
 from app.registry.loaded import Holdout
 from app.text import positions, some_of
@@ -58,6 +59,8 @@ def _imported(ports: Ports, job: Job, spec: ImportSpec) -> _Published:
     try:
         with progress.part(0.1, 0.3, "loading the model"):
             model = _loaded(ports, spec, content, table)
+            check_memory(_peak_bytes() - before, ports.imports.max_bytes)
+            model.bound(*measure(model.scorer, table.X, frozenset(table.schema.categorical)))
         with progress.part(0.3, 0.95, "evaluating"):
             P = checked_rows(model.raw(table.X), len(table.classes or ()))
             check_memory(_peak_bytes() - before, ports.imports.max_bytes)

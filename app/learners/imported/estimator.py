@@ -13,13 +13,15 @@ from app.acquisition.stopping import Experience, learn
 from app.decisions.calibration import Calibrator, fit_calibrator, is_flat
 from app.decisions.contributions import Contributions
 from app.decisions.folds import stratified_folds
-from app.errors import Invalid, PayoffError
+from app.errors import Invalid, PayoffError, TooLarge
 from app.learners.base import Scorer
+from app.learners.imported.measured import BATCH_ROWS, batch_rows
+from app.learners.imported.turns import turns
 
-_ROWS = 4096  # that the model gets at once: what it allocates for them is bounded
 _FAILURES = 64  # rows that a request may have refused one by one
 FOLDS = 5
 _EXPERIENCE = 2000  # rows
+_SECONDS = 60.0  # that a request may take
 _TOLERANCE = 1e-4  # of the sum of a row: some formats have float32
 
 
@@ -36,6 +38,9 @@ class Imported:
     experience_: Experience | None = None
     calibrator_: Calibrator | None = None
     calibration_ = "none"
+    batch = BATCH_ROWS
+    """The rows that the model gets at once."""
+    row_seconds = 0.0
 
     def __init__(self, model: Scorer, n_classes: int, sample: np.ndarray, facts: dict[str, Any]) -> None:
         """`sample` (1, m) is a row without missing values, if there is one; `facts` are for the card."""
@@ -48,7 +53,15 @@ class Imported:
         self.takes_missing = self._taken(sample)
 
     def posterior(self, X: np.ndarray) -> np.ndarray:
-        """Probabilities (n, K) of rows (n, m), NaN where missing; NaN for rows that the model refuses."""
+        """Probabilities (n, K) of rows (n, m), NaN where missing; NaN for rows that the model refuses.
+
+        TooLarge where they take too long, Busy where too many calls wait.
+        """
+        if len(X) * self.row_seconds > _SECONDS:
+            most = int(_SECONDS / self.row_seconds)
+            raise TooLarge(
+                f"the model takes more than {_SECONDS:.0f} s for {len(X):,} instances; send at most {most:,}"
+            )
         P = self.raw(X)
         return P if self.calibrator_ is None else self.calibrator_.apply(P)
 
@@ -57,10 +70,17 @@ class Imported:
         P = np.full((len(X), len(self.classes_)), np.nan)
         rows = np.flatnonzero(~(np.isnan(X) & ~self.takes_missing).any(axis=1))
         left = [_FAILURES]
-        for start in range(0, len(rows), _ROWS):
-            some = rows[start : start + _ROWS]
-            P[some] = self._careful(X[some], left)
+        with turns.call() as turn:
+            for start in range(0, len(rows), self.batch):
+                some = rows[start : start + self.batch]
+                with turn:
+                    P[some] = self._careful(X[some], left)
         return P
+
+    def bound(self, row_bytes: float, row_seconds: float) -> None:
+        """Have the model get no more rows at once than its memory allows, and say in the card what a row takes."""
+        self.batch, self.row_seconds = batch_rows(row_bytes), row_seconds
+        self.facts["row"] = {"bytes": round(row_bytes), "seconds": float(f"{row_seconds:.2g}"), "batch": self.batch}
 
     def calibrate(self, method: str, P: np.ndarray, codes: np.ndarray, seed: int) -> np.ndarray:
         """Calibrate by `isotonic` or `sigmoid` on the model's P (n, K) of all rows with codes (n,).
