@@ -1,12 +1,14 @@
 """Error, cost and time of what `/acquire` asks feature by feature: forests, and trees of classifiers.
 
-    python benchmarks/acquisition.py [folder of data sets] [--svg FILE] [--only covtype|thyroid|quadrants]
+    python benchmarks/acquisition.py [folder of data sets] [--svg FILE] [--only covtype|shares|thyroid|quadrants]
 
 Covertype: seven classes, every feature at price 1, 12,000 random rows to train and 8,000 to decide, as table 1 of Nan,
 Wang, Saligrama, "Feature-Budgeted Random Forest" (2015). Thyroid: three classes, the prices of the tests, 3772 rows and
 3428. The cost of a row is what it looks at, each feature once: for all trees of a forest ("complete"), and asking
 feature by feature until the vote cannot change any more ("asked"), which gives the same classes. A tree of classifiers
-asks to its end. Last the paper's quadrants, with features and cost of each path, and with --svg a drawing. One thread.
+asks to its end. Then the error at a mean share of the features, where forests and the chain of forests stop as more is
+not worth its price, from cheap errors to dear ones. Last the paper's quadrants, with features and cost of each path,
+and with --svg a drawing. One thread.
 """
 
 from __future__ import annotations
@@ -25,13 +27,18 @@ from sklearn.ensemble import RandomForestClassifier
 from app.acquisition.forest import FlatForest
 from app.acquisition.prices import Prices
 from app.acquisition.session import States
+from app.acquisition.stopping import at_stake
 from app.acquisition.warming import warm
 from app.learners.budget_forest import BudgetForest
 from app.learners.cost_tree.estimator import CostTree
+from app.learners.forest_chain import ForestChain
+from app.learners.random_forest import RandomForest
+from app.usecases.acquisition_model import AcquisitionModel
 from tests.reference.stepwise import Simulation, from_sklearn, simulate
 
 TRAINED = 12_000
 SIZES = (1, 10, 40)
+SHARES = (0.05, 0.08, 0.12, 0.16, 0.25)
 Table = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, Prices]
 
 
@@ -61,10 +68,10 @@ TREES: dict[str, dict[str, Any]] = {
 }
 
 
-def covtype(folder: Path) -> Table:
+def covtype(folder: Path, seed: int = 0) -> Table:
     """All seven classes; every feature at price 1."""
     table = np.loadtxt(folder / "covtype_20k.csv.gz", delimiter=",", skiprows=1)
-    table = table[np.random.default_rng(0).permutation(len(table))]
+    table = table[np.random.default_rng(seed).permutation(len(table))]
     X, y = np.ascontiguousarray(table[:, :-1]), np.unique(table[:, -1], return_inverse=True)[1]
     return X[:TRAINED], y[:TRAINED], X[TRAINED:], y[TRAINED:], Prices.unit(X.shape[1])
 
@@ -110,6 +117,54 @@ def compare(name: str, table: Table) -> None:
         answer(partial(tree.step, prices=prices), new)
 
 
+def at_shares(folder: Path, seeds: int) -> None:
+    """Error at a mean share of features that are asked for, each learner stopped by what more is worth."""
+    print(f"\ncovtype, stopped by worth{'':7}" + "".join(f"{share:>8.0%}" for share in SHARES) + f"{'fit s':>8}")
+    makers: dict[str, Callable[[int], Any]] = {
+        "budget forest": lambda seed: BudgetForest(alpha=0, n_estimators=40, random_state=seed),
+        "random forest, all features": lambda seed: RandomForest(
+            n_estimators=40, max_features=None, calibration="none", random_state=seed
+        ),
+        "forest chain": lambda seed: ForestChain(random_state=seed),
+    }
+    for kind, make in makers.items():
+        found = []
+        for seed in range(seeds):
+            X, y, new, truth, prices = covtype(folder, seed)
+            start = time.perf_counter()
+            model = make(seed).fit(X, y)
+            if hasattr(model, "learn_stops"):  # a chain has learned it
+                model.learn_stops(X, y, prices)
+            seconds = time.perf_counter() - start
+            found.append([*error_at(model, new, truth, prices), seconds])
+        *errors, seconds = np.mean(found, axis=0)
+        print(f"{kind:32}" + "".join(f"{error:8.4f}" for error in errors) + f"{seconds:8.1f}", flush=True)
+
+
+def error_at(model: Any, X: np.ndarray, truth: np.ndarray, prices: Prices) -> np.ndarray:
+    """The error at SHARES of the features, between the mean costs of many benefits of the right class."""
+    ready = AcquisitionModel.of(model, [str(j) for j in range(X.shape[1])], list(range(truth.max() + 1)), prices)
+    run = model.model_.travel(X, prices)
+    n, S = run.asked.shape
+    states = np.broadcast_to(np.arange(S + 1), (n, S + 1))
+    finished = states == run.length[:, None]
+    P = ready.probabilities(run.P.reshape(n * (S + 1), -1), states.ravel(), finished.ravel())
+    costs, errors = [], []
+    for size in np.geomspace(3, 20_000, 40):
+        B = size * np.eye(P.shape[1])
+        worth = ready.worth(B, prices, None)
+        assert worth is not None
+        stops = states >= run.length[:, None]
+        stake = at_stake(P, B).reshape(n, S + 1)
+        stops[:, :S] |= worth.stops(run.asked, run.price, stake[:, :S])
+        ends = stops.argmax(axis=1)
+        costs.append(run.spent[np.arange(n), ends].mean() / X.shape[1])
+        errors.append((P.reshape(n, S + 1, -1)[np.arange(n), ends].argmax(axis=1) != truth).mean())
+    order = np.argsort(costs, kind="stable")
+    at: np.ndarray = np.interp(SHARES, np.array(costs)[order], np.array(errors)[order])
+    return at
+
+
 def line(
     kind: str, size: str, error: float, costs: tuple[np.ndarray, np.ndarray], run: Simulation, seconds: float
 ) -> None:
@@ -122,11 +177,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", nargs="?", type=Path, default=cost_tree.DATA)
     parser.add_argument("--svg", type=Path, help="draw the quadrants' tree to this file")
-    parser.add_argument("--only", choices=("covtype", "thyroid", "quadrants"))
+    parser.add_argument("--only", choices=("covtype", "shares", "thyroid", "quadrants"))
+    parser.add_argument("--seeds", type=int, default=3, help="how often the rows of covtype are divided")
     chosen = parser.parse_args()
     warm()
     if chosen.only in (None, "covtype"):
         compare("covtype", covtype(chosen.folder))
+    if chosen.only in (None, "shares"):
+        at_shares(chosen.folder, chosen.seeds)
     if chosen.only in (None, "thyroid"):
         compare("thyroid", thyroid(chosen.folder))
     if chosen.only in (None, "quadrants"):
