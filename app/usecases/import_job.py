@@ -15,6 +15,7 @@ from app.errors import Invalid, NotFound, PayoffError
 from app.jobs.job import Job
 from app.learners.imported.estimator import FOLDS, Imported, checked_rows
 from app.learners.imported.measured import measure
+from app.learners.imported.rounding import rounding_warnings
 from app.registry.card import Card, EvaluationCard
 from app.registry.loaded import Holdout
 from app.text import positions, some_of
@@ -174,6 +175,8 @@ def _evaluated(job: Job, spec: ImportSpec, model: Imported, table: Table, P: np.
     with progress.part(0.8, 1.0, "computing metrics"):
         metrics = metrics_of(model, holdout, order, table, rows)
     warnings = [] if method == "none" else rare_classes(model, table, split, holdout)
+    rounds: list[int] = getattr(model.scorer, "rounds", list)()
+    warnings += rounding_warnings({table.schema.names[j]: table.X[:, j] for j in rounds})
     card = card_of(model, job, order, table, split, metrics, evaluation, warnings, 0.0, refit=False)
     fitted = len(rows) if method != "none" else 0
     card = card.model_copy(update={"data": card.data.model_copy(update={"rows": fitted})})

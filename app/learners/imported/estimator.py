@@ -163,14 +163,21 @@ class Imported:
 def class_order(names: Sequence[Any], classes: Sequence[int | str]) -> np.ndarray | None:
     """The position of each of the data set's `classes` among the model's `names`, None where they are the same list.
 
-    Invalid at /dataset with the difference. 1, 1.0 and true are one class, and "1" is another.
+    Invalid at /dataset with the difference. 1, 1.0 and true are one class, and "1" is another; true is also "True".
     """
     plain = [name.item() if isinstance(name, np.generic) else name for name in names]
+    if all(isinstance(name, bool) for name in plain) and all(isinstance(name, str) for name in classes):
+        plain = [next((one for one in classes if str(one).lower() == str(name).lower()), name) for name in plain]
     if len(plain) == len(classes) and all(name in plain for name in classes):
         order = [plain.index(name) for name in classes]
         return None if order == list(range(len(classes))) else np.array(order, dtype=np.intp)
     ours, theirs = (", ".join(map(repr, list(each)[:20])) for each in (classes, plain))
-    raise Invalid.at("/dataset", f"the classes differ: the model has {theirs}, the labels of the data set are {ours}")
+    hint = ""
+    if {str(name) for name in plain} == {str(name) for name in classes}:
+        words = any(isinstance(name, str) for name in plain)
+        hint = "; upload the data set with " + ("the label a category in 'types'" if words else "numbers as labels")
+    message = f"the classes differ: the model has {theirs}, the labels of the data set are {ours}{hint}"
+    raise Invalid.at("/dataset", message)
 
 
 def checked_rows(P: np.ndarray, n_classes: int) -> np.ndarray:

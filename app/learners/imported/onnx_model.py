@@ -79,6 +79,12 @@ class OnnxScorer:
             return list(session.run([output.name], self._inputs(session.get_inputs(), sample))[0][0])
         return _labels(model)
 
+    def rounds(self) -> list[int]:
+        """The features that the file takes as 32-bit numbers."""
+        inputs = self.session.get_inputs()
+        kinds = [one.type for one in inputs] if len(inputs) > 1 else [inputs[0].type] * len(self.columns.order)
+        return [int(j) for j, kind in zip(self.columns.order, kinds, strict=True) if _NUMBERS.get(kind) is np.float32]
+
     def _inputs(self, inputs: Sequence[Any], X: np.ndarray) -> dict[str, np.ndarray]:
         rows = self.columns.of_rows(X)
         if len(inputs) == 1:

@@ -10,7 +10,7 @@ import onnx
 import onnxruntime
 import pytest
 import skl2onnx
-from skl2onnx.common.data_types import FloatTensorType, Int64TensorType, StringTensorType
+from skl2onnx.common.data_types import DoubleTensorType, FloatTensorType, Int64TensorType, StringTensorType
 from sklearn.compose import ColumnTransformer
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
@@ -72,6 +72,14 @@ def test_an_input_for_each_column_is_found_by_its_name():
     np.testing.assert_allclose(found.posterior(X), model.predict_proba(rows), rtol=0, atol=1e-6)
     with pytest.raises(ValueError, match="missing"):
         found.posterior(np.array([[50.0, np.nan]]))
+
+
+def test_inputs_of_32_bits_are_known():
+    model = MODELS["linear"]()
+    assert load(converted(model), NUMBERS, CLASSES, None).rounds() == [0, 1]
+    types, options = [("X", DoubleTensorType([None, 2]))], {id(model): {"zipmap": False}}
+    double = skl2onnx.to_onnx(model, initial_types=types, options=options)
+    assert load(double.SerializeToString(), NUMBERS, CLASSES, None).rounds() == []
 
 
 def test_names_for_the_classes_of_a_model_of_integers():
