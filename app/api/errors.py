@@ -16,6 +16,7 @@ from starlette.routing import Match
 from starlette.types import Scope
 
 from app import errors
+from app.api.bodies.media_types import JSON
 from app.api.wording import flaws_of_parameters
 
 _log = structlog.get_logger("payoff")
@@ -138,9 +139,7 @@ def in_form(scope: Scope, response: Response) -> Response:
     texts = [flaw["msg"] + (f" (at {flaw['loc']})" if flaw["loc"] else "") for flaw in flaws]
     headers = {name: value for name, value in response.headers.items() if name not in _OF_THE_BODY}
     status = 400 if response.status_code == _INVALID else response.status_code
-    return Response(
-        orjson.dumps({"error": "; ".join(texts) or document["detail"]}), status, headers, "application/json"
-    )
+    return Response(orjson.dumps({"error": "; ".join(texts) or document["detail"]}), status, headers, JSON)
 
 
 def _methods(request: Request) -> set[str]:

@@ -13,8 +13,8 @@ import numpy as np
 import orjson
 from fastapi import Request, Response
 
-from app.api.bodies.documents import JSON
 from app.api.bodies.json_bodies import INLINE_BYTES
+from app.api.bodies.media_types import JSON
 from app.api.deps import cached
 from app.errors import PayoffError
 from app.registry.loaded import Loaded

@@ -91,7 +91,7 @@ def decoded_bytes(column: pa.ChunkedArray) -> int:
         if not pa.types.is_dictionary(chunk.type):
             total += chunk.nbytes
             continue
-        place = _place(chunk.dictionary)
+        place = place_of(chunk.dictionary)
         if place not in lengths:
             lengths[place] = pa.compute.binary_length(chunk.dictionary).cast(pa.int64())
         total += pa.compute.sum(lengths[place].take(chunk.indices)).as_py() or 0
@@ -136,7 +136,7 @@ def _stored(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
 def _text_bytes(column: pa.ChunkedArray) -> int:
     """How many bytes the text of a column takes, of a dictionary once; Invalid for what is no length."""
     value = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
-    arrays = {_place(array): array for array in map(_values, column.chunks)}
+    arrays = {place_of(array): array for array in map(_values, column.chunks)}
     if _is_view(value):
         return sum(map(_view_bytes, arrays.values()))
     return sum(array.nbytes for array in arrays.values()) if is_bytes(value) else 0
@@ -146,7 +146,7 @@ def _values(chunk: pa.Array) -> pa.Array:
     return chunk.dictionary if pa.types.is_dictionary(chunk.type) else chunk
 
 
-def _place(array: pa.Array) -> tuple[int, ...]:
+def place_of(array: pa.Array) -> tuple[int, ...]:
     """The same for arrays that share all their buffers."""
     return (array.offset, len(array), *(part.address for part in array.buffers() if part))
 
@@ -170,9 +170,9 @@ def _as_strings(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
     try:
         if not pa.types.is_dictionary(column.type):
             return _cast(column)
-        words = {_place(chunk.dictionary): chunk.dictionary for chunk in column.chunks}
+        words = {place_of(chunk.dictionary): chunk.dictionary for chunk in column.chunks}
         cast = {place: _cast(array) for place, array in words.items()}
-        chunks = [pa.DictionaryArray.from_arrays(c.indices, cast[_place(c.dictionary)]) for c in column.chunks]
+        chunks = [pa.DictionaryArray.from_arrays(c.indices, cast[place_of(c.dictionary)]) for c in column.chunks]
     except pa.ArrowInvalid as error:
         raise Invalid.at(pointer(name), f"{name!r} holds bytes that are not text in UTF-8") from error
     return pa.chunked_array(chunks, pa.dictionary(column.type.index_type, pa.large_string()))

@@ -66,11 +66,19 @@ def _source(content: BinaryIO, limits: DataLimits, request: UploadRequest) -> So
     first = _first_bytes(content)
     if first.startswith(_PARQUET):
         return ParquetFile(content, limits, request)
-    if first.lstrip(_BLANK).startswith(b"{"):
+    if request.lines or _begins_object(content):
         return JsonLinesFile(content, limits, request)
     if first.startswith((_ZIP, _GZIP)):
         raise Invalid.at(FILE, "this is an archive or an Excel file; send CSV, NDJSON or Parquet, gzipped or not")
     return CsvFile(content, limits, request)
+
+
+def _begins_object(content: BinaryIO) -> bool:
+    """Whether the first character that is no blank opens an object."""
+    content.seek(0)
+    return (
+        next(filter(None, (part.lstrip(_BLANK) for part in iter(lambda: content.read(_CHUNK), b""))), b"")[:1] == b"{"
+    )
 
 
 def _first_bytes(content: BinaryIO) -> bytes:

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from app.data.columns import CategoricalColumn, NumericColumn
-from app.errors import Flaw
 from app.numbers_in_text import is_number
 from app.text import some_of
 
@@ -52,7 +51,7 @@ def misread(first: Mapping[str, int], name: str) -> tuple[int, str] | None:
     if len(plain) == len(first) or len(plain) + len(written) <= _MOST * len(first):
         return None
     row, word = _earliest(first, set(first).difference(plain))
-    if written and sum(map(bool, map(_COMMA.fullmatch, written))) == len(written) and _one_comma(written):
+    if written and all(map(_COMMA.fullmatch, written)) and _one_comma(written):
         return row, f"{word!r} is not read as a number; send decimal=, if the comma is a decimal one, else leave it out"
     if word in written:
         return row, f"{word!r} is not read as a number; write it in digits with a decimal point"
@@ -107,9 +106,7 @@ class Findings:
             name = feature.place.name
             if feature.left_out:
                 count, row, word = feature.left_out
-                yield _worded(
-                    feature.place.flaw(row, f"{word!r} is not a number; such values count as missing: {count:,}")
-                )
+                yield feature.place.flaw(row, f"{word!r} is not a number; such values count as missing: {count:,}").msg
             if feature.constant:
                 yield f"{name!r} has the same value in every row; leave it out"
             elif self._label is not None and self._is_copy(j):
@@ -122,7 +119,7 @@ class Findings:
 
     def _of_words(self, feature: CategoricalColumn) -> Iterator[str]:
         if looks := misread(feature.first, feature.place.name):
-            yield _worded(feature.place.flaw(*looks))
+            yield feature.place.flaw(*looks).msg
         elif feature.rows >= _FEW and len(feature.counts) == feature.rows - feature.missing:
             shown = some_of([repr(word[:_MAX_SHOWN]) for word in feature.first], 2)
             name = feature.place.name
@@ -158,7 +155,3 @@ def _follows(
         return False
     pairs = zip(values.tolist(), representative.tolist(), strict=True)
     return all(seen.setdefault(label, value) == value for label, value in pairs)
-
-
-def _worded(flaw: Flaw) -> str:
-    return flaw.msg

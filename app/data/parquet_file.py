@@ -10,16 +10,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from app.data.arrow_text import floats, index_columns, is_bytes, is_number
+from app.data.arrow_text import floats, index_columns, is_bytes, is_number, is_text
 from app.data.dataset import DataLimits
 from app.data.location import FILE, Location, check_names
-from app.data.source import Kind, check_columns, check_rows
+from app.data.source import Kind, check_extent
 from app.data.upload_request import UploadRequest
 from app.errors import Flaw, Invalid, TooLarge, pointer, reject
 
 _BATCH = 1 << 14  # rows decoded at a time
 _BUFFER = 1 << 16  # bytes of each column read at a time
-_LEAST_BYTES_OF_A_CSV_VALUE = 2  # a digit and a comma
 
 
 def write_stream(content: BinaryIO, sink: BinaryIO, limits: DataLimits) -> None:
@@ -27,13 +26,8 @@ def write_stream(content: BinaryIO, sink: BinaryIO, limits: DataLimits) -> None:
 
     Raises Invalid, and TooLarge beyond `limits`, also for what is written.
     """
-    content.seek(0)
     with _explained():
-        metadata = pq.read_metadata(content)
-        schema = pq.read_schema(content)
-        _check_extent(metadata, schema, limits)
-        words = [field.name for field in schema if _kind(field.type) == "categorical"]
-        file = pq.ParquetFile(content, read_dictionary=words, buffer_size=_BUFFER, pre_buffer=False)
+        file = _opened(content, limits)
         with pa.ipc.new_stream(sink, file.schema_arrow) as writer:
             for batch in file.iter_batches(batch_size=_BATCH, use_threads=False):
                 writer.write_batch(batch)
@@ -49,21 +43,15 @@ class ParquetFile:
     """
 
     def __init__(self, content: BinaryIO, limits: DataLimits, request: UploadRequest) -> None:
-        content.seek(0)
         with _explained():
-            self._file = pq.ParquetFile(content, buffer_size=_BUFFER)
-            schema, metadata = self._file.schema_arrow, self._file.metadata
-            _check_extent(metadata, schema, limits)
+            self._file = _opened(content, limits)
+            schema = self._file.schema_arrow
             self.names = schema.names
             ignored = index_columns(schema).difference(request.labels) | request.named("ignore")
             self._chosen = [j for j, name in enumerate(schema.names) if name not in ignored]
             self.kinds = _kinds(schema, self._chosen)
-            words = [schema.names[j] for j, kind in zip(self._chosen, self.kinds, strict=True) if kind == "categorical"]
-            content.seek(0)
-            # long words that repeat are not spelt out; a column is read page by page, not whole
-            self._file = pq.ParquetFile(content, read_dictionary=words, buffer_size=_BUFFER, pre_buffer=False)
         self.places = [Location(schema.names[j], FILE + pointer(schema.names[j])) for j in self._chosen]
-        if not metadata.num_rows:
+        if not self._file.metadata.num_rows:
             raise Invalid.at(FILE, "the table has no rows")
 
     def batches(self) -> Iterator[list[Any]]:
@@ -75,13 +63,16 @@ class ParquetFile:
                 ]
 
 
-def _check_extent(metadata: Any, schema: Any, limits: DataLimits) -> None:
-    check_columns(len(schema), limits)
-    check_rows(metadata.num_rows, limits)
+def _opened(content: BinaryIO, limits: DataLimits) -> Any:
+    """The file, its words as dictionaries: long ones that repeat are not spelt out; a column is read page by page."""
+    content.seek(0)
+    metadata = pq.read_metadata(content)
+    check_extent(metadata.num_rows, metadata.num_columns, limits)
     size = sum(metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups))
-    values = metadata.num_rows * metadata.num_columns
-    if max(size, values * _LEAST_BYTES_OF_A_CSV_VALUE) > limits.max_upload_bytes:
-        raise TooLarge(f"{values:,} values in {size:,} bytes; decoded, they are more than this service accepts")
+    if size > limits.max_upload_bytes:
+        raise TooLarge(f"decoded, the file has {size:,} bytes, which are more than this service accepts")
+    words = [field.name for field in metadata.schema.to_arrow_schema() if _kind(field.type) == "categorical"]
+    return pq.ParquetFile(content, read_dictionary=words, metadata=metadata, buffer_size=_BUFFER, pre_buffer=False)
 
 
 def _kinds(schema: Any, chosen: Sequence[int]) -> list[Kind]:
@@ -103,10 +94,7 @@ def _kind(found: Any) -> Kind | None:
     if is_number(found):
         return "numeric"
     value = found.value_type if pa.types.is_dictionary(found) else found
-    return "categorical" if any(check(value) for check in _TEXT) else None
-
-
-_TEXT = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view, is_bytes)
+    return "categorical" if is_text(value) or is_bytes(value) else None
 
 
 def _numbers(column: Any) -> Any:

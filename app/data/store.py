@@ -100,7 +100,7 @@ class DatasetStore:
         types: dict[str, ColumnType] | None = None,
         dialect: Dialect = PLAIN,
     ) -> Dataset:
-        """Keep a CSV (gzipped or not) or Parquet file that is trusted: it is read in this process. See `upload`."""
+        """Keep a file (CSV, NDJSON or Parquet) that is trusted: it is read in this process. See `upload`."""
         from app.data.reading import read_upload  # noqa: PLC0415  (see the note on Arrow above)
 
         request = UploadRequest(tuple(labels), name, numbers, types or {}, dialect)

@@ -24,6 +24,7 @@ def upload(
     label_type: str | None = None,
     types: dict[str, ColumnType] | None = None,
     dialect: Dialect = PLAIN,
+    lines: bool = False,
     is_cancelled: Callable[[], bool] = lambda: False,
 ) -> Dataset:
     """Keep a file as a data set; the same content and labels always give the same one, whatever its name.
@@ -38,7 +39,7 @@ def upload(
     if numbers and len(labels) > 1:
         raise Invalid.at("/label_type", "a number to regress on is one label; of several, each applies or not")
     return ports.datasets.upload(
-        content, UploadRequest(tuple(labels), name, numbers, types or {}, dialect), is_cancelled
+        content, UploadRequest(tuple(labels), name, numbers, types or {}, dialect, lines), is_cancelled
     )
 
 

@@ -8,7 +8,8 @@ import numpy as np
 import pyarrow as pa
 
 from app.api.bodies.instances import rows_of_sheet
-from app.api.bodies.tables import ARROW, Sheet, TableFields
+from app.api.bodies.media_types import ARROW
+from app.api.bodies.tables import Sheet, TableFields
 
 
 def free(_count: int) -> None:

@@ -12,7 +12,7 @@ import pytest
 from pyarrow import csv
 
 from app.api import routes
-from app.api.bodies.documents import JSON
+from app.api.bodies.media_types import JSON
 from app.api.middleware.memory import Share
 from tests.api.column_bodies import arrow, npy
 from tests.conftest import two_class_rows
@@ -323,3 +323,12 @@ def test_every_format_is_reserved_on_every_route(service, forest, monkeypatch, p
         answer = service.post(path, params=query | more, content=body, headers={"Content-Type": kind})
         assert answer.status_code == 200, (kind, answer.text)
         assert sum(held) >= 8 * numbers, kind
+
+
+@pytest.mark.parametrize("name", ["delimiter", "decimal", "encoding"])
+def test_arrays_of_numbers_have_no_dialect(service, name):
+    value = {"delimiter": ";", "decimal": ",", "encoding": "utf-16"}[name]
+    for path in ("/predict", "/benefit"):
+        query = GIVEN | {name: value} | ({"labels": '["ill"]'} if path == "/benefit" else {})
+        answer = service.post(path, params=query, content=npy([[0.5, 0.5]]), headers={"Content-Type": NPY})
+        assert [loc for loc, _ in errors(answer)] == [f"/{name}"], path

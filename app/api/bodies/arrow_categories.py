@@ -50,10 +50,12 @@ class _Lookup:
         """The position of each row's word, null where it is missing or unseen; and whether it is unseen."""
         import pyarrow as pa  # noqa: PLC0415
 
+        from app.data.arrow_text import place_of  # noqa: PLC0415 - with pyarrow
+
         if not pa.types.is_dictionary(chunk.type):
             return self._find(chunk)
         words = chunk.dictionary  # chunks may share a dictionary, which then is the same buffers
-        place = (words.offset, len(words), *(part.address for part in words.buffers() if part))
+        place = place_of(words)
         if place not in self._known:
             self._known[place] = self._find(words)
         found, unseen = self._known[place]

@@ -14,13 +14,12 @@ import orjson
 from fastapi import Response
 
 from app.api.bodies.json_bodies import Reserve
+from app.api.bodies.media_types import ARROW, NPY
 from app.errors import Invalid, TooLarge
 
 if TYPE_CHECKING:  # imported where needed: it takes 40 MB of memory that a service without Arrow clients can spare
     import pyarrow as pa
 
-NPY = "application/x-npy"
-ARROW = "application/vnd.apache.arrow.stream"
 _ARROW_FILE = b"ARROW1"
 _DUMP = orjson.OPT_SERIALIZE_NUMPY
 # Numbers written at a time. In one go, a million numbers hold the interpreter's lock for 135 ms, in parts for 11.
@@ -145,7 +144,7 @@ def header_of(rest: Any) -> str:
     """What is not columnar as JSON for the `Payoff-Answer` header; TooLarge where it does not fit."""
     header = ascii_json(rest)
     if len(header) > _MAX_HEADER:
-        raise TooLarge("names and warnings do not fit into the header Payoff-Answer; ask for JSON or Arrow")
+        raise TooLarge("names and warnings do not fit into the header Payoff-Answer; ask for JSON, Arrow or Parquet")
     return header.decode("ascii")
 
 

@@ -11,13 +11,13 @@ from fastapi import Response
 
 from app.api.bodies.binary import header_of
 from app.api.bodies.json_bodies import Reserve
+from app.api.bodies.media_types import CSV
 from app.data.dialect import Dialect
 from app.errors import Invalid, TooLarge, pointer
 
 if TYPE_CHECKING:  # imported where needed: it takes 40 MB of memory that a service without such clients can spare
     import pyarrow as pa
 
-CSV = "text/csv"
 Words = Mapping[str, Collection[str]]
 """The categories of columns by their names."""
 NO_WORDS: Words = MappingProxyType({})

@@ -24,6 +24,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.types import Receive, Scope, Send
 
 from app.api.bodies.json_bodies import INLINE_BYTES, parsed
+from app.api.bodies.media_types import JSON
 from app.api.middleware.limiters import limiters
 from app.api.middleware.memory import share
 from app.api.middleware.permits import GuardedRoute, guard_of
@@ -32,7 +33,6 @@ from app.errors import Flaw, Invalid, Unsupported, pointer, reject, unknown
 from app.repeats import refuse_repeats
 from app.text import MAX_NAME, check_document
 
-JSON = "application/json"
 _MAX_FIELDS = 100  # of an object whose fields are named in the documentation
 _MAX_CLASSES = 10_000  # of an object that has a value for each class
 _LONG_BYTES = 1 << 20  # of a body; a longer one takes tenths of a second

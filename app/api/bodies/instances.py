@@ -11,12 +11,12 @@ import numpy as np
 from fastapi import Response
 
 from app.api.bodies.arrow_categories import codes_of
-from app.api.bodies.binary import NPY, array_of_npy, json_bytes, npy_response
+from app.api.bodies.binary import array_of_npy, json_bytes, npy_response
 from app.api.bodies.carried import NOTHING, Carried, without
 from app.api.bodies.csv_bodies import Words
-from app.api.bodies.documents import JSON
 from app.api.bodies.json_bodies import Reserve
-from app.api.bodies.tables import TABULAR, Sheet, table_response
+from app.api.bodies.media_types import JSON, NPY, TABULAR
+from app.api.bodies.tables import Sheet, table_response
 from app.errors import Flaw, Invalid, pointer, reject, unknown
 from app.features import Schema
 from app.registry.loaded import Loaded

@@ -10,8 +10,8 @@ import numpy as np
 import orjson
 from fastapi import Response
 
-from app.api.bodies.binary import ARROW, NPY, arrow_response, json_bytes, npy_response
-from app.api.bodies.documents import JSON
+from app.api.bodies.binary import arrow_response, json_bytes, npy_response
+from app.api.bodies.media_types import ARROW, JSON, NPY
 from app.registry.loaded import Loaded
 from app.usecases.item_sets import SAMPLED, Choice
 

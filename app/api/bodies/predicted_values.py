@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from fastapi import Response
 
-from app.api.bodies.binary import NPY, json_bytes, npy_response
+from app.api.bodies.binary import json_bytes, npy_response
 from app.api.bodies.carried import NOTHING, Carried
-from app.api.bodies.documents import JSON
-from app.api.bodies.tables import TABULAR, table_response
+from app.api.bodies.media_types import JSON, NPY, TABULAR
+from app.api.bodies.tables import table_response
 from app.registry.loaded import Loaded
 
 

@@ -10,24 +10,23 @@ from typing import TYPE_CHECKING, Any
 import orjson
 from fastapi import Request, Response
 
-from app.api.bodies.binary import ARROW, arrow_response, ascii_json, header_of, table_of_arrow
+from app.api.bodies.binary import arrow_response, ascii_json, header_of, table_of_arrow
 from app.api.bodies.carried import Carried, CarriedFields, carried_of_table
-from app.api.bodies.csv_bodies import CSV, NO_WORDS, Words, csv_response, table_of_csv
+from app.api.bodies.csv_bodies import NO_WORDS, Words, csv_response, table_of_csv
+from app.api.bodies.documents import WireModel
 from app.api.bodies.json_bodies import Reserve, measured
+from app.api.bodies.media_types import ARROW, CSV, NDJSON, PARQUET
 from app.api.bodies.uploads import run_while_connected
 from app.api.deps import ports
 from app.api.middleware.memory import share
 from app.data.dialect import Decimal, Delimiter, Dialect, Encoding
 from app.data.location import FILE
-from app.errors import Flaw, Invalid, TooLarge, pointer
+from app.errors import Flaw, Invalid, TooLarge, pointer, reject
 from app.usecases.datasets import arrow_of_parquet
 
 if TYPE_CHECKING:  # imported where needed: it takes 40 MB of memory that a service without such clients can spare
     import pyarrow as pa
 
-NDJSON = "application/x-ndjson"
-PARQUET = "application/vnd.apache.parquet"
-TABULAR = (ARROW, CSV, NDJSON, PARQUET)
 DIALECT_FIELDS = Dialect._fields
 _PART = 10_000  # values written at a time
 _MAX_CELLS = 5_000_000  # of NDJSON: a value in each of few lines can stand for very many
@@ -35,12 +34,29 @@ _CELLS_PER_BYTE = 4  # of NDJSON
 _BYTES_PER_CELL = 16
 
 
-class TableFields(CarriedFields):
-    """Query parameters beside a table."""
+class DialectFields(WireModel):
+    """How a CSV file is written."""
 
     delimiter: Delimiter = ","
     decimal: Decimal = "."
     encoding: Encoding = "utf-8"
+
+    def refuse_dialect(self) -> None:
+        """Invalid where one is named, for bodies of other formats."""
+        reject(
+            Flaw(pointer(name), f"{name!r} is for {CSV} alone")
+            for name in DIALECT_FIELDS
+            if name in self.model_fields_set
+        )
+
+
+class TableFields(CarriedFields, DialectFields):
+    """Query parameters beside a table."""
+
+    def refuse_for_numbers(self) -> None:
+        """Invalid where anything is named, for bodies of numbers alone."""
+        self.refuse_carried()
+        self.refuse_dialect()
 
 
 @dataclass(frozen=True)
@@ -65,14 +81,11 @@ class Sheet:
             dialect = Dialect(self.fields.delimiter, self.fields.decimal, self.fields.encoding)
             table = table_of_csv(self.body, numbers, dialect, self.reserve, words)
         else:
-            self._check_dialect()
-            table = (self._lines if self.kind == NDJSON else self._arrow)()
+            self.fields.refuse_dialect()
+            table = self._of_objects() if self.kind == NDJSON else table_of_arrow(self.body, self.reserve)
         return carried_of_table(self.fields, table, features, self.reserve)
 
-    def _arrow(self) -> pa.Table:
-        return table_of_arrow(self.body, self.reserve)
-
-    def _lines(self) -> pa.Table:
+    def _of_objects(self) -> pa.Table:
         import pyarrow as pa  # noqa: PLC0415
 
         from app.data.json_lines import lines_of  # noqa: PLC0415 - with pyarrow
@@ -88,11 +101,6 @@ class Sheet:
             )
         self.reserve(cells * _BYTES_PER_CELL)
         return pa.table([lines.column(name) for name in names], names)
-
-    def _check_dialect(self) -> None:
-        for name in DIALECT_FIELDS:
-            if name in self.fields.model_fields_set:
-                raise Invalid.at(pointer(name), f"{name!r} is for {CSV} alone")
 
 
 async def unpacked(request: Request, kind: str, body: bytes) -> tuple[str, bytes]:

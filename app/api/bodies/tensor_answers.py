@@ -12,14 +12,13 @@ from fastapi import Response
 
 from app.api.bodies.binary import json_bytes
 from app.api.bodies.carried import NOTHING, Carried
-from app.api.bodies.documents import JSON
+from app.api.bodies.media_types import BINARY, JSON
 from app.api.bodies.tensors import BYTES, OutputDocument
 from app.errors import Flaw, pointer, reject, unknown
 from app.registry.loaded import Loaded
 from app.usecases.predict import Answer
 
 HEADER_LENGTH = "Inference-Header-Content-Length"
-_BINARY = "application/octet-stream"
 _NO_MATRIX = "no benefits were sent: the decisions are the most probable classes"
 
 
@@ -76,7 +75,7 @@ class Wanted:
         content = b'%b,"outputs":[%b]}' % (orjson.dumps(document)[:-1], b",".join(outputs))
         if not any(forms):
             return Response(content, media_type=JSON)
-        return Response(b"".join((content, *blocks)), media_type=_BINARY, headers={HEADER_LENGTH: str(len(content))})
+        return Response(b"".join((content, *blocks)), media_type=BINARY, headers={HEADER_LENGTH: str(len(content))})
 
     def _forms(self, count: int) -> list[bool]:
         """For each output whether it comes as binary data."""

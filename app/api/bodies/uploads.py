@@ -15,21 +15,14 @@ from fastapi import Request
 from starlette.datastructures import FormData, UploadFile
 
 from app.api.bodies.forms import check_charset, read_form
+from app.api.bodies.media_types import BINARY, CSV, FORM, GZIP, NDJSON, PARQUET
 from app.api.middleware.limiters import limiters
 from app.data.dialect import Dialect
 from app.errors import Flaw, Invalid, Unsupported, pointer, reject, unknown
 
 _Result = TypeVar("_Result")
-FORM = "multipart/form-data"
 FIELDS = ("label", "name", "label_type", "types", *Dialect._fields)
-BARE = (
-    "text/csv",
-    "application/x-ndjson",
-    "application/gzip",
-    "application/x-gzip",
-    "application/vnd.apache.parquet",
-    "application/octet-stream",
-)
+BARE = (CSV, NDJSON, GZIP, "application/x-gzip", PARQUET, BINARY)
 _LOOK_SECONDS = 0.5
 _IN_MEMORY = 1 << 20  # what is larger goes to a temporary file
 
@@ -40,6 +33,7 @@ class Upload:
 
     content: BinaryIO
     fields: dict[str, list[str]] = field(default_factory=dict)
+    lines: bool = False  # it is announced as NDJSON
 
 
 @asynccontextmanager
@@ -59,7 +53,7 @@ async def received(request: Request) -> AsyncIterator[Upload]:
         try:
             async for chunk in request.stream():
                 await file.write(chunk)
-            yield Upload(file.file)
+            yield Upload(file.file, lines=media_type == NDJSON)
         finally:
             await file.close()
     else:

@@ -6,7 +6,8 @@ from typing import Any
 
 from fastapi import Request, Response
 
-from app.api.bodies.documents import JSON, media_type_of_answer
+from app.api.bodies.documents import media_type_of_answer
+from app.api.bodies.media_types import JSON
 
 SVG = "image/svg+xml"
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"  # it is drawn with styles of its own

@@ -12,6 +12,7 @@ from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel
 from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
+from app.api.bodies.media_types import JSON
 from app.api.documentation.samples import add_samples
 from app.api.errors import INFERENCE, MEDIA_TYPE, InferenceError, Problem, problems
 from app.api.middleware.guard import KEY_HEADER
@@ -144,7 +145,7 @@ def _in_form(answer: tuple[str, dict[str, Any]]) -> tuple[str, dict[str, Any]]:
     schema = {"$ref": f"#/components/schemas/{InferenceError.__name__}"}
     error = {**described["content"][MEDIA_TYPE], "schema": schema}
     status = "400" if status == "422" else status
-    return status, {"description": HTTPStatus(int(status)).phrase, "content": {"application/json": error}}
+    return status, {"description": HTTPStatus(int(status)).phrase, "content": {JSON: error}}
 
 
 def _named(status: int) -> dict[str, Any]:

@@ -13,7 +13,6 @@ from starlette.concurrency import run_in_threadpool
 
 from app.api.bodies.carried import NOTHING, Carried, CarriedFields, CarriedIds, carried_of_json, without
 from app.api.bodies.documents import (
-    JSON,
     DirectRoute,
     Matrix,
     ModelVersion,
@@ -28,7 +27,8 @@ from app.api.bodies.documents import (
 from app.api.bodies.json_bodies import Reserve
 from app.api.bodies.known_rows import cases_of_sheet, columns_of_states
 from app.api.bodies.matrices import WireMatrix
-from app.api.bodies.tables import DIALECT_FIELDS, TABULAR, Sheet, TableFields, table_response, unpacked
+from app.api.bodies.media_types import JSON, TABULAR
+from app.api.bodies.tables import DIALECT_FIELDS, Sheet, TableFields, table_response, unpacked
 from app.api.deps import loaded
 from app.api.errors import problems
 from app.api.middleware.limiters import limiters

@@ -7,9 +7,8 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Body, Path, Request, Response
 from pydantic import BaseModel, Field, StrictBool, StrictInt, WithJsonSchema
 
-from app.api.bodies.binary import NPY, array_of_npy
+from app.api.bodies.binary import array_of_npy
 from app.api.bodies.documents import (
-    JSON,
     PROBABILITIES,
     ByClass,
     ClassNames,
@@ -25,8 +24,9 @@ from app.api.bodies.documents import (
 from app.api.bodies.given_probabilities import LABEL, with_labels
 from app.api.bodies.json_bodies import parsed
 from app.api.bodies.matrices import WireMatrix
+from app.api.bodies.media_types import JSON, NPY, TABULAR
 from app.api.bodies.rankings import ContenderResult, Lead
-from app.api.bodies.tables import DIALECT_FIELDS, TABULAR, Sheet, TableFields, unpacked
+from app.api.bodies.tables import DIALECT_FIELDS, DialectFields, Sheet, TableFields, unpacked
 from app.api.charts import media
 from app.api.charts.reports import benefit_chart
 from app.api.deps import loaded_by_path
@@ -34,9 +34,8 @@ from app.api.errors import problems
 from app.api.middleware.limiters import limiters
 from app.api.middleware.memory import share
 from app.api.middleware.permits import PREDICT_OR_TRAIN, needs
-from app.data.dialect import Decimal, Delimiter, Encoding
 from app.decisions.rules import RuleName
-from app.errors import Flaw, Invalid, pointer, reject
+from app.errors import Invalid
 from app.registry.loaded import Loaded
 from app.usecases import benefit as usecase
 from app.usecases.probabilities import as_probabilities
@@ -63,12 +62,8 @@ class GivenQuestion(BenefitRequest):
     normalize: StrictBool = Field(default=False, description="divide each row by its sum, which need not be 1")
 
 
-class GivenTable(GivenQuestion):
-    """The same, and how the CSV file is written."""
-
-    delimiter: Delimiter = ","
-    decimal: Decimal = "."
-    encoding: Encoding = "utf-8"
+class GivenTable(GivenQuestion, DialectFields):
+    """The same, and how a CSV file is written."""
 
 
 class GivenBenefitRequest(GivenQuestion):
@@ -222,12 +217,12 @@ def _answer_given(request: Request, kind: str, content: bytes) -> Response:
         P, labels = wire.probabilities, None
     else:
         body = asked = read_query(request, GivenTable, DIALECT_FIELDS)
-        dialect = {name: getattr(asked, name) for name in DIALECT_FIELDS if name in asked.model_fields_set}
         if kind == NPY:
-            reject(Flaw(pointer(name), f"{name!r} is for text/csv alone") for name in dialect)
+            asked.refuse_dialect()
             P, labels = array_of_npy(content, reserve), None
         else:
-            P, labels = with_labels(Sheet(kind, content, TableFields(**dialect), reserve), asked.classes)
+            fields = TableFields(**asked.model_dump(include={*DIALECT_FIELDS}, exclude_unset=True))
+            P, labels = with_labels(Sheet(kind, content, fields, reserve), asked.classes)
     if body.labels is not None and labels is not None:
         raise Invalid.at("/labels", f"the table has the column {LABEL!r}; send one of the two")
     truth = labels if body.labels is None else body.labels

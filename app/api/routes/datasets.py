@@ -11,7 +11,8 @@ from pydantic import BaseModel, Field
 
 from app.api.bodies.documents import StrictRoute
 from app.api.bodies.json_bodies import Reserve, parsed
-from app.api.bodies.uploads import FORM, received, run_while_connected
+from app.api.bodies.media_types import CSV, FORM, GZIP, NDJSON, PARQUET
+from app.api.bodies.uploads import received, run_while_connected
 from app.api.deps import CallerDep, PageSize, PageToken, PortsDep
 from app.api.errors import problems
 from app.api.middleware.memory import share
@@ -159,11 +160,11 @@ _BODY: dict[str, Any] = {
     "requestBody": {
         "required": True,
         "content": {
-            "text/csv": {"schema": {"type": "string"}, "example": EXAMPLE_CSV},
+            CSV: {"schema": {"type": "string"}, "example": EXAMPLE_CSV},
             FORM: {"schema": _FORM_SCHEMA},
-            "application/x-ndjson": {"schema": {"type": "string"}},
-            "application/gzip": _BINARY,
-            "application/vnd.apache.parquet": _BINARY,
+            NDJSON: {"schema": {"type": "string"}},
+            GZIP: _BINARY,
+            PARQUET: _BINARY,
         },
     }
 }
@@ -226,7 +227,7 @@ async def upload_dataset(
         one = {field: _one(field, upload.fields.get(field, []), value) for field, value in asked.items()}
         labels = [*label, *upload.fields.get("label", [])]
         column_types = _types(one["types"], share(request).reserve)
-        chosen = labels, one["name"], one["label_type"], column_types, _dialect(one)
+        chosen = labels, one["name"], one["label_type"], column_types, _dialect(one), upload.lines
         dataset = await run_while_connected(request, usecase.upload, ports, upload.content, *chosen)
     response.headers["Location"] = f"/datasets/{dataset.id}"
     return DatasetDocument.of(dataset)

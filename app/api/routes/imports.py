@@ -13,7 +13,7 @@ from app.api.bodies.documents import Names, StrictRoute, Text, checked
 from app.api.bodies.forms import read_form
 from app.api.bodies.json_bodies import parsed
 from app.api.bodies.matrices import WireMatrix
-from app.api.bodies.uploads import FORM
+from app.api.bodies.media_types import FORM
 from app.api.deps import CallerDep, PortsDep, need_model
 from app.api.errors import problems
 from app.api.middleware.limiters import limiters

@@ -15,7 +15,7 @@ from fastapi.concurrency import run_in_threadpool
 
 from app import __version__
 from app.api.bodies.carried import NOTHING
-from app.api.bodies.documents import JSON, StrictRoute, checked
+from app.api.bodies.documents import StrictRoute, checked, media_type_of_body
 from app.api.bodies.inference_documents import (
     InferAnswer,
     InferRequest,
@@ -27,6 +27,7 @@ from app.api.bodies.inference_documents import (
     TensorMetadata,
 )
 from app.api.bodies.json_bodies import parsed
+from app.api.bodies.media_types import BINARY, JSON
 from app.api.bodies.tensor_answers import HEADER_LENGTH, Wanted
 from app.api.bodies.tensors import BYTES, rows_of_tensors, split, tensors
 from app.api.deps import PortsDep, loaded_by_path
@@ -37,7 +38,7 @@ from app.api.middleware.permits import ANY_KEY, OPEN, PREDICT, PREDICT_OR_TRAIN,
 from app.api.routes.health import check_ready
 from app.api.routes.models import ModelName, ModelReference
 from app.api.routes.predict import Asked, Writers, answered
-from app.errors import Conflict, Flaw, Invalid, NotFound, PayoffError, Unsupported, reject
+from app.errors import Conflict, Flaw, Invalid, NotFound, PayoffError, reject
 from app.registry.card import NAME
 from app.registry.loaded import Loaded
 from app.registry.snapshot import NUMBER
@@ -47,7 +48,6 @@ from app.usecases.ports import Ports
 documents = (InferRequest,)
 router = APIRouter(prefix="/v2", tags=["inference protocol"], route_class=StrictRoute)
 _ROW = re.compile(r"/instances/([0-9]+)(?:/([0-9]+))?")
-_BINARY = "application/octet-stream"
 
 Version = Annotated[str, Path(pattern=f"^{NAME}$", description="a number, or an alias", examples=["1"])]
 
@@ -113,14 +113,14 @@ _BODY: dict[str, Any] = {
         JSON: {
             "schema": {"$ref": f"#/components/schemas/{InferRequest.__name__}"},
             "examples": {"the model above": {"value": _EXAMPLE}},
-        },  # not `_BINARY`, too: of two forms, generators of clients make code that does not run
+        },  # not `BINARY`, too: of two forms, generators of clients make code that does not run
     },
 }
 _INFER: dict[str, Any] = {
     "response_model": InferAnswer,
     "openapi_extra": {"requestBody": _BODY},
     "responses": {
-        200: {"content": {_BINARY: {"schema": {"type": "string", "format": "binary"}}}},
+        200: {"content": {BINARY: {"schema": {"type": "string", "format": "binary"}}}},
         **problems(404, 409, 413, 415, 422, 503),
     },
 }
@@ -146,9 +146,7 @@ async def infer_version(name: ModelName, version: Version, request: Request) -> 
 
 
 async def _infer(request: Request, ref: str) -> Response:
-    kind = request.headers.get("content-type", JSON).partition(";")[0].strip().lower()
-    if kind not in (JSON, _BINARY):
-        raise Unsupported(f"the body comes as {kind[:80]!r}; send {JSON} or, with binary data, {_BINARY}")
+    media_type_of_body(request, (BINARY,))
     body = await request.body()
     try:
         return await answered(request, len(body), lambda: _read(request, ref, body))

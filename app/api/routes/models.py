@@ -14,7 +14,8 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, Field
 
-from app.api.bodies.documents import JSON, StrictRoute, WireModel
+from app.api.bodies.documents import StrictRoute, WireModel
+from app.api.bodies.media_types import BINARY, JSON
 from app.api.charts import media
 from app.api.charts.staircase import chain_chart
 from app.api.charts.tree import tree_chart
@@ -197,7 +198,7 @@ async def card(name: ModelName, version: VersionNumber, ports: PortsDep, request
     responses={
         200: {
             "description": "The file, whose digest was verified before. Loading a joblib file runs the code it names",
-            "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
+            "content": {BINARY: {"schema": {"type": "string", "format": "binary"}}},
             "headers": {"ETag": {"description": "its SHA-256", "schema": {"type": "string"}}},
         },
         304: {"description": "The caller has it: `If-None-Match` names its SHA-256"},
@@ -220,7 +221,7 @@ async def artifact(
         return await run_in_threadpool(_joblib, ports, name, version, if_none_match)
     content = await limiters(request).long.run(usecase.onnx, ports, name, version)
     headers = {"Content-Disposition": f'attachment; filename="{name}-{version}.onnx"'}
-    return Response(content, media_type="application/octet-stream", headers=headers)
+    return Response(content, media_type=BINARY, headers=headers)
 
 
 def _joblib(ports: Ports, name: str, version: int, if_none_match: str | None) -> Response:
@@ -233,7 +234,7 @@ def _joblib(ports: Ports, name: str, version: int, if_none_match: str | None) ->
         "Content-Disposition": f'attachment; filename="{name}-{version}.joblib"',
         "Content-Length": str(found.sizes["model.joblib"]),
     }
-    return StreamingResponse(_blocks(file), media_type="application/octet-stream", headers=headers)
+    return StreamingResponse(_blocks(file), media_type=BINARY, headers=headers)
 
 
 @router.delete(

@@ -13,10 +13,9 @@ from starlette.concurrency import run_in_threadpool
 
 from app.api import hot_path
 from app.api.bodies import instances, predicted_values
-from app.api.bodies.binary import NPY, array_of_npy
+from app.api.bodies.binary import array_of_npy
 from app.api.bodies.carried import NOTHING, Carried, carried_of_json
 from app.api.bodies.documents import (
-    JSON,
     DirectRoute,
     checked,
     media_type_of_answer,
@@ -27,9 +26,10 @@ from app.api.bodies.documents import (
 )
 from app.api.bodies.given_probabilities import columns
 from app.api.bodies.json_bodies import INLINE_BYTES, Reserve, parsed
+from app.api.bodies.media_types import JSON, NPY, TABULAR
 from app.api.bodies.prediction_documents import PredictAnswer
 from app.api.bodies.prediction_requests import PredictQuestion, PredictRequest, PredictTable
-from app.api.bodies.tables import DIALECT_FIELDS, TABULAR, Sheet, unpacked
+from app.api.bodies.tables import DIALECT_FIELDS, Sheet, unpacked
 from app.api.deps import cached, loaded
 from app.api.errors import problems
 from app.api.middleware.limiters import limiters
@@ -210,7 +210,7 @@ def _read_table(request: Request, kind: str, body: bytes) -> Asked:
         return Asked(asked.question(), given=given, carried=carried)
     name = _model_of(asked)
     if kind == NPY:
-        asked.refuse_carried()
+        asked.refuse_for_numbers()
         return Asked(asked.question(), name, lambda schema: (instances.rows_of_npy(body, schema, reserve), NOTHING))
     sheet = Sheet(kind, body, asked, reserve)
     return Asked(asked.question(), name, partial(instances.rows_of_sheet, sheet))
@@ -221,7 +221,7 @@ def _probabilities(
 ) -> tuple[Any, Carried]:
     if kind != NPY:
         return columns(Sheet(kind, body, asked, reserve), classes)
-    asked.refuse_carried()
+    asked.refuse_for_numbers()
     return array_of_npy(body, reserve), NOTHING
 
 

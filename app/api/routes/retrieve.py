@@ -11,7 +11,6 @@ from fastapi import Request, Response
 from pydantic import BaseModel, Field, WithJsonSchema
 
 from app.api.bodies import instances
-from app.api.bodies.binary import ARROW, NPY
 from app.api.bodies.documents import (
     DirectRoute,
     ModelVersion,
@@ -24,6 +23,7 @@ from app.api.bodies.documents import (
     refuse_query_of_json,
 )
 from app.api.bodies.item_sets import WRITERS, common
+from app.api.bodies.media_types import ARROW, NPY
 from app.api.bodies.prediction_requests import INSTANCES
 from app.api.bodies.probabilities import fields_of_json, sets_of_arrow, sets_of_list, sets_of_npy
 from app.api.bodies.tables import Sheet, TableFields

@@ -7,8 +7,9 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Body, Request, Response
 from pydantic import BaseModel, Field, StrictFloat, StrictInt, StrictStr, WithJsonSchema, model_validator
 
-from app.api.bodies.documents import JSON, ModelVersion, StrictRoute, Text
+from app.api.bodies.documents import ModelVersion, StrictRoute, Text
 from app.api.bodies.matrices import WireMatrix
+from app.api.bodies.media_types import JSON
 from app.api.bodies.prediction_requests import INSTANCES
 from app.api.charts import media
 from app.api.charts.budgets import acquisition_chart

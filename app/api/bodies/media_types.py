@@ -1,0 +1,14 @@
+"""Media types of requests and answers."""
+
+from __future__ import annotations
+
+JSON = "application/json"
+NPY = "application/x-npy"
+ARROW = "application/vnd.apache.arrow.stream"
+CSV = "text/csv"
+NDJSON = "application/x-ndjson"
+PARQUET = "application/vnd.apache.parquet"
+GZIP = "application/gzip"
+BINARY = "application/octet-stream"
+FORM = "multipart/form-data"
+TABULAR = (ARROW, CSV, NDJSON, PARQUET)
