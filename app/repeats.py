@@ -10,7 +10,7 @@ from typing import Any
 from app.errors import Flaw, Invalid, pointer
 
 
-def refuse_repeats(body: bytes, document: Any, under: str = "") -> None:
+def refuse_repeats(body: bytes, document: Any) -> None:
     """Invalid at a name that an object of `body` holds twice: of its values the parser has kept the last in `document`.
 
     Every name is followed by a colon, so there is none as long as there are as many colons as names. O(size), and where
@@ -24,7 +24,7 @@ def refuse_repeats(body: bytes, document: Any, under: str = "") -> None:
     bare = b"".join(plain.split(b'"')[::2])  # without its texts
     if bare.count(b":") == (names if bare.count(b"{") == objects else _names(document, bare.count(b"{"))):
         return
-    loc = next(_repeats(json.loads(body, object_pairs_hook=_object, parse_int=str, parse_float=str), under))
+    loc = next(_repeats(json.loads(body, object_pairs_hook=_object, parse_int=str, parse_float=str), ""))
     msg = "the object has this name twice; send it once"
     raise Invalid(msg, [Flaw(loc, msg)])
 

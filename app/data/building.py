@@ -65,15 +65,13 @@ def build(
     flaws += [flaw for target in targets if isinstance(target, RelevanceLabel) for flaw in target.relevance_flaws()]
     reject(flaws)
     writer.close()
-    for feature in features:
-        feature.left_out = (left_out or {}).get(feature.place.name)
     return Built(
         rows=columns[0].rows,
         features=tuple(feature.feature() for feature in features),
         labels=tuple(target.place.name for target in targets),
         classes=_classes(targets),
         identity=_identity(features, targets),
-        warnings=tuple(findings.warnings()),
+        warnings=tuple(findings.warnings(left_out or {})),
     )
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from app.data.location import Location
+from app.data.misread import misread
 from app.errors import Flaw, Invalid, TooLarge
 from app.features import Feature
 from app.text import MAX_CATEGORY, refused_character
@@ -19,24 +20,44 @@ from app.text import MAX_CATEGORY, refused_character
 DICTIONARY = pa.dictionary(pa.int32(), pa.string())
 
 
-class NumericColumn:
-    """A column of finite numbers."""
-
-    stored_as = pa.float64()
+class _Column:
+    """What is known of a column of either kind so far."""
 
     def __init__(self, place: Location) -> None:
         self.place = place
         self.rows = 0
         self.missing = 0
-        self.left_out: tuple[int, int, str] | None = None
-        self.values = np.empty(0)  # of the last batch
-        self._least, self._most = np.inf, -np.inf
         self._digest = hashlib.sha256()
 
     @property
     def constant(self) -> bool:
         """Whether all values are the same, and none is missing."""
-        return self.rows > 1 and not self.missing and self._least == self._most
+        return self.rows > 1 and not self.missing and self._is_single()
+
+    def flaws(self) -> list[Flaw]:
+        """What is wrong with the column as a feature, now that it is complete."""
+        if self.missing < self.rows:
+            return []
+        return [Flaw(self.place.loc, f"{self.place.name!r} is missing in every row; leave the column out")]
+
+    def digest(self) -> str:
+        """The same for the same values, however they were sent and cut into batches."""
+        return self._digest.hexdigest()
+
+    def _is_single(self) -> bool:
+        """Whether there is one value, besides missing ones."""
+        raise NotImplementedError
+
+
+class NumericColumn(_Column):
+    """A column of finite numbers."""
+
+    stored_as = pa.float64()
+
+    def __init__(self, place: Location) -> None:
+        super().__init__(place)
+        self.values = np.empty(0)  # of the last batch
+        self._least, self._most = np.inf, -np.inf
 
     def add(self, array: Any) -> Any:
         """Take a float64 batch in and give it back as it is to be stored; Invalid where a number is not finite."""
@@ -57,15 +78,8 @@ class NumericColumn:
     def feature(self) -> Feature:
         return Feature(self.place.name, "numeric")
 
-    def flaws(self) -> list[Flaw]:
-        """What is wrong with the column as a feature, now that it is complete."""
-        if self.missing < self.rows:
-            return []
-        return [Flaw(self.place.loc, f"{self.place.name!r} is missing in every row; leave the column out")]
-
-    def digest(self) -> str:
-        """The same for the same values, however they were sent and cut into batches."""
-        return self._digest.hexdigest()
+    def _is_single(self) -> bool:
+        return bool(self._least == self._most)
 
     def _check(self, array: Any, values: np.ndarray) -> None:
         """What a kind of column asks for beyond finite numbers."""
@@ -95,24 +109,20 @@ class Vocabulary:
             )
 
 
-class CategoricalColumn:
+class CategoricalColumn(_Column):
     """A column of words, and how often each occurs."""
 
     stored_as = DICTIONARY
     longest = MAX_CATEGORY
 
     def __init__(self, place: Location, most: int, vocabulary: Vocabulary) -> None:
-        self.place = place
+        super().__init__(place)
         self.most = most
-        self.rows = 0
-        self.missing = 0
         self.counts: dict[str, int] = {}
         self.first: dict[str, int] = {}  # the row of each word's first occurrence
-        self.left_out: tuple[int, int, str] | None = None
         self.values = np.empty(0, dtype="<u8")  # of the last batch, the same number for the same word
         self._vocabulary = vocabulary
         self._marks: dict[str, int] = {}
-        self._digest = hashlib.sha256()
 
     def add(self, array: Any) -> Any:
         """Take a batch of strings in and give it back dictionary-encoded; Invalid where there are too many words."""
@@ -140,22 +150,11 @@ class CategoricalColumn:
     def feature(self) -> Feature:
         return Feature(self.place.name, "categorical", tuple(sorted(self.counts)))
 
-    def flaws(self) -> list[Flaw]:
-        if self.missing < self.rows:
-            return []
-        return [Flaw(self.place.loc, f"{self.place.name!r} is missing in every row; leave the column out")]
-
-    def digest(self) -> str:
-        """The same for the same words, however they were sent and cut into batches."""
-        return self._digest.hexdigest()
+    def _is_single(self) -> bool:
+        return len(self.counts) == 1
 
     def _check(self, codes: np.ndarray) -> None:
         """What a kind of column asks for beyond a bounded number of words; -1 is the missing value's code."""
-
-    @property
-    def constant(self) -> bool:
-        """Whether all values are the same, and none is missing."""
-        return self.rows > 1 and not self.missing and len(self.counts) == 1
 
     def _note_first(self, words: list[str], codes: np.ndarray, used: np.ndarray) -> None:
         present = np.flatnonzero(codes >= 0)[::-1]
@@ -187,8 +186,6 @@ class CategoricalColumn:
     def _check_number(self, distinct: int) -> None:
         if distinct <= self.most:
             return
-        from app.data.findings import misread  # noqa: PLC0415 - it watches columns itself
-
         msg = f"{self.place.name!r} has more than {self.most} distinct values"
         if looks := misread(self.first, self.place.name):
             raise Invalid.at(self.place.loc, f"{msg}; {self.place.flaw(*looks).msg}")

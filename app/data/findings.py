@@ -2,73 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from app.data.columns import CategoricalColumn, NumericColumn
-from app.numbers_in_text import is_number
+from app.data.misread import MAX_SHOWN, misread
 from app.text import some_of
 
 _MAX_WARNINGS = 50
 _MAX_KEPT = 4_000_000  # integers of all columns together that are kept to find out whether they repeat
 _MAX_LABELS = 1000  # of a label whose copies in other words are looked for
-_MAX_SHOWN = 40  # characters of a word
 _FEW = 20  # rows below which distinct values mean nothing
 _FEW_INTEGERS = 100
-_MOST = 0.5  # of the distinct values of a column that is nearly a number
-_WRITTEN = re.compile(
-    r"[+-]?[$€£]?\s?\d{1,3}([, '\u00a0\u202f]\d{3})+(\.\d+)?\s?[%$€£]?|[+-]?[$€£]?\s?\d+([.,]\d+)?\s?[%$€£]?"
-)
-_DATE = re.compile(
-    r"(\d{4}-\d{1,2}-\d{1,2}|\d{4}/\d{1,2}/\d{1,2}|\d{1,2}[./-]\d{1,2}[./-](\d{4}|\d{2}))([ T]\d{1,2}:\d{2}.*)?"
-)
-_COMMA = re.compile(r"[+-]?\d+,\d+")
-
-
-def is_written(word: str) -> bool:
-    """Whether a word is a number in a way of writing that is not read as one: 1,234 or 12 %."""
-    return bool(_WRITTEN.fullmatch(word)) and not is_number(word)
-
-
-def misread(first: Mapping[str, int], name: str) -> tuple[int, str] | None:
-    """The row of the first word that keeps a column from being numbers, or dates, and what to do; None for words.
-
-    `first` has the row of each distinct word.
-    """
-    if not first:
-        return None
-    if all(map(_DATE.fullmatch, first)):
-        row, word = _earliest(first, first)
-        return (
-            row,
-            f"{word!r} looks like a date; dates are read as words: write a number, such as days, or leave it out",
-        )
-    plain = list(filter(is_number, first))
-    written = [word for word in first if is_written(word)]
-    if len(plain) == len(first) or len(plain) + len(written) <= _MOST * len(first):
-        return None
-    row, word = _earliest(first, set(first).difference(plain))
-    if written and all(map(_COMMA.fullmatch, written)) and _one_comma(written):
-        return row, f"{word!r} is not read as a number; send decimal=, if the comma is a decimal one, else leave it out"
-    if word in written:
-        return row, f"{word!r} is not read as a number; write it in digits with a decimal point"
-    return (
-        row,
-        f'{word!r} is not a number, as most values are; fix it, or send types={{"{name}": "number"}} to leave it out',
-    )
-
-
-def _one_comma(written: Sequence[str]) -> bool:
-    """Whether a comma cannot separate thousands in one of the words at least."""
-    return any(len(word.partition(",")[2]) != 3 for word in written)
-
-
-def _earliest(first: Mapping[str, int], words: Any) -> tuple[int, str]:
-    row, word = min((first[word], word) for word in words)
-    return row, word[:_MAX_SHOWN]
 
 
 class Findings:
@@ -95,17 +42,20 @@ class Findings:
         for j in list(self._integers):
             self._keep(j, self._features[j].values)
 
-    def warnings(self) -> list[str]:
-        """What the columns look like, each with its first row where one is at fault."""
-        found = list(self._all())
+    def warnings(self, left_out: Mapping[str, tuple[int, int, str]]) -> list[str]:
+        """What the columns look like, each with its first row where one is at fault.
+
+        `left_out`: of columns of numbers, how many words count as missing, and the row of the first and the word.
+        """
+        found = list(self._all(left_out))
         more = len(found) - _MAX_WARNINGS
         return [*found[:_MAX_WARNINGS], *([f"and {more:,} more such warnings"] if more > 0 else [])]
 
-    def _all(self) -> Iterator[str]:
+    def _all(self, left_out: Mapping[str, tuple[int, int, str]]) -> Iterator[str]:
         for j, feature in enumerate(self._features):
             name = feature.place.name
-            if feature.left_out:
-                count, row, word = feature.left_out
+            if name in left_out:
+                count, row, word = left_out[name]
                 yield feature.place.flaw(row, f"{word!r} is not a number; such values count as missing: {count:,}").msg
             if feature.constant:
                 yield f"{name!r} has the same value in every row; leave it out"
@@ -121,7 +71,7 @@ class Findings:
         if looks := misread(feature.first, feature.place.name):
             yield feature.place.flaw(*looks).msg
         elif feature.rows >= _FEW and len(feature.counts) == feature.rows - feature.missing:
-            shown = some_of([repr(word[:_MAX_SHOWN]) for word in feature.first], 2)
+            shown = some_of([repr(word[:MAX_SHOWN]) for word in feature.first], 2)
             name = feature.place.name
             yield f"{name!r} holds a different text in every row ({shown}); if it is an identifier, leave it out"
 

@@ -57,6 +57,16 @@ class ReaderLimits:
     seconds: float = 600.0
 
 
+@dataclass(frozen=True)
+class _Work:
+    """What the process does with a file, within its limits."""
+
+    task: Callable[[_Work, BinaryIO, BinaryIO], dict[str, Any]]
+    limits: DataLimits
+    reader: ReaderLimits
+    request: UploadRequest | None = None
+
+
 class Abandoned(PayoffError):
     """The request is cancelled"""
 
@@ -74,7 +84,7 @@ def read_isolated(
     `sink` is a file on disk. Raises what `read_upload` raises, Invalid at `/file` where the process does not survive
     the file, and Abandoned where `is_cancelled()`. Blocks meanwhile.
     """
-    message = _run(content, request, sink, limits, reader, is_cancelled)
+    message = _run(_Work(_keep, limits, reader, request), content, sink, is_cancelled)
     return from_json(message["dataset"].encode())
 
 
@@ -86,20 +96,13 @@ def unpack_isolated(
     is_cancelled: Callable[[], bool] = lambda: False,
 ) -> None:
     """Write a Parquet file to `sink` as an Arrow stream, in such a process; raises what `read_isolated` raises."""
-    _run(content, None, sink, limits, reader, is_cancelled)
+    _run(_Work(_unpack, limits, reader), content, sink, is_cancelled)
 
 
-def _run(
-    content: BinaryIO,
-    request: UploadRequest | None,
-    sink: BinaryIO,
-    limits: DataLimits,
-    reader: ReaderLimits,
-    is_cancelled: Callable[[], bool],
-) -> dict[str, Any]:
+def _run(work: _Work, content: BinaryIO, sink: BinaryIO, is_cancelled: Callable[[], bool]) -> dict[str, Any]:
     """What the process reports, or the error."""
     with _on_disk(content) as source:
-        message = _reported(source, request, sink, limits, reader, is_cancelled)
+        message = _reported(work, source, sink, is_cancelled)
     if "errno" in message:
         raise OSError(message["errno"], os.strerror(message["errno"]))
     if "trace" in message:
@@ -110,39 +113,32 @@ def _run(
     return message
 
 
-def _reported(
-    source: BinaryIO,
-    request: UploadRequest | None,
-    sink: BinaryIO,
-    limits: DataLimits,
-    reader: ReaderLimits,
-    is_cancelled: Callable[[], bool],
-) -> dict[str, Any]:
+def _reported(work: _Work, source: BinaryIO, sink: BinaryIO, is_cancelled: Callable[[], bool]) -> dict[str, Any]:
     """Start the process and wait for its one message."""
     receiver, sender = CONTEXT.Pipe(duplex=False)
     parent_alive, parent_end = CONTEXT.Pipe(duplex=False)
     files = _handed(source), _handed(sink)
     with receiver, parent_end:
         with sender, parent_alive, files[0], files[1]:
-            process = CONTEXT.Process(target=_main, args=(*files, request, limits, reader, parent_alive, sender))
+            process = CONTEXT.Process(target=_main, args=(work, *files, parent_alive, sender))
             with LOCK:
                 process.start()
         try:
-            return _message(process, receiver, monotonic() + reader.seconds, reader, is_cancelled)
+            return _message(process, receiver, work.reader.seconds, is_cancelled)
         finally:
             process.kill()
             with LOCK:
                 process.join()
 
 
-def _message(
-    process: Any, receiver: Connection, deadline: float, reader: ReaderLimits, is_cancelled: Callable[[], bool]
-) -> dict[str, Any]:
+def _message(process: Any, receiver: Connection, seconds: float, is_cancelled: Callable[[], bool]) -> dict[str, Any]:
+    deadline = monotonic() + seconds
+    too_long = f"reading the file takes longer than the {seconds:g} s allowed"
     while not connection.wait([receiver, process.sentinel], _TICK_SECONDS):
         if is_cancelled():
             raise Abandoned("the client did not wait for the answer")
         if monotonic() > deadline:
-            raise Invalid.at(FILE, f"reading the file takes longer than the {reader.seconds:g} s allowed")
+            raise Invalid.at(FILE, too_long)
     try:
         return cast(dict[str, Any], json.loads(receiver.recv_bytes(_LONGEST_MESSAGE)))
     except (EOFError, OSError):
@@ -150,7 +146,7 @@ def _message(
     with LOCK:
         process.join()
     if process.exitcode == -signal.SIGXCPU:
-        raise Invalid.at(FILE, f"reading the file takes longer than the {reader.seconds:g} s allowed")
+        raise Invalid.at(FILE, too_long)
     _log.error("the process that read an upload ended", exit_code=process.exitcode)
     raise Invalid.at(FILE, "the file cannot be read: its reader crashed; it may need more memory than allowed")
 
@@ -176,38 +172,35 @@ def _on_disk(content: BinaryIO) -> BinaryIO:
 # In the process
 
 
-def _main(
-    source: Connection,
-    sink: Connection,
-    request: UploadRequest | None,
-    limits: DataLimits,
-    reader: ReaderLimits,
-    parent_alive: Connection,
-    sender: Connection,
-) -> None:
+def _main(work: _Work, source: Connection, sink: Connection, parent_alive: Connection, sender: Connection) -> None:
     threading.Thread(target=_exit_with_parent, args=(parent_alive,), daemon=True).start()
-    _confine(reader)
+    _confine(work.reader)
     with os.fdopen(os.dup(source.fileno()), "rb") as content, os.fdopen(os.dup(sink.fileno()), "r+b") as file:
-        message = _read(content, request, cast(BinaryIO, file), limits, reader)
+        message = _read(work, content, cast(BinaryIO, file))
     sender.send_bytes(json.dumps(message).encode())
 
 
-def _read(
-    content: BinaryIO, request: UploadRequest | None, sink: BinaryIO, limits: DataLimits, reader: ReaderLimits
-) -> dict[str, Any]:
-    """What `request` asks for; without one the content becomes an Arrow stream."""
-    try:
-        from app.data.parquet_file import write_stream  # noqa: PLC0415 - the service itself needs no Arrow for this
-        from app.data.reading import read_upload  # noqa: PLC0415
+def _keep(work: _Work, content: BinaryIO, sink: BinaryIO) -> dict[str, Any]:
+    from app.data.reading import read_upload  # noqa: PLC0415 - the service itself needs no Arrow for this
 
-        report = {}
-        if request is None:
-            write_stream(content, sink, limits)
-        else:
-            report = {"dataset": to_json(read_upload(content, request, sink, limits)).decode()}
+    assert work.request is not None
+    return {"dataset": to_json(read_upload(content, work.request, sink, work.limits)).decode()}
+
+
+def _unpack(work: _Work, content: BinaryIO, sink: BinaryIO) -> dict[str, Any]:
+    from app.data.parquet_file import write_stream  # noqa: PLC0415
+
+    write_stream(content, sink, work.limits)
+    return {}
+
+
+def _read(work: _Work, content: BinaryIO, sink: BinaryIO) -> dict[str, Any]:
+    """What the task reports, or the error that it raises."""
+    try:
+        report = work.task(work, content, sink)
         sink.flush()
     except MemoryError:  # Arrow's is one, too
-        allowed = reader.memory_bytes >> 20
+        allowed = work.reader.memory_bytes >> 20
         return _refusal(Invalid.at(FILE, f"reading the file needs more than the {allowed} MB of memory allowed"))
     except (errors.Invalid, errors.TooLarge) as error:
         return _refusal(error)

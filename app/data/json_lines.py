@@ -13,8 +13,7 @@ from app.data.location import FILE, Location, check_names
 from app.data.source import Kind, check_extent
 from app.data.upload_request import UploadRequest
 from app.errors import Invalid, pointer, reject
-from app.repeats import refuse_repeats
-from app.text import check_document
+from app.json_text import document_of
 
 _BLOCK = 1 << 20  # bytes parsed at a time; also the longest line
 _CELLS_PER_BYTE = 8  # at most: few objects of one name each can stand for many cells
@@ -134,7 +133,7 @@ def _parsed(block: bytes, first: int) -> Lines:
     filled = [(number, line) for number, line in enumerate(map(bytes.strip, block.split(b"\n")), first) if line]
     text = b"[" + b",".join(line for _, line in filled) + b"]"
     try:
-        objects = _checked(text)
+        objects = document_of(text)
     except ValueError:  # Invalid is one
         objects = []
     whole = len(objects) == len(filled) and {dict}.issuperset(map(type, objects))
@@ -145,16 +144,9 @@ def _parsed(block: bytes, first: int) -> Lines:
     return Lines(objects, [number for number, _ in filled])
 
 
-def _checked(text: bytes) -> Any:
-    document = orjson.loads(text)
-    check_document(document, text)
-    refuse_repeats(text, document)
-    return document
-
-
 def _check_line(number: int, line: bytes) -> None:
     try:
-        value = _checked(line)
+        value = document_of(line)
     except orjson.JSONDecodeError as error:
         raise Invalid.at("", f"line {number} is not JSON: {error}") from error
     except Invalid as error:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from app.data.csv_text import in_points
-from app.data.findings import is_written
+from app.data.misread import is_written
 from app.data.source import Kind, Source
 from app.data.upload_request import UploadRequest
 from app.errors import Flaw, Invalid, pointer, reject, unknown

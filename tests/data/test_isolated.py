@@ -29,6 +29,7 @@ from tests.messages import says
 
 CSV = b"a,b,y\n1,u,0\n2,v,1\n,u,0\n4,,1\n"
 ORDER = UploadRequest(("y",))
+WORK = isolated._Work(isolated._keep, DataLimits(1000, 10, 10, 10**6), ReaderLimits(), ORDER)
 MB = 2**20
 
 
@@ -182,7 +183,7 @@ def test_unexpected_errors_name_their_class_alone(store, monkeypatch):
         raise KeyError(word)
 
     monkeypatch.setattr(reading, "read_upload", broken)
-    message = isolated._read(io.BytesIO(CSV), ORDER, io.BytesIO(), store.limits, ReaderLimits())
+    message = isolated._read(WORK, io.BytesIO(CSV), io.BytesIO())
 
     assert message["class"] == "KeyError"
     assert word not in message["trace"]
@@ -193,7 +194,7 @@ def test_a_full_disk_is_not_the_files_fault(store, monkeypatch):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(reading, "read_upload", full)
-    message = isolated._read(io.BytesIO(CSV), ORDER, io.BytesIO(), store.limits, ReaderLimits())
+    message = isolated._read(WORK, io.BytesIO(CSV), io.BytesIO())
     monkeypatch.setattr(isolated, "_run", lambda *_: message)
 
     with pytest.raises(OSError, match="No space") as caught:

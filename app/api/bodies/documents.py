@@ -30,8 +30,8 @@ from app.api.middleware.memory import share
 from app.api.middleware.permits import GuardedRoute, guard_of
 from app.api.wording import flaws_of
 from app.errors import Flaw, Invalid, Unsupported, pointer, reject, unknown
-from app.repeats import refuse_repeats
-from app.text import MAX_NAME, check_document
+from app.json_text import document_of
+from app.text import MAX_NAME
 
 _MAX_FIELDS = 100  # of an object whose fields are named in the documentation
 _MAX_CLASSES = 10_000  # of an object that has a value for each class
@@ -265,13 +265,8 @@ def read_query(request: Request, body_type: type[_Body], text_fields: Collection
 def parsed_text(name: str, text: str) -> Any:
     """The value of a field that comes as text: parsed where it is JSON, else the text; Invalid below `/name`."""
     try:
-        value = orjson.loads(text)
+        return document_of(text.encode())
     except orjson.JSONDecodeError:
         return text
-    written = text.encode()
-    refuse_repeats(written, value, pointer(name))
-    try:
-        check_document(value, written)
     except Invalid as error:
         raise error.under(pointer(name)) from error
-    return value

@@ -9,8 +9,7 @@ import numpy as np
 import orjson
 
 from app.errors import Invalid, TooLarge
-from app.repeats import refuse_repeats
-from app.text import check_document
+from app.json_text import document_of
 
 INLINE_BYTES = 16_384  # a larger body is parsed in a thread, so that no other request waits
 MAX_VALUES = 1_000_000  # of one body: the parser holds the interpreter's lock for a tenth of a second
@@ -33,12 +32,9 @@ def parsed(body: bytes, reserve: Reserve) -> Any:
     """
     measured(body, reserve)
     try:
-        document = orjson.loads(body)
+        return document_of(body)
     except orjson.JSONDecodeError as error:
         raise Invalid.at("", f"the body is not JSON: {error}") from error
-    check_document(document, body)
-    refuse_repeats(body, document)
-    return document
 
 
 def measured(body: bytes, reserve: Reserve) -> None:

@@ -104,14 +104,16 @@ _WRITERS = Writers(instances.WRITERS, predicted_values.WRITERS)
 
 @dataclass(frozen=True)
 class Asked:
-    """A request, read as far as possible without the model: its name and rows, or the probabilities `given`."""
+    """A request, read as far as possible without the model: its name and rows, or the probabilities `given`.
+
+    Both with what comes back.
+    """
 
     question: usecase.Question
     model: str = ""
     rows: Callable[[Schema], tuple[instances.Rows, Carried]] | None = None
-    given: Probabilities | None = None
+    given: tuple[Probabilities, Carried] | None = None
     writers: Writers = _WRITERS
-    carried: Carried = NOTHING
 
 
 class _Ready(NamedTuple):
@@ -130,10 +132,10 @@ def _answer(request: Request, asked: Asked) -> Response:
 def _ready(request: Request, asked: Asked, model: Loaded | None) -> _Ready:
     question = asked.question
     if model is None:
-        given = asked.given
-        assert given is not None
+        assert asked.given is not None
+        given, carried = asked.given
         numbers = usecase.extent(given.classes, question, len(given.P))
-        return _Ready(numbers, partial(_by_given, asked, given))
+        return _Ready(numbers, partial(_by_given, asked, given, carried))
     assert asked.rows is not None
     rows, carried = asked.rows(model.schema)
     numbers = usecase.extent(model.classes, question, len(rows[0]))
@@ -153,8 +155,8 @@ def _decide(request: Request, asked: Asked, ready: _Ready) -> Response:
     return ready.answer(form)
 
 
-def _by_given(asked: Asked, given: Probabilities, form: str) -> Response:
-    return asked.writers.decisions[form](usecase.decide_given(given, asked.question), None, asked.carried)
+def _by_given(asked: Asked, given: Probabilities, carried: Carried, form: str) -> Response:
+    return asked.writers.decisions[form](usecase.decide_given(given, asked.question), None, carried)
 
 
 def _by_model(
@@ -185,7 +187,7 @@ def _read(request: Request, kind: str, body: bytes) -> Asked:
             raise Invalid.at("/classes", "'classes' are required with 'probabilities'")
         given = as_probabilities(wire.probabilities, wire.classes, normalize=wire.normalize)
         carried = carried_of_json(wire, wire.probabilities) if wire.carries else NOTHING
-        return Asked(wire.question(), given=given, carried=carried)
+        return Asked(wire.question(), given=(given, carried))
     name = _model_of(wire)
     if wire.instances is None:
         raise Invalid.at("/instances", "'instances' is required")
@@ -207,7 +209,7 @@ def _read_table(request: Request, kind: str, body: bytes) -> Asked:
         _refuse_both(asked.model, None)
         P, carried = _probabilities(kind, body, asked, asked.classes, reserve)
         given = as_probabilities(P, asked.classes, normalize=asked.normalize)
-        return Asked(asked.question(), given=given, carried=carried)
+        return Asked(asked.question(), given=(given, carried))
     name = _model_of(asked)
     if kind == NPY:
         asked.refuse_for_numbers()
