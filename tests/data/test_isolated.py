@@ -195,7 +195,7 @@ def test_a_full_disk_is_not_the_files_fault(store, monkeypatch):
 
     monkeypatch.setattr(reading, "read_upload", full)
     message = isolated._read(WORK, io.BytesIO(CSV), io.BytesIO())
-    monkeypatch.setattr(isolated, "_run", lambda *_: message)
+    monkeypatch.setattr(isolated, "_reported", lambda *_: message)
 
     with pytest.raises(OSError, match="No space") as caught:
         upload(store, CSV)
