@@ -14,13 +14,13 @@ from app.errors import Flaw, Invalid, pointer, reject, unknown
 _MAX_INPUTS = 10_000
 _MAX_OUTPUTS = 10
 _MAX_ID = 1000  # characters
-_BINARY = "binary_data_output"
+_BINARY_OUTPUT = "binary_data_output"
 _OF_CODECS = frozenset({"content_type", "headers"})  # what MLServer's clients add; they have no effect
 _TEXT_FIELDS = ("rule",)
 _FIELDS = frozenset(PredictQuestion.model_fields) - {"model", "classes", "normalize", "id", "keep"}
 _PARAMETERS: dict[str, Any] = {
     "type": "object",
-    "properties": {_BINARY: {"type": "boolean"}},
+    "properties": {_BINARY_OUTPUT: {"type": "boolean"}},
     "additionalProperties": True,
     "description": "the fields of `/predict` besides `model` and `instances`, as JSON or as text that holds JSON",
 }
@@ -38,7 +38,7 @@ class InferRequest(WireModel):
     def question(self) -> PredictQuestion:
         """The parameters as fields of `/predict`; Invalid below `/parameters`."""
         sent = self.parameters or {}
-        known = sorted((*_FIELDS, _BINARY))
+        known = sorted((*_FIELDS, _BINARY_OUTPUT))
         reject(
             Flaw(pointer("parameters", name), unknown("parameter", name, known))
             for name in sent
@@ -59,9 +59,9 @@ class InferRequest(WireModel):
     @property
     def binary(self) -> bool:
         """Whether outputs come as binary data where they do not say how."""
-        value = (self.parameters or {}).get(_BINARY, False)
+        value = (self.parameters or {}).get(_BINARY_OUTPUT, False)
         if not isinstance(value, bool):
-            raise Invalid.at(pointer("parameters", _BINARY), f"{_BINARY!r} must be true or false")
+            raise Invalid.at(pointer("parameters", _BINARY_OUTPUT), f"{_BINARY_OUTPUT!r} must be true or false")
         return value
 
 

@@ -23,7 +23,7 @@ _NO_MATRIX = "no benefits were sent: the decisions are the most probable classes
 
 
 @dataclass(frozen=True)
-class Wanted:
+class OutputsAsked:
     """What the answer shall hold: all outputs where none are named; `binary` is the form of those that name none.
 
     `no_matrix`: the request had neither a matrix nor a rule.

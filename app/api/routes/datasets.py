@@ -155,7 +155,7 @@ _FORM_SCHEMA = {
     },
     "additionalProperties": False,
 }
-_BINARY = {"schema": {"type": "string", "format": "binary"}}
+_FILE_SCHEMA = {"schema": {"type": "string", "format": "binary"}}
 _BODY: dict[str, Any] = {
     "requestBody": {
         "required": True,
@@ -163,8 +163,8 @@ _BODY: dict[str, Any] = {
             CSV: {"schema": {"type": "string"}, "example": EXAMPLE_CSV},
             FORM: {"schema": _FORM_SCHEMA},
             NDJSON: {"schema": {"type": "string"}},
-            GZIP: _BINARY,
-            PARQUET: _BINARY,
+            GZIP: _FILE_SCHEMA,
+            PARQUET: _FILE_SCHEMA,
         },
     }
 }

@@ -28,7 +28,7 @@ from app.api.bodies.inference_documents import (
 )
 from app.api.bodies.json_bodies import parsed
 from app.api.bodies.media_types import BINARY, JSON
-from app.api.bodies.tensor_answers import HEADER_LENGTH, Wanted
+from app.api.bodies.tensor_answers import HEADER_LENGTH, OutputsAsked
 from app.api.bodies.tensors import BYTES, rows_of_tensors, split, tensors
 from app.api.deps import PortsDep, loaded_by_path
 from app.api.errors import problems
@@ -166,7 +166,7 @@ def _read(request: Request, ref: str, body: bytes) -> Asked:
     no_matrix = not question.stated and question.rule is None
     if no_matrix:
         question = replace(question, usual_rule="most_probable")
-    wanted = Wanted(sent.id, sent.outputs, sent.binary, no_matrix)
+    wanted = OutputsAsked(sent.id, sent.outputs, sent.binary, no_matrix)
     writers = Writers({JSON: wanted.decisions}, {JSON: wanted.values})
     return Asked(question, ref, lambda schema: (rows_of_tensors(inputs, schema, reserve), NOTHING), writers=writers)
 
