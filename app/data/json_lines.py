@@ -10,9 +10,9 @@ import pyarrow as pa
 
 from app.data.dataset import DataLimits
 from app.data.location import FILE, Location, check_names
-from app.data.source import Kind, check_extent
+from app.data.source import Kind, check_columns, check_rows
 from app.data.upload_request import UploadRequest
-from app.errors import Invalid, pointer, reject
+from app.errors import Invalid, TooLarge, pointer, reject
 from app.json_text import document_of
 
 _BLOCK = 1 << 20  # bytes parsed at a time; also the longest line
@@ -97,11 +97,19 @@ class JsonLinesFile:
         for lines in self._blocks():
             rows += len(lines.objects)
             kinds = dict.fromkeys([*kinds, *lines.names()]) | kinds
-            check_extent(rows, len(kinds), self._limits)
+            self._check_extent(rows, len(kinds))
             for name, known in kinds.items():
                 if name not in self._ignored:
                     kinds[name] = _joined(name, known, lines)
         return kinds, rows
+
+    def _check_extent(self, rows: int, columns: int) -> None:
+        check_rows(rows, self._limits)
+        check_columns(columns, self._limits)
+        if rows * columns > _FREE_CELLS + _CELLS_PER_BYTE * self._content.tell():
+            raise TooLarge(
+                f"{rows:,} rows have {columns:,} columns together, and nearly no values; send the rows with fewer names"
+            )
 
     def _blocks(self) -> Iterator[Lines]:
         self._content.seek(0)

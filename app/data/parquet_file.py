@@ -13,12 +13,13 @@ import pyarrow.parquet as pq
 from app.data.arrow_text import floats, index_columns, is_bytes, is_number, is_text
 from app.data.dataset import DataLimits
 from app.data.location import FILE, Location, check_names
-from app.data.source import Kind, check_extent
+from app.data.source import Kind, check_columns, check_rows
 from app.data.upload_request import UploadRequest
 from app.errors import Flaw, Invalid, TooLarge, pointer, reject
 
 _BATCH = 1 << 14  # rows decoded at a time
 _BUFFER = 1 << 16  # bytes of each column read at a time
+_LEAST_BYTES_OF_A_CSV_VALUE = 2  # a digit and a comma
 
 
 def write_stream(content: BinaryIO, sink: BinaryIO, limits: DataLimits) -> None:
@@ -67,10 +68,12 @@ def _opened(content: BinaryIO, limits: DataLimits) -> Any:
     """The file, its words as dictionaries: long ones that repeat are not spelt out; a column is read page by page."""
     content.seek(0)
     metadata = pq.read_metadata(content)
-    check_extent(metadata.num_rows, metadata.num_columns, limits)
+    check_columns(metadata.num_columns, limits)
+    check_rows(metadata.num_rows, limits)
     size = sum(metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups))
-    if size > limits.max_upload_bytes:
-        raise TooLarge(f"decoded, the file has {size:,} bytes, which are more than this service accepts")
+    values = metadata.num_rows * metadata.num_columns
+    if max(size, values * _LEAST_BYTES_OF_A_CSV_VALUE) > limits.max_upload_bytes:
+        raise TooLarge(f"{values:,} values in {size:,} bytes; decoded, they are more than this service accepts")
     words = [field.name for field in metadata.schema.to_arrow_schema() if _kind(field.type) == "categorical"]
     return pq.ParquetFile(content, read_dictionary=words, metadata=metadata, buffer_size=_BUFFER, pre_buffer=False)
 

@@ -9,7 +9,6 @@ from app.data.dataset import DataLimits
 from app.data.location import Location
 from app.errors import TooLarge
 
-_LEAST_BYTES_OF_A_CSV_VALUE = 2  # a digit and a comma
 Kind = Literal["numeric", "categorical"]
 
 
@@ -31,14 +30,6 @@ class Source(Protocol):
     def kinds(self) -> Sequence[Kind]: ...
 
     def batches(self) -> Iterator[list[Any]]: ...
-
-
-def check_extent(rows: int, columns: int, limits: DataLimits) -> None:
-    """TooLarge for more than the largest CSV file can hold: few bytes of other formats can stand for many values."""
-    check_columns(columns, limits)
-    check_rows(rows, limits)
-    if rows * columns * _LEAST_BYTES_OF_A_CSV_VALUE > limits.max_upload_bytes:
-        raise TooLarge(f"{rows:,} rows of {columns:,} columns are more than this service accepts")
 
 
 def check_rows(rows: int, limits: DataLimits) -> None:
