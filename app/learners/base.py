@@ -201,11 +201,7 @@ class Learner(ClassifierMixin, BaseEstimator):
         return self._automatic(counts) if self.calibration == "auto" else self.calibration
 
     def _automatic(self, counts: np.ndarray) -> str:
-        """The method that `auto` selects for these numbers of rows per class (K,)."""
-        sigmoid, isotonic = self._auto
-        if counts.min() >= isotonic:
-            return "isotonic"
-        return "sigmoid" if counts.sum() - counts.max() >= sigmoid else "none"
+        return automatic_calibration(counts, *self._auto)
 
     def _fit_calibrated(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> None:
         self.calibration_ = self._method(np.bincount(codes))
@@ -277,3 +273,10 @@ def _fit_one(
     if number == ALL:
         return None, {name: value for name, value in vars(learner).items() if name.endswith("_")}
     return learner.model_.posterior(np.ascontiguousarray(dealt.only(number))), {}
+
+
+def automatic_calibration(counts: np.ndarray, sigmoid: float, isotonic: float) -> str:
+    """The method that `auto` selects for these numbers of rows per class (K,), from those that each method needs."""
+    if counts.min() >= isotonic:
+        return "isotonic"
+    return "sigmoid" if counts.sum() - counts.max() >= sigmoid else "none"

@@ -9,7 +9,7 @@ import numpy as np
 
 from app.decisions.calibration import Multinomial, Sigmoid
 from app.errors import Conflict, Invalid
-from app.features import Schema
+from app.features import Feature, Schema
 from app.learners._linear import Logit, Softmax
 
 _OPSETS = {"": 17, "ai.onnx.ml": 3}
@@ -31,21 +31,22 @@ def exported(estimator: Any, schema: Schema, classes: Sequence[int | str]) -> by
         return _ours(estimator, schema, classes)
     if estimator.calibrator_ is not None:
         raise Invalid.at("/format", "an imported model with a calibration cannot be exported as ONNX")
-    return bytes(scorer.content) if hasattr(scorer, "content") else _sklearn(scorer, schema)
+    content: bytes = scorer.onnx(schema)
+    return content
 
 
-def _sklearn(scorer: Any, schema: Schema) -> bytes:
+def of_sklearn(model: Any, features: Sequence[Feature]) -> bytes:
+    """A model of scikit-learn whose columns are `features`; Invalid at /format in the converter's words."""
     from skl2onnx import to_onnx  # noqa: PLC0415
     from skl2onnx.common.data_types import FloatTensorType, StringTensorType  # noqa: PLC0415
 
-    features = [schema.features[j] for j in scorer.columns.order]
     kinds = {"numeric": FloatTensorType, "categorical": StringTensorType}
     inputs = [(feature.name, kinds[feature.type]([None, 1])) for feature in features]
-    if not schema.categorical:
+    if all(feature.type == "numeric" for feature in features):
         inputs = [("X", FloatTensorType([None, len(features)]))]
     try:
         content: bytes = to_onnx(
-            scorer.model, initial_types=inputs, options={"zipmap": False}, target_opset=_OPSETS
+            model, initial_types=inputs, options={"zipmap": False}, target_opset=_OPSETS
         ).SerializeToString()
     except Exception as error:
         what = f"{type(error).__name__}: {str(error).strip().splitlines()[0][:200]}"

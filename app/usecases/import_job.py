@@ -13,6 +13,7 @@ from app.acquisition.prices import Prices
 from app.data.table import Table
 from app.errors import Invalid, NotFound, PayoffError
 from app.jobs.job import Job
+from app.learners.base import automatic_calibration
 from app.learners.imported.estimator import FOLDS, Imported, checked_rows
 from app.learners.imported.measured import measure
 from app.learners.imported.rounding import rounding_warnings
@@ -188,9 +189,9 @@ def _evaluated(job: Job, spec: ImportSpec, model: Imported, table: Table, P: np.
 
 def _acquiring(model: Imported, spec: ImportSpec, table: Table) -> str:
     """Have an imported forest acquire features one at a time; `possible`, or why that is impossible."""
-    last = str(model.facts["estimator"]).rpartition(", ")[2]
-    if spec.format == "onnx" or last != "RandomForestClassifier":
-        what = "an ONNX file" if spec.format == "onnx" else last
+    scorer: Any = model.scorer
+    what = scorer.last_step
+    if what != "RandomForestClassifier":
         return f"{what} cannot be asked feature by feature: only a RandomForestClassifier of scikit-learn can"
     from app.learners.imported.forest import NotFoldable, folded  # noqa: PLC0415 - it loads the compiler
 
@@ -210,10 +211,7 @@ def _method(wanted: str, counts: np.ndarray) -> str:
     """The calibration for these numbers of rows per class (K,)."""
     if wanted != "auto":
         return wanted
-    sigmoid, isotonic = _FEW
-    if counts.min() >= isotonic:
-        return "isotonic"
-    return "sigmoid" if counts.sum() - counts.max() >= sigmoid and counts.min() > 1 else "none"
+    return automatic_calibration(counts, *_FEW) if counts.min() > 1 else "none"
 
 
 def _check_complete(P: np.ndarray, table: Table) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Mapping
-from typing import Any, BinaryIO
+from collections.abc import Callable, Mapping
+from io import SEEK_END
+from typing import Any, BinaryIO, get_args
 
 from app.access.caller import Caller, Scope
 from app.data.dataset import Dataset
@@ -16,16 +17,24 @@ from app.usecases import jobs
 from app.usecases.datasets import find_named
 from app.usecases.matrices import read_matrix
 from app.usecases.ports import Ports
-from app.usecases.specs import ImportSpec
+from app.usecases.specs import Format, ImportSpec
 from app.usecases.train import listed_costs
 
 KIND = "import"
-FORMATS = ("skops", "onnx", "joblib")
-CALIBRATIONS = ("none", "auto", "sigmoid", "isotonic")
 
 
-def submit(ports: Ports, order: Mapping[str, Any], content: BinaryIO, *, key: str | None, caller: Caller) -> Job:
-    """Accept an order, checked as far as possible beforehand; the same `key` answers with the first job.
+def submit(
+    ports: Ports,
+    order: Mapping[str, Any],
+    content: Any,
+    reserve: Callable[[int], None],
+    *,
+    key: str | None,
+    caller: Caller,
+) -> Job:
+    """Accept an order with a file, checked as far as possible beforehand; the same `key` answers with the first job.
+
+    `reserve` is told the bytes of memory that the file takes while it is kept.
 
     Raises Invalid with the place of what cannot work, NotFound for an unknown data set, Forbidden as `check_format`.
     """
@@ -35,13 +44,15 @@ def submit(ports: Ports, order: Mapping[str, Any], content: BinaryIO, *, key: st
     stakes = read_matrix(order["matrix"], dataset.classes or ())
     if stakes is None and order["matrix"].actions is not None:
         raise Invalid.at("/actions", "actions are the columns of benefits; send benefits, too")
-    model = content.read()
-    if not model:
+    size = content.seek(0, SEEK_END)
+    if not size:
         raise Invalid.at("/file", "the file is empty")
+    reserve(size)
+    content.seek(0)
     spec = ImportSpec(
         model=order["model"],
         format=order["format"],
-        file=hashlib.sha256(model).hexdigest(),
+        file=hashlib.file_digest(content, "sha256").hexdigest(),
         dataset=dataset.id,
         calibration=order["calibration"],
         classes=order["classes"],
@@ -49,13 +60,13 @@ def submit(ports: Ports, order: Mapping[str, Any], content: BinaryIO, *, key: st
         actions=None if stakes is None else stakes.actions,
         feature_costs=listed_costs(order["feature_costs"], [feature.name for feature in dataset.features]),
     )
-    return _kept_and_submitted(ports, spec, model, key or secrets.token_hex(16), caller)
+    return _kept_and_submitted(ports, spec, content, key or secrets.token_hex(16), caller)
 
 
 def check_format(ports: Ports, kind: str, caller: Caller) -> None:
     """Invalid for an unknown format; Forbidden for pickles, unless the service accepts them and the key is `admin`."""
-    if kind not in FORMATS:
-        raise Invalid.at("/format", f"format is one of {', '.join(FORMATS)}")
+    if kind not in get_args(Format):
+        raise Invalid.at("/format", f"format is one of {', '.join(get_args(Format))}")
     if kind == "joblib":
         if not ports.imports.pickles:
             raise Forbidden(
@@ -70,10 +81,11 @@ def _check_labels(dataset: Dataset) -> None:
         raise Invalid.at("/dataset", f"an imported model predicts one label of classes, and this data set has {there}")
 
 
-def _kept_and_submitted(ports: Ports, spec: ImportSpec, model: bytes, key: str, caller: Caller) -> Job:
+def _kept_and_submitted(ports: Ports, spec: ImportSpec, content: BinaryIO, key: str, caller: Caller) -> Job:
     """The file is kept first, under the id that the job is going to have; no job begins without its file."""
     job_id = id_of_key(key, caller.client)
-    kept = ports.imports.keep(job_id, model)
+    content.seek(0)
+    kept = ports.imports.keep(job_id, content.read())
     try:
         job = jobs.submit(ports, caller, KIND, spec, model=spec.model, dataset=spec.dataset, key=key)
     except BaseException:

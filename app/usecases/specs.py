@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict
@@ -83,6 +83,10 @@ class CompareSpec(Spec):
         return np.array(self.benefits, dtype=np.float64)
 
 
+Format = Literal["skops", "onnx", "joblib"]
+Calibration = Literal["none", "auto", "sigmoid", "isotonic"]
+
+
 class ImportSpec(Spec):
     """What to import: `file` is the SHA-256 of the model's file, which is kept for the job; the rest as in TrainSpec.
 
@@ -90,10 +94,10 @@ class ImportSpec(Spec):
     """
 
     model: str
-    format: str
+    format: Format
     file: str
     dataset: str
-    calibration: str = "none"
+    calibration: Calibration = "none"
     classes: list[str] | None = None
     benefits: list[list[float]] | None = None
     actions: list[str] | None = None

@@ -12,7 +12,7 @@ from app.api.bodies.documents import PROBABILITIES, ClassNames, Name, StrictRout
 from app.api.deps import CallerDep, PortsDep
 from app.api.errors import problems
 from app.api.middleware.permits import TRAIN, needs
-from app.api.routes.jobs import Prefer, accepted, add_job_routes, key_header
+from app.api.routes.jobs import Prefer, accepted, accepted_response, add_job_routes, key_header
 from app.api.routes.train import JobDocument, wanted_model
 from app.errors import Invalid
 from app.usecases import calibrate as usecase
@@ -68,10 +68,6 @@ _EXAMPLE = {
     "classes": ["spam", "genuine"],
     "labels": ["spam", "spam", "spam", "spam", "genuine", "genuine", "genuine", "genuine"],
 }
-_ACCEPTED = {
-    "description": "Accepted, and ended within the time that `Prefer: wait` gave",
-    "model": JobDocument,
-}
 
 
 @router.post(
@@ -79,7 +75,7 @@ _ACCEPTED = {
     summary="Start a job that calibrates the scores of another system and publishes them as a model",
     status_code=202,
     response_model=JobDocument,
-    responses={200: _ACCEPTED, **problems(409, 413, 422)},
+    responses={**accepted_response(JobDocument), **problems(409, 413, 422)},
 )
 @needs(TRAIN)
 async def submit(

@@ -17,7 +17,7 @@ from app.api.deps import CallerDep, PortsDep
 from app.api.errors import problems
 from app.api.middleware.permits import TRAIN, needs
 from app.api.routes.datasets import EXAMPLE_ID
-from app.api.routes.jobs import JobState, Prefer, accepted, add_job_routes, key_header
+from app.api.routes.jobs import JobState, Prefer, accepted, accepted_response, add_job_routes, key_header
 from app.api.routes.train import Learner
 from app.decisions.rules import RuleName
 from app.errors import Conflict, Flaw, Invalid, pointer, reject
@@ -125,10 +125,6 @@ _EXAMPLE = {
     "benefits": [[0, -1], [-10, 5]],
     "folds": 3,
 }
-_ACCEPTED = {
-    "description": "Accepted, and ended within the time that `Prefer: wait` gave",
-    "model": CompareDocument,
-}
 
 
 @router.post(
@@ -136,7 +132,7 @@ _ACCEPTED = {
     summary="Start a job that compares learners and rules",
     status_code=202,
     response_model=CompareDocument,
-    responses={200: _ACCEPTED, **problems(404, 413, 422)},
+    responses={**accepted_response(CompareDocument), **problems(404, 413, 422)},
 )
 @needs(TRAIN)
 async def submit(

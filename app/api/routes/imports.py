@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Annotated, Any, BinaryIO, Literal
+from typing import Annotated, Any, BinaryIO
 
 from fastapi import APIRouter, Depends, Request, Response
 from pydantic import Field
@@ -19,15 +19,15 @@ from app.api.errors import problems
 from app.api.middleware.limiters import limiters
 from app.api.middleware.memory import share
 from app.api.middleware.permits import UPLOAD, needs
-from app.api.routes.jobs import Prefer, accepted, key_header
+from app.api.routes.jobs import Prefer, accepted, accepted_response, key_header
 from app.api.routes.models import ModelName
 from app.api.routes.train import FeatureCosts, JobDocument
 from app.errors import Invalid, Unsupported, pointer
 from app.usecases import import_model as usecase
+from app.usecases.specs import Calibration, Format
 
 router = APIRouter(prefix="/models", tags=["models"], route_class=StrictRoute, dependencies=[Depends(need_model)])
 
-Calibration = Literal["none", "auto", "sigmoid", "isotonic"]
 _FIELD_BYTES = 1 << 20
 _JSON_FIELDS = ("benefits", "cost_matrix", "actions", "feature_costs")
 
@@ -35,7 +35,7 @@ _JSON_FIELDS = ("benefits", "cost_matrix", "actions", "feature_costs")
 class ImportForm(WireMatrix):
     """The fields of the form besides the file; matrix, actions and prices are JSON."""
 
-    format: Literal["skops", "onnx", "joblib"] = Field(
+    format: Format = Field(
         description="`skops`: scikit-learn, types on a safe list; `onnx`: any library; `joblib`: runs the code in the"
         " file, so it needs the scope `admin` and PAYOFF_ALLOW_PICKLES"
     )
@@ -60,7 +60,7 @@ _BODY = {"requestBody": {"required": True, "content": {FORM: {"schema": _SCHEMA}
     status_code=202,
     response_model=JobDocument,
     responses={
-        200: {"description": "Accepted, and ended within the time that `Prefer: wait` gave", "model": JobDocument},
+        **accepted_response(JobDocument),
         **problems(403, 404, 409, 413, 415, 422),
     },
     openapi_extra=_BODY,
@@ -91,7 +91,9 @@ async def import_version(
         content, fields = _parts(form, request)
         wire = checked(ImportForm, fields)
         order = dict(wire) | {"model": name, "matrix": wire.stated()}
-        submit = partial(usecase.submit, ports, order, content, key=idempotency_key, caller=caller)
+        submit = partial(
+            usecase.submit, ports, order, content, share(request).reserve, key=idempotency_key, caller=caller
+        )
         job = await limiters(request).upload.run(submit)
     finally:
         await form.close()

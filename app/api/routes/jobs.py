@@ -184,6 +184,11 @@ def add_job_routes(
         return document.of(usecase.cancel(ports, caller, kinds, job_id))
 
 
+def accepted_response(document: type[BaseModel]) -> dict[int | str, dict[str, Any]]:
+    """What OpenAPI says about jobs that end before they are answered."""
+    return {200: {"description": "Accepted, and ended within the time that `Prefer: wait` gave", "model": document}}
+
+
 async def accepted(request: Request, response: Response, job: JobView, prefer: str | None) -> JobView:
     """Set `Location` and wake a worker; with `prefer`, wait, and answer 200 if the job has ended."""
     worker = request.app.state.worker

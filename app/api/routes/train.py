@@ -15,7 +15,7 @@ from app.api.documentation.learner_schema import learner_schema
 from app.api.errors import problems
 from app.api.middleware.permits import TRAIN, needs
 from app.api.routes.datasets import EXAMPLE_ID
-from app.api.routes.jobs import JobState, Prefer, accepted, add_job_routes, key_header
+from app.api.routes.jobs import JobState, Prefer, accepted, accepted_response, add_job_routes, key_header
 from app.usecases import import_model
 from app.usecases import train as usecase
 from app.usecases.specs import HOLDOUT, SEED
@@ -112,10 +112,6 @@ _EXAMPLE = {
     "refit": True,
     "seed": 0,
 }
-_ACCEPTED = {
-    "description": "Accepted, and ended within the time that `Prefer: wait` gave",
-    "model": JobDocument,
-}
 
 
 @router.post(
@@ -123,7 +119,7 @@ _ACCEPTED = {
     summary="Start a job that trains and publishes a model",
     status_code=202,
     response_model=JobDocument,
-    responses={200: _ACCEPTED, **problems(404, 409, 413, 422)},
+    responses={**accepted_response(JobDocument), **problems(404, 409, 413, 422)},
 )
 @needs(TRAIN)
 async def submit(

@@ -32,9 +32,7 @@ from app.features import Schema
 from app.learners.imported.columns import Columns
 
 _RISING = (StandardScaler, MinMaxScaler, MaxAbsScaler, RobustScaler)
-_LARGEST = (
-    1e30  # of a number that is split: its squares stay in the range of a float64, and itself in that of a float32
-)
+_LARGEST = 1e30  # of a number that is split: a float32 has it, and a float64 its square
 _CODES = 4096  # of a feature: all are tabulated
 _Lineage = list[int]
 

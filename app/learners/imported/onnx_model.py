@@ -30,6 +30,7 @@ class OnnxScorer:
     The session is opened with the first rows, in one thread, and is not pickled.
     """
 
+    last_step = "an ONNX file"
     made_by = ""
     """What made the file, as far as it says."""
 
@@ -69,6 +70,10 @@ class OnnxScorer:
             return np.array([list(row.values()) for row in found], dtype=np.float64)
         P = np.asarray(found, dtype=np.float64).reshape(len(X), -1)
         return np.column_stack((1.0 - P, P)) if P.shape[1] == 1 else P
+
+    def onnx(self, _schema: Schema) -> bytes:
+        """The file as it came."""
+        return self.content
 
     def names(self, model: Any) -> list[Any] | None:
         """The names of the columns of the probabilities, where the file, parsed as `model`, has them."""

@@ -24,6 +24,7 @@ from app.features import Schema
 from app.learners.imported.columns import Columns
 from app.learners.imported.estimator import class_order
 from app.learners.imported.safe_types import SCORES, check_types
+from app.learners.onnx_export import of_sklearn
 from app.text import some_of
 
 _TRUSTED = [  # besides those that skops trusts
@@ -50,6 +51,15 @@ class SklearnScorer:
     model: Any
     columns: Columns
     order: np.ndarray | None
+
+    @property
+    def last_step(self) -> str:
+        """The class at the end of the pipeline."""
+        return described(self.model).rpartition(", ")[2]
+
+    def onnx(self, schema: Schema) -> bytes:
+        """The model as an ONNX file; Invalid where it cannot be converted."""
+        return of_sklearn(self.model, [schema.features[j] for j in self.columns.order])
 
     def posterior(self, X: np.ndarray) -> np.ndarray:
         P = np.asarray(self.model.predict_proba(self.columns.of_rows(X)), dtype=np.float64)
