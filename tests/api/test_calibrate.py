@@ -92,14 +92,14 @@ def test_probabilities_of_three_classes_that_are_integers(service):
 
 def test_scores_of_each_class_and_few_rows_are_warned_about(service):
     body = order(
-        model="few",
+        model="few-scores",
         scores=[[2, 0, 0], [1, 0, 0], [0, 2, 1], [0, 1, 0], [0, 0, 3], [0, 0.5, 1]],
         classes=["a", "b", "c"],
         labels=["a", "a", "b", "b", "c", "c"],
     )
     job = calibrated(service, body)
     assert any("too few" in warning for warning in job["warnings"])
-    card = service.get("/models/few:1").json()
+    card = service.get("/models/few-scores:1").json()
     assert [feature["name"] for feature in card["features"]] == ["a", "b", "c"]
 
 

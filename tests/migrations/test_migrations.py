@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parents[2]
 METADATA = [
     importlib.import_module(module.name).TABLES
     for module in pkgutil.walk_packages(app.__path__, "app.")
-    if module.name.endswith(".tables")
+    if module.name.endswith(".tables") and not module.name.startswith("app.api.")  # of bodies
 ]
 
 

@@ -99,7 +99,9 @@ def test_an_older_stepwise_model_asks_as_it_did(older, name):
 
 
 def test_each_learner_that_answers_acquire_has_an_older_model():
-    assert {kind for kind, _, _ in STEPWISE.values()} == {kind.name for kind in KINDS.values() if kind.stepwise}
+    """But `forest_chain`, which no released version has published."""
+    known = {kind for kind, _, _ in STEPWISE.values()}
+    assert known | {"forest_chain"} == {kind.name for kind in KINDS.values() if kind.stepwise}
 
 
 def test_a_model_of_another_scikit_learn_is_refused_or_loaded_at_own_risk(older, monkeypatch):
