@@ -20,7 +20,7 @@ def rounding_warnings(columns: Mapping[str, np.ndarray]) -> list[str]:
         return []
     first = next(iter(changed))
     with np.errstate(over="ignore"):
-        example = f"{changed[first]:.17g} of {first!r} is {float(np.float32(changed[first])):.17g}"
+        example = f"{changed[first]:.17g} of {first!r} becomes {float(np.float32(changed[first])):.17g}"
     named = some_of([repr(name) for name in changed], _SHOWN)
     advice = "export it with DoubleTensorType, or subtract an offset from the feature before training"
     effect = f"values of {named} change ({example}), and decisions may differ from the original's"
