@@ -22,6 +22,7 @@ import httpx
 import numpy as np
 import pytest
 import uvicorn
+from hypothesis import settings as hypothesis
 from xdist.scheduler.loadfile import LoadFileScheduling
 
 from app.api.app import create_app
@@ -29,6 +30,7 @@ from app.job_processes import PRELOADED
 from app.processes import preload
 from app.settings import Settings
 from app.wiring import wire
+from tests.effort import repeated
 from tests.servers.forked import share_template
 
 preload(
@@ -36,6 +38,9 @@ preload(
 )  # whichever test is the first to start a process: those of jobs begin at once
 if "PYTEST_XDIST_WORKER" not in os.environ:
     share_template()
+
+hypothesis.register_profile("ours", max_examples=repeated(100))
+hypothesis.load_profile("ours")
 
 _OF_THE_SYSTEM = ("tests/faults/test_kills.py", "tests/faults/test_outages.py")  # those that ask for `system`
 _APART = "tests/usecases/test_stalled_attempts.py"  # each of its cases takes long and shares nothing

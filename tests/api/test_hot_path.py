@@ -12,13 +12,14 @@ import pytest
 
 from app.api import hot_path
 from tests.conftest import settings_for
+from tests.effort import repeated
 from tests.servers import zoo
 from tests.servers.direct import ask, direct
 from tests.servers.fuzzing import Sent
 from tests.servers.mutations import content_of, mutations
 
 MODELS = [each for each in zoo.ANIMALS if each.name in ("plain", "numbered", "unheld", "weighed", "staged", "heights")]
-ROUNDS = 3_000
+ROUNDS = repeated(3_000)
 CELLS = (0, 1, 1.0, -0.0, -1, 5, -10, 2.5, 1e-300, 1e150, 1 / 3)
 MEANS = (54, 74, 9, 4)  # of the features in training
 VALUES = (0, 1, -0.0, 50, 70.25, None, 1e-300, 1e6, 1e308, -1e308)

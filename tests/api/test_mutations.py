@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from tests.effort import repeated
 from tests.servers.direct import Answer
 from tests.servers.fuzzing import Sent
 from tests.servers.mutation_run import run
 from tests.servers.verdict import flaws_of, resolves
 
-MUTATIONS = 10_000  # `benchmarks/fuzz.py mutations` sends as many as are asked for
+MUTATIONS = repeated(10_000)  # `benchmarks/fuzz.py mutations` sends as many as are asked for
 
 
 def test_mutated_requests_are_answered_as_documented(tmp_path):

@@ -14,6 +14,7 @@ from app.jobs.job import Status
 from app.jobs.queue import Queue
 from app.jobs.tables import JOBS
 from app.migrations import migrate
+from tests.effort import repeated
 
 
 @pytest.fixture
@@ -111,7 +112,7 @@ def _statements_of_the_migration():
     return [step._TURNS_OF_WAITING_JOBS]
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=repeated(20), deadline=None)
 @given(st.randoms(use_true_random=False))
 def test_while_two_clients_wait_neither_is_served_more_than_one_job_ahead(chance: random.Random):
     """In any order of submitting, claiming and ending, with 1 to 3 slots."""

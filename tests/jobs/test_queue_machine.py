@@ -12,6 +12,7 @@ from app.jobs.job import Problem
 from app.jobs.queue import Beat, Queue
 from app.jobs.tables import JOBS
 from app.migrations import migrate
+from tests.effort import repeated
 from tests.jobs.clock import ClockedDatabase
 
 ATTEMPTS = 2
@@ -160,7 +161,7 @@ def test_the_queue_does_what_the_model_does(database_url):
     database = ClockedDatabase(database_url)
     migrate(database)
     times = settings(
-        max_examples=25 if database.is_sqlite else 12, stateful_step_count=40, deadline=None, derandomize=True
+        max_examples=repeated(25 if database.is_sqlite else 12), stateful_step_count=40, deadline=None, derandomize=True
     )
     run_state_machine_as_test(lambda: QueueMachine(database), settings=times)
     database.close()

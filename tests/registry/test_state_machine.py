@@ -14,6 +14,7 @@ from app.errors import Conflict, NotFound
 from app.migrations import migrate
 from app.registry.registry import Registry
 from app.registry.tables import TABLES, state
+from tests.effort import repeated
 from tests.registry.making import make_card
 
 NAMES = st.sampled_from(["a", "b"])
@@ -142,6 +143,6 @@ class Changes(RuleBasedStateMachine):
 def test_any_order_of_changes_leaves_what_the_model_says(database_url):
     database = Database(database_url)
     migrate(database)
-    times = settings(max_examples=25 if database.is_sqlite else 6, stateful_step_count=20, deadline=None)
+    times = settings(max_examples=repeated(25 if database.is_sqlite else 6), stateful_step_count=20, deadline=None)
     run_state_machine_as_test(lambda: Changes(database), settings=times)
     database.close()

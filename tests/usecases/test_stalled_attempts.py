@@ -20,6 +20,7 @@ from app.registry.tables import reservations
 from app.settings import Settings
 from app.stores import make_tables, open_ports
 from app.usecases import train_job
+from tests.effort import THOROUGH
 from tests.jobs.waiting import eventually
 from tests.usecases.stalling import stall, trained
 
@@ -158,9 +159,10 @@ def each_step(settings, ports, begin, before=lambda _job: None):
     """A job for each step: its first attempt is claimed, `begin` starts what is stopped, until nothing was stopped.
 
     With PostgreSQL it is each third step: a folder's steps are those of the round with SQLite, and every call of a
-    bucket takes two.
+    bucket takes two. Unless the run is thorough, it is every second of these.
     """
-    for at in range(1, STEPS, 1 if settings["database"].startswith("sqlite") else 3):
+    stride = 1 if settings["database"].startswith("sqlite") else 3
+    for at in range(1, STEPS, stride if THOROUGH else 2 * stride):
         job = ports.queue.submit("train", {"model": f"m{at}"}, model=f"m{at}")
         first = ports.queue.claim("the first worker")
         before(first)
