@@ -41,7 +41,7 @@ _SKLEARN = {
     "preprocessing": "Binarizer KBinsDiscretizer LabelBinarizer LabelEncoder MaxAbsScaler MinMaxScaler Normalizer"
     " OneHotEncoder OrdinalEncoder PolynomialFeatures PowerTransformer QuantileTransformer RobustScaler"
     " StandardScaler TargetEncoder",
-    "svm": "LinearSVC NuSVC SVC",
+    "svm": "LinearSVC",  # the others hand their arrays to compiled code that trusts their sizes
     "tree": "DecisionTreeClassifier DecisionTreeRegressor ExtraTreeClassifier ExtraTreeRegressor Tree",
     "utils": "Bunch",
 }

@@ -229,6 +229,7 @@ UNSAFE = {
     "in a bunch": (lambda: hidden("a bunch"), "CountVectorizer"),
     "a function of numpy": (lambda: on_column(FunctionTransformer(np.exp)), "FunctionTransformer"),
     "a kernel": (lambda: SVC(kernel=np.add), "numpy.ufunc"),
+    "sizes that compiled code trusts": (SVC, "sklearn.svm.SVC"),
     "a method of a step": (stacked, "StackingClassifier"),
     "neighbours": (KNeighborsClassifier, "KNeighborsClassifier"),
 }
