@@ -18,6 +18,13 @@ from app.numbers_in_text import MISSING
 
 FIRST_ROW = 2  # the first row of values, as an editor counts: the header is row 1
 _BLOCK = 1 << 21  # bytes parsed at a time; also the longest row
+_CODECS = {"latin-1": "cp1252"}  # as browsers read it: spreadsheets mean that, which has signs for 0x80 to 0x9f
+_NO_TEXT = {
+    b"\x1f\x8b": "gzipped",
+    b"PK\x03\x04": "an archive or an Excel file",
+    b"PAR1": "a Parquet file",
+    b"ARROW1": "an Arrow file",
+}
 _RAGGED = "there are rows with another number of values than the header"
 
 
@@ -72,13 +79,20 @@ class CsvText:
 
 def in_utf8(parts: Iterable[bytes], encoding: str) -> Iterator[bytes]:
     """Text in UTF-8; Invalid at `/encoding` where it is not in this one."""
-    decoder = codecs.getincrementaldecoder(encoding)()
+    decoder = codecs.getincrementaldecoder(_CODECS.get(encoding, encoding))()
     try:
         for part in parts:
             yield decoder.decode(part).encode()
         yield decoder.decode(b"", final=True).encode()
     except UnicodeError as error:
         raise Invalid.at("/encoding", f"the file is not {encoding}") from error
+
+
+def check_text(content: bytes) -> None:
+    """Invalid for formats that are taken for CSV by mistake, by their first bytes."""
+    found = next((what for first, what in _NO_TEXT.items() if content.startswith(first)), None)
+    if found is not None:
+        raise Invalid.at("", f"this is {found}; send the text, or name the format in Content-Type")
 
 
 def clean(column: Any, words: Collection[str] = ()) -> Any:

@@ -185,3 +185,25 @@ def test_a_word_for_missing_values_is_a_category_where_the_model_has_it(word):
     np.testing.assert_array_equal(X, [[0, np.nan], [1, 0], [0, np.nan], [np.nan, 1]])
     assert not warnings
     assert cases_of_sheet(sheet, schema)[0] == [{"a": word}, {"a": "x", "b": "x"}, {"a": word}, {"b": "y"}]
+
+
+def test_ids_come_back_as_they_were_sent(service, ward):
+    """Also those that would be a missing value in a feature, and the signs of Windows."""
+    rows = [[name, 50, 70, "mild"] for name in ("NA", "null", "5€x", "")]
+    body = written(rows, ["patient", *FEATURES], encoding="cp1252")
+    answer = post(service, body, model=ward, id="patient", encoding="latin-1").json()
+    assert answer["ids"] == ["NA", "null", "5€x", None]
+
+
+@pytest.mark.parametrize("content", [b"\x1f\x8b\x08\0", b"PK\x03\x04\0", b"PAR1\xff", b"ARROW1\0"])
+@pytest.mark.parametrize("query", [{}, {"encoding": "latin-1"}])
+def test_other_formats_are_named(service, ward, content, query):
+    errors = post(service, content + b"age\n1\n", model=ward, **query).json()["errors"]
+    assert [error["loc"] for error in errors] == [""]
+    assert "Content-Type" in errors[0]["msg"]
+
+
+def test_columns_that_come_back_are_found_or_named(service, ward):
+    body = written([["a", 50, 70, "mild"]], ["patient", *FEATURES])
+    assert "did you mean 'patient'" in post(service, body, model=ward, id="Patient").text
+    assert "`id` and `keep`" in post(service, body, model=ward).text

@@ -11,7 +11,7 @@ from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from app.api.bodies.documents import Names, Text, WireModel
 from app.api.bodies.json_bodies import Reserve
-from app.errors import Flaw, Invalid, pointer, reject
+from app.errors import Flaw, Invalid, pointer, reject, unknown
 
 if TYPE_CHECKING:  # imported where needed: it takes 40 MB of memory that a service without such clients can spare
     import pyarrow as pa
@@ -121,9 +121,12 @@ def carried_of_table(
 
     names = wire.carried_names
     reject(
-        Flaw(pointer("id" if name == wire.id else "keep"), f"the table needs one column {name!r}")
+        Flaw(
+            pointer("id" if name == wire.id else "keep"),
+            f"the table has the column {name!r} twice" if count else unknown("column", name, table.column_names),
+        )
         for name in names
-        if table.column_names.count(name) != 1
+        if (count := table.column_names.count(name)) != 1
     )
     columns = {name: _column(table.column(name), name, reserve) for name in names}
     ignored = index_columns(table.schema).union(names).difference(features)

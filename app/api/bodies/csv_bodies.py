@@ -36,8 +36,9 @@ def table_of_csv(
     """
     import pyarrow as pa  # noqa: PLC0415
 
-    from app.data.csv_text import CsvText, clean, in_utf8  # noqa: PLC0415 - with pyarrow
+    from app.data.csv_text import CsvText, check_text, clean, in_utf8  # noqa: PLC0415 - with pyarrow
 
+    check_text(body)
     reserve(len(body) * _BYTES_PER_BYTE)
     plain = body if dialect.encoding == "utf-8" else b"".join(in_utf8([body], dialect.encoding))
     text = CsvText(io.BytesIO(plain), dialect.delimiter)

@@ -178,7 +178,9 @@ def flaws_of_names(counts: Mapping[str, int], known: Sequence[str], *, complete:
     features = set(known)
     for name in counts:
         if name not in features:
-            yield Flaw(pointer(name), unknown("feature", name, known) + "; `keep` names columns that only come back")
+            yield Flaw(
+                pointer(name), unknown("feature", name, known) + "; `id` and `keep` name columns that only come back"
+            )
     for name in known if complete else ():
         if name not in counts:
             yield Flaw("", f"feature {name!r} is missing")

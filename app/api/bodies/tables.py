@@ -22,6 +22,7 @@ from app.api.middleware.memory import share
 from app.data.dialect import Decimal, Delimiter, Dialect, Encoding
 from app.data.location import FILE
 from app.errors import Flaw, Invalid, TooLarge, pointer, reject
+from app.numbers_in_text import MISSING
 from app.usecases.datasets import arrow_of_parquet
 
 if TYPE_CHECKING:  # imported where needed: it takes 40 MB of memory that a service without such clients can spare
@@ -79,7 +80,8 @@ class Sheet:
         """
         if self.kind == CSV:
             dialect = Dialect(self.fields.delimiter, self.fields.decimal, self.fields.encoding)
-            table = table_of_csv(self.body, numbers, dialect, self.reserve, words)
+            as_sent = dict.fromkeys(self.fields.carried_names, MISSING)  # an id may be NA
+            table = table_of_csv(self.body, numbers, dialect, self.reserve, {**as_sent, **words})
         else:
             self.fields.refuse_dialect()
             table = self._of_objects() if self.kind == NDJSON else table_of_arrow(self.body, self.reserve)
