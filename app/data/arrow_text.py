@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from app.errors import Invalid, pointer
+from app.errors import Invalid, TooLarge, pointer
 
 _BYTES_PER_VIEW = 16  # a length in four bytes, then a prefix and where the rest is, or the text itself
 _FREE_ROWS = 100_000  # that may take no bytes
@@ -22,7 +22,7 @@ _COPIES = 2  # of the text in memory while it is converted
 
 
 def check_extent(table: pa.Table, size: int) -> None:
-    """Invalid where a stream of `size` bytes states more rows, or longer dictionaries, than it has bits.
+    """TooLarge where a valid stream of `size` bytes states more rows, or longer dictionaries, than it has bits.
 
     Columns of nulls, and of texts of a fixed length of 0, take no bytes: a few would stand for any number of rows.
     """
@@ -30,7 +30,7 @@ def check_extent(table: pa.Table, size: int) -> None:
     chunks = (chunk for column in table.columns for chunk in column.chunks if pa.types.is_dictionary(chunk.type))
     longest = max((len(chunk.dictionary) for chunk in chunks), default=0)
     if max(table.num_rows, longest) > most:
-        raise Invalid.at("", f"the stream states {max(table.num_rows, longest):,} values in {size:,} bytes")
+        raise TooLarge(f"the stream states {max(table.num_rows, longest):,} values in {size:,} bytes")
 
 
 def plain(table: pa.Table, reserve: Callable[[int], None]) -> pa.Table:

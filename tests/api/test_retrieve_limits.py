@@ -97,9 +97,8 @@ def test_lists_without_bytes_count_as_sets(service):
 
 def test_null_columns_are_rejected_before_rows_are_allocated():
     schema = Schema([Feature("x", "numeric")])
-    with pytest.raises(Invalid) as refused:
+    with pytest.raises(TooLarge, match="values in"):
         rows_of_arrow(stream(pa.table({"x": pa.nulls(2**31 - 1)})), schema)
-    assert refused.value.flaws[0].loc == "/x"
 
 
 def test_the_size_of_a_request_counts_rows_times_labels(service, ward, monkeypatch):

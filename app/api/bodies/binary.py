@@ -67,9 +67,10 @@ def table_of_arrow(body: bytes, reserve: Reserve) -> pa.Table:
         for message in pa.ipc.MessageReader.open_stream(body):
             _check_plain(message.type, bytes(message.metadata))
         table = pa.ipc.open_stream(body).read_all()
+        table.validate()
         check_extent(table, len(body))
         return plain(table, reserve)
-    except Invalid:
+    except (Invalid, TooLarge):
         raise
     except (pa.ArrowException, MemoryError, OSError, ValueError, struct.error) as error:
         hint = "; it is an Arrow file (Feather): write a stream" if body.startswith(_ARROW_FILE) else ""
