@@ -11,7 +11,7 @@ import numpy as np
 from app.acquisition.prices import Prices
 from app.acquisition.stopping import Experience
 from app.decisions.benefit import LARGEST
-from app.errors import Invalid
+from app.errors import Invalid, pointer
 
 _STEPS = 30  # of bisection, over ten orders of magnitude
 _CHEAP, _DEAR = 1e-2, 1e6  # worth of a right class in units of the smallest price, and of all prices
@@ -24,7 +24,7 @@ def parse_target(target: Any) -> tuple[str, float]:
     ((name, value),) = target.items()
     most = LARGEST if name == "cost" else 1
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= most:
-        raise Invalid.at(f"/{name}", f"{name} is a number from 0 to {most:g}")
+        raise Invalid.at(pointer(name), f"{name} is a number from 0 to {most:g}")
     return name, float(value)
 
 
