@@ -22,10 +22,10 @@ class Chain:
     """S forests over the columns of `order` (S,): that of state s >= 1 reads the first s of them; K classes.
 
     In state 0 the answer is `prior` (K,). `blends` calibrate the states 1 … S, or are empty: each takes its own forest
-    and some just before it, which are there anyway and err elsewhere. `gaps` (S,) marks columns
-    that had missing values in training, so that their forests know what a missing value means. Where another column is
-    missing `masked` answers, one forest of rows with random gaps, calibrated by `masked_curve`. `orders` ranks
-    categories; `n_features` are the columns of a row.
+    and some just before it, which are there anyway and err elsewhere. `gaps` (S,) marks columns that had missing values
+    in training, so that their forests know what a missing value means. Where another column is missing `masked`
+    answers, one forest of rows with random gaps, calibrated by `masked_curve`. `orders` ranks categories; `n_features`
+    are the columns of a row.
     """
 
     can_settle: ClassVar[bool] = False

@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 
 from app.acquisition._extra_trees import MISSING_LEFT, answer, grow_extra
-from app.acquisition.nodes import different
+from app.acquisition.nodes import distinct_rows
 from app.arrays import F32, F64, I16, I32, Ints
 from app.progress import checkpoint
 
@@ -18,8 +18,7 @@ from app.progress import checkpoint
 class ExtraTrees:
     """S forests of T trees each over columns 0, 1, …; `_extra_trees` describes the nodes.
 
-    `value` (V, K): the distinct class shares of leaves; `roots` (S, T). A pickle holds about 5
-    bytes for each node.
+    `value` (V, K): the distinct class shares of leaves; `roots` (S, T). A pickle holds about 5 bytes for each node.
     """
 
     feature: I16
@@ -32,7 +31,7 @@ class ExtraTrees:
     def beside(cls, parts: Sequence[Self], forests: int, n_classes: int) -> Self:
         """All trees of the parts, in this order, dealt to so many forests of the same size. O(nodes)."""
         sizes = np.cumsum([0, *(len(part.right) for part in parts)])
-        values, which = different(np.concatenate([np.empty((0, n_classes), np.float32), *(p.value for p in parts)]))
+        values, which = distinct_rows(np.concatenate([np.empty((0, n_classes), np.float32), *(p.value for p in parts)]))
         known = np.cumsum([0, *(len(part.value) for part in parts)])
         right = [
             np.where(part.right >= 0, part.right + size, -1 - which[start - 1 - np.minimum(part.right, -1)])

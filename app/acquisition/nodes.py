@@ -73,7 +73,7 @@ def flatten(trees: Iterable[Tree], prior: np.ndarray) -> Nodes:
         for name in ("left", "right", "missing"):
             parts[name].append(np.where(inner, getattr(tree, name) + size, -1).astype(np.int32))
         distributions = np.ascontiguousarray(tree.counts / tree.counts.sum(axis=1, keepdims=True), dtype=np.float32)
-        distinct, which = different(distributions)
+        distinct, which = distinct_rows(distributions)
         values.append(distinct)
         covers.append((tree.counts.sum(axis=1) if tree.cover is None else tree.cover).astype(np.float32))
         parts["share"].append((which + known).astype(np.int32))
@@ -92,7 +92,7 @@ def flatten(trees: Iterable[Tree], prior: np.ndarray) -> Nodes:
     )  # fmt: skip
 
 
-def different(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def distinct_rows(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The rows that differ, and which of them each row is: most nodes of a tree share their distribution."""
     width = f"V{rows.shape[1] * rows.itemsize}"
     different, which = np.unique(rows.view(width).ravel(), return_inverse=True)

@@ -73,8 +73,8 @@ class Experience:
 
     `asked`, `missing` (n, S) and `length` (n,) as in `Trajectories`; `P` (n, S + 1, K) float32 calibrated
     probabilities; `y` (n,) class codes; `curve` calibrates probabilities of unfinished cases (None: they already are);
-    `n_features`. `bounded`:
-    whether the estimated gain keeps to the bounds of `Worth`; models trained before those existed keep their lines.
+    `n_features`. `bounded`: whether the estimated gain keeps to the bounds of `Worth`; models trained before those
+    existed keep their lines.
     """
 
     asked: np.ndarray

@@ -13,7 +13,7 @@ import numpy as np
 import orjson
 from fastapi import Request, Response
 
-from app.api.bodies.json_bodies import INLINE_BYTES
+from app.api.bodies.json_bodies import INLINE_BYTES, INLINE_NUMBERS
 from app.api.bodies.media_types import JSON
 from app.api.deps import cached
 from app.errors import PayoffError
@@ -24,7 +24,6 @@ _NEEDED = frozenset({"model", "instances", "benefits"})
 _FIELDS = _NEEDED | {"actions"}
 _JSON = JSON.encode()
 _ACCEPTED = (_JSON, b"*/*")
-_MAX_NUMBERS = 10_000  # of an answer; the route computes a longer one in a thread
 
 
 class _Answer(Response):
@@ -56,7 +55,7 @@ def answer(request: Request, body: bytes) -> Response | None:
         return None
     plan, instances = model.once(Plan), document["instances"]
     matrix = plan.matrix(model, document["benefits"], document.get("actions")) if plan.applies else None
-    if matrix is None or (len(model.classes) + len(matrix.actions)) * len(instances) > _MAX_NUMBERS:
+    if matrix is None or (len(model.classes) + len(matrix.actions)) * len(instances) > INLINE_NUMBERS:
         return None
     rows = len(instances) * plan.colons if instances and type(instances[0]) is dict else 0
     if body.count(b":") != len(document) + document["model"].count(":") + matrix.colons + rows:

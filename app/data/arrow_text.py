@@ -21,7 +21,7 @@ _OFFSET_BYTES = 12  # of 32 and 64 bits, for each text that is cast
 _COPIES = 2  # of the text in memory while it is converted
 
 
-def check_extent(table: pa.Table, size: int) -> None:
+def _check_extent(table: pa.Table, size: int) -> None:
     """TooLarge where a valid stream of `size` bytes states more rows, or longer dictionaries, than it has bits.
 
     Columns of nulls, and of texts of a fixed length of 0, take no bytes: a few would stand for any number of rows.
@@ -33,13 +33,15 @@ def check_extent(table: pa.Table, size: int) -> None:
         raise TooLarge(f"the stream states {max(table.num_rows, longest):,} values in {size:,} bytes")
 
 
-def plain(table: pa.Table, reserve: Callable[[int], None]) -> pa.Table:
-    """The table checked in full, with text as strings or dictionaries of strings.
+def plain(table: pa.Table, size: int, reserve: Callable[[int], None]) -> pa.Table:
+    """The table of a stream of `size` bytes checked in full, with text as strings or dictionaries of strings.
 
-    `reserve` is told how many bytes the views of a column take as text, before they are read. Raises Invalid at a
-    column that cannot be text, and what pyarrow raises for a table that is not valid.
+    `reserve` is told how many bytes the text of a column takes that has to be converted, before it is read. Raises
+    Invalid at a column that cannot be text, TooLarge for more values than so many bytes can stand for, and what pyarrow
+    raises for a table that is not valid.
     """
     table.validate()
+    _check_extent(table, size)
     if not any(map(_changes, table.schema.types)):
         table.validate(full=True)
         return table

@@ -54,8 +54,8 @@ class BudgetForest(Stepwise):
     None takes the number, at most `MAX_TREES`, with the least validation error. `max_depth` of a tree; None is no
     limit. `feature_costs`: Prices, or one price >= 0 for each column, or None for 1 each. `validation_fraction` of each
     class is held out inside `fit` where anything is left to choose, several parts in turn where there are few rows.
-    The other parameters are `Learner`'s;
-    probabilities are the averaged leaf distributions, not calibrated before `learn_stops`.
+    The other parameters are `Learner`'s; probabilities are the averaged leaf distributions, not calibrated before
+    `learn_stops`.
 
     Weighted rows are drawn in proportion to their weight, so `alpha` keeps counting rows. The choice is the least
     validation error; then the least cost, the fewest trees, the largest exponent and the least alpha. Where the first

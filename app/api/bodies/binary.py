@@ -57,19 +57,17 @@ def array_of_npy(body: bytes, reserve: Reserve) -> np.ndarray:
 def table_of_arrow(body: bytes, reserve: Reserve) -> pa.Table:
     """An Arrow IPC stream, checked in full; uncompressed, so that it takes no more memory than its body.
 
-    Only text that comes as views can take more, of which `reserve` is told before it is read.
+    Text that has to be converted can take more, of which `reserve` is told before it is read. TooLarge where the stream
+    states more rows than its bytes can stand for.
     """
     import pyarrow as pa  # noqa: PLC0415
 
-    from app.data.arrow_text import check_extent, plain  # noqa: PLC0415 - with pyarrow
+    from app.data.arrow_text import plain  # noqa: PLC0415 - with pyarrow
 
     try:
         for message in pa.ipc.MessageReader.open_stream(body):
             _check_plain(message.type, bytes(message.metadata))
-        table = pa.ipc.open_stream(body).read_all()
-        table.validate()
-        check_extent(table, len(body))
-        return plain(table, reserve)
+        return plain(pa.ipc.open_stream(body).read_all(), len(body), reserve)
     except (Invalid, TooLarge):
         raise
     except (pa.ArrowException, MemoryError, OSError, ValueError, struct.error) as error:

@@ -24,7 +24,6 @@ _PARAMETERS: dict[str, Any] = {
     "additionalProperties": True,
     "description": "the fields of `/predict` besides `model` and `instances`, as JSON or as text that holds JSON",
 }
-_SCALAR = str | float | int | bool
 
 
 class InferRequest(WireModel):

@@ -12,6 +12,7 @@ from app.errors import Invalid, TooLarge
 from app.json_text import document_of
 
 INLINE_BYTES = 16_384  # a larger body is parsed in a thread, so that no other request waits
+INLINE_NUMBERS = 10_000  # of an answer; one with more is computed in a thread
 MAX_VALUES = 1_000_000  # of one body: the parser holds the interpreter's lock for a tenth of a second
 _WEIGHTS = {b",": 1, b":": 1, b"[": 1, b"{": 2}  # an object costs as much memory as a few numbers
 _BYTES_PER_VALUE = 120  # of memory: a number takes 32, a list 80, an object 230; rows are copied once

@@ -25,7 +25,7 @@ from app.api.bodies.documents import (
     run_sized,
 )
 from app.api.bodies.given_probabilities import columns
-from app.api.bodies.json_bodies import INLINE_BYTES, Reserve, parsed
+from app.api.bodies.json_bodies import INLINE_BYTES, INLINE_NUMBERS, Reserve, parsed
 from app.api.bodies.media_types import JSON, NPY, TABULAR
 from app.api.bodies.prediction_documents import PredictAnswer
 from app.api.bodies.prediction_requests import PredictQuestion, PredictRequest, PredictTable
@@ -43,7 +43,6 @@ from app.usecases.predict_values import predict_values
 from app.usecases.probabilities import Probabilities, as_probabilities
 from app.usecases.ranges import strange_values
 
-_INLINE_NUMBERS = 10_000  # of an answer; one with more is computed in a thread, so that no other request waits
 _LONG_NUMBERS = 500_000  # of an answer; one with more takes tenths of a second
 _EXPLAINED_NUMBERS = 1000  # of an answer with explanations by a model, whose trees take up to a second
 _BYTES_PER_CONTRIBUTION = 200  # of memory, for each feature of each instance
@@ -85,10 +84,10 @@ async def answered(request: Request, size: int, read: Callable[[], Asked]) -> Re
     ready = _ready(request, asked, model)
     limited, explained = asked.question.constraints, asked.question.explain and model is not None
     decided = partial(_decide, request, asked, ready)
-    slow = limited and (limited.resources or ready.numbers > _INLINE_NUMBERS)
+    slow = limited and (limited.resources or ready.numbers > INLINE_NUMBERS)
     if ready.numbers > _LONG_NUMBERS or slow or (explained and ready.numbers > _EXPLAINED_NUMBERS):
         return await limiters(request).long.run(decided)
-    in_thread = limited or explained or ready.numbers > _INLINE_NUMBERS
+    in_thread = limited or explained or ready.numbers > INLINE_NUMBERS
     return await run_in_threadpool(decided) if in_thread else decided()
 
 
@@ -147,7 +146,7 @@ def _decide(request: Request, asked: Asked, ready: _Ready) -> Response:
     form = media_type_of_answer(request, asked.writers.decisions)
     if question.explain and form != JSON:
         raise Invalid.at("/explain", "explanations come in JSON answers alone")
-    if ready.numbers > _INLINE_NUMBERS:
+    if ready.numbers > INLINE_NUMBERS:
         share(request).reserve(ready.numbers * _BYTES_PER_NUMBER)
     if question.constraints is not None:
         share(request).reserve(ready.numbers * _BYTES_FOR_LIMITS)
