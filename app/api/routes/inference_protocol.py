@@ -35,9 +35,9 @@ from app.api.errors import problems
 from app.api.middleware.limiters import limiters
 from app.api.middleware.memory import share
 from app.api.middleware.permits import ANY_KEY, OPEN, PREDICT, PREDICT_OR_TRAIN, needs
+from app.api.predicting import Asked, Writers, answered
 from app.api.routes.health import check_ready
 from app.api.routes.models import ModelName, ModelReference
-from app.api.routes.predict import Asked, Writers, answered
 from app.errors import Conflict, Flaw, Invalid, NotFound, PayoffError, reject
 from app.registry.card import NAME
 from app.registry.loaded import Loaded
