@@ -47,11 +47,11 @@ class ParquetFile:
         with _explained():
             self._file = _opened(content, limits)
             schema = self._file.schema_arrow
-            self.names = schema.names
+            self.names = schema.names  # a list of its own each time Arrow is asked for it
             ignored = index_columns(schema).difference(request.labels) | request.named("ignore")
-            self._chosen = [j for j, name in enumerate(schema.names) if name not in ignored]
+            self._chosen = [j for j, name in enumerate(self.names) if name not in ignored]
             self.kinds = _kinds(schema, self._chosen)
-        self.places = [Location(schema.names[j], FILE + pointer(schema.names[j])) for j in self._chosen]
+        self.places = [Location(self.names[j], FILE + pointer(self.names[j])) for j in self._chosen]
         if not self._file.metadata.num_rows:
             raise Invalid.at(FILE, "the table has no rows")
 

@@ -36,7 +36,8 @@ def read_upload(content: BinaryIO, request: UploadRequest, sink: BinaryIO, limit
         positions = _find_labels(names, request.labels)
         several = len(positions) > 1
         built = build(source, positions, sink, limits, source.left_out, several=several, numbers=request.numbers)
-    ignored = tuple(name for name in found.names if name not in set(names))
+    kept = set(names)
+    ignored = tuple(name for name in found.names if name not in kept)
     return replace(_record(built, request.name, "upload", sink), ignored=ignored)
 
 
