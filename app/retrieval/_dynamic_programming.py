@@ -12,84 +12,123 @@ from numba import njit
 # Stated in each file of kernels: numba's cache notices a change of the kernel's own file alone.
 compiled = njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract"})
 
-LANES = 32  # small sets computed at once: 8 lanes take twice as long per set, 64 a third less but outgrow the cache
+LANES = 64  # small sets computed at once; 32 take a sixth longer per set, 8 more than twice as long
+MEDIUM = 24  # items from which the laws of 64 sets outgrow the cache: half as many sets are computed at once
 
 
 @compiled
-def tabled_curves(p, tables, prefixes, suffix, curves):
-    """For several sets of n items, curves[:, k] = Σ_t Σ_m Pr(t of the first k) Pr(m of the others) tables[:][k; t, m].
+def tabled_curves(p, table, prefixes, suffixes, curves):
+    """For several sets of n items, curves[k] = Σ_t Σ_m Pr(t of the first k) Pr(m of the others) table[k; t, m].
 
-    p: (n, lanes), a set per lane. Each of the two tables holds its (k + 1) x (n - k + 1) blocks one after the other.
-    O(n³/6) per set. The lane is the last axis of every array, so that inner loops are vector operations, and four
-    entries of a table are used at a time, which halves the loads. prefixes, suffix are scratch.
+    p: (n, lanes), a set per lane. The table holds its (k + 1) x (n - k + 1) blocks one after the other. O(n³/6) per
+    set. The lane is the last axis of every array, so that inner loops are vector operations, and eight entries of the
+    table are used at a time, which saves loads. prefixes[k] and suffixes[k] become the laws of the first and last k.
     """
     n, lanes = p.shape
     prefixes[0, 0, :lanes] = 1.0
-    suffix[0, :lanes] = 1.0
-    curves[:, : n + 1, :lanes] = 0.0
+    suffixes[0, 0, :lanes] = 1.0
+    curves[: n + 1, :lanes] = 0.0
     for k in range(n):
         extend_lanes(prefixes[k], k + 1, p[k], prefixes[k + 1])
-    end = tables.shape[1]
-    for k in range(n, -1, -1):
-        width = n - k + 1
-        end -= (k + 1) * width
+        extend_lanes(suffixes[k], k + 1, p[n - 1 - k], suffixes[k + 1])
+    at = 0
+    for k in range(n + 1):
+        width, curve, suffix = n - k + 1, curves[k], suffixes[n - k]
+        eights = width // 8 * 8
         for t in range(k + 1):
-            at, quads = end + t * width, width // 4 * 4
-            before, first, second = prefixes[k, t], curves[0, k], curves[1, k]
-            for m in range(0, quads, 4):
-                a0, a1, a2, a3 = tables[0, at + m], tables[0, at + m + 1], tables[0, at + m + 2], tables[0, at + m + 3]
-                b0, b1, b2, b3 = tables[1, at + m], tables[1, at + m + 1], tables[1, at + m + 2], tables[1, at + m + 3]
+            before = prefixes[k, t]
+            for m in range(0, eights, 8):
+                a0, a1, a2, a3 = table[at + m], table[at + m + 1], table[at + m + 2], table[at + m + 3]
+                b0, b1, b2, b3 = table[at + m + 4], table[at + m + 5], table[at + m + 6], table[at + m + 7]
                 s0, s1, s2, s3 = suffix[m], suffix[m + 1], suffix[m + 2], suffix[m + 3]
+                t0, t1, t2, t3 = suffix[m + 4], suffix[m + 5], suffix[m + 6], suffix[m + 7]
                 for lane in range(lanes):
-                    first[lane] += before[lane] * (s0[lane] * a0 + s1[lane] * a1 + s2[lane] * a2 + s3[lane] * a3)
-                    second[lane] += before[lane] * (s0[lane] * b0 + s1[lane] * b1 + s2[lane] * b2 + s3[lane] * b3)
-            for m in range(quads, width):
-                a, b, s = tables[0, at + m], tables[1, at + m], suffix[m]
+                    first = s0[lane] * a0 + s1[lane] * a1 + s2[lane] * a2 + s3[lane] * a3
+                    second = t0[lane] * b0 + t1[lane] * b1 + t2[lane] * b2 + t3[lane] * b3
+                    curve[lane] += before[lane] * (first + second)
+            for m in range(eights, width):
+                a, s = table[at + m], suffix[m]
                 for lane in range(lanes):
-                    both = before[lane] * s[lane]
-                    first[lane] += both * a
-                    second[lane] += both * b
-        if k > 0:
-            extend_lanes(suffix, width, p[k - 1], suffix)
+                    curve[lane] += before[lane] * s[lane] * a
+            at += width
+
+
+@compiled
+def mean_of(k, n, lane, table, prefixes, suffixes):
+    """The mean of the table's block k over one lane's laws."""
+    at = 0
+    for j in range(k):
+        at += (j + 1) * (n - j + 1)
+    total = 0.0
+    for t in range(k + 1):
+        inner = 0.0
+        for m in range(n - k + 1):
+            inner += suffixes[n - k, m, lane] * table[at]
+            at += 1
+        total += prefixes[k, t, lane] * inner
+    return total
 
 
 @compiled
 def extend_lanes(old, size, p, new):
-    """One more Bernoulli variable in the law of each lane: old[0:size] becomes new[0:size + 1]; new may be old."""
+    """One more Bernoulli variable in the law of each lane: old[0:size] becomes new[0:size + 1]."""
     lanes = p.size
     for lane in range(lanes):
+        new[0, lane] = (1.0 - p[lane]) * old[0, lane]
         new[size, lane] = p[lane] * old[size - 1, lane]
-    for t in range(size - 1, 0, -1):
+    for t in range(1, size):
         now, before, out = old[t], old[t - 1], new[t]
         for lane in range(lanes):
             out[lane] = (1.0 - p[lane]) * now[lane] + p[lane] * before[lane]
-    for lane in range(lanes):
-        new[0, lane] = (1.0 - p[lane]) * old[0, lane]
 
 
 @compiled
-def descending(p, order):
-    """Write to order the positions of p, largest first, equal ones in their order: insertion, for small sets."""
-    for i in range(p.size):
-        j = i
-        while j > 0 and p[order[j - 1]] < p[i]:
-            order[j] = order[j - 1]
-            j -= 1
-        order[j] = i
+def fill_lanes(sets, p, offsets, ranked, position):
+    """Write the first sets of n items into the lanes of `ranked` (n, lanes), and 0 … n - 1; returns how many."""
+    n, lanes = ranked.shape
+    group = 0
+    while group < min(lanes, sets.size):
+        i = sets[group]
+        if offsets[i + 1] - offsets[i] != n:
+            break
+        for j in range(n):
+            ranked[j, group], position[j, group] = p[offsets[i] + j], j
+        group += 1
+    ranked[:, group:] = 0.0
+    return group
+
+
+@compiled
+def sort_lanes(p, position):
+    """Sort every lane of p (n, lanes), largest first, equal ones in their order; so is `position` (n, lanes).
+
+    Odd-even transposition: its O(n²) comparisons are vector operations, where a sort of each lane branches.
+    """
+    n, lanes = p.shape
+    for turn in range(n):
+        for j in range(turn % 2, n - 1, 2):
+            upper, lower, above, below = p[j], p[j + 1], position[j], position[j + 1]
+            for lane in range(lanes):
+                a, b, at, next_at = upper[lane], lower[lane], above[lane], below[lane]
+                swap = a < b
+                upper[lane] = b if swap else a
+                lower[lane] = a if swap else b
+                above[lane] = next_at if swap else at
+                below[lane] = at if swap else next_at
 
 
 @compiled
 def best_size(ranked, losses, recalls, low, high, least_recall, least_precision):
-    """The size with the least loss among those allowed (-1: none), the loss, precision and recall there."""
-    best, loss, precision, recall, expected, share = -1, 0.0, 1.0, 1.0, 0.0, 1.0
+    """The size with the least loss among those allowed (-1: none), the loss and precision there."""
+    best, loss, precision, expected, share = -1, 0.0, 1.0, 0.0, 1.0
     for k in range(ranked.size + 1):
         if k > 0:
             expected += ranked[k - 1]
             share = expected / k
         allowed = low <= k <= high and share >= least_precision and recalls[k] >= least_recall
         if allowed and (best < 0 or losses[k] < loss):
-            best, loss, precision, recall = k, losses[k], share, recalls[k]
-    return best, loss, precision, recall
+            best, loss, precision = k, losses[k], share
+    return best, loss, precision
 
 
 @compiled
@@ -97,33 +136,32 @@ def small_sets(sets, p, offsets, tables, starts, low, high, least_recall, least_
     """The best set of each of `sets` (ascending in size): k[i], -1 where none is allowed.
 
     numbers[i] = loss, precision, recall. tables[0] and tables[1] hold the loss and the recall of every size of set,
-    from starts[size]. Curves are written where curves is not empty: set i's begin at offsets[i] + i.
+    from starts[size]. Curves are written where curves is not empty: set i's begin at offsets[i] + i. The recall of
+    every k is needed for a least one only.
     """
-    last = sets[sets.size - 1]
-    widest = offsets[last + 1] - offsets[last]
-    prefixes, suffix = np.empty((widest + 1, widest + 1, LANES)), np.empty((widest + 1, LANES))
-    ranked, found = np.empty((widest, LANES)), np.empty((2, widest + 1, LANES))
-    at = 0
+    at, lanes, largest = 0, 0, -1
     while at < sets.size:
         n = offsets[sets[at] + 1] - offsets[sets[at]]
-        group = 0
-        while group < LANES and at + group < sets.size:
-            i = sets[at + group]
-            if offsets[i + 1] - offsets[i] != n:
-                break
-            own, ranking = p[offsets[i] : offsets[i + 1]], order[offsets[i] : offsets[i + 1]]
-            descending(own, ranking)
-            for j in range(n):
-                ranked[j, group] = own[ranking[j]]
-            group += 1
-        ranked[:n, group:] = 0.0
-        tabled_curves(ranked[:n], tables[:, starts[n] : starts[n + 1]], prefixes, suffix, found)
+        if n > largest:
+            largest, lanes = n, LANES if n <= MEDIUM else LANES // 2
+            prefixes, suffixes = np.empty((n + 1, n + 1, lanes)), np.empty((n + 1, n + 1, lanes))
+            ranked, position = np.empty((n, lanes)), np.zeros((n, lanes), np.int64)
+            losses, recalls = np.empty((n + 1, lanes)), np.ones((n + 1, lanes))
+        group = fill_lanes(sets[at:], p, offsets, ranked, position)
+        sort_lanes(ranked, position)
+        loss, recall = tables[0, starts[n] : starts[n + 1]], tables[1, starts[n] : starts[n + 1]]
+        if least_recall > 0.0:
+            tabled_curves(ranked, recall, prefixes, suffixes, recalls)
+        tabled_curves(ranked, loss, prefixes, suffixes, losses)
         for lane in range(group):
             i = sets[at + lane]
-            losses, recalls = found[0, : n + 1, lane], found[1, : n + 1, lane]
-            k[i], numbers[i, 0], numbers[i, 1], numbers[i, 2] = best_size(
-                ranked[:n, lane], losses, recalls, low[i], high[i], least_recall, least_precision
+            for j in range(n):
+                order[offsets[i] + j] = position[j, lane]
+            k[i], numbers[i, 0], numbers[i, 1] = best_size(
+                ranked[:, lane], losses[:, lane], recalls[:, lane], low[i], high[i], least_recall, least_precision
             )
+            if k[i] >= 0:
+                numbers[i, 2] = mean_of(k[i], n, lane, recall, prefixes, suffixes)
             if curves.size > 0:
-                curves[offsets[i] + i : offsets[i + 1] + i + 1] = losses
+                curves[offsets[i] + i : offsets[i + 1] + i + 1] = losses[:, lane]
         at += group

@@ -61,10 +61,9 @@ def check_usable(loss: Loss, n: int) -> None:
 def tabled_curve(p: np.ndarray, loss: Loss, empty: int) -> Curve:
     """Algorithm 1 of Natarajan et al. (2016) with all laws from one recursion: O(n³/6), for small n."""
     n = len(p)
-    tables = np.stack([loss_table(loss, n, empty), recall_table(n)])
-    curves = np.empty((2, n + 1, 1))
-    _dynamic_programming.tabled_curves(p[:, None], tables, np.empty((n + 1, n + 1, 1)), np.empty((n + 1, 1)), curves)
-    return Curve(curves[0, :, 0], table_error(loss, n))
+    laws, curve = np.empty((2, n + 1, n + 1, 1)), np.empty((n + 1, 1))
+    _dynamic_programming.tabled_curves(p[:, None], loss_table(loss, n, empty), laws[0], laws[1], curve)
+    return Curve(curve[:, 0], table_error(loss, n))
 
 
 def table_error(loss: Loss, n: int) -> float:

@@ -6,8 +6,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from app.errors import Invalid, pointer
+from app.retrieval import _ranking
 
 RANGE = "must be a number from 0 to 1"
+_MANY = 5000  # numbers from which a radix sort is faster, four times with a million
 
 
 def check_probabilities(given: ArrayLike) -> np.ndarray:
@@ -23,3 +25,13 @@ def check_probabilities(given: ArrayLike) -> np.ndarray:
         at = int(np.argmin(good))
         raise Invalid.at(pointer(at), f"a probability is {p[at]}; it {RANGE}")
     return p
+
+
+def descending(p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The positions of checked probabilities (n,), largest first, equal ones in their order; and p in this order."""
+    if len(p) >= _MANY and (p[1:] > p[:-1]).any():
+        order, ranked = np.empty(len(p), dtype=np.int64), np.empty(len(p))
+        if _ranking.descending(p, (p + 0.0).view(np.uint64), order, ranked):  # + 0.0 makes 0.0 of -0.0
+            return order, ranked
+    order = np.argsort(-p, kind="stable")
+    return order, p[order]

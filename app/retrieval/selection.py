@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 from app.errors import Invalid
 from app.retrieval import quadrature
 from app.retrieval.expected_loss import DP_LIMIT, MEANS, check_usable, curve_of
-from app.retrieval.probabilities import check_probabilities
+from app.retrieval.probabilities import check_probabilities, descending
 from app.retrieval.terms import Terms
 from app.retrieval.windows import Best, MeanOfRates
 
@@ -54,32 +54,32 @@ def select(p: ArrayLike, terms: Terms) -> Selection:
     """
     p = check_probabilities(p)
     check_usable(terms.loss, len(p))
-    order = np.argsort(-p, kind="stable")
-    return select_ranked(order, p[order], terms)
+    return select_ranked(*descending(p), terms)
 
 
 def select_ranked(order: np.ndarray, ranked: np.ndarray, terms: Terms) -> Selection:
     """`select` for checked probabilities in descending order; `order` are the caller's positions."""
     n = len(ranked)
     low, high = _feasible(ranked, *terms.sizes(n), terms)
-    best, curve = _best(ranked, low, high, terms)
+    best, curve, recall = _best(ranked, low, high, terms)
     k = best.k
     warnings = terms.warnings(n) if best.proven else (*terms.warnings(n), UNPROVEN_WARNING)
     if k == 0 and terms.min_precision:
         warnings += (NOTHING_WARNING,)
     precision = float(ranked[:k].sum()) / k if k else 1.0
-    recall = float(quadrature.recalls(ranked, k)[k]) if n else 1.0
     return Selection(order[:k], k, best.loss, curve, precision, recall, best.error, warnings)
 
 
-def _best(ranked: np.ndarray, low: int, high: int, terms: Terms) -> tuple[Best, np.ndarray | None]:
-    """The best k from low to high, and the whole curve if it is wanted."""
+def _best(ranked: np.ndarray, low: int, high: int, terms: Terms) -> tuple[Best, np.ndarray | None, float]:
+    """The best k from low to high, the whole curve if it is wanted, and the expected recall of k items."""
     if terms.loss.name in MEANS and len(ranked) > DP_LIMIT and not terms.curve:
-        means = MeanOfRates(ranked, harmonic=MEANS[terms.loss.name])
-        return means.best(quadrature.rates(ranked), low, high), None
+        rates = quadrature.rates(ranked)
+        best = MeanOfRates(ranked, harmonic=MEANS[terms.loss.name]).best(rates, low, high)
+        return best, None, float(rates.recall[best.k])
     found = curve_of(ranked, terms.loss, terms.empty)
     k = low + int(np.argmin(found.values[low : high + 1]))
-    return Best(k, float(found.values[k]), found.error, found.proven), found.values if terms.curve else None
+    recall = float(quadrature.recalls(ranked, k)[k]) if len(ranked) else 1.0
+    return Best(k, float(found.values[k]), found.error, found.proven), found.values if terms.curve else None, recall
 
 
 def _feasible(ranked: np.ndarray, low: int, high: int, terms: Terms) -> tuple[int, int]:

@@ -20,5 +20,6 @@ def warm() -> None:
         if name in MEANS:
             select(np.full(5200, 0.5), Terms(Loss(name)))  # variance enough for Gauss rules on both sides
     select(few[:DP_LIMIT], Terms(Loss("f_beta")))
+    select(np.linspace(0.0, 1.0, 5000), Terms(Loss("f_beta")))  # many enough for a radix sort
     select_many(few, np.array([0, 20, 40]), Terms(Loss("f_beta")), threads=1)
     select_sampled([(np.eye(2, dtype=np.uint8), np.ones(2))], np.full((1, 2), 0.5), Terms(Loss("jaccard")))

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from app.retrieval import _dynamic_programming, _quadrature, _sampled, _windows
+from app.retrieval import _dynamic_programming, _quadrature, _ranking, _sampled, _windows
 from app.retrieval.batches import select_many
 from app.retrieval.expected_loss import expected_losses
 from app.retrieval.multiclass import select_class_set
@@ -15,7 +15,7 @@ from tests.reference import losses
 
 def test_after_warming_no_kernel_is_left_to_compile():
     warm()
-    modules = (_dynamic_programming, _quadrature, _sampled, _windows)
+    modules = (_dynamic_programming, _quadrature, _ranking, _sampled, _windows)
     kernels = [kernel for module in modules for kernel in vars(module).values() if hasattr(kernel, "signatures")]
 
     assert len(kernels) > 15
