@@ -9,12 +9,13 @@ from typing import Any, Self
 
 import numpy as np
 
+from app.acquisition.prices import Prices
 from app.decisions.benefit import decide, row_benefits
 from app.decisions.folds import UNJUDGED, stratified_folds
 from app.errors import Invalid
 from app.learners._unseen import log_losses, mean_and_error, near_best, unseen
 from app.learners.base import Learner
-from app.learners.kinds import Kind
+from app.learners.kinds import ACQUIRES, Kind
 from app.learners.parameters import Parameter
 from app.progress import part
 
@@ -25,6 +26,13 @@ _BREAKDOWNS = (Invalid, np.linalg.LinAlgError, ArithmeticError)  # what a learne
 
 CANDIDATES = ("cost_naive_bayes", "logistic", "random_forest", "gradient_boosting", "kernel_logistic")
 """In the order in which they are tried: the quick ones first."""
+PRICED: dict[str, dict[str, Any]] = {
+    "forest_chain": {},
+    "budget_forest": {},
+    "random_forest": {"n_estimators": 40, "max_features": None},
+}
+"""Candidates with prices, and their parameters, in the order in which they are tried and preferred."""
+_JUDGED = 3000  # rows are enough to judge these: a larger table costs each of them one fit
 _KERNEL_ROWS = 3000  # above, the kernel of all rows is cut to landmarks, and time grows with every class
 
 
@@ -48,6 +56,11 @@ class Automatic(Learner):
     no limit, nor has the final fit. A candidate that refuses the rows or breaks down on them is left out, and the next
     best takes its place if it was the winner; where none is left, the first error is raised. Fitted: `chosen_` (a
     kind), `tried_` (`Tried`, one per candidate), and `model_`, the winner fitted on all rows.
+
+    With `feature_costs` (Prices, or one price >= 0 for each column) the candidates are `PRICED`, which ask for one
+    feature after the other. The score is the net benefit of asking (`net_benefits`) on rows that neither the forests
+    nor their stop have seen; above 9,000 rows, of 3,000 rows or more. Of those within a standard error of the best the
+    first is taken.
     """
 
     parameters = (
@@ -70,14 +83,17 @@ class Automatic(Learner):
         *,
         max_seconds: float = 60.0,
         benefits: np.ndarray | Sequence[Sequence[float]] | None = None,
+        feature_costs: Prices | Sequence[float] | None = None,
         categorical_features: Sequence[int] | None = None,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
         self.max_seconds = max_seconds
         self.benefits = benefits
+        self.feature_costs = feature_costs
         self.categorical_features = categorical_features
         self.random_state = random_state
 
+    feature_costs: Prices | Sequence[float] | None = None  # for models that were trained before there was any
     chosen_: str
     model_: Learner
     tried_: list[Tried]
@@ -91,22 +107,40 @@ class Automatic(Learner):
         """Whether those of the chosen learner do."""
         return self.model_.ranks()
 
+    @property
+    def stepwise(self) -> bool:
+        """Whether the model answers `/acquire`."""
+        return self.feature_costs is not None
+
+    @property
+    def winner(self) -> Learner:
+        """The learner that was chosen, fitted."""
+        return self.model_
+
     def untried(self) -> list[str]:
         """The candidates that were not tried for lack of time."""
         return [one.kind for one in self.tried_ if one.reason == _OVER]
 
     def findings(self) -> dict[str, Any]:
         """The comparison and the calibration of the winner, ready for JSON."""
-        calibration = self.model_.calibration_
-        return {"calibration": calibration, "chosen": self.chosen_, "candidates": [vars(one) for one in self.tried_]}
+        found = {"calibration": self.model_.calibration_, "chosen": self.chosen_}
+        if not self.stepwise:
+            return {**found, "candidates": [vars(one) for one in self.tried_]}
+        own: dict[str, Any] = getattr(self.model_, "findings", dict)()
+        candidates = [vars(one) | {"parameters": PRICED[one.kind]} for one in self.tried_]
+        return {**found, **own, "acquire": ACQUIRES, "candidates": candidates}
 
     def _fit_raw(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> Learner:
-        fold = stratified_folds(codes, _FOLDS, 0)
+        fold = self._folds(codes)
         judged = fold != UNJUDGED
-        names = [name for name in CANDIDATES if name != "kernel_logistic" or len(X) <= _KERNEL_ROWS]
+        names = (
+            list(PRICED)
+            if self.stepwise
+            else [n for n in CANDIDATES if n != "kernel_logistic" or len(X) <= _KERNEL_ROWS]
+        )
         began = monotonic()
         values: dict[str, np.ndarray] = {}
-        losses: dict[str, np.ndarray] = {}
+        ties: dict[str, np.ndarray] = {}  # of those that earn about the same the smaller is preferred
         errors: list[Exception] = []
         self.tried_ = []
         for number, name in enumerate(names):
@@ -117,16 +151,16 @@ class Automatic(Learner):
             start = monotonic()
             try:
                 with part(0.8 * number / len(names), 0.8 * (number + 1) / len(names), f"trying {name}"):
-                    P = self._unseen(name, X, codes, weights, fold)[judged]
+                    found = self._unseen(name, X, codes, weights, fold)[judged]
             except _BREAKDOWNS as error:
                 errors.append(error)
                 self.tried_.append(Tried(name, None, None, round(monotonic() - start, 3), str(error)))
                 continue
-            losses[name] = log_losses(P, codes[judged])
-            values[name] = -losses[name] if self.benefits is None else self._earned(P, codes[judged])
+            values[name], ties[name] = self._measured(found, codes[judged], number)
             score, error_of_mean = mean_and_error(values[name], weights[judged])
             self.tried_.append(Tried(name, score, error_of_mean, round(monotonic() - start, 3)))
-        ranked = _ranked(values, losses, weights[judged]) if judged.any() else ["logistic"]
+        usual = names[0] if self.stepwise else "logistic"
+        ranked = _ranked(values, ties, weights[judged]) if judged.any() else [usual]
         return self._fit_first(ranked, errors, X, codes, weights)
 
     def _fit_first(
@@ -136,7 +170,7 @@ class Automatic(Learner):
         for name in ranked:
             try:
                 with part(0.8, 1.0, f"fitting {name}"):
-                    model = self._candidate(name).fit(X, codes, weights)
+                    model = self._fitted(name, X, codes, weights)
             except _BREAKDOWNS as error:
                 errors.append(error)
                 self.tried_ = [
@@ -148,42 +182,75 @@ class Automatic(Learner):
                 return model
         raise errors[0]
 
+    def _folds(self, codes: np.ndarray) -> np.ndarray:
+        """The fold of each row; `UNJUDGED` are those that every model learns from."""
+        few = not self.stepwise or len(codes) <= _FOLDS * _JUDGED
+        fold = stratified_folds(codes, _FOLDS if few else len(codes) // _JUDGED, 0)
+        return fold if few else np.where(fold > 0, UNJUDGED, fold)
+
     def _candidate(self, name: str) -> Learner:
         from app.learners.catalogue import KINDS  # noqa: PLC0415 - it collects this module's kind, too
 
+        own = dict(PRICED[name]) if self.stepwise else {}
+        if self.stepwise and KINDS[name].feature_costs != "ignored":
+            own["feature_costs"] = self.feature_costs
         made: Learner = KINDS[name].estimator_class()(
-            categorical_features=self.categorical_features, random_state=self.random_state
+            categorical_features=self.categorical_features, random_state=self.random_state, **own
         )
         return made
 
+    def _fitted(self, name: str, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> Learner:
+        """The candidate fitted; with prices it has learned when to stop."""
+        with part(0.0, 0.6 if self.stepwise else 1.0):
+            model = self._candidate(name).fit(X, codes, weights)
+        if self.stepwise and hasattr(model, "learn_stops"):  # a chain has learned it
+            from app.learners.stepwise import prices_of  # noqa: PLC0415 - it loads the compiler
+
+            with part(0.6, 1.0):
+                model.learn_stops(X, codes, prices_of(self.feature_costs, X.shape[1]))
+        return model
+
     def _unseen(self, name: str, X: np.ndarray, codes: np.ndarray, weights: np.ndarray, fold: np.ndarray) -> np.ndarray:
-        """Each row's probabilities (n, K) from a candidate that did not see it."""
+        """Each row's probabilities (n, K) from a candidate that did not see it; with prices its net benefit (n, 1)."""
+        folds = int(fold.max()) + 1
 
-        def fitted(number: int, inside: np.ndarray, outside: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-            with part(number / _FOLDS, (number + 1) / _FOLDS):
-                model = self._candidate(name).fit(X[inside], codes[inside], weights[inside])
-            return model.classes_, model.posterior(np.ascontiguousarray(X[outside]))
+        def answered(number: int, inside: np.ndarray, outside: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+            with part(number / folds, (number + 1) / folds):
+                model = self._fitted(name, X[inside], codes[inside], weights[inside])
+            rows = np.ascontiguousarray(X[outside])
+            if not self.stepwise:
+                return model.classes_, model.posterior(rows)
+            from app.learners._priced import net_benefits  # noqa: PLC0415 - it loads the compiler
 
-        return unseen(fold, len(self.classes_), fitted)
+            earned = net_benefits(model, rows, codes[outside], self.feature_costs, self.benefits)
+            return np.zeros(1, dtype=np.intp), earned[:, None]
 
-    def _earned(self, P: np.ndarray, codes: np.ndarray) -> np.ndarray:
+        return unseen(fold, 1 if self.stepwise else len(self.classes_), answered)
+
+    def _measured(self, found: np.ndarray, codes: np.ndarray, place: int) -> tuple[np.ndarray, np.ndarray]:
+        """What each row earns (n,), and by what candidates that earn about the same are told apart (n,)."""
+        if self.stepwise:
+            return found[:, 0], np.full(len(found), place)
+        losses = log_losses(found, codes)
+        if self.benefits is None:
+            return -losses, losses
         B = np.asarray(self.benefits, dtype=np.float64)
-        return row_benefits(codes, decide(P, B).choice, B)
+        return row_benefits(codes, decide(found, B).choice, B), losses
 
 
-def _ranked(values: dict[str, np.ndarray], losses: dict[str, np.ndarray], weights: np.ndarray) -> list[str]:
+def _ranked(values: dict[str, np.ndarray], ties: dict[str, np.ndarray], weights: np.ndarray) -> list[str]:
     """The best candidate first, the best of the others next, and so on."""
     left = dict(values)
     ranked: list[str] = []
     while left:
-        ranked.append(_chosen(left, losses, weights))
+        ranked.append(_chosen(left, ties, weights))
         del left[ranked[-1]]
     return ranked
 
 
-def _chosen(values: dict[str, np.ndarray], losses: dict[str, np.ndarray], weights: np.ndarray) -> str:
-    """Of those within a standard error of the best value, the one of the smallest log loss."""
-    return min(near_best(values, weights), key=lambda name: mean_and_error(losses[name], weights)[0])
+def _chosen(values: dict[str, np.ndarray], ties: dict[str, np.ndarray], weights: np.ndarray) -> str:
+    """Of those within a standard error of the best value, the one with the smallest mean of `ties`."""
+    return min(near_best(values, weights), key=lambda name: mean_and_error(ties[name], weights)[0])
 
 
 KIND = Kind(
@@ -191,7 +258,9 @@ KIND = Kind(
     Automatic,
     Automatic.parameters,
     "The best of naive Bayes, logistic regression, random forest, gradient boosting and kernel logistic regression, by"
-    " cross-validation: with benefits by what their decisions earn, else by log loss. The card has the table.",
+    " cross-validation: with benefits by what their decisions earn, else by log loss. With `feature_costs` the best of"
+    " forest chain, budget forest and random forest by net benefit; it answers `/acquire`. The card has the table.",
     benefits="optional",
+    feature_costs="optional",
     any_actions=True,
 )

@@ -15,6 +15,9 @@ from app.acquisition.prices import Prices
 from app.errors import Flaw, Invalid, pointer, reject, unknown
 from app.learners.parameters import Parameter
 
+ACQUIRES = "possible"
+"""What a card says under `fitted.acquire` where the model answers `/acquire`, though not every one of its kind does."""
+
 
 @dataclass(frozen=True)
 class Kind:

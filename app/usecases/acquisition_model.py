@@ -53,7 +53,8 @@ class AcquisitionModel:
 
     @classmethod
     def of(cls, estimator: Any, names: Sequence[str], classes: Sequence[int | str], prices: Prices) -> AcquisitionModel:
-        """Around a fitted stepwise learner."""
+        """Around a fitted stepwise learner, or one that has chosen such a learner."""
+        estimator = getattr(estimator, "winner", estimator)
         columns = np.zeros(len(names), dtype=bool)
         columns[estimator.model_.columns] = True
         experience = getattr(estimator, "experience_", None)

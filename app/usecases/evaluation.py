@@ -17,7 +17,7 @@ from app.learners import catalogue
 from app.registry.card import Card, DataCard, EvaluationCard, LearnerCard
 from app.registry.loaded import Holdout
 from app.usecases.ranges import feature_cards
-from app.usecases.specs import IMPORTED, TrainSpec
+from app.usecases.specs import TrainSpec
 from app.usecases.splitting import Split
 
 
@@ -40,7 +40,7 @@ def metrics_of(estimator: Any, holdout: Holdout, spec: TrainSpec, table: Table, 
 def _acquisition(estimator: Any, spec: TrainSpec, table: Table, rows: np.ndarray) -> dict[str, Any]:
     """What asking feature by feature costs and earns on the hold-out, of a learner that can be asked so."""
     kind = spec.learner.kind
-    if not (estimator.stepwise if kind == IMPORTED else catalogue.kind_of(kind).stepwise):
+    if not (estimator.stepwise if hasattr(estimator, "stepwise") else catalogue.kind_of(kind).stepwise):
         return {}
     from app.usecases import acquisition_model, simulate  # noqa: PLC0415 - their compiler takes 60 MB that many can spare
 
@@ -59,6 +59,7 @@ def _findings(estimator: Any, features: Sequence[str], benefits: np.ndarray | No
     names = ("calibration", "converged", "n_iter", "numeric_transform")
     found = {name: getattr(estimator, f"{name}_") for name in names if hasattr(estimator, f"{name}_")}
     found |= estimator.findings() if hasattr(estimator, "findings") else {}
+    estimator = getattr(estimator, "winner", estimator)
     if hasattr(estimator, "staircase"):
         steps = estimator.staircase(benefits)
         found["chain"] = [step | {"asks": None if step["asks"] is None else features[step["asks"]]} for step in steps]

@@ -17,6 +17,7 @@ from app.learners.base import automatic_calibration
 from app.learners.imported.estimator import FOLDS, Imported, checked_rows
 from app.learners.imported.measured import measure
 from app.learners.imported.rounding import rounding_warnings
+from app.learners.kinds import ACQUIRES
 from app.registry.card import Card, EvaluationCard
 from app.registry.loaded import Holdout
 from app.text import positions, some_of
@@ -26,7 +27,6 @@ from app.usecases.ports import Ports
 from app.usecases.rare_classes import rare_classes
 from app.usecases.specs import ImportSpec
 from app.usecases.splitting import Split
-from app.usecases.stepwise_models import ACQUIRES
 from app.usecases.train_job import publish
 
 _FEW = 20, 1000  # rows outside of the most common class for `auto` to calibrate, and of the rarest for isotonic curves

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from app.errors import Invalid
 from app.learners.catalogue import KINDS
+from app.learners.kinds import ACQUIRES
 from app.registry.loaded import Loaded
 from app.usecases.specs import IMPORTED
-
-ACQUIRES = "possible"  # what the card of an imported model says under `acquire`; else it says why not
 
 
 def check_askable(model: Loaded) -> None:
     """Invalid at /model where its kind cannot be asked feature by feature."""
     kind = model.card.learner.kind
-    if kind == IMPORTED:
-        if (why := model.card.fitted.get("acquire")) != ACQUIRES:
-            raise Invalid.at("/model", f"{model.name!r} cannot say what to ask next: {why}")
+    acquire = model.card.fitted.get("acquire")
+    if acquire == ACQUIRES:
         return
+    if kind == IMPORTED:
+        raise Invalid.at("/model", f"{model.name!r} cannot say what to ask next: {acquire}")
     if kind not in KINDS or not KINDS[kind].stepwise:
         able = " or ".join(name for name, other in KINDS.items() if other.stepwise)
         chosen = model.card.fitted.get("chosen")  # of several learners, by one that compares them

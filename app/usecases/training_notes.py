@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from app.learners.catalogue import kind_of
 from app.text import listing
 from app.usecases.specs import TrainSpec
 
@@ -19,9 +18,8 @@ def notes(estimator: Any, spec: TrainSpec, folds: int, done: int) -> list[str]:
     if done < folds:
         rows = "the hold-out alone" if done < 2 else f"{done} of {folds} folds"
         found.append(f"the metrics are of {rows}: more folds would take too long")
-    kind = kind_of(spec.learner.kind)
-    priced = kind.feature_costs != "ignored" and kind.uses_benefits(spec.learner.parameters)
-    if priced and spec.benefits and spec.feature_costs is None and spec.learner.parameters.get("lambda") is None:
+    trains_path = "lambda" in spec.learner.parameters and spec.learner.parameters["lambda"] is None
+    if trains_path and spec.benefits and spec.feature_costs is None:
         found.append(
             "'benefits' did not choose the tree: that needs 'feature_costs' in the same currency; without them each"
             " feature costs 1"
