@@ -29,6 +29,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError, Operationa
 from sqlalchemy.exc import TimeoutError as NoConnectionFree
 from sqlalchemy.pool import ConnectionPoolEntry
 
+from app.changes import Changes
 from app.circuit_breaker import CircuitBreaker
 from app.errors import Invalid, Unavailable
 from app.sqlite_errors import concerns_file, explained, unwritable
@@ -56,8 +57,9 @@ class DatabaseAway(Unavailable):
 class Database:
     """Transactions over one SQLAlchemy URL.
 
-    `connections` bounds those to PostgreSQL, and `seconds` how long one of its statements, or waiting for a lock, may
-    take. While the database cannot be reached every transaction is refused with Unavailable, and soon.
+    `changes` tells of what other processes do. `connections` bounds those to PostgreSQL, and `seconds` how long one of
+    its statements, or waiting for a lock, may take. While the database cannot be reached every transaction is refused
+    with Unavailable, and soon.
     """
 
     def __init__(self, url: str, *, connections: int = 10, seconds: float = 5.0) -> None:
@@ -66,6 +68,7 @@ class Database:
         self._reading: dict[str, Any] = {"payoff_read": True}
         if not self.is_sqlite:
             self._reading |= {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
+        self.changes = Changes(self.reading)
         self._breaker = CircuitBreaker()
         self._answered: bool | None = None  # so that changes are logged once; None: not asked yet
 

@@ -18,6 +18,7 @@ class Poller:
         self._look = look
         self._seconds = seconds
         self._at_once = at_once
+        self._awake = Event()
         self._stopped = Event()
         self._thread: Thread | None = None
 
@@ -27,16 +28,28 @@ class Poller:
 
     def start(self) -> None:
         self._stopped.clear()
+        self._awake.clear()
         self._thread = Thread(target=self._run, name=self._name, daemon=True)
         self._thread.start()
 
+    def wake(self) -> None:
+        """Have it look now."""
+        self._awake.set()
+
     def stop(self) -> None:
         self._stopped.set()
+        self._awake.set()
         if self._thread is not None:
             self._thread.join()
 
     def _run(self) -> None:
         if self._at_once:
             self._look()
-        while not self._stopped.wait(self._seconds):
+        while not self._is_stopped():
             self._look()
+
+    def _is_stopped(self) -> bool:
+        """After `seconds`, or as soon as it is woken or stopped."""
+        self._awake.wait(self._seconds)
+        self._awake.clear()
+        return self._stopped.is_set()

@@ -6,7 +6,7 @@ import hashlib
 import hmac
 import logging
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from time import monotonic, time
 
@@ -17,7 +17,6 @@ from app.access.keys import FORM, Keys, Revision
 from app.access.rates import Rate, Windows, whole
 from app.access.seen_keys import KeysMade
 from app.errors import KeyMissing, NotReady, TooMany, Unavailable
-from app.polling import Poller
 
 GUESSES = Rate(20, 60)  # wrong keys from one address; further ones get 429, and correct ones are accepted as before
 
@@ -76,7 +75,7 @@ class Keyring:
         self._noted = False
         self._note_again = 0.0
         self._failures = Windows()
-        self._poller = Poller("keys", self._look)
+        self._unfollow: Callable[[], None] = lambda: None
 
     @property
     def problem(self) -> str:
@@ -144,10 +143,10 @@ class Keyring:
 
     def start(self) -> None:
         self._look()
-        self._poller.start()
+        self._unfollow = self._keys.follow(self._told)
 
     def stop(self) -> None:
-        self._poller.stop()
+        self._unfollow()
 
     def refresh(self) -> None:
         """See what was made and revoked: one small query where nothing was."""
@@ -164,6 +163,12 @@ class Keyring:
         if revision.made == 0 and self._required and self._admin_digest is None:
             _log.error("%s", _LOST)
         self._revision = revision
+
+    def _told(self, revision: Revision) -> None:
+        if revision == self._revision:
+            self._note()
+        else:
+            self._look()
 
     def _look(self) -> None:
         try:

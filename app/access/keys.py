@@ -9,11 +9,11 @@ from __future__ import annotations
 import hashlib
 import re
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from sqlalchemy import RowMapping, func, insert, select, update
+from sqlalchemy import Connection, RowMapping, func, insert, select, update
 
 from app.access.audit import AuditLog
 from app.access.caller import Caller, Scope
@@ -132,11 +132,19 @@ class Keys:
 
     def revision(self) -> Revision:
         """What differs whenever a key was made or revoked, or the database was replaced by another."""
-        table = API_KEYS.c
-        newest = func.max(table.created_at), func.max(table.id)
-        counts = select(func.count(), func.count(table.revoked_at), *newest).select_from(API_KEYS)
         with self._database.reading() as connection:
-            return Revision(*connection.execute(counts).one())
+            return _revision(connection)
+
+    def follow(self, tell: Callable[[Revision], None]) -> Callable[[], None]:
+        """Have `tell` called with the revision again and again, in a thread; what is returned ends it."""
+        return self._database.changes.follow(_revision, tell)
+
+
+def _revision(connection: Connection) -> Revision:
+    table = API_KEYS.c
+    newest = func.max(table.created_at), func.max(table.id)
+    counts = select(func.count(), func.count(table.revoked_at), *newest).select_from(API_KEYS)
+    return Revision(*connection.execute(counts).one())
 
 
 def _flaws(request: KeyRequest) -> list[Flaw]:

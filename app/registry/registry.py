@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
+from time import monotonic
 from typing import Any
 
 from sqlalchemy.exc import SQLAlchemyError
@@ -34,6 +36,8 @@ class Registry(Publishing, Managing, Recovery):
         """See `RegistryBase` for the options of the store, and `Loading` for those of memory, copies and warming."""
         super().__init__(url, database, **options)
         self._poller = Poller("registry", self._poll)
+        self._behind = False
+        self._unfollow: Callable[[], None] = lambda: None
         self._repairs = Poller("index files", self._write_index_files, _REPAIR_SECONDS)
         self._preloader = Preloader(self._known_snapshot, self._size, self._preload, self._cache.limit)
 
@@ -46,12 +50,14 @@ class Registry(Publishing, Managing, Recovery):
         """Read what exists, and go on doing so in a thread until `stop`; load what is current in another."""
         self.load_index_copy()
         self._look()
+        self._unfollow = self._database.changes.follow(self._index.revision, self._told)
         self._poller.start()
         self._repairs.start()
         self._preloader.start()
 
     def stop(self) -> None:
         self._preloader.stop()
+        self._unfollow()
         self._poller.stop()
         self._repairs.stop()
 
@@ -75,10 +81,20 @@ class Registry(Publishing, Managing, Recovery):
         except (PayoffError, SQLAlchemyError, OSError) as error:
             _log.info("index files stay behind for now: %s", error)
 
+    def _told(self, revision: int) -> None:
+        """In the thread that others share: what takes longer is for the registry's own."""
+        if revision == self._snapshot.revision:
+            self._confirmed_at = monotonic()
+        else:
+            self._behind = True
+            self._poller.wake()
+
     def _poll(self) -> None:
         if self._awaits_storage:
             self._reach()
-        self._look()
+        if self._behind:
+            self._behind = False
+            self._look()
         if self._copies is not None and self._snapshot.revision >= 0 and not self._awaits_storage:
             self._keep_copies(self._copies, self._snapshot)
 

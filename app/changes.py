@@ -1,0 +1,71 @@
+"""What other processes change in the database, seen within a second: one transaction for all who follow it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection
+from sqlalchemy.exc import SQLAlchemyError
+
+from app.errors import PayoffError
+from app.polling import Poller
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, eq=False)
+class _Follower:
+    ask: Callable[[Connection], Any]
+    tell: Callable[[Any], None]
+
+
+class Changes:
+    """Asks for what differs after a change, every half second, while anybody follows.
+
+    A service has hundreds of processes where it is large: each of them takes one connection and one transaction for
+    this, not one for each thing that may change.
+    """
+
+    def __init__(self, reading: Callable[[], AbstractContextManager[Connection]]) -> None:
+        self._reading = reading
+        self._followers: tuple[_Follower, ...] = ()
+        self._poller = Poller("changes", self._look)
+        self._away = False
+
+    def follow(self, ask: Callable[[Connection], Any], tell: Callable[[Any], None]) -> Callable[[], None]:
+        """Have `tell` called in a thread with what `ask` finds, again and again; what is returned ends it.
+
+        `ask` makes one small query. `tell` returns soon, as all followers share the thread; it is not called while the
+        database does not answer.
+        """
+        follower = _Follower(ask, tell)
+        first = not self._followers
+        self._followers += (follower,)
+        if first:
+            self._poller.start()
+        return lambda: self._leave(follower)
+
+    def _leave(self, follower: _Follower) -> None:
+        self._followers = tuple(other for other in self._followers if other is not follower)
+        if not self._followers:
+            self._poller.stop()
+
+    def _look(self) -> None:
+        followers = self._followers
+        if not followers:
+            return
+        try:
+            with self._reading() as connection:
+                found = [follower.ask(connection) for follower in followers]
+        except (SQLAlchemyError, PayoffError, OSError) as error:
+            if not self._away:
+                _log.warning("changes of keys and models cannot be read, the last view of them stays: %s", error)
+            self._away = True
+            return
+        self._away = False
+        for follower, answer in zip(followers, found, strict=True):
+            follower.tell(answer)
