@@ -168,11 +168,12 @@ def learn(rows: Trajectories, y: np.ndarray, n_features: int, finish: Callable[[
     """
     states = np.arange(rows.P.shape[1])
     before = states < rows.length[:, None]
-    weight = 1.0 / np.maximum(rows.length, 1)  # every row counts once
     known = np.broadcast_to(states, before.shape)[before].astype(np.float64)
     typical = float(rows.length.mean())
     truth = np.repeat(y, before.sum(axis=1))
-    curve = StageCurve.fit(rows.P[before], known, truth, np.repeat(weight, before.sum(axis=1)), typical)
+    # all states weigh the same: weights by the length of a journey would let its end tilt the shares at its beginning
+    weight = np.full(len(truth), len(rows) / len(truth))
+    curve = StageCurve.fit(rows.P[before], known, truth, weight, typical)
     P = np.full(rows.P.shape, 1 / rows.P.shape[2], dtype=np.float32)
     P[before] = curve.apply(rows.P[before], known)
     everyone = np.arange(len(rows))

@@ -132,7 +132,7 @@ def test_what_is_at_stake():
 
 
 def test_experience_keeps_the_states_and_calibrates_them():
-    """Ends are as `finish` says, states before are calibrated rows of probabilities, and each row counts once."""
+    """Ends are as `finish` says, states before are calibrated rows of probabilities."""
     forest, _, prices, X, random = random_case(3, T=9)
     rows = Trajectories.join([forest.travel(X, prices)] * 5)
     y = random.integers(0, 3, len(rows))
@@ -142,6 +142,31 @@ def test_experience_keeps_the_states_and_calibrates_them():
     np.testing.assert_allclose(known.P[ends], rows.P[ends], rtol=1e-6)
     assert known.P[:, 0].min() > 1 / (len(rows) + 3) / 2
     assert known.curve.typical == rows.length.mean()
+
+
+@pytest.mark.parametrize("longest", [2, 8, 20])
+@pytest.mark.parametrize("rare", [0.03, 0.1, 0.4])
+def test_what_is_at_stake_at_first_is_what_the_class_shares_say(longest, rare):
+    """Also where the rows of one class take the long journeys: one question tells that a row is of the other class.
+
+    The dear first question pays, so it is asked.
+    """
+    n = 1000
+    y = (np.arange(n) < rare * n).astype(int)
+    length = np.where(y == 1, longest, 1).astype(np.int32)
+    states = np.arange(longest + 1)
+    asked = np.where(states[:-1] < length[:, None], states[:-1], -1).astype(np.int32)
+    P = np.tile([1 - rare, rare], (n, longest + 1, 1))
+    P[:, 1:] = np.where((y == 1)[:, None, None], [0.2, 0.8], [1.0, 0.0])
+    vote, none = P.argmax(axis=2), np.zeros((n, longest), dtype=bool)
+    rows = Trajectories(asked, 1.0 * (asked >= 0), none, P, vote, length, length, np.ones(n, dtype=bool), 0.0 * states)
+    known = learn(rows, y, longest, lambda P: P)
+    assert known.P[:, 0, 1] == pytest.approx(rare, abs=0.1 * rare)
+    B = np.array([[0.0, -100], [-100, 0]])
+    stake, _ = known.valued(B)
+    dear = Prices.of([0.5 * 100 * rare] + [0.1] * (longest - 1))
+    stops = known.worth(B, dear).stops(asked[:, 0], np.full(n, 50.0 * rare), stake[:, 0])
+    assert not stops.any()
 
 
 def test_calibrated_states_say_what_happens():
