@@ -63,6 +63,15 @@ class Schema:
             raise Invalid(_UNFIT, self._flaws(instances))
         return self._encode_numbers(rows, instances), []
 
+    def in_order(self, instance: Any) -> Sequence[Any] | None:
+        """The values of one instance in feature order; None where they are not one for each feature."""
+        if type(instance) is dict:
+            try:
+                return self._pick(instance) if len(instance) == len(self.names) else None
+            except KeyError:
+                return None
+        return instance if type(instance) is list and len(instance) == len(self.names) else None
+
     def _rows(self, instances: Sequence[Any]) -> Sequence[Sequence[Any]] | None:
         """Every instance as a sequence in feature order, or None where one cannot be."""
         width = len(self.names)

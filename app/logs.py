@@ -13,6 +13,8 @@ import structlog
 
 from app.errors import trace_of
 
+_LINE = orjson.OPT_UTC_Z | orjson.OPT_APPEND_NEWLINE
+
 
 def configure(level: str) -> None:
     """Send structlog's and the standard library's lines, and Python's warnings, through the same JSON renderer."""
@@ -68,9 +70,12 @@ def _log_thread_error(ended: threading.ExceptHookArgs) -> None:
         structlog.get_logger("payoff").error("unexpected error in a thread", thread=name, exc_info=ended.exc_value)
 
 
-def write_request(**fields: Any) -> None:
-    """Write a line for one request, in the form of all others; structlog would take a fifth of a prediction's time."""
-    now = datetime.now(UTC)
-    line = orjson.dumps({**fields, "event": "request", "level": "info", "timestamp": now}, option=orjson.OPT_UTC_Z)
-    sys.stdout.buffer.write(line + b"\n")
-    sys.stdout.buffer.flush()
+def write_request(line: dict[str, Any]) -> None:
+    """Write a line for one request, in the form of all others; structlog would take a fifth of a prediction's time.
+
+    Every line is flushed: a process that is killed loses none.
+    """
+    line["event"], line["level"], line["timestamp"] = "request", "info", datetime.now(UTC)
+    output = sys.stdout.buffer
+    output.write(orjson.dumps(line, option=_LINE))
+    output.flush()

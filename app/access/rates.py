@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from time import monotonic
+from typing import NamedTuple
 
 from app.errors import Invalid
 
@@ -38,8 +39,7 @@ class Rate:
         return f"{self.amount}/{next(unit for unit, seconds in _SECONDS.items() if seconds == self.seconds)}"
 
 
-@dataclass(frozen=True, slots=True)
-class Allowance:
+class Allowance(NamedTuple):
     """What is left after asking, for how many seconds; `wait` seconds until one more is possible, 0 if this one was."""
 
     left: int

@@ -22,12 +22,13 @@ from app.access.keyring import Keyring
 from app.api import errors, routes
 from app.api.bodies.documents import DirectRoute
 from app.api.documentation import openapi, page
+from app.api.hot_path import HotLayer, HotPath
 from app.api.job_polling import Watching
 from app.api.middleware import permits
 from app.api.middleware.guard import BodyLimits, Guard
 from app.api.middleware.limiters import Limiters
 from app.api.middleware.memory import Budget, InFlight
-from app.api.middleware.observe import Observe
+from app.api.middleware.observe import Observe, Record
 from app.api.middleware.sites import Sites
 from app.api.shortcut import Shortcut
 from app.jobs.worker import Worker
@@ -105,11 +106,16 @@ def create_app(service: Service) -> FastAPI:
     errors.install(app)
     page.install(app)
     direct = _include_routes(app)
-    permits.install(app, Guard(service.keyring, service.limits, service.sites, service.addresses))
+    guard = Guard(service.keyring, service.limits, service.sites, service.addresses)
+    permits.install(app, guard)
     if not service.tracing:  # spans begin in the router
         app.add_middleware(Shortcut, routes=direct)
     app.add_middleware(InFlight, budget=service.memory)
     app.add_middleware(Observe, metrics=metrics.requests, access_log=service.access_log, traced=service.tracing)
+    if not service.tracing:  # spans begin further in
+        record = Record(metrics.requests, service.access_log)
+        app.state.hot_path = HotPath(guard, service.ports.registry, record)
+        app.add_middleware(HotLayer, path=app.state.hot_path)
     return app
 
 

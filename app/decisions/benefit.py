@@ -190,14 +190,17 @@ def losses(B: np.ndarray) -> np.ndarray:
 
 def least(regrets: np.ndarray, n_classes: int) -> np.ndarray:
     """The lowest index with the least regret up to rounding in every column of regrets (A, n)."""
-    slack = 1.0 + TIE * n_classes
     if regrets.shape[1] == 1:  # a single prediction: lists beat arrays
-        column = regrets[:, 0].tolist()
-        most = min(column) * slack
-        return np.array([next(a for a, regret in enumerate(column) if regret <= most)])
-    tied: np.ndarray = regrets <= regrets.min(axis=0) * slack
+        return np.array([least_of(regrets[:, 0].tolist(), n_classes)])
+    tied: np.ndarray = regrets <= regrets.min(axis=0) * (1.0 + TIE * n_classes)
     first: np.ndarray = tied.argmax(axis=0)
     return first
+
+
+def least_of(regrets: list[float], n_classes: int) -> int:
+    """The same for one row."""
+    most = min(regrets) * (1.0 + TIE * n_classes)
+    return next(a for a, regret in enumerate(regrets) if regret <= most)
 
 
 def _converted(value: Any) -> np.ndarray | None:

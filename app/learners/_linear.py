@@ -116,18 +116,22 @@ class Linear:
     def scores(self, X: np.ndarray) -> np.ndarray:
         """Linear scores (n, L), finite for all rows of finite numbers and NaN. O(n m L)."""
         with np.errstate(over="ignore", invalid="ignore"):
-            N = self._columns(X)
-            Z: np.ndarray = N.dot(self.coef)
-            Z += self.intercept
+            Z = self.plain_scores(X)
             flat = Z.ravel()
             finite = flat.dot(flat) < np.inf  # else something is missing, or beyond all measure
         if not finite:
-            Z = self._careful(N)
+            Z = self._careful(self._columns(X))
         if len(self.categorical):
             # fmin passes over NaN: a missing code goes to the last place, and so does one beyond training.
             codes = np.fmin(X.take(self.categorical, axis=1), self.lasts).astype(np.intp)
             codes += self.offsets
             Z += summed(self.table, codes)
+        return Z
+
+    def plain_scores(self, X: np.ndarray) -> np.ndarray:
+        """The part (n, L) of the scores that numeric features have, in rows where none is missing. O(n m L)."""
+        Z: np.ndarray = self._columns(X).dot(self.coef)
+        Z += self.intercept
         return Z
 
     def _columns(self, X: np.ndarray) -> np.ndarray:
@@ -161,8 +165,19 @@ class Logit:
     converged: bool
 
     def posterior(self, X: np.ndarray) -> np.ndarray:
-        z = self.linear.scores(X)
-        P: np.ndarray = expit(np.concatenate((-z, z), axis=1))
+        return self._probabilities(self.linear.scores(X))
+
+    def plain_posterior(self, X: np.ndarray) -> np.ndarray:
+        """`posterior` of rows of numbers that are neither missing nor huge, without categories."""
+        return self._probabilities(self.linear.plain_scores(X))
+
+    def _probabilities(self, z: np.ndarray) -> np.ndarray:
+        if len(z) == 1:  # a single prediction: numbers beat arrays
+            one = z.item()
+            z = np.array(((-one, one),))
+        else:
+            z = np.concatenate((-z, z), axis=1)
+        P: np.ndarray = expit(z)
         return P
 
     def contributions(self, X: np.ndarray, chosen: np.ndarray) -> Contributions | None:
@@ -178,6 +193,10 @@ class Softmax:
 
     def posterior(self, X: np.ndarray) -> np.ndarray:
         return softmax(self.linear.scores(X))
+
+    def plain_posterior(self, X: np.ndarray) -> np.ndarray:
+        """`posterior` of rows of numbers that are neither missing nor huge, without categories."""
+        return softmax(self.linear.plain_scores(X))
 
     def contributions(self, X: np.ndarray, chosen: np.ndarray) -> Contributions | None:
         return self.linear.contributions(X, chosen)

@@ -6,7 +6,7 @@ A learner's own part is `_fit_raw`, which returns a small picklable scorer; the 
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
 import numpy as np
@@ -137,6 +137,13 @@ class Learner(ClassifierMixin, BaseEstimator):
         """`predict_proba` without any check, for float64 C-contiguous rows (n, m)."""
         P = self.model_.posterior(X)
         return P if self.calibrator_ is None else self.calibrator_.apply(P)
+
+    @property
+    def plain_posterior(self) -> Callable[[np.ndarray], np.ndarray]:
+        """`posterior` of rows of numbers that are neither missing nor huge, without the search for these if it can."""
+        raw: Callable[[np.ndarray], np.ndarray] = getattr(self.model_, "plain_posterior", self.model_.posterior)
+        calibrator = self.calibrator_
+        return raw if calibrator is None else lambda X: calibrator.apply(raw(X))
 
     def contributions(self, X: np.ndarray, chosen: np.ndarray) -> Contributions | None:
         """What each feature of rows (n, m) contributes to a score of the `chosen` classes, int (n,); None without any.

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from operator import gt, lt
 from typing import Any, NamedTuple
 
 import numpy as np
 import orjson
 
-from app.decisions.benefit import Decision, decide_prepared, losses
+from app.decisions.benefit import decide_prepared, least_of, losses
 from app.errors import PayoffError
 from app.registry.loaded import Loaded
 from app.text import MAX_NAME
@@ -17,6 +18,7 @@ from app.usecases.ranges import strange_values
 
 _MAX_MATRICES = 256  # that are kept for a model
 _MAX_BYTES = 2_000  # of a matrix that is kept
+_HUGE = 1e100  # bounds below it keep sums and products far from overflow
 
 
 class Prepared(NamedTuple):
@@ -33,6 +35,14 @@ class Prepared(NamedTuple):
     tail: bytes
 
 
+class Decided(NamedTuple):
+    """For each row: the position of the action, the probabilities, and the expected benefits."""
+
+    choice: list[int]
+    probabilities: list[list[float]]
+    expected_benefits: list[list[float]]
+
+
 class Plan:
     """The matrices that one model decided by. Use `Loaded.once(Plan)`; only the event loop may call it."""
 
@@ -41,6 +51,11 @@ class Plan:
         self.applies = classes and not model.schema.categorical and model.inline
         self.colons = sum(name.count(":") + 1 for name in model.schema.names)  # of a row that is an object
         self._matrices: dict[bytes, Prepared] = {}
+        self._bounds: tuple[list[float], list[float]] | None = None
+        if model.bounds is not None and np.abs(model.bounds).max() < _HUGE:
+            self._bounds = (model.bounds[0].tolist(), model.bounds[1].tolist())
+        self._posterior = getattr(model.estimator, "plain_posterior", model.estimator.posterior)
+        self._slack = len(model.classes)
 
     def matrix(self, model: Loaded, benefits: Any, actions: Any) -> Prepared | None:
         """The matrix and the actions as sent; None where they are not simple. O(size) for one that came before.
@@ -60,22 +75,52 @@ class Plan:
                 self._matrices[key] = found
         return found
 
+    def decide(
+        self, model: Loaded, instances: list[Any], matrix: Prepared, *, booleans_possible: bool
+    ) -> Decided | None:
+        """Decisions for rows as sent, the same as `usecases.predict` has them.
 
-def decide_plainly(
-    model: Loaded, instances: list[Any], matrix: Prepared, *, booleans_possible: bool
-) -> tuple[np.ndarray, Decision] | None:
-    """Probabilities (n, K) and decisions for rows as sent, the same as `usecases.predict` has them.
-
-    None where that would raise an error, or add a warning of these rows.
-    """
-    try:
-        X, _ = model.schema.encode(instances, booleans_possible=booleans_possible)
-        if strange_values(model, X):
+        None where that would raise an error, or add a warning of these rows.
+        """
+        if len(instances) == 1 and self._bounds is not None and not booleans_possible:
+            row = self._row(model, instances[0])
+            if row is not None:
+                return self._decide_one(row, matrix)
+        try:
+            X, _ = model.schema.encode(instances, booleans_possible=booleans_possible)
+            if strange_values(model, X):
+                return None
+            P = model.estimator.posterior(X)
+        except PayoffError:
             return None
-        P = model.estimator.posterior(X)
-    except PayoffError:
-        return None
-    return (P, decide_prepared(P, matrix.benefits, matrix.losses)) if math.isfinite(P.sum()) else None
+        if not math.isfinite(P.sum()):
+            return None
+        choice, expected = decide_prepared(P, matrix.benefits, matrix.losses)
+        return Decided(choice.tolist(), P.tolist(), expected.tolist())
+
+    def _row(self, model: Loaded, instance: Any) -> np.ndarray | None:
+        """One instance as a row (1, m) of numbers within the bounds; None where it is not, or needs a closer look."""
+        assert self._bounds is not None
+        values = model.schema.in_order(instance)
+        if values is None:
+            return None
+        least, greatest = self._bounds
+        try:
+            if any(map(gt, least, values)) or any(map(lt, greatest, values)):
+                return None
+            X = np.array((values,), dtype=np.float64)
+        except (TypeError, ValueError, OverflowError):  # a null, text, a list
+            return None
+        return X if X.shape[1:] == (len(least),) else None
+
+    def _decide_one(self, X: np.ndarray, matrix: Prepared) -> Decided | None:
+        """The same arithmetic for one row, with as few arrays as possible."""
+        P = self._posterior(X)
+        probabilities = P.tolist()
+        if not math.isfinite(sum(probabilities[0])):
+            return None
+        regrets = matrix.losses.T.dot(P.T).ravel().tolist()
+        return Decided([least_of(regrets, self._slack)], probabilities, P.dot(matrix.benefits).tolist())
 
 
 def _prepared(model: Loaded, benefits: Any, actions: Any, colons: int) -> Prepared | None:

@@ -9,8 +9,11 @@ from collections import Counter
 from itertools import islice
 
 import pytest
+import uvicorn
+from uvicorn.server import ServerState
 
-from app.api import hot_path
+from app.api.hot_path import HotPath
+from app.api.middleware.http_protocol import BoundedHeads
 from tests.conftest import settings_for
 from tests.effort import repeated
 from tests.servers import zoo
@@ -34,8 +37,8 @@ class Taken(Counter):
         super().__init__()
         self.real = real
 
-    def answer(self, request, body):
-        return self.count(self.real(request, body)) if self.on else None
+    def tried(self, *question):
+        return self.count(self.real(*question)) if self.on else None
 
     def count(self, answer):
         self["hot" if answer is not None else "plain"] += 1
@@ -84,8 +87,8 @@ async def compare(folder, taken):
 
 
 def test_answers_are_those_of_the_route(tmp_path, monkeypatch):
-    taken = Taken(hot_path.answer)
-    monkeypatch.setattr(hot_path, "answer", taken.answer)
+    taken = Taken(HotPath.tried)
+    monkeypatch.setattr(HotPath, "tried", lambda *question: taken.tried(*question))  # noqa: PLW0108 - a method
 
     assert asyncio.run(compare(tmp_path, taken))[:2] == []
     assert taken["hot"] > ROUNDS / 3
@@ -117,3 +120,81 @@ def test_a_known_matrix_opens_no_way_round_a_check(tmp_path, body):
             return (await ask(app, Sent("POST", "/predict", {}), body)).status
 
     assert asyncio.run(status()) == 422
+
+
+class Wire:
+    """The transport of a connection that keeps what the server writes."""
+
+    def __init__(self):
+        self.written = b""
+
+    def write(self, part):
+        self.written += part
+
+    def get_extra_info(self, name, default=None):
+        return {"peername": ("127.0.0.1", 5), "sockname": ("127.0.0.1", 8000)}.get(name, default)
+
+    def get_write_buffer_size(self):
+        return 0
+
+    def is_closing(self):
+        return False
+
+    def __getattr__(self, name):
+        return lambda: None
+
+
+ROW = b'{"model":"unheld","instances":[[50,70,5,0]],"benefits":[[0,-1],[-10,5]]}'
+
+
+def on_the_wire(body=ROW, *more, version=b"1.1"):
+    lines = [b"Host: localhost", b"Content-Type: application/json", b"Content-Length: %d" % len(body), *more]
+    head = b"\r\n".join([b"POST /predict HTTP/%b" % version, *lines])
+    return head + b"\r\n\r\n" + body
+
+
+async def received(app, *pieces, answers=1):
+    config = uvicorn.Config(app, lifespan="off", log_config=None, proxy_headers=False)
+    config.load()
+    connection, wire = BoundedHeads(config, ServerState(), {}), Wire()
+    connection.connection_made(wire)
+    for piece in pieces:
+        connection.data_received(piece)
+    while wire.written.count(b"HTTP/1.1 ") < answers or not connection.cycle.response_complete:  # noqa: ASYNC110
+        await asyncio.sleep(0.001)
+    connection.connection_lost(None)
+    return wire.written
+
+
+def test_the_server_writes_the_same_bytes_without_a_task(tmp_path, monkeypatch):
+    mine, again = b"X-Request-ID: mine", (b"X-Other: 1", b"X-Other: 2")  # a header that comes twice is not plain
+    asked = Counter()
+    real = HotPath.answer
+
+    def answer(*question):
+        found = real(*question)
+        asked[found is not None] += 1
+        return found
+
+    async def run():
+        async with direct(settings_for(tmp_path, workers=0)) as app:
+            await zoo.train(app, [next(each for each in MODELS if each.name == "unheld").order()])
+            one = on_the_wire(ROW, mine)
+            plain = await received(app, on_the_wire(ROW, mine, *again))
+            assert asked == {}
+            assert plain.startswith(b"HTTP/1.1 200 OK\r\n")
+            assert await received(app, one) == plain
+            assert asked == {True: 1}
+            assert await received(app, one * 3, answers=3) == plain * 3
+            assert asked == {True: 4}
+            for cut in range(1, len(one), 37):  # a head or a body that comes in two pieces
+                assert await received(app, one[:cut], one[cut:]) == plain
+            wrong = ROW.replace(b"50", b'"50"')
+            refused = await received(app, on_the_wire(wrong, mine, *again))
+            assert await received(app, on_the_wire(wrong, mine) + one, answers=2) == refused + plain
+            closing = await received(app, on_the_wire(ROW, mine, b"Connection: close"))
+            assert b"\r\nconnection: close\r\n" in closing
+            assert closing.replace(b"connection: close\r\n", b"") == plain
+
+    monkeypatch.setattr(HotPath, "answer", answer)
+    asyncio.run(run())

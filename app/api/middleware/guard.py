@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from starlette.types import Message, Receive, Scope
@@ -11,6 +12,7 @@ from app.access.caller import Caller
 from app.access.keyring import Keyring, WrongKey
 from app.access.rates import Windows, whole
 from app.api.middleware.permits import Access
+from app.api.middleware.security_headers import Header
 from app.api.middleware.sites import Sites
 from app.errors import Invalid, TooLarge, TooMany, Unsupported
 from app.text import check_query
@@ -40,22 +42,23 @@ class Guard:
         self._addresses = addresses
         self._used = Windows()
 
+    @property
+    def most_bytes(self) -> int:
+        """The largest body of a route that takes no uploads."""
+        return self._limits.default
+
     def admit(self, access: Access, scope: Scope, receive: Receive) -> Receive:
         """The request's body, bounded; raises the PayoffError to be answered where the request is not allowed."""
         if not scope["path"].isprintable():
             raise Invalid.at("", "the path has a control character or another that cannot be printed: leave it out")
-        key = length = None
+        length = None
         for name, value in scope["headers"]:
-            if name == b"x-api-key":
-                key = value
-            elif name == b"content-length":
+            if name == b"content-length":
                 length = value
-            elif name == b"authorization" and key is None and value[: len(_BEARER)].lower() == _BEARER:
-                key = value[len(_BEARER) :].strip()
             elif name == b"content-encoding" and value.lower() != b"identity":
                 raise Unsupported("bodies are taken as they are: send no Content-Encoding (files may be gzipped)")
         if not access.is_open:
-            self._identify(scope, key, counted=access.counted).need(access.scopes)
+            self._identify(scope, counted=access.counted).need(access.scopes)
         check_query(scope.get("query_string", b""))
         most = self._limits.upload if access.uploads else self._limits.default
         if length is not None and length.isdigit() and int(length) > most:
@@ -64,18 +67,44 @@ class Guard:
             scope["state"]["memory"].streams = True
         return _bounded(receive, most)
 
-    def _identify(self, scope: Scope, key: bytes | None, *, counted: bool) -> Caller:
+    def caller(self, scope: Scope, head: Mapping[bytes, bytes]) -> Caller:
+        """Who asks, `head` being the headers; raises the PayoffError to be answered otherwise. Counts nothing."""
+        key = head.get(b"x-api-key")
+        if key is None:
+            bearer = head.get(b"authorization", b"")
+            key = bearer[len(_BEARER) :].strip() if bearer[: len(_BEARER)].lower() == _BEARER else None
+        caller = self._keyring.caller(key)
+        if caller is self._keyring.anybody:
+            self._sites.check(scope)
+        return caller
+
+    def take(self, caller: Caller, scope: Scope) -> tuple[list[Header], float]:
+        """Take one request off the caller's rate: what the answer's headers say of it, and the seconds to wait.
+
+        Seconds are 0 where the rate allows the request. One with many instances is one.
+        """
+        rate = caller.rate
+        if rate is None:
+            return [], 0.0
+        allowed = self._used.take(caller.client or self.address(scope), rate)
+        name = b'"key"' if caller.client else b'"address"'
+        policy = (b"ratelimit-policy", b"%b;q=%d;w=%d" % (name, rate.amount, rate.seconds))
+        return [policy, (b"ratelimit", b"%b;r=%d;t=%d" % (name, allowed.left, whole(allowed.seconds)))], allowed.wait
+
+    def _identify(self, scope: Scope, *, counted: bool) -> Caller:
         try:
-            caller = self._keyring.caller(key)
+            caller = self.caller(scope, dict(scope["headers"]))
         except WrongKey:
             self._keyring.count_wrong_key(self.address(scope))
             raise
-        if caller is self._keyring.anybody:
-            self._sites.check(scope)
         state = scope.setdefault("state", {})
         state["caller"] = caller
         if counted and caller.rate is not None:
-            self._count(caller, caller.client or self.address(scope), state)
+            state["headers"], wait = self.take(caller, scope)
+            if wait:
+                raise TooMany(
+                    f"more than {caller.rate.amount} requests in {caller.rate.seconds} s", seconds=whole(wait)
+                )
         return caller
 
     def holds(self, scope: Scope) -> bool:
@@ -87,19 +116,6 @@ class Guard:
         peer = scope["client"][0] if scope.get("client") else ""
         forwarded = b",".join(value for name, value in scope["headers"] if name == b"x-forwarded-for")
         return self._addresses.of(peer, forwarded.decode("latin-1"))
-
-    def _count(self, caller: Caller, who: str, state: dict[str, object]) -> None:
-        """Take one request off the caller's rate; one with many instances is one."""
-        rate = caller.rate
-        assert rate is not None
-        allowed = self._used.take(who, rate)
-        name = b'"key"' if caller.client else b'"address"'
-        state["headers"] = [
-            (b"ratelimit-policy", b"%b;q=%d;w=%d" % (name, rate.amount, rate.seconds)),
-            (b"ratelimit", b"%b;r=%d;t=%d" % (name, allowed.left, whole(allowed.seconds))),
-        ]
-        if allowed.wait:
-            raise TooMany(f"more than {rate.amount} requests in {rate.seconds} s", seconds=whole(allowed.wait))
 
 
 def _bounded(receive: Receive, limit: int) -> Receive:

@@ -8,9 +8,12 @@ import asyncio
 from http import HTTPStatus
 from typing import Any, cast
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from starlette.types import Scope
+from uvicorn._types import ASGI3Application
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from app.api.errors import problem
+from app.api.hot_path import Head, HotPath
 from app.api.middleware.closing import Closing
 from app.api.middleware.connections import crowd_of, most_connections
 from app.api.middleware.timeouts import Wait, Waiting, watch
@@ -46,6 +49,8 @@ class BoundedHeads(HttpToolsProtocol):
         self._closing = cast(Closing, None)
         self._waiting = Waiting()
         self._crowd = crowd_of(self.server_state)
+        self._hot_path: HotPath | None = getattr(getattr(self.app, "state", None), "hot_path", None)
+        self._held: tuple[RequestResponseCycle, Head] | None = None  # what the hot path may answer when complete
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         self._closing = Closing(transport, self.has_unread)
@@ -99,9 +104,45 @@ class BoundedHeads(HttpToolsProtocol):
         if not self.cycle.response_started:
             self.cycle.keep_alive = self._keep_alive
         super().on_message_complete()
+        if self._held is not None and not self._answer_at_once(*self._held):
+            self._start_held()
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
+        """Hold back what the hot path may answer, as long as the bytes that came in one piece are parsed."""
+        head = None
+        if self.in_head and self._hot_path is not None:
+            head = self._hot_path.plain_head(cast(Scope, cycle.scope))
+        if head is None:
+            super()._start_asgi_task(cycle, app)
+        else:
+            self._held = (cycle, head)
+
+    def _start_held(self) -> None:
+        assert self._held is not None
+        (cycle, _), self._held = self._held, None
+        super()._start_asgi_task(cycle, self.app)
+
+    def _answer_at_once(self, cycle: RequestResponseCycle, head: Head) -> bool:
+        """Answer a complete request without a task, if the hot path does; pipelined requests follow as usual."""
+        if not cycle.keep_alive or self.flow.write_paused or cycle.disconnected or self.transport.is_closing():
+            return False
+        assert self._hot_path is not None
+        answer = self._hot_path.answer(cast(Scope, cycle.scope), head, bytes(cycle.body))
+        if answer is None:
+            return False
+        self._held = None
+        cycle.response_started = cycle.response_complete = True
+        self.transport.write(answer.lines(cycle.default_headers))
+        self.on_response_complete()
+        return True
 
     def on_response_complete(self) -> None:
-        super().on_response_complete()
+        """Without the server's timer for each answer: `check` closes what waits for a request for too long."""
+        self.server_state.total_requests += 1
+        if not self.transport.is_closing():
+            self.flow.resume_reading()
+            if self.pipeline:
+                self._start_asgi_task(*self.pipeline.pop())
         if self.cycle.response_complete:  # else one of the pipeline has begun
             self._crowd.wait(self)
 
@@ -126,6 +167,8 @@ class BoundedHeads(HttpToolsProtocol):
             return
         self._other_bytes += len(data)
         super().data_received(data)
+        if self._held is not None:
+            self._start_held()
         if self._other_bytes > MAX_BYTES or (self.in_head and len(self.headers) > MAX_FIELDS):
             self.refuse(431, f"headers and trailers may have at most {MAX_BYTES:,} bytes and {MAX_FIELDS} fields")
 

@@ -22,7 +22,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from app.api.errors import in_form, respond
 from app.errors import Busy, PayoffError, TooLarge
 
-_SMALL = 64 * 1024  # bytes of a body or an answer that are not charged; connections bound them
+SMALL = 64 * 1024  # bytes of a body or an answer that are not charged; connections bound them
 _BODY_FACTOR = 2  # a body is in memory twice while its parts are joined
 _RETRY_SECONDS = 2
 _MB = 2**20
@@ -137,7 +137,7 @@ class InFlight:
         mine = scope.setdefault("state", {})["memory"] = Share(self._budget)
         try:
             length = _announced(scope)
-            if length is None or length > _SMALL:
+            if length is None or length > SMALL:
                 receive = _charged(receive, mine, length or 0)
             await self._app(scope, receive, _until_sent(send, mine))
             if mine.refused is not None:
@@ -184,7 +184,7 @@ def _until_sent(send: Send, mine: Share) -> Send:
         nonlocal start
         if mine.refused is not None:
             return  # the answer to that follows
-        if message["type"] == "http.response.start" and _length_of(message) > _SMALL:
+        if message["type"] == "http.response.start" and _length_of(message) > SMALL:
             start = message
             return
         size = len(message.get("body", b""))
@@ -196,7 +196,7 @@ def _until_sent(send: Send, mine: Share) -> Send:
                 return
             await send(start)
             start = None
-        if size > _SMALL and not message.get("more_body", False):
+        if size > SMALL and not message.get("more_body", False):
             await send({**message, "more_body": True})
             message = {"type": "http.response.body"}  # the server takes it when the client has read nearly all
         await send(message)

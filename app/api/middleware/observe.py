@@ -6,6 +6,7 @@ import re
 import secrets
 from itertools import count
 from time import perf_counter
+from typing import NamedTuple
 
 import structlog
 from starlette.requests import ClientDisconnect
@@ -24,13 +25,29 @@ _numbers = count(1)
 _CLIENT_GONE = 499  # the client disconnected before the response; logged only
 
 
+class Record(NamedTuple):
+    """Counts a request that was answered, and writes its line."""
+
+    metrics: RequestMetrics
+    access_log: bool
+    traced: bool = False
+
+    def __call__(self, scope: Scope, route: str, request_id: str, status: int, seconds: float) -> None:
+        self.metrics.count(scope["method"], route, status, seconds)
+        if self.access_log:
+            line = {"request_id": request_id, "method": scope["method"], "path": scope["path"], "status": status}
+            line["ms"] = round(seconds * 1e3, 3)
+            if self.traced:
+                line["trace_id"] = tracing.trace_id()
+            write_request(line)
+
+
 class Observe:
     """ASGI middleware around everything else."""
 
     def __init__(self, app: ASGIApp, metrics: RequestMetrics, *, access_log: bool, traced: bool = False) -> None:
         self._app = app
-        self._metrics = metrics
-        self._access_log = access_log
+        self._record = Record(metrics, access_log, traced)
         self._traced = traced
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -38,7 +55,7 @@ class Observe:
             await self._app(scope, receive, send)
             return
         began = perf_counter()
-        request_id = _request_id(scope)
+        request_id = request_id_of(scope)
         scope.setdefault("state", {})["request_id"] = request_id
         structlog.contextvars.bind_contextvars(request_id=request_id)
         header = (b"x-request-id", request_id.encode())
@@ -65,20 +82,8 @@ class Observe:
             response = problem(500, "Internal Server Error", f"unexpected error; see the log for request {request_id}")
             await in_form(scope, response)(scope, receive, send_with_id)
         finally:
-            self._record(scope, status or _CLIENT_GONE, perf_counter() - began)
+            self._record(scope, _route(scope), request_id, status or _CLIENT_GONE, perf_counter() - began)
             structlog.contextvars.clear_contextvars()
-
-    def _record(self, scope: Scope, status: int, seconds: float) -> None:
-        self._metrics.count(scope["method"], _route(scope), status, seconds)
-        if self._access_log:
-            write_request(
-                request_id=scope["state"]["request_id"],
-                method=scope["method"],
-                path=scope["path"],
-                status=status,
-                ms=round(seconds * 1e3, 3),
-                **({"trace_id": tracing.trace_id()} if self._traced else {}),
-            )
 
 
 def _route(scope: Scope) -> str:
@@ -86,8 +91,14 @@ def _route(scope: Scope) -> str:
     return getattr(scope.get("route"), "path", "unmatched")
 
 
-def _request_id(scope: Scope) -> str:
+def request_id_of(scope: Scope) -> str:
+    """The id that the request brings where it is one, else a new one."""
     for name, value in scope["headers"]:
         if name == b"x-request-id" and _REQUEST_ID.fullmatch(value):
             return str(value, "ascii")
+    return new_request_id()
+
+
+def new_request_id() -> str:
+    """An id that no other request has."""
     return f"{_PROCESS}{next(_numbers):08x}"
