@@ -5,10 +5,10 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+import orjson
 from fastapi import Request, Response
 
-from app.api import hot_path
-from app.api.bodies import instances
+from app.api.bodies import instances, long_json
 from app.api.bodies.binary import array_of_npy
 from app.api.bodies.carried import NOTHING, Carried, carried_of_json
 from app.api.bodies.documents import (
@@ -19,7 +19,7 @@ from app.api.bodies.documents import (
     refuse_query_of_json,
 )
 from app.api.bodies.given_probabilities import columns
-from app.api.bodies.json_bodies import Reserve, parsed
+from app.api.bodies.json_bodies import INLINE_BYTES, Reserve, parsed
 from app.api.bodies.media_types import JSON, NPY, TABULAR
 from app.api.bodies.prediction_documents import PredictAnswer
 from app.api.bodies.prediction_requests import PredictQuestion, PredictRequest, PredictTable
@@ -47,11 +47,8 @@ async def predict(request: Request) -> Response:
     `application/vnd.apache.arrow.stream`. Beside these the other fields are query parameters, each as JSON. `Accept`
     chooses the format of the answer in the same way; where it names none of them the answer is JSON.
     """
-    plain = hot_path.is_plain(request)
-    kind = JSON if plain else media_type_of_body(request, _READERS)
+    kind = media_type_of_body(request, _READERS)
     body = await request.body()
-    if plain and (answer := hot_path.answer(request, body)) is not None:
-        return answer
     if kind != JSON:
         kind, body = await unpacked(request, kind, body)
     return await answered(request, len(body), lambda: _read(request, kind, body))
@@ -61,7 +58,10 @@ def _read(request: Request, kind: str, body: bytes) -> Asked:
     if kind != JSON:
         return _read_table(request, kind, body)
     refuse_query_of_json(request, PredictTable.model_fields)
-    wire = checked(PredictRequest, parsed(body, share(request).reserve))
+    reserve = long_json.once(share(request).reserve)
+    if len(body) > INLINE_BYTES and (asked := _read_long(body, reserve)) is not None:
+        return asked
+    wire = checked(PredictRequest, parsed(body, reserve))
     if wire.probabilities is not None:
         _refuse_both(wire.model, wire.instances)
         if wire.classes is None:
@@ -76,6 +76,24 @@ def _read(request: Request, kind: str, body: bytes) -> Asked:
     carried = carried_of_json(wire, wire.instances) if wire.carries else NOTHING
     rows = partial(_encoded, wire.instances, booleans, carried)
     return Asked(wire.question(), name, rows)
+
+
+def _read_long(body: bytes, reserve: Reserve) -> Asked | None:
+    """What `_read` finds in many rows of numbers; None for all other bodies, and for those with errors."""
+    parts = long_json.split(body, reserve)
+    try:
+        wire = None if parts is None else checked(PredictRequest, parts.fields)
+    except Invalid:
+        return None
+    if parts is None or wire is None or wire.carries or wire.probabilities is not None or wire.model is None:
+        return None
+    return Asked(wire.question(), _model_of(wire), partial(_encoded_long, parts))
+
+
+def _encoded_long(parts: long_json.Split, schema: Schema) -> tuple[instances.Rows, Carried]:
+    if not schema.categorical and parts.rows.shape[1] == len(schema.names):
+        return (parts.rows, []), NOTHING
+    return _encoded(orjson.loads(parts.text), False, NOTHING, schema)
 
 
 def _encoded(rows: list[Any], booleans: bool, carried: Carried, schema: Schema) -> tuple[instances.Rows, Carried]:

@@ -1,0 +1,132 @@
+"""Long bodies of numbers are read as the plain way reads them, errors included."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from collections import Counter
+
+import numpy as np
+import orjson
+import pytest
+
+from app.api.bodies import long_json
+from tests.conftest import settings_for
+from tests.effort import repeated
+from tests.servers import zoo
+from tests.servers.direct import ask, direct
+from tests.servers.fuzzing import Sent
+
+ROUNDS = repeated(600)
+NAMES = ("unheld", "numbered")
+STRANGE = (
+    b"-0", b"-0.0", b"1E5", b"1.5e+300", b"5e-324", b"1e-400", b"1e400", b"9007199254740993", b"9223372036854775808",
+    b"18446744073709551615", b"18446744073709551616", b"-9223372036854775809", b"1" + b"0" * 400, b"null", b"true",
+    b"false", b'"1"', b"[1]", b"[]", b"{}", b'{"a":1}', b"01", b"1.", b".5", b"+1", b"NaN", b"-Infinity", b"", b" 7 ",
+    b"\t7", b"\x0b7", b"1,2", b"1],[2", b"1]]", b"\xff",
+)  # fmt: skip
+FIELDS = (
+    b'"benefits":[[0,-1],[-10,5]]', b'"benefits":[[0,-1],[-10,5]],"actions":["a]]","[[b"]',
+    b'"benefits":[[0,-1],[-10]]', b'"benefits":{"healthy":{"a":1,"b:":2},"ill":{"a":3,"b:":2}}',
+    b'"rule":"most_probable"', b'"unknown":1', b'"ids":[1]',
+    b'"benefits":[[0,-1],[-10,5]],"actions":["instances","b"]', b'"instances":[[1,2,3,4]]',
+    b'"probabilities":[[1,0]]', b'"benefits":[[0,-1],[-10,5]],"explain":true',
+    b'"benefits":[[0,-1],[-10,5]],"benefits":1', b'"rule":"\\u0061"',
+    b'"benefits":[[0,-1],[-10,5]],"priors":{"healthy":0.5,"ill":0.5}', b'"keep":["age"],"benefits":[[0,-1],[-10,5]]',
+)  # fmt: skip
+
+
+def decimals(chance: random.Random) -> bytes:
+    """A number as programs and people write it."""
+    value = chance.gauss(50, 10)
+    return chance.choice(
+        [
+            lambda: repr(value),
+            lambda: f"{value:.{chance.randrange(25)}f}",
+            lambda: f"{value:.{chance.randrange(30)}e}",
+            lambda: str(chance.randrange(-100, 100)),
+            lambda: f"{chance.getrandbits(70)}e-{chance.randrange(18, 60)}",
+        ]
+    )().encode()
+
+
+def bodies(chance: random.Random, count: int):
+    for _ in range(count):
+        rows = [[decimals(chance) for _ in range(4)] for _ in range(chance.choice((300, 300, 400)))]
+        for _ in range(chance.choice((0, 0, 1, 1, 2))):
+            row = chance.choice(rows)
+            row[chance.randrange(len(row))] = chance.choice(STRANGE)
+        if chance.random() < 0.2:
+            chance.choice(rows).pop()
+        if chance.random() < 0.1:
+            rows = [row[:3] for row in rows]
+        comma = chance.choice((b",", b", "))
+        listed = comma.join(b"[%b]" % comma.join(row) for row in rows)
+        instances = b'"instances"%b[%b]' % (chance.choice((b":", b": ", b" :\n")), listed)
+        model = b'"model":"%b"' % chance.choice((*NAMES, "absent")).encode()
+        parts = [model, instances, chance.choice(FIELDS[:1] * 8 + FIELDS)]
+        chance.shuffle(parts)
+        yield b"{%b}" % comma.join(parts)
+
+
+def test_answers_are_those_of_the_plain_way(tmp_path, monkeypatch):
+    real, found, differing = long_json.split, Counter(), []
+
+    def counted(*question):
+        parts = real(*question)
+        found[parts is not None] += 1
+        return parts
+
+    async def run():
+        async with direct(settings_for(tmp_path, workers=0)) as app:
+            await zoo.train(app, [animal.order() for animal in zoo.ANIMALS if animal.name in NAMES])
+            for body in bodies(random.Random(18), ROUNDS):
+                sent = Sent("POST", "/predict", {}, headers={"X-Request-ID": "mine"})
+                answers = []
+                for way in (counted, lambda *_: None):
+                    monkeypatch.setattr(long_json, "split", way)
+                    answer = await ask(app, sent, body)
+                    answers.append((answer.status, answer.body, answer.headers))
+                found[answers[0][0]] += 1
+                if answers[0] != answers[1]:
+                    differing.append((body, answers))
+
+    asyncio.run(run())
+    assert differing[:1] == []
+    assert found[True] > ROUNDS / 4
+    assert found[200] > ROUNDS / 20
+    assert found[422] > ROUNDS / 8
+
+
+def test_numbers_are_those_of_float():
+    chance = random.Random(0)
+    words = [decimals(chance) for _ in range(20_000)]
+    body = b'{"instances":[[%b]]}' % b",".join(words)
+
+    rows = long_json.split(body, lambda _: None).rows
+
+    assert rows.tobytes() == np.array([[float(word) for word in words]]).tobytes()
+
+
+@pytest.mark.parametrize(
+    "instances",
+    [
+        *("[[1,2],[3]]", "[[1,[2]],3]", "[[1,2],[[3,4]]]", "[[[1]],[[2]]]", "[[1,2],3,4]", "[[1],[null]]"),
+        *("[]", "[1]", "[[1]", "[[1]]]"),
+    ],
+)
+def test_only_rows_of_one_length_are_split(instances):
+    assert long_json.split(f'{{"instances":{instances}}}'.encode(), lambda _: None) is None
+
+
+def test_the_memory_of_a_body_is_reserved_once():
+    told = []
+    reserve = long_json.once(told.append)
+    body = json.dumps({"instances": [[1] * 300_000, [2]]}).encode()
+
+    assert long_json.split(body, reserve) is None
+    long_json.measured(body, reserve)
+
+    assert len(told) == 1
+    assert orjson.loads(body)
