@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import minimize
-from sklearn.linear_model import LogisticRegression
 
 _RIDGE = 10.0  # rows that speak for no factor
 _SMALLEST = 1e-3  # of a forest's share that is told from none; pure leaves have many zeros
@@ -30,6 +28,8 @@ class StageCurve:
     @classmethod
     def fit(cls, P: np.ndarray, known: np.ndarray, y: np.ndarray, weight: np.ndarray, typical: float) -> StageCurve:
         """From states: P (N, K), `known` (N,) features each, true class codes y (N,), weights (N,). O(N K^2)."""
+        from sklearn.linear_model import LogisticRegression  # noqa: PLC0415 - 80 MB that applying it can spare
+
         K = P.shape[1]
         model = LogisticRegression(C=1.0, max_iter=1000).fit(_inputs(P, known, typical), y, sample_weight=weight)
         weights, offset = np.zeros((model.coef_.shape[1], K)), np.full(K, -np.inf)
@@ -74,6 +74,8 @@ class Blend:
             ridge = _RIDGE * parameters[J:]
             gradient = np.concatenate((np.tensordot(logs, wrong, 2), wrong.sum(axis=0) + ridge))
             return float((total - scores[rows, y]) @ weight + 0.5 * ridge @ parameters[J:]), gradient
+
+        from scipy.optimize import minimize  # noqa: PLC0415
 
         bounds = [(0.0, None)] * J + [(None, None)] * K
         start = np.concatenate((np.full(J, 1 / J), np.zeros(K)))

@@ -172,6 +172,7 @@ def _quiet_collector() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)
+    gc.enable()
 
 
 def _tell_of_stopping(stopping: threading.Event) -> None:

@@ -13,18 +13,18 @@ the slope. Models without such a `resolution` use the most likely of `_LIMITS`: 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
-from scipy.optimize import minimize
 from scipy.special import expit, log_softmax, logit, softmax
-from sklearn.isotonic import IsotonicRegression
 
 FEW = 20  # rows of a class with which it has no isotonic curve of its own
 _UNBOUNDED = 1e-15  # the limit of models that were trained before limits were chosen
 _LIMITS = (1e-15, 1e-9, 1e-6, 1e-4)  # and 1/(n+2)
 _OFFSET_ROWS = 1.0  # weight of the prior that draws the offsets to 0, in rows
+_Bounds = tuple[float | None, float | None]
 _OPTIONS = {"maxiter": 1000, "ftol": 1e-15, "gtol": 1e-9}
 
 
@@ -166,7 +166,9 @@ def fit_isotonic(P: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> Isoto
     )
 
 
-def _rising(p: np.ndarray, is_class: np.ndarray, weights: np.ndarray) -> IsotonicRegression:
+def _rising(p: np.ndarray, is_class: np.ndarray, weights: np.ndarray) -> Any:
+    from sklearn.isotonic import IsotonicRegression  # noqa: PLC0415 - applying a calibration needs no scikit-learn
+
     return IsotonicRegression().fit(p, is_class.astype(np.float64), weights)
 
 
@@ -191,8 +193,8 @@ def _platt(odds: np.ndarray, is_class: np.ndarray, weights: np.ndarray) -> tuple
         return value / len(odds), np.array([gap @ odds, gap.sum()]) / len(odds)
 
     bounds = [(0, None), (None, None)]
-    found = minimize(loss, np.array([1.0, 0.0]), jac=True, method="L-BFGS-B", bounds=bounds, options=_OPTIONS)
-    return float(found.x[0]), float(found.x[1])
+    found = _minimum(loss, np.array([1.0, 0.0]), bounds)
+    return float(found[0]), float(found[1])
 
 
 def _multinomial(logs: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> tuple[float, np.ndarray]:
@@ -209,5 +211,14 @@ def _multinomial(logs: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> tu
 
     start = np.concatenate(([1.0], np.zeros(K)))
     bounds = [(0, None), *[(None, None)] * K]
-    found = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options=_OPTIONS)
-    return float(found.x[0]), found.x[1:]
+    found = _minimum(loss, start, bounds)
+    return float(found[0]), found[1:]
+
+
+def _minimum(
+    loss: Callable[[np.ndarray], tuple[float, np.ndarray]], start: np.ndarray, bounds: Sequence[_Bounds]
+) -> np.ndarray:
+    from scipy.optimize import minimize  # noqa: PLC0415 - 20 MB that applying a calibration can spare
+
+    found: np.ndarray = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options=_OPTIONS).x
+    return found

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from scipy.stats import rankdata
 
 from app.decisions.benefit import decide
 from app.decisions.rules import cost_blind
@@ -99,8 +98,10 @@ def rank_area(scores: np.ndarray, inside: np.ndarray) -> tuple[float, float]:
     """
     n, positives = len(scores), int(inside.sum())
     pairs = positives * (n - positives)
-    surplus = rankdata(scores)[inside].sum() - positives * (positives + 1) / 2
-    ties = np.unique(scores, return_counts=True)[1].astype(np.float64)
+    _, place, counts = np.unique(scores, return_inverse=True, return_counts=True)
+    ranks = (counts.cumsum() - (counts - 1) / 2)[place]  # tied scores share the mean of their ranks
+    surplus = ranks[inside].sum() - positives * (positives + 1) / 2
+    ties = counts.astype(np.float64)
     spread = (n + 1) - (ties**3 - ties).sum() / (n * (n - 1))
     return float(surplus / pairs), float(np.sqrt(max(spread, 0.0) / (12 * pairs)))
 

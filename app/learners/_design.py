@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
-from scipy import sparse
 
 from app.errors import Invalid, pointer
 from app.learners._hinges import Hinges
+
+if TYPE_CHECKING:  # SciPy's sparse matrices, which predictions do not need
+    from scipy import sparse
 
 LARGEST = 1e100  # of a number's magnitude: the squares of such numbers, and their sums, stay finite
 _DENSE = 0.3  # the share of non-zeros from which a dense matrix is the smaller one, about
@@ -74,12 +76,16 @@ class Design:
             front = np.concatenate((front, missing[:, self.marked]), axis=1)
         if not len(self.categorical):
             return front
+        from scipy import sparse  # noqa: PLC0415 - 20 MB that folded models can spare
+
         columns = sparse.hstack((sparse.csr_matrix(front), self._one_hot(X)), format="csr")
         filled = front.shape[1] + len(self.categorical)
         return columns.toarray() if filled >= _DENSE * self.width else columns
 
     def _one_hot(self, X: np.ndarray) -> sparse.csr_matrix:
         """A 0/1 column per seen value; an unseen one counts as missing, which has no column if it was never seen."""
+        from scipy import sparse  # noqa: PLC0415
+
         rows, columns, start = [], [], 0
         for j, seen in zip(self.categorical, self.values, strict=True):
             place = np.minimum(np.searchsorted(seen, X[:, j]), len(seen) - 1)

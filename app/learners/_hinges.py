@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
-from scipy.optimize import minimize_scalar
 
 Curve = tuple[np.ndarray, np.ndarray, np.ndarray]
 _TAIL = 0.02
@@ -151,6 +150,8 @@ def inverse(t: np.ndarray, power: float) -> np.ndarray:
 
 def _most_likely(x: np.ndarray, w: np.ndarray) -> float:
     """The power with which values x (n,) of weights (n,) are most like a normal sample."""
+    from scipy.optimize import minimize_scalar  # noqa: PLC0415 - 20 MB that predictions can spare
+
     share = w / w.sum()
     slope = float(share @ np.copysign(np.log1p(np.abs(x)), x))
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.linear_model import LogisticRegression
 
 from app.decisions.folds import UNJUDGED, stratified_folds
 from app.learners._design import Design
@@ -21,13 +20,14 @@ _MAX_STEPS = 500
 _TOLERANCE = 1e-6  # at scikit-learn's 1e-4 probabilities are still up to 0.07 from the optimum's (Covertype)
 
 
-def fit_linear(
-    columns: np.ndarray, codes: np.ndarray, weights: np.ndarray, C: float
-) -> tuple[LogisticRegression, bool]:
+def fit_linear(columns: np.ndarray, codes: np.ndarray, weights: np.ndarray, C: float) -> tuple[Any, bool]:
     """scikit-learn's L2-penalised logistic regression on prepared columns, and whether it converged.
 
     Newton's method with conjugate gradients: some ten steps, no Hessian in memory, sparse columns as they are.
     """
+    from sklearn.exceptions import ConvergenceWarning  # noqa: PLC0415 - see `estimator`
+    from sklearn.linear_model import LogisticRegression  # noqa: PLC0415
+
     model = LogisticRegression(C=C, solver="newton-cg", tol=_TOLERANCE, max_iter=_MAX_STEPS)
     with warnings.catch_warnings(record=True) as heard:
         warnings.simplefilter("always")

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-from scipy import sparse
 from scipy.special import expit, logit
-from sklearn.utils import Tags
-from sklearn.utils.multiclass import check_classification_targets
 
 from app.decisions.calibration import Calibrator, Isotonic, Sigmoid
 from app.errors import Invalid
 from app.learners.base import Learner
+
+if TYPE_CHECKING:  # see `estimator`
+    from sklearn.utils import Tags
 
 _FARTHEST = float(logit(1 - 1e-15))  # log-odds whose probability still differs from 1
 
@@ -42,6 +42,8 @@ class Multilabel(Learner):
 
         Raises Invalid for a wrong parameter or labels of another form.
         """
+        from sklearn.utils.multiclass import check_classification_targets  # noqa: PLC0415 - see `estimator`
+
         X, y, weights = self._checked(X, y, sample_weight, multi_output=True)
         check_classification_targets(y)
         Y = as_indicator(y)
@@ -112,6 +114,8 @@ class Curves:
 
 def as_indicator(y: Any) -> np.ndarray:
     """The labels as integers (n, L); Invalid where they are no table of 0 and 1."""
+    from scipy import sparse  # noqa: PLC0415 - 20 MB that predictions can spare
+
     table = y.toarray() if sparse.issparse(y) else np.asarray(y)
     if table.ndim != 2 or not np.isin(table, (0, 1)).all():
         raise Invalid.at("", "labels take a table of 0 and 1: a row per instance, a column per label")

@@ -15,8 +15,9 @@ from app.decisions.folds import UNJUDGED, stratified_folds
 from app.errors import Invalid
 from app.learners._unseen import log_losses, mean_and_error, near_best, unseen
 from app.learners.base import Learner
-from app.learners.kinds import ACQUIRES, Kind
-from app.learners.parameters import Parameter
+from app.learners.catalogue import KINDS
+from app.learners.kinds import ACQUIRES
+from app.learners.plain_kinds import AUTOMATIC
 from app.progress import part
 
 _FOLDS = 3
@@ -63,19 +64,7 @@ class Automatic(Learner):
     first is taken.
     """
 
-    parameters = (
-        Parameter(
-            "max_seconds",
-            "number",
-            60.0,
-            "Seconds after which no further candidate is tried; the first is always tried. `warnings` of the job name"
-            " the others. Where fewer than 500 rows are cross-validated, the model of a fold has its share of these"
-            " seconds, and all folds together have them once more, or 10 seconds if that is more.",
-            low=0.0,
-            high=1e6,
-            above_low=True,
-        ),
-    )
+    parameters = AUTOMATIC.parameters
     calibration = "none"
 
     def __init__(
@@ -189,8 +178,6 @@ class Automatic(Learner):
         return fold if few else np.where(fold > 0, UNJUDGED, fold)
 
     def _candidate(self, name: str) -> Learner:
-        from app.learners.catalogue import KINDS  # noqa: PLC0415 - it collects this module's kind, too
-
         own = dict(PRICED[name]) if self.stepwise else {}
         if self.stepwise and KINDS[name].feature_costs != "ignored":
             own["feature_costs"] = self.feature_costs
@@ -251,16 +238,3 @@ def _ranked(values: dict[str, np.ndarray], ties: dict[str, np.ndarray], weights:
 def _chosen(values: dict[str, np.ndarray], ties: dict[str, np.ndarray], weights: np.ndarray) -> str:
     """Of those within a standard error of the best value, the one with the smallest mean of `ties`."""
     return min(near_best(values, weights), key=lambda name: mean_and_error(ties[name], weights)[0])
-
-
-KIND = Kind(
-    "auto",
-    Automatic,
-    Automatic.parameters,
-    "The best of naive Bayes, logistic regression, random forest, gradient boosting and kernel logistic regression, by"
-    " cross-validation: with benefits by what their decisions earn, else by log loss. With `feature_costs` the best of"
-    " forest chain, budget forest and random forest by net benefit; it answers `/acquire`. The card has the table.",
-    benefits="optional",
-    feature_costs="optional",
-    any_actions=True,
-)

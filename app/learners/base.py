@@ -1,6 +1,7 @@
 """Shared by all learners: checks, calibration by cross-fitting, and fast prediction.
 
-A learner's own part is `_fit_raw`, which returns a small picklable scorer; the rest is here.
+A learner's own part is `_fit_raw`, which returns a small picklable scorer; the rest is here. scikit-learn is imported
+by what trains or checks (see `estimator`).
 """
 
 from __future__ import annotations
@@ -11,15 +12,12 @@ from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
 import numpy as np
 from joblib import Parallel, delayed
-from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils import Tags, check_random_state
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from app.decisions.calibration import Calibrator, are_constant, fit_calibrator, is_flat
 from app.decisions.contributions import Contributions
 from app.decisions.folds import UNJUDGED, stratified_folds
 from app.errors import Invalid
+from app.learners.estimator import Estimator
 from app.learners.parameters import Parameter, check_arguments
 from app.progress import part, report
 
@@ -61,7 +59,7 @@ class Scorer(Protocol):
         ...
 
 
-class Learner(ClassifierMixin, BaseEstimator):
+class Learner(Estimator):
     """Base of the classifiers. A subclass stores its parameters (these three among them) and has `_fit_raw`.
 
     `calibration`: `isotonic` or `sigmoid` curves on cross-fitted probabilities, `none`, or `auto`: by the number of
@@ -103,6 +101,8 @@ class Learner(ClassifierMixin, BaseEstimator):
         Raises Invalid for a wrong parameter and for fewer than two classes. Time: one raw fit, and up to five
         more on four fifths of the rows where the probabilities are calibrated.
         """
+        from sklearn.utils.multiclass import check_classification_targets  # noqa: PLC0415
+
         X, y, weights = self._checked(X, y, sample_weight)
         check_classification_targets(y)
         self.classes_, codes = np.unique(y, return_inverse=True)
@@ -162,12 +162,16 @@ class Learner(ClassifierMixin, BaseEstimator):
         self, X: Any, y: Any, sample_weight: Any, **options: bool
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """The arguments of `fit` as arrays, without rows of weight 0: they must not change anything, even the folds."""
+        from sklearn.utils.validation import _check_sample_weight, validate_data  # noqa: PLC0415
+
         X, y = validate_data(self, X, y, dtype=np.float64, order="C", ensure_all_finite="allow-nan", **options)
         weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
         counted = weights > 0
         return (X, y, weights) if counted.all() else (X[counted], y[counted], weights[counted])
 
     def _validated(self, X: np.ndarray) -> np.ndarray:
+        from sklearn.utils.validation import check_is_fitted, validate_data  # noqa: PLC0415
+
         check_is_fitted(self)
         rows: np.ndarray = validate_data(
             self, X, dtype=np.float64, order="C", ensure_all_finite="allow-nan", reset=False
@@ -211,6 +215,8 @@ class Learner(ClassifierMixin, BaseEstimator):
         return automatic_calibration(counts, *self._auto)
 
     def _fit_calibrated(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> None:
+        from sklearn.utils import check_random_state  # noqa: PLC0415
+
         self.calibration_ = self._method(np.bincount(codes))
         self.calibrator_ = None
         if self.calibration_ == "none":
@@ -257,11 +263,6 @@ class Learner(ClassifierMixin, BaseEstimator):
         if isinstance(self.random_state, np.random.RandomState):
             learner.random_state = int(self.random_state.randint(np.iinfo(np.int32).max))
         return learner
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
-        return tags
 
 
 def stage_name(number: int, folds: int) -> str:

@@ -15,8 +15,7 @@ from app.learners._linear import Linear, Logit
 from app.learners._linear_fit import chosen_transform, fit_linear
 from app.learners._scores import softmax
 from app.learners.base import Learner
-from app.learners.kinds import Kind
-from app.learners.parameters import CALIBRATION, STRENGTH, Parameter
+from app.learners.plain_kinds import BENEFIT_LOGISTIC
 
 
 def rest_weights(benefits: np.ndarray, shares: np.ndarray, one_vs_rest: str = "normalised") -> np.ndarray:
@@ -115,19 +114,7 @@ class BenefitLogistic(Learner):
     `converged_`. Raises Invalid at `/benefits/…` where the matrix gives no positive eta.
     """
 
-    parameters = (
-        STRENGTH,
-        CALIBRATION,
-        Parameter(
-            "one_vs_rest",
-            "choice",
-            "normalised",
-            "With three classes or more: how the benefits of the other classes are combined, as means by class shares"
-            " (normalised; equals the two-class weight for two classes), or as the sums printed in the paper"
-            " (as_printed).",
-            choices=("normalised", "as_printed"),
-        ),
-    )
+    parameters = BENEFIT_LOGISTIC.parameters
 
     def __init__(
         self,
@@ -201,12 +188,3 @@ class BenefitLogistic(Learner):
             return rest_weights(np.asarray(self.benefits, dtype=np.float64), sums / sums.sum(), self.one_vs_rest)
         except Invalid as error:
             raise error.under("/benefits") from None
-
-
-KIND = Kind(
-    "benefit_logistic",
-    BenefitLogistic,
-    BenefitLogistic.parameters,
-    "Logistic regression that weighs training errors by the benefit matrix; one-vs-rest with three or more classes.",
-    benefits="required",
-)

@@ -28,6 +28,7 @@ RANDOM_FOREST = Kind(
     ),
     "scikit-learn's random forest, cost-blind; answers `/acquire`.",
     stepwise=True,
+    compiled=True,
 )
 BUDGET_FOREST = Kind(
     "budget_forest",
@@ -76,6 +77,7 @@ BUDGET_FOREST = Kind(
     " `feature_costs` and answers `/acquire`.",
     feature_costs="optional",
     stepwise=True,
+    compiled=True,
 )
 FOREST_CHAIN = Kind(
     "forest_chain",
@@ -125,6 +127,7 @@ FOREST_CHAIN = Kind(
     " at a small share of the features; trains with `feature_costs` and answers `/acquire`.",
     feature_costs="optional",
     stepwise=True,
+    compiled=True,
 )
 COST_TREE = Kind(
     "cost_tree",
@@ -219,6 +222,7 @@ COST_TREE = Kind(
     stepwise=True,
     tasks=TASKS,
     alternatives=(("lambda", "budget"),),
+    compiled=True,
 )
 MULTILABEL_FOREST = Kind(
     "multilabel_forest",
@@ -238,5 +242,6 @@ MULTILABEL_FOREST = Kind(
     ),
     "A random forest for several labels together: the probability that each applies, for `/retrieve`.",
     labels="several",
+    compiled=True,
 )
 COMPILED = (RANDOM_FOREST, BUDGET_FOREST, FOREST_CHAIN, COST_TREE, MULTILABEL_FOREST)

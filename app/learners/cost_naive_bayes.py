@@ -11,8 +11,7 @@ import numpy as np
 from app.decisions.contributions import Contributions, of_terms
 from app.learners._scores import FEW, softmax, summed
 from app.learners.base import Learner
-from app.learners.kinds import Kind
-from app.learners.parameters import CALIBRATION, Parameter
+from app.learners.plain_kinds import COST_NAIVE_BAYES
 
 
 @dataclass(frozen=True)
@@ -103,18 +102,7 @@ class CostNaiveBayes(Learner):
     displayed there is misprinted; the rule is right).
     """
 
-    parameters = (
-        Parameter(
-            "alpha",
-            "number",
-            1.0,
-            "Rows added to every value of every feature in each class, so that no value counts as impossible.",
-            low=1e-10,
-            high=1e6,
-        ),
-        Parameter("bins", "integer", 10, "Maximum number of bins of about equal counts for a number.", low=2, high=256),
-        CALIBRATION,
-    )
+    parameters = COST_NAIVE_BAYES.parameters
     _auto: ClassVar[tuple[float, float]] = (10, 500)
 
     def __init__(
@@ -150,11 +138,3 @@ class CostNaiveBayes(Learner):
         sums = np.bincount(codes, weights)
         typical = np.array([weights @ terms[column] for column in found.T]) / weights.sum()
         return Tables(places, np.log(sums / sums.sum()), terms, typical)
-
-
-KIND = Kind(
-    "cost_naive_bayes",
-    CostNaiveBayes,
-    CostNaiveBayes.parameters,
-    "Naive Bayes on categories and binned numbers; a missing value is left out of the product.",
-)

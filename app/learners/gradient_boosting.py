@@ -16,18 +16,13 @@ from app.decisions.contributions import Contributions
 from app.decisions.folds import UNJUDGED
 from app.learners._unseen import log_losses
 from app.learners.base import ALL, Dealt, Learner, stage_name
-from app.learners.kinds import Kind
-from app.learners.parameters import CALIBRATION, Parameter
+from app.learners.plain_kinds import GRADIENT_BOOSTING, LARGE_LEAVES, LEAVES
 from app.progress import part, report
 
 MAX_CATEGORIES = 255
 """What scikit-learn's bins hold; of a feature with more, the most common have codes of their own."""
 # Rounds after which a fit may end, as parts of `max_iter`: finer steps gained nothing on the UCI tables.
 _STAGES = np.array([0.05, 0.1, 0.15, 0.25, 0.35, 0.5, 0.75, 1.0])
-# Leaves of a tree by the number of rows: benefit realised on seven UCI tables, benchmarks/defaults.py.
-_LEAVES = ((1500, 8), (10_000, 16))
-_LARGE_LEAVES = 31
-_AUTO_LEAVES = ", ".join(f"{leaves} up to {rows:,} rows" for rows, leaves in _LEAVES) + f", then {_LARGE_LEAVES}"
 # Progress reports of a fit. Each bins the rows again: a few per cent of the time without weights, but with weights
 # scikit-learn takes a quarter of a second per feature for it, so such a fit has one report.
 _STEPS = 10
@@ -78,31 +73,7 @@ class GradientBoosting(Learner):
     # Boosting is overconfident: on six of the UCI tables, whole and cut to 150 rows (smallest class 4 to 247), the
     # sigmoid lowered held-out log loss every time, by 15 to 40 %, and beat isotonic nearly always.
     _auto: ClassVar[tuple[float, float]] = (4, 1000)
-    parameters = (
-        Parameter(
-            "max_iter", "integer", 200, "Boosting rounds, at most; each has a tree per class.", low=1, high=10_000
-        ),
-        Parameter("learning_rate", "number", 0.1, "Shrinkage of each round.", low=0.0, high=10.0, above_low=True),
-        Parameter(
-            "max_leaf_nodes",
-            "integer",
-            "auto",
-            f"Maximum number of leaves of a tree; auto is {_AUTO_LEAVES}.",
-            low=2,
-            choices=("auto",),
-            optional=True,
-        ),
-        Parameter("min_samples_leaf", "integer", 10, "Minimum number of rows in a leaf.", low=1),
-        Parameter("l2_regularization", "number", 1.0, "L2 penalty on the values of leaves.", low=0.0, high=1e10),
-        Parameter(
-            "early_stopping",
-            "boolean",
-            default=True,
-            doc="Whether to stop at the rounds with the smallest log loss on the calibration's folds; without"
-            " calibration there are no folds, and max_iter rounds are made.",
-        ),
-        CALIBRATION,
-    )
+    parameters = GRADIENT_BOOSTING.parameters
     model_: Boosted
 
     def __init__(
@@ -137,7 +108,7 @@ class GradientBoosting(Learner):
         self.rounds_ = int(self.max_iter)
         self.max_leaf_nodes_ = self.max_leaf_nodes
         if self.max_leaf_nodes == "auto":
-            self.max_leaf_nodes_ = next((leaves for rows, leaves in _LEAVES if len(X) <= rows), _LARGE_LEAVES)
+            self.max_leaf_nodes_ = next((leaves for rows, leaves in LEAVES if len(X) <= rows), LARGE_LEAVES)
 
     def _fit_raw(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> Boosted:
         steps = _STEPS if bool((weights == 1.0).all()) else 1
@@ -239,11 +210,3 @@ def pooled(X: np.ndarray, pools: tuple[tuple[int, np.ndarray], ...]) -> np.ndarr
         codes = np.fmin(X[:, j], beyond).astype(np.intp)
         X[:, j] = np.append(table, np.nan)[codes]
     return X
-
-
-KIND = Kind(
-    "gradient_boosting",
-    GradientBoosting,
-    GradientBoosting.parameters,
-    "Gradient boosted trees on histograms, cost-blind; takes missing values and categories without preparation.",
-)

@@ -13,9 +13,8 @@ from app.errors import Invalid, pointer
 from app.learners.base import Learner
 from app.learners.benefit_logistic import BenefitLogistic
 from app.learners.kernel_logistic import KernelLogistic, majority_code, most_common
-from app.learners.kinds import Kind
 from app.learners.logistic import Logistic
-from app.learners.parameters import MAJORITY, Parameter
+from app.learners.plain_kinds import HIERARCHICAL_LOGISTIC
 from app.progress import part
 
 FIRST = (KernelLogistic, BenefitLogistic)
@@ -58,24 +57,7 @@ class HierarchicalLogistic(Learner):
     Benefit-based classification, sections on HCSKLR and on the hierarchical approach with benefit-based LR.
     """
 
-    parameters = (
-        MAJORITY,
-        Parameter(
-            "first",
-            "learner",
-            {"kind": "kernel_logistic"},
-            "The model that separates the majority class from all others; benefit_logistic trains with the benefits,"
-            " those of the minority classes combined by their shares.",
-            choices=("kernel_logistic", "benefit_logistic"),
-        ),
-        Parameter(
-            "second",
-            "learner",
-            {"kind": "kernel_logistic"},
-            "The model that separates the minority classes.",
-            choices=("kernel_logistic", "logistic"),
-        ),
-    )
+    parameters = HIERARCHICAL_LOGISTIC.parameters
     calibration = "none"
     model_: Stages
 
@@ -110,7 +92,8 @@ class HierarchicalLogistic(Learner):
 
     @property
     def converged_(self) -> bool:
-        return all(stage.converged_ for stage in (self.first_, self.second_) if stage is not None)
+        stages: tuple[Any, ...] = (self.first_, self.second_)  # of kinds that are fitted in steps
+        return all(stage.converged_ for stage in stages if stage is not None)
 
     def predict(self, X: np.ndarray) -> np.ndarray:
         """The decision for each row (n, m): see the class; ties to the first class."""
@@ -182,12 +165,3 @@ def grouped(benefits: np.ndarray | Sequence[Sequence[float]], sums: np.ndarray, 
         text = f"being right about a minority class pays {G[1, 1]:.6g} on average, calling it class {H} {G[1, 0]:.6g}"
         raise Invalid.at("/benefits", f"{text}; it must pay more")
     return G
-
-
-KIND = Kind(
-    "hierarchical_logistic",
-    HierarchicalLogistic,
-    HierarchicalLogistic.parameters,
-    "First majority or minority, then which minority class; probabilities are the product.",
-    benefits="optional",
-)

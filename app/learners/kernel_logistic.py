@@ -19,8 +19,7 @@ from app.learners._kernel_scorer import KernelScorer
 from app.learners._linear import Linear, Softmax
 from app.learners._linear_fit import chosen_transform
 from app.learners.base import Learner, Scorer
-from app.learners.kinds import Kind
-from app.learners.parameters import MAJORITY, STRENGTH, Parameter
+from app.learners.plain_kinds import KERNEL_LOGISTIC
 from app.progress import part
 
 # Up to so many rows every row is a landmark, and the fit exact. Measured on two cores (benchmarks/kernel_logistic.py,
@@ -53,37 +52,7 @@ class KernelLogistic(Learner):
     Benefit-based classification, section on HCSKLR (the cost-blind model by Zhu and Hastie).
     """
 
-    parameters = (
-        Parameter(
-            "kernel",
-            "choice",
-            "rbf",
-            "The similarity of two rows; poly is scikit-learn's name for polynomial.",
-            choices=("rbf", "linear", "polynomial", "poly"),
-        ),
-        Parameter(
-            "gamma",
-            "number",
-            None,
-            "Scale of rbf, exp(-gamma distance^2), and of polynomial, (gamma a.b + 1)^degree; null is one over the"
-            " summed variance of the scaled features.",
-            low=1e-10,
-            high=1e10,
-            optional=True,
-        ),
-        Parameter("degree", "integer", 3, "Degree of the polynomial kernel.", low=1, high=20),
-        STRENGTH,
-        MAJORITY,
-        Parameter(
-            "n_components",
-            "integer",
-            None,
-            "Nystroem landmarks: rows that span the functions; null is all rows of a small table, 1000 of a large one.",
-            low=1,
-            high=5000,
-            optional=True,
-        ),
-    )
+    parameters = KERNEL_LOGISTIC.parameters
     calibration = "none"
 
     def __init__(
@@ -191,11 +160,3 @@ def default_gamma(Z: Any, weights: np.ndarray) -> float:
     squares = Z.multiply(Z) if sparse.issparse(Z) else Z * Z
     spread = float((squares.T @ shares - (Z.T @ shares) ** 2).sum())
     return 1.0 / spread if spread > 1e-12 else 1.0
-
-
-KIND = Kind(
-    "kernel_logistic",
-    KernelLogistic,
-    KernelLogistic.parameters,
-    "Multinomial logistic regression with a kernel, cost-blind: smooth, curved boundaries.",
-)

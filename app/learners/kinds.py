@@ -9,7 +9,6 @@ from itertools import chain
 from typing import Any, Literal
 
 import numpy as np
-from sklearn.base import BaseEstimator
 
 from app.acquisition.prices import Prices
 from app.errors import Flaw, Invalid, pointer, reject, unknown
@@ -28,11 +27,12 @@ class Kind:
     which is a class, or `several`, each of which applies or not. `feature_costs`: whether the prices of features take
     part in training. `stepwise`: whether it answers `/acquire`. `tasks`: what it can predict; of several, a parameter
     `task` chooses. `alternatives`: pairs of parameters of which one at most is given. An estimator given as
-    `"module:Class"` is imported when it is needed: its compiler takes 60 MB that a service without it can spare.
+    `"module:Class"` is imported when it is needed: a service that only predicts can spare scikit-learn's 60 MB, and
+    those of the compiler, which a `compiled` kind loads.
     """
 
     name: str
-    estimator: type[BaseEstimator] | str
+    estimator: type[Any] | str
     parameters: tuple[Parameter, ...]
     doc: str
     benefits: Literal["ignored", "optional", "required"] = "ignored"
@@ -42,11 +42,7 @@ class Kind:
     tasks: tuple[str, ...] = ("classification",)
     alternatives: tuple[tuple[str, str], ...] = ()
     any_actions: bool = False
-
-    @property
-    def compiled(self) -> bool:
-        """Whether the estimator's module loads the compiler."""
-        return isinstance(self.estimator, str)
+    compiled: bool = False
 
     @property
     def needs_benefits(self) -> bool:

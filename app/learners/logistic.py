@@ -10,8 +10,7 @@ from app.learners._design import Design
 from app.learners._linear import Linear, Logit, Softmax
 from app.learners._linear_fit import chosen_transform, fit_linear
 from app.learners.base import Learner
-from app.learners.kinds import Kind
-from app.learners.parameters import CALIBRATION, STRENGTH
+from app.learners.plain_kinds import LOGISTIC
 
 
 class Logistic(Learner):
@@ -22,7 +21,7 @@ class Logistic(Learner):
     used, and `converged_`, False if the last fit reached its maximum number of steps. A row costs one product.
     """
 
-    parameters = (STRENGTH, CALIBRATION)
+    parameters = LOGISTIC.parameters
 
     def __init__(
         self,
@@ -56,11 +55,3 @@ class Logistic(Learner):
         model, converged = fit_linear(design.matrix(X), codes, weights, self.C)
         linear = Linear.fold(design, model.coef_, model.intercept_).recorded(X, weights)
         return Logit(linear, converged) if len(self.classes_) == 2 else Softmax(linear, converged)
-
-
-KIND = Kind(
-    "logistic",
-    Logistic,
-    Logistic.parameters,
-    "Multinomial logistic regression, cost-blind: benefits enter only when decisions are made.",
-)

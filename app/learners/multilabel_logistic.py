@@ -8,17 +8,14 @@ from typing import Self
 
 import numpy as np
 from scipy.special import expit, logit
-from sklearn.base import clone
-from sklearn.model_selection import StratifiedKFold
 
 from app.decisions.calibration import Calibrator
 from app.learners._design import Design
 from app.learners._linear import Linear
 from app.learners._linear_fit import chosen_transform
 from app.learners._multilabel import Curves, Multilabel, as_indicator, constant_share
-from app.learners.kinds import Kind
 from app.learners.logistic import Logistic
-from app.learners.parameters import CALIBRATION, STRENGTH, Parameter
+from app.learners.plain_kinds import MULTILABEL_LOGISTIC
 from app.progress import part
 
 _FOLDS = 5
@@ -41,16 +38,7 @@ class MultilabelLogistic(Multilabel):
     Answering a row costs one product, in a chain one per label.
     """
 
-    parameters = (
-        STRENGTH,
-        CALIBRATION,
-        Parameter(
-            "chain",
-            "boolean",
-            default=False,
-            doc="Whether each label's model also uses the probabilities of the labels before it.",
-        ),
-    )
+    parameters = MULTILABEL_LOGISTIC.parameters
 
     def __init__(
         self,
@@ -78,6 +66,8 @@ class MultilabelLogistic(Multilabel):
 
         Time: one raw fit for each label, in a chain up to six.
         """
+        from sklearn.base import clone  # noqa: PLC0415 - see `estimator`
+
         again = clone(self).set_params(calibration="none", numeric_transform=self.numeric_transform_)
         again._fit_labels(np.ascontiguousarray(X), as_indicator(y), np.ones(len(X)))  # noqa: SLF001 - our own class
         self.scorer_, self.converged_ = again.scorer_, again.converged_
@@ -124,6 +114,8 @@ class MultilabelLogistic(Multilabel):
             return np.full(len(y), label.fixed)
         folds = min(_FOLDS, int(np.bincount(y).min()))
         p = np.empty(len(y))
+        from sklearn.model_selection import StratifiedKFold  # noqa: PLC0415 - see `estimator`
+
         for inside, outside in StratifiedKFold(folds, shuffle=True, random_state=self.random_state).split(X, y):
             model = self._logistic("none").fit(X[inside], y[inside], weights[inside])
             p[outside] = model.posterior(np.ascontiguousarray(X[outside]))[:, 1]
@@ -167,12 +159,3 @@ class Chain:
             Z[:, position] = linear.scores(np.ascontiguousarray(rows[:, : m + position]))[:, 0]
             rows[:, m + position] = expit(Z[:, position]) if fixed is None else fixed
         return Z
-
-
-KIND = Kind(
-    "multilabel_logistic",
-    MultilabelLogistic,
-    MultilabelLogistic.parameters,
-    "A logistic regression for each of several labels: the probability that it applies, for `/retrieve`.",
-    labels="several",
-)

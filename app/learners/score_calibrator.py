@@ -15,8 +15,7 @@ from app.decisions.folds import stratified_folds
 from app.decisions.metrics import rank_area
 from app.learners._scores import softmax
 from app.learners.base import Learner
-from app.learners.kinds import Kind
-from app.learners.parameters import CALIBRATION, Parameter
+from app.learners.plain_kinds import SCORE_CALIBRATOR
 
 SUM_TOLERANCE = 1e-6  # of a row of probabilities
 _FARTHEST = 30.0  # units from the centre: scores farther away, such as -1e30 for minus infinity, count as this far
@@ -71,10 +70,7 @@ class ScoreCalibrator(Learner):
     unit, or one each where that is better by as much. `doubts_` are sentences about what the calibration lost.
     """
 
-    parameters = (
-        CALIBRATION,
-        Parameter("input", "choice", "scores", "What the rows are.", choices=("scores", "probabilities")),
-    )
+    parameters = SCORE_CALIBRATOR.parameters
     _auto: ClassVar[tuple[float, float]] = (20, math.inf)
 
     def __init__(
@@ -198,11 +194,3 @@ def _curve(scores: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> Isoton
 def _differences(X: np.ndarray) -> np.ndarray:
     """Of two classes one score, the greater the more probable the second."""
     return X[:, 1:] - X[:, :1] if X.shape[1] == 2 else X
-
-
-SCORE_CALIBRATOR = Kind(
-    "score_calibrator",
-    ScoreCalibrator,
-    ScoreCalibrator.parameters,
-    "Turns the scores of another system into probabilities; see `POST /calibrate`.",
-)

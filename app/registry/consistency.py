@@ -6,12 +6,10 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-import sklearn
-
 from app.errors import PayoffError, Unavailable
 from app.registry.card import Card
 from app.registry.copying import Published
-from app.registry.files import Files
+from app.registry.files import SKLEARN, Files
 from app.registry.mirror import Mirror
 from app.registry.snapshot import Key, folder_of
 
@@ -46,7 +44,7 @@ def audit(published: Published, files: Files, *, deep: bool) -> Audit:
         card = _opened(files, key, digests[key], found, deep=deep)
         if card is not None:
             found.sizes[key] = sum(card.sizes.values())
-        if card is not None and card.packages.get("scikit-learn") != sklearn.__version__:
+        if card is not None and card.packages.get("scikit-learn") != SKLEARN:
             skewed[card.packages.get("scikit-learn", "?")] += 1
     found.looked_at, found.skewed = len(newest), dict(skewed)
     _compare_folders(files, digests, found)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from scipy.optimize import linear_sum_assignment
 
 from app.errors import Invalid
 from app.text import listing
@@ -26,6 +25,8 @@ def check_order(P: np.ndarray, y: np.ndarray, classes: Sequence[int | str], sent
     wrong = np.flatnonzero(np.diagonal(lifts) < -_CLEAR * P.std(axis=0) / np.sqrt(sizes) - _ROUNDING)
     if not len(wrong):
         return
+    from scipy.optimize import linear_sum_assignment  # noqa: PLC0415 - 20 MB for a rare error
+
     _, fitting = linear_sum_assignment(lifts.T, maximize=True)  # the class of each column
     meant = {str(name): repr(classes[k]) for name, k in zip(classes, fitting, strict=True)}
     first = repr(classes[wrong[0]])
