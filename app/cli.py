@@ -26,6 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     serve = commands.add_parser("serve", help="answer HTTP requests")
     serve.add_argument("--host", default="127.0.0.1", help="address to listen on (default %(default)s)")
     serve.add_argument("--port", type=int, default=8000, help="port to listen on (default %(default)s)")
+    serve.add_argument("--processes", type=int, help="number of processes at the port (default PAYOFF_PROCESSES, or 1)")
     worker = commands.add_parser("worker", help="run jobs of the shared job table until SIGTERM or SIGINT")
     worker.add_argument("--host", default="127.0.0.1", help="address for PAYOFF_METRICS_PORT (default %(default)s)")
     demo = commands.add_parser("demo", help="run a tour of the service with real data over HTTP, then keep serving")
@@ -47,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     back.add_argument("place", help="the location given to `payoff backup`")
     chosen = parser.parse_args(arguments)
     if chosen.command == "serve":
-        return _serve(chosen.host, chosen.port)
+        return _serve(chosen.host, chosen.port, chosen.processes)
     if chosen.command == "worker":
         return _work(chosen.host)
     if chosen.command == "demo":
@@ -61,35 +62,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return _reindex() if chosen.command == "reindex" else _copy(chosen.command, chosen.place)
 
 
-def _serve(host: str, port: int) -> int:
+def _serve(host: str, port: int, processes: int | None) -> int:
     gc.disable()  # until the service has started: what is imported stays, and searching it takes a tenth of the time
-    import uvicorn  # noqa: PLC0415 - a worker needs no HTTP server
-
-    from app.api.app import create_app  # noqa: PLC0415
-    from app.api.middleware.connections import backlog, raise_descriptor_limit  # noqa: PLC0415
-    from app.api.middleware.http_protocol import BoundedHeads  # noqa: PLC0415
     from app.logs import configure  # noqa: PLC0415
+    from app.serving import PortUnusable, serve  # noqa: PLC0415 - a worker needs no HTTP server
     from app.settings import Settings  # noqa: PLC0415
-    from app.wiring import wire  # noqa: PLC0415
 
-    raise_descriptor_limit()
     with _starting():
-        settings = Settings()
+        settings = Settings() if processes is None else Settings(processes=processes)
         configure(settings.log_level)
-        app = create_app(wire(settings))
-    uvicorn.run(
-        app,
-        host=host,
-        port=port,
-        loop="uvloop",
-        http=BoundedHeads,
-        backlog=backlog(),
-        ws="none",
-        access_log=False,  # the service writes its own, with request ids
-        log_config=None,
-        proxy_headers=False,  # PAYOFF_TRUSTED_PROXIES lists the trusted proxies
-        timeout_graceful_shutdown=int(settings.shutdown_seconds),
-    )
+    try:
+        serve(settings, host, port, _starting)
+    except PortUnusable as error:
+        print(f"payoff: {error}", file=sys.stderr)
+        return 1
     return 0
 
 

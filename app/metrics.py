@@ -11,7 +11,15 @@ from collections.abc import Callable, Iterator
 from time import monotonic
 
 import structlog
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, disable_created_metrics
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    ProcessCollector,
+    disable_created_metrics,
+    generate_latest,
+)
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 from sqlalchemy import event
@@ -24,6 +32,7 @@ from app.jobs.queue_status import QueueStatus, queue_status
 from app.jobs.watcher import Watcher
 from app.jobs.worker import Worker
 from app.registry.registry import Registry
+from app.siblings import Siblings
 from app.storage.failures import FAILURE_COUNTS
 from app.usecases.ports import Ports
 
@@ -231,8 +240,9 @@ class QueueMetrics(Collector):
 class Metrics:
     """All that the HTTP service exposes, and its worker where it has one; one registry for each application object."""
 
-    def __init__(self, ports: Ports, worker: Worker | None) -> None:
+    def __init__(self, ports: Ports, worker: Worker | None, siblings: Siblings | None = None) -> None:
         self.registry = CollectorRegistry()
+        self._siblings = siblings
         self.requests = RequestMetrics(self.registry)
         ProcessMetrics(self.registry, ports.database)
         ModelMetrics(ports.registry, self.registry)
@@ -240,6 +250,10 @@ class Metrics:
         QueueMetrics(ports, self.registry)
         if worker is not None:
             _watch(worker, self.registry)
+
+    def report(self) -> bytes:
+        """All of it in Prometheus's text format, those of the other processes of the service included."""
+        return generate_latest(self.registry) if self._siblings is None else self._siblings.report()
 
 
 def of_worker(ports: Ports, worker: Worker) -> CollectorRegistry:

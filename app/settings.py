@@ -65,6 +65,9 @@ class Settings(BaseSettings):
     workers: int = Field(default=1, ge=0, le=64)
     """Number of jobs that this process runs at once; 0 leaves them to `payoff worker` processes."""
 
+    processes: int = Field(default=1, ge=1, le=64)
+    """Number of processes of `payoff serve`, which share the port and the memory of models; one of them runs jobs."""
+
     job_attempts: int = Field(default=3, ge=1, le=100)
     """Maximum number of attempts at a job whose process or machine dies."""
 

@@ -17,16 +17,18 @@ from app.data.isolated import ReaderLimits
 from app.data.model_files import ModelFiles
 from app.data.store import DataLimits, DatasetStore
 from app.database import Database, DatabaseAway
-from app.errors import PayoffError
+from app.errors import NotReady, PayoffError
 from app.jobs.queue import Queue
 from app.migrations import migrate
 from app.registry.copies import copies_of
 from app.registry.loaded import Loaded
-from app.registry.loading import leave_as_read
+from app.registry.loading import Shared, leave_as_read
 from app.registry.registry import Registry
 from app.settings import Settings, misspelt
-from app.usecases.kernels import Kernels, keep_kernels
+from app.storage.storage import Storage
+from app.usecases.kernels import Kernels, keep_kernels, uncompiled
 from app.usecases.ports import Ports
+from app.usecases.specs import IMPORTED
 from app.usecases.warming import warm
 
 _MB = 2**20
@@ -53,12 +55,12 @@ def make_ports(settings: Settings) -> Ports:
     return ports
 
 
-def make_serving_ports(settings: Settings, kernels: Kernels) -> Ports:
+def make_serving_ports(settings: Settings, kernels: Kernels, shared: Shared) -> Ports:
     """The same for a service; where the database is unavailable and there is a copy of the index, it answers with the
-    copies until the database is back.
+    copies until the database is back. The models in `shared` are not loaded again.
     """
     _warn_of_misspelt()
-    ports = open_ports(settings, warm=partial(warm, kernels=kernels))
+    ports = open_ports(settings, warm=partial(warm, kernels=kernels), shared=shared)
     has_copy = ports.registry.load_index_copy()
     try:
         _prepare(ports, _SHORT_SECONDS if has_copy else _START_SECONDS)
@@ -68,6 +70,35 @@ def make_serving_ports(settings: Settings, kernels: Kernels) -> Ports:
         _log.warning("the database is unavailable: starting with the local copies of index and models", why=away.why)
         Thread(target=_prepare_later, args=(ports,), name="waiting for the database", daemon=True).start()
     return ports
+
+
+def load_shared(settings: Settings) -> Shared:
+    """The current models, for processes that are forked from this one; it has no thread and no connection afterwards.
+
+    Left to the processes: models in an object store, whose client has threads; imported models, whose libraries may
+    have; and all while kernels are not compiled.
+    """
+    ports = open_ports(settings, warm=_warm_shared)
+    if Storage.is_remote(settings.models) or uncompiled():
+        return {}
+    has_copy = ports.registry.load_index_copy()
+    try:
+        ports.database.wait(_SHORT_SECONDS if has_copy else _START_SECONDS)
+        migrate(ports.database)
+        ports.registry.refresh()
+        ports.registry.preloader.look()
+    except DatabaseAway:
+        if not has_copy:
+            raise
+    finally:
+        ports.database.close()
+    return ports.registry.in_memory()
+
+
+def _warm_shared(model: Loaded) -> None:
+    if model.card.learner.kind == IMPORTED:
+        raise NotReady("each process loads imported models itself")
+    warm(model, Kernels())
 
 
 def _prepare_later(ports: Ports) -> None:
@@ -105,7 +136,11 @@ def make_tables(settings: Settings) -> Ports:
 
 
 def open_ports(
-    settings: Settings, *, retry_seconds: float = 0.0, warm: Callable[[Loaded], None] = leave_as_read
+    settings: Settings,
+    *,
+    retry_seconds: float = 0.0,
+    warm: Callable[[Loaded], None] = leave_as_read,
+    shared: Shared | None = None,
 ) -> Ports:
     """Connected stores of a service that was started before, as each job's process needs them at once.
 
@@ -139,6 +174,7 @@ def open_ports(
             allow_version_skew=settings.allow_version_skew,
         ),
         warm=warm,
+        shared=shared or {},
     )
     keep_inline = settings.keep_inline_days * 86_400
     reader = ReaderLimits(memory_bytes=settings.upload_memory_mb * _MB)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from ipaddress import ip_network
 
 from app import tracing
@@ -16,7 +17,9 @@ from app.api.middleware.sites import Sites
 from app.data import isolated
 from app.job_processes import make_worker
 from app.processes import preload
+from app.registry.loading import Shared
 from app.settings import Settings, listed
+from app.siblings import Siblings
 from app.storage.storage import Storage
 from app.stores import make_serving_ports
 from app.usecases.kernels import Kernels
@@ -25,17 +28,27 @@ from app.usecases.ports import Ports
 _MB = 2**20
 
 
-def wire(settings: Settings) -> Service:
+@dataclass(frozen=True)
+class Share:
+    """The part of one process of several that are one service: the first runs the jobs, memory is divided."""
+
+    number: int
+    processes: int
+    siblings: Siblings
+    models: Shared
+
+
+def wire(settings: Settings, share: Share | None = None) -> Service:
     """Everything the HTTP service runs on."""
     kernels = Kernels()
-    ports = make_serving_ports(settings, kernels)
-    worker = make_worker(settings, ports) if settings.workers else None
+    ports = make_serving_ports(settings, kernels, share.models if share else {})
+    worker = make_worker(settings, ports) if settings.workers and not (share and share.number) else None
     if worker is None:  # which names what its jobs need, and that, itself
         preload(isolated.MODULES)
     limits = BodyLimits(default=int(settings.max_body_mb * _MB), upload=int(settings.max_upload_mb * _MB))
     keyring = make_keyring(settings, ports)
     access_log = settings.access_log and settings.log_level in ("debug", "info")
-    memory = Budget(settings.request_memory_mb * _MB if settings.request_memory_mb else default_limit())
+    memory = settings.request_memory_mb * _MB if settings.request_memory_mb else default_limit()
     return Service(
         ports,
         worker,
@@ -44,9 +57,10 @@ def wire(settings: Settings) -> Service:
         access_log,
         tracing=tracing.start(settings.telemetry),
         kernels=kernels,
-        memory=memory,
+        memory=Budget(memory // (share.processes if share else 1)),
         sites=Sites(listed(settings.hosts)),
         addresses=Addresses([ip_network(part) for part in listed(settings.trusted_proxies)]),
+        siblings=share.siblings if share else None,
     )
 
 

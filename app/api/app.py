@@ -33,6 +33,7 @@ from app.api.middleware.sites import Sites
 from app.api.shortcut import Shortcut
 from app.jobs.worker import Worker
 from app.metrics import Metrics
+from app.siblings import Siblings
 from app.usecases.kernels import Kernels
 from app.usecases.ports import Ports
 
@@ -60,7 +61,7 @@ _TAGS = [
 
 @dataclass(frozen=True)
 class Service:
-    """What the application runs on: stores, a worker (or none), keys and limits."""
+    """What the application runs on: stores, a worker (or none), keys and limits; other processes of the service."""
 
     ports: Ports
     worker: Worker | None
@@ -72,11 +73,12 @@ class Service:
     memory: Budget = field(default_factory=lambda: Budget(512 * 2**20))
     sites: Sites = field(default_factory=Sites)
     addresses: Addresses = field(default_factory=Addresses)
+    siblings: Siblings | None = None
 
 
 def create_app(service: Service) -> FastAPI:
     """Build the ASGI application around `service`; its stores start and stop with the application's lifespan."""
-    metrics = Metrics(service.ports, service.worker)
+    metrics = Metrics(service.ports, service.worker, service.siblings)
     app = FastAPI(
         title="Payoff",
         summary="Predictions that decide.",
@@ -147,7 +149,10 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     if service.worker is not None:
         service.worker.start()
     service.kernels.start()
-    processes.start()
+    if service.siblings is None or service.worker is not None:  # the others start theirs with the first upload
+        processes.start()
+    if service.siblings is not None:
+        service.siblings.start(app.state.metrics.registry)
     _tell_of_stopping(app.state.stopping)
     _quiet_collector()
     sys.setswitchinterval(_SWITCH_SECONDS)
@@ -156,6 +161,8 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         yield
     finally:
         app.state.stopping.set()
+        if service.siblings is not None:
+            service.siblings.stop()
         service.kernels.stop()
         if service.worker is not None:
             service.worker.stop()

@@ -49,7 +49,7 @@ def older(another, models, monkeypatch):
 def skewed(registry, monkeypatch):
     """As after an upgrade of scikit-learn."""
     made_with = registry.card("triage", 1).packages["scikit-learn"]
-    monkeypatch.setattr(files.sklearn, "__version__", "99.0" if made_with != "99.0" else "98.0")
+    monkeypatch.setattr(files, "SKLEARN", "99.0" if made_with != "99.0" else "98.0")
 
 
 @pytest.mark.parametrize("number", ["0", "1"])

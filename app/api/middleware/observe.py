@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import secrets
 from itertools import count
@@ -22,6 +23,14 @@ _log = structlog.get_logger("payoff.request")
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 _PROCESS = secrets.token_hex(4)  # ids need to be unique, not secret, and random bytes are a system call each
 _numbers = count(1)
+
+
+def _name_process() -> None:
+    global _PROCESS  # noqa: PLW0603 - of this process
+    _PROCESS = secrets.token_hex(4)
+
+
+os.register_at_fork(after_in_child=_name_process)
 _CLIENT_GONE = 499  # the client disconnected before the response; logged only
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Literal
 
 from fastapi import APIRouter, Request, Response
-from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from pydantic import BaseModel
 
 from app.api.bodies.documents import StrictRoute
@@ -90,5 +90,5 @@ def _unwritable(ports: Ports) -> Iterator[str]:
 )
 @needs(ANY_KEY)  # a key without scopes will do: what a scraper should have
 async def metrics(request: Request) -> Response:
-    content = await limiters(request).health.run(generate_latest, request.app.state.metrics.registry)
+    content = await limiters(request).health.run(request.app.state.metrics.report)
     return Response(content, media_type=CONTENT_TYPE_LATEST)

@@ -1,0 +1,71 @@
+"""`payoff serve`: the HTTP service in this process, or in several that share one port and the memory of models."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import uvicorn
+from fastapi import FastAPI
+
+from app.api.app import create_app
+from app.api.middleware.connections import backlog, raise_descriptor_limit
+from app.api.middleware.http_protocol import BoundedHeads
+from app.settings import Settings
+from app.siblings import Siblings
+from app.stores import load_shared
+from app.supervisor import PortUnusable, Supervisor, listener, reserved
+from app.wiring import Share, wire
+
+__all__ = ["PortUnusable", "serve"]
+
+Starting = Callable[[], AbstractContextManager[None]]
+_GRACE_SECONDS = 8.0  # after those for running requests: a worker that stops, its job, and the last spans
+
+
+def serve(settings: Settings, host: str, port: int, starting: Starting) -> None:
+    """Answer until a signal; `starting` reports what is wrong with the settings. PortUnusable where several
+    processes cannot have the port.
+    """
+    raise_descriptor_limit()
+    if settings.processes > 1:
+        _serve_in_processes(settings, host, port, starting)
+        return
+    with starting():
+        app = create_app(wire(settings))
+    _server(app, settings, host=host, port=port).run()
+
+
+def _serve_in_processes(settings: Settings, host: str, port: int, starting: Starting) -> None:
+    with reserved(host, port) as kept, TemporaryDirectory(prefix="payoff-") as folder:
+        with starting():
+            models = load_shared(settings)
+        gc.freeze()  # a search for garbage would write into all memory that the processes share
+
+        def answer(number: int) -> None:
+            share = Share(number, settings.processes, Siblings(Path(folder)), models)
+            with starting():
+                app = create_app(wire(settings, share))
+            _server(app, settings, host=host, port=kept).run([listener(host, kept)])
+
+        Supervisor(answer, settings.processes, settings.shutdown_seconds + _GRACE_SECONDS).run()
+
+
+def _server(app: FastAPI, settings: Settings, *, host: str, port: int) -> uvicorn.Server:
+    config = uvicorn.Config(
+        app,
+        host=host,
+        port=port,
+        loop="uvloop",
+        http=BoundedHeads,
+        backlog=backlog(),
+        ws="none",
+        access_log=False,  # the service writes its own, with request ids
+        log_config=None,
+        proxy_headers=False,  # PAYOFF_TRUSTED_PROXIES lists the trusted proxies
+        timeout_graceful_shutdown=int(settings.shutdown_seconds),
+    )
+    return uvicorn.Server(config)

@@ -1,0 +1,113 @@
+"""`payoff serve --processes 2`: real processes at one port."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import httpx
+import psutil
+import pytest
+
+from app.usecases.kernels import Kernels
+from tests.servers.program import free_port
+
+_SECONDS = 60.0  # a start takes two; kernels are compiled before
+
+
+class Served:
+    """The supervisor, its processes, and requests over a new connection each."""
+
+    def __init__(self, folder):
+        self.port = free_port()
+        new_connections = httpx.Limits(max_keepalive_connections=0)
+        self.client = httpx.Client(base_url=f"http://127.0.0.1:{self.port}", timeout=30, limits=new_connections)
+        self.settings = {"PAYOFF_HOME": str(folder / "home"), "PAYOFF_MODELS": str(folder / "models")}
+        words = ["serve", "--port", str(self.port), "--processes", "2"]
+        self.supervisor = subprocess.Popen(
+            [sys.executable, "-m", "app.cli", *words], env=os.environ | self.settings, stdout=subprocess.DEVNULL
+        )
+
+    def processes(self):
+        """Those that answer."""
+        return psutil.Process(self.supervisor.pid).children()
+
+    def get(self, path):
+        return self.client.get(path)
+
+    def count(self, route):
+        """Requests of a route that the metrics have."""
+        found = re.search(rf'payoff_requests_total{{.*route="{route}".*}} (\d+)', self.get("/metrics").text)
+        return int(float(found[1])) if found else 0
+
+
+def waited_for(what, seconds=_SECONDS):
+    """The first true value of `what`; the test fails after so many seconds."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        try:
+            if found := what():
+                return found
+        except (httpx.TransportError, psutil.Error):
+            pass
+        time.sleep(0.05)
+    raise AssertionError("it did not happen in time")
+
+
+def listeners(port):
+    return {
+        found.pid for found in psutil.net_connections("tcp") if found.laddr.port == port and found.status == "LISTEN"
+    }
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory):
+    Kernels().wait(seconds=240)
+    served = Served(tmp_path_factory.mktemp("several"))
+    try:
+        waited_for(lambda: len(listeners(served.port)) == 2 and served.get("/health/ready").status_code == 200)
+        yield served
+    finally:
+        served.supervisor.kill()  # its processes end with it
+        served.supervisor.wait()
+
+
+def test_two_processes_answer_and_either_reports_the_requests_of_both(served):
+    """New connections reach both; the sums do not depend on which one is asked."""
+    assert listeners(served.port) == {process.pid for process in served.processes()}
+    ids = [served.get("/health/live").headers["X-Request-ID"] for _ in range(40)]
+    assert len({name[:8] for name in ids}) == 2
+    assert len(set(ids)) == 40
+    assert [served.count("/health/live") for _ in range(6)] == [40] * 6
+    text = served.get("/metrics").text
+    assert "payoff_workers 1.0" in text
+    resident = float(re.search(r"^process_resident_memory_bytes (\S+)", text, re.MULTILINE)[1])
+    assert resident > 1.5 * min(process.memory_info().rss for process in served.processes())
+
+
+def test_a_killed_process_is_replaced_and_its_counts_stay(served):
+    """The other one answers meanwhile; the one with the worker is replaced by one with a worker."""
+    before = {process.pid for process in served.processes()}
+    counted = served.count("/health/live")
+    assert counted >= 40
+    for killed in sorted(before):
+        os.kill(killed, signal.SIGKILL)
+        waited_for(lambda killed=killed: len(listeners(served.port) - {killed}) == 2)
+    after = {process.pid for process in served.processes()}
+    assert len(after) == 2
+    assert not after & before
+    assert served.count("/health/live") == counted
+    waited_for(lambda: "payoff_worker_turn_age_seconds" in served.get("/metrics").text)
+
+
+def test_sigterm_ends_all_processes(served):
+    """And nothing listens any more."""
+    children = psutil.Process(served.supervisor.pid).children(recursive=True)
+    served.supervisor.terminate()
+    assert served.supervisor.wait(_SECONDS) == 0
+    waited_for(lambda: not any(child.is_running() and child.status() != "zombie" for child in children))
+    assert listeners(served.port) == set()
