@@ -8,6 +8,7 @@ then it gets NotReady. The service is ready when all are compiled.
 
 from __future__ import annotations
 
+import fcntl
 import importlib
 import os
 import platform
@@ -104,8 +105,13 @@ def uncompiled() -> list[str]:
 def compile_now() -> None:
     """Compile what is missing in this process, for example when an image is built."""
     for package in uncompiled():
-        importlib.import_module(f"app.{package}.warming").warm()
-        _stamp(package).touch()
+        stamp = _stamp(package)
+        stamp.parent.mkdir(parents=True, exist_ok=True)
+        with stamp.with_suffix(".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # another process of the service may be compiling it
+            if not stamp.exists():
+                importlib.import_module(f"app.{package}.warming").warm()
+                stamp.touch()
 
 
 def compile_beside() -> None:
