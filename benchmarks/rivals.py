@@ -1,0 +1,199 @@
+"""What LightGBM does with the prices of features: boosted trees that pay lazily.
+
+A rival is a function of a Table: what it earns on the new rows with each of several benefit matrices, less the price
+of the features; and its error on them at a mean share of the features, each at price 1. All probabilities are
+calibrated, and all choices made, on training rows that the model did not see.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import acquisition
+import numpy as np
+from sklearn.model_selection import StratifiedKFold
+
+from app.acquisition.partial_calibration import Blend
+from app.acquisition.prices import Prices
+from app.acquisition.stopping import at_stake
+from app.decisions.benefit import decide, row_benefits
+
+STAGES = (1, 2, 4, 8, 16, 32, 64, 100)  # boosting rounds after which a case may stop
+TRADE_OFFS = (0.0, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)  # in units of one nat for the mean price of a feature
+SIZES = np.geomspace(3, 20_000, 40)  # worth of a right class, in features
+FOLDS = 5
+
+
+class Journeys(NamedTuple):
+    """Probabilities (n, S, K) in each state, and what has been paid there (n, S)."""
+
+    P: np.ndarray
+    paid: np.ndarray
+
+
+class Table(NamedTuple):
+    X: np.ndarray
+    y: np.ndarray
+    new: np.ndarray
+    truth: np.ndarray
+    prices: Prices
+
+
+Matrices = list[np.ndarray]
+
+
+def charged(prices: Prices, used: np.ndarray) -> np.ndarray:
+    """What the features `used` (n, m) cost together (n,): of a group, the first is that with the least discount."""
+    total = np.where(used, prices.discounted, 0.0).sum(axis=1)
+    for group in range(len(prices.groups)):
+        more = np.where(used & (prices.group == group), prices.cost - prices.discounted, np.inf).min(axis=1)
+        total += np.where(np.isinf(more), 0.0, more)
+    return total
+
+
+def earned(P: np.ndarray, y: np.ndarray, B: np.ndarray) -> np.ndarray:
+    return row_benefits(y, decide(np.ascontiguousarray(P), B).choice, B)
+
+
+def unseen(X: np.ndarray, y: np.ndarray, answer: Callable[[np.ndarray, np.ndarray], Any]) -> tuple[np.ndarray, list]:
+    """Rows, and what `answer` says fold by fold about them after it has seen the others: of a large table one third."""
+    large = len(X) > 9000
+    folds = list(StratifiedKFold(3 if large else FOLDS, shuffle=True, random_state=0).split(X, y))[
+        : 1 if large else None
+    ]
+    return np.concatenate([outside for _, outside in folds]), [answer(inside, outside) for inside, outside in folds]
+
+
+def boosted(X: np.ndarray, y: np.ndarray, prices: Prices, trade_off: float) -> Any:
+    import lightgbm  # noqa: PLC0415 - a rival that this project does not need
+
+    K, few = int(y.max()) + 1, len(X) < 1000
+    settings: dict[str, Any] = {
+        "objective": "multiclass" if K > 2 else "binary", "num_leaves": 15 if few else 63, "learning_rate": 0.1,
+        "min_data_in_leaf": 5 if few else 20, "num_threads": 1, "verbose": -1, "seed": 0, "deterministic": True,
+    }  # fmt: skip
+    if K > 2:
+        settings["num_class"] = K
+    if trade_off:  # a penalty is for each row
+        lazy = prices.cost / prices.cost.mean()
+        settings |= {"cegb_tradeoff": trade_off, "cegb_penalty_feature_lazy": lazy.tolist()}
+    return lightgbm.train(settings, lightgbm.Dataset(X, y), STAGES[-1])
+
+
+def paths(tree: dict[str, Any], m: int) -> np.ndarray:
+    """The features on the way to each leaf, (leaves, m)."""
+    found = np.zeros((tree["num_leaves"], m), dtype=bool)
+
+    def walk(node: dict[str, Any], seen: tuple[int, ...]) -> None:
+        if "split_feature" in node:
+            for side in ("left_child", "right_child"):
+                walk(node[side], (*seen, node["split_feature"]))
+        else:
+            found[node.get("leaf_index", 0), list(seen)] = True
+
+    walk(tree["tree_structure"], ())
+    return found
+
+
+def staged(model: Any, X: np.ndarray, y: np.ndarray, prices: Prices) -> Journeys:
+    """What each row (n, m) is told after no tree and after each of the STAGES, where training had classes y."""
+    K, n = int(y.max()) + 1, len(X)
+    leaves = model.predict(X, pred_leaf=True).reshape(n, -1)
+    trees, per_round = model.dump_model()["tree_info"], model.num_model_per_iteration()
+    P, paid = [np.tile(np.bincount(y, minlength=K) / len(y), (n, 1))], [np.zeros(n)]
+    used, done, missing = np.zeros(X.shape, dtype=bool), 0, np.isnan(X)
+    for stage in STAGES:
+        for number in range(done, min(stage * per_round, len(trees))):
+            used |= paths(trees[number], X.shape[1])[leaves[:, number]]
+        done = stage * per_round
+        told = model.predict(X, num_iteration=stage)
+        P.append(told if K > 2 else np.stack((1 - told, told), axis=1))
+        paid.append(charged(prices, used & ~missing))
+    return Journeys(np.stack(P, axis=1), np.stack(paid, axis=1))
+
+
+class Stops:
+    """When a next state is not worth its price: from the last to the first, the net gain on the stake and its square,
+    within the range of stakes that were seen.
+    """
+
+    def __init__(self, run: Journeys, y: np.ndarray, B: np.ndarray) -> None:
+        S = run.P.shape[1]
+        net = np.stack([earned(run.P[:, s], y, B) for s in range(S)], axis=1) - run.paid
+        self.B, self.lines, value = B, {}, net[:, -1]
+        for s in range(S - 2, -1, -1):
+            z, gain = at_stake(run.P[:, s], B), value - net[:, s]
+            low, width = z.min(), np.ptp(z)
+            width = 1.0 if width <= 1e-9 * z.max() else width
+            powers = np.vander((z - low) / width, 3)
+            self.lines[s] = low, width, np.linalg.lstsq(powers, gain, rcond=1e-9)[0]
+            value = np.where(self.goes_on(s, z), value, net[:, s])
+
+    def goes_on(self, s: int, z: np.ndarray) -> np.ndarray:
+        low, width, line = self.lines[s]
+        return np.polyval(line, np.clip((z - low) / width, 0, 1)) > 0
+
+    def ends(self, run: Journeys) -> np.ndarray:
+        stops = [~self.goes_on(s, at_stake(run.P[:, s], self.B)) for s in range(len(self.lines))]
+        return np.stack([*stops, np.ones(len(run.P), dtype=bool)], axis=1).argmax(axis=1)
+
+
+def ended(run: Journeys, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    rows = np.arange(len(ends))
+    return run.P[rows, ends], run.paid[rows, ends]
+
+
+def calibrated(run: Journeys, curves: list[Blend]) -> Journeys:
+    states = [curve.apply([run.P[:, s + 1]]) for s, curve in enumerate(curves)]
+    return Journeys(np.stack([run.P[:, 0], *states], axis=1), run.paid)
+
+
+def lightgbm_runs(
+    table: Table, trade_offs: tuple[float, ...] = TRADE_OFFS
+) -> list[tuple[np.ndarray, Journeys, Journeys]]:
+    """For each trade-off some training rows, their journeys through models that did not see them, and of new rows."""
+    X, y, new, _, prices = table
+    found = []
+    for trade_off in trade_offs:
+        rows, parts = unseen(X, y, lambda inside, outside, t=trade_off: staged(
+            boosted(X[inside], y[inside], prices, t), X[outside], y[inside], prices))  # fmt: skip
+        seen = Journeys(*(np.concatenate([getattr(run, name) for run in parts]) for name in Journeys._fields))
+        curves = [Blend.fit([seen.P[:, s]], y[rows], np.ones(len(rows))) for s in range(1, seen.P.shape[1])]
+        told = staged(boosted(X, y, prices, trade_off), new, y, prices)
+        found.append((rows, calibrated(seen, curves), calibrated(told, curves)))
+    return found
+
+
+def lightgbm_earns(table: Table, matrices: Matrices) -> list[float]:
+    runs, found = lightgbm_runs(table), []
+    for B in matrices:
+        ways = []
+        for rows, seen, told in runs:
+            stops = Stops(seen, table.y[rows], B)
+            sides = ((seen, table.y[rows]), (told, table.truth))
+            ends = [(*ended(run, stops.ends(run)), y) for run, y in sides]
+            ways.append([(earned(P, y, B) - paid).mean() for P, paid, y in ends])
+        found.append(max(ways)[1])
+    return found
+
+
+def lightgbm_errors(table: Table) -> np.ndarray:
+    """At each share the trade-off is the one with the least error there on training rows."""
+    K, curves = int(table.y.max()) + 1, []
+    for rows, seen, told in lightgbm_runs(table, (0.01, 0.03, 0.1, 0.3)):
+        points: list[list[tuple[float, float]]] = [[], []]
+        for size in SIZES:
+            stops = Stops(seen, table.y[rows], size * np.eye(K))
+            for run, y, kept in ((seen, table.y[rows], points[0]), (told, table.truth, points[1])):
+                P, paid = ended(run, stops.ends(run))
+                kept.append((paid.mean() / table.X.shape[1], (P.argmax(axis=1) != y).mean()))
+        curves.append([at_shares(some) for some in points])
+    inside, outside = np.moveaxis(np.array(curves), 1, 0)
+    return np.take_along_axis(outside, inside.argmin(axis=0)[None], axis=0)[0]
+
+
+def at_shares(points: list[tuple[float, float]]) -> np.ndarray:
+    """The error at SHARES between points (share, error); 1 before the first."""
+    shares, errors = np.array(sorted(points)).T
+    return np.interp(acquisition.SHARES, shares, errors, left=1.0)
