@@ -6,7 +6,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from app.errors import Invalid, pointer
-from app.retrieval import _ranking
 
 RANGE = "must be a number from 0 to 1"
 _MANY = 5000  # numbers from which a radix sort is faster, four times with a million
@@ -30,6 +29,8 @@ def check_probabilities(given: ArrayLike) -> np.ndarray:
 def descending(p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The positions of checked probabilities (n,), largest first, equal ones in their order; and p in this order."""
     if len(p) >= _MANY and (p[1:] > p[:-1]).any():
+        from app.retrieval import _ranking  # noqa: PLC0415 - numba takes 60 MB, and every service checks probabilities
+
         order, ranked = np.empty(len(p), dtype=np.int64), np.empty(len(p))
         if _ranking.descending(p, (p + 0.0).view(np.uint64), order, ranked):  # + 0.0 makes 0.0 of -0.0
             return order, ranked

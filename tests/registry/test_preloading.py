@@ -153,3 +153,17 @@ def make_big():
     estimator = make_estimator()
     estimator.ballast = list(range(10_000))
     return estimator
+
+
+def test_models_of_the_process_that_this_one_was_forked_from_are_not_read_again(registry, preloaded, models):
+    """A version that was published since is read."""
+    publish(registry)
+    shared = preloaded().in_memory()
+    (models / "triage" / "1" / "model.joblib").unlink()
+    publish(registry, "other")
+
+    replica = preloaded(shared=shared)
+
+    assert replica.cached("triage") is shared[("triage", 1), replica._snapshot.digests["triage", 1]][0]
+    assert replica.cached("other")
+    assert not replica.preloader.refused
