@@ -62,7 +62,7 @@ def test_predict(generated, service):
 
 
 def test_models_are_listed_and_described(generated):
-    listed = generated.call("models.list_models").parsed
+    listed = generated.call("models.list_models", page_size=500).parsed
     card = generated.call("models.get_model_version", "ward", 1).parsed
 
     assert "ward" in [model.name for model in listed.models]
