@@ -18,6 +18,7 @@ Curve = tuple[np.ndarray, np.ndarray, np.ndarray]
 _TAIL = 0.02
 _FEW = 10  # a feature of up to so many values is not clipped: its rare values may be the ones that matter
 _QUARTILES = (0.25, 0.5, 0.75)
+_MANY = 100  # rows for which a copy costs more than to see that it is not needed
 _SEGMENTS = 8  # of straight lines that stand for a power curve
 _POWERS = (-4.0, 4.0)
 
@@ -53,8 +54,11 @@ class Hinges:
 
     def apply(self, X: np.ndarray) -> np.ndarray:
         """The hinges (n, W) of rows (n, m), NaN where missing. O(n W)."""
-        H: np.ndarray = X.take(self.columns, axis=1)
-        np.minimum(H, self.uppers, out=H)
+        if len(X) > _MANY and np.array_equal(self.columns, np.arange(X.shape[1])):
+            H: np.ndarray = np.minimum(X, self.uppers)  # one hinge for each column: nothing to copy
+        else:
+            H = X.take(self.columns, axis=1)
+            np.minimum(H, self.uppers, out=H)
         H -= self.knots
         np.maximum(H, 0.0, out=H)
         return H

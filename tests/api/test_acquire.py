@@ -2,11 +2,13 @@
 
 import json
 import xml.etree.ElementTree as ET
+from weakref import WeakSet
 
 import httpx
 import numpy as np
 import pytest
 
+from app.api.routes import acquire as routes
 from app.usecases import simulate
 from app.usecases.kernels import Kernels
 from tests.api.column_bodies import arrow
@@ -87,6 +89,38 @@ def test_many_cases_at_once(service, clinic):
         alone = ask(service, known=case, budget=6).json()
         assert {name: alone[name] for name in result} == result
     assert ask(service, instances=[]).json()["results"] == []
+
+
+def test_one_case_of_a_quick_model_needs_no_thread(service, clinic, monkeypatch):
+    """The answers with and without a thread are the same, errors included; others keep theirs."""
+    threads = []
+    real = routes.run_in_threadpool
+
+    async def counted(*work):
+        threads.append(work)
+        return await real(*work)
+
+    monkeypatch.setattr(routes, "run_in_threadpool", counted)
+    known = [{}, {"age": 58}, {"age": 58, "pulse": None}, {"age": "old"}, {"unknown": 1}, []]
+    with monkeypatch.context() as patched:
+        patched.setattr(routes, "_quick", WeakSet())
+        patched.setattr(routes, "_QUICK_SECONDS", 0.0)
+        expected = [ask(service, known=case) for case in known]
+    assert len(threads) == len(known)
+    monkeypatch.setattr(routes, "_QUICK_SECONDS", 10.0)
+    ask(service, known={})
+    threads.clear()
+
+    answers = [ask(service, known=case) for case in known]
+
+    assert [(each.status_code, each.content) for each in answers if each.status_code == 200] == [
+        (each.status_code, each.content) for each in expected if each.status_code == 200
+    ]
+    assert [each.json().get("errors") for each in answers] == [each.json().get("errors") for each in expected]
+    assert threads == []
+    ask(service, known={}, benefits=BENEFITS)
+    ask(service, instances=[{}])
+    assert len(threads) == 2
 
 
 def test_the_order_of_the_known_decides_who_opened_the_group(service, clinic):

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import islice
+from time import thread_time
 from typing import TYPE_CHECKING, Annotated, Any, Literal
+from weakref import WeakSet
 
 import orjson
 from fastapi import Request, Response
@@ -29,7 +31,7 @@ from app.api.bodies.known_rows import cases_of_sheet, columns_of_states
 from app.api.bodies.matrices import WireMatrix
 from app.api.bodies.media_types import JSON, TABULAR
 from app.api.bodies.tables import DIALECT_FIELDS, Sheet, TableFields, table_response, unpacked
-from app.api.deps import loaded
+from app.api.deps import cached, loaded
 from app.api.errors import problems
 from app.api.middleware.limiters import limiters
 from app.api.middleware.memory import share
@@ -43,6 +45,9 @@ if TYPE_CHECKING:
     from app.usecases.acquire import CaseStates
 
 _DUMP = orjson.OPT_SERIALIZE_NUMPY
+_SIMPLE = frozenset({"model", "known", "budget", "unavailable"})  # with prices or benefits, new ones take longer
+_QUICK_SECONDS = 0.001  # of the processor, for one case: about what a thread costs
+_quick: WeakSet[Loaded] = WeakSet()  # models that answered one case so fast, all their kernels loaded
 _TEXT_FIELDS = ("model", "id", "keep", *DIALECT_FIELDS)
 _PART = 500  # cases written at a time: the interpreter's lock is held for some milliseconds
 _KNOWN = {"type": "object", "additionalProperties": {"type": ["number", "string", "null"]}}
@@ -171,7 +176,21 @@ async def acquire(request: Request) -> Response:
         kind, body = await unpacked(request, kind, await request.body())
         return await limiters(request).long.run(_answer_table, request, kind, body)
     refuse_query_of_json(request, AcquireTable.model_fields)
-    return await run_in_threadpool(_answer, request, await read(request, AcquireRequest))
+    wire = await read(request, AcquireRequest)
+    simple = wire.known is not None and wire.model_fields_set <= _SIMPLE
+    model = cached(request, wire.model) if simple else None
+    if model is not None and model in _quick:
+        return _answer(request, wire)
+    return await run_in_threadpool(_answer_timed, request, wire, model)
+
+
+def _answer_timed(request: Request, wire: AcquireRequest, model: Loaded | None) -> Response:
+    """The answer; of a `model` that takes little time, the event loop may give the next one itself."""
+    began = thread_time()
+    response = _answer(request, wire)
+    if model is not None and thread_time() - began < _QUICK_SECONDS:
+        _quick.add(model)
+    return response
 
 
 def _answer_table(request: Request, kind: str, body: bytes) -> Response:
