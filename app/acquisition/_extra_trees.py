@@ -69,12 +69,32 @@ def _try(values: F32, n: int, ys: I32, ws: F64, threshold: float, L: F64) -> int
 
 
 @njit(cache=True, nogil=True)
+def _judge(
+    values: F32, missing: int, ys: I32, ws: F64, threshold: float, least: int, total: F64, L: F64
+) -> tuple[float, bool]:
+    """The purity of a threshold, -1 if it is not allowed, and whether missing values go left, which is where they make
+    it larger.
+    """
+    n = ys.shape[0]
+    count = _try(values, n, ys, ws, threshold, L)
+    purity = _purity(L, total) if count >= least and n - count >= least else -1.0
+    if missing == 0 or n - missing == count:
+        return purity, False
+    for i in range(n):
+        if np.isnan(values[i]):
+            L[ys[i]] += ws[i]
+    count += missing
+    other = _purity(L, total) if count >= least and n - count >= least else -1.0
+    return max(purity, other), other > purity
+
+
+@njit(cache=True, nogil=True)
 def _split(
     X: F32, rows: I32, ys: I32, ws: F64, active: I32, n_active: int, total: F64, least: int, state: U64,
-    values: F32, L: F64,
+    values: F32, L: F64, tries: int,
 ) -> tuple[int, float, bool, int, float]:  # fmt: skip
-    """The purest of one random threshold for each feature (-1: none), where missing values go, how many features vary,
-    and the purity.
+    """The purest of `tries` random thresholds for each feature (-1: none), where missing values go, how many features
+    vary, and the purity.
 
     Features come in random order, so that ties do. `active` keeps those that vary in front.
     """
@@ -94,22 +114,15 @@ def _split(
             active[n_active] = f
             continue
         place += 1
-        t = float(np.float32(low + u * (high - low)))
-        if low < high <= t:
-            t = low
-        count = _try(values, n, ys, ws, t, L)
-        side = False
-        purity = _purity(L, total) if count >= least and n - count >= least else -1.0
-        if missing > 0 and n - missing - count > 0:
-            for i in range(n):
-                if np.isnan(values[i]):
-                    L[ys[i]] += ws[i]
-            if count + missing >= least and n - count - missing >= least:
-                other_purity = _purity(L, total)
-                if other_purity > purity:
-                    purity, side = other_purity, True
-        if purity > best:
-            best, feature, threshold, left = purity, f, t, side
+        for attempt in range(tries):
+            if attempt > 0:
+                u = _uniform(state)
+            t = float(np.float32(low + u * (high - low)))
+            if low < high <= t:
+                t = low
+            purity, side = _judge(values, missing, ys, ws, t, least, total, L)
+            if purity > best:
+                best, feature, threshold, left = purity, f, t, side
     return feature, threshold, left, n_active, best
 
 
@@ -130,7 +143,9 @@ def _partition(column: F32, threshold: float, left: bool, rows: I32, ys: I32, ws
 
 
 @njit(cache=True, nogil=True)
-def grow_extra(X: F32, y: I32, weight: F64, K: int, least: int, seed: int) -> tuple[I16, F32, I32, F32, F64]:
+def grow_extra(
+    X: F32, y: I32, weight: F64, K: int, least: int, tries: int, seed: int
+) -> tuple[I16, F32, I32, F32, F64]:
     """One tree of all rows; no bootstrap, all features at each split, leaves of at least `least` rows.
 
     Returns feature, threshold, right, the leaves' class shares, and by how much each feature (m,) raised the purity.
@@ -163,7 +178,18 @@ def grow_extra(X: F32, y: I32, weight: F64, K: int, least: int, seed: int) -> tu
         f = -1
         if occur > 1 and end - start >= 2 * least and depth + 2 < _STACK:
             f, t, left, n_active, purity = _split(
-                X, rows[start:end], ys[start:end], ws[start:end], active, n_active, total, least, state, values, L
+                X,
+                rows[start:end],
+                ys[start:end],
+                ws[start:end],
+                active,
+                n_active,
+                total,
+                least,
+                state,
+                values,
+                L,
+                tries,
             )
         if f < 0:
             right[nodes] = -1 - leaves

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -12,6 +12,13 @@ from app.acquisition._extra_trees import MISSING_LEFT, answer, grow_extra
 from app.acquisition.nodes import distinct_rows
 from app.arrays import F32, F64, I16, I32, Ints
 from app.progress import checkpoint
+
+
+class Rule(NamedTuple):
+    """How trees are grown: at least `least` rows in a leaf, `tries` random thresholds for each feature at a split."""
+
+    least: int
+    tries: int = 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,7 +99,7 @@ def _narrow(numbers: np.ndarray) -> np.ndarray:
 
 
 def grow(
-    X: F32, codes: np.ndarray, weights: np.ndarray, K: int, least: int, seeds: Sequence[int]
+    X: F32, codes: np.ndarray, weights: np.ndarray, K: int, rule: Rule, seeds: Sequence[int]
 ) -> tuple[ExtraTrees, F64]:
     """One forest, a tree for each seed, of the columns X (m, n) float32, NaN where missing; and the importance (m,).
 
@@ -101,7 +108,7 @@ def grow(
     trees, importance = [], np.zeros(len(X))
     y, w = codes.astype(np.int32), weights.astype(np.float64)
     for seed in seeds:
-        feature, threshold, right, value, gained = grow_extra(X, y, w, K, least, seed)
+        feature, threshold, right, value, gained = grow_extra(X, y, w, K, rule.least, rule.tries, seed)
         trees.append(ExtraTrees(feature, threshold, right, value, np.zeros(1, np.int32)))
         importance += gained
         checkpoint()

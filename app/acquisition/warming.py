@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from app.acquisition.binning import bin_columns
-from app.acquisition.extra_trees import grow
+from app.acquisition.extra_trees import Rule, grow
 from app.acquisition.forest import FlatForest, PathCosts
 from app.acquisition.prices import Prices
 from app.acquisition.session import StepwiseModel
@@ -24,7 +24,7 @@ def warm() -> None:
     forest.leaves(X)
     _warm_model(forest, X, prices)
     list(PathCosts(X, y, np.ones(4), prices, 2).add(forest))
-    trees, _ = grow(np.ascontiguousarray(X.T, dtype=np.float32), y, np.ones(4), 2, 1, [0])
+    trees, _ = grow(np.ascontiguousarray(X.T, dtype=np.float32), y, np.ones(4), 2, Rule(1), [0])
     trees.shares(X.astype(np.float32), np.ones(4, dtype=np.int32))
     out, zero, needs = np.full(1, -1, dtype=np.int32), np.zeros(1), np.array([[True, False]])
     _warm_model(TreeOfClassifiers(out, out, zero, needs, zero, _FirstColumn(), zero, 2), X, prices)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -9,7 +10,7 @@ import numpy as np
 from joblib import Parallel, delayed
 
 from app.acquisition.categories import Orders, order_categories
-from app.acquisition.extra_trees import ExtraTrees, grow
+from app.acquisition.extra_trees import ExtraTrees, Rule, grow
 from app.acquisition.prices import Prices
 from app.arrays import F32, F64
 from app.decisions.folds import stratified_folds
@@ -18,19 +19,22 @@ from app.progress import report
 _HALF = 4500  # rows to grow from, and as many to judge by; with fewer than twice as many, all rows in folds
 _FOLDS = 3
 _TREES = 15
+_CLEARLY = 0.1  # of the log loss: by so much less another rule must have
 _CANDIDATES = 20  # the most important features; others are only appended
 
 
 @dataclass(frozen=True)
 class Search:
-    """How an order is found: greedily up to `greedy` features while the log loss falls by `least`, with the leaf sizes
-    of states 1, 2, … `leaves`; then by importance up to `steps`, if any feature were as good or none was found.
+    """How an order is found: greedily up to `greedy` features while the log loss falls by `least`; then by importance
+    up to `steps`, if any feature were as good or none was found. `usual` rules for the forests 1, 2, …; where one of
+    the `others` is clearly better, it is taken from there on.
     """
 
     steps: int
     greedy: int
     least: float | None
-    leaves: Sequence[int]
+    usual: Sequence[Rule]
+    others: Sequence[Rule]
     seed: int
 
 
@@ -49,36 +53,54 @@ def ranked(
 
 def find_order(
     X: np.ndarray, codes: np.ndarray, weights: np.ndarray, prices: Prices, categorical: Sequence[int], search: Search
-) -> list[int]:
-    """The columns of X (n, m) in the order in which they are asked for; pieces of work run where joblib says."""
+) -> tuple[list[int], list[Rule]]:
+    """The columns of X (n, m) in the order in which they are asked for, and their forests' rules; pieces of work run
+    where joblib says.
+    """
     K = int(codes.max()) + 1
     splits = [
         (ranked(X, codes, weights, np.flatnonzero(use == _GROWN), K, categorical)[1], codes, weights, use)
         for use in _uses(codes, search.seed)
     ]
     seeds = np.random.default_rng(search.seed).integers(2**62, size=_TREES).tolist()
-    importance = _grown(*splits[0], list(range(X.shape[1])), K, search.leaves[-1], seeds)[1]
+    importance = _grown(*splits[0], list(range(X.shape[1])), K, search.usual[-1], seeds)[1]
     by_importance = np.argsort(-importance, kind="stable").tolist()
     prior = np.bincount(codes, weights) / weights.sum()
     order: list[int] = []
-    last = float(np.mean([_loss(prior[None], *split[1:]) for split in splits]))
+    rules: list[Rule] = []
+    known = np.concatenate([_loss(prior[None], *split[1:]) for split in splits])
     candidates = by_importance[:_CANDIDATES]
     for step in range(min(search.greedy, len(candidates))):
         left = [j for j in candidates if j not in order]
         report(step / search.greedy, "choosing the order of features")
-        losses = _losses(splits, [[*order, j] for j in left], K, prior, search.leaves[step], seeds)
-        chosen = _best(last - losses, [prices.paid([*order, j])[-1] for j in left], search.least)
+        rule = search.usual[step] if rules == search.usual[:step] else rules[-1]
+        losses = _losses(splits, [([*order, j], rule) for j in left], K, prior, seeds)
+        chosen = _best(known - losses, [prices.paid([*order, j])[-1] for j in left], search.least)
         if chosen is None:
             break
         order.append(left[chosen])
-        last = float(losses[chosen])
+        others = [other for other in search.others if other != rule]
+        again = _losses(splits, [(order, other) for other in others], K, prior, seeds)
+        fall, error = _fall(losses[chosen] - again)
+        better = int(fall.argmax())
+        clearly = fall[better] > max(error[better], _CLEARLY * losses[chosen].mean())
+        known, rule = (again[better], others[better]) if clearly else (losses[chosen], rule)
+        rules.append(rule)
     if search.least is None or not order:
         order += [j for j in by_importance if j not in order]
-    return order[: search.steps]
+    order = order[: search.steps]
+    rest = search.usual if rules == search.usual[: len(rules)] else [rules[-1]] * search.steps
+    return order, [*rules, *rest[len(rules) : len(order)]]
 
 
-def _best(drop: np.ndarray, price: Sequence[float], least: float | None) -> int | None:
-    """Which lowers the loss most for its price, free ones first; None if none lowers it by `least`."""
+def _fall(losses: np.ndarray) -> tuple[F64, F64]:
+    """By how much losses (i, rows) fall on average, and the standard error."""
+    return losses.mean(axis=1), losses.std(axis=1) / math.sqrt(losses.shape[1])
+
+
+def _best(lower: np.ndarray, price: Sequence[float], least: float | None) -> int | None:
+    """Which lowers the losses (i, rows) most for its price, free ones first; None if none does by `least`."""
+    drop = lower.mean(axis=1)
     if least is not None and (drop < least).all():
         return None
     allowed = np.flatnonzero(drop >= (-np.inf if least is None else least)).tolist()
@@ -92,40 +114,41 @@ def _best(drop: np.ndarray, price: Sequence[float], least: float | None) -> int 
 
 
 def _losses(
-    splits: Sequence[Split], tried: list[list[int]], K: int, prior: np.ndarray, least: int, seeds: Sequence[int]
-) -> np.ndarray:
-    """The log loss of a forest of each list of columns, mean over the splits."""
-    pieces = (delayed(_judge)(*split, columns, K, prior, least, seeds) for split in splits for columns in tried)
-    losses = np.array(Parallel(prefer="threads")(pieces))
-    mean: np.ndarray = losses.reshape(len(splits), len(tried)).mean(axis=0)
-    return mean
+    splits: Sequence[Split], tried: Sequence[tuple[list[int], Rule]], K: int, prior: np.ndarray, seeds: Sequence[int]
+) -> F64:
+    """The log losses (i, rows) of forests of these columns and rules, on the rows that the splits hold out."""
+    pieces = (delayed(_judge)(*split, *forest, K, prior, seeds) for split in splits for forest in tried)
+    losses = Parallel(prefer="threads")(pieces)
+    return np.array([np.concatenate(losses[i :: len(tried)]) for i in range(len(tried))])
 
 
 def _judge(
-    X: F32, codes: np.ndarray, weights: np.ndarray, use: np.ndarray, columns: list[int], K: int, prior: np.ndarray,
-    least: int, seeds: Sequence[int],
-) -> float:  # fmt: skip
-    forest, _ = _grown(X, codes, weights, use, columns, K, least, seeds)
+    X: F32, codes: np.ndarray, weights: np.ndarray, use: np.ndarray, columns: list[int], rule: Rule, K: int,
+    prior: np.ndarray, seeds: Sequence[int],
+) -> F64:  # fmt: skip
+    forest, _ = _grown(X, codes, weights, use, columns, K, rule, seeds)
     rows, T = X[use == _JUDGED][:, columns], len(seeds)
     P = (T * forest.shares(rows, np.ones(len(rows), dtype=np.int32)) + prior / 2) / (T + 0.5)
     return _loss(P, codes, weights, use)
 
 
 def _grown(
-    X: F32, codes: np.ndarray, weights: np.ndarray, use: np.ndarray, columns: list[int], K: int, least: int,
+    X: F32, codes: np.ndarray, weights: np.ndarray, use: np.ndarray, columns: list[int], K: int, rule: Rule,
     seeds: Sequence[int],
 ) -> tuple[ExtraTrees, F64]:  # fmt: skip
     rows = use == _GROWN
-    return grow(np.ascontiguousarray(X[rows][:, columns].T), codes[rows], weights[rows], K, least, seeds)
+    return grow(np.ascontiguousarray(X[rows][:, columns].T), codes[rows], weights[rows], K, rule, seeds)
 
 
-def _loss(P: np.ndarray, codes: np.ndarray, weights: np.ndarray, use: np.ndarray) -> float:
-    """Log loss of P (n', K), or of the one row of P for all, on the rows to judge by."""
-    truth = codes[use == _JUDGED]
+def _loss(P: np.ndarray, codes: np.ndarray, weights: np.ndarray, use: np.ndarray) -> F64:
+    """Weighted log losses of P (n', K), or of the one row of P for all, on the n' rows to judge by."""
+    judged = use == _JUDGED
+    truth = codes[judged]
     if not len(truth):  # every class has one row: nothing can be held out
-        return 0.0
+        return np.zeros(1)
     chosen = P[np.arange(len(truth)) if len(P) > 1 else 0, truth]
-    return float(np.average(-np.log(chosen), weights=weights[use == _JUDGED]))
+    losses: F64 = -np.log(chosen) * weights[judged] / weights[judged].mean()
+    return losses
 
 
 def _uses(codes: np.ndarray, seed: int) -> list[np.ndarray]:

@@ -14,7 +14,7 @@ from sklearn.utils import check_random_state
 from app.acquisition.categories import Orders
 from app.acquisition.chain import Chain
 from app.acquisition.chain_stopping import ChainExperience
-from app.acquisition.extra_trees import ExtraTrees, grow
+from app.acquisition.extra_trees import ExtraTrees, Rule, grow
 from app.acquisition.partial_calibration import Blend, StageCurve
 from app.acquisition.prices import Prices
 from app.arrays import F32
@@ -37,6 +37,7 @@ _CELLS = 4_000_000  # of the table, times trees, in a piece of work: 0.2 s or so
 _ROUGH = 2  # forests of few features, which no other is blended with
 _CAREFUL = 5  # rows in their leaves, and in those of a small table
 _SMALL, _LARGE = 1000, 20_000  # rows: a small table; above the other, more rows in a leaf and no more nodes
+_LEAVES, _TRIES = (3, 5), (1, 3)  # of other rules: rows in a leaf, and thresholds for each feature at a split
 _LARGEST_NUMBER = float(np.finfo(np.float32).max)
 
 
@@ -58,12 +59,13 @@ class ForestChain(Learner):
     `greedy` features, while it does so by `least`; if prices are equal, the next important ones follow, up to `steps`.
     None: 10 and 22 features and no `least` for equal prices; all features and 0.001 for others. `n_estimators` trees a
     forest. `min_samples_leaf` (None: 5 in the first two forests, then 1; 5 in all with fewer than 1,000 rows; more
-    above 20,000). `feature_costs`: Prices, or one price >= 0 for each column, or None for 1 each. The other parameters
-    are `Learner`'s.
+    above 20,000, unless 3 or 5 do clearly better on held-out rows). A split is the best of one random threshold for
+    each feature, or of three where that does clearly better. `feature_costs`: Prices, or one price >= 0 for each
+    column, or None for 1 each. The other parameters are `Learner`'s.
 
     Each state is calibrated, blended with the one before it, on rows that its forests did not see; up to 2,000 of
     these rows are the experience that says when to stop. Fitted, besides `Learner`'s: `model_` (Chain), `experience_`
-    (or None), `order_`, `prices_`.
+    (or None), `order_`, `rules_` (how each forest is grown), `prices_`.
     O(steps trees rows features depth).
     """
 
@@ -128,7 +130,9 @@ class ForestChain(Learner):
             raise Invalid.at(pointer("columns", j), message)
         self._seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         with part(0.0, 0.35, "choosing the order of features"):
-            self.order_ = find_order(X, codes, weights, self.prices_, self._categorical(), self._search(len(X)))
+            self.order_, self.rules_ = find_order(
+                X, codes, weights, self.prices_, self._categorical(), self._search(len(X))
+            )
         with part(0.35, 1.0):
             return self._learned(X, codes, weights)
 
@@ -139,7 +143,10 @@ class ForestChain(Learner):
         steps = min(steps if self.steps is None else self.steps, m)
         greedy = min(greedy if self.greedy is None else self.greedy, steps)
         least = _LEAST if self.least is None and not equal else self.least
-        return Search(steps, greedy, least, [self._leaf(s, n) for s in range(1, steps + 1)], self._seed)
+        usual = [Rule(self._leaf(s, n)) for s in range(1, steps + 1)]
+        leaves = _LEAVES if self.min_samples_leaf is None else [self.min_samples_leaf]
+        others = [Rule(max(leaf, math.ceil(n / _LARGE)), tries) for tries in _TRIES for leaf in leaves]
+        return Search(steps, greedy, least, usual, others, self._seed)
 
     def _leaf(self, state: int, n: int) -> int:
         """Rows in a leaf of a state's forest, by default, for a table of n rows."""
@@ -197,7 +204,7 @@ class ForestChain(Learner):
         seeds = np.random.default_rng(self._seed).integers(2**62, size=(S + 1, T))
         work = {k: self._work(seeds[:, : T if k == ALL else math.ceil(_UNSEEN * T)], n) for k in rows}
         pieces = (
-            delayed(_grow_some)(*rows[k][:4], k, state, K, self._leaf(state or S, n), some)
+            delayed(_grow_some)(*rows[k][:4], k, state, K, self.rules_[state - 1], some)
             for k in rows
             for state, some in work[k]
         )
@@ -231,15 +238,15 @@ def _stage(number: int, total: int) -> str:
 
 
 def _grow_some(
-    X: F32, codes: np.ndarray, weights: np.ndarray, fold: np.ndarray, without: int, state: int, K: int, least: int,
+    X: F32, codes: np.ndarray, weights: np.ndarray, fold: np.ndarray, without: int, state: int, K: int, rule: Rule,
     seeds: Sequence[int],
 ) -> ExtraTrees:  # fmt: skip
     """Trees of the first `state` columns of X (S, n) without a fold; of state 0 all columns, with random gaps."""
     inside = fold != without if without != ALL else np.ones(len(codes), dtype=bool)
     rows, y, w = np.ascontiguousarray(X[: state or len(X), inside]), codes[inside], weights[inside]
     if state:
-        return grow(rows, y, w, K, least, seeds)[0]
-    gappy = (grow(with_gaps(rows, seed)[0], y, w, K, least, [seed])[0] for seed in seeds)
+        return grow(rows, y, w, K, rule, seeds)[0]
+    gappy = (grow(with_gaps(rows, seed)[0], y, w, K, rule, [seed])[0] for seed in seeds)
     return ExtraTrees.beside(list(gappy), 1, K)
 
 

@@ -10,10 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.acquisition import _extra_trees
+from app.acquisition._extra_trees import MISSING_LEFT
 from app.acquisition.categories import Orders
 from app.acquisition.chain import Chain
 from app.acquisition.chain_stopping import ChainExperience
-from app.acquisition.extra_trees import ExtraTrees, grow
+from app.acquisition.extra_trees import ExtraTrees, Rule, grow
 from app.acquisition.prices import Prices
 from app.acquisition.stopping import at_stake
 from app.acquisition.warming import warm
@@ -36,7 +37,7 @@ def table(seed, n=60, m=4, K=3, gaps=0.1):
 def forests(seed, states=4, trees=3, **changes):
     X, y = table(seed, **changes)
     K = int(y.max()) + 1
-    parts = [grow(X[:s], y, np.ones(len(y)), K, 1, range(trees))[0] for s in range(1, states + 1)]
+    parts = [grow(X[:s], y, np.ones(len(y)), K, Rule(1), range(trees))[0] for s in range(1, states + 1)]
     return ExtraTrees.beside(parts, states, K), X, y
 
 
@@ -54,13 +55,13 @@ def test_a_forest_answers_as_its_trees_say(seed, gaps):
 
 
 @settings(deadline=None, max_examples=25)
-@given(seed=seeds, least=st.sampled_from([1, 3, 10]), gaps=st.sampled_from([0, 0.2]))
-def test_a_tree_divides_all_rows(seed, least, gaps):
+@given(seed=seeds, least=st.sampled_from([1, 3, 10]), tries=st.sampled_from([1, 3]), gaps=st.sampled_from([0, 0.2]))
+def test_a_tree_divides_all_rows(seed, least, tries, gaps):
     """Every leaf has at least so many rows, and the class shares of the rows that reach it; with one row a leaf, rows
     that differ are told apart.
     """
     X, y = table(seed, gaps=gaps)
-    tree, importance = grow(X, y, np.ones(len(y)), 3, least, [seed])
+    tree, importance = grow(X, y, np.ones(len(y)), 3, Rule(least, tries), [seed])
     P = tree.shares(X.T, np.ones(len(y)))
     distinct, which = np.unique(P, axis=0, return_inverse=True)
     for place, distribution in enumerate(distinct):
@@ -79,11 +80,33 @@ def test_the_threshold_is_uniform_and_the_purest_feature_wins():
     random = np.random.default_rng(0)
     y = np.repeat([0, 1], 50)
     X = np.stack((random.random(100), np.repeat([0.0, 10.0], 50))).astype(np.float32)
-    roots = [grow(X, y, np.ones(100), 2, 1, [seed])[0] for seed in range(400)]
+    roots = [grow(X, y, np.ones(100), 2, Rule(1), [seed])[0] for seed in range(400)]
     assert {int(tree.feature[0]) for tree in roots} == {1}
     thresholds = np.array([tree.threshold[0] for tree in roots])
     assert (len(roots[0].right), thresholds.min() >= 0, thresholds.max() < 10) == (3, True, True)
     assert np.histogram(thresholds, 4, (0, 10))[0].min() > 70
+
+
+@settings(deadline=None, max_examples=25)
+@given(seed=seeds, least=st.sampled_from([1, 5]), gaps=st.sampled_from([0, 0.2]))
+def test_many_thresholds_find_the_best_split(seed, least, gaps):
+    """The root of a tree with 200 thresholds for each feature is as pure as the best of all splits."""
+    X, y = table(seed, gaps=gaps)
+    tree, _ = grow(X, y, np.ones(len(y)), 3, Rule(least, 200), [seed])
+    column, left = int(tree.feature[0]) % MISSING_LEFT, bool(tree.feature[0] >= MISSING_LEFT)
+    found = impurity(X, y, column, float(tree.threshold[0]), left, least)
+    tops = np.nanmax(X, axis=1).astype(int)
+    every = [impurity(X, y, j, t, side, least) for j in range(4) for t in range(tops[j]) for side in (False, True)]
+    assert found == pytest.approx(min(every))
+
+
+def impurity(X, y, column, threshold, left, least):
+    """The rows of the sides times their Gini impurity, or infinity if a side has too few rows."""
+    goes = (X[column] <= threshold) | (np.isnan(X[column]) & left)
+    sides = [np.bincount(y[side], minlength=3) for side in (goes, ~goes)]
+    if min(counts.sum() for counts in sides) < least:
+        return np.inf
+    return sum(counts.sum() - (counts**2).sum() / counts.sum() for counts in sides)
 
 
 def test_a_weight_is_a_repeated_row():
@@ -91,8 +114,8 @@ def test_a_weight_is_a_repeated_row():
     X, y = table(0)
     weights = np.random.default_rng(1).integers(1, 4, len(y))
     twice = np.repeat(np.arange(len(y)), weights)
-    one = grow(X, y, weights.astype(float), 3, 1, [5])[0]
-    other = grow(np.ascontiguousarray(X[:, twice]), y[twice], np.ones(len(twice)), 3, 1, [5])[0]
+    one = grow(X, y, weights.astype(float), 3, Rule(1), [5])[0]
+    other = grow(np.ascontiguousarray(X[:, twice]), y[twice], np.ones(len(twice)), 3, Rule(1), [5])[0]
     np.testing.assert_array_equal(one.shares(X.T, np.ones(len(y))), other.shares(X.T, np.ones(len(y))))
 
 
@@ -134,7 +157,7 @@ def test_no_matrix_buys_more_than_perfect_information_is_worth(seed, size):
 def chain(seed, gaps=0.0, known_gaps=()):
     """A chain over four of five columns, not calibrated, with prices and rows."""
     trees, X, y = forests(seed, gaps=gaps)
-    masked, _ = grow(X, y, np.ones(len(y)), 3, 5, [7, 8])
+    masked, _ = grow(X, y, np.ones(len(y)), 3, Rule(5), [7, 8])
     marks = np.isin(np.arange(4), known_gaps)
     order = np.array([3, 0, 4, 1])
     model = Chain(order, 5, np.array([0.5, 0.3, 0.2]), trees, [], marks, masked, None, Orders())

@@ -9,6 +9,7 @@ from sklearn.base import clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from app import progress
+from app.acquisition.extra_trees import Rule
 from app.acquisition.prices import Prices
 from app.errors import Invalid
 from app.learners.forest_chain import ForestChain
@@ -46,6 +47,28 @@ def test_the_order_is_by_what_a_feature_tells_for_its_price():
     assert 0 not in dear.order_
     free = ForestChain(n_estimators=10, random_state=0, feature_costs=[1, 0, 1, 1]).fit(X, y)
     assert free.order_[0] == 1
+
+
+def test_a_chain_finds_sharp_thresholds():
+    """Classes behind two sharp thresholds of skewed columns: its error is near that of the best splits, as it chooses
+    more than one random threshold there; with a leaf size of one's own it still does.
+    """
+    random = np.random.default_rng(0)
+    X = np.exp(2 * random.normal(size=(1600, 3)))
+    y = np.where(X[:, 0] > 5, 1 + (X[:, 1] > 4), 0)
+    for least in (None, 1):
+        model = ForestChain(n_estimators=15, random_state=0, min_samples_leaf=least).fit(X[:800], y[:800])
+        assert model.order_[:2] == [0, 1]
+        assert (model.predict(X[800:]) != y[800:]).mean() < 0.02
+        assert max(rule.tries for rule in model.rules_) > 1
+        assert least in (None, *(rule.least for rule in model.rules_))
+
+
+def test_a_rule_changes_only_for_what_is_no_chance():
+    """Where classes are random every forest keeps the usual rule."""
+    random = np.random.default_rng(0)
+    model = ForestChain(n_estimators=4, random_state=0).fit(random.normal(size=(600, 2)), random.integers(0, 2, 600))
+    assert set(model.rules_) == {Rule(5, 1)}
 
 
 def test_a_discount_brings_the_rest_of_a_group_forward():
