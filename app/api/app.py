@@ -32,6 +32,7 @@ from app.api.middleware.observe import Observe, Record
 from app.api.middleware.sites import Sites
 from app.api.shortcut import Shortcut
 from app.jobs.worker import Worker
+from app.logs import write_request_soon
 from app.metrics import Metrics
 from app.siblings import Siblings
 from app.usecases.kernels import Kernels
@@ -115,7 +116,7 @@ def create_app(service: Service) -> FastAPI:
     app.add_middleware(InFlight, budget=service.memory)
     app.add_middleware(Observe, metrics=metrics.requests, access_log=service.access_log, traced=service.tracing)
     if not service.tracing:  # spans begin further in
-        record = Record(metrics.requests, service.access_log)
+        record = Record(metrics.requests, service.access_log, write=write_request_soon)
         app.state.hot_path = HotPath(guard, service.ports.registry, record)
         app.add_middleware(HotLayer, path=app.state.hot_path)
     return app

@@ -198,3 +198,18 @@ def test_the_server_writes_the_same_bytes_without_a_task(tmp_path, monkeypatch):
 
     monkeypatch.setattr(HotPath, "answer", answer)
     asyncio.run(run())
+
+
+def test_every_answer_has_its_log_line_after_the_turn(tmp_path, capfdbinary):
+    sent = [on_the_wire(ROW, b"X-Request-ID: mine-%d" % i) for i in range(20)]
+
+    async def run():
+        async with direct(settings_for(tmp_path, workers=0, access_log=True)) as app:
+            await zoo.train(app, [next(each for each in MODELS if each.name == "unheld").order()])
+            await asyncio.gather(*(received(app, one) for one in sent))
+            await asyncio.sleep(0)
+
+    asyncio.run(run())
+    lines = [line for line in capfdbinary.readouterr().out.splitlines() if b'"mine-' in line]
+    assert [json.loads(line)["request_id"] for line in lines] == [f"mine-{i}" for i in range(20)]
+    assert {json.loads(line)["status"] for line in lines} == {200}

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import re
 import secrets
+from collections.abc import Callable
 from itertools import count
 from time import perf_counter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import structlog
 from starlette.requests import ClientDisconnect
@@ -40,6 +41,7 @@ class Record(NamedTuple):
     metrics: RequestMetrics
     access_log: bool
     traced: bool = False
+    write: Callable[[dict[str, Any]], None] = write_request
 
     def __call__(self, scope: Scope, route: str, request_id: str, status: int, seconds: float) -> None:
         self.metrics.count(scope["method"], route, status, seconds)
@@ -48,7 +50,7 @@ class Record(NamedTuple):
             line["ms"] = round(seconds * 1e3, 3)
             if self.traced:
                 line["trace_id"] = tracing.trace_id()
-            write_request(line)
+            self.write(line)
 
 
 class Observe:
