@@ -37,7 +37,7 @@ _CELLS = 4_000_000  # of the table, times trees, in a piece of work: 0.2 s or so
 _ROUGH = 2  # forests of few features, which no other is blended with
 _CAREFUL = 5  # rows in their leaves, and in those of a small table
 _SMALL, _LARGE = 1000, 20_000  # rows: a small table; above the other, more rows in a leaf and no more nodes
-_LEAVES, _TRIES = (3, 5), (1, 3)  # of other rules: rows in a leaf, and thresholds for each feature at a split
+_LEAVES, _TRIES = (3, 5), (3, 10)  # of other rules: rows in a leaf, and thresholds for each feature at a split
 _LARGEST_NUMBER = float(np.finfo(np.float32).max)
 
 
@@ -60,7 +60,7 @@ class ForestChain(Learner):
     None: 10 and 22 features and no `least` for equal prices; all features and 0.001 for others. `n_estimators` trees a
     forest. `min_samples_leaf` (None: 5 in the first two forests, then 1; 5 in all with fewer than 1,000 rows; more
     above 20,000, unless 3 or 5 do clearly better on held-out rows). A split is the best of one random threshold for
-    each feature, or of three where that does clearly better. `feature_costs`: Prices, or one price >= 0 for each
+    each feature, or of 3 or 10 where that does clearly better. `feature_costs`: Prices, or one price >= 0 for each
     column, or None for 1 each. The other parameters are `Learner`'s.
 
     Each state is calibrated, blended with the one before it, on rows that its forests did not see; up to 2,000 of
