@@ -46,7 +46,7 @@ def measured(body: bytes, reserve: Reserve) -> None:
 
 def _extent(body: bytes) -> int:
     """The number of values by the body's commas, colons and brackets; TooLarge above `MAX_VALUES`."""
-    about = sum(weight * _count(body, mark) for mark, weight in _WEIGHTS.items())
+    about = sum(weight * count(body, mark) for mark, weight in _WEIGHTS.items())
     if about > MAX_VALUES:
         raise TooLarge(
             f"the body has about {about:,} values and lists; a JSON body may have {MAX_VALUES:,}: send fewer at"
@@ -55,7 +55,7 @@ def _extent(body: bytes) -> int:
     return about
 
 
-def _count(body: bytes, mark: bytes) -> int:
+def count(body: bytes, mark: bytes) -> int:
     """How often one byte occurs: searching for millions of them would hold the interpreter's lock for long."""
     signs = np.frombuffer(body, np.uint8)
     return sum(int(np.count_nonzero(signs[i : i + _BLOCK] == mark[0])) for i in range(0, len(signs), _BLOCK))

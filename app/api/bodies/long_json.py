@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from app.api.bodies.json_bodies import Reserve, measured
+from app.api.bodies.json_bodies import Reserve, count, measured
 from app.errors import PayoffError
 from app.json_text import document_of
 
@@ -43,13 +43,14 @@ def split(body: bytes, reserve: Reserve) -> Split | None:
     The numbers are those that `float` reads, to the last bit. None, too, wherever the plain way would raise an error,
     so that it can. `reserve` is told of the same memory as there. O(size).
     """
-    found = _BEGIN.search(body) if body.count(_NAME) == 1 else None
+    at = body.find(_NAME)
+    found = _BEGIN.match(body, at) if at >= 0 else None
     if found is None:
         return None
     start, following = found.end(), body.find(b'"', found.end())
     end = body.rfind(b"]]", start, following if following >= 0 else len(body)) + 2
     text, rest = body[start:end], body[:start] + b"[]" + body[end:]
-    if end < start + 2 or any(sign in text for sign in _NO_NUMBER):
+    if end < start + 2 or rest.count(_NAME) != 1 or any(sign in text for sign in _NO_NUMBER):
         return None
     try:
         fields = document_of(rest)
@@ -69,7 +70,7 @@ def _rows(text: bytes) -> np.ndarray | None:
     try:
         document: Any = simdjson.Parser().parse(text)  # a parser of its own: what it returns lives in its memory
         widths = set(map(len, document))
-        if len(widths) != 1 or text.count(b"[") != 1 + len(document):  # `as_buffer` flattens what is nested
+        if len(widths) != 1 or count(text, b"[") != 1 + len(document):  # `as_buffer` flattens what is nested
             return None
         flat = np.frombuffer(document.as_buffer(of_type="d"))
     except (TypeError, ValueError, RuntimeError):  # a number among the rows, text, 1e400, an integer beyond 64 bits
