@@ -13,7 +13,7 @@ from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import QuantileTransformer, StandardScaler
 
 from app.acquisition.partial_calibration import Blend
 from app.acquisition.prices import Prices
@@ -32,9 +32,9 @@ def l1_runs(
 
         def model(rows: np.ndarray, C: float = C) -> Any:
             linear = OneVsRestClassifier(LogisticRegression(C=C, l1_ratio=1.0, solver="liblinear", random_state=0))
-            return make_pipeline(SimpleImputer(keep_empty_features=True), StandardScaler(), linear).fit(
-                X[rows], y[rows]
-            )
+            ranks = QuantileTransformer(n_quantiles=100)  # which a few heavy tails do not rule, as of TSH
+            steps = SimpleImputer(keep_empty_features=True), ranks, StandardScaler(), linear
+            return make_pipeline(*steps).fit(X[rows], y[rows])
 
         rows, parts = unseen(X, y, lambda inside, outside, model=model: model(inside).predict_proba(X[outside]))
         P, whole = np.concatenate(parts), model(np.arange(len(X)))
