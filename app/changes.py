@@ -24,7 +24,7 @@ class _Follower:
 
 
 class Changes:
-    """Asks for what differs after a change, every half second, while anybody follows.
+    """Asks for what differs after a change, every half second, while anything follows.
 
     A service has hundreds of processes where it is large: each of them takes one connection and one transaction for
     this, not one for each thing that may change.

@@ -15,7 +15,7 @@ from prometheus_client.core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
-_TIMEOUT = 1.5  # seconds for a sibling's answer: the job table has one
+_TIMEOUT = 1.5  # seconds for a sibling's answer, which may wait a second for the job table
 _ADDED_GAUGES = {
     "payoff_models_cached",
     "payoff_model_cache_bytes",
@@ -25,6 +25,15 @@ _ADDED_GAUGES = {
     "process_max_fds",
 }
 _LEAST_GAUGES = {"payoff_registry_revision", "process_start_time_seconds"}
+_LARGEST_GAUGES = {
+    "payoff_build_info",
+    "payoff_jobs",
+    "payoff_queue_age_seconds",
+    "payoff_queue_oldest_seconds",
+    "payoff_registry_age_seconds",
+    "payoff_worker_turn_age_seconds",
+    "payoff_workers",
+}
 _log = structlog.get_logger("payoff")
 
 
@@ -118,7 +127,7 @@ def _rule(family: Metric) -> Callable[[Iterable[float]], float]:
     """How the values of two processes become one."""
     if family.type != "gauge" or family.name in _ADDED_GAUGES:
         return sum
-    return min if family.name in _LEAST_GAUGES else max
+    return min if family.name in _LEAST_GAUGES else max  # a gauge of a library as those in _LARGEST_GAUGES
 
 
 def _asked(address: Path) -> str | None:

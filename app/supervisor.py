@@ -106,7 +106,7 @@ class Supervisor:
             process = slot.process
             if process is not None and not process.is_alive():
                 lived = monotonic() - slot.started
-                slot.wait = 0.0 if lived >= _STEADY_SECONDS else min(2 * slot.wait + 0.5, _MAX_WAIT_SECONDS)
+                slot.wait = 0.0 if lived >= _STEADY_SECONDS else min(max(2 * slot.wait, 0.5), _MAX_WAIT_SECONDS)
                 slot.process, slot.due = None, monotonic() + slot.wait
                 about = {"pid": process.pid, "exit_code": process.exitcode, "seconds": round(lived, 1)}
                 _log.error("a process ended, and is replaced", process=number, **about, restart_seconds=slot.wait)

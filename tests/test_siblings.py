@@ -3,7 +3,9 @@
 import os
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.parser import text_string_to_metric_families
 
+from app import siblings
 from app.siblings import Siblings
 
 
@@ -49,3 +51,11 @@ def test_a_process_that_was_killed_before_it_was_asked_is_left_out(tmp_path, mon
     (tmp_path / "9.socket").touch()  # nobody listens
     assert "payoff_models_cached 2.0" in one.report().decode()
     assert not (tmp_path / "9.socket").exists()
+
+
+def test_it_is_stated_for_every_gauge_how_those_of_two_processes_become_one(service):
+    families = text_string_to_metric_families(service.get("/metrics").text)
+    gauges = {family.name for family in families if family.name.startswith("payoff_") and family.type == "gauge"}
+
+    assert len(gauges) > 5
+    assert gauges <= siblings._ADDED_GAUGES | siblings._LEAST_GAUGES | siblings._LARGEST_GAUGES

@@ -40,13 +40,13 @@ class ChainExperience(Experience):
             on = reached[:, s]
             j, gain = self.asked[0, s], value - now[:, s]
             if on.any():
-                lines[:, j] = _fitted(stake[on, s], gain[on])
+                lines[:, j] = _quadratic(stake[on, s], gain[on])
             feature = np.full(len(on), j)
             on &= ~worth.stops(feature, price[:, s], stake[:, s])
             value = np.where(on, value - paid[:, s], now[:, s])
         return worth
 
-    def errors(self) -> np.ndarray:
+    def error_by_state(self) -> np.ndarray:
         """The share of rows whose most probable class is wrong in each state, (S + 1,)."""
         wrong: np.ndarray = (self.P.argmax(axis=2) != self.y[:, None]).mean(axis=0)
         return wrong
@@ -59,7 +59,7 @@ class ChainExperience(Experience):
         return shares
 
 
-def _fitted(z: np.ndarray, gain: np.ndarray) -> tuple[float, float, float, float, float]:
+def _quadratic(z: np.ndarray, gain: np.ndarray) -> tuple[float, float, float, float, float]:
     """Offset, slope and bend of least squares, and the range of z (n,); the mean of few rows, or if z hardly
     varies.
     """

@@ -171,7 +171,8 @@ def learn(rows: Trajectories, y: np.ndarray, n_features: int, finish: Callable[[
     known = np.broadcast_to(states, before.shape)[before].astype(np.float64)
     typical = float(rows.length.mean())
     truth = np.repeat(y, before.sum(axis=1))
-    # all states weigh the same: weights by the length of a journey would let its end tilt the shares at its beginning
+    # all states have the same weight: weights by the length of a trajectory would let its end tilt the shares at its
+    # beginning
     weight = np.full(len(truth), len(rows) / len(truth))
     curve = StageCurve.fit(rows.P[before], known, truth, weight, typical)
     P = np.full(rows.P.shape, 1 / rows.P.shape[2], dtype=np.float32)

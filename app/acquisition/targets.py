@@ -38,7 +38,7 @@ def size_for(experience: Experience, prices: Prices, name: str, value: float) ->
     wrong = experience.P.argmax(axis=2) != experience.y[:, None]
     rows = np.arange(len(experience))
 
-    def journey(size: float) -> tuple[float, float]:
+    def cost_and_error(size: float) -> tuple[float, float]:
         ends, paid = experience.ends(experience.fitted(size * stake, size * now, prices), size * stake, prices)
         return float(paid[rows, ends].mean()), float(wrong[rows, ends].mean())
 
@@ -47,12 +47,12 @@ def size_for(experience: Experience, prices: Prices, name: str, value: float) ->
         return 1.0
     low, high = _CHEAP * float(real.min()), _DEAR * float(real.sum())
     if name == "cost":
-        return _last(lambda size: journey(size)[0] <= value, low, high)
-    if (least := journey(high)[1]) > value:
+        return _last(lambda size: cost_and_error(size)[0] <= value, low, high)
+    if (least := cost_and_error(high)[1]) > value:
         raise Invalid.at(
             "/error", f"the error on unseen rows is at least {least:.4g}, with all that is worth asking for"
         )
-    return _last(lambda size: journey(size)[1] > value, low, high, beyond=True)
+    return _last(lambda size: cost_and_error(size)[1] > value, low, high, beyond=True)
 
 
 def _last(holds: Callable[[float], bool], low: float, high: float, *, beyond: bool = False) -> float:

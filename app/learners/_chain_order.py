@@ -20,7 +20,7 @@ _HALF = 4500  # rows to grow from, and as many to judge by; with fewer than twic
 _FOLDS = 3
 _TREES = 15
 _CLEARLY = 0.1  # of the log loss: by so much less another rule must have
-_CANDIDATES = 20  # the most important features; others are only appended
+_CANDIDATES = 20  # the most important features, beside free ones; others are only appended
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,8 @@ def find_order(
     order: list[int] = []
     rules: list[Rule] = []
     known = np.concatenate([_loss(prior[None], *split[1:]) for split in splits])
-    candidates = by_importance[:_CANDIDATES]
+    free = {j for j in by_importance if prices.cost[j] == 0}
+    candidates = [j for rank, j in enumerate(by_importance) if rank < _CANDIDATES or j in free]
     for step in range(min(search.greedy, len(candidates))):
         left = [j for j in candidates if j not in order]
         report(step / search.greedy, "choosing the order of features")

@@ -141,6 +141,8 @@ class Learner(Estimator):
     @property
     def plain_posterior(self) -> Callable[[np.ndarray], np.ndarray]:
         """`posterior` of rows of numbers that are neither missing nor huge, without the search for these if it can."""
+        if type(self).posterior is not Learner.posterior:
+            return self.posterior
         raw: Callable[[np.ndarray], np.ndarray] = getattr(self.model_, "plain_posterior", self.model_.posterior)
         calibrator = self.calibrator_
         return raw if calibrator is None else lambda X: calibrator.apply(raw(X))

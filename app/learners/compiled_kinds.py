@@ -87,7 +87,7 @@ FOREST_CHAIN = Kind(
             "steps",
             "integer",
             None,
-            "Maximum number of features in the order; null is 22 with equal prices, else all.",
+            "Maximum number of features in the order; null is 22 with equal prices, else all that the search places.",
             low=1,
             high=1000,
             optional=True,
@@ -96,8 +96,9 @@ FOREST_CHAIN = Kind(
             "greedy",
             "integer",
             None,
-            "Number of features that the search places by held-out loss and price; with equal prices the next important"
-            " ones follow; null is 10 with equal prices, else all.",
+            "Number of features that the search places by held-out loss and price, from the 20 most important ones and"
+            " those that are free; with equal prices the next important ones follow; null is 10 with equal prices, else"
+            " all of these.",
             low=1,
             high=1000,
             optional=True,

@@ -15,7 +15,7 @@ from app.errors import Flaw, Invalid, pointer, reject, unknown
 from app.learners.parameters import Parameter
 
 ACQUIRES = "possible"
-"""What a card says under `fitted.acquire` where the model answers `/acquire`, though not every one of its kind does."""
+"""`fitted.acquire` in cards of models that answer `/acquire`, for kinds of which only some models do."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Kind:
     whether its columns may then be any actions, and not only the classes. `labels`: whether it predicts `one` label,
     which is a class, or `several`, each of which applies or not. `feature_costs`: whether the prices of features take
     part in training. `stepwise`: whether it answers `/acquire`. `tasks`: what it can predict; of several, a parameter
-    `task` chooses. `alternatives`: pairs of parameters of which one at most is given. An estimator given as
+    `task` chooses. `alternatives`: pairs of parameters of which one at most is given. An `estimator` given as
     `"module:Class"` is imported when it is needed: a service that only predicts can spare scikit-learn's 60 MB, and
     those of the compiler, which a `compiled` kind loads.
     """

@@ -1,4 +1,4 @@
-"""The kinds of learner whose modules load scikit-learn, which a service that only predicts can spare."""
+"""The kinds of learner whose modules do not load the compiler; some load scikit-learn to be trained."""
 
 from __future__ import annotations
 

@@ -170,3 +170,16 @@ def test_the_staircase_says_what_each_step_costs_and_brings():
     assert model.staircase()[0]["stops"] is None
     model.experience_ = None
     assert model.staircase(np.eye(2))[0] | {"error": None, "stops": None} == model.staircase(np.eye(2))[0]
+
+
+def test_a_free_feature_is_asked_for_first_however_many_are_more_important():
+    random = np.random.default_rng(0)
+    y = random.integers(0, 2, 400)
+    noise = np.append(np.full(25, 1.5), 2.5)
+    X = y[:, None] + random.normal(size=(400, 26)) * noise
+    prices = np.append(np.full(25, 2.0), 0.0)
+    prices[0] = 3.0
+
+    model = ForestChain(n_estimators=3, greedy=2, feature_costs=prices, random_state=0).fit(X, y)
+
+    assert model.order_[0] == 25

@@ -164,10 +164,12 @@ async def acquire(request: Request) -> Response:
 
     From what is known every tree of a forest is walked until a feature stops it that is not known. `next` is the
     feature that most trees wait for, per price. A tree of classifiers (`cost_tree`) is walked until a node needs
-    features that are not known; `next` is the cheapest of them. A case is decided when all trees are `resolved`
+    features that are not known; `next` is the cheapest of them. A `forest_chain` asks for features in one order;
+    `next` is the first of them that is not known. A case is decided when all trees are `resolved`
     (`unavailable`: one of them needed a value that cannot be had), when the vote can no longer change
     (`vote_settled`: the class is that of the complete row), when nothing affordable is left (`budget`), or, with
-    `benefits` and a forest, when more is `not_worth_it`: then the matrix decides, and a settled vote stops nothing.
+    `benefits` or a `target` and no tree of classifiers, when more is `not_worth_it`: then the matrix decides, and a
+    settled vote stops nothing.
     The service keeps nothing between calls: send all that is known, in the order in which it was acquired; what was
     wrong is corrected by sending something else. In a table (CSV, NDJSON, Parquet, Arrow) a row is a case, and what is
     empty is not known; the other fields are query parameters, each as JSON.

@@ -141,10 +141,6 @@ class CostTree(Learner):
         """Posterior probabilities (n, K) in the order of `classes_`, for rows (n, m), NaN where missing."""
         return self.posterior(self._validated(X))
 
-    def posterior(self, X: np.ndarray) -> np.ndarray:
-        """`predict_proba` without any check, for float64 C-contiguous rows (n, m)."""
-        return self.model_.posterior(X)
-
     def values(self, X: np.ndarray) -> np.ndarray:
         """`predict` of numbers (n,) without any check, for float64 C-contiguous rows (n, m)."""
         return self.model_.values(X)
