@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from time import monotonic
 from typing import Any
 
 from sqlalchemy import Connection
@@ -14,13 +15,43 @@ from sqlalchemy.exc import SQLAlchemyError
 from app.errors import PayoffError
 from app.polling import Poller
 
+_LATE_SECONDS = 10.0  # after the last look; a look at a database that hangs ends sooner
+_NOTHING = object()
+
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class _Follower:
+    """One who follows; what goes wrong with it is logged once, and is no matter of the others."""
+
     ask: Callable[[Connection], Any]
     tell: Callable[[Any], None]
+    failed: bool = False
+
+    def asked(self, connection: Connection) -> Any:
+        try:
+            return self.ask(connection)
+        except (SQLAlchemyError, PayoffError, OSError):
+            raise
+        except Exception as error:  # noqa: BLE001
+            return self._fail(error)
+
+    def told(self, answer: Any) -> None:
+        if answer is _NOTHING:
+            return
+        try:
+            self.tell(answer)
+        except Exception as error:  # noqa: BLE001
+            self._fail(error)
+        else:
+            self.failed = False
+
+    def _fail(self, error: Exception) -> object:
+        if not self.failed:
+            _log.error("a change cannot be used, what was known before it stays", exc_info=error)
+        self.failed = True
+        return _NOTHING
 
 
 class Changes:
@@ -35,6 +66,12 @@ class Changes:
         self._followers: tuple[_Follower, ...] = ()
         self._poller = Poller("changes", self._look)
         self._away = False
+        self._looked = monotonic()
+
+    @property
+    def late(self) -> bool:
+        """Whether there are followers, and no look has ended for long."""
+        return bool(self._followers) and monotonic() - self._looked > _LATE_SECONDS
 
     def follow(self, ask: Callable[[Connection], Any], tell: Callable[[Any], None]) -> Callable[[], None]:
         """Have `tell` called in a thread with what `ask` finds, again and again; what is returned ends it.
@@ -46,6 +83,7 @@ class Changes:
         first = not self._followers
         self._followers += (follower,)
         if first:
+            self._looked = monotonic()
             self._poller.start()
         return lambda: self._leave(follower)
 
@@ -60,12 +98,13 @@ class Changes:
             return
         try:
             with self._reading() as connection:
-                found = [follower.ask(connection) for follower in followers]
+                found = [follower.asked(connection) for follower in followers]
         except (SQLAlchemyError, PayoffError, OSError) as error:
             if not self._away:
                 _log.warning("changes of keys and models cannot be read, the last view of them stays: %s", error)
             self._away = True
-            return
-        self._away = False
-        for follower, answer in zip(followers, found, strict=True):
-            follower.tell(answer)
+        else:
+            self._away = False
+            for follower, answer in zip(followers, found, strict=True):
+                follower.told(answer)
+        self._looked = monotonic()

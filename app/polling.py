@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from threading import Event, Thread
+
+_log = logging.getLogger(__name__)
 
 SECONDS = 0.5  # half of the second within which every process sees a change
 
 
 class Poller:
-    """Calls `look` every `seconds` between `start` and `stop`, the first time `at_once` or after `seconds`; what goes
-    wrong in it is for `look` to handle.
+    """Calls `look` every `seconds` between `start` and `stop`, the first time `at_once` or after `seconds`.
+
+    An error that `look` does not handle is logged, and the next look follows: whoever relies on it must not go blind.
     """
 
     def __init__(self, name: str, look: Callable[[], None], seconds: float = SECONDS, *, at_once: bool = False) -> None:
@@ -44,9 +48,15 @@ class Poller:
 
     def _run(self) -> None:
         if self._at_once:
-            self._look()
+            self._try()
         while not self._is_stopped():
+            self._try()
+
+    def _try(self) -> None:
+        try:
             self._look()
+        except Exception:  # noqa: BLE001 - whatever it is, the next look may succeed
+            _log.exception("unexpected error while looking for changes", extra={"thread": self._name})
 
     def _is_stopped(self) -> bool:
         """After `seconds`, or as soon as it is woken or stopped."""

@@ -7,6 +7,7 @@ from sqlalchemy import event, text
 
 from app.database import Database
 from app.errors import Unavailable
+from app.polling import Poller
 from tests.jobs.waiting import eventually
 
 
@@ -67,3 +68,52 @@ def test_nobody_is_told_anything_while_the_database_does_not_answer(database, mo
     end()
 
     assert caplog.text.count("the last view of them stays") == 1
+
+
+@pytest.mark.parametrize("when", ["asked", "told"])
+def test_a_follower_that_fails_keeps_nothing_from_the_others(database, caplog, when):
+    def fail(_value):
+        raise RuntimeError("odd")
+
+    told = []
+    ends = [
+        database.changes.follow(fail if when == "asked" else number, fail),
+        database.changes.follow(number, told.append),
+    ]
+    with database.writing() as connection:
+        connection.execute(text("UPDATE one SET number = 2"))
+
+    eventually(lambda: len(told) > 2 and told[-1] == 2, 5)
+    for end in ends:
+        end()
+
+    assert caplog.text.count("a change cannot be used") == 1
+
+
+def test_it_is_late_if_no_look_ends_for_long(database, monkeypatch):
+    changes = database.changes
+    assert not changes.late
+
+    end = changes.follow(number, lambda _: None)
+    monkeypatch.setattr("app.changes.monotonic", lambda: 1e9)
+    monkeypatch.setattr(changes, "_looked", 1e9 - 11)
+    late = changes.late
+    end()
+
+    assert late
+    assert not changes.late
+
+
+def test_a_poller_survives_an_error(caplog):
+    looks = []
+
+    def look():
+        looks.append(1)
+        raise RuntimeError("odd")
+
+    poller = Poller("odd", look, 0.01)
+    poller.start()
+    eventually(lambda: len(looks) > 2, 5)
+    poller.stop()
+
+    assert "unexpected error" in caplog.text

@@ -7,6 +7,7 @@ which only the SHA-256 is kept: so many bits need no slow hash.
 from __future__ import annotations
 
 import hashlib
+import logging
 import re
 import secrets
 from collections.abc import Callable, Sequence
@@ -25,6 +26,8 @@ from app.patterns import is_pattern
 
 FORM = re.compile(rb"payoff_[0-9a-f]{8}\.[A-Za-z0-9_-]{43}")
 RESERVED = ("admin", "anonymous", "command line", "unknown")
+
+_log = logging.getLogger(__name__)
 
 _NAME = re.compile(r"[\w.@+-]([\w .@+-]{0,62}[\w.@+-])?", re.ASCII)
 _NEEDED = {
@@ -108,10 +111,19 @@ class Keys:
         return _key_of(row), f"{key_id}.{secret}"
 
     def list(self) -> list[Key]:
-        """All keys, also those that were revoked or have expired, oldest first."""
+        """All keys, also those that were revoked or have expired, oldest first.
+
+        A row that another version wrote, and that this one cannot read, is no key; it is logged.
+        """
         with self._database.reading() as connection:
-            rows = connection.execute(select(API_KEYS).order_by(API_KEYS.c.created_at, API_KEYS.c.id)).mappings()
-            return [_key_of(row) for row in rows]
+            rows = connection.execute(select(API_KEYS).order_by(API_KEYS.c.created_at, API_KEYS.c.id)).mappings().all()
+        found = []
+        for row in rows:
+            try:
+                found.append(_key_of(row))
+            except (ValueError, Invalid):
+                _log.warning("the key %s cannot be read by this version, and is not accepted", row["id"])
+        return found
 
     def revoke(self, which: str) -> Key:
         """End the key with this id or name; NotFound where none is in force, Conflict where several have the name."""

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from unittest.mock import Mock
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import select, update
 
 from app.access.audit import AuditLog
 from app.access.caller import Caller, Scope
@@ -270,3 +270,20 @@ def test_scopes_do_not_include_one_another_but_admin_includes_all():
 )
 def test_patterns_are_of_names(patterns, reference, allowed):
     assert Caller("a", models=patterns).allows(reference) == allowed
+
+
+def test_a_key_that_this_version_cannot_read_is_none_and_the_others_are_kept_current(keys, keyring):
+    """While a service is upgraded, a newer process may write scopes that an older one does not know."""
+    odd, odd_secret = keys.create(KeyRequest("newer"))
+    _, kept_secret = keys.create(KeyRequest("bank"))
+    revoked, revoked_secret = keys.create(KeyRequest("gone"))
+    keyring.refresh()
+    with keys._database.writing() as connection:
+        connection.execute(update(API_KEYS).where(API_KEYS.c.id == odd.id).values(scopes="predict unheard-of"))
+    keys.revoke(revoked.id)
+    keyring.refresh()
+
+    assert keyring.caller(kept_secret.encode()).name == "bank"
+    for secret in (odd_secret, revoked_secret):
+        with pytest.raises(KeyMissing):
+            keyring.caller(secret.encode())

@@ -60,6 +60,7 @@ def check_ready(request: Request, ports: Ports) -> None:
             ),
             (state.service.keyring.problem, bool(state.service.keyring.problem)),
             ("the loops of /retrieve and /acquire are being compiled", not state.kernels.ready),
+            ("changes of keys and models are not read", ports.database.changes.late),
             ("the worker is not alive", state.worker is not None and not state.worker.alive),
         )
         if is_wrong
