@@ -56,7 +56,7 @@ class Poller:
         try:
             self._look()
         except Exception:  # noqa: BLE001 - whatever it is, the next look may succeed
-            _log.exception("unexpected error while looking for changes", extra={"thread": self._name})
+            _log.exception("unexpected error in the thread %r, which goes on", self._name)
 
     def _is_stopped(self) -> bool:
         """After `seconds`, or as soon as it is woken or stopped."""
