@@ -13,7 +13,7 @@ from app.data.location import FILE, Location, check_names
 from app.data.source import Kind, check_columns, check_rows
 from app.data.upload_request import UploadRequest
 from app.errors import Invalid, TooLarge, pointer, reject
-from app.json_text import document_of
+from app.json_text import document_of, syntax_error
 
 _BLOCK = 1 << 20  # bytes parsed at a time; also the longest line
 _CELLS_PER_BYTE = 8  # at most: few objects of one name each can stand for many cells
@@ -156,7 +156,7 @@ def _check_line(number: int, line: bytes) -> None:
     try:
         value = document_of(line)
     except orjson.JSONDecodeError as error:
-        raise Invalid.at("", f"line {number} is not JSON: {error}") from error
+        raise Invalid.at("", f"line {number} is not JSON: {syntax_error(error)}") from error
     except Invalid as error:
         raise Invalid.at("", f"line {number}: {error.detail}") from error
     if type(value) is not dict:

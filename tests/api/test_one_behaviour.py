@@ -61,6 +61,7 @@ def test_a_body_that_is_not_json(client, route, content):
     assert response.status_code == 422
     assert places(response) == [""]
     assert "not JSON" in response.json()["detail"]
+    assert ("send null" in response.json()["detail"]) == (b"NaN" in content or b"Infinity" in content)
 
 
 @pytest.mark.parametrize("route", BODIES)

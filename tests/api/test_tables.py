@@ -130,7 +130,7 @@ def _csv() -> bytes:
         (b'{"age": 1}, {"age": 2}\n{"age": 3,\n"pain": 4}', "line 1 is not JSON"),
         (b'{"pain": "a\\u0000b"}\n', "control character"),
         (b'{"age": 1}\n' + b'{"pain": "' + b"x" * 100 + b'"}\n{"pain": 5}\n', "line 3: send text"),
-        (b'{"age": NaN}\n', "line 1 is not JSON"),
+        (b'{"age": NaN}\n', "JSON has no NaN: send null"),
         (b'{"age": ' + b"[" * 100_000 + b"]" * 100_000 + b"}\n", "line 1 is not JSON"),
         (b"\xff\xfe{}\n", "line 1 is not JSON"),
     ],

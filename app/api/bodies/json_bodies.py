@@ -9,7 +9,7 @@ import numpy as np
 import orjson
 
 from app.errors import Invalid, TooLarge
-from app.json_text import document_of
+from app.json_text import document_of, syntax_error
 
 INLINE_BYTES = 16_384  # a larger body is parsed in a thread, so that no other request waits
 INLINE_NUMBERS = 10_000  # of an answer; one with more is computed in a thread
@@ -35,7 +35,7 @@ def parsed(body: bytes, reserve: Reserve) -> Any:
     try:
         return document_of(body)
     except orjson.JSONDecodeError as error:
-        raise Invalid.at("", f"the body is not JSON: {error}") from error
+        raise Invalid.at("", f"the body is not JSON: {syntax_error(error)}") from error
 
 
 def measured(body: bytes, reserve: Reserve) -> None:
