@@ -39,8 +39,8 @@ class Question(Stated):
 
 @dataclass(frozen=True)
 class CaseStates:
-    """Where n cases stand. `reason` (n,): why each stops, or None; `P` (n, K) calibrated; with benefits the `decision`,
-    and the expected `gain` (n,) of asking on (NaN where nothing can be asked).
+    """Where n cases stand. `reason` (n,): why each stops, or None; `P` (n, K) calibrated; with benefits or a target the
+    `decision`, and the expected `gain` (n,) of asking on (NaN where nothing can be asked).
     """
 
     asker: AcquisitionModel
@@ -91,6 +91,9 @@ class CaseStates:
     def _decided(self) -> Iterator[dict[str, Any]]:
         if self.decision is None or self.stakes is None:
             yield from repeat({}, len(self.states))
+            return
+        if not self.stakes.stated:
+            yield from ({"decision": self.stakes.actions[choice]} for choice in self.decision.choice.tolist())
             return
         names = [str(action) for action in self.stakes.actions]
         gains: Iterator[float] = repeat(np.nan) if self.gain is None else iter(self.gain.tolist())

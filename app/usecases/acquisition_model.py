@@ -27,10 +27,14 @@ MAX_ACTIONS = 1000
 
 @dataclass(frozen=True)
 class ActionBenefits:
-    """What is at stake in all cases of a request: benefits (K, A) and the names of their columns."""
+    """What is at stake in all cases of a request: benefits (K, A) and the names of their columns.
+
+    Not `stated`: they are those that reach a target, in no unit of the caller's, and no answer contains them.
+    """
 
     B: np.ndarray
     actions: Sequence[int | str]
+    stated: bool = True
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,7 +132,7 @@ class AcquisitionModel:
         self._sizes[key] = size
         while len(self._sizes) > _REMEMBERED:
             self._sizes.popitem(last=False)
-        return ActionBenefits(size * np.eye(len(self.classes)), self.classes)
+        return ActionBenefits(size * np.eye(len(self.classes)), self.classes, stated=False)
 
     def probabilities(self, P: np.ndarray, known: np.ndarray, finished: np.ndarray) -> np.ndarray:
         """Calibrated probabilities (n, K) for the model's P (n, K): as `/predict` says where a case is `finished`,

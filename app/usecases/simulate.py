@@ -204,7 +204,7 @@ def _columns(
     with np.errstate(over="ignore"):  # `simulate` reports what overflows
         error = vote != y if y.dtype.kind == "i" else np.square(vote - y)
     columns = {"cost": cost, "questions": questions, "error": error}
-    if stakes is not None:
+    if stakes is not None and stakes.stated:
         benefit = row_benefits(y, decide(P, stakes.B).choice, stakes.B)
         columns |= {"benefit": benefit, "net_benefit": benefit - cost}
     return columns

@@ -414,6 +414,18 @@ def test_a_target_takes_the_place_of_benefits(forest):
     assert simulated(None, forest, order)["budgets"][-1]["worth_stopping"]["cost"] == 0
 
 
+def test_answers_to_a_target_contain_no_benefits(forest):
+    """Those that reach it are in no unit that the caller knows."""
+    for told in usecase.acquire(forest, [{}, {}], usecase.Question(target={"error": 0.5})).documents():
+        assert "decision" in told
+        assert not {"expected_benefits", "expected_gain"} & told.keys()
+    some = [[1, 1, 1, 1, "no"], [1, 1, 1, 1, "yes"]]
+    order = SimulationRequest(rows=some, labels=["ill", "well"], target={"cost": 3})
+    told = simulated(None, forest, order)
+    ways = [told["nothing"], told["everything"], *(run["worth_stopping"] for run in told["budgets"])]
+    assert all({"cost", "error"} < way.keys() and not {"benefit", "net_benefit"} & way.keys() for way in ways)
+
+
 @pytest.mark.parametrize(
     ("question", "loc"),
     [

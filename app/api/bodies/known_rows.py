@@ -56,7 +56,7 @@ def _words(column: pa.ChunkedArray) -> list[Any]:
 
 
 def columns_of_states(
-    documents: Iterable[Mapping[str, Any]], classes: Iterable[object], actions: Iterable[object]
+    documents: Iterable[Mapping[str, Any]], classes: Iterable[object], actions: Iterable[object], *, decides: bool
 ) -> dict[str, Any]:
     """What `POST /acquire` says about each case, a column for each figure; the frontier is left out."""
     import pyarrow as pa  # noqa: PLC0415
@@ -75,8 +75,9 @@ def columns_of_states(
     for each in map(str, classes):
         columns[f"p:{each}"] = pa.array([state["probabilities"][each] for state in states], pa.float64())
     named = list(map(str, actions))
-    if named:
+    if decides:
         columns["decision"] = pa.array([state["decision"] for state in states])
+    if named:
         columns["expected_gain"] = pa.array([state["expected_gain"] for state in states], pa.float64())
     for each in named:
         columns[f"benefit:{each}"] = pa.array([state["expected_benefits"][each] for state in states], pa.float64())

@@ -15,25 +15,28 @@ _WAYS = {
     "vote_stopping": ("until the vote is settled", "posterior"),
     "worth_stopping": ("while it is worth the price", "line"),
 }
+_TARGETED = {**_WAYS, "worth_stopping": ("until the target", "line")}
 
 
 def acquisition_chart(simulation: Mapping[str, Any]) -> str:
     """Error against mean cost, and with benefits the net benefit, too."""
     name = f"{simulation['model']['name']}:{simulation['model']['version']}"
     error = "Error" if simulation["measure"] == "error_rate" else "Mean squared error"
+    priced = simulation["nothing"]["net_benefit"] is not None
+    ways = _WAYS if priced else _TARGETED
     measures = [("error", f"{error} against cost: {name}, {simulation['rows']} rows")]
-    if simulation["nothing"]["net_benefit"] is not None:
+    if priced:
         measures.append(("net_benefit", "Net benefit (benefit less cost) against cost"))
-    panels = [shifted(i * _HEIGHT, _panel(simulation, *measure)) for i, measure in enumerate(measures)]
+    panels = [shifted(i * _HEIGHT, _panel(simulation, *measure, ways)) for i, measure in enumerate(measures)]
     description = "Mean cost per row against " + " and ".join(measure.replace("_", " ") for measure, _ in measures)
     return document(_WIDTH, _HEIGHT * len(panels), f"Asking step by step: {name}", description, "".join(panels))
 
 
-def _panel(simulation: Mapping[str, Any], measure: str, heading: str) -> str:
+def _panel(simulation: Mapping[str, Any], measure: str, heading: str, ways: Mapping[str, tuple[str, str]]) -> str:
     lines = {
         way: [(run[way]["cost"], run[way][measure]) for run in simulation["budgets"] if run.get(way)]
-        for way in _WAYS
-        if not (way == "worth_stopping" and measure == "error")  # there the matrix decides, not the vote
+        for way in ways
+        if (way, measure, ways) != ("worth_stopping", "error", _WAYS)  # there the matrix decides, not the vote
     }
     ends = [(words, simulation[words]["cost"], simulation[words][measure]) for words in ("nothing", "everything")]
     places = [point for points in lines.values() for point in points] + [(cost, value) for _, cost, value in ends]
@@ -43,7 +46,7 @@ def _panel(simulation: Mapping[str, Any], measure: str, heading: str) -> str:
     return "".join(
         (
             text(_LEFT, 24, heading, cls="heading"),
-            _key([way for way, points in lines.items() if points]),
+            _key([ways[way] for way, points in lines.items() if points]),
             _frame(x, y),
             *(_line(x, y, way, sorted(points)) for way, points in lines.items() if points),
             *(_end(x, y, *end) for end in ends),
@@ -82,10 +85,9 @@ def _frame(x: Axis, y: Axis) -> str:
     return "".join(parts)
 
 
-def _key(ways: list[str]) -> str:
+def _key(ways: list[tuple[str, str]]) -> str:
     parts, left = [], _LEFT
-    for way in ways:
-        words, style = _WAYS[way]
+    for words, style in ways:
         parts += [line(left, 46, left + 26, 46, style), text(left + 34, 50, words)]
         left += 34 + len(words) * CHARACTER + 24
     return "".join(parts)

@@ -128,7 +128,9 @@ class CaseState(BaseModel):
     probabilities: dict[str, float] | None = Field(description="of the classes; null where numbers are predicted")
     trees: int
     trees_resolved: int
-    decision: int | str | None = Field(default=None, description="with benefits: the action that pays most now")
+    decision: int | str | None = Field(
+        default=None, description="with benefits: the action that pays most now; with a target: the likeliest class"
+    )
     expected_benefits: dict[str, float] | None = Field(default=None, description="with benefits: of each action")
     expected_gain: float | None = Field(
         default=None, description="with benefits: of asking on, before the price of `next`"
@@ -233,8 +235,9 @@ def _several(
     form = media_type_of_answer(request, (JSON, *TABULAR))
     states = _states(model, wire, cases, ("/cases", place), share(request).reserve)
     if form != JSON:
-        actions = () if states.stakes is None else states.stakes.actions
-        columns = columns_of_states(states.documents(), model.classes, actions)
+        stakes = states.stakes
+        actions = () if stakes is None or not stakes.stated else stakes.actions
+        columns = columns_of_states(states.documents(), model.classes, actions, decides=stakes is not None)
         return table_response(form, carried.before(columns), {"model": model.model, "warnings": states.warnings})
     rest = orjson.dumps({"model": model.model, **carried.document(), "warnings": states.warnings}, option=_DUMP)
     return Response(rest[:-1] + b',"results":[' + b",".join(_written(states.documents())) + b"]}", media_type=JSON)

@@ -66,7 +66,7 @@ class BudgetOutcomes(BaseModel):
     plain: Outcome = Field(description="until every tree has its answer")
     vote_stopping: Outcome | None = Field(default=None, description="until a forest's vote can no longer change")
     worth_stopping: Outcome | None = Field(
-        default=None, description="while more is worth its price; of forests, with benefits"
+        default=None, description="while more is worth its price; of forests, with benefits or a target"
     )
 
 
