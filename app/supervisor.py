@@ -26,11 +26,16 @@ class PortUnusable(Exception):
 
 @contextmanager
 def reserved(host: str, port: int) -> Iterator[int]:
-    """Keep a port for this user's processes, without listening; 0 takes a free one. PortUnusable where it is in use."""
+    """Keep a port for the sockets of this service, without listening; 0 takes a free one. PortUnusable where it is in
+    use, also by a service that does not listen yet: the kernel decides which of two gets it.
+    """
     try:
-        with listener(host, port, shared=False) as probe:  # a shared port would not be refused
-            port = probe.getsockname()[1]
-        kept = listener(host, port)
+        with listener(host, port, shared=False) as first:
+            first.listen()  # only one socket can; the next one is bound before this one is closed
+            first.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            port = first.getsockname()[1]
+            kept = listener(host, port)
+            kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)  # otherwise it would not refuse others
     except OSError as error:
         raise PortUnusable(f"cannot listen at {host}:{port} ({error.strerror})") from error
     with kept:

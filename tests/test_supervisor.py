@@ -1,8 +1,12 @@
 """Processes of a supervisor: their restarts, their end, and their port."""
 
 import signal
+import socket
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 
 import psutil
 import pytest
@@ -10,6 +14,7 @@ from pydantic import ValidationError
 
 from app.settings import Settings
 from app.supervisor import PortUnusable, listener, reserved
+from tests.servers.program import free_port
 
 CRASHING = """
 import os, signal, time
@@ -58,13 +63,50 @@ def test_processes_end_with_their_supervisor(how, code):
         assert not any(psutil.pid_exists(pid) and psutil.Process(pid).status() != "zombie" for pid in pids)
 
 
-def test_a_port_in_use_is_refused():
-    """Also where both would share it: the kernel would let them, and clients would reach either."""
-    with reserved("127.0.0.1", 0) as port, listener("127.0.0.1", port) as answering:
-        answering.listen()
-        with pytest.raises(PortUnusable) as error, reserved("127.0.0.1", port):
+@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0", "::"])
+@pytest.mark.parametrize("sockets", ["none yet", "bound", "listening"])
+def test_a_port_in_use_is_refused(sockets, host):
+    """However far the first service has started: otherwise both would share it, and clients would reach either."""
+    with ExitStack() as open_until_here:
+        port = open_until_here.enter_context(reserved("127.0.0.1", 0))
+        if sockets != "none yet":
+            answering = open_until_here.enter_context(listener("127.0.0.1", port))
+            if sockets == "listening":
+                answering.listen()
+        with pytest.raises(PortUnusable) as error, reserved(host, port):
             pass
     assert str(port) in str(error.value)
+
+
+def test_only_one_of_several_gets_a_port_at_the_same_time():
+    port, together = free_port(), threading.Barrier(4)
+
+    def attempt(_number):
+        together.wait()
+        try:
+            with reserved("127.0.0.1", port):
+                together.wait()
+                return True
+        except PortUnusable:
+            together.wait()
+            return False
+
+    with ThreadPoolExecutor(4) as pool:
+        for _ in range(50):
+            assert sum(pool.map(attempt, range(4))) == 1
+
+
+def test_the_port_of_a_service_that_has_ended_is_free_although_its_connections_are_not_closed():
+    """A restart does not wait for them; a service in one process has not shared the port."""
+    for shared in (True, False):
+        with ExitStack() as connections:
+            with listener("127.0.0.1", 0, shared=shared) as ended:
+                ended.listen()
+                connections.enter_context(socket.create_connection(ended.getsockname()))
+                connections.enter_context(ended.accept()[0])
+                port = ended.getsockname()[1]
+            with reserved("127.0.0.1", port) as kept:
+                assert kept == port
 
 
 @pytest.mark.parametrize("wanted", ["0", "65", "many"])
