@@ -31,7 +31,7 @@ def encode_known(schema: Schema, cases: Sequence[Any], unavailable: Sequence[str
     """Objects of known values by feature name; null is a value that cannot be had, like those of `unavailable`.
 
     Raises Invalid with the place, `/cases/i/name` or `/unavailable/i`, of unknown names, values of a wrong type, and
-    features that are said to be known and unavailable. O(values).
+    features that are said to be known and unavailable, or unavailable twice. O(values + n m).
     """
     position = {name: j for j, name in enumerate(schema.names)}
     if not {dict}.issuperset(map(type, cases)):
@@ -54,14 +54,18 @@ def encode_known(schema: Schema, cases: Sequence[Any], unavailable: Sequence[str
 
 
 def _mark_unavailable(status: np.ndarray, unavailable: Sequence[str], position: Mapping[str, int]) -> Iterator[Flaw]:
-    """Mark the features that cannot be had, and yield what is wrong with their names."""
+    """Mark the features that cannot be had, and yield what is wrong with their names; each column is read once."""
+    seen: set[str] = set()
     for place, name in enumerate(unavailable):
         if name not in position:
             yield Flaw(pointer("unavailable", place), unknown("feature", name, position))
+        elif name in seen:
+            yield Flaw(pointer("unavailable", place), f"{name!r} is named twice; name it once")
         elif (status[:, position[name]] > 0).any():
             yield Flaw(pointer("unavailable", place), f"{name!r} is known; leave it out here")
         else:
             status[:, position[name]] = UNAVAILABLE
+        seen.add(name)
 
 
 def _numbers(

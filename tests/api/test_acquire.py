@@ -123,6 +123,53 @@ def test_one_case_of_a_quick_model_needs_no_thread(service, clinic, monkeypatch)
     assert len(threads) == 2
 
 
+LARGE = {
+    "a name of many bytes": {"known": {"g" * 20_000: 1}},
+    "a value of many bytes": {"known": {"pain": "g" * 20_000}},
+    "values in values": {"known": {"age": [[1] * 10_000]}},
+    "many unknown names": {"known": {f"g{i}": 1 for i in range(1_000)}},
+    "one name many times": {"known": {}, "unavailable": ["age"] * 1_000},
+    "more names than features": {"known": {"age": 1, "pulse": 1}, "unavailable": ["pain", "pain"]},
+    "a budget of many digits": {"known": {}, "budget": "1" * 20_000},
+}
+
+
+@pytest.mark.parametrize("question", LARGE.values(), ids=LARGE.keys())
+def test_a_large_question_about_a_quick_model_has_a_thread(service, clinic, monkeypatch, question):
+    """The event loop answers what it knows to be small; what is large does not decide about the next one."""
+    threads = []
+    real = routes.run_in_threadpool
+
+    async def counted(*work):
+        threads.append(work)
+        return await real(*work)
+
+    monkeypatch.setattr(routes, "_QUICK_SECONDS", 10.0)
+    ask(service, known={})
+    monkeypatch.setattr(routes, "run_in_threadpool", counted)
+
+    ask(service, **question)
+    assert len(threads) == 1
+    ask(service, known={})
+    assert len(threads) == 1
+
+
+@pytest.mark.parametrize("known", [{}, {"unknown": 1}])
+def test_a_model_that_was_slow_once_has_a_thread_again(service, clinic, monkeypatch, known):
+    """The first slow answer, also an error, is given on the event loop; the next one in a thread."""
+    models = WeakSet()
+    monkeypatch.setattr(routes, "_quick", models)
+    monkeypatch.setattr(routes, "_QUICK_SECONDS", 10.0)
+    ask(service, known=known)
+    assert len(models) == (known == {})
+    ask(service, known={})
+    monkeypatch.setattr(routes, "_QUICK_SECONDS", 0.0)
+
+    ask(service, known=known)
+
+    assert len(models) == 0
+
+
 def test_the_order_of_the_known_decides_who_opened_the_group(service, clinic):
     assert ask(service, known={"pulse": 80, "pain": "mild"}).json()["spent"] == 4 + 2
     assert ask(service, known={"pain": "mild", "pulse": 80}).json()["spent"] == 5 + 1
@@ -276,6 +323,8 @@ BAD = {
     ),
     "unavailable that is unknown": ({"known": {}, "unavailable": ["pain", "height"]}, "/unavailable/1"),
     "unavailable that is known": ({"known": {"age": 1}, "unavailable": ["age"]}, "/unavailable/0"),
+    "unavailable twice": ({"known": {}, "unavailable": ["age", "pain", "age"]}, "/unavailable/2"),
+    "unavailable many times": ({"instances": [{}] * 2_000, "unavailable": ["age"] * 2_000}, "/unavailable/1"),
     "benefits of a wrong height": ({"known": {}, "benefits": [[1, 2]]}, "/benefits"),
     "word among the benefits": ({"known": {}, "benefits": [[1, "2"], [3, 4]]}, "/benefits/0/1"),
     "actions without benefits": ({"known": {}, "actions": ["a", "b"]}, "/actions"),

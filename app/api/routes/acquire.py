@@ -26,7 +26,7 @@ from app.api.bodies.documents import (
     read_query,
     refuse_query_of_json,
 )
-from app.api.bodies.json_bodies import Reserve
+from app.api.bodies.json_bodies import INLINE_BYTES, Reserve
 from app.api.bodies.known_rows import cases_of_sheet, columns_of_states
 from app.api.bodies.matrices import WireMatrix
 from app.api.bodies.media_types import JSON, TABULAR
@@ -181,18 +181,31 @@ async def acquire(request: Request) -> Response:
         return await limiters(request).long.run(_answer_table, request, kind, body)
     refuse_query_of_json(request, AcquireTable.model_fields)
     wire = await read(request, AcquireRequest)
-    simple = wire.known is not None and wire.model_fields_set <= _SIMPLE
-    model = cached(request, wire.model) if simple else None
+    model = _model_of_small(request, wire, len(await request.body()))
     if model is not None and model in _quick:
-        return _answer(request, wire)
+        return _answer_timed(request, wire, model)
     return await run_in_threadpool(_answer_timed, request, wire, model)
 
 
+def _model_of_small(request: Request, wire: AcquireRequest, size: int) -> Loaded | None:
+    """The model in memory, where the request is so small that the event loop may answer it; None otherwise."""
+    if size > INLINE_BYTES or wire.known is None or not wire.model_fields_set <= _SIMPLE:
+        return None
+    model = cached(request, wire.model)
+    names = len(wire.unavailable) + (len(wire.known) if type(wire.known) is dict else 0)
+    return model if model is not None and names <= len(model.schema.names) else None
+
+
 def _answer_timed(request: Request, wire: AcquireRequest, model: Loaded | None) -> Response:
-    """The answer; of a `model` that takes little time, the event loop may give the next one itself."""
+    """The answer; whether the `model` took little time decides whether the event loop gives the next one itself."""
     began = thread_time()
-    response = _answer(request, wire)
-    if model is not None and thread_time() - began < _QUICK_SECONDS:
+    try:
+        response = _answer(request, wire)
+    finally:
+        slow = thread_time() - began >= _QUICK_SECONDS
+        if model is not None and slow:
+            _quick.discard(model)
+    if model is not None and not slow:
         _quick.add(model)
     return response
 
@@ -249,15 +262,8 @@ def _states(
     """Where the cases stand; of errors the first of `places` becomes the second."""
     from app.usecases import acquire as usecase  # noqa: PLC0415 - with its compiler it takes 60 MB that many can spare
 
-    question = usecase.Question(
-        wire.benefits,
-        wire.cost_matrix,
-        wire.actions,
-        wire.budget,
-        wire.unavailable,
-        wire.feature_costs,
-        wire.target,
-    )
+    benefits = wire.benefits, wire.cost_matrix, wire.actions
+    question = usecase.Question(*benefits, wire.budget, wire.unavailable, wire.feature_costs, wire.target)
     if len(cases) > 1:
         reserve(usecase.extent_bytes(model, len(cases), question.width()))
     try:
@@ -272,7 +278,6 @@ def _written(documents: Iterator[dict[str, Any]]) -> Iterator[bytes]:
         yield orjson.dumps(part, option=_DUMP)[1:-1]
 
 
-_KNOWN_EXAMPLE = {"model": "triage", "known": {"age": 58}, "budget": 60}
 _WORTH = {
     "model": "triage",
     "instances": [{"age": 58, "pressure": 141}, {"age": 36, "pain": None}],
@@ -280,7 +285,6 @@ _WORTH = {
     "benefits": [[0, -1], [-10, 5]],
     "actions": ["wait", "treat"],
 }
-_TARGETED = {"model": "triage", "known": {"age": 58}, "target": {"cost": 1}}
 route = DirectRoute(
     "/acquire",
     acquire,
@@ -288,9 +292,9 @@ route = DirectRoute(
     others=TABULAR,
     query_type=AcquireTable,
     examples={
-        "one case, the model above": _KNOWN_EXAMPLE,
+        "one case, the model above": {"model": "triage", "known": {"age": 58}, "budget": 60},
         "two cases, worth stopping": _WORTH,
-        "a mean cost": _TARGETED,
+        "a mean cost": {"model": "triage", "known": {"age": 58}, "target": {"cost": 1}},
     },
     tags=["acquire"],
     summary="Which feature should be learnt next, or is enough known?",
