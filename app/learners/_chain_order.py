@@ -20,6 +20,7 @@ _HALF = 4500  # rows to grow from, and as many to judge by; with fewer than twic
 _FOLDS = 3
 _TREES = 15
 _CLEARLY = 0.1  # of the log loss: by so much less another rule must have
+_TAILS = (0.01, 0.99)
 _CANDIDATES = 20  # the most important features, beside free ones; others are only appended
 
 
@@ -46,9 +47,22 @@ Split = tuple[F32, np.ndarray, np.ndarray, np.ndarray]
 def ranked(
     X: np.ndarray, codes: np.ndarray, weights: np.ndarray, inside: np.ndarray, K: int, categorical: Sequence[int]
 ) -> tuple[Orders, F32]:
-    """Categories ordered by the rows `inside`, and X (n, m) in this order, as float32."""
+    """Categories ordered by the rows `inside`, and X (n, m) in this order, as float32, without far outliers.
+
+    A random threshold between the least and the largest number would divide nothing if one of them is far away. So
+    numbers end as far beyond the quantiles .01 and .99 as these are apart. Answers need no such limit: no threshold is
+    beyond it.
+    """
     orders = order_categories(X[inside], codes[inside], weights[inside], K, categorical)
-    return orders, orders.apply(X).astype(np.float32)
+    found = orders.apply(X).astype(np.float32)
+    for column in found.T:
+        present = column[inside]
+        present = present[~np.isnan(present)]
+        if len(present):
+            low, high = np.quantile(present, _TAILS).astype(np.float64)
+            if low < high:
+                np.clip(column, 2 * low - high, 2 * high - low, out=column)
+    return orders, found
 
 
 def find_order(
