@@ -10,7 +10,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 
@@ -25,12 +25,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command", required=True)
     serve = commands.add_parser("serve", help="answer HTTP requests")
     serve.add_argument("--host", default="127.0.0.1", help="address to listen on (default %(default)s)")
-    serve.add_argument("--port", type=int, default=8000, help="port to listen on (default %(default)s)")
-    serve.add_argument("--processes", type=int, help="number of processes at the port (default PAYOFF_PROCESSES, or 1)")
+    serve.add_argument("--port", type=_number(0, 65_535), default=8000, help="port to listen on (default %(default)s)")
+    serve.add_argument(
+        "--processes", type=_number(1, 64), help="number of processes at the port (default PAYOFF_PROCESSES, or 1)"
+    )
     worker = commands.add_parser("worker", help="run jobs of the shared job table until SIGTERM or SIGINT")
     worker.add_argument("--host", default="127.0.0.1", help="address for PAYOFF_METRICS_PORT (default %(default)s)")
     demo = commands.add_parser("demo", help="run a tour of the service with real data over HTTP, then keep serving")
-    demo.add_argument("--port", type=int, default=8000, help="port to listen on (default %(default)s)")
+    demo.add_argument("--port", type=_number(0, 65_535), default=8000, help="port to listen on (default %(default)s)")
     demo.add_argument("--url", help="URL of a running service to use instead of starting one")
     demo.add_argument("--exit", action="store_true", help="stop at the end of the tour")
     doctor = commands.add_parser(
@@ -60,6 +62,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if chosen.command == "keys":
         return _keys(chosen)
     return _reindex() if chosen.command == "reindex" else _copy(chosen.command, chosen.place)
+
+
+def _number(low: int, high: int) -> Callable[[str], int]:
+    """The type of an argument that is a whole number within a range."""
+
+    def parse(text: str) -> int:
+        if not (text.isascii() and text.isdigit() and len(text) <= len(str(high)) and low <= int(text) <= high):
+            raise argparse.ArgumentTypeError(f"expected a number from {low} to {high}, not {text[:20]!r}")
+        return int(text)
+
+    return parse
 
 
 def _serve(host: str, port: int, processes: int | None) -> int:

@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import structlog
 import uvicorn
 from fastapi import FastAPI
 
@@ -22,18 +23,21 @@ from app.wiring import Share, wire
 
 __all__ = ["PortUnusable", "serve"]
 
+_log = structlog.get_logger("payoff")
 Starting = Callable[[], AbstractContextManager[None]]
 _GRACE_SECONDS = 8.0  # after those for running requests: a worker that stops, its job, and the last spans
 
 
 def serve(settings: Settings, host: str, port: int, starting: Starting) -> None:
-    """Answer until a signal; `starting` reports what is wrong with the settings. PortUnusable where several
-    processes cannot have the port.
+    """Answer until a signal; `starting` reports what is wrong with the settings. PortUnusable, before anything is
+    loaded, where the port cannot be had.
     """
     raise_descriptor_limit()
     if settings.processes > 1:
         _serve_in_processes(settings, host, port, starting)
         return
+    with reserved(host, port):
+        pass  # the server takes it itself, but only after the start
     with starting():
         app = create_app(wire(settings))
     _server(app, settings, host=host, port=port).run()
@@ -43,6 +47,7 @@ def _serve_in_processes(settings: Settings, host: str, port: int, starting: Star
     with reserved(host, port) as kept, TemporaryDirectory(prefix="payoff-") as folder:
         with starting():
             models = load_shared(settings)
+        _log.info("processes listen at one port", host=host, port=kept, processes=settings.processes)
         gc.freeze()  # a search for garbage would write into all memory that the processes share
 
         def answer(number: int) -> None:

@@ -46,7 +46,8 @@ def listener(host: str, port: int, *, shared: bool = True) -> socket.socket:
     """A socket at the port, not listening yet. The kernel spreads connections over the shared ones that listen, by
     their addresses; one socket that all processes inherit would be emptied by the process that wakes first.
     """
-    bound = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    families = {found[0] for found in socket.getaddrinfo(host or None, port, flags=socket.AI_PASSIVE)}
+    bound = socket.socket(socket.AF_INET if socket.AF_INET in families else socket.AF_INET6)
     try:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if shared:

@@ -63,6 +63,17 @@ def test_processes_end_with_their_supervisor(how, code):
         assert not any(psutil.pid_exists(pid) and psutil.Process(pid).status() != "zombie" for pid in pids)
 
 
+@pytest.mark.parametrize("host", ["", "localhost", "127.0.0.1", "::1"])
+def test_an_address_or_a_name_is_listened_at(host):
+    with reserved(host, 0) as port:
+        assert port > 0
+
+
+def test_a_name_without_an_address_is_refused():
+    with pytest.raises(PortUnusable, match=r"cannot listen at none\.invalid:0"), reserved("none.invalid", 0):
+        pass
+
+
 @pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0", "::"])
 @pytest.mark.parametrize("sockets", ["none yet", "bound", "listening"])
 def test_a_port_in_use_is_refused(sockets, host):

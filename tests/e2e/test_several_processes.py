@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -27,9 +28,11 @@ class Served:
         self.client = httpx.Client(base_url=f"http://127.0.0.1:{self.port}", timeout=30, limits=new_connections)
         self.settings = {"PAYOFF_HOME": str(folder / "home"), "PAYOFF_MODELS": str(folder / "models")}
         words = ["serve", "--port", str(self.port), "--processes", "2"]
-        self.supervisor = subprocess.Popen(
-            [sys.executable, "-m", "app.cli", *words], env=os.environ | self.settings, stdout=subprocess.DEVNULL
-        )
+        self.log = folder / "log"
+        with self.log.open("wb") as log:
+            self.supervisor = subprocess.Popen(
+                [sys.executable, "-m", "app.cli", *words], env=os.environ | self.settings, stdout=log
+            )
 
     def processes(self):
         """Those that answer."""
@@ -72,6 +75,12 @@ def served(tmp_path_factory):
     finally:
         served.supervisor.kill()  # its processes end with it
         served.supervisor.wait()
+
+
+def test_the_log_has_the_address_and_the_number_of_processes(served):
+    lines = [json.loads(line) for line in served.log.read_text().splitlines()]
+    (line,) = [line for line in lines if line["event"] == "processes listen at one port"]
+    assert (line["host"], line["port"], line["processes"]) == ("127.0.0.1", served.port, 2)
 
 
 def test_two_processes_answer_and_either_reports_the_requests_of_both(served):
