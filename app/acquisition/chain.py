@@ -12,6 +12,7 @@ from app.acquisition.categories import Orders
 from app.acquisition.extra_trees import ExtraTrees
 from app.acquisition.partial_calibration import Blend, StageCurve
 from app.acquisition.prices import Prices
+from app.acquisition.reduced import Reduced
 from app.acquisition.session import States, checked, slack_of
 from app.acquisition.trajectories import Trajectories, purchases
 from app.arrays import F32, F64, I32, Bools, Indices, Ints
@@ -23,8 +24,9 @@ class Chain:
 
     In state 0 the answer is `prior` (K,). `blends` calibrate the states 1 … S, or are empty: each takes its own forest
     and some just before it, which are there anyway and err elsewhere. `gaps` (S,) marks columns that had missing values
-    in training, so that their forests know what a missing value means. Where another column is missing `masked`
-    answers, one forest of rows with random gaps, calibrated by `masked_curve`. `orders` ranks categories; `n_features`
+    in training, so that their forests know what a missing value means. Where another column is missing, a state without
+    it or one of the `reduced` forests answers, or `masked`, one forest of rows with random gaps, calibrated by
+    `masked_curve`, if too many are missing, and in models of earlier releases. `orders` ranks categories; `n_features`
     are the columns of a row.
     """
 
@@ -38,6 +40,7 @@ class Chain:
     masked: ExtraTrees
     masked_curve: StageCurve | None
     orders: Orders
+    reduced: Reduced | None = None
 
     @property
     def columns(self) -> Indices:
@@ -134,7 +137,21 @@ class Chain:
         gaps = np.isnan(rows) & (np.arange(rows.shape[1]) < state[:, None])
         strange = (gaps & ~self.gaps).any(axis=1)
         if strange.any():
-            P[strange] = self._from_masked(rows[strange], state[strange], gaps[strange])
+            P[strange] = self._without(rows[strange], state[strange], gaps[strange])
+        return P
+
+    def _without(self, rows: F32, state: I32, gaps: Bools) -> F64:
+        S, P, best = rows.shape[1], np.empty((len(rows), len(self.prior))), np.full(len(rows), -1)
+        if self.reduced is not None:
+            best = self.reduced.best((np.arange(S) < state[:, None]) & (~gaps | self.gaps))
+        for k in np.unique(best).tolist():
+            there = np.flatnonzero(best == k)
+            if k < 0:
+                P[there] = self._from_masked(rows[there], state[there], gaps[there])
+            elif self.reduced is not None and k > S:
+                P[there] = self.reduced.answer(rows[there], k - S - 1)
+            else:
+                P[there] = self.answers(rows[there], np.full(len(there), k, dtype=np.int32))
         return P
 
     def _from_masked(self, rows: F32, state: I32, gaps: Bools) -> F64:

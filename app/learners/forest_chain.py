@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import islice
 from typing import Any, NamedTuple, Self
 
@@ -17,6 +18,7 @@ from app.acquisition.chain_stopping import ChainExperience
 from app.acquisition.extra_trees import ExtraTrees, Rule, grow
 from app.acquisition.partial_calibration import Blend, StageCurve
 from app.acquisition.prices import Prices
+from app.acquisition.reduced import Lacking, Reduced, lacking, mean_loss
 from app.arrays import F32
 from app.decisions.folds import stratified_folds
 from app.errors import Invalid, pointer
@@ -33,6 +35,8 @@ _EQUAL, _PRICED = (22, 10), (1000, 1000)  # steps and greedy: with equal prices,
 _LEAST = 1e-3
 _BLENDED = 2  # forests: of a state and of the one before it
 _UNSEEN = 0.5  # of the trees are in forests that judge rows which they did not see
+_REDUCED, _FEW = (0.25, 0.5), 5000  # of the trees are in forests that lack a feature; the other: up to so many rows
+_JUDGED = 5000  # rows that calibrate these, or a few more
 _CELLS = 4_000_000  # of the table, times trees, in a piece of work: 0.2 s or so
 _ROUGH = 2  # forests of few features, which no other is blended with
 _CAREFUL = 5  # rows in their leaves, and in those of a small table
@@ -99,9 +103,11 @@ class ForestChain(Learner):
     def refit(self, X: np.ndarray, y: np.ndarray) -> Self:
         """Grow the forests again on rows (n, m), y (n,); order, calibration and experience stay."""
         codes = np.searchsorted(self.classes_, y)
-        blends, masked_curve = self.model_.blends, self.model_.masked_curve
+        before = self.model_
         rows = self._rows(np.asarray(X), codes, np.ones(len(X)), np.full(len(X), ALL))
-        ((_, self.model_),) = self._chains({ALL: rows}, blends, masked_curve)
+        ((_, grown),) = self._chains({ALL: rows}, before.reduced.lacking if before.reduced else [])
+        reduced = before.reduced and grown.reduced and replace(before.reduced, forests=grown.reduced.forests)
+        self.model_ = replace(grown, blends=before.blends, masked_curve=before.masked_curve, reduced=reduced)
         return self
 
     def findings(self) -> dict[str, Any]:
@@ -165,29 +171,30 @@ class ForestChain(Learner):
         needed = range(min(folds, math.ceil(_ENOUGH * folds / len(X)))) if folds > 1 else range(0)
         rows = {k: self._rows(X, codes, weights, fold, k) for k in (*needed, ALL)}
         found: list[tuple[np.ndarray, ...]] = []
-        blends: list[Blend] = []
-        masked_curve = None
-        for k, chain in self._chains(rows, blends, None):
+        for k, chain in self._chains(rows, lacking(len(self.order_), _gaps(rows[ALL].X))):
             if k != ALL:
                 found.append(_unseen(chain, rows[k], k, self._seed + k))
-                continue
-            if found:
-                blends, masked_curve = self._calibrated(found, room)
-            model = chain
-        return Chain(**(vars(model) | {"blends": blends, "masked_curve": masked_curve}))
+            else:
+                model = self._calibrated(chain, found, room) if found else chain
+        return model
 
-    def _calibrated(self, found: Sequence[tuple[np.ndarray, ...]], room: int) -> tuple[list[Blend], StageCurve | None]:
-        """Blends of the states and the curve of the masked forest; sets the experience if every class is in it."""
-        P, masked, known, missing, y, w = map(np.concatenate, zip(*found, strict=True))
+    def _calibrated(self, chain: Chain, found: Sequence[tuple[np.ndarray, ...]], room: int) -> Chain:
+        """With blends of the states and the curve of the masked forest; sets the experience if every class is in it."""
+        P, masked, known, missing, y, w, judged, others = map(np.concatenate, zip(*found, strict=True))
         if len(np.unique(y)) < len(self.classes_):
-            return [], None
-        parts = [[P[:, s - back] for back in range(min(max(s - _ROUGH, 1), _BLENDED))] for s in range(1, P.shape[1])]
+            return chain
+        S = P.shape[1] - 1
+        parts = [[P[:, s - back] for back in range(min(max(s - _ROUGH, 1), _BLENDED))] for s in range(1, S + 1)]
         blends = [Blend.fit(part, y, w) for part in parts]
         some = drawn(np.arange(len(y)), y, room, check_random_state(self._seed))
-        calibrated = [blend.apply([P[some] for P in part]) for blend, part in zip(blends, parts, strict=True)]
-        kept = np.stack((P[some, 0], *calibrated), axis=1)
+        answers = [blend.apply([P[some] for P in part]) for blend, part in zip(blends, parts, strict=True)]
+        kept = np.stack((P[some, 0], *answers), axis=1)
         self.experience_ = ChainExperience.of(kept, y[some], missing[some], self.order_, self.n_features_in_)
-        return blends, StageCurve.fit(masked, known, y, w, float(P.shape[1] - 1))
+        curve = StageCurve.fit(masked, known, y, w, float(S))
+        losses = [mean_loss(kept[:, s], y[some], w[some]) for s in range(S + 1)]
+        masked_loss = mean_loss(curve.apply(masked, known), y, w)
+        reduced = chain.reduced and chain.reduced.calibrated(others, y[judged], w[judged], masked_loss, *losses)
+        return replace(chain, blends=blends, masked_curve=curve, reduced=reduced)
 
     def _rows(
         self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray, fold: np.ndarray, without: int = ALL
@@ -196,41 +203,49 @@ class ForestChain(Learner):
         orders, whole = ranked(X, codes, weights, inside, len(self.classes_), self._categorical())
         return _Rows(np.ascontiguousarray(whole[:, self.order_].T), codes, weights, fold, orders)
 
-    def _chains(
-        self, rows: dict[int, _Rows], blends: Sequence[Blend], masked_curve: StageCurve | None
-    ) -> Iterator[tuple[int, Chain]]:
-        """The chain without each of the folds; a piece of work is some trees of a forest of one of them."""
+    def _chains(self, rows: dict[int, _Rows], lacking: Sequence[Lacking]) -> Iterator[tuple[int, Chain]]:
+        """The chain without each of the folds, not calibrated; a piece of work is some trees of one of its forests."""
         S, K, n, T = len(self.order_), len(self.classes_), len(rows[ALL].codes), self.n_estimators
-        seeds = np.random.default_rng(self._seed).integers(2**62, size=(S + 1, T))
-        work = {k: self._work(seeds[:, : T if k == ALL else math.ceil(_UNSEEN * T)], n) for k in rows}
+        reading = [(S, ()), *((s, ()) for s in range(1, S + 1)), *lacking]
+        rules = [self.rules_[length - len(lost) - 1] for length, lost in reading]
+        random, fewer = np.random.default_rng(self._seed), math.ceil(_REDUCED[n <= _FEW] * T)
+        seeds = [*random.integers(2**62, size=(S + 1, T)), *random.integers(2**62, size=(len(lacking), fewer))]
+        work = {k: _work([some[: len(some) if k == ALL else math.ceil(_UNSEEN * len(some))] for some in seeds],
+                         [n * length for length, _ in reading]) for k in rows}  # fmt: skip
         pieces = (
-            delayed(_grow_some)(*rows[k][:4], k, state, K, self.rules_[state - 1], some)
+            delayed(_grow_some)(*rows[k][:4], k, reading[one] if one else None, K, rules[one], some)
             for k in rows
-            for state, some in work[k]
+            for one, some in work[k]
         )
         grown, total, done = Parallel(prefer="threads", return_as="generator")(pieces), sum(map(len, work.values())), 0
         for number, (k, data) in enumerate(rows.items()):
-            trees: dict[int, list[ExtraTrees]] = {state: [] for state in range(S + 1)}
-            for (state, _), forest in zip(work[k], islice(grown, len(work[k])), strict=True):
-                trees[state].append(forest)
+            trees: list[list[ExtraTrees]] = [[] for _ in reading]
+            for (one, _), forest in zip(work[k], islice(grown, len(work[k])), strict=True):
+                trees[one].append(forest)
                 done += 1
                 report(done / total, _stage(number, len(rows)))
-            forests = ExtraTrees.beside([one for s in range(1, S + 1) for one in trees[s]], S, K)
-            masked = ExtraTrees.beside(trees[0], 1, K)
+            masked, others = ExtraTrees.beside(trees[0], 1, K), [one for some in trees[S + 1 :] for one in some]
+            forests = ExtraTrees.beside([one for some in trees[1 : S + 1] for one in some], S, K)
             inside = data.fold != k if k != ALL else np.ones(n, dtype=bool)
-            gaps = np.isnan(data.X[:, inside]).sum(axis=1) >= max(10, 0.01 * inside.sum())
             prior = np.bincount(data.codes[inside], data.weights[inside], minlength=K) / data.weights[inside].sum()
-            order, m = np.array(self.order_, dtype=np.intp), self.n_features_in_
-            yield k, Chain(order, m, prior, forests, blends, gaps, masked, masked_curve, data.orders)
+            order, m, gaps = np.array(self.order_, dtype=np.intp), self.n_features_in_, _gaps(data.X[:, inside])
+            reduced = Reduced.of(S, lacking, ExtraTrees.beside(others, len(lacking), K), prior) if lacking else None
+            yield k, Chain(order, m, prior, forests, [], gaps, masked, None, data.orders, reduced)
 
-    def _work(self, seeds: np.ndarray, n: int) -> list[tuple[int, list[int]]]:
-        """Pieces of work for forests with these `seeds` (S + 1, T): the state, 0 for the masked one, and some seeds."""
-        S, T = len(seeds) - 1, seeds.shape[1]
-        found = []
-        for state in (*range(1, S + 1), 0):
-            batch = int(np.clip(_CELLS // (n * (state or S)), 1, T))
-            found += [(state, seeds[state, start : start + batch].tolist()) for start in range(0, T, batch)]
-        return found
+
+def _gaps(X: F32) -> np.ndarray:
+    """Which columns of X (S, n) have so many missing values that a forest learns what these mean."""
+    gaps: np.ndarray = np.isnan(X).sum(axis=1) >= max(10, 0.01 * X.shape[1])
+    return gaps
+
+
+def _work(seeds: Sequence[np.ndarray], cells: Sequence[int]) -> list[tuple[int, list[int]]]:
+    """Pieces of work for forests with these `seeds`, each tree of so many `cells`: the forest and some of its seeds."""
+    found = []
+    for one in (*range(1, len(seeds)), 0):
+        batch = int(np.clip(_CELLS // cells[one], 1, len(seeds[one])))
+        found += [(one, seeds[one][start : start + batch].tolist()) for start in range(0, len(seeds[one]), batch)]
+    return found
 
 
 def _stage(number: int, total: int) -> str:
@@ -238,13 +253,15 @@ def _stage(number: int, total: int) -> str:
 
 
 def _grow_some(
-    X: F32, codes: np.ndarray, weights: np.ndarray, fold: np.ndarray, without: int, state: int, K: int, rule: Rule,
-    seeds: Sequence[int],
+    X: F32, codes: np.ndarray, weights: np.ndarray, fold: np.ndarray, without: int, reads: Lacking | None, K: int,
+    rule: Rule, seeds: Sequence[int],
 ) -> ExtraTrees:  # fmt: skip
-    """Trees of the first `state` columns of X (S, n) without a fold; of state 0 all columns, with random gaps."""
+    """Trees of the columns of X (S, n) that it `reads`, without a fold; None: of all columns, with random gaps."""
     inside = fold != without if without != ALL else np.ones(len(codes), dtype=bool)
-    rows, y, w = np.ascontiguousarray(X[: state or len(X), inside]), codes[inside], weights[inside]
-    if state:
+    length, lost = (len(X), ()) if reads is None else reads
+    rows, y, w = np.ascontiguousarray(X[:length, inside]), codes[inside], weights[inside]
+    rows[list(lost)] = np.nan  # what never has a value is never split on
+    if reads is not None:
         return grow(rows, y, w, K, rule, seeds)[0]
     gappy = (grow(with_gaps(rows, seed)[0], y, w, K, rule, [seed])[0] for seed in seeds)
     return ExtraTrees.beside(list(gappy), 1, K)
@@ -263,7 +280,8 @@ def with_gaps(X: F32, seed: int) -> tuple[F32, np.ndarray]:
 
 def _unseen(chain: Chain, rows: _Rows, fold: int, seed: int) -> tuple[np.ndarray, ...]:
     """Of the rows of a fold: probabilities (n, S + 1, K) in each state, those with random gaps (n, K) and how many
-    features are known there (n,), missing marks (n, S), class codes and weights.
+    features are known there (n,), missing marks (n, S), class codes and weights; which rows judge the reduced forests,
+    and what these say there (n', F, K).
     """
     outside = rows.fold == fold
     X = np.ascontiguousarray(rows.X[:, outside].T)
@@ -272,4 +290,8 @@ def _unseen(chain: Chain, rows: _Rows, fold: int, seed: int) -> tuple[np.ndarray
     gappy = np.ascontiguousarray(with_gaps(X.T, seed)[0].T)
     masked = chain.masked.shares(gappy, np.ones(n, dtype=np.int32))
     known = (~np.isnan(gappy)).sum(axis=1)
-    return P, masked, known, np.isnan(X), rows.codes[outside], rows.weights[outside]
+    judged = np.arange(n) % math.ceil(n / _JUDGED) == 0
+    others = P[judged, :0]
+    if (reduced := chain.reduced) is not None:
+        others = np.stack([reduced.shares(X[judged], k) for k in range(len(reduced.lacking))], axis=1)
+    return P, masked, known, np.isnan(X), rows.codes[outside], rows.weights[outside], judged, others

@@ -2,7 +2,7 @@
 
 import math
 import pickle
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
@@ -15,10 +15,12 @@ from app.acquisition.categories import Orders
 from app.acquisition.chain import Chain
 from app.acquisition.chain_stopping import ChainExperience
 from app.acquisition.extra_trees import ExtraTrees, Rule, grow
+from app.acquisition.partial_calibration import Blend
 from app.acquisition.prices import Prices
+from app.acquisition.reduced import Reduced, lacking
 from app.acquisition.stopping import at_stake
 from app.acquisition.warming import warm
-from tests.reference.chain import passes, shares
+from tests.reference.chain import passes, shares, without
 from tests.reference.forests import random_prices
 
 seeds = st.integers(0, 10**6)
@@ -154,25 +156,52 @@ def test_no_matrix_buys_more_than_perfect_information_is_worth(seed, size):
         assert worth.stops(np.full(50, j), np.nextafter(z, np.inf), z).all()
 
 
-def chain(seed, gaps=0.0, known_gaps=()):
-    """A chain over four of five columns, not calibrated, with prices and rows."""
+def reduced_forests(seed, X, y, marks, calibrated):
+    """Forests that lack a feature, with losses and blends at random; a little more than the chain's losses."""
+    random = np.random.default_rng(seed)
+    missing, parts = lacking(4, marks), []
+    for length, lost in missing:
+        rows = X[:length].copy()
+        rows[list(lost)] = np.nan
+        parts.append(grow(rows, y, np.ones(len(y)), 3, Rule(1), [9, 10])[0])
+    if not parts:
+        return None
+    trees = ExtraTrees.beside(parts, len(parts), 3)
+    reduced = Reduced.of(4, missing, trees, np.array([0.5, 0.3, 0.2]))
+    if not calibrated:
+        return reduced
+    two = [k > 0 and missing[k - 1][1] == missing[k][1] for k in range(len(missing))]
+    blends = [Blend(random.random(1 + more), random.normal(size=3), 0.01) for more in two]
+    return replace(reduced, blends=blends, loss=random.random(5 + len(missing)), masked_loss=random.random())
+
+
+def chain(seed, gaps=0.0, known_gaps=(), reduced=None):
+    """A chain over four of five columns, not calibrated, with prices and rows; `reduced`: whether those are."""
     trees, X, y = forests(seed, gaps=gaps)
     masked, _ = grow(X, y, np.ones(len(y)), 3, Rule(5), [7, 8])
     marks = np.isin(np.arange(4), known_gaps)
     order = np.array([3, 0, 4, 1])
-    model = Chain(order, 5, np.array([0.5, 0.3, 0.2]), trees, [], marks, masked, None, Orders())
+    others = None if reduced is None else reduced_forests(seed, X, y, marks, reduced)
+    model = Chain(order, 5, np.array([0.5, 0.3, 0.2]), trees, [], marks, masked, None, Orders(), others)
     rows = np.full((len(y), 5), 9.0)
     rows[:, order] = X.T
     return model, rows, random_prices(np.random.default_rng(seed), 5)
 
 
 @settings(deadline=None, max_examples=20)
-@given(seed=seeds, budget=st.sampled_from([None, 0, 2.5, 6.0]), gaps=st.sampled_from([0, 0.2]))
-def test_step_by_step_is_the_trajectory(seed, budget, gaps):
-    """Answers, prices and the sum spent agree to the last digit, with values that cannot be had."""
-    model, X, prices = chain(seed, gaps)
-    X = X[:10]
-    run = model.travel(X, prices, budget)
+@given(
+    seed=seeds, budget=st.sampled_from([None, 0, 2.5, 6.0]), gaps=st.sampled_from([0, 0.2]),
+    reduced=st.sampled_from([None, False, True]),
+)  # fmt: skip
+def test_step_by_step_is_the_trajectory(seed, budget, gaps, reduced):
+    """Answers, prices and the sum spent agree to the last digit, with values that cannot be had; these are missing, or
+    marked in complete rows.
+    """
+    model, complete, prices = chain(seed, gaps, reduced=reduced)
+    complete = complete[:10]
+    missing = np.isnan(complete) | (np.random.default_rng(seed).random(complete.shape) < 0.2)
+    X = np.where(missing, np.nan, complete)
+    run = model.travel(complete, prices, budget, missing)
     status, ends = np.zeros(X.shape, dtype=np.int32), np.full(len(X), -1)
     for s in range(5):
         now = model.step(np.where(status == 0, 99.0, X), status, prices, budget)
@@ -202,6 +231,43 @@ def test_a_missing_value_never_reaches_a_forest_that_met_none():
     )
     expected = met.forests.shares(np.array([[x[0, 3], *[np.nan] * 3]]), np.array([2]))
     np.testing.assert_array_equal(met.step(x, status, prices).probabilities, expected)
+
+
+@settings(deadline=None, max_examples=30)
+@given(seed=seeds, gaps=st.sampled_from([0.2, 0.5]), known=st.sets(st.integers(0, 3)), calibrated=st.booleans())
+def test_what_cannot_be_had_is_answered_by_the_best_forest_without_it(seed, gaps, known, calibrated):
+    """As the plain loops, also if only some columns had gaps in training; no missing value reaches a forest without."""
+    model, X, _ = chain(seed, gaps, known, reduced=calibrated)
+    rows = X[:, model.order].astype(np.float32)
+    state = np.random.default_rng(seed).integers(1, 5, len(rows)).astype(np.int32)
+    if model.reduced is None:
+        return
+    strange = (np.isnan(rows) & ~model.gaps & (np.arange(4) < state[:, None])).any(axis=1)
+    expected = [without(model, x, s) for x, s in zip(rows[strange].tolist(), state[strange].tolist(), strict=True)]
+    np.testing.assert_allclose(model.answers(rows, state)[strange], np.reshape(expected, (-1, 3)), rtol=1e-6)
+    plain = replace(model, reduced=None).answers(rows, state)
+    np.testing.assert_array_equal(model.answers(rows, state)[~strange], plain[~strange])
+
+
+def test_a_lost_feature_has_a_forest_for_each_prefix():
+    """Up to seven features and for all of them, without one of the first five or two of the first three; none lacks
+    what had gaps in training.
+    """
+    none = np.zeros(12, dtype=bool)
+    first = [length for length, lost in lacking(12, none) if lost == (0,)]
+    assert first == [2, 3, 4, 5, 6, 7, 12]
+    assert [length for length, lost in lacking(12, none) if lost == (4,)] == [6, 7, 12]
+    assert {lost for _, lost in lacking(12, none)} == {(0,), (1,), (2,), (3,), (4,), (0, 1), (0, 2), (1, 2)}
+    assert {lost for _, lost in lacking(12, np.arange(12) == 1)} == {(0,), (2,), (3,), (4,), (0, 2)}
+    assert lacking(1, none[:1]) == []
+
+
+def test_a_chain_of_an_earlier_release_answers_with_its_masked_forest():
+    """Its file has no other forests."""
+    model, X, _ = chain(3, 0.3)
+    older = object.__new__(Chain)
+    vars(older).update({name: value for name, value in vars(model).items() if name != "reduced"})
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(older)).posterior(X), model.posterior(X))
 
 
 def test_a_value_known_out_of_turn_counts_in_its_turn():

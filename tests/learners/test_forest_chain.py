@@ -1,6 +1,7 @@
 """The chain of forests as a learner: its order, its answers, and what it needs to learn."""
 
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -104,6 +105,8 @@ def test_refit_keeps_order_calibration_and_experience():
     model.refit(X, y)
     assert (model.order_, model.experience_) == (order, experience)
     assert model.model_.blends is before.blends
+    assert model.model_.reduced.loss is before.reduced.loss
+    assert len(model.model_.reduced.forests.right) > len(before.reduced.forests.right)
     assert (model.posterior(X) != before.posterior(X)).any()
 
 
@@ -117,6 +120,31 @@ def test_probabilities_are_calibrated_in_each_state():
     assert losses[0] > losses[1] > losses[2]
     for s in range(5):
         assert run.P[:, s, 1].mean() == pytest.approx(truth.mean(), abs=0.05)
+
+
+def test_a_lost_feature_costs_little_more_than_a_chain_without_it():
+    """The best of five noisy measurements cannot be had: the loss on new rows is near that of a chain trained on the
+    other four, and clearly below that of the masked forest and of the prior; complete cases are better than both.
+    """
+
+    def measured(n, seed):
+        random = np.random.default_rng(seed)
+        z = random.normal(size=n)
+        return z[:, None] + random.normal(size=(n, 5)) * [0.2, 0.6, 0.6, 0.6, 0.6], np.digitize(z, [-0.7, 0, 0.7])
+
+    X, y = measured(600, 0)
+    new, truth = measured(2000, 1)
+    model = ForestChain(n_estimators=12, random_state=0).fit(X, y).model_
+    without = ForestChain(n_estimators=12, random_state=0).fit(X[:, 1:], y)
+    assert model.order[0] == 0
+    lost = np.where(np.arange(5) == 0, np.nan, new)
+    masked = replace(model, reduced=None)
+    answers = (model.posterior(new), without.posterior(new[:, 1:]), model.posterior(lost), masked.posterior(lost))
+    best, near, loss, before = (-np.log(P[np.arange(2000), truth]).mean() for P in answers)
+    assert best < near < 1.2 * near < before
+    assert loss < 1.2 * near
+    assert loss < 0.9 * before
+    assert loss < 0.6 * -np.log(model.prior[truth]).mean()
 
 
 @pytest.mark.parametrize("y", [[0, 1, 0, 1], [0, 0, 0, 0, 1], [0, 1], [0, 1, 2, 0, 1, 2, 3]])

@@ -26,6 +26,39 @@ def shares(trees: Any, forest: int, x: list[float]) -> np.ndarray:
     return np.mean([leaf(trees, int(root), x) for root in trees.roots[forest]], axis=0)
 
 
+def substitute(model: Any, available: list[bool]) -> int:
+    """What answers with these features: the state of the chain, S + 1 + a reduced forest, or -1 (masked)."""
+    S, reduced = len(available), model.reduced
+    sets = [set(range(s)) for s in range(S + 1)]
+    sets += [set(range(length)) - set(lost) for length, lost in reduced.lacking]
+    known = {j for j in range(S) if available[j]}
+    best = min((k for k in range(len(sets)) if sets[k] <= known), key=lambda k: (reduced.loss[k], k))
+    few = 2 * len(sets[best]) < len(known)
+    return -1 if few and reduced.masked_loss < reduced.loss[best] else best
+
+
+def without(model: Any, x: list[float], state: int) -> np.ndarray:
+    """Probabilities of a case with gaps that forests do not know; those of states and the masked are not calibrated."""
+    S, reduced = len(x), model.reduced
+    k = substitute(model, [j < state and not (np.isnan(x[j]) and not model.gaps[j]) for j in range(S)])
+    if k < 0:
+        return shares(model.masked, 0, [x[j] if j < state else np.nan for j in range(S)])
+    if k <= S:
+        return shares(model.forests, k - 1, x) if k else model.prior
+    one, T = k - S - 1, reduced.forests.roots.shape[1]
+    parts = [one]
+    if one and reduced.lacking[one - 1][1] == reduced.lacking[one][1]:
+        parts.append(one - 1)
+    told = [(T * shares(reduced.forests, part, x) + model.prior / 2) / (T + 0.5) for part in parts]
+    if not reduced.blends:
+        return told[0]
+    blend = reduced.blends[one]
+    logs = [np.log(np.maximum(P, 1e-3)) for P in told]
+    scores = sum(power * (log - log.mean()) for power, log in zip(blend.powers, logs, strict=True)) + blend.offset
+    P = np.maximum(np.exp(scores) / np.exp(scores).sum(), blend.lowest)
+    return P / P.sum()
+
+
 def fit(stakes: list[float], gains: list[float]) -> np.ndarray:
     """Coefficients of 1, z, z^2; only the mean of fewer than ten rows, or if the stakes are equal."""
     if len(stakes) < 10 or max(stakes) - min(stakes) <= 1e-9 * max(stakes):
