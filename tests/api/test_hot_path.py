@@ -13,7 +13,7 @@ import uvicorn
 from uvicorn.server import ServerState
 
 from app.api.hot_path import HotPath
-from app.api.middleware.http_protocol import BoundedHeads
+from app.api.middleware.http_protocol import MAX_AT_ONCE, MAX_PIPELINED, BoundedHeads
 from tests.conftest import settings_for
 from tests.effort import repeated
 from tests.servers import zoo
@@ -127,9 +127,13 @@ class Wire:
 
     def __init__(self):
         self.written = b""
+        self.closed = False
 
     def write(self, part):
         self.written += part
+
+    def close(self):
+        self.closed = True
 
     def get_extra_info(self, name, default=None):
         return {"peername": ("127.0.0.1", 5), "sockname": ("127.0.0.1", 8000)}.get(name, default)
@@ -138,7 +142,7 @@ class Wire:
         return 0
 
     def is_closing(self):
-        return False
+        return self.closed
 
     def __getattr__(self, name):
         return lambda: None
@@ -153,11 +157,16 @@ def on_the_wire(body=ROW, *more, version=b"1.1"):
     return head + b"\r\n\r\n" + body
 
 
-async def received(app, *pieces, answers=1):
+def connected(app):
     config = uvicorn.Config(app, lifespan="off", log_config=None, proxy_headers=False)
     config.load()
     connection, wire = BoundedHeads(config, ServerState(), {}), Wire()
     connection.connection_made(wire)
+    return connection, wire
+
+
+async def received(app, *pieces, answers=1):
+    connection, wire = connected(app)
     for piece in pieces:
         connection.data_received(piece)
     while wire.written.count(b"HTTP/1.1 ") < answers or not connection.cycle.response_complete:  # noqa: ASYNC110
@@ -200,12 +209,74 @@ def test_the_server_writes_the_same_bytes_without_a_task(tmp_path, monkeypatch):
     asyncio.run(run())
 
 
+def spaced(body, size):
+    return body[:-1] + b" " * (size - len(body)) + body[-1:]
+
+
+@pytest.mark.parametrize(
+    ("body", "most"),
+    [(ROW, MAX_AT_ONCE), (spaced(ROW, 8_000), 3), (spaced(ROW, 16_000), 2)],
+    ids=["short", "longer", "long"],
+)
+def test_pipelined_requests_do_not_hold_the_event_loop(tmp_path, monkeypatch, body, most):
+    """Few of one piece are answered at once; the others are, in order, as on the plain way, and so is too many."""
+    asked = []
+    real = HotPath.answer
+    monkeypatch.setattr(HotPath, "answer", lambda *question: asked.append(1) or real(*question))
+    few = most + 5
+
+    async def run():
+        async with direct(settings_for(tmp_path, workers=0)) as app:
+            await zoo.train(app, [next(each for each in MODELS if each.name == "unheld").order()])
+            await received(app, on_the_wire(body))
+            asked.clear()
+            connection, wire = connected(app)
+            for turn in (1, 2):
+                piece = b"".join(on_the_wire(body, b"X-Request-ID: n%d-%d" % (turn, i)) for i in range(few))
+                connection.data_received(piece)
+                assert len(asked) == most * turn
+                while wire.written.count(b"HTTP/1.1 200 OK") < few * turn:  # noqa: ASYNC110
+                    await asyncio.sleep(0.001)
+            order = [line.rpartition(b"n")[2] for line in wire.written.split(b"\r\n") if b"x-request-id" in line]
+            assert order == [b"%d-%d" % (turn, i) for turn in (1, 2) for i in range(few)]
+            connection.data_received(on_the_wire(body) * (MAX_AT_ONCE + MAX_PIPELINED + 2))
+            assert len(asked) == most * 3
+            assert wire.closed
+
+    asyncio.run(run())
+
+
+def test_a_client_that_does_not_read_gets_one_more_answer_computed(tmp_path, monkeypatch):
+    """It waits until the client has read, and with it the requests that follow."""
+    computed = []
+    real = HotPath.tried
+    monkeypatch.setattr(HotPath, "tried", lambda *question: computed.append(1) or real(*question))
+
+    async def run():
+        async with direct(settings_for(tmp_path, workers=0)) as app:
+            await zoo.train(app, [next(each for each in MODELS if each.name == "unheld").order()])
+            await received(app, on_the_wire())
+            computed.clear()
+            connection, wire = connected(app)
+            connection.pause_writing()
+            for _ in range(5):
+                connection.data_received(on_the_wire() * 10)
+            await asyncio.sleep(0.1)
+            assert (wire.written, len(computed)) == (b"", 1)
+            connection.resume_writing()
+            while wire.written.count(b"HTTP/1.1 200 OK") < 50:  # noqa: ASYNC110
+                await asyncio.sleep(0.001)
+
+    asyncio.run(run())
+
+
 def test_every_answer_has_its_log_line_after_the_turn(tmp_path, capfdbinary):
     sent = [on_the_wire(ROW, b"X-Request-ID: mine-%d" % i) for i in range(20)]
 
     async def run():
         async with direct(settings_for(tmp_path, workers=0, access_log=True)) as app:
             await zoo.train(app, [next(each for each in MODELS if each.name == "unheld").order()])
+            await received(app, on_the_wire())
             await asyncio.gather(*(received(app, one) for one in sent))
             await asyncio.sleep(0)
 

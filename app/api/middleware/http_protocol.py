@@ -23,6 +23,7 @@ MAX_BYTES = (
 )  # without a part of a body, besides what came in one piece with one, or with a request's beginning
 MAX_FIELDS = 200  # each takes some 200 bytes, however short it is
 MAX_PIPELINED = 100  # each takes some 3 kB, however short it is
+MAX_AT_ONCE = 20  # answers, or kB of requests, of one piece of the stream: other connections wait meanwhile
 _SMALLEST_CHUNK = 6  # bytes on the wire of a chunk with one byte
 DRAINED_BYTES = 256 * 1024  # what is still read of a request that is answered already
 
@@ -51,6 +52,7 @@ class BoundedHeads(HttpToolsProtocol):
         self._crowd = crowd_of(self.server_state)
         self._hot_path: HotPath | None = getattr(getattr(self.app, "state", None), "hot_path", None)
         self._held: tuple[RequestResponseCycle, Head] | None = None  # what the hot path may answer when complete
+        self._at_once = 0  # of `MAX_AT_ONCE`
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         self._closing = Closing(transport, self.has_unread)
@@ -123,10 +125,21 @@ class BoundedHeads(HttpToolsProtocol):
         super()._start_asgi_task(cycle, self.app)
 
     def _answer_at_once(self, cycle: RequestResponseCycle, head: Head) -> bool:
-        """Answer a complete request without a task, if the hot path does; pipelined requests follow as usual."""
-        if not cycle.keep_alive or self.flow.write_paused or cycle.disconnected or self.transport.is_closing():
+        """Answer a complete request without a task, if the hot path does; pipelined requests follow as usual.
+
+        Beyond `MAX_AT_ONCE`, and where the client does not read, the request and those that follow it take the usual
+        way, on which they are counted and wait.
+        """
+        if (
+            self._at_once >= MAX_AT_ONCE
+            or not cycle.keep_alive
+            or self.flow.write_paused
+            or cycle.disconnected
+            or self.transport.is_closing()
+        ):
             return False
         assert self._hot_path is not None
+        self._at_once += 1 + (len(cycle.body) >> 10)
         answer = self._hot_path.answer(cast(Scope, cycle.scope), head, bytes(cycle.body))
         if answer is None:
             return False
@@ -166,6 +179,7 @@ class BoundedHeads(HttpToolsProtocol):
                 self._closing.finish()
             return
         self._other_bytes += len(data)
+        self._at_once = 0
         super().data_received(data)
         if self._held is not None:
             self._start_held()
