@@ -24,6 +24,7 @@ from app.usecases.evaluation import card_of, held_out, metrics_of
 from app.usecases.matrices import known_oddities
 from app.usecases.ports import Ports
 from app.usecases.rare_classes import rare_classes
+from app.usecases.repeated_rows import repeated_rows
 from app.usecases.specs import TrainSpec
 from app.usecases.splitting import split_rows
 from app.usecases.training_notes import notes
@@ -171,7 +172,8 @@ def _train(ports: Ports, job: Job, until: float) -> tuple[Card, Any, Holdout | N
     if refit:
         with progress.part(0.65, 0.95, "fitting on all rows"), clock.running():
             _refit(estimator, table)
-    warnings = [*rare_classes(estimator, table, rows, holdout), *getattr(estimator, "doubts_", ())]
+    rare = rare_classes(estimator, table, rows, holdout)
+    warnings = [*rare, *getattr(estimator, "doubts_", ()), *repeated_rows(table)]
     seconds = round(clock.seconds, 3)
     evaluated = _evaluation(holdout, done)
     card = card_of(estimator, job, spec, table, rows, metrics, evaluated, warnings, seconds, refit=refit)
