@@ -20,6 +20,7 @@ from app.text import MAX_POSITIONS, positions, refused_character
 
 _NUMBERS = {float, int, type(None)}
 _WORDS = {str, type(None)}
+_FORMS: dict[type, str] = {list: "a list", dict: "an object"}
 OUTSIDE = "the number is outside the range of a 64-bit float"
 _UNFIT = "the instances do not fit the model's features"
 
@@ -137,8 +138,11 @@ class Schema:
 
     def _flaws(self, instances: Sequence[Any]) -> Iterator[Flaw]:
         """Slow path: build detailed errors."""
-        if len(set(map(type, instances)) & {list, dict}) > 1:
-            yield Flaw("", "instances are either all lists or all objects")
+        form: type = type(instances[0])
+        others = (i for i, each in enumerate(instances) if form in _FORMS and type(each) in _FORMS.keys() - {form})
+        for i in islice(others, 1):
+            found, first = _FORMS[type(instances[i])], _FORMS[form]
+            yield Flaw(pointer(i), f"instance {i} is {found}, the first is {first}: send lists or objects alone")
         for i, instance in enumerate(instances):
             yield from self._flaws_of_one(pointer(i), instance)
 

@@ -68,7 +68,9 @@ def test_one_feature_by_name():
         (NUMBERS, [{"a": 1, "b/c": "x"}], ["/0/b~1c"]),
         (NUMBERS, [{"a": 1}], ["/0"]),
         (NUMBERS, [{"a": 1, "b/c": 2, "~": 3}], ["/0/~0"]),
-        (NUMBERS, [[1, 2], {"a": 1, "b/c": 2}], [""]),
+        (NUMBERS, [[1, 2], {"a": 1, "b/c": 2}], ["/1"]),
+        (NUMBERS, [{"a": 1, "b/c": 2}, [1, 2], [1, 2]], ["/1"]),
+        (NUMBERS, [5, [1, 2], {"a": 1, "b/c": 2}], ["/0"]),
         (MIXED, [[1, 2]], ["/0/1"]),
         (MIXED, [["x", "yes"]], ["/0/0"]),
         (MIXED, [[False, "yes"]], ["/0/0"]),
@@ -80,6 +82,22 @@ def test_every_wrong_cell_is_named(schema, instances, places):
         schema.encode(instances)
 
     assert [flaw.loc for flaw in refused.value.flaws] == places
+
+
+@pytest.mark.parametrize("schema", [NUMBERS, MIXED])
+@pytest.mark.parametrize("at", [1, 7, 5000])
+def test_the_first_instance_of_another_form_is_named(schema, at):
+    """Once, whatever follows it."""
+    row = [1.5, None]
+    named = dict(zip(schema.names, row, strict=True))
+    for forms, words in (
+        ((row, named), "an object, the first is a list"),
+        ((named, row), "a list, the first is an object"),
+    ):
+        with pytest.raises(Invalid) as refused:
+            schema.encode([forms[0]] * at + [forms[1], *forms] * 2)
+        (flaw,) = refused.value.flaws
+        assert (flaw.loc, flaw.msg) == (f"/{at}", f"instance {at} is {words}: send lists or objects alone")
 
 
 def test_a_batch_of_wrong_cells_is_cut_short():

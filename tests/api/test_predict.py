@@ -239,7 +239,11 @@ BAD = {
     "missing name": ({"benefits": BENEFITS, "instances": [{"age": 1, "pulse": 2}]}, "/instances/0"),
     "lists and objects mixed": (
         {"benefits": BENEFITS, "instances": [ROWS[0], {"age": 1, "pulse": 2, "pain": None}]},
-        "/instances",
+        "/instances/1",
+    ),
+    "lists and objects mixed in a long body": (
+        {"benefits": BENEFITS, "instances": [ROWS[0]] * 5000 + [{"age": 1, "pulse": 2, "pain": None}]},
+        "/instances/5000",
     ),
     "an instance that is a number": ({"benefits": BENEFITS, "instances": [5]}, "/instances/0"),
     "instances that are no list": ({"benefits": BENEFITS, "instances": "all"}, "/instances"),
