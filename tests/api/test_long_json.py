@@ -120,9 +120,37 @@ def test_only_rows_of_one_length_are_split(instances):
     assert long_json.split(f'{{"instances":{instances}}}'.encode(), lambda _: None) is None
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        rb'{"k":{"instances":[[1,2]]},"inst\u0061nces":[]}',
+        rb'{"k":{"instances":[[1,2]]},"inst\u0061nces":[["rows that were cut out"]]}',
+        rb'{"k":[{"instances":[[1,2]]}],"inst\u0061nces":["rows that were cut out"]}',
+        rb'{"inst\u0061nces":[],"k":{"instances":[[1,2]]}}',
+        rb'{"k":"\"instances\":[[1]]","instances":[[2]]}',
+        rb'{"instances":[[1]],"inst\u0061nces":[[5]]}',
+        rb'{"k":{"instances":[[1,2]]}}',
+        rb'{"k":{"instances":[[1,2]]},"instances":[]}',
+        rb'{"k":{"instances":[[1,2]]},"instances":["rows that were cut out"]}',
+        rb'[{"instances":[[1,2]]}]',
+        rb'{"instances":[[1,2]],"model":"\u0061"}',
+    ],
+)
+def test_only_the_rows_of_the_top_level_field_are_split(body):
+    """Whichever way the name of the field is written."""
+    assert long_json.split(body, lambda _: None) is None
+
+
+def test_the_other_fields_are_as_they_were_sent():
+    parts = long_json.split(b'{"model":"a","instances":[[1,2]],"k":["rows that were cut out"]}', lambda _: None)
+
+    assert parts.fields == {"model": "a", "instances": [], "k": ["rows that were cut out"]}
+    assert parts.rows.tolist() == [[1, 2]]
+
+
 def test_the_memory_of_a_body_is_reserved_once():
     told = []
-    reserve = long_json.once(told.append)
+    reserve = long_json.reserving_once(told.append)
     body = json.dumps({"instances": [[1] * 300_000, [2]]}).encode()
 
     assert long_json.split(body, reserve) is None

@@ -13,7 +13,9 @@ from app.json_text import document_of
 
 _NAME = b'"instances"'
 _BEGIN = re.compile(rb'"instances"\s*:\s*(?=\[\[)')
-_NO_NUMBER = (b"{", b"n", b"t", b"f")  # of objects, null, true and false: the plain way reads these
+_MARK = "rows that were cut out"  # in their place: found at the top level, they came from there
+_MARKER = b'["%b"]' % _MARK.encode()
+_NO_NUMBER = (b"{", b"n", b"t", b"f")  # of objects, null, true and false: the ordinary parser reads these
 
 
 class Split(NamedTuple):
@@ -24,38 +26,40 @@ class Split(NamedTuple):
     text: bytes
 
 
-def once(reserve: Reserve) -> Reserve:
-    """The same for one body, which may be measured twice."""
-    told = False
+def reserving_once(reserve: Reserve) -> Reserve:
+    """Calls `reserve` the first time only: a refused body is measured again by the ordinary parser."""
+    reserved = False
 
-    def tell(count: int) -> None:
-        nonlocal told
-        if not told:
+    def reserve_first(count: int) -> None:
+        nonlocal reserved
+        if not reserved:
             reserve(count)
-        told = True
+        reserved = True
 
-    return tell
+    return reserve_first
 
 
 def split(body: bytes, reserve: Reserve) -> Split | None:
-    """A body with `instances` that are rows of numbers, all of the same length, in compact JSON; None for any other.
+    """A body whose top-level field `instances` has rows of numbers, all of the same length.
 
-    The numbers are those that `float` reads, to the last bit. None, too, wherever the plain way would raise an error,
-    so that it can. `reserve` is told of the same memory as there. O(size).
+    The numbers are those that `float` reads, to the last bit. Returns None for anything else and for every error: the
+    caller then uses the ordinary parser, which raises it. Only `[[` without blanks is recognised. `reserve` is called
+    with the same number of bytes as there. O(size).
     """
     at = body.find(_NAME)
     found = _BEGIN.match(body, at) if at >= 0 else None
     if found is None:
         return None
-    start, following = found.end(), body.find(b'"', found.end())
-    end = body.rfind(b"]]", start, following if following >= 0 else len(body)) + 2
-    text, rest = body[start:end], body[:start] + b"[]" + body[end:]
-    if end < start + 2 or rest.count(_NAME) != 1 or any(sign in text for sign in _NO_NUMBER):
+    start, next_quote = found.end(), body.find(b'"', found.end())
+    end = body.rfind(b"]]", start, next_quote if next_quote >= 0 else len(body)) + 2
+    text, rest = body[start:end], body[:start] + _MARKER + body[end:]
+    if end < start + 2 or rest.count(_NAME) != 1 or b"\\" in rest or any(sign in text for sign in _NO_NUMBER):
         return None
     try:
         fields = document_of(rest)
-        if type(fields) is not dict or fields.get("instances") != []:
+        if type(fields) is not dict or fields.get("instances") != [_MARK]:
             return None
+        fields["instances"] = []
         measured(body, reserve)
     except (PayoffError, ValueError):
         return None

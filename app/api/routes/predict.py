@@ -58,7 +58,7 @@ def _read(request: Request, kind: str, body: bytes) -> Asked:
     if kind != JSON:
         return _read_table(request, kind, body)
     refuse_query_of_json(request, PredictTable.model_fields)
-    reserve = long_json.once(share(request).reserve)
+    reserve = long_json.reserving_once(share(request).reserve)
     if len(body) > INLINE_BYTES and (asked := _read_long(body, reserve)) is not None:
         return asked
     wire = checked(PredictRequest, parsed(body, reserve))
