@@ -126,6 +126,32 @@ def test_each_scope_opens_what_the_table_says_and_nothing_else(bank, scopes):
             assert any(f"'{scope}'" in words for scope in needed)
 
 
+@pytest.mark.parametrize(("header", "before"), [("X-API-Key", ""), ("Authorization", "Bearer ")])
+def test_a_request_with_two_keys_is_refused(bank, models, predictor, header, before):
+    """On the hot path, on the plain one and on other routes: in either order, with the same key twice, with no key."""
+    valid, others = before + bank.keys["predictor"], (before + bank.keys["trainer"], before + "wrong", "Basic eA==", "")
+    question = {"model": "lung", "instances": [[61, 80, "mild"]], "benefits": [[0, -1], [-10, 5]]}
+    calls = [
+        {"method": "POST", "url": "/predict", "json": question},
+        {"method": "POST", "url": "/predict", "json": question | {"explain": True}},
+        {"method": "POST", "url": "/benefit", "json": {}},
+        {"method": "GET", "url": "/models"},
+        {"method": "GET", "url": "/nowhere"},
+    ]
+    with httpx.Client(base_url=bank.url) as client:
+        for call in (calls[0], *calls):
+            assert client.request(**call, headers=[(header, valid)]).status_code != 401
+            for values in (
+                (valid, valid),
+                *((valid, other) for other in others),
+                *((other, valid) for other in others),
+            ):
+                response = client.request(**call, headers=[(header, value) for value in values])
+
+                assert response.status_code == 401, (call, values)
+                assert f"'{header}' is sent twice" in response.text
+
+
 @pytest.mark.parametrize("end", ["%0A", "%0D", "%00", "%0D%0A", "%7F", "%C2%85", "%E2%80%A8"])
 def test_a_path_with_a_control_character_is_refused(bank, admin, end):
     """Also for who may do everything, and where no key is needed."""

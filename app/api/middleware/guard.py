@@ -14,7 +14,7 @@ from app.access.rates import Windows, whole
 from app.api.middleware.permits import Access
 from app.api.middleware.security_headers import Header
 from app.api.middleware.sites import Sites
-from app.errors import Invalid, TooLarge, TooMany, Unsupported
+from app.errors import Invalid, KeyMissing, TooLarge, TooMany, Unsupported
 from app.text import check_query
 
 KEY_HEADER = "X-API-Key"
@@ -92,8 +92,12 @@ class Guard:
         return [policy, (b"ratelimit", b"%b;r=%d;t=%d" % (name, allowed.left, whole(allowed.seconds)))], allowed.wait
 
     def _identify(self, scope: Scope, *, counted: bool) -> Caller:
+        headers = scope["headers"]
+        head = dict(headers)
+        if len(head) != len(headers):  # the hot path takes no request with a header that comes twice
+            _refuse_two_keys(headers)
         try:
-            caller = self.caller(scope, dict(scope["headers"]))
+            caller = self.caller(scope, head)
         except WrongKey:
             self._keyring.count_wrong_key(self.address(scope))
             raise
@@ -116,6 +120,13 @@ class Guard:
         peer = scope["client"][0] if scope.get("client") else ""
         forwarded = b",".join(value for name, value in scope["headers"] if name == b"x-forwarded-for")
         return self._addresses.of(peer, forwarded.decode("latin-1"))
+
+
+def _refuse_two_keys(headers: list[Header]) -> None:
+    """KeyMissing where one of the headers for a key comes twice: whose request it is must not depend on the reader."""
+    for header in (KEY_HEADER, "Authorization"):
+        if sum(name == header.lower().encode() for name, _ in headers) > 1:
+            raise KeyMissing(f"the header {header!r} is sent twice; send one key")
 
 
 def _bounded(receive: Receive, limit: int) -> Receive:
