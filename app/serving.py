@@ -51,7 +51,7 @@ def _serve_in_processes(settings: Settings, host: str, port: int, starting: Star
         gc.freeze()  # a search for garbage would write into all memory that the processes share
 
         def answer(number: int) -> None:
-            share = Share(number, settings.processes, Siblings(Path(folder)), models)
+            share = Share(number, settings.processes, Siblings(Path(folder), number), models)
             with starting():
                 app = create_app(wire(settings, share))
             _server(app, settings, host=host, port=kept).run([listener(host, kept)])

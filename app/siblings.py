@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import os
+import socket
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
-from multiprocessing.connection import Client, Listener
+from contextlib import ExitStack, suppress
 from pathlib import Path
+from selectors import EVENT_READ, DefaultSelector
+from time import monotonic, sleep
 
 import structlog
 from prometheus_client import CollectorRegistry, generate_latest
@@ -15,7 +16,10 @@ from prometheus_client.core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
-_TIMEOUT = 1.5  # seconds for a sibling's answer, which may wait a second for the job table
+_TIMEOUT = 1.5  # seconds for the answers of all siblings, which may wait a second for the job table
+_SEND_TIMEOUT = 0.2  # an answer fits into the buffer of a socket
+_WAITING = 64  # connections that wait for an answer; each process may ask at the same time
+_END = "# EOF\n"  # an answer without it was cut off
 _ADDED_GAUGES = {
     "payoff_models_cached",
     "payoff_model_cache_bytes",
@@ -38,61 +42,75 @@ _log = structlog.get_logger("payoff")
 
 
 class Siblings:
-    """Processes that share a folder, in which each answers at a socket.
+    """Processes 0 … n-1 of one service, which share a folder, in which each answers at a socket.
 
-    What a process reports is also kept in the folder: its counters stay in the sums after its end, so that sums never
-    fall. What it has counted since it was last asked is lost with it. Idle processes do nothing for this.
+    What a process reports is also kept in the folder, and counted by the next one of its number: sums do not fall when
+    it ends. What it has counted since it was last asked is lost with it. Idle processes do nothing for this.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, number: int) -> None:
         self._folder = folder
-        self._pid = os.getpid()
-        self._own = folder / f"{self._pid}.socket"
+        self._socket, self._file = folder / f"{number}.socket", folder / f"{number}.text"
+        self._before: list[str] = []  # what the last process of this number has reported
         self._registry = CollectorRegistry()
 
     def start(self, registry: CollectorRegistry) -> None:
         """Answer the others, in a thread, with the metrics of `registry`."""
         self._registry = registry
+        if self._file.exists():
+            self._before = [self._file.read_text()]
+        self.stop()  # where the last process was killed
+        listener = socket.socket(socket.AF_UNIX)
         try:
-            listener = Listener(str(self._own), "AF_UNIX")
+            listener.bind(str(self._socket))
+            listener.listen(_WAITING)
         except OSError as error:  # for example a folder for temporary files with too long a name
+            listener.close()
             _log.warning("the other processes do not report the metrics of this one", reason=str(error))
             return
         threading.Thread(target=self._answer, args=(listener,), name="siblings", daemon=True).start()
 
     def stop(self) -> None:
         """Answer no longer."""
-        self._own.unlink(missing_ok=True)
+        self._socket.unlink(missing_ok=True)
 
     def report(self) -> bytes:
         """The metrics of all processes in Prometheus's text format; a process that does not answer in time counts with
         what it reported last.
         """
-        others = [_asked(address) for address in self._folder.glob("*.socket") if address != self._own]
-        texts = [self._kept(), *filter(None, others)]
-        live = {text.partition("\n")[0] for text in texts}
-        left = [
-            text for file in self._folder.glob("*.text") if (text := file.read_text()).partition("\n")[0] not in live
-        ]
-        combined = CollectorRegistry()
-        combined.register(_Sum(texts, left))
-        return generate_latest(combined)
+        texts = {self._socket.stem: self._text()}
+        texts |= _asked(address for address in self._folder.glob("*.socket") if address != self._socket)
+        left = [file.read_text() for file in self._folder.glob("*.text") if file.stem not in texts]
+        return _summed(texts.values(), left)
 
-    def _kept(self) -> str:
-        """The metrics of this process, after a line that names it."""
-        text = f"# {self._pid}\n{generate_latest(self._registry).decode()}"
-        file = self._own.with_suffix(f".{threading.get_ident()}")
-        file.write_text(text)
-        file.replace(self._own.with_suffix(".text"))
+    def _text(self) -> str:
+        """The metrics of this process, with the counts of those before it."""
+        own = generate_latest(self._registry)
+        text = (_summed([own.decode()], self._before) if self._before else own).decode() + _END
+        file = self._file.with_suffix(f".{threading.get_ident()}")
+        with suppress(OSError):  # on a full disk there are still metrics
+            file.write_text(text)
+            file.replace(self._file)
         return text
 
-    def _answer(self, listener: Listener) -> None:
+    def _answer(self, listener: socket.socket) -> None:
         while True:
             try:
-                with listener.accept() as caller:
-                    caller.send_bytes(self._kept().encode())
+                with listener.accept()[0] as caller:
+                    caller.settimeout(_SEND_TIMEOUT)
+                    caller.sendall(self._text().encode())
+            except (BrokenPipeError, TimeoutError):  # the other one waits no longer, or hangs
+                pass
             except Exception as error:  # noqa: BLE001 - one answer fails, and the next is tried
                 _log.warning("metrics were not sent to another process", error=type(error).__name__)
+                sleep(_SEND_TIMEOUT)  # too few descriptors, for example: the next call would fail at once
+
+
+def _summed(live: Iterable[str], left: Iterable[str]) -> bytes:
+    """The metrics of processes as those of one."""
+    combined = CollectorRegistry()
+    combined.register(_Sum(live, left))
+    return generate_latest(combined)
 
 
 class _Sum(Collector):
@@ -130,12 +148,27 @@ def _rule(family: Metric) -> Callable[[Iterable[float]], float]:
     return min if family.name in _LEAST_GAUGES else max  # a gauge of a library as those in _LARGEST_GAUGES
 
 
-def _asked(address: Path) -> str | None:
-    """What the process at a socket reports; None where it has ended or does not answer."""
-    with suppress(OSError, EOFError):
-        with Client(str(address), "AF_UNIX") as other:
-            if other.poll(_TIMEOUT):
-                return other.recv_bytes().decode()
-        return None
-    address.unlink(missing_ok=True)  # it was killed
-    return None
+def _asked(addresses: Iterable[Path]) -> dict[str, str]:
+    """What the processes at these sockets report, by number, asked side by side; without those that have ended, and
+    those that have not answered in full after `_TIMEOUT`.
+    """
+    texts, until = {}, monotonic() + _TIMEOUT
+    with ExitStack() as sockets, DefaultSelector() as waiting:
+        for address in addresses:
+            other = sockets.enter_context(socket.socket(socket.AF_UNIX))
+            other.setblocking(False)
+            with suppress(OSError):  # it has ended, or hangs and as many wait as can
+                other.connect(str(address))
+                waiting.register(other, EVENT_READ, (other, address.stem, bytearray()))
+        while waiting.get_map() and (seconds := until - monotonic()) > 0:
+            for key, _events in waiting.select(seconds):
+                other, number, text = key.data
+                part = b""
+                with suppress(ConnectionError):
+                    part = other.recv(2**18)
+                text += part
+                if not part:
+                    waiting.unregister(other)
+                    if text.endswith(_END.encode()):
+                        texts[number] = text.decode()
+    return texts

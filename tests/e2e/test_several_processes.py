@@ -9,6 +9,8 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 
 import httpx
 import psutil
@@ -94,6 +96,31 @@ def test_two_processes_answer_and_either_reports_the_requests_of_both(served):
     assert "payoff_workers 1.0" in text
     resident = float(re.search(r"^process_resident_memory_bytes (\S+)", text, re.MULTILINE)[1])
     assert resident > 1.5 * min(process.memory_info().rss for process in served.processes())
+
+
+def test_a_process_that_hangs_delays_the_others_for_a_bounded_time(served):
+    """Requests for the metrics wait for it, also many of them, and probes do not."""
+    with ExitStack() as open_connections:
+        found = {}  # connections by the process that has them
+        for _ in range(24):
+            one = open_connections.enter_context(httpx.Client(base_url=served.client.base_url, timeout=2))
+            found.setdefault(one.get("/health/live").headers["X-Request-ID"][:8], []).append(one)
+        hung = served.processes()[1]
+        hung.suspend()
+        open_connections.callback(hung.resume)
+        first, second, third, probe = next(those[-4:] for those in found.values() if answers(those[0]))
+        with ThreadPoolExecutor(3) as pool:
+            scraped = [pool.submit(one.get, "/metrics", timeout=20) for one in (first, second, third)]
+            assert probe.get("/health/ready", timeout=20).status_code == 200
+            assert not all(scrape.done() for scrape in scraped)
+            assert {scrape.result().status_code for scrape in scraped} == {200}
+
+
+def answers(client):
+    try:
+        return client.get("/health/live").status_code == 200
+    except httpx.TimeoutException:
+        return False
 
 
 def test_a_killed_process_is_replaced_and_its_counts_stay(served):

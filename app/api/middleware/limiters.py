@@ -37,12 +37,14 @@ class Limiter:
 
 @dataclass(frozen=True)
 class Limiters:
-    """`health` for probes and metrics, `retrieve` for `/retrieve`, `long` for work that takes seconds: simulations,
-    reports on a hold-out, charts, parsing long bodies; `upload` for reading data sets. All other work shares the
-    framework's forty threads: short work, and waiting for the database or the stores.
+    """`health` for probes, `metrics` for `/metrics`, which may wait for a process that hangs, `retrieve` for
+    `/retrieve`, `long` for work that takes seconds: simulations, reports on a hold-out, charts, parsing long bodies;
+    `upload` for reading data sets. All other work shares the framework's forty threads: short work, and waiting for the
+    database or the stores.
     """
 
     health: Limiter = field(default_factory=lambda: Limiter(2, 200))
+    metrics: Limiter = field(default_factory=lambda: Limiter(2, 20))
     retrieve: Limiter = field(default_factory=lambda: Limiter(4, 60))  # a million numbers: a core and 200 MB for 1 s
     long: Limiter = field(default_factory=lambda: Limiter(2, 16))
     upload: Limiter = field(default_factory=lambda: Limiter(2, 30))  # each with a process that reads the file

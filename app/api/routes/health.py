@@ -91,5 +91,5 @@ def _unwritable(ports: Ports) -> Iterator[str]:
 )
 @needs(ANY_KEY)  # a key without scopes will do: what a scraper should have
 async def metrics(request: Request) -> Response:
-    content = await limiters(request).health.run(request.app.state.metrics.report)
+    content = await limiters(request).metrics.run(request.app.state.metrics.report)
     return Response(content, media_type=CONTENT_TYPE_LATEST)
