@@ -47,11 +47,12 @@ class Axis:
 
 
 def number(value: float, decimals: int) -> str:
-    """With that many decimals, and a real minus sign."""
-    written = f"{value:.{decimals}f}"
-    return written.lstrip("-") if float(written) == 0 else written.replace("-", "\N{MINUS SIGN}")
+    """With that many decimals, commas between thousands, and a real minus sign."""
+    written = f"{value:,.{decimals}f}"
+    return written.lstrip("-") if not float(written.replace(",", "")) else written.replace("-", "\N{MINUS SIGN}")
 
 
 def short(value: float) -> str:
-    """With three significant digits."""
-    return f"{value:.3g}".replace("-", "\N{MINUS SIGN}")
+    """With three significant digits: 0.123, 1,230,000, 1.23e+09."""
+    rounded = float(f"{value:.3g}")
+    return number(rounded, 0) if 1e3 <= abs(rounded) < 1e9 else f"{value:.3g}".replace("-", "\N{MINUS SIGN}")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from app.api.charts.axis import Axis, short
-from app.api.charts.svg import CHARACTER, escaped, line, shortened, tag, text
+from app.api.charts.svg import CHARACTER, fitted, line, shortened, tag, text
 
 _LEFT, _RIGHT, _TOP, _ROW, _BELOW = 24.0, 24.0, 90.0, 22.0, 60.0
 _INDENT = 14.0
@@ -56,7 +56,7 @@ def dots(
     height = _TOP
     for group, members in rows:
         if group:
-            parts.append(_labelled(_LEFT, height + 15, group, 90, "group"))
+            parts.append(fitted(_LEFT, height + 15, width - _LEFT, group, 90, cls="group"))
             height += _ROW
         for one in members:
             parts.append(_contender(x, height + _ROW / 2, width, one))
@@ -82,7 +82,7 @@ def _contender(x: Axis, y: float, width: float, one: Dot) -> str:
     whisker, dot, words = ("best-whisker", "best", "best-text") if one.best else ("whisker", "dot", "")
     return "".join(
         (
-            _labelled(_LEFT + _INDENT, y + 4, one.name, _LONGEST, words),
+            fitted(_LEFT + _INDENT, y + 4, x.start - _GAP / 2 - _LEFT - _INDENT, one.name, _LONGEST, cls=words),
             line(x.at(one.low), y, x.at(one.high), y, whisker),
             tag("circle", cx=x.at(one.value), cy=y, r=4.5 if one.best else 3.5, cls=dot),
             text(width - _RIGHT, y + 4, _figures(one), cls=words, anchor="end"),
@@ -93,13 +93,6 @@ def _contender(x: Axis, y: float, width: float, one: Dot) -> str:
 def _figures(one: Dot) -> str:
     share = "" if one.mu is None else f", {short(100 * one.mu)} %"
     return f"{short(one.value)} ({short(one.low)} … {short(one.high)}){share}"
-
-
-def _labelled(x: float, y: float, words: str, most: int, cls: str) -> str:
-    """Words, shortened where they are long; then the whole is what a pointer over them shows."""
-    shown = escaped(shortened(words, most))
-    whole = tag("title", escaped(words)) if len(words) > most else ""
-    return tag("text", shown + whole, x=x, y=y, cls=cls)
 
 
 def _grid(x: Axis, bottom: float) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from app.api.charts.axis import short
-from app.api.charts.svg import document, line, shortened, tag, text
+from app.api.charts.svg import document, fitted, line, tag, text
 
 _WIDTH, _LEFT, _TOP, _ROW = 760.0, 24.0, 64.0, 26.0
 _NAME, _PRICE, _ERROR, _STOPS = 24.0, 290.0, 360.0, 600.0
@@ -28,7 +28,7 @@ def chain_chart(title: str, steps: Sequence[Mapping[str, Any]]) -> str:
 
 def _step(place: int, name: str, step: Mapping[str, Any]) -> str:
     y = _TOP + _ROW * place + 14
-    parts = [text(_NAME, y, shortened(name, 38)), text(_PRICE, y, short(step["spent"]))]
+    parts = [fitted(_NAME, y, _PRICE - _NAME - 12, name, 38), text(_PRICE, y, short(step["spent"]))]
     if step["error"] is not None:
         parts.append(text(_ERROR + 40 + _FULL + 8, y, f"{step['error']:.3f}", cls="soft"))
     if step["stops"] is not None:

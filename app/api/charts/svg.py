@@ -6,6 +6,8 @@ import re
 from html import escape
 
 CHARACTER = 6.7  # mean width of a character of the 12 pixel font; labels are laid out without measuring them
+_WIDEST = 15.0  # pixels of a character, such as a bold W
+_BASE = 14.0  # pixels above the base line that letters with accents take
 
 _STYLE = """
 text{font:12px system-ui,-apple-system,'Segoe UI',Roboto,Helvetica,Arial,sans-serif;fill:#1b1f24}
@@ -50,6 +52,15 @@ def tag(element: str, content: str = "", **attributes: float | str) -> str:
 
 def text(x: float, y: float, words: str, *, cls: str = "", anchor: str = "start") -> str:
     return tag("text", escaped(words), x=x, y=y, cls=cls, text_anchor=anchor)
+
+
+def fitted(x: float, y: float, width: float, words: str, most: int, *, cls: str = "") -> str:
+    """Words on the line at `y`, cut after `most` characters, and after `width` pixels where these are wide; then the
+    whole is what a pointer over them shows.
+    """
+    whole = tag("title", escaped(words)) if len(words) * _WIDEST > width else ""
+    shown = tag("text", escaped(shortened(words, most)) + whole, x=0, y=_BASE, cls=cls)
+    return tag("svg", shown, x=x, y=y - _BASE, width=width, height=_BASE + 6)  # an inner one shows nothing outside it
 
 
 def line(x1: float, y1: float, x2: float, y2: float, cls: str) -> str:

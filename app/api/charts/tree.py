@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from app.api.charts.axis import short
-from app.api.charts.svg import document, line, shortened, tag, text
+from app.api.charts.svg import document, fitted, line, tag, text
 
 _COLUMN, _ROW, _BOX = 275.0, 58.0, 190.0
 _LEFT, _TOP = 24.0, 48.0
@@ -80,6 +80,6 @@ def _box(node: _Node, x: float, y: float) -> str:
     return (
         tag("rect", x=x, y=y - 4, width=_BOX, height=44, cls="paper")
         + tag("rect", x=x, y=y - 4, width=_BOX, height=44, cls="best-whisker", fill="none", rx=4)
-        + text(x + 8, y + 14, shortened(asked, 27))
+        + fitted(x + 8, y + 14, _BOX - 12, asked, 27)
         + text(x + 8, y + 32, what, cls="best-text" if ends else "soft")
     )

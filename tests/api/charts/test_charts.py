@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from app.api.charts.axis import Axis, number, short
 from app.api.charts.reports import benefit_chart, comparison_chart
-from app.api.charts.svg import escaped, shortened, tag, text
+from app.api.charts.svg import escaped, fitted, shortened, tag, text
 
 MINUS = "\N{MINUS SIGN}"
 NS = "{http://www.w3.org/2000/svg}"
@@ -35,7 +35,7 @@ def test_ticks_are_few_rising_inside_and_told_apart(span):
 def test_labels_say_the_ticks(low, width):
     """Read back, a label is its tick, and no two are alike."""
     ticks = Axis(low, low + width, 0, 100).ticks()
-    read = [float(label.replace(MINUS, "-")) for _, label in ticks]
+    read = [float(label.replace(MINUS, "-").replace(",", "")) for _, label in ticks]
 
     assert read == pytest.approx([value for value, _ in ticks], abs=width * 1e-6)
     assert len({label for _, label in ticks}) == len(ticks)
@@ -45,7 +45,18 @@ def test_round_numbers():
     assert [label for _, label in Axis(0, 1, 0, 1).ticks(5)] == ["0.0", "0.2", "0.4", "0.6", "0.8", "1.0"]
     assert [label for _, label in Axis(-7, 12, 0, 1).ticks(4)] == [f"{MINUS}5", "0", "5", "10"]
     assert number(-0.001, 2) == "0.00"
-    assert short(-12345.678) == f"{MINUS}1.23e+04"
+    assert [label for _, label in Axis(0, 2e6, 0, 1).ticks(4)] == [
+        "0",
+        "500,000",
+        "1,000,000",
+        "1,500,000",
+        "2,000,000",
+    ]
+    for value, label in (
+        (-12345.678, f"{MINUS}12,300"), (1_234_567, "1,230,000"), (999.6, "1,000"), (123.4, "123"),
+        (0.00012345, "0.000123"), (999_999_999, "1e+09"), (1.5e300, "1.5e+300"), (0, "0"),
+    ):  # fmt: skip
+        assert short(value) == label
 
 
 def test_a_single_value_still_makes_a_range():
@@ -70,6 +81,16 @@ def test_what_xml_cannot_hold_is_replaced(bad):
     assert bad not in chart
     assert "a\ufffdb" in chart
     assert escaped("tab\t, line\n, and é stay") == "tab\t, line\n, and é stay"
+
+
+def test_wide_words_end_within_their_width():
+    """Sixty W take two and a half times the pixels of sixty letters of a text."""
+    inner = ET.fromstring(fitted(24, 60, 250, "W" * 60, 38, cls="soft"))
+    (shown,) = inner
+    assert (inner.tag, inner.get("x"), inner.get("width")) == ("svg", "24", "250")
+    assert float(inner.get("y")) + float(shown.get("y")) == 60
+    assert (shown.text, shown[0].text) == ("W" * 37 + "…", "W" * 60)
+    assert not list(ET.fromstring(fitted(24, 60, 250, "age", 38))[0])
 
 
 def test_long_words_are_shortened():

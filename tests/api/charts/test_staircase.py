@@ -32,3 +32,16 @@ def test_what_is_not_known_is_left_out(absent):
     assert len(words(chart)) == (5 if absent == "error" else 4) + 9
     lines = list(ET.fromstring(chart).iter(f"{SVG}line"))
     assert len(lines) == (0 if absent == "error" else 5)
+
+
+@pytest.mark.parametrize("name", ["W" * 60, "\u4e00" * 60, "i" * 60, "cholesterol"])
+def test_a_wide_name_ends_before_the_prices(name):
+    """Also a short one of wide letters; what is cut is shown by a pointer over it."""
+    chart = ET.fromstring(chain_chart("cov:1", [STEPS[0] | {"asks": name}, *STEPS[1:]]))
+    prices = next(float(one.get("x")) for one in chart.iter(f"{SVG}text") if one.text == "paid so far")
+    (column,) = [inner for inner in chart.iter(f"{SVG}svg") if any((one.text or "")[:9] == name[:9] for one in inner)]
+    assert float(column.get("x")) + float(column.get("width")) < prices
+
+
+def test_large_prices_are_written_with_commas():
+    assert "1,230,000" in words(chain_chart("cov:1", [*STEPS[:2], STEPS[2] | {"spent": 1_234_567.0}]))
