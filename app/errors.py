@@ -38,6 +38,15 @@ def unknown(what: str, name: object, known: Collection[str]) -> str:
     return f"unknown {what} {text[:_MAX_SHOWN]!r}; {allowed}"
 
 
+def sent(value: object) -> str:
+    """A value of a JSON document as a message shows it: text is cut, and of a list or an object only its kind."""
+    if value is None or isinstance(value, bool):
+        return "null" if value is None else str(value).lower()
+    if isinstance(value, str):
+        return repr(value[:_MAX_SHOWN])
+    return "a list" if isinstance(value, list | tuple) else "an object" if isinstance(value, dict) else str(value)
+
+
 def trace_of(error: BaseException) -> str:
     """Where an error came from and its class, for the log; without its words, which may quote what a caller sent."""
     parts: list[str] = []

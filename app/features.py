@@ -15,12 +15,11 @@ from typing import Any, Literal
 
 import numpy as np
 
-from app.errors import Flaw, Invalid, pointer, reject, unknown
+from app.errors import Flaw, Invalid, pointer, reject, sent, unknown
 from app.text import MAX_POSITIONS, positions, refused_character
 
 _NUMBERS = {float, int, type(None)}
 _WORDS = {str, type(None)}
-_FORMS: dict[type, str] = {list: "a list", dict: "an object"}
 OUTSIDE = "the number is outside the range of a 64-bit float"
 _UNFIT = "the instances do not fit the model's features"
 
@@ -138,11 +137,11 @@ class Schema:
 
     def _flaws(self, instances: Sequence[Any]) -> Iterator[Flaw]:
         """Slow path: build detailed errors."""
-        form: type = type(instances[0])
-        others = (i for i, each in enumerate(instances) if form in _FORMS and type(each) in _FORMS.keys() - {form})
-        for i in islice(others, 1):
-            found, first = _FORMS[type(instances[i])], _FORMS[form]
-            yield Flaw(pointer(i), f"instance {i} is {found}, the first is {first}: send lists or objects alone")
+        first = instances[0]
+        others = {list, dict} - {type(first)} if type(first) in (list, dict) else ()
+        for i in islice((i for i, each in enumerate(instances) if type(each) in others), 1):
+            words = f"instance {i} is {sent(instances[i])}, the first is {sent(first)}"
+            yield Flaw(pointer(i), f"{words}: send lists or objects alone")
         for i, instance in enumerate(instances):
             yield from self._flaws_of_one(pointer(i), instance)
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ast
+import json
 from itertools import count
 from pathlib import Path
 
 import pytest
 
-from app.errors import MAX_ERRORS, Conflict, Flaw, Invalid, pointer, reject, unknown
+from app.errors import MAX_ERRORS, Conflict, Flaw, Invalid, pointer, reject, sent, unknown
 
 TAKING = {"Flaw", "at", "under", "at_place"}
 MODULES = sorted(Path("app").rglob("*.py"))
@@ -19,6 +20,17 @@ MODULES = sorted(Path("app").rglob("*.py"))
 )
 def test_steps_of_a_pointer_are_escaped(steps, expected):
     assert pointer(*steps) == expected
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [(None, "null"), (True, "true"), (False, "false"), ("None", "'None'"), ("a\x1b", r"'a\x1b'"),
+     ("x" * 200, repr("x" * 64)), ([1], "a list"), ({}, "an object"), (1.5, "1.5"),
+     (json.loads("[" * 900 + "]" * 900), "a list")],
+)  # fmt: skip
+def test_a_value_is_shown_as_it_was_sent(value, words):
+    """In the words of JSON, not of Python."""
+    assert sent(value) == words
 
 
 def by_hand(module):

@@ -13,14 +13,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from app.errors import Flaw, Invalid, pointer
+from app.errors import Flaw, Invalid, pointer, sent
 
 LARGEST = 1e150  # sums and products of two such benefits stay far from overflow
 TIE = 8 * float(np.finfo(np.float64).eps)  # per class; rounding of inputs, products and sums stays below half of it
 
 _MAX_COMPARED = 32  # actions that are compared with one another
 _MAX_NAMED = 5  # actions with a warning each
-_MAX_SHOWN = 40  # characters of a wrong value
 _LISTS = {list, tuple}
 _NUMBERS = {float, int}
 
@@ -263,7 +262,7 @@ def _flaws_of_one(loc: str, matrix: Any, n_classes: int, width: int) -> Iterator
 
 def _wrong(cell: Any) -> str:
     if type(cell) not in _NUMBERS:
-        return f"a benefit is a number, not {str(cell)[:_MAX_SHOWN]!r}"
+        return f"a benefit is a number, not {sent(cell)}"
     return "" if abs(cell) <= LARGEST else f"a benefit is a finite number of magnitude at most {LARGEST:g}"
 
 

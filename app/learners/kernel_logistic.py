@@ -12,7 +12,7 @@ from scipy.linalg import solve_triangular
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
-from app.errors import Invalid
+from app.errors import Invalid, sent
 from app.learners._design import Design
 from app.learners._kernel_maths import Kernel, Objective, dense, landmark_factor, landmark_features, solve
 from app.learners._kernel_scorer import KernelScorer
@@ -146,7 +146,7 @@ def majority_code(classes: np.ndarray, majority: Any) -> int:
         if label == majority or str(label) == str(majority):
             return code
     shown = ", ".join(str(label)[:40] for label in classes[:20])
-    raise Invalid.at("/majority", f"unknown class {str(majority)[:40]!r}; the classes are {shown}")
+    raise Invalid.at("/majority", f"unknown class {sent(majority)}; the classes are {shown}")
 
 
 def most_common(classes: np.ndarray, majority: Any, codes: np.ndarray, weights: np.ndarray) -> int:

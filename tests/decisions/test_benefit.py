@@ -247,6 +247,16 @@ def test_a_bad_matrix_is_refused_with_the_place(value, places):
     assert all(flaw.msg for flaw in caught.value.flaws)
 
 
+@pytest.mark.parametrize(
+    ("cell", "words"), [(None, "null"), (True, "true"), ("5", "'5'"), ([5], "a list"), ({}, "an object")]
+)
+def test_a_cell_that_is_no_number_is_shown_as_it_was_sent(cell, words):
+    with pytest.raises(Invalid) as caught:
+        as_benefits([[1, cell], [3, 4]], 2)
+
+    assert [flaw.msg for flaw in caught.value.flaws] == [f"a benefit is a number, not {words}"]
+
+
 def test_the_number_of_actions_is_checked_where_it_is_known():
     with pytest.raises(Invalid) as caught:
         as_benefits([[1, 2], [3, 4]], 2, n_actions=3)
