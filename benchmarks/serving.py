@@ -8,7 +8,8 @@
 Payoff runs as `payoff serve` does, with a key that has a rate, request ids, metrics, and a log line for each request.
 One process each, pinned to the first core; this client on the last one; all warm, the same data. Prints medians of
 several rounds, in which they take turns, and each ratio with its goal. Everything goes over loopback.
-Run: python benchmarks/serving.py [rounds]
+Run: python benchmarks/serving.py [rounds] [quick] [table]; `quick` leaves training out, `table` writes the figures to
+docs/explanation/scaling.md.
 """
 
 from __future__ import annotations
@@ -49,6 +50,8 @@ SECONDS = 2.0
 SINGLE_REQUESTS = 1500
 BATCH_REQUESTS = 12
 CORES = sorted(os.sched_getaffinity(0))
+PAGE = HERE.parent / "docs" / "explanation" / "scaling.md"
+shown: list[tuple[str, float, str]] = []
 
 
 def main() -> None:
@@ -81,6 +84,8 @@ def main() -> None:
         compare(servers, data)
         if "quick" not in sys.argv:
             while_training(payoff, data)
+    if "table" in sys.argv:
+        write_table()
 
 
 class Server:
@@ -317,6 +322,18 @@ def while_training(payoff: Server, data: object) -> None:
 
 def show(what: str, ratio: float, goal: str) -> None:
     print(f"{what:<42}{ratio:10.3f}   {goal}")
+    shown.append((what, ratio, goal))
+
+
+def write_table() -> None:
+    """Put the figures between the marks on the page."""
+    rows = [f"| {what} | {ratio:.3f} | {goal} |" for what, ratio, goal in shown]
+    table = "\n".join(
+        ["| Payoff, as a multiple of another server, or in ms | measured | goal |", "|---|---|---|", *rows]
+    )
+    begin, end = "<!-- serving -->\n", "<!-- end -->\n"
+    before, _, rest = PAGE.read_text().partition(begin)
+    PAGE.write_text(before + begin + table + "\n" + end + rest.partition(end)[2])
 
 
 def rate(times: list[float]) -> tuple[float, float]:
