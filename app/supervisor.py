@@ -17,6 +17,7 @@ import structlog
 
 _STEADY_SECONDS = 30.0  # after which an end counts as the first one again
 _MAX_WAIT_SECONDS = 30.0
+_END_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _log = structlog.get_logger("payoff")
 
 
@@ -88,7 +89,7 @@ class Supervisor:
 
     def run(self) -> None:
         """Return when a signal has ended all processes."""
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in _END_SIGNALS:
             signal.signal(number, self._stop)
         signal.set_wakeup_fd(self._wake)
         while not self._stopping:
@@ -119,7 +120,11 @@ class Supervisor:
             if slot.process is None and monotonic() >= slot.due and not self._stopping:
                 slot.started = monotonic()
                 slot.process = get_context("fork").Process(target=self._run, args=(number,), name=f"serve-{number}")
-                slot.process.start()
+                signal.pthread_sigmask(signal.SIG_BLOCK, _END_SIGNALS)  # it would lose one that comes before `_run`
+                try:
+                    slot.process.start()
+                finally:
+                    signal.pthread_sigmask(signal.SIG_UNBLOCK, _END_SIGNALS)
 
     def _end(self) -> None:
         running = [slot.process for slot in self._slots if slot.process is not None]
@@ -136,8 +141,9 @@ class Supervisor:
     def _run(self, number: int) -> None:
         """In the new process."""
         signal.set_wakeup_fd(-1)
-        for each in (signal.SIGTERM, signal.SIGINT):
+        for each in _END_SIGNALS:
             signal.signal(each, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _END_SIGNALS)
         os.close(self._held)
         threading.Thread(target=self._end_with_supervisor, name="supervisor", daemon=True).start()
         self._serve(number)

@@ -43,6 +43,18 @@ def serve(number):
 Supervisor(serve, 2, 1.0).run()
 """
 
+STARTING = """
+import os, signal, sys, time
+from app.supervisor import Supervisor
+
+def serve(number):
+    os.write(1, b"start\\n")
+    time.sleep(60)
+
+os.register_at_fork(after_in_child=lambda: time.sleep(0.3), after_in_parent=lambda: eval(sys.argv[1]))
+Supervisor(serve, 4, 10.0).run()
+"""
+
 
 def test_a_process_that_cannot_start_is_tried_again_ever_more_rarely():
     """At 0, 0.5 and 2 seconds; each end has a line in the log."""
@@ -61,6 +73,20 @@ def test_processes_end_with_their_supervisor(how, code):
         assert supervisor.wait(30) == code
         psutil.wait_procs([psutil.Process(pid) for pid in pids if psutil.pid_exists(pid)], timeout=30)
         assert not any(psutil.pid_exists(pid) and psutil.Process(pid).status() != "zombie" for pid in pids)
+
+
+@pytest.mark.parametrize("sent", ["os.kill(os.getpid(), signal.SIGTERM)", "os.killpg(0, signal.SIGINT)"])
+def test_a_signal_that_comes_while_a_process_is_forked_ends_all(sent):
+    """Also that process, which has the supervisor's handler at first; no other one is started."""
+    run = subprocess.run(
+        [sys.executable, "-c", STARTING, sent],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+        start_new_session=True,
+    )
+    assert run.stdout == ""  # no start, and no process that had to be killed
 
 
 @pytest.mark.parametrize("host", ["", "localhost", "127.0.0.1", "::1"])
