@@ -139,6 +139,16 @@ def test_lines_that_are_no_objects_are_named(service, ward, body, words):
     assert words in errors(post(service, NDJSON, body, model=ward))[0][1]
 
 
+@pytest.mark.parametrize("value", ["[[0, NaN], [1, 2]]", '{"ill": {"wait": None}}', "[[0, -1], [-10"])
+@pytest.mark.parametrize("field", ["benefits", "cost_matrix", "priors", "limits", "actions"])
+def test_a_list_or_an_object_in_the_query_that_is_not_json(service, ward, field, value):
+    """The other checks would say that it is no list."""
+    ((place, message),) = errors(post(service, NDJSON, ndjson(objects()), model=ward, **{field: value}))
+    assert place == f"/{field}"
+    assert message.startswith(f"{field!r} is not JSON: ")
+    assert ("send null" in message) == ("N" in value)
+
+
 def views(texts, repeats) -> bytes:
     """A column of views which all point at the same bytes."""
     column = pa.array(texts, pa.string_view())

@@ -30,7 +30,7 @@ from app.api.middleware.memory import share
 from app.api.middleware.permits import GuardedRoute, guard_of
 from app.api.wording import flaws_of
 from app.errors import Flaw, Invalid, Unsupported, pointer, reject, unknown
-from app.json_text import document_of
+from app.json_text import document_of, syntax_error
 from app.text import MAX_NAME
 
 _MAX_FIELDS = 100  # of an object whose fields are named in the documentation
@@ -263,10 +263,14 @@ def read_query(request: Request, body_type: type[_Body], text_fields: Collection
 
 
 def parsed_text(name: str, text: str) -> Any:
-    """The value of a field that comes as text: parsed where it is JSON, else the text; Invalid below `/name`."""
+    """The value of a field that comes as text: parsed where it is JSON, else the text; Invalid below `/name`, also
+    where a list or an object is begun that is not JSON.
+    """
     try:
         return document_of(text.encode())
-    except orjson.JSONDecodeError:
+    except orjson.JSONDecodeError as error:
+        if text.startswith(("[", "{")):
+            raise Invalid.at(pointer(name), f"{name!r} is not JSON: {syntax_error(error)}") from error
         return text
     except Invalid as error:
         raise error.under(pointer(name)) from error
