@@ -17,6 +17,8 @@ from app.features import Schema
 if TYPE_CHECKING:  # imported where needed: it takes 40 MB of memory that a service without such clients can spare
     import pyarrow as pa
 
+    from app.usecases.acquisition_model import ActionBenefits
+
 _BYTES_PER_CELL = 120  # of memory, from the columns to an object for each case
 
 
@@ -56,7 +58,7 @@ def _words(column: pa.ChunkedArray) -> list[Any]:
 
 
 def columns_of_states(
-    documents: Iterable[Mapping[str, Any]], classes: Iterable[object], actions: Iterable[object], *, decides: bool
+    documents: Iterable[Mapping[str, Any]], classes: Iterable[object], stakes: ActionBenefits | None
 ) -> dict[str, Any]:
     """What `POST /acquire` says about each case, a column for each figure; the frontier is left out."""
     import pyarrow as pa  # noqa: PLC0415
@@ -74,11 +76,10 @@ def columns_of_states(
         columns[name] = pa.array([state[name] for state in states])
     for each in map(str, classes):
         columns[f"p:{each}"] = pa.array([state["probabilities"][each] for state in states], pa.float64())
-    named = list(map(str, actions))
-    if decides:
+    if stakes is not None:
         columns["decision"] = pa.array([state["decision"] for state in states])
-    if named:
+    if stakes is not None and stakes.stated:
         columns["expected_gain"] = pa.array([state["expected_gain"] for state in states], pa.float64())
-    for each in named:
-        columns[f"benefit:{each}"] = pa.array([state["expected_benefits"][each] for state in states], pa.float64())
+        for each in map(str, stakes.actions):
+            columns[f"benefit:{each}"] = pa.array([state["expected_benefits"][each] for state in states], pa.float64())
     return columns

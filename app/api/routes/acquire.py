@@ -129,7 +129,7 @@ class CaseState(BaseModel):
     trees: int
     trees_resolved: int
     decision: int | str | None = Field(
-        default=None, description="with benefits: the action that pays most now; with a target: the likeliest class"
+        default=None, description="the action that pays most now, or the likeliest class"
     )
     expected_benefits: dict[str, float] | None = Field(default=None, description="with benefits: of each action")
     expected_gain: float | None = Field(
@@ -248,9 +248,7 @@ def _several(
     form = media_type_of_answer(request, (JSON, *TABULAR))
     states = _states(model, wire, cases, ("/cases", place), share(request).reserve)
     if form != JSON:
-        stakes = states.stakes
-        actions = () if stakes is None or not stakes.stated else stakes.actions
-        columns = columns_of_states(states.documents(), model.classes, actions, decides=stakes is not None)
+        columns = columns_of_states(states.documents(), model.classes, states.stakes)
         return table_response(form, carried.before(columns), {"model": model.model, "warnings": states.warnings})
     rest = orjson.dumps({"model": model.model, **carried.document(), "warnings": states.warnings}, option=_DUMP)
     return Response(rest[:-1] + b',"results":[' + b",".join(_written(states.documents())) + b"]}", media_type=JSON)
