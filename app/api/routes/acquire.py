@@ -128,9 +128,7 @@ class CaseState(BaseModel):
     probabilities: dict[str, float] | None = Field(description="of the classes; null where numbers are predicted")
     trees: int
     trees_resolved: int
-    decision: int | str | None = Field(
-        default=None, description="the action that pays most now, or the likeliest class"
-    )
+    decision: int | str | None = Field(default=None, description="the best action now, or the likeliest class")
     expected_benefits: dict[str, float] | None = Field(default=None, description="with benefits: of each action")
     expected_gain: float | None = Field(
         default=None, description="with benefits: of asking on, before the price of `next`"
