@@ -5,8 +5,6 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import structlog
 import uvicorn
@@ -16,7 +14,7 @@ from app.api.app import create_app
 from app.api.middleware.connections import backlog, raise_descriptor_limit
 from app.api.middleware.http_protocol import BoundedHeads
 from app.settings import Settings
-from app.siblings import Siblings
+from app.siblings import Siblings, shared_folder
 from app.stores import load_shared
 from app.supervisor import PortUnusable, Supervisor, listener, reserved
 from app.wiring import Share, wire
@@ -44,14 +42,14 @@ def serve(settings: Settings, host: str, port: int, starting: Starting) -> None:
 
 
 def _serve_in_processes(settings: Settings, host: str, port: int, starting: Starting) -> None:
-    with reserved(host, port) as kept, TemporaryDirectory(prefix="payoff-") as folder:
+    with reserved(host, port) as kept, shared_folder() as folder:
         with starting():
             models = load_shared(settings)
         _log.info("processes listen at one port", host=host, port=kept, processes=settings.processes)
         gc.freeze()  # a search for garbage would write into all memory that the processes share
 
         def answer(number: int) -> None:
-            share = Share(number, settings.processes, Siblings(Path(folder), number), models)
+            share = Share(number, settings.processes, Siblings(folder, number), models)
             with starting():
                 app = create_app(wire(settings, share))
             _server(app, settings, host=host, port=kept).run([listener(host, kept)])

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
+import shutil
 import socket
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from selectors import EVENT_READ, DefaultSelector
-from time import monotonic, sleep
+from tempfile import TemporaryDirectory, gettempdir
+from time import monotonic, sleep, time
 
 import structlog
 from prometheus_client import CollectorRegistry, generate_latest
@@ -38,7 +42,38 @@ _LARGEST_GAUGES = {
     "payoff_worker_turn_age_seconds",
     "payoff_workers",
 }
+_PREFIX = "payoff-processes-"
+_NEW_SECONDS = 60.0  # a folder is not locked yet when it is made
 _log = structlog.get_logger("payoff")
+
+
+@contextmanager
+def shared_folder() -> Iterator[Path]:
+    """A folder of the processes of one service, which hold a lock on it until the last one has ended; those that killed
+    services of this user have left are removed.
+    """
+    for folder in Path(gettempdir()).glob(f"{_PREFIX}*"):
+        with suppress(OSError):  # locked, or of another user
+            _remove_unlocked(folder)
+    with TemporaryDirectory(prefix=_PREFIX, ignore_cleanup_errors=True) as name:
+        lock = os.open(name, os.O_RDONLY)
+        try:
+            with suppress(OSError):  # on a disk without locks nothing is removed
+                fcntl.flock(lock, fcntl.LOCK_EX)
+            yield Path(name)
+        finally:
+            os.close(lock)
+
+
+def _remove_unlocked(folder: Path) -> None:
+    opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        about = os.fstat(opened)
+        if about.st_uid == os.getuid() and time() - about.st_mtime > _NEW_SECONDS:
+            fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(folder)
+    finally:
+        os.close(opened)
 
 
 class Siblings:

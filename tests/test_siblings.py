@@ -1,8 +1,13 @@
 """Metrics of several processes as one."""
 
+import os
 import socket
+import subprocess
+import sys
+import tempfile
 import threading
 from contextlib import ExitStack
+from pathlib import Path
 from time import monotonic, sleep
 
 import pytest
@@ -10,7 +15,18 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.parser import text_string_to_metric_families
 
 from app import siblings
-from app.siblings import Siblings
+from app.siblings import Siblings, shared_folder
+
+KILLED = """
+import os, sys
+from app.siblings import shared_folder
+
+folder = shared_folder()
+print(folder.__enter__(), flush=True)
+os.fork()
+sys.stdin.read()
+os._exit(0)
+"""
 
 
 def process(folder, number, numbers):
@@ -125,6 +141,36 @@ def test_a_process_that_asks_and_hangs_delays_no_other(tmp_path):
             if not hung:
                 asking.close()
         assert "payoff_models_cached 7.0" in one.report().decode()
+
+
+def test_only_folders_that_killed_services_left_are_removed(tmp_path, monkeypatch):
+    """Not that of one that is running, or of one that has just made it, or has processes left; nor what is none."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with subprocess.Popen(
+        [sys.executable, "-c", KILLED],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"TMPDIR": str(tmp_path)},
+    ) as service:
+        left = Path(service.stdout.readline().strip())
+        (left / "0.text").write_text("")
+        new, foreign = (tmp_path / f"payoff-{name}" for name in ("processes-new", "dask-1"))
+        new.mkdir()
+        foreign.mkdir()
+        (tmp_path / "payoff-processes-link").symlink_to(foreign)
+        with shared_folder() as running:
+            for folder in (left, foreign, running):
+                os.utime(folder, (0, 0))
+            service.kill()
+            with shared_folder() as other:
+                assert {left, new, foreign, running, other} <= set(tmp_path.iterdir())
+            service.stdin.close()  # its process ends
+            service.stdout.read()
+            with shared_folder() as other:
+                assert not left.exists()
+                assert {new, foreign, running, other} <= set(tmp_path.iterdir())
+    assert {new, foreign} == {path for path in tmp_path.iterdir() if not path.is_symlink()}
 
 
 def test_it_is_stated_for_every_gauge_how_those_of_two_processes_become_one(service):
