@@ -17,6 +17,7 @@ from app.settings import Settings
 from app.wiring import wire
 from tests.servers.fuzzing import JSON, Sent
 
+PREDICT = "/predict"
 _SECONDS = 120.0  # a request that takes longer hangs
 
 
@@ -62,7 +63,10 @@ async def ask(app: FastAPI, sent: Sent, content: bytes) -> Answer:
 
     async with asyncio.timeout(_SECONDS):
         await app(scope, receive, send)
-    return Answer(status, headers, bytes(body), scope.get("route"))
+    route = scope.get("route")
+    if route is None and status == 200 and scope["path"] == PREDICT:  # the hot path answers before there is a route
+        route = next(one for one in app.state.routes if one.path == PREDICT)
+    return Answer(status, headers, bytes(body), route)
 
 
 def _scope(sent: Sent, content: bytes) -> dict[str, Any]:
