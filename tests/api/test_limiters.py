@@ -25,7 +25,7 @@ COMPUTING = {
     "POST /retrieve": ("retrieve", {"json": {"probabilities": [0.5], "setting": "binary", "loss": {"name": "am"}}}),
     "POST /datasets?label=b": ("upload", {"content": b"a,b\n1,2\n", "headers": {"Content-Type": "text/csv"}}),
     "POST /predict": ("long", {"content": b" " * 2_000_000}),
-    "GET /metrics": ("health", {}),
+    "GET /metrics": ("metrics", {}),
     "GET /health/ready": ("health", {}),
 }
 
