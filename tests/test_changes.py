@@ -37,7 +37,7 @@ def test_each_follower_is_told_within_a_second_and_in_one_transaction(database):
         end()
 
     assert begun.count("changes") == len(told[1])
-    assert not any(thread.name == "changes" for thread in threading.enumerate())
+    assert not database.changes._poller.alive
 
 
 def test_who_leaves_is_told_no_more_and_the_others_are(database):

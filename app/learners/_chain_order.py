@@ -20,6 +20,8 @@ _HALF = 4500  # rows to grow from, and as many to judge by; with fewer than twic
 _FOLDS = 3
 _TREES = 15
 _CLEARLY = 0.1  # of the log loss: by so much less another rule must have
+_DOUBT = 2.0  # standard errors of the difference that must lie between them
+_POWERS = (1.0, 0.7, 1.4, 2.0, 2.8, 4.0)  # rules are compared after the best: the usual one is often only too cautious
 _TAILS = (0.01, 0.99)
 _CANDIDATES = 20  # the most important features, beside free ones; others are only appended
 
@@ -89,17 +91,17 @@ def find_order(
         left = [j for j in candidates if j not in order]
         report(step / search.greedy, "choosing the order of features")
         rule = search.usual[step] if rules == search.usual[:step] else rules[-1]
-        losses = _losses(splits, [([*order, j], rule) for j in left], K, prior, seeds)
+        losses = _losses(splits, [([*order, j], rule) for j in left], K, prior, seeds)[:, 0]
         chosen = _best(known - losses, [prices.paid([*order, j])[-1] for j in left], search.least)
         if chosen is None:
             break
         order.append(left[chosen])
         others = [other for other in search.others if other != rule]
-        again = _losses(splits, [(order, other) for other in others], K, prior, seeds)
-        fall, error = _fall(losses[chosen] - again)
+        again = _losses(splits, [(order, other) for other in (rule, *others)], K, prior, seeds, _POWERS)
+        fall, error = _fall(again[0, 1] - again[1:, 1])
         better = int(fall.argmax())
-        clearly = fall[better] > max(error[better], _CLEARLY * losses[chosen].mean())
-        known, rule = (again[better], others[better]) if clearly else (losses[chosen], rule)
+        clearly = fall[better] > max(_DOUBT * error[better], _CLEARLY * again[0, 1].mean())
+        known, rule = (again[1 + better, 0], others[better]) if clearly else (losses[chosen], rule)
         rules.append(rule)
     if search.least is None or not order:
         order += [j for j in by_importance if j not in order]
@@ -129,22 +131,29 @@ def _best(lower: np.ndarray, price: Sequence[float], least: float | None) -> int
 
 
 def _losses(
-    splits: Sequence[Split], tried: Sequence[tuple[list[int], Rule]], K: int, prior: np.ndarray, seeds: Sequence[int]
-) -> F64:
-    """The log losses (i, rows) of forests of these columns and rules, on the rows that the splits hold out."""
-    pieces = (delayed(_judge)(*split, *forest, K, prior, seeds) for split in splits for forest in tried)
+    splits: Sequence[Split], tried: Sequence[tuple[list[int], Rule]], K: int, prior: np.ndarray, seeds: Sequence[int],
+    powers: Sequence[float] = (1.0,),
+) -> F64:  # fmt: skip
+    """The log losses (i, 2, rows) of forests of these columns and rules, on the rows that the splits hold out: of the
+    probabilities, and of these to the best of `powers`, as calibration will raise them.
+    """
+    pieces = (delayed(_judge)(*split, *forest, K, prior, seeds, powers) for split in splits for forest in tried)
     losses = Parallel(prefer="threads")(pieces)
-    return np.array([np.concatenate(losses[i :: len(tried)]) for i in range(len(tried))])
+    return np.array([np.concatenate(losses[i :: len(tried)], axis=1) for i in range(len(tried))])
 
 
 def _judge(
     X: F32, codes: np.ndarray, weights: np.ndarray, use: np.ndarray, columns: list[int], rule: Rule, K: int,
-    prior: np.ndarray, seeds: Sequence[int],
+    prior: np.ndarray, seeds: Sequence[int], powers: Sequence[float],
 ) -> F64:  # fmt: skip
     forest, _ = _grown(X, codes, weights, use, columns, K, rule, seeds)
     rows, T = X[use == _JUDGED][:, columns], len(seeds)
     P = (T * forest.shares(rows, np.ones(len(rows), dtype=np.int32)) + prior / 2) / (T + 0.5)
-    return _loss(P, codes, weights, use)
+    losses = [_loss(P, codes, weights, use)]
+    for power in powers[1:]:
+        raised = P**power
+        losses.append(_loss(raised / raised.sum(axis=1, keepdims=True), codes, weights, use))
+    return np.stack((losses[0], min(losses, key=np.mean)))
 
 
 def _grown(

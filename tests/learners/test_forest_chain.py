@@ -130,7 +130,7 @@ def test_a_lost_feature_costs_little_more_than_a_chain_without_it():
     def measured(n, seed):
         random = np.random.default_rng(seed)
         z = random.normal(size=n)
-        return z[:, None] + random.normal(size=(n, 5)) * [0.2, 0.6, 0.6, 0.6, 0.6], np.digitize(z, [-0.7, 0, 0.7])
+        return z[:, None] + random.normal(size=(n, 5)) * [0.1, 0.6, 0.6, 0.6, 0.6], np.digitize(z, [-0.7, 0, 0.7])
 
     X, y = measured(600, 0)
     new, truth = measured(2000, 1)
