@@ -17,7 +17,7 @@ from app.settings import Settings
 from app.siblings import Siblings, shared_folder
 from app.stores import load_shared
 from app.supervisor import PortUnusable, Supervisor, listener, reserved
-from app.wiring import Share, wire
+from app.wiring import ServiceProcess, wire
 
 __all__ = ["PortUnusable", "serve"]
 
@@ -49,9 +49,9 @@ def _serve_in_processes(settings: Settings, host: str, port: int, starting: Star
         gc.freeze()  # a search for garbage would write into all memory that the processes share
 
         def answer(number: int) -> None:
-            share = Share(number, settings.processes, Siblings(folder, number), models)
+            process = ServiceProcess(number, settings.processes, Siblings(folder, number), models)
             with starting():
-                app = create_app(wire(settings, share))
+                app = create_app(wire(settings, process))
             _server(app, settings, host=host, port=kept).run([listener(host, kept)])
 
         Supervisor(answer, settings.processes, settings.shutdown_seconds + _GRACE_SECONDS).run()

@@ -24,24 +24,24 @@ _TIMEOUT = 1.5  # seconds for the answers of all siblings, which may wait a seco
 _SEND_TIMEOUT = 0.2  # an answer fits into the buffer of a socket
 _WAITING = 64  # connections that wait for an answer; each process may ask at the same time
 _END = "# EOF\n"  # an answer without it was cut off
-_ADDED_GAUGES = {
-    "payoff_models_cached",
-    "payoff_model_cache_bytes",
-    "process_resident_memory_bytes",
-    "process_virtual_memory_bytes",
-    "process_open_fds",
-    "process_max_fds",
+_GAUGES: dict[str, Callable[[Iterable[float]], float]] = {
+    "payoff_build_info": max,
+    "payoff_jobs": max,
+    "payoff_model_cache_bytes": sum,
+    "payoff_models_cached": sum,
+    "payoff_queue_age_seconds": max,
+    "payoff_queue_oldest_seconds": max,
+    "payoff_registry_age_seconds": max,
+    "payoff_registry_revision": min,
+    "payoff_worker_turn_age_seconds": max,
+    "payoff_workers": max,
+    "process_max_fds": sum,
+    "process_open_fds": sum,
+    "process_resident_memory_bytes": sum,
+    "process_start_time_seconds": min,
+    "process_virtual_memory_bytes": sum,
 }
-_LEAST_GAUGES = {"payoff_registry_revision", "process_start_time_seconds"}
-_LARGEST_GAUGES = {
-    "payoff_build_info",
-    "payoff_jobs",
-    "payoff_queue_age_seconds",
-    "payoff_queue_oldest_seconds",
-    "payoff_registry_age_seconds",
-    "payoff_worker_turn_age_seconds",
-    "payoff_workers",
-}
+"""How the values of two processes become one; of others the larger."""
 _PREFIX = "payoff-processes-"
 _NEW_SECONDS = 60.0  # a folder is not locked yet when it is made
 _log = structlog.get_logger("payoff")
@@ -178,9 +178,7 @@ class _Sum(Collector):
 
 def _rule(family: Metric) -> Callable[[Iterable[float]], float]:
     """How the values of two processes become one."""
-    if family.type != "gauge" or family.name in _ADDED_GAUGES:
-        return sum
-    return min if family.name in _LEAST_GAUGES else max  # a gauge of a library as those in _LARGEST_GAUGES
+    return _GAUGES.get(family.name, max) if family.type == "gauge" else sum
 
 
 def _asked(addresses: Iterable[Path]) -> dict[str, str]:

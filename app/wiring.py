@@ -29,8 +29,8 @@ _MB = 2**20
 
 
 @dataclass(frozen=True)
-class Share:
-    """The part of one process of several that are one service: the first runs the jobs, memory is divided."""
+class ServiceProcess:
+    """One of several processes that are one service: number 0 runs the jobs, memory is divided."""
 
     number: int
     processes: int
@@ -38,11 +38,11 @@ class Share:
     models: Shared
 
 
-def wire(settings: Settings, share: Share | None = None) -> Service:
+def wire(settings: Settings, process: ServiceProcess | None = None) -> Service:
     """Everything the HTTP service runs on."""
     kernels = Kernels()
-    ports = make_serving_ports(settings, kernels, share.models if share else {})
-    worker = make_worker(settings, ports) if settings.workers and not (share and share.number) else None
+    ports = make_serving_ports(settings, kernels, process.models if process else {})
+    worker = make_worker(settings, ports) if settings.workers and not (process and process.number) else None
     if worker is None:  # which names what its jobs need, and that, itself
         preload(isolated.MODULES)
     limits = BodyLimits(default=int(settings.max_body_mb * _MB), upload=int(settings.max_upload_mb * _MB))
@@ -57,10 +57,10 @@ def wire(settings: Settings, share: Share | None = None) -> Service:
         access_log,
         tracing=tracing.start(settings.telemetry),
         kernels=kernels,
-        memory=Budget(memory // (share.processes if share else 1)),
+        memory=Budget(memory // (process.processes if process else 1)),
         sites=Sites(listed(settings.hosts)),
         addresses=Addresses([ip_network(part) for part in listed(settings.trusted_proxies)]),
-        siblings=share.siblings if share else None,
+        siblings=process.siblings if process else None,
     )
 
 

@@ -75,7 +75,7 @@ class Blend:
             gradient = np.concatenate((np.tensordot(logs, wrong, 2), wrong.sum(axis=0) + ridge))
             return float((total - scores[rows, y]) @ weight + 0.5 * ridge @ parameters[J:]), gradient
 
-        from scipy.optimize import minimize  # noqa: PLC0415
+        from scipy.optimize import minimize  # noqa: PLC0415 - only fitting needs it
 
         bounds = [(0.0, None)] * J + [(None, None)] * K
         start = np.concatenate((np.full(J, 1 / J), np.zeros(K)))

@@ -16,10 +16,7 @@ from app.arrays import F32, F64, Bools, Ints
 Lacking = tuple[int, tuple[int, ...]]
 """What a forest reads: the first so many features of the order, but those at some places (0, 1, …)."""
 
-_SINGLE, _PAIRED = (
-    5,
-    3,
-)  # places that are lacking alone, and in pairs: before a later one a good state of the chain ends
+_SINGLE, _PAIRED = 5, 3  # places lacking alone, and in pairs: before a later one a good state of the chain ends
 _SHORT, _PAIR = 7, 6  # how many features are the first: each number up to here, and all; or with a pair, this or all
 
 

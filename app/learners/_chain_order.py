@@ -21,16 +21,16 @@ _FOLDS = 3
 _TREES = 15
 _CLEARLY = 0.1  # of the log loss: by so much less another rule must have
 _DOUBT = 2.0  # standard errors of the difference that must lie between them
-_POWERS = (1.0, 0.7, 1.4, 2.0, 2.8, 4.0)  # rules are compared after the best: the usual one is often only too cautious
+_POWERS = (0.7, 1.4, 2.0, 2.8, 4.0)  # rules are compared after the best: the usual one is often only too cautious
 _TAILS = (0.01, 0.99)
 _CANDIDATES = 20  # the most important features, beside free ones; others are only appended
 
 
 @dataclass(frozen=True)
 class Search:
-    """How an order is found: greedily up to `greedy` features while the log loss falls by `least`; then by importance
-    up to `steps`, if any feature were as good or none was found. `usual` rules for the forests 1, 2, …; where one of
-    the `others` is clearly better, it is taken from there on.
+    """How an order is found: greedily up to `greedy` features while the log loss falls by `least`. If `least` is None,
+    or no feature was chosen, the others follow by importance, up to `steps`. `usual` rules for the forests 1, 2, …;
+    where one of the `others` is clearly better, it is taken from there on.
     """
 
     steps: int
@@ -91,17 +91,15 @@ def find_order(
         left = [j for j in candidates if j not in order]
         report(step / search.greedy, "choosing the order of features")
         rule = search.usual[step] if rules == search.usual[:step] else rules[-1]
-        losses = _losses(splits, [([*order, j], rule) for j in left], K, prior, seeds)[:, 0]
-        chosen = _best(known - losses, [prices.paid([*order, j])[-1] for j in left], search.least)
+        losses = _losses(splits, [([*order, j], rule) for j in left], K, prior, seeds)
+        chosen = _best(known - losses[:, 0], [prices.paid([*order, j])[-1] for j in left], search.least)
         if chosen is None:
             break
         order.append(left[chosen])
         others = [other for other in search.others if other != rule]
-        again = _losses(splits, [(order, other) for other in (rule, *others)], K, prior, seeds, _POWERS)
-        fall, error = _fall(again[0, 1] - again[1:, 1])
-        better = int(fall.argmax())
-        clearly = fall[better] > max(_DOUBT * error[better], _CLEARLY * again[0, 1].mean())
-        known, rule = (again[1 + better, 0], others[better]) if clearly else (losses[chosen], rule)
+        again = _losses(splits, [(order, other) for other in others], K, prior, seeds)
+        better = _clearly_better(losses[chosen, 1], again[:, 1])
+        known, rule = (losses[chosen, 0], rule) if better is None else (again[better, 0], others[better])
         rules.append(rule)
     if search.least is None or not order:
         order += [j for j in by_importance if j not in order]
@@ -110,9 +108,12 @@ def find_order(
     return order, [*rules, *rest[len(rules) : len(order)]]
 
 
-def _fall(losses: np.ndarray) -> tuple[F64, F64]:
-    """By how much losses (i, rows) fall on average, and the standard error."""
-    return losses.mean(axis=1), losses.std(axis=1) / math.sqrt(losses.shape[1])
+def _clearly_better(usual: F64, others: F64) -> int | None:
+    """Which of the `others` (i, rows) has the least loss, if it is clearly less than the `usual` one (rows,)."""
+    lower = usual - others
+    fall, error = lower.mean(axis=1), lower.std(axis=1) / math.sqrt(len(usual))
+    best = int(fall.argmax())
+    return best if fall[best] > max(_DOUBT * error[best], _CLEARLY * usual.mean()) else None
 
 
 def _best(lower: np.ndarray, price: Sequence[float], least: float | None) -> int | None:
@@ -131,26 +132,25 @@ def _best(lower: np.ndarray, price: Sequence[float], least: float | None) -> int
 
 
 def _losses(
-    splits: Sequence[Split], tried: Sequence[tuple[list[int], Rule]], K: int, prior: np.ndarray, seeds: Sequence[int],
-    powers: Sequence[float] = (1.0,),
-) -> F64:  # fmt: skip
+    splits: Sequence[Split], tried: Sequence[tuple[list[int], Rule]], K: int, prior: np.ndarray, seeds: Sequence[int]
+) -> F64:
     """The log losses (i, 2, rows) of forests of these columns and rules, on the rows that the splits hold out: of the
-    probabilities, and of these to the best of `powers`, as calibration will raise them.
+    probabilities, and of these to the best of `_POWERS`, as calibration will raise them.
     """
-    pieces = (delayed(_judge)(*split, *forest, K, prior, seeds, powers) for split in splits for forest in tried)
+    pieces = (delayed(_judge)(*split, *forest, K, prior, seeds) for split in splits for forest in tried)
     losses = Parallel(prefer="threads")(pieces)
     return np.array([np.concatenate(losses[i :: len(tried)], axis=1) for i in range(len(tried))])
 
 
 def _judge(
     X: F32, codes: np.ndarray, weights: np.ndarray, use: np.ndarray, columns: list[int], rule: Rule, K: int,
-    prior: np.ndarray, seeds: Sequence[int], powers: Sequence[float],
+    prior: np.ndarray, seeds: Sequence[int],
 ) -> F64:  # fmt: skip
     forest, _ = _grown(X, codes, weights, use, columns, K, rule, seeds)
     rows, T = X[use == _JUDGED][:, columns], len(seeds)
     P = (T * forest.shares(rows, np.ones(len(rows), dtype=np.int32)) + prior / 2) / (T + 0.5)
     losses = [_loss(P, codes, weights, use)]
-    for power in powers[1:]:
+    for power in _POWERS:
         raised = P**power
         losses.append(_loss(raised / raised.sum(axis=1, keepdims=True), codes, weights, use))
     return np.stack((losses[0], min(losses, key=np.mean)))

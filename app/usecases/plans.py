@@ -55,7 +55,7 @@ class Plan:
         if model.bounds is not None and np.abs(model.bounds).max() < _HUGE:
             self._bounds = (model.bounds[0].tolist(), model.bounds[1].tolist())
         self._posterior = getattr(model.estimator, "plain_posterior", model.estimator.posterior)
-        self._slack = len(model.classes)
+        self._n_classes = len(model.classes)
 
     def matrix(self, model: Loaded, benefits: Any, actions: Any) -> Prepared | None:
         """The matrix and the actions as sent; None where they are not simple. O(size) for one that came before.
@@ -120,7 +120,7 @@ class Plan:
         if not math.isfinite(sum(probabilities[0])):
             return None
         regrets = matrix.losses.T.dot(P.T).ravel().tolist()
-        return Decided([least_of(regrets, self._slack)], probabilities, P.dot(matrix.benefits).tolist())
+        return Decided([least_of(regrets, self._n_classes)], probabilities, P.dot(matrix.benefits).tolist())
 
 
 def _prepared(model: Loaded, benefits: Any, actions: Any, colons: int) -> Prepared | None:
