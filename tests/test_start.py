@@ -14,7 +14,7 @@ from app.database import Database
 from app.learners.catalogue import resolve
 from app.migrations import migrate
 from app.registry.registry import Registry
-from tests.registry.making import make_card
+from tests.registry.making import publish
 
 LARGE = ("sklearn", "scipy.stats", "scipy.optimize", "scipy.sparse", "pyarrow", "numba", "onnx", "skops", "dask")
 LINEAR = ("logistic", "benefit_logistic", "cost_naive_bayes", "multilabel_logistic")
@@ -67,11 +67,7 @@ def published(tmp_path_factory):
             labels = {"classes": ["a", "b"], "labels": ["a", "b"], "class_priors": {"a": 0.5, "b": 0.5}}
         features = [{"name": column, "type": "numeric"} for column in "ab"]
         learner = {"kind": name, "parameters": {}}
-        card = make_card(name, registry.reserve(name, "job_1", 1), learner=learner, features=features, **labels)
-        staged = registry.stage(card, model)
-        registry.announce(staged)
-        with registry._database.writing() as connection:
-            registry.add(connection, staged)
+        publish(registry, name, model, learner=learner, features=features, **labels)
         registry.set_alias(name, "live", 1, "test")
     database.close()
     return home
