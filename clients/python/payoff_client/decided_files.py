@@ -1,0 +1,101 @@
+"""The files that decisions are written to: CSV with one header, NDJSON, Parquet."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+from typing import Any, Protocol
+
+from payoff_client.bodies import ARROW
+from payoff_client.datasets import CSV, PARQUET
+from payoff_client.reading import Answer, parsed
+from payoff_client.shapes import PART, check
+
+
+class Writer(Protocol):
+    def rows_of(self, content: bytes) -> Any:
+        """The rows of an answer; ValueError where they do not fit to those before them."""
+
+    def write(self, rows: Any) -> None:
+        """Append rows."""
+
+    def close(self) -> None:
+        """Complete the file."""
+
+
+def writer_of(form: str, target: Path, path: Path) -> Writer:
+    """The writer of a form, to `path` in place of `target`."""
+    if form == PARQUET:
+        return _ParquetWriter(path)
+    return _TextWriter(path, zipped=target.suffix.lower() == ".gz", header=form == CSV)
+
+
+class _TextWriter:
+    """CSV with one header, or NDJSON."""
+
+    def __init__(self, path: Path, *, zipped: bool, header: bool) -> None:
+        self._file: Any = gzip.open(path, "wb") if zipped else path.open("wb")  # noqa: SIM115 - `close` closes it
+        self._header: bytes | None = None
+        self._has_header = header
+
+    def rows_of(self, content: bytes) -> bytes:
+        content.decode()  # ValueError where it is not UTF-8
+        if not self._has_header:
+            return content
+        end = end_of_row(content, quoted=True)
+        if self._header is None:
+            self._header = content[:end]
+            return content
+        if content[:end] != self._header:
+            raise ValueError("parts of the file were answered with different columns")
+        return content[end:]
+
+    def write(self, rows: bytes) -> None:
+        self._file.write(rows)
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class _ParquetWriter:
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._writer: Any = None
+
+    def rows_of(self, content: bytes) -> Any:
+        from pyarrow import ipc, parquet  # noqa: PLC0415 - for Parquet alone
+
+        table = ipc.open_stream(content).read_all().replace_schema_metadata(None)
+        table.validate(full=True)
+        if self._writer is None:
+            self._writer = parquet.ParquetWriter(self._path, table.schema)
+        return table.cast(self._writer.schema)
+
+    def write(self, rows: Any) -> None:
+        self._writer.write_table(rows)
+
+    def close(self) -> None:
+        if self._writer is None:  # no rows
+            self._path.touch()
+        else:
+            self._writer.close()
+
+
+def end_of_row(text: bytes, *, quoted: bool) -> int:
+    """Where the first row ends."""
+    end = text.find(b"\n") + 1
+    while end and quoted and text.count(b'"', 0, end) % 2:
+        end = text.find(b"\n", end) + 1
+    return end or len(text)
+
+
+def rest_of(answer: Answer, accept: str) -> dict[str, Any]:
+    """What an answer has beside its columns."""
+    if accept != ARROW:
+        text = answer.headers["Payoff-Answer"].encode()
+    else:
+        from pyarrow import ipc  # noqa: PLC0415 - for Parquet alone
+
+        text = ipc.open_stream(answer.content).schema.metadata[b"payoff"]
+    found: dict[str, Any] = check(parsed(text), PART)
+    return found

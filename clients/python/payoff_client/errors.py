@@ -1,0 +1,215 @@
+"""Problems of the service as exceptions, with the row and the column of the frame that was sent."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from email.utils import parsedate_to_datetime
+from time import time
+from typing import Any
+
+from payoff_client.wording import argument, in_python
+
+_MAX_SHOWN = 5  # flaws in the text of an exception
+_LONGEST_POSITION = 15  # digits
+_LISTS = frozenset({"instances", "probabilities", "ids", "outcomes", "rows", "labels"})  # fields with an item a row
+
+
+@dataclass(frozen=True)
+class Flaw:
+    """One place in what was sent, and what is wrong there.
+
+    `loc` is the service's JSON pointer into the request. `row` is the row's label in the frame (its position where the
+    frame has no index), `column` the column's name; both are None where the place is not in the frame.
+    """
+
+    loc: str
+    msg: str
+    row: Any = None
+    column: str | None = None
+
+    def __str__(self) -> str:
+        named = [f"row {self.row!r}"] * (self.row is not None) + [f"column {self.column!r}"] * (self.column is not None)
+        place = ", ".join(named) or argument(self.loc)
+        return f"{place}: {self.msg}" if place else self.msg
+
+
+class PayoffError(Exception):
+    """What the service answered in place of a result (RFC 9457), or why there was no answer (`status` None)."""
+
+    def __init__(
+        self,
+        detail: str,
+        *,
+        status: int | None = None,
+        title: str = "",
+        errors: Sequence[Flaw] = (),
+        retry_after: float | None = None,
+    ) -> None:
+        super().__init__(detail)
+        self.detail = detail
+        self.status = status
+        self.title = title
+        self.errors = tuple(errors)
+        self.retry_after = retry_after
+
+    def __str__(self) -> str:
+        lines = [str(flaw) for flaw in self.errors[:_MAX_SHOWN]]
+        if len(lines) < 2:
+            return lines[0] if lines else self.detail
+        more = len(self.errors) - len(lines)
+        return "\n".join([f"{len(self.errors)} places are invalid", *lines, *([f"and {more} more"] if more else [])])
+
+
+class Invalid(PayoffError):
+    """A value, a name or the shape of the request is invalid (422, 400)."""
+
+
+class Unauthorized(PayoffError):
+    """A key is required, and it is missing or invalid (401)."""
+
+
+class Forbidden(PayoffError):
+    """The key's scopes do not allow this (403)."""
+
+
+class NotFound(PayoffError):
+    """The model, version, alias, job or data set does not exist (404)."""
+
+
+class Conflict(PayoffError):
+    """The current state does not allow this (409)."""
+
+
+class TooLarge(PayoffError):
+    """The request or its answer is too large (413)."""
+
+
+class Unsupported(PayoffError):
+    """The service does not take this format (415)."""
+
+
+class RateLimited(PayoffError):
+    """Too many requests, or too many jobs at once (429); `retry_after` has the seconds to wait."""
+
+
+class Unavailable(PayoffError):
+    """The service is not ready (503), or it cannot be reached (`status` None)."""
+
+
+class InvalidAnswer(PayoffError):
+    """What came is no answer of a Payoff service: of another form, incomplete or without end."""
+
+
+class JobFailed(PayoffError):
+    """A job failed or was cancelled; `job` is its last state."""
+
+    def __init__(self, detail: str, *, job: Mapping[str, Any], **problem: Any) -> None:
+        super().__init__(detail, **problem)
+        self.job = job
+
+
+class PayoffWarning(UserWarning):
+    """A warning that came with an answer of the service."""
+
+
+_BY_STATUS: dict[int, type[PayoffError]] = {
+    400: Invalid,
+    401: Unauthorized,
+    403: Forbidden,
+    404: NotFound,
+    409: Conflict,
+    413: TooLarge,
+    415: Unsupported,
+    422: Invalid,
+    429: RateLimited,
+    503: Unavailable,
+}
+
+
+def of_answer(status: int, headers: Mapping[str, str], content: bytes) -> PayoffError:
+    """The exception for an answer that is an error; the body need not be a problem document."""
+    try:
+        sent = json.loads(content)
+    except (ValueError, RecursionError):
+        sent = None
+    words = content[:200].decode("utf-8", "replace") or f"status {status}"
+    fields = fields_of_problem(sent if isinstance(sent, dict) else {"detail": words})
+    return _BY_STATUS.get(status, PayoffError)(**fields | {"status": status, "retry_after": retry_after(headers)})
+
+
+def of_job(job: Mapping[str, Any]) -> JobFailed:
+    """The exception for a job that did not succeed."""
+    problem = job.get("error")
+    ended = {"detail": f"job {job['id']} was {job['status']}"}
+    return JobFailed(job=job, **fields_of_problem(problem if problem and isinstance(problem, dict) else ended))
+
+
+def fields_of_problem(problem: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of an exception from a problem document, or from an object that resembles one."""
+    places, status = problem.get("errors"), problem.get("status")
+    flaws = [
+        Flaw(str(each.get("loc", "")), in_python(str(each.get("msg", ""))))
+        for each in (places if isinstance(places, list) else ())
+        if isinstance(each, dict)
+    ]
+    detail = in_python(str(problem.get("detail") or problem.get("title") or "the request failed"))
+    status = status if isinstance(status, int) else None
+    return {"detail": detail, "status": status, "title": str(problem.get("title", "")), "errors": flaws}
+
+
+def retry_after(headers: Mapping[str, str]) -> float | None:
+    """The seconds that `Retry-After` asks for, as a number or a date; None where there is neither."""
+    text = headers.get("Retry-After")
+    if text is None:
+        return None
+    try:
+        seconds = float(text)
+        return None if math.isnan(seconds) else max(seconds, 0.0)
+    except ValueError:
+        pass
+    try:
+        return max(parsedate_to_datetime(text).timestamp() - time(), 0.0)
+    except (ValueError, OverflowError):
+        return None
+
+
+def located(
+    error: PayoffError, columns: Sequence[str], label: Callable[[int], Any], *, of_table: bool = False
+) -> PayoffError:
+    """The same error, whose flaws have the row's label and the column's name.
+
+    `columns` are the names by position; `label` has a row's label by its position in the request. In a table that was
+    sent as the body, places begin with the row, or are the column's name alone.
+    """
+    error.errors = tuple(_placed(flaw, columns, label, of_table=of_table) for flaw in error.errors)
+    return error
+
+
+def _placed(flaw: Flaw, columns: Sequence[str], label: Callable[[int], Any], *, of_table: bool) -> Flaw:
+    steps = [step.replace("~1", "/").replace("~0", "~") for step in flaw.loc.split("/")[1:]]
+    if steps and steps[0] in _LISTS and not (of_table and len(steps) == 1):
+        steps = steps[1:]
+    elif not of_table:
+        return flaw
+    if of_table and len(steps) == 1:
+        return replace(flaw, column=steps[0] if steps[0] in columns else None)
+    if not steps or not _is_position(steps[0]):
+        return flaw
+    try:
+        row = label(int(steps[0]))
+    except IndexError:  # no such row was sent
+        return flaw
+    return replace(flaw, row=row, column=_column(steps[1], columns) if len(steps) > 1 else None)
+
+
+def _column(step: str, columns: Sequence[str]) -> str | None:
+    if step in columns:
+        return step
+    return columns[int(step)] if _is_position(step) and int(step) < len(columns) else step
+
+
+def _is_position(step: str) -> bool:
+    return step.isascii() and step.isdigit() and len(step) <= _LONGEST_POSITION

@@ -1,0 +1,104 @@
+"""What decides, and the other keyword arguments that methods share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypedDict
+
+from payoff_client.dialect import Written
+
+Benefits = Any  # {class: {action: number}}, rows of numbers, a NumPy array, a frame of pandas; costs the same
+# Of benefits also the name of a saved matrix.
+
+
+class Stakes(TypedDict, total=False):
+    """What decides: a benefit or cost matrix, or a rule, and what limits the decisions, as in `/predict`."""
+
+    benefits: Benefits
+    cost_matrix: Benefits
+    actions: Sequence[str]
+    rule: str
+    threshold: str | float
+    costs: Mapping[str, Any]
+    priors: Any  # by class, or `estimate` or `recent`
+    limits: Mapping[str, Any]
+    resources: Sequence[Mapping[str, Any]]
+    explore: float
+
+
+class FileStakes(Stakes, Written, total=False):
+    """The same, and how a CSV file is written."""
+
+
+class Matrix(TypedDict, total=False):
+    """A benefit or cost matrix, as `/train` takes it."""
+
+    benefits: Benefits
+    cost_matrix: Benefits
+    actions: Sequence[str]
+
+
+class TrainOptions(Matrix, Written, total=False):
+    """The other fields of `/train`, and how a CSV file is written."""
+
+    feature_costs: Mapping[str, Any] | Sequence[Mapping[str, Any]]
+    holdout: float
+    refit: bool
+    seed: int
+
+
+class CompareOptions(Written, total=False):
+    """The other fields of `/compare`, and how a CSV file is written."""
+
+    actions: Sequence[str]
+    folds: int
+    seed: int
+
+
+class RetrieveOptions(TypedDict, total=False):
+    """The other fields of `/retrieve`."""
+
+    empty: int
+    k_min: int
+    k_max: int
+    min_recall: float
+    min_precision: float
+    curve: bool
+    marginals: bool
+    method: str
+    positive: str | int
+
+
+class AcquireOptions(Matrix, total=False):
+    """The other fields of `/acquire`."""
+
+    budget: float
+    feature_costs: Mapping[str, Any] | Sequence[Mapping[str, Any]]
+    target: Mapping[str, Any] | str
+
+
+class BenefitOptions(TypedDict, total=False):
+    """The other fields of a report on a matrix."""
+
+    actions: Sequence[str]
+    priors: Mapping[str, float]
+    points: int
+
+
+class Period(TypedDict, total=False):
+    """Moments in ISO 8601."""
+
+    since: str
+    until: str
+
+
+class OutcomesOptions(Period, total=False):
+    """Of what recorded decisions, and by which parts."""
+
+    by: str
+
+
+class FromOutcomesOptions(Period, total=False):
+    """Of what recorded decisions, and the name of the data set."""
+
+    name: str

@@ -1,0 +1,255 @@
+"""What the command line reads and prints: matrices, tables of cases, questions, results."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from payoff_client.answers import Report
+from payoff_client.datasets import CSV, NDJSON, kind_of
+from payoff_client.dialect import PLAIN, Dialect
+from payoff_client.errors import InvalidAnswer
+from payoff_client.progress import printable
+from payoff_client.shapes import check
+from payoff_client.stakes import Stakes
+
+_SAVED = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}(:[1-9][0-9]*)?")
+_NOTHING = ("", "NA", "NaN", "nan", "null", "None", "?")
+MATRIX_HELP = "JSON or YAML file: {class: {action: number}}, or an object with benefits, limits, actions and the like"
+BENEFITS_HELP = f"{MATRIX_HELP}; or the name of a saved matrix"
+
+
+class Unusable(Exception):
+    """A file or an argument that cannot be used, and why."""
+
+
+def document_of(path: str) -> Any:
+    """The content of a JSON file, or of a YAML file where PyYAML is installed; Unusable otherwise."""
+    text = Path(path).read_text(encoding="utf-8")
+    try:
+        if not path.endswith((".yaml", ".yml")):
+            return json.loads(text)
+        try:
+            import yaml  # type: ignore[import-untyped]  # noqa: PLC0415 - optional
+        except ImportError as error:
+            raise Unusable(f"{path}: YAML needs PyYAML (pip install pyyaml); JSON works without it") from error
+        return yaml.safe_load(text)
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise Unusable(f"{path} is not JSON: {error}") from error
+    except ValueError as error:
+        raise Unusable(f"{path}: {error}") from error
+    except Exception as error:
+        if type(error).__module__.startswith("yaml"):
+            raise Unusable(f"{path} is not YAML: {error}") from error
+        raise
+
+
+def stakes_of(path: str | None) -> dict[str, Any]:
+    """The fields in a file: those of `Stakes` by name, or a benefit matrix alone; or the name of a saved matrix."""
+    if path is None:
+        return {}
+    if _SAVED.fullmatch(path) and not Path(path).exists():
+        return {"benefits": path}
+    found = document_of(path)
+    if isinstance(found, Mapping) and {"benefits", "cost_matrix"} & found.keys() and found.keys() <= _FIELDS:
+        return dict(found)
+    if not isinstance(found, Mapping | list) or not found:
+        raise Unusable(f"{path}: expected benefits by class and action, or an object with 'benefits' and other fields")
+    return {"benefits": found}
+
+
+_FIELDS = frozenset(Stakes.__annotations__) | {"feature_costs"}
+
+
+def cases_of(path: str, card: Mapping[str, Any], dialect: Dialect = PLAIN) -> list[dict[str, Any]]:
+    """The rows of a CSV, NDJSON or Parquet file as objects of the model's features, empty values left out."""
+    features = {feature["name"]: feature["type"] == "numeric" for feature in card["features"]}
+    return [
+        {
+            name: value_of(name, value, is_number=features[name], dialect=dialect)
+            for name, value in row.items()
+            if name in features
+        }
+        for row in rows_of(path, dialect)
+    ]
+
+
+def rows_of(path: str, dialect: Dialect = PLAIN) -> list[dict[str, Any]]:
+    """The rows of a CSV, NDJSON or Parquet file as objects, empty values left out."""
+    source = Path(path)
+    kind = kind_of(source)
+    dialect.check(repr(source.name), is_csv=kind == CSV)
+    if kind == CSV:
+        with dialect.opened(source) as file, _readable(path):
+            rows: list[dict[str, Any]] = list(csv.DictReader(file, delimiter=dialect.delimiter))
+    elif kind == NDJSON:
+        with _readable(path):
+            lines = source.read_text(encoding="utf-8").splitlines()
+            rows = [check(json.loads(line), dict) for line in lines if line.strip()]
+    else:
+        from pyarrow import parquet  # noqa: PLC0415 - for Parquet alone
+
+        rows = parquet.read_table(source).to_pylist()
+    return [
+        {name: value for name, value in row.items() if value is not None and str(value).strip() not in _NOTHING}
+        for row in rows
+    ]
+
+
+@contextmanager
+def _readable(path: str) -> Iterator[None]:
+    try:
+        yield
+    except (csv.Error, ValueError, RecursionError) as error:
+        raise Unusable(f"{path} cannot be read: {error}") from error
+
+
+def value_of(name: str, text: Any, *, is_number: bool, dialect: Dialect = PLAIN) -> Any:
+    """A value as the feature has it; Unusable where it should be a number and is none."""
+    if not is_number or not isinstance(text, str):
+        return str(text).strip() if not is_number else text
+    try:
+        return dialect.number(text)
+    except ValueError as error:
+        raise Unusable(f"{name!r} takes a number, not {text[:40]!r}") from error
+
+
+def probabilities_of(path: str, dialect: Dialect = PLAIN) -> Any:
+    """The numbers of a .npy file, or of a CSV file with or without a header; of one column a list."""
+    if path.endswith(".npy"):
+        dialect.check(repr(path), is_csv=False)
+        return np.load(path, allow_pickle=False)
+    with dialect.opened(Path(path)) as file, _readable(path):
+        rows = [row for row in csv.reader(file, delimiter=dialect.delimiter) if row]
+    if rows and not _is_number(rows[0][0], dialect):
+        rows = rows[1:]
+    try:
+        numbers = [[dialect.number(cell) for cell in row] for row in rows]
+    except ValueError as error:
+        raise Unusable(f"{path}: {error}") from error
+    return [row[0] for row in numbers] if all(len(row) == 1 for row in numbers) else numbers
+
+
+def _is_number(text: str, dialect: Dialect) -> bool:
+    try:
+        dialect.number(text)
+    except ValueError:
+        return False
+    return True
+
+
+def asker(card: Mapping[str, Any]) -> Callable[[Mapping[str, Any]], Any]:
+    """What asks the user for the next feature of a case's state; None where the value cannot be had."""
+    features = {feature["name"]: feature for feature in card["features"]}
+
+    def ask(state: Mapping[str, Any]) -> Any:
+        name = state["next"]["feature"]
+        if name not in features:
+            raise InvalidAnswer(f"the service asks for {name!r}, which is no feature of the model")
+        feature, is_number = features[name], features[name]["type"] == "numeric"
+        low, high = feature.get("low"), feature.get("high")
+        hint = f"{low:g} to {high:g}" if is_number and low is not None and high is not None else ""
+        hint = hint or ("a number" if is_number else ", ".join((feature.get("categories") or [])[:12]))
+        costs = f"costs {state['next']['cost']:g}, spent {state.get('spent') or 0:g}"
+        prompt = f"{name} ({hint}; {costs}; empty: unknown): "
+        while True:
+            print(printable(prompt), end="", file=sys.stderr, flush=True)  # standard output has the result alone
+            answer = input().strip()
+            if not answer:
+                return None
+            try:
+                return value_of(name, answer, is_number=is_number)
+            except Unusable as error:
+                print(printable(str(error)), file=sys.stderr)
+
+    return ask
+
+
+def table_text(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> str:
+    """Rows in columns, numbers to the right."""
+    cells = [[_cell(row.get(name)) for name in names] for row in rows]
+    widths = [max(map(len, column)) for column in zip(names, *cells, strict=True)]
+    numeric = [all(isinstance(row.get(name), int | float | None) for row in rows) for name in names]
+
+    def line(values: Sequence[str]) -> str:
+        padded = zip(values, widths, numeric, strict=True)
+        return "  ".join(text.rjust(width) if right else text.ljust(width) for text, width, right in padded).rstrip()
+
+    return "\n".join(map(line, [names, *cells]))
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {_cell(each)}" for name, each in value.items())
+    if isinstance(value, list):
+        return ", ".join(map(_cell, value))
+    return printable(str(value))
+
+
+def figures_text(document: Mapping[str, Any]) -> str:
+    """The single values of a document, one a line."""
+    shown = {
+        name: value for name, value in document.items() if not isinstance(value, list | dict) and value is not None
+    }
+    width = max(map(len, shown), default=0)
+    return "\n".join(f"{name.ljust(width)}  {_cell(value)}" for name, value in shown.items())
+
+
+def learner_of(text: str) -> Any:
+    """A kind, or JSON with a kind and parameters."""
+    try:
+        return json.loads(text) if text.lstrip().startswith("{") else text
+    except json.JSONDecodeError as error:
+        raise Unusable(f"--learner is not JSON: {error}") from error
+
+
+def describe_dialect(command: argparse.ArgumentParser) -> None:
+    """Add the options that tell how a CSV file is written."""
+    command.add_argument("--delimiter", help="of CSV: , ; | or tab (default ,)")
+    command.add_argument("--decimal", help="of CSV: . or , (default .)")
+    command.add_argument("--encoding", help="of CSV: utf-8, utf-16 or latin-1 (default utf-8)")
+
+
+def given(chosen: argparse.Namespace, *names: str) -> dict[str, Any]:
+    """The options that were given."""
+    return {name: value for name in names if (value := getattr(chosen, name)) is not None and value is not False}
+
+
+def refuse(chosen: argparse.Namespace, why: str, *names: str) -> None:
+    """Unusable where one of the options was given, as it has no effect."""
+    for name in given(chosen, *names):
+        raise Unusable(f"--{name} has no effect {why}")
+
+
+def write_chart(chosen: argparse.Namespace, report: Report) -> None:
+    """Write the chart to the file that was named, if one was."""
+    if chosen.chart:
+        Path(chosen.chart).write_text(report.svg or "", encoding="utf-8")
+
+
+def show(chosen: argparse.Namespace, document: Any, text: str) -> None:
+    """Print the document as JSON where that was asked for, else the text."""
+    print(json.dumps(document, ensure_ascii=False, indent=1) if chosen.json else _lines(text))
+
+
+def say(text: str) -> None:
+    """Print to standard error."""
+    print(_lines(text), file=sys.stderr)
+
+
+def _lines(text: str) -> str:
+    """Names come from a service, and may contain what a terminal would obey."""
+    return "\n".join(map(printable, text.split("\n")))

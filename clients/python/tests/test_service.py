@@ -1,0 +1,773 @@
+"""The client and the real service."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+import pickle
+import subprocess
+import sys
+import zipfile
+from contextlib import suppress
+from datetime import date, datetime
+from pathlib import Path
+from unittest import SkipTest
+from uuid import UUID
+
+import httpx
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from payoff_client import (
+    AsyncPayoff,
+    BenefitClassifier,
+    Invalid,
+    NotFound,
+    Payoff,
+    PayoffWarning,
+    Unavailable,
+    __version__,
+    bodies,
+    files,
+)
+from sklearn.base import clone
+from sklearn.model_selection import cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import estimator_checks_generator
+
+from tests.conftest import trained, two_class_rows
+from tests.effort import THOROUGH
+
+ROOT = Path(__file__).parents[3]
+STAKES = {"benefits": {"healthy": {"wait": 0, "treat": -1}, "ill": {"wait": -10, "treat": 5}}}
+DATA, TRAINING = two_class_rows(40), two_class_rows()
+COLUMNS = ["p:healthy", "p:ill", "benefit:wait", "benefit:treat"]
+
+
+def frame(rows: int = 40) -> pd.DataFrame:
+    """Patients with an index and a column that the model does not use, in another order than the model's."""
+    found = pd.DataFrame(DATA["rows"], columns=DATA["features"], index=[f"p{i}" for i in range(40)])[
+        ["pain", "pulse", "age"]
+    ]
+    found.insert(1, "ward", np.arange(40))
+    found.loc["p4", "age"] = np.nan
+    return found.head(rows)
+
+
+@pytest.fixture(scope="session")
+def numbers(service) -> str:
+    """The name of a model of two numeric features, in the order pulse, age."""
+    data = TRAINING | {"features": ["pulse", "age"], "rows": [[row[1], row[0]] for row in TRAINING["rows"]]}
+    trained(service, {"model": "figures", "learner": {"kind": "logistic"}, "data": data, "holdout": 0})
+    return "figures"
+
+
+@pytest.fixture
+def expected(service, ward):
+    rows = json.loads(frame()[DATA["features"]].to_json(orient="records"))
+    return service.post("/predict", json={"model": ward, "instances": rows, **STAKES}).json()
+
+
+LIBRARIES = {
+    "pandas": lambda found: found,
+    "pandas categorical": lambda found: found.astype({"pain": "category", "pulse": "Float64"}),
+    "pandas objects": lambda found: found.astype({"pain": object}),
+    "polars": pl.from_pandas,
+    "pyarrow": lambda found: pa.Table.from_pandas(found, preserve_index=False),
+    "objects": lambda found: found.to_dict("records"),
+}
+
+
+CODES = [1, 2, 7] * 14
+DAYS = [date(2026, 1, code) for code in CODES]
+
+
+@pytest.fixture(scope="session")
+def mixed(service) -> str:
+    """A model of a number and of categories that look like whole numbers and dates."""
+    rows = [[x % 5, str(CODES[x % 42]), str(DAYS[x % 42])] for x in range(120)]
+    labels = ["ill" if (code in "17") == (x > 1) else "healthy" for x, code, _ in rows]
+    data = {"features": ["x", "code", "day"], "rows": rows, "labels": labels}
+    trained(service, {"model": "mixed", "learner": {"kind": "gradient_boosting"}, "data": data, "holdout": 0})
+    return "mixed"
+
+
+def of_kinds(**columns) -> dict[str, list]:
+    return {"x": [0.0, 2.0, 1.0] * 14, "code": list(map(str, CODES)), "day": list(map(str, DAYS))} | columns
+
+
+KINDS = {
+    "pandas whole numbers": lambda: pd.DataFrame(of_kinds(code=CODES)),
+    "pandas nullable": lambda: pd.DataFrame(of_kinds(code=pd.array(CODES, dtype="Int64"))),
+    "pandas categories of numbers": lambda: pd.DataFrame(of_kinds(code=pd.Categorical(CODES))),
+    "pandas numbers as categories": lambda: pd.DataFrame(of_kinds(x=pd.Categorical([0.0, 2.0, 1.0] * 14))),
+    "pandas objects": lambda: pd.DataFrame(of_kinds(code=pd.Series([1, "2", 7] * 14, dtype=object))),
+    "pandas dates": lambda: pd.DataFrame(of_kinds(day=DAYS)),
+    "pandas bytes": lambda: pd.DataFrame(of_kinds(code=[str(code).encode() for code in CODES])),
+    "polars whole numbers": lambda: pl.DataFrame(of_kinds(code=CODES)),
+    "polars dates": lambda: pl.DataFrame(of_kinds(day=DAYS)),
+    "polars bytes": lambda: pl.DataFrame(of_kinds(code=[str(code).encode() for code in CODES])),
+    "pyarrow dates": lambda: pa.table(of_kinds(day=DAYS)),
+    "pyarrow dictionary": lambda: pa.table(of_kinds(code=pa.array(CODES).dictionary_encode())),
+    "objects": lambda: pd.DataFrame(of_kinds(code=CODES, day=DAYS)).to_dict("records"),
+    "pandas booleans": lambda: pd.DataFrame(of_kinds(x=[False, True, True] * 14)),
+    "polars booleans": lambda: pl.DataFrame(of_kinds(x=[False, True, True] * 14)),
+}
+TIMES = [datetime(2026, 1, code) for code in CODES]  # noqa: DTZ001 - as frames have them
+REFUSED = {
+    "pandas times": lambda: pd.DataFrame(of_kinds(day=TIMES)),
+    "polars times": lambda: pl.DataFrame(of_kinds(day=TIMES)),
+    "pyarrow times": lambda: pa.table(of_kinds(day=TIMES)),
+    "objects with times": lambda: pd.DataFrame(of_kinds(day=TIMES)).to_dict("records"),
+    "pandas fractions": lambda: pd.DataFrame(of_kinds(code=[float(code) for code in CODES])),
+    "pandas mixed fractions": lambda: pd.DataFrame(of_kinds(code=pd.Series([1.0, "2", 7] * 14, dtype=object))),
+    "polars fractions": lambda: pl.DataFrame(of_kinds(code=[float(code) for code in CODES])),
+    "pandas booleans as text": lambda: pd.DataFrame(of_kinds(code=[True, False, True] * 14)),
+    "pandas text as number": lambda: pd.DataFrame(of_kinds(x=["1"] * 42)),
+    "pyarrow times as number": lambda: pa.table(of_kinds(x=TIMES)),
+}
+
+
+@pytest.mark.parametrize("kind", [*KINDS, *REFUSED])
+def test_a_frame_is_decided_alike_or_refused_whatever_its_size(client, mixed, monkeypatch, kind):
+    answers = []
+    for size in (2000, 0):
+        monkeypatch.setattr(bodies, "SMALL", size)
+        if kind in REFUSED:
+            with pytest.raises(Invalid) as caught:
+                client.model(mixed).decide(REFUSED[kind](), **STAKES)
+            answers.append([(flaw.row, flaw.column, flaw.msg) for flaw in caught.value.errors])
+        else:
+            answers.append(client.model(mixed).answer(KINDS[kind](), **STAKES).probabilities.tolist())
+    assert answers[0] == answers[1]
+    assert len(answers[0]) > 1
+    if kind in KINDS:
+        numbers = {"x": [0.0, 1.0, 1.0] * 14} if "booleans" in kind else {}
+        plain = client.model(mixed).answer(pd.DataFrame(of_kinds(**numbers)), **STAKES)
+        assert answers[0] == plain.probabilities.tolist()
+
+
+@pytest.mark.filterwarnings("ignore::payoff_client.PayoffWarning")
+@pytest.mark.parametrize("large", [False, True])
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_every_library_gets_its_own_frame_with_the_decisions(client, ward, expected, monkeypatch, library, large):
+    if large:
+        monkeypatch.setattr(bodies, "SMALL", 0)
+        monkeypatch.setattr(bodies, "PART_BYTES", 8 * 3 * 7)
+        monkeypatch.setattr(bodies, "PART_VALUES", 8 * 7)
+    sent = LIBRARIES[library](frame())
+
+    found = client.model(ward).decide(sent, **STAKES)
+
+    assert type(found) is type(sent)
+    if library.startswith("pandas"):
+        assert list(found.index) == [f"p{i}" for i in range(40)]
+    table = pd.DataFrame(found) if isinstance(found, list) else found
+    table = table.to_pandas() if hasattr(table, "to_pandas") else table
+    assert list(table.columns) == ["ward", "decision", *COLUMNS]
+    assert table["ward"].tolist() == list(range(40))
+    assert table["decision"].tolist() == expected["decisions"]
+    together = np.hstack([expected["probabilities"], expected["expected_benefits"]])
+    np.testing.assert_array_equal(table[COLUMNS].to_numpy(), together)
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
+def test_numbers_are_sent_in_the_order_of_the_model(client, numbers, monkeypatch, library):
+    small = client.model(numbers).decide(LIBRARIES[library](frame().drop(columns="pain")), **STAKES)
+    monkeypatch.setattr(bodies, "SMALL", 0)
+    large = client.model(numbers).decide(LIBRARIES[library](frame().drop(columns="pain")), **STAKES)
+
+    assert large.equals(small)
+    array = frame()[["pulse", "age"]].to_numpy()
+    columns = client.model(numbers).decide(array, **STAKES)
+    assert columns["decision"].tolist() == np.asarray(small["decision"]).tolist()
+    np.testing.assert_array_equal(columns["p:ill"], np.asarray(small["p:ill"]))
+
+
+def test_one_object_and_no_rows(client, ward):
+    one = client.model(ward).decide({"age": 63, "pulse": 90, "pain": "mild", "bed": "B7"}, **STAKES)
+    assert one["bed"] == "B7"
+    assert one["decision"] in ("wait", "treat")
+    assert client.model(ward).decide([], **STAKES)["decision"].tolist() == []
+    assert list(client.model(ward).decide(frame(0), **STAKES).columns) == ["ward", "decision", *COLUMNS]
+
+
+@pytest.mark.filterwarnings("ignore::payoff_client.PayoffWarning")
+def test_a_matrix_with_actions_a_frame_and_one_for_each_row_are_benefits(client, ward, monkeypatch):
+    monkeypatch.setattr(bodies, "PART_VALUES", 60)
+    model, matrix = client.model(ward), np.array([[0, -1], [-10, 5]])
+    words = model.decide(frame(), **STAKES)
+
+    assert model.decide(frame(), benefits=matrix, actions=["wait", "treat"]).equals(words)
+    assert model.decide(frame(), benefits=pd.DataFrame(STAKES["benefits"]).T).equals(words)
+    each = np.repeat(matrix[None], 40, axis=0)
+    each[7] = 0, 0
+    found = model.decide(frame(), benefits=each, actions=["wait", "treat"])
+    assert found.loc["p7", "benefit:treat"] == 0
+    pd.testing.assert_frame_equal(found.drop("p7"), words.drop("p7"))
+
+
+def test_decisions_are_recorded_and_their_outcomes_sent(client, ward, monkeypatch):
+    monkeypatch.setattr(bodies, "PART_VALUES", 60)
+    model, patients = client.model(ward), frame().reset_index(names="visit")
+    first = model.decide(patients, record=True, **STAKES)
+    assert first["id"].is_unique
+    assert {UUID(each).version for each in first["id"]} == {7}
+
+    for _ in range(2):  # with ids of one's own again and again
+        model.decide(patients, record="visit", **STAKES)
+    truth = pd.DataFrame({"id": [*first["id"], *patients["visit"], "x"], "truth": DATA["labels"] * 2 + ["ill"]})
+    truth["benefit"] = [3.0] + [None] * 80
+    sent = client.send_outcomes(truth)
+    assert (sent["accepted"], sent["unchanged"], sent["unknown"], sent["conflicts"]) == (80, 0, ["x"], [])
+    assert client.send_outcomes(truth)["unchanged"] == 80
+    with pytest.raises(Invalid, match="row 3, column 'truth'"):
+        client.send_outcomes(truth.assign(truth=["ill"] * 3 + ["dizzy"] + ["ill"] * 77))
+    truth.loc[0, "benefit"] = 4.0
+    assert len(client.send_outcomes(truth)["conflicts"]) == 1
+    assert client.send_outcomes(truth, correct=True)["accepted"] == 1
+    report = model.outcomes(since="2026-01-01", chart=True)
+    assert report["model"]["name"] == ward
+    assert report._repr_svg_().startswith("<svg")
+    with pytest.raises(ValueError, match="'thruth' is unknown"):
+        client.send_outcomes([{"id": "a", "thruth": "ill"}])
+
+
+def test_a_model_that_records_by_default_is_asked_for_ids(client, numbers, service, monkeypatch):
+    rows = frame().drop(columns="pain")
+    plain = client.model(numbers).decide(rows, **STAKES)
+    assert service.put(f"/models/{numbers}/recording", json={"record": True}).status_code < 300
+    try:
+        for size in (2000, 0):
+            monkeypatch.setattr(bodies, "SMALL", size)
+            found = client.model(numbers).decide(rows, **STAKES)
+            assert found["id"].is_unique
+            assert found.drop(columns="id").equals(plain)
+            assert client.model(numbers).decide(rows, record=False, **STAKES).equals(plain)
+    finally:
+        service.put(f"/models/{numbers}/recording", json={"record": False})
+
+
+class Lossy(httpx.BaseTransport):
+    """Passes each request on, and loses the answer to the first of each POST."""
+
+    def __init__(self) -> None:
+        self._inner = httpx.HTTPTransport()
+        self._lost: set[str] = set()
+
+    def handle_request(self, request):
+        response = self._inner.handle_request(request)
+        if request.method == "POST" and request.url.path not in self._lost:
+            self._lost.add(request.url.path)
+            response.read()
+            response.close()
+            raise httpx.ReadError("connection reset")
+        return response
+
+    def close(self) -> None:
+        self._inner.close()
+
+
+CALLS = {
+    "decide": lambda model, rows, _, **given: model.decide(rows, **STAKES, **given),
+    "explain": lambda model, rows, _, **given: model.explain(rows, **STAKES, **given),
+    "acquire": lambda model, *_, **given: model.acquire({}, str, budget=0, **STAKES, **given),
+    "acquire many": lambda model, rows, _, **given: model.acquire(rows, budget=0, **STAKES, **given),
+    "decide_file": lambda model, _, folder, **given: model.decide_file(
+        folder / "in.csv", folder / "out.csv", **STAKES, **given
+    ),
+}
+
+
+@pytest.fixture
+def recording(service, numbers):
+    """The model of numbers, which records by default."""
+    assert service.put(f"/models/{numbers}/recording", json={"record": True}).status_code < 300
+    yield numbers
+    service.put(f"/models/{numbers}/recording", json={"record": False})
+
+
+@pytest.fixture
+def lossy(service, monkeypatch):
+    monkeypatch.setattr("time.sleep", lambda _: None)
+    with Payoff(str(service.base_url), progress=False, transport=Lossy()) as client:
+        yield client
+
+
+def decisions_of(service, name: str) -> int:
+    return service.get(f"/models/{name}/outcomes").json()["decisions"]
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_a_lost_answer_is_asked_for_again_unless_its_decisions_may_be_recorded(
+    lossy, service, forest, recording, tmp_path, call
+):
+    rows = frame().drop(columns=["pain", "ward"])
+    rows.assign(visit=[f"in a file {i}" for i in range(40)]).to_csv(tmp_path / "in.csv", index=False)
+    if call.startswith("acquire"):
+        recording = forest
+        assert service.put(f"/models/{forest}/recording", json={"record": True}).status_code < 300
+    before = decisions_of(service, recording)
+    with pytest.raises(Unavailable, match="connection reset; the request is not repeated"):
+        CALLS[call](lossy.model(recording), rows, tmp_path)
+    once = decisions_of(service, recording) - before
+    assert once == (1 if call == "acquire" else 40)
+
+    with Payoff(str(service.base_url), progress=False, transport=Lossy()) as other:
+        CALLS[call](other.model(recording), rows, tmp_path, record=False)
+    assert decisions_of(service, recording) == before + once
+
+    with Payoff(str(service.base_url), progress=False, transport=Lossy()) as other:
+        CALLS[call](other.model(recording), rows, tmp_path, record="visit" if call == "decide_file" else True)
+    assert decisions_of(service, recording) == before + 2 * once
+
+    service.put(f"/models/{recording}/recording", json={"record": False})
+    with Payoff(str(service.base_url), progress=False, transport=Lossy()) as other:
+        CALLS[call](other.model(recording), rows, tmp_path)
+    assert decisions_of(service, recording) == before + 2 * once
+
+
+def test_an_array_whose_answer_is_lost_is_recorded_once(lossy, service, recording, monkeypatch):
+    monkeypatch.setattr(bodies, "SMALL", 0)
+    before = decisions_of(service, recording)
+    found = lossy.model(recording).decide(frame().drop(columns="pain"), **STAKES)
+
+    assert found["id"].is_unique
+    assert decisions_of(service, recording) == before + 40
+
+
+def test_what_a_model_records_by_default_does_not_depend_on_the_size(client, service, recording, monkeypatch):
+    service.put(f"/models/{recording}/recording", json={"record": True, "instances": True})
+    rows = []
+    for size in (2000, 0):
+        monkeypatch.setattr(bodies, "SMALL", size)
+        found = client.model(recording).decide(frame().drop(columns="pain"), **STAKES)
+        client.send_outcomes(
+            [{"id": id_, "truth": truth} for id_, truth in zip(found["id"], DATA["labels"], strict=True)]
+        )
+        rows.append(client.datasets.from_outcomes(recording)["from"]["rows"])
+    assert rows == [40, 80]
+
+
+@pytest.mark.filterwarnings("ignore::payoff_client.PayoffWarning")
+def test_the_classifier_records_nothing(client, service):
+    X = np.array([row[:2] for row in DATA["rows"]])
+    decider = BenefitClassifier(client, name="silent", **STAKES).fit(X, DATA["labels"])
+    assert service.put("/models/silent/recording", json={"record": True}).status_code < 300
+    decider.predict(X)
+    decider.predict_proba(X)
+    assert decider.score(X, DATA["labels"]) > -10
+    assert decisions_of(service, "silent") == 0
+
+
+def test_limits_hold_for_the_whole_frame(client, ward, monkeypatch):
+    monkeypatch.setattr(bodies, "SMALL", 0)
+    monkeypatch.setattr(bodies, "PART_BYTES", 24)
+    answer = client.model(ward).answer(frame(), **STAKES, limits={"treat": 5})
+
+    assert (answer.decisions == "treat").sum() == 5
+    assert answer.figures["limits"][0]["shadow_price"] > 0
+
+
+@pytest.mark.filterwarnings("ignore::payoff_client.PayoffWarning")
+def test_a_saved_matrix_decides_by_its_name(client, ward, monkeypatch, tmp_path):
+    """Requests in several parts name the version that was the newest before the first."""
+    model = client.model(ward)
+    asked = []
+    send = client._link.wire.send
+    monkeypatch.setattr(client._link.wire, "send", lambda call: asked.append(call) or send(call))
+    try:
+        first = model.matrices.save("autumn-2026", STAKES["benefits"])["version"]
+        expected = model.decide(frame(), **STAKES)
+        assert model.decide(frame(), benefits="autumn-2026").equals(expected)
+        monkeypatch.setattr(bodies, "SMALL", 0)
+        monkeypatch.setattr(bodies, "PART_BYTES", 8 * 3 * 7)
+        assert model.decide(frame(), benefits="autumn-2026").equals(expected)
+        assert [call.params["benefits"] for call in asked if call.params.get("benefits")] == [
+            f'"autumn-2026:{first}"'
+        ] * 6
+        frame().to_csv(tmp_path / "in.csv", index=False)
+        model.decide_file(tmp_path / "in.csv", tmp_path / "out.csv", benefits="autumn-2026")
+        assert (pd.read_csv(tmp_path / "out.csv")["decision"] == expected["decision"].to_numpy()).all()
+
+        costs = pd.DataFrame([[0, 1], [10, -4]], index=["healthy", "ill"], columns=["wait", "treat"])
+        assert model.matrices.save("autumn-2026", cost_matrix=costs)["version"] == first + 1
+        assert model.matrices.get(f"autumn-2026:{first}")["benefits"] == STAKES["benefits"]
+        assert model.matrices.get("autumn-2026")["benefits"]["ill"] == {"wait": -10, "treat": 4}
+        assert [(each["matrix"], each["versions"]) for each in model.matrices.list()] == [("autumn-2026", 2)]
+        with pytest.raises(Invalid, match="dizzy"):
+            model.matrices.save("odd", {"healthy": {"wait": 0}, "dizzy": {"wait": 1}})
+    finally:
+        model.matrices.delete("autumn-2026")
+    assert model.matrices.list() == []
+    with pytest.raises(NotFound, match="no saved matrices"):
+        model.decide(frame(), benefits="autumn-2026")
+
+
+def test_known_outcomes_are_a_data_set_to_train_on(client, ward):
+    decided = client.model(ward).decide(frame(), record={"instances": True}, **STAKES)
+    outcomes = decided[["id"]].assign(truth=["healthy", "ill"] * 20)
+    assert client.send_outcomes(outcomes)["accepted"] == 40
+
+    made = client.datasets.from_outcomes(ward, name="seen", since="2026-01-01")
+    assert (made["classes"], made["from"]["model"]) == (["healthy", "ill"], ward)
+    assert made["rows"] == made["from"]["rows"] >= 40
+    assert client.datasets.get("seen")["id"] == made["id"]
+    assert client.train("seen", name="learnt", learner="logistic", holdout=0).reference == "learnt:1"
+    with pytest.raises(NotFound, match="nobody"):
+        client.datasets.from_outcomes("nobody")
+
+
+def test_explanations_are_columns(client, ward):
+    found = client.model(ward).explain(frame(2), **STAKES)
+    assert {"runner_up", "margin", "contribution:age", "contribution:pain"} <= set(found.columns)
+
+
+@pytest.mark.parametrize("large", [False, True])
+@pytest.mark.parametrize("column", ["age", "pulse"])
+@pytest.mark.parametrize("value", ["old", np.inf])
+def test_a_problem_names_the_row_and_the_column_of_the_frame(client, ward, monkeypatch, large, column, value):
+    if large:
+        monkeypatch.setattr(bodies, "SMALL", 0)
+        monkeypatch.setattr(bodies, "PART_BYTES", 8 * 3 * 7)
+    sent = frame()
+    sent[column] = sent[column].astype(object) if value == "old" else sent[column]
+    sent.loc["p33", column] = value
+
+    with pytest.raises(Invalid, match=f"row 'p33', column '{column}'") as caught:
+        client.model(ward).decide(sent, **STAKES)
+    assert [(flaw.row, flaw.column) for flaw in caught.value.errors] == [("p33", column)]
+
+
+def test_a_missing_feature_and_a_double_column_are_named(client, ward):
+    with pytest.raises(Invalid, match="column 'age'") as caught:
+        client.model(ward).decide(frame().drop(columns="age"), **STAKES)
+    assert caught.value.errors[0].column == "age"
+    double = pd.concat([frame(), frame()[["age"]]], axis=1)
+    with pytest.raises(Invalid, match="column 'age': the frame has this column twice"):
+        client.model(ward).decide(double, **STAKES)
+    with pytest.raises(Invalid, match=r"row 0: .*'age'"):
+        client.model(ward).decide([{"pulse": 3, "pain": "mild"}], **STAKES)
+    with pytest.raises(ValueError, match="'decision' of its own"):
+        client.model(ward).decide(frame().assign(decision=1), **STAKES)
+    with pytest.raises(NotFound):
+        client.model("nobody").decide(frame())
+
+
+@pytest.fixture(scope="session")
+def moving(service) -> list[str]:
+    """Versions of a model with other features, or in another order."""
+    versions = [["age", "pulse"], ["pulse", "age"], ["pulse"]]
+    for features in versions:
+        places = [TRAINING["features"].index(name) for name in features]
+        rows = [[row[place] for place in places] for row in TRAINING["rows"]]
+        data = {"features": features, "labels": TRAINING["labels"], "rows": rows}
+        trained(service, {"model": "moving", "learner": {"kind": "logistic"}, "data": data, "holdout": 0})
+    return [f"moving:{number + 1}" for number in range(len(versions))]
+
+
+@pytest.mark.parametrize("large", [False, True])
+def test_an_alias_that_moves_to_other_features_is_followed(client, moving, monkeypatch, large):
+    monkeypatch.setattr(bodies, "SMALL", 0 if large else 2000)
+    model = client.model("moving@live")
+    for number, pinned in enumerate(moving):
+        model.set_alias("live", number + 1)
+        found = model.decide(frame(5), **STAKES)
+        assert found.equals(client.model(pinned).decide(frame(5), **STAKES))
+    assert model.describe()["aliases"] == {"live": 3}
+    model.delete_alias("live")
+
+
+@pytest.mark.filterwarnings("ignore::payoff_client.PayoffWarning")
+def test_a_model_is_trained_and_compared(client, capsys):
+    sick = frame().assign(state=DATA["labels"]).drop(columns="ward")
+    model = client.train(sick, label="state", learner="logistic", name="from-frame", holdout=0.3, progress=True)
+
+    assert "training from-frame" in capsys.readouterr().err
+    assert model.card()["labels"] == ["state"]
+    assert [each["type"] for each in model.card()["features"]] == ["categorical", "numeric", "numeric"]
+    report = model.benefit(STAKES["benefits"], chart=True)
+    assert report._repr_svg_().startswith("<svg")
+    assert report.table == report["rules"]
+    dataset = model.card()["data"]["dataset"]
+    assert dataset in {each["id"] for each in client.datasets.list()}
+    compared = client.compare(dataset, learners=["logistic"], folds=2, chart=True, **STAKES)
+    assert compared._repr_svg_().startswith("<svg")
+    assert compared.table[0]["rule"]
+    assert "from-frame" in {each["name"] for each in client.models()}
+    with pytest.raises(Invalid, match="'dept'"):
+        client.train(dataset, learner={"kind": "cost_tree", "dept": 3}, name="from-frame")
+
+
+def test_frames_are_uploaded_alike_with_and_without_pyarrow(client, monkeypatch, tmp_path):
+    sick = frame().assign(state=DATA["labels"], code=["007", "008"] * 20)
+    kinds = client.datasets.upload(sick, label="state")["features"]
+    assert client.datasets.upload(pl.from_pandas(sick), label="state")["features"] == kinds
+    assert client.datasets.upload(sick.to_dict("records"), label="state")["features"] == kinds
+    monkeypatch.setattr("payoff_client.datasets.find_spec", lambda _: None)
+    assert client.datasets.upload(sick, label="state")["features"] == kinds
+    path = tmp_path / "patients.csv.gz"
+    path.write_bytes(gzip.compress(sick.to_csv(index=False).encode()))
+    stored = client.datasets.upload(path, label="state", types={"code": "category"}, name="patients")
+    assert stored["features"] == kinds
+    assert client.datasets.get("patients")["id"] == stored["id"]
+    client.datasets.delete(stored["id"])
+
+
+def test_sets_are_retrieved(client, ward):
+    P = np.random.default_rng(0).random(3000).round(3)
+    long, short = client.retrieve(P), client.retrieve(P[:50].tolist(), loss={"name": "f_beta", "beta": 2}, k_max=3)
+    assert len(long["sets"][0]["selected"]) == long["sets"][0]["k"]
+    assert short["sets"][0]["k"] <= 3
+    assert client.model(ward).retrieve(frame())["sets"][0]["selected"][0] in range(40)
+
+
+def test_questions_are_asked_until_the_case_is_decided(client, forest):
+    model, patient = client.model(forest), dict(zip(DATA["features"], DATA["rows"][0], strict=True))
+    asked = []
+
+    def ask(feature):
+        asked.append(feature)
+        return patient[feature]
+
+    first = model.acquire({})
+    case = model.acquire({}, ask)
+
+    assert first["next"]["feature"] == asked[0]
+    assert case["status"] == "decided"
+    assert list(case["known"]) == asked
+    assert model.acquire({}, lambda _: None)["status"] == "decided"
+    states = model.acquire(frame(3).drop(columns=["ward", "pain"]), budget=0)["results"]
+    assert [state["status"] for state in states] == ["decided"] * 3
+    with pytest.raises(Invalid, match="row 1, column 'age'"):
+        model.acquire([{}, {"age": "old"}])
+
+
+def write(rows: pd.DataFrame, path) -> None:
+    text = rows.to_csv(index=False) if ".csv" in path.name else rows.to_json(orient="records", lines=True)
+    if path.suffix == ".parquet":
+        rows.to_parquet(path)
+    elif path.suffix == ".gz":
+        path.write_bytes(gzip.compress(text.encode()))
+    else:
+        path.write_text(text)
+
+
+def read(path) -> pd.DataFrame:
+    if path.suffix == ".parquet":
+        return pq.read_table(path).to_pandas()
+    return pd.read_csv(path) if ".csv" in path.name else pd.read_json(path, lines=True)
+
+
+@pytest.mark.parametrize("source", ["csv", "csv.gz", "ndjson", "parquet"])
+@pytest.mark.parametrize("target", ["csv", "csv.gz", "ndjson", "parquet"])
+def test_files_are_decided_in_parts(client, ward, expected, monkeypatch, tmp_path, source, target):
+    monkeypatch.setattr(files, "_PART", 300)
+    monkeypatch.setattr(files, "_BATCH_VALUES", 50)
+    note = ['said "no",\nthen left', "plain"] * 20
+    write(frame().assign(note=note).reset_index(drop=True), tmp_path / f"in.{source}")
+
+    report = client.model(ward).decide_file(tmp_path / f"in.{source}", tmp_path / f"out.{target}", **STAKES)
+
+    assert (report["rows"], report["model"]) == (40, f"{ward}:1")
+    found = read(tmp_path / f"out.{target}")
+    assert list(found.columns) == ["ward", "note", "decision", *COLUMNS]
+    assert found["note"].tolist() == note
+    assert found["ward"].astype(int).tolist() == list(range(40))
+    assert found["decision"].tolist() == expected["decisions"]
+    np.testing.assert_allclose(found[COLUMNS[:2]].to_numpy(), expected["probabilities"], rtol=1e-9)
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+@pytest.mark.parametrize("form", ["frame", "csv", "ndjson", "parquet"])
+@pytest.mark.parametrize("strange", [[33], [2, 7, 8, 20, 33, 39]])
+def test_warnings_of_parts_are_those_of_the_whole(client, ward, monkeypatch, tmp_path, form, strange):
+    sent = frame().reset_index(drop=True)
+    sent.loc[strange, "pain"] = [f"odd {i}" for i in strange]
+    sent.loc[strange, "age"] = 9000
+    monkeypatch.setattr(bodies, "PART_VALUES", 50_000)
+    expected = client.model(ward).answer(sent, **STAKES).warnings
+    assert any("6 of 40 values" in each or "1 of 40 values" in each for each in expected)
+    monkeypatch.setattr(bodies, "PART_VALUES", 8 * 7)
+    monkeypatch.setattr(files, "_PART", 120)
+    monkeypatch.setattr(files, "_BATCH_VALUES", 50)
+
+    if form == "frame":
+        assert client.model(ward).answer(sent, **STAKES).warnings == expected
+        monkeypatch.setattr(bodies, "SMALL", 0)
+        monkeypatch.setattr(bodies, "PART_BYTES", 8 * 3 * 7)
+        found = client.model(ward).answer(sent, **STAKES).warnings
+    else:
+        write(sent, tmp_path / f"in.{form}")
+        found = client.model(ward).decide_file(tmp_path / f"in.{form}", tmp_path / f"out.{form}", **STAKES)["warnings"]
+    assert found == [each for each in expected if "far outside" not in each]  # which JSON alone has
+
+
+def test_a_file_with_an_error_names_its_row_and_leaves_nothing(client, ward, monkeypatch, tmp_path):
+    monkeypatch.setattr(files, "_PART", 300)
+    rows = frame()
+    rows.insert(0, " note ", 'a\nb"c')  # spaces around names do not count
+    rows["pulse"] = rows["pulse"].astype(object)
+    rows.iloc[33, rows.columns.get_loc("pulse")] = "fast"
+    rows.to_csv(tmp_path / "in.csv", index=False)
+
+    with pytest.raises(Invalid, match="row 33, column 'pulse'"):
+        client.model(ward).decide_file(tmp_path / "in.csv", tmp_path / "out.csv", **STAKES)
+    assert [path.name for path in tmp_path.iterdir()] == ["in.csv"]
+    (tmp_path / "in.csv").write_text('age,pulse,pain\n1,2,"open\n' + "3,4,mild\n" * 500)
+    monkeypatch.setattr(files, "_LONGEST_ROW", 1000)
+    with pytest.raises(ValueError, match="quotation mark"):
+        client.model(ward).decide_file(tmp_path / "in.csv", tmp_path / "out.csv", **STAKES)
+
+
+def test_the_asynchronous_client_answers_the_same(service, client, ward, monkeypatch):
+    async def both(rows):
+        async with AsyncPayoff(str(service.base_url)) as other:
+            model = other.model(ward)
+            return await asyncio.gather(*(model.decide(rows, **STAKES) for _ in range(3)))
+
+    plain = client.model(ward).decide(frame(), **STAKES)
+    for size in (2000, 0):
+        monkeypatch.setattr(bodies, "SMALL", size)
+        monkeypatch.setattr(bodies, "PART_BYTES", 8 * 3 * 7)
+        assert all(found.equals(plain) for found in asyncio.run(both(frame())))
+    with pytest.raises(Invalid, match="row 'p33', column 'pulse'"):
+        asyncio.run(both(frame().replace({"pulse": {frame().loc["p33", "pulse"]: np.inf}})))
+
+
+@pytest.mark.filterwarnings("ignore::payoff_client.PayoffWarning")
+def test_the_classifier_works_in_pipelines_and_cross_validation(client):
+    X = np.array([row[:2] for row in DATA["rows"]])
+    y = np.array(DATA["labels"])
+    decider = BenefitClassifier(client, name="estimator", **STAKES)
+
+    assert clone(decider).get_params()["client"] is client
+    pipeline = make_pipeline(StandardScaler(), decider).fit(X, y)
+    assert set(pipeline.predict(X)) <= {"wait", "treat"}
+    assert pipeline.predict_proba(X).sum(axis=1) == pytest.approx(np.ones(40))
+    earned = [STAKES["benefits"][truth][action] for truth, action in zip(y, pipeline.predict(X), strict=True)]
+    assert pipeline.score(X, y) == pytest.approx(np.mean(earned))
+    copy = pickle.loads(pickle.dumps(pipeline))
+    assert copy.predict(X).tolist() == pipeline.predict(X).tolist()
+    copy[-1].client.close()
+    scores = cross_val_score(BenefitClassifier(client, name="estimator"), X, y == "ill", cv=2)
+    assert scores.mean() > 0.5
+
+
+def test_the_readme_goes_from_a_file_to_decisions_in_eight_lines(client, service, tmp_path, monkeypatch, capsys):
+    readme = (ROOT / "clients/python/README.md").read_text()
+    code = readme.partition("```python\n")[2].partition("```")[0]
+    assert code in (ROOT / "docs/how-to/python-client.md").read_text()
+    assert len(code.strip().splitlines()) <= 9  # with the empty one
+
+    monkeypatch.chdir(tmp_path)
+    sick = pd.DataFrame(TRAINING["rows"], columns=TRAINING["features"]).assign(
+        condition=TRAINING["labels"], bed=range(200)
+    )
+    sick.to_csv("patients.csv", index=False)
+    space = {}
+    with pytest.warns(PayoffWarning, match="'bed' holds a different integer in every row"):  # from the upload
+        exec(code.replace("http://127.0.0.1:8000", str(service.base_url)), space)
+    space["client"].close()
+    assert "benefit:treat" in capsys.readouterr().out
+
+
+def test_the_wheel_has_the_types_and_no_tests(tmp_path):
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
+    subprocess.run(command, cwd=ROOT / "clients/python", check=True, capture_output=True)
+    (wheel,) = tmp_path.iterdir()
+    with zipfile.ZipFile(wheel) as opened:
+        names = opened.namelist()
+
+    assert "payoff_client/py.typed" in names
+    assert {name.partition("/")[0] for name in names} == {"payoff_client", f"payoff_client-{__version__}.dist-info"}
+
+
+LONG = {  # they train several times or hundreds of rows, 40 s together; a thorough run has them, too
+    "check_classifier_data_not_an_array", "check_classifiers_classes", "check_classifiers_train", "check_dtype_object",
+    "check_estimators_dtypes", "check_estimators_fit_returns_self", "check_estimators_overwrite_params",
+    "check_f_contiguous_array_estimator", "check_fit2d_1feature", "check_fit2d_predict1d", "check_fit_check_is_fitted",
+    "check_fit_idempotent", "check_fit_score_takes_y", "check_methods_sample_order_invariance",
+    "check_methods_subset_invariance", "check_n_features_in_after_fitting", "check_pipeline_consistency",
+    "check_positive_only_tag_during_fit", "check_readonly_memmap_input", "check_supervised_y_2d",
+    "check_dont_overwrite_parameters", "check_estimators_pickle",
+}  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_the_classifier_passes_checks_of_scikit_learn(client):
+    done = set()
+    for estimator, check in estimator_checks_generator(BenefitClassifier(client, name="checked")):
+        name = check.func.__name__
+        if THOROUGH or name not in LONG:
+            with suppress(SkipTest):
+                check(estimator)
+                done.add(name)
+    assert {"check_n_features_in", "check_dict_unchanged", "check_estimators_unfitted", "check_fit2d_1sample"} <= done
+    assert len(done) >= 25
+
+
+@pytest.mark.filterwarnings("ignore::payoff_client.PayoffWarning")
+def test_the_classifier_takes_all_forms_of_benefits(client):
+    """In words, as a frame, as the name of a saved matrix, and as numbers by class."""
+    X, y = np.array([row[:2] for row in DATA["rows"]]), np.array(DATA["labels"])
+    words = STAKES["benefits"]
+    decider = BenefitClassifier(client, name="forms", benefits=words).fit(X, y)
+    expected, score = decider.predict(X), decider.score(X, y)
+    decider.model_.matrices.save("autumn-2026", words)
+    numbers = {"benefits": [[0, -1], [-10, 5]], "actions": ["wait", "treat"]}
+
+    for form in ({"benefits": pd.DataFrame(words).T}, {"benefits": "autumn-2026"}, numbers):
+        other = decider.set_params(**{"actions": None, **form})
+        assert other.predict(X).tolist() == expected.tolist()
+        assert other.score(X, y) == pytest.approx(score)
+    of_classes = decider.set_params(benefits=[[0, -1], [-10, 5]], actions=None).predict(X)
+    assert of_classes.tolist() == [{"wait": "healthy", "treat": "ill"}[action] for action in expected]
+
+
+@pytest.mark.parametrize(
+    "benefits",
+    [
+        {"healthy": {"wait": 0}, "sick": {"wait": -10}},
+        {"healthy": {"wait": 0}},
+        pd.DataFrame({"wait": {"healthy": 0, "ill": 1, "dead": 2}}),
+        [[0, 1]],
+        [[0, 1], [0, 1], [0, 1]],
+    ],
+    ids=["another", "one less", "one more", "one row", "three rows"],
+)
+def test_the_classifier_publishes_nothing_for_benefits_of_other_classes(client, benefits):
+    X, y = np.array([row[:2] for row in DATA["rows"]]), np.array(DATA["labels"])
+    with pytest.raises(ValueError, match=r"benefits need a row for each class of y, .*'healthy', 'ill'"):
+        BenefitClassifier(client, name="unpublished", benefits=benefits).fit(X, y)
+    with pytest.raises(NotFound):
+        client.model("unpublished").card()
+
+
+def test_a_file_is_not_replaced_by_its_decisions(client, ward, tmp_path):
+    """Nor is a file of the name of a temporary one; a file that is replaced keeps its mode."""
+    cases = tmp_path / "cases.csv"
+    frame().to_csv(cases)
+    before = cases.read_bytes()
+    (tmp_path / "alias.csv").symlink_to(cases)
+    for target in (cases, tmp_path / "alias.csv"):
+        with pytest.raises(ValueError, match="has the cases"):
+            client.model(ward).decide_file(cases, target, **STAKES)
+    assert cases.read_bytes() == before
+
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    (tmp_path / ".out.csv.part").symlink_to(victim)
+    out = tmp_path / "out.csv"
+    out.write_text("")
+    out.chmod(0o640)
+    client.model(ward).decide_file(cases, out, **STAKES)
+    assert (victim.read_text(), out.is_symlink(), out.stat().st_mode & 0o777) == ("precious", False, 0o640)
+    assert sorted(path.name for path in tmp_path.glob(".*.part")) == [".out.csv.part"]
+    with pytest.raises(FileNotFoundError, match="no such folder"):
+        client.model(ward).decide_file(cases, tmp_path / "absent" / "out.csv", **STAKES)
