@@ -13,7 +13,8 @@ import numpy as np
 from retrieval_quality import DATA, calibrated, problems
 
 from app.api.charts.axis import Axis
-from app.api.charts.svg import document, line, tag, text
+from app.api.charts.frame import frame, through
+from app.api.charts.svg import document, tag, text
 from app.retrieval.losses import Loss
 from app.retrieval.selection import select
 from app.retrieval.terms import Terms
@@ -48,7 +49,7 @@ def styles() -> str:
         )
         for tone in (0, 1)
     )
-    shape = "polyline{stroke-width:1.8;fill:none}"
+    shape = "path{stroke-width:1.8}"
     return tag("style", f"{shape}{light}@media (prefers-color-scheme:dark){{{dark}}}")
 
 
@@ -56,27 +57,13 @@ def name(loss: str) -> str:
     return loss.lower().replace("/", "-")
 
 
-def frame(x: Axis, y: Axis) -> str:
-    parts = []
-    for value, label in y.ticks(5):
-        parts.append(line(x.start, y.at(value), x.end, y.at(value), "grid"))
-        parts.append(text(x.start - 8, y.at(value) + 4, label, cls="soft", anchor="end"))
-    for value, label in x.ticks(10):
-        parts.append(line(x.at(value), y.start, x.at(value), y.start + 4, "axis"))
-        parts.append(text(x.at(value), y.start + 18, label, cls="soft", anchor="middle"))
-    parts.append(line(x.start, y.start, x.end, y.start, "axis"))
-    parts.append(text((x.start + x.end) / 2, y.start + 38, "k: how many are retrieved", cls="soft", anchor="middle"))
-    return "".join(parts)
-
-
 def drawn(p: np.ndarray, label: str, loss: Loss, x: Axis, y: Axis, height: float) -> str:
     """A curve, a dot at its least value, and its row of the key."""
     found = select(p, Terms(loss, curve=True))
     assert found.curve is not None
-    points = " ".join(f"{x.at(k):.1f},{y.at(value):.1f}" for k, value in enumerate(found.curve))
     words = f"{label}: k = {found.k}, loss {found.expected_loss:.3f}"
     return (
-        tag("polyline", points=points, cls=name(label))
+        through(x, y, list(enumerate(found.curve)), name(label), steps=True)
         + tag("circle", cx=x.at(found.k), cy=y.at(found.expected_loss), r=4, cls=f"{name(label)}-text")
         + text(RIGHT + 24, height, words, cls=f"{name(label)}-text")
     )
@@ -84,17 +71,17 @@ def drawn(p: np.ndarray, label: str, loss: Loss, x: Axis, y: Axis, height: float
 
 def main() -> None:
     p, truth = example()
-    x, y = Axis(0, ITEMS, 56, RIGHT), Axis(0, 1, 420, 70)
+    x, y = Axis(0, ITEMS, 56, RIGHT), Axis(0, 1, 420, 90)
     parts = [
         text(24, 26, "Expected loss of retrieving the k most likely items", cls="heading"),
         text(24, 46, f"{ITEMS} test rows of Letter Recognition, {p.sum():.1f} expected to be the letter B "
              f"({truth.sum()} are); no probability reaches 1/2", cls="soft"),
-        styles(), frame(x, y),
+        styles(), frame(x, y, "k: how many are retrieved", "expected loss L_k"),
     ]  # fmt: skip
     assert p.max() < 0.5
     parts += [drawn(p, label, loss, x, y, 90 + 22 * row) for row, (label, loss) in enumerate(LOSSES.items())]
     best = "; ".join(f"{label} k = {select(p, Terms(loss)).k}" for label, loss in LOSSES.items())
-    picture = document(WIDTH, HEIGHT, "Expected losses by size of set", f"The best sets: {best}.", "".join(parts))
+    picture = document(WIDTH, HEIGHT, "".join(parts), "Expected losses by size of set", f"The best sets: {best}.")
     Path(sys.argv[1] if len(sys.argv) > 1 else IMAGE).write_text(picture + "\n", encoding="utf-8")
     print(best)
 

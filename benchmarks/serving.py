@@ -43,7 +43,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 HERE = Path(__file__).parent
-ROUNDS = int(sys.argv[1]) if len(sys.argv) > 1 else 5
+ROUNDS = next((int(word) for word in sys.argv[1:] if word.isdigit()), 5)
 BENEFITS = [[-40, 0], [100, -500]]
 CONNECTIONS = 16
 SECONDS = 2.0
@@ -183,6 +183,8 @@ def server(
             except httpx.HTTPError:
                 pass
             time.sleep(0.01)
+        else:
+            raise SystemExit(f"does not answer at {ready}: {' '.join(command)}")
         yield Server(port, process, key)
     finally:
         process.terminate()
@@ -321,6 +323,9 @@ def while_training(payoff: Server, data: object) -> None:
 
 
 def show(what: str, ratio: float, goal: str) -> None:
+    sign, _, bound = goal.partition(" ")
+    if goal and (ratio > float(bound) if sign == "<=" else ratio < float(bound)):
+        goal += ", missed"
     print(f"{what:<42}{ratio:10.3f}   {goal}")
     shown.append((what, ratio, goal))
 
