@@ -10,8 +10,9 @@ COPY requirements-scale.lock ./
 RUN pip install --no-cache-dir --disable-pip-version-check --require-hashes -r requirements-scale.lock
 COPY pyproject.toml README.md ./
 COPY app app
+COPY clients/python clients/python
 # The installer goes last of all: what serves has nothing to install with.
-RUN pip install --no-cache-dir --disable-pip-version-check --no-deps --no-build-isolation . \
+RUN pip install --no-cache-dir --disable-pip-version-check --no-deps --no-build-isolation . ./clients/python \
  && pip uninstall --yes --quiet hatchling editables setuptools pip
 # The loops are compiled here, so that a container answers everything as soon as it is ready: for any processor of this
 # architecture rather than for the one that builds. What was compiled belongs to its source's time of change, which a

@@ -15,23 +15,24 @@ $(PY):
 	@python3 -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Payoff needs Python 3.11 or later")'
 	python3 -m venv $(VENV)
 
-$(VENV)/installed: requirements.lock pyproject.toml | $(PY)
+$(VENV)/installed: requirements.lock pyproject.toml clients/python/pyproject.toml | $(PY)
 	@echo "installing the pinned dependencies into $(VENV)"
 	@$(PIP) --require-hashes -r requirements.lock
-	@$(PIP) --no-deps --no-build-isolation --editable .
+	@$(PIP) --no-deps --no-build-isolation --editable . --editable clients/python
 	@touch $@
 
 # All of the above and more, in one go.
-$(VENV)/installed-dev: requirements-dev.lock pyproject.toml | $(PY)
+$(VENV)/installed-dev: requirements-dev.lock clients/python/tests/requirements.lock pyproject.toml clients/python/pyproject.toml | $(PY)
 	@echo "installing the pinned dependencies and development tools into $(VENV)"
 	@$(PIP) --require-hashes -r requirements-dev.lock
-	@$(PIP) --no-deps --no-build-isolation --editable .
+	@$(PIP) --require-hashes --no-deps --upgrade --target $(VENV)/pandas -r clients/python/tests/requirements.lock
+	@$(PIP) --no-deps --no-build-isolation --editable . --editable clients/python
 	@touch $(VENV)/installed $@
 
 install: $(VENV)/installed  ## make the environment .venv
 
-demo: install  ## train, predict and explain on real data over HTTP, then go on serving (EXIT=1: stop)
-	@$(VENV)/bin/payoff demo $(if $(EXIT),--exit)
+demo: install  ## train, predict and explain on real data over HTTP, then go on serving (EXIT=1: stop; PORT=8001)
+	@$(VENV)/bin/payoff demo $(if $(EXIT),--exit) $(if $(PORT),--port $(PORT))
 
 # Once, beforehand: otherwise every test process compiles them for itself.
 COMPILE := $(PY) -c "from app.usecases.kernels import compile_now; compile_now()"
@@ -42,6 +43,7 @@ step = echo "$(1)" && began=$$(date +%s) && $(2) && echo "$(1) took $$(($$(date 
 test: $(VENV)/installed-dev  ## run the tests
 	@$(call step,kernels,$(COMPILE))
 	@$(call step,tests,$(PY) -m pytest --numprocesses=4 --dist=loadfile --no-loadscope-reorder)
+	@$(call step,tests of the client,$(PY) -m pytest --numprocesses=2 --dist=loadfile clients/python/tests)
 
 check: $(VENV)/installed-dev  ## format, lint, types, import contracts, docs, tests: what CI runs
 	@{ $(COMPILE); } & \
@@ -62,7 +64,8 @@ bench: install  ## measure single requests and batches beside other servers, and
 LOCK := uv pip compile pyproject.toml --extra build --universal --python-version 3.11 --generate-hashes \
   --no-emit-index-url --no-emit-find-links --no-header --quiet
 
-lock:  ## renew the three lock files (needs uv)
+lock:  ## renew the lock files (needs uv)
 	$(LOCK) --output-file requirements.lock
 	$(LOCK) --extra scale --constraint requirements.lock --output-file requirements-scale.lock
 	$(LOCK) --extra scale --extra dev --constraint requirements-scale.lock --output-file requirements-dev.lock
+	echo "pandas>=3.0" | $(subst pyproject.toml --extra build,- --no-deps,$(LOCK)) --output-file clients/python/tests/requirements.lock

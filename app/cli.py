@@ -1,4 +1,4 @@
-"""The command line: `payoff serve | worker | demo | doctor | keys | reindex | backup | restore`."""
+"""The command line: `payoff serve | worker | demo | doctor | keys | backup | restore | …`, and the client's."""
 
 from __future__ import annotations
 
@@ -14,14 +14,32 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 
+from app import __version__
 from app.access import cli
+
+_OF_CLIENT = {  # of `payoff_client.commands`, which is imported for them alone
+    "predict": "decide for a file of cases",
+    "train": "train a model on a file",
+    "retrieve": "choose sets with the smallest expected loss",
+    "acquire": "ask for a case's features one by one until it is decided",
+    "compare": "compare what learners and rules earn",
+    "models": "list models, show one, move an alias",
+    "outcomes": "report or send what became of recorded decisions",
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code, 0 on success."""
+    given = sys.argv[1:] if arguments is None else arguments
+    return _as_client(given) if given and given[0] in _OF_CLIENT else _run(_parser().parse_args(given))
+
+
+def _parser(describe: Callable[[str, argparse.ArgumentParser], None] | None = None) -> argparse.ArgumentParser:
+    """`describe` adds the arguments of a client's command."""
     parser = argparse.ArgumentParser(
         prog="payoff", description="Predictions that decide. Settings are PAYOFF_… variables."
     )
+    parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     commands = parser.add_subparsers(dest="command", required=True)
     serve = commands.add_parser("serve", help="answer HTTP requests")
     serve.add_argument("--host", default="127.0.0.1", help="address to listen on (default %(default)s)")
@@ -48,20 +66,60 @@ def main(arguments: Sequence[str] | None = None) -> int:
     out.add_argument("place", help="a folder, or s3://bucket/path")
     back = commands.add_parser("restore", help="restore a backup into an empty service")
     back.add_argument("place", help="the location given to `payoff backup`")
-    chosen = parser.parse_args(arguments)
-    if chosen.command == "serve":
-        return _serve(chosen.host, chosen.port, chosen.processes)
-    if chosen.command == "worker":
-        return _work(chosen.host)
-    if chosen.command == "demo":
-        from app.demo import run  # noqa: PLC0415 - its client library is not needed otherwise
+    shell = commands.add_parser("completion", help="print a script that completes commands in a shell")
+    shell.add_argument("shell", choices=["bash", "zsh", "fish"])
+    for name, purpose in _OF_CLIENT.items():
+        command = commands.add_parser(name, help=f"{purpose} (a client's command)", add_help=False)
+        if describe is not None:
+            describe(name, command)
+    return parser
 
-        return run(port=chosen.port, stay=not chosen.exit, url=chosen.url)
-    if chosen.command == "doctor":
-        return _examine(as_json=chosen.json, deep=chosen.deep)
-    if chosen.command == "keys":
-        return _keys(chosen)
-    return _reindex() if chosen.command == "reindex" else _copy(chosen.command, chosen.place)
+
+def _run(chosen: argparse.Namespace) -> int:
+    runs: dict[str, Callable[[], int]] = {
+        "serve": lambda: _serve(chosen.host, chosen.port, chosen.processes),
+        "worker": lambda: _work(chosen.host),
+        "demo": lambda: _demo(chosen),
+        "doctor": lambda: _examine(as_json=chosen.json, deep=chosen.deep),
+        "keys": lambda: _keys(chosen),
+        "reindex": _reindex,
+        "backup": lambda: _copy("backup", chosen.place),
+        "restore": lambda: _copy("restore", chosen.place),
+        "completion": lambda: _complete(chosen.shell),
+    }
+    return runs[chosen.command]()
+
+
+def _demo(chosen: argparse.Namespace) -> int:
+    from app.demo.tour import run  # noqa: PLC0415 - its client library is not needed otherwise
+
+    return run(port=chosen.port, stay=not chosen.exit, url=chosen.url)
+
+
+def _as_client(arguments: Sequence[str]) -> int:
+    try:
+        from payoff_client.commands import main as run  # noqa: PLC0415 - a service needs no client
+    except ModuleNotFoundError as error:
+        return _without_client(arguments[0], error)
+    return run(arguments, prog="payoff")
+
+
+def _complete(shell: str) -> int:
+    try:
+        from payoff_client.commands import describe  # noqa: PLC0415 - a service needs no client
+        from payoff_client.completion import script  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        return _without_client("completion", error)
+    try:
+        print(script(_parser(describe), shell), flush=True)
+    except BrokenPipeError:  # the reader of the output has enough
+        sys.stdout = None
+    return 0
+
+
+def _without_client(command: str, error: ModuleNotFoundError) -> int:
+    print(f"payoff: {command} needs the client: pip install payoff-client ({error})", file=sys.stderr)
+    return 2
 
 
 def _number(low: int, high: int) -> Callable[[str], int]:
@@ -87,7 +145,7 @@ def _serve(host: str, port: int, processes: int | None) -> int:
     try:
         serve(settings, host, port, _starting)
     except PortUnusable as error:
-        print(f"payoff: {error}", file=sys.stderr)
+        print(f"payoff: {error}; choose another with --port or --host", file=sys.stderr)
         return 1
     return 0
 
@@ -166,7 +224,9 @@ def _copy(command: str, place: str) -> int:
 
     with _starting():
         settings = Settings()
-        check_place(place, {"PAYOFF_MODELS": settings.models, "PAYOFF_DATASETS": settings.datasets_url})
+        stores = {"PAYOFF_MODELS": settings.models, "PAYOFF_DATASETS": settings.datasets_url}
+        stores["PAYOFF_DECISIONS"] = settings.decisions_url
+        check_place(place, stores)
         report = backup(make_ports(settings), place) if command == "backup" else restore(make_tables(settings), place)
     print("\n".join(report.lines()))
     return int(bool(report.left_out))

@@ -145,6 +145,30 @@ class Database:
             else:
                 return
 
+    def own_connection(self) -> Connection:
+        """A connection outside of the pool, whose statements each commit themselves, for one thread to keep.
+
+        Its driver's errors are for `away`.
+        """
+        with self._trying():
+            connection = self.engine.connect()
+            connection.detach()
+            if not self.is_sqlite:
+                _postgres().dedicate(connection)
+            self._heard()
+            return connection
+
+    @property
+    def driver(self) -> Any:
+        """The module of the driver, with the classes of its errors."""
+        return self.engine.dialect.loaded_dbapi
+
+    def away(self, error: Exception) -> DatabaseAway | None:
+        """What a driver's error means where it says that the database does not answer; None for other errors."""
+        of_server = isinstance(error, self.driver.OperationalError | self.driver.InterfaceError)
+        known = of_server or concerns_file(error) or getattr(error, "sqlstate", None) == _READ_ONLY
+        return self._away(error, error) if known else None
+
     def close(self) -> None:
         """Close the connections: idle ones now, those in use when their transactions end."""
         event.listen(self.engine, "checkin", _close_returned)
@@ -162,7 +186,7 @@ class Database:
                     raise
                 raise self._away(error, cause) from error
 
-    def _away(self, error: SQLAlchemyError, cause: BaseException | None) -> DatabaseAway:
+    def _away(self, error: Exception, cause: BaseException | None) -> DatabaseAway:
         """Note that the database does not answer; the error that says so."""
         if not self.is_sqlite and _postgres().is_silence(cause):
             self._breaker.trip("it did not answer a moment ago", _RETRY_SECONDS)

@@ -20,11 +20,13 @@ from app.jobs.parallel import check_installed, pieces_run_on
 from app.jobs.process import JobLimits
 from app.jobs.worker import Worker
 from app.logs import configure
+from app.outcomes.identity import DAY
+from app.outcomes.upkeep import keep_up
 from app.polling import Poller
 from app.progress import listen
 from app.settings import Settings
 from app.stores import open_ports
-from app.usecases import calibrate, compare, compare_job, import_job, import_model, train, train_job
+from app.usecases import calibrate, compare, compare_job, import_job, import_model, replay, replay_job, train, train_job
 from app.usecases.datasets import expire as expire_inline
 from app.usecases.ports import Ports
 
@@ -37,18 +39,20 @@ PRELOADED = (
 )
 _MB = 2**20
 _RETRY_SECONDS = 30.0  # of a job, whose work would be lost, with an object store
-_EXPIRY_SECONDS = 3600.0
+_UPKEEP_SECONDS = 3600.0
 _RUN: dict[str, Callable[[Ports, Job, float], None]] = {
     train.KIND: train_job.run,
     calibrate.KIND: train_job.run,
     compare.KIND: lambda ports, job, _: compare_job.run(ports, job),
     import_model.KIND: lambda ports, job, _: import_job.run(ports, job),
+    replay.KIND: lambda ports, job, _: replay_job.run(ports, job),
 }
 _CLEAN_UP: dict[str, Callable[[Ports, Job, int], None]] = {
     train.KIND: train_job.clean_up,
     calibrate.KIND: train_job.clean_up,
     compare.KIND: compare_job.clean_up,
     import_model.KIND: train_job.clean_up,
+    replay.KIND: replay_job.clean_up,
 }
 
 _log = structlog.get_logger("payoff")
@@ -57,7 +61,7 @@ _log = structlog.get_logger("payoff")
 def make_worker(settings: Settings, ports: Ports) -> Worker:
     """A worker that runs jobs in processes of their own."""
     check_installed(settings.dask)
-    Poller("expiry", partial(_expire, ports), _EXPIRY_SECONDS, at_once=True).start()
+    Poller("upkeep", partial(_keep_up, ports, settings), _UPKEEP_SECONDS, at_once=True).start()
     limits = JobLimits(
         seconds=settings.job_seconds, memory_bytes=settings.job_memory_mb * _MB, threads=settings.job_threads
     )
@@ -70,13 +74,13 @@ def make_worker(settings: Settings, ports: Ports) -> Worker:
         modules=(
             *PRELOADED,
             *(("app.postgres",) if not ports.database.is_sqlite else ()),
-            *(("s3fs",) if "s3://" in settings.models + settings.datasets else ()),
+            *(("s3fs",) if "s3://" in settings.models + settings.datasets + settings.decisions else ()),
             *(("app.jobs.cluster",) if settings.dask else ()),
             *(tracing.MODULES if settings.telemetry else ()),
         ),
         clean_up=clean_up_after,
         clean_up_leftovers=clean_up_leftovers,
-        keep_seconds=math.inf if settings.keep_jobs_days is None else settings.keep_jobs_days * 86_400,
+        keep_seconds=math.inf if settings.keep_jobs_days is None else settings.keep_jobs_days * DAY,
     )
 
 
@@ -128,6 +132,16 @@ def clean_up_leftovers(settings: Settings) -> None:
         import_job.clean_up_files(ports)
     finally:
         ports.database.close()
+
+
+def _keep_up(ports: Ports, settings: Settings) -> None:
+    """What a worker does every hour."""
+    _expire(ports)
+    days = settings.keep_decisions_days
+    try:
+        keep_up(ports.archive, None if days is None else days * DAY, seals=settings.shares_decisions)
+    except (PayoffError, SQLAlchemyError, OSError) as error:
+        _log.warning("recorded decisions not kept up", why=type(error).__name__)
 
 
 def _expire(ports: Ports) -> None:

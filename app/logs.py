@@ -14,7 +14,8 @@ import structlog
 
 from app.errors import trace_of
 
-_waiting: list[bytes] = []
+_waiting: list[dict[str, Any]] = []
+_writes: asyncio.AbstractEventLoop | None = None  # what waits
 _LINE = orjson.OPT_UTC_Z | orjson.OPT_APPEND_NEWLINE
 
 
@@ -83,15 +84,18 @@ def write_request_soon(line: dict[str, Any]) -> None:
     Lines of one turn are written together. A process that is killed loses those of the turn at most, one that is
     stopped loses none.
     """
-    if not _waiting:
-        asyncio.get_running_loop().call_soon(_write_waiting)
-    _waiting.append(_line(line))
+    global _writes  # noqa: PLW0603 - of this process
+    loop = asyncio.get_running_loop()
+    if not _waiting or loop is not _writes:  # the one before may have ended
+        loop.call_soon(_write_waiting)
+        _writes = loop
+    _waiting.append(line)
 
 
 def _write_waiting() -> None:
-    lines = b"".join(_waiting)
+    lines = _waiting.copy()
     _waiting.clear()
-    _write(lines)
+    _write(b"".join(map(_line, lines)))
 
 
 def _line(line: dict[str, Any]) -> bytes:

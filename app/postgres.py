@@ -36,10 +36,12 @@ class Connection(psycopg.Connection[Any]):
     """Waits `timeout` seconds for the end of a command (None: for ever), and a second for that of a ping."""
 
     timeout: float | None = None
+    dedicated = False  # not one of a pool, which is pinged
 
     def wait(self, gen: PQGen[_Result], interval: float = _INTERVAL_SECONDS, timeout: float | None = None) -> _Result:
         if timeout is None:
-            timeout = _PING_SECONDS if self.autocommit else self.timeout  # outside of transactions there are only pings
+            pinged = self.autocommit and not self.dedicated  # a pool's, outside of transactions
+            timeout = _PING_SECONDS if pinged else self.timeout
         try:
             return super().wait(gen, interval, timeout)
         except psycopg.OperationalError as error:
@@ -87,6 +89,13 @@ def without_timeout(transaction: Transaction) -> Iterator[None]:
         yield
     finally:
         connection.timeout = before
+
+
+def dedicate(connection: Transaction) -> None:
+    """Have each statement of a connection commit itself; the connection is no pool's."""
+    driver = connection.connection.dbapi_connection
+    assert isinstance(driver, Connection)
+    driver.autocommit = driver.dedicated = True
 
 
 def is_silence(error: BaseException | None) -> bool:

@@ -5,14 +5,17 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from functools import partial
 
 import structlog
 import uvicorn
 from fastapi import FastAPI
 
+from app import allocator
 from app.api.app import create_app
 from app.api.middleware.connections import backlog, raise_descriptor_limit
 from app.api.middleware.http_protocol import BoundedHeads
+from app.pulse import Pulse
 from app.settings import Settings
 from app.siblings import Siblings, shared_folder
 from app.stores import load_shared
@@ -31,6 +34,7 @@ def serve(settings: Settings, host: str, port: int, starting: Starting) -> None:
     loaded, where the port cannot be had.
     """
     raise_descriptor_limit()
+    allocator.keep_freed_memory()
     if settings.processes > 1:
         _serve_in_processes(settings, host, port, starting)
         return
@@ -46,18 +50,41 @@ def _serve_in_processes(settings: Settings, host: str, port: int, starting: Star
         with starting():
             models = load_shared(settings)
         _log.info("processes listen at one port", host=host, port=kept, processes=settings.processes)
+        pulse = Pulse(settings.processes)
         gc.freeze()  # a search for garbage would write into all memory that the processes share
 
         def answer(number: int) -> None:
-            process = ServiceProcess(number, settings.processes, Siblings(folder, number), models)
+            process = ServiceProcess(number, settings.processes, Siblings(folder, number, pulse), models)
             with starting():
                 app = create_app(wire(settings, process))
-            _server(app, settings, host=host, port=kept).run([listener(host, kept)])
 
-        Supervisor(answer, settings.processes, settings.shutdown_seconds + _GRACE_SECONDS).run()
+            server = _server(app, settings, host=host, port=kept, beat=partial(pulse.beat, number))
+            server.run([listener(host, kept)])
+
+        grace = settings.shutdown_seconds + _GRACE_SECONDS
+        silence = max(settings.hang_seconds, grace)  # one that is stopping gives no sign of life
+        Supervisor(answer, settings.processes, grace, pulse=pulse, silence=silence).run()
 
 
-def _server(app: FastAPI, settings: Settings, *, host: str, port: int) -> uvicorn.Server:
+class _Server(uvicorn.Server):
+    """The server with a sign of life ten times a second or, where a turn of the event loop takes longer, in each.
+
+    Its own `callback_notify` comes once in ten such turns, so that an overloaded process would count as hung, and by
+    a clock that may be set back.
+    """
+
+    def __init__(self, config: uvicorn.Config, beat: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._beat = beat
+
+    async def on_tick(self, counter: int) -> bool:
+        self._beat()
+        return await super().on_tick(counter)
+
+
+def _server(
+    app: FastAPI, settings: Settings, *, host: str, port: int, beat: Callable[[], None] = lambda: None
+) -> uvicorn.Server:
     config = uvicorn.Config(
         app,
         host=host,
@@ -71,4 +98,4 @@ def _server(app: FastAPI, settings: Settings, *, host: str, port: int) -> uvicor
         proxy_headers=False,  # PAYOFF_TRUSTED_PROXIES lists the trusted proxies
         timeout_graceful_shutdown=int(settings.shutdown_seconds),
     )
-    return uvicorn.Server(config)
+    return _Server(config, beat)

@@ -29,6 +29,10 @@ class Settings(BaseSettings):
     datasets: str = ""
     """Where data sets are stored: a folder or an fsspec URL; by default `datasets` in the home folder."""
 
+    decisions: str = ""
+    """Where days of recorded decisions are stored: a folder or an fsspec URL; by default `decisions` in the home \
+folder."""
+
     database: str = ""
     """SQLAlchemy URL of the job table and registry index; by default SQLite in the home folder."""
 
@@ -40,6 +44,9 @@ class Settings(BaseSettings):
 
     admin_key: SecretStr | None = None
     """API key with all permissions; without it and without other keys, no key is required."""
+
+    console: bool = True
+    """Serve the console at `/`; otherwise `/` leads to the documentation page."""
 
     hosts: str = ""
     """Host names, separated by commas, that a service without keys accepts in addition to loopback."""
@@ -67,6 +74,9 @@ class Settings(BaseSettings):
 
     processes: int = Field(default=1, ge=1, le=64)
     """Number of processes of `payoff serve`, which share the port and the memory of models; one of them runs jobs."""
+
+    hang_seconds: float = Field(default=30, ge=5)
+    """Seconds without a sign of life after which one of several processes is replaced; `inf` waits for ever."""
 
     job_attempts: int = Field(default=3, ge=1, le=100)
     """Maximum number of attempts at a job whose process or machine dies."""
@@ -119,6 +129,9 @@ request that can never fit. Default: a third of the memory of the container or m
 
     keep_inline_days: float = Field(default=30, ge=1)
     """Days after which workers delete unneeded data sets sent with a training request, hourly; `inf` keeps them."""
+
+    keep_decisions_days: float | None = Field(default=None, gt=0)
+    """Days after which workers delete recorded decisions and their outcomes, hourly; by default they are kept."""
 
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """Minimum log level."""
@@ -173,6 +186,15 @@ request that can never fit. Default: a third of the memory of the container or m
     @property
     def datasets_url(self) -> str:
         return self.datasets or str(self.home.absolute() / "datasets")
+
+    @property
+    def decisions_url(self) -> str:
+        return self.decisions or str(self.home.absolute() / "decisions")
+
+    @property
+    def shares_decisions(self) -> bool:
+        """Whether all machines see the store of decisions, as far as can be told: a home may be that of one alone."""
+        return bool(self.decisions) or "://" not in self.datasets
 
 
 def listed(text: str) -> list[str]:

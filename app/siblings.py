@@ -20,15 +20,19 @@ from prometheus_client.core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
+from app.pulse import Pulse
+
 _TIMEOUT = 1.5  # seconds for the answers of all siblings, which may wait a second for the job table
 _SEND_TIMEOUT = 0.2  # an answer fits into the buffer of a socket
 _WAITING = 64  # connections that wait for an answer; each process may ask at the same time
 _END = "# EOF\n"  # an answer without it was cut off
-_GAUGES: dict[str, Callable[[Iterable[float]], float]] = {
+_ONE: dict[str, Callable[[Iterable[float]], float]] = {
     "payoff_build_info": max,
     "payoff_jobs": max,
+    "payoff_expected_benefit_total": sum,
     "payoff_model_cache_bytes": sum,
     "payoff_models_cached": sum,
+    "payoff_processes_replaced": max,  # a counter of the supervisor, which each of them reports
     "payoff_queue_age_seconds": max,
     "payoff_queue_oldest_seconds": max,
     "payoff_registry_age_seconds": max,
@@ -41,7 +45,7 @@ _GAUGES: dict[str, Callable[[Iterable[float]], float]] = {
     "process_start_time_seconds": min,
     "process_virtual_memory_bytes": sum,
 }
-"""How the values of two processes become one; of others the larger."""
+"""How the values of two processes become one; of other gauges the larger, of other counters the sum."""
 _PREFIX = "payoff-processes-"
 _NEW_SECONDS = 60.0  # a folder is not locked yet when it is made
 _log = structlog.get_logger("payoff")
@@ -83,7 +87,8 @@ class Siblings:
     it ends. What it has counted since it was last asked is lost with it. Idle processes do nothing for this.
     """
 
-    def __init__(self, folder: Path, number: int) -> None:
+    def __init__(self, folder: Path, number: int, pulse: Pulse | None = None) -> None:
+        self.pulse = pulse or Pulse(1)
         self._folder = folder
         self._socket, self._file = folder / f"{number}.socket", folder / f"{number}.text"
         self._before: list[str] = []  # what the last process of this number has reported
@@ -178,7 +183,7 @@ class _Sum(Collector):
 
 def _rule(family: Metric) -> Callable[[Iterable[float]], float]:
     """How the values of two processes become one."""
-    return _GAUGES.get(family.name, max) if family.type == "gauge" else sum
+    return _ONE.get(family.name, max if family.type == "gauge" else sum)
 
 
 def _asked(addresses: Iterable[Path]) -> dict[str, str]:

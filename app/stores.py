@@ -20,10 +20,16 @@ from app.database import Database, DatabaseAway
 from app.errors import NotReady, PayoffError
 from app.jobs.queue import Queue
 from app.migrations import migrate
+from app.outcomes.archive import Archive
+from app.outcomes.defaults import Defaults
+from app.outcomes.identity import DAY
+from app.outcomes.recorder import Recorder
+from app.outcomes.shadows import Shadows
 from app.registry.copies import copies_of
 from app.registry.loaded import Loaded
 from app.registry.loading import Shared, leave_as_read
 from app.registry.registry import Registry
+from app.registry.saved_matrices import SavedMatrices
 from app.settings import Settings, misspelt
 from app.storage.storage import Storage
 from app.usecases.kernels import Kernels, keep_kernels, uncompiled
@@ -176,12 +182,13 @@ def open_ports(
         warm=warm,
         shared=shared or {},
     )
-    keep_inline = settings.keep_inline_days * 86_400
+    keep_inline = settings.keep_inline_days * DAY
     reader = ReaderLimits(memory_bytes=settings.upload_memory_mb * _MB)
     datasets = DatasetStore(
         settings.datasets_url, limits, retry_seconds=retry_seconds, reader=reader, keep_inline=keep_inline
     )
     audit = AuditLog(database)
+    archive = Archive(database, settings.decisions_url, retry_seconds=retry_seconds)
     imports = ModelFiles(
         settings.datasets_url,
         max_bytes=limits.max_upload_bytes,
@@ -189,7 +196,24 @@ def open_ports(
         version_skew=settings.allow_version_skew,
         retry_seconds=retry_seconds,
     )
-    return Ports(database, datasets, queue, registry, audit, Keys(database, audit), imports)
+    return Ports(
+        database,
+        datasets,
+        queue,
+        registry,
+        audit,
+        Keys(database, audit),
+        imports,
+        archive=archive,
+        recorder=Recorder(
+            database,
+            Defaults(database, settings.home.absolute() / "recording.json"),
+            archive.locate,
+            keep_seconds=None if settings.keep_decisions_days is None else settings.keep_decisions_days * DAY,
+        ),
+        shadows=Shadows(database),
+        matrices=SavedMatrices(database, settings.home.absolute() / "matrices.json"),
+    )
 
 
 def _clean_up(ports: Ports) -> None:

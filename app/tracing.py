@@ -110,11 +110,12 @@ def staged(report: Callable[[float, str], None]) -> Iterator[Callable[[float, st
         current.end()
 
 
-def describe(method: str, route: str, has_query: bool, request_id: str) -> None:
+def describe(method: str, route: str, path: str, has_query: bool, request_id: str) -> None:
     """Name the present request's span after its route; what its query says stays out, for it may be data."""
     current = trace.get_current_span()
     current.update_name(f"{method} {route}")
     current.set_attribute("http.route", route)
+    current.set_attribute("url.path", path)
     current.set_attribute("payoff.request_id", request_id)
     if has_query:
         current.set_attribute("url.query", "REDACTED")

@@ -43,7 +43,7 @@ def wire(settings: Settings, process: ServiceProcess | None = None) -> Service:
     kernels = Kernels()
     ports = make_serving_ports(settings, kernels, process.models if process else {})
     worker = make_worker(settings, ports) if settings.workers and not (process and process.number) else None
-    if worker is None:  # which names what its jobs need, and that, itself
+    if worker is None:  # a worker preloads these itself
         preload(isolated.MODULES)
     limits = BodyLimits(default=int(settings.max_body_mb * _MB), upload=int(settings.max_upload_mb * _MB))
     keyring = make_keyring(settings, ports)
@@ -61,6 +61,7 @@ def wire(settings: Settings, process: ServiceProcess | None = None) -> Service:
         sites=Sites(listed(settings.hosts)),
         addresses=Addresses([ip_network(part) for part in listed(settings.trusted_proxies)]),
         siblings=process.siblings if process else None,
+        console=settings.console,
     )
 
 

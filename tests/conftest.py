@@ -46,6 +46,7 @@ _OF_THE_SYSTEM = ("tests/faults/test_kills.py", "tests/faults/test_outages.py") 
 _APART = "tests/usecases/test_stalled_attempts.py"  # each of its cases takes long and shares nothing
 _LONG = (
     "tests/faults/",
+    "tests/console/",
     "tests/e2e/",
     "tests/api/test_connections",
     "tests/api/test_mutations",
@@ -139,7 +140,9 @@ def settings_for(folder: Path, **changes: object) -> Settings:
 @pytest.fixture(scope="session")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
     """One service for all tests that leave it usable."""
-    with serving(settings_for(tmp_path_factory.mktemp("service"))) as client:
+    folder = tmp_path_factory.mktemp("service")
+    with serving(settings_for(folder)) as client:
+        client.folder = folder  # for tests that read or write its database
         yield client
 
 

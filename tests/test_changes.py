@@ -8,7 +8,7 @@ from sqlalchemy import event, text
 from app.database import Database
 from app.errors import Unavailable
 from app.polling import Poller
-from tests.jobs.waiting import eventually
+from tests.jobs.waiting import SOON, eventually
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def test_each_follower_is_told_within_a_second_and_in_one_transaction(database):
     with database.writing() as connection:
         connection.execute(text("UPDATE one SET number = 2"))
 
-    eventually(lambda: all(each and each[-1] == 2 for each in told), 3)
+    eventually(lambda: all(each and each[-1] == 2 for each in told), SOON)
     for end in ends:
         end()
 
@@ -47,7 +47,7 @@ def test_who_leaves_is_told_no_more_and_the_others_are(database):
     end()
     before = len(gone)
 
-    eventually(lambda: len(left) > 1, 3)
+    eventually(lambda: len(left) > 1, SOON)
     assert len(gone) == before
 
 
@@ -60,11 +60,11 @@ def test_nobody_is_told_anything_while_the_database_does_not_answer(database, mo
     changes = database.changes
     monkeypatch.setattr(changes, "_reading", away)
     end = changes.follow(number, told.append)
-    eventually(lambda: "the last view of them stays" in caplog.text, 3)
+    eventually(lambda: "the last view of them stays" in caplog.text, SOON)
     assert told == []
 
     monkeypatch.setattr(changes, "_reading", database.reading)
-    eventually(lambda: told, 3)
+    eventually(lambda: told, SOON)
     end()
 
     assert caplog.text.count("the last view of them stays") == 1
@@ -83,7 +83,7 @@ def test_a_follower_that_fails_keeps_nothing_from_the_others(database, caplog, w
     with database.writing() as connection:
         connection.execute(text("UPDATE one SET number = 2"))
 
-    eventually(lambda: len(told) > 2 and told[-1] == 2, 5)
+    eventually(lambda: len(told) > 2 and told[-1] == 2, SOON)
     for end in ends:
         end()
 
@@ -113,7 +113,7 @@ def test_a_poller_survives_an_error(caplog):
 
     poller = Poller("odd", look, 0.01)
     poller.start()
-    eventually(lambda: len(looks) > 2, 5)
+    eventually(lambda: len(looks) > 2, SOON)
     poller.stop()
 
     assert "unexpected error" in caplog.text

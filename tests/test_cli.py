@@ -8,8 +8,9 @@ import subprocess
 import sys
 
 import pytest
+from payoff_client import commands
 
-from app import cli
+from app import __version__, cli
 from app.settings import Settings
 from tests.servers.forked import run
 
@@ -64,7 +65,7 @@ def test_a_port_in_use_is_reported_before_the_start(processes, tmp_path):
 
     assert (ended.returncode, ended.stderr) == (
         1,
-        f"payoff: cannot listen at 127.0.0.1:{port} (Address already in use)\n",
+        f"payoff: cannot listen at 127.0.0.1:{port} (Address already in use); choose another with --port or --host\n",
     )
     assert list(tmp_path.iterdir()) == []
 
@@ -75,3 +76,23 @@ def test_another_server_warns_that_it_runs_one_process(tmp_path):
     command, environment = [sys.executable, "-c", "import app.main"], os.environ | settings | {"PAYOFF_PROCESSES": "2"}
     ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=120)
     assert ended.stdout.count("PAYOFF_PROCESSES has no effect here") == 1
+
+
+def test_the_clients_commands_are_those_of_the_client(capsys, monkeypatch):
+    assert {name: text for name, (text, *_) in commands.COMMANDS.items()} == cli._OF_CLIENT
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["predict", "--help"])
+    assert ended.value.code == 0
+    assert capsys.readouterr().out.startswith("usage: payoff predict ")
+
+    monkeypatch.setitem(sys.modules, "payoff_client.commands", None)
+    assert cli.main(["predict", "triage", "cases.csv"]) == 2
+    assert "pip install payoff-client" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("main", [cli.main, commands.main])
+def test_the_version_is_printed(main, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["--version"])
+    assert ended.value.code == 0
+    assert capsys.readouterr().out.endswith(f" {__version__}\n")

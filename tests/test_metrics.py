@@ -105,6 +105,25 @@ def test_only_what_the_database_did_not_answer_counts_as_its_error(queue, told):
     assert told.get_sample_value("payoff_database_errors_total") == 1
 
 
+def test_requests_are_counted_by_status_and_timed_by_route(told):
+    requests = RequestMetrics(told)
+    seconds = (0.0005, 0.0006, 10, 11)  # a bucket has its upper bound
+
+    for each in seconds:
+        requests.count("POST", "/predict", 200, each)
+    requests.count("POST", "/predict", 404, 1.0)
+    requests.count("BREW", "/predict", 405, 1.0)
+
+    def of(name, **more):
+        return told.get_sample_value(f"payoff_{name}", {"method": "POST", "route": "/predict", **more})
+
+    bounds = ("0.0005", "0.001", "1.0", "10.0", "+Inf")
+    assert [of("request_seconds_bucket", le=bound) for bound in bounds] == [1, 2, 3, 4, 5]
+    assert (of("request_seconds_count"), of("request_seconds_sum")) == (5, sum(seconds) + 1)
+    assert (of("requests_total", status="200"), of("requests_total", status="404")) == (4, 1)
+    assert told.get_sample_value("payoff_request_seconds_count", {"method": "other", "route": "/predict"}) == 1
+
+
 def test_decisions_are_counted_by_version_for_few_versions_only(told, monkeypatch):
     monkeypatch.setattr(metrics, "_MAX_MODELS", 2)
     requests = RequestMetrics(told)

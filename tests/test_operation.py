@@ -10,8 +10,10 @@ from prometheus_client.core import Metric
 
 from app.doctor.examine import _of_stores
 from app.metrics import Metrics, of_worker
+from app.outcomes.intake import Outcome
 from app.wiring import wire
 from tests.conftest import settings_for
+from tests.test_outcome_metrics import GRANTED
 
 PROJECT = Path(__file__).parents[1]
 DOCUMENT = (PROJECT / "docs" / "how-to" / "operation.md").read_text()
@@ -26,6 +28,7 @@ def told(tmp_path_factory) -> dict[str, list[Metric]]:
     requests.requests.count("GET", "/models", 200, 0.1)
     requests.requests.decided("ward", 1, 1)
     worker = of_worker(service.ports, service.worker)
+    service.ports.recorder.totals.hear([(GRANTED, Outcome(0))], 2_000.0)
     watcher = service.worker.watchers[-1]
     watcher.begun(_job := service.ports.queue.submit("train", {}))
     watcher.put_back(_job)

@@ -11,12 +11,13 @@ from pathlib import Path
 import httpx
 import pytest
 
-from app.demo import _cases, _tell
+from app.demo.tour import _cases, _tell
 from tests.conftest import serving, settings_for
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
 COMMAND = re.compile(r"```sh\n((?:(?!```).)*)```\n\n```json\n((?:(?!```).)*)```", re.DOTALL)
+NUMBER, DECIMAL = re.compile(r"-?\d+(?:\.\d+)?(?:e-?\d+)?"), re.compile(r"\d+\.\d+")
 PAGES = [page for page in (README, *sorted((ROOT / "docs").rglob("*.md"))) if COMMAND.search(page.read_text())]
 CHANGING = {"id", "created_at", "started_at", "finished_at"}  # times, and what a job is called
 
@@ -47,6 +48,18 @@ def test_the_commands_answer_as_printed(page, fresh, tmp_path):
         found = subprocess.run(["bash", "-c", command], cwd=tmp_path, capture_output=True, text=True, check=True)
 
         assert alike(json.loads(printed), json.loads(found.stdout)), f"{command}\n{found.stdout}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_what_is_said_of_an_answer_has_its_numbers(page):
+    """Decimals of the paragraph after an answer are numbers of the answer, or of its command, rounded."""
+    text = page.read_text()
+    for shown in COMMAND.finditer(text):
+        paragraph = text[shown.end() :].lstrip().partition("\n\n")[0]
+        if not paragraph.startswith(("#", "```", "**")):  # these begin something else
+            numbers = [float(number) for number in NUMBER.findall(shown[0])]
+            for said in DECIMAL.findall(paragraph):
+                assert float(said) in {round(number, len(said.partition(".")[2])) for number in numbers}, paragraph
 
 
 def test_the_pages_with_commands_are_found():

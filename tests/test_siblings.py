@@ -22,8 +22,9 @@ import os, sys
 from app.siblings import shared_folder
 
 folder = shared_folder()
-print(folder.__enter__(), flush=True)
-os.fork()
+name = folder.__enter__()
+if os.fork() == 0:
+    print(name, flush=True)
 sys.stdin.read()
 os._exit(0)
 """
@@ -93,12 +94,12 @@ def test_processes_that_hang_delay_the_report_once_and_count_with_their_last_one
     with ExitStack() as sockets:
         for number in range(2, 8):
             process(tmp_path, number, (4, 5, 0.25)).report()
-        monkeypatch.setattr(siblings, "_TIMEOUT", 0.3)
+        monkeypatch.setattr(siblings, "_TIMEOUT", 0.5)
         for number in range(2, 8):
             hang(how, tmp_path / f"{number}.socket", sockets)
         began = monotonic()
         lines = one.report().decode().splitlines()
-        assert monotonic() - began < 1.5
+        assert monotonic() - began < 2.5  # not the three seconds of one after the other
         assert 'payoff_requests_total{route="/predict"} 31.0' in lines
         assert "payoff_models_cached 7.0" in lines
         assert "payoff_models_cached 7.0" in other.report().decode()
@@ -178,4 +179,4 @@ def test_it_is_stated_for_every_gauge_how_those_of_two_processes_become_one(serv
     gauges = {family.name for family in families if family.name.startswith("payoff_") and family.type == "gauge"}
 
     assert len(gauges) > 5
-    assert gauges <= siblings._GAUGES.keys()
+    assert gauges <= siblings._ONE.keys()

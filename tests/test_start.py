@@ -1,4 +1,6 @@
-"""What a service loads when it starts: serving linear models needs neither scikit-learn nor SciPy's larger parts."""
+"""What a service loads when it starts: serving linear models, forests and trees needs neither scikit-learn nor SciPy's
+larger parts; all but forests predict without the compiler, too.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ from app.registry.registry import Registry
 from tests.registry.making import publish
 
 LARGE = ("sklearn", "scipy.stats", "scipy.optimize", "scipy.sparse", "pyarrow", "numba", "onnx", "skops", "dask")
-LINEAR = ("logistic", "benefit_logistic", "cost_naive_bayes", "multilabel_logistic")
+FORESTS = ("random_forest", "budget_forest", "forest_chain", "multilabel_forest")
+SMALL = {name: {"n_estimators": 2} for name in FORESTS} | {"cost_tree": {"lambda": 0.01, "depth": 1}}
+PLAIN = ("logistic", "benefit_logistic", "cost_naive_bayes", "multilabel_logistic", "cost_tree")
 
 # Runs in a process of its own, as the tests load all of it.
 START = """
@@ -50,14 +54,22 @@ def started(folder, *names):
 
 @pytest.fixture(scope="module")
 def published(tmp_path_factory):
-    """The home of a service with a model of each linear kind, each with the alias `live`."""
-    home = tmp_path_factory.mktemp("home")
+    """The home of a service with a model of each of these kinds, each with the alias `live`."""
+    return home_with(tmp_path_factory.mktemp("home"), PLAIN)
+
+
+@pytest.fixture(scope="module")
+def forests(tmp_path_factory):
+    return home_with(tmp_path_factory.mktemp("forests"), FORESTS)
+
+
+def home_with(home, names):
     database = Database(f"sqlite:///{home / 'payoff.db'}")
     migrate(database)
     registry = Registry(str(home / "models"), database)
     X, y = np.random.default_rng(0).normal(size=(40, 2)), np.arange(40) % 2
-    for name in LINEAR:
-        kind, parameters = resolve({"kind": name})
+    for name in names:
+        kind, parameters = resolve({"kind": name} | SMALL.get(name, {}))
         several = kind.labels == "several"
         model = kind.build(parameters, benefits=np.eye(2), random_state=0).fit(
             X, np.eye(2, dtype=int)[y] if several else y
@@ -74,14 +86,38 @@ def published(tmp_path_factory):
 
 
 def test_a_started_service_answers_with_its_aliases_from_memory_and_without_scikit_learn(published):
-    """What a linear model needs was imported with it; nothing is read from the store any more."""
-    modules, before, after = started(published, *LINEAR)
-    assert before == after == len(LINEAR)
+    """What such a model needs was imported with it; nothing is read from the store any more."""
+    modules, before, after = started(published, *PLAIN)
+    assert before == after == len(PLAIN)
     assert [name for name in LARGE if name in modules] == []
     assert "app.learners.cost_naive_bayes" in modules
+
+
+def test_forests_answer_without_scikit_learn(forests):
+    """They need the compiler, and nothing of what trains them."""
+    modules, before, after = started(forests, *FORESTS)
+    assert before == after == len(FORESTS)
+    assert [name for name in LARGE if name in modules] == ["numba"]
 
 
 def test_a_learner_that_needs_scikit_learn_imports_it():
     """The test above could fail."""
     code = "import sys, app.learners.gradient_boosting; print('sklearn' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "True\n"
+
+
+def test_a_service_that_started_without_collecting_garbage_does_not_search_for_it():
+    """There is hardly any; one that is started in another way, among garbage, does not keep it for ever."""
+    code = """if True:
+        import gc
+        from app.api.app import _quiet_collector
+        searches = []
+        gc.callbacks.append(lambda phase, _: searches.append(phase))
+        for switch in gc.disable, gc.enable:
+            switch()
+            searches.clear()
+            _quiet_collector()
+            print(switch.__name__, searches, gc.isenabled(), gc.get_count()[0] < 1000 < gc.get_freeze_count())
+    """
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.splitlines() == ["disable [] True True", "enable ['start', 'stop'] True True"]

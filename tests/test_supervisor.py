@@ -1,10 +1,12 @@
 """Processes of a supervisor: their restarts, their end, and their port."""
 
+import os
 import signal
 import socket
 import subprocess
 import sys
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 
@@ -32,15 +34,81 @@ if os.fork() == 0:
 Supervisor(serve, 2, 1.0).run()
 """
 
+UNFORKABLE = """
+import errno, os, signal, time
+from app.supervisor import Supervisor
+
+fork, pid, forks = os.fork, os.getpid(), []
+
+def unreliable():
+    forks.append(time.monotonic())
+    if len(forks) in (2, 3):
+        raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+    return fork()
+
+def serve(number):
+    os.write(1, b"start %d\\n" % number)
+    if number:
+        os.kill(pid, signal.SIGTERM)
+    time.sleep(60)
+
+os.fork = unreliable
+Supervisor(serve, 2, 10.0).run()
+assert forks[2] - forks[1] >= 0.5 and forks[3] - forks[2] >= 1.0, forks
+"""
+
 WAITING = """
-import os, time
+import os, signal, sys, time
 from app.supervisor import Supervisor
 
 def serve(number):
-    print(os.getpid(), flush=True)
+    if sys.argv[1:] == ["stuck"]:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    os.write(1, b"%d\\n" % os.getpid())
     time.sleep(60)
 
 Supervisor(serve, 2, 1.0).run()
+"""
+
+ORPHANS = """
+import ctypes, os, time
+from app.supervisor import Supervisor
+
+def serve(number):
+    parent = os.getpid()
+    if os.fork() == 0:
+        while os.getppid() == parent:
+            time.sleep(0.01)
+        os.write(1, b"orphan %d\\n" % os.getpid())
+    os._exit(0)
+
+ctypes.CDLL(None).prctl(36, 1)  # the parent of orphans, as process 1 of a container is
+Supervisor(serve, 1, 1.0).run()
+"""
+
+HANGING = """
+import os, signal, sys, threading, time
+from app.pulse import Pulse
+from app.supervisor import Supervisor
+
+pulse = Pulse(3)
+
+def serve(number):
+    os.write(1, b"%d %d\\n" % (number, os.getpid()))
+    if number < 2:
+        threading.Thread(target=beat, args=(number,)).start()
+    time.sleep(60)  # 2 has not begun to answer
+
+def beat(number):
+    while True:
+        pulse.beat(number)
+        time.sleep(0.05)
+
+def show(signum, frame):
+    print(pulse.replaced, flush=True)
+
+signal.signal(signal.SIGUSR1, show)
+Supervisor(serve, 3, 1.0, pulse=pulse, silence=2.0).run()
 """
 
 STARTING = """
@@ -64,15 +132,75 @@ def test_a_process_that_cannot_start_is_tried_again_ever_more_rarely():
     assert run.stdout.count("a process ended, and is replaced") >= 4
 
 
+def test_a_fork_that_fails_is_tried_again_while_the_other_processes_go_on():
+    run = subprocess.run([sys.executable, "-c", UNFORKABLE], capture_output=True, text=True, check=True, timeout=60)
+    assert [line for line in run.stdout.splitlines() if line.startswith("start")] == ["start 0", "start 1"]
+    assert run.stdout.count("a process cannot be started") == 2
+    assert "a process ended" not in run.stdout
+
+
+@pytest.mark.parametrize("state", ["running", "stopped", "stuck"])
 @pytest.mark.parametrize(("how", "code"), [(signal.SIGTERM, 0), (signal.SIGKILL, -signal.SIGKILL)])
-def test_processes_end_with_their_supervisor(how, code):
+def test_processes_end_with_their_supervisor(how, code, state):
     """Told to, or because it is gone: nothing is left that holds the port."""
-    with subprocess.Popen([sys.executable, "-c", WAITING], stdout=subprocess.PIPE, text=True) as supervisor:
+    with subprocess.Popen([sys.executable, "-c", WAITING, state], stdout=subprocess.PIPE, text=True) as supervisor:
         pids = [int(supervisor.stdout.readline()) for _ in range(2)]
+        if state == "stopped":
+            psutil.Process(pids[0]).suspend()
         supervisor.send_signal(how)
         assert supervisor.wait(30) == code
         psutil.wait_procs([psutil.Process(pid) for pid in pids if psutil.pid_exists(pid)], timeout=30)
         assert not any(psutil.pid_exists(pid) and psutil.Process(pid).status() != "zombie" for pid in pids)
+
+
+def test_a_process_that_hangs_is_killed_and_replaced_and_others_are_not():
+    """Not one that is suspended for less time, nor one that has not begun to answer, nor any because of a suspended
+    supervisor.
+    """
+    with subprocess.Popen([sys.executable, "-c", HANGING], stdout=subprocess.PIPE, text=True) as supervisor:
+        pids = dict(map(int, supervisor.stdout.readline().split()) for _ in range(3))
+        for pid, seconds in ((pids[1], 0.4), (supervisor.pid, 3)):
+            psutil.Process(pid).suspend()
+            time.sleep(seconds)
+            psutil.Process(pid).resume()
+        psutil.Process(pids[0]).suspend()
+        lines = [supervisor.stdout.readline() for _ in range(3)]
+        supervisor.send_signal(signal.SIGUSR1)
+        counted = supervisor.stdout.readline()
+        supervisor.terminate()
+    hangs, ends, again = lines
+    assert "a process hangs, and is killed" in hangs
+    assert str(pids[0]) in hangs
+    assert "a process ended, and is replaced" in ends
+    assert again.startswith("0 ")
+    assert counted == "{'ended': 0, 'hung': 1}\n"
+
+
+def test_a_hung_process_is_replaced_and_all_end_although_nobody_reads_the_log():
+    with subprocess.Popen([sys.executable, "-c", HANGING], stdout=subprocess.PIPE) as supervisor:
+        pids = dict(map(int, supervisor.stdout.readline().split()) for _ in range(3))
+        with open(f"/proc/{supervisor.pid}/fd/1", "wb", buffering=0, opener=_without_waiting) as log:
+            while log.write(b" " * 4096) is not None:
+                pass
+        hung = psutil.Process(pids[0])
+        hung.suspend()
+        assert psutil.wait_procs([hung], timeout=30)[0] == [hung]
+        supervisor.terminate()
+        assert supervisor.wait(30) == 0
+
+
+def _without_waiting(path, flags):
+    return os.open(path, flags | os.O_NONBLOCK)
+
+
+def test_processes_that_others_left_behind_are_collected():
+    with subprocess.Popen([sys.executable, "-c", ORPHANS], stdout=subprocess.PIPE, text=True) as supervisor:
+        line = next(line for line in supervisor.stdout if line.startswith("orphan "))
+        until = time.monotonic() + 30
+        while psutil.pid_exists(int(line.split()[1])):
+            assert time.monotonic() < until
+            time.sleep(0.05)
+        supervisor.terminate()
 
 
 @pytest.mark.parametrize("sent", ["os.kill(os.getpid(), signal.SIGTERM)", "os.killpg(0, signal.SIGINT)"])

@@ -157,8 +157,7 @@ class Keyring:
             self._required = revision.made > 0 or self._made.known()
         self._entries = {
             key.id.encode(): _Entry(key.digest, key.caller(rate=self._rate, jobs=self._jobs), key.expires_at or 1e300)
-            for key in self._keys.list()
-            if key.revoked_at is None
+            for key in self._keys.list(revoked=False)  # each revoked key stays in the table
         }
         if revision.made == 0 and self._required and self._admin_digest is None:
             _log.error("%s", _LOST)

@@ -110,13 +110,15 @@ class Keys:
             entry(connection)
         return _key_of(row), f"{key_id}.{secret}"
 
-    def list(self) -> list[Key]:
-        """All keys, also those that were revoked or have expired, oldest first.
+    def list(self, *, revoked: bool = True) -> list[Key]:
+        """All keys, oldest first, also those that have expired, and those that were `revoked` unless they are left out.
 
         A row that another version wrote, and that this one cannot read, is no key; it is logged.
         """
         with self._database.reading() as connection:
-            rows = connection.execute(select(API_KEYS).order_by(API_KEYS.c.created_at, API_KEYS.c.id)).mappings().all()
+            keys = select(API_KEYS).order_by(API_KEYS.c.created_at, API_KEYS.c.id)
+            which = keys if revoked else keys.where(API_KEYS.c.revoked_at.is_(None))
+            rows = connection.execute(which).mappings().all()
         found = []
         for row in rows:
             try:

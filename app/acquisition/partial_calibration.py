@@ -9,6 +9,7 @@ import numpy as np
 
 _RIDGE = 10.0  # rows that speak for no factor
 _SMALLEST = 1e-3  # of a forest's share that is told from none; pure leaves have many zeros
+_FREEDOM = 30.0  # inverse ridge of the curves: after few questions shares hardly differ, and mean much by it
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,7 +32,7 @@ class StageCurve:
         from sklearn.linear_model import LogisticRegression  # noqa: PLC0415 - 80 MB that applying it can spare
 
         K = P.shape[1]
-        model = LogisticRegression(C=1.0, max_iter=1000).fit(_inputs(P, known, typical), y, sample_weight=weight)
+        model = LogisticRegression(C=_FREEDOM, max_iter=1000).fit(_inputs(P, known, typical), y, sample_weight=weight)
         weights, offset = np.zeros((model.coef_.shape[1], K)), np.full(K, -np.inf)
         if len(model.classes_) == 2:
             weights[:, model.classes_[1]] = model.coef_[0]

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 import numpy as np
 from scipy.special import expit
 
-from app.acquisition import _tree_kernels as kernels
 from app.acquisition.prices import Prices
 from app.acquisition.session import States, checked, slack_of
 from app.acquisition.trajectories import Trajectories
 from app.arrays import F64, I32, Bools, Indices, Ints
+
+if TYPE_CHECKING:
+    from app.acquisition._tree_kernels import Nodes
 
 
 class Scorer(Protocol):
@@ -99,13 +101,15 @@ class TreeOfClassifiers:
         nothing, so none is requested unless the budget pays for all of it and for the node's evaluation.
         O(n (m N L + depth m^2)).
         """
+        from app.acquisition._tree_kernels import walk  # noqa: PLC0415 - 60 MB that predictions can spare
+
         X, status, limit = checked(self.n_features, X, status, prices, budget)
         n, m = X.shape
         Z = self.scorer.scores(np.where(status >= 1, X, np.nan))
         spent, total, price = np.zeros(n), np.zeros(n), np.zeros((n, m))
         reached, wanted = np.empty(n, dtype=np.int32), np.zeros(n, dtype=np.int32)
         out, missed, order = np.zeros(n, dtype=np.bool_), np.zeros(n, dtype=np.bool_), np.zeros((n, m), dtype=np.int32)
-        kernels.walk(
+        walk(
             self.nodes(), Z[:, : self.n_nodes] > self.thresholds, status, prices.arrays, limit + slack_of(limit),
             len(prices.groups), spent, reached, out, missed, wanted, total, order, price,
         )  # fmt: skip
@@ -125,6 +129,8 @@ class TreeOfClassifiers:
 
     def travel(self, X: F64, prices: Prices, budget: float | None = None, missing: Bools | None = None) -> Trajectories:
         """Trajectories of n rows (`StepwiseModel.travel`). O(n (m N L + depth m^2)); memory n S (K + L + 6)."""
+        from app.acquisition._tree_kernels import trace  # noqa: PLC0415 - see `step`
+
         X, _, limit = checked(self.n_features, X, np.zeros(np.shape(X), dtype=np.int32), prices, budget)
         free = np.isnan(X) if missing is None else np.ascontiguousarray(missing, dtype=np.bool_)
         n, S = len(X), len(self.columns)
@@ -132,7 +138,7 @@ class TreeOfClassifiers:
         asked, price = np.full((n, S), -1, dtype=np.int32), np.zeros((n, S))
         node, fee = np.full((n, S + 1), -1, dtype=np.int32), np.zeros((n, S + 1))
         length, resolved = np.zeros(n, dtype=np.int32), np.zeros(n, dtype=np.bool_)
-        kernels.trace(
+        trace(
             self.nodes(), Z[:, : self.n_nodes] > self.thresholds, free, prices.arrays, limit + slack_of(limit),
             len(prices.groups), asked, price, node, fee, length, resolved,
         )  # fmt: skip
@@ -167,7 +173,7 @@ class TreeOfClassifiers:
             found[reached < 0] = self.prior
         return found
 
-    def nodes(self) -> kernels.Nodes:
+    def nodes(self) -> Nodes:
         """The arrays that the compiled kernels read."""
         return self.upper, self.lower, self.needs, self.evaluation
 

@@ -30,6 +30,7 @@ from app.api.middleware.limiters import Limiters
 from app.api.middleware.memory import Budget, InFlight
 from app.api.middleware.observe import Observe, Record
 from app.api.middleware.sites import Sites
+from app.api.routes import console
 from app.api.shortcut import Shortcut
 from app.jobs.worker import Worker
 from app.logs import write_request_soon
@@ -37,6 +38,8 @@ from app.metrics import Metrics
 from app.siblings import Siblings
 from app.usecases.kernels import Kernels
 from app.usecases.ports import Ports
+from app.usecases.recent_outcomes import RecentOutcomes
+from app.usecases.shadow import ShadowDecider
 
 _log = structlog.get_logger("payoff")
 _SWITCH_SECONDS = 0.001  # after which a thread that computes lets the event loop have the interpreter's lock
@@ -55,6 +58,7 @@ _TAGS = [
     {"name": "inference protocol", "description": "The Open Inference Protocol v2, for clients that speak it."},
     {"name": "retrieve", "description": "Which set of items costs least."},
     {"name": "acquire", "description": "Which feature to learn next, and when enough is known."},
+    {"name": "outcomes", "description": "What became of recorded decisions."},
     {"name": "service", "description": "Health, metrics, and who changed what."},
     {"name": openapi.LAST_TAG, "description": "What removes things, or stops them."},
 ]
@@ -75,6 +79,7 @@ class Service:
     sites: Sites = field(default_factory=Sites)
     addresses: Addresses = field(default_factory=Addresses)
     siblings: Siblings | None = None
+    console: bool = True
 
 
 def create_app(service: Service) -> FastAPI:
@@ -103,11 +108,15 @@ def create_app(service: Service) -> FastAPI:
     app.state.worker = service.worker
     app.state.metrics = metrics
     app.state.kernels = service.kernels
+    app.state.shadow = ShadowDecider(service.ports.registry, service.ports.shadows)
+    app.state.recent = RecentOutcomes(service.ports.database, service.ports.archive)
     app.state.limiters = Limiters()
     app.state.stopping = threading.Event()
     app.state.watching = Watching(service.ports, app.state.stopping)
     errors.install(app)
     page.install(app)
+    if service.console:
+        console.install(app)
     direct = _include_routes(app)
     guard = Guard(service.keyring, service.limits, service.sites, service.addresses)
     permits.install(app, guard)
@@ -117,7 +126,7 @@ def create_app(service: Service) -> FastAPI:
     app.add_middleware(Observe, metrics=metrics.requests, access_log=service.access_log, traced=service.tracing)
     if not service.tracing:  # spans begin further in
         record = Record(metrics.requests, service.access_log, write=write_request_soon)
-        app.state.hot_path = HotPath(guard, service.ports.registry, record)
+        app.state.hot_path = HotPath(guard, service.ports, app.state.shadow, record)
         app.add_middleware(HotLayer, path=app.state.hot_path)
     return app
 
@@ -147,6 +156,9 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     service: Service = app.state.service
     service.keyring.start()
     service.ports.registry.start()
+    await run_in_threadpool(service.ports.recorder.start)
+    await run_in_threadpool(service.ports.matrices.start)
+    app.state.shadow.start()
     if service.worker is not None:
         service.worker.start()
     service.kernels.start()
@@ -167,6 +179,10 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         service.kernels.stop()
         if service.worker is not None:
             service.worker.stop()
+        app.state.shadow.stop()
+        service.ports.matrices.stop()
+        app.state.recent.stop()
+        await run_in_threadpool(service.ports.recorder.stop)
         service.ports.registry.stop()
         service.keyring.stop()
         service.ports.database.close()
@@ -177,7 +193,8 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
 
 def _quiet_collector() -> None:
     """What lives as long as the service is no longer looked through for garbage: it only costs pauses."""
-    gc.collect()
+    if gc.isenabled():  # else it is off since the start: a search takes a tenth of that, and finds next to nothing
+        gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)
     gc.enable()

@@ -2,40 +2,60 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from fastapi import Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from app.api.bodies import instances, predicted_values
-from app.api.bodies.carried import Carried
+from app.api.bodies.carried import Carried, without
 from app.api.bodies.documents import media_type_of_answer, run_sized
 from app.api.bodies.json_bodies import INLINE_BYTES, INLINE_NUMBERS
-from app.api.bodies.media_types import JSON
-from app.api.deps import cached, loaded
+from app.api.bodies.matrices import naming
+from app.api.bodies.media_types import JSON, NPY
+from app.api.bodies.recording import carrying, with_ids_of
+from app.api.deps import cached, loaded, ports, who
 from app.api.middleware.limiters import limiters
 from app.api.middleware.memory import share
 from app.errors import Invalid
 from app.features import Schema
+from app.outcomes.decided import Batch
 from app.registry.loaded import Loaded
+from app.registry.saved_matrices import Saved
 from app.usecases import predict as usecase
+from app.usecases import record as recording
+from app.usecases.explore import explored
 from app.usecases.predict_values import predict_values
+from app.usecases.priors import Recent, counted
 from app.usecases.probabilities import Probabilities
 from app.usecases.ranges import strange_values
+from app.usecases.saved_matrices import as_named, meant
 
 _LONG_NUMBERS = 500_000  # of an answer; one with more takes tenths of a second
 _EXPLAINED_NUMBERS = 1000  # of an answer with explanations by a model, whose trees take up to a second
 _BYTES_PER_CONTRIBUTION = 200  # of memory, for each feature of each instance
 _BYTES_PER_NUMBER = 70  # of memory, from the rows to the answer
 _BYTES_FOR_LIMITS = 60  # more, for each of these numbers, where there are limits
+_BYTES_PER_RECORD = 1500  # of memory, until it is stored
+_BYTES_PER_TOLD = 120  # of a value of an instance that is recorded with its name: as an object, and as text
+_FEW_RECORDS = 200  # which take less than a millisecond
+_Answered = tuple[Response, Batch | None]
 
 
 async def answered(request: Request, size: int, read: Callable[[], Asked]) -> Response:
-    """The answer to what `read` finds in a body of `size` bytes, computed in a thread where it takes long."""
+    """The answer to what `read` finds in a body of `size` bytes, once its decisions are recorded if they are to be."""
+    response, batch = await _computed(request, size, read)
+    if batch is not None:
+        await ports(request).recorder.record(batch)
+    return response
+
+
+async def _computed(request: Request, size: int, read: Callable[[], Asked]) -> _Answered:
+    """The same before it is recorded, computed in a thread where it takes long."""
     if size > INLINE_BYTES:
         return await run_sized(request, size, lambda: _answer(request, read()))
     asked = read()
@@ -48,7 +68,8 @@ async def answered(request: Request, size: int, read: Callable[[], Asked]) -> Re
     slow = limited and (limited.resources or ready.numbers > INLINE_NUMBERS)
     if ready.numbers > _LONG_NUMBERS or slow or (explained and ready.numbers > _EXPLAINED_NUMBERS):
         return await limiters(request).long.run(decided)
-    in_thread = limited or explained or ready.numbers > INLINE_NUMBERS
+    derived = type(asked.question.priors) in (str, Recent)  # it may have to wait, or takes some time
+    in_thread = limited or explained or derived or ready.numbers > INLINE_NUMBERS
     return await run_in_threadpool(decided) if in_thread else decided()
 
 
@@ -74,16 +95,18 @@ class Asked:
     rows: Callable[[Schema], tuple[instances.Rows, Carried]] | None = None
     given: tuple[Probabilities, Carried] | None = None
     writers: Writers = _WRITERS
+    record: recording.Wish | None = None
+    instances: Sequence[Any] | None = None  # as JSON had them
 
 
 class _Ready(NamedTuple):
     """How many numbers the answer will hold, and what decides and writes it in a media type."""
 
     numbers: int
-    answer: Callable[[str], Response]
+    answer: Callable[[str], _Answered]
 
 
-def _answer(request: Request, asked: Asked) -> Response:
+def _answer(request: Request, asked: Asked) -> _Answered:
     """In a thread: the model may have to be loaded, and the rows may be many."""
     model = None if asked.given is not None else loaded(request, asked.model)
     return _decide(request, asked, _ready(request, asked, model))
@@ -96,13 +119,18 @@ def _ready(request: Request, asked: Asked, model: Loaded | None) -> _Ready:
         given, carried = asked.given
         numbers = usecase.extent(given.classes, question, len(given.P))
         return _Ready(numbers, partial(_by_given, asked, given, carried))
+    saved = None
+    if isinstance(question.benefits, str) and not model.multilabel:
+        question, saved = meant(ports(request), question, model.name, model.classes)
+        asked = replace(asked, question=question)
     assert asked.rows is not None
     rows, carried = asked.rows(model.schema)
     numbers = usecase.extent(model.classes, question, len(rows[0]))
-    return _Ready(numbers, partial(_by_model, request, asked, model, rows, carried))
+    answer = partial(_by_model, request, asked, model, rows, carried)
+    return _Ready(numbers, answer if saved is None else partial(_by_saved, saved, answer))
 
 
-def _decide(request: Request, asked: Asked, ready: _Ready) -> Response:
+def _decide(request: Request, asked: Asked, ready: _Ready) -> _Answered:
     question = asked.question
     form = media_type_of_answer(request, asked.writers.decisions)
     if question.explain and form != JSON:
@@ -115,22 +143,82 @@ def _decide(request: Request, asked: Asked, ready: _Ready) -> Response:
     return ready.answer(form)
 
 
-def _by_given(asked: Asked, given: Probabilities, carried: Carried, form: str) -> Response:
-    return asked.writers.decisions[form](usecase.decide_given(given, asked.question), None, carried)
+def _by_saved(saved: Saved, answer: Callable[[str], _Answered], form: str) -> _Answered:
+    """The answer by a saved matrix, which it names."""
+    with as_named(saved):
+        response, batch = answer(form)
+    return naming(response, saved), batch
+
+
+def _by_given(asked: Asked, given: Probabilities, carried: Carried, form: str) -> _Answered:
+    if asked.question.explore is not None or (asked.record is not None and asked.record.wanted):
+        place = "/record" if asked.record is not None else "/explore"
+        raise Invalid.at(place, "decisions are recorded by model, and this request has none")
+    return asked.writers.decisions[form](usecase.decide_given(given, asked.question), None, carried), None
 
 
 def _by_model(
     request: Request, asked: Asked, model: Loaded, rows: instances.Rows, carried: Carried, form: str
-) -> Response:
+) -> _Answered:
     X, warnings = rows
+    batch = None
+    if isinstance(wanted := asked.question.priors, Recent) and not (model.regression or model.multilabel):
+        priors = counted(request.app.state.recent, model, wanted.outcomes)
+        asked = replace(asked, question=replace(asked.question, priors=priors))
     if asked.question.explain:
         share(request).reserve(X.size * _BYTES_PER_CONTRIBUTION)
         request.app.state.kernels.wait("decisions")
     if form == JSON:  # the other forms are for many rows, fast
         warnings += strange_values(model, X)
     if model.regression:
-        answer = asked.writers.values[form](predict_values(model, X, asked.question), model, warnings, carried)
+        _refuse_for_numbers(asked, model)
+        response = asked.writers.values[form](predict_values(model, X, asked.question), model, warnings, carried)
     else:
-        answer = asked.writers.decisions[form](usecase.predict(model, X, asked.question, warnings), model, carried)
+        answer = usecase.predict(model, X, asked.question, warnings)
+        if (wish := _wish(request, asked, model)) is not None:
+            if form == NPY and carried.id is None:
+                raise Invalid.at("/record", "an array of numbers has no place for the ids; ask for JSON or a table")
+            answer, batch, carried = _recorded(request, wish, asked, model, X, answer, carried)
+        elif asked.question.explore is not None:
+            raise Invalid.at("/explore", 'exploration is for recorded decisions: send "record": true')
+        response = asked.writers.decisions[form](answer, model, carried)
     request.app.state.metrics.requests.decided(model.name, model.version, len(X))
-    return answer
+    return response, batch
+
+
+def _wish(request: Request, asked: Asked, model: Loaded) -> recording.Wish | None:
+    """What is to be recorded: by the request, else by the model's default; None for nothing."""
+    wish = asked.record or recording.usual(ports(request).recorder.defaults.of(model.name))
+    return wish if wish.wanted else None
+
+
+def _recorded(
+    request: Request, wish: recording.Wish, asked: Asked, model: Loaded, X: np.ndarray, answer: usecase.Answer,
+    carried: Carried,
+) -> tuple[usecase.Answer, Batch, Carried]:  # fmt: skip
+    """The answer, with drawn actions where it is to explore; what is to be recorded of it, and what comes back."""
+    wish = with_ids_of(wish, carried)
+    if len(X) > _FEW_RECORDS:
+        share(request).reserve(len(X) * _BYTES_PER_RECORD)
+    recording.check_moment(ports(request), who(request), wish)
+    ids = recording.ids_of(wish, len(X))
+    if (share_ := asked.question.explore) is not None:
+        answer = explored(answer, model.name, ids.ids, share_)
+    if wish.instances and len(X) > _FEW_RECORDS:
+        share(request).reserve(X.size * _BYTES_PER_TOLD)
+    texts = partial(_texts, asked, model, X, carried) if wish.instances else None
+    batch = recording.batch_of(model, asked.question, answer, ids, who(request), texts)
+    batch = request.app.state.shadow.watched(batch, asked.model, model, asked.question, X)
+    return answer, batch, carrying(carried, ids.ids)
+
+
+def _texts(asked: Asked, model: Loaded, X: np.ndarray, carried: Carried) -> list[str]:
+    """The instances as JSON."""
+    if asked.instances is None:
+        return recording.texts_of_rows(X, model.schema)
+    return recording.texts_of_json(without(asked.instances, carried, model.schema.names), model.schema)
+
+
+def _refuse_for_numbers(asked: Asked, model: Loaded) -> None:
+    if asked.record is not None and asked.record.wanted:
+        raise Invalid.at("/record", f"{model.name!r} predicts numbers; decisions are recorded, with actions or classes")

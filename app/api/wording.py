@@ -11,11 +11,17 @@ from pydantic_core import ErrorDetails
 
 from app.errors import MAX_ERRORS, Flaw, pointer, unknown
 from app.registry.card import NAME
+from app.registry.snapshot import NUMBER
 from app.text import counted
 
 _MAX_SHOWN = 64  # characters of a name or value
 _KEY = "[key]"  # the last step where pydantic finds fault with a name of an object
-_PATTERNS = {f"^{NAME}$": "be 1 to 64 of a-z, 0-9, '_' and '-', beginning with a letter or digit"}
+_NAME = "1 to 64 of a-z, 0-9, '_' and '-', beginning with a letter or digit"
+_PATTERNS = {
+    f"^{NAME}$": f"be {_NAME}",
+    f"^{NAME}(:{NUMBER})?$": f"be a name ({_NAME}), or name:1",
+    f"^{NAME}(:{NUMBER}|@{NAME})?$": f"be a name ({_NAME}), name:3 or name@alias",
+}
 
 Context = Mapping[str, Any]
 # What a value must, by pydantic's type of error; `test_wording.py` finds the types that requests can cause.

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from app.errors import Invalid, TooLarge, pointer
 
@@ -85,19 +86,25 @@ def floats(column: Any) -> Any:
     return column.cast(pa.float64(), safe=False)
 
 
+def lengths(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The bytes of each text of a column, null where there is none; of a dictionary without spelling it out."""
+    if not pa.types.is_dictionary(column.type):
+        return pc.binary_length(column).cast(pa.int64())
+    known = {}
+    parts = []
+    for chunk in column.chunks:
+        place = place_of(chunk.dictionary)
+        if place not in known:
+            known[place] = pc.binary_length(chunk.dictionary).cast(pa.int64())
+        parts.append(known[place].take(chunk.indices))
+    return pa.chunked_array(parts, pa.int64())
+
+
 def decoded_bytes(column: pa.ChunkedArray) -> int:
     """How many bytes the text of a column takes when a dictionary is spelt out."""
-    lengths = {}
-    total = 0
-    for chunk in column.chunks:
-        if not pa.types.is_dictionary(chunk.type):
-            total += chunk.nbytes
-            continue
-        place = place_of(chunk.dictionary)
-        if place not in lengths:
-            lengths[place] = pa.compute.binary_length(chunk.dictionary).cast(pa.int64())
-        total += pa.compute.sum(lengths[place].take(chunk.indices)).as_py() or 0
-    return total
+    if not pa.types.is_dictionary(column.type):
+        return sum(chunk.nbytes for chunk in column.chunks)
+    return pc.sum(lengths(column)).as_py() or 0
 
 
 def _is_view(kind: pa.DataType) -> bool:

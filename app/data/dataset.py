@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from typing import Any, Literal
 
+from app.errors import Damaged
 from app.features import Feature
 
 
@@ -50,6 +51,7 @@ class Dataset:
     expires: bool = False
     warnings: tuple[str, ...] = ()
     ignored: tuple[str, ...] = ()
+    lineage: Mapping[str, Any] | None = None  # of a table made of recorded decisions
 
     @property
     def multilabel(self) -> bool:
@@ -116,3 +118,14 @@ def _from_record(record: dict[str, Any]) -> Dataset:
         "created_at": datetime.fromisoformat(record["created_at"]),
     }
     return Dataset(**{name: value for name, value in record.items() if name != "vocabulary"} | changed)
+
+
+def damaged(dataset_id: str) -> Damaged:
+    return Damaged(f"the record of {dataset_id} is damaged; delete it and upload it again")
+
+
+def checked(dataset_id: str, dataset: Dataset) -> Dataset:
+    """The record in a data set's folder; Damaged where it is another's."""
+    if dataset.id != dataset_id:
+        raise Damaged(f"the record of {dataset_id} is that of another data set; delete it and upload it again")
+    return dataset

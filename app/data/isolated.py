@@ -6,7 +6,6 @@ memory and its time, and is killed when the request is cancelled. It reads from 
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import json
 import os
@@ -17,7 +16,6 @@ import signal
 import tempfile
 import threading
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing import connection
 from multiprocessing.connection import Connection
@@ -27,7 +25,7 @@ from typing import Any, BinaryIO, cast
 
 import structlog
 
-from app import errors
+from app import allocator, errors
 from app.data.dataset import DataLimits, Dataset, from_json, to_json
 from app.data.location import FILE
 from app.data.upload_request import UploadRequest
@@ -42,8 +40,6 @@ MODULES = ("app.data.isolated", "app.data.reading")  # what the fork server shou
 _TICK_SECONDS = 0.1  # within which a cancelled request, or a time that is up, is noticed
 _NICENESS = 10  # requests go before
 _LONGEST_MESSAGE = 1 << 28
-_M_MMAP_THRESHOLD, _M_ARENA_MAX = -3, -8  # of mallopt, see malloc.h
-_LARGE_BLOCK = 1 << 16  # bytes
 _EXPECTED = {"Invalid": errors.Invalid, "TooLarge": errors.TooLarge}
 
 _log = structlog.get_logger(__name__)
@@ -225,7 +221,7 @@ def _confine(reader: ReaderLimits) -> None:
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.nice(_NICENESS)
-    _return_freed_memory()
+    allocator.return_freed_memory()  # Arrow shrinks a block of text for each column: its rests would all count
     pa.set_cpu_count(1)
     pa.set_io_thread_count(1)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -234,18 +230,6 @@ def _confine(reader: ReaderLimits) -> None:
     used = _private_bytes()
     if used is not None:
         resource.setrlimit(resource.RLIMIT_DATA, (used + reader.memory_bytes,) * 2)
-
-
-def _return_freed_memory() -> None:
-    """Have malloc give large blocks back to the kernel as soon as they are freed.
-
-    Arrow reserves a whole block of text for each column of a CSV file and shrinks it afterwards. By default malloc
-    keeps the freed rest as a hole that the next column does not fit into: megabytes a column, which all count.
-    """
-    with suppress(AttributeError):  # not glibc
-        mallopt = ctypes.CDLL(None).mallopt
-        mallopt(_M_MMAP_THRESHOLD, _LARGE_BLOCK)
-        mallopt(_M_ARENA_MAX, 1)
 
 
 def _private_bytes() -> int | None:

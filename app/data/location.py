@@ -39,8 +39,8 @@ def check_names(names: list[str], loc: str, *, numbered: bool) -> Iterator[Flaw]
     for position, name in enumerate(names):
         place = loc + pointer(position) if numbered else loc
         if not name.strip():
-            hint = "" if numbered else " (a table written by pandas needs index=False)"
-            yield Flaw(place, f"column {position + 1} has no name{hint}")
+            hint = "a table written by pandas needs index=False" if position == 0 else "is line 1 the header?"
+            yield Flaw(place, f"column {position + 1} has no name" + ("" if numbered else f" ({hint})"))
         elif len(name) > MAX_NAME:
             yield Flaw(place, f"the name of column {position + 1} is longer than {MAX_NAME} characters")
         elif message := refused_character(name):

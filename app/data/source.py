@@ -34,7 +34,7 @@ class Source(Protocol):
 
 def check_rows(rows: int, limits: DataLimits) -> None:
     if rows > limits.max_rows:
-        raise TooLarge(f"a data set may have at most {limits.max_rows:,} rows")
+        raise TooLarge(f"{rows:,} rows; at most {limits.max_rows:,} rows are supported here")
 
 
 def check_columns(columns: int, limits: DataLimits) -> None:

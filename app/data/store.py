@@ -9,7 +9,7 @@ import math
 import re
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -17,7 +17,7 @@ from itertools import accumulate
 from typing import Any, BinaryIO, cast
 
 from app.data.copies import Draft, copied
-from app.data.dataset import DataLimits, Dataset, from_files, from_json, to_files
+from app.data.dataset import DataLimits, Dataset, checked, damaged, from_files, from_json, to_files
 from app.data.dialect import PLAIN, Dialect
 from app.data.isolated import ReaderLimits, read_isolated, unpack_isolated
 from app.data.names import Names
@@ -110,7 +110,12 @@ class DatasetStore:
         return self._name(self.keep(Draft(dataset, sink.getvalue())), dataset)
 
     def upload(
-        self, content: BinaryIO, request: UploadRequest, is_cancelled: Callable[[], bool] = lambda: False
+        self,
+        content: BinaryIO,
+        request: UploadRequest,
+        is_cancelled: Callable[[], bool] = lambda: False,
+        *,
+        lineage: Mapping[str, Any] | None = None,
     ) -> Dataset:
         """The same for a file from anywhere, read in a process of its own that is killed once `is_cancelled()`.
 
@@ -121,17 +126,24 @@ class DatasetStore:
         with tempfile.TemporaryFile() as sink:
             dataset = read_isolated(content, request, cast(BinaryIO, sink), self.limits, self._reader, is_cancelled)
             sink.seek(0)
+            dataset = replace(dataset, lineage=lineage)
             return self._name(self.keep(Draft(dataset, sink.read())), dataset)
 
     def arrow_of_parquet(
-        self, content: BinaryIO, reserve: Callable[[int], None], is_cancelled: Callable[[], bool] = lambda: False
+        self,
+        content: BinaryIO,
+        reserve: Callable[[int], None],
+        most_rows: int | None = None,
+        is_cancelled: Callable[[], bool] = lambda: False,
     ) -> bytes:
         """A Parquet file from anywhere as an Arrow stream, read like an upload; nothing is kept.
 
-        `reserve` is told how many bytes it has. Raises Invalid at `/file`, or TooLarge beyond the limits of data sets.
+        `reserve` is told how many bytes it has. Raises Invalid at `/file`, or TooLarge beyond the limits of data sets,
+        and for more than `most_rows` before any is read.
         """
+        limits = self.limits if most_rows is None else replace(self.limits, max_rows=most_rows)
         with tempfile.TemporaryFile() as sink:
-            unpack_isolated(content, cast(BinaryIO, sink), self.limits, self._reader, is_cancelled)
+            unpack_isolated(content, cast(BinaryIO, sink), limits, self._reader, is_cancelled)
             reserve(sink.seek(0, 2))
             sink.seek(0)
             return sink.read()
@@ -146,9 +158,8 @@ class DatasetStore:
         from app.data.reading import read_inline  # noqa: PLC0415  (see the note on Arrow above)
 
         sink = io.BytesIO()
-        dataset, content = read_inline(
-            features, rows, labels, sink, self.limits, numbers=numbers, period=self._period()
-        )
+        period = self._period()
+        dataset, content = read_inline(features, rows, labels, sink, self.limits, numbers=numbers, period=period)
         now = datetime.fromtimestamp(self._clock(), UTC)
         return Draft(replace(dataset, created_at=now), sink.getvalue(), content)
 
@@ -156,12 +167,12 @@ class DatasetStore:
         """The record of a data set; NotFound where there is none, Damaged where it cannot be read."""
         content = self._record(dataset_id)
         try:
-            return _checked(dataset_id, from_files(content, lambda: self._storage.read(dataset_id, _VOCABULARY)))
+            return checked(dataset_id, from_files(content, lambda: self._storage.read(dataset_id, _VOCABULARY)))
         except _UNREADABLE as error:
-            raise _damaged(dataset_id) from error
+            raise damaged(dataset_id) from error
         except NotFound as absent:
             self._record(dataset_id)  # it may have been removed at this moment
-            raise _damaged(dataset_id) from absent
+            raise damaged(dataset_id) from absent
 
     def table(self, dataset_id: str) -> Table:
         """A data set's arrays; NotFound, or Damaged where the file is not what was stored."""
@@ -210,8 +221,10 @@ class DatasetStore:
     def keep(self, draft: Draft) -> Dataset:
         """Store what was drafted; where the same content is there already, that is the answer."""
         dataset = draft.dataset
+        record, vocabulary = to_files(dataset)
+        beside = {} if vocabulary is None else {_VOCABULARY: vocabulary}
         try:
-            self._storage.publish(dataset.id, {_TABLE: draft.parquet, **_record_files(dataset)})
+            self._storage.publish(dataset.id, {_TABLE: draft.parquet, **beside, _RECORD: record})
         except Conflict as conflict:
             try:
                 return self.find(dataset.id)
@@ -231,8 +244,8 @@ class DatasetStore:
 
     def all(self) -> list[Dataset]:
         """Those that are whole; what is being written or removed is not, and one that is damaged hides no other."""
-        whole, damaged = self.records()
-        for reason in damaged:
+        whole, unreadable = self.records()
+        for reason in unreadable:
             _log.warning("data set omitted: %s", reason)
         return whole
 
@@ -245,22 +258,23 @@ class DatasetStore:
 
     def records(self) -> tuple[list[Dataset], list[str]]:
         """All records, their features without categories, and what is wrong with those that cannot be read."""
-        whole, damaged = [], []
+        whole, unreadable = [], []
         contents = self._storage.read_each(filter(_ID.fullmatch, self._storage.folders()), _RECORD)
         for dataset_id, content in contents.items():
             try:
-                whole.append(_checked(dataset_id, from_json(content)).summary())
+                whole.append(checked(dataset_id, from_json(content)).summary())
             except _UNREADABLE:
-                damaged.append(_damaged(dataset_id).detail)
+                unreadable.append(damaged(dataset_id).detail)
             except Damaged as error:
-                damaged.append(error.detail)
-        return whole, damaged
+                unreadable.append(error.detail)
+        return whole, unreadable
 
     def _name(self, kept: Dataset, sent: Dataset) -> Dataset:
         """What was kept, as this upload calls and understands it; its name refers to it from now on."""
         if sent.name is not None:
             self.names.point(sent.name, kept.id)
-        return replace(kept, name=sent.name or kept.name, warnings=sent.warnings, ignored=sent.ignored)
+        name = sent.name or kept.name
+        return replace(kept, name=name, warnings=sent.warnings, ignored=sent.ignored, lineage=sent.lineage)
 
     def _period(self) -> str:
         """Which half of the time that inline data sets are kept it is now; empty where they are kept for ever."""
@@ -273,22 +287,6 @@ class DatasetStore:
             with suppress(NotFound):
                 return self._storage.read(dataset_id, _RECORD)
         raise NotFound(f"there is no data set {dataset_id!r}")
-
-
-def _record_files(dataset: Dataset) -> dict[str, bytes]:
-    record, vocabulary = to_files(dataset)
-    return {_RECORD: record} if vocabulary is None else {_VOCABULARY: vocabulary, _RECORD: record}
-
-
-def _damaged(dataset_id: str) -> Damaged:
-    return Damaged(f"the record of {dataset_id} is damaged; delete it and upload it again")
-
-
-def _checked(dataset_id: str, dataset: Dataset) -> Dataset:
-    """The record in a data set's folder; Damaged where it is another's."""
-    if dataset.id != dataset_id:
-        raise Damaged(f"the record of {dataset_id} is that of another data set; delete it and upload it again")
-    return dataset
 
 
 def _age(dataset: Dataset) -> str:

@@ -192,7 +192,10 @@ def least(regrets: np.ndarray, n_classes: int) -> np.ndarray:
     if regrets.shape[1] == 1:  # a single prediction: lists beat arrays
         return np.array([least_of(regrets[:, 0].tolist(), n_classes)])
     tied: np.ndarray = regrets <= regrets.min(axis=0) * (1.0 + TIE * n_classes)
-    first: np.ndarray = tied.argmax(axis=0)
+    if len(tied) == 2:  # a tenth of the time of `argmax`
+        first: np.ndarray = (tied[1] > tied[0]).astype(np.intp)
+    else:
+        first = tied.argmax(axis=0)
     return first
 
 

@@ -48,6 +48,7 @@ def _of_stores(settings: Settings, ports: Ports, *, deep: bool) -> dict[str, Che
         "models": lambda: stores.check_storage("models", settings.models, "PAYOFF_MODELS"),
         "index": lambda: stores.check_models(ports.database, ports.registry, settings, deep=deep),
         "datasets": lambda: stores.check_storage("datasets", settings.datasets_url, "PAYOFF_DATASETS"),
+        "decisions": lambda: stores.check_decisions(ports, settings.decisions_url, deep=deep),
         "jobs": lambda: stores.check_jobs(ports),
         "dask": lambda: cluster.check_dask(settings.dask),
     }

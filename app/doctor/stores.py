@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator
+from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
 from time import perf_counter, time
 
@@ -17,17 +19,20 @@ from app.doctor.finding import Finding, ok, warning, wrong
 from app.doctor.machine import check_room
 from app.errors import PayoffError, Unavailable
 from app.jobs.queue_status import queue_status
+from app.outcomes.identity import DAY
+from app.outcomes.upkeep import due
 from app.registry.consistency import Audit
 from app.registry.registry import Registry
 from app.settings import Settings
 from app.sqlite_errors import DAMAGED, unwritable
 from app.storage import Storage
-from app.text import some_of
+from app.text import counted, some_of
 from app.usecases.ports import Ports
 
 _SKEW_SECONDS = 5.0
 _LONG_SECONDS = 300.0
 _MAX_NAMED = 5
+_LATE_SECONDS = float(DAY)  # workers look every hour
 _QUICK_BYTES = 2**28  # looked through in about a second
 
 
@@ -167,6 +172,46 @@ def _skewed(skewed: dict[str, int], settings: Settings) -> Iterator[Finding]:
             yield warning("index", f"{text}, but are loaded", "train them again")
         else:
             yield wrong("index", f"{text}, and are not loaded", "train them again, or install that scikit-learn")
+
+
+def check_decisions(ports: Ports, url: str, *, deep: bool = False) -> Iterator[Finding]:
+    """Days of recorded decisions can be stored, and none waits long for a worker to do so."""
+    yield from check_storage("decisions", url, "PAYOFF_DECISIONS")
+    try:
+        with ports.database.reading() as connection:
+            days = due(connection, time() - _LATE_SECONDS)
+    except (DatabaseAway, SQLAlchemyError):
+        yield _not_looked_at("decisions", ports.database)
+        return
+    yield from _files(ports, deep=deep)
+    if days:
+        named = some_of(
+            [f"{model} of {datetime.fromtimestamp(day * DAY, UTC):%Y-%m-%d}" for model, day in days], _MAX_NAMED
+        )
+        yield warning(
+            "decisions",
+            f"{counted(len(days), 'day')} of recorded decisions not yet moved out of the database: {named}",
+            "run `payoff worker`, or `payoff serve` with PAYOFF_WORKERS above 0; its log says what keeps it from it",
+        )
+
+
+def _files(ports: Ports, *, deep: bool) -> Iterator[Finding]:
+    try:
+        amiss = list(islice(ports.archive.amiss(deep=deep), _MAX_NAMED))
+        found = ports.archive.strangers()
+    except Unavailable as error:
+        yield wrong("decisions", error.detail, "check PAYOFF_DECISIONS")
+        return
+    for line in amiss:
+        yield wrong("decisions", line, "restore it from a backup; reports of this day, and its outcomes, are refused")
+    if found:
+        yield warning(
+            "decisions",
+            f"{counted(len(found), 'file')} of recorded decisions that the database does not know:"
+            f" {some_of(found, _MAX_NAMED)}",
+            "they stay, and are not read: check that PAYOFF_DATABASE and PAYOFF_DECISIONS belong together; where the"
+            " database was lost, `payoff restore` a backup into a new one; remove them only where nobody needs them",
+        )
 
 
 def check_jobs(ports: Ports) -> Iterator[Finding]:

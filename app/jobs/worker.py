@@ -24,7 +24,7 @@ from app.jobs.watcher import Watcher
 CleanUp = Callable[[Any, Job, int], None]
 CleanUpLeftovers = Callable[[Any], None]
 
-_IDLE_SECONDS = 0.25
+_IDLE_SECONDS = 0.5  # between two looks for jobs that other processes queued; those of this one wake it
 _BUSY_SECONDS = 0.1
 _MAX_BACKOFF_SECONDS = 2.0
 _STOP_SECONDS = 5.0

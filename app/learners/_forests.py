@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from joblib import Parallel, delayed
-from sklearn.base import clone
-from sklearn.ensemble import RandomForestClassifier
 
 from app.acquisition.categories import Orders, order_categories
 from app.acquisition.forest import FlatForest, converted
@@ -19,6 +17,9 @@ from app.errors import Invalid, pointer
 from app.learners.base import Dealt, stage_name
 from app.progress import report
 
+if TYPE_CHECKING:  # see `estimator`
+    from sklearn.ensemble import RandomForestClassifier
+
 _CELLS = 8_000_000  # of the table, times trees, in one piece of work: a third of a second or so
 _MAX = 16  # trees between two reports of progress
 _LARGEST = float(np.finfo(np.float32).max)
@@ -26,6 +27,8 @@ _LARGEST = float(np.finfo(np.float32).max)
 
 def forest_like(learner: Any) -> RandomForestClassifier:
     """scikit-learn's forest, not fitted, with the parameters of a learner; Invalid where they do not fit its data."""
+    from sklearn.ensemble import RandomForestClassifier  # noqa: PLC0415 - see `estimator`
+
     most, m = learner.max_features, learner.n_features_in_
     if isinstance(most, int | np.integer) and most > m:
         raise Invalid.at("/max_features", f"max_features is {most} of {m} features")
@@ -73,6 +76,8 @@ def grown_forests(
 
 def _seeded(model: RandomForestClassifier) -> RandomForestClassifier:
     """A copy that runs in one thread, and shares no random state."""
+    from sklearn.base import clone  # noqa: PLC0415 - see `estimator`
+
     seed = model.random_state
     if isinstance(seed, np.random.RandomState):
         seed = int(seed.randint(np.iinfo(np.int32).max))
@@ -87,6 +92,8 @@ def _grow_some(
 
     Returns them flat, the distributions at their roots (count, K), and the order of the categories.
     """
+    from sklearn.base import clone  # noqa: PLC0415 - see `estimator`
+
     rows, truth, weight = Dealt(X, codes, weights, fold).without(without)
     orders = order_categories(rows, truth, weight, n_classes, categorical)
     # Equal weights are none: scikit-learn draws its rows in another way once there are weights.

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Self
 
 import numpy as np
@@ -18,7 +19,8 @@ Curve = tuple[np.ndarray, np.ndarray, np.ndarray]
 _TAIL = 0.02
 _FEW = 10  # a feature of up to so many values is not clipped: its rare values may be the ones that matter
 _QUARTILES = (0.25, 0.5, 0.75)
-_MANY = 100  # rows for which a copy costs more than to see that it is not needed
+_TILE = 64  # rows that NumPy gets as one long row: short ones take it twice the time
+_ZERO = np.zeros(())
 _SEGMENTS = 8  # of straight lines that stand for a power curve
 _POWERS = (-4.0, 4.0)
 
@@ -52,15 +54,24 @@ class Hinges:
         uppers, knots, slopes, first, means = parts
         return cls(columns, uppers, knots, slopes, np.flatnonzero(first), means)
 
+    @cached_property
+    def _in_order(self) -> bool:
+        """Whether there is one hinge for each of the first columns."""
+        return np.array_equal(self.columns, np.arange(len(self.columns)))
+
     def apply(self, X: np.ndarray) -> np.ndarray:
         """The hinges (n, W) of rows (n, m), NaN where missing. O(n W)."""
-        if len(X) > _MANY and np.array_equal(self.columns, np.arange(X.shape[1])):
-            H: np.ndarray = np.minimum(X, self.uppers)  # one hinge for each column: nothing to copy
-        else:
-            H = X.take(self.columns, axis=1)
-            np.minimum(H, self.uppers, out=H)
-        H -= self.knots
-        np.maximum(H, 0.0, out=H)
+        H = None if X.shape[1] == len(self.columns) and self._in_order else X.take(self.columns, axis=1)
+        X = X if H is None else H
+        tiles, rest = divmod(len(X), _TILE)
+        if not tiles:
+            return _bend(X, self.uppers, self.knots, out=H)
+        H = np.empty(X.shape) if H is None else H
+        cut, shape = len(X) - rest, (tiles, _TILE * len(self.columns))
+        bounds = np.tile(self.uppers, _TILE), np.tile(self.knots, _TILE)
+        _bend(X[:cut].reshape(shape), *bounds, out=H[:cut].reshape(shape))
+        if rest:
+            _bend(X[cut:], self.uppers, self.knots, out=H[cut:])
         return H
 
     def curves(self, X: np.ndarray) -> np.ndarray:
@@ -68,6 +79,13 @@ class Hinges:
         H = self.apply(X)
         H *= self.slopes
         return np.add.reduceat(H, self.starts, axis=1) if len(self.starts) else H
+
+
+def _bend(X: np.ndarray, uppers: np.ndarray, knots: np.ndarray, out: np.ndarray | None) -> np.ndarray:
+    H: np.ndarray = np.minimum(X, uppers, out=out)
+    H -= knots
+    np.maximum(H, _ZERO, out=H)
+    return H
 
 
 def _hinges(x: np.ndarray, weights: np.ndarray, shape: str) -> tuple[np.ndarray, ...]:

@@ -134,6 +134,10 @@ class Linear:
         Z += self.intercept
         return Z
 
+    def plain_score(self, X: np.ndarray) -> float:
+        """The same for one row and one score (L = 1): a number beats an array."""
+        return float(self._columns(X).dot(self.coef).item() + self.intercept.item())
+
     def _columns(self, X: np.ndarray) -> np.ndarray:
         if self.hinges is not None:
             return self.hinges.apply(X)
@@ -157,6 +161,11 @@ def _table(seen: np.ndarray, terms: np.ndarray) -> np.ndarray:
     return table
 
 
+def _logistic(z: float) -> np.ndarray:
+    P: np.ndarray = expit(np.array(((-z, z),)))
+    return P
+
+
 @dataclass(frozen=True)
 class Logit:
     """Two classes from one score: probabilities (n, 2) of the first and the second."""
@@ -169,15 +178,14 @@ class Logit:
 
     def plain_posterior(self, X: np.ndarray) -> np.ndarray:
         """`posterior` of rows of numbers that are neither missing nor huge, without categories."""
+        if len(X) == 1:
+            return _logistic(self.linear.plain_score(X))
         return self._probabilities(self.linear.plain_scores(X))
 
     def _probabilities(self, z: np.ndarray) -> np.ndarray:
-        if len(z) == 1:  # a single prediction: numbers beat arrays
-            one = z.item()
-            z = np.array(((-one, one),))
-        else:
-            z = np.concatenate((-z, z), axis=1)
-        P: np.ndarray = expit(z)
+        if len(z) == 1:
+            return _logistic(z.item())
+        P: np.ndarray = expit(np.concatenate((-z, z), axis=1))
         return P
 
     def contributions(self, X: np.ndarray, chosen: np.ndarray) -> Contributions | None:

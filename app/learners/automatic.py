@@ -16,7 +16,6 @@ from app.errors import Invalid
 from app.learners._unseen import log_losses, mean_and_error, near_best, unseen
 from app.learners.base import Learner
 from app.learners.catalogue import KINDS
-from app.learners.kinds import ACQUIRES
 from app.learners.plain_kinds import AUTOMATIC
 from app.progress import part
 
@@ -117,7 +116,7 @@ class Automatic(Learner):
             return {**found, "candidates": [vars(one) for one in self.tried_]}
         own: dict[str, Any] = getattr(self.model_, "findings", dict)()
         candidates = [vars(one) | {"parameters": PRICED[one.kind]} for one in self.tried_]
-        return {**found, **own, "acquire": ACQUIRES, "candidates": candidates}
+        return {**found, **own, "candidates": candidates}
 
     def _fit_raw(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> Learner:
         fold = self._folds(codes)

@@ -8,8 +8,6 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 import numpy as np
-from sklearn.base import clone
-from sklearn.utils import check_random_state
 
 from app.acquisition.forest import FlatForest, PathCosts
 from app.acquisition.nodes import Nodes
@@ -122,6 +120,8 @@ class BudgetForest(Stepwise):
         return {**chosen, "frontier": frontier}
 
     def _again(self) -> BudgetForest:
+        from sklearn.base import clone  # noqa: PLC0415 - see `estimator`
+
         rule = {"alpha": self.alpha_, "cost_exponent": self.cost_exponent_, "n_estimators": self.n_estimators_}
         again: BudgetForest = clone(self).set_params(**rule, budget=None)
         return again
@@ -131,6 +131,8 @@ class BudgetForest(Stepwise):
         self._calibrate(P, codes, np.ones(len(codes)))
 
     def _fit_raw(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> FlatForest:
+        from sklearn.utils import check_random_state  # noqa: PLC0415 - see `estimator`
+
         rows = Rows(X, codes, weights)
         random = check_random_state(self.random_state)
         folds = _folds(codes, self.validation_fraction, random)

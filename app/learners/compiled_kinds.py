@@ -1,4 +1,4 @@
-"""The kinds of learner whose modules load the compiler, which takes 60 MB: so they are declared here."""
+"""The kinds of learner that need the compiler, which takes 60 MB: so they are declared here."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """What scikit-learn asks of a classifier, without its base class: importing that takes 60 MB and 0.7 s.
 
-A service that only predicts with linear models does without scikit-learn. The methods follow
-https://scikit-learn.org/stable/developers/develop.html; `tests/learners/test_estimator_checks.py` runs its checks.
+A service that only predicts with linear models, forests or cost trees does without scikit-learn: so what trains them
+imports it inside functions. The methods follow https://scikit-learn.org/stable/developers/develop.html;
+`tests/learners/test_estimator_checks.py` runs its checks.
 """
 
 from __future__ import annotations

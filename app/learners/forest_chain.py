@@ -10,7 +10,6 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 from joblib import Parallel, delayed
-from sklearn.utils import check_random_state
 
 from app.acquisition.categories import Orders
 from app.acquisition.chain import Chain
@@ -131,6 +130,8 @@ class ForestChain(Learner):
         self.prices_ = prices_of(self.feature_costs, self.n_features_in_)
 
     def _fit_raw(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> Chain:
+        from sklearn.utils import check_random_state  # noqa: PLC0415 - see `estimator`
+
         for j in np.flatnonzero(np.nanmax(np.abs(X), axis=0, initial=0.0) > _LARGEST_NUMBER):
             message = f"numbers must be at most {_LARGEST_NUMBER:.3g} in magnitude; use a larger unit"
             raise Invalid.at(pointer("columns", j), message)
@@ -186,7 +187,7 @@ class ForestChain(Learner):
         S = P.shape[1] - 1
         parts = [[P[:, s - back] for back in range(min(max(s - _ROUGH, 1), _BLENDED))] for s in range(1, S + 1)]
         blends = [Blend.fit(part, y, w) for part in parts]
-        some = drawn(np.arange(len(y)), y, room, check_random_state(self._seed))
+        some = drawn(np.arange(len(y)), y, room, np.random.RandomState(self._seed))
         answers = [blend.apply([P[some] for P in part]) for blend, part in zip(blends, parts, strict=True)]
         kept = np.stack((P[some, 0], *answers), axis=1)
         self.experience_ = ChainExperience.of(kept, y[some], missing[some], self.order_, self.n_features_in_)

@@ -15,7 +15,7 @@ from app.errors import Flaw, Invalid, pointer, reject, unknown
 from app.learners.parameters import Parameter
 
 ACQUIRES = "possible"
-"""`fitted.acquire` in cards of models that answer `/acquire`, for kinds of which only some models do."""
+"""`fitted.acquire` in cards of models that answer `/acquire`."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Kind:
     part in training. `stepwise`: whether it answers `/acquire`. `tasks`: what it can predict; of several, a parameter
     `task` chooses. `alternatives`: pairs of parameters of which one at most is given. An `estimator` given as
     `"module:Class"` is imported when it is needed: a service that only predicts can spare scikit-learn's 60 MB, and
-    those of the compiler, which a `compiled` kind loads.
+    those of the compiler, which a `compiled` kind needs.
     """
 
     name: str

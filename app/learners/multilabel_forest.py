@@ -7,7 +7,6 @@ from typing import Self
 
 import numpy as np
 from scipy.special import logit
-from sklearn.utils import check_random_state
 
 from app.acquisition.forest import FlatForest
 from app.decisions.calibration import Calibrator, Sigmoid
@@ -81,6 +80,8 @@ class MultilabelForest(Multilabel):
         return np.asarray(logit(_marginals(self.model_, X)))
 
     def _fit_labels(self, X: np.ndarray, Y: np.ndarray, weights: np.ndarray) -> None:
+        from sklearn.utils import check_random_state  # noqa: PLC0415 - see `estimator`
+
         seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
         fold = multilabel_folds(Y, _FOLDS, seed).astype(np.int8)
         needed = any(self._method(np.bincount(y, minlength=2)) != "none" for y in Y.T)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-from sklearn.base import clone
 
 from app.acquisition.forest import FlatForest
 from app.learners._forests import forest_like, grown_forests
@@ -51,6 +50,8 @@ class RandomForest(Stepwise):
         return 1.0 / self.n_estimators
 
     def _again(self) -> RandomForest:
+        from sklearn.base import clone  # noqa: PLC0415 - see `estimator`
+
         again: RandomForest = clone(self).set_params(calibration="none")
         return again
 

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from typing import Self
 
 import numpy as np
-from sklearn.model_selection import StratifiedKFold
-from sklearn.utils import check_random_state
 
 from app.acquisition.prices import Prices
 from app.acquisition.session import StepwiseModel
@@ -72,6 +70,9 @@ class Stepwise(Learner):
         self, X: np.ndarray, codes: np.ndarray, prices: Prices, folds: int, room: int
     ) -> list[tuple[Trajectories, np.ndarray]]:
         """Trajectories of some `room` rows through models trained without them, and their classes."""
+        from sklearn.model_selection import StratifiedKFold  # noqa: PLC0415 - see `estimator`
+        from sklearn.utils import check_random_state  # noqa: PLC0415 - see `estimator`
+
         found: list[tuple[Trajectories, np.ndarray]] = []
         needed = min(folds, math.ceil(room * folds / len(X)))
         random = check_random_state(self.random_state)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 
+from app.allocator import trim
 from app.errors import NotReady, PayoffError, Unavailable
 from app.polling import Poller
 from app.registry.snapshot import Key, Snapshot
@@ -70,6 +71,8 @@ class Preloader:
         room = self._limit
         for key in current:
             room -= self._try(key, snapshot.digests[key], room)
+        if self._awaited:
+            trim()  # the files of models, which are freed, are as large as the models
         self._awaited = [key for key in current if key not in self._settled]
         self._seen = snapshot
         self._complete = self._complete or not self._awaited

@@ -87,3 +87,16 @@ history = Table(
     Column("from_version", Integer),
     Column("to_version", Integer),
 )
+
+saved_matrices = Table(  # no part of the index: it cannot be made again from the models
+    "saved_matrices",
+    TABLES,
+    Column("model", String(64), primary_key=True),
+    Column("matrix", String(64), primary_key=True),
+    Column("version", Integer, primary_key=True, autoincrement=False),
+    Column("content", Text),  # JSON: [matrix in words, actions in order or null]; absent: the number is a deleted one's
+    Column("created_at", Double, nullable=False),
+    Column("who", Text, nullable=False),
+    Column("revision", Integer, nullable=False),  # counts changes: greater than all before it
+    Index("saved_matrices_revision", "revision"),
+)

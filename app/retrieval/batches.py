@@ -22,11 +22,12 @@ from app.retrieval.quadrature import rate_error
 from app.retrieval.selection import NOTHING_WARNING, UNPROVEN_WARNING, select_ranked
 from app.retrieval.terms import Terms
 
-# Sets up to this size are computed 32 at a time by dynamic programming: 10 microseconds per set of 64, where one call
+# Sets up to this size are computed many at a time by dynamic programming: 10 microseconds per set of 64, where one call
 # for one set costs 100, whatever its method.
 BATCH_DP_LIMIT = 64
 
 ITEMS_WORTH_A_THREAD = 20_000  # some milliseconds of work; a pool takes 0.2 to start
+_MOST_THREADS = 4  # of one call, of several at once: a container is told of all the machine's cores
 
 
 @dataclass(frozen=True)
@@ -52,13 +53,14 @@ def select_many(p: ArrayLike, offsets: ArrayLike, terms: Terms, *, threads: int 
     """`select` for every group p[offsets[i] : offsets[i + 1]] of independent items.
 
     p: (total,) probabilities; offsets: (groups + 1,) rising from 0 to total. A hundred thousand groups of 20 take some
-    30 ms on two threads (by default as many as there are cores). Invalid at `/2/3` for item 3 of group 2, at `/2` for
-    a group too small for k_min, at `/min_recall` or `/min_precision` (naming the group) where no set meets them.
+    30 ms on two threads (by default as many as there are cores, at most four). Invalid at `/2/3` for item 3 of group 2,
+    at `/2` for a group too small for k_min, at `/min_recall` or `/min_precision` (naming the group) where no set meets
+    them.
     """
     starts = _check_offsets(offsets, np.size(p))
     probabilities = _check_groups(p, starts)
     if threads is None:
-        threads = (os.cpu_count() or 1) if len(probabilities) >= ITEMS_WORTH_A_THREAD else 1
+        threads = min(os.cpu_count() or 1, _MOST_THREADS) if len(probabilities) >= ITEMS_WORTH_A_THREAD else 1
     return _Batch(probabilities, starts, terms).run(threads)
 
 

@@ -17,12 +17,11 @@ from app.acquisition.targets import parse_target, size_for
 from app.decisions.calibration import Calibrator
 from app.errors import Invalid
 from app.registry.loaded import Loaded
-from app.usecases.matrices import Stated, read_matrix
+from app.usecases.matrices import Stated, check_few_actions, read_matrix
 from app.usecases.stepwise_models import check_askable
 
 _REMEMBERED = 64  # matrices and prices whose worth is kept for each model: computing one takes up to 20 ms
 _STALE = 3.0  # factor of two neighbours' price ratio from which another order would have been found
-MAX_ACTIONS = 1000
 
 
 @dataclass(frozen=True)
@@ -112,9 +111,7 @@ class AcquisitionModel:
                 raise Invalid.at("/actions", "actions are the columns of benefits; send benefits, too")
             return None
         B, actions = stakes
-        if B.shape[1] > MAX_ACTIONS:
-            loc = sent.place if sent.actions is None else "/actions"
-            raise Invalid.at(loc, f"there are {B.shape[1]:,} actions; at most {MAX_ACTIONS:,} are supported")
+        check_few_actions(sent, B.shape[1])
         return ActionBenefits(B, actions or classes)
 
     def targeted(self, target: Any, sent: Stated, prices: Prices) -> ActionBenefits:

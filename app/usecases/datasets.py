@@ -47,10 +47,11 @@ def arrow_of_parquet(
     ports: Ports,
     content: BinaryIO,
     reserve: Callable[[int], None],
+    most_rows: int | None = None,
     is_cancelled: Callable[[], bool] = lambda: False,
 ) -> bytes:
     """A Parquet file that is not to be kept, as an Arrow stream; Invalid with places below `/file`, or TooLarge."""
-    return ports.datasets.arrow_of_parquet(content, reserve, is_cancelled)
+    return ports.datasets.arrow_of_parquet(content, reserve, most_rows, is_cancelled)
 
 
 def find(ports: Ports, reference: str) -> Dataset:

@@ -65,7 +65,14 @@ def cancel(ports: Ports, caller: Caller, kinds: Sequence[str], job_id: str) -> J
 
 
 def submit(
-    ports: Ports, caller: Caller, kind: str, spec: Spec, *, model: str | None = None, dataset: str, key: str | None
+    ports: Ports,
+    caller: Caller,
+    kind: str,
+    spec: Spec,
+    *,
+    model: str | None = None,
+    dataset: str | None,
+    key: str | None,
 ) -> Job:
     """Accept an order from a caller; the audit log lists what comes of it under the caller's name.
 
@@ -78,7 +85,7 @@ def submit(
     return ports.queue.submit(
         kind,
         spec.to_json(),
-        requested=spec.requested() | {"dataset": dataset},
+        requested=spec.requested() | ({} if dataset is None else {"dataset": dataset}),
         model=model,
         dataset=dataset,
         key=key,

@@ -79,10 +79,11 @@ class Kernels:
         """Whether it is worth waiting for these packages."""
         with self._changing:
             process = self._process
+            ended = process is None or process.poll() is not None  # asked in any case: it would stay a zombie
             if process is None or all(stamp.exists() for name, stamp in self._missing.items() if name in packages):
                 return False
             late = monotonic() - self._began > _MAX_SECONDS
-            if process.poll() is None and not late:
+            if not ended and not late:
                 return True
             self._missing = {}
             if late or process.returncode:

@@ -129,6 +129,19 @@ class Constraints:
         return limits
 
 
+def constraints_of(
+    limits: Mapping[str, int | Mapping[str, Any]] | None, resources: Sequence[Mapping[str, Any]] | None
+) -> Constraints | None:
+    """The constraints as JSON has them, where a number is the most; None without any."""
+    if not limits and not resources:
+        return None
+    counts = {
+        name: CountLimit(None, each) if isinstance(each, int) else CountLimit(each.get("at_least"), each.get("at_most"))
+        for name, each in (limits or {}).items()
+    }
+    return Constraints(counts, [Resource(each["name"], each["use"], each["at_most"]) for each in resources or ()])
+
+
 def _check_feasible(n: int, limits: Limits, entries: Sequence[_Entry]) -> None:
     by_member = {entry.member: entry for entry in entries}
     if needed := [by_member[member] for member in conflict(n, limits, by_member)]:

@@ -12,9 +12,11 @@ import numpy as np
 from app.decisions.benefit import as_benefits, namesakes, oddities
 from app.errors import Flaw, Invalid, pointer, reject, unknown
 from app.registry.loaded import Loaded
+from app.registry.saved_matrices import Checked
 from app.text import MAX_NAME
 
 _SMALL_MATRIX = 1_000  # cells
+_MAX_ACTIONS = 1_000  # where the answer, or the work for it, has no other bound
 _MAX_SUGGESTIONS = 2
 
 
@@ -44,6 +46,8 @@ class Stated:
     def _width(self) -> int:
         """The length of the first row, of the first matrix; 0 without one."""
         level = self.benefits if self.cost_matrix is None else self.cost_matrix
+        if isinstance(level, Checked):
+            return len(level.actions)
         if not _is_nested(level):
             return 0
         for _ in range(2):
@@ -82,6 +86,11 @@ def read_matrix(
     value = sent.cost_matrix if costs else sent.benefits
     if value is None:
         return None
+    if isinstance(value, str):
+        raise Invalid.at(
+            sent.place,
+            f"{value[:MAX_NAME]!r} is no matrix; send the matrix itself: only requests to a model can name a saved one",
+        )
     check_distinct(actions or ())
     names = [str(name) for name in classes]
     try:
@@ -107,9 +116,9 @@ def _ordered(B: np.ndarray, actions: Sequence[str]) -> Stakes:
     return Stakes(np.ascontiguousarray(B[..., order]), [actions[a] for a in order])
 
 
-def needed_matrix(sent: Stated, classes: Sequence[object], *, square: bool = False) -> Stakes:
+def needed_matrix(sent: Stated, classes: Sequence[object], *, square: bool = False, named: bool = False) -> Stakes:
     """`read_matrix`, where a request without a matrix is Invalid."""
-    stakes = read_matrix(sent, classes, square=square)
+    stakes = read_matrix(sent, classes, square=square, named=named)
     if stakes is None:
         raise Invalid.at("/benefits", "send the matrix as 'benefits' or 'cost_matrix'")
     return stakes
@@ -125,6 +134,13 @@ def check_distinct(actions: Sequence[str]) -> None:
         raise Invalid.at("/actions", "two actions have the same name")
 
 
+def check_few_actions(sent: Stated, count: int) -> None:
+    """Invalid where the matrix has more actions than saved matrices and questions may have."""
+    if count > _MAX_ACTIONS:
+        place = sent.place if sent.actions is None else "/actions"
+        raise Invalid.at(place, f"there are {count:,} actions; at most {_MAX_ACTIONS:,} are supported")
+
+
 def _unnamed(value: Any, n_classes: int, n_instances: int | None, *, square: bool, named: bool) -> np.ndarray:
     if not (square or named):
         return as_benefits(value, n_classes, n_instances)
@@ -138,13 +154,18 @@ def _unnamed(value: Any, n_classes: int, n_instances: int | None, *, square: boo
 
 
 def _in_words(value: Any) -> bool:
-    return isinstance(value, dict) or (isinstance(value, list) and bool(value) and isinstance(value[0], dict))
+    return isinstance(value, dict | Checked) or (isinstance(value, list) and bool(value) and isinstance(value[0], dict))
 
 
 def _from_words(
     value: Any, classes: Sequence[str], actions: Sequence[str] | None, n_instances: int | None
 ) -> tuple[np.ndarray, Sequence[str] | None]:
     """Benefits, and the names of the columns: `actions`, else the classes, else as the longest row has them."""
+    if isinstance(value, Checked):
+        if set(value.classes) != set(classes):
+            raise Invalid.at("", "the saved matrix is for other classes")
+        columns = actions or (classes if set(value.actions) == set(classes) else value.actions)
+        return value.ordered(classes, columns), columns
     matrices = [value] if isinstance(value, dict) else value
     rows = [row for row in matrices[0].values() if isinstance(row, dict)]
     found = list(max(rows, key=len, default=()))

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from functools import cache
 from typing import BinaryIO
+
+import numpy as np
+from sqlalchemy import Connection
 
 from app.access.caller import Caller
 from app.errors import NotFound
@@ -11,6 +16,7 @@ from app.registry.card import NAME, Card
 from app.registry.listing import ModelLine, ModelPage
 from app.registry.snapshot import Reference, unknown_alias
 from app.usecases.ports import Ports
+from app.usecases.shadow import check_challengers
 
 
 def page(ports: Ports, caller: Caller, *, page_size: int, page_token: str | None) -> tuple[list[ModelLine], str | None]:
@@ -25,14 +31,36 @@ def describe(ports: Ports, name: str) -> ModelPage:
 
 
 def card_of(ports: Ports, reference: str) -> Card:
-    """The card of the version that `name:3` or `name@alias` means; NotFound where there is no such version or alias."""
+    """The card of what `name` (its latest version), `name:3` or `name@alias` means; NotFound where there is none."""
     wanted = Reference.parse(reference)
     version = wanted.version
     if version is None:
-        version = ports.registry.model(wanted.name).aliases.get(wanted.alias or "")
-    if version is None:
-        raise unknown_alias(wanted.name, wanted.alias or "")
+        model = ports.registry.model(wanted.name)
+        if wanted.alias is not None:
+            version = model.aliases.get(wanted.alias)
+            if version is None:
+                raise unknown_alias(wanted.name, wanted.alias)
+        elif model.versions:
+            version = model.versions[0].version
+        else:
+            raise NotFound(f"all versions of the model {wanted.name!r} were deleted")
     return ports.registry.card(wanted.name, version)
+
+
+def trained(ports: Ports, name: str) -> Callable[[int], tuple[np.ndarray | None, int]]:
+    """What looks up the class shares (K,) and the rows that a version was fitted on, once; None and 0 of one that is
+    deleted, or has no classes.
+    """
+
+    @cache
+    def found(version: int) -> tuple[np.ndarray | None, int]:
+        try:
+            card = ports.registry.card(name, version)
+        except NotFound:
+            return None, 0
+        return (card.priors() if card.class_priors else None), card.data.rows
+
+    return found
 
 
 def card(ports: Ports, name: str, version: int) -> Card:
@@ -53,18 +81,42 @@ def onnx(ports: Ports, name: str, version: int) -> bytes:
     return exported(model.estimator, model.schema, model.classes)
 
 
-def set_alias(ports: Ports, name: str, alias: str, version: int, *, by: Caller) -> None:
-    """Point an alias, new or not, at a version that is published; NotFound at `/version` where it is not."""
+def set_alias(
+    ports: Ports, name: str, alias: str, version: int, shadow: Sequence[str] | None = None, *, by: Caller
+) -> list[str]:
+    """Point an alias, new or not, at a version that is published; NotFound at `/version` where it is not.
+
+    `shadow` replaces the challengers that decide in the background; Invalid below `/shadow` where one could not,
+    Forbidden where the key is not for it. Without it, a challenger that the alias means from now on is none any more;
+    returns these.
+    """
+    if shadow:
+        try:
+            check_challengers(ports, name, version, shadow, by)
+        except NotFound as error:
+            raise error.at_place("/version") from error
     entry = ports.audit.entry(by, "alias.set", f"{name}@{alias}", version=version)
     try:
         ports.registry.set_alias(name, alias, version, by.name, also=entry)
     except NotFound as error:
         raise error.at_place("/version") from error
+    before = [] if shadow is not None else ports.shadows.read(name).get(alias, [])
+    kept = (
+        [challenger for challenger in before if challenger != f"{name}:{version}"] if shadow is None else list(shadow)
+    )
+    if shadow is not None or kept != before:
+        ports.shadows.set(name, alias, kept, ports.audit.entry(by, "alias.shadow", f"{name}@{alias}", shadow=kept))
+    return [challenger for challenger in before if challenger not in kept]
 
 
 def delete_alias(ports: Ports, name: str, alias: str, *, by: Caller) -> None:
     entry = ports.audit.entry(by, "alias.delete", f"{name}@{alias}")
-    ports.registry.delete_alias(name, alias, by.name, also=entry)
+
+    def also(connection: Connection) -> None:
+        ports.shadows.remove(connection, name, alias)
+        entry(connection)
+
+    ports.registry.delete_alias(name, alias, by.name, also=also)
 
 
 def delete_version(ports: Ports, name: str, version: int, *, by: Caller) -> None:
@@ -75,4 +127,12 @@ def delete_version(ports: Ports, name: str, version: int, *, by: Caller) -> None
 
 def delete(ports: Ports, name: str, *, by: Caller) -> None:
     """The model with all versions and aliases."""
-    ports.registry.delete_model(name, by.name, also=ports.audit.entry(by, "model.delete", name))
+    entry = ports.audit.entry(by, "model.delete", name)
+
+    def also(connection: Connection) -> None:
+        ports.shadows.remove(connection, name)
+        ports.matrices.remove(connection, name)
+        ports.recorder.defaults.remove(connection, name)
+        entry(connection)
+
+    ports.registry.delete_model(name, by.name, also=also)

@@ -10,7 +10,11 @@ from app.data.model_files import ModelFiles
 from app.data.store import DatasetStore
 from app.database import Database
 from app.jobs.queue import Queue
+from app.outcomes.archive import Archive
+from app.outcomes.recorder import Recorder
+from app.outcomes.shadows import Shadows
 from app.registry.registry import Registry
+from app.registry.saved_matrices import SavedMatrices
 
 
 @dataclass(frozen=True)
@@ -24,3 +28,7 @@ class Ports:
     audit: AuditLog
     keys: Keys
     imports: ModelFiles
+    archive: Archive
+    recorder: Recorder
+    shadows: Shadows
+    matrices: SavedMatrices

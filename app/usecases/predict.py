@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal
@@ -18,8 +18,9 @@ from app.registry.loaded import Loaded
 from app.usecases.explain import contributions, explanations
 from app.usecases.limits import Constraints
 from app.usecases.matrices import Stated, best_in_training, check_distinct, known_oddities, read_matrix
-from app.usecases.priors import shifted
+from app.usecases.priors import Wanted, corrected
 from app.usecases.probabilities import Probabilities
+from app.usecases.rule_fields import check_actions, check_fields
 
 Rule = Literal["expected_benefit", "threshold", "beta_delta", "hierarchical", "most_probable"]
 
@@ -44,15 +45,21 @@ class Question(Stated):
     rule: Rule | None = None
     threshold: Literal["posterior", "holdout"] | float | None = None
     costs: Costs | None = None
-    priors: Mapping[str, float] | None = None
+    priors: Wanted | None = None
     explain: bool = False
     constraints: Constraints | None = None
     usual_rule: Rule = "expected_benefit"
+    explore: float | None = None
 
 
 @dataclass(frozen=True)
 class Answer:
-    """One decision per instance: `choice` int (n,) into `actions`, probabilities (n, K), expected benefits (n, A)."""
+    """One decision per instance: `choice` int (n,) into `actions`, probabilities (n, K), expected benefits (n, A), and
+    the priors (K,) that the request asked for, in whatever way.
+
+    `benefits` are the matrix (K, A), or one for each instance (n, K, A), by which these are expected.
+    `propensities` (n,) are those of the actions, where these were drawn.
+    """
 
     rule: Rule
     classes: Sequence[int | str]
@@ -63,6 +70,9 @@ class Answer:
     warnings: list[str]
     figures: dict[str, Any] = field(default_factory=dict)
     explanations: list[dict[str, Any]] | None = None
+    priors: np.ndarray | None = None
+    benefits: np.ndarray | None = None
+    propensities: np.ndarray | None = None
 
 
 @dataclass(frozen=True)
@@ -98,7 +108,7 @@ def predict(model: Loaded, X: np.ndarray, question: Question, warnings: Sequence
     beyond the model's own work.
     """
     check_classes(model)
-    _check_fields(question)
+    check_fields(question, _rule(question))
     _check_size(model.classes, question, len(X))
     scores = model.estimator.posterior(X)
     _check_finite(scores)
@@ -112,7 +122,7 @@ def predict(model: Loaded, X: np.ndarray, question: Question, warnings: Sequence
 
 def decide_given(given: Probabilities, question: Question) -> Answer:
     """Decide with probabilities that came with the request; Invalid also for what only a model can answer."""
-    _check_fields(question)
+    check_fields(question, _rule(question))
     _check_size(given.classes, question, len(given.P))
     if question.priors is not None:
         raise Invalid.at("/priors", "priors correct the probabilities of a model, which knows the priors in training")
@@ -128,17 +138,16 @@ def _answer(
     question: Question,
     warnings: Sequence[str],
 ) -> Answer:
-    P, priors = scores, None
-    notes: list[str] = []
-    if question.priors is not None and model is not None:
-        priors, P, notes = shifted(P, classes, model.priors, question.priors)
+    found = corrected(scores, classes, None if model is None else model.priors, question.priors)
+    P = found.P
     B, actions = _stakes(question, classes, len(P))
-    case = _Case(model, classes, question, scores, priors, P, B, actions)
+    case = _Case(model, classes, question, scores, found.priors, P, B, actions)
     choice, more, figures = _RULES[_rule(question)](case)
     expected = None if case.decision is None else case.decision.expected_benefits
     explained = explanations(P, B, choice, classes, actions) if question.explain and B is not None else None
-    notes = [*warnings, *notes, *more]
-    return Answer(_rule(question), classes, actions, choice, P, expected, notes, figures, explained)
+    figures, notes = {**figures, **found.figures}, [*warnings, *found.warnings, *more]
+    more_fields = figures, explained, found.priors, B
+    return Answer(_rule(question), classes, actions, choice, P, expected, notes, *more_fields)
 
 
 def _rule(question: Question) -> Rule:
@@ -248,31 +257,6 @@ _RULES: dict[Rule, Callable[[_Case], _Chosen]] = {
     "hierarchical": _by_hierarchy,
     "most_probable": _by_probability,
 }
-_DECIDES_ACTIONS = ("expected_benefit", "threshold")  # the other rules decide among the classes
-
-
-def _check_fields(question: Question) -> None:
-    """Refuse what the rule would pass over, and miss what it needs: silence would be a guess."""
-    rule, flaws = _rule(question), []
-    if rule == "expected_benefit" and not question.stated:
-        flaws.append(Flaw("/benefits", 'rule expected_benefit needs benefits; or ask for "rule": "most_probable"'))
-    if question.threshold is not None and rule != "threshold":
-        flaws.append(Flaw("/threshold", f'a threshold belongs to "rule": "threshold", not to {rule}'))
-    needs_costs = rule in ("beta_delta", "hierarchical")
-    if needs_costs and question.costs is None:
-        flaws.append(Flaw("/costs", f"rule {rule} needs costs"))
-    if question.costs is not None and not needs_costs:
-        flaws.append(Flaw("/costs", f"costs belong to the rules beta_delta and hierarchical, not to {rule}"))
-    if question.explain and rule != "expected_benefit":
-        flaws.append(Flaw("/explain", f"explanations are for the rule expected_benefit, not for {rule}"))
-    if question.explain and question.constraints is not None:
-        flaws.append(Flaw("/explain", "with limits a decision depends on the whole batch; leave out explain"))
-    if question.actions is not None and rule not in _DECIDES_ACTIONS:
-        flaws.append(Flaw("/actions", f"rule {rule} decides among the classes; leave out actions"))
-    if question.constraints is not None and rule != "expected_benefit":
-        place = pointer(question.constraints.fields[0])
-        flaws.append(Flaw(place, f"limits and resources belong to the rule expected_benefit, not to {rule}"))
-    reject(flaws)
 
 
 def _stakes(
@@ -281,6 +265,7 @@ def _stakes(
     """The matrix, or matrices, and the actions; without names for the actions its columns are the classes."""
     stakes = read_matrix(question, classes, n_instances=n_instances, named=True)
     if stakes is not None:
+        check_actions(question, _rule(question), stakes.actions)
         return stakes.benefits, classes if stakes.actions is None else stakes.actions
     if question.actions is None:
         return None, classes

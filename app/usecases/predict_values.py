@@ -8,7 +8,7 @@ from app.errors import Flaw, pointer, reject
 from app.registry.loaded import Loaded
 from app.usecases.predict import Question
 
-_FOR_CLASSES = ("rule", "benefits", "cost_matrix", "actions", "threshold", "costs", "priors", "explain")
+_FOR_CLASSES = ("rule", "benefits", "cost_matrix", "actions", "threshold", "costs", "priors", "explain", "explore")
 
 
 def predict_values(model: Loaded, X: np.ndarray, question: Question) -> np.ndarray:

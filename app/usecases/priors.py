@@ -1,13 +1,140 @@
-"""Class priors of a request."""
+"""Class priors of a request: stated, those of recent outcomes, or estimated from the batch."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from app.decisions.priors import as_priors, shift_priors
-from app.errors import Flaw, Invalid, pointer
+from app.errors import Conflict, Flaw, Invalid, pointer
+from app.evidence.priors import estimate_priors
+from app.registry.loaded import Loaded
+from app.text import some_of
+from app.usecases.outcome_report.selection import UNEQUAL
+from app.usecases.recent_outcomes import MOST as MOST_RECENT
+from app.usecases.recent_outcomes import RecentOutcomes
+
+FEWEST = 50  # instances, or outcomes, that shares of classes are taken from
+RECENT = 1000  # outcomes by default
+_MOST_WORK = 2_000_000_000  # instances times classes cubed; takes some seconds
+_WIDE = 0.2  # interval of a share
+_LEVEL = 0.05  # at which the shares in training are given up for estimated ones
+
+
+class Recent(NamedTuple):
+    """The class shares of so many of the last outcomes."""
+
+    outcomes: int = RECENT
+
+
+class Counted(NamedTuple):
+    """The same, counted: the shares by class, of so many outcomes."""
+
+    shares: Mapping[str, float]
+    outcomes: int
+
+
+Wanted = Mapping[str, float] | Recent | Counted | Literal["estimate"]
+
+
+def as_wanted(sent: Mapping[str, float] | Literal["recent", "estimate"] | None) -> Wanted | None:
+    """Priors as sent; a whole number of `recent` ones is no share. Invalid at /priors/recent for one out of range."""
+    if sent == "recent":
+        return Recent()
+    if isinstance(sent, Mapping) and sent.keys() == {"recent"} and sent["recent"] > 1:
+        count = sent["recent"]
+        if not FEWEST <= count <= MOST_RECENT or count != int(count):
+            raise Invalid.at("/priors/recent", f"recent outcomes are {FEWEST} to {MOST_RECENT:,}")
+        return Recent(int(count))
+    return sent
+
+
+@dataclass(frozen=True)
+class Corrected:
+    """Priors in use (K,), None for those of training; posteriors under them (n, K); what the answer says of them."""
+
+    priors: np.ndarray | None
+    P: np.ndarray
+    warnings: list[str] = field(default_factory=list)
+    figures: dict[str, Any] = field(default_factory=dict)
+
+
+def corrected(P: np.ndarray, classes: Sequence[object], base: np.ndarray | None, wanted: Wanted | None) -> Corrected:
+    """The posteriors P (n, K), made with the priors `base` (K,), under the wanted ones; Invalid at or below /priors.
+
+    Without either they stay as they are.
+    """
+    if wanted is None or base is None:
+        return Corrected(None, P)
+    if isinstance(wanted, Counted):
+        figures = {"recent_priors": {"outcomes": wanted.outcomes, "shares": dict(wanted.shares)}}
+        return Corrected(*shifted(P, classes, base, wanted.shares), figures)
+    if isinstance(wanted, Recent):
+        raise Invalid.at("/priors", "there are no outcomes here to take recent priors from")
+    if isinstance(wanted, str):
+        return _estimated(P, [str(name) for name in classes], base)
+    return Corrected(*shifted(P, classes, base, wanted))
+
+
+def counted(recent: RecentOutcomes, model: Loaded, outcomes: int) -> Counted:
+    """The class shares of the last decisions of all versions of a model whose outcomes are known.
+
+    Conflict at /priors where these are few, or not like those of all decisions.
+    """
+    tail, names = recent.of(model.name), [str(name) for name in model.classes]
+    if (doubt := tail.reason or (UNEQUAL if tail.selective else None)) is not None:
+        detail = f"the known outcomes of {model.name} do not have the class shares of all its cases: {doubt}"
+        raise Conflict.at("/priors", f'{detail}; state the shares, or send "estimate"')
+    found = Counter(tail.labels[:outcomes])
+    counts = np.array([found[name] for name in names])
+    if (known := int(counts.sum())) < FEWEST:
+        raise Conflict.at("/priors", f"{known} outcomes of {model.name} can be used yet; recent priors need {FEWEST}")
+    return Counted(dict(zip(names, smoothed(counts, model.priors > 0).tolist(), strict=True)), known)
+
+
+def smoothed(counts: np.ndarray, possible: np.ndarray) -> np.ndarray:
+    """Shares (K,) for counts (K,), half a row added to each class that is `possible` (Jeffreys' prior).
+
+    A class that happens to be absent would get the share 0, and no instance could ever be decided for it.
+    """
+    added = np.where(possible, counts + 0.5, 0.0)
+    return np.asarray(added / added.sum())
+
+
+def _estimated(P: np.ndarray, names: Sequence[str], base: np.ndarray) -> Corrected:
+    """The posteriors under the shares that make the batch most likely, which the answer reports with intervals.
+
+    Where the batch does not contradict the shares in training, these are used: in small batches of a model that tells
+    little, the noise of the estimate would cost more than the correction earns.
+    """
+    n, K = P.shape
+    if n < FEWEST:
+        raise Invalid.at("/priors", f"estimating priors needs {FEWEST} instances at least; this batch has {n}")
+    if n * K**3 > _MOST_WORK:
+        raise Invalid.at("/priors", f"estimating priors of {K} classes takes at most {_MOST_WORK // K**3:,} instances")
+    found = estimate_priors(P, base)
+    kept = found.p_value >= _LEVEL
+    used = base if kept else smoothed(n * found.priors, base > 0)
+    rows = zip(names, used.tolist(), found.low.tolist(), found.high.tolist(), strict=True)
+    figures = {name: {"prior": prior, "low": low, "high": high} for name, prior, low, high in rows}
+    wide = [name for name, each in figures.items() if each["high"] - each["low"] > _WIDE]
+    warnings = [f"the batch hardly tells the share of {some_of(wide, 5)}: see estimated_priors"] if wide else []
+    if kept:
+        warnings.insert(0, "the batch does not contradict the class shares in training, which are kept")
+    shifted_P, notes = (P, []) if kept else shift_priors(P, base, used)
+    return Corrected(used, shifted_P, [*warnings, *notes], {"estimated_priors": figures})
+
+
+def stated(priors: Mapping[str, float], names: Sequence[str]) -> np.ndarray:
+    """Class priors as sent (K,); Invalid at or below /priors."""
+    try:
+        return as_priors(priors, names)
+    except Invalid as error:
+        raise error.under("/priors") from error
 
 
 def shifted(
@@ -17,10 +144,7 @@ def shifted(
     Invalid below /priors.
     """
     names = [str(name) for name in classes]
-    try:
-        used = as_priors(priors, names)
-    except Invalid as error:
-        raise error.under("/priors") from error
+    used = stated(priors, names)
     try:
         return used, *shift_priors(P, base, used)
     except Invalid as error:  # its places are numbers of classes

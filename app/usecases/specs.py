@@ -83,6 +83,27 @@ class CompareSpec(Spec):
         return np.array(self.benefits, dtype=np.float64)
 
 
+class ReplaySpec(Spec):
+    """What to replay: decisions of `model`, of all `versions` where there are none, from `since` to before `until`.
+
+    `models` are `name:version`; `rules` as requests have them. `benefits` (K, A) count in place of the recorded ones.
+    """
+
+    model: str
+    classes: list[int | str]
+    versions: list[int] | None = None
+    models: list[str] = []
+    rules: list[dict[str, Any]]
+    benefits: list[list[float]] | None = None
+    actions: list[str] | None = None
+    since: float | None = None
+    until: float | None = None
+
+    def requested(self) -> dict[str, Any]:
+        """The same without the classes, which nobody ordered."""
+        return {name: value for name, value in super().requested().items() if name != "classes"}
+
+
 Format = Literal["skops", "onnx", "joblib"]
 Calibration = Literal["none", "auto", "sigmoid", "isotonic"]
 

@@ -104,6 +104,7 @@ def test_revoking_by_id_or_by_the_name_of_one(keys):
     assert keys.revoke(old.id).revoked_at is not None
     keys.revoke("bank")
     assert [key.revoked_at is None for key in keys.list()] == [False, False]
+    assert keys.list(revoked=False) == []
     for which in (new.id, "bank", "nobody"):
         with pytest.raises(NotFound):
             keys.revoke(which)

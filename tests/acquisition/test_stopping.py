@@ -184,6 +184,16 @@ def test_calibrated_states_say_what_happens():
     np.testing.assert_allclose(many.sum(axis=1), 1)
 
 
+def test_shares_that_hardly_differ_after_few_questions_count_as_much_as_they_mean():
+    """After the first question 60 % of the trees are right for 90 % of the rows; after the last 90 % of them are."""
+    y, sure = np.tile(np.repeat([0, 1], 10), 10), np.tile(np.repeat([0, 1, 0], [9, 10, 1]), 10)
+    known = np.repeat([1.0, 20.0], len(y))
+    share = np.where(known[:, None] == 1, 0.6, 0.9)
+    P = np.where(np.arange(2) == np.tile(sure, 2)[:, None], share, 1 - share)
+    curve = StageCurve.fit(P, known, np.tile(y, 2), np.full(2 * len(y), 0.5), 20.0)
+    np.testing.assert_allclose(curve.apply(P, known).max(axis=1), 0.9, atol=0.05)
+
+
 @settings(deadline=None, max_examples=60)
 @given(seed=seeds)
 def test_the_gain_is_monotone_and_never_exceeds_the_value_of_perfect_information(seed):

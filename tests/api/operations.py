@@ -45,6 +45,19 @@ class Operation:
         return example
 
     @property
+    def fields(self) -> set[str]:
+        """The names of the fields of its JSON body."""
+        found: set[str] = set()
+        schemas = [self._contents["application/json"]["schema"]]
+        while schemas:
+            schema = schemas.pop()
+            found |= schema.get("properties", {}).keys()
+            schemas += [each for way in ("anyOf", "oneOf", "allOf") for each in schema.get(way, ())]
+            if "$ref" in schema:
+                schemas.append(_document()["components"]["schemas"][schema["$ref"].rsplit("/", 1)[1]])
+        return found
+
+    @property
     def _contents(self) -> dict[str, Any]:
         contents: dict[str, Any] = self.document.get("requestBody", {}).get("content", {})
         return contents
@@ -56,18 +69,22 @@ def operations() -> tuple[Operation, ...]:
 
     Not those of the Open Inference Protocol, whose errors have a form of their own: see test_inference_protocol.py.
     """
-    with TemporaryDirectory() as folder:
-        service = wire(settings_for(Path(folder), workers=0))
-        try:
-            document = json.loads(json.dumps(create_app(service).openapi()))
-        finally:
-            service.ports.database.close()
     return tuple(
         Operation(method.upper(), path, operation)
-        for path, methods in document["paths"].items()
+        for path, methods in _document()["paths"].items()
         if not path.startswith("/v2")
         for method, operation in methods.items()
     )
+
+
+@cache
+def _document() -> Any:
+    with TemporaryDirectory() as folder:
+        service = wire(settings_for(Path(folder), workers=0))
+        try:
+            return json.loads(json.dumps(create_app(service).openapi()))
+        finally:
+            service.ports.database.close()
 
 
 def example_of(described: dict[str, Any]) -> Any:

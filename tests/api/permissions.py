@@ -17,7 +17,9 @@ PREDICT = frozenset({Scope.PREDICT})
 TRAIN = frozenset({Scope.TRAIN})
 EITHER = PREDICT | TRAIN
 ADMIN = frozenset({Scope.ADMIN})
-STATIC = "/static-offline-docs"
+STATIC = {"/static-offline-docs": "swagger-ui.css", "/console": "main.js"}  # and a file of each
+
+REST = {"/outcomes/{id}"}  # whose last part is the rest of the path, slashes and all: ids are the callers'
 
 _SCOPES = {
     "open": OPEN,
@@ -34,10 +36,14 @@ NEEDED: dict[tuple[str, str], frozenset[Scope] | None] = {
     **{(method, path): _SCOPES[scope] for method, path, scope, _ in _ROWS},
     ("HEAD", "/health/live"): OPEN,  # from here on: in the text below the table
     ("HEAD", "/health/ready"): OPEN,
-    ("GET", STATIC): OPEN,
-    ("HEAD", STATIC): OPEN,
+    **{(method, path): OPEN for method in ("GET", "HEAD") for path in STATIC},
 }
 SHARED = {f"{method} {path}" for method, path, _, threads in _ROWS if threads == "shared"}
+
+
+def template_of(route_path: str) -> str:
+    """The path of a route as the documentation writes it."""
+    return route_path.replace(":path}", "}")
 
 
 def expected(method: str, path: str, scopes: frozenset[Scope] | None, root: str = "") -> int | str:
@@ -61,8 +67,10 @@ def expected(method: str, path: str, scopes: frozenset[Scope] | None, root: str 
 
 
 def _fits(template: str, path: str) -> bool:
-    if template == STATIC:
-        return path.startswith(STATIC + "/")
+    if template in STATIC:
+        return path.startswith(template + "/") or path == template == "/console"  # which leads to the page
+    if template in REST:
+        return path.startswith(template.rpartition("/")[0] + "/")
     wanted, sent = template.split("/"), path.split("/")
     return len(wanted) == len(sent) and all(
         one != "" if part.startswith("{") else part == one for part, one in zip(wanted, sent, strict=True)

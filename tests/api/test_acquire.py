@@ -290,7 +290,7 @@ def test_simulation_as_a_chart(service, clinic, benefits):
     chart = service.post("/acquire/simulate", json=question, headers={"Accept": "image/svg+xml"})
     assert chart.headers["content-type"] == "image/svg+xml"
     words = "".join(ET.fromstring(chart.text).itertext())
-    assert "Error against cost: clinic:1, 30 rows" in words
+    assert "Error rate against cost: clinic:1, 30 rows" in words
     assert ("Net benefit" in words) == (benefits is not None)
     assert ("while it is worth the price" in words) == (benefits is not None)
 

@@ -248,5 +248,6 @@ def test_a_chart_for_more_actions_or_corrected_priors(service, ward):
     body = {"benefits": BENEFITS, "priors": {"healthy": 0.9, "ill": 0.1}}
     shifted = service.post(f"/models/{ward}/benefit", json=body, headers=svg)
 
-    assert "polyline" not in three.text
+    assert "<path" not in three.text
+    assert "<path" in shifted.text
     assert "off this axis" in shifted.text

@@ -14,6 +14,7 @@ from typing import ClassVar
 
 import pytest
 import uvicorn
+from uvicorn.server import ServerState
 
 from app.api.middleware import connections, timeouts
 from app.api.middleware.http_protocol import DRAINED_BYTES, MAX_BYTES, MAX_PIPELINED, BoundedHeads
@@ -48,6 +49,7 @@ class Application:
     def __init__(self) -> None:
         self.headers: list[tuple[bytes, bytes]] = []
         self.disconnected = 0
+        self.began = threading.Event()
         self.released = threading.Event()
 
     async def __call__(self, scope, receive, send):
@@ -82,15 +84,22 @@ class Application:
     async def long(self, _scope, _receive):
         return 200, bytes(BIG)
 
+    async def held(self, _scope, _receive):
+        """The answer comes when the test lets it."""
+        self.began.set()
+        await asyncio.to_thread(self.released.wait)
+        return 200, b"late"
+
     async def slow(self, _scope, _receive):
         await asyncio.sleep(2)
         return 200, b"late"
 
 
 class Server:
-    def __init__(self, port: int, application: Application) -> None:
+    def __init__(self, port: int, application: Application, state: ServerState) -> None:
         self.port = port
         self.application = application
+        self.state = state
 
     @contextmanager
     def connection(self) -> Iterator[socket.socket]:
@@ -121,7 +130,7 @@ def serving(protocol: type[BoundedHeads]) -> Iterator[Server]:
     thread.start()
     while not running.started:
         time.sleep(0.01)
-    yield Server(port, application)
+    yield Server(port, application, running.server_state)
     running.should_exit = True
     thread.join(10)
     assert not thread.is_alive()
@@ -204,6 +213,18 @@ def test_a_request_that_is_complete_keeps_its_connection_whatever_the_answer(ser
                 received += connection.recv(10_000)
 
             assert b"close" not in received
+
+
+def test_an_answer_after_the_connections_end_is_no_error(server, caplog):
+    """Of a running request with another one behind it, which the server takes for the one to end."""
+    with server.connection() as connection:
+        connection.sendall(head("held") * 2 + b"no HTTP")
+        assert answer(connection) == b""
+    assert server.application.began.wait(10)
+    server.application.released.set()
+    while server.state.tasks:
+        time.sleep(0.01)
+    assert [record for record in caplog.records if record.levelname != "WARNING"] == []
 
 
 def test_trailers_are_no_headers(server):

@@ -89,6 +89,9 @@ def test_probabilities_come_as_csv_too(service):
         (written([[50, 70]], ["age", "pulse"]), {}, "", "feature 'pain' is missing"),
         (written([[50, 70, "mild", 1]], [*FEATURES, "pane"]), {}, "/pane", "did you mean 'pain'"),
         (written([[50, 70, "mild", 1]], [*FEATURES, "age"]), {}, "/age", "twice"),
+        (written([[50, 70, "mild", 1, 2, 7]], [*FEATURES, "x", "x", "no"]), {"id": "no"}, "/x", "unknown"),
+        (written([[50, 70, "mild", 1, 2, 7]], [*FEATURES, "x", "x", "no"]), {"keep": '["no"]'}, "/x", "unknown"),
+        (written([[50, 70, "mild", 1, 2]], [*FEATURES, "no", "no"]), {"id": "no"}, "/id", "twice"),
         (b"age,pulse,pain\n50,70\n", {}, "", "row 2: the header has 3 values, this row 2"),
         (b"", {}, "", "the file is empty"),
         (b"age,pulse,pain\n", {"delimiter": "x"}, "/delimiter", ""),
@@ -207,3 +210,15 @@ def test_columns_that_come_back_are_found_or_named(service, ward):
     body = written([["a", 50, 70, "mild"]], ["patient", *FEATURES])
     assert "did you mean 'patient'" in post(service, body, model=ward, id="Patient").text
     assert "`id` and `keep`" in post(service, body, model=ward).text
+
+
+@pytest.mark.parametrize(
+    ("body", "hint"),
+    [
+        (b",age\n0,1\n", "column 1 has no name (a table written by pandas"),
+        (b"Cases,\nage,pain\n", "is line 1 the header?"),
+    ],
+)
+def test_a_nameless_column_has_the_likely_reason(service, body, hint):
+    answer = service.post("/datasets?label=age", content=body, headers={"Content-Type": "text/csv"})
+    assert hint in answer.json()["detail"]

@@ -94,7 +94,7 @@ def test_form_upload(client):
     found = response.json()
     assert response.headers["location"] == f"/datasets/{found['id']}"
     fields = ["id", "name", "rows", "features", "labels", "classes", "digest", "created_at", "warnings", "ignored"]
-    assert list(found) == fields
+    assert list(found) == [*fields, "from"]
     assert found["name"] == "small"
     assert found["rows"] == 4
     assert found["features"] == [{"name": "a", "type": "numeric"}, {"name": "b", "type": "categorical"}]
@@ -398,7 +398,7 @@ def test_work_for_a_client_that_is_gone_is_stopped(disconnected):
         return disconnected
 
     def work(value, is_cancelled):
-        for _ in range(100):
+        for _ in range(6000 if disconnected else 100):
             if is_cancelled():
                 return "stopped"
             time.sleep(0.01)

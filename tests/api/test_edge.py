@@ -22,6 +22,7 @@ from app.cli import main
 from app.logs import _where
 from app.stores import make_ports
 from tests.conftest import serving, settings_for, trained, two_class_rows
+from tests.jobs.waiting import SOON, eventually
 from tests.servers.service import Replica
 
 ADMIN_KEY = "administrator-3f9c"
@@ -131,14 +132,12 @@ def test_keys_from_the_command_line(replica, monkeypatch, capsys):
     key_id, _, secret = made.partition(".")
     assert re.fullmatch(r"payoff_[0-9a-f]{8}", key_id)
     assert len(secret) == 43
-    time.sleep(1)
-    assert httpx.get(f"{replica.url}/models", headers={"X-API-Key": made}).status_code == 200
+    eventually(lambda: httpx.get(f"{replica.url}/models", headers={"X-API-Key": made}).status_code == 200, SOON)
     listed = keys("list")
     assert re.search(rf"{key_id} +bank +predict +heart-\*", listed)
     assert secret not in listed
     assert keys("revoke", "bank") == f"{key_id} (bank) is revoked\n"
-    time.sleep(1)
-    assert httpx.get(f"{replica.url}/models", headers={"X-API-Key": made}).status_code == 401
+    eventually(lambda: httpx.get(f"{replica.url}/models", headers={"X-API-Key": made}).status_code == 401, SOON)
     with pytest.raises(SystemExit):
         keys("revoke", "bank")
     assert capsys.readouterr().err == "payoff: there is no key 'bank' in force\n"
@@ -263,7 +262,6 @@ def test_a_service_whose_keys_are_lost_with_its_database_stays_closed(tmp_path):
         ports = make_ports(settings)
         _, key = ports.keys.create(KeyRequest("bank", (Scope.PREDICT,)))
         ports.database.close()
-        time.sleep(1)
-        assert client.get("/models", headers={"X-API-Key": key}).status_code == 200
+        eventually(lambda: client.get("/models", headers={"X-API-Key": key}).status_code == 200, SOON)
         assert client.get("/models").status_code == 401
         assert client.get("/health/ready").status_code == 200

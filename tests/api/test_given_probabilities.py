@@ -159,7 +159,7 @@ def test_rows_without_a_truth_are_refused(service, change, loc):
 
 def test_many_wrong_rows_are_worded_as_few(service):
     """A byte of an array is a row: no list of all errors is made."""
-    began = time.monotonic()
+    began = time.process_time()
     for wrong in (np.zeros((400_000, 1), dtype=np.int8), -np.ones((400_000, 1), dtype=np.int8)):
         query = {"classes": '["a"]', "benefits": "[[1]]"}
         answer = service.post(
@@ -167,17 +167,17 @@ def test_many_wrong_rows_are_worded_as_few(service):
         )
         assert answer.status_code == 422
         assert len(answer.json()["errors"]) <= 20
-    assert time.monotonic() - began < 5
+    assert time.process_time() - began < 5
 
 
 def test_no_rule_takes_more_than_the_probabilities(service):
     """With as many classes as a body can name, no matrix of classes by classes is made."""
     K = 9_000
     body = {"probabilities": [[1] + [0] * (K - 1)], "classes": list(range(K)), "rule": "beta_delta"}
-    began = time.monotonic()
+    began = time.process_time()
     answer = service.post("/predict", json=body | {"costs": {"majority": 0, "C_HD": 1, "C_DH": 2, "C_DD": 1}})
     assert answer.json()["decisions"] == [0]
-    assert time.monotonic() - began < 2
+    assert time.process_time() - began < 2
 
 
 def test_text_in_the_query_is_checked_as_in_a_body(service):

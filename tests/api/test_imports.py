@@ -99,10 +99,10 @@ def test_a_foreign_model_does_not_answer_on_the_event_loop(service, chosen, ward
     """How long it takes is not known; our own models answer few rows there."""
     threads = []
 
-    def noted(question: object) -> None:
+    def noted(*_: object) -> None:
         threads.append(threading.current_thread().name)
 
-    monkeypatch.setattr("app.usecases.predict._check_fields", noted)
+    monkeypatch.setattr("app.usecases.predict.check_fields", noted)
     for name in ("chosen", ward, "chosen", ward):  # the first time it is loaded, in a thread
         asked = {"model": name, "instances": [[50.0, 70.0, "mild"]], "benefits": BENEFITS}
         assert service.post("/predict", json=asked).status_code == 200

@@ -17,6 +17,7 @@ from app.settings import Settings
 from app.stores import make_ports
 from tests.api.permissions import NEEDED, OPEN, STATIC
 from tests.conftest import serving, settings_for, trained, two_class_rows
+from tests.jobs.waiting import SOON, eventually
 
 ADMIN_KEY = "s3cret of the admin"
 ORDER = {"learner": {"kind": "logistic"}, "data": two_class_rows(60), "holdout": 0.3}
@@ -50,10 +51,7 @@ class Bank:
 
 def seen_by(client: httpx.Client, status: int = 200) -> None:
     """Wait until the service knows of a key that was just made or revoked: a second, by its promise."""
-    until = time.monotonic() + 1.5
-    while client.get("/metrics").status_code != status:
-        assert time.monotonic() < until
-        time.sleep(0.02)
+    eventually(lambda: client.get("/metrics").status_code == status, SOON)
 
 
 @pytest.fixture(scope="module")
@@ -93,8 +91,8 @@ def models(trainer: httpx.Client) -> dict[str, str]:
 
 
 def filled(template: str) -> str:
-    if template == STATIC:
-        return f"{STATIC}/swagger-ui.css"
+    if template in STATIC:
+        return f"{template}/{STATIC[template]}"
     values = {"version": "1", "job_id": "job_00000000000000000000", "dataset_id": "ds_0000000000000000"}
     return re.sub(r"\{(\w+)\}", lambda found: values.get(found[1], "heart-a"), template)
 
@@ -107,7 +105,7 @@ def test_without_a_key_only_health_and_docs_answer(bank):
             assert response.status_code == (200 if needed is OPEN else 401), (method, path)
         for path in ("/nowhere", "/predict/", "/x//predict", "/docs/../predict", "/health/../models", "/%70redict"):
             assert client.post(path).status_code == client.get(path).status_code == 401, path
-        for path in ("/docs", "/health/live", f"{STATIC}/swagger-ui.css"):
+        for path in ("/", "/docs", "/health/live", *(f"{folder}/{file}" for folder, file in STATIC.items())):
             assert client.post(path).status_code == client.options(path).status_code == 401, path
 
 

@@ -14,7 +14,7 @@ from app.api.middleware.limiters import Limiter, Limiters
 from app.api.middleware.permits import GuardedRoute
 from app.wiring import wire
 from tests.api.callers import ask
-from tests.api.permissions import SHARED
+from tests.api.permissions import SHARED, template_of
 from tests.conftest import settings_for
 
 BENEFITS = [[0, -1], [-10, 5]]
@@ -43,7 +43,7 @@ def test_a_route_in_the_threads_of_all_is_known_to_be_cheap(app):
     """Those that the documentation lists. One that computes is `async`, and runs its work in one of `Limiters`."""
     routes = [route for route in app.state.routes if isinstance(route, GuardedRoute)]
     plain = {
-        f"{method} {route.path}"
+        f"{method} {template_of(route.path)}"
         for route in routes
         if not inspect.iscoroutinefunction(route.endpoint) and not inspect.isasyncgenfunction(route.endpoint)
         for method in route.methods

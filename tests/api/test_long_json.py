@@ -12,6 +12,8 @@ import orjson
 import pytest
 
 from app.api.bodies import long_json
+from app.api.bodies.json_bodies import MAX_VALUES
+from app.errors import Busy
 from tests.conftest import settings_for
 from tests.effort import repeated
 from tests.servers import zoo
@@ -99,6 +101,17 @@ def test_answers_are_those_of_the_plain_way(tmp_path, monkeypatch):
     assert found[422] > ROUNDS / 8
 
 
+@pytest.mark.parametrize("size", [0, 1, 7, 40, 1 << 18])
+def test_bodies_are_read_alike_wherever_they_are_cut(monkeypatch, size):
+    read = [long_json.split(body, lambda _: None) for body in bodies(random.Random(19), 60)]
+    monkeypatch.setattr(long_json, "_PART", size)
+
+    cut = [long_json.split(body, lambda _: None) for body in bodies(random.Random(19), 60)]
+
+    assert [parts and parts.rows.tobytes() for parts in cut] == [parts and parts.rows.tobytes() for parts in read]
+    assert sum(parts is not None for parts in read) > 10
+
+
 def test_numbers_are_those_of_float():
     chance = random.Random(0)
     words = [decimals(chance) for _ in range(20_000)]
@@ -113,10 +126,13 @@ def test_numbers_are_those_of_float():
     "instances",
     [
         *("[[1,2],[3]]", "[[1,[2]],3]", "[[1,2],[[3,4]]]", "[[[1]],[[2]]]", "[[1,2],3,4]", "[[1],[null]]"),
-        *("[]", "[1]", "[[1]", "[[1]]]"),
+        *("[]", "[1]", "[[1]", "[[1]]]", "[[1],]", "[[1],,[2]]", "[[1],[2],]]", "[[1,2],[3,4],[5]]", "[[1],[],[2]]"),
+        *("[[1],[2],3,[4]]", "[[1,[2],3],[4]]", "[[]]", "[[],[]]", "[[1] [2]]", "[[1],[2]],[[3],[4]]"),
     ],
 )
-def test_only_rows_of_one_length_are_split(instances):
+@pytest.mark.parametrize("size", [0, 1 << 18])
+def test_only_rows_of_one_length_are_split(monkeypatch, instances, size):
+    monkeypatch.setattr(long_json, "_PART", size)
     assert long_json.split(f'{{"instances":{instances}}}'.encode(), lambda _: None) is None
 
 
@@ -158,3 +174,17 @@ def test_the_memory_of_a_body_is_reserved_once():
 
     assert len(told) == 1
     assert orjson.loads(body)
+
+
+@pytest.mark.parametrize("values", [MAX_VALUES + 1, MAX_VALUES // 2])
+def test_nothing_is_parsed_that_was_not_measured(monkeypatch, values):
+    """Where a body has too many values, or the service no memory for them: also if they are not among the rows."""
+    body = b'{"instances":[[1]],"x":[%b0]}' % (b"0," * values)
+    parsed = []
+    monkeypatch.setattr(long_json, "document_of", parsed.append)
+
+    def reserve(_count):
+        raise Busy("no memory")
+
+    assert long_json.split(body, reserve) is None
+    assert parsed == []

@@ -173,7 +173,7 @@ def test_an_alias_comes_moves_and_goes(ports, ask):
         response = ask("PUT", "/models/triage/aliases/champion", json={"version": version})
         assert (response.status_code, response.json()) == (
             200,
-            {"name": "triage", "alias": "champion", "version": version},
+            {"name": "triage", "alias": "champion", "version": version, "shadow": [], "warnings": []},
         )
         assert ports.registry.resolve("triage@champion") == ("triage", version)
     response = ask("DELETE", "/models/triage/aliases/champion")

@@ -99,6 +99,51 @@ def test_most_probable_needs_no_matrix(service, ward):
     assert "expected_benefits" not in answer
 
 
+COSTS = {"majority": "healthy", "C_DD": 1, "C_HD": 2, "C_DH": 10}
+AMONG_CLASSES = (
+    {"rule": "most_probable"},
+    {"rule": "beta_delta", "costs": COSTS},
+    {"rule": "hierarchical", "costs": COSTS},
+)
+
+
+def in_words(actions: list[str]) -> dict:
+    return {name: {action: i * j for j, action in enumerate(actions)} for i, name in enumerate(("healthy", "ill"))}
+
+
+@pytest.mark.parametrize("rule", AMONG_CLASSES, ids=lambda rule: rule["rule"])
+@pytest.mark.parametrize("form", ["benefits", "cost_matrix", "one for each", "saved"])
+@pytest.mark.parametrize(
+    "actions", [["wait", "treat"], ["wait", "watch", "treat"], ["treat"], ["ill", "treat"]], ids=str
+)
+def test_rules_that_decide_among_classes_refuse_other_actions(service, ward, rule, form, actions):
+    """A class must not be answered by the name of an action that has its place in the matrix."""
+    matrix = in_words(actions)
+    if form == "saved":
+        assert service.put("/models/ward/matrices/words", json={"benefits": matrix}).is_success
+    stated = {
+        "benefits": {"benefits": matrix},
+        "cost_matrix": {"cost_matrix": matrix},
+        "one for each": {"benefits": [matrix] * len(ROWS)},
+        "saved": {"benefits": "words"},
+    }[form]
+
+    answer = ask(service, **stated, **rule)
+
+    assert answer.status_code == 422, answer.text
+    (flaw,) = answer.json()["errors"]
+    assert flaw["loc"] == "/" + next(iter(stated))
+    assert "decides among the classes, and the matrix has the actions" in flaw["msg"]
+    assert all(name in flaw["msg"] for name in actions)
+
+
+@pytest.mark.parametrize("rule", AMONG_CLASSES, ids=lambda rule: rule["rule"])
+def test_rules_that_decide_among_classes_take_a_matrix_of_classes_in_any_order(service, ward, rule):
+    turned = {"ill": {"ill": 5, "healthy": -10}, "healthy": {"ill": -1, "healthy": 0}}
+
+    assert ask(service, benefits=turned, **rule).json() == ask(service, benefits=[[0, -1], [-10, 5]], **rule).json()
+
+
 def test_cost_rules(service, ward):
     """With costs, beta_delta is the least expected cost and hierarchical reports p*."""
     costs = {"majority": "healthy", "C_DD": 1, "C_HD": 2, "C_DH": 10}

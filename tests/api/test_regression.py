@@ -267,3 +267,10 @@ def _csv(data: dict) -> bytes:
     lines = [",".join(data["features"])]
     lines += [",".join("" if value is None else str(value) for value in row) for row in data["rows"] if row[-1]]
     return "\n".join(lines).encode()
+
+
+@pytest.mark.parametrize("record", [True, {"ids": ["a"]}])
+def test_numbers_are_no_decisions_to_record(service, price, record):
+    answer = service.post("/predict", json={"model": price, "instances": DATA["rows"][:1], "record": record})
+    assert refusal(answer) == (422, ["/record"])
+    assert refusal(service.put(f"/models/{price}/recording", json={"record": True})) == (422, ["/record"])

@@ -62,9 +62,18 @@ def test_arrays_are_read_in_their_memory_order():
     ):
         file = io.BytesIO()
         np.save(file, array)
-        read = binary.array_of_npy(file.getvalue() + b"more", free)
-        assert read.tolist() == array.tolist()
-        assert read.flags.writeable
+        for body in (file.getvalue() + b"more", bytearray(file.getvalue() + b"more")):
+            read = binary.array_of_npy(body, free)
+            assert read.tolist() == array.tolist()
+            assert read.flags.writeable
+
+
+def test_an_array_in_memory_that_can_be_changed_is_not_copied():
+    file = io.BytesIO()
+    np.save(file, np.arange(6.0))
+    body = bytearray(file.getvalue())
+
+    assert np.shares_memory(binary.array_of_npy(body, free), np.frombuffer(body, np.uint8))
 
 
 def test_empty_lists_count_as_sets(service, monkeypatch):

@@ -12,6 +12,7 @@ from fastapi import FastAPI
 
 from app.api import errors
 from app.data.isolated import Abandoned
+from app.outcomes.recorder import Recorder
 from app.usecases import kernels
 from app.usecases.kernels import Kernels
 from tests.api.callers import ask
@@ -71,7 +72,6 @@ def test_metrics_count_requests_by_route(service):
 
 def test_the_documentation_page_comes_from_the_service_itself(service):
     """No script, style or picture of the page is on another host."""
-    assert service.get("/").headers["location"] == "/docs"
     page = service.get("/docs").text
 
     sources = re.findall(r'(?:src|href)="([^"]+)"', page)
@@ -107,6 +107,14 @@ def test_readiness_without_a_worker_process(tmp_path):
     """A service that leaves jobs to others is ready all the same."""
     with serving(settings_for(tmp_path, workers=0)) as client:
         assert client.get("/health/ready").status_code == httpx.codes.OK
+
+
+def test_a_service_that_cannot_record_is_not_ready(tmp_path, monkeypatch):
+    monkeypatch.setattr(Recorder, "alive", False)
+    with serving(settings_for(tmp_path, workers=0)) as client:
+        answer = client.get("/health/ready")
+    assert answer.status_code == 503
+    assert "decisions cannot be recorded" in answer.json()["detail"]
 
 
 def test_a_service_that_compiles_is_not_ready(tmp_path, monkeypatch):

@@ -109,7 +109,7 @@ def test_few_are_compared_wherever_a_body_has_an_object(service, dataset, compar
         named = json.loads(json.dumps(body).replace('"triage"', '"wood"').replace("ds_5768cf4cf3e8a191", dataset))
         compared.clear()
 
-        check(ask(service, route, named), compared)
+        check(ask(service, route.replace("/triage/", "/wood/"), named), compared)
 
 
 @pytest.mark.parametrize("route", [f"{operation.method} {operation.url}" for operation in operations()])

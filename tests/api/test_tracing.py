@@ -24,7 +24,7 @@ from tests.servers.service import JobWorker, Replica
 
 TRACE, PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 KEY = "k3y-of-the-test"
-SECRETS = (KEY, "31337")  # the key, and a benefit that is sent
+SECRETS = (KEY, "31337", "ssn-123")  # the key, a benefit that is sent, the id of a decision
 
 
 @dataclass
@@ -87,6 +87,11 @@ def _ask(client: httpx.Client) -> dict:
         "/predict", params=query, content=array.getvalue(), headers={"Content-Type": "application/x-npy"}
     )
     assert answer.status_code == 200, answer.text
+    assert client.delete("/outcomes/ssn-123").status_code == 404
+    assert client.delete("/outcomes/a%2Fssn-123").status_code == 404
+    assert client.delete("/outcomes/ssn-123", headers={"X-API-Key": "wrong"}).status_code == 401
+    assert client.put("/outcomes/ssn-123").status_code == 405
+    assert client.delete("/none/outcomes/ssn-123").status_code == 404
     return job.json()
 
 
@@ -193,6 +198,7 @@ def test_a_jobs_lines_name_the_request_that_ordered_it(told):
 def test_request_lines_name_the_trace(told):
     lines = [json.loads(line) for line in told.service_log]
 
+    assert "/outcomes/{id}" in {line.get("path") for line in lines}
     (line,) = [line for line in lines if line.get("path") == "/train"]
     assert (line["trace_id"], line["request_id"], line["status"]) == (TRACE, "order-1", 200)
 

@@ -15,7 +15,7 @@ import pytest
 
 from tests.conftest import two_class_rows
 
-NAME = "payoff_client"
+NAME = "generated_client"  # not that of clients/python
 ROWS = two_class_rows(4, seed=5)["rows"]
 QUESTION = {"model": "ward", "instances": ROWS, "benefits": [[0, -1], [-10, 5]], "actions": ["wait", "treat"]}
 
@@ -40,7 +40,8 @@ def generated(service: httpx.Client, ward: str, tmp_path_factory: pytest.TempPat
     folder = tmp_path_factory.mktemp("generated")
     (folder / "openapi.json").write_text(service.get("/openapi.json").text)
     # Of the generator's two last steps the second: without it, Python warns of the code.
-    (folder / "config.yml").write_text(f"post_hooks: ['{Path(sys.executable).with_name('ruff')} format .']\n")
+    hooks = f"post_hooks: ['{Path(sys.executable).with_name('ruff')} format .']\n"
+    (folder / "config.yml").write_text(f"{hooks}package_name_override: {NAME}\n")
     command = [Path(sys.executable).with_name("openapi-python-client"), "generate", "--meta", "none"]
     command += ["--path", "openapi.json", "--config", "config.yml", "--output-path", NAME]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, check=False)

@@ -177,6 +177,17 @@ def test_requests_pass_with_an_id_and_where_they_come_from(balancer):
     assert re.findall(r"(?i)(?:x-forwarded-for|forwarded|upgrade): .*", made) == ["X-Forwarded-For: 127.0.0.1"]
 
 
+def test_the_access_log_has_no_id_of_a_decision(balancer, tmp_path):
+    with replica() as (port, seen):
+        client = balancer(port)
+        for path in ("/outcomes/ssn-123", "/outcomes/a%20ssn-123", "/outcomes"):
+            client.delete(path)
+        assert "DELETE /outcomes/ssn-123" in seen
+    lines = (tmp_path / "access.log").read_text()
+    assert "ssn-123" not in lines
+    assert [json.loads(line)["path"] for line in lines.splitlines()] == ["/outcomes/{id}"] * 2 + ["/outcomes"]
+
+
 def test_a_replica_that_cannot_be_reached_costs_no_request(balancer):
     with replica() as (port, seen):
         client = balancer(free_port(), port)

@@ -6,6 +6,7 @@ import json
 import logging
 import socket
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -18,8 +19,9 @@ from app.doctor.examine import _all
 from app.doctor.finding import ok
 from app.doctor.machine import check_settings
 from app.settings import Settings, misspelt
-from app.stores import make_ports, open_ports
+from app.stores import make_ports, make_tables, open_ports
 from tests.conftest import settings_for
+from tests.outcomes.records import decided
 from tests.registry.making import publish
 
 ENVIRONMENT = {"PATH": "/bin", "PAYOFF_HOME": "there"}
@@ -69,7 +71,12 @@ def test_nothing_is_changed_but_the_folders_that_a_start_would_make(tmp_path):
 
     assert list(amiss(settings)) == []
     files = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*")}
-    assert {name for name in files if "payoff.db" not in name} == {"home", "home/datasets", "models"}
+    assert {name for name in files if "payoff.db" not in name} == {
+        "home",
+        "home/datasets",
+        "home/decisions",
+        "models",
+    }
     with open_ports(settings).database.reading() as connection:
         assert connection.execute(text("SELECT count(*) FROM sqlite_master")).scalar() == 0
 
@@ -192,6 +199,16 @@ def test_a_clock_that_is_off_is_told(ports, settings, monkeypatch):
     (line,) = amiss(settings)["database"]
 
     assert "s ahead of this machine's" in line
+
+
+def test_days_that_wait_long_to_be_sealed_are_named(settings):
+    database = make_tables(settings).database
+    decided(database, 2, at=[20_000 * 86_400, time.time()])
+
+    (line,) = amiss(settings)["decisions"]
+
+    assert line.startswith("warning: 1 day of")
+    assert "loan of 2024-10-04" in line
 
 
 def test_no_password_is_told(tmp_path, settings):

@@ -27,7 +27,9 @@ def test_postgresql_and_a_bucket_are_looked_at_and_a_server_that_hangs_is_given_
         away = levels()
     finally:
         postgres_server.resume()
-    assert {check for check, level in away.items() if level == Level.WRONG} == {"database", "index", "jobs"}
+    assert {check for check, level in away.items() if level == Level.WRONG} == {
+        "database", "decisions", "index", "jobs"
+    }  # fmt: skip
 
     ports.registry._files.storage.remove("triage/1")
     assert levels()["index"] == Level.WRONG

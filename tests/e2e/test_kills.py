@@ -7,6 +7,7 @@ import random
 import signal
 import threading
 import time
+from collections.abc import Iterator
 
 import httpx
 import psutil
@@ -71,12 +72,18 @@ def test_a_stop_finishes_running_requests(service_process):
     question = {"model": "m0", "rule": "most_probable", "instances": [[50, 70, "mild"]] * 200_000}
     body = json.dumps(question).encode()
     answers: list[httpx.Response] = []
-    headers = {"Content-Type": "application/json"}
+    headers = {"Content-Type": "application/json", "Content-Length": str(len(body))}
+    sent = threading.Event()
+
+    def content() -> Iterator[bytes]:
+        yield body
+        sent.set()
+
     asking = threading.Thread(
-        target=lambda: answers.append(service_process.client.post("/predict", content=body, headers=headers))
+        target=lambda: answers.append(service_process.client.post("/predict", content=content(), headers=headers))
     )
     asking.start()
-    time.sleep(0.2)  # it takes longer than that to read and answer 200,000 rows
+    assert sent.wait(60)
     code = service_process.stop()
     asking.join()
 

@@ -29,6 +29,7 @@ class Served:
         new_connections = httpx.Limits(max_keepalive_connections=0)
         self.client = httpx.Client(base_url=f"http://127.0.0.1:{self.port}", timeout=30, limits=new_connections)
         self.settings = {"PAYOFF_HOME": str(folder / "home"), "PAYOFF_MODELS": str(folder / "models")}
+        self.settings |= {"PAYOFF_HANG_SECONDS": "12", "PAYOFF_SHUTDOWN_SECONDS": "2"}
         words = ["serve", "--port", str(self.port), "--processes", "2"]
         self.log = folder / "log"
         with self.log.open("wb") as log:
@@ -98,22 +99,28 @@ def test_two_processes_answer_and_either_reports_the_requests_of_both(served):
     assert resident > 1.5 * min(process.memory_info().rss for process in served.processes())
 
 
-def test_a_process_that_hangs_delays_the_others_for_a_bounded_time(served):
-    """Requests for the metrics wait for it, also many of them, and probes do not."""
+def test_a_process_that_hangs_delays_the_others_for_a_bounded_time_and_is_replaced(served):
+    """Requests for the metrics wait for it, also many of them, and probes do not. Its counts stay."""
+    counted = served.count("/health/live")
     with ExitStack() as open_connections:
-        found = {}  # connections by the process that has them
+        found = {}  # connections by the process that has them; without TLS, made before the first ones are closed
         for _ in range(24):
-            one = open_connections.enter_context(httpx.Client(base_url=served.client.base_url, timeout=2))
+            one = open_connections.enter_context(httpx.Client(base_url=served.client.base_url, timeout=2, verify=False))
             found.setdefault(one.get("/health/live").headers["X-Request-ID"][:8], []).append(one)
         hung = served.processes()[1]
+        counted += len(found[min(found)]) + len(found[max(found)])
+        assert served.count("/health/live") == counted
         hung.suspend()
-        open_connections.callback(hung.resume)
         first, second, third, probe = next(those[-4:] for those in found.values() if answers(those[0]))
         with ThreadPoolExecutor(3) as pool:
             scraped = [pool.submit(one.get, "/metrics", timeout=20) for one in (first, second, third)]
             assert probe.get("/health/ready", timeout=20).status_code == 200
             assert not all(scrape.done() for scrape in scraped)
             assert {scrape.result().status_code for scrape in scraped} == {200}
+    waited_for(lambda: len(listeners(served.port) - {hung.pid}) == 2 and not hung.is_running(), 60)
+    assert served.count("/health/live") >= counted
+    assert 'payoff_processes_replaced_total{reason="hung"} 1.0' in served.get("/metrics").text
+    assert '"a process hangs, and is killed"' in served.log.read_text()
 
 
 def answers(client):
@@ -131,9 +138,8 @@ def test_a_killed_process_is_replaced_and_its_counts_stay(served):
     for killed in sorted(before):
         os.kill(killed, signal.SIGKILL)
         waited_for(lambda killed=killed: len(listeners(served.port) - {killed}) == 2)
-    after = {process.pid for process in served.processes()}
-    assert len(after) == 2
-    assert not after & before
+    waited_for(lambda: len(served.processes()) == 2)
+    assert not {process.pid for process in served.processes()} & before
     assert served.count("/health/live") == counted
     waited_for(lambda: "payoff_worker_turn_age_seconds" in served.get("/metrics").text)
 

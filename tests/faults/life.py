@@ -29,7 +29,7 @@ def model_of(system: System) -> str:
         assert job["status"] == "succeeded", job
         caller.insist("PUT", f"/models/{name}/aliases/live", json={"version": 1})
     for replica in system.replicas:
-        until = time.monotonic() + 10
+        until = time.monotonic() + 60
         while replica.client.post("/predict", json=QUESTION | {"model": f"{name}@live"}).status_code != 200:
             assert time.monotonic() < until
             time.sleep(0.1)

@@ -12,7 +12,7 @@ import pytest
 from app.jobs.job import Status
 from app.jobs.queue_status import queue_status
 from tests.jobs import targets
-from tests.jobs.waiting import eventually, gone
+from tests.jobs.waiting import SOON, eventually, gone
 
 LEASE = 1.1
 PATIENCE = 60
@@ -60,7 +60,7 @@ def test_no_process_outlives_a_killed_worker(queue, serve, do):
     assert set(targets.started(queue)) <= {process.pid for process in processes}
     program.kill()
     program.wait()
-    eventually(lambda: all(gone(process.pid) for process in processes), seconds=2)
+    eventually(lambda: all(gone(process.pid) for process in processes), SOON)
 
 
 def test_another_worker_takes_over_from_a_killed_one(queue, serve):

@@ -26,7 +26,7 @@ from app.settings import Settings
 from app.usecases import compare_job
 from app.usecases.specs import CompareSpec
 from tests.jobs import pieces, targets
-from tests.jobs.waiting import eventually
+from tests.jobs.waiting import SOON, eventually
 from tests.servers.dask import DaskCluster, DaskWorker
 from tests.servers.program import free_port
 
@@ -212,14 +212,14 @@ def test_a_cancelled_job_leaves_nothing_running_on_the_cluster(dask_cluster, que
     job = queue.submit("train", {"cluster": dask_cluster, "folder": str(folder)})
     eventually(lambda: len(list(folder.iterdir())) == 2)
     queue.cancel(job.id)
-    eventually(lambda: queue.get(job.id).status is Status.CANCELLED, seconds=2)
+    eventually(lambda: queue.get(job.id).status is Status.CANCELLED, SOON)
 
     def quiet():
         before = {path.name: path.read_text() for path in folder.iterdir()}
         time.sleep(0.3)
         return before == {path.name: path.read_text() for path in folder.iterdir()}
 
-    eventually(quiet, seconds=5)
+    eventually(quiet)
     assert len(list(folder.iterdir())) == 2
 
 

@@ -12,7 +12,7 @@ from app.jobs.process import JobLimits
 from app.jobs.watcher import Watcher
 from app.jobs.worker import Worker
 from tests.jobs import targets
-from tests.jobs.waiting import alive_workers, eventually, gone
+from tests.jobs.waiting import SOON, alive_workers, eventually, gone
 
 PATIENCE = 30
 
@@ -148,7 +148,7 @@ def test_a_job_that_rests_says_why_and_can_be_cancelled_at_once(queue, start):
     resting = eventually(lambda: (now := queue.get(job.id)).stage.startswith("waiting") and now)
     assert resting.stage == "waiting to be tried again: the cluster cannot be reached"
     queue.cancel(job.id)
-    ended = eventually(lambda: (now := queue.get(job.id)).ended and now, seconds=2)
+    ended = eventually(lambda: (now := queue.get(job.id)).ended and now, SOON)
     assert ended.status is Status.CANCELLED
 
 
@@ -221,9 +221,9 @@ def test_cancelling_ends_a_running_job_within_two_seconds_whatever_it_does(queue
     if do == "start a helper":
         eventually(lambda: len(targets.started(queue)) == 2)
     assert queue.cancel(job.id).cancel_requested
-    ended = eventually(lambda: (now := queue.get(job.id)).ended and now, seconds=2)
+    ended = eventually(lambda: (now := queue.get(job.id)).ended and now, SOON)
     assert ended.status is Status.CANCELLED
-    assert all(gone(pid) for pid in targets.started(queue))
+    eventually(lambda: all(gone(pid) for pid in targets.started(queue)))
     assert targets.cleaned(queue) == [(job.id, 1)]
     assert not targets.published(queue)
 
@@ -250,7 +250,7 @@ def test_stopping_a_worker_gives_its_jobs_back_without_counting_that(queue, star
     worker.stop()
     assert not worker.alive
     assert alive_workers(queue) == []
-    assert all(gone(pid) for pid in targets.started(queue))
+    eventually(lambda: all(gone(pid) for pid in targets.started(queue)))
     assert [(queue.get(job.id).status, queue.get(job.id).deaths) for job in jobs] == [(Status.QUEUED, 0)] * 2
 
 

@@ -7,6 +7,8 @@ from sqlalchemy import select
 
 from app.jobs.tables import WORKERS
 
+SOON = 10.0  # seconds for what takes one or two where the machine has nothing else to do
+
 
 def eventually(true, seconds=60.0):
     """Wait for a condition and return its value; the bound is there for broken code only."""

@@ -124,3 +124,16 @@ def test_the_tail_of_a_feature_that_is_nearly_always_the_same_is_cut(shape, x):
     ends = [sign * np.quantile(sign * x[sign * x > 0], 0.6) for sign in (-1, 1) if (sign * x > 0).any()]
     near, far = (fitted(x, shape).curves(factor * np.array(ends)[:, None]) for factor in (1, 1e6))
     np.testing.assert_array_equal(near, far)
+
+
+@pytest.mark.parametrize("numeric", [(0, 1, 2), (0, 2)])
+@pytest.mark.parametrize("count", [63, 64, 200])
+def test_each_of_many_rows_is_bent_as_if_it_were_alone(numeric, count):
+    rng = np.random.default_rng(0)
+    hinges = Hinges.fit(rng.normal(size=(300, 3)), np.ones(300), np.array(numeric), "spline")
+    X = 2 * rng.normal(size=(count, 3))
+    X[5, 0], X[-1, 2] = np.nan, np.inf
+
+    alone = [hinges.apply(row[None]) for row in X]
+
+    np.testing.assert_array_equal(np.concatenate(alone), hinges.apply(X))

@@ -167,3 +167,14 @@ def test_models_of_the_process_that_this_one_was_forked_from_are_not_read_again(
     assert replica.cached("triage") is shared[("triage", 1), replica._snapshot.digests["triage", 1]][0]
     assert replica.cached("other")
     assert not replica.preloader.refused
+
+
+def test_memory_is_given_back_after_a_look_that_loaded_something_and_no_other(monkeypatch):
+    trims = []
+    monkeypatch.setattr("app.registry.preloading.trim", lambda: trims.append(1))
+    view = Snapshot.of(1, {("triage", 1): "d"}, [])
+    preloader = Preloader(lambda: view, lambda _key, _digest: 1, lambda _key, _digest: None, 100)
+    preloader.look()
+    assert preloader.complete
+    preloader.look()
+    assert len(trims) == 1

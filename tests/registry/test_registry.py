@@ -4,6 +4,7 @@ import time
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from app.database import Database
 from app.errors import Conflict, Damaged, Invalid, NotFound, NotReady
 from app.migrations import migrate
 from app.registry.registry import Registry
+from tests.jobs.waiting import SOON, eventually
 from tests.registry.making import HOLDOUT, make_card, make_estimator, publish
 
 
@@ -188,10 +190,7 @@ def test_another_process_sees_changes_within_a_second(registry, another):
             (lambda: registry.delete_version("triage", 2), lambda: view.resolve("triage") == ("triage", 1)),
         ):
             change()
-            until = time.monotonic() + 1
-            while not _holds(seen):
-                assert time.monotonic() < until
-                time.sleep(0.01)
+            eventually(partial(_holds, seen), SOON)
     finally:
         view.stop()
 

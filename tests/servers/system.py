@@ -40,6 +40,7 @@ class System:
             "database": self.database.replace(f":{self.postgres.port}/", f":{self.to_database.port}/"),
             "models": f"{self.bucket}/models",
             "datasets": f"{self.bucket}/datasets",
+            "decisions": f"{self.bucket}/decisions",
             "dask": self.scheduler.address,
             **settings,
         }

@@ -16,6 +16,9 @@ from sqlalchemy import select, update
 from app.access.tables import API_KEYS
 from app.errors import Conflict, Damaged, NotFound, Unavailable
 from app.jobs.tables import JOBS
+from app.outcomes.archive import Archive
+from app.outcomes.sealing import Sealer
+from app.outcomes.tables import TABLES as OUTCOMES
 from app.registry.registry import Registry
 from app.registry.tables import TABLES
 from app.storage import Storage
@@ -23,6 +26,7 @@ from app.storage.disk import Disk
 from app.stores import make_ports, make_tables
 from app.usecases.backup import backup, check_place, restore
 from tests.conftest import settings_for
+from tests.outcomes.records import decided, told
 from tests.registry.making import publish
 
 CSV = b"a,b,y\n1,u,0\n2,v,1\n,u,0\n4,,1\n"
@@ -57,6 +61,10 @@ def fill(ports):
     ports.registry.set_alias("triage", "champion", 2, "ann")
     ports.registry.delete_version("triage", 1)
     publish(ports.registry, "gone")
+    for matrix in ("autumn", "deleted"):
+        for content in (b'[{"healthy":{"wait":1.5}},null]', b'[{"healthy":{"wait":2.5}},null]'):
+            ports.matrices.save("triage", matrix, content, "ann", lambda *_: None)
+    ports.matrices.delete("triage", "deleted", lambda _: None)
     ports.registry.delete_model("gone", "ann")
     ports.registry.reserve("never-finished", "job_1", 1)
     first = ports.queue.submit("train", {"n": 1}, model="triage", dataset=dataset.id, key="once")
@@ -67,11 +75,16 @@ def fill(ports):
             API_KEYS.insert().values(id="k1", digest="0" * 64, name="ann", scopes="predict", models="*", created_at=1.5)
         )
 
+    of_caller = decided(ports.database, 3, at=20_000 * 86_400, ids=["a", "b", "c"])
+    Sealer(ports.database, ports.archive.files).seal("loan", 20_000)
+    told(ports.database, of_caller[:2], [0, 1], day=20_000)
+    decided(ports.database, 2, at=20_001 * 86_400)
+
 
 def everything(ports):
     """All rows, but the revision of the index and what is on its way, and bytes of data sets and models."""
     with ports.database.reading() as connection:
-        tables = [*TABLES.sorted_tables, JOBS, API_KEYS]
+        tables = [*TABLES.sorted_tables, *OUTCOMES.sorted_tables, JOBS, API_KEYS]
         rows = {
             table.name: sorted(map(repr, connection.execute(select(table))))
             for table in tables
@@ -97,6 +110,8 @@ def test_what_is_restored_is_what_was_backed_up(full, stack, tmp_path, request, 
     assert (saved.models, saved.datasets, saved.left_out) == (2, 1, ())
     assert dict(saved.rows)["jobs"] == 2
     assert everything(fresh) == everything(full)
+    assert fresh.matrices.read("triage") == full.matrices.read("triage") != {}
+    assert sum(map(len, fresh.archive.cases("loan"))) == sum(map(len, full.archive.cases("loan"))) == 5
     fresh.registry.refresh()
     assert fresh.registry.load("triage@champion").version == 2
     assert [fresh.registry.reserve(name, "job_1", 1) for name in ("triage", "gone", "never-finished")] == [4, 2, 2]
@@ -217,6 +232,34 @@ def test_what_changes_meanwhile_does_not_tear_the_backup(full, stack, tmp_path, 
     assert fresh.registry.model("triage").aliases
 
 
+def test_a_day_that_is_written_again_meanwhile_is_copied_as_it_is_then(full, tmp_path, stack, monkeypatch):
+    copy, files = Archive.copy_to, []
+
+    def meanwhile(archive, url, names):
+        monkeypatch.setattr(Archive, "copy_to", copy)
+        assert full.archive.erase("a")
+        files.extend(names)
+        return copy(archive, url, names)
+
+    monkeypatch.setattr(Archive, "copy_to", meanwhile)
+
+    saved = backup(full, str(tmp_path / "backup"))
+
+    assert (len(files), saved.left_out) == (1, ())
+    fresh = opened(stack, settings_for(tmp_path / "two"))
+    assert restore(fresh, str(tmp_path / "backup")) == saved
+    assert sum(map(len, fresh.archive.cases("loan"))) == 4
+
+
+def test_a_day_whose_file_is_missing_is_said(full, tmp_path):
+    folder = full.archive.storage.folders("loan")[0]
+    full.archive.storage.remove(f"loan/{folder}")
+
+    (line,) = backup(full, str(tmp_path / "backup")).left_out
+
+    assert f"loan/{folder}" in line
+
+
 def test_a_service_that_deletes_faster_than_is_copied_ends_the_backup_all_the_same(full, tmp_path, monkeypatch):
     """What was deleted is reported, and the aliases that point at it are left out."""
     copy = Registry.copy_to
@@ -289,14 +332,14 @@ def test_a_second_run_reads_and_writes_only_what_is_missing(full, stack, tmp_pat
     monkeypatch.setattr(Storage, "publish", counted_publish)
     monkeypatch.setattr(Storage, "read", counted_read)
     for run in (lambda: backup(full, url), lambda: restore(fresh, url)):
-        allowed = iter(range(3))
+        allowed = iter(range(4))  # two versions, a day of decisions, the first data set
         with pytest.raises(Unavailable):
             run()
         allowed = iter(range(1))
         touched.clear()
         assert run().datasets == 2
         assert touched.count("data.parquet") == 1
-        assert touched.count("model.joblib") == 0
+        assert touched.count("model.joblib") == touched.count("decisions.parquet") == 0
         assert len([line for line in touched if line.startswith("ds_")]) == 1
 
     monkeypatch.undo()
@@ -377,7 +420,7 @@ def test_models_that_are_there_are_kept_though_the_database_is_new(full, stack, 
 @pytest.mark.parametrize(
     ("change", "refused", "words"),
     [
-        ({"format": 2}, Conflict, "format 2"),
+        ({"format": 3}, Conflict, "format 3"),
         ({"revision": "9999"}, Conflict, "revision 9999"),
         (None, Damaged, "backup.json is not JSON"),
     ],
@@ -410,6 +453,34 @@ def test_plain_copies_made_in_order_come_back_as_well(full, stack, tmp_path):
     assert ports.registry.rebuild() == 3  # payoff reindex
 
     assert everything(ports) == everything(full)
+
+
+def test_rows_are_written_and_read_part_by_part(full, stack, tmp_path, monkeypatch):
+    monkeypatch.setattr("app.usecases.backup._PART_BYTES", 300)
+    backup(full, str(tmp_path / "backup"))
+    parts = sorted((tmp_path / "backup").glob("tables*.jsonl"))
+    seal = json.loads((tmp_path / "backup" / "backup.json").read_text())
+    assert len(parts) == seal["parts"] > 5
+    assert sum(len(part.read_text().splitlines()) for part in parts) == sum(seal["rows"].values())
+    parts[0].with_name("tables-999.jsonl").write_text("of one that was broken off")
+
+    fresh = opened(stack, settings_for(tmp_path / "two"))
+    restore(fresh, str(tmp_path / "backup"))
+
+    assert everything(fresh) == everything(full)
+
+
+def test_a_backup_of_the_first_format_has_one_part(full, stack, tmp_path):
+    backup(full, str(tmp_path / "backup"))
+    seal = tmp_path / "backup" / "backup.json"
+    document = json.loads(seal.read_text())
+    assert document.pop("parts") == 1
+    seal.write_text(json.dumps(document | {"format": 1}))
+
+    fresh = opened(stack, settings_for(tmp_path / "two"))
+    restore(fresh, str(tmp_path / "backup"))
+
+    assert everything(fresh) == everything(full)
 
 
 def test_a_name_that_nobody_has_used_is_a_new_place():

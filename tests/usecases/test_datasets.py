@@ -20,7 +20,12 @@ from app.job_processes import make_worker
 from app.jobs.job import Problem
 from app.jobs.queue import Queue
 from app.migrations import migrate
+from app.outcomes.archive import Archive
+from app.outcomes.defaults import Defaults
+from app.outcomes.recorder import Recorder
+from app.outcomes.shadows import Shadows
 from app.registry.registry import Registry
+from app.registry.saved_matrices import SavedMatrices
 from app.stores import make_tables
 from app.usecases import datasets, train, train_job
 from app.usecases.matrices import Stated
@@ -47,6 +52,10 @@ def ports(tmp_path):
         audit,
         Keys(database, audit),
         ModelFiles(str(tmp_path / "datasets"), max_bytes=10_000),
+        archive=Archive(database, str(tmp_path / "decisions")),
+        recorder=Recorder(database, Defaults(database, tmp_path / "recording.json"), lambda _: {}),
+        shadows=Shadows(database),
+        matrices=SavedMatrices(database, tmp_path / "matrices.json"),
     )
     database.close()
 
@@ -274,7 +283,7 @@ def test_two_workers_at_once(expiring, clock, monkeypatch):
 
 def test_a_worker_removes_what_expired(tmp_path, monkeypatch):
     """At its start and then from time to time, in a thread of its own."""
-    monkeypatch.setattr(job_processes, "_EXPIRY_SECONDS", 0.1)
+    monkeypatch.setattr(job_processes, "_UPKEEP_SECONDS", 0.1)
     chosen = settings_for(tmp_path)
     started = make_tables(chosen)
     days = 86_400.0
@@ -287,7 +296,7 @@ def test_a_worker_removes_what_expired(tmp_path, monkeypatch):
 
     make_worker(chosen, started)
     eventually(lambda: there(started) == {young})
-    monkeypatch.setattr(job_processes, "_EXPIRY_SECONDS", 3600.0)
+    monkeypatch.setattr(job_processes, "_UPKEEP_SECONDS", 3600.0)
     started.database.close()
 
 

@@ -53,6 +53,17 @@ def test_ready_means_that_no_request_would_wait(folder, monkeypatch):
     state.stop()
 
 
+def test_the_compiler_leaves_no_zombie(folder):
+    """Readiness probes ask often enough."""
+    state = Kernels()
+    state.start()
+    os.waitid(os.P_PID, state._process.pid, os.WEXITED | os.WNOWAIT)
+    assert psutil.Process(state._process.pid).status() == psutil.STATUS_ZOMBIE
+    assert state.ready
+    assert not psutil.pid_exists(state._process.pid)
+    state.stop()
+
+
 def test_kernels_are_compiled_again_for_another_machine(folder, monkeypatch):
     before = kernels._stamp("retrieval")
     monkeypatch.setattr(kernels, "_processor", lambda: "another one")

@@ -1,17 +1,20 @@
-"""Categories that come as columns of Arrow, looked up without a Python object for each row."""
+"""Categories that come as columns of Arrow, looked up without a Python object for each row.
+
+Import this module where it is used: pyarrow takes 40 MB of memory.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
+from app.data.arrow_text import place_of
 from app.errors import Flaw, pointer, reject
 from app.features import Schema
 from app.text import MAX_POSITIONS, refused_character
-
-if TYPE_CHECKING:  # imported where needed: it takes 40 MB of memory
-    import pyarrow as pa
 
 
 def codes_of(column: pa.ChunkedArray, schema: Schema, j: int) -> tuple[np.ndarray, list[str]]:
@@ -19,8 +22,6 @@ def codes_of(column: pa.ChunkedArray, schema: Schema, j: int) -> tuple[np.ndarra
 
     A word of a dictionary is looked up once, however many rows have it. Raises Invalid at `/row/column`.
     """
-    import pyarrow as pa  # noqa: PLC0415
-
     codes = np.full(len(column), np.nan)
     lookup = _Lookup(schema.features[j].categories)
     count, start, example = 0, 0, ""
@@ -48,10 +49,6 @@ class _Lookup:
 
     def rows(self, chunk: Any) -> tuple[Any, Any]:
         """The position of each row's word, null where it is missing or unseen; and whether it is unseen."""
-        import pyarrow as pa  # noqa: PLC0415
-
-        from app.data.arrow_text import place_of  # noqa: PLC0415 - with pyarrow
-
         if not pa.types.is_dictionary(chunk.type):
             return self._find(chunk)
         words = chunk.dictionary  # chunks may share a dictionary, which then is the same buffers
@@ -62,18 +59,12 @@ class _Lookup:
         return found.take(chunk.indices), unseen.take(chunk.indices).fill_null(False)
 
     def _find(self, words: Any) -> tuple[Any, Any]:
-        import pyarrow as pa  # noqa: PLC0415
-        import pyarrow.compute as pc  # noqa: PLC0415
-
         found = pc.index_in(words, value_set=pa.array(self._categories, words.type))
         return found, pc.and_(words.is_valid(), found.is_null())
 
 
 def _check_words(chunk: Any, unseen: Any, start: int, j: int) -> None:
     """Invalid at the unseen words that no text may hold; `start` is the number of the chunk's first row."""
-    import pyarrow as pa  # noqa: PLC0415
-    import pyarrow.compute as pc  # noqa: PLC0415
-
     coded = chunk if pa.types.is_dictionary(chunk.type) else chunk.dictionary_encode()
     used = coded.indices.filter(unseen).unique()
     odd = [code for code, word in zip(used, coded.dictionary.take(used).to_pylist(), strict=True) if _odd(word)]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import orjson
-from fastapi import Response
+from fastapi import Request, Response
 
 from app.api.bodies.json_bodies import Reserve
 from app.api.bodies.media_types import ARROW, NPY
@@ -25,16 +25,25 @@ _DUMP = orjson.OPT_SERIALIZE_NUMPY
 # Numbers written at a time. In one go, a million numbers hold the interpreter's lock for 135 ms, in parts for 11.
 _PART = 50_000
 _MAX_HEADER = 16_000  # bytes: proxies and clients refuse longer headers
+_MAX_NPY_HEADER = 12_000  # bytes: NumPy refuses longer ones
 _NPY_HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 
 
-def array_of_npy(body: bytes, reserve: Reserve) -> np.ndarray:
+async def changeable_body(request: Request) -> bytearray:
+    """The request's body, in memory that an array of its numbers may use."""
+    body = bytearray()
+    async for part in request.stream():
+        body += part
+    return body
+
+
+def array_of_npy(body: bytes | bytearray, reserve: Reserve) -> np.ndarray:
     """A .npy file of integers or floats, of any shape, as float64. Never unpickles; checks the shape against the size.
 
-    `reserve` gets the number of bytes of memory.
+    `reserve` gets the number of bytes of memory. The numbers of a bytearray are not copied if they need not be.
     """
     try:
-        file = io.BytesIO(body)
+        file = io.BytesIO(body[:_MAX_NPY_HEADER])
         version = np.lib.format.read_magic(file)
         shape, fortran, kind = _NPY_HEADERS[version](file)
     except Exception as error:  # NumPy's parser of headers raises many types
@@ -47,7 +56,7 @@ def array_of_npy(body: bytes, reserve: Reserve) -> np.ndarray:
             "", f"the header of the array has the shape {list(shape)} of '{kind}', but {there} bytes follow"
         )
     reserve(count * np.dtype(np.float64).itemsize)
-    flat = np.frombuffer(body, kind, count, file.tell()).astype(np.float64)
+    flat = np.require(np.frombuffer(body, kind, count, file.tell()), np.float64, ("ALIGNED", "WRITEABLE"))
     try:
         return flat.reshape(shape[::-1]).T if fortran else flat.reshape(shape)
     except ValueError as error:  # more dimensions, or with no items longer ones, than there are

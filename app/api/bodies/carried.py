@@ -78,6 +78,10 @@ class Carried:
         ids = {} if self.id is None else {"ids": _listed(self.columns[self.id])}
         return ids | ({"kept": {name: _listed(self.columns[name]) for name in self.kept}} if self.kept else {})
 
+    def listed_ids(self) -> list[Any]:
+        """The ids as JSON has them."""
+        return [] if self.id is None else _listed(self.columns[self.id])
+
     def before(self, columns: dict[str, Any]) -> dict[str, Any]:
         """These columns, then those of an answer; Invalid at /keep for a name that both have."""
         for name in self.columns.keys() & columns.keys():
@@ -130,7 +134,7 @@ def carried_of_table(
     )
     columns = {name: _column(table.column(name), name, reserve) for name in names}
     ignored = index_columns(table.schema).union(names).difference(features)
-    rest = [name for name in table.column_names if name not in ignored]
+    rest = [i for i, name in enumerate(table.column_names) if name not in ignored]  # a name may occur twice
     rest = table.select(rest) if len(rest) < table.num_columns else table
     return rest, Carried(wire.id, columns, wire.keep)
 

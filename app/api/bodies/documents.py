@@ -56,7 +56,11 @@ _MATRIX: dict[str, Any] = {
     ]
 }
 Matrix = Annotated[Any, WithJsonSchema(_MATRIX)]
-Matrices = Annotated[Any, WithJsonSchema({"oneOf": [*_MATRIX["oneOf"], {"type": "array", "items": _MATRIX}]})]
+_SAVED = {"type": "string", "maxLength": MAX_NAME, "description": "a saved matrix of the model, or a version of one"}
+NamedMatrix = Annotated[Any, WithJsonSchema({"oneOf": [*_MATRIX["oneOf"], _SAVED]})]
+_LISTS = {"type": "array", "items": _MATRIX}
+Matrices = Annotated[Any, WithJsonSchema({"oneOf": [*_MATRIX["oneOf"], _LISTS]})]
+NamedMatrices = Annotated[Any, WithJsonSchema({"oneOf": [*_MATRIX["oneOf"], _LISTS, _SAVED]})]
 COSTS = "costs in place of benefits, in the same forms"
 PROBABILITIES = {"type": "array", "items": {"type": "array", "items": {"type": "number", "minimum": 0}}}
 ClassNames = Annotated[list[StrictInt | Text], Field(fail_fast=True, min_length=1, max_length=_MAX_CLASSES)]
@@ -101,7 +105,7 @@ class StrictRoute(GuardedRoute):
         async def strict(request: Request) -> Response:
             refuse_query(request, known, lists)
             if body_type is not None:
-                request = _ReadRequest(request.scope, await read(request, body_type))
+                request = _ReadRequest(request, await read(request, body_type))
             return await handle(request)
 
         return strict
@@ -110,8 +114,8 @@ class StrictRoute(GuardedRoute):
 class _ReadRequest(Request):
     """A request whose body was read, parsed and checked before FastAPI asks for it."""
 
-    def __init__(self, scope: Scope, document: BaseModel) -> None:
-        super().__init__(scope)
+    def __init__(self, read: Request, document: BaseModel) -> None:
+        super().__init__(read.scope, read.receive)  # which tells whether the client is still there
         self._document = document
 
     async def body(self) -> Any:

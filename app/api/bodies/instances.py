@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from fastapi import Response
 
-from app.api.bodies.arrow_categories import codes_of
 from app.api.bodies.binary import array_of_npy, json_bytes, npy_response
 from app.api.bodies.carried import NOTHING, Carried, without
 from app.api.bodies.csv_bodies import Words
@@ -26,6 +25,7 @@ if TYPE_CHECKING:  # imported where needed: it takes 40 MB of memory that a serv
     import pyarrow as pa
 
 _BYTES_PER_WORD = 300  # of memory at most: a word that no other row has, and its codes
+_FEW_COLUMNS = 16  # of an answer
 _MAX_NULLS = 100_000  # rows of columns that have no bytes at all
 Rows = tuple[np.ndarray, list[str]]
 
@@ -40,7 +40,7 @@ def rows_of_json(instances: list[Any], schema: Schema, *, booleans_possible: boo
         raise error.under("/instances") from error
 
 
-def rows_of_npy(body: bytes, schema: Schema, reserve: Reserve) -> Rows:
+def rows_of_npy(body: bytes | bytearray, schema: Schema, reserve: Reserve) -> Rows:
     """A .npy file of numbers (n, m), rows in feature order, NaN where missing. Never unpickles."""
     if schema.categorical:
         raise Invalid.at(
@@ -71,6 +71,7 @@ def categories_of(schema: Schema) -> Words:
 def _rows_of_table(table: pa.Table, schema: Schema, reserve: Reserve) -> Rows:
     import pyarrow as pa  # noqa: PLC0415
 
+    from app.api.bodies.arrow_categories import codes_of  # noqa: PLC0415 - with pyarrow
     from app.data.arrow_text import floats  # noqa: PLC0415 - with pyarrow
 
     reject(flaws_of_names(Counter(table.column_names), schema.names))
@@ -91,17 +92,18 @@ def _rows_of_table(table: pa.Table, schema: Schema, reserve: Reserve) -> Rows:
 
 
 def to_json(answer: Answer, model: Loaded | None, carried: Carried = NOTHING) -> Response:
-    """The contract's document."""
+    """The contract's document; requests of the hot path get the same from `app.usecases.plans.written`."""
     document = {
         **({} if model is None else {"model": model.model}),
         **(carried.document() if carried.columns else {}),
         "rule": answer.rule,
         "classes": answer.classes,
         "actions": answer.actions,
-        "decisions": list(map(answer.actions.__getitem__, answer.choice.tolist())),
+        "decisions": np.array(answer.actions, dtype=object).take(answer.choice).tolist(),
         "probabilities": answer.probabilities,
         **({} if answer.expected_benefits is None else {"expected_benefits": answer.expected_benefits}),
         **answer.figures,
+        **({} if answer.propensities is None else {"propensities": answer.propensities}),
         **({} if answer.explanations is None else {"explanations": answer.explanations}),
         "warnings": answer.warnings,
     }
@@ -128,6 +130,8 @@ def _named_columns(answer: Answer) -> dict[str, pa.Array]:
     names = [f"p:{name}" for name in answer.classes]
     if answer.expected_benefits is not None:
         names += [f"benefit:{name}" for name in answer.actions]
+    if answer.propensities is not None:
+        names.append("propensity")
     numbers = _columns(answer).T[1:]
     words = pa.array([str(name) for name in answer.actions])
     decision = pa.DictionaryArray.from_arrays(pa.array(answer.choice, pa.int32()), words)
@@ -146,7 +150,15 @@ def _columns(answer: Answer) -> np.ndarray:
     parts = [answer.choice[:, None], answer.probabilities]
     if answer.expected_benefits is not None:
         parts.append(answer.expected_benefits)
-    return np.hstack(parts, dtype=np.float64)
+    if answer.propensities is not None:
+        parts.append(answer.propensities[:, None])
+    if sum(part.shape[1] for part in parts) > _FEW_COLUMNS:
+        return np.hstack(parts, dtype=np.float64)
+    columns = [column for part in parts for column in part.T]  # one by one, which takes a third of the time
+    copied = np.empty((len(answer.choice), len(columns)))
+    for j, column in enumerate(columns):
+        copied[:, j] = column
+    return copied
 
 
 def _rest(answer: Answer, model: Loaded | None) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from math import isnan
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from fastapi import Response
 from app.api.bodies.binary import arrow_response, json_bytes, npy_response
 from app.api.bodies.media_types import ARROW, JSON, NPY
 from app.registry.loaded import Loaded
-from app.usecases.item_sets import SAMPLED, Choice
+from app.usecases.item_sets import SAMPLED
 
 if TYPE_CHECKING:  # it loads the compiler, which takes 60 MB of memory
     from app.usecases.retrieve import Answer
@@ -21,6 +21,7 @@ if TYPE_CHECKING:  # it loads the compiler, which takes 60 MB of memory
 _DUMP = orjson.OPT_SERIALIZE_NUMPY
 _PART = 1000  # sets written at a time: the interpreter's lock is held for a millisecond
 _LONG = 50_000  # items of so many sets, from which on each set is written by itself
+_SHORT = 100  # items of a set, on average
 
 
 def to_json(answer: Answer, rest: dict[str, Any]) -> Response:
@@ -91,28 +92,33 @@ def common(answer: Answer, setting: str, method: str, model: Loaded | None) -> d
 def _sets(answer: Answer) -> Iterator[bytes]:
     """The sets as JSON, some at a time, without the brackets around them."""
     choice, labels = answer.choice, answer.labels
-    ends, curve_ends = np.cumsum(choice.k).tolist(), np.cumsum(choice.lengths).tolist()
-    begins = [] if answer.marginals is None else _offsets(answer.marginals.sizes).tolist()
+    lists = {"selected": (choice.selected, _offsets(choice.k).tolist())}
+    if choice.curves is not None:
+        lists["curve"] = (choice.curves, _offsets(choice.lengths).tolist())
+    if answer.marginals is not None:
+        lists["marginals"] = (answer.marginals.p, _offsets(answer.marginals.sizes).tolist())
+    names = ("k", *SAMPLED[: len(choice.figures)])  # only some methods have all
     for first in range(0, len(choice.k), _PART):
-        part = []
-        for i in range(first, min(first + _PART, len(choice.k))):
-            part.append(_set(choice, i, ends, curve_ends))
-            if answer.marginals is not None:
-                part[-1]["marginals"] = answer.marginals.p[begins[i] : begins[i + 1]]
-            if labels is not None:
-                part[-1]["selected"] = list(map(labels.__getitem__, part[-1]["selected"].tolist()))
-        items = sum(len(one["selected"]) + len(one.get("curve", ())) + len(one.get("marginals", ())) for one in part)
+        rows = slice(first, first + _PART)
+        pieces = {name: _pieces(values, ends[first : first + _PART + 1]) for name, (values, ends) in lists.items()}
+        selected = pieces.pop("selected")
+        if labels is not None:
+            selected = [list(map(labels.__getitem__, one)) for one in selected]
+        columns = (selected, choice.k[rows].tolist(), *choice.figures[:, rows].tolist(), *pieces.values())
+        fields = ("selected", *names, *pieces)
+        part = [
+            dict(zip(fields, one, strict=True)) for one in zip(*columns, strict=True)
+        ]  # an unknown gap, NaN, is null
+        items = sum(len(one) for column in (selected, *pieces.values()) for one in column)
         yield (b",".join(map(json_bytes, part)) if items > _LONG else orjson.dumps(part, option=_DUMP)[1:-1])
 
 
-def _set(choice: Choice, i: int, ends: list[int], curve_ends: list[int]) -> dict[str, Any]:
-    k = int(choice.k[i])
-    found = {"selected": choice.selected[ends[i] - k : ends[i]], "k": k}
-    figures = (None if isnan(figure) else figure for figure in choice.figures[:, i].tolist())  # an unknown gap
-    found |= dict(zip(SAMPLED, figures, strict=False))  # only some methods have all
-    if choice.curves is not None:
-        found["curve"] = choice.curves[curve_ends[i] - int(choice.lengths[i]) : curve_ends[i]]
-    return found
+def _pieces(values: np.ndarray, ends: list[int]) -> list[Any]:
+    """The values between each end and the next: as lists where they are few, which are written faster than arrays."""
+    stretch: Any = values[ends[0] : ends[-1]]
+    if len(stretch) <= _SHORT * (len(ends) - 1):
+        stretch = stretch.tolist()
+    return [stretch[begin - ends[0] : end - ends[0]] for begin, end in pairwise(ends)]
 
 
 def _offsets(lengths: np.ndarray) -> np.ndarray:

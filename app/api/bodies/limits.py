@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator, Discriminator, Field, StrictInt, Tag, model_validator
 
 from app.api.bodies.documents import Number, Text, WireModel
-from app.usecases.limits import MAX_LIMITS, Constraints, CountLimit, Resource
+from app.usecases.limits import MAX_LIMITS, Constraints, constraints_of
 
 _MOST = 10**9  # of a count; a batch has fewer instances
 _LARGEST = 1e150  # of a resource: products with counts stay far from overflow
@@ -68,11 +68,6 @@ ResourceDocuments = Annotated[list[ResourceDocument], BeforeValidator(_few), Fie
 def constraints(
     limits: Mapping[str, int | LimitDocument] | None, resources: Sequence[ResourceDocument] | None
 ) -> Constraints | None:
-    """Both as the use case takes them; a number is the most. None where there is neither."""
-    if limits is None and resources is None:
-        return None
-    counts = {
-        name: CountLimit(None, limit) if isinstance(limit, int) else CountLimit(limit.at_least, limit.at_most)
-        for name, limit in (limits or {}).items()
-    }
-    return Constraints(counts, [Resource(each.name, each.use, each.at_most) for each in resources or ()])
+    """Both as the use case takes them; None where there is neither."""
+    counts = {name: limit if isinstance(limit, int) else dict(limit) for name, limit in (limits or {}).items()}
+    return constraints_of(counts, [dict(each) for each in resources or ()])

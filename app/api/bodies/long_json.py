@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from app.api.bodies.json_bodies import Reserve, count, measured
+from app.api.bodies.json_bodies import Reserve, measured
 from app.errors import PayoffError
 from app.json_text import document_of
 
@@ -15,6 +16,7 @@ _NAME = b'"instances"'
 _BEGIN = re.compile(rb'"instances"\s*:\s*(?=\[\[)')
 _MARK = "rows that were cut out"  # in their place: found at the top level, they came from there
 _MARKER = b'["%b"]' % _MARK.encode()
+_PART = 1 << 18  # bytes that are parsed at a time
 _NO_NUMBER = (b"{", b"n", b"t", b"f")  # of objects, null, true and false: the ordinary parser reads these
 
 
@@ -56,11 +58,11 @@ def split(body: bytes, reserve: Reserve) -> Split | None:
     if end < start + 2 or rest.count(_NAME) != 1 or b"\\" in rest or any(sign in text for sign in _NO_NUMBER):
         return None
     try:
+        measured(body, reserve)  # before anything is parsed
         fields = document_of(rest)
         if type(fields) is not dict or fields.get("instances") != [_MARK]:
             return None
         fields["instances"] = []
-        measured(body, reserve)
     except (PayoffError, ValueError):
         return None
     rows = _rows(text)
@@ -71,12 +73,28 @@ def _rows(text: bytes) -> np.ndarray | None:
     """A JSON list of lists of numbers, all of the same length, as float64 (n, m); None for anything else."""
     import simdjson  # noqa: PLC0415 - for long bodies alone
 
+    parser, parts, widths = simdjson.Parser(), [], set[int]()
     try:
-        document: Any = simdjson.Parser().parse(text)  # a parser of its own: what it returns lives in its memory
-        widths = set(map(len, document))
-        if len(widths) != 1 or count(text, b"[") != 1 + len(document):  # `as_buffer` flattens what is nested
-            return None
-        flat = np.frombuffer(document.as_buffer(of_type="d"))
+        for part in _parts(text):
+            document: Any = parser.parse(part)
+            widths.update(map(len, document))
+            # `as_buffer` flattens what is nested
+            if len(widths) != 1 or 0 in widths or part.count(b"[") != 1 + len(document):
+                return None
+            parts.append(np.frombuffer(document.as_buffer(of_type="d")))
+            del document  # it lives in the parser's memory
     except (TypeError, ValueError, RuntimeError):  # a number among the rows, text, 1e400, an integer beyond 64 bits
         return None
-    return flat.reshape(len(document), *widths)
+    return np.concatenate(parts).reshape(-1, *widths)
+
+
+def _parts(text: bytes) -> Iterator[bytes]:
+    """Lists of the rows in a list of them, cut after the end of a row: joined by commas they are the text.
+
+    So the parser stays in the processor's cache, and other threads get the interpreter's lock in between.
+    """
+    start, end = 1, len(text) - 1
+    while start < end:
+        stop = text.find(b"],", start + _PART, end) + 1 or end
+        yield b"[%b]" % text[start:stop]
+        start = stop + 1

@@ -51,12 +51,29 @@ class Explanation(BaseModel):
     contributions_to: ContributionTarget | None = None
 
 
+class RecentPriors(BaseModel):
+    """The class priors of recent outcomes."""
+
+    outcomes: int = Field(description="how many were counted")
+    shares: dict[str, float]
+
+
+class EstimatedPrior(BaseModel):
+    """A class prior, estimated from the batch, with its 95 % interval. Where the batch does not contradict the share in
+    training (`warnings`), `prior` is that share.
+    """
+
+    prior: float
+    low: float
+    high: float
+
+
 class DecisionsAnswer(BaseModel):
     """Columns with one entry per instance; `expected_benefits` has a column per action."""
 
     model: ModelVersion | None = Field(default=None, description="absent where the request sent probabilities")
     ids: list[int | float | str | None] | None = Field(
-        default=None, description="with `ids` or `id`, in the order of the instances"
+        default=None, description="with `ids`, `id` or `record`, in the order of the instances"
     )
     kept: dict[str, list[Any]] | None = Field(default=None, description="with `keep`: the columns that were named")
     rule: Rule
@@ -72,7 +89,12 @@ class DecisionsAnswer(BaseModel):
     total: float | None = Field(default=None, description="sum of the expected benefits of the decisions")
     unlimited_total: float | None = Field(default=None, description="the same without limits")
     gap: float | None = Field(default=None, description="by how much at most other decisions earn more; 0: none do")
+    propensities: list[float] | None = Field(default=None, description="with `explore`: the chance of each decision")
     explanations: list[Explanation] | None = Field(default=None, description="with `explain`: one for each instance")
+    recent_priors: RecentPriors | None = Field(default=None, description='with "priors": "recent"')
+    estimated_priors: dict[str, EstimatedPrior] | None = Field(
+        default=None, description='with "priors": "estimate": by class'
+    )
     warnings: list[str]
 
 

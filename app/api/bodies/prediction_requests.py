@@ -7,10 +7,22 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, StrictBool, StrictInt, WithJsonSchema
 
 from app.api.bodies.carried import CarriedFields, CarriedIds
-from app.api.bodies.documents import COSTS, PROBABILITIES, ByClass, ClassNames, Matrices, Names, Text, WireModel
+from app.api.bodies.documents import (
+    COSTS,
+    PROBABILITIES,
+    ByClass,
+    ClassNames,
+    Matrices,
+    NamedMatrices,
+    Names,
+    Text,
+    WireModel,
+)
 from app.api.bodies.limits import LimitDocuments, ResourceDocuments, constraints
+from app.api.bodies.recording import RecordField
 from app.api.bodies.tables import TableFields
 from app.usecases import predict as usecase
+from app.usecases.priors import as_wanted
 
 INSTANCES = {
     "oneOf": [
@@ -18,6 +30,9 @@ INSTANCES = {
         {"type": "array", "items": {"type": "object"}},
     ]
 }
+
+
+Priors = Literal["recent", "estimate"] | ByClass
 
 
 class CostsDocument(WireModel):
@@ -29,7 +44,7 @@ class CostsDocument(WireModel):
     C_DD: float | None = Field(default=None, ge=0, strict=True, description="taking one minority class for another")
 
 
-class PredictQuestion(CarriedFields):
+class PredictQuestion(CarriedFields, RecordField):
     """All of a request but its instances or probabilities."""
 
     model: Text | None = Field(
@@ -39,9 +54,10 @@ class PredictQuestion(CarriedFields):
     normalize: StrictBool = Field(
         default=False, description="with `probabilities`: divide each row by its sum, which need not be 1"
     )
-    benefits: Matrices | None = Field(
+    benefits: NamedMatrices | None = Field(
         default=None,
-        description="a row per actual class, a column per action; one matrix, or one per instance",
+        description="a row per actual class, a column per action; one matrix, or one per instance; or the name of a"
+        " saved matrix",
         examples=[[[0, -1], [-10, 5]], {"healthy": {"wait": 0, "treat": -1}, "ill": {"wait": -10, "treat": 5}}],
     )
     cost_matrix: Matrices | None = Field(default=None, description=COSTS)
@@ -51,7 +67,12 @@ class PredictQuestion(CarriedFields):
     rule: usecase.Rule = "expected_benefit"
     threshold: Literal["posterior", "holdout"] | Annotated[float, Field(strict=True)] | None = None
     costs: CostsDocument | None = None
-    priors: ByClass | None = Field(default=None, description="class priors where the model is used, by class")
+    priors: Priors | None = Field(
+        default=None,
+        description="class priors where the model is used, by class; `recent`: those of the last 1,000 outcomes, or of"
+        ' so many: `{"recent": 200}`; `estimate`: estimated from the instances of this request',
+        examples=[{"healthy": 0.98, "ill": 0.02}, "recent", {"recent": 200}, "estimate"],
+    )
     limits: LimitDocuments | None = Field(
         default=None,
         description="of the batch, by action: how many instances at most, or `at_least` and `at_most`",
@@ -61,6 +82,12 @@ class PredictQuestion(CarriedFields):
         default=None, description="what the actions of the batch use together, and at most"
     )
     explain: StrictBool = Field(default=False, description="say what would change each decision; in JSON answers")
+
+    explore: Annotated[float, Field(gt=0, le=0.5, strict=True)] | None = Field(
+        default=None,
+        description="the share of recorded decisions whose action is drawn at random; `propensities` has the chance of"
+        " each action",
+    )
 
     def question(self) -> usecase.Question:
         costs = usecase.Costs(**dict(self.costs)) if self.costs else None
@@ -73,9 +100,10 @@ class PredictQuestion(CarriedFields):
             rule,
             self.threshold,
             costs,
-            self.priors,
+            as_wanted(self.priors),
             self.explain,
             limited,
+            explore=self.explore,
         )
 
 

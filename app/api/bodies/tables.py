@@ -105,13 +105,16 @@ class Sheet:
         return pa.table([lines.column(name) for name in names], names)
 
 
-async def unpacked(request: Request, kind: str, body: bytes) -> tuple[str, bytes]:
-    """A Parquet file as an Arrow stream, by a process that is killed where it takes too much; others as they are."""
+async def unpacked(request: Request, kind: str, body: bytes, most_rows: int | None = None) -> tuple[str, bytes]:
+    """A Parquet file as an Arrow stream, by a process that is killed where it takes too much; others as they are.
+
+    TooLarge where its footer states more than `most_rows`.
+    """
     if kind != PARQUET:
         return kind, body
     content, reserve = io.BytesIO(body), share(request).reserve
     try:
-        stream = await run_while_connected(request, arrow_of_parquet, ports(request), content, reserve)
+        stream = await run_while_connected(request, arrow_of_parquet, ports(request), content, reserve, most_rows)
     except Invalid as error:  # the body itself is the file
         raise Invalid(error.detail, [Flaw(flaw.loc.removeprefix(FILE), flaw.msg) for flaw in error.flaws]) from error
     return ARROW, stream

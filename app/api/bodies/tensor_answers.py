@@ -34,7 +34,7 @@ class OutputsAsked:
     binary: bool
     no_matrix: bool
 
-    def decisions(self, answer: Answer, model: Loaded | None, _carried: Carried = NOTHING) -> Response:
+    def decisions(self, answer: Answer, model: Loaded | None, carried: Carried = NOTHING) -> Response:
         """Decisions, probabilities and, with a matrix, expected benefits; the rest is in `parameters`."""
         assert model is not None
         words = _Words(answer.choice, [str(name) for name in answer.actions])
@@ -42,10 +42,12 @@ class OutputsAsked:
         if answer.expected_benefits is not None:
             found["expected_benefits"] = answer.expected_benefits
         rest = {
+            **carried.document(),
             "rule": answer.rule,
             "classes": answer.classes,
             "actions": answer.actions,
             **answer.figures,
+            **({} if answer.propensities is None else {"propensities": answer.propensities}),
             **({} if answer.explanations is None else {"explanations": answer.explanations}),
         }
         return self._answer(model, found, rest, [*answer.warnings, *([_NO_MATRIX] if self.no_matrix else [])])

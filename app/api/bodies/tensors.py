@@ -10,7 +10,6 @@ from typing import Annotated, Any, Literal, NamedTuple
 import numpy as np
 from pydantic import Field, StrictBool, StrictInt, WithJsonSchema
 
-from app.api.bodies.arrow_categories import codes_of
 from app.api.bodies.documents import Text, WireModel
 from app.api.bodies.instances import finite
 from app.api.bodies.json_bodies import Reserve
@@ -238,6 +237,8 @@ def _encoded(column: Tensor, schema: Schema, j: int) -> tuple[np.ndarray, list[s
             " of BYTES for it",
         )
     import pyarrow as pa  # noqa: PLC0415 - 40 MB of memory that a service without such clients can spare
+
+    from app.api.bodies.arrow_categories import codes_of  # noqa: PLC0415 - with pyarrow
 
     try:
         return codes_of(pa.chunked_array([pa.array(column.values, pa.string())]), schema, j)

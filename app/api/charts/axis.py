@@ -24,8 +24,9 @@ class Axis:
         """A range that holds all finite `values` (at least one) and a little `room` on both sides."""
         listed = list(values)
         low, high = min(listed), max(listed)
-        least = _NARROWEST * max(abs(low), abs(high)) or 1.0
-        margin = max((high - low) * room, least if high - low < least else 0.0)
+        size = max(abs(low), abs(high))
+        alike = high - low <= _NARROWEST * size
+        margin = (size * room or 1.0) if alike else (high - low) * room
         return cls(low - margin, high + margin, start, end)
 
     def at(self, value: float) -> float:
@@ -42,14 +43,24 @@ class Axis:
         values = [count * step for count in range(first, last + 1)]
         largest = max(abs(self.low), abs(self.high))
         decimals = max(0, -math.floor(math.log10(step) + 1e-9))
-        plain = largest < 1e6 and decimals <= 6
-        return [(value, number(value, decimals) if plain else short(value)) for value in values]
+        plain = decimals <= 6 and largest < (1e6 if decimals else 1e9)
+        labels = [number(value, decimals) for value in values] if plain else _brief(values)
+        return list(zip(values, labels, strict=True))
 
 
 def number(value: float, decimals: int) -> str:
     """With that many decimals, commas between thousands, and a real minus sign."""
     written = f"{value:,.{decimals}f}"
     return written.lstrip("-") if not float(written.replace(",", "")) else written.replace("-", "\N{MINUS SIGN}")
+
+
+def _brief(values: list[float]) -> list[str]:
+    """In one notation, with at least three digits and as many as tell all apart."""
+    for digits in range(3, 18):
+        labels = [f"{value:.{digits}g}".replace("-", "\N{MINUS SIGN}") for value in values]
+        if len(set(labels)) == len(labels):
+            break
+    return labels
 
 
 def short(value: float) -> str:

@@ -7,20 +7,24 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from app.api.charts.axis import Axis, short
+from app.api.charts.frame import BELOW, MARGIN, heading, key, scale, spread
 from app.api.charts.svg import CHARACTER, fitted, line, shortened, tag, text
 
-_LEFT, _RIGHT, _TOP, _ROW, _BELOW = 24.0, 24.0, 90.0, 22.0, 60.0
+_TOP, _ROW = 90.0, 22.0
 _INDENT = 14.0
 _COLUMN = "benefit (95 % interval)"
 _SHARE = ", share of bound"
 _LONGEST = 34
 _GAP = 20.0
+_LEAST = 300.0  # pixels of the scale
 _FAR = 2.0  # a line farther off than this many ranges would leave the dots no room
 
 
 @dataclass(frozen=True)
 class Dot:
-    """A contender: its group (or ""), its name, its mean with an interval, and its share of the bound."""
+    """A contender: its group (or ""), its name, its mean with an interval, its share of the bound, and what the mean is
+    about; equal ends are no interval.
+    """
 
     group: str
     name: str
@@ -29,6 +33,7 @@ class Dot:
     high: float
     mu: float | None
     best: bool
+    note: str = ""
 
 
 @dataclass(frozen=True)
@@ -40,36 +45,66 @@ class Across:
     style: str
 
 
-def dots(
-    width: float, heading: str, notes: Sequence[str], contenders: Sequence[Dot], lines: Sequence[Across]
-) -> tuple[float, str]:
+@dataclass(frozen=True)
+class Panel:
+    """What a panel of dots shows: words above it, what the names and the scale are, and values to compare with."""
+
+    title: str
+    notes: Sequence[str]
+    names: str
+    scale: str
+    contenders: Sequence[Dot]
+    lines: Sequence[Across] = ()
+
+    @property
+    def width(self) -> float:
+        """The pixels that names, figures and a scale of some width need."""
+        names, figures = _widths(self.contenders)
+        return 2 * MARGIN + _INDENT + names + figures + 2 * _GAP + _LEAST
+
+
+def dots(width: float, panel: Panel) -> tuple[float, str]:
     """A panel's height and content: one row for each contender, under a row for each group that has a name."""
-    rows = [(group, list(members)) for group, members in groupby(contenders, key=lambda one: one.group)]
-    bottom = _TOP + _ROW * (len(contenders) + sum(bool(group) for group, _ in rows))
-    shown = [across for across in lines if _near(across.value, contenders)]
-    x = _axis(width, contenders, shown)
-    parts = [text(_LEFT, 24, heading, cls="heading")]
-    parts += [text(_LEFT, 44 + 18 * place, shortened(words, 124), cls="soft") for place, words in enumerate(notes)]
-    column = _COLUMN + (_SHARE if any(one.mu is not None for one in contenders) else "")
-    parts += [text(width - _RIGHT, _TOP - 8, column, cls="soft", anchor="end"), _grid(x, bottom)]
+    rows = [(group, list(members)) for group, members in groupby(panel.contenders, key=lambda one: one.group)]
+    bottom = _TOP + _ROW * (len(panel.contenders) + sum(bool(group) for group, _ in rows))
+    shown = [across for across in panel.lines if _near(across.value, panel.contenders)]
+    x = _axis(width, panel.contenders, shown)
+    notes = enumerate(panel.notes)
+    parts = [heading(panel.title, width)]
+    parts += [fitted(MARGIN, 44 + 18 * place, width - 2 * MARGIN, words, 200, cls="soft") for place, words in notes]
+    column = _COLUMN + (_SHARE if any(one.mu is not None for one in panel.contenders) else "")
+    parts += [text(width - MARGIN, _TOP - 8, column, cls="soft", anchor="end")]
+    parts += [text(MARGIN, _TOP - 8, panel.names, cls="soft")]
+    parts += [line(x.at(value), _TOP, x.at(value), bottom, "grid") for value, _ in spread(x, 10)]
     parts += [line(x.at(across.value), _TOP, x.at(across.value), bottom, across.style) for across in shown]
     height = _TOP
     for group, members in rows:
         if group:
-            parts.append(fitted(_LEFT, height + 15, width - _LEFT, group, 90, cls="group"))
+            parts.append(fitted(MARGIN, height + 15, width - MARGIN, group, 90, cls="over group"))
             height += _ROW
         for one in members:
             parts.append(_contender(x, height + _ROW / 2, width, one))
             height += _ROW
-    return bottom + _BELOW, "".join([*parts, _key(lines, bottom + 44)])
+    entries = [(f"{across.words} {short(across.value)}", across.style) for across in panel.lines]
+    below, words = key(entries, width, bottom + BELOW + 10)
+    return bottom + BELOW + (below + 6 if entries else 0), "".join([*parts, scale(x, bottom, panel.scale), words])
+
+
+def dots_in_words(contenders: Sequence[Dot]) -> str:
+    """The figures in words, for those who do not see them."""
+    return "; ".join(f"{one.group} {one.name} {_figures(one)}".lstrip() for one in contenders) + "."
 
 
 def _axis(width: float, contenders: Sequence[Dot], shown: Sequence[Across]) -> Axis:
     """What the names on the left and the figures on the right leave."""
     values = [value for one in contenders for value in (one.low, one.high)] + [across.value for across in shown]
-    names = max(len(shortened(one.name, _LONGEST)) for one in contenders) * CHARACTER
-    figures = max(len(_figures(one)) for one in contenders) * CHARACTER
-    return Axis.around(values, _LEFT + _INDENT + names + _GAP, width - _RIGHT - figures - _GAP)
+    names, figures = _widths(contenders)
+    return Axis.around(values, MARGIN + _INDENT + names + _GAP, width - MARGIN - figures - _GAP)
+
+
+def _widths(contenders: Sequence[Dot]) -> tuple[float, float]:
+    names = max(len(shortened(one.name, _LONGEST)) for one in contenders)
+    return names * CHARACTER, max(len(_figures(one)) for one in contenders) * CHARACTER
 
 
 def _near(value: float, contenders: Sequence[Dot]) -> bool:
@@ -82,31 +117,15 @@ def _contender(x: Axis, y: float, width: float, one: Dot) -> str:
     whisker, dot, words = ("best-whisker", "best", "best-text") if one.best else ("whisker", "dot", "")
     return "".join(
         (
-            fitted(_LEFT + _INDENT, y + 4, x.start - _GAP / 2 - _LEFT - _INDENT, one.name, _LONGEST, cls=words),
+            fitted(MARGIN + _INDENT, y + 4, x.start - _GAP / 2 - MARGIN - _INDENT, one.name, _LONGEST, cls=words),
             line(x.at(one.low), y, x.at(one.high), y, whisker),
             tag("circle", cx=x.at(one.value), cy=y, r=4.5 if one.best else 3.5, cls=dot),
-            text(width - _RIGHT, y + 4, _figures(one), cls=words, anchor="end"),
+            text(width - MARGIN, y + 4, _figures(one), cls=words, anchor="end"),
         )
     )
 
 
 def _figures(one: Dot) -> str:
     share = "" if one.mu is None else f", {short(100 * one.mu)} %"
-    return f"{short(one.value)} ({short(one.low)} … {short(one.high)}){share}"
-
-
-def _grid(x: Axis, bottom: float) -> str:
-    parts = []
-    for value, label in x.ticks():
-        at = x.at(value)
-        parts += [line(at, _TOP, at, bottom, "grid"), text(at, bottom + 16, label, cls="soft", anchor="middle")]
-    return "".join([*parts, line(x.start, bottom, x.end, bottom, "axis")])
-
-
-def _key(lines: Sequence[Across], y: float) -> str:
-    parts, left = [], _LEFT
-    for across in lines:
-        words = f"{across.words} {short(across.value)}"
-        parts += [line(left, y - 4, left + 26, y - 4, across.style), text(left + 34, y, words)]
-        left += 34 + len(words) * CHARACTER + 24
-    return "".join(parts)
+    interval = "" if one.note and one.low == one.high else f" ({short(one.low)} … {short(one.high)})"
+    return f"{short(one.value)}{interval}{share}{', ' if one.note else ''}{one.note}"

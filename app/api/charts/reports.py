@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from app.api.charts.axis import short
-from app.api.charts.curve import HEIGHT, Mark, curve
-from app.api.charts.dots import Across, Dot, dots
-from app.api.charts.svg import document, shifted
+from app.api.charts.curve import Mark, curve, curve_in_words
+from app.api.charts.dots import Across, Dot, Panel, dots, dots_in_words
+from app.api.charts.svg import document, stacked
 
 _WIDTH = 860.0
 
@@ -20,24 +20,21 @@ def benefit_chart(report: Mapping[str, Any], *, corrected: bool) -> str:
     """
     model = report["model"]
     name = "the probabilities sent" if model is None else f"{model['name']}:{model['version']}"
-    top, body = 0.0, ""
-    if report["curve"] is not None:
-        points = [(point["threshold"], point["benefit"]) for point in report["curve"]]
-        marks = _marks(report, corrected=corrected)
-        body, top = curve(_WIDTH, f"What a cut would earn: {name}", points, report["upper_bound"], marks), HEIGHT
     contenders = [_dot("", standing, best=standing["rule"] == report["best"]["rule"]) for standing in report["rules"]]
     best = report["best"]
     runner_up = best["runner_up"] and best["runner_up"].replace("_", " ")
     notes = _verdict(best["rule"].replace("_", " "), runner_up, best)
+    title = f"What each rule earns: {name}, {report['rows']} rows ({report['evaluation']})"
     across = [Across("upper bound", report["upper_bound"], "bound")]
-    height, panel = dots(
-        _WIDTH,
-        f"What each rule earns: {name}, {report['rows']} rows ({report['evaluation']})",
-        notes,
-        contenders,
-        across,
-    )
-    return document(_WIDTH, top + height, f"Benefit of {name}", " ".join(notes), body + shifted(top, panel))
+    rules = Panel(title, notes, "rule", "benefit per row", contenders, across)
+    width = max(_WIDTH, rules.width)
+    panels, told = [dots(width, rules)], [*notes, dots_in_words(contenders)]
+    if report["curve"] is not None:
+        points = [(point["threshold"], point["benefit"]) for point in report["curve"]]
+        marks = _marks(report, corrected=corrected)
+        panels.insert(0, curve(width, f"What a cut would earn: {name}", points, report["upper_bound"], marks))
+        told.append(curve_in_words(points, marks))
+    return document(width, *stacked(panels), f"Benefit of {name}", " ".join(told))
 
 
 def comparison_chart(result: Mapping[str, Any]) -> str:
@@ -53,10 +50,11 @@ def comparison_chart(result: Mapping[str, Any]) -> str:
         Across("upper bound", result["upper_bound"], "bound"),
         Across("best single action for all", result["same_for_all"]["benefit"], "plain"),
     ]
-    height, panel = dots(
-        _WIDTH, f"What each learner earns with each rule, {result['rows']} rows", notes, contenders, across
-    )
-    return document(_WIDTH, height, "Comparison of learners and rules", " ".join(notes), panel)
+    title = f"What each learner earns with each rule, {result['rows']} rows"
+    panel = Panel(title, notes, "learner and rule", "benefit per row", contenders, across)
+    width = max(_WIDTH, panel.width)
+    told = " ".join([*notes, dots_in_words(contenders)])
+    return document(width, *dots(width, panel), "Comparison of learners and rules", told)
 
 
 def _dot(group: str, standing: Mapping[str, Any], *, best: bool) -> Dot:

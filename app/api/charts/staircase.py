@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from app.api.charts.axis import short
+from app.api.charts.frame import heading
 from app.api.charts.svg import document, fitted, line, tag, text
 
-_WIDTH, _LEFT, _TOP, _ROW = 760.0, 24.0, 64.0, 26.0
+_WIDTH, _TOP, _ROW = 760.0, 64.0, 26.0
 _NAME, _PRICE, _ERROR, _STOPS = 24.0, 290.0, 360.0, 600.0
 _FULL = 150.0  # pixels of an error of one
 _SHARE = 100.0  # pixels of all cases
@@ -19,11 +20,18 @@ def chain_chart(title: str, steps: Sequence[Mapping[str, Any]]) -> str:
     heads = [(_NAME, "known"), (_PRICE, "paid so far"), (_ERROR + 40, "error"), (_STOPS, "cases that stop here")]
     shown = heads if steps[0]["stops"] is not None else heads[:-1]
     known = ["nothing", *(step["asks"] for step in steps[:-1])]
-    body = text(_LEFT, 24, title, cls="heading") + "".join(text(x, 46, words, cls="soft") for x, words in shown)
+    body = heading(title, _WIDTH) + "".join(text(x, 46, words, cls="soft") for x, words in shown)
     body += "".join(_step(place, name, step) for place, (name, step) in enumerate(zip(known, steps, strict=True)))
     body += _stairs([step["error"] for step in steps])
-    described = f"{len(steps) - 1} features in one order; all cost {short(steps[-1]['spent'])}"
-    return document(_WIDTH, _TOP + _ROW * len(steps) + 12, title, described, body)
+    described = f"{len(steps) - 1} features in one order; all cost {short(steps[-1]['spent'])}. "
+    described += "; ".join(_told(name, step) for name, step in zip(known, steps, strict=True)) + "."
+    return document(_WIDTH, _TOP + _ROW * len(steps) + 12, body, title, described)
+
+
+def _told(name: str, step: Mapping[str, Any]) -> str:
+    parts = [name, f"paid {short(step['spent'])}"]
+    parts += [f"error {step['error']:.3f}"] if step["error"] is not None else []
+    return ", ".join(parts + ([f"{step['stops']:.1%} stop here"] if step["stops"] is not None else []))
 
 
 def _step(place: int, name: str, step: Mapping[str, Any]) -> str:

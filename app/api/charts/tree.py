@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from app.api.charts.axis import short
+from app.api.charts.frame import heading
 from app.api.charts.svg import document, fitted, line, tag, text
 
 _COLUMN, _ROW, _BOX = 275.0, 58.0, 190.0
@@ -23,9 +24,17 @@ def tree_chart(title: str, nodes: Sequence[_Node]) -> str:
     height = _TOP + _ROW * (max(rows) + 1)
     ways = [_ways(nodes, rows, depths, k) for k in range(len(nodes))]
     boxes = [_box(nodes[k], _LEFT + _COLUMN * depths[k], _TOP + _ROW * rows[k]) for k in range(len(nodes))]
-    described = f"{len(nodes)} nodes; a path costs up to {short(max(node['cost'] for node in nodes))}"
-    body = text(_LEFT, 24, title, cls="heading") + "".join([*ways, *boxes])
-    return document(width, height, title, described, body)
+    described = f"{len(nodes)} nodes; a path costs up to {short(max(node['cost'] for node in nodes))}. "
+    described += "; ".join(_told(place, node) for place, node in enumerate(nodes)) + "."
+    body = heading(title, width) + "".join([*ways, *boxes])
+    return document(width, height, body, title, described)
+
+
+def _told(place: int, node: _Node) -> str:
+    ways = ((node["upper"], ">"), (node["lower"], "≤"))
+    leads = [f"{sign} {short(node['threshold'])} to node {way + 1}" for way, sign in ways if way is not None]
+    asked = ", ".join(node["asks"]) or "nothing new"
+    return f"node {place + 1}: {asked}, cost {short(node['cost'])}, {', '.join(leads) or 'predict'}"
 
 
 def _rows(nodes: Sequence[_Node]) -> list[float]:

@@ -19,8 +19,19 @@ from app.api.middleware.guard import KEY_HEADER
 from app.api.middleware.permits import SCHEME
 
 LAST_TAG = "delete"
-_ONE_OF = {"aliases": "alias", "datasets": "dataset", "models": "model", "versions": "version"}
-_LISTS = {"/audit": "", "/datasets": "", "/models": "", "/calibrate": "_jobs", "/compare": "_jobs", "/train": "_jobs"}
+_ONE_OF = {
+    "aliases": "alias", "datasets": "dataset", "matrices": "matrix", "models": "model", "versions": "version",
+}  # fmt: skip
+_LISTS = {
+    "/audit": "",
+    "/datasets": "",
+    "/models": "",
+    "/models/{name}/matrices": "",
+    "/calibrate": "_jobs",
+    "/compare": "_jobs",
+    "/replay": "_jobs",
+    "/train": "_jobs",
+}
 _CREATED = frozenset({"datasets", "versions"})
 _SCHEME_TEXT = (
     "Where keys are configured. Each operation lists the scopes of which a key needs one; `admin` opens all of them."

@@ -10,13 +10,13 @@ from pathlib import Path
 import fastapi_offline
 from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.openapi.docs import get_swagger_ui_html
-from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse
+from fastapi.responses import HTMLResponse, JSONResponse
 from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
 from app.api.bodies.documents import StrictRoute
 from app.api.documentation.openapi import with_optional_key
-from app.api.middleware.permits import ANY_KEY, OPEN, OpenMount, needs
+from app.api.middleware.permits import OPEN, OpenMount, needs
 
 _DOCUMENT = "/openapi.json"
 _STATIC = "/static-offline-docs"  # where the page's scripts are mounted
@@ -42,12 +42,6 @@ def document(request: Request) -> JSONResponse:
     if root := request.scope.get("root_path", ""):
         found = {**found, "servers": [{"url": root}]}
     return JSONResponse(found)
-
-
-@router.get("/")
-@needs(ANY_KEY)
-def front(request: Request) -> RedirectResponse:
-    return RedirectResponse(f"{request.scope.get('root_path', '')}/docs")
 
 
 @router.get("/docs")

@@ -15,6 +15,7 @@ from app.api.routes.datasets import EXAMPLE_ID
 from app.errors import Conflict, Damaged, Forbidden, Invalid, KeyMissing, NotFound, PayoffError, pointer, unknown
 from app.jobs.job import unknown_job
 from app.registry.snapshot import unknown_model
+from app.usecases.outcomes import NO_DECISION
 
 _MODEL = "triage"
 _QUERY = "verbose"  # a query parameter that no operation has
@@ -65,7 +66,9 @@ def _not_found(path: str, method: str, operation: dict[str, Any]) -> PayoffError
     if "{dataset_id}" in path or path in _DATASETS:
         missing = NotFound(f"there is no data set {EXAMPLE_ID!r}")
         return missing.at_place(_DATASETS[path]) if path in _DATASETS else missing
-    if method == "put":
+    if path == "/outcomes/{id}":
+        return NotFound(NO_DECISION)
+    if method == "put" and "{alias}" in path:
         return unknown_model(_MODEL).at_place("/version")
     return unknown_model(_MODEL) if "{" in path else unknown_model(_MODEL).at_place("/model")
 

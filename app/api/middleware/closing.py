@@ -12,6 +12,7 @@ class Closing:
 
     Closing a socket with unread bytes resets the connection, and the client may lose the answer (RFC 9112, 9.6). So
     the answer's end is sent, and the owner goes on reading a little: it counts in `drained`, and calls `finish`.
+    What is written after the end, for requests that came before it, is dropped: the transport would raise an error.
     """
 
     def __init__(self, transport: asyncio.Transport, has_unread: Callable[[], bool]) -> None:
@@ -19,7 +20,7 @@ class Closing:
         self._has_unread = has_unread
         self.lingering = False
         self.drained = 0
-        self.write = transport.write
+        self.write: Callable[[bytes], None] = transport.write
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transport, name)
@@ -32,6 +33,7 @@ class Closing:
             return
         if self._has_unread():
             self.lingering = True
+            self.write = _drop
             self._transport.write_eof()
             self._transport.resume_reading()
         else:
@@ -42,5 +44,10 @@ class Closing:
         self._transport.close()
 
     def forget(self) -> None:
-        """Let go of the owner."""
+        """Let go of the owner; the connection is lost."""
         self._has_unread = bool
+        self.write = _drop
+
+
+def _drop(_part: bytes) -> None:
+    """Nobody reads it."""

@@ -11,6 +11,7 @@ from app.access.addresses import Addresses
 from app.access.caller import Caller
 from app.access.keyring import Keyring, WrongKey
 from app.access.rates import Windows, whole
+from app.api.middleware.memory import announced
 from app.api.middleware.permits import Access
 from app.api.middleware.security_headers import Header
 from app.api.middleware.sites import Sites
@@ -18,6 +19,8 @@ from app.errors import Invalid, KeyMissing, TooLarge, TooMany, Unsupported
 from app.text import check_query
 
 KEY_HEADER = "X-API-Key"
+TAKEN = "rate_taken"  # in the state of a request that the hot path has taken off its rate: the headers for it
+NOT_RECORDED = "not_recorded"  # in the state of one that the hot path decided and could not record: the error
 _BEARER = b"bearer "
 
 
@@ -61,7 +64,7 @@ class Guard:
             self._identify(scope, counted=access.counted).need(access.scopes)
         check_query(scope.get("query_string", b""))
         most = self._limits.upload if access.uploads else self._limits.default
-        if length is not None and length.isdigit() and int(length) > most:
+        if length is not None and (announced(length) or 0) > most:
             raise _too_large(most)
         if access.uploads:
             scope["state"]["memory"].streams = True
@@ -91,6 +94,11 @@ class Guard:
         policy = (b"ratelimit-policy", b"%b;q=%d;w=%d" % (name, rate.amount, rate.seconds))
         return [policy, (b"ratelimit", b"%b;r=%d;t=%d" % (name, allowed.left, whole(allowed.seconds)))], allowed.wait
 
+    def must_wait(self, caller: Caller, scope: Scope) -> bool:
+        """Whether the caller's rate allows no request now; takes none off it."""
+        rate = caller.rate
+        return rate is not None and self._used.wait(caller.client or self.address(scope), rate) > 0
+
     def _identify(self, scope: Scope, *, counted: bool) -> Caller:
         headers = scope["headers"]
         head = dict(headers)
@@ -103,12 +111,16 @@ class Guard:
             raise
         state = scope.setdefault("state", {})
         state["caller"] = caller
-        if counted and caller.rate is not None:
+        if (taken := state.get(TAKEN)) is not None:
+            state["headers"] = taken
+        elif counted and caller.rate is not None:
             state["headers"], wait = self.take(caller, scope)
             if wait:
                 raise TooMany(
                     f"more than {caller.rate.amount} requests in {caller.rate.seconds} s", seconds=whole(wait)
                 )
+        if (error := state.get(NOT_RECORDED)) is not None:
+            raise error
         return caller
 
     def holds(self, scope: Scope) -> bool:

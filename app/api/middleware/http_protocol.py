@@ -1,10 +1,12 @@
 """Bounds of connections that the server's fast parser does not have: their number, the size of heads, trailers and
-chunk extensions, the number of pipelined requests, and the time that a client may take to send or to read.
+chunk extensions, the number of pipelined requests, and the time that a client may take to send or to read. What the
+hot path answers is answered here, without a task.
 """
 
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from http import HTTPStatus
 from typing import Any, cast
 
@@ -13,18 +15,19 @@ from uvicorn._types import ASGI3Application
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from app.api.errors import problem
-from app.api.hot_path import Head, HotPath
+from app.api.hot_path import Head, Hot, HotPath
 from app.api.middleware.closing import Closing
 from app.api.middleware.connections import crowd_of, most_connections
+from app.api.middleware.observe import CLIENT_GONE
 from app.api.middleware.timeouts import Wait, Waiting, watch
 
-MAX_BYTES = (
-    64 * 1024
-)  # without a part of a body, besides what came in one piece with one, or with a request's beginning
+# without a part of a body, besides what came in one piece with one, or with a request's beginning
+MAX_BYTES = 64 * 1024
 MAX_FIELDS = 200  # each takes some 200 bytes, however short it is
 MAX_PIPELINED = 100  # each takes some 3 kB, however short it is
 MAX_AT_ONCE = 20  # answers, or kB of requests, of one piece of the stream: other connections wait meanwhile
 _SMALLEST_CHUNK = 6  # bytes on the wire of a chunk with one byte
+_CLOSE = (b"connection", b"close")
 DRAINED_BYTES = 256 * 1024  # what is still read of a request that is answered already
 
 
@@ -109,10 +112,12 @@ class BoundedHeads(HttpToolsProtocol):
         if self._held is not None and not self._answer_at_once(*self._held):
             self._start_held()
 
+    # What the hot path answers
+
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
         """Hold back what the hot path may answer, as long as the bytes that came in one piece are parsed."""
         head = None
-        if self.in_head and self._hot_path is not None:
+        if self._hot_path is not None:
             head = self._hot_path.plain_head(cast(Scope, cycle.scope))
         if head is None:
             super()._start_asgi_task(cycle, app)
@@ -127,7 +132,7 @@ class BoundedHeads(HttpToolsProtocol):
     def _answer_at_once(self, cycle: RequestResponseCycle, head: Head) -> bool:
         """Answer a complete request without a task, if the hot path does; pipelined requests follow as usual.
 
-        Beyond `MAX_AT_ONCE`, and where the client does not read, the request and those that follow it take the usual
+        Beyond `MAX_AT_ONCE`, and where the client does not read, the request and those that follow it take the plain
         way, on which they are counted and wait.
         """
         if (
@@ -143,11 +148,40 @@ class BoundedHeads(HttpToolsProtocol):
         answer = self._hot_path.answer(cast(Scope, cycle.scope), head, bytes(cycle.body))
         if answer is None:
             return False
+        if answer.batch is None:
+            self._held = None
+            self._send(cycle, answer)
+            self._hot_path.count(cast(Scope, cycle.scope), answer)  # now that the client has it
+            return True
+        try:
+            self._hot_path.submit(answer, self.loop, partial(self._send_recorded, cycle, answer))
+        except Exception as error:  # noqa: BLE001 - the plain way answers it
+            self._hot_path.leave_error(cast(Scope, cycle.scope), error)
+            return False
         self._held = None
-        cycle.response_started = cycle.response_complete = True
-        self.transport.write(answer.lines(cycle.default_headers))
-        self.on_response_complete()
         return True
+
+    def _send(self, cycle: RequestResponseCycle, answer: Hot) -> None:
+        cycle.response_started = cycle.response_complete = True
+        self.transport.write(
+            answer.lines(cycle.default_headers if cycle.keep_alive else [*cycle.default_headers, _CLOSE])
+        )
+        if not cycle.keep_alive:
+            self.transport.close()
+        self.on_response_complete()
+
+    def _send_recorded(self, cycle: RequestResponseCycle, answer: Hot, error: BaseException | None) -> None:
+        """Send the answer, if its decisions are recorded; else the plain way tells why not."""
+        assert self._hot_path is not None
+        if self.transport.is_closing():
+            cycle.disconnected = True  # the server marks only the newest of pipelined requests
+        if error is not None:
+            self._hot_path.leave_error(cast(Scope, cycle.scope), error)
+            super()._start_asgi_task(cycle, self.app)
+            return
+        self._hot_path.count(cast(Scope, cycle.scope), answer, CLIENT_GONE if cycle.disconnected else 200)
+        if not cycle.disconnected:
+            self._send(cycle, answer)
 
     def on_response_complete(self) -> None:
         """Without the server's timer for each answer: `check` closes what waits for a request for too long."""
@@ -155,7 +189,7 @@ class BoundedHeads(HttpToolsProtocol):
         if not self.transport.is_closing():
             self.flow.resume_reading()
             if self.pipeline:
-                self._start_asgi_task(*self.pipeline.pop())
+                super()._start_asgi_task(*self.pipeline.pop())
         if self.cycle.response_complete:  # else one of the pipeline has begun
             self._crowd.wait(self)
 

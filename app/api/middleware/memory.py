@@ -25,6 +25,7 @@ from app.errors import Busy, PayoffError, TooLarge
 SMALL = 64 * 1024  # bytes of a body or an answer that are not charged; connections bound them
 _BODY_FACTOR = 2  # a body is in memory twice while its parts are joined
 _RETRY_SECONDS = 2
+_MAX_DIGITS = 20  # of 2⁶⁴; `int` refuses thousands, of which all but the last may be zeros
 _MB = 2**20
 _MAX = 2048 * _MB
 _CGROUP_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
@@ -136,7 +137,7 @@ class InFlight:
             return
         mine = scope.setdefault("state", {})["memory"] = Share(self._budget)
         try:
-            length = _announced(scope)
+            length = _length_of_body(scope)
             if length is None or length > SMALL:
                 receive = _charged(receive, mine, length or 0)
             await self._app(scope, receive, _until_sent(send, mine))
@@ -146,12 +147,17 @@ class InFlight:
             mine.close()
 
 
-def _announced(scope: Scope) -> int | None:
+def announced(length: bytes) -> int | None:
+    """The number in a header Content-Length; None where it is none, and where it is too long to be read quickly."""
+    return int(length) if length.isdigit() and len(length) <= _MAX_DIGITS else None
+
+
+def _length_of_body(scope: Scope) -> int | None:
     """The length of the body, 0 where there is none, None where only its end will tell."""
     length: int | None = 0
     for name, value in scope["headers"]:
-        if name == b"content-length" and value.isdigit():
-            length = int(value)
+        if name == b"content-length":
+            length = announced(value)
         elif name == b"transfer-encoding":
             return None
     return length

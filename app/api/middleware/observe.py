@@ -32,7 +32,8 @@ def _name_process() -> None:
 
 
 os.register_at_fork(after_in_child=_name_process)
-_CLIENT_GONE = 499  # the client disconnected before the response; logged only
+_DECISION = "/outcomes/"  # an id follows
+CLIENT_GONE = 499  # the client disconnected before the response; logged only
 
 
 class Record(NamedTuple):
@@ -46,7 +47,8 @@ class Record(NamedTuple):
     def __call__(self, scope: Scope, route: str, request_id: str, status: int, seconds: float) -> None:
         self.metrics.count(scope["method"], route, status, seconds)
         if self.access_log:
-            line = {"request_id": request_id, "method": scope["method"], "path": scope["path"], "status": status}
+            line = {"request_id": request_id, "method": scope["method"], "path": told_path(scope["path"])}
+            line["status"] = status
             line["ms"] = round(seconds * 1e3, 3)
             if self.traced:
                 line["trace_id"] = tracing.trace_id()
@@ -77,7 +79,8 @@ class Observe:
             if message["type"] == "http.response.start":
                 status = message["status"]
                 if self._traced:  # before the answer's end, which ends the span
-                    tracing.describe(scope["method"], _route(scope), bool(scope["query_string"]), request_id)
+                    path = told_path(scope["path"])
+                    tracing.describe(scope["method"], _route(scope), path, bool(scope["query_string"]), request_id)
                 headers = [*message["headers"], header, *scope["state"].get("headers", ())]
                 message["headers"] = secured(headers)
             await send(message)
@@ -85,7 +88,7 @@ class Observe:
         try:
             await self._app(scope, receive, send_with_id)
         except ClientDisconnect:
-            status = status or _CLIENT_GONE
+            status = status or CLIENT_GONE
         except Exception:
             _log.exception("unexpected error")
             if status:
@@ -93,13 +96,18 @@ class Observe:
             response = problem(500, "Internal Server Error", f"unexpected error; see the log for request {request_id}")
             await in_form(scope, response)(scope, receive, send_with_id)
         finally:
-            self._record(scope, _route(scope), request_id, status or _CLIENT_GONE, perf_counter() - began)
+            self._record(scope, _route(scope), request_id, status or CLIENT_GONE, perf_counter() - began)
             structlog.contextvars.clear_contextvars()
 
 
 def _route(scope: Scope) -> str:
     """The template of the request's path, of which there are few."""
     return getattr(scope.get("route"), "path", "unmatched")
+
+
+def told_path(path: str) -> str:
+    """The path as logs and traces have it: without the id of a decision, which may tell of a person."""
+    return path[: path.index(_DECISION) + len(_DECISION)] + "{id}" if _DECISION in path else path
 
 
 def request_id_of(scope: Scope) -> str:

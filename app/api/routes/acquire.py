@@ -5,21 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from time import thread_time
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 import orjson
 from fastapi import Request, Response
-from pydantic import BaseModel, Field, RootModel, WithJsonSchema
 from starlette.concurrency import run_in_threadpool
 
-from app.api.bodies.carried import NOTHING, Carried, CarriedFields, CarriedIds, carried_of_json, without
+from app.api.bodies.acquire_documents import AcquireAnswer, AcquireQuestion, AcquireRequest, AcquireTable
+from app.api.bodies.carried import NOTHING, Carried, carried_of_json, without
 from app.api.bodies.documents import (
     DirectRoute,
-    Matrix,
-    ModelVersion,
-    Names,
-    Text,
     media_type_of_answer,
     media_type_of_body,
     read,
@@ -28,134 +24,32 @@ from app.api.bodies.documents import (
 )
 from app.api.bodies.json_bodies import INLINE_BYTES, Reserve
 from app.api.bodies.known_rows import cases_of_sheet, columns_of_states
-from app.api.bodies.matrices import WireMatrix
+from app.api.bodies.matrices import naming, with_saved
 from app.api.bodies.media_types import JSON, TABULAR
-from app.api.bodies.tables import DIALECT_FIELDS, Sheet, TableFields, table_response, unpacked
-from app.api.deps import cached, loaded
+from app.api.bodies.recording import carrying, with_ids_of
+from app.api.bodies.tables import DIALECT_FIELDS, Sheet, table_response, unpacked
+from app.api.deps import cached, loaded, ports, who
 from app.api.errors import problems
 from app.api.middleware.limiters import limiters
 from app.api.middleware.memory import share
 from app.api.middleware.permits import PREDICT, needs
-from app.api.routes.train import FeatureCosts
 from app.errors import Invalid
+from app.outcomes.decided import Batch
 from app.registry.loaded import Loaded
+from app.usecases import record as recording
+from app.usecases.saved_matrices import as_named
 from app.usecases.stepwise_models import check_askable
 
 if TYPE_CHECKING:
-    from app.usecases.acquire import CaseStates
+    from app.usecases.acquire import CaseStates, Question
 
 _DUMP = orjson.OPT_SERIALIZE_NUMPY
 _SIMPLE = frozenset({"model", "known", "budget", "unavailable"})  # with prices or benefits, new ones take longer
 _QUICK_SECONDS = 0.001  # of the processor, for one case: about what a thread costs
 _quick: WeakSet[Loaded] = WeakSet()  # models that answered one case so fast, all their kernels loaded
 _TEXT_FIELDS = ("model", "id", "keep", *DIALECT_FIELDS)
+_Answered = tuple[Response, Batch | None]
 _PART = 500  # cases written at a time: the interpreter's lock is held for some milliseconds
-_KNOWN = {"type": "object", "additionalProperties": {"type": ["number", "string", "null"]}}
-Budget = Annotated[Any, WithJsonSchema({"type": ["number", "null"], "minimum": 0})]
-
-_TARGET = {
-    "type": ["object", "null"],
-    "properties": {"cost": {"type": "number", "minimum": 0}, "error": {"type": "number", "minimum": 0, "maximum": 1}},
-    "minProperties": 1,
-    "maxProperties": 1,
-    "additionalProperties": False,
-}
-Target = Annotated[Any, WithJsonSchema(_TARGET)]
-TARGET = "in place of benefits: the mean cost of a case, or the error, at which to stop, as the model foresees it"
-
-
-class AcquireQuestion(WireMatrix, CarriedFields):
-    """All of a request but its cases."""
-
-    model: Text = Field(description="name, name:version or name@alias of a forest or tree", examples=["triage"])
-    budget: Budget = Field(default=None, description="what each case may spend, with what it has spent already")
-    unavailable: Names = Field(default=[], description="features that cannot be had")
-    feature_costs: FeatureCosts = Field(
-        default=None, description="prices that differ from those of training; 0 for what is there for nothing"
-    )
-    benefits: Matrix | None = Field(
-        default=None, description="a row per actual class, a column per action, in the currency of the prices"
-    )
-    target: Target = Field(default=None, description=TARGET)
-
-
-class AcquireTable(AcquireQuestion, TableFields):
-    """The same, and how a table is to be read."""
-
-
-class AcquireRequest(AcquireQuestion, CarriedIds):
-    """All that is known so far, and what the rest may cost."""
-
-    known: Annotated[Any, WithJsonSchema(_KNOWN)] = Field(
-        default=None,
-        description="values by feature name, in the order of their acquisition (of a group, the first has paid its"
-        " full cost); null is a value that cannot be had",
-    )
-    instances: Annotated[Any, WithJsonSchema({"type": "array", "items": _KNOWN})] = Field(
-        default=None, description="the same for many cases, in place of `known`"
-    )
-
-
-class Offer(BaseModel):
-    """A feature, and what it costs now."""
-
-    feature: str
-    cost: float
-
-
-class Wanted(Offer):
-    """A feature that trees wait for, or the node of a tree."""
-
-    waiting: int = Field(description="how many trees")
-
-
-Reason = Literal["resolved", "vote_settled", "budget", "not_worth_it", "unavailable"]
-
-
-class CaseState(BaseModel):
-    """Where a case stands."""
-
-    status: Literal["acquire", "decided"]
-    reason: Reason | None = Field(description="why nothing more is asked for")
-    next: Offer | None = Field(description="what to learn next")
-    frontier: list[Wanted] = Field(description="all that trees wait for, best first, affordable or not")
-    spent: float
-    remaining: float | None = Field(description="of the budget")
-    prediction: int | str | float = Field(
-        description="from what is known: the class that most trees of a forest vote for (`/predict` decides by the"
-        " calibrated probabilities, and may name another), or what the deepest node of a tree says, a class or a number"
-    )
-    probabilities: dict[str, float] | None = Field(description="of the classes; null where numbers are predicted")
-    trees: int
-    trees_resolved: int
-    decision: int | str | None = Field(default=None, description="the best action now, or the likeliest class")
-    expected_benefits: dict[str, float] | None = Field(default=None, description="with benefits: of each action")
-    expected_gain: float | None = Field(
-        default=None, description="with benefits: of asking on, before the price of `next`"
-    )
-
-
-class CaseAnswer(CaseState):
-    """The answer to `known`."""
-
-    model: ModelVersion
-    warnings: list[str]
-
-
-class BatchAnswer(BaseModel):
-    """The answer to `instances`, in their order."""
-
-    model: ModelVersion
-    ids: list[int | float | str | None] | None = Field(
-        default=None, description="with `ids` or `id`, in the order of the instances"
-    )
-    kept: dict[str, list[Any]] | None = Field(default=None, description="with `keep`: the columns that were named")
-    results: list[CaseState]
-    warnings: list[str]
-
-
-class AcquireAnswer(RootModel[CaseAnswer | BatchAnswer]):
-    """One case's state for `known`, `results` for `instances`."""
 
 
 @needs(PREDICT)
@@ -176,13 +70,19 @@ async def acquire(request: Request) -> Response:
     """
     if (kind := media_type_of_body(request, TABULAR)) != JSON:
         kind, body = await unpacked(request, kind, await request.body())
-        return await limiters(request).long.run(_answer_table, request, kind, body)
+        return await _recorded(request, *await limiters(request).long.run(_answer_table, request, kind, body))
     refuse_query_of_json(request, AcquireTable.model_fields)
     wire = await read(request, AcquireRequest)
     model = _model_of_small(request, wire, len(await request.body()))
     if model is not None and model in _quick:
-        return _answer_timed(request, wire, model)
-    return await run_in_threadpool(_answer_timed, request, wire, model)
+        return await _recorded(request, *_answer_timed(request, wire, model))
+    return await _recorded(request, *await run_in_threadpool(_answer_timed, request, wire, model))
+
+
+async def _recorded(request: Request, response: Response, batch: Batch | None) -> Response:
+    if batch is not None:
+        await ports(request).recorder.record(batch)
+    return response
 
 
 def _model_of_small(request: Request, wire: AcquireRequest, size: int) -> Loaded | None:
@@ -194,33 +94,43 @@ def _model_of_small(request: Request, wire: AcquireRequest, size: int) -> Loaded
     return model if model is not None and names <= len(model.schema.names) else None
 
 
-def _answer_timed(request: Request, wire: AcquireRequest, model: Loaded | None) -> Response:
+def _answer_timed(request: Request, wire: AcquireRequest, model: Loaded | None) -> _Answered:
     """The answer; whether the `model` took little time decides whether the event loop gives the next one itself."""
     began = thread_time()
     try:
-        response = _answer(request, wire)
+        answer = _answer(request, wire)
     finally:
         slow = thread_time() - began >= _QUICK_SECONDS
         if model is not None and slow:
             _quick.discard(model)
     if model is not None and not slow:
         _quick.add(model)
-    return response
+    return answer
 
 
-def _answer_table(request: Request, kind: str, body: bytes) -> Response:
+def _answer_table(request: Request, kind: str, body: bytes) -> _Answered:
     wire = read_query(request, AcquireTable, _TEXT_FIELDS)
     model = _askable(request, wire.model)
     cases, carried = cases_of_sheet(Sheet(kind, body, wire, share(request).reserve), model.schema)
-    return _several(request, model, wire, cases, carried, "")
+    wire, saved = with_saved(request, wire, model)
+    with as_named(saved):
+        response, batch = _several(request, model, wire, cases, carried, "")
+    return naming(response, saved), batch
 
 
-def _answer(request: Request, wire: AcquireRequest) -> Response:
+def _answer(request: Request, wire: AcquireRequest) -> _Answered:
     if (wire.known is None) == (wire.instances is None):
         raise Invalid.at("/known", "send either known (one case) or instances (many)")
     if wire.instances is not None and type(wire.instances) is not list:
         raise Invalid.at("/instances", "instances are a list of objects of known values")
     model = _askable(request, wire.model)
+    wire, saved = with_saved(request, wire, model)
+    with as_named(saved):
+        response, batch = _answer_by(request, model, wire)
+    return naming(response, saved), batch
+
+
+def _answer_by(request: Request, model: Loaded, wire: AcquireRequest) -> _Answered:
     if wire.instances is not None:
         carried = carried_of_json(wire, wire.instances) if wire.carries else NOTHING
         cases = without(wire.instances, carried, model.schema.names)
@@ -228,8 +138,9 @@ def _answer(request: Request, wire: AcquireRequest) -> Response:
     if wire.carries:
         raise Invalid.at("/known", "ids and what is kept go with 'instances'")
     states = _states(model, wire, [wire.known], ("/cases/0", "/known"), share(request).reserve)
-    content = {"model": model.model, **next(states.documents()), "warnings": states.warnings}
-    return Response(orjson.dumps(content, option=_DUMP), media_type=JSON)
+    batch, carried = _batch(request, model, wire, [wire.known], states, NOTHING)
+    content = {"model": model.model, **carried.document(), **next(states.documents()), "warnings": states.warnings}
+    return Response(orjson.dumps(content, option=_DUMP), media_type=JSON), batch
 
 
 def _askable(request: Request, reference: str) -> Loaded:
@@ -241,15 +152,34 @@ def _askable(request: Request, reference: str) -> Loaded:
 
 def _several(
     request: Request, model: Loaded, wire: AcquireQuestion, cases: Sequence[Any], carried: Carried, place: str
-) -> Response:
+) -> _Answered:
     """The answer for many cases, which stand at `place` in the request."""
     form = media_type_of_answer(request, (JSON, *TABULAR))
     states = _states(model, wire, cases, ("/cases", place), share(request).reserve)
+    batch, carried = _batch(request, model, wire, cases, states, carried)
     if form != JSON:
         columns = columns_of_states(states.documents(), model.classes, states.stakes)
-        return table_response(form, carried.before(columns), {"model": model.model, "warnings": states.warnings})
+        return table_response(form, carried.before(columns), {"model": model.model, "warnings": states.warnings}), batch
     rest = orjson.dumps({"model": model.model, **carried.document(), "warnings": states.warnings}, option=_DUMP)
-    return Response(rest[:-1] + b',"results":[' + b",".join(_written(states.documents())) + b"]}", media_type=JSON)
+    content = rest[:-1] + b',"results":[' + b",".join(_written(states.documents())) + b"]}"
+    return Response(content, media_type=JSON), batch
+
+
+def _batch(
+    request: Request, model: Loaded, wire: AcquireQuestion, cases: Sequence[Any], states: CaseStates, carried: Carried
+) -> tuple[Batch | None, Carried]:
+    """The decided cases that are to be recorded, and what comes back with the answer."""
+    default = ports(request).recorder.defaults.of(model.name)
+    wish = with_ids_of(wire.wish or recording.usual(default), carried)
+    if not wish.wanted:
+        return None, carried
+    from app.usecases.record_acquired import acquired_batch, decided_cases  # noqa: PLC0415 - as above
+
+    recording.check_moment(ports(request), who(request), wish)
+    ids = recording.ids_of(wish, len(cases))
+    batch = acquired_batch(model, _question(wire), cases, states, ids, who(request), instances=wish.instances)
+    decided = set(decided_cases(states).tolist())
+    return batch, carrying(carried, [id_ if i in decided else None for i, id_ in enumerate(ids.ids)])
 
 
 def _states(
@@ -258,14 +188,20 @@ def _states(
     """Where the cases stand; of errors the first of `places` becomes the second."""
     from app.usecases import acquire as usecase  # noqa: PLC0415 - with its compiler it takes 60 MB that many can spare
 
-    benefits = wire.benefits, wire.cost_matrix, wire.actions
-    question = usecase.Question(*benefits, wire.budget, wire.unavailable, wire.feature_costs, wire.target)
+    question = _question(wire)
     if len(cases) > 1:
         reserve(usecase.extent_bytes(model, len(cases), question.width()))
     try:
         return usecase.acquire(model, cases, question)
     except Invalid as error:
         raise usecase.relocated(error, *places) from error
+
+
+def _question(wire: AcquireQuestion) -> Question:
+    from app.usecases.acquire import Question  # noqa: PLC0415 - as above
+
+    benefits = wire.benefits, wire.cost_matrix, wire.actions
+    return Question(*benefits, wire.budget, wire.unavailable, wire.feature_costs, wire.target)
 
 
 def _written(documents: Iterator[dict[str, Any]]) -> Iterator[bytes]:
@@ -290,6 +226,7 @@ route = DirectRoute(
     examples={
         "one case, the model above": {"model": "triage", "known": {"age": 58}, "budget": 60},
         "two cases, worth stopping": _WORTH,
+        "recorded when it is decided": {"model": "triage", "known": {"age": 58}, "budget": 0, "record": True},
         "a mean cost": {"model": "triage", "known": {"age": 58}, "target": {"cost": 1}},
     },
     tags=["acquire"],

@@ -23,7 +23,7 @@ from app.api.bodies.documents import (
 )
 from app.api.bodies.given_probabilities import LABEL, with_labels
 from app.api.bodies.json_bodies import parsed
-from app.api.bodies.matrices import WireMatrix
+from app.api.bodies.matrices import WireNamedMatrix, naming, with_saved
 from app.api.bodies.media_types import JSON, NPY, TABULAR
 from app.api.bodies.rankings import ContenderResult, Lead
 from app.api.bodies.tables import DIALECT_FIELDS, DialectFields, Sheet, TableFields, unpacked
@@ -39,11 +39,12 @@ from app.errors import Invalid
 from app.registry.loaded import Loaded
 from app.usecases import benefit as usecase
 from app.usecases.probabilities import as_probabilities
+from app.usecases.saved_matrices import as_named
 
 router = APIRouter(tags=["models"], route_class=StrictRoute)
 
 
-class BenefitRequest(WireMatrix):
+class BenefitRequest(WireNamedMatrix):
     """What is at stake."""
 
     priors: ByClass | None = Field(
@@ -205,7 +206,10 @@ route = DirectRoute(
 
 def _answer(request: Request, ref: str, body: BenefitRequest) -> Response:
     model = loaded_by_path(request, ref)
-    return _report(request, usecase.evidence_of(model), body, model)
+    rows = usecase.evidence_of(model)
+    body, saved = with_saved(request, body, model)
+    with as_named(saved):
+        return naming(_report(request, rows, body, model), saved)
 
 
 def _answer_given(request: Request, kind: str, content: bytes) -> Response:

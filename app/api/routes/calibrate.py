@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Body, Request, Response
+from fastapi import APIRouter, Body
 from pydantic import BeforeValidator, Field, StrictBool, StrictInt, WithJsonSchema
-from starlette.concurrency import run_in_threadpool
 
 from app.api.bodies.documents import PROBABILITIES, ClassNames, Name, StrictRoute, Text, WireModel
-from app.api.deps import CallerDep, PortsDep
+from app.api.deps import CallerDep
 from app.api.errors import problems
 from app.api.middleware.permits import TRAIN, needs
-from app.api.routes.jobs import Prefer, accepted, accepted_response, add_job_routes, key_header
+from app.api.routes.jobs import Order, accepted_response, add_job_routes, ordering
 from app.api.routes.train import JobDocument, wanted_model
 from app.errors import Invalid
 from app.usecases import calibrate as usecase
@@ -80,17 +79,12 @@ _EXAMPLE = {
 @needs(TRAIN)
 async def submit(
     body: Annotated[CalibrateRequest, Body(openapi_examples={"eight scores": {"value": _EXAMPLE}})],
-    request: Request,
-    response: Response,
-    ports: PortsDep,
+    job_of: Annotated[Order, ordering(EXAMPLE_KEY)],
     caller: CallerDep,
-    idempotency_key: Annotated[str | None, key_header(EXAMPLE_KEY)] = None,
-    prefer: Prefer = None,
 ) -> JobDocument:
     """The model's feature is `score`, or one for each class, by its name; its classes keep the order of the request."""
     caller.need_model(body.model)
-    job = await run_in_threadpool(usecase.submit, ports, body.order(), key=idempotency_key, caller=caller)
-    return JobDocument.of(await accepted(request, response, job, prefer))
+    return JobDocument.of(await job_of(usecase.submit, body.order()))
 
 
 add_job_routes(router, usecase.KIND, JobDocument, example_key=EXAMPLE_KEY, model_filter=wanted_model)

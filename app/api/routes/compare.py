@@ -5,19 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Body, Request, Response
+from fastapi import APIRouter, Body
 from pydantic import BaseModel, Field, StrictBool, StrictInt, WithJsonSchema
-from starlette.concurrency import run_in_threadpool
 
 from app.api.bodies.documents import PROBABILITIES, ClassNames, StrictRoute, Text
 from app.api.bodies.matrices import WireMatrix
 from app.api.bodies.rankings import ContenderResult, Lead
 from app.api.charts.reports import comparison_chart
-from app.api.deps import CallerDep, PortsDep
 from app.api.errors import problems
 from app.api.middleware.permits import TRAIN, needs
 from app.api.routes.datasets import EXAMPLE_ID
-from app.api.routes.jobs import JobState, Prefer, accepted, accepted_response, add_job_routes, key_header
+from app.api.routes.jobs import JobState, Order, accepted_response, add_job_routes, ordering
 from app.api.routes.train import Learner
 from app.decisions.rules import RuleName
 from app.errors import Conflict, Flaw, Invalid, pointer, reject
@@ -137,12 +135,7 @@ _EXAMPLE = {
 @needs(TRAIN)
 async def submit(
     body: Annotated[CompareRequest, Body(openapi_examples={"the data set above": {"value": _EXAMPLE}})],
-    request: Request,
-    response: Response,
-    ports: PortsDep,
-    caller: CallerDep,
-    idempotency_key: Annotated[str | None, key_header(EXAMPLE_KEY)] = None,
-    prefer: Prefer = None,
+    job_of: Annotated[Order, ordering(EXAMPLE_KEY)],
 ) -> CompareDocument:
     """Every learner is fitted on the same folds, and every rule that the benefits allow decides the rows outside.
 
@@ -150,8 +143,7 @@ async def submit(
     left. The best action for all, which needs no model, is the table's last row. With `probabilities`,
     `classes` and `labels` in place of `dataset` and `learners`, the rules are compared on those of another system.
     """
-    job = await run_in_threadpool(usecase.submit, ports, body.order(), key=idempotency_key, caller=caller)
-    return CompareDocument.of(await accepted(request, response, job, prefer))
+    return CompareDocument.of(await job_of(usecase.submit, body.order()))
 
 
 def _chart(document: CompareDocument) -> Callable[[], str]:

@@ -11,6 +11,7 @@ from pydantic import BaseModel, Field
 
 from app.api.bodies.documents import StrictRoute
 from app.api.bodies.json_bodies import Reserve, parsed
+from app.api.bodies.lineage import Lineage
 from app.api.bodies.media_types import CSV, FORM, GZIP, NDJSON, PARQUET
 from app.api.bodies.uploads import received, run_while_connected
 from app.api.deps import CallerDep, PageSize, PageToken, PortsDep
@@ -84,6 +85,7 @@ class DatasetDocument(BaseModel):
         description="columns that look like something else than they were read as, with the first row at fault"
     )
     ignored: list[str] = Field(description="columns of the file that are left out: by `types`, and pandas' index")
+    from_: Lineage | None = Field(alias="from", description="where the rows of a table of recorded decisions come from")
 
     model_config = {
         "json_schema_extra": {
@@ -103,6 +105,7 @@ class DatasetDocument(BaseModel):
                     "created_at": _CREATED.isoformat(),
                     "warnings": [],
                     "ignored": [],
+                    "from": None,
                 }
             ]
         }
@@ -121,6 +124,7 @@ class DatasetDocument(BaseModel):
             created_at=dataset.created_at,
             warnings=list(dataset.warnings),
             ignored=list(dataset.ignored),
+            **{"from": dataset.lineage},
         )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Annotated, Any, BinaryIO
 
 from fastapi import APIRouter, Depends, Request, Response
@@ -19,7 +18,7 @@ from app.api.errors import problems
 from app.api.middleware.limiters import limiters
 from app.api.middleware.memory import share
 from app.api.middleware.permits import UPLOAD, needs
-from app.api.routes.jobs import Prefer, accepted, accepted_response, key_header
+from app.api.routes.jobs import Order, accepted_response, ordering
 from app.api.routes.models import ModelName
 from app.api.routes.train import FeatureCosts, JobDocument
 from app.errors import Invalid, Unsupported, pointer
@@ -72,8 +71,7 @@ async def import_version(
     response: Response,
     ports: PortsDep,
     caller: CallerDep,
-    idempotency_key: Annotated[str | None, key_header("import-triage")] = None,
-    prefer: Prefer = None,
+    job_of: Annotated[Order, ordering("import-triage")],
 ) -> JobDocument:
     """The job, of kind `import`, is found under `/train`. It loads the file, evaluates the model on all rows of the
     data set, and publishes it with the same card and figures as a trained model.
@@ -91,15 +89,12 @@ async def import_version(
         content, fields = _parts(form, request)
         wire = checked(ImportForm, fields)
         order = dict(wire) | {"model": name, "matrix": wire.stated()}
-        submit = partial(
-            usecase.submit, ports, order, content, share(request).reserve, key=idempotency_key, caller=caller
-        )
-        job = await limiters(request).upload.run(submit)
+        run = limiters(request).upload.run
+        job = await job_of(usecase.submit, order, content, share(request).reserve, run=run)
     finally:
         await form.close()
-    found = await accepted(request, response, job, prefer)
     response.headers["Location"] = f"/train/{job.id}"
-    return JobDocument.of(found)
+    return JobDocument.of(job)
 
 
 def _parts(form: FormData, request: Request) -> tuple[BinaryIO, dict[str, Any]]:

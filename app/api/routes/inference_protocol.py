@@ -168,7 +168,13 @@ def _read(request: Request, ref: str, body: bytes) -> Asked:
         question = replace(question, usual_rule="most_probable")
     wanted = OutputsAsked(sent.id, sent.outputs, sent.binary, no_matrix)
     writers = Writers({JSON: wanted.decisions}, {JSON: wanted.values})
-    return Asked(question, ref, lambda schema: (rows_of_tensors(inputs, schema, reserve), NOTHING), writers=writers)
+    return Asked(
+        question,
+        ref,
+        lambda schema: (rows_of_tensors(inputs, schema, reserve), NOTHING),
+        writers=writers,
+        record=asked.wish,
+    )
 
 
 def _replaced(error: PayoffError) -> PayoffError:

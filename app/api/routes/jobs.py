@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import Annotated, Any, Generic, Literal, Self, TypeVar
 
 from fastapi import APIRouter, Depends, Header, Path, Request, Response
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 from pydantic import BaseModel, Field
+from starlette.concurrency import run_in_threadpool
 
 from app.api.charts import media
 from app.api.deps import CallerDep, PageSize, PageToken, PortsDep
@@ -19,7 +21,7 @@ from app.api.job_polling import stream_of_caller, watching
 from app.api.middleware.limiters import limiters
 from app.api.middleware.permits import TRAIN, guard_of, needs
 from app.jobs.client_queue import id_of_key
-from app.jobs.job import JobView
+from app.jobs.job import Job, JobView
 from app.usecases import jobs as usecase
 
 _HEARTBEAT_SECONDS = 15.0  # proxies close a stream that is silent for long
@@ -33,17 +35,6 @@ Prefer = Annotated[
         openapi_examples={"wait": {"value": "wait=10"}},
     ),
 ]
-
-
-def key_header(example: str) -> Any:
-    """The `Idempotency-Key` parameter of a route that accepts jobs."""
-    return Header(
-        description="a repeated request with the same key answers with the first one's job",
-        min_length=1,
-        max_length=255,
-        pattern=r"^[^\x00-\x1f\x7f]+$",
-        openapi_examples={"any string of your own": {"value": example}},
-    )
 
 
 class JobState(BaseModel):
@@ -84,6 +75,39 @@ class JobState(BaseModel):
 
 
 Document = TypeVar("Document", bound=JobState)
+
+
+Order = Callable[..., Awaitable[JobView]]
+
+
+def ordering(example: str) -> Any:
+    """The dependency of a route that accepts jobs, with an example of a key: submits an order, and returns its job."""
+    key_header = Header(
+        default=None,
+        description="a repeated request with the same key answers with the first one's job",
+        min_length=1,
+        max_length=255,
+        pattern=r"^[^\x00-\x1f\x7f]+$",
+        openapi_examples={"any string of your own": {"value": example}},
+    )
+
+    def made(
+        request: Request,
+        response: Response,
+        ports: PortsDep,
+        caller: CallerDep,
+        idempotency_key: str | None = key_header,
+        prefer: Prefer = None,
+    ) -> Order:
+        async def order(
+            submit: Callable[..., Job], *args: Any, run: Callable[..., Awaitable[Job]] = run_in_threadpool
+        ) -> JobView:
+            job = await run(partial(submit, ports, *args, key=idempotency_key, caller=caller))
+            return await accepted(request, response, job, prefer)
+
+        return order
+
+    return Depends(made)
 
 
 class JobPage(BaseModel, Generic[Document]):

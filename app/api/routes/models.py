@@ -14,8 +14,9 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, Field
 
-from app.api.bodies.documents import StrictRoute, WireModel
+from app.api.bodies.documents import StrictRoute, Text, WireModel
 from app.api.bodies.media_types import BINARY, JSON
+from app.api.bodies.recording import RecordingDocument
 from app.api.charts import media
 from app.api.charts.staircase import chain_chart
 from app.api.charts.tree import tree_chart
@@ -104,10 +105,12 @@ class ModelDocument(BaseModel):
     latest: int | None
     versions: list[VersionSummary]
     aliases: dict[str, int]
+    shadows: dict[str, list[str]] = Field(description="by alias: versions that decide in the background")
+    recording: RecordingDocument
     alias_history: list[AliasMove]
 
     @classmethod
-    def of(cls, page: ModelPage) -> ModelDocument:
+    def of(cls, page: ModelPage, shadows: dict[str, list[str]], recording: bool | None) -> ModelDocument:
         versions = [
             VersionSummary(
                 version=line.version, kind=line.kind, created_at=_time(line.created_at), metrics=line.metrics
@@ -119,6 +122,8 @@ class ModelDocument(BaseModel):
             latest=versions[0].version if versions else None,
             versions=versions,
             aliases=page.aliases,
+            shadows=shadows,
+            recording=RecordingDocument.of(recording),
             alias_history=[AliasMove.of(move) for move in page.history],
         )
 
@@ -127,6 +132,11 @@ class AliasTarget(WireModel):
     """Where an alias shall point."""
 
     version: int = Field(ge=1, le=_LARGEST, strict=True, examples=[1])
+    shadow: list[Text] | None = Field(
+        default=None,
+        description="versions, such as `triage:2`, that decide on recorded requests to the alias in the background; the"
+        " report compares them. Left out, they stay as they are, but for one that the alias means now",
+    )
 
 
 class AliasDocument(BaseModel):
@@ -135,6 +145,8 @@ class AliasDocument(BaseModel):
     name: str
     alias: str
     version: int
+    shadow: list[str]
+    warnings: list[str]
 
 
 @router.get("", summary="List models by name", responses=problems(422))
@@ -159,8 +171,10 @@ def set_alias(
     caller: CallerDep,
 ) -> AliasDocument:
     """`name@alias` means that version within a second in every process; the history keeps who changed it and when."""
-    usecase.set_alias(ports, name, alias, body.version, by=caller)
-    return AliasDocument(name=name, alias=alias, version=body.version)
+    promoted = usecase.set_alias(ports, name, alias, body.version, body.shadow, by=caller)
+    warnings = [f"{one} is what the alias means now, and no challenger any more" for one in promoted]
+    shadow = ports.shadows.read(name).get(alias, [])
+    return AliasDocument(name=name, alias=alias, version=body.version, shadow=shadow, warnings=warnings)
 
 
 @router.delete("/{name}/aliases/{alias}", summary="Delete an alias", **_NO_CONTENT, responses=problems(404, 422))
@@ -259,7 +273,9 @@ def delete_version(name: ModelName, version: VersionNumber, ports: PortsDep, cal
 def describe(name: ModelReference, ports: PortsDep) -> ModelDocument | Response:
     """`name` is described; `name:3` and `name@alias` are answered with the card of the version that they mean."""
     if _REFERENCE_SIGNS.isdisjoint(name):
-        return ModelDocument.of(usecase.describe(ports, name))
+        return ModelDocument.of(
+            usecase.describe(ports, name), ports.shadows.read(name), ports.recorder.defaults.of(name)
+        )
     return Response(usecase.card_of(ports, name).model_dump_json(by_alias=True), media_type=JSON)
 
 

@@ -9,7 +9,7 @@ import orjson
 from fastapi import Request, Response
 
 from app.api.bodies import instances, long_json
-from app.api.bodies.binary import array_of_npy
+from app.api.bodies.binary import array_of_npy, changeable_body
 from app.api.bodies.carried import NOTHING, Carried, carried_of_json
 from app.api.bodies.documents import (
     DirectRoute,
@@ -48,6 +48,9 @@ async def predict(request: Request) -> Response:
     chooses the format of the answer in the same way; where it names none of them the answer is JSON.
     """
     kind = media_type_of_body(request, _READERS)
+    if kind == NPY:
+        numbers = await changeable_body(request)
+        return await answered(request, len(numbers), lambda: _read_table(request, kind, numbers))
     body = await request.body()
     if kind != JSON:
         kind, body = await unpacked(request, kind, body)
@@ -68,14 +71,14 @@ def _read(request: Request, kind: str, body: bytes) -> Asked:
             raise Invalid.at("/classes", "'classes' are required with 'probabilities'")
         given = as_probabilities(wire.probabilities, wire.classes, normalize=wire.normalize)
         carried = carried_of_json(wire, wire.probabilities) if wire.carries else NOTHING
-        return Asked(wire.question(), given=(given, carried))
+        return Asked(wire.question(), given=(given, carried), record=wire.wish)
     name = _model_of(wire)
     if wire.instances is None:
         raise Invalid.at("/instances", "'instances' is required")
     booleans = b"true" in body or b"false" in body
     carried = carried_of_json(wire, wire.instances) if wire.carries else NOTHING
     rows = partial(_encoded, wire.instances, booleans, carried)
-    return Asked(wire.question(), name, rows)
+    return Asked(wire.question(), name, rows, record=wire.wish, instances=wire.instances)
 
 
 def _read_long(body: bytes, reserve: Reserve) -> Asked | None:
@@ -87,7 +90,7 @@ def _read_long(body: bytes, reserve: Reserve) -> Asked | None:
         return None
     if parts is None or wire is None or wire.carries or wire.probabilities is not None or wire.model is None:
         return None
-    return Asked(wire.question(), _model_of(wire), partial(_encoded_long, parts))
+    return Asked(wire.question(), _model_of(wire), partial(_encoded_long, parts), record=wire.wish)
 
 
 def _encoded_long(parts: long_json.Split, schema: Schema) -> tuple[instances.Rows, Carried]:
@@ -100,7 +103,7 @@ def _encoded(rows: list[Any], booleans: bool, carried: Carried, schema: Schema) 
     return instances.rows_of_json(rows, schema, booleans_possible=booleans, carried=carried), carried
 
 
-def _read_table(request: Request, kind: str, body: bytes) -> Asked:
+def _read_table(request: Request, kind: str, body: bytes | bytearray) -> Asked:
     """A body of columns, the other fields being query parameters."""
     reserve = share(request).reserve
     asked = read_query(request, PredictTable, _TEXT_FIELDS)
@@ -108,20 +111,25 @@ def _read_table(request: Request, kind: str, body: bytes) -> Asked:
         _refuse_both(asked.model, None)
         P, carried = _probabilities(kind, body, asked, asked.classes, reserve)
         given = as_probabilities(P, asked.classes, normalize=asked.normalize)
-        return Asked(asked.question(), given=(given, carried))
+        return Asked(asked.question(), given=(given, carried), record=asked.wish)
     name = _model_of(asked)
     if kind == NPY:
         asked.refuse_for_numbers()
-        return Asked(asked.question(), name, lambda schema: (instances.rows_of_npy(body, schema, reserve), NOTHING))
-    sheet = Sheet(kind, body, asked, reserve)
-    return Asked(asked.question(), name, partial(instances.rows_of_sheet, sheet))
+        return Asked(
+            asked.question(),
+            name,
+            lambda schema: (instances.rows_of_npy(body, schema, reserve), NOTHING),
+            record=asked.wish,
+        )
+    sheet = Sheet(kind, bytes(body), asked, reserve)
+    return Asked(asked.question(), name, partial(instances.rows_of_sheet, sheet), record=asked.wish)
 
 
 def _probabilities(
-    kind: str, body: bytes, asked: PredictTable, classes: list[int | str], reserve: Reserve
+    kind: str, body: bytes | bytearray, asked: PredictTable, classes: list[int | str], reserve: Reserve
 ) -> tuple[Any, Carried]:
     if kind != NPY:
-        return columns(Sheet(kind, body, asked, reserve), classes)
+        return columns(Sheet(kind, bytes(body), asked, reserve), classes)
     asked.refuse_for_numbers()
     return array_of_npy(body, reserve), NOTHING
 
@@ -148,6 +156,10 @@ _EXAMPLE = {
     "benefits": [[0, -1], [-10, 5]],
     "actions": ["wait", "treat"],
 }
+_RECORDED = _EXAMPLE | {
+    "instances": [[58, 141, "mild"], [36, 118, "none"], [61, 150, "typical"], [40, 122, "none"]],
+    "record": {"ids": ["visit-1", "visit-2", "visit-3", "visit-4"], "instances": True},
+}
 _GIVEN = {
     "probabilities": [[0.9, 0.1], [0.4, 0.6]],
     "classes": ["healthy", "ill"],
@@ -170,6 +182,7 @@ route = DirectRoute(
         "probabilities of another system": _GIVEN,
         "scores that do not sum to 1, and costs": _SCORES,
         "at most one treatment": _LIMITED,
+        "recorded, for outcomes that come later": _RECORDED,
     },
     others=_READERS,
     query_type=PredictTable,

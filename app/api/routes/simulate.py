@@ -7,8 +7,9 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Body, Request, Response
 from pydantic import BaseModel, Field, StrictFloat, StrictInt, StrictStr, WithJsonSchema, model_validator
 
+from app.api.bodies.acquire_documents import TARGET, Target
 from app.api.bodies.documents import ModelVersion, StrictRoute, Text
-from app.api.bodies.matrices import WireMatrix
+from app.api.bodies.matrices import WireNamedMatrix, naming, with_saved
 from app.api.bodies.media_types import JSON
 from app.api.bodies.prediction_requests import INSTANCES
 from app.api.charts import media
@@ -17,17 +18,18 @@ from app.api.deps import PortsDep, loaded
 from app.api.errors import problems
 from app.api.middleware.limiters import limiters
 from app.api.middleware.permits import PREDICT, needs
-from app.api.routes.acquire import TARGET, Target
 from app.api.routes.datasets import EXAMPLE_ID
 from app.api.routes.train import FeatureCosts
+from app.registry.loaded import Loaded
 from app.usecases.ports import Ports
+from app.usecases.saved_matrices import as_named
 from app.usecases.stepwise_models import check_askable
 
 router = APIRouter(prefix="/acquire", tags=["acquire"], route_class=StrictRoute)
 _BUDGETS = {"oneOf": [{"type": "array", "items": {"type": "number", "minimum": 0}}, {"type": "null"}]}
 
 
-class SimulateRequest(WireMatrix):
+class SimulateRequest(WireNamedMatrix):
     """Complete rows with their labels, and the budgets to try."""
 
     model: Text = Field(description="name, name:version or name@alias of a forest or tree", examples=["triage"])
@@ -106,15 +108,21 @@ async def simulate(
 
 
 def _answer(request: Request, ports: Ports, body: SimulateRequest) -> Response:
-    answer = _simulate(request, ports, body)
+    model = loaded(request, body.model)
+    check_askable(model)
+    body, saved = with_saved(request, body, model)
+    with as_named(saved):
+        answer = _simulate(request, ports, body, model)
+    return naming(_written(request, answer), saved)
+
+
+def _written(request: Request, answer: Simulation) -> Response:
     if media.wants_svg(request):
         return media.svg(acquisition_chart(answer.model_dump()))
     return Response(answer.model_dump_json(by_alias=True), media_type=JSON, headers={"Vary": "Accept"})
 
 
-def _simulate(request: Request, ports: Ports, body: SimulateRequest) -> Simulation:
-    model = loaded(request, body.model)
-    check_askable(model)
+def _simulate(request: Request, ports: Ports, body: SimulateRequest, model: Loaded) -> Simulation:
     request.app.state.kernels.wait("acquisition")
     from app.usecases import simulate as usecase  # noqa: PLC0415 - with its compiler it takes 60 MB that many can spare
 

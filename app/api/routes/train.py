@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Body, Query, Request, Response
+from fastapi import APIRouter, Body, Query
 from pydantic import Field, StrictBool, WithJsonSchema
-from starlette.concurrency import run_in_threadpool
 
 from app.api.bodies.documents import ModelVersion, Name, Names, StrictRoute, Text, WireModel
 from app.api.bodies.matrices import WireMatrix
-from app.api.deps import CallerDep, PortsDep
+from app.api.deps import CallerDep
 from app.api.documentation.learner_schema import learner_schema
 from app.api.errors import problems
 from app.api.middleware.permits import TRAIN, needs
 from app.api.routes.datasets import EXAMPLE_ID
-from app.api.routes.jobs import JobState, Prefer, accepted, accepted_response, add_job_routes, key_header
+from app.api.routes.jobs import JobState, Order, accepted_response, add_job_routes, ordering
 from app.usecases import import_model
 from app.usecases import train as usecase
 from app.usecases.specs import HOLDOUT, SEED
@@ -124,17 +123,12 @@ _EXAMPLE = {
 @needs(TRAIN)
 async def submit(
     body: Annotated[TrainRequest, Body(openapi_examples={"the data set above": {"value": _EXAMPLE}})],
-    request: Request,
-    response: Response,
-    ports: PortsDep,
+    job_of: Annotated[Order, ordering(EXAMPLE_KEY)],
     caller: CallerDep,
-    idempotency_key: Annotated[str | None, key_header(EXAMPLE_KEY)] = None,
-    prefer: Prefer = None,
 ) -> JobDocument:
     caller.need_model(body.model)
     order = dict(body) | {"data": dict(body.data), "matrix": body.stated()}
-    job = await run_in_threadpool(usecase.submit, ports, order, key=idempotency_key, caller=caller)
-    return JobDocument.of(await accepted(request, response, job, prefer))
+    return JobDocument.of(await job_of(usecase.submit, order))
 
 
 def wanted_model(

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy import sparse
 
 from app.acquisition.prices import Prices
+
+if TYPE_CHECKING:
+    from scipy import sparse
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,6 +30,8 @@ class Charges:
         A feature in a group charges its discounted price, and the group what its first member costs more: the
         largest difference among them.
         """
+        from scipy import sparse  # noqa: PLC0415 - 20 MB that predictions can spare
+
         surcharge = np.zeros(len(prices.groups))
         grouped = np.flatnonzero(prices.group >= 0)
         np.maximum.at(surcharge, prices.group[grouped], (prices.cost - prices.discounted)[grouped])

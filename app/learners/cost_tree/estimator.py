@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Self
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-from sklearn.metrics import r2_score
-from sklearn.utils import RegressorTags, Tags, check_random_state
-from sklearn.utils.metaestimators import available_if
 
 from app.acquisition.outline import Stop, outline
 from app.acquisition.prices import Prices, check_budget
@@ -22,6 +19,9 @@ from app.learners.cost_tree.path import Point, Sample, Setting, scale_of, split
 from app.learners.cost_tree.scorers import Boosted, Map, Plain
 from app.learners.stepwise import check_fraction, prices_of
 from app.progress import part
+
+if TYPE_CHECKING:  # see `app.learners.estimator`
+    from sklearn.utils import Tags
 
 STEEPNESS = 5.0
 """In training a row goes up with probability `sigmoid(steepness (score - threshold))`. Class scores are log odds of a
@@ -136,10 +136,12 @@ class CostTree(Learner):
         chosen: np.ndarray = self.classes_[self.posterior(rows).argmax(axis=1)]
         return chosen
 
-    @available_if(lambda self: self.task != "regression")
-    def predict_proba(self, X: np.ndarray) -> np.ndarray:
-        """Posterior probabilities (n, K) in the order of `classes_`, for rows (n, m), NaN where missing."""
-        return self.posterior(self._validated(X))
+    @property
+    def predict_proba(self) -> Callable[[np.ndarray], np.ndarray]:
+        """That of `Learner`; numbers have none."""
+        if self.task == "regression":
+            raise AttributeError("a regression has no predict_proba")
+        return super().predict_proba
 
     def values(self, X: np.ndarray) -> np.ndarray:
         """`predict` of numbers (n,) without any check, for float64 C-contiguous rows (n, m)."""
@@ -148,10 +150,14 @@ class CostTree(Learner):
     def score(self, X: np.ndarray, y: np.ndarray, sample_weight: np.ndarray | None = None) -> float:
         """Accuracy, or the coefficient of determination."""
         if self.task == "regression":
+            from sklearn.metrics import r2_score  # noqa: PLC0415 - see `app.learners.estimator`
+
             return float(r2_score(y, self.predict(X), sample_weight=sample_weight))
         return float(super().score(X, y, sample_weight))
 
     def __sklearn_tags__(self) -> Tags:
+        from sklearn.utils import RegressorTags  # noqa: PLC0415 - see `app.learners.estimator`
+
         tags = super().__sklearn_tags__()
         if self.task == "regression":
             tags.estimator_type, tags.classifier_tags, tags.regressor_tags = "regressor", None, RegressorTags()
@@ -161,6 +167,8 @@ class CostTree(Learner):
         return self._train(X, codes, weights, len(self.classes_))
 
     def _train(self, X: np.ndarray, y: np.ndarray, weights: np.ndarray, K: int) -> TreeOfClassifiers:
+        from sklearn.utils import check_random_state  # noqa: PLC0415 - see `app.learners.estimator`
+
         random = check_random_state(self.random_state)
         inside, outside = split(y if K else np.zeros(len(y), dtype=np.intp), self.validation_fraction, random)
         center, unit = (0.0, 1.0) if K or not self.standardise else scale_of(y, weights)

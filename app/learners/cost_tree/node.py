@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.optimize import minimize
 from scipy.special import expit
 
 from app.learners.cost_tree.soft import SMOOTH, Exit, SoftTree
@@ -115,6 +114,8 @@ class NodeProblem:
 
     def solve(self, steps: int) -> bool:
         """Minimise by so many steps of L-BFGS and keep what is lower; whether it is."""
+        from scipy.optimize import minimize  # noqa: PLC0415 - 30 MB that predictions can spare
+
         start, scale = self.start(), self.scale
 
         def scaled(u: np.ndarray) -> tuple[float, np.ndarray]:

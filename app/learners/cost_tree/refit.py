@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.optimize import minimize
 
 from app.learners.cost_tree.losses import Loss, Squared
 
@@ -22,6 +21,8 @@ def fit_columns(
 
     columns (n, T), targets (n,), weights (n,) >= 0, `start` the same shapes as the answer. O(steps n T L).
     """
+    from scipy.optimize import minimize  # noqa: PLC0415 - 30 MB that predictions can spare
+
     if isinstance(loss, Squared):
         return _least_squares(columns, targets, weights, ridge)
     T, L = columns.shape[1], loss.outputs

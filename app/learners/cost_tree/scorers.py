@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol, Self
 
 import numpy as np
-from sklearn.ensemble import GradientBoostingClassifier, GradientBoostingRegressor
 
 from app.acquisition.tree_of_classifiers import Scorer
 from app.learners._design import Design
@@ -122,6 +121,8 @@ class Boosted:
         rounds: int, depth: int, random_state: int, standardise: bool,
     ) -> Self:  # fmt: skip
         """Boost `rounds` times with trees of `depth` (one for each class where there are three or more)."""
+        from sklearn.ensemble import GradientBoostingClassifier, GradientBoostingRegressor  # noqa: PLC0415 - see `estimator`
+
         columns = plain.columns(X)
         model = (GradientBoostingClassifier if n_classes else GradientBoostingRegressor)(
             n_estimators=rounds, max_depth=depth, random_state=random_state

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import re
+from itertools import combinations, pairwise
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -10,8 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.api.charts.axis import Axis, number, short
+from app.api.charts.budgets import acquisition_chart
+from app.api.charts.frame import key, spread, through
 from app.api.charts.reports import benefit_chart, comparison_chart
-from app.api.charts.svg import escaped, fitted, shortened, tag, text
+from app.api.charts.svg import CHARACTER, escaped, fitted, shortened, tag, text
 
 MINUS = "\N{MINUS SIGN}"
 NS = "{http://www.w3.org/2000/svg}"
@@ -161,24 +165,56 @@ def test_dots_stay_on_the_paper(rows, bound):
         assert all(math.isfinite(float(line.get(end))) for end in ("x1", "x2", "y1", "y2"))
 
 
+def vertices(path):
+    """The corners (n, 2) of a path of moves, lines, and steps across and up."""
+    found = []
+    for command, numbers in re.findall(r"([MLHV])([^MLHV]+)", path):
+        x, y = found[-1] if found else (0.0, 0.0)
+        given = [float(number) for number in numbers.split()]
+        found.append({"H": (given[0], y), "V": (x, given[0])}.get(command) or tuple(given))
+    return found
+
+
 @settings(max_examples=60)
 @given(st.lists(values, min_size=2, max_size=8), values, st.none() | st.floats(-1e-9, 1 + 1e-9), st.none() | values)
-def test_curves_stay_on_the_paper(benefits, bound, threshold, posterior):
+def test_curves_are_steps_and_stay_on_the_paper(benefits, bound, threshold, posterior):
+    """No line leads askew from one threshold to the next."""
     points = [(i / (len(benefits) - 1), value) for i, value in enumerate(benefits)]
     given_report = report(points, threshold=threshold, posterior=posterior, bound=bound)
     chart = ET.fromstring(benefit_chart(given_report, corrected=False))
-    path = next(chart.iter(f"{NS}polyline")).get("points").split()
+    corners = vertices(next(chart.iter(f"{NS}path")).get("d"))
 
-    assert len(path) == len(benefits)
-    for pair in path:
-        x, y = map(float, pair.split(","))
+    assert all(a == c or b == d for (a, b), (c, d) in pairwise(corners))
+    assert all(a <= c for (a, _), (c, _) in pairwise(corners))
+    for x, y in corners:
         assert 0 <= x <= float(chart.get("width"))
-        assert 0 <= y <= 352
+        assert 0 <= y <= 370
+
+
+@given(st.lists(st.floats(0, 1000), min_size=2, max_size=9))
+def test_a_level_holds_up_to_the_next_point(levels):
+    """Every point is on the path, and all of the path before the next point is as high as it."""
+    points = [(10.0 * i, value) for i, value in enumerate(levels)]
+    drawn = through(Axis(0, 1000, 0, 1000), Axis(0, 1000, 0, 1000), points, "line", steps=True)
+    corners = vertices(ET.fromstring(drawn).get("d"))
+
+    assert (corners[0], corners[-1][0]) == ((0.0, pytest.approx(levels[0], abs=0.051)), 10.0 * (len(levels) - 1))
+    for x, level in points[:-1]:
+        (height,) = {b for (a, b), (c, d) in pairwise(corners) if a < x + 5 < c and b == d}
+        assert height == pytest.approx(level, abs=0.051)
+
+
+def test_equal_levels_make_one_tread():
+    """Thousands of equal values are one line, so the picture stays small."""
+    chart = benefit_chart(report([(i / 9999, float(i > 5000)) for i in range(10_000)], threshold=None), corrected=False)
+
+    assert len(vertices(next(ET.fromstring(chart).iter(f"{NS}path")).get("d"))) == 5
+    assert len(chart) < 20_000
 
 
 def test_the_curve_falls_where_benefits_fall():
-    chart = ET.fromstring(benefit_chart(report([(0.0, 2.0), (1.0, -1.0)]), corrected=False))
-    first, last = (tuple(map(float, p.split(","))) for p in next(chart.iter(f"{NS}polyline")).get("points").split())
+    chart = ET.fromstring(benefit_chart(report([(0.0, 2.0), (1.0, -1.0)], threshold=None), corrected=False))
+    first, *_, last = vertices(next(chart.iter(f"{NS}path")).get("d"))
 
     assert first[0] < last[0]
     assert first[1] < last[1]  # downwards on paper
@@ -203,3 +239,103 @@ def test_the_verdict_names_noise():
     doubtful = result()
     doubtful["best"]["significant"] = False
     assert any("0.5 may be noise" in said for said in words(comparison_chart(doubtful)) if said)
+
+
+@given(spans, st.floats(60, 900))
+def test_labels_side_by_side_do_not_touch(span, width):
+    x = Axis.around(span, 0, width)
+    ticks = spread(x, 10)
+
+    assert ticks
+    assert len({label for _, label in ticks}) == len(ticks)
+    for (one, left), (two, right) in pairwise(ticks):
+        assert x.at(two) - x.at(one) > (len(left) + len(right)) / 2 * CHARACTER
+
+
+def test_a_key_that_is_too_long_for_one_row_has_several():
+    height, drawn = key([("w" * 40, "line")] * 3, 860, 50)
+    rows = {float(one.get("y1")) for one in ET.fromstring(f"<g>{drawn}</g>").iter("line")}
+
+    assert len(rows) == height / 18 == 2
+
+
+def simulation(**changes):
+    run = {"cost": 2.0, "error": 0.25, "net_benefit": 1.5}
+    nothing, everything = (
+        {"cost": 0.0, "error": 0.5, "net_benefit": 0.5},
+        {"cost": 9.0, "error": 0.125} | {"net_benefit": -4.0},
+    )
+    ways = {"plain": run, "vote_stopping": run, "worth_stopping": run}
+    found = {"model": {"name": "m", "version": 1}, "measure": "error_rate", "rows": 3, "budgets": [ways]}
+    return found | {"nothing": nothing, "everything": everything} | changes
+
+
+AXES = {
+    "benefit": (lambda: benefit_chart(report([(0.0, 0.0), (1.0, 1.0)]), corrected=False),
+                {"threshold t on the score", "mean benefit per row", "rule", "benefit per row"}),
+    "comparison": (lambda: comparison_chart(result()), {"learner and rule", "benefit per row"}),
+    "budgets": (lambda: acquisition_chart(simulation()),
+                {"mean cost per row", "Error rate", "Net benefit (benefit less cost) per row"}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", AXES)
+def test_axes_have_titles_and_a_screen_reader_gets_all_figures(kind):
+    draw, titles = AXES[kind]
+    chart = ET.fromstring(draw())
+    title, description = chart[0], chart[1]
+
+    assert titles <= set(words(draw()))
+    assert chart.get("role") == "img"
+    assert (title.tag, description.tag) == (f"{NS}title", f"{NS}desc")
+    figures = {"benefit": ("1 (0.5 … 1.5)", "t* = 0.3", "is 0 at threshold 0"), "comparison": ("0.5 (0 … 1)", "l most"),
+               "budgets": ("0.25 at cost 2", "0.125 at cost 9", "0.5 when nothing")}[kind]  # fmt: skip
+    assert all(each in description.text for each in figures), description.text
+
+
+def test_the_ends_of_a_simulation_are_labelled_on_different_sides():
+    """So the words do not cover each other where all features are free."""
+    free = {"cost": 0.0, "error": 0.5, "net_benefit": 0.0}
+    chart = ET.fromstring(acquisition_chart(simulation(nothing=free, everything=free, budgets=[])))
+    sides = [one.get("text-anchor") for one in chart.iter(f"{NS}text") if (one.text or "").startswith("buy")]
+
+    assert sides == ["start", "end"] * 2
+
+
+STYLES = re.search(r"<style>(.*?)</style>", comparison_chart(result()), re.DOTALL)[1].partition("@media")
+HUES = ("line", "bound", "posterior", "whisker")
+BLINDNESS = {  # Machado, Oliveira and Fernandes 2009, severity 1: linear RGB to linear RGB
+    "none": ((1, 0, 0), (0, 1, 0), (0, 0, 1)),
+    "protanopia": ((0.152286, 1.052583, -0.204868), (0.114503, 0.786281, 0.099216), (-0.003882, -0.048116, 1.051998)),
+    "deuteranopia": ((0.367322, 0.860646, -0.227968), (0.280085, 0.672501, 0.047413), (-0.011820, 0.042940, 0.968881)),
+    "tritanopia": ((1.255528, -0.076749, -0.178779), (-0.078411, 0.930809, 0.147602), (0.004733, 0.691367, 0.303900)),
+}
+
+
+def linear(colour):
+    full = colour * 2 if len(colour) == 3 else colour
+    return [((c + 0.055) / 1.055) ** 2.4 if c > 0.04045 else c / 12.92
+            for c in (int(full[i : i + 2], 16) / 255 for i in (0, 2, 4))]  # fmt: skip
+
+
+def lab(rgb):
+    """CIELAB of linear RGB under D65."""
+    to_xyz = ((0.4124, 0.3576, 0.1805), (0.2126, 0.7152, 0.0722), (0.0193, 0.1192, 0.9505))
+    inside = [min(max(c, 0.0), 1.0) for c in rgb]
+    xyz = [sum(a * b for a, b in zip(row, inside, strict=True)) for row in to_xyz]
+    x, y, z = (v ** (1 / 3) if v > 0.008856 else 7.787 * v + 16 / 116
+               for v in (one / white for one, white in zip(xyz, (0.9505, 1.0, 1.089), strict=True)))  # fmt: skip
+    return 116 * y - 16, 500 * (x - y), 200 * (y - z)
+
+
+@pytest.mark.parametrize("theme", [0, 2])
+def test_colours_are_told_apart_by_everyone_and_from_the_paper(theme):
+    css = STYLES[theme]
+    paper, *hues = (linear(re.search(rf"\.{name}{{(?:fill|stroke):#(\w+)", css)[1]) for name in ("paper", *HUES))
+    bright = [0.05 + 0.2126 * r + 0.7152 * g + 0.0722 * b for r, g, b in (paper, *hues)]
+
+    assert all(max(one, bright[0]) / min(one, bright[0]) >= 3 for one in bright[1:])  # WCAG 1.4.11
+    for name, matrix in BLINDNESS.items():
+        seen = [lab([sum(a * b for a, b in zip(row, hue, strict=True)) for row in matrix]) for hue in hues]
+        for one, two in combinations(seen, 2):
+            assert math.dist(one, two) > 15, name

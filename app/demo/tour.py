@@ -4,13 +4,8 @@ from __future__ import annotations
 
 import csv
 import io
-import os
-import socket
-import subprocess
-import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,10 +14,8 @@ import numpy as np
 from sklearn.datasets import load_breast_cancer, load_wine
 from sklearn.model_selection import train_test_split
 
-_START_SECONDS = 900  # the first start on a machine compiles for half a minute, on a busy one for several
-_REPORT_SECONDS = 10  # before the reason for waiting is printed
-_JOB_SECONDS = 300
-_KERNEL_SECONDS = 150
+from app.demo import days, next_steps
+from app.demo.service import client_of, post, service, wait
 
 
 @dataclass(frozen=True)
@@ -42,10 +35,17 @@ class Case:
     """The class to retrieve among the test cases, or None."""
     stages: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     """The prices of measurements by a word in their name: of the first one, and of each later one."""
+    days: bool = False
+    """Whether days of use are simulated."""
 
     @property
     def classes(self) -> list[str]:
         return sorted(self.names)
+
+    @property
+    def stakes(self) -> dict[str, Any]:
+        """What a request says about benefits."""
+        return {"benefits": self.benefits, "actions": list(self.actions)}
 
 
 def run(*, port: int, stay: bool, url: str | None = None) -> int:
@@ -53,11 +53,13 @@ def run(*, port: int, stay: bool, url: str | None = None) -> int:
 
     With `url` use the service at that URL.
     """
-    with _client(url) if url else _service(port) as client:
+    with client_of(url) if url else service(port) as client:
         print(f"Payoff answers at {client.base_url}\n")
-        for case in _cases():
+        cases = _cases()
+        for case in cases:
             _tell(client, case)
-        print(f"Look around: {client.base_url}/docs  (all operations, each with an example to try)")
+        if stay or url:
+            next_steps.show(client, cases[-1].model, cases[-1].stakes, cases[-1].data.data[0].tolist())
         if stay and not url:
             print("Serving until you press Ctrl-C.")
             try:
@@ -80,6 +82,7 @@ def _cases() -> list[Case]:
             "points per patient",
             sought="malignant",
             stages={"mean": (1, 0.2), "error": (2, 0.2), "worst": (4, 0.2)},
+            days=True,
         ),
         Case(
             "wine",
@@ -100,7 +103,7 @@ def _tell(client: httpx.Client, case: Case) -> None:
     )
     print(f"== {case.title}")
     _show_matrix(case)
-    uploaded = _post(
+    uploaded = post(
         client,
         "/datasets",
         files={"file": (f"{case.model}.csv", _table(case.data.feature_names, train, known), "text/csv")},
@@ -108,20 +111,23 @@ def _tell(client: httpx.Client, case: Case) -> None:
     )
     print(f"POST /datasets   {uploaded['rows']} rows kept as {uploaded['id']}; the other {len(test)} are test cases")
     order = {"model": case.model, "learner": {"kind": "logistic"}, "data": {"dataset": uploaded["id"]}, "holdout": 0.25}
-    job = _wait(client, _post(client, "/train", json=order))
+    job = wait(client, post(client, "/train", json=order))
     version = job["model"]["version"]
     print(
         f"POST /train      {case.model}:{version} published; accuracy {job['metrics']['accuracy']:.3f} on rows not seen"
     )
     question = {"model": f"{case.model}:{version}", "instances": test.tolist()}
-    priced = _post(client, "/predict", json=question | {"benefits": case.benefits, "actions": list(case.actions)})
-    blind = _post(client, "/predict", json=question | {"rule": "most_probable"})
+    priced = post(client, "/predict", json=question | case.stakes)
+    blind = post(client, "/predict", json=question | {"rule": "most_probable"})
     _show_decisions(priced, truth)
     _show_earnings(case, priced, blind, truth)
     if case.sought is not None:
         _show_sets(client, question, case.sought, truth)
     if case.stages:
         _ask_step_by_step(client, case, uploaded["id"], test, truth)
+    if case.days:
+        asked = {"model": f"{case.model}:{version}", **case.stakes}
+        days.tell(client, asked, case.data.feature_names, test, truth, time.time())
     print()
 
 
@@ -170,7 +176,7 @@ def _show_sets(client: httpx.Client, question: dict[str, Any], sought: str, trut
         ("expected_loss", "the set with the largest expected"),
         ("half", "those above 1/2, regardless of"),
     ):
-        found = _post(client, "/retrieve", json=asked | {"method": method})["sets"][0]
+        found = post(client, "/retrieve", json=asked | {"method": method})["sets"][0]
         hits = int(actual[found["selected"]].sum())
         real = (1 + beta**2) * hits / (beta**2 * actual.sum() + found["k"])
         scores = f"F{beta} ({1 - found['expected_loss']:.3f}; in truth {real:.3f})"
@@ -190,9 +196,9 @@ def _ask_step_by_step(
     ]
     model = f"{case.model}-steps"
     order = {"model": model, "learner": {"kind": "budget_forest"}, "data": {"dataset": dataset}, "feature_costs": costs}
-    _wait(client, _post(client, "/train", json=order))
-    stakes = {"model": model, "benefits": case.benefits, "actions": list(case.actions)}
-    report = _post(client, "/acquire/simulate", json=stakes | {"rows": test.tolist(), "labels": list(truth)})
+    wait(client, post(client, "/train", json=order))
+    stakes = {"model": model, **case.stakes}
+    report = post(client, "/acquire/simulate", json=stakes | {"rows": test.tolist(), "labels": list(truth)})
     asked = report["budgets"][-1]["worth_stopping"]
     print("POST /acquire    each measurement has a (made-up) price, and a forest asks for them one by one:")
     for words, way in (
@@ -210,7 +216,7 @@ def _ask_step_by_step(
 
 def _follow(client: httpx.Client, stakes: dict[str, Any], patient: Mapping[str, float], truth: str) -> None:
     known: dict[str, float] = {}
-    while (now := _post(client, "/acquire", json=stakes | {"known": known}))["status"] == "acquire":
+    while (now := post(client, "/acquire", json=stakes | {"known": known}))["status"] == "acquire":
         name, cost = now["next"]["feature"], now["next"]["cost"]
         known[name] = patient[name]
         print(f"      ask for {name:<24} {cost:5.2f}   it is {patient[name]:.4g}")
@@ -225,72 +231,3 @@ def _table(names: Sequence[str], X: np.ndarray, truth: Sequence[str]) -> bytes:
     writer.writerow([*names, "truth"])
     writer.writerows([*row, name] for row, name in zip(X.tolist(), truth, strict=True))
     return text.getvalue().encode()
-
-
-def _post(client: httpx.Client, path: str, **body: Any) -> dict[str, Any]:
-    until = time.monotonic() + _KERNEL_SECONDS
-    response = client.post(path, **body)
-    while response.status_code == 503 and time.monotonic() < until:  # on a new machine the kernels still compile
-        time.sleep(float(response.headers.get("Retry-After", 1)))
-        response = client.post(path, **body)
-    if response.is_error:
-        raise SystemExit(f"{path} answered {response.status_code}: {response.text}")
-    answer: dict[str, Any] = response.json()
-    return answer
-
-
-def _wait(client: httpx.Client, job: dict[str, Any]) -> dict[str, Any]:
-    """Wait for the end of a job and print its progress."""
-    until = time.monotonic() + _JOB_SECONDS
-    while job["status"] in ("queued", "running") and time.monotonic() < until:
-        if sys.stdout.isatty():
-            print(f"POST /train      {job['progress']:4.0%} {job['stage'] or job['status']:<40}", end="\r", flush=True)
-        time.sleep(0.1)
-        job = client.get(f"/train/{job['id']}").json()
-    if job["status"] != "succeeded":
-        raise SystemExit(f"the training job ended as {job['status']}: {job['error']}")
-    return job
-
-
-def _client(url: str) -> httpx.Client:
-    key = os.environ.get("PAYOFF_ADMIN_KEY")
-    return httpx.Client(base_url=url, headers={"X-API-Key": key} if key else {}, timeout=60)
-
-
-@contextmanager
-def _service(port: int) -> Iterator[httpx.Client]:
-    """Start the service in a process and wait until it is ready."""
-    with socket.socket() as probe:
-        if probe.connect_ex(("127.0.0.1", port)) == 0:
-            raise SystemExit(f"port {port} is in use; choose another port with --port")
-    environment = {"PAYOFF_ACCESS_LOG": "false", "PAYOFF_LOG_LEVEL": "warning", **os.environ}
-    command = [sys.executable, "-m", "app.cli", "serve", "--port", str(port)]
-    server = subprocess.Popen(command, env=environment)  # noqa: S603 - our own command
-    try:
-        with _client(f"http://127.0.0.1:{port}") as client:
-            _await_ready(client, server)
-            yield client
-    finally:
-        server.terminate()
-        server.wait()
-
-
-def _await_ready(client: httpx.Client, server: subprocess.Popen[bytes]) -> None:
-    """Wait until the service is ready; print why it is not if that takes long."""
-    began, printed, reason = time.monotonic(), "", "no answer"
-    while time.monotonic() < began + _START_SECONDS:
-        if server.poll() is not None:
-            raise SystemExit("the service exited; see its last log lines")
-        try:
-            answer = client.get("/health/ready")
-        except httpx.TransportError:
-            reason = "no answer"
-        else:
-            if answer.status_code == httpx.codes.OK:
-                return
-            reason = answer.json()["detail"]
-        if time.monotonic() > began + _REPORT_SECONDS and reason != printed:
-            print(f"waiting for the service: {reason}", flush=True)
-            printed = reason
-        time.sleep(0.05)
-    raise SystemExit(f"the service did not become ready: {reason}")

@@ -1,0 +1,61 @@
+"""The console: static files that a browser runs, under a policy that lets in nothing else; and `/` and
+`/console`, which lead to it.
+
+The files hold no data and need no key: the page asks for one, and sends it with each request to the other routes.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from fastapi import APIRouter, FastAPI, Request, Response
+from fastapi.responses import RedirectResponse
+from starlette.staticfiles import StaticFiles
+from starlette.types import Scope
+
+from app import console
+from app.api.bodies.documents import StrictRoute
+from app.api.middleware.permits import OPEN, OpenMount, needs
+
+PATH = "/console"
+_FILES = Path(console.__file__).parent
+_TYPES = {
+    ".html": "text/html; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' blob:;"
+    " base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script';"
+    " trusted-types 'none'"
+)
+
+router = APIRouter(route_class=StrictRoute, include_in_schema=False)
+
+
+def install(app: FastAPI) -> None:
+    """Serve the console from `app`."""
+    app.router.routes.append(OpenMount(PATH, _Files(directory=_FILES, html=True), name="console"))
+
+
+@router.get("/")
+@router.api_route(PATH, methods=["GET", "HEAD"])
+@needs(OPEN)
+async def front(request: Request) -> RedirectResponse:
+    place = f"{PATH}/" if request.app.state.service.console else "/docs"
+    return RedirectResponse(f"{request.scope.get('root_path', '')}{place}")
+
+
+class _Files(StaticFiles):
+    """Files of the types above; a browser may keep them, and asks with their ETag whether they have changed."""
+
+    async def get_response(self, path: str, scope: Scope) -> Response:
+        name = "index.html" if path in ("", ".") else path
+        kind = _TYPES.get(Path(name).suffix)
+        response = await super().get_response(path if kind else "none", scope)
+        response.headers["Cache-Control"] = "no-cache"
+        response.headers["Content-Security-Policy"] = _POLICY
+        if response.status_code == 200 and kind:  # 304 has no type
+            response.headers["Content-Type"] = kind
+        return response

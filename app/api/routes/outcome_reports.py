@@ -1,0 +1,157 @@
+"""`GET /models/{ref}/outcomes`: what recorded decisions earned, against what was expected of them."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Depends, Path, Query, Request, Response
+from pydantic import BaseModel, Field
+
+from app.api.bodies.amounts import Amount, Basis, Comparison, Gain, Maturing, Selective
+from app.api.bodies.documents import StrictRoute
+from app.api.bodies.media_types import JSON
+from app.api.bodies.moments import Period, period_of_query
+from app.api.charts import media
+from app.api.charts.outcomes import outcomes_chart
+from app.api.deps import PortsDep, need_model
+from app.api.errors import problems
+from app.api.middleware.limiters import limiters
+from app.api.middleware.memory import share
+from app.api.middleware.permits import TRAIN, needs
+from app.registry.card import NAME
+from app.registry.snapshot import NUMBER
+from app.usecases.outcome_report.reading import By
+from app.usecases.outcome_report.report import report
+from app.usecases.ports import Ports
+
+router = APIRouter(prefix="/models", tags=["models"], route_class=StrictRoute, dependencies=[Depends(need_model)])
+
+_BYTES = 100 << 20  # columns of a part of a day, and the values that are kept
+
+Verdict = Literal["as_promised", "over_promises", "under_promises", "undecided"]
+
+
+class Overrides(Gain):
+    """Other actions that were really taken, less the decisions."""
+
+    right: Literal["people", "decisions", "undecided"]
+    reason: str | None = Field(description="why nobody can say who was right")
+
+
+class Expected(Basis):
+    """What the model promised."""
+
+    mean: float | None
+    total: float
+    cases: int = Field(description="decisions with a benefit matrix")
+    mean_of_known: float | None = Field(
+        description="of those with known truth, which `realised` is to be compared with"
+    )
+
+
+class Realised(Amount):
+    """What was earned."""
+
+    total: float
+    cases: int
+
+
+class Difference(Amount):
+    """What the decisions earn by their matrix, less what was expected of them."""
+
+    cases: int
+    reason: str | None = Field(description="why there is no interval")
+    dispersion: float | None = Field(description="observed over promised variance")
+    day_inflation: float | None = Field(
+        description="by which dependence within days widens the variance; 1: none was found; null: fewer than ten days"
+    )
+    tolerance: float | None = Field(description="a fifth of the mean absolute expected benefit")
+
+
+class Earnings(BaseModel):
+    """Decisions, and what became of them."""
+
+    decisions: int
+    known: int = Field(description="decisions whose truth is known")
+    coverage: float | None
+    expected: Expected
+    realised: Realised
+    difference: Difference
+    verdict: Verdict
+
+
+class Group(Earnings):
+    """The same of a day, a week (its Monday), an action, a version or a key."""
+
+    group: str | int | None
+    adjusted_p_value: float | None = Field(
+        description="of the difference being 0, corrected for the number of groups (Holm); null without an interval"
+    )
+
+
+class Challenger(Comparison):
+    """A version that decided in the background."""
+
+    challenger: str = Field(examples=["triage:2"])
+    cases: int
+    differing: int = Field(description="cases in which it decided otherwise")
+    gain: Amount
+
+
+class OutcomeReport(Earnings):
+    """What recorded decisions earned, against what was expected of them."""
+
+    model: dict[str, Any] = Field(description="`name`, and `version`, null for all")
+    since: datetime | None
+    until: datetime | None
+    by: By | None
+    matrices: int = Field(description="different benefit matrices, up to 10,000")
+    maturing: Maturing
+    selective: Selective
+    bounds: dict[str, Any] = Field(description="of all decisions, known or not")
+    exploration: dict[str, Any] | None = Field(description="estimates by recorded propensities; null without any")
+    deciles: list[dict[str, Any]] = Field(description="expected and realised benefit by expected benefit")
+    alternatives: dict[str, Any] | None = Field(description="what else would have been earned on the same cases")
+    overrides: Overrides
+    told_benefits: Gain = Field(description="benefits told, less those of the matrix")
+    priors: dict[str, Any] = Field(description="classes that occurred against those of training")
+    drift: dict[str, list[dict[str, Any]]] = Field(description="of scores and features")
+    shadow: list[Challenger] = Field(description="challengers against what was decided, by confidence sequences")
+    groups: list[Group] | None
+    warnings: list[str]
+
+
+@router.get(
+    "/{ref}/outcomes",
+    summary="What recorded decisions earned, against what was expected of them",
+    response_model=OutcomeReport,
+    responses={200: {"content": media.SVG_CONTENT}, **problems(404, 413, 422, 503)},
+)
+@needs(TRAIN)
+async def outcomes(
+    ref: Annotated[
+        str,
+        Path(pattern=f"^{NAME}(:{NUMBER}|@{NAME})?$", description="`name` is all versions", examples=["triage"]),
+    ],
+    ports: PortsDep,
+    request: Request,
+    period: Annotated[Period, Depends(period_of_query)],
+    by: Annotated[By | None, Query(description="also in groups")] = None,
+) -> Response:
+    """Realised against expected benefit, with an interval that holds for rare large losses, and a verdict; what other
+    ways to decide would have earned on the same cases; whether classes, scores and features have changed; who was
+    right where a person decided otherwise.
+
+    Where truth is known more often after some actions, `selective` says so, and every amount names its `basis`.
+    With `Accept: image/svg+xml` the answer is a chart.
+    """
+    share(request).reserve(_BYTES)
+    return await limiters(request).long.run(_answer, request, ports, ref, period, by)
+
+
+def _answer(request: Request, ports: Ports, ref: str, period: Period, by: By | None) -> Response:
+    found = OutcomeReport.model_validate(report(ports, ref, since=period.since, until=period.until, by=by))
+    if media.wants_svg(request):
+        return media.svg(outcomes_chart(found.model_dump(by_alias=True)))
+    return Response(found.model_dump_json(by_alias=True), media_type=JSON, headers={"Vary": "Accept"})

@@ -1,0 +1,176 @@
+"""What became of recorded decisions, over HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Annotated, Any
+
+import orjson
+from fastapi import APIRouter, Body, Path, Request, Response
+from pydantic import BaseModel, Field
+from starlette.concurrency import run_in_threadpool
+
+from app.api.bodies.documents import (
+    DirectRoute,
+    Name,
+    StrictRoute,
+    Text,
+    checked,
+    media_type_of_body,
+    read_query,
+    refuse_query_of_json,
+)
+from app.api.bodies.json_bodies import parsed
+from app.api.bodies.media_types import JSON, TABULAR
+from app.api.bodies.moments import Period
+from app.api.bodies.outcome_bodies import OutcomesRequest, OutcomesTable
+from app.api.bodies.tables import DIALECT_FIELDS, unpacked
+from app.api.bodies.uploads import run_while_connected
+from app.api.deps import CallerDep, PortsDep, ports, who
+from app.api.errors import problems
+from app.api.middleware.limiters import limiters
+from app.api.middleware.memory import share
+from app.api.middleware.permits import ADMIN, PREDICT, TRAIN, needs
+from app.api.routes.datasets import DatasetDocument
+from app.usecases import dataset_from_outcomes
+from app.usecases import outcomes as usecase
+
+router = APIRouter(tags=["outcomes"], route_class=StrictRoute)
+
+_LONG_BYTES = 1 << 18  # of a body; a longer one takes tenths of a second
+_LONG_DAYS = 20  # of the ids: each may be a file to be opened
+_LONG_ROWS = 5_000  # so do more outcomes, which a short table can hold
+
+
+class StatedOutcome(BaseModel):
+    """An outcome, with the fields that it states."""
+
+    truth: int | str
+    action: int | str | None = None
+    benefit: float | None = None
+    at: float | None = Field(default=None, description="seconds since 1970")
+
+
+class OutcomeConflict(BaseModel):
+    """An outcome that contradicts the stored one, which stays."""
+
+    id: str
+    stored: StatedOutcome
+    sent: StatedOutcome
+
+
+class OutcomesAnswer(BaseModel):
+    """What became of the outcomes."""
+
+    accepted: int = Field(description="stored; also where they add a field to the stored one, or correct it")
+    unchanged: int = Field(description="there already")
+    open: int = Field(description="without a truth: nothing is stored of these")
+    unknown: list[str] = Field(description="ids of no recorded decision, or of models that the key is not for")
+    conflicts: list[OutcomeConflict] = Field(description="send them with `correct` to replace what is stored")
+
+
+@needs(PREDICT)
+async def take_in(request: Request) -> Response:
+    """Send what became of recorded decisions: late, in any order, as often as you like.
+
+    An outcome that is there already is not stored again. One that states more than the stored one, such as a benefit
+    that came later, adds to it; one that contradicts it is a conflict, unless `correct` is true. All others of the
+    request are stored, in one transaction.
+
+    The outcomes come as JSON, or as a table with the columns `id`, `truth` and perhaps `action`, `benefit` and `at`:
+    `text/csv`, `application/x-ndjson`, `application/vnd.apache.parquet` or `application/vnd.apache.arrow.stream`. Then
+    `correct` is a query parameter. A case whose truth is null or empty is open: send it again, with its action and
+    benefit, when the truth is known.
+    """
+    kind = media_type_of_body(request, TABULAR)
+    kind, body = await unpacked(request, kind, await request.body(), usecase.MOST)
+    sent, correct = await _threads(request, is_long=len(body) > _LONG_BYTES)(_read, request, kind, body)
+    store = partial(usecase.take_in, ports(request), who(request), sent, correct=correct)
+    answer = await _threads(request, is_long=len(sent) > _LONG_ROWS or sent.days > _LONG_DAYS)(store)
+    return Response(orjson.dumps(answer), media_type=JSON)
+
+
+def _threads(request: Request, *, is_long: bool) -> Callable[..., Awaitable[Any]]:
+    return limiters(request).long.run if is_long else run_in_threadpool
+
+
+def _read(request: Request, kind: str, body: bytes) -> tuple[usecase.Sent, bool]:
+    """The outcomes, and whether they are corrections."""
+    reserve = share(request).reserve
+    if kind == JSON:
+        refuse_query_of_json(request, OutcomesTable.model_fields)
+        wire = checked(OutcomesRequest, parsed(body, reserve))
+        return wire.columns(), wire.correct
+    asked = read_query(request, OutcomesTable, DIALECT_FIELDS)
+    return asked.columns(kind, body, reserve), asked.correct
+
+
+_EXAMPLE = {
+    "outcomes": [
+        {"id": "visit-1", "truth": "ill"},
+        {"id": "visit-2", "truth": "healthy", "action": "treat", "benefit": -1.5},
+        {"id": "visit-3", "truth": "ill"},
+        {"id": "visit-4", "truth": "healthy"},
+    ]
+}
+route = DirectRoute(
+    "/outcomes",
+    take_in,
+    body_type=OutcomesRequest,
+    examples={"four visits": _EXAMPLE},
+    others=TABULAR,
+    query_type=OutcomesTable,
+    tags=["outcomes"],
+    summary="What became of recorded decisions",
+    response_model=OutcomesAnswer,
+    responses=problems(413, 415, 422, 503),
+)
+
+
+class FromOutcomesRequest(Period):
+    """Which recorded decisions to make a data set of."""
+
+    model: Name = Field(examples=["triage"])
+    name: Text | None = Field(default=None, description="what you call it", examples=["triage-seen"])
+
+
+@router.post(
+    "/datasets/from-outcomes",
+    summary="Make a data set of recorded instances and their truth",
+    status_code=201,
+    responses=problems(404, 409, 413, 422, 503),
+)
+@needs(TRAIN)
+async def from_outcomes(
+    body: Annotated[FromOutcomesRequest, Body(openapi_examples={"all that is known": {"value": {"model": "triage"}}})],
+    request: Request,
+    response: Response,
+    ports: PortsDep,
+    caller: CallerDep,
+) -> DatasetDocument:
+    """A row for each decision that was recorded with its instance (`"record": {"instances": true}`) and has an outcome.
+
+    `from` says where the rows come from, and how many decisions are left out for what reason; 409 where none is left.
+    The features are those of the model's latest version, and the label has its name. The truth is known more often
+    after some actions than after others where the report says so; then the rows are no fair sample.
+    """
+    caller.need_model(body.model)
+    make = partial(dataset_from_outcomes.make, ports, body.model, since=body.since, until=body.until, name=body.name)
+    dataset = await run_while_connected(request, make)
+    response.headers["Location"] = f"/datasets/{dataset.id}"
+    return DatasetDocument.of(dataset)
+
+
+@router.delete("/outcomes/{id:path}", status_code=204, response_class=Response, responses=problems(404, 503))
+@needs(ADMIN)
+def erase_decision(
+    id: Annotated[str, Path(openapi_examples={"a visit": {"value": "visit-1"}})],  # noqa: A002 - the contract's name
+    ports: PortsDep,
+    caller: CallerDep,
+) -> None:
+    """Delete a recorded decision and all that belongs to it everywhere, in the files of sealed days, too.
+
+    It cannot be recorded again under the same id. The audit log has a digest of the id, not the id.
+    """
+    usecase.erase(ports, caller, id)

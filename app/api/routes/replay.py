@@ -1,0 +1,138 @@
+"""Jobs that replay recorded decisions, over HTTP."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Body, Path
+from pydantic import BaseModel, Field
+
+from app.api.bodies.amounts import Bounds, Comparison, Earned, Gain, Maturing, Selective
+from app.api.bodies.documents import ByClass, Number, StrictRoute, Text, WireModel
+from app.api.bodies.limits import LimitDocuments, ResourceDocuments
+from app.api.bodies.matrices import WireNamedMatrix
+from app.api.bodies.moments import Period
+from app.api.bodies.prediction_requests import CostsDocument
+from app.api.deps import CallerDep
+from app.api.errors import problems
+from app.api.middleware.permits import TRAIN, needs
+from app.api.routes.jobs import JobState, Order, accepted_response, add_job_routes, ordering
+from app.api.routes.train import wanted_model
+from app.errors import Invalid
+from app.usecases import replay as usecase
+from app.usecases.predict import Rule
+
+router = APIRouter(tags=["outcomes"], route_class=StrictRoute)
+_jobs = APIRouter(prefix="/replay", tags=["outcomes"], route_class=StrictRoute)
+
+
+class ReplayRule(WireModel):
+    """A rule with its parameters, as in `/predict`."""
+
+    rule: Rule = "expected_benefit"
+    threshold: Literal["posterior"] | Number | None = None
+    costs: CostsDocument | None = None
+    priors: ByClass | None = Field(default=None, description="class priors, in place of those of each request")
+    limits: LimitDocuments | None = Field(default=None, description="of the cases of a day")
+    resources: ResourceDocuments | None = Field(default=None, description="for the cases of a day")
+
+
+class ReplayRequest(WireNamedMatrix, Period):
+    """What to replay."""
+
+    models: Annotated[list[Text], Field(max_length=10)] = Field(
+        default=[], description="versions that decide on the recorded instances", examples=[["triage@champion"]]
+    )
+    rules: Annotated[list[ReplayRule], Field(min_length=1, max_length=20)] | None = Field(
+        default=None,
+        description="applied to the recorded probabilities, and to those of each of `models`; without them"
+        " `expected_benefit`, and for the recorded ones alone `most_probable`",
+    )
+
+    def order(self) -> dict[str, Any]:
+        """The order; Invalid where nothing is asked."""
+        if not (self.models or self.rules or self.stated().stated):
+            raise Invalid.at("", "send 'models', 'rules' or 'benefits' to replay")
+        rules = [rule.model_dump(exclude_none=True) for rule in self.rules or ()]
+        return {
+            "models": self.models,
+            "rules": rules,
+            "matrix": self.stated(),
+            "since": self.since,
+            "until": self.until,
+        }
+
+
+class ReplayedAlternative(Comparison):
+    """What an alternative would have earned where the truth is known, beside what was done in the same cases."""
+
+    model: str | None = Field(description="null: the recorded probabilities")
+    rule: dict[str, Any]
+    cases: int = Field(description="that it decided")
+    known: int = Field(description="those of them whose truth is known")
+    error: str | None = Field(default=None, description="why it has no figures")
+    basis: str | None = Field(default=None, description="the cases that mean and total are about")
+    mean: float | None = None
+    total: float | None = None
+    done: Earned | None = Field(default=None, description="what was done, by the matrix")
+    difference: Gain | None = Field(default=None, description="to what was done; its interval is for this one alone")
+    bounds: Bounds | None = Field(default=None, description="of the mean difference over all cases")
+    told_benefits: Earned | None = Field(
+        default=None,
+        description="benefits that clients reported of what was done, less those of the matrix; in no other figure;"
+        " null: none was reported, or `benefits` were sent",
+    )
+    adjusted_p_value: float | None = Field(default=None, description="corrected for the number of alternatives (Holm)")
+
+
+class Replayed(BaseModel):
+    """What others would have earned on recorded decisions."""
+
+    model: str
+    versions: list[int] | None = Field(description="null: all")
+    decisions: int
+    known: int
+    left_out: dict[str, int] = Field(description="decisions that cannot be compared, by the reason")
+    maturing: Maturing
+    selective: Selective
+    alternatives: list[ReplayedAlternative]
+    warnings: list[str]
+
+
+class ReplayDocument(JobState):
+    """A replay, as it stands."""
+
+    result: Replayed | None = Field(description="once it has succeeded")
+
+
+EXAMPLE_KEY = "docs-replay"
+_EXAMPLE = {"models": ["triage:1"], "rules": [{"rule": "expected_benefit"}, {"limits": {"treat": 10}}]}
+
+
+@router.post(
+    "/models/{ref}/replay",
+    summary="Start a job that says what others would have earned on recorded decisions",
+    status_code=202,
+    response_model=ReplayDocument,
+    responses={**accepted_response(ReplayDocument), **problems(404, 413, 422)},
+)
+@needs(TRAIN)
+async def submit(
+    ref: Annotated[str, Path(openapi_examples={"the model above": {"value": "triage"}})],
+    body: Annotated[ReplayRequest, Body(openapi_examples={"a version, and a limit": {"value": _EXAMPLE}})],
+    job_of: Annotated[Order, ordering(EXAMPLE_KEY)],
+    caller: CallerDep,
+) -> ReplayDocument:
+    """Other versions decide on the recorded instances, other rules on the recorded probabilities; each is paired with
+    what was done. `benefits` decide and count in place of those of each request.
+
+    A difference is significant by the rule of `/compare`. Limits hold for the cases of a day. Where the
+    truth is known more often after some actions than after others, the figures say so, and only `bounds` that exclude 0
+    make a verdict.
+    """
+    caller.need_model(ref)
+    return ReplayDocument.of(await job_of(usecase.submit, ref, body.order()))
+
+
+add_job_routes(_jobs, usecase.KIND, ReplayDocument, example_key=EXAMPLE_KEY, listed=JobState, model_filter=wanted_model)
+router.routes.extend(_jobs.routes)  # flat, as the others: errors look at the routes of each router

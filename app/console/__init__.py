@@ -1,0 +1,1 @@
+"""The console in the browser: static files, which `app/api/routes/console.py` serves."""

@@ -1,0 +1,175 @@
+/** Elements, without markup: all text is set as text, so what a server or a file contains cannot become an element. */
+
+/** @typedef {Node | string | number | null | undefined | false} Child */
+
+const PROPERTIES = new Set(["value", "checked", "disabled", "selected", "open"]);
+
+/**
+ * An element. Of `props`, names that begin with "on" are listeners; null, undefined and false are left out.
+ * @template {keyof HTMLElementTagNameMap} K
+ * @param {K} tag
+ * @param {Record<string, any> | null} [props]
+ * @param {...(Child | Child[])} children
+ * @returns {HTMLElementTagNameMap[K]}
+ */
+export function h(tag, props, ...children) {
+  return filled(document.createElement(tag), props, children);
+}
+
+/**
+ * An element of SVG.
+ * @param {string} tag
+ * @param {Record<string, any> | null} [props]
+ * @param {...(Child | Child[])} children
+ * @returns {SVGElement}
+ */
+export function s(tag, props, ...children) {
+  return filled(/** @type {SVGElement} */ (document.createElementNS("http://www.w3.org/2000/svg", tag)), props, children);
+}
+
+/**
+ * @template {Element} E
+ * @param {E} element
+ * @param {Record<string, any> | null | undefined} props
+ * @param {(Child | Child[])[]} children
+ * @returns {E}
+ */
+function filled(element, props, children) {
+  for (const [name, value] of Object.entries(props ?? {})) {
+    if (value === null || value === undefined || value === false) continue;
+    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else if (PROPERTIES.has(name) && !("ownerSVGElement" in element)) /** @type {any} */ (element)[name] = value;
+    else element.setAttribute(name, value === true ? "" : String(value));
+  }
+  element.append(...nodes(children));
+  return element;
+}
+
+/** @param {(Child | Child[])[]} children @returns {(Node | string)[]} */
+function nodes(children) {
+  return children.flat().flatMap((child) =>
+    child === null || child === undefined || child === false ? [] : [child instanceof Node ? child : String(child)]);
+}
+
+/** Replace what an element contains. @param {Element} element @param {...(Child | Child[])} children */
+export function put(element, ...children) {
+  element.replaceChildren(...nodes(children));
+}
+
+/**
+ * A table with a caption for screen readers. Cells are text or nodes; the first of each row is its header.
+ * @param {string} caption @param {Child[]} head @param {Child[][]} rows
+ */
+export function table(caption, head, rows) {
+  return h("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": caption },
+    h("table", null, h("caption", null, caption),
+      h("thead", null, h("tr", null, head.map((cell) => (cell === "" ? h("td") : h("th", { scope: "col" }, cell))))),
+      h("tbody", null, rows.map(([first, ...rest]) =>
+        h("tr", null, h("th", { scope: "row" }, first), rest.map((cell) => h("td", null, cell)))))));
+}
+
+let labels = 0;
+
+/**
+ * A field with its label and, below it, a hint.
+ * @template {HTMLElement} E
+ * @param {string} label @param {E} input @param {Child} [hint]
+ */
+export function field(label, input, hint) {
+  input.id ||= `f${++labels}`;
+  const note = hint ? h("small", { id: `${input.id}-hint` }, hint) : null;
+  if (note) input.setAttribute("aria-describedby", note.id);
+  return h("div", { class: "field" }, h("label", { for: input.id }, label), input, note);
+}
+
+/**
+ * @param {(string | number | [string, string])[]} options values, or values with their text
+ * @param {string | number | null} [chosen] @param {Record<string, any>} [props]
+ */
+export function select(options, chosen, props) {
+  return h("select", props ?? null, options.map((option) => {
+    const [value, text] = Array.isArray(option) ? option : [String(option), String(option)];
+    return h("option", { value, selected: value === String(chosen) }, text);
+  }));
+}
+
+/** @param {string} text @param {() => void} action @param {Record<string, any>} [props] */
+export function button(text, action, props) {
+  return h("button", { type: "button", onclick: action, ...props }, text);
+}
+
+/** A section with a heading. @param {string} title @param {...(Child | Child[])} children */
+export function card(title, ...children) {
+  return h("section", { class: "card" }, h("h2", null, title), ...children);
+}
+
+/** A list of names with values. @param {[string, Child][]} pairs */
+export function facts(pairs) {
+  return h("dl", null, pairs.map(([name, value]) => h("div", null, h("dt", null, name), h("dd", null, value))));
+}
+
+/** @param {string[]} warnings */
+export function warned(warnings) {
+  return warnings.length ? h("ul", { class: "warnings", "aria-label": "Warnings" },
+    warnings.map((one) => h("li", null, one))) : null;
+}
+
+/**
+ * A number with `digits` significant digits and a real minus sign.
+ * @param {number | null | undefined} value
+ * @param {number} [digits]
+ */
+export function short(value, digits = 4) {
+  if (value === null || value === undefined) return "–";
+  const rounded = Number(value.toPrecision(digits));
+  const plain = rounded === 0 || (Math.abs(rounded) >= 1e-4 && Math.abs(rounded) < 1e9);
+  return (plain ? rounded.toLocaleString("en", { maximumFractionDigits: 12 }) : rounded.toExponential()).replaceAll("-", "−");
+}
+
+/**
+ * Writes the numbers of a report alike: values, ends of intervals and differences, with the decimals of the narrowest interval.
+ * @param {([number, number] | null | undefined)[]} intervals @returns {(value: number | null | undefined) => string}
+ */
+export function figures(intervals) {
+  const widths = intervals.flatMap((one) => (one && one[1] - one[0] > 1e-12 * Math.max(...one.map(Math.abs)) ? [one[1] - one[0]] : []));
+  const power = Math.floor(Math.log10(Math.min(...widths))) - 2; // three digits of it
+  return (value) => (Number.isFinite(power) && value !== null && value !== undefined ? rounded(value, power) : short(value));
+}
+
+/** @param {number} value @param {number} power of 10 that it is rounded to */
+function rounded(value, power) {
+  const found = power > 0 ? Math.round(value / 10 ** power) * 10 ** power : value;
+  const decimals = Math.max(-power, 0), digits = Math.floor(Math.log10(Math.abs(found))) - power;
+  const text = Math.abs(found) < 1e9 && decimals < 10
+    ? found.toLocaleString("en", { minimumFractionDigits: decimals, maximumFractionDigits: decimals })
+    : digits < 0 ? "0" : found.toExponential(Math.min(digits, 15));
+  return text.replace(/^-(?=[0.]*$)/, "").replaceAll("-", "−");
+}
+
+/** A time in the reader's own zone. @param {string} at */
+export function time(at) {
+  return h("time", { datetime: at }, new Date(at).toLocaleString("en-GB", { dateStyle: "medium", timeStyle: "short" }));
+}
+
+/**
+ * Ask before something is changed. @param {string} question @param {string} action what the button reads
+ * @returns {Promise<boolean>}
+ */
+export function confirmed(question, action) {
+  return new Promise((resolve) => {
+    const dialog = h("dialog", { "aria-label": action,
+      onclose: () => { resolve(dialog.returnValue === "yes"); dialog.remove(); } },
+      h("p", null, question),
+      h("div", { class: "row" }, button("Cancel", () => dialog.close("no")), button(action, () => dialog.close("yes"),
+        { class: "main" })));
+    document.body.append(dialog);
+    dialog.showModal();
+  });
+}
+
+/** Offer a file to save. @param {string} name @param {BlobPart[]} parts @param {string} type */
+export function save(name, parts, type) {
+  const url = URL.createObjectURL(new Blob(parts, { type }));
+  h("a", { href: url, download: name }).click();
+  setTimeout(() => URL.revokeObjectURL(url), 60_000);
+}

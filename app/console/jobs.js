@@ -1,0 +1,288 @@
+/** Jobs: training and comparing by forms made from the schemas of learners, live progress, cancelling, and what came of it. */
+
+import { ask, chart, events, get, list, path, Problem } from "./api.js";
+import { button, card, confirmed, facts, field, h, put, select, short, table, time, warned } from "./dom.js";
+import { BenefitMatrix, identity } from "./matrix.js";
+import { link, NAME } from "./models.js";
+import { amountIn, numberIn, numberInput, numbersIn } from "./number.js";
+import { failed, within, worded } from "./problems.js";
+
+const ENDED = new Set(["succeeded", "failed", "cancelled"]);
+const KINDS = ["train", "compare", "calibrate", "replay"];
+const NEWEST = 200; // jobs that are listed
+
+/** @param {string[]} parts @param {AbortSignal} signal */
+export async function view([first, second], signal) {
+  if (first === "new") return ordering(second);
+  return first && KINDS.includes(first) && second ? watched(first, second, signal) : all();
+}
+
+async function all() {
+  const found = (await Promise.all(KINDS.map((kind) => list(kind,
+    "jobs", NEWEST).then((jobs) => jobs.map((job) => ({ ...job, path: kind })))))).flat()
+    .sort((a, b) => b.created_at.localeCompare(a.created_at));
+  return h("div", null, h("h1", null, "Jobs"), h("p", null, h("a", { href: link("jobs", "new") }, "Train or compare")),
+    found.length ? table(found.length > NEWEST ? `The newest ${NEWEST}` : "Newest first", ["job", "what", "status", "stage", "started"], found.slice(0, NEWEST).map((job) => [
+      h("a", { href: link("jobs", job.path, job.id) }, job.id), what(job), job.status,
+        job.status === "running" ? `${Math.round(100 * job.progress)} % ${job.stage ?? ""}` : "", time(job.created_at)]))
+      : h("p", null, "There are none yet."));
+}
+
+/** @param {any} job */
+function what(job) {
+  const learner = job.requested?.learner?.kind ?? job.requested?.learners?.map((/** @type {any} */ one) => one.kind).join(", ") ?? "";
+  return [job.kind, job.requested?.model, learner].filter(Boolean).join(" ");
+}
+
+/** Forms to train on a data set or to compare learners on it. @param {string} [chosen] */
+async function ordering(chosen) {
+  const [sets, kinds] = await Promise.all([list("datasets", "datasets"), learnerKinds()]);
+  if (!sets.length) return h("div", null, h("h1", null, "Train or compare"),
+    h("p", null, "Upload a table first: ", h("a", { href: "#/data" }, "Data")));
+  const data = select(sets.map((one) => /** @type {[string, string]} */ ([one.id,
+    `${one.name ?? one.id} (${short(one.rows, 9)} rows)`])), chosen, { onchange: () => redraw() });
+  const place = h("div", null);
+  const redraw = () => {
+    const found = sets.find((one) => one.id === data.value) ?? sets[0];
+    const stakes = new Stakes(found);
+    put(place, h("div", { class: "columns" }, training(found, kinds, stakes), comparing(found, kinds, stakes)), stakes.draw());
+  };
+  redraw();
+  return h("div", null, h("h1", null, "Train or compare"), field("Data set", data), place);
+}
+
+/** Benefits and prices, which training and comparing may use. */
+class Stakes {
+  matrix = new BenefitMatrix();
+  uses = h("input", { type: "checkbox" });
+  prices;
+
+  /** @param {any} found the data set */
+  constructor(found) {
+    this.found = found;
+    this.hasClasses = Boolean(found.classes) && found.labels.length === 1;
+    if (this.hasClasses) this.matrix.of(found.classes, identity(found.classes));
+    this.matrix.addEventListener("change", () => { this.uses.checked = true; });
+    this.prices = new Map(found.features.slice(0, 200).map((/** @type {any} */ one) => [one.name,
+      numberInput({ min: 0 })]));
+  }
+
+  draw() {
+    return h("div", null,
+      this.hasClasses ? card("Benefits", h("label", null, this.uses, " Train with this matrix (a comparison always uses it)"),
+        this.matrix) : null,
+      card("Prices of features", h("details", null, h("summary", null, "For models that ask question by question"),
+        h("div", { class: "fields" }, [...this.prices].map(([name, input]) => field(name, input))))));
+  }
+
+  /** @returns {Record<string, unknown>} */
+  get benefits() {
+    return this.hasClasses && this.uses.checked ? this.matrix.matrix : {};
+  }
+
+  /** @returns {Record<string, unknown>} */
+  get costs() {
+    const given = numbersIn(this.prices);
+    return Object.keys(given).length ? { feature_costs: given } : {};
+  }
+}
+
+/** @param {any} found @param {Kind[]} kinds @param {Stakes} stakes */
+function training(found, kinds, stakes) {
+  const learner = new LearnerForm(kinds);
+  const name = h("input", { required: true, pattern: NAME, value: suggested(found.name ?? "model") });
+  const holdout = numberInput({ min: 0, max: 0.9, value: "0.25", needed: true });
+  const seed = numberInput({ min: 0, step: 1, value: "0", needed: true });
+  return ordered("Train a model", "Train", "train", [field("Name of the model", name, "a to z, digits, _ and -"), learner.draw(),
+    h("div", { class: "fields" }, field("Share held out", holdout), field("Seed", seed))],
+    () => ({ model: name.value, learner: learner.learner, data: { dataset: found.id }, holdout: amountIn(holdout),
+      seed: amountIn(seed), ...stakes.benefits, ...stakes.costs }));
+}
+
+/** @param {string} name */
+function suggested(name) {
+  return name.toLowerCase().replace(/[^a-z0-9_-]+/g, "-").replace(/^[^a-z0-9]+|-+$/g, "").slice(0, 64) || "model";
+}
+
+/** @param {any} found @param {Kind[]} kinds @param {Stakes} stakes */
+function comparing(found, kinds, stakes) {
+  const boxes = kinds.map((kind) => /** @type {const} */ ([kind.title,
+    h("input", { type: "checkbox", checked: ["logistic", "random_forest", "gradient_boosting"].includes(kind.title) })]));
+  const folds = numberInput({ min: 2, max: 20, step: 1, value: "5", needed: true });
+  return ordered("Compare learners", "Compare", "compare",
+    [h("p", { class: "soft" }, "Every learner on the same folds, every rule on the rows outside; it needs benefits."),
+    h("div", { class: "fields" }, boxes.map(([title, box]) => h("label", null, box, ` ${title}`))), field("Folds", folds)],
+  () => ({ dataset: found.id, learners: boxes.filter(([, box]) => box.checked).map(([kind]) => ({ kind })),
+    folds: amountIn(folds), ...stakes.matrix.matrix }));
+}
+
+/**
+ * A form that starts a job.
+ * @param {string} title
+ * @param {string} action
+ * @param {string} kind
+ * @param {import("./dom.js").Child[]} fields
+ * @param {() => unknown} body
+ */
+function ordered(title, action, kind, fields, body) {
+  const result = h("div", { "aria-live": "polite" });
+  const sent = { text: "", key: "" };
+  const submit = (/** @type {Event} */ event) => {
+    event.preventDefault();
+    void within(result, async () => {
+      const json = body();
+      const text = JSON.stringify(json);
+      if (text !== sent.text) Object.assign(sent, { text, key: fresh() }); // the same order again is the same job
+      const job = await get(kind, { json, headers: { "Idempotency-Key": sent.key } });
+      location.hash = link("jobs", kind, job.id);
+      return null;
+    });
+  };
+  return card(title, h("form", { onsubmit: submit }, fields, h("div", { class: "row" }, h("button", { class: "main" }, action))),
+    result);
+}
+
+/** A key that no other order has. */
+function fresh() {
+  return `console-${Array.from(crypto.getRandomValues(new Uint8Array(16)), (one) => one.toString(16).padStart(2, "0")).join("")}`;
+}
+
+/** @param {string} kind @param {string} id @param {AbortSignal} signal */
+async function watched(kind, id, signal) {
+  const place = h("div", { "aria-live": "polite" });
+  const follow = async () => {
+    try {
+      let status = "";
+      for await (const job of events(path(kind, id, "events"), signal)) {
+        status = job.status;
+        const hasFocus = place.contains(document.activeElement);
+        put(place, state(kind, job));
+        if (hasFocus) place.querySelector("button")?.focus();
+      }
+      if (!ENDED.has(status) && !signal.aborted) setTimeout(follow, 2000); // a service that stops ends its streams
+    } catch (error) {
+      if (!signal.aborted) put(place, failed(error, () => void follow()));
+    }
+  };
+  const job = await get(path(kind, id));
+  put(place, state(kind, job));
+  if (!ENDED.has(job.status)) void follow();
+  return h("div", null, h("h1", null, what(job)), place);
+}
+
+/** @param {string} kind @param {any} job */
+function state(kind, job) {
+  const outcome = h("div", null);
+  const cancel = async () => {
+    if (await confirmed("Cancel this job? What it computed is lost.", "Cancel the job")) void within(outcome,
+      async () => { await ask(path(kind, job.id), { method: "DELETE" }); return null; });
+  };
+  return h("div", null, facts([["job", job.id], ["status", job.status], ["started", time(job.created_at)],
+    ...(job.attempt > 1 ? [/** @type {[string, string]} */ (["attempt", String(job.attempt)])] : [])]),
+    ENDED.has(job.status) ? null : [h("p", null, job.stage ?? "waiting"),
+      h("progress", { max: 1, value: job.progress, "aria-label": "Progress" }), button("Cancel…", () => void cancel()), outcome],
+    job.error ? h("div", { class: "problem" }, worded(new Problem(0, job.error.title, job.error.detail, job.error.errors, job.requested))) : null,
+    warned(job.warnings ?? []), job.model ? trained(job) : null,
+      kind === "compare" && job.status === "succeeded" ? compared(job) : null);
+}
+
+/** @param {any} job */
+function trained({ model, metrics }) {
+  const ref = `${model.name}:${model.version}`;
+  return card(`Published: ${ref}`, facts(Object.entries(metrics ?? {}).filter(([, value]) => typeof value === "number").slice(0,
+    8).map(([name, value]) => [name.replaceAll("_", " "), short(value)])),
+    h("div", { class: "row" }, h("a", { href: link("cases", ref) }, "Decide cases"),
+      h("a", { href: link("lab", ref) }, "Matrix lab"), h("a", { href: link("models", model.name, model.version) }, "Card")));
+}
+
+/** @param {any} job */
+function compared(job) {
+  const place = h("div", null);
+  void within(place, () => chart("Benefit of each learner and rule", path("compare", job.id)));
+  return card("Comparison", place);
+}
+
+/** @typedef {{title: string, description: string, properties: Record<string, any>}} Kind */
+
+/** @type {Promise<Kind[]> | undefined} */
+let kinds;
+
+/** The schema of each kind of learner, as the service documents it. @returns {Promise<Kind[]>} */
+function learnerKinds() {
+  kinds ??= get("openapi.json").then((document) => document.components.schemas.TrainRequest.properties.learner.oneOf);
+  kinds.catch(() => { kinds = undefined; });
+  return kinds;
+}
+
+/** A learner to choose, with its parameters; those that are not changed are not sent. */
+class LearnerForm {
+  #kind;
+  #doc = h("small", null);
+  #parameters = h("div", { class: "fields" });
+  /** @type {Map<string, () => unknown>} */
+  #values = new Map();
+
+  /** @param {Kind[]} kinds @param {string} [chosen] */
+  constructor(kinds, chosen = "auto") {
+    this.kinds = kinds;
+    this.#kind = select(kinds.map((one) => one.title), chosen, { onchange: () => this.#draw() });
+    this.#draw();
+  }
+
+  draw() {
+    return h("div", null, field("Learner", this.#kind), this.#doc, h("details", null, h("summary", null, "Parameters"),
+      this.#parameters));
+  }
+
+  /** The learner as `/train` takes it. @returns {Record<string, unknown>} */
+  get learner() {
+    const given = [...this.#values].map(([name, value]) => [name, value()]).filter(([, value]) => value !== undefined);
+    return { kind: this.#kind.value, ...Object.fromEntries(given) };
+  }
+
+  #draw() {
+    const kind = this.kinds.find((one) => one.title === this.#kind.value) ?? this.kinds[0];
+    put(this.#doc, kind.description.replaceAll("`", ""));
+    this.#values.clear();
+    put(this.#parameters, Object.entries(kind.properties).filter(([name]) => name !== "kind").map(([name, schema]) => {
+      const [input, value] = parameter(schema);
+      this.#values.set(name, value);
+      return field(name, input, schema.description?.replaceAll("`", ""));
+    }));
+  }
+}
+
+/**
+ * An input for a parameter, and what it says: undefined for the default.
+ * @param {any} schema
+ * @returns {[HTMLElement, () => unknown]}
+ */
+function parameter(schema) {
+  const shown = schema.default === undefined || schema.default === null ? "none" : JSON.stringify(schema.default).replaceAll('"',
+    "");
+  if (schema.enum || schema.type === "boolean") {
+    /** @type {unknown[]} */
+    const values = schema.enum ?? [true, false];
+    const input = select([["", `default (${shown})`],
+      ...values.map((one, i) => /** @type {[string, string]} */ ([String(i), one === null ? "none" : String(one)]))], "");
+    return [input, () => (input.value === "" ? undefined : values[Number(input.value)])];
+  }
+  const types = [schema.type ?? []].flat();
+  if (types.length && types.every((/** @type {string} */ type) => ["number", "integer", "null"].includes(type))) {
+    const input = numberInput({ step: types.includes("number") ? null : 1, min: schema.minimum,
+      max: schema.maximum, placeholder: `default ${shown}` });
+    return [input, () => numberIn(input) ?? undefined];
+  }
+  const input = h("input", { placeholder: `default ${shown}` });
+  return [input, () => (input.value === "" ? undefined : parsed(input.value, types))];
+}
+
+/** JSON where it is JSON, else text. @param {string} text @param {string[]} types */
+function parsed(text, types) {
+  if (types.length === 1 && types[0] === "string") return text;
+  try {
+    return JSON.parse(text);
+  } catch {
+    return text;
+  }
+}

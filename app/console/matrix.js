@@ -1,0 +1,174 @@
+/** The benefit matrix as a table that can be edited, and where this session keeps it for each model. */
+
+import { button, h, short } from "./dom.js";
+import { amountIn, numberInput, parsed, refused } from "./number.js";
+
+/** @typedef {import("./api.js").Problem} Problem */
+/** @typedef {{benefits: number[][], actions: string[]}} Matrix a row for each class, a column for each action */
+
+/** The matrix last used with a model, else that of its card. @param {any} card @returns {Matrix} */
+export function matrixOf(card) {
+  const kept = sessionStorage.getItem(`payoff-matrix ${card.name}`);
+  if (kept) {
+    const { classes, ...matrix } = JSON.parse(kept);
+    if (JSON.stringify(classes) === JSON.stringify(card.classes)) return matrix;
+  }
+  return matrixOfCard(card);
+}
+
+/** The matrix that a card has, else 1 for the right class. @param {any} card @returns {Matrix} */
+export function matrixOfCard({ classes, benefits, actions }) {
+  return benefits ? { benefits, actions: actions ?? classes.map(String) } : identity(classes);
+}
+
+/** @param {unknown[]} classes @returns {Matrix} */
+export function identity(classes) {
+  return { benefits: classes.map((_, k) => classes.map((__, j) => Number(k === j))), actions: classes.map(String) };
+}
+
+/** @param {any} card @param {Matrix} matrix */
+export function keep(card, matrix) {
+  sessionStorage.setItem(`payoff-matrix ${card.name}`, JSON.stringify({ classes: card.classes, ...matrix }));
+}
+
+/** Fires `change` whenever it is edited. What it holds is what its inputs show; where one cannot be read, `matrix` throws. */
+export class BenefitMatrix extends HTMLElement {
+  /** @type {string[]} */
+  #classes = [];
+  /** @type {HTMLInputElement[]} the names of the actions */
+  #heads = [];
+  /** @type {HTMLInputElement[][]} a row for each class */
+  #cells = [];
+  /** @type {[number, number]} */
+  #cell = [0, 0];
+  #slider = h("input", { type: "range", step: "any", oninput: () => this.#slide() });
+  #label = h("label", null);
+
+  /** @param {unknown[]} classes @param {Matrix} matrix */
+  of(classes, matrix) {
+    this.#classes = classes.map(String);
+    this.#draw(matrix.actions, matrix.benefits.map((row) => row.map(String)));
+    return this;
+  }
+
+  /** Problem where a number or a name cannot be sent. @returns {Matrix} */
+  get matrix() {
+    const actions = this.#heads.map((one) => one.value.trim());
+    actions.forEach((name, j) => {
+      if (!name || actions.indexOf(name) !== j) throw refused(this.#heads[j], name ? `is “${name}”, as is another one` : "is empty");
+    });
+    return { benefits: this.#cells.map((row) => row.map(amountIn)), actions };
+  }
+
+  /** Why `matrix` throws. @returns {Problem | null} */
+  get flaw() {
+    try {
+      void this.matrix;
+      return null;
+    } catch (error) {
+      return /** @type {Problem} */ (error);
+    }
+  }
+
+  /** @param {string[]} actions @param {string[][]} texts of the cells */
+  #draw(actions, texts) {
+    this.#cell = [0, 0];
+    this.#heads = actions.map((action, j) => h("input", { value: action, "aria-label": `Name of action ${j + 1}`, maxlength: 200, size: 10,
+      onchange: () => this.#rename() }));
+    this.#cells = texts.map((row, k) => row.map((value, j) => numberInput({ value, needed: true, "data-cell": `${k} ${j}` })));
+    this.#cells.forEach((row, k) => row.forEach((input, j) => {
+      input.addEventListener("focus", () => this.#choose(k, j));
+      input.addEventListener("input", () => { this.#choose(k, j); this.#changed(); });
+    }));
+    const heads = this.#heads.map((input, j) => h("th", { scope: "col" }, input,
+      actions.length > 2 ? button("×", () => this.#remove(j), { class: "small" }) : null));
+    this.#slider.id ||= `slider${Math.random().toString(36).slice(2)}`;
+    this.#label.htmlFor = this.#slider.id;
+    this.replaceChildren(
+      h("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": "Benefit matrix" }, h("table", { class: "matrix" },
+        h("caption", null, "Benefit of each action (column) for each true class (row); costs are negative"),
+        h("thead", null, h("tr", null, h("th", { scope: "col" }, "true class"), heads)), h("tbody", null,
+          this.#classes.map((name, k) => h("tr", null, h("th", { scope: "row" }, name), this.#cells[k].map((one) => h("td", null, one))))))),
+      h("div", { class: "row" }, button("Add an action", () => this.#add()), h("span", { class: "slider" }, this.#label,
+        this.#slider)));
+    this.#name();
+  }
+
+  /** @param {number} k @param {number} j */
+  #choose(k, j) {
+    this.#cell = [k, j];
+    const numbers = this.#cells.flat().map((one) => parsed(one.value)).filter((one) => !Number.isNaN(one));
+    const reach = Math.max(10, ...numbers.map((value) => 2 * Math.abs(value)));
+    Object.assign(this.#slider, { min: String(-reach), max: String(reach) });
+    this.#slider.value = String(parsed(this.#cells[k][j].value) || 0);
+    this.#label.replaceChildren(`${this.#classes[k]} × ${this.#heads[j].value}`);
+  }
+
+  #slide() {
+    const [k, j] = this.#cell;
+    const input = this.#cells[k][j];
+    input.value = String(Number(Number(this.#slider.value).toPrecision(3)));
+    input.removeAttribute("aria-invalid");
+    this.#changed();
+  }
+
+  #rename() {
+    for (const one of this.#heads) one.removeAttribute("aria-invalid");
+    this.#name();
+    this.#changed();
+  }
+
+  /** Name the inputs for screen readers; without drawing them anew, which would take the focus away. */
+  #name() {
+    this.#cells.forEach((row, k) => row.forEach((input, j) => input.setAttribute("aria-label",
+      `Benefit of ${this.#heads[j].value} if the class is ${this.#classes[k]}`)));
+    this.querySelectorAll("thead button").forEach((one, j) => one.setAttribute("aria-label", `Remove action ${this.#heads[j].value}`));
+    this.#choose(...this.#cell);
+  }
+
+  #add() {
+    const actions = this.#heads.map((one) => one.value);
+    let number = actions.length + 1;
+    while (actions.includes(`action ${number}`)) number += 1;
+    this.#draw([...actions, `action ${number}`], this.#cells.map((row) => [...row.map((one) => one.value), "0"]));
+    this.#heads.at(-1)?.select();
+    this.#changed();
+  }
+
+  /** @param {number} j */
+  #remove(j) {
+    const rest = (/** @type {HTMLInputElement[]} */ row) => row.toSpliced(j, 1).map((one) => one.value);
+    this.#draw(rest(this.#heads), this.#cells.map(rest));
+    this.#changed();
+  }
+
+  #changed() {
+    this.dispatchEvent(new Event("change"));
+  }
+}
+customElements.define("payoff-matrix", BenefitMatrix);
+
+/** The matrix, for reading. @param {Matrix} matrix @param {unknown[]} classes */
+export function inWords(matrix, classes) {
+  return classes.map((name, k) => `${name}: ${matrix.actions.map((action, j) => `${action} ${short(matrix.benefits[k][j])}`).join(", ")}`).join("; ");
+}
+
+/** The matrix by names, which a service understands whatever the order of a version's classes. @param {Matrix} matrix @param {unknown[]} classes */
+export function worded({ benefits, actions }, classes) {
+  const row = (/** @type {number} */ k) => Object.fromEntries(actions.map((action, j) => [action, benefits[k][j]]));
+  return { benefits: Object.fromEntries(classes.map((name, k) => [String(name), row(k)])), actions };
+}
+
+/**
+ * The matrix of names in the order of `classes`; null where its classes are others.
+ * @param {{benefits: Record<string, Record<string, number>>, actions: string[] | null}} found @param {unknown[]} classes
+ * @returns {Matrix | null}
+ */
+export function fromWords({ benefits, actions }, classes) {
+  const names = classes.map(String), found = Object.keys(benefits);
+  if (found.length !== names.length || !names.every((name) => Object.hasOwn(benefits, name))) return null;
+  const own = Object.keys(benefits[names[0]]);
+  const isSquare = own.length === names.length && names.every((name) => own.includes(name));
+  const columns = actions ?? (isSquare ? names : own);
+  return { benefits: names.map((name) => columns.map((action) => benefits[name][action])), actions: columns };
+}

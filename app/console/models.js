@@ -1,0 +1,199 @@
+/** Models: their versions, aliases and history; the card of a version with its charts; moving an alias. */
+
+import { chart, get, list, mayTrain, path } from "./api.js";
+import { comparison } from "./compare.js";
+import { button, card, confirmed, facts, field, h, put, select, short, table, time, warned } from "./dom.js";
+import { inWords, matrixOf } from "./matrix.js";
+import { within } from "./problems.js";
+
+export const NAME = "[a-z0-9][a-z0-9_\\-]{0,63}"; // of a model or an alias
+
+/** The address of a view. @param {string} view @param {...(string | number)} parts */
+export function link(view, ...parts) {
+  return `#/${[view, ...parts].map((part) => encodeURIComponent(String(part))).join("/")}`;
+}
+
+/** @param {string[]} parts */
+export async function view([name, version]) {
+  if (!name) return all();
+  return version ? one(name, Number(version)) : model(name);
+}
+
+async function all() {
+  /** @type {any[]} */
+  const models = await list("models", "models");
+  const place = h("div", null);
+  const form = h("details", { class: "card", ontoggle: () => { if (!place.hasChildNodes()) void within(place, importing); } },
+    h("summary", null, "Import a model"), place);
+  return h("div", null, h("h1", null, "Models"),
+    models.length
+      ? table("Published models", ["name", "latest", "versions", "aliases", ""], models.map((one) => [
+        h("a", { href: link("models", one.name) }, one.name), one.latest, one.versions.length,
+        Object.entries(one.aliases).map(([alias, version]) => `${alias} → ${version}`).join(", "), uses(one.name)]))
+      : h("p", null, "There are no models yet. Upload a table under Data, and train one."), form);
+}
+
+/** A model made elsewhere, evaluated on a data set here. */
+async function importing() {
+  const sets = await list("datasets", "datasets");
+  const name = h("input", { required: true, pattern: NAME });
+  const file = h("input", { type: "file", required: true });
+  const format = select(["skops", "onnx", "joblib"], "skops");
+  const data = select(sets.map((one) => /** @type {[string, string]} */ ([one.id, one.name ?? one.id])), null,
+    { required: true });
+  const calibration = select(["none", "sigmoid", "isotonic", "auto"], "none");
+  const result = h("div", null);
+  const send = (/** @type {Event} */ event) => {
+    event.preventDefault();
+    void within(result, async () => {
+      const form = new FormData();
+      for (const [key, value] of Object.entries({ format: format.value, dataset: data.value,
+        calibration: calibration.value })) form.append(key, value);
+      if (file.files?.[0]) form.append("file", file.files[0]);
+      const job = await get(path("models", name.value, "versions"), { body: form, patient: true });
+      location.hash = link("jobs", "train", job.id);
+      return null;
+    });
+  };
+  return h("form", { onsubmit: send }, h("div", { class: "fields" }, field("Name of the model", name),
+    field("File of the model", file), field("Format", format, "a joblib file runs the code in it"),
+    field("Data set", data, "labelled rows that it was not trained on"), field("Calibration", calibration)),
+      h("button", null, "Import"), result);
+}
+
+/** Models to choose from, for another view. @param {string} title @param {string} view */
+export async function chooser(title, view) {
+  const models = (await list("models", "models")).filter((one) => one.latest !== null);
+  return h("div", null, h("h1", null, title),
+    h("p", null, models.length ? "Choose a model:" : "There are no models yet. Upload a table under Data, and train one."),
+    h("ul", null, models.flatMap((one) => [one.name, ...Object.keys(one.aliases).map((alias) => `${one.name}@${alias}`)])
+      .map((ref) => h("li", null, h("a", { href: link(view, ref) }, ref)))));
+}
+
+/** What can be done with a model. @param {string} ref */
+function uses(ref) {
+  return h("span", { class: "uses" }, h("a", { href: link("lab", ref), "aria-label": `Matrix lab of ${ref}` }, "Matrix lab"), " · ",
+    h("a", { href: link("cases", ref), "aria-label": `Cases of ${ref}` }, "Cases"), " · ",
+    h("a", { href: link("outcomes", ref), "aria-label": `Outcomes of ${ref}` }, "Outcomes"));
+}
+
+/** @param {string} name */
+async function model(name) {
+  const [found, trains] = await Promise.all([get(path("models", name)), mayTrain()]);
+  const measures = [...new Set(found.versions.flatMap((/** @type {any} */ one) => Object.keys(one.metrics)))].slice(0, 5);
+  const move = h("section", { class: "card" });
+  put(move, ...aliases(found, trains));
+  return h("div", null, h("h1", null, name), h("p", null, uses(name)),
+    card("Versions", table("Versions, newest first",
+      ["version", "learner", "made", ...measures.map((one) => one.replaceAll("_", " ")), ""],
+      found.versions.map((/** @type {any} */ one) => [
+        h("a", { href: link("models", name, one.version) }, one.version), one.kind, time(one.created_at),
+        ...measures.map((measure) => short(one.metrics[measure])), uses(`${name}:${one.version}`)]))),
+    comparison(found), move,
+    card("Alias history", table("Oldest first", ["when", "key", "alias", "from", "to"],
+      found.alias_history.map((/** @type {any} */ one) => [time(one.at), one.who, one.alias, one.from_version ?? "new",
+        one.to_version ?? "deleted"]))));
+}
+
+/** @param {any} found the model @param {boolean} trains */
+function aliases(found, trains) {
+  const names = Object.keys(found.aliases);
+  const shown = [
+    h("h2", null, "Aliases"),
+    names.length ? facts(names.map((alias) => [alias, `version ${found.aliases[alias]}`])) : h("p", null, "None"),
+  ];
+  if (!trains) return [...shown, h("small", null, "Moving an alias needs a key with the scope 'train'.")];
+  const alias = h("input", { value: names[0] ?? "champion", required: true, pattern: NAME, list: "aliases" });
+  const version = select(found.versions.map((/** @type {any} */ one) => one.version), found.latest);
+  const outcome = h("div", null);
+  const submit = async (/** @type {Event} */ event) => {
+    event.preventDefault();
+    const before = found.aliases[alias.value];
+    const now = before ? `answered by version ${before}` : "not answered";
+    const question = `Requests to ${found.name}@${alias.value} are ${now} now. Shall version ${version.value} answer them?`
+      + " The audit log keeps who moved it.";
+    if (!(await confirmed(question, "Move the alias"))) return;
+    await within(outcome, async () => {
+      await get(path("models", found.name, "aliases", alias.value), { method: "PUT", json: { version: Number(version.value) } });
+      window.dispatchEvent(new Event("hashchange"));
+      return h("p", { role: "status" }, "Moved.");
+    });
+  };
+  return [...shown, h("form", { class: "row", onsubmit: submit }, field("Alias", alias),
+    h("datalist", { id: "aliases" }, names.map((one) => h("option", { value: one }))),
+    field("Version", version), h("button", null, "Move…")), outcome];
+}
+
+/** @param {string} name @param {number} version */
+async function one(name, version) {
+  const found = await get(path("models", name, "versions", version));
+  const ref = `${name}:${version}`;
+  return h("div", null, h("h1", null, h("a", { href: link("models", name) }, name), ` version ${version}`),
+    h("p", null, uses(ref)),
+    warned(found.warnings),
+    h("div", { class: "columns" },
+      card("Model", facts([["learner", found.learner.kind], ["classes", found.classes?.join(", ")],
+        ["made", time(found.created_at)],
+        ["rows", short(found.data.rows)],
+          ["evaluated on", found.data.evaluation ? found.data.evaluation.method : `${found.data.holdout_rows} held-out rows`]]),
+      h("details", null, h("summary", null, "Parameters and origin"), facts([
+        ...Object.entries(found.learner.parameters).map(([key, value]) => /** @type {[string, string]} */ ([key,
+          JSON.stringify(value)])),
+        ["data set", found.data.dataset ?? "–"], ["digest", String(found.data.digest).slice(0, 16)],
+          ["SHA-256 of the model", String(Object.values(found.sha256)[0]).slice(0, 16)]]))),
+      card("Quality on rows not seen in training", measures(found.metrics), perClass(found.metrics.per_class))),
+    card("Features", table("As in training", ["feature", "type", "values", "price"],
+      found.features.map((/** @type {any} */ feature) => [
+      feature.name, feature.type, range(feature), price(found.feature_costs, feature.name)]))),
+    ...charts(found, ref));
+}
+
+/** @param {any} feature */
+export function range(feature) {
+  if (feature.type === "categorical") return feature.categories.slice(0,
+    30).join(", ") + (feature.categories.length > 30 ? ", …" : "");
+  return feature.low === null ? "" : `${short(feature.low)} to ${short(feature.high)}`;
+}
+
+/** @param {any[] | null} costs @param {string} name */
+export function price(costs, name) {
+  const found = costs?.find((one) => one.feature === name);
+  if (!found) return "";
+  return found.group ? `${short(found.cost)}, then ${short(found.discounted_cost)} (${found.group})` : short(found.cost);
+}
+
+/** Those that are single values. @param {Record<string, any>} metrics */
+function measures(metrics) {
+  return facts(Object.entries(metrics).filter(([, value]) => typeof value === "number")
+    .map(([name, value]) => [name.replaceAll("_", " "), short(value)]));
+}
+
+/** @param {Record<string, any> | undefined} classes */
+function perClass(classes) {
+  if (!classes) return null;
+  return table("By class", ["class", "rows", "precision", "recall"], Object.entries(classes).map(([name, one]) => [
+    name, one.rows, short(one.precision), short(one.recall)]));
+}
+
+/** The service's own charts, each loaded when it is asked for. @param {any} found @param {string} ref */
+function charts(found, ref) {
+  const shown = [];
+  if (found.classes && found.data.evaluation !== undefined) {
+    const matrix = matrixOf(found);
+    shown.push(drawing("Benefit on rows not seen in training", `With ${inWords(matrix, found.classes)}`,
+      () => chart(`Benefit of each rule of ${ref}`, path("models", ref, "benefit"), { json: matrix })));
+  }
+  for (const [key, title] of [["tree", "The tree: what it asks for, and what each path costs"],
+    ["chain", "The order of questions, with prices and errors"]]) {
+    if (key in found.fitted) {
+      shown.push(drawing(title, "", () => chart(`${title}, of ${ref}`, path("models", found.name, "versions", found.version))));
+    }
+  }
+  return shown;
+}
+
+/** @param {string} title @param {string} note @param {() => Promise<Node>} load */
+function drawing(title, note, load) {
+  const place = h("div", null, button("Draw the chart", () => void within(place, load)));
+  return card(title, note ? h("p", { class: "soft" }, note) : null, place);
+}

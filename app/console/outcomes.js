@@ -1,0 +1,268 @@
+/** Outcomes: what recorded decisions earned, against what was expected of them; and which models record by default. */
+
+import { about, amounts, money, more, pair, plain, share, words } from "./amounts.js";
+import { chart, get, newest, path } from "./api.js";
+import { button, card, facts, field, h, put, select, short, table, time, warned } from "./dom.js";
+import { chooser, link } from "./models.js";
+import { within } from "./problems.js";
+
+/** @typedef {import("./dom.js").Child} Child */
+
+const DAY_MS = 86_400_000;
+const CHEAP = 200_000; // decisions up to which the chart, which is computed anew, is drawn without being asked for
+const GROUPS = ["day", "week", "action", "version", "key"];
+/** @type {Record<string, [string, string]>} */
+const VERDICTS = {
+  as_promised: ["As promised", "The decisions earn what the model expected of them. A difference above the tolerance is excluded."],
+  over_promises: ["The model promises too much", "The decisions earn less than the model expected of them."],
+  under_promises: ["The model promises too little", "The decisions earn more than the model expected of them."],
+  undecided: ["Undecided", ""],
+};
+/** @type {Record<string, string>} */
+const CHALLENGED = { better: "earns more", worse: "earns less", undecided: "undecided" };
+/** @type {Record<string, string>} */
+const WAYS = { without_exploration: "as now, without drawing", most_probable: "best action for the most probable class" };
+/** @type {Record<string, string>} */
+const RIGHT = { people: "People were right: the other actions earned more.", decisions: "The decisions were right: the other actions earned less.",
+  undecided: "It is undecided who was right." };
+
+/** Sections in their order, each with the fields of the report that it shows. @type {[string[], (report: any) => Child | Child[]][]} */
+const SECTIONS = [
+  [["verdict", "decisions", "known", "coverage", "expected", "realised", "difference", "model", "since", "until", "by", "matrices",
+    "warnings"], summary],
+  [["maturing"], maturing], [["selective"], selective], [["bounds"], bounds], [["deciles"], deciles], [["alternatives"], alternatives],
+  [["overrides", "told_benefits"], overrides], [["exploration"], exploration], [["priors"], priors], [["drift"], drift],
+  [["shadow"], challengers], [["groups"], groups],
+];
+
+/** @param {string[]} parts @param {AbortSignal} signal */
+export async function view([ref], signal) {
+  if (!ref) return chooser("Outcomes", "outcomes");
+  const [name] = ref.split(/[:@]/);
+  const found = await get(path("models", name), { signal });
+  return h("div", null, h("h1", null, "Outcomes of ", h("a", { href: link("models", name) }, name)),
+    form(found, ref, signal), recording(name, found.recording));
+}
+
+/** What the report is about, and the report. @param {any} model @param {string} ref @param {AbortSignal} signal */
+function form(model, ref, signal) {
+  const { name } = model;
+  const one = select([[name, "all versions"], ...model.versions.map((/** @type {any} */ own) =>
+    /** @type {[string, string]} */ ([`${name}:${own.version}`, `version ${own.version}`])),
+    ...Object.entries(model.aliases ?? {}).map(([alias, version]) =>
+      /** @type {[string, string]} */ ([`${name}@${alias}`, `${alias} (version ${version})`]))], ref);
+  const first = h("input", { type: "date" }), last = h("input", { type: "date" });
+  const by = select([["", "no groups"], ...GROUPS.map((own) => /** @type {[string, string]} */ ([own, own]))], "");
+  const result = h("div", null), said = h("p", { role: "status", class: "soft" });
+  const chosen = () => [one, first, last, by].map((input) => input.value).join(" ");
+  const stale = () => { put(result); put(said, "Show the report for what is chosen now."); };
+  const show = newest(() => within(result, async () => {
+    const asked = chosen(), ref = one.value;
+    put(said, "The report is made…");
+    const query = { since: first.value || undefined, by: by.value || undefined,
+      until: last.value ? new Date(Date.parse(last.value) + DAY_MS).toISOString() : undefined };
+    const found = await get(path("models", ref, "outcomes"), { query, signal }).catch((error) => { put(said); throw error; });
+    if (chosen() !== asked) return null;
+    put(said, `The report of ${ref} is below.`);
+    return drawn(found, ref, query);
+  }));
+  show(null);
+  return h("div", null, card("Decisions", h("form", { oninput: stale,
+    onsubmit: (/** @type {Event} */ event) => { event.preventDefault(); show(null); } },
+    h("div", { class: "fields" }, field("Made by", one), field("From", first, "days are those of UTC"),
+      field("To", last, "this day included"), field("Also by", by)), h("button", { class: "main" }, "Show the report")), said), result);
+}
+
+/** Whether decisions are recorded by default, and what that means. @param {string} name @param {any} now */
+function recording(name, now) {
+  const record = h("input", { type: "checkbox", checked: now?.record === true });
+  const instances = h("input", { type: "checkbox", checked: now?.instances === true, disabled: !record.checked });
+  const outcome = h("div", { "aria-live": "polite" });
+  const set = async () => {
+    const json = { record: record.checked, instances: record.checked && instances.checked };
+    await within(outcome, async () => {
+      now = await get(path("models", name, "recording"), { method: "PUT", json });
+      return h("p", { role: "status" }, now.record ? `Decisions of ${name} are recorded${now.instances ? ", with their values" : ""}.`
+        : `Decisions of ${name} are recorded only where a request asks for it.`);
+    });
+    [record.checked, instances.checked, instances.disabled] = [now?.record === true, now?.instances === true, now?.record !== true];
+  };
+  record.addEventListener("change", () => void set());
+  instances.addEventListener("change", () => void set());
+  return card("Recording",
+    h("p", null, h("label", null, record, " Record decisions of this model by default")),
+    h("p", null, h("label", null, instances, " Record the values of each case, too")),
+    h("p", { class: "soft" }, "A recorded decision is stored before it is answered, under an id for POST /outcomes: its probabilities, "
+      + "its benefit matrix and its action. That takes less than a millisecond as a rule. The default is for requests to all versions "
+      + "that do not state \"record\". The values of a case are needed to train on outcomes and to replay other models; they may be personal data."), outcome);
+}
+
+/** @param {any} report @param {string} ref @param {Record<string, unknown>} query */
+function drawn(report, ref, query) {
+  const shown = new Set(SECTIONS.flatMap(([names]) => names));
+  const others = Object.keys(report).filter((name) => !shown.has(name));
+  const picture = h("div", null);
+  const draw = () => void within(picture, () => chart(`Outcomes of ${ref}`, path("models", ref, "outcomes"), { query }));
+  if (!report.decisions) put(picture, h("p", null, "No decision of this period is recorded."));
+  else if (report.decisions <= CHEAP) draw();
+  else put(picture, button("Draw the chart", draw));
+  const [first, ...rest] = SECTIONS.map(([names, own]) => section(report, names, own));
+  return h("div", { class: "report" }, warned(report.warnings ?? []), first, card("Chart", picture), ...rest,
+    ...others.map((name) => card(words(name), plain(report[name]))));
+}
+
+/** A section; where the report is not as this module knows it, its values. @param {any} report @param {string[]} names
+ * @param {(report: any) => Child | Child[]} own @returns {Child} */
+function section(report, names, own) {
+  try {
+    const content = own(report);
+    return content ? h("div", null, content) : null;
+  } catch {
+    return card(words(names[0]), ...names.map((name) => h("div", null, h("h3", null, words(name)), plain(report[name]))));
+  }
+}
+
+/** @param {any} report */
+function summary(report) {
+  const { difference } = report;
+  const [verdict, meaning] = VERDICTS[report.verdict] ?? [words(String(report.verdict)), ""];
+  return card("The verdict", h("p", { class: "decision" }, verdict),
+    h("p", null, report.verdict === "undecided" ? why(report) : meaning,
+      report.selective?.is ? " This is about the decisions with known truth alone." : null),
+    facts([["decisions", short(report.decisions, 9)], ["truth known", `${short(report.known, 9)} (${share(report.coverage)})`],
+      ["version", report.model?.version ?? "all"], ...(report.matrices > 1 ? [pair("benefit matrices", short(report.matrices, 9))] : []),
+      ...["since", "until"].filter((end) => report[end]).map((end) => pair(end, time(report[end])))]),
+    amounts("Expected against realised", [["expected of all decisions", report.expected],
+      ["expected of those with known truth", { mean: report.expected?.mean_of_known, cases: report.realised?.cases,
+        basis: `${difference?.basis}; by the model's probabilities` }],
+      ["realised", report.realised], ["decided less expected", difference]]),
+    more("How the interval was made", difference, ["mean", "low", "high", "cases", "basis", "reason"]));
+}
+
+/** @param {any} report */
+function why({ known, difference, expected }) {
+  if (!known) return "No outcome of these decisions is known yet.";
+  if (!expected.cases) return "No decision has a benefit matrix, so nothing was promised.";
+  if (difference.reason) return `There is no interval: ${difference.reason}.`;
+  return `The interval of the difference contains 0, and also differences above the tolerance of ${short(difference.tolerance)} `
+    + `(${difference.basis}). More outcomes make it narrower.`;
+}
+
+/** @param {any} report */
+function selective({ selective: found }) {
+  const shares = table("Known truth after each action", ["action", "decisions", "known", "share"],
+    found.actions.map((/** @type {any} */ one) => [one.action, short(one.decisions, 9), short(one.known, 9), share(one.coverage)]));
+  if (found.is) return card("Truth is known more often after some actions",
+    h("p", null, `Amounts about known cases are no estimates for all decisions (p = ${short(found.p_value, 2)}). `
+      + "The column \"about\" has what each amount is about; the bounds hold for all decisions."), shares);
+  return found.actions.length ? h("details", { class: "card" }, h("summary", null, "Known truth by action"), shares) : null;
+}
+
+/** @param {any} report */
+function bounds({ bounds: found }) {
+  const { if_probabilities_hold: held, ...range } = found;
+  if (found.cases === 0 || found.unknown === 0) return null;
+  return card("All decisions, known or not", h("p", null, `The truth of ${short(found.unknown, 9)} of ${short(found.cases, 9)} is unknown.`),
+    table("Bounds", ["", "per decision", "total", "about"], [
+      ["at least", short(range.mean_low), short(range.low), range.basis],
+      ["if the probabilities hold", short(held?.mean), short(held?.total), held?.basis ?? ""],
+      ["at most", short(range.mean_high), short(range.high), range.basis]]),
+    more("More", range, ["cases", "unknown", "low", "high", "mean_low", "mean_high", "basis"]));
+}
+
+/** @param {any} report */
+function deciles({ deciles: found }) {
+  if (!found.length) return null;
+  return card("By expected benefit", table(`Parts of equal size; means per decision; ${about(found)}`,
+    ["expected from", "to", "cases", "expected", "realised"], found.map((/** @type {any} */ one) =>
+      [short(one.from), short(one.to), short(one.cases, 9), short(one.expected), short(one.realised)])));
+}
+
+/** @param {any} report */
+function alternatives({ alternatives: found }) {
+  if (!found) return null;
+  const rows = Object.entries(found).filter(([, one]) => one);
+  const title = (/** @type {string} */ name, /** @type {any} */ one) => words(name) + ("action" in one ? `: ${one.action}` : "");
+  return card("What else would have been earned", amounts("On the same cases", rows.map(([name, one]) => [title(name, one), one])),
+    amounts("Less what was decided", rows.filter(([, one]) => one.gain).map(([name, one]) => [title(name, one), one.gain])));
+}
+
+/** @param {any} report */
+function overrides({ overrides: found, told_benefits: told }) {
+  if (found.differing === 0 && told.differing === 0) return null;
+  return card("What people did otherwise", found.differing
+    ? h("p", null, `${short(found.differing, 9)} cases differ. ${RIGHT[found.right] ?? words(String(found.right))}`) : null,
+    amounts("Differences", [["other actions less the decisions", found], ["benefits reported less those of the matrix", told]]),
+    more("More", found, ["mean", "low", "high", "level", "cases", "differing", "basis", "right", "total"]));
+}
+
+/** @param {any} report */
+function exploration({ exploration: found }) {
+  if (!found) return null;
+  const ways = Object.entries(found.ways);
+  const lines = ways.flatMap(([name, way]) => [["weighted outcomes (IPS)", way.ips], ["with the model where unknown (doubly robust)", way.dr]]
+    .map(([estimate, one]) => [WAYS[name] ?? words(name), estimate, money(way.usable && found.known ? one : null), one.basis ?? "not stated by the service"]));
+  const poor = ways.filter(([, way]) => !way.usable);
+  return card("What other ways to decide would earn", h("p", null, `The action was drawn at random in ${share(found.epsilon)} of `
+    + `${short(found.cases, 9)} decisions; the truth of ${short(found.known, 9)} is known.`),
+    poor.length ? warned(poor.map(([name, way]) => `${WAYS[name] ?? words(name)}: ${short(way.effective_cases)} cases count, too few to use the estimate`)) : null,
+    table("Estimates for all decisions", ["way to decide", "estimate", "per decision (95 % interval)", "about"], lines),
+    h("details", null, h("summary", null, "Weights"), table("How many cases count", ["way to decide", "effective cases", "largest weight", "usable"],
+      ways.map(([name, way]) => [WAYS[name] ?? words(name), short(way.effective_cases), short(way.largest_weight, 3), way.usable ? "yes" : "no"]))),
+    more("More", found, ["cases", "epsilon", "known", "ways"]));
+}
+
+/** @param {any} report */
+function priors({ priors: found }) {
+  if (!found?.versions.length) return null;
+  const changed = (/** @type {boolean | null} */ one) =>
+    (one === null ? "whether the shares changed is not answered" : one ? "the shares have changed" : "no change is proved");
+  return card("Classes that occurred", ...found.versions.map((/** @type {any} */ one) => h("div", null,
+    table(`Version ${one.version}: ${changed(one.changed)}; ${found.basis}`, ["class", "cases", "share", "share in training"],
+      one.classes.map((/** @type {any} */ own) => [own.class, short(own.cases, 9), share(own.observed), share(own.trained)])),
+    more("How it was tested", one, ["version", "classes", "changed"]))),
+    found.corrected ? amounts("Had the shares been corrected", [["gain", found.corrected]]) : null);
+}
+
+/** What drifted, and all on request. @param {any} report */
+function drift({ drift: { scores, features, not_compared: others } }) {
+  const all = [...scores, ...features], drifted = all.filter((one) => one.drifted);
+  if (!all.length && !others.length) return null;
+  const line = (/** @type {any} */ one) => [one.feature === undefined ? `probability of ${one.class}, version ${one.version}`
+    : `${one.feature}, ${one.of}`, one.against ?? "earlier days",
+  short(one.psi, 3), short(one.ks, 3), short(one.adjusted_p_value, 2), one.drifted ? "yes" : "no"];
+  const head = ["of", "against", "PSI", "KS distance", "corrected p", "drifted"];
+  return card("Scores and features", drifted.length ? table("Drifted", head, drifted.map(line))
+    : all.length ? h("p", null, "None of those compared has drifted.") : null,
+  others.length ? h("p", null, `Not compared, for too few values or numbers beside text: ${others.map((/** @type {any} */ one) => one.feature).join(", ")}.`) : null,
+  all.length ? h("details", null, h("summary", null, `All ${all.length} comparisons`), table("All comparisons", head, all.map(line))) : null);
+}
+
+/** @param {any} report */
+function challengers({ shadow: found }) {
+  if (!found?.length) return null;
+  return card("Challengers", h("p", { class: "soft" }, "What they would have earned, less what was decided. These intervals may be looked at every day."),
+    table("Less what was decided", ["challenger", "verdict", "per decision (95 % confidence sequence)", "cases", "decided otherwise", "about"],
+      found.map((/** @type {any} */ one) => [one.challenger, CHALLENGED[one.verdict] ?? words(one.verdict), money(one.gain),
+        short(one.cases, 9), short(one.differing, 9), one.gain.basis ?? "not stated by the service"])),
+    ...found.filter((/** @type {any} */ one) => one.reason).map((/** @type {any} */ one) => h("p", null, `${one.challenger}: ${one.reason}.`)));
+}
+
+/** Which truths are not used yet. @param {any} report */
+function maturing({ maturing: found }) {
+  if (!found?.since && !found?.reason && !found?.lags_by_class_differ) return null;
+  return card("Truths that are still to come",
+    found.since ? h("p", null, `Decisions since ${found.since} are left out: as many truths of the same days are still to come. `
+      + `${short(found.known_left_out, 9)} known truths are not used yet.`) : null,
+    found.lags_by_class_differ ? h("p", null, `Some classes become known later than others (p = ${short(found.p_value, 2)}).`) : null,
+    found.reason ? h("p", null, `${found.reason}.`) : null, more("More", found, ["since", "known_left_out", "lags_by_class_differ", "p_value", "reason"]));
+}
+
+/** @param {any} report */
+function groups({ groups: found, by }) {
+  if (!found) return null;
+  return card(`By ${by}`, table(`Means per decision (95 % interval); ${about(found.map((/** @type {any} */ one) => one.difference))}`,
+    [by, "decisions", "truth known", "expected", "realised", "decided less expected", "verdict"],
+    found.map((/** @type {any} */ one) => [one.group ?? "none", short(one.decisions, 9), share(one.coverage),
+      short(one.expected?.mean_of_known), money(one.realised), money(one.difference), VERDICTS[one.verdict]?.[0] ?? one.verdict])));
+}

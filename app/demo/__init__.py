@@ -1,0 +1,1 @@
+"""`payoff demo`: a tour of the service with real data."""

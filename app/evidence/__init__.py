@@ -1,0 +1,1 @@
+"""What recorded outcomes prove: intervals, sequences, bounds, drift. Arrays in, numbers out."""

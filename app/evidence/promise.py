@@ -1,0 +1,287 @@
+"""Whether decisions earn what was expected of them: the mean difference, with an interval that holds for rare losses.
+
+The model's own probabilities state how the benefit of each decision varies, and so how their mean does. Rare large
+losses that did not occur yet are part of it; a sample alone cannot know them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from app.evidence.means import FEWEST, student
+
+_SMOOTH = 1e-5  # share of every class that the model excludes: some models state 0 where they mean rare
+_LOGIT, _SCALE = 24.0, 64  # range of the binned log-odds, and the binary logarithms of ranges, each to both sides
+_LOGIT_BINS, _SCALE_BINS = 481, 2049
+_FAR = 30.0  # log-odds
+_Z = 1.959963984540054
+_NARROWER, _WIDER = 0.5, 2.0  # prior standard deviations of the log dispersion, below and above 1
+_FEW = (
+    0.57  # skewness of the sum under the promise above which no interval is given: of about three losses of equal size
+)
+_UNPROMISED = 1.3  # dispersion from which the sample has a say beside the promise
+_DENSE = 4  # codes in the range of those that occur, for each: an array of all of them is then faster than sorting
+_DAYS, _DEPENDENT = 10, 3.1  # fewest days for a test of their dependence, and its critical value
+
+
+@dataclass(frozen=True)
+class Risk:
+    """The promised distribution of each case's benefit around its mean, as a distribution of two points.
+
+    Of n cases: `logit` (n,) are the log-odds of the upper point, `width` (n,) its distance from the lower one. Variance
+    and skewness are those of the promised distribution; width 0 where nothing can vary.
+    """
+
+    logit: np.ndarray
+    width: np.ndarray
+
+    def __getitem__(self, rows: Any) -> Risk:
+        return Risk(self.logit[rows], self.width[rows])
+
+
+def risk(P: np.ndarray, payoffs: np.ndarray) -> Risk:
+    """The promise of class probabilities (n, K) about the `payoffs` (n, K) of the chosen action; NaN pads both."""
+    values, shares = np.ascontiguousarray(payoffs.T), np.ascontiguousarray(P.T)  # sums over the first axis are fast
+    absent = np.isnan(values)
+    if absent.any():
+        values, shares = np.where(absent, values[0], values), np.where(absent, 0.0, shares)
+    K = len(values) - absent.sum(axis=0)
+    shares = np.where(absent, 0.0, (1 - _SMOOTH) * shares + _SMOOTH / K)
+    fixed = np.max(values, axis=0) == np.min(values, axis=0)
+    values -= (shares * values).sum(axis=0)
+    moment = shares * values * values
+    variance = np.where(fixed, 1.0, moment.sum(axis=0))
+    moment *= values
+    deviation = np.sqrt(variance)
+    skewness = np.where(fixed, 0.0, moment.sum(axis=0) / (variance * deviation))
+    half = np.abs(skewness) / 2
+    up = half + np.sqrt(half * half + 1)  # the root of u - 1/u = |skewness|, without cancellation
+    logit = -2 * np.log(up) * np.where(skewness < 0, -1.0, 1.0)
+    return Risk(logit, np.where(fixed, 0.0, deviation * (up + 1 / up)))
+
+
+@dataclass
+class PromiseSums:
+    """All that the interval needs of any number of cases: sums, and a histogram of their risks."""
+
+    count: int = 0
+    moments: np.ndarray = field(default_factory=lambda: np.zeros(2))  # sums of the differences and of their squares
+    _days: dict[int, np.ndarray] = field(default_factory=dict)  # count, sum, variance, fourth cumulant
+    _cells: list[np.ndarray] = field(default_factory=list)  # (cell, count, sum of log-odds, variance) x cells
+
+    def add(self, differences: np.ndarray, risks: Risk, day: int) -> None:
+        """Differences (n,), realised less expected, of cases of one day, and their risks."""
+        n = len(differences)
+        if not n:
+            return
+        self.count += n
+        square = differences * differences
+        self.moments += (differences.sum(), square.sum())
+        varying = risks[risks.width > 0] if (risks.width <= 0).any() else risks
+        share = 1 / (1 + np.exp(-varying.logit))
+        spread = share * (1 - share)
+        variance = spread * varying.width**2
+        fourth = variance * varying.width**2 * (1 - 6 * spread)
+        own = self._days.setdefault(day, np.zeros(4))
+        own += (n, differences.sum(), variance.sum(), fourth.sum())
+        cell = np.rint((np.clip(varying.logit, -_LOGIT, _LOGIT) + _LOGIT) * ((_LOGIT_BINS - 1) / (2 * _LOGIT)))
+        scale = np.rint(
+            (np.clip(np.log2(varying.width), -_SCALE, _SCALE) + _SCALE) * ((_SCALE_BINS - 1) / (2 * _SCALE))
+        )
+        code = (cell * _SCALE_BINS + scale).astype(np.int64)
+        self._cells.append(_summed(code, np.stack((np.ones(len(code)), varying.logit, variance))))
+        if len(self._cells) > 64:
+            self._cells = [self._merged()]
+
+    def _merged(self) -> np.ndarray:
+        cells = np.concatenate(self._cells, axis=1) if self._cells else np.zeros((4, 0))
+        return _summed(cells[0].astype(np.int64), cells[1:])
+
+    def family(self) -> _Family:
+        _, count, logit, variance = self._merged()
+        logit = logit / np.maximum(count, 1)
+        share = 1 / (1 + np.exp(-logit))
+        return _Family(logit, np.sqrt(variance / count / (share * (1 - share))), count, self.count)
+
+    def over_days(self) -> float:
+        """How far Student's interval of the mean reaches by the sums of days; 0 with one day, or ten and more."""
+        days = np.array(list(self._days.values()))
+        if not 1 < len(days) < _DAYS:
+            return 0.0
+        rest = days[:, 1] - days[:, 0] * self.moments[0] / self.count
+        freedom = len(days) - 1
+        return student(freedom) * float(np.sqrt(rest @ rest * len(days) / freedom)) / self.count
+
+    def day_inflation(self) -> tuple[float | None, int]:
+        """How much more the sums of days vary than those of independent cases would, if that is significant, and the
+        degrees of freedom of the estimate; else 1 and 0, and None with fewer than ten days, which do not show it.
+        """
+        days = np.array([own for own in self._days.values() if own[2] > 0])
+        if len(days) < _DAYS:
+            return None, 0
+        n, total, variance, fourth = days.T
+        level = self.moments[1] / max(variance.sum(), 1e-300)  # the observed variance in place of the promised
+        ratio = (total - n * self.moments[0] / self.count) ** 2 / (variance * max(level, 1e-300))
+        error = np.sqrt((2 + np.abs(fourth) / variance**2).sum())
+        freedom = len(days) - 1
+        if (ratio.sum() - freedom) / error < _DEPENDENT:
+            return 1.0, 0
+        return float(ratio.sum() / freedom), freedom
+
+
+@dataclass(frozen=True)
+class _Family:
+    """Cases of two points whose log-odds of the upper one are all shifted by the same amount."""
+
+    logit: np.ndarray
+    width: np.ndarray
+    count: np.ndarray
+    cases: int
+
+    def cumulants(self, shift: float) -> tuple[float, float, float, float, float]:
+        """Of the sum of differences of as many cases drawn from these: the first four, and the sum of the squared
+        variances of the cases.
+        """
+        start = 1 / (1 + np.exp(-self.logit))
+        share = 1 / (1 + np.exp(-(self.logit + shift)))
+        mean = self.width * (share - start)
+        spread = share * (1 - share)
+        variance = spread * self.width**2
+        total = float(self.count @ mean)
+        centred = mean - total / self.cases
+        rest = max(self.cases - self.count.sum(), 0.0)  # cases without risk, whose difference is 0
+        outer = -total / self.cases
+        second = self.count @ (variance + centred**2) + rest * outer**2
+        third = self.count @ (variance * (self.width * (1 - 2 * share) + 3 * centred) + centred**3)
+        third += rest * outer**3
+        fourth = self.count @ (variance * self.width**2 * (1 - 6 * spread))
+        return total, float(second), float(third), float(fourth), float(self.count @ variance**2)
+
+
+@dataclass(frozen=True)
+class Judged:
+    """The mean difference of realised from expected benefit, and what it proves.
+
+    `low` and `high` are None where there is `reason` to give no interval. `dispersion` is the observed variance over
+    the promised one, `day_inflation` the factor by which dependence within days widens the variance (1: none found;
+    None: too few days to look for it).
+    """
+
+    cases: int
+    mean: float | None
+    low: float | None
+    high: float | None
+    reason: str | None
+    dispersion: float | None = None
+    day_inflation: float | None = None
+
+    def verdict(self, tolerance: float) -> str:
+        """As promised only where the interval excludes differences as large as `tolerance`."""
+        if self.low is None or self.high is None:
+            return "undecided"
+        if self.high < 0:
+            return "over_promises"
+        if self.low > 0:
+            return "under_promises"
+        return "as_promised" if max(-self.low, self.high) <= tolerance else "undecided"
+
+
+def judge(sums: PromiseSums) -> Judged:
+    """The 95 % interval of the mean difference: the shifts of all log-odds, common to all cases, that the sum of the
+    differences does not reject at 2.5 % on either side.
+
+    The distribution of the sum under a shift is the Cornish-Fisher expansion of its four cumulants. Its variance is
+    multiplied by the observed dispersion, shrunk towards 1 as far as the promise says that it is noise.
+    Where it is above 1.3, the promise describes the cases badly; the interval then contains Student's, too.
+    """
+    n, total = sums.count, float(sums.moments[0])
+    if n < FEWEST:
+        return Judged(n, total / n if n else None, None, None, f"fewer than {FEWEST} cases with known truth")
+    mean, family = total / n, sums.family()
+    _, second, third, _, _ = family.cumulants(0.0)
+    if second <= 0:
+        return Judged(n, mean, mean, mean, None)
+    if abs(third) > _FEW * second**1.5:
+        return Judged(n, mean, None, None, "too few cases for outcomes as rare and as large as these")
+    fitted = _root(lambda shift: total - family.cumulants(shift)[0], -_FAR, _FAR)
+    ratio, dispersion = _dispersion(sums, family.cumulants(fitted))
+    found, freedom = sums.day_inflation()
+    inflation = found or 1.0
+    quantile = _Z if not freedom else student(freedom)
+
+    def place(shift: float) -> float:
+        return _cornish_fisher(total, family.cumulants(shift), dispersion * inflation)
+
+    low = _crossing(lambda shift: quantile - place(shift), fitted, -1)
+    high = _crossing(lambda shift: quantile + place(shift), fitted, 1)
+    ends = family.cumulants(low)[0] / n, family.cumulants(high)[0] / n
+    if ratio > _UNPROMISED:
+        reach = student(freedom or n - 1) * float(np.sqrt(_variance(sums) * inflation / n))
+        ends = min(ends[0], mean - reach), max(ends[1], mean + reach)
+    if reach := sums.over_days():
+        ends = min(ends[0], mean - reach), max(ends[1], mean + reach)
+    return Judged(n, mean, *ends, None, ratio, found)
+
+
+def _dispersion(sums: PromiseSums, cumulants: tuple[float, ...]) -> tuple[float, float]:
+    """Observed variance over that of the fitted family, as it is and shrunk."""
+    _, second, _, fourth, squares = cumulants
+    observed = sums.count * _variance(sums)
+    if second <= 0 or observed <= 0:
+        return 1.0, 1.0
+    ratio = float(observed / second)
+    noise = max(fourth + 2 * squares, 0.0) / second**2
+    prior = _NARROWER if ratio < 1 else _WIDER
+    return ratio, float(ratio ** (1 / (1 + noise / prior**2)))
+
+
+def _variance(sums: PromiseSums) -> float:
+    """Of the differences."""
+    n = sums.count
+    return float((sums.moments[1] - sums.moments[0] ** 2 / n) / (n - 1))
+
+
+def _cornish_fisher(total: float, cumulants: tuple[float, ...], dispersion: float) -> float:
+    """The standard normal value whose tail is that of `total` in a distribution with these cumulants."""
+    mean, second, third, fourth, _ = cumulants
+    if second <= 0:
+        return float(np.sign(total - mean) * np.inf) if total != mean else 0.0
+    z = (total - mean) / float(np.sqrt(second * dispersion))
+    g, k = third / second**1.5, fourth / second**2
+    return float(z - g * (z * z - 1) / 6 - k * (z**3 - 3 * z) / 24 + g * g * (4 * z**3 - 7 * z) / 36)
+
+
+def _crossing(function: Callable[[float], float], start: float, sign: int) -> float:
+    """Where a function that is positive at `start` first is negative in the direction of `sign`, at most 30 away."""
+    step, last = 0.02, start
+    while abs(last - start) < _FAR:
+        following = last + sign * step
+        if function(following) < 0:
+            return _root(function, *sorted((last, following)))
+        last, step = following, step * 1.6
+    return last
+
+
+def _root(function: Callable[[float], float], low: float, high: float) -> float:
+    from scipy.optimize import brentq  # noqa: PLC0415 - imported with the first report
+
+    ends = function(low), function(high)
+    if ends[0] * ends[1] > 0:
+        return low if abs(ends[0]) < abs(ends[1]) else high
+    return float(brentq(function, low, high, xtol=1e-9, rtol=1e-12))
+
+
+def _summed(code: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Sums of the columns of `values` (m, n), the first row positive, that have the same code, below these codes."""
+    least = int(code.min()) if len(code) else 0
+    span = int(code.max()) - least + 1 if len(code) else 0
+    if span > _DENSE * len(code):
+        found, place = np.unique(code, return_inverse=True)
+        return np.vstack((found, *(np.bincount(place, row, len(found)) for row in values)))
+    sums = np.array([np.bincount(code - least, row, span) for row in values])
+    found = np.flatnonzero(sums[0])  # the counts
+    return np.vstack((found + least, sums[:, found]))

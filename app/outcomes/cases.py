@@ -1,0 +1,101 @@
+"""Recorded decisions and what became of them, as columns."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+
+from app.outcomes.terms import Terms
+
+UNKNOWN = -1  # index of a truth, or of an action, that nobody has told
+FLOATS = ("at", "expected", "propensity", "benefit", "outcome_at", "received_at")
+INDICES = ("choice", "truth", "action")
+COLUMNS = (*FLOATS, *INDICES, "probabilities", "terms", "client")  # that cases are made of; others on request
+
+
+@dataclass(frozen=True)
+class Cases:
+    """Decisions of one model on one day, n of them, in no particular order.
+
+    `term` (n,) are indices into `terms`, `key` (n,) indices into `keys`, the names of the keys that asked (None without
+    one). `choice` (n,) and `action` (n,), the one that was really taken, are indices into the actions of a case's
+    terms; `truth` (n,) are indices into its classes; `UNKNOWN` where there is none. `probabilities` (n, K) is padded
+    with NaN for terms with fewer classes. Floats that are absent are NaN. Times are seconds since 1970.
+    `ids` and `instances` (JSON, None where absent) are there where they were asked for.
+    `shadows` has, by challenger (`name:version`), what it would have chosen, (n,) indices into the same actions,
+    `UNKNOWN` where it was not asked.
+    """
+
+    day: int
+    terms: Sequence[Terms]
+    keys: Sequence[str | None]
+    at: np.ndarray
+    term: np.ndarray
+    key: np.ndarray
+    choice: np.ndarray
+    expected: np.ndarray
+    probabilities: np.ndarray
+    propensity: np.ndarray
+    truth: np.ndarray
+    action: np.ndarray
+    benefit: np.ndarray
+    outcome_at: np.ndarray
+    received_at: np.ndarray
+    ids: Sequence[str] | None = None
+    instances: Sequence[str | None] | None = None
+    shadows: Mapping[str, np.ndarray] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.at)
+
+    @property
+    def known_at(self) -> np.ndarray:
+        """(n,): when the truth was known, as the client says, else when it came."""
+        return np.where(np.isnan(self.outcome_at), self.received_at, self.outcome_at)
+
+
+class Columns(Protocol):
+    """Columns of n decisions by name, as rows of the database or a file have them; empty where one was not read."""
+
+    def floats(self, name: str) -> np.ndarray:
+        """Float64 (n,), NaN where there is none."""
+
+    def indices(self, name: str) -> np.ndarray:
+        """Int32 (n,), `UNKNOWN` where there is none."""
+
+    def coded(self, name: str) -> tuple[Sequence[Any], np.ndarray]:
+        """Distinct values, and which of them each is: int32 (n,)."""
+
+    def texts(self, name: str) -> Sequence[Any]:
+        """The values, None where there is none."""
+
+    def probabilities(self) -> np.ndarray:
+        """Float64 (n, K), each filled up with NaN."""
+
+
+def cases_of(
+    day: int,
+    columns: Columns,
+    names: Collection[str],
+    terms: Sequence[Terms],
+    term: np.ndarray,
+    shadows: Mapping[str, np.ndarray],
+) -> Cases:
+    """The cases of columns, with ids and instances where `names` has them; the others as the fields of `Cases`."""
+    keys, key = columns.coded("client")
+    arrays = {name: columns.floats(name) for name in FLOATS} | {name: columns.indices(name) for name in INDICES}
+    return Cases(
+        day=day,
+        terms=terms,
+        keys=keys,
+        term=term,
+        key=key,
+        probabilities=columns.probabilities(),
+        ids=columns.texts("id") if "id" in names else None,
+        instances=columns.texts("instance") if "instance" in names else None,
+        shadows=shadows,
+        **arrays,
+    )

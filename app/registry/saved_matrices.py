@@ -1,0 +1,277 @@
+"""Benefit matrices that are saved for a model by name and version, in the memory of every process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from itertools import chain
+from pathlib import Path
+from threading import Lock
+from time import time
+from typing import Any
+
+import numpy as np
+import orjson
+from pydantic import TypeAdapter
+from sqlalchemy import Connection, delete, func, insert, or_, select
+from sqlalchemy.exc import SQLAlchemyError
+
+from app.database import Database, DatabaseAway
+from app.errors import Conflict, NotFound, NotReady, unknown
+from app.local_copy import LocalCopy
+from app.registry.listing import need_model
+from app.registry.tables import saved_matrices as table
+from app.registry.tables import state
+
+# Every process has all matrices in memory, and reads them when it starts.
+MOST_VERSIONS = 1_000  # of all matrices of a model
+MOST_BYTES = 4_000_000  # of all matrices of a model, so that it leaves room for others
+MOST_BYTES_OF_ALL = 32_000_000  # of all models: some 25,000 matrices with ten actions
+_BYTES_PER_VERSION = 1_000  # beside its JSON, about what its objects take
+_DELETED = ""  # in place of a matrix' name, in the row with the greatest number of the model's deleted matrices
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A matrix in words that was checked when it was saved: benefits (K, A) with the names of rows and columns."""
+
+    classes: Sequence[str]
+    actions: Sequence[str]
+    benefits: np.ndarray
+
+    def ordered(self, classes: Sequence[str], actions: Sequence[str]) -> np.ndarray:
+        """The benefits with rows and columns in this order of the same names."""
+        rows, columns = ({name: i for i, name in enumerate(own)} for own in (self.classes, self.actions))
+        return self.benefits[np.ix_([rows[name] for name in classes], [columns[name] for name in actions])]
+
+
+@dataclass(frozen=True)
+class Saved:
+    """A version of a matrix; `content` is JSON: the matrix in words, and its actions in order or null."""
+
+    model: str
+    matrix: str
+    version: int
+    content: bytes
+    created_at: float
+    who: str
+
+    @property
+    def reference(self) -> str:
+        return f"{self.matrix}:{self.version}"
+
+    def stated(self) -> tuple[dict[str, dict[str, float]], list[str] | None]:
+        """The matrix in words, and its actions where they have an order."""
+        words, actions = orjson.loads(self.content)
+        return words, actions
+
+    @cached_property
+    def checked(self) -> tuple[Checked, list[str] | None]:
+        """The same, parsed once: requests have the matrix without the work for each of its cells."""
+        words, actions = self.stated()
+        columns = list(next(iter(words.values())))
+        rows = [[row[action] for action in columns] for row in words.values()]
+        return Checked(list(words), columns, np.array(rows, dtype=np.float64)), actions
+
+
+@dataclass(frozen=True)
+class _View:
+    """The matrices of each model by reference, `autumn` (the newest version) and `autumn:2`, as of `revision`.
+
+    The revision is -1 where it is not known.
+    """
+
+    revision: int = -1
+    models: Mapping[str, Mapping[str, Saved]] = field(default_factory=dict)
+
+    @classmethod
+    def of_copy(cls, versions: Iterable[Saved]) -> _View:
+        """Of all versions, oldest first."""
+        models: dict[str, dict[str, Saved]] = {}
+        for saved in versions:
+            models.setdefault(saved.model, {}).update({saved.reference: saved, saved.matrix: saved})
+        return cls(models=models)
+
+    def of(self, model: str) -> Mapping[str, Saved]:
+        return self.models.get(model, {})
+
+    def versions(self, model: str) -> list[Saved]:
+        """Oldest first."""
+        return [saved for reference, saved in self.of(model).items() if ":" in reference]
+
+    def size(self, model: str) -> int:
+        """Bytes of all versions."""
+        return sum(len(saved.content) + _BYTES_PER_VERSION for saved in self.versions(model))
+
+    def after(self, revision: int, rows: Iterable[Any]) -> _View:
+        """With the changes in `rows`: those of a model whose matrices were deleted first, versions oldest first."""
+        changed: dict[str, dict[str, Saved]] = {}
+        for row in rows:
+            if row.matrix == _DELETED:
+                changed[row.model] = {}  # all that are left follow
+            elif row.content is not None:
+                if row.model not in changed:
+                    changed[row.model] = dict(self.of(row.model))
+                own = changed[row.model]
+                saved = Saved(row.model, row.matrix, row.version, row.content.encode(), row.created_at, row.who)
+                own[saved.reference] = own[saved.matrix] = saved
+        return _View(revision, {**self.models, **changed})
+
+    def parts(self) -> Iterator[bytes]:
+        """All versions as JSON, oldest first, one by one: no part holds the interpreter's lock for long."""
+        yield b"["
+        for i, saved in enumerate(chain.from_iterable(map(self.versions, self.models))):
+            yield (b"," if i else b"") + orjson.dumps({**asdict(saved), "content": saved.content.decode()})
+        yield b"]"
+
+
+class SavedMatrices:
+    """The table of saved matrices, in memory, never older than a second while the database answers.
+
+    A service that starts without its database goes by `copy`, the file with what was known before.
+    """
+
+    def __init__(self, database: Database, copy: Path) -> None:
+        self._database = database
+        self._copy = LocalCopy(copy, "saved matrices", TypeAdapter(list[Saved]))
+        self._view: _View | None = None
+        self._lock = Lock()
+        self._unfollow: Callable[[], None] = lambda: None
+
+    def start(self) -> None:
+        try:
+            with self._database.reading() as connection:
+                self._learn(self._ask(connection))
+        except (DatabaseAway, SQLAlchemyError):
+            copied = self._copy.read()
+            self._view = None if copied is None else _View.of_copy(copied)
+        self._copy.start()
+        self._unfollow = self._database.changes.follow(self._ask, self._learn)
+
+    def stop(self) -> None:
+        self._unfollow()
+        self._copy.stop()
+
+    def of(self, model: str) -> Mapping[str, Saved]:
+        """The matrices of a model by reference. No input or output; NotReady where they are not known yet."""
+        if self._view is None:
+            raise NotReady("saved matrices are not known yet, as the database is unavailable; try again soon")
+        return self._view.of(model)
+
+    def read(self, model: str) -> Mapping[str, Saved]:
+        """The same as the database has them now, versions of a matrix oldest first; NotFound for an unknown model."""
+        with self._database.reading() as connection:
+            need_model(connection, model)
+            view = self._ask(connection)
+        self._learn(view)
+        return view.of(model)
+
+    def save(
+        self, model: str, matrix: str, content: bytes, who: str, also: Callable[[Connection, Saved], None]
+    ) -> Saved:
+        """Save a new version, unless the newest one is equal; `also` writes in the transaction of a new one.
+
+        NotFound for an unknown model, Conflict where it has no room for more.
+        """
+        with self._changing() as connection:
+            need_model(connection, model)
+            before = self._ask(connection)
+            newest = before.of(model).get(matrix)
+            if newest is not None and orjson.loads(newest.content) == orjson.loads(content):
+                return newest
+            _check_room(model, before, content)
+            last = _last_deleted(connection, model, matrix) if newest is None else newest.version
+            saved = Saved(model, matrix, last + 1, content, time(), who)
+            row = {**asdict(saved), "content": content.decode(), "revision": before.revision + 1}
+            connection.execute(insert(table).values(row))
+            also(connection, saved)
+            view = self._ask(connection)
+        self._learn(view)
+        return saved
+
+    def delete(self, model: str, matrix: str, also: Callable[[Connection], None]) -> None:
+        """All versions; their numbers are not used again. NotFound where there is none."""
+        with self._changing() as connection:
+            need_model(connection, model)
+            view = self._ask(connection)
+            if matrix not in view.of(model):
+                raise NotFound(unsaved(model, matrix, view.of(model)))
+            self.remove(connection, model, matrix)
+            also(connection)
+            view = self._ask(connection)
+        self._learn(view)
+
+    @staticmethod
+    def remove(connection: Connection, model: str, matrix: str | None = None) -> None:
+        """All versions of a matrix, or of all matrices of the model. The transaction has locked the index.
+
+        Audit entries and requests name versions, so no number may mean another content later. One row per model keeps
+        the greatest number that was deleted, and matrices with new names begin after it: a row for each deleted name
+        would be one more with every name that a client invents.
+        """
+        gone = [table.c.model == model]
+        if matrix is not None:
+            gone.append(or_(table.c.matrix == matrix, table.c.content.is_(None)))
+        last = connection.execute(select(func.max(table.c.version)).where(*gone)).scalar()
+        if last is None:
+            return
+        revision = connection.execute(select(func.max(table.c.revision))).scalar_one() + 1
+        connection.execute(delete(table).where(*gone))
+        kept = {"model": model, "matrix": _DELETED, "version": last, "revision": revision}
+        connection.execute(insert(table).values(**kept, created_at=time(), who=""))
+
+    @contextmanager
+    def _changing(self) -> Iterator[Connection]:
+        """A transaction that locks the index as each change of a model does."""
+        with self._database.writing() as connection:
+            connection.execute(select(state.c.revision).with_for_update())
+            yield connection
+
+    def _ask(self, connection: Connection) -> _View:
+        """What there is now: where something changed, the changes are read."""
+        known = self._view if self._view is not None and self._view.revision >= 0 else _View(0)
+        revision = connection.execute(select(func.max(table.c.revision))).scalar() or 0
+        if revision <= known.revision:
+            return known
+        new = table.c.revision > known.revision
+        deleted = select(table.c.model).where(new, table.c.matrix == _DELETED)
+        changes = select(table).where(or_(new, table.c.model.in_(deleted)))
+        return known.after(revision, connection.execute(changes.order_by(table.c.matrix, table.c.version)))
+
+    def _learn(self, view: _View) -> None:
+        with self._lock:
+            if self._view is not None and view.revision <= self._view.revision:
+                return
+            self._view = view
+            self._copy.keep(view.parts())
+
+
+def unsaved(model: str, reference: str, known: Mapping[str, Saved]) -> str:
+    """The message that there is no such matrix, with one that is like it."""
+    if known:
+        return unknown("saved matrix", reference, known)
+    return f"{model!r} has no saved matrices; save one with PUT /models/{model}/matrices/<name>"
+
+
+def _last_deleted(connection: Connection, model: str, matrix: str) -> int:
+    """The greatest number that a deleted matrix of this name may have had; releases before kept one for each name."""
+    named = table.c.model == model, table.c.matrix.in_([_DELETED, matrix])
+    last: int | None = connection.execute(select(func.max(table.c.version)).where(*named)).scalar()
+    return last or 0
+
+
+def _check_room(model: str, before: _View, content: bytes) -> None:
+    if len(before.versions(model)) >= MOST_VERSIONS:
+        raise Conflict(f"{model!r} has {MOST_VERSIONS:,} versions of saved matrices, the maximum; delete a matrix")
+    new = len(content) + _BYTES_PER_VERSION
+    for whose, names, most in (
+        (repr(model), [model], MOST_BYTES),
+        ("all models", before.models, MOST_BYTES_OF_ALL),
+    ):
+        size = new + sum(map(before.size, names))
+        if size > most:
+            each = f"{_BYTES_PER_VERSION:,} for each version included"
+            what = f"the saved matrices of {whose} would take {size:,} bytes, {each}; at most {most:,} are allowed"
+            raise Conflict(f"{what}: delete matrices that no request names")

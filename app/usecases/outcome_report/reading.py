@@ -1,0 +1,115 @@
+"""The pass over all recorded cases: which of them are used, and in which groups."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from datetime import UTC, date, datetime, timedelta
+from typing import Any, Literal
+
+import numpy as np
+
+from app.errors import Invalid
+from app.evidence.maturity import Arrivals, Maturity
+from app.outcomes.cases import UNKNOWN, Cases
+from app.outcomes.identity import DAY
+from app.outcomes.terms import Label
+from app.usecases.outcome_report.earnings import Earned
+from app.usecases.outcome_report.slices import Slice, action_codes, slices
+from app.usecases.outcome_report.sums import Sums
+
+MOST_GROUPS = 1_000
+_SHOWN_MATRICES = 10_000
+_TIMED_CLASSES = 100  # of which each is timed apart; the others together
+
+By = Literal["day", "week", "action", "version", "key"]
+
+
+def matured(days: Iterable[Cases], now: float) -> Maturity:
+    """Which truths are not to be used yet at `now`, in seconds: those of days of which many are still to come.
+
+    Where clients say when truths were known, they may send them later, so none is expected after the last one sent.
+    """
+    arrivals, labels, last, is_stated = Arrivals(now), dict[Label, int](), -np.inf, False
+    for cases in days:
+        codes = [[labels.setdefault(label, len(labels)) for label in term.classes] for term in cases.terms]
+        width = max(map(len, codes), default=0)
+        table = np.array([[*own, *[0] * (width - len(own))] for own in codes]).reshape(-1, width)
+        known = cases.truth != UNKNOWN
+        truth = np.full(len(cases), UNKNOWN)
+        truth[known] = np.minimum(table[cases.term[known], cases.truth[known]], _TIMED_CLASSES - 1)
+        arrivals.add(cases.day, cases.at, truth, cases.known_at, min(len(labels), _TIMED_CLASSES))
+        last = float(np.fmax.reduce(cases.received_at, initial=last))
+        is_stated = is_stated or not np.isnan(cases.outcome_at).all()
+    if is_stated:
+        arrivals.now = min(now, last)
+    return arrivals.judge()
+
+
+class Read:
+    """The pass over all cases."""
+
+    def __init__(
+        self,
+        trained: Callable[[int], np.ndarray | None],
+        by: By | None = None,
+        rows: Callable[[int], int] = lambda _version: 0,
+        maturity: Maturity | None = None,
+    ) -> None:
+        self.sums = Sums(trained)
+        self.rows = rows  # of training
+        self.maturity = maturity or Maturity()
+        self.by = by
+        self.groups: OrderedDict[Any, Earned] = OrderedDict()
+        self.classes: dict[int, tuple[Label, ...]] = {}
+        self.days: set[int] = set()
+        self._matrices: set[Any] = set()
+
+    def add(self, cases: Cases) -> None:
+        """The cases of a day, or a part of them."""
+        for part in slices(cases, self.maturity.since):
+            self.days.add(part.day)
+            self.sums.add(part)
+            if self.by is not None:
+                self._group(part, self.by)
+        for term in cases.terms:
+            self.classes.setdefault(term.version, term.classes)
+            if len(self._matrices) < _SHOWN_MATRICES:
+                self._matrices.add(term.benefits)
+
+    def _group(self, part: Slice, by: By) -> None:
+        names, code = groups(part, by)
+        if len(names) == 1:
+            self._own(names[0]).add(part)
+            return
+        for place in np.unique(code):
+            self._own(names[place]).add(part, np.flatnonzero(code == place))
+
+    def _own(self, name: Label | None) -> Earned:
+        if name not in self.groups and len(self.groups) >= MOST_GROUPS:
+            raise Invalid.at("/by", f"there are more than {MOST_GROUPS:,} groups; send since and until")
+        return self.groups.setdefault(name, Earned())
+
+    @property
+    def matrices(self) -> int:
+        """How many benefit matrices the decisions have, up to 10,000."""
+        return len(self._matrices - {None})
+
+
+def groups(part: Slice, by: By) -> tuple[list[Label | None], np.ndarray]:
+    """What the cases are grouped by, and the code (n,) of each case's group."""
+    if by == "action":
+        labels, code = action_codes(part, part.choice)
+        return list(labels), code
+    if by == "version":
+        found, code = np.unique(part.version, return_inverse=True)
+        return [int(version) for version in found], code
+    if by == "key":
+        return list(part.keys), part.key
+    own = date_of(part.day)
+    start = own - timedelta(days=own.weekday()) if by == "week" else own
+    return [start.isoformat()], np.zeros(len(part), dtype=np.intp)
+
+
+def date_of(day: int) -> date:
+    return datetime.fromtimestamp(day * DAY, UTC).date()

@@ -1,0 +1,173 @@
+"""What recorded decisions earned, against what was expected of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from time import time
+from typing import Any
+
+import numpy as np
+
+from app.errors import Invalid
+from app.evidence.drift import holm
+from app.evidence.maturity import Maturity
+from app.evidence.means import p_value
+from app.outcomes.cases import Cases
+from app.registry.snapshot import Reference
+from app.usecases.models import card_of, trained
+from app.usecases.outcome_report import comparisons, drift, earnings, selection
+from app.usecases.outcome_report.earnings import Earned
+from app.usecases.outcome_report.reading import By, Read, date_of, matured
+from app.usecases.ports import Ports
+
+_WRONG = ("over_promises", "under_promises")
+_LEVEL = 0.05
+_NAMED = 10  # versions
+MOST_DAYS = 1_000
+
+
+def report(
+    ports: Ports, reference: str, *, since: float | None = None, until: float | None = None, by: By | None = None
+) -> dict[str, Any]:
+    """The report on the decisions of `name` (all versions), `name:3` or `name@alias`, of [since, until) in seconds.
+
+    Raises NotFound for what is not published, Invalid at /by with more than 1,000 groups, at /since with decisions of
+    more than 1,000 days. Two passes, O(decisions).
+    """
+    wanted = Reference.parse(reference)
+    versions: list[int] | None = None
+    if wanted.version is None and wanted.alias is None:
+        ports.registry.model(wanted.name)
+    else:
+        versions = [card_of(ports, reference).version]
+
+    days = ports.archive.days(wanted.name, since=since, until=until)
+    if len(days) > MOST_DAYS:
+        first = date_of(days[-MOST_DAYS])
+        raise Invalid.at(
+            "/since", f"there are decisions of {len(days):,} days, and a report has {MOST_DAYS:,}; send since={first}"
+        )
+
+    def recorded(*, arrivals_only: bool) -> Iterator[Cases]:
+        cases = ports.archive.cases
+        return cases(wanted.name, since=since, until=until, versions=versions, arrivals_only=arrivals_only)
+
+    maturity = matured(recorded(arrivals_only=True), time())
+    training = trained(ports, wanted.name)
+    read = Read(lambda version: training(version)[0], by, lambda version: training(version)[1], maturity)
+    for cases in recorded(arrivals_only=False):
+        read.add(cases)
+    scores = drift.scores(ports, wanted.name, read.sums, read.classes)
+    features = drift.features(ports, wanted.name, sorted(read.days), versions)
+    found = document(read, [*scores, *features])
+    if not found["decisions"]:
+        every = ports.archive.cases(wanted.name, since=since, until=until, arrivals_only=True)
+        found["warnings"].append(_why_empty(reference, wanted.name, ports.archive.days(wanted.name), every))
+    period = {"since": _moment(since), "until": _moment(until)}
+    return {"model": {"name": wanted.name, "version": versions[0] if versions else None}, **period, **found}
+
+
+def _why_empty(reference: str, name: str, days: Sequence[int], others: Iterable[Cases]) -> str:
+    """Why a report has no decisions, and what to ask for: `days` have some, and so have `others`, in its period."""
+    versions = sorted({term.version for cases in others for term in cases.terms})
+    if not days:
+        return f'no decision of {name} is recorded: send "record": true to /predict, or PUT /models/{name}/recording'
+    if not versions:
+        first, last = (date_of(day).isoformat() for day in (days[0], days[-1]))
+        return f"no decision of {name} was made in this period: they are of {first} to {last}"
+    listed = " or ".join(f"{name}:{version}" for version in versions[-_NAMED:])
+    return f"no decision of {reference} was made in this period: ask for {listed}, or for {name}, which is all versions"
+
+
+def document(read: Read, changes: Sequence[Any]) -> dict[str, Any]:
+    """All sections of the report."""
+    sums = read.sums
+    selective = selection.selection(sums.actions)
+    maturity = read.maturity
+    basis = earnings.basis(sums.total.known, sums.total.decisions, selective=selective["is"], reason=maturity.reason)
+    doubt = maturity.reason or (selection.UNEQUAL if selective["is"] else None)
+    alternatives = comparisons.alternatives(sums, basis)
+    drifted = drift.drift(changes)
+    return {
+        "by": read.by,
+        "matrices": read.matrices,
+        **earnings.earned(sums.total, basis, maturity.reason),
+        "maturing": maturing(maturity),
+        "selective": selective,
+        "bounds": selection.bounds(sums),
+        "exploration": selection.explored(sums, maturity.reason),
+        "deciles": comparisons.deciles(sums, basis),
+        "alternatives": alternatives,
+        "overrides": comparisons.overrides(sums, basis, doubt),
+        "told_benefits": earnings.gain(sums.told, basis),
+        "priors": drift.priors(sums, read.classes, basis, read.rows, selective=doubt is not None),
+        "drift": {
+            "scores": [line for line in drifted if "version" in line],
+            "features": [line for line in drifted if "feature" in line],
+            "not_compared": [name for name, change in changes if change is None],
+        },
+        "shadow": comparisons.shadows(sums, basis, doubt),
+        "groups": None if read.by is None else _grouped(read.groups, basis, maturity.reason),
+        "warnings": list(_warnings(read, selective)),
+    }
+
+
+def maturing(maturity: Maturity) -> dict[str, Any]:
+    """The section on truths that are not used yet."""
+    return {
+        "since": None if maturity.since is None else date_of(maturity.since).isoformat(),
+        "known_left_out": maturity.left_out,
+        "lags_by_class_differ": maturity.differs,
+        "p_value": maturity.p_value,
+        "reason": maturity.reason,
+    }
+
+
+def _grouped(groups: Mapping[Any, Earned], basis: str, reason: str | None) -> list[dict[str, Any]]:
+    """By name, of several kinds by its text. Verdicts are corrected for the number of groups (Holm)."""
+    names = sorted(groups, key=lambda name: (isinstance(name, str), name if isinstance(name, int) else 0, str(name)))
+    figures = [earnings.earned(groups[name], basis, reason) for name in names]
+    ends = [(one["difference"]["mean"], one["difference"]["low"], one["difference"]["high"]) for one in figures]
+    tested = [i for i, (_, low, _) in enumerate(ends) if low is not None]
+    adjusted = dict(zip(tested, holm(np.array([p_value(*ends[i]) for i in tested])).tolist(), strict=True))
+    for i, one in enumerate(figures):
+        one["adjusted_p_value"] = adjusted.get(i)
+        if one["verdict"] in _WRONG and not adjusted.get(i, 1.0) < _LEVEL:
+            one["verdict"] = "undecided"
+    return [{"group": name, **one} for name, one in zip(names, figures, strict=True)]
+
+
+def reservations(maturity: Maturity, *, selective: bool) -> Iterator[str]:
+    """What lateness and selection of truths do to figures about known cases."""
+    if maturity.since is not None:
+        yield (
+            f"many truths of decisions since {date_of(maturity.since).isoformat()} are still to come:"
+            f" the {maturity.left_out} that are known are left out, as they may differ from the others"
+        )
+    if maturity.reason is not None:
+        yield f"nothing is concluded: {maturity.reason}"
+    if selective:
+        yield f"{selection.UNEQUAL}: known cases are no fair sample, figures about them no estimates for all"
+
+
+def _warnings(read: Read, selective: Mapping[str, Any]) -> Iterator[str]:
+    sums = read.sums
+    yield from reservations(read.maturity, selective=selective["is"])
+    if not sums.total.known and not read.maturity.left_out and sums.total.decisions:
+        yield "no truth is known: send what became of the decisions to POST /outcomes"
+    elif not selective["is"] and 0 < sums.total.known < sums.total.decisions:
+        yield "truth is not known for all decisions: what is unknown may differ; see bounds"
+    if sums.total.promise.count and sums.total.promise.day_inflation()[0] is None:
+        yield "there are fewer than ten days with known truth: that cases of a day are independent is assumed"
+    unpriced = sums.total.decisions - sums.total.expecting
+    if unpriced:
+        yield f"{unpriced} decisions have no benefit matrix; they are counted, and no amount is about them"
+    if read.matrices > 1:
+        yield "the decisions have different benefit matrices; amounts are added as they are"
+    if sums.values.stride > 1 or sums.explored.stride > 1:
+        yield "deciles and exploration are of evenly spaced cases, as there are many"
+
+
+def _moment(seconds: float | None) -> str | None:
+    return None if seconds is None else datetime.fromtimestamp(seconds, UTC).isoformat()

@@ -1,0 +1,270 @@
+"""What the report computes of each recorded case, as columns."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from app.evidence.promise import Risk, risk
+from app.outcomes.cases import UNKNOWN, Cases
+from app.outcomes.identity import DAY
+from app.outcomes.terms import Label, Terms
+
+_AT_ONCE = 1 << 17  # rows
+_CELLS = 1 << 21  # of matrices, 16 MB
+_ROW_CELLS = 1 << 23  # of the matrices of rows, 64 MB
+
+
+@dataclass(frozen=True)
+class Stack:
+    """The terms of many cases as arrays: `matrices` (T, K, A), NaN where a term has none or fewer of them, and codes:
+    `action_sets` by `action_set` (T,), `class_sets` by `class_set` (T,). `versions` (T,); `stated` (T,), whether the
+    request stated priors.
+    """
+
+    matrices: np.ndarray
+    action_sets: Sequence[tuple[Label, ...]]
+    action_set: np.ndarray
+    class_sets: Sequence[tuple[Label, ...]]
+    class_set: np.ndarray
+    versions: np.ndarray
+    stated: np.ndarray
+
+    @classmethod
+    def of(cls, terms: Sequence[Terms]) -> Stack:
+        K = max(len(term.classes) for term in terms)
+        A = max(len(term.actions) for term in terms)
+        matrices = np.full((len(terms), K, A), np.nan)
+        shapes: dict[tuple[int, int], list[int]] = {}
+        for i, term in enumerate(terms):
+            if term.benefits is not None:
+                shapes.setdefault((len(term.classes), len(term.actions)), []).append(i)
+        for (k, a), places in shapes.items():
+            matrices[places, :k, :a] = np.array([terms[i].benefits for i in places])
+        action_sets, action_set = coded([term.actions for term in terms])
+        class_sets, class_set = coded([term.classes for term in terms])
+        versions = np.array([term.version for term in terms])
+        stated = np.array([term.priors is not None for term in terms])
+        return cls(matrices, action_sets, action_set, class_sets, class_set, versions, stated)
+
+
+@dataclass(frozen=True)
+class Slice:
+    """Some cases of one day with all that is computed of them, each column once and where it is asked for.
+
+    `known` (n,): the truth is known. `priced` (m,) are the rows with known truth and a matrix; columns of these have m
+    rows and say so.
+    """
+
+    stack: Stack
+    day: int
+    mature: bool  # else no truth is known
+    term: np.ndarray
+    key: np.ndarray
+    keys: Sequence[str | None]
+    choice: np.ndarray
+    expected: np.ndarray
+    P: np.ndarray
+    propensity: np.ndarray
+    truth: np.ndarray
+    action: np.ndarray
+    benefit: np.ndarray
+    known_day: np.ndarray
+    shadows: dict[str, np.ndarray]
+
+    def __len__(self) -> int:
+        return len(self.term)
+
+    @cached_property
+    def known(self) -> np.ndarray:
+        return np.asarray(self.truth != UNKNOWN)
+
+    @cached_property
+    def has_matrix(self) -> np.ndarray:
+        stated = ~np.isnan(self.stack.matrices[:, 0, 0])
+        return np.asarray(stated[self.term] & ~np.isnan(self.expected))
+
+    @cached_property
+    def version(self) -> np.ndarray:
+        return np.asarray(self.stack.versions[self.term])
+
+    @cached_property
+    def of_versions(self) -> list[tuple[int, np.ndarray | None]]:
+        """Each version that occurs, and its rows, None for all."""
+        found = np.unique(self.stack.versions)
+        if len(found) == 1:
+            return [(int(found[0]), None)]
+        rows = ((int(version), np.flatnonzero(self.version == version)) for version in found)
+        return [(version, own) for version, own in rows if len(own)]
+
+    @cached_property
+    def priced(self) -> np.ndarray:
+        return np.flatnonzero(self.known & self.has_matrix)
+
+    @cached_property
+    def payoffs(self) -> np.ndarray:
+        """(n, K): what the chosen action earns in each class."""
+        return np.asarray(self.stack.matrices[self.term, :, self.choice])
+
+    @cached_property
+    def earned(self) -> np.ndarray:
+        """(m, A): what each action would have earned in the class that was true."""
+        return np.asarray(self.stack.matrices[self.term[self.priced], self.truth[self.priced]])
+
+    def earned_by(self, actions: np.ndarray) -> np.ndarray:
+        """(m,): what these actions (m,) would have earned."""
+        return np.asarray(self.earned[np.arange(len(self.priced)), actions])
+
+    @cached_property
+    def decided(self) -> np.ndarray:
+        """(m,): what the decisions earn by their matrix."""
+        return self.earned_by(self.choice[self.priced])
+
+    @cached_property
+    def promised(self) -> np.ndarray:
+        """(m,): the benefit that was expected of the decisions."""
+        return np.asarray(self.expected[self.priced])
+
+    @cached_property
+    def taken(self) -> np.ndarray:
+        """(m,): the action that was really taken, where nobody told otherwise the one decided."""
+        return np.asarray(np.where(self.action == UNKNOWN, self.choice, self.action)[self.priced])
+
+    @cached_property
+    def overridden(self) -> np.ndarray:
+        """(m,): whether it was another one."""
+        return np.asarray(self.taken != self.choice[self.priced])
+
+    @cached_property
+    def taken_earned(self) -> np.ndarray:
+        """(m,): what the actions really taken earn by their matrix."""
+        return self.earned_by(self.taken) if self.overridden.any() else self.decided
+
+    @cached_property
+    def received(self) -> np.ndarray:
+        """(m,): the benefit that was told, else `taken_earned`."""
+        told = self.benefit[self.priced]
+        return np.where(np.isnan(told), self.taken_earned, told)
+
+    @cached_property
+    def taken_promised(self) -> np.ndarray:
+        """(m,): the benefit that the model expected of the actions really taken."""
+        promised: np.ndarray = self.promised
+        if self.overridden.any():
+            promised = promised.copy()
+            promised[self.overridden] = np.nansum(self._overridden_shares * self._overridden_payoffs, axis=1)
+        return promised
+
+    @cached_property
+    def taken_risks(self) -> Risk:
+        """Of the actions really taken, (m,)."""
+        own, other = self.risks, risk(self._overridden_shares, self._overridden_payoffs)
+        logit, width = own.logit.copy(), own.width.copy()
+        logit[self.overridden], width[self.overridden] = other.logit, other.width
+        return Risk(logit, width)
+
+    @cached_property
+    def _overridden_shares(self) -> np.ndarray:
+        return np.asarray(self.P[self.priced[self.overridden]])
+
+    @cached_property
+    def _overridden_payoffs(self) -> np.ndarray:
+        rows = self.priced[self.overridden]
+        return np.asarray(self.stack.matrices[self.term[rows], :, self.taken[self.overridden]])
+
+    @cached_property
+    def risks(self) -> Risk:
+        """Of the m rows."""
+        return risk(self.P[self.priced], self.payoffs[self.priced])
+
+
+def settled(cases: Cases, immature: int | None) -> Cases:
+    """The cases, without truths from the day `immature` on."""
+    if immature is None or cases.day < immature:
+        return cases
+    nobody, untold = np.full(len(cases), UNKNOWN, dtype=np.int32), np.full(len(cases), np.nan)
+    return replace(cases, truth=nobody, action=nobody, benefit=untold)
+
+
+def slices(cases: Cases, immature: int | None = None) -> Iterator[Slice]:
+    """The cases in parts of bounded size; without truths from the day `immature` on."""
+    if not len(cases):
+        return
+    mature = immature is None or cases.day < immature
+    cases = settled(cases, immature)
+    for stack, term, places in _stacks(cases):
+        _, K, A = stack.matrices.shape
+        size = min(_AT_ONCE, max(_ROW_CELLS // (K * A), 1))
+        for begin in range(0, len(term), size):
+            some = slice(begin, begin + size)
+            yield _slice(cases, stack, mature, term[some], some if places is None else places[some])
+
+
+def _stacks(cases: Cases) -> Iterator[tuple[Stack, np.ndarray, np.ndarray | None]]:
+    """Terms of bounded size together, the term of each of their cases, and which cases these are; None for all."""
+    parts = _parts(cases.terms)
+    if len(parts) == 1:
+        yield Stack.of(cases.terms), cases.term, None
+        return
+    part_of, place = np.empty((2, len(cases.terms)), dtype=np.intp)
+    for number, part in enumerate(parts):
+        part_of[part], place[part] = number, np.arange(len(part))
+    order = np.argsort(part_of[cases.term], kind="stable")
+    ends = np.cumsum(np.bincount(part_of[cases.term], minlength=len(parts)))
+    for part, rows in zip(parts, np.split(order, ends[:-1]), strict=True):
+        if len(rows):
+            yield Stack.of([cases.terms[i] for i in part]), place[cases.term[rows]], rows
+
+
+def _parts(terms: Sequence[Terms]) -> list[list[int]]:
+    """Indices of terms whose matrices, filled up to the largest of them, have at most `_CELLS` cells, or are one."""
+    parts: list[list[int]] = [[]]
+    K = A = 0
+    for i in sorted(range(len(terms)), key=lambda i: (len(terms[i].actions), len(terms[i].classes))):
+        k, a = len(terms[i].classes), len(terms[i].actions)
+        K, A = max(K, k), max(A, a)
+        if parts[-1] and (len(parts[-1]) + 1) * K * A > _CELLS:
+            parts.append([])
+            K, A = k, a
+        parts[-1].append(i)
+    return parts
+
+
+def _slice(cases: Cases, stack: Stack, mature: bool, term: np.ndarray, rows: Any) -> Slice:
+    known_at = cases.known_at[rows]
+    return Slice(
+        stack=stack,
+        day=cases.day,
+        mature=mature,
+        term=term,
+        key=cases.key[rows],
+        keys=cases.keys,
+        choice=cases.choice[rows],
+        expected=cases.expected[rows],
+        P=cases.probabilities[rows, : stack.matrices.shape[1]],
+        propensity=cases.propensity[rows],
+        truth=cases.truth[rows],
+        action=cases.action[rows],
+        benefit=cases.benefit[rows],
+        known_day=np.where(np.isnan(known_at), cases.day, known_at // DAY).astype(np.int64),
+        shadows={name: chosen[rows] for name, chosen in cases.shadows.items()},
+    )
+
+
+def action_codes(part: Slice, actions: np.ndarray) -> tuple[list[Label], np.ndarray]:
+    """The labels of actions (n,), indices into those of each case's terms, and the code (n,) of each."""
+    sets = part.stack.action_sets
+    labels, code = coded([label for own in sets for label in own])
+    first = np.cumsum([0, *map(len, sets)])
+    return labels, code[first[part.stack.action_set[part.term]] + actions]
+
+
+def coded(values: Sequence[Hashable]) -> tuple[list, np.ndarray]:
+    """Distinct values in the order in which they come, and the index of each."""
+    known: dict[Hashable, int] = {}
+    codes = np.fromiter((known.setdefault(value, len(known)) for value in values), dtype=np.intp, count=len(values))
+    return list(known), codes

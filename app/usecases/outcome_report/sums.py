@@ -1,0 +1,218 @@
+"""One pass over recorded cases: the sums from which the report is made."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from app.decisions.priors import shift_priors
+from app.evidence.means import MeanSums
+from app.evidence.promise import risk
+from app.evidence.selection import payoff_range
+from app.evidence.sequence import Sequence
+from app.outcomes.cases import UNKNOWN
+from app.outcomes.terms import Label
+from app.usecases.outcome_report.action_counts import ActionCounts
+from app.usecases.outcome_report.earnings import Earned
+from app.usecases.outcome_report.slices import Slice
+
+_KEPT = 1_000_000  # cases of which single values are kept; of more every second, fourth …
+_LEARNT = 50  # known outcomes before priors are corrected by them
+SCORE_BINS = 200
+
+
+@dataclass
+class Kept:
+    """Columns of single values of bounded number: every case, then every second, every fourth …"""
+
+    most: int = _KEPT
+    stride: int = 1
+    _blocks: list[np.ndarray] = field(default_factory=list)
+    _seen: int = 0
+
+    def add(self, columns: np.ndarray) -> None:
+        """Columns (c, n)."""
+        first = -self._seen % self.stride
+        self._seen += columns.shape[1]
+        self._blocks.append(columns[:, first :: self.stride])
+        while sum(block.shape[1] for block in self._blocks) > self.most:
+            self._blocks, self.stride = [self.columns()[:, ::2]], self.stride * 2
+
+    def columns(self) -> np.ndarray:
+        """(c, kept); (0, 0) without any."""
+        return np.concatenate(self._blocks, axis=1) if self._blocks else np.zeros((0, 0))
+
+
+@dataclass
+class Sums:
+    """All sums of a report. `trained` answers the class shares (K,) of a version in training, None where unknown."""
+
+    trained: Callable[[int], np.ndarray | None]
+    total: Earned = field(default_factory=Earned)
+    actions: ActionCounts = field(default_factory=ActionCounts)
+    unknown: np.ndarray = field(default_factory=lambda: np.zeros(4))  # cases; sums of least, greatest, expected
+    values: Kept = field(default_factory=Kept)  # promised and decided
+    most_probable: MeanSums = field(default_factory=MeanSums)
+    perfect: MeanSums = field(default_factory=MeanSums)
+    singles: dict[tuple[Label, int], MeanSums] = field(default_factory=lambda: defaultdict(MeanSums))
+    decided: float = 0.0
+    overrides: MeanSums = field(default_factory=MeanSums)
+    told: MeanSums = field(default_factory=MeanSums)  # benefit told less that of the matrix
+    classes: dict[int, np.ndarray] = field(default_factory=dict)  # counts by version
+    arrived: dict[int, dict[int, np.ndarray]] = field(
+        default_factory=dict
+    )  # counts by version and the day they were known
+    corrected: MeanSums = field(default_factory=MeanSums)
+    scores: dict[int, dict[int, np.ndarray]] = field(default_factory=dict)  # by version and day: (K, bins)
+    shadows: dict[str, tuple[Sequence, int]] = field(default_factory=dict)
+    action_sets: dict[tuple[Label, ...], int] = field(default_factory=dict)
+    labels: dict[Label, int] = field(default_factory=dict)
+    explored: Kept = field(default_factory=lambda: Kept(_KEPT // 10))
+
+    def add(self, part: Slice) -> None:
+        self.total.add(part)
+        self._bound(part)
+        self._score(part)
+        if part.mature:
+            self.actions.add(part)
+            self._explore(part)
+        if len(part.priced):
+            self.values.add(np.stack((part.promised, part.decided)))
+            self._alternatives(part)
+            self._overrides(part)
+            self._shadows(part)
+        self._priors(part)
+
+    def _bound(self, part: Slice) -> None:
+        rows = np.flatnonzero(~part.known & part.has_matrix)
+        if len(rows):
+            low, high = payoff_range(part.payoffs[rows])
+            self.unknown += (len(rows), np.nansum(low), np.nansum(high), part.expected[rows].sum())
+
+    def _alternatives(self, part: Slice) -> None:
+        rows, decided = part.priced, part.decided
+        self.decided += float(decided.sum())
+        self.perfect.add(np.nanmax(np.ascontiguousarray(part.earned.T), axis=0) - decided)
+        likely = most_probable(part.P[rows])
+        best = np.argmax(np.nan_to_num(part.stack.matrices, nan=-np.inf), axis=2)
+        self.most_probable.add(part.earned_by(best[part.term[rows], likely]) - decided)
+        sets = part.stack.action_set[part.term[rows]]
+        half = np.arange(len(rows)) % 2 == 0
+        for code in np.unique(sets):
+            for place, label in enumerate(part.stack.action_sets[code]):
+                own = sets == code
+                gain = part.earned[:, place] - decided
+                self.singles[label, 0].add(gain[own & half])
+                self.singles[label, 1].add(gain[own & ~half])
+
+    def _overrides(self, part: Slice) -> None:
+        self.overrides.add((part.taken_earned - part.decided)[part.overridden])  # both by the matrix
+        told = ~np.isnan(part.benefit[part.priced])
+        self.told.add((part.received - part.taken_earned)[told])
+
+    def _shadows(self, part: Slice) -> None:
+        rows = part.priced
+        for name, chosen in part.shadows.items():
+            asked = chosen[rows] != UNKNOWN
+            gain = part.earned_by(np.maximum(chosen[rows], 0))[asked] - part.decided[asked]
+            sequence, differing = self.shadows.get(name, (Sequence(), 0))
+            spread = np.nanmax(part.stack.matrices, axis=2) - np.nanmin(part.stack.matrices, axis=2)
+            if asked.any():
+                sequence.add(gain, 2 * float(np.nanmax(spread[part.term[rows][asked]])))
+            differing += int(np.count_nonzero(chosen[rows][asked] != part.choice[rows][asked]))
+            self.shadows[name] = sequence, differing
+
+    def _explore(self, part: Slice) -> None:
+        """Cases whose propensity was recorded; a propensity above one half is that of the best action."""
+        rows = np.flatnonzero(~np.isnan(part.propensity) & part.has_matrix)
+        if not len(rows):
+            return
+        P, M, each = part.P[rows], part.stack.matrices[part.term[rows]], np.arange(len(rows))
+        model = np.einsum("nk,nka->na", np.nan_to_num(P), np.nan_to_num(M))
+        offered = ~np.isnan(M[:, 0, :])
+        A = offered.sum(axis=1)
+        chosen, propensity = part.choice[rows], part.propensity[rows]
+        best = np.where(propensity > 0.5, chosen, np.where(offered, model, -np.inf).argmax(axis=1))
+        epsilon = np.where(best == chosen, (1 - propensity) * A / np.maximum(A - 1, 1), propensity * A)
+        truth = part.truth[rows]
+        earned = M[each, np.maximum(truth, 0)]
+        likely = np.where(offered, M[each, most_probable(P)], -np.inf).argmax(axis=1)
+        ways: list[np.ndarray] = []
+        for way in (best, likely):
+            own = risk(P, M[each, :, way])
+            ways += (earned[each, way], model[each, way], own.logit, own.width)
+        offers, sets = self._coded_actions(part)
+        place = part.stack.action_set[part.term[rows]]
+        codes = offers[place, chosen], offers[place, best]
+        self.explored.add(np.stack((truth >= 0, *codes, epsilon, sets[place], *ways)))
+
+    def _coded_actions(self, part: Slice) -> tuple[np.ndarray, np.ndarray]:
+        """For each set of actions of the slice the codes (A,) of its labels, and its own, in the whole report."""
+        sets = part.stack.action_sets
+        codes = np.full((len(sets), part.stack.matrices.shape[2]), -1)
+        for place, labels in enumerate(sets):
+            codes[place, : len(labels)] = [self.labels.setdefault(label, len(self.labels)) for label in labels]
+        return codes, np.array([self.action_sets.setdefault(labels, len(self.action_sets)) for labels in sets])
+
+    def _score(self, part: Slice) -> None:
+        """Histograms of the probabilities of each class, under the priors of training."""
+        lengths = np.array([len(classes) for classes in part.stack.class_sets])[part.stack.class_set]
+        stated = part.stack.stated.any()
+        for version, own in part.of_versions:
+            rows: Any = slice(None) if own is None else own
+            K = int(lengths[part.stack.versions == version].max())
+            kept = self.scores.setdefault(version, {}).setdefault(part.day, np.zeros((K, SCORE_BINS)))
+            plain = ~part.stack.stated[part.term[rows]] if stated else slice(None)
+            for k in range(len(kept)):
+                kept[k] += histogram(part.P[rows, k][plain])
+
+    def _priors(self, part: Slice) -> None:
+        """Counts of the classes; decisions by the shares of the truths that had come before their day."""
+        for version, own in part.of_versions:
+            trained = self.trained(version)
+            rows = np.flatnonzero(part.known) if own is None else own[part.known[own]]
+            if trained is None or not len(rows):
+                continue
+            size = len(trained)
+            counts = self.classes.setdefault(version, np.zeros(size, dtype=np.int64))
+            waiting = self.arrived.setdefault(version, {})
+            before = sum((waiting[day] for day in waiting if day < part.day), np.zeros(size, dtype=np.int64))
+            self._correct(part, rows, before, trained)
+            truth, day = part.truth[rows], part.known_day[rows]
+            counts += np.bincount(truth, minlength=size)
+            for arrival in np.unique(day).tolist():
+                some = np.bincount(truth[day == arrival], minlength=size)
+                waiting[arrival] = waiting.get(arrival, 0) + some
+
+    def _correct(self, part: Slice, rows: np.ndarray, counts: np.ndarray, trained: np.ndarray) -> None:
+        plain = part.has_matrix & ~part.stack.stated[part.term]
+        rows = rows[plain[rows]]
+        if counts.sum() < _LEARNT or not len(rows):
+            return
+        shares = np.where(trained > 0, counts + 0.5, 0)
+        P, _ = shift_priors(part.P[rows, : len(counts)], trained, shares / shares.sum())
+        M = part.stack.matrices[part.term[rows], : len(counts)]
+        actions = np.argmax(np.nan_to_num(np.einsum("nk,nka->na", P, M), nan=-np.inf), axis=1)
+        earned = M[np.arange(len(rows)), part.truth[rows]]
+        each = np.arange(len(rows))
+        self.corrected.add(earned[each, actions] - earned[each, part.choice[rows]])
+
+
+def most_probable(P: np.ndarray) -> np.ndarray:
+    """The class (n,) with the largest probability (n, K), of equal ones the first; NaN pads."""
+    best, place = P[:, 0].copy(), np.zeros(len(P), dtype=np.intp)
+    for k in range(1, P.shape[1]):
+        larger = P[:, k] > best
+        place[larger] = k
+        best = np.where(larger, P[:, k], best)
+    return place
+
+
+def histogram(scores: np.ndarray) -> np.ndarray:
+    """Counts (bins,) of probabilities."""
+    places = np.minimum((scores[~np.isnan(scores)] * SCORE_BINS).astype(np.intp), SCORE_BINS - 1)
+    return np.bincount(places, minlength=SCORE_BINS)

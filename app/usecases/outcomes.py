@@ -1,0 +1,175 @@
+"""What became of recorded decisions: taken in, and erased."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from time import time
+from typing import Any
+
+from app.access.audit import Write
+from app.access.caller import Caller
+from app.decisions.benefit import LARGEST
+from app.errors import MAX_ERRORS, Flaw, NotFound, TooLarge, reject, unknown
+from app.numbers_in_text import MISSING
+from app.outcomes.archive import Located
+from app.outcomes.identity import day_of_id, id_digest
+from app.outcomes.intake import Outcome, Received, receive
+from app.outcomes.locating import Reach
+from app.outcomes.tables import MAX_ID
+from app.outcomes.terms import Label
+from app.text import refused_character
+from app.usecases.ports import Ports
+
+MOST = 100_000  # outcomes of a request
+MOST_DAYS = 400  # sealed ones, of one model each, that a request opens
+NO_DECISION = "there is no recorded decision with this id"
+_AUDITED_IDS = 20
+_TOLERANCE = 300.0  # seconds by which the clocks of clients may differ from ours
+
+FIELDS = ("id", "truth", "action", "benefit", "at")
+
+
+@dataclass(frozen=True)
+class Sent:
+    """Outcomes as they were sent: a column for each of `FIELDS`, None where one of them does not state it.
+
+    One without a truth is open. `place` gives the JSON pointer of a field of one of them. In text from a table
+    (`words`) a missing truth or action may be a word such as NA.
+    """
+
+    columns: Sequence[Sequence[Any]]
+    place: Callable[[int, str], str]
+    words: bool = False
+
+    def __len__(self) -> int:
+        return len(self.columns[0])
+
+    @property
+    def days(self) -> int:
+        """How many days the ids name that are the service's own."""
+        return len({day_of_id(id_) for id_ in self.columns[0]} - {None})
+
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+        return zip(*self.columns, strict=True)
+
+
+def check_count(count: int) -> None:
+    """TooLarge for more outcomes than a request may have."""
+    if count > MOST:
+        raise TooLarge(f"a request may have at most {MOST:,} outcomes; this has {count:,}")
+
+
+def take_in(ports: Ports, caller: Caller, sent: Sent, *, correct: bool) -> dict[str, Any]:
+    """Store outcomes, and report what became of each; see `intake.receive`.
+
+    Outcomes of decisions that are not recorded, or whose models the key is not for, are unknown. Nothing is stored of
+    open ones. Raises Invalid with the place of what does not fit its decision, and then stores nothing. O(n log n).
+    """
+    check_count(len(sent))
+    ids = _checked(sent)
+    found, resolved = dict[str, Located](), dict[str, tuple[Located, Outcome]]()
+    reach = Reach(caller.allows, MOST_DAYS)
+
+    def resolve() -> Mapping[str, tuple[Located, Outcome]]:
+        found.clear()
+        located = ports.archive.locate(ids, reach)
+        found.update({id_: each for id_, each in located.items() if caller.allows(each.model)})
+        resolved.clear()
+        resolved.update(_resolved(sent, found))
+        return resolved
+
+    def audited(received: Received) -> Write | None:
+        if not received.corrected:
+            return None
+        models = sorted({found[id_].model for id_ in received.corrected})
+        subject = models[0] if len(models) == 1 else f"{len(models)} models"
+        digests = [id_digest(id_) for id_ in received.corrected[:_AUDITED_IDS]]  # an id may tell of a person
+        return ports.audit.entry(caller, "outcomes.correct", subject, count=len(received.corrected), id_digests=digests)
+
+    received = receive(ports.database, resolve, correct=correct, also=audited)
+    ports.recorder.totals.hear(received.first, time())
+    return {
+        "accepted": received.accepted,
+        "unchanged": received.unchanged,
+        "open": sum(truth is None or (id_ in found and id_ not in resolved) for id_, truth, *_ in sent),
+        "unknown": [id_ for id_ in ids if id_ not in found],
+        "conflicts": [
+            {"id": one.id, "stored": _worded(found[one.id], one.stored), "sent": _worded(found[one.id], one.sent)}
+            for one in received.conflicts
+        ],
+    }
+
+
+def erase(ports: Ports, caller: Caller, id_: str) -> None:
+    """Delete a decision with all that belongs to it, wherever it is; the audit log has the digest of its id.
+
+    NotFound where there is none, or where the key is not for its model.
+    """
+    is_none = len(id_) > MAX_ID or refused_character(id_)
+    audited = ports.audit.entry(caller, "decision.erase", id_digest(id_))
+    if is_none or not ports.archive.erase(id_, allowed=caller.allows, also=audited):
+        raise NotFound(NO_DECISION)
+
+
+def _checked(sent: Sent) -> list[str]:
+    """The ids of those with a truth, each once; Invalid for what is no id, benefit or time, and for two outcomes."""
+    first: dict[str, tuple[Any, ...]] = {}
+    latest = time() + _TOLERANCE
+
+    def flaws() -> Iterator[Flaw]:
+        for i, (id_, *row) in enumerate(sent):
+            if not 1 <= len(id_) <= MAX_ID:
+                yield Flaw(sent.place(i, "id"), f"an id has 1 to {MAX_ID} characters")
+            elif message := refused_character(id_):
+                yield Flaw(sent.place(i, "id"), message)
+            elif row[0] is not None and first.setdefault(id_, (*row,)) != (*row,):
+                yield Flaw(sent.place(i, "id"), f"{id_!r} comes twice in this request, with different outcomes")
+            _, _, benefit, at = row
+            if not abs(benefit or 0.0) <= LARGEST:
+                yield Flaw(sent.place(i, "benefit"), f"a benefit is a finite number of magnitude at most {LARGEST:g}")
+            if not 0 <= (at or 0.0) <= latest:
+                yield Flaw(sent.place(i, "at"), "a truth is known after 1970, and not in the future")
+
+    reject(flaws())
+    return list(first)
+
+
+def _resolved(sent: Sent, found: Mapping[str, Located]) -> dict[str, tuple[Located, Outcome]]:
+    """The outcomes of decisions that were found, in the words of their terms; Invalid at what is none of these."""
+    positions: dict[tuple[Label, ...], dict[str, int]] = {}
+    flaws: list[Flaw] = []
+
+    def index(i: int, field: str, label: Label, names: tuple[Label, ...]) -> int:
+        known = positions.get(names)
+        if known is None:
+            known = positions[names] = {str(name): k for k, name in enumerate(names)}
+        word = str(label)
+        k = known.get(word, known.get(word.removesuffix(".0")))  # as pandas writes integers beside missing ones
+        if k is None:
+            flaws.append(Flaw(sent.place(i, field), unknown("class" if field == "truth" else field, label, known)))
+            if len(flaws) == MAX_ERRORS:
+                reject(flaws)
+        return k or 0
+
+    def missing(word: Label | None, names: tuple[Label, ...]) -> bool:
+        return word is None or (sent.words and word in MISSING and word not in names)
+
+    resolved = {}
+    for i, (id_, truth, action, benefit, at) in enumerate(sent):
+        if (decision := found.get(id_)) is None or missing(truth, decision.classes):
+            continue
+        done = None if missing(action, decision.actions) else index(i, "action", action, decision.actions)
+        if at is not None and at < decision.at - _TOLERANCE:
+            made = datetime.fromtimestamp(decision.at, UTC).isoformat(timespec="seconds")
+            flaws.append(Flaw(sent.place(i, "at"), f"'at' is before the decision, which was made at {made}"))
+        resolved[id_] = decision, Outcome(index(i, "truth", truth, decision.classes), done, benefit, at)
+    reject(flaws)
+    return resolved
+
+
+def _worded(decision: Located, outcome: Outcome) -> dict[str, Any]:
+    """An outcome in the words of its decision, with the fields that it states."""
+    words = outcome.stated | {"truth": decision.classes[outcome.truth]}
+    return words if outcome.action is None else words | {"action": decision.actions[outcome.action]}

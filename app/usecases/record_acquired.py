@@ -1,0 +1,76 @@
+"""Recording of cases that `/acquire` decided: what was asked, what it cost, and what was decided."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import orjson
+
+from app.access.caller import Caller
+from app.errors import Invalid
+from app.outcomes.decided import Batch, Decided
+from app.outcomes.terms import Terms
+from app.registry.loaded import Loaded
+from app.usecases.record import Ids, batch
+
+if TYPE_CHECKING:  # with its compiler it takes 60 MB that many can spare
+    from app.usecases.acquire import CaseStates, Question
+
+_FIGURES = ("budget", "feature_costs", "target", "unavailable")
+
+
+def acquired_batch(
+    model: Loaded, question: Question, cases: Sequence[Any], states: CaseStates, ids: Ids, caller: Caller,
+    *, instances: bool,
+) -> Batch:  # fmt: skip
+    """The cases that are decided: one is asked about several times, and recorded once, when nothing more is asked."""
+    if not states.asker.classes:
+        raise Invalid.at("/record", f"{model.name!r} predicts numbers; decisions are recorded, with actions or classes")
+    at = decided_cases(states)
+    choice = states.states.prediction if states.decision is None else states.decision.choice
+    stated = states.stakes is not None and states.stakes.stated and states.decision is not None
+    expected = states.decision.expected_benefits[at, choice[at]] if stated and states.decision is not None else None
+    details = _details(cases, states)
+    texts = [orjson.dumps(cases[i]).decode() for i in at] if instances else None
+    decided = Decided(
+        [_terms(model, question, states)], np.zeros(len(at), dtype=np.intp), choice[at], states.P[at], expected,
+        details=[details[i] for i in at], instances=texts,
+    )  # fmt: skip
+    own = ids._replace(ids=[ids.ids[i] for i in at])
+    return replace(batch(decided, own, caller), positions=at.tolist())
+
+
+def decided_cases(states: CaseStates) -> np.ndarray:
+    """The positions of the cases that ask for nothing more."""
+    return np.flatnonzero([reason is not None for reason in states.reason])
+
+
+def _details(cases: Sequence[Any], states: CaseStates) -> list[str]:
+    """Of each case as JSON: the features that were asked for, in order, what they cost, and why it stopped."""
+    spent = states.prices.rounded(states.states.spent)
+    return [
+        orjson.dumps({"asked": list(case), "spent": cost, "reason": reason}).decode()
+        for case, cost, reason in zip(cases, spent, states.reason, strict=True)
+    ]
+
+
+def _terms(model: Loaded, question: Question, states: CaseStates) -> Terms:
+    classes, stakes = tuple(states.asker.classes), states.stakes
+    sent = {name: getattr(question, name) for name in _FIGURES}
+    figures = {name: list(value) if name == "unavailable" else value for name, value in sent.items() if value}
+    if question.budget is not None:
+        figures["budget"] = question.budget
+    stated = stakes is not None and stakes.stated
+    return Terms(
+        verb="acquire",
+        model=model.name,
+        version=model.version,
+        rule="expected_benefit" if stated else "most_probable" if stakes is None else "target",
+        classes=classes,
+        actions=classes if stakes is None else tuple(stakes.actions),
+        benefits=tuple(map(tuple, stakes.B.tolist())) if stakes is not None and stated else None,
+        figures=figures or None,
+    )

@@ -1,0 +1,192 @@
+"""Recorded decisions beside what an alternative would have decided: sums, pairs, and what they prove."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from app.decisions.bootstrap import FEWEST, RESAMPLES, Possible, Ranking, rank
+from app.evidence.drift import holm
+from app.outcomes.terms import Label
+from app.usecases.outcome_report.earnings import LEVEL, basis
+from app.usecases.outcome_report.selection import UNEQUAL, WHATEVER
+
+_SIGNIFICANT = 0.05
+_FOR_EACH = 100  # resamples for each alternative
+_ARRAYS = ("P", "B", "done", "truth", "told")
+
+
+@dataclass(frozen=True)
+class Part:
+    """Comparable decisions of a day.
+
+    Posteriors P (n, K) are under the priors `base` (K,), those of training, or those that the request `stated`. B
+    (n, K, A) are benefits. `done` (n,) is the action that was taken, `truth` (n,) -1 where it is not known, `told` (n,)
+    the benefit that a client reported, NaN without.
+    """
+
+    classes: tuple[Label, ...]
+    actions: tuple[Label, ...]
+    stated: tuple[float, ...] | None
+    base: tuple[float, ...] | None
+    P: np.ndarray
+    B: np.ndarray
+    done: np.ndarray
+    truth: np.ndarray
+    told: np.ndarray
+    instances: Sequence[str | None]
+
+    def __getitem__(self, rows: np.ndarray | slice) -> Part:
+        instances = np.array(self.instances, dtype=object)[rows].tolist() if self.instances else []
+        arrays: dict[str, Any] = {name: getattr(self, name)[rows] for name in _ARRAYS}
+        return replace(self, **arrays, instances=instances)
+
+    def slices(self, size: int) -> Iterator[Part]:
+        """So many cases at a time."""
+        for start in range(0, len(self.done), size):
+            yield self[start : start + size]
+
+    def joined(self, others: Sequence[Part]) -> Part:
+        """All cases as one part."""
+        every = (self, *others)
+        arrays: dict[str, Any] = {name: np.concatenate([getattr(each, name) for each in every]) for name in _ARRAYS}
+        return replace(self, **arrays, instances=[one for each in every for one in each.instances])
+
+
+@dataclass
+class Tally:
+    """What an alternative would have earned by the matrix, beside what was done; of unknown cases the least and the
+    most of that. `told` counts and sums the benefits that clients reported, less those of the matrix.
+    """
+
+    n: int = 0
+    failure: str | None = None
+    earned: list[np.ndarray] = field(default_factory=list)  # (2, n): done, alternative
+    truths: list[np.ndarray] = field(default_factory=list)
+    low: np.ndarray = field(default_factory=lambda: np.full((0, 2), np.inf))
+    high: np.ndarray = field(default_factory=lambda: np.full((0, 2), -np.inf))
+    apart: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=bool))
+    bounds: np.ndarray = field(default_factory=lambda: np.zeros(2))  # sums of differences over all cases
+    told: np.ndarray = field(default_factory=lambda: np.zeros(2))
+
+    def add(self, part: Part, choice: np.ndarray) -> None:
+        """Both sides earn what the matrix has, also where a client reported another benefit of what was done."""
+        rows, known = np.arange(len(choice)), part.truth >= 0
+        self.n += len(rows)
+        gap = part.B[rows, :, choice] - part.B[rows, :, part.done]
+        now, k = rows[known], part.truth[known]
+        earned = np.stack((part.B[now, k, part.done[known]], part.B[now, k, choice[known]]))
+        self.earned.append(earned)
+        self.truths.append(k)
+        self._widen(part.B, gap)
+        apart = (part.told[known] - earned[0])[~np.isnan(part.told[known])]
+        self.told += len(apart), apart.sum()
+        self.bounds += [gap[~known].min(axis=1).sum(), gap[~known].max(axis=1).sum()]
+        self.bounds += (earned[1] - earned[0]).sum()
+
+    def _widen(self, B: np.ndarray, gap: np.ndarray) -> None:
+        """What each side may earn in each class, and in which classes they may differ."""
+        low, high = B.min(axis=(0, 2)), B.max(axis=(0, 2))
+        if not len(self.low):
+            self.low, self.high = np.full((len(low), 2), np.inf), np.full((len(low), 2), -np.inf)
+            self.apart = np.zeros(len(low), dtype=bool)
+        self.low, self.high = np.minimum(self.low, low[:, None]), np.maximum(self.high, high[:, None])
+        self.apart |= (gap != 0).any(axis=0)
+
+    def ranking(self, resamples: int) -> Ranking | None:
+        """Of what was done and of the alternative; None without a case of known truth."""
+        if self.failure is not None or not self.known:
+            return None
+        seen = self._counts() > 0
+        return rank(self._values(), possible=Possible(self.low[seen], self.high[seen]), resamples=resamples)
+
+    @property
+    def known(self) -> int:
+        return sum(map(len, self.truths))
+
+    @property
+    def differs(self) -> bool:
+        """Whether some case of known truth earned differently."""
+        return self.failure is None and any((one[0] != one[1]).any() for one in self.earned)
+
+    def _values(self) -> np.ndarray:
+        return np.concatenate(self.earned, axis=1).T
+
+    def _counts(self) -> np.ndarray:
+        return np.bincount(np.concatenate(self.truths), minlength=len(self.low))
+
+    def document(self, ranking: Ranking | None, p_value: float, *, selective: bool, late: str | None) -> dict[str, Any]:
+        """The figures, paired; `p_value` is corrected for the number of alternatives."""
+        if ranking is None:
+            why = "no case has a known truth" if self.n else "there is no case, or no instance of one was recorded"
+            return {"cases": self.n, "known": self.known, "error": self.failure or why}
+        values, counts = self._values(), self._counts()
+        sign, behind = (1, ranking.standings[0]) if ranking.best == 1 else (-1, ranking.standings[1])
+        low, high = sorted(sign * end for end in behind.behind_interval)
+        limits = (self.bounds / self.n).tolist()
+        enough = bool(((counts >= FEWEST) | ~self.apart | (counts == 0)).all())
+        differing = int(np.count_nonzero(values[:, 0] != values[:, 1]))
+        about = {"basis": basis(len(values), self.n, selective=selective, reason=late)}
+        reason = (
+            late if late is not None
+            else f"only {differing} cases differ; {FEWEST} are needed" if differing < FEWEST
+            else f"there are fewer than {FEWEST} cases of a class in which the two can differ" if not enough
+            else "the difference may be chance" if not (ranking.significant and p_value < _SIGNIFICANT)
+            else f"{UNEQUAL}, and the bounds over all decisions contain 0" if selective and limits[0] <= 0 <= limits[1]
+            else None
+        )  # fmt: skip
+        verdict = ("better" if sign > 0 else "worse") if reason is None else "undecided"
+        if not differing:
+            verdict, reason = "same", None
+        return {
+            "cases": self.n,
+            "known": len(values),
+            **about,
+            "mean": ranking.standings[1].mean,
+            "total": float(values[:, 1].sum()),
+            "done": {
+                **about,
+                "mean": ranking.standings[0].mean,
+                "total": float(values[:, 0].sum()),
+                "cases": len(values),
+            },
+            "difference": {
+                **about,
+                "mean": sign * behind.behind + 0.0,
+                "low": low,
+                "high": high,
+                "level": LEVEL,
+                "cases": len(values),
+                "differing": differing,
+            },
+            "bounds": {"basis": WHATEVER, "low": limits[0], "high": limits[1]},
+            "told_benefits": self._told(about),
+            "adjusted_p_value": p_value,
+            "verdict": verdict,
+            "reason": reason,
+        }
+
+    def _told(self, about: dict[str, str]) -> dict[str, Any] | None:
+        cases, total = int(self.told[0]), float(self.told[1])
+        return {**about, "cases": cases, "mean": total / cases, "total": total} if cases else None
+
+
+def documents(tallies: Sequence[Tally], *, selective: bool, late: str | None = None) -> list[dict[str, Any]]:
+    """The figures of all alternatives, with one correction for all that differ from what was done (Holm). `late` is why
+    nothing can be concluded yet.
+
+    The rule for a significant difference is that of `/compare` (see `ranking.contest`); resamples are enough for the
+    least p-value that the correction asks for.
+    """
+    tested = [i for i, tally in enumerate(tallies) if tally.differs]
+    rankings = [tally.ranking(max(RESAMPLES, _FOR_EACH * len(tested))) for tally in tallies]
+    adjusted = np.ones(len(tallies))
+    found = (rankings[i] for i in tested)
+    adjusted[tested] = holm(np.array([one.standings[1 - one.best].p_value for one in found if one is not None]))
+    return [
+        tally.document(ranking, float(p), selective=selective, late=late)
+        for tally, ranking, p in zip(tallies, rankings, adjusted, strict=True)
+    ]

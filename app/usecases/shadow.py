@@ -1,0 +1,186 @@
+"""Challengers: versions that decide on the recorded requests to an alias, without delaying the answers."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from threading import Event, Lock, Thread
+from typing import Any
+
+import numpy as np
+import orjson
+from sqlalchemy.exc import SQLAlchemyError
+
+from app.access.caller import Caller
+from app.errors import Flaw, Invalid, NotFound, PayoffError, pointer, reject
+from app.outcomes.decided import Batch
+from app.outcomes.identity import day_of
+from app.outcomes.shadows import Shadows
+from app.registry.card import Card
+from app.registry.loaded import Loaded
+from app.registry.registry import Registry
+from app.registry.snapshot import Reference
+from app.usecases.ports import Ports
+from app.usecases.predict import Question, predict
+from app.usecases.record import texts_of_rows
+
+MOST_CHALLENGERS = 3  # of an alias: each decides on all of its requests
+_MOST_NUMBERS = 1_000_000  # of the instances that wait; beyond it requests have no shadow
+_PAUSE_SECONDS = 1.0  # after an error of the database
+
+_log = logging.getLogger(__name__)
+
+
+def check_challengers(ports: Ports, name: str, version: int, references: Sequence[str], by: Caller) -> None:
+    """Invalid below /shadow where a challenger could not decide on the requests to the version.
+
+    Forbidden, before anything is looked up, where the key is not for one of them.
+    """
+    for reference in references:
+        by.need_model(reference)
+    if len(references) > MOST_CHALLENGERS:
+        raise Invalid.at("/shadow", f"an alias has at most {MOST_CHALLENGERS} challengers")
+    card = ports.registry.card(name, version)
+    flaws = [
+        Flaw(pointer("shadow", i), found)
+        for i, reference in enumerate(references)
+        if (found := _unfit(ports, card, reference) or ("" if reference not in references[:i] else "it is named twice"))
+    ]
+    reject(flaws)
+
+
+def _unfit(ports: Ports, card: Card, reference: str) -> str:
+    """Why the version cannot be a challenger of the card's; empty where it can."""
+    try:
+        wanted = Reference.parse(reference)
+        if wanted.version is None:
+            return f"{reference!r} changes its meaning: name a version, as in 'triage:2'"
+        other = ports.registry.card(wanted.name, wanted.version)
+    except (Invalid, NotFound) as error:
+        return error.detail
+    if (other.name, other.version) == (card.name, card.version):
+        return f"{reference!r} is the version that the alias means"
+    if [str(c) for c in other.classes or ()] != [str(c) for c in card.classes or ()]:
+        return f"{reference!r} has other classes"
+    if [f.name for f in other.features] != [f.name for f in card.features]:
+        return f"{reference!r} has other features, or has them in another order"
+    return ""
+
+
+@dataclass(frozen=True)
+class Offered:
+    """A recorded request to a model: its question, its instances as JSON had them or as rows (n, m), its ids.
+
+    `day` is that of the decisions.
+    """
+
+    challengers: Sequence[str]
+    model: Loaded
+    day: int
+    question: Question
+    instances: Sequence[Any] | np.ndarray
+    ids: Sequence[str]
+
+    @property
+    def numbers(self) -> int:
+        return len(self.ids) * len(self.model.schema.names)
+
+    def rows_for(self, challenger: Loaded) -> np.ndarray:
+        """The instances as rows (n, m) of the challenger, which may know other categories."""
+        own = self.model.schema
+        rows = self.instances
+        X = rows if isinstance(rows, np.ndarray) else own.encode(rows)[0]
+        if challenger.schema.features == own.features:
+            return X
+        return challenger.schema.encode([orjson.loads(text) for text in texts_of_rows(X, own)])[0]
+
+
+class ShadowDecider:
+    """One thread that has challengers decide on what is offered, as long as it keeps up."""
+
+    def __init__(self, registry: Registry, shadows: Shadows) -> None:
+        self._registry = registry
+        self._shadows = shadows
+        self._waiting: deque[Offered] = deque()
+        self._numbers = 0
+        self._lock = Lock()
+        self._awake = Event()
+        self._stopped = False
+        self._thread: Thread | None = None
+
+    def start(self) -> None:
+        self._shadows.start()
+
+    def stop(self) -> None:
+        """What waits is dropped: the report says how many decisions have a shadow."""
+        self._shadows.stop()
+        self._stopped = True
+        self._awake.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def watched(
+        self, batch: Batch, reference: str, model: Loaded, question: Question, instances: Sequence[Any] | np.ndarray
+    ) -> Batch:
+        """The batch, whose decisions the challengers of `reference` make as well, as soon as it is stored."""
+        challengers = self._shadows.of(reference)
+        if not challengers or not batch.rows:
+            return batch
+        ids = [row.id for row in batch.rows]
+        question = replace(question, explain=False, explore=None)
+        offered = Offered(challengers, model, day_of(batch.rows[0].at), question, instances, ids)
+        return replace(batch, stored=partial(self.offer, offered))
+
+    def offer(self, offered: Offered) -> None:
+        """Have the challengers decide soon; never waits."""
+        with self._lock:
+            if self._stopped or self._numbers + offered.numbers > _MOST_NUMBERS or not self._started():
+                self._shadows.dropped += len(offered.ids)
+                return
+            self._numbers += offered.numbers
+            self._waiting.append(offered)
+        self._awake.set()
+
+    def _started(self) -> bool:
+        """Whether there is a thread: with the first request, unless the system has none left."""
+        if self._thread is None:
+            thread = Thread(target=self._run, name="shadow", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError:
+                return False
+            self._thread = thread
+        return True
+
+    def _run(self) -> None:
+        while not self._stopped:
+            if not self._waiting:
+                self._awake.wait()
+                self._awake.clear()
+                continue
+            offered = self._waiting.popleft()
+            for challenger in offered.challengers:
+                self._decide(challenger, offered)
+            with self._lock:
+                self._numbers -= offered.numbers
+
+    def _decide(self, challenger: str, offered: Offered) -> None:
+        try:
+            model = self._registry.load(challenger)
+            choice = predict(model, offered.rows_for(model), offered.question).choice.tolist()
+            self._shadows.keep(offered.ids, challenger, offered.model.name, offered.day, choice)
+        except (PayoffError, SQLAlchemyError) as error:
+            self._shadows.dropped += len(offered.ids)
+            _log.warning("%s could not decide in the background: %s", challenger, error)
+            if not isinstance(error, Invalid):
+                self._pause()
+        except Exception:  # noqa: BLE001 - whatever it is, the next request may succeed
+            self._shadows.dropped += len(offered.ids)
+            _log.exception("unexpected error of %s in the background", challenger)
+
+    def _pause(self) -> None:
+        if not self._stopped:
+            Event().wait(_PAUSE_SECONDS)

@@ -1,0 +1,60 @@
+"""Sets are written as JSON alike, whether they are short or long, few or many at a time."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from app.api.bodies import item_sets
+from app.retrieval.losses import parse_loss
+from app.usecases.item_sets import SAMPLED, Choice, Sets
+from app.usecases.retrieve import Answer
+
+LABELS = tuple(f"label {i}" for i in range(400))
+
+
+def answered(
+    sizes: list[int], *, curve: bool, marginals: bool, sampled: bool, labels: tuple[str, ...] | None
+) -> Answer:
+    rng = np.random.default_rng(len(sizes))
+    k = np.array([int(rng.integers(size + 1)) for size in sizes], dtype=np.int64)
+    figures = rng.random((len(SAMPLED) if sampled else 4, len(sizes)))
+    figures[4:5, ::2] = np.nan  # an unknown gap
+    selected = np.concatenate([rng.permutation(size)[:n] for size, n in zip(sizes, k, strict=True)] or [[]]).astype(int)
+    lengths = np.array(sizes, dtype=np.int64) + 1
+    choice = Choice(selected, k, figures, lengths, rng.random(int(lengths.sum())) if curve else None)
+    shown = Sets(rng.random(sum(sizes)), np.concatenate(([0], np.cumsum(sizes)))) if marginals else None
+    return Answer(choice, parse_loss({"name": "jaccard"}), None, [], labels, marginals=shown)
+
+
+def written_one_by_one(answer: Answer) -> list[dict[str, object]]:
+    choice, found, at, curve_at, item_at = answer.choice, [], 0, 0, 0
+    for i, k in enumerate(choice.k.tolist()):
+        selected = choice.selected[at : at + k].tolist()
+        one = {"selected": [answer.labels[j] for j in selected] if answer.labels else selected, "k": k}
+        values = [None if value != value else value for value in choice.figures[:, i].tolist()]  # noqa: PLR0124 - NaN
+        one |= dict(zip(SAMPLED, values, strict=False))
+        if choice.curves is not None:
+            one["curve"] = choice.curves[curve_at : curve_at + choice.lengths[i]].tolist()
+        if answer.marginals is not None:
+            one["marginals"] = answer.marginals.p[item_at : item_at + choice.lengths[i] - 1].tolist()
+        found.append(one)
+        at, curve_at, item_at = at + k, curve_at + choice.lengths[i], item_at + choice.lengths[i] - 1
+    return found
+
+
+@pytest.mark.parametrize("sizes", [[], [0], [6], [0, 3, 0, 2, 5, 1, 4], [300, 2, 0, 400], [7] * 23])
+@pytest.mark.parametrize("together", [1, 4, 1000])
+def test_each_set_is_written_whole_and_in_order(monkeypatch, sizes, together):
+    monkeypatch.setattr(item_sets, "_PART", together)
+    for turn in range(16):
+        curve, marginals, sampled, named = (bool(turn >> bit & 1) for bit in range(4))
+        monkeypatch.setattr(item_sets, "_LONG", 5 if turn % 3 == 0 else 50_000)
+        answer = answered(sizes, curve=curve, marginals=marginals, sampled=sampled, labels=LABELS if named else None)
+
+        document = json.loads(item_sets.to_json(answer, {"setting": "multilabel"}).body)
+
+        assert document == {"sets": written_one_by_one(answer), "setting": "multilabel"}
+        assert [list(one) for one in document["sets"]] == [list(one) for one in written_one_by_one(answer)]

@@ -1,0 +1,59 @@
+"""A key for some models is refused wherever a body names another, in the same words whether that is there or not."""
+
+import pytest
+
+from app.access.caller import Caller
+from app.api.app import create_app
+from app.wiring import wire
+from tests.api.callers import ask, called_by
+from tests.api.operations import operations
+from tests.conftest import settings_for
+from tests.registry.making import publish
+
+NAMES = {"model", "models", "shadow"}  # of fields that hold references to models
+LISTS = {"models", "shadow"}
+
+
+def named():
+    """The operations whose JSON body has such a field, and the field."""
+    return [(each, field) for each in operations() if each.takes_json for field in sorted(each.fields & NAMES)]
+
+
+@pytest.fixture(scope="module")
+def app(tmp_path_factory):
+    service = wire(settings_for(tmp_path_factory.mktemp("fields"), workers=0))
+    for name in ("triage", "secret"):
+        publish(service.ports.registry, name)
+    yield create_app(service)
+    service.ports.database.close()
+
+
+def test_the_fields_that_name_a_model_are_known():
+    found = {(each.path, field) for each, field in named()}
+    assert found >= {
+        ("/predict", "model"), ("/retrieve", "model"), ("/acquire", "model"), ("/acquire/simulate", "model"),
+        ("/train", "model"), ("/calibrate", "model"), ("/datasets/from-outcomes", "model"),
+        ("/models/{ref}/replay", "models"), ("/models/{name}/aliases/{alias}", "shadow"),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("operation", "field"), [pytest.param(*each, id=f"{each[0].path}-{each[1]}") for each in named()]
+)
+def test_another_model_is_refused_whether_it_is_there_or_not(app, operation, field):
+    caller = Caller("narrow", models=("triage*", "ward*", "assistant*"))
+    words = set()
+    for reference in ("secret", "secret:1", "secret:9", "nothing", "nothing:1"):
+        if (
+            field == "model"
+            and ":" in reference
+            and operation.path in ("/train", "/calibrate", "/datasets/from-outcomes")
+        ):
+            continue  # these take names alone
+        body = operation.body | {field: [reference] if field in LISTS else reference}
+        if operation.path == "/retrieve":
+            body = {"setting": "binary", "loss": {"name": "am"}, "model": reference, "instances": [[1.0]]}
+        answer = ask(called_by(app, caller), operation.method, operation.url, json=body)
+        assert answer.status_code == 403, (reference, answer.text)
+        words.add(answer.json()["detail"])
+    assert len(words) == 1

@@ -1,0 +1,181 @@
+"""The report on outcomes over HTTP: against a client's own ledger, as a chart, and where truth is selected."""
+
+from __future__ import annotations
+
+import re
+from xml.etree import ElementTree as ET
+
+import numpy as np
+import pytest
+
+from app.database import Database
+from app.outcomes.terms import Terms
+from app.usecases.outcome_report import report as report_module
+from tests.conftest import serving, settings_for, trained, two_class_rows
+from tests.messages import says
+from tests.outcomes.records import decided, told
+from tests.usecases.test_outcome_report import money
+
+MATRIX = [[0, -1], [-10, 5]]
+DAY = 20_000
+LOANS = Terms("predict", "loans", 1, "expected_benefit", ("0", "1"), ("grant", "refuse"), ((1.0, 0.0), (-8.0, 0.0)))
+SVG = {"Accept": "image/svg+xml"}
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory):
+    """A service with the models `ward`, which is asked over HTTP, and `loans`, whose decisions are in the database."""
+    folder = tmp_path_factory.mktemp("reports")
+    data = two_class_rows()
+    numbers = {**data, "features": ["age", "pulse"], "rows": [row[:2] for row in data["rows"]]}
+    with serving(settings_for(folder)) as client:
+        trained(client, {"model": "ward", "learner": {"kind": "logistic"}, "data": data, "holdout": 0.3})
+        trained(client, {"model": "loans", "learner": {"kind": "logistic"}, "data": numbers})
+        client.data = data
+        database = Database(f"sqlite:///{folder / 'home' / 'payoff.db'}")
+        selected(database)
+        database.close()
+        yield client
+
+
+def selected(database):
+    """Loans that are granted where that is expected to earn; the others are never repaid."""
+    rng = np.random.default_rng(1)
+    for day in range(DAY, DAY + 4):
+        share = rng.beta(1, 5, 200)
+        P = np.column_stack((1 - share, share))
+        choice = (P @ np.array(LOANS.benefits)).argmax(axis=1).tolist()
+        ids = decided(
+            database, 200, terms=LOANS, at=day * 86_400.0 + 5, probabilities=P.tolist(), choice=choice, client="bank"
+        )
+        granted = [i for i in range(200) if choice[i] == 0]
+        truths = (rng.random(len(granted)) < share[granted]).astype(int).tolist()
+        told(database, [ids[i] for i in granted], truths, terms=LOANS, day=day)
+
+
+def get(client, path="loans", status=200, headers=None, **query):
+    response = client.get(f"/models/{path}/outcomes", params=query, headers=headers)
+    assert response.status_code == status, response.text
+    return response
+
+
+def test_sums_are_those_of_the_clients_ledger(client):
+    rows, labels = client.data["rows"], [str(label) for label in client.data["labels"]]
+    question = {"model": "ward", "instances": rows, "benefits": MATRIX, "actions": ["wait", "treat"]}
+    answer = client.post("/predict", json={**question, "record": {"instances": True}}).json()
+    classes = client.get("/models/ward/versions/1").json()["classes"]
+    outcomes, ledger = [], {"known": 0, "received": 0.0, "expected": 0.0}
+    for i, id_ in enumerate(answer["ids"]):
+        truth = classes[[str(name) for name in classes].index(labels[i])]
+        place = ["wait", "treat"].index(answer["decisions"][i])
+        ledger["expected"] += answer["expected_benefit"][i][place] if "expected_benefit" in answer else 0.0
+        if i % 3 == 0:
+            continue
+        outcome = {"id": id_, "truth": truth}
+        if i % 10 == 1:
+            place = 1 - place
+            outcome["action"] = ["wait", "treat"][place]
+        benefit = float(MATRIX[classes.index(truth)][place])
+        if i % 20 == 2:
+            benefit -= 0.5
+            outcome["benefit"] = benefit
+        outcomes.append(outcome)
+        ledger["known"] += 1
+        ledger["received"] += benefit
+    assert client.post("/outcomes", json={"outcomes": outcomes}).json()["accepted"] == len(outcomes)
+
+    report = get(client, "ward").json()
+
+    assert (report["decisions"], report["known"]) == (len(rows), ledger["known"])
+    assert report["realised"]["total"] == pytest.approx(ledger["received"])
+    assert report["model"] == {"name": "ward", "version": None}
+    assert [line["classes"][0]["class"] for line in report["priors"]["versions"]] == [classes[0]]
+    assert [line["against"] for line in report["drift"]["scores"]] == ["hold-out"]
+    assert get(client, "ward:1").json()["realised"] == report["realised"]
+    assert get(client, "ward", by="day").json()["groups"][0]["realised"] == report["realised"]
+
+
+@pytest.mark.parametrize("by", [None, "day", "week", "action", "version", "key"])
+def test_selected_truth_is_said_at_every_amount_of_the_document_and_the_chart(client, by):
+    query = {} if by is None else {"by": by}
+    report = get(client, **query).json()
+
+    assert report["selective"]["is"]
+    assert {line["action"]: line["coverage"] for line in report["selective"]["actions"]} == {"grant": 1, "refuse": 0}
+    for path, node in money(report):
+        assert "not an estimate for all decisions" in node["basis"] or node["basis"].startswith("all decisions"), path
+    chart = get(client, headers=SVG, **query)
+    assert chart.headers["content-type"].startswith("image/svg+xml")
+    assert chart.headers["vary"] == "Accept"
+    words = list(amounts(chart.text))
+    assert len(words) > 5
+    for line in words:
+        assert "known cases only, selected by action" in line or "all decisions" in line, line
+
+
+def amounts(svg):
+    """Texts of the chart with an amount: all with digits but headings, notes, names and the ticks of axes."""
+    for element in ET.fromstring(svg).iter("{http://www.w3.org/2000/svg}text"):
+        line = element.text or ""
+        is_tick = re.fullmatch("[\N{MINUS SIGN}\\d.,e+]+", line) and element.get("class") == "soft"
+        about_counts = line.startswith(
+            ("part ", "Truth is known", "Outcomes", "Benefit per", "Realised", "benefit (", "as expected")
+        )
+        name_of_group = re.fullmatch(r"\d{4}-\d\d-\d\d|\d+", line)
+        if re.search(r"\d", line) and not (is_tick or about_counts or name_of_group):
+            yield line
+
+
+def test_a_period_leaves_out_what_was_decided_before_and_after(client):
+    day = "2024-10-05T00:00:00Z"  # the second of the four days
+    assert get(client, since=day).json()["decisions"] == 600
+    assert get(client, until=day).json()["decisions"] == 200
+    assert get(client, since="2024-10-05", until="2024-10-06").json()["decisions"] == 200
+    report = get(client, since=str(DAY * 86_400 + 86_400)).json()
+    assert report["since"].startswith("2024-10-05")
+    assert [group["group"] for group in get(client, by="day", until=day).json()["groups"]] == ["2024-10-04"]
+    assert get(client, since="2030-01-01").json()["decisions"] == 0
+    assert get(client, since="2030-01-01", headers=SVG).text.startswith("<svg")
+
+
+def test_what_cannot_be_reported_is_refused(client):
+    assert "until must be after since" in get(client, since="2025-01-02", until="2025-01-01", status=422).text
+    get(client, by="colour", status=422)
+    get(client, since="yesterday", status=422)
+    assert "years 1 to 9999" in get(client, since="0001-01-01T00:00:00+14:00", status=422).text
+    assert "years 1 to 9999" in get(client, until="9999-12-31T23:59:59-14:00", status=422).text
+    assert get(client, since="0001-01-01", until="9999-12-31").json()["decisions"] == 800
+    get(client, "nobody", status=404)
+    get(client, "ward:99", status=404)
+    get(client, "ward@nowhere", status=404)
+    get(client, "Not_A_Name!", status=422)
+
+
+def test_an_empty_report_names_the_versions_that_have_decisions_and_how_to_ask(client):
+    data = two_class_rows()
+    trained(client, {"model": "moved", "learner": {"kind": "logistic"}, "data": data})
+    assert get(client, "moved").json()["warnings"] == [
+        'no decision of moved is recorded: send "record": true to /predict, or PUT /models/moved/recording'
+    ]
+    question = {"model": "moved", "instances": data["rows"][:5], "benefits": MATRIX, "record": True}
+    assert client.post("/predict", json=question).status_code == 200
+    assert "POST /outcomes" in get(client, "moved").json()["warnings"][0]
+    trained(client, {"model": "moved", "learner": {"kind": "logistic"}, "data": data})
+    assert client.put("/models/moved/aliases/champion", json={"version": 2}).status_code == 200
+
+    for reference in ("moved@champion", "moved:2"):
+        report = get(client, reference).json()
+        assert report["decisions"] == 0
+        (warning,) = report["warnings"]
+        assert warning.startswith(f"no decision of {reference} was made in this period: ask for moved:1, or for moved,")
+    (warning,) = get(client, "loans", since="2025-01-01").json()["warnings"]
+    assert warning == "no decision of loans was made in this period: they are of 2024-10-04 to 2024-10-07"
+    assert get(client, "loans").json()["decisions"] == 800
+
+
+def test_a_report_has_decisions_of_a_bounded_number_of_days(client, monkeypatch):
+    monkeypatch.setattr(report_module, "MOST_DAYS", 3)
+    error = get(client, "loans", status=422).json()["errors"]
+    assert error == [says("/since", "4 days", "since=2024-10-05")]
+    assert get(client, "loans", since="2024-10-05").json()["decisions"] == 600
+    assert get(client, "loans", until="2024-10-07").json()["decisions"] == 600

@@ -1,0 +1,530 @@
+"""Outcomes over HTTP: as JSON and as tables, by keys for some models, corrected, and erased."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import sys
+import tracemalloc
+from time import time
+from urllib.parse import quote
+
+import numpy as np
+import orjson
+import pyarrow as pa
+import pytest
+from pyarrow import csv, parquet
+from sqlalchemy import select
+
+from app.access.caller import Caller, Scope
+from app.api.app import create_app
+from app.api.bodies import outcome_bodies
+from app.api.middleware.limiters import Limiter
+from app.api.middleware.memory import Share
+from app.outcomes import locating
+from app.outcomes.archive import Archive
+from app.outcomes.identity import DAY, id_digest, new_ids
+from app.outcomes.sealing import Sealer
+from app.outcomes.tables import OUTCOMES, SEALED_DAYS
+from app.outcomes.terms import Terms
+from app.usecases import outcomes as usecase
+from app.wiring import wire
+from tests.api.callers import ask, called_by
+from tests.conftest import settings_for
+from tests.messages import says
+from tests.outcomes.records import decided
+
+BANK = Caller("bank")
+MADE = 1_767_225_600.0
+GRADES = Terms("predict", "grades", 3, "most_probable", (1, 2, 3), (1, 2, 3))
+ODD = Terms("predict", "odd", 1, "expected_benefit", ("NA", "b"), ("None", "wait"), ((0.0, 1.0), (1.0, 0.0)))
+
+
+@pytest.fixture(scope="module")
+def wired(tmp_path_factory):
+    service = wire(settings_for(tmp_path_factory.mktemp("outcomes"), workers=0))
+    yield service
+    service.ports.database.close()
+
+
+@pytest.fixture(scope="module")
+def app(wired):
+    return create_app(wired)
+
+
+@pytest.fixture(scope="module")
+def database(wired):
+    decided(wired.ports.database, 1, ids=["first"])
+    return wired.ports.database
+
+
+def post(app, outcomes, caller=BANK, **more):
+    return ask(called_by(app, caller), "POST", "/outcomes", json={"outcomes": outcomes} | more)
+
+
+def sent_table(app, kind, content, **query):
+    return ask(called_by(app), "POST", "/outcomes", content=content, headers={"Content-Type": kind}, params=query)
+
+
+def kept(database, *ids):
+    table = OUTCOMES.c
+    with database.reading() as connection:
+        found = connection.execute(select(OUTCOMES).where(table.id.in_(ids)))
+        return {row.id: (row.label, row.action, row.benefit, row.at) for row in found}
+
+
+def test_outcomes_are_taken_in_and_repeated(app, database):
+    a, b, c = decided(database, 3, at=MADE)
+    outcomes = [
+        {"id": a, "truth": "bad", "at": "2026-03-01T12:00:00Z"},
+        {"id": b, "truth": "good", "action": "grant", "benefit": 0.7, "at": 1772366500},
+        {"id": c, "truth": "good", "at": "2026-03-01T14:00:00+02:00"},
+        {"id": "nobody", "truth": "anything"},
+    ]
+
+    first, again = post(app, outcomes), post(app, outcomes[::-1])
+
+    assert first.status_code == 200, first.text
+    assert first.json() == {"accepted": 3, "unchanged": 0, "open": 0, "unknown": ["nobody"], "conflicts": []}
+    assert again.json() == {"accepted": 0, "unchanged": 3, "open": 0, "unknown": ["nobody"], "conflicts": []}
+    noon = 1772366400.0
+    assert kept(database, a, b, c) == {
+        a: ("bad", None, None, noon),
+        b: ("good", 1, 0.7, 1772366500.0),
+        c: ("good", None, None, noon),
+    }
+
+
+def test_a_conflict_is_answered_and_a_correction_is_audited(app, wired):
+    ids = decided(wired.ports.database, 30)
+    post(app, [{"id": id_, "truth": "bad"} for id_ in ids])
+    other = {"id": ids[0], "truth": "good", "action": "refuse"}
+
+    refused = post(app, [other]).json()
+    assert refused["conflicts"] == [
+        {"id": ids[0], "stored": {"truth": "bad"}, "sent": {"truth": "good", "action": "refuse"}}
+    ]
+    assert wired.ports.audit.page(1, None)[0] == []
+
+    corrected = post(app, [{"id": id_, "truth": "good"} for id_ in ids], correct=True).json()
+    assert (corrected["accepted"], corrected["conflicts"]) == (30, [])
+    (entry,) = wired.ports.audit.page(5, None)[0]
+    assert (entry.who, entry.action, entry.subject) == ("bank", "outcomes.correct", "loan")
+    assert entry.details["count"] == 30
+    assert set(entry.details["id_digests"]) < set(map(id_digest, ids))
+    post(app, [{"id": ids[0], "truth": "good"}], correct=True)
+    assert len(wired.ports.audit.page(5, None)[0]) == 1
+
+
+def test_models_of_other_keys_are_unknown(app, database):
+    loan, grade = decided(database, 1) + decided(database, 1, terms=GRADES)
+    outcomes = [{"id": loan, "truth": "bad"}, {"id": grade, "truth": 2}]
+
+    answer = post(app, outcomes, Caller("school", scopes=frozenset({Scope.PREDICT}), models=("grade*",)))
+
+    assert answer.json() == {"accepted": 1, "unchanged": 0, "open": 0, "unknown": [loan], "conflicts": []}
+    assert kept(database, loan, grade) == {grade: ("2", None, None, None)}
+
+
+@pytest.mark.parametrize(
+    ("changes", "error"),
+    [
+        ({"truth": "ugly"}, says("/outcomes/1/truth", "unknown class 'ugly'")),
+        ({"action": "bad"}, says("/outcomes/1/action", "unknown action 'bad'")),
+        ({"benefit": 1e200}, says("/outcomes/1/benefit", "at most 1e+150")),
+        ({"benefit": "much"}, says("/outcomes/1/benefit", "must be a number")),
+        ({"benefit": True}, says("/outcomes/1/benefit", "must be a number")),
+        ({"at": "yesterday"}, says("/outcomes/1/at", "ISO 8601")),
+        ({"at": -1}, says("/outcomes/1/at", "1970")),
+        ({"at": "9999-12-31T23:59:59-20:00"}, says("/outcomes/1/at", "future")),
+        ({"truth": []}, says("/outcomes/1/truth", "must be")),
+        ({"truth": 1.0}, says("/outcomes/1/truth", "must be")),
+        ({"id": ""}, says("/outcomes/1/id", "1 to 128")),
+        ({"id": "x" * 129}, says("/outcomes/1/id", "1 to 128")),
+        ({"id": None}, says("/outcomes/1/id", "must be a string")),
+        ({"when": 1}, says("/outcomes/1/when", "unknown field")),
+        ({"id": "first", "truth": "good"}, says("/outcomes/1/id", "comes twice")),
+    ],
+)
+def test_what_does_not_fit_is_refused_at_its_place_and_nothing_is_stored(app, database, changes, error):
+    (id_,) = decided(database, 1)
+
+    answer = post(app, [{"id": "first", "truth": "bad"}, {"id": id_, "truth": "bad"} | changes])
+
+    assert answer.status_code == 422, answer.text
+    assert answer.json()["errors"] == [error]
+    assert kept(database, "first", id_) == {}
+
+
+def test_integers_are_ids_and_labels(app, database):
+    decided(database, 1, ids=["4711"], terms=GRADES)
+
+    assert post(app, [{"id": 4711, "truth": 3, "action": 1}]).json()["accepted"] == 1
+    assert post(app, [{"id": "4711", "truth": "3", "action": "1"}]).json()["unchanged"] == 1
+
+
+def test_the_number_of_outcomes_is_bounded(app):
+    many = [{"id": str(i), "truth": 1} for i in range(100_001)]
+    assert post(app, many).status_code == 413
+
+
+FRAME = {
+    "truth": ["bad", "good", "good"],
+    "action": ["grant", None, "refuse"],
+    "benefit": [1.5, None, -2.0],
+    "at": ["2026-03-01T12:00:00Z", None, "1772366500"],
+}
+EXPECTED = [("bad", 1, 1.5, 1772366400.0), ("good", None, None, None), ("good", 0, -2.0, 1772366500.0)]
+
+
+def as_csv(table):
+    sink = io.BytesIO()
+    csv.write_csv(table, sink)
+    return "text/csv", sink.getvalue()
+
+
+def as_lines(table):
+    return "application/x-ndjson", b"\n".join(orjson.dumps(row) for row in table.to_pylist())
+
+
+def as_parquet(table):
+    sink = io.BytesIO()
+    parquet.write_table(table, sink)
+    return "application/vnd.apache.parquet", sink.getvalue()
+
+
+def as_arrow(table):
+    sink = io.BytesIO()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return "application/vnd.apache.arrow.stream", sink.getvalue()
+
+
+@pytest.mark.parametrize("written", [as_csv, as_lines, as_arrow, as_parquet])
+def test_tables(app, database, written):
+    ids = decided(database, 3, at=MADE)
+    table = pa.table({"id": ids} | FRAME)
+
+    answer = sent_table(app, *written(table))
+    assert answer.json() == {"accepted": 3, "unchanged": 0, "open": 0, "unknown": [], "conflicts": []}, answer.text
+    found = kept(database, *ids)
+    assert [found[id_] for id_ in ids] == EXPECTED
+
+    table = pa.table({"id": ids} | FRAME | {"truth": ["good", "good", "good"]})
+    assert len(sent_table(app, *written(table)).json()["conflicts"]) == 1
+    assert sent_table(app, *written(table), correct="true").json()["accepted"] == 1
+    assert kept(database, ids[0])[ids[0]][0] == "good"
+
+
+def test_columns_of_other_types(app, database):
+    """As pandas has them: integers beside missing values are floats, times are timestamps."""
+    decided(database, 2, ids=["1", "2"], terms=GRADES, at=MADE)
+    times = pa.array([1772366400 * 1000, None], pa.timestamp("ms", "Europe/Berlin"))
+    table = pa.table({"id": [1, 2], "truth": [3, 1], "action": [2.0, None], "at": times, "benefit": [1, 2]})
+
+    for written in (as_arrow, as_parquet, as_csv):
+        assert sent_table(app, *written(table)).status_code == 200
+    assert kept(database, "1", "2") == {"1": ("3", 1, 1.0, 1772366400.0), "2": ("1", None, 2.0, None)}
+
+
+def test_words_that_mean_missing_elsewhere_are_ids_and_classes_here(app, database):
+    decided(database, 2, ids=["NA", "null"], terms=ODD)
+
+    answer = sent_table(app, "text/csv", "id,truth,action\nNA,NA,None\nnull,b,NA\n")
+
+    assert answer.json()["accepted"] == 2, answer.text
+    assert kept(database, "NA", "null") == {"NA": ("NA", 0, None, None), "null": ("b", None, None, None)}
+
+
+@pytest.mark.parametrize(
+    ("content", "error"),
+    [
+        ("id,truth\nx,ugly\n", says("/truth/0", "unknown class 'ugly'")),
+        ("id,truth\n,bad\nx,bad\n", says("/id/0", "'id' is missing")),
+        ("id,truth,at\nx,bad,soon\n", says("/at/0", "ISO 8601")),
+        ("id,truth,benefit\nx,bad,much\n", says("/benefit", "'much'")),
+        ("id,truth,colour\nx,bad,red\n", says("/colour", "unknown column 'colour'")),
+        ("id\nx\n", says("", "the column 'truth' is missing")),
+        ("id,truth\n", says("", "at least one outcome")),
+    ],
+)
+def test_flaws_of_tables_have_their_place(app, database, content, error):
+    (id_,) = decided(database, 1)
+    answer = sent_table(app, "text/csv", content.replace("\nx", f"\n{id_}"))
+    assert answer.status_code == 422
+    assert answer.json()["errors"] == [error]
+
+
+def test_open_cases_are_counted_and_the_others_of_the_request_stored(app, database):
+    """Their actions and benefits wait for the truth, too; NA is open where no class is called so."""
+    ids = decided(database, 4)
+    known = {
+        "truth": ["bad", None, None, "good"],
+        "action": ["grant", "refuse", None, None],
+        "benefit": [1.0, 2, None, 3],
+    }
+    table = pa.table({"id": ids} | known)
+    for written in (as_csv, as_lines, as_arrow, as_parquet):
+        answer = sent_table(app, *written(table)).json()
+        assert (answer["accepted"] + answer["unchanged"], answer["open"], answer["unknown"]) == (2, 2, [])
+    rows = [
+        {name: value for name, value in row.items() if value is not None or name == "truth"}
+        for row in table.to_pylist()
+    ]
+    assert post(app, rows).json() == {"accepted": 0, "unchanged": 2, "open": 2, "unknown": [], "conflicts": []}
+    assert sent_table(app, "text/csv", f"id,truth\n{ids[1]},NA\n{ids[2]},\n").json()["open"] == 2
+    assert post(app, rows[1:3]).json()["open"] == 2
+    assert set(kept(database, *ids)) == {ids[0], ids[3]}
+
+    odd = decided(database, 1, terms=ODD)[0]
+    assert sent_table(app, "text/csv", f"id,truth\n{odd},NA\n").json() | {"accepted": 1, "open": 0} == {
+        "accepted": 1, "unchanged": 0, "open": 0, "unknown": [], "conflicts": []
+    }  # fmt: skip
+    missing = post(app, [{"id": ids[1], "action": "grant"}])
+    assert missing.json()["errors"] == [says("/outcomes/0/truth", "required")]
+
+
+@pytest.mark.parametrize(
+    ("at", "error"),
+    [
+        (lambda: MADE - 301, "before the decision"),
+        (lambda: MADE - 299, None),
+        (lambda: MADE, None),
+        (lambda: time() - 1, None),
+        (lambda: time() + 240, None),
+        (lambda: time() + 3_600, "future"),
+        (lambda: MADE * 1_000, "future"),  # milliseconds
+    ],
+)
+def test_a_truth_is_known_after_the_decision_and_not_in_the_future(app, database, at, error):
+    at = at()
+    (id_,) = decided(database, 1, at=MADE)
+    answers = post(app, [{"id": id_, "truth": "bad", "at": at}]), sent_table(
+        app, "text/csv", f"id,truth,at\n{id_},bad,{at!r}\n"
+    )  # fmt: skip
+    if error is None:
+        assert [answer.status_code for answer in answers] == [200, 200]
+        assert kept(database, id_)[id_][3] == at
+        return
+    assert [answer.json()["errors"] for answer in answers] == [[says("/outcomes/0/at", error)], [says("/at/0", error)]]
+    assert kept(database, id_) == {}
+
+
+def test_control_characters_and_wrong_types_in_arrow(app):
+    for frame, loc in (
+        ({"id": ["a\0b"], "truth": ["bad"]}, "/id/0"),
+        ({"id": [b"\xff"], "truth": ["bad"]}, "/id"),
+        ({"id": ["a"], "truth": [1.5]}, "/truth/0"),
+        ({"id": ["a"], "truth": [True]}, "/truth"),
+        ({"id": ["a"], "truth": ["bad"], "benefit": ["1"]}, "/benefit"),
+        ({"id": ["a"], "truth": ["bad"], "benefit": [float("inf")]}, "/benefit/0"),
+        ({"id": ["a"], "truth": ["bad"], "at": [True]}, "/at"),
+        ({"id": [["a"]], "truth": ["bad"]}, "/id"),
+    ):
+        answer = sent_table(app, *as_arrow(pa.table(frame)))
+        assert answer.status_code == 422, (frame, answer.text)
+        assert [error["loc"] for error in answer.json()["errors"]] == [loc]
+
+
+def test_query_and_body_do_not_mix(app):
+    answer = ask(called_by(app), "POST", "/outcomes", json={"outcomes": []}, params={"correct": "true"})
+    assert answer.json()["errors"] == [says("/correct", "a JSON body has this field itself")]
+    answer = sent_table(app, "text/csv", "id,truth\n", correct="maybe")
+    assert answer.json()["errors"] == [says("/correct", "must be true or false")]
+
+
+ADMIN = Caller("dpo")
+
+
+def erased(app, id_, caller=ADMIN):
+    return ask(called_by(app, caller), "DELETE", f"/outcomes/{id_}")
+
+
+@pytest.mark.parametrize("id_", ["visit/7", "né à 8 %"])
+def test_a_decision_is_erased_and_audited_without_its_id(app, wired, id_):
+    database = wired.ports.database
+    decided(database, 1, ids=[id_])
+    post(app, [{"id": id_, "truth": "bad"}])
+    path = quote(id_, safe="")
+
+    assert erased(app, path, Caller("school", models=("grade*",))).status_code == 404
+    assert erased(app, path).status_code == 204
+    assert erased(app, path).status_code == 404
+    assert post(app, [{"id": id_, "truth": "bad"}]).json()["unknown"] == [id_]
+    assert kept(database, id_) == {}
+    entry = wired.ports.audit.page(1, None)[0][0]
+    assert (entry.who, entry.action, entry.subject, entry.details) == ("dpo", "decision.erase", id_digest(id_), {})
+
+
+def test_what_is_no_id_is_not_found(app):
+    for id_ in ("nobody", "x" * 200, "%00", "a%01"):
+        answer = erased(app, id_)
+        assert answer.status_code in (404, 422), answer.text
+
+
+def test_a_sealed_day_takes_outcomes_and_is_erased_from(app, wired):
+    database, archive = wired.ports.database, wired.ports.archive
+    ours = decided(database, 3, at=DAY * 20_000.5)
+    decided(database, 1, ids=["sealed-visit"], at=DAY * 20_000.5)
+    post(app, [{"id": ours[0], "truth": "bad"}])
+    sealer = Sealer(database, archive.files)
+    assert sealer.seal("loan", 20_000)
+
+    again = [{"id": ours[0], "truth": "bad"}, {"id": "sealed-visit", "truth": "good"}]
+    assert post(app, again).json() == {"accepted": 1, "unchanged": 1, "open": 0, "unknown": [], "conflicts": []}
+    other = [{"id": ours[0], "truth": "good"}]
+    assert len(post(app, other).json()["conflicts"]) == 1
+    assert post(app, other, correct=True).json()["accepted"] == 1
+    assert sealer.seal("loan", 20_000)
+    assert kept(database, ours[0], "sealed-visit") == {}
+    assert post(app, other).json()["unchanged"] == 1
+
+    assert erased(app, "sealed-visit").status_code == 204
+    assert post(app, again[1:]).json()["unknown"] == ["sealed-visit"]
+    found = list(archive.cases("loan", since=DAY * 20_000, until=DAY * 20_001, with_ids=True))
+    assert sorted(id_ for part in found for id_ in part.ids) == sorted(ours)
+
+
+BOMBS = ["id", "truth", "action", "benefit", "at"]
+LONG = "x" * 100_000
+
+
+def bomb(column, rows, word):
+    """`rows` rows, in which `column` has the same value each time."""
+    plain = {"id": "a", "truth": "ill"}
+    values = plain | {column: 1.5 if column == "benefit" else word}
+    once = np.zeros(rows, dtype=np.int32)
+    return pa.table({name: pa.DictionaryArray.from_arrays(once, [value]) if type(value) is str
+                     else pa.array([value] * rows) for name, value in values.items()})  # fmt: skip
+
+
+@pytest.mark.parametrize("column", BOMBS)
+@pytest.mark.parametrize("written", [as_csv, as_lines, as_arrow, as_parquet])
+def test_a_small_table_cannot_stand_for_more_outcomes_than_a_request_may_have(app, monkeypatch, written, column):
+    monkeypatch.setattr(usecase, "MOST", 1000)
+    read = []
+    monkeypatch.setitem(outcome_bodies._READERS, column, lambda *args: read.append(args))
+
+    answer = sent_table(app, *written(bomb(column, 1001, "a")))
+
+    assert answer.status_code == 413, answer.text
+    assert "1,001" in answer.json()["detail"]
+    assert read == []
+
+
+@pytest.mark.parametrize("column", [name for name in BOMBS if name != "benefit"])
+@pytest.mark.parametrize("written", [as_csv, as_lines, as_arrow, as_parquet])
+def test_long_text_that_repeats_is_refused_before_it_is_spelt_out(app, written, column):
+    repeated = written in (as_arrow, as_parquet)  # these write a word once
+    kind, body = written(bomb(column, 50_000 if repeated else 20, LONG))
+    before = pa.total_allocated_bytes()
+    tracemalloc.start()
+    try:
+        answer = sent_table(app, kind, body)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+    assert answer.status_code == 422, answer.text
+    assert answer.json()["errors"] == [says(f"/{column}/0", "at most")]
+    assert peak < 60_000_000
+    assert pa.total_allocated_bytes() - before < 60_000_000
+
+
+@pytest.mark.parametrize("written", [as_arrow, as_parquet])
+def test_what_a_table_is_spelt_out_to_is_reserved(app, monkeypatch, written):
+    """Short words, too, are more than the body: 50,000 ids of 500 bytes."""
+    reserved = []
+    monkeypatch.setattr(Share, "reserve", lambda _, count: reserved.append(count))
+    body = written(bomb("id", 50_000, "\U0001f600" * 125))
+    sent_table(app, *body)
+    assert sum(reserved) > 50_000 * 500
+
+
+def test_many_outcomes_and_many_wrong_ones_are_short_work(app, database, monkeypatch):
+    """A short table of many rows is stored in the threads for long work, and wrong words are compared a few times."""
+    (id_,) = decided(database, 1)
+    long, compared = [], []
+    monkeypatch.setattr(Limiter, "run", note(Limiter.run, long))
+    monkeypatch.setattr(usecase, "unknown", note(usecase.unknown, compared))
+    table = bomb("id", 6_000, id_).set_column(1, "truth", pa.array(["ugly"] * 6_000).dictionary_encode())
+
+    answer = sent_table(app, *as_arrow(table))
+
+    assert answer.status_code == 422
+    assert len(compared) == len(answer.json()["errors"]) == 20
+    assert len(long) == 1
+
+
+def note(function, calls):
+    def noted(*args, **options):
+        calls.append(args)
+        return function(*args, **options)
+
+    return noted
+
+
+def test_an_erasure_locates_the_decision_once_and_is_the_archives(app, wired, monkeypatch):
+    decided(wired.ports.database, 1, ids=["once"])
+    locate, calls = Archive.locate, []
+
+    def counted(archive, ids):
+        calls.append(ids)
+        return locate(archive, ids)
+
+    monkeypatch.setattr(Archive, "locate", counted)
+
+    assert erased(app, "once", Caller("school", models=("grade*",))).status_code == 404
+    assert erased(app, "once").status_code == 204
+    assert calls == [["once"], ["once"]]
+
+
+def test_ids_of_many_days_open_few_files(app, wired, monkeypatch):
+    """Those of models that the key is for, in the threads for long work, and no more than a bound."""
+    with wired.ports.database.writing() as connection:
+        rows = [
+            {"model": model, "day": day, "file": f"{model}/{day}", "rows": 1, "known": 0, "bytes": 1, "sealed_at": 0.0}
+            for model in ("loan", "grades")
+            for day in range(500)
+        ]
+        connection.execute(SEALED_DAYS.insert(), rows)
+    opened, long = [], []
+    monkeypatch.setattr(locating, "_in_file", lambda _, day, __: opened.append(day.model) or {})
+    monkeypatch.setattr(Limiter, "run", note(Limiter.run, long))
+
+    def sent(days, caller):
+        opened.clear()
+        ids = [new_ids(1, DAY * (day + 0.5))[0] for day in range(days)]
+        return post(app, [{"id": id_, "truth": "bad"} for id_ in ids], caller)
+
+    try:
+        assert len(sent(300, Caller("school", models=("grade*",))).json()["unknown"]) == 300
+        assert opened == ["grades"] * 300
+        assert len(long) == 1
+        refused = sent(401, Caller("school", models=("grade*",)))
+        assert refused.status_code == 422
+        assert "send fewer days" in refused.json()["detail"]
+        assert sent(201, BANK).status_code == 422
+        assert opened == []
+        assert sent(3, Caller("other", models=("x*",))).status_code == 200
+        assert (opened, len(long)) == ([], 3)
+    finally:
+        with wired.ports.database.writing() as connection:
+            connection.execute(SEALED_DAYS.delete().where(SEALED_DAYS.c.day < 500))
+
+
+def test_tables_are_read_by_a_process_that_has_read_none():
+    """Parts of Arrow are there only once they are imported, which other tests do."""
+    program = (
+        "import io, pyarrow as pa\n"
+        "from app.api.bodies.outcome_bodies import OutcomesTable\n"
+        "from app.api.bodies.media_types import ARROW\n"
+        "words = pa.array(['a']).dictionary_encode()\n"
+        "sink = io.BytesIO()\n"
+        "table = pa.table({'id': words, 'truth': words})\n"
+        "writer = pa.ipc.new_stream(sink, table.schema)\n"
+        "writer.write_table(table), writer.close()\n"
+        "print(len(OutcomesTable().columns(ARROW, sink.getvalue(), lambda _: None)))\n"
+    )
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert found.stdout == "1\n", found.stderr

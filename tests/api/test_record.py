@@ -1,0 +1,636 @@
+"""Decisions are stored before they are answered, with all that a report needs."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import time
+from dataclasses import replace
+from types import SimpleNamespace
+from uuid import UUID
+
+import httpx
+import numpy as np
+import pytest
+from sqlalchemy import select
+
+from app.access.caller import ANYBODY, Caller, Scope
+from app.api import predicting
+from app.api.hot_path import HotPath
+from app.api.middleware.guard import Guard
+from app.api.routes import acquire as acquire_route
+from app.database import Database, DatabaseAway
+from app.errors import Flaw, Invalid
+from app.outcomes import row_store, rows
+from app.outcomes.defaults import Defaults
+from app.outcomes.identity import DAY, day_of, day_of_id
+from app.outcomes.recorder import Recorder
+from app.outcomes.row_store import IdsTaken, RowStore
+from app.outcomes.rows import read_terms
+from app.outcomes.tables import DECISION_TERMS, DECISIONS
+from app.outcomes.terms import Terms
+from app.usecases import record as record_usecase
+from app.usecases.record import Wish, check_moment
+from tests.conftest import serving, settings_for, trained, two_class_rows
+from tests.jobs.waiting import eventually
+from tests.messages import says
+
+ROW = [58.0, 77.5, "mild"]
+NAMED = {"age": 58, "pulse": 77.5, "pain": "mild"}
+MATRIX = [[0, -1], [-10, 5]]
+LONG = Terms("predict", "ward", 1, "expected_benefit", (0, 1), tuple(f"{a:0200d}" for a in range(50)))
+CSV = {"Content-Type": "text/csv"}
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory):
+    """A service with a model of words and numbers (`ward`), one of numbers alone (`plain`), and a forest."""
+    folder = tmp_path_factory.mktemp("recording")
+    data = two_class_rows()
+    numbers = {**data, "features": ["age", "pulse"], "rows": [row[:2] for row in data["rows"]]}
+    with serving(settings_for(folder)) as client:
+        trained(client, {"model": "ward", "learner": {"kind": "logistic"}, "data": data, "holdout": 0.3})
+        trained(client, {"model": "plain", "learner": {"kind": "logistic"}, "data": numbers})
+        prices = {"age": 1, "pulse": 2, "pain": 3}
+        learner = {"kind": "random_forest", "n_estimators": 2}
+        trained(client, {"model": "woods", "learner": learner, "data": data, "feature_costs": prices})
+        client.folder = folder
+        yield client
+
+
+@pytest.fixture(scope="module")
+def database(client):
+    database = Database(f"sqlite:///{client.folder / 'home' / 'payoff.db'}")
+    yield database
+    database.close()
+
+
+def stored(database, ids):
+    """The rows of these ids with their terms, in order."""
+    with database.reading() as connection:
+        found = {row.id: row for row in connection.execute(select(DECISIONS).where(DECISIONS.c.id.in_(ids)))}
+        terms = {row.digest: Terms.read(row.content) for row in connection.execute(select(DECISION_TERMS))}
+    return [(found[id_], terms[found[id_].terms]) for id_ in ids]
+
+
+def count(database):
+    with database.reading() as connection:
+        return len(connection.execute(select(DECISIONS.c.id)).all())
+
+
+def fresh():
+    return f"case-{os.urandom(6).hex()}"
+
+
+def predict(client, status=200, **fields):
+    body = {"model": "ward", "instances": [ROW], "benefits": MATRIX, "actions": ["wait", "treat"], **fields}
+    response = client.post("/predict", json={name: value for name, value in body.items() if value is not None})
+    assert response.status_code == status, response.text
+    return response.json()
+
+
+@pytest.mark.parametrize("model", ["ward", "plain"])
+def test_a_decision_is_stored_as_it_was_answered(client, database, model):
+    rows = [ROW, [30.0, 60.0, "strong"]] if model == "ward" else [ROW[:2], [30.0, 60.0]]
+    plain = predict(client, model=model, instances=rows)
+    answer = predict(client, model=model, instances=rows, record=True)
+
+    assert {name: value for name, value in answer.items() if name != "ids"} == plain
+    assert [UUID(id_).version for id_ in answer["ids"]] == [7, 7]
+    for i, (row, terms) in enumerate(stored(database, answer["ids"])):
+        assert terms == Terms(
+            "predict", model, 1, "expected_benefit", ("healthy", "ill"), ("wait", "treat"), ((0.0, -1.0), (-10.0, 5.0))
+        )
+        assert (row.model, row.version, row.given, row.client, row.instance) == (model, 1, False, None, None)
+        assert terms.actions[row.choice] == answer["decisions"][i]
+        assert row.expected == answer["expected_benefits"][i][row.choice]
+        assert np.frombuffer(row.probabilities, "<f8").tolist() == answer["probabilities"][i]
+
+
+def test_the_hot_path_and_the_route_store_the_same(client, database):
+    """A row repeated on the other way meets its digest."""
+    rows = [[row[0], row[1]] for row in two_class_rows(100, seed=3)["rows"]]
+    body = {"model": "plain", "benefits": [[0, -1.5], [-10, 5]]}
+    for row in rows:
+        record = {"ids": [fresh()], "instances": True}
+        hot = client.post("/predict", json={**body, "instances": [row], "record": record})
+        plain = client.post("/predict", json={**body, "instances": [row], "record": record, "rule": "expected_benefit"})
+        assert (hot.status_code, plain.status_code) == (200, 200), plain.text
+        assert hot.content == plain.content
+
+
+def test_without_a_wish_nothing_is_stored(client, database):
+    before = count(database)
+
+    assert "ids" not in predict(client)
+    assert "ids" not in predict(client, record=False)
+    assert count(database) == before
+
+
+@pytest.mark.parametrize("instance", [ROW, NAMED])
+def test_an_instance_is_stored_on_request_alone(client, database, instance):
+    ids = [fresh()]
+    assert predict(client, instances=[instance], record={"ids": ids, "instances": True})["ids"] == ids
+
+    [(row, _)] = stored(database, ids)
+    assert json.loads(row.instance) == NAMED
+    assert row.given
+
+
+def test_what_is_kept_is_not_part_of_the_instance(client, database):
+    id_ = fresh()
+    sent = {**NAMED, "patient": id_, "name": "Ann"}
+    answer = predict(client, instances=[sent], id="patient", keep=["name"], record={"instances": True})
+
+    assert (answer["ids"], answer["kept"]) == ([id_], {"name": ["Ann"]})
+    assert json.loads(stored(database, [id_])[0][0].instance) == NAMED
+
+
+def test_the_ids_of_a_request_are_those_of_the_decisions(client, database):
+    number = int.from_bytes(os.urandom(4))
+    answer = predict(client, ids=[number], record=True)
+
+    assert answer["ids"] == [number]
+    assert stored(database, [str(number)])[0][0].given
+
+
+def test_a_repeat_is_accepted_and_another_decision_is_a_conflict(client, database):
+    ids = [fresh(), fresh()]
+    rows = [ROW, ROW]
+    first = predict(client, instances=rows, record={"ids": ids})
+    before = count(database)
+
+    assert predict(client, instances=rows, record={"ids": ids}) == first
+    problem = predict(client, 409, instances=[ROW, ROW], benefits=[[0, 1], [0, 1]], record={"ids": [fresh(), ids[0]]})
+
+    assert [error["loc"] for error in problem["errors"]] == ["/record/ids/1"]
+    assert repr(ids[0]) in problem["detail"]
+    assert count(database) == before
+
+
+def test_each_distinct_matrix_is_recorded_once(client, database):
+    matrices = [MATRIX, [[0, -2], [-10, 5]], MATRIX]
+    answer = predict(client, instances=[ROW] * 3, benefits=matrices, record=True)
+
+    found = [terms for _, terms in stored(database, answer["ids"])]
+    assert [terms.matrix.tolist() for terms in found] == matrices
+    assert found[0] == found[2]
+
+
+@pytest.mark.parametrize(
+    ("fields", "figures"),
+    [
+        ({"rule": "threshold", "threshold": 0.3, "benefits": None}, {"threshold": 0.3}),
+        ({"rule": "most_probable", "benefits": None, "actions": None}, None),
+        ({"priors": {"healthy": 0.9, "ill": 0.1}}, None),
+        ({"limits": {"treat": 1}}, {"limits": {"treat": {"at_least": None, "at_most": 1}}}),
+        (
+            {
+                "rule": "hierarchical",
+                "benefits": None,
+                "actions": None,
+                "costs": {"majority": "healthy", "C_HD": 1, "C_DH": 4},
+            },
+            {"threshold": 0.2, "costs": {"majority": "healthy", "C_HD": 1.0, "C_DH": 4.0, "C_DD": None}},
+        ),
+    ],
+)
+def test_terms_hold_what_the_rule_used(client, database, fields, figures):
+    answer = predict(client, instances=[ROW, ROW], record=True, **fields)
+
+    for i, (row, terms) in enumerate(stored(database, answer["ids"])):
+        assert terms.rule == answer["rule"]
+        assert terms.figures == figures
+        assert terms.priors == fields.get("priors")
+        assert terms.actions[row.choice] == answer["decisions"][i]
+        assert (row.expected is None) == ("expected_benefits" not in answer)
+        assert np.frombuffer(row.probabilities, "<f8").tolist() == answer["probabilities"][i]
+
+
+@pytest.mark.parametrize(
+    ("fields", "loc"),
+    [
+        ({"record": 1}, "/record"),
+        ({"record": "yes"}, "/record"),
+        ({"record": {"id": ["a"]}}, "/record/id"),
+        ({"record": {"instances": 1}}, "/record/instances"),
+        ({"record": {"ids": "a"}}, "/record/ids"),
+        ({"record": {"ids": []}}, "/record/ids"),
+        ({"record": {"ids": ["a", "b"]}}, "/record/ids"),
+        ({"record": {"ids": [7]}}, "/record/ids/0"),
+        ({"record": {"ids": [""]}}, "/record/ids/0"),
+        ({"record": {"ids": ["x" * 129]}}, "/record/ids/0"),
+        ({"record": {"ids": ["a\u0000"]}}, "/record/ids/0"),
+        ({"record": {"ids": ["same", "same"]}, "instances": [ROW, ROW]}, "/record/ids"),
+        ({"record": {"ids": ["a"]}, "ids": ["b"]}, "/record/ids"),
+        ({"record": True, "ids": ["x" * 129]}, "/ids/0"),
+        ({"record": True, "id": "n", "instances": [{**NAMED, "n": None}]}, "/id"),
+        ({"record": True, "keep": ["id"], "instances": [{**NAMED, "id": 1}]}, "/keep"),
+        (
+            {"record": True, "model": None, "instances": None, "probabilities": [[0.5, 0.5]], "classes": ["a", "b"]},
+            "/record",
+        ),
+    ],
+)
+def test_what_cannot_be_recorded_is_refused_at_its_place(client, database, fields, loc):
+    before = count(database)
+
+    problem = predict(client, 422, **fields)
+
+    assert [error["loc"] for error in problem["errors"]] == [loc], problem
+    assert count(database) == before
+
+
+def test_a_share_of_the_actions_is_drawn_and_its_chance_recorded(client, database):
+    rows = [ROW[:2], [30.0, 60.0]] * 1_000
+    body = {"model": "plain", "instances": rows, "benefits": [[0, -1, -2], [-10, 5, 1]], "actions": ["a", "b", "c"]}
+    best = predict(client, **body)
+    answer = predict(client, **body, record=True, explore=0.3)
+    repeat = predict(client, **body, record={"ids": answer["ids"]}, explore=0.3, status=200)
+
+    assert (repeat["decisions"], repeat["propensities"]) == (answer["decisions"], answer["propensities"])
+    same = np.array(answer["decisions"]) == np.array(best["decisions"])
+    assert np.allclose(answer["propensities"], np.where(same, 0.8, 0.1))
+    assert 0.17 < 1 - same.mean() < 0.23  # 4.5 standard errors of 0.2
+    drawn = [answer["decisions"][i] for i in np.flatnonzero(~same)]
+    assert set(drawn) == {"a", "b", "c"} - ({*best["decisions"]} if len({*best["decisions"]}) == 1 else set())
+    i = int(np.flatnonzero(~same)[0])
+    [(row, terms)] = stored(database, [answer["ids"][i]])
+    assert terms.figures == {"explore": 0.3}
+    assert row.propensity == answer["propensities"][i]
+    assert row.expected == answer["expected_benefits"][i][terms.actions.index(answer["decisions"][i])]
+
+
+def test_explored_tables_have_a_column_of_propensities(client):
+    query = {"model": "ward", "benefits": json.dumps(MATRIX), "record": "true", "explore": "0.5"}
+    content = "age,pulse,pain\n58,77.5,mild\n"
+    response = client.post("/predict", params=query, content=content, headers={**CSV, "Accept": "text/csv"})
+
+    head, line = response.text.replace('"', "").splitlines()
+    assert head.endswith(",propensity")
+    assert float(line.split(",")[-1]) in (0.75, 0.25)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"explore": 0},
+        {"explore": 0.6},
+        {"explore": True},
+        {"explore": 0.1, "record": None},
+        {"explore": 0.1, "record": False},
+        {"explore": 0.1, "limits": {"treat": 1}},
+        {"explore": 0.1, "explain": True},
+        {"explore": 0.1, "rule": "threshold", "threshold": 0.5},
+    ],
+)
+def test_exploration_is_refused_where_it_has_no_meaning(client, database, fields):
+    before = count(database)
+
+    problem = predict(client, 422, **{"record": True, **fields})
+
+    assert [error["loc"] for error in problem["errors"]] == ["/explore"]
+    assert count(database) == before
+
+
+def test_no_instances_are_no_decisions(client):
+    assert predict(client, instances=[], record=True)["ids"] == []
+
+
+def test_tables_are_recorded(client, database):
+    first, second = fresh(), fresh()
+    query = {"model": "ward", "benefits": json.dumps(MATRIX), "id": "case", "record": '{"instances":true}'}
+    table = f"case,age,pulse,pain\n{first},58,77.5,mild\n{second},58,,never seen\n"
+
+    response = client.post("/predict", params=query, content=table, headers={**CSV, "Accept": "text/csv"})
+
+    assert response.text.splitlines()[1].startswith(f'"{first}",')
+    texts = [json.loads(row.instance) for row, _ in stored(database, [first, second])]
+    assert texts == [NAMED, {"age": 58.0, "pulse": None, "pain": None}]
+
+
+def test_a_table_has_a_column_of_ids(client, database):
+    query = {"model": "ward", "benefits": json.dumps(MATRIX), "record": "true"}
+    response = client.post(
+        "/predict", params=query, content="age,pulse,pain\n58,77.5,mild\n", headers={**CSV, "Accept": "text/csv"}
+    )
+
+    head, line = response.text.replace('"', "").splitlines()
+    assert head.startswith("id,decision")
+    assert stored(database, [line.split(",")[0]])
+
+
+@pytest.mark.parametrize("accept", ["application/json", "application/x-npy"])
+def test_arrays_are_recorded_and_answered_with_ids(client, database, accept):
+    file = io.BytesIO()
+    np.save(file, np.array([[58.0, 77.5], [np.nan, 60.0]]))
+    query = {"model": "plain", "benefits": json.dumps(MATRIX), "record": "true"}
+    before = count(database)
+
+    response = client.post(
+        "/predict",
+        params=query,
+        content=file.getvalue(),
+        headers={"Content-Type": "application/x-npy", "Accept": accept},
+    )
+
+    if accept == "application/json":
+        assert len(stored(database, response.json()["ids"])) == 2
+    else:  # there is no place for the ids
+        assert (response.status_code, response.json()["errors"][0]["loc"]) == (422, "/record")
+        assert count(database) == before
+
+
+def test_the_inference_protocol_records(client, database):
+    id_ = fresh()
+    inputs = [{"name": "x", "datatype": "FP64", "shape": [1, 2], "data": [58, 77.5]}]
+    parameters = {"benefits": json.dumps(MATRIX), "record": json.dumps({"ids": [id_]})}
+
+    response = client.post("/v2/models/plain/infer", json={"inputs": inputs, "parameters": parameters})
+
+    assert json.loads(response.json()["parameters"]["ids"]) == [id_]
+    assert stored(database, [id_])
+
+
+def test_many_rows_are_recorded(client, database):
+    rows = np.random.default_rng(0).normal(55, 9, (5_000, 2)).round(2).tolist()
+
+    answer = predict(client, model="plain", instances=rows, record=True)
+
+    found = stored(database, answer["ids"][::500])
+    assert [terms.actions[row.choice] for row, terms in found] == answer["decisions"][::500]
+
+
+def test_an_unrecorded_answer_is_not_sent(client, database):
+    """While another program holds the database's lock the answer waits."""
+    with database.writing(), pytest.raises(httpx.ReadTimeout):
+        client.post(
+            "/predict",
+            json={"model": "plain", "instances": [ROW[:2]], "benefits": MATRIX, "record": True},
+            timeout=0.3,
+        )
+    assert len(predict(client, model="plain", instances=[ROW[:2]], record=True)["ids"]) == 1
+
+
+@pytest.fixture
+def default(client):
+    """Sets the default of a model, which ends with the test."""
+
+    def put(model="plain", **body):
+        response = client.put(f"/models/{model}/recording", json=body)
+        assert response.status_code == 200, response.text
+        return response.json()
+
+    yield put
+    put(record=False)
+
+
+@pytest.mark.parametrize("rule", [None, "expected_benefit"])  # on the hot path, and on the route
+def test_a_default_records_all_that_do_not_say_otherwise(client, database, default, rule):
+    row = {"model": "plain", "instances": [ROW[:2]], "rule": rule}
+    assert default(record=True) == {"record": True, "instances": False}
+
+    answer = predict(client, **row)
+    assert stored(database, answer["ids"])[0][0].instance is None
+    assert default(record=True, instances=True) == {"record": True, "instances": True}
+    answer = predict(client, **row)
+    assert json.loads(stored(database, answer["ids"])[0][0].instance) == {"age": 58.0, "pulse": 77.5}
+    assert client.get("/models/plain").json()["recording"] == {"record": True, "instances": True}
+
+    before = count(database)
+    assert "ids" not in predict(client, record=False, **row)
+    assert "ids" not in predict(client, model="ward")
+    default(record=False)
+    assert "ids" not in predict(client, **row)
+    assert count(database) == before
+    audit = client.get("/audit").json()["entries"][0]
+    assert (audit["action"], audit["subject"], audit["details"]["record"]) == ("recording.set", "plain", False)
+
+
+def test_a_default_is_known_in_every_process_and_without_the_database(client, database, default, tmp_path, monkeypatch):
+    other = Defaults(database, tmp_path / "copy.json")
+    other.start()
+    default(record=True)
+    eventually(lambda: other.of("plain") is False)
+    other.stop()
+    monkeypatch.setattr(database, "reading", lambda: (_ for _ in ()).throw(DatabaseAway("down")))
+
+    started = Defaults(database, tmp_path / "copy.json")
+    started.start()
+    started.stop()
+
+    assert started.of("plain") is False
+    assert started.of("ward") is None
+
+
+def test_a_default_needs_a_model(client):
+    assert client.put("/models/absent/recording", json={"record": True}).status_code == 404
+    assert client.put("/models/plain/recording", json={"instances": True}).status_code == 422
+
+
+def test_what_is_recorded_is_counted_once(client):
+    def counted():
+        lines = dict(line.rsplit(" ", 1) for line in client.get("/metrics").text.splitlines() if line[0] != "#")
+        names = ("payoff_decisions_recorded_total", "payoff_expected_benefit_total")
+        return [float(lines[f'{name}{{model="ward",version="1"}}']) for name in names]
+
+    predict(client, record=True)
+    before = counted()
+    ids = [fresh(), fresh()]
+    for _ in range(2):
+        answer = predict(client, instances=[ROW, ROW], record={"ids": ids})
+
+    benefit = max(answer["expected_benefits"][0])
+    assert np.allclose(np.subtract(counted(), before), [2, 2 * benefit])
+
+
+def acquire(client, status=200, **fields):
+    body = {"model": "woods", "benefits": MATRIX, "actions": ["wait", "treat"], **fields}
+    response = client.post("/acquire", json={name: value for name, value in body.items() if value is not None})
+    assert response.status_code == status, response.text
+    return response.json()
+
+
+def test_a_case_is_recorded_once_when_it_is_decided(client, database):
+    ids, before = [fresh()], count(database)
+    asked = acquire(client, known={}, record={"ids": ids}, benefits=None, actions=None)
+    assert (asked["status"], asked["ids"]) == ("acquire", [None])
+    assert count(database) == before
+
+    known = {"pulse": 77.5, "age": 58, "pain": "mild"}
+    answer = acquire(client, known=known, record={"ids": ids, "instances": True}, feature_costs={"age": 0.5})
+    assert (answer["status"], answer["ids"]) == ("decided", ids)
+    assert acquire(client, known=known, record={"ids": ids, "instances": True}, feature_costs={"age": 0.5}) == answer
+
+    [(row, terms)] = stored(database, ids)
+    assert (terms.verb, terms.rule, terms.matrix.tolist()) == ("acquire", "expected_benefit", MATRIX)
+    assert terms.figures == {"feature_costs": {"age": 0.5}}
+    assert terms.actions[row.choice] == answer["decision"]
+    assert row.expected == answer["expected_benefits"][answer["decision"]]
+    details = {"asked": ["pulse", "age", "pain"], "spent": answer["spent"], "reason": answer["reason"]}
+    assert json.loads(row.details) == details
+    assert json.loads(row.instance) == known
+    assert np.frombuffer(row.probabilities, "<f8").tolist() == list(answer["probabilities"].values())
+    problem = acquire(client, 409, known={**known, "age": 30}, record={"ids": ids})
+    assert [error["loc"] for error in problem["errors"]] == ["/record/ids/0"]
+
+
+def test_of_many_cases_the_decided_ones_are_recorded(client, database):
+    known = dict(NAMED)
+    fields = {"benefits": None, "actions": None, "budget": 100, "record": True}
+    answer = acquire(client, instances=[{}, known, {"age": 58}], **fields)
+    statuses = [each["status"] for each in answer["results"]]
+    assert [id_ is not None for id_ in answer["ids"]] == [status == "decided" for status in statuses]
+    [(row, terms)] = stored(database, [answer["ids"][1]])
+    assert (terms.rule, terms.benefits, terms.figures) == ("most_probable", None, {"budget": 100})
+    assert (terms.actions[row.choice], row.expected) == (answer["results"][1]["prediction"], None)
+
+    ids = [fresh(), fresh()]
+    table = f"case,age,pulse,pain\n{ids[0]},58,77.5,mild\n{ids[1]},58,,\n"
+    query = {"model": "woods", "id": "case", "record": "true"}
+    assert client.post("/acquire", params=query, content=table, headers=CSV).status_code == 200
+    assert stored(database, ids[:1])
+
+
+def test_a_default_records_decided_cases(client, database, default):
+    default("woods", record=True)
+    try:
+        assert stored(database, acquire(client, known=NAMED)["ids"])
+        assert acquire(client, known={}, benefits=None, actions=None)["ids"] == [None]
+        assert "ids" not in acquire(client, known=NAMED, record=False)
+    finally:
+        default("woods", record=False)
+
+
+@pytest.mark.parametrize(("at", "day"), [("2026-03-01T12:00:00Z", 20_513), (86_400, 1), ("2026-03-01", 20_513)])
+def test_decisions_are_dated_back(client, database, at, day):
+    body = {"model": "ward", "instances": [ROW, ROW], "benefits": MATRIX, "record": {"at": at}}
+    ids = client.post("/predict", json=body).json()["ids"]
+    assert [day_of_id(id_) for id_ in ids] == [day, day]
+    assert [day_of(row.at) for row, _ in stored(database, ids)] == [day, day]
+
+
+@pytest.mark.parametrize(
+    ("verb", "body"),
+    [
+        ("predict", {"model": "ward", "instances": [ROW], "benefits": MATRIX}),
+        ("acquire", {"model": "woods", "known": NAMED, "benefits": MATRIX, "actions": ["wait", "treat"]}),
+    ],
+)
+def test_a_key_that_only_predicts_dates_no_decision_back(client, database, monkeypatch, verb, body):
+    """By more than clocks differ; each day that it made would cost every report."""
+    callers = {name: Caller(name, scopes=frozenset({Scope(name)})) for name in ("predict", "train", "admin")}
+
+    def asked(name, at):
+        for module in (predicting, acquire_route):
+            monkeypatch.setattr(module, "who", lambda _: callers[name])
+        return client.post(f"/{verb}", json=body | {"record": {"at": at}})
+
+    before, now = count(database), time.time()
+    for at in (now - 3600, now - 3 * DAY, 0):
+        refused = asked("predict", at)
+        assert refused.status_code == 403
+        assert refused.json()["errors"][0]["loc"] == "/record/at"
+    assert count(database) == before
+    for name, at in (("predict", now - 30), ("train", now - 3 * DAY), ("admin", now - 3 * DAY)):
+        assert asked(name, at).status_code == 200
+
+
+def test_no_decision_is_dated_back_beyond_what_is_kept(database, tmp_path):
+    recorder = Recorder(database, Defaults(database, tmp_path / "copy.json"), lambda _: {}, keep_seconds=30 * DAY)
+    ports = SimpleNamespace(recorder=recorder)
+
+    check_moment(ports, ANYBODY, Wish(wanted=True, at=time.time() - 29 * DAY))
+    with pytest.raises(Invalid) as refused:
+        check_moment(ports, ANYBODY, Wish(wanted=True, at=time.time() - 31 * DAY))
+
+    assert list(refused.value.flaws) == [says("/record/at", "30 days")]
+
+
+@pytest.mark.parametrize("at", ["soon", 1e12, -1, [1], "2999-01-01", True])
+def test_moments_that_are_none_or_to_come_are_refused(client, database, at):
+    before = count(database)
+    body = {"model": "ward", "instances": [ROW], "benefits": MATRIX, "record": {"at": at}}
+    refused = client.post("/predict", json=body)
+    assert refused.status_code == 422
+    assert refused.json()["errors"][0]["loc"] == "/record/at"
+    assert count(database) == before
+
+
+def test_what_a_request_shares_is_not_stored_once_for_each_of_many_matrices(client, database, monkeypatch):
+    """294 kB that were sent became 168 MB."""
+    monkeypatch.setattr(record_usecase, "_MAX_SHARED", 1 << 20)
+    names, n = [f"{a:02d}" + "x" * 198 for a in range(20)], 60
+    limits = [{"name": f"r{k}", "use": dict.fromkeys(names, 1), "at_most": 1e9} for k in range(5)]
+    many = [[[i, *[1] * 19], [1] * 20] for i in range(n)]
+    body = {"model": "ward", "instances": [ROW] * n, "actions": names, "benefits": many, "resources": limits}
+    before = count(database)
+
+    refused = client.post("/predict", json=body | {"record": True})
+
+    assert refused.status_code == 413
+    assert "fewer matrices" in refused.json()["detail"]
+    assert count(database) == before
+    for fewer in (
+        {"benefits": many[0]},
+        {"resources": None, "actions": [str(a) for a in range(20)]},
+        {"benefits": many[:20], "instances": [ROW] * 20},
+        {"record": False},
+    ):
+        asked = {name: value for name, value in (body | {"record": True} | fewer).items() if value is not None}
+        assert client.post("/predict", json=asked).status_code == 200
+
+
+def test_long_terms_are_not_kept_parsed_by_the_thousand():
+    contents = [replace(LONG, version=v).content for v in range(100)]
+
+    assert [read_terms(content).version for content in contents] == list(range(100))
+    assert rows._long_terms.cache_info().currsize <= 32
+    assert rows._short_terms.cache_info().currsize <= 4_096
+
+
+@pytest.mark.parametrize("error", [DatabaseAway("locked"), IdsTaken("taken", [Flaw("/record/ids/0", "taken")])])
+def test_a_plain_request_that_is_not_recorded_is_answered_once_as_on_the_usual_way(client, monkeypatch, error):
+    taken, written, wait = [], [], Guard.take
+
+    def take(guard, caller, scope):
+        taken.append(scope["path"])
+        return wait(guard, caller, scope)
+
+    def fail(_store, batches):
+        written.append(len(batches))
+        if isinstance(error, DatabaseAway):
+            raise error
+        return [error] * len(batches)
+
+    monkeypatch.setattr(Guard, "take", take)
+    monkeypatch.setattr(RowStore, "write", fail)
+    answers = []
+    for is_hot in (True, False):
+        body = {"model": "plain", "instances": [ROW[:2]], "benefits": MATRIX, "record": {"ids": ["x"]}}
+        with monkeypatch.context() as patched:
+            if not is_hot:
+                patched.setattr(HotPath, "tried", lambda *_: None)
+            answer = client.post("/predict", json=body)
+        answers.append((answer.status_code, answer.content, answer.headers["content-type"]))
+
+    assert answers[0] == answers[1]
+    assert answers[0][0] == (503 if isinstance(error, DatabaseAway) else 409)
+    assert written == [1, 1]
+    assert len(taken) <= 2
+
+
+def test_a_locked_database_is_waited_for_once(database, monkeypatch):
+    store, times, calls = RowStore(database, lambda _: {}), iter([0.0, 15.0]), []
+
+    def locked(*_, **__):
+        calls.append(1)
+        raise database.driver.OperationalError("database is locked")
+
+    monkeypatch.setattr(row_store, "monotonic", lambda: next(times))
+    monkeypatch.setattr(store, "_write", locked)
+
+    with pytest.raises(DatabaseAway):
+        store.write([])
+    assert calls == [1]

@@ -1,0 +1,248 @@
+"""Matrices that are saved for a model: a request that names one is answered as if the matrix stood in it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from app.api.hot_path import HotPath
+from app.outcomes.tables import DECISION_TERMS
+from app.stores import make_tables
+from tests.conftest import settings_for, trained, two_class_rows
+from tests.messages import says
+
+NUMBERS = {"benefits": [[0, -1], [-10, 5]], "actions": ["wait", "treat"]}
+FORMS = {
+    "lists": NUMBERS,
+    "actions-in-another-order": {"benefits": [[-1, 0], [5, -10]], "actions": ["treat", "wait"]},
+    "words": {"benefits": {"ill": {"treat": 5, "wait": -10}, "healthy": {"treat": -1, "wait": 0}}},
+    "ties": {"benefits": {"ill": {"c": 5, "b": 5, "a": 0}, "healthy": {"b": 0, "c": 0, "a": 1 / 3}}},
+    "costs": {"cost_matrix": [[0, 1], [10, -5]], "actions": ["wait", "treat"]},
+    "classes": {"benefits": [[0, -1], [-10, 5]]},
+}
+ROWS = two_class_rows(3)["rows"]
+HEADER = "payoff-matrix"
+
+
+@pytest.fixture(scope="module")
+def client(service, forest):
+    """With a model that has no categories, which the hot path answers for, and the forest, which can be asked."""
+    data = two_class_rows()
+    numeric = {**data, "features": data["features"][:2], "rows": [row[:2] for row in data["rows"]]}
+    trained(service, {"model": "shore", "learner": {"kind": "logistic"}, "data": numeric})
+    for form, stated in FORMS.items():
+        for model in ("shore", forest):
+            saved = service.put(f"/models/{model}/matrices/{form}", json=stated)
+            assert saved.status_code == 200, saved.text
+    service.post("/predict", json={"model": "shore", "instances": [[50, 70]], **NUMBERS}).raise_for_status()  # loads it
+    return service
+
+
+@pytest.fixture
+def model(client, request):
+    """Of this test alone."""
+    name = f"m{abs(hash(request.node.name))}"
+    trained(client, {"model": name, "learner": {"kind": "logistic"}, "data": two_class_rows()})
+    return f"/models/{name}"
+
+
+def requests(model):
+    rows = two_class_rows(40)["rows"]
+    known = dict(zip(two_class_rows()["features"], rows[0], strict=True))
+    yield "/predict", {"model": model, "instances": ROWS}
+    yield "/acquire", {"model": model, "known": dict(list(known.items())[:1])}
+    yield "/acquire", {"model": model, "instances": [known, {}]}
+    yield "/acquire/simulate", {"model": model, "rows": rows, "labels": two_class_rows(40)["labels"]}
+    yield f"/models/{model}/benefit", {}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_the_answer_is_that_to_the_matrix_itself_byte_for_byte(client, form):
+    for path, request in requests("woods"):
+        words = {"actions": ["healthy", "ill"]} if form == "classes" else {}  # which this report does not assume
+        plain = client.post(path, json=request | FORMS[form] | words)
+        assert plain.status_code == 200, plain.text
+        named = client.post(path, json=request | {"benefits": form})
+        assert (named.status_code, named.content) == (200, plain.content), path
+        assert (plain.headers.get(HEADER), named.headers.get(HEADER)) == (None, f"{form}:1")
+
+
+@pytest.mark.parametrize("reference", [*FORMS, "ties:1"])
+def test_the_hot_path_answers_as_the_route_does_and_as_for_the_matrix_itself(client, reference, monkeypatch):
+    hot = []
+    real = HotPath.tried
+    monkeypatch.setattr(HotPath, "tried", lambda *question: hot.append(real(*question)) or hot[-1])
+    sent = {"model": "shore", "instances": [row[:2] for row in ROWS], "benefits": reference}
+    headers = {"X-Request-ID": "mine", "Content-Type": "application/json"}
+    answers = [client.post("/predict", json=sent, headers=headers)]
+    assert hot[-1] is not None
+    plain = json.dumps(sent).replace("shore", "sh\\u006fre").encode()  # an escape sequence needs a closer look
+    answers.append(client.post("/predict", content=plain, headers=headers))
+    assert hot[-1] is None
+    one, other = ({**dict(each.headers), "date": ""} for each in answers)
+    assert one == other
+    assert one[HEADER] == f"{reference.removesuffix(':1')}:1"
+    itself = client.post("/predict", json={**sent, "benefits": None, **FORMS[reference.removesuffix(":1")]})
+    assert [each.content for each in answers] == [itself.content] * 2
+
+
+def test_other_forms_of_a_request_may_name_one(client):
+    sent = {"model": "woods", "instances": ROWS, **NUMBERS}
+    decisions = client.post("/predict", json=sent).json()["decisions"]
+    table = "age,pulse,pain\n" + "\n".join(",".join("" if v is None else str(v) for v in row) for row in ROWS)
+    csv = {"Content-Type": "text/csv"}
+    answer = client.post("/predict", params={"model": "woods", "benefits": "lists"}, content=table, headers=csv)
+    assert answer.status_code == 200, answer.text
+    assert (answer.json()["decisions"], answer.headers[HEADER]) == (decisions, "lists:1")
+    asked = client.post("/acquire", params={"model": "woods", "benefits": "lists"}, content=table, headers=csv)
+    assert (asked.status_code, asked.headers[HEADER]) == (200, "lists:1")
+    columns = [{"name": n, "datatype": "BYTES" if j == 2 else "FP64", "shape": [3], "data": [r[j] for r in ROWS]}
+               for j, n in enumerate(("age", "pulse", "pain"))]  # fmt: skip
+    tensors = {"inputs": columns, "parameters": {"benefits": "lists"}, "outputs": [{"name": "decisions"}]}
+    inferred = client.post("/v2/models/woods/infer", json=tensors)
+    assert inferred.status_code == 200, inferred.text
+    assert (inferred.json()["outputs"][0]["data"], inferred.headers[HEADER]) == (decisions, "lists:1")
+    replayed = client.post("/models/woods/replay", json={"benefits": "lists"})
+    assert replayed.status_code == 202, replayed.text
+
+
+def test_versions_are_numbered_and_numbers_are_not_used_again(client, model):
+    path = f"{model}/matrices/autumn-2026"
+    first = client.put(path, json=FORMS["words"]).json()
+    assert (first["model"], first["matrix"], first["version"]) == (model.rpartition("/")[2], "autumn-2026", 1)
+    assert first["benefits"] == {"healthy": {"treat": -1, "wait": 0}, "ill": {"treat": 5, "wait": -10}}
+    assert (first["actions"], first["who"]) == (None, "anonymous")
+    same = {"benefits": {"healthy": {"wait": 0.0, "treat": -1}, "ill": {"wait": -10, "treat": 5}}}
+    assert client.put(path, json=same).json() == first
+    second = client.put(path, json=NUMBERS).json()  # which gives the actions an order
+    assert (second["version"], second["actions"]) == (2, NUMBERS["actions"])
+    assert client.put(path, json=FORMS["words"]).json()["version"] == 3  # the newest one differs
+    newest = client.get(path).json()
+    assert (newest["version"], newest["versions"]) == (3, [1, 2, 3])
+    assert client.get(f"{path}:2").json() == {**second, "versions": [1, 2, 3]}
+    client.put(f"{model}/matrices/a", json=NUMBERS)
+    listed = client.get(f"{model}/matrices").json()["matrices"]
+    assert [(line["matrix"], line["version"], line["versions"]) for line in listed] == [
+        ("a", 1, 1),
+        ("autumn-2026", 3, 3),
+    ]
+    assert client.delete(path).status_code == 204
+    assert [client.get(each).status_code for each in (path, f"{path}:2", f"{model}/matrices/a")] == [404, 404, 200]
+    assert client.delete(path).status_code == 404
+    asked = {"model": model.rpartition("/")[2], "instances": ROWS, "benefits": "autumn-2026:3"}
+    assert client.post("/predict", json=asked).status_code == 422
+    assert client.put(path, json=NUMBERS).json()["version"] == 4
+
+
+def test_deleting_a_model_deletes_its_matrices(client, model):
+    client.put(f"{model}/matrices/autumn", json=NUMBERS)
+    client.delete(model).raise_for_status()
+    assert client.get(f"{model}/matrices").status_code == 404
+    trained(client, {"model": model.rpartition("/")[2], "learner": {"kind": "logistic"}, "data": two_class_rows()})
+    assert client.get(f"{model}/matrices").json()["matrices"] == []
+    assert client.put(f"{model}/matrices/autumn", json=NUMBERS).json()["version"] == 2
+
+
+@pytest.mark.parametrize(
+    ("more", "place", "words"),
+    [
+        ({"benefits": "wordz"}, "/benefits", ("saved matrix", "wordz", "words")),
+        ({"benefits": "words:7"}, "/benefits", ("words:7", "words:1")),
+        ({"benefits": ""}, "/benefits", ("saved matrix",)),
+        ({"benefits": "words:01"}, "/benefits", ("words:01",)),
+        ({"benefits": "words", "actions": ["wait", "treat"]}, "/actions", ("actions",)),
+        ({"benefits": "words", "cost_matrix": NUMBERS["benefits"]}, "/cost_matrix", ("not both",)),
+        ({"cost_matrix": "words"}, "/cost_matrix", ("'words'",)),
+        ({"benefits": "lists", "rule": "most_probable"}, "/benefits", ("lists:1", "actions")),
+    ],
+)
+def test_errors_stand_where_the_request_names_the_matrix(client, more, place, words):
+    for path, request in requests("woods"):
+        if "rule" not in more or path == "/predict":
+            answer = client.post(path, json=request | more)
+            assert answer.status_code == 422, path
+            [error] = answer.json()["errors"]
+            assert error["loc"] == place
+            assert says(error["msg"], *words), error
+
+
+@pytest.mark.parametrize(
+    ("path", "sent"),
+    [
+        ("/predict", {"probabilities": [[0.5, 0.5]], "classes": ["healthy", "ill"]}),
+        ("/benefit", {"probabilities": [[0.5, 0.5]], "classes": ["healthy", "ill"], "labels": ["ill"]}),
+        ("/models/woods/matrices/copy", {}),
+        ("/train", {"model": "woods", "learner": {"kind": "logistic"}, "data": two_class_rows(40)}),
+    ],
+)
+def test_only_requests_to_a_model_may_name_one(client, path, sent):
+    send = client.put if "matrices" in path else client.post
+    answer = send(path, json={**sent, "benefits": "words"})
+    assert answer.status_code == 422
+    assert [error["loc"] for error in answer.json()["errors"]] == ["/benefits"]
+
+
+@pytest.mark.parametrize(
+    ("stated", "place"),
+    [
+        ({}, "/benefits"),
+        ({"benefits": {"ill": {"a": 1}}}, "/benefits"),
+        ({"benefits": {"ill": {"a": 1}, "healthy": {"a": 1}, "dead": {"a": 1}}}, "/benefits/dead"),
+        ({"benefits": [[[0, -1], [-10, 5]]] * 3}, "/benefits"),
+        ({"benefits": [[0, 1, 2], [-10, 5, 2]]}, "/benefits"),
+        ({"benefits": [[0, 1], [2, "x"]]}, "/benefits/1/1"),
+        ({"benefits": [[0, 1], [2, 3]], "actions": ["a", "a"]}, "/actions"),
+        ({"cost_matrix": {"ill": {"a": 1}}}, "/cost_matrix"),
+    ],
+)
+def test_what_requests_refuse_is_not_saved(client, stated, place):
+    answer = client.put("/models/woods/matrices/refused", json=stated)
+    assert answer.status_code == 422
+    assert place in [error["loc"] for error in answer.json()["errors"]]
+    assert client.get("/models/woods/matrices/refused").status_code == 404
+
+
+@pytest.mark.parametrize("length", [3, 70])
+def test_a_short_request_has_no_long_answer(client, model, length):
+    """By the largest matrix, with short names or with long ones."""
+    actions = [f"{i:0{length}}" for i in range(1_000)]
+    sent = {"benefits": [[0.1] * 1_000, [0.2] * 1_000], "actions": actions}
+    assert client.put(f"{model}/matrices/large", json=sent).status_code == 200
+    asked = {"model": model.rpartition("/")[2], "instances": ROWS[:1], "benefits": "large"}
+    answer = client.post("/predict", json=asked)
+    assert answer.status_code == 200, answer.text
+    assert len(answer.content) < 256_000
+    itself = client.post("/predict", json={**asked, **sent})
+    assert answer.content == itself.content
+
+
+def test_a_version_with_other_classes_is_refused_with_the_fix(client, model):
+    name = model.rpartition("/")[2]
+    client.put(f"{model}/matrices/autumn", json=NUMBERS).raise_for_status()
+    data = two_class_rows()
+    relabelled = [{"ill": "sick"}.get(label, label) for label in data["labels"]]
+    trained(client, {"model": name, "learner": {"kind": "logistic"}, "data": {**data, "labels": relabelled}})
+    answer = client.post("/predict", json={"model": name, "instances": ROWS, "benefits": "autumn"})
+    [error] = answer.json()["errors"]
+    assert (answer.status_code, error["loc"]) == (422, "/benefits")
+    assert says(error["msg"], "autumn:1", "'sick'", f"PUT {model}/matrices/autumn")
+    older = {"model": f"{name}:1", "instances": ROWS, "benefits": "autumn"}
+    assert client.post("/predict", json=older).status_code == 200
+
+
+def test_a_recorded_decision_keeps_the_matrix_itself(client):
+    itself = client.post("/predict", json={"model": "shore", "instances": [[50, 70]], **NUMBERS, "record": True})
+    named = {"model": "shore", "instances": [[50, 70]], "benefits": "lists", "record": True}
+    assert itself.status_code == 200, itself.text
+    answer = client.post("/predict", json=named)
+    assert answer.status_code == 200, answer.text
+    ports = make_tables(settings_for(client.folder))
+    try:
+        with ports.database.reading() as connection:
+            contents = connection.execute(DECISION_TERMS.select()).all()
+        assert [json.loads(row.content)["benefits"] for row in contents if '"shore"' in row.content] == [
+            NUMBERS["benefits"]
+        ]
+    finally:
+        ports.database.close()

@@ -1,0 +1,95 @@
+"""Requests to an alias with challengers: whoever answers, these decide on what was recorded."""
+
+import pytest
+from sqlalchemy import select
+
+from app.database import Database
+from app.outcomes.tables import SHADOW_DECISIONS
+from tests.conftest import serving, settings_for, trained, two_class_rows
+from tests.jobs.waiting import eventually
+from tests.messages import says
+
+ROWS = [[58.0, 77.5, "mild"], [33.0, 61.0, "none"], [70.0, 99.0, "severe"]]
+QUESTION = {"benefits": [[0, -1], [-10, 5]], "actions": ["wait", "treat"]}
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("shadow")
+    with serving(settings_for(folder)) as client:
+        for regularization in (1.0, 0.001):
+            learner = {"kind": "logistic", "C": regularization}
+            trained(client, {"model": "ward", "learner": learner, "data": two_class_rows()})
+        target = {"version": 1, "shadow": ["ward:2"]}
+        client.put("/models/ward/aliases/live", json=target).raise_for_status()
+        client.folder = folder
+        yield client
+
+
+@pytest.fixture(scope="module")
+def database(client):
+    database = Database(f"sqlite:///{client.folder / 'home' / 'payoff.db'}")
+    yield database
+    database.close()
+
+
+def chosen(database, ids):
+    with database.reading() as connection:
+        rows = connection.execute(select(SHADOW_DECISIONS).where(SHADOW_DECISIONS.c.id.in_(ids))).all()
+    by_id = {row.id: (row.challenger, row.choice) for row in rows}
+    return [by_id.get(id_) for id_ in ids]
+
+
+def csv_of(rows):
+    return "\n".join(["age,pulse,pain", *(",".join(map(str, row)) for row in rows)])
+
+
+@pytest.mark.parametrize("way", ["plain", "explained", "csv"])
+def test_the_challenger_decides_as_it_would_if_asked(client, database, way):
+    reference = "ward@live"
+    eventually(lambda: chosen(database, ask(client, reference, way)["ids"])[0] is not None)  # known within a second
+    ids = ask(client, reference, way)["ids"]
+    asked = client.post("/predict", json={"model": "ward:2", "instances": ROWS, **QUESTION}).json()
+    expected = [("ward:2", asked["actions"].index(decision)) for decision in asked["decisions"]]
+    eventually(lambda: chosen(database, ids) == expected)
+
+
+def ask(client, reference, way):
+    if way == "csv":
+        query = {
+            "model": reference,
+            "record": "true",
+            "benefits": "[[0, -1], [-10, 5]]",
+            "actions": '["wait", "treat"]',
+        }
+        answer = client.post("/predict", content=csv_of(ROWS), params=query, headers={"Content-Type": "text/csv"})
+    else:
+        body = {"model": reference, "instances": ROWS, "record": True, **QUESTION}
+        answer = client.post("/predict", json=body | ({"explain": True} if way == "explained" else {}))
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["model"]["version"] == 1
+    return answer.json()
+
+
+def test_other_references_have_no_shadow(client, database):
+    ids = ask(client, "ward:1", "plain")["ids"]
+    last = ask(client, "ward@live", "plain")["ids"]
+    eventually(lambda: None not in chosen(database, last))
+    assert chosen(database, ids) == [None] * len(ROWS)
+
+
+def test_no_version_is_its_own_challenger(client):
+    path = "/models/ward/aliases/promoted"
+    refused = client.put(path, json={"version": 1, "shadow": ["ward:2", "ward:1"]})
+    assert refused.status_code == 422
+    assert refused.json()["errors"] == [says("/shadow/1", "ward:1", "the version that the alias means")]
+
+    first = client.put(path, json={"version": 1, "shadow": ["ward:2"]}).json()
+    assert (first["shadow"], first["warnings"]) == (["ward:2"], [])
+    moved = client.put(path, json={"version": 2}).json()
+    assert moved["shadow"] == client.get("/models/ward").json()["shadows"].get("promoted", []) == []
+    assert [warning.split()[0] for warning in moved["warnings"]] == ["ward:2"]
+    assert client.put(path, json={"version": 2, "shadow": ["ward:1"]}).json()["shadow"] == ["ward:1"]
+    assert client.put(path, json={"version": 2}).json() == {
+        "name": "ward", "alias": "promoted", "version": 2, "shadow": ["ward:1"], "warnings": []
+    }  # fmt: skip

@@ -1,0 +1,108 @@
+"""Answers of a service, valid and broken, for the client's tests."""
+
+from __future__ import annotations
+
+import copy
+import io
+import json
+
+import httpx
+import numpy as np
+import pyarrow as pa
+from hypothesis import strategies as st
+
+FEATURES = [{"name": "age", "type": "numeric"}, {"name": "pain", "type": "category"}]
+CARD = {"name": "m", "version": 1, "classes": ["a", "b"], "metrics": {}, "features": FEATURES}
+MODEL = {"name": "m", "version": 1}
+SHARED = {"model": MODEL, "classes": ["a", "b"], "actions": ["x", "y"], "rule": "expected_benefit", "warnings": ["w"]}
+EXPLANATION = {"runner_up": "y", "margin": 0.5, "contributions": {"age": 1.0}}
+JOB = {"id": "job_1", "kind": "train", "status": "succeeded", "progress": 1.0, "stage": None, "model": MODEL}
+JOB |= {"error": None, "warnings": []}
+MATRIX = {"name": "autumn", "version": 1, "benefits": {"a": {"x": 1}}}
+DATASET = {"id": "ds_1", "name": "n", "warnings": [], "from": {"warnings": []}}
+ROWS = [{"age": 1, "pain": "mild"}, {"age": 2, "pain": "none"}]
+BENEFITS = {"a": {"x": 1, "y": 0}, "b": {"x": 0, "y": 1}}
+VALID = {  # by the end of the path
+    "/models": {"models": [{"name": "m"}], "next_page_token": None},
+    "/datasets": {"datasets": [DATASET], "next_page_token": None, **DATASET},
+    "/from-outcomes": DATASET,
+    "/predict": {
+        **SHARED,
+        "decisions": ["x", "y"],
+        "probabilities": [[0.5, 0.5], [1, 0]],
+        "expected_benefits": [[1, 2], [3, 4]],
+        "ids": ["1", "2"],
+        "explanations": [EXPLANATION] * 2,
+    },
+    "/acquire": {"status": "acquire", "next": {"feature": "age", "cost": 1.0}, "results": [{}, {}]},
+    "/retrieve": {"sets": [{"k": 1, "selected": [0]}]},
+    "/benefit": {"rules": [{"rule": "r"}]},
+    "/outcomes": {"accepted": 1, "unchanged": 0, "open": 0, "unknown": [], "conflicts": []},
+    "/matrices": {"matrices": [MATRIX]},
+    "/autumn": MATRIX,
+    "/train": JOB,
+    "/compare": JOB | {"kind": "compare", "result": {"table": [{}]}},
+    "/job_1": JOB | {"result": {"table": [{}]}},
+    "/m": {"versions": [{}], "latest": 1, "aliases": {}, "recording": {"record": False}},
+    "/m:1": CARD,
+}
+HEADERS = {"Content-Type": "application/json", "Payoff-Answer": json.dumps(SHARED)}
+KEYS = st.sampled_from(["name", "id", "status", "next", "versions", "warnings", "errors", "loc", "a", "x", "detail"])
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.just(10**400) | st.just("\ud800")
+JSON = st.recursive(SCALARS, lambda of: st.lists(of, max_size=3) | st.dictionaries(KEYS, of, max_size=4), max_leaves=8)
+
+
+@st.composite
+def altered(draw):
+    """Valid answers by path, one of them with another value, or without one, at a place."""
+    answers = copy.deepcopy(VALID)
+    answers["header"] = copy.deepcopy(SHARED)
+    place, step = answers, draw(st.sampled_from(sorted(answers)))
+    while isinstance(place[step], dict | list) and place[step] and draw(st.integers(0, 3)):
+        place = place[step]
+        step = draw(st.sampled_from(sorted(place))) if isinstance(place, dict) else draw(st.integers(0, len(place) - 1))
+    if draw(st.booleans()) and len(place) > 1:
+        del place[step]
+    else:
+        place[step] = draw(JSON)
+    return answers
+
+
+def npy(rows):
+    sink = io.BytesIO()
+    np.save(sink, np.tile([0.0, 0.5, 0.5, 1.0, 2.0], (rows, 1)))
+    return sink.getvalue()
+
+
+def arrow():
+    table = pa.table({"decision": ["x", "y"]}).replace_schema_metadata({"payoff": json.dumps(SHARED)})
+    sink = io.BytesIO()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return sink.getvalue()
+
+
+def of_path(answers, request):
+    """The answer at a path, in the format that is asked for."""
+    content = answers.get(f"/{request.url.path.rpartition('/')[2]}", {})
+    headers = {"Content-Type": "application/json", "Payoff-Answer": json.dumps(answers.get("header"))}
+    if request.headers.get("Accept") == "application/x-npy" and request.url.params:
+        return httpx.Response(200, content=npy(3000), headers=headers | {"Content-Type": "application/x-npy"})
+    if request.headers.get("Accept") == "application/vnd.apache.arrow.stream":
+        return httpx.Response(200, content=arrow(), headers=headers)
+    return httpx.Response(200, content=json.dumps(content), headers=headers)
+
+
+@st.composite
+def servers(draw):
+    """What answers requests: one thing whatever was asked, or nearly right ones."""
+    if draw(st.integers(0, 3)):
+        answers = draw(altered())
+        return lambda request: of_path(answers, request)
+    content = draw(st.binary() | JSON.map(json.dumps).map(str.encode) | st.sampled_from([npy(2), npy(3000), arrow()]))
+    content = content[: draw(st.integers(0, len(content)))] if draw(st.booleans()) else content
+    headers = {name: draw(st.sampled_from([value, "application/x-npy", "{", "x"])) for name, value in HEADERS.items()}
+    status = draw(st.sampled_from([200, 200, 204, 302, 422, 409, 503, 700]))
+    if status == 302:
+        headers["Location"] = draw(st.sampled_from(["/x", "http://[", "x:y"]))
+    return lambda _: httpx.Response(status, content=content, headers=headers)

@@ -1,0 +1,84 @@
+"""A page of the console in the browser, and how the console writes numbers."""
+
+from __future__ import annotations
+
+import math
+import os
+from typing import Any
+
+from tests.console.conftest import Site
+
+_WATCH = """
+window.violations = [];
+document.addEventListener("securitypolicyviolation", (event) => window.violations.push(event.violatedDirective));
+"""
+
+# Milliseconds, or JavaScript that computes them, by which the page gets each answer late: finds tests that do not wait
+_DELAY_MS = os.environ.get("PAYOFF_CONSOLE_DELAY_MS")
+_DELAYED = """
+const real = window.fetch, later = window.setTimeout.bind(window);
+window.fetch = (...asked) => real(...asked).then((answer) => new Promise((go) => later(go, %s, answer)));
+"""
+
+
+class Tab:
+    """A page of the console; `close` asserts that nothing foreign ran in it."""
+
+    def __init__(self, browser: Any, site: Site, key: str, **options: Any) -> None:
+        self.context = browser.new_context(**options)
+        self.context.set_default_timeout(30_000)
+        self.context.add_init_script(_WATCH)
+        if key:
+            self.context.add_init_script(
+                f"if (location.pathname.startsWith('/console')) sessionStorage.setItem('payoff-key', '{key}')"
+            )
+        if _DELAY_MS:
+            self.context.add_init_script(_DELAYED % _DELAY_MS)
+        self.page = self.context.new_page()
+        self.url = site.url
+        self.wrong: list[str] = []
+        self.page.on("dialog", lambda dialog: (self.wrong.append(f"dialog: {dialog.message}"), dialog.dismiss()))
+        self.page.on("pageerror", lambda error: self.wrong.append(f"error: {error}"))
+        self.page.on("console", lambda line: self.wrong.append(line.text) if _is_wrong(line) else None)
+
+    def open(self, view: str) -> Any:
+        """The page once it shows the view, which is another one than before: that one counts as busy until then."""
+        self.page.evaluate("document.querySelector('main')?.setAttribute('aria-busy', 'true')")
+        self.page.goto(f"{self.url}/console/#/{view}")
+        self.page.wait_for_selector("main:not([aria-busy]) > *")
+        return self.page
+
+    def close(self) -> None:
+        assert self.page.evaluate("window.violations") == []
+        assert self.wrong == []
+        self.context.close()
+
+
+def _is_wrong(line: Any) -> bool:
+    """Chromium reports each status above 399 as an error."""
+    return line.type in ("error", "warning") and "Failed to load resource" not in line.text
+
+
+def judged(page: Any) -> None:
+    """Wait until the lab's figures are those of the matrix as it is now; each edit makes them busy at once."""
+    page.wait_for_selector("payoff-chart:not([aria-busy])", state="attached")
+
+
+def shown(value: float) -> str:
+    """As the console writes numbers."""
+    return f"{float(f'{value:.4g}'):,.12g}".replace("-", "\N{MINUS SIGN}")
+
+
+def alike(value: float, *intervals: list[float]) -> str:
+    """As the console writes numbers beside intervals: with three digits of the width of the narrowest one."""
+    widths = [high - low for low, high in intervals if high - low > 1e-12 * max(abs(low), abs(high))]
+    if not widths:
+        return shown(value)
+    power = math.floor(math.log10(min(widths))) - 2
+    rounded = value if power <= 0 else round(value / 10**power) * 10**power
+    return f"{rounded:z,.{max(-power, 0)}f}".replace("-", "\N{MINUS SIGN}")
+
+
+def intervals_of(report: dict[str, Any]) -> list[list[float]]:
+    """Of a report on a benefit matrix."""
+    return [one["interval"] for one in [*report["rules"], report["best"]] if one["interval"] is not None]

@@ -1,0 +1,236 @@
+"""What the console says about evidence: figures fit their intervals, changes go by names, exploring records nothing."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import re
+from typing import Any
+
+import pytest
+
+from tests.conftest import two_class_rows
+from tests.console.conftest import ADMIN_KEY
+from tests.console.tab import Tab, alike, intervals_of, judged
+
+VERSIONS = ["triage:1", "triage:2"]
+
+
+@pytest.fixture
+def tab(browser, demo):
+    tab = Tab(browser, demo, ADMIN_KEY)
+    yield tab
+    tab.close()
+
+
+@pytest.fixture
+def file_of_cases(tmp_path):
+    rows = two_class_rows(200, seed=5)
+    with (tmp_path / "cases.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([rows["features"], *rows["rows"]])
+    return tmp_path / "cases.csv"
+
+
+def changed(page: Any, change: Any) -> str:
+    """What the lab says about the cases of its file once `change` is done, which makes it decide them again."""
+    page.evaluate(
+        "document.querySelectorAll('p').forEach((one) => one.textContent.includes('get another') && one.remove())"
+    )
+    with page.expect_response(lambda answer: answer.url.endswith("/predict")):
+        change()
+    said = page.wait_for_selector("p:has-text('get another action')").inner_text()
+    judged(page)
+    return str(said)
+
+
+def saved(client: Any, name: str, columns: dict[str, list[float]]) -> None:
+    """A matrix of `triage` from its columns: the benefits where the case is healthy, and ill."""
+    rows = {
+        kind: {action: column[k] for action, column in columns.items()} for k, kind in enumerate(("healthy", "ill"))
+    }
+    matrix = {"benefits": rows, "actions": list(columns)}
+    client.put(f"/models/triage/matrices/{name}", json=matrix).raise_for_status()
+
+
+def test_the_lab_records_nothing_and_compares_by_the_names_of_actions(tab, demo, file_of_cases):
+    client = demo.client
+    columns = {"never": [-100, -100], "wait": [0, -4], "treat": [-4, 4]}
+    saved(client, "never-first", columns)
+    saved(client, "turned", dict(reversed(columns.items())))
+    client.put("/models/triage/recording", json={"record": True, "instances": False}).raise_for_status()
+    recorded = client.get("/models/triage/outcomes").json()["decisions"]
+    try:
+        page = tab.open("lab/triage:1")
+        names = page.get_by_label("Saved matrix", exact=True)
+        names.select_option("never-first")
+        page.wait_for_selector("th:text-is('never')")
+        page.click("text=Use as reference")
+        assert changed(page, lambda: page.set_input_files("input[type=file]", file_of_cases)).startswith("0 of 200")
+        assert changed(page, lambda: names.select_option("turned")).startswith("0 of 200")
+        assert "(" not in confusion(page), "the same matrix, with its actions in another order"
+        assert changed(page, lambda: page.click("[aria-label='Remove action never']")).startswith("0 of 200")
+        assert "(" not in confusion(page)
+        rename = "[aria-label='Name of action 1']"
+        assert page.input_value(rename) == "treat"
+
+        def renamed() -> None:
+            page.fill(rename, "cure")
+            page.press(rename, "Tab")
+
+        assert changed(page, renamed).startswith("0 of 200"), "another name is not another action"
+        assert "(" not in confusion(page)
+        assert not changed(page, lambda: page.fill('[data-cell="0 0"]', "-90")).startswith("0 of 200")
+        assert "(" in confusion(page)
+        assert client.get("/models/triage/outcomes").json()["decisions"] == recorded
+    finally:
+        client.put("/models/triage/recording", json={"record": False, "instances": False})
+        for name in ("never-first", "turned"):
+            client.delete(f"/models/triage/matrices/{name}")
+
+
+def confusion(page: Any) -> str:
+    return "".join(page.locator("table:has(caption:has-text('by action')) tbody").all_inner_texts())
+
+
+INTERVALS = ([0.4, 0.9], [10036.9, 10037.9], [-3e-7, 2e-7], [-4e8, 9e8], [99999, 1234567], [5, 5], [-0.0004, 0.3],
+             [1e-14, 3e-14], [-2e12, 5e15], [-1e308, 1e308], [0, 0], [1e5, 1e5 + 1e-9])  # fmt: skip
+
+
+def test_no_figure_is_outside_its_interval(tab):
+    page = tab.open("models")
+    script = """([ends, values]) => import('/console/dom.js').then(({figures}) => values.map(figures([ends])))"""
+    for low, high in INTERVALS:
+        inside = [low, *(low / 7 * (7 - i) + high / 7 * i for i in range(1, 7)), high]
+        found = page.evaluate(script, [[low, high], inside])
+        numbers = [float(text.replace(",", "").replace("\N{MINUS SIGN}", "-")) for text in found]
+        assert all(numbers[0] <= number <= numbers[-1] for number in numbers), found
+        rounding = 1e-3 * abs(high)  # of numbers that are one but for rounding
+        step = high / 100 - low / 100 if high - low > 1e-12 * abs(high) else rounding
+        assert numbers == pytest.approx(inside, abs=step), found
+        if math.isfinite(high - low) and 1e-6 < high - low < 1e9:
+            assert found == [alike(value, [low, high]) for value in inside]
+
+
+def test_values_intervals_and_leads_of_the_lab_have_the_same_decimals(tab, demo):
+    page = tab.open("lab/triage:1")
+    for k, j, value in ((0, 0, 10_000), (1, 1, 10_037), (0, 1, 10_000), (1, 0, 10_000)):
+        page.fill(f'[data-cell="{k} {j}"]', str(value))
+    matrix = {"benefits": [[10_000, 10_000], [10_000, 10_037]], "actions": ["wait", "treat"]}
+    report = demo.client.post("/models/triage:1/benefit", json=matrix).json()
+    widths = intervals_of(report)
+    lead = f"Its lead of {alike(report['best']['difference'], *widths)} over"
+    page.wait_for_selector(f"p:has-text('{lead}')")
+    judged(page)
+    for rule in report["rules"]:
+        low, value, high = (
+            alike(part, *widths) for part in (rule["interval"][0], rule["benefit"], rule["interval"][1])
+        )
+        row = page.inner_text(f"tr:has(th:text-is('{rule['rule'].replace('_', ' ')}'))")
+        assert row.split("\t")[1:3] == [value, f"{low}\N{NO-BREAK SPACE}to\N{NO-BREAK SPACE}{high}"]
+    assert lead in page.inner_text("main")
+
+
+def other(card: dict[str, Any], name: str) -> None:
+    """The card as of another split or of other data."""
+    if name == "seed":
+        card["seed"] += 1
+    elif name == "data":
+        card["data"]["digest"] = "0" * 64
+
+
+@pytest.mark.parametrize(
+    ("differs", "words"),
+    [("", "the same rows"), ("seed", "different rows of the same data"), ("data", "different data")],
+)
+def test_a_comparison_states_whether_the_rows_are_the_same(tab, demo, differs, words):
+    def answered(route: Any) -> None:
+        card = route.fetch().json()
+        other(card, differs)
+        route.fulfill(json=card)
+
+    tab.page.route(re.compile(r"/models/triage(%3A|:|/versions/)2$"), answered)
+    matrix = {"benefits": [[0, -4], [-4, 4]], "actions": ["wait", "treat"]}
+    reports = [demo.client.post(f"/models/{one}/benefit", json=matrix).json() for one in VERSIONS]
+    first, second = ({rule["rule"]: rule for rule in one["rules"]}["expected_benefit"] for one in reports)
+    difference = second["benefit"] - first["benefit"]
+    margin = math.hypot(*((one["interval"][1] - one["interval"][0]) / 2 for one in (first, second)))
+    ends = [difference - margin, difference + margin]
+    shown = [alike(part, ends) for part in (difference, *ends)]
+
+    page = tab.open("models/triage")
+    page.click("button:text-is('Compare')")
+    stated = (
+        f"text=/triage:2 less triage:1 is {shown[0]}, 95 % interval about {shown[1]} to {shown[2]}. Both .*{words}:/"
+    )
+    page.wait_for_selector(stated)
+    page = tab.open("lab/triage:1")
+    page.get_by_label("Compare with").select_option("triage:2")
+    page.wait_for_selector(stated)
+
+
+def test_the_curve_passes_through_the_thresholds_that_are_marked(tab):
+    page = tab.open("lab/triage:1")
+    for matrix in ([[0, -1], [-4, 4]], [[0, -0.013], [-4, 4]], [[3, 0], [0, 0.31]]):
+        for k, row in enumerate(matrix):
+            for j, value in enumerate(row):
+                page.fill(f'[data-cell="{k} {j}"]', str(value))
+        judged(page)
+        path = page.get_attribute("payoff-chart path", "d")
+        dots = [(one.get_attribute("cx"), one.get_attribute("cy")) for one in page.locator("payoff-chart circle").all()]
+        assert len(dots) == 2
+        for x, y in dots:
+            assert re.search(rf"[MH]{float(x):.1f}[V ]{float(y):.1f}(?![\d.])", path), (x, y)
+        assert "chosen on these rows" in page.inner_text("payoff-chart")
+        assert "cross-validated" in page.inner_text("payoff-chart")
+
+
+def test_the_curve_is_in_order_where_scores_are_close_to_the_ends(tab):
+    report = {
+        "curve": [{"threshold": t, "benefit": b} for t, b in ((0, -2), (0.5, -0.5), (1, -0.5))],
+        "threshold": -5e-324, "benefit": 0.267, "posterior_threshold": 0.0002,
+        "rules": [{"rule": "threshold_posterior", "benefit": 0.1}],
+    }  # fmt: skip
+    page = tab.open("models")
+    found = page.evaluate("(report) => import('/console/compare.js').then(({steps}) => steps(report))", report)
+    assert found == [[0, 0.267], [0, -2], [0.0002, 0.1], [0.5, -0.5], [1, -0.5]]
+
+
+@pytest.mark.parametrize("change", [{"known": 0}, {"usable": False}])
+def test_estimates_from_no_data_are_not_shown(tab, change):
+    def answered(route: Any) -> None:
+        if "svg" in route.request.headers["accept"]:
+            return route.continue_()
+        report = route.fetch().json()
+        exploration = report["exploration"]
+        exploration |= {"known": change.get("known", exploration["known"])}
+        for way in exploration["ways"].values():
+            way["usable"] = change.get("usable", way["usable"])
+            way["dr"] |= {"mean": -0.9872, "low": -0.9872, "high": -0.9872}
+        return route.fulfill(body=json.dumps(report), content_type="application/json")
+
+    tab.page.route(re.compile(r"/outcomes(\?|$)"), answered)
+    page = tab.open("outcomes/triage@champion")
+    page.wait_for_selector("caption:text-is('Estimates for all decisions')")
+    rows = page.locator("caption:text-is('Estimates for all decisions') ~ tbody tr").all_inner_texts()
+    assert [row.split("\t")[2] for row in rows] == ["\N{EN DASH}"] * 4
+
+
+def test_what_the_service_warns_of_in_a_file_of_cases_is_shown(tab, tmp_path):
+    rows = two_class_rows(60, seed=6)
+    rows["rows"][7][2] = "unheard of"
+    with (tmp_path / "cases.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([rows["features"], *rows["rows"]])
+    page = tab.open("cases/triage:1")
+    page.set_input_files("input[type=file]", tmp_path / "cases.csv")
+    page.click("text=Decide all")
+    page.wait_for_selector("text=60 rows decided")
+    assert "never seen in training" in page.inner_text("[aria-label=Warnings]")
+
+
+def test_another_key_finds_nothing_of_the_one_before(tab):
+    page = tab.open("lab/triage:1")
+    page.fill('[data-cell="0 0"]', "-77")
+    page.wait_for_function("Object.keys(sessionStorage).some((name) => name.startsWith('payoff-matrix'))")
+    page.evaluate("import('/console/api.js').then((api) => api.setKey('another'))")
+    page.wait_for_function("Object.keys(sessionStorage).length === 1")

@@ -1,0 +1,127 @@
+"""The interval of realised less expected benefit, where money is skewed and losses are rare."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from app.evidence.promise import PromiseSums, judge, risk
+from tests.effort import THOROUGH
+from tests.evidence.worlds import WORLDS, coverage, draw, judged
+from tests.reference.evidence import sum_distribution
+
+STREAMS, SIZES = (2000, (30, 100, 300, 1000)) if THOROUGH else (100, (100, 400))
+
+
+@pytest.mark.parametrize("world", WORLDS)
+def test_the_interval_holds_in_93_to_97_of_100_streams(world):
+    for n in SIZES:
+        given, held = coverage(world, n, STREAMS)
+        if not given:
+            continue
+        error = 3 * np.sqrt(0.95 * 0.05 / given)
+        assert (given - held) / STREAMS <= 0.075 + 3 * np.sqrt(0.95 * 0.05 / STREAMS), n  # 93 % to a lattice's step
+        if given > STREAMS / 2:
+            assert held / given <= 0.975 + error, n
+
+
+def test_the_ends_reject_the_sum_at_2_5_percent_each_exactly():
+    """Against the whole distribution of the sum, by convolution: a mid-p test."""
+    P = np.tile([0.8, 0.2], (80, 1))
+    payoffs = np.tile([0.0, -3.0], (80, 1))
+    for lost in (8, 14, 20, 30):
+        y = np.zeros(80, dtype=int)
+        y[:lost] = 1
+        differences = payoffs[np.arange(80), y] - (P * payoffs).sum(axis=1)
+        sums = PromiseSums()
+        sums.add(differences, risk(P, payoffs), 0)
+        found = judge(sums)
+        for end, tail in ((found.low, 1), (found.high, -1)):
+            shifted = _of_mean(P, payoffs, end * 80)
+            distribution = sum_distribution(shifted, payoffs, 241)
+            place = round(240 - 3 * lost)
+            beyond = distribution[place + 1 :].sum() if tail > 0 else distribution[:place].sum()
+            assert beyond + distribution[place] / 2 == pytest.approx(0.025, abs=0.006)
+
+
+def _of_mean(P, payoffs, total):
+    """Probabilities with the log-odds that give the sum of differences this mean, by bisection."""
+    expected = (P * payoffs).sum()
+    low, high = -20.0, 20.0
+    for _ in range(100):
+        middle = (low + high) / 2
+        shifted = P * np.exp([0.0, middle])
+        shifted /= shifted.sum(axis=1, keepdims=True)
+        low, high = (middle, high) if (shifted * payoffs).sum() - expected > total else (low, middle)
+    return shifted
+
+
+def test_losses_too_rare_to_have_occurred_give_no_interval():
+    rng = np.random.default_rng(2)
+    for n in (30, 100):
+        found = judged("very rare losses", rng, n)
+        assert found.low is None
+        assert found.reason == "too few cases for outcomes as rare and as large as these"
+        assert found.verdict(1e9) == "undecided"
+
+
+def test_fewer_than_thirty_cases_give_no_interval():
+    found = judged("coins", np.random.default_rng(3), 29)
+
+    assert (found.low, found.high) == (None, None)
+    assert found.reason == "fewer than 30 cases with known truth"
+
+
+def test_decisions_without_risk_are_as_promised():
+    sums = PromiseSums()
+    sums.add(np.zeros(50), risk(np.full((50, 2), 0.5), np.ones((50, 2))), 0)
+
+    assert judge(sums).verdict(0.1) == "as_promised"
+
+
+def test_what_the_model_excludes_still_counts_when_it_occurs():
+    P, payoffs = np.tile([1.0, 0.0], (400, 1)), np.tile([0.0, -100.0], (400, 1))
+    differences = np.zeros(400)
+    differences[:40] = -100
+    sums = PromiseSums()
+    sums.add(differences, risk(P, payoffs), 0)
+
+    found = judge(sums)
+    assert found.mean == -10
+    assert found.low is None or found.high < 0
+
+
+def test_days_that_move_together_widen_the_interval():
+    rng = np.random.default_rng(4)
+    alone, together = PromiseSums(), PromiseSums()
+    for day in range(30):
+        share = np.clip(rng.normal(0.5, 0.25), 0, 1)
+        P, payoffs = np.full((100, 2), 0.5), np.tile([0.0, 1.0], (100, 1))
+        for sums, chance in ((alone, 0.5), (together, share)):
+            sums.add((rng.random(100) < chance) - 0.5, risk(P, payoffs), day)
+
+    assert judge(alone).day_inflation == 1
+    found = judge(together)
+    assert found.day_inflation > 5
+    assert found.high - found.low > 2 * (judge(alone).high - judge(alone).low)
+
+
+def test_the_order_and_the_parts_do_not_matter():
+    differences, P, payoffs, _ = draw("three classes", np.random.default_rng(5), 600)
+    whole, parts = PromiseSums(), PromiseSums()
+    whole.add(differences, risk(P, payoffs), 0)
+    for rows in np.array_split(np.random.default_rng(6).permutation(600), 100):
+        parts.add(differences[rows], risk(P[rows], payoffs[rows]), 0)
+
+    assert judge(parts).low == pytest.approx(judge(whole).low, rel=1e-9)
+    assert judge(parts).high == pytest.approx(judge(whole).high, rel=1e-9)
+
+
+def test_classes_that_pad_other_cases_do_not_matter():
+    differences, P, payoffs, _ = draw("coins", np.random.default_rng(7), 100)
+    padding = np.full((100, 2), np.nan)
+    plain, padded = PromiseSums(), PromiseSums()
+    plain.add(differences, risk(P, payoffs), 0)
+    padded.add(differences, risk(np.hstack((P, padding)), np.hstack((payoffs, padding))), 0)
+
+    assert judge(padded) == judge(plain)

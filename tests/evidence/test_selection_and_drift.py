@@ -1,0 +1,128 @@
+"""Tests of known shares, worst-case payoffs, changes of distributions, and means of skewed money."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.stats import chi2_contingency, false_discovery_control, ks_2samp
+
+from app.evidence.drift import category_change, drifted, histogram_change, holm
+from app.evidence.means import MeanSums, p_value
+from app.evidence.selection import known_shares, payoff_range
+
+
+def test_known_shares_are_compared_by_the_g_test():
+    known, cases = np.array([70, 150, 30]), np.array([100, 200, 100])
+    table = np.stack((known, cases - known))
+
+    found = known_shares([known], [cases])
+
+    assert found.p_value == pytest.approx(chi2_contingency(table, lambda_="log-likelihood").pvalue)
+    assert found.selective
+    assert not known_shares(
+        [np.array([95_000, 90_000])], [np.array([100_000, 100_000])]
+    ).selective  # sure, and harmless
+    assert not known_shares([np.array([3, 5])], [np.array([5, 5])]).selective
+    assert known_shares([np.array([0, 50])], [np.array([40, 50])]).selective
+    assert known_shares([np.array([5])], [np.array([5])]).p_value is None
+
+
+def test_no_selection_is_found_in_one_of_a_hundred_even_tables():
+    rng = np.random.default_rng(1)
+    found = [known_shares([rng.binomial([300, 60], 0.3)], [np.array([300, 60])]).selective for _ in range(2000)]
+
+    assert np.mean(found) <= 0.01 + 3 * np.sqrt(0.01 * 0.99 / 2000)
+
+
+def test_bounds_are_of_all_classes_also_of_those_the_model_excludes():
+    low, high = payoff_range(np.array([[1.0, -2.0, -99.0], [3.0, np.nan, np.nan]]))
+
+    assert low.tolist() == [-99, 3]
+    assert high.tolist() == [1, 3]
+
+
+def test_the_distance_of_distributions_is_that_of_kolmogorov_and_smirnov():
+    rng = np.random.default_rng(2)
+    before, after = rng.normal(size=3000), rng.normal(0.1, size=2000)
+    found = np.unique(np.concatenate((before, after)))
+    change = histogram_change(*(np.isin(found, side).astype(int) for side in (before, after)))
+    twin = ks_2samp(before, after, method="asymp")
+
+    assert change.ks == pytest.approx(twin.statistic)
+    assert change.p_value == pytest.approx(twin.pvalue, rel=0.1)
+
+
+def test_psi_by_deciles_and_by_categories():
+    even = np.full(100, 50)
+    assert histogram_change(even, even).psi == pytest.approx(0, abs=1e-12)
+    moved = histogram_change(even, np.repeat([90, 10], 50))
+    p, q = (np.repeat([0.1], 10), np.repeat([0.18, 0.02], 5))
+    assert moved.psi == pytest.approx(((q - p) * np.log(q / p)).sum(), rel=0.02)
+    words = category_change(np.array([500, 500]), np.array([800, 200]))
+    assert words.psi == pytest.approx(0.3 * np.log(0.8 / 0.5) - 0.3 * np.log(0.2 / 0.5), rel=0.02)
+    assert words.ks is None
+    assert drifted(words, words.p_value)
+    assert not drifted(words, 0.06)
+
+
+def test_holm_adjusts_in_order():
+    assert holm(np.array([0.01, 0.04, 0.03])).tolist() == pytest.approx([0.03, 0.06, 0.06])
+    assert holm(np.array([])).tolist() == []
+    p = np.random.default_rng(3).random(20)
+    assert (holm(p) >= false_discovery_control(p) - 1e-12).all()
+
+
+def test_of_many_features_that_did_not_change_hardly_any_is_called_changed():
+    rng, false = np.random.default_rng(4), 0
+    for _ in range(100):
+        tables = rng.multinomial(500, np.full(50, 0.02), size=(10, 2))
+        changes = [histogram_change(*table) for table in tables]
+        false += any(holm(np.array([change.p_value for change in changes])) < 0.05)
+
+    assert false <= 12
+
+
+def test_means_of_skewed_differences_hold():
+    rng, held = np.random.default_rng(5), 0
+    for _ in range(600):
+        sums = MeanSums()
+        sums.add(rng.exponential(size=80))
+        found = sums.mean()
+        held += found.low <= 1 <= found.high
+
+    assert 0.93 - 0.03 <= held / 600 <= 0.975
+    few = MeanSums()
+    few.add(np.array([0.0] * 100 + [5.0] * 29))
+    assert few.mean().low is None
+    assert MeanSums().mean() is None
+
+
+@pytest.mark.parametrize("sizes", [(100, 5_000), (2_000, 2_000)])
+def test_many_rare_categories_are_no_change(sizes):
+    rng = np.random.default_rng(2)
+    shares = 1 / np.arange(1, 2_001)
+    shares /= shares.sum()
+    found = [category_change(*(rng.multinomial(n, shares) for n in sizes)).p_value for _ in range(200)]
+    assert 0.02 < np.mean(np.array(found) < 0.05) < 0.07
+
+
+def test_new_categories_are_a_change_even_if_each_is_rare():
+    before, after = np.zeros((2, 1_002), dtype=int)
+    before[:2], after[0], after[2:] = 500, 500, 1
+    change = category_change(before, after)
+    assert change.p_value < 1e-9
+    assert drifted(change, change.p_value)
+
+
+def test_two_categories_are_compared_exactly_however_rare():
+    assert category_change(np.array([5_000, 0]), np.array([96, 4])).p_value < 1e-5
+    assert category_change(np.array([100, 0]), np.array([4_990, 10])).p_value == 1
+
+
+@pytest.mark.parametrize(
+    ("interval", "expected"),
+    [((1.0, 0.0, 9.0), 0.05), ((-1.0, -9.0, 0.0), 0.05), ((2.0, 1.0, 3.0), 8.857e-5), ((0.0, -1.0, 1.0), 1.0),
+     ((1.0, 1.0, 1.0), 0.0), ((0.0, 0.0, 0.0), 1.0)],
+)  # fmt: skip
+def test_the_p_value_of_an_interval(interval, expected):
+    assert p_value(*interval) == pytest.approx(expected, rel=1e-3)

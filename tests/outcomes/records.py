@@ -1,0 +1,129 @@
+"""Recorded decisions and outcomes, written straight into a database."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import cycle, islice
+from time import time
+
+import numpy as np
+from sqlalchemy import insert
+
+from app.database import Database
+from app.outcomes.identity import day_of, new_ids
+from app.outcomes.tables import DECISION_TERMS, DECISIONS, OUTCOMES, SHADOW_DECISIONS
+from app.outcomes.terms import Terms
+
+LOAN = Terms(
+    "predict", "loan", 1, "expected_benefit", ("bad", "good"), ("refuse", "grant"), ((0.0, -5.0), (-1.0, 1.0))
+)  # two classes, two actions
+
+
+def decided(
+    database: Database,
+    count: int = 1,
+    *,
+    terms: Terms | Sequence[Terms] = LOAN,
+    at: float | Sequence[float] | None = None,
+    ids: Sequence[str] | None = None,
+    probabilities: Sequence[Sequence[float]] | None = None,
+    choice: Sequence[int] | None = None,
+    propensity: float | None = None,
+    client: str | None = None,
+    details: str | None = None,
+    instance: str | None = None,
+    shadows: Mapping[str, Sequence[int]] | None = None,
+    seed: int = 0,
+) -> list[str]:
+    """Write decisions, and answer their ids. What is one value is that of all; probabilities are drawn by default, and
+    the choices are those with the largest expected benefit.
+    """
+    if not count:
+        return []
+    every = list(islice(cycle([terms] if isinstance(terms, Terms) else terms), count))
+    moments = [time() if at is None else at] * count if at is None or isinstance(at, int | float) else list(at)
+    names = list(ids) if ids is not None else [new_ids(1, moment)[0] for moment in moments]
+    drawn = np.random.default_rng(seed)
+    rows = []
+    for i, (id_, moment, one) in enumerate(zip(names, moments, every, strict=True)):
+        p = np.array(drawn.dirichlet(np.ones(len(one.classes))) if probabilities is None else probabilities[i])
+        benefits = p if one.matrix is None else p @ one.matrix
+        chosen = int(benefits.argmax()) if choice is None else choice[i]
+        rows.append(
+            {
+                "id": id_,
+                "given": ids is not None,
+                "at": moment,
+                "model": one.model,
+                "version": one.version,
+                "terms": one.digest,
+                "choice": chosen,
+                "expected": None if one.matrix is None else float(benefits[chosen]),
+                "probabilities": p.astype("<f8").tobytes(),
+                "propensity": propensity,
+                "client": client,
+                "details": details,
+                "instance": instance,
+                "digest": i,
+            }
+        )
+    write_rows(database, every, rows, shadows or {})
+    return names
+
+
+def write_rows(database: Database, terms: Sequence[Terms], rows: list[dict], shadows: Mapping[str, Sequence[int]]):
+    """Write rows of decisions, the terms that are new, and what challengers chose."""
+    contents = {one.digest: one.content for one in terms}
+    with database.writing() as connection:
+        there = set(connection.execute(DECISION_TERMS.select()).scalars())
+        new = [{"digest": d, "content": c, "used_at": time()} for d, c in contents.items() if d not in there]
+        if new:
+            connection.execute(insert(DECISION_TERMS), new)
+        connection.execute(insert(DECISIONS), rows)
+        for challenger, choices in shadows.items():
+            beside = [
+                {
+                    "id": row["id"],
+                    "challenger": challenger,
+                    "model": row["model"],
+                    "day": day_of(row["at"]),
+                    "choice": choice,
+                }
+                for row, choice in zip(rows, choices, strict=True)
+            ]
+            connection.execute(insert(SHADOW_DECISIONS), beside)
+
+
+def told(
+    database: Database,
+    ids: Sequence[str],
+    truths: Sequence[int],
+    *,
+    terms: Terms = LOAN,
+    day: int,
+    actions: Sequence[int | None] | None = None,
+    benefits: Sequence[float | None] | None = None,
+    at: float | None = None,
+    received_at: float | Sequence[float] | None = None,
+    revision: int = 1,
+) -> None:
+    """Write outcomes of decisions of one day; truths are indices into the classes of the terms."""
+    received = np.broadcast_to(time() if received_at is None else received_at, len(ids)).tolist()
+    rows = [
+        {
+            "id": id_,
+            "model": terms.model,
+            "day": day,
+            "truth": truth,
+            "label": str(terms.classes[truth]),
+            "action": actions[i] if actions else None,
+            "benefit": benefits[i] if benefits else None,
+            "at": at,
+            "received_at": received[i],
+            "revision": revision,
+        }
+        for i, (id_, truth) in enumerate(zip(ids, truths, strict=True))
+    ]
+    if rows:
+        with database.writing() as connection:
+            connection.execute(insert(OUTCOMES), rows)

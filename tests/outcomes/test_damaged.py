@@ -1,0 +1,141 @@
+"""Files of sealed days that are missing, damaged, or not ours."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from types import SimpleNamespace
+
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from app.access.caller import ANYBODY
+from app.api.app import create_app
+from app.doctor.stores import check_decisions
+from app.errors import Damaged
+from app.outcomes.identity import DAY
+from app.outcomes.manifest import sealed_day
+from app.outcomes.sealing import Sealer
+from app.outcomes.tables import OUTCOMES
+from app.outcomes.terms import Terms
+from app.usecases import recent_outcomes
+from app.wiring import wire
+from tests.api.callers import ask, called_by
+from tests.conftest import settings_for
+from tests.outcomes.records import decided, told
+from tests.registry.making import publish
+
+DATE = 20_000
+OTHER = Terms("predict", "other", 1, "expected_benefit", ("bad", "good"), ("refuse", "grant"))
+
+
+def foreign(_content):
+    sink = io.BytesIO()
+    parquet.write_table(pa.table({"x": [1]}), sink)
+    return sink.getvalue()
+
+
+def of_other_types(content):
+    table = parquet.read_table(io.BytesIO(content))
+    sink = io.BytesIO()
+    parquet.write_table(table.set_column(table.column_names.index("at"), "at", table["at"].cast(pa.string())), sink)
+    return sink.getvalue()
+
+
+def flipped(content):
+    """A bit in the values of a column."""
+    columns = parquet.ParquetFile(io.BytesIO(content)).metadata.row_group(0)
+    (chunk,) = [one for one in map(columns.column, range(columns.num_columns)) if one.path_in_schema == "expected"]
+    at = chunk.data_page_offset + chunk.total_compressed_size - 30
+    return content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :]
+
+
+WAYS = {
+    "cut": lambda content: content[: len(content) // 2],
+    "empty": lambda _: b"",
+    "no Parquet": lambda content: b"x" * len(content),
+    "foreign": foreign,
+    "other types": of_other_types,
+    "flipped": flipped,
+    "missing": None,
+}
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    """Two sealed days of a model, and one of another; told in the one that is damaged."""
+    service = wire(settings_for(tmp_path_factory.mktemp("damaged"), workers=0))
+    database, archive = service.ports.database, service.ports.archive
+    publish(service.ports.registry, "loan")
+    ids = decided(database, 40, at=[DATE * DAY, (DATE + 1) * DAY] * 20)
+    others = decided(database, 2, terms=OTHER, at=DATE * DAY)
+    told(database, ids[::2], [0] * 20, day=DATE)
+    for model, day in (("loan", DATE), ("loan", DATE + 1), ("other", DATE)):
+        Sealer(database, archive.files).seal(model, day)
+    with database.reading() as connection:
+        file = sealed_day(connection, "loan", DATE).file
+    path = Path(archive.storage.url, file, "decisions.parquet")
+    yield SimpleNamespace(
+        ports=service.ports, archive=archive, app=create_app(service), file=file, path=path,
+        content=path.read_bytes(), damaged=ids[::2], sound=ids[1::2], others=others,
+    )  # fmt: skip
+    database.close()
+
+
+@pytest.fixture(params=list(WAYS), ids=list(WAYS))
+def damaged(store, request):
+    if (change := WAYS[request.param]) is None:
+        store.path.unlink()
+    else:
+        store.path.write_bytes(change(store.content))
+    yield store
+    store.path.write_bytes(store.content)
+
+
+def test_a_damaged_file_is_named_and_holds_up_no_other_day(damaged):
+    archive = damaged.archive
+
+    for use in (
+        lambda: list(archive.cases("loan", with_ids=True)),
+        lambda: archive.locate([*damaged.sound, damaged.damaged[3]]),
+        lambda: archive.erase(damaged.damaged[3]),
+    ):
+        with pytest.raises(Damaged, match=damaged.file):
+            use()
+
+    assert sum(map(len, archive.cases("loan", since=(DATE + 1) * DAY))) == 20
+    assert len(archive.locate([*damaged.sound, *damaged.others])) == 22
+
+
+def test_requests_are_refused_with_the_file_and_change_nothing(damaged):
+    client = called_by(damaged.app, ANYBODY)
+    ids = [damaged.damaged[0], damaged.sound[0]]
+    outcomes = {"outcomes": [{"id": id_, "truth": "bad"} for id_ in ids]}
+
+    for answer in (
+        ask(client, "GET", "/models/loan/outcomes"),
+        ask(client, "POST", "/outcomes", json=outcomes),
+        ask(client, "DELETE", f"/outcomes/{ids[0]}"),
+    ):
+        assert answer.status_code == 409
+        assert answer.json()["title"] == "A stored file is not what was published"
+        assert damaged.file in answer.json()["detail"]
+    with damaged.ports.database.reading() as connection:
+        assert connection.execute(OUTCOMES.select()).first() is None
+
+
+def test_the_doctor_names_it(damaged):
+    texts = [found.text for found in check_decisions(damaged.ports, damaged.archive.storage.url, deep=True)]
+
+    assert [damaged.file in text for text in texts] == [False, True]
+
+
+def test_recent_outcomes_of_other_models_are_counted(damaged, monkeypatch):
+    monkeypatch.setattr(recent_outcomes, "_DAYS", 10_000)
+    recent = recent_outcomes.RecentOutcomes(damaged.ports.database, damaged.archive)
+    recent._asked = {"loan": 1e12, "other": 1e12}
+
+    recent._look()
+
+    assert list(recent._found) == ["other"]

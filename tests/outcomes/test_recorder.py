@@ -1,0 +1,323 @@
+"""Decisions are stored exactly once and before they are answered, whatever else goes on."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from time import time
+
+import numpy as np
+import pytest
+from sqlalchemy import func, select, text
+
+from app.database import Database
+from app.errors import Busy, NotReady, TooLarge, Unavailable
+from app.outcomes import recorder as module
+from app.outcomes.archive import Archive
+from app.outcomes.decided import Batch, Decided
+from app.outcomes.defaults import Defaults
+from app.outcomes.identity import DAY, day_of, id_digest, new_ids
+from app.outcomes.recorder import Recorder
+from app.outcomes.row_store import IdsTaken
+from app.outcomes.sealing import Sealer
+from app.outcomes.tables import DECISION_TERMS, DECISIONS, ERASED, SEALED_IDS
+from app.outcomes.terms import Terms
+
+TERMS = Terms("predict", "triage", 1, "expected_benefit", ("a", "b"), ("wait", "treat"), ((0.0, -1.0), (-9.0, 5.0)))
+
+
+@pytest.fixture
+def recorder(database, tmp_path):
+    recorder = Recorder(database, Defaults(database, tmp_path / "copy.json"), nowhere)
+    yield recorder
+    recorder.stop()
+
+
+def nowhere(_):
+    """Where sealed decisions are, if none is."""
+    return {}
+
+
+def batch(ids, *, given=True, choice=1, share=0.25, instance=None, terms=TERMS, at=None):
+    """A batch of the same decision for each id."""
+    n = len(ids)
+    P = np.tile([share, 1 - share], (n, 1))
+    decided = Decided(
+        [terms],
+        np.zeros(n, dtype=int),
+        np.full(n, choice),
+        P,
+        np.full(n, 2.5),
+        instances=[instance] * n if instance else None,
+    )
+    return Batch(decided.rows(ids, at or time(), "clinic", given=given), {terms.digest: terms}, "/record/ids")
+
+
+def record(recorder, *batches):
+    """What became of batches that are sent at once: None or the error of each."""
+
+    async def together():
+        return await asyncio.gather(*map(recorder.record, batches), return_exceptions=True)
+
+    return asyncio.run(together())
+
+
+def stored(database):
+    with database.reading() as connection:
+        return {row.id: row for row in connection.execute(select(DECISIONS))}
+
+
+def test_rows_are_stored_as_they_were_decided(database, recorder):
+    ours = new_ids(3)
+
+    assert record(recorder, batch(ours, given=False), batch(["mine"], instance='{"age":1}')) == [None, None]
+
+    rows = stored(database)
+    assert set(rows) == {*ours, "mine"}
+    row = rows["mine"]
+    assert (row.given, row.model, row.version, row.choice, row.expected) == (True, "triage", 1, 1, 2.5)
+    assert (row.client, row.instance, row.propensity, row.details) == ("clinic", '{"age":1}', None, None)
+    assert np.frombuffer(row.probabilities, "<f8").tolist() == [0.25, 0.75]
+    assert not rows[ours[0]].given
+    with database.reading() as connection:
+        content = connection.execute(select(DECISION_TERMS.c.content)).scalars().all()
+    assert [Terms.read(each) for each in content] == [TERMS]
+    assert recorder.totals.recorded == {("triage", 1): 4}
+    assert recorder.totals.expected == {("triage", 1): 10.0}
+
+
+def test_a_repeat_is_accepted_and_another_decision_is_not(database, recorder):
+    first = batch(["x", "y"])
+    assert record(recorder, first) == [None]
+
+    assert record(recorder, batch(["y", "x"])) == [None]
+    [error] = record(recorder, batch(["new", "y"], choice=0))
+
+    assert isinstance(error, IdsTaken)
+    assert [flaw.loc for flaw in error.flaws] == ["/record/ids/1"]
+    assert "'y'" in error.detail
+    assert set(stored(database)) == {"x", "y"}  # nothing of the refused request
+    assert recorder.totals.recorded == {("triage", 1): 2}
+
+
+@pytest.mark.parametrize(
+    "change", [{"share": 0.5}, {"choice": 0}, {"instance": "[1]"}, {"terms": replace(TERMS, version=2)}]
+)
+def test_whatever_differs_is_another_decision(recorder, change):
+    record(recorder, batch(["x"]))
+
+    [error] = record(recorder, batch(["x"], **change))
+
+    assert isinstance(error, IdsTaken)
+
+
+def test_the_last_bits_of_a_probability_are_no_other_decision(recorder):
+    assert record(recorder, batch(["x"]), batch(["x"], share=0.25 + 1e-15)) == [None, None]
+
+
+def test_requests_of_one_group_do_not_touch_each_other(database, recorder):
+    """One cannot be stored, one conflicts, one has an id of another's: the others are stored."""
+    poisoned = batch(["bad"], instance="x")
+    poisoned = Batch([poisoned.rows[0]._replace(version=2**70)], poisoned.terms)
+
+    results = record(
+        recorder, batch(["a"]), poisoned, batch(["b", "c"]), batch(["b", "d"], choice=0), batch(new_ids(2), given=False)
+    )
+
+    assert results[0] is results[2] is results[4] is None
+    assert isinstance(results[1], Exception)
+    assert isinstance(results[3], IdsTaken)
+    assert len(stored(database)) == 5
+
+
+def test_sealed_and_erased_ids_are_known(database, recorder):
+    same = batch(["sealed"])
+    with database.writing() as connection:
+        digest = same.rows[0].digest
+        connection.execute(SEALED_IDS.insert().values(id="sealed", model="triage", day=1, digest=digest))
+        connection.execute(ERASED.insert().values(id_digest=id_digest("erased"), at=0))
+
+    results = record(recorder, same, batch(["sealed"], choice=0), batch(["erased"]))
+
+    assert results[0] is None
+    assert isinstance(results[1], IdsTaken)
+    assert "erased" in results[2].detail
+    assert stored(database) == {}
+
+
+def test_the_same_ids_from_two_processes_are_stored_once(database_url, database, recorder):
+    """Two recorders have nothing in common but the database, like two processes."""
+    recorders = [recorder, Recorder(Database(database_url), recorder.defaults, nowhere)]
+
+    async def race():
+        batches = [batch([f"{i}-{j}" for j in range(5)]) for i in range(40)]
+        other = [batch([f"{i}-{j}" for j in range(5)], choice=i % 2) for i in range(40)]
+        waits = [
+            one.record(each)
+            for pair in zip(batches, other, strict=True)
+            for one, each in zip(recorders, pair, strict=True)
+        ]
+        return await asyncio.gather(*waits, return_exceptions=True)
+
+    results = asyncio.run(race())
+
+    pairs = list(zip(results[::2], results[1::2], strict=True))
+    assert all(pair == (None, None) for pair in pairs[1::2])  # the same decisions
+    assert all(set(map(type, pair)) == {IdsTaken, type(None)} for pair in pairs[::2])
+    assert len(stored(database)) == 200
+    recorders[1].stop()
+
+
+def test_a_lost_connection_is_opened_again(database, recorder):
+    assert record(recorder, batch(["before"])) == [None]
+    recorder._lanes[0]._store._driver.close()
+
+    assert record(recorder, batch(["after"]), batch(new_ids(1), given=False)) == [None, None]
+    assert len(stored(database)) == 3
+
+
+def test_rows_whose_commit_was_not_heard_of_are_not_stored_twice(database, recorder, monkeypatch):
+    """The connection breaks after the commit: the second attempt finds the rows."""
+    record(recorder, batch(["warm"]))
+    store = recorder._lanes[0]._store
+    real = store._store
+
+    def deaf(*arguments):
+        real(*arguments)
+        monkeypatch.setattr(store, "_store", real)
+        raise database.driver.OperationalError("server closed the connection unexpectedly")
+
+    monkeypatch.setattr(store, "_store", deaf)
+
+    assert record(recorder, batch(new_ids(2), given=False), batch(["mine"])) == [None, None]
+    assert len(stored(database)) == 4
+
+
+def test_an_id_of_ours_is_known_after_its_day_was_sealed(database, tmp_path):
+    archive = Archive(database, str(tmp_path / "sealed"))
+    recorder = Recorder(database, Defaults(database, tmp_path / "copy.json"), archive.locate)
+    at = time() - 2 * DAY
+    ids = new_ids(2, at)
+    record(recorder, batch(ids, given=False, at=at))
+    assert Sealer(database, archive.files).seal("triage", day_of(at))
+    assert not stored(database)
+
+    [other] = new_ids(1, at)  # of the caller
+    repeated, taken, new = record(recorder, batch(ids), batch([ids[1]], choice=0), batch([other]))
+
+    assert (repeated, new) == (None, None)
+    assert isinstance(taken, IdsTaken)
+    assert repr(ids[1]) in taken.detail
+    assert set(stored(database)) == {other}
+    recorder.stop()
+
+
+def test_without_the_store_of_sealed_days_other_requests_go_on(database, tmp_path):
+    def away(_):
+        raise Unavailable("the store does not answer")
+
+    recorder = Recorder(database, Defaults(database, tmp_path / "copy.json"), away)
+    old = batch(new_ids(1, time() - 2 * DAY))
+
+    refused, *others = record(recorder, old, batch(["x"]), batch(new_ids(1)), batch(new_ids(1), given=False))
+
+    assert isinstance(refused, Unavailable)
+    assert others == [None] * 3
+    recorder.stop()
+
+
+def test_without_a_database_requests_are_refused(database, recorder, monkeypatch):
+    def unreachable():
+        raise database.away(database.driver.OperationalError("connection refused"))
+
+    monkeypatch.setattr(database, "own_connection", unreachable)
+
+    results = record(recorder, batch(["x"]), batch(new_ids(1), given=False))
+
+    assert all(isinstance(error, Unavailable) for error in results)
+    assert recorder.totals.failures == 2
+    monkeypatch.undo()
+    assert record(recorder, batch(["x"])) == [None]
+
+
+def test_large_batches_are_stored_whole(database, recorder):
+    large = batch(new_ids(3_000), given=False)
+
+    assert record(recorder, large, batch(["x"]), batch([f"g{i}" for i in range(1200)])) == [None] * 3
+
+    with database.reading() as connection:
+        assert connection.execute(select(func.count()).select_from(DECISIONS)).scalar() == 4_201
+
+
+def test_what_waits_is_bounded(database, recorder, monkeypatch):
+    monkeypatch.setattr(module, "MAX_ROWS", 2)
+    monkeypatch.setattr(module, "_MAX_PENDING", 3)
+
+    results = record(recorder, batch(["a", "b", "c"]), batch(["a", "b"]), batch(["c", "d"]), batch(["e"]))
+
+    assert [type(each) for each in results] == [TooLarge, type(None), Busy, type(None)]
+    assert record(recorder, batch(["c", "d"])) == [None]
+
+
+def test_a_stop_records_what_waits(database, recorder):
+    async def leave():
+        waits = [asyncio.ensure_future(recorder.record(batch([str(i)]))) for i in range(50)]
+        await asyncio.sleep(0)
+        await asyncio.to_thread(recorder.stop)
+        await asyncio.gather(*waits)
+
+    asyncio.run(leave())
+
+    assert len(stored(database)) == 50
+    with pytest.raises(NotReady):
+        asyncio.run(recorder.record(batch(["late"])))
+
+
+def test_terms_are_written_once_and_again_when_they_are_old(database, recorder, monkeypatch):
+    record(recorder, batch(["a"]))
+    with database.writing() as connection:
+        connection.execute(text("UPDATE decision_terms SET used_at = 1"))
+
+    record(recorder, batch(["b"]))
+    with database.reading() as connection:
+        assert connection.execute(select(DECISION_TERMS.c.used_at)).scalar() == 1
+
+    recorder._lanes[0]._store._known_terms[TERMS.digest] -= 3_000
+    record(recorder, batch(["c"]))
+    with database.reading() as connection:
+        assert connection.execute(select(DECISION_TERMS.c.used_at)).scalar() > 1
+
+
+def test_an_error_after_the_commit_fails_no_request(database, recorder):
+    """Neither this one, whose rows are stored, nor one of its group, nor a later one."""
+
+    def fail():
+        raise RuntimeError("can't start new thread")
+
+    assert record(recorder, replace(batch(["a"]), stored=fail), batch(["b"])) == [None, None]
+    assert record(recorder, batch(["c"])) == [None]
+    assert set(stored(database)) == {"a", "b", "c"}
+    assert recorder._pending == 0
+
+
+def test_where_no_thread_can_be_started_the_next_request_tries_again(database, recorder, monkeypatch):
+    def fail(_thread):
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as full:
+        full.setattr(module.threading.Thread, "start", fail)
+        with pytest.raises(RuntimeError, match="new thread"):
+            recorder.submit(batch(["a"]), None, None)
+    assert record(recorder, batch(["b"])) == [None]
+    assert set(stored(database)) == {"b"}
+    assert recorder._pending == 0
+
+
+def test_requests_do_not_wait_for_a_thread_that_has_ended(recorder):
+    assert recorder.alive
+    recorder._lanes[0]._ends = True
+    recorder.submit(batch(["a"]), None, None)
+    recorder._lanes[0].thread.join(20)
+    assert not recorder.alive
+    [error] = record(recorder, batch(["b"]))
+    assert isinstance(error, Unavailable)

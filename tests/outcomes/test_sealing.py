@@ -1,0 +1,487 @@
+"""Sealing whole days: nothing is lost or doubled, whatever dies at whatever moment."""
+
+from __future__ import annotations
+
+import io
+import threading
+from contextlib import contextmanager
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from sqlalchemy import func, select, update
+
+from app.database import Database
+from app.errors import Damaged, Unavailable
+from app.migrations import migrate
+from app.outcomes import rows, sealed_files, sealing
+from app.outcomes.archive import Archive
+from app.outcomes.identity import DAY
+from app.outcomes.intake import Outcome, receive
+from app.outcomes.sealing import Sealer
+from app.outcomes.tables import DECISIONS, ERASED, OUTCOMES, SEALED_DAYS, SEALED_IDS, SHADOW_DECISIONS
+from app.outcomes.terms import Terms
+from tests.outcomes.records import LOAN, decided, told
+
+DATE = 20_000
+MONDAY = DATE * DAY
+CASH = Terms("predict", "loan", 2, "expected_benefit", ("bad", "late", "good"), ("refuse", "grant"))
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch):
+    """Groups, parts and batches of a few rows."""
+    monkeypatch.setattr(sealed_files, "GROUP", 8)
+    monkeypatch.setattr(rows, "BATCH", 16)
+
+
+@pytest.fixture
+def sealer(archive):
+    return Sealer(archive.database, archive.files)
+
+
+def everything(archive, **asked):
+    """All that is read of the model: a row for each decision, sorted by id."""
+    found = []
+    for part in archive.cases("loan", with_ids=True, with_instances=True, **asked):
+        columns = [part.ids, part.at, part.choice, part.expected, part.truth, part.action, part.benefit]
+        columns += [part.outcome_at, part.received_at, part.propensity, part.instances]
+        for i, row in enumerate(zip(*columns, strict=True)):
+            p = part.probabilities[i]
+            shadows = {name: int(chosen[i]) for name, chosen in part.shadows.items() if chosen[i] >= 0}
+            plain = (value.item() if isinstance(value, np.generic) else value for value in row)
+            found.append((*plain, part.terms[part.term[i]], part.keys[part.key[i]], tuple(p[~np.isnan(p)]), shadows))
+    return sorted(map(repr, found))
+
+
+def count(database, table):
+    with database.reading() as connection:
+        return connection.execute(select(func.count()).select_from(table)).scalar()
+
+
+def monday(database, n=40, **options):
+    """The ids of a day's decisions of two versions, half of them with outcomes; a third has ids of the caller."""
+    moments = (MONDAY + np.linspace(0, DAY - 1, n)).tolist()
+    third = n // 3
+    ids = decided(
+        database,
+        third,
+        terms=[LOAN, CASH],
+        at=moments[:third],
+        ids=[f"Case-{(7 * i) % third}" for i in range(third)],
+        client="desk",
+        details='{"a": 1}',
+        **options,
+    )
+    ids += decided(database, n - third, terms=[CASH, LOAN, LOAN], at=moments[third:], instance="[1]", propensity=0.9)
+    told(database, ids[::2], [0, 1] * (len(ids[::2]) // 2) + [1] * (len(ids[::2]) % 2), day=DATE, received_at=5.0)
+    told(database, ids[1::4], [1] * len(ids[1::4]), day=DATE, at=7.5, benefits=[3.5] * len(ids[1::4]), received_at=6.0)
+    return ids
+
+
+def test_a_sealed_day_reads_like_before(database, archive, sealer):
+    ids = monday(database, shadows={"loan:2": [1] * 13})
+    tuesday = decided(database, 3, at=MONDAY + DAY, seed=5)
+    asked = ({}, {"since": MONDAY + 3600, "until": MONDAY + 70_000}, {"versions": [2]}, {"versions": []})
+    before = [everything(archive, **one) for one in asked]
+    assert len(before[0]) == len(ids) + 3
+
+    assert sealer.seal("loan", DATE)
+
+    assert [everything(archive, **one) for one in asked] == before
+    assert count(database, DECISIONS) == len(tuesday)
+    assert (
+        count(database, OUTCOMES),
+        count(database, SEALED_IDS),
+        count(database, SHADOW_DECISIONS),
+        count(database, SEALED_DAYS),
+    ) == (
+        0,
+        13,
+        0,
+        1,
+    )
+
+
+def test_a_day_is_sealed_again_with_what_came_later(database, archive, sealer):
+    ids = monday(database)
+    sealer.seal("loan", DATE)
+    late = decided(database, 9, terms=CASH, at=MONDAY + 100, shadows={"loan:3": [0] * 9}, seed=3)
+    wide = Terms("predict", "loan", 4, "map", ("a", "b", "c", "d"), ("a", "b", "c", "d"))
+    late += decided(database, 1, terms=wide, at=MONDAY + 5, ids=["zz"])
+    told(database, [*late[:3], *ids[3:10:4]], [1, 1, 1, 0, 0], day=DATE, received_at=9.0)
+    told(database, [late[4]], [0], day=DATE, received_at=10.0)
+    before = everything(archive)
+    assert len(before) == len(ids) + len(late)
+
+    assert sealer.seal("loan", DATE)
+
+    assert everything(archive) == before
+    assert (count(database, DECISIONS), count(database, OUTCOMES), count(database, SEALED_IDS)) == (0, 0, 14)
+    assert len(archive.storage.folders("loan")) == 1
+
+
+def test_sealed_decisions_are_located(database, archive, sealer):
+    ids = monday(database)
+    other = decided(database, 2, terms=Terms("predict", "other", 1, "map", ("a", "b"), ("a", "b")), at=MONDAY)
+    before = archive.locate([*ids, *other, "none"])
+    sealer.seal("loan", DATE)
+    sealer.seal("other", DATE)
+
+    found = archive.locate([*ids, *other, "none", "01890a5d-ac96-774b-bcce-b302099a8057"])
+
+    assert set(found) == set(before)
+    assert {id_: one.moments for id_, one in found.items()} == {id_: one.moments for id_, one in before.items()}
+    for id_, one in found.items():
+        assert (one.model, one.version, one.day, one.classes, one.actions) == (
+            before[id_].model,
+            before[id_].version,
+            DATE,
+            before[id_].classes,
+            before[id_].actions,
+        )
+        assert one.file is not None
+    assert found[ids[3]].told is None
+    assert (found[ids[1]].told.truth, found[ids[1]].told.benefit, found[ids[1]].told.at) == (1, 3.5, 7.5)
+    assert (found[ids[1]].told.received_at, found[ids[1]].told.revision) == (6.0, 1)
+
+
+def test_only_groups_that_can_have_an_id_are_read(database, archive, sealer, monkeypatch):
+    ids = monday(database)
+    sealer.seal("loan", DATE)
+    read = []
+    whole = sealed_files.SealedFile._read
+    monkeypatch.setattr(
+        sealed_files.SealedFile, "_read", lambda file, groups, names: read.extend(groups) or whole(file, groups, names)
+    )
+
+    assert set(archive.locate([ids[-1]])) == {ids[-1]}
+    assert len(read) == 1
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+STEPS = {
+    "before the file": (sealed_files.SealedFiles, "publish", 0, "before"),
+    "after the file": (sealed_files.SealedFiles, "publish", 0, "after"),
+    "inside the transaction": (sealing, "replace_day", 0, "after"),
+    "before rows are removed": (Sealer, "_clear", 0, "before"),
+    "while rows are removed": (sealing, "_enter_ids", 1, "after"),
+    "between removals": (Sealer, "_clear", 1, "after"),
+    "before the old file is removed": (sealed_files.SealedFiles, "remove", 0, "before"),
+}
+
+
+def test_nothing_is_lost_or_doubled_when_a_sealer_is_killed(database, archive, monkeypatch):
+    """At each step in turn; the first time there is no file yet, later there is."""
+    monkeypatch.setattr(sealing, "_CLEAR", 9)
+    monday(database)
+    for i, (step, (owner, name, turn, when)) in enumerate(STEPS.items()):
+        late = decided(database, 20, terms=CASH, at=MONDAY + 100 + i, seed=i, ids=[f"{step}-{k}" for k in range(20)])
+        told(database, late[:10], [1] * 10, day=DATE, received_at=20.0 + i)
+        before = everything(archive)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(owner, name, dying(getattr(owner, name), turn, when))
+            with pytest.raises(Killed):
+                Sealer(database, archive.files).seal("loan", DATE)
+
+        assert everything(archive) == before, step
+        assert Sealer(database, archive.files).seal("loan", DATE) or not count(database, DECISIONS), step
+        assert everything(archive) == before, step
+        assert count(database, DECISIONS) == 0, step
+        assert count(database, SEALED_IDS) == 13 + 20 * (i + 1), step
+
+
+def dying(method, turn, when):
+    """The method, which ends the process in its call number `turn`."""
+    calls = []
+
+    def call(*arguments):
+        calls.append(1)
+        if len(calls) <= turn:
+            return method(*arguments)
+        if when == "after":
+            method(*arguments)
+        raise Killed
+
+    return call
+
+
+def test_what_comes_while_a_day_is_sealed_stays(database, archive, sealer, monkeypatch):
+    """Outcomes, corrections, decisions and erasures between the reading of a day and its removal."""
+    ids = monday(database)
+    publish = sealed_files.SealedFiles.publish
+
+    def meanwhile(files, *arguments):
+        with database.writing() as connection:
+            connection.execute(
+                update(OUTCOMES).where(OUTCOMES.c.id == ids[0]).values(truth=1, revision=2, received_at=30.0)
+            )
+        told(database, [ids[3]], [1], day=DATE, received_at=31.0)
+        decided(database, 1, at=MONDAY + 1, ids=["late"])
+        meanwhile.expected = everything(archive)
+        return publish(files, *arguments)
+
+    monkeypatch.setattr(sealed_files.SealedFiles, "publish", meanwhile)
+
+    assert sealer.seal("loan", DATE)
+
+    assert everything(archive) == meanwhile.expected
+    assert archive.locate([ids[3]])[ids[3]].told is None
+    with database.reading() as connection:
+        left = connection.execute(select(OUTCOMES.c.id, OUTCOMES.c.truth, OUTCOMES.c.revision)).all()
+    assert {(ids[0], 1, 2), (ids[3], 1, 1)} <= {tuple(row) for row in left}
+
+
+def test_what_was_erased_while_a_day_is_sealed_does_not_come_back(database, archive, sealer, monkeypatch):
+    ids = monday(database)
+    publish = sealed_files.SealedFiles.publish
+
+    def meanwhile(files, *arguments):
+        monkeypatch.setattr(sealed_files.SealedFiles, "publish", publish)
+        assert archive.erase(ids[5])
+        return publish(files, *arguments)
+
+    monkeypatch.setattr(sealed_files.SealedFiles, "publish", meanwhile)
+
+    assert not sealer.seal("loan", DATE)
+    assert archive.storage.folders("loan") == []
+    assert sealer.seal("loan", DATE)
+
+    assert len(everything(archive)) == len(ids) - 1
+    assert archive.locate([ids[5]]) == {}
+
+
+def test_of_two_that_seal_one_day_one_does(database, archive, sealer, monkeypatch):
+    monday(database)
+    before = everything(archive)
+    publish = sealed_files.SealedFiles.publish
+
+    def meanwhile(files, *arguments):
+        monkeypatch.setattr(sealed_files.SealedFiles, "publish", publish)
+        assert sealer.seal("loan", DATE)
+        return publish(files, *arguments)
+
+    monkeypatch.setattr(sealed_files.SealedFiles, "publish", meanwhile)
+
+    assert not sealer.seal("loan", DATE)
+
+    assert everything(archive) == before
+    assert len(archive.storage.folders("loan")) == 1
+
+
+def test_readers_see_each_decision_once_while_days_are_sealed(database, archive, sealer, monkeypatch):
+    monkeypatch.setattr(sealing, "_CLEAR", 5)
+    monday(database)
+    before = everything(archive)
+    seen, problems, done = [], [], threading.Event()
+
+    def read():
+        while not done.is_set():
+            try:
+                seen.append(everything(archive) == before)
+            except Exception as error:  # noqa: BLE001 - whatever it is
+                problems.append(error)
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    for _ in range(6):
+        sealer.seal("loan", DATE)
+    done.set()
+    reader.join()
+
+    assert problems == []
+    assert len(seen) > 2
+    assert all(seen)
+
+
+def test_outcomes_and_corrections_are_kept_while_days_are_sealed(database, archive, sealer, monkeypatch):
+    """Two senders give each decision a truth, benefits later, and correct some; what they were told is what is read."""
+    monkeypatch.setattr(sealing, "_CLEAR", 5)
+    ids = decided(database, 60, at=(MONDAY + np.arange(60.0)).tolist(), ids=[f"c-{i:02}" for i in range(60)])
+    ledger, problems = {}, []
+
+    def send(own, seed):
+        rng = np.random.default_rng(seed)
+        try:
+            for turn in range(12):
+                sent = {
+                    str(id_): Outcome(int(rng.integers(2)), benefit=float(turn)) for id_ in rng.choice(own, 9, False)
+                }
+
+                def resolve(sent=sent):
+                    found = archive.locate(list(sent))
+                    return {id_: (found[id_], sent[id_]) for id_ in sent}
+
+                while True:  # days are sealed without a pause, so a sender may be asked to try again
+                    try:
+                        received = receive(database, resolve, correct=True, also=lambda _: None)
+                    except Unavailable:
+                        continue
+                    break
+                problems.extend([] if received.accepted + received.unchanged == 9 else [received])
+                ledger.update(sent)
+        except Exception as error:  # noqa: BLE001 - whatever it is
+            problems.append(error)
+
+    senders = [threading.Thread(target=send, args=(ids[k::2], k)) for k in range(2)]
+    for sender in senders:
+        sender.start()
+    while any(sender.is_alive() for sender in senders):
+        sealer.seal("loan", DATE)
+    for sender in senders:
+        sender.join()
+
+    def check():
+        found = {}
+        for part in archive.cases("loan", with_ids=True):
+            found |= dict(zip(part.ids, zip(part.truth.tolist(), part.benefit.tolist(), strict=True), strict=True))
+        assert len(found) == 60
+        assert {id_: one for id_, one in found.items() if one[0] >= 0} == {
+            id_: (one.truth, one.benefit) for id_, one in ledger.items()
+        }
+
+    assert problems == []
+    assert len(ledger) > 50
+    check()
+    sealer.seal("loan", DATE)
+    check()
+    assert count(database, OUTCOMES) == 0
+
+
+@pytest.mark.parametrize("is_sealed", [False, True], ids=["recent", "sealed"])
+def test_an_erased_decision_is_nowhere(database, archive, sealer, is_sealed):
+    ids = monday(database, shadows={"loan:2": [1] * 13})
+    chosen = [ids[0], ids[-2]]
+    if is_sealed:
+        sealer.seal("loan", DATE)
+        told(database, [ids[3]], [0], day=DATE, received_at=50.0)
+        chosen.append(ids[3])
+    written = []
+
+    assert all(archive.erase(id_, also=written.append) for id_ in chosen)
+
+    rest = [id_ for part in archive.cases("loan", with_ids=True) for id_ in part.ids]
+    assert sorted(rest) == sorted(set(ids) - set(chosen))
+    assert archive.locate(chosen) == {}
+    assert not any(archive.erase(id_) for id_ in [*chosen, "none"])
+    assert len(written) == len(chosen)
+    assert count(database, ERASED) == len(chosen)
+    with database.reading() as connection:
+        for table in (DECISIONS, OUTCOMES, SEALED_IDS, SHADOW_DECISIONS):
+            assert not set(connection.execute(select(table.c.id)).scalars()) & set(chosen)
+    if is_sealed:
+        (folder,) = archive.storage.folders("loan")
+        content = archive.storage.read(f"loan/{folder}", sealed_files.SEAL)
+        table = pq.read_table(io.BytesIO(content))
+        assert len(table) == len(rest)
+        sealer.seal("loan", DATE)
+        assert archive.locate(chosen) == {}
+
+
+def test_files_keep_these_columns(database, archive, sealer):
+    (id_,) = decided(
+        database, at=MONDAY, probabilities=[[0.5, 0.5]], client="desk", details="{}", instance="[]", propensity=0.75
+    )
+    told(database, [id_], [1], day=DATE, actions=[0], benefits=[2.0], at=7.5, received_at=6.0)
+    sealer.seal("loan", DATE)
+    (folder,) = archive.storage.folders("loan")
+
+    table = pq.read_table(io.BytesIO(archive.storage.read(f"loan/{folder}", sealed_files.SEAL)))
+
+    text, coded = "string", "dictionary<values=string, indices=int32, ordered=0>"
+    half = np.float64(0.5).tobytes()
+    assert [(field.name, str(field.type), table[field.name][0].as_py()) for field in table.schema] == [
+        ("id", text, id_),
+        ("given", "bool", False),
+        ("at", "double", MONDAY),
+        ("terms", coded, LOAN.content),
+        ("choice", "int32", 0),
+        ("expected", "double", -0.5),
+        ("probabilities", "fixed_size_binary[16]", half + half),
+        ("propensity", "double", 0.75),
+        ("client", coded, "desk"),
+        ("details", text, "{}"),
+        ("instance", text, "[]"),
+        ("digest", "int64", 0),
+        ("truth", "int32", 1),
+        ("action", "int32", 0),
+        ("benefit", "double", 2.0),
+        ("outcome_at", "double", 7.5),
+        ("received_at", "double", 6.0),
+        ("revision", "int32", 1),
+    ]
+
+
+def test_the_last_decision_of_a_day_is_erased_with_its_file(database, archive, sealer):
+    (one,) = decided(database, 1, at=MONDAY)
+    sealer.seal("loan", DATE)
+
+    assert archive.erase(one)
+
+    assert (list(archive.cases("loan")), archive.storage.folders("loan")) == ([], [])
+    assert count(database, SEALED_DAYS) == 0
+
+
+def test_an_erasure_that_fails_changes_nothing(database, archive, sealer):
+    monday(database)
+    sealer.seal("loan", DATE)
+    before = everything(archive)
+    (one, *_) = (id_ for part in archive.cases("loan", with_ids=True) for id_ in part.ids)
+
+    def fail(_connection):
+        raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        archive.erase(one, also=fail)
+
+    assert everything(archive) == before
+
+
+def test_a_commit_that_fails_costs_no_file(database, archive, sealer, monkeypatch):
+    monday(database)
+    sealer.seal("loan", DATE)
+    before = everything(archive)
+    writing = Database.writing
+
+    @contextmanager
+    def failing(*arguments, **options):
+        with writing(*arguments, **options) as connection:
+            yield connection
+            raise Unavailable("away")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Database, "writing", failing)
+        with pytest.raises(Unavailable):
+            Sealer(database, archive.files).seal("loan", DATE)
+
+    assert everything(archive) == before
+
+
+def test_days_are_kept_in_any_store(tmp_path, storage_url):
+    database = Database(f"sqlite:///{tmp_path / 'payoff.db'}")
+    migrate(database)
+    archive = Archive(database, storage_url)
+    sealer = Sealer(database, archive.files)
+    ids = monday(database)
+    before = everything(archive)
+
+    assert sealer.seal("loan", DATE)
+    assert everything(archive) == before
+    assert archive.erase(ids[0])
+    assert len(everything(archive)) == len(before) - 1
+    assert set(archive.locate(ids)) == set(ids[1:])
+    assert len(archive.storage.folders("loan")) == 1
+    database.close()
+
+
+def test_a_missing_file_is_an_error_and_not_fewer_decisions(database, archive, sealer):
+    monday(database)
+    sealer.seal("loan", DATE)
+    archive.storage.remove(f"loan/{archive.storage.folders('loan')[0]}")
+
+    with pytest.raises(Damaged, match="is missing"):
+        list(archive.cases("loan"))

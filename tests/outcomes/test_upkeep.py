@@ -1,0 +1,247 @@
+"""What workers do with recorded decisions every hour."""
+
+from __future__ import annotations
+
+from time import time
+
+import pytest
+from sqlalchemy import func, select, update
+
+from app.database import Database
+from app.job_processes import make_worker
+from app.migrations import migrate
+from app.outcomes import sealed_files, upkeep
+from app.outcomes.archive import Archive
+from app.outcomes.identity import DAY, day_of
+from app.outcomes.sealing import Sealer, publish
+from app.outcomes.tables import (
+    DECISION_TERMS,
+    DECISIONS,
+    OUTCOMES,
+    SEALED_DAYS,
+    SEALED_DRAFTS,
+    SEALED_IDS,
+    SHADOW_DECISIONS,
+)
+from app.outcomes.upkeep import SETTLED_SECONDS, due, expire, keep_up
+from app.stores import make_tables
+from tests.conftest import settings_for
+from tests.jobs.waiting import eventually
+from tests.outcomes.records import LOAN, decided, told
+
+DATE = 20_000
+MONDAY = DATE * DAY
+
+
+def opened(url):
+    database = Database(url)
+    migrate(database)
+    yield database
+    database.close()
+
+
+@pytest.fixture
+def database(tmp_path):
+    yield from opened(f"sqlite:///{tmp_path / 'payoff.db'}")
+
+
+@pytest.fixture
+def either(database_url):
+    """The same on each of the two databases."""
+    yield from opened(database_url)
+
+
+@pytest.fixture
+def archive(database, tmp_path):
+    return Archive(database, str(tmp_path / "decisions"))
+
+
+def due_at(database, at):
+    with database.reading() as connection:
+        return due(connection, at)
+
+
+def sqlite_copy(database, path):
+    with database.reading() as connection:
+        connection.exec_driver_sql("COMMIT")
+        connection.exec_driver_sql(f"VACUUM INTO '{path}'")
+        connection.exec_driver_sql("BEGIN")
+
+
+def count(database, table):
+    with database.reading() as connection:
+        return connection.execute(select(func.count()).select_from(table)).scalar()
+
+
+def test_days_are_due_some_hours_after_their_end(database):
+    decided(database, 4, at=[MONDAY - DAY, MONDAY, MONDAY + DAY - 1, MONDAY + DAY])
+    end = MONDAY + DAY + SETTLED_SECONDS
+
+    assert due_at(database, end - 1) == [("loan", DATE - 1)]
+    assert due_at(database, end) == [("loan", DATE - 1), ("loan", DATE)]
+
+
+def test_a_sealed_day_is_due_again_once_a_day_where_something_came_later(database, archive):
+    ids = decided(database, 9, at=MONDAY)
+    sealer = Sealer(database, archive.files)
+    sealer.seal("loan", DATE)
+    tomorrow = time() + DAY + 60
+    assert due_at(database, tomorrow) == []
+
+    told(database, ids[:2], [0, 0], day=DATE)
+    assert due_at(database, time()) == []
+    assert due_at(database, tomorrow) == [("loan", DATE)]
+    sealer.seal("loan", DATE)
+    assert due_at(database, tomorrow) == []
+    assert count(database, OUTCOMES) == 0
+
+    decided(database, at=MONDAY + 7)
+    assert due_at(database, time()) == []
+    assert due_at(database, tomorrow) == [("loan", DATE)]
+
+
+def test_all_that_is_due_is_done(either, tmp_path):
+    database, archive = either, Archive(either, str(tmp_path / "decisions"))
+    decided(database, 3, at=[MONDAY, MONDAY + DAY, time()])
+    with database.writing() as connection:
+        connection.execute(update(DECISION_TERMS).values(used_at=1.0))
+
+    keep_up(archive, None)
+
+    assert (count(database, SEALED_DAYS), count(database, DECISIONS)) == (2, 1)
+    assert count(database, DECISION_TERMS) == 1  # the row of today needs them
+    assert sum(map(len, archive.cases("loan"))) == 3
+
+
+def test_terms_that_no_row_needs_go_a_day_later(database, archive):
+    decided(database, at=MONDAY)
+    keep_up(archive, None)
+    assert count(database, DECISION_TERMS) == 1  # a process may remember that they are there
+
+    with database.writing() as connection:
+        connection.execute(update(DECISION_TERMS).values(used_at=time() - 90_000))
+    keep_up(archive, None)
+
+    assert count(database, DECISION_TERMS) == 0
+    assert [part.terms for part in archive.cases("loan")] == [[LOAN]]
+
+
+def test_a_day_that_cannot_be_sealed_holds_up_no_other(database, archive, monkeypatch):
+    decided(database, 2, at=[MONDAY, MONDAY + DAY])
+    seal = Sealer.seal
+
+    def fail(sealer, model, day):
+        if day == DATE:
+            raise ValueError
+        return seal(sealer, model, day)
+
+    monkeypatch.setattr(Sealer, "seal", fail)
+
+    keep_up(archive, None)
+
+    assert (count(database, SEALED_DAYS), count(database, DECISIONS)) == (1, 1)
+
+
+def test_expired_days_are_gone_everywhere(either, tmp_path, monkeypatch):
+    database, archive = either, Archive(either, str(tmp_path / "decisions"))
+    monkeypatch.setattr(upkeep, "_BATCH", 3)
+    now = time()
+    today = day_of(now) * DAY
+    old = decided(database, 8, at=today - 9 * DAY, ids=[f"old-{i}" for i in range(8)], shadows={"loan:2": [0] * 8})
+    Sealer(database, archive.files).seal("loan", day_of(today) - 9)
+    told(database, old[:5], [0] * 5, day=day_of(today) - 9)
+    late = decided(database, 7, at=today - 9 * DAY, seed=4, shadows={"loan:2": [0] * 7})
+    young = decided(database, 2, at=[today - 2 * DAY, now])
+    told(database, young[:1], [1], day=day_of(today) - 2)
+
+    expire(archive, 7 * DAY)
+
+    assert sorted(id_ for part in archive.cases("loan", with_ids=True) for id_ in part.ids) == sorted(young)
+    assert archive.locate([*old, *late]) == {}
+    assert [count(database, table) for table in (SEALED_DAYS, SEALED_IDS, SHADOW_DECISIONS, OUTCOMES)] == [0, 0, 0, 1]
+    assert archive.storage.folders("loan") == []
+
+
+def test_own_files_that_no_day_needs_are_removed_a_day_later(database, archive, monkeypatch):
+    ids = decided(database, 5, at=MONDAY)
+    keep_up(archive, None)
+    monkeypatch.setattr(sealed_files.SealedFiles, "remove", lambda *_: None)  # as where the process is killed
+    for id_ in ids[:2]:
+        archive.erase(id_)
+    left = publish(database, archive.files, "loan", DATE, b"left by a process that was killed")
+    assert len(archive.storage.folders("loan")) == 4
+
+    keep_up(archive, None)
+    assert len(archive.storage.folders("loan")) == 4
+    assert archive.strangers() == []
+    monkeypatch.setattr(upkeep, "time", lambda: time() + DAY + 1)
+    keep_up(archive, None)
+
+    (folder,) = archive.storage.folders("loan")
+    assert left != f"loan/{folder}"
+    assert count(database, SEALED_DRAFTS) == 0
+    assert sum(map(len, archive.cases("loan"))) == 3
+
+
+@pytest.mark.parametrize("copied", [None, "before", "after"], ids=["new", "older copy", "copy"])
+def test_a_database_removes_no_file_that_it_did_not_write(database, archive, tmp_path, monkeypatch, copied):
+    """A new database, or a copy of some moment, beside the files of the one that was there."""
+    decided(database, 5, at=MONDAY)
+    if copied == "before":
+        sqlite_copy(database, tmp_path / "other.db")
+    keep_up(archive, None)
+    if copied == "after":
+        sqlite_copy(database, tmp_path / "other.db")
+        ids = decided(database, 2, at=MONDAY + 1)
+        monkeypatch.setattr(sealed_files.SealedFiles, "remove", lambda *_: None)
+        Sealer(database, archive.files).seal("loan", DATE)
+        archive.erase(ids[0])
+    before = archive.storage.folders("loan")
+    monkeypatch.setattr(upkeep, "time", lambda: time() + 9 * DAY)
+
+    for other in opened(f"sqlite:///{tmp_path / 'other.db'}"):
+        beside = Archive(other, archive.storage.url)
+        keep_up(beside, 7 * DAY if copied is None else None)
+        assert set(archive.storage.folders("loan")) >= set(before)
+        known = {None: 0, "before": 0, "after": 1}[copied]
+        assert len(beside.strangers()) == len(before) - known
+        assert archive.strangers() == [f"loan/{name}" for name in beside.storage.folders("loan") if name not in before]
+
+
+def test_one_process_does_it_at_a_time(either, tmp_path):
+    database, archive = either, Archive(either, str(tmp_path / "decisions"))
+    decided(database, at=MONDAY)
+    with upkeep._alone(database) as first:
+        keep_up(archive, None)
+        assert first
+        assert count(database, SEALED_DAYS) == (1 if database.is_sqlite else 0)
+    keep_up(archive, None)
+    assert count(database, SEALED_DAYS) == 1
+
+
+def test_nothing_is_sealed_into_a_folder_that_other_machines_lack(tmp_path, caplog):
+    beside = {"datasets": "s3://bucket/datasets"}
+    assert not settings_for(tmp_path, **beside).shares_decisions
+    assert settings_for(tmp_path, **beside, decisions="s3://bucket/decisions").shares_decisions
+    assert settings_for(tmp_path).shares_decisions
+    assert settings_for(tmp_path, datasets=str(tmp_path / "datasets")).shares_decisions
+    database = make_tables(settings_for(tmp_path)).database
+    decided(database, at=MONDAY)
+
+    keep_up(Archive(database, str(tmp_path / "decisions")), None, seals=False)
+
+    assert (count(database, DECISIONS), count(database, SEALED_DAYS)) == (1, 0)
+    assert "PAYOFF_DECISIONS" in caplog.text
+
+
+def test_a_worker_seals_and_deletes(tmp_path):
+    settings = settings_for(tmp_path, keep_decisions_days=30)
+    ports = make_tables(settings)
+    now = time()
+    decided(ports.database, 3, at=[now - 100 * DAY, now - 5 * DAY, now])
+
+    make_worker(settings, ports)
+
+    eventually(lambda: count(ports.database, SEALED_DAYS) == 1)
+    eventually(lambda: count(ports.database, DECISIONS) == 1)
+    assert sum(map(len, ports.archive.cases("loan"))) == 2

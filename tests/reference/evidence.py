@@ -1,0 +1,93 @@
+"""Slow twins of `app.evidence`: definitions word for word."""
+
+from __future__ import annotations
+
+from itertools import product
+from math import comb, prod
+from typing import Any
+
+import numpy as np
+
+
+def em_of_priors(P, trained, rounds=20_000):
+    """Saerens, Latinne and Decaestecker (2002), as printed."""
+    used = trained.copy()
+    for _ in range(rounds):
+        posterior = P * used / trained
+        posterior /= posterior.sum(axis=1, keepdims=True)
+        if np.abs(posterior.mean(axis=0) - used).max() < 1e-13:
+            break
+        used = posterior.mean(axis=0)
+    return used
+
+
+def exact_homogeneity(counts, others):
+    """The p-value as the sum over every first row of a table with the same sums."""
+    both, n = [a + b for a, b in zip(counts, others, strict=True)], sum(counts)
+    rows = [row for row in product(*(range(m + 1) for m in both)) if sum(row) == n]
+
+    def chance(row):
+        return prod(comb(m, x) for m, x in zip(both, row, strict=True)) / comb(sum(both), n)
+
+    return sum(chance(row) for row in rows if chance(row) <= chance(counts) * (1 + 1e-7))
+
+
+def ledger(days):
+    """Sums of a report, case by case: `days` are `Cases`."""
+    sums: dict[str, Any] = {
+        "decisions": 0,
+        "known": 0,
+        "expected": 0.0,
+        "received": 0.0,
+        "promised": 0.0,
+        "decided": 0.0,
+    }
+    sums |= {"perfect": 0.0, "most_probable": 0.0, "low": 0.0, "high": 0.0, "overrides": 0.0, "overridden": 0}
+    sums |= {"single": {}, "known_after": {}}
+    for cases in days:
+        for i in range(len(cases)):
+            terms = cases.terms[cases.term[i]]
+            P = [p for p in cases.probabilities[i] if p == p]  # noqa: PLR0124 - NaN
+            choice, truth, action, told = cases.choice[i], cases.truth[i], cases.action[i], cases.benefit[i]
+            sums["decisions"] += 1
+            sums["known"] += truth >= 0
+            after = sums["known_after"].setdefault(terms.actions[choice], [0, 0])
+            after[0] += truth >= 0
+            after[1] += 1
+            B = terms.benefits
+            if B is None:
+                continue
+            sums["expected"] += cases.expected[i]
+            if truth < 0:
+                possible = [B[k][choice] for k in range(len(P))]
+                sums["low"] += min(possible)
+                sums["high"] += max(possible)
+                continue
+            taken = choice if action < 0 else action
+            received = B[truth][taken] if told != told else told  # noqa: PLR0124 - NaN
+            sums["received"] += received
+            sums["promised"] += cases.expected[i]
+            sums["decided"] += B[truth][choice]
+            sums["perfect"] += max(B[truth])
+            likely = P.index(max(P))
+            sums["most_probable"] += B[truth][B[likely].index(max(B[likely]))]
+            if taken != choice:
+                sums["overrides"] += B[truth][action] - B[truth][choice]
+                sums["overridden"] += 1
+            for label, benefit in zip(terms.actions, B[truth], strict=True):
+                sums["single"][label] = sums["single"].get(label, 0.0) + benefit
+    return sums
+
+
+def sum_distribution(P, payoffs, grid):
+    """Probabilities of the sum of independent payoffs that are integers, on 0..grid-1 above the least sum."""
+    total = np.zeros(grid)
+    total[0] = 1.0
+    for p, values in zip(P, payoffs, strict=True):
+        least = values.min()
+        new = np.zeros(grid)
+        for share, value in zip(p, values, strict=True):
+            step = int(value - least)
+            new[step:] += share * total[: grid - step]
+        total = new
+    return total

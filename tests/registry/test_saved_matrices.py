@@ -1,0 +1,247 @@
+"""Saved matrices in the database and in memory: what processes see, and how much is kept."""
+
+from __future__ import annotations
+
+import json
+from contextlib import contextmanager
+from threading import Barrier, Event, Thread
+
+import pytest
+from sqlalchemy import event, insert, select
+
+from app import local_copy
+from app.database import Database, DatabaseAway
+from app.errors import Conflict, NotFound, NotReady
+from app.local_copy import LocalCopy
+from app.migrations import migrate
+from app.registry import saved_matrices
+from app.registry.saved_matrices import SavedMatrices
+from app.registry.tables import models
+from app.registry.tables import saved_matrices as table
+from tests.jobs.waiting import eventually
+
+MODEL = "triage"
+
+
+def content(benefit=1.0):
+    return json.dumps([{"healthy": {"wait": benefit}, "ill": {"wait": 0}}, None], separators=(",", ":")).encode()
+
+
+def nothing(*_):
+    return None
+
+
+@pytest.fixture
+def database(database_url):
+    database = Database(database_url)
+    migrate(database)
+    with database.writing() as connection:
+        connection.execute(insert(models).values(name=MODEL, next_version=2, listed=True))
+    yield database
+    database.close()
+
+
+@pytest.fixture
+def other(database, database_url):
+    """Of another process."""
+    database = Database(database_url)
+    yield database
+    database.close()
+
+
+def save(matrices, name="autumn", benefit=1.0):
+    return matrices.save(MODEL, name, content(benefit), "ann", nothing)
+
+
+def test_another_process_sees_changes_within_a_second_and_this_one_at_once(database, other, tmp_path):
+    here, there = SavedMatrices(database, tmp_path / "a"), SavedMatrices(other, tmp_path / "b")
+    save(here, "before")
+    here.start()
+    there.start()
+    try:
+        assert there.of(MODEL).keys() == {"before", "before:1"}
+        saved = save(here)
+        assert here.of(MODEL)["autumn"] is here.of(MODEL)["autumn:1"]
+        eventually(lambda: there.of(MODEL).get("autumn") == saved)
+        second = save(here, benefit=2.0)
+        eventually(lambda: there.of(MODEL)["autumn"] == second)
+        assert there.of(MODEL)["autumn:1"] == saved
+        here.delete(MODEL, "autumn", nothing)
+        third = save(here, benefit=3.0)
+        assert third.version == 3
+        eventually(lambda: there.of(MODEL).keys() == {"before", "before:1", "autumn", "autumn:3"})
+        with database.writing() as connection:
+            here.remove(connection, MODEL)
+        eventually(lambda: not (here.of(MODEL) or there.of(MODEL)))
+        assert save(here, benefit=3.0).version == 4
+    finally:
+        here.stop()
+        there.stop()
+
+
+def test_contents_are_read_once_and_then_only_when_something_changes(database, tmp_path):
+    matrices = SavedMatrices(database, tmp_path / "copy")
+    save(matrices)
+    matrices.start()
+    asked = []
+    event.listen(database.engine, "before_cursor_execute", lambda *a: asked.append(a[2]))
+    try:
+        eventually(lambda: len(asked) >= 2)
+        assert not any("content" in each for each in asked)
+        assert matrices.of(MODEL)["autumn"].content == content()
+    finally:
+        matrices.stop()
+
+
+def test_changes_at_once_get_numbers_of_their_own(database, other, tmp_path):
+    """Two processes, each with several versions; none is lost from any view."""
+    both = [SavedMatrices(each, tmp_path / str(i)) for i, each in enumerate((database, other))]
+    begin = Barrier(2)
+
+    def work(matrices, first):
+        begin.wait()
+        for i in range(5):
+            save(matrices, benefit=first + i)
+
+    threads = [Thread(target=work, args=(matrices, 10 * i)) for i, matrices in enumerate(both)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for matrices in both:
+        found = matrices.read(MODEL).items()
+        assert [saved.version for reference, saved in found if reference == saved.reference] == list(range(1, 11))
+        assert {f"autumn:{i}" for i in range(1, 11)} < matrices.of(MODEL).keys()
+
+
+def test_the_newest_content_is_not_saved_again(database, tmp_path):
+    matrices = SavedMatrices(database, tmp_path / "copy")
+    entries = []
+    for benefit in (1.0, 1, 2.0, 1.0):
+        matrices.save(MODEL, "autumn", content(benefit), "ann", lambda _, saved: entries.append(saved.version))
+    assert entries == [1, 2, 3]
+
+
+ROOM = 2 * (len(content()) + 1_000)
+
+
+@pytest.mark.parametrize(("limit", "value"), [("MOST_VERSIONS", 2), ("MOST_BYTES", ROOM)])
+def test_a_model_has_room_for_so_many(database, tmp_path, monkeypatch, limit, value):
+    monkeypatch.setattr(saved_matrices, limit, value)
+    matrices = SavedMatrices(database, tmp_path / "copy")
+    save(matrices, "a")
+    save(matrices, "a", 2.0)
+    with pytest.raises(Conflict, match=MODEL):
+        save(matrices, "b")
+    assert save(matrices, "a", 2.0).version == 2
+    matrices.delete(MODEL, "a", nothing)
+    assert save(matrices, "b").version == 3
+
+
+def test_all_models_together_have_room_for_so_many(database, tmp_path, monkeypatch):
+    monkeypatch.setattr(saved_matrices, "MOST_BYTES_OF_ALL", ROOM)
+    with database.writing() as connection:
+        connection.execute(insert(models).values(name="heart", next_version=2, listed=True))
+    matrices = SavedMatrices(database, tmp_path / "copy")
+    save(matrices)
+    matrices.save("heart", "autumn", content(), "ann", nothing)
+    for model in (MODEL, "heart"):
+        with pytest.raises(Conflict, match=rf"all models .* {ROOM:,} are allowed: delete"):
+            matrices.save(model, "winter", content(), "ann", nothing)
+    matrices.delete("heart", "autumn", nothing)
+    assert save(matrices, "winter").version == 1
+
+
+def test_deleted_names_take_one_row_of_a_model_and_no_number_comes_again(database, other, tmp_path):
+    """In all processes the matrices that are left stay, and new ones follow."""
+    here, there = SavedMatrices(database, tmp_path / "a"), SavedMatrices(other, tmp_path / "b")
+    kept = [save(here, "kept"), save(here, "kept", 2.0)]
+    there.read(MODEL)
+    numbers = []
+    for i in range(5):
+        numbers.append(save(here, f"name-{i}").version)
+        here.delete(MODEL, f"name-{i}", nothing)
+    assert numbers == [1, 2, 3, 4, 5]
+    with database.reading() as connection:
+        rows = connection.execute(select(table.c.matrix, table.c.version).order_by(table.c.version)).all()
+    assert rows == [("kept", 1), ("kept", 2), ("", 5)]
+    for matrices in (here, there):
+        assert matrices.read(MODEL) == {"kept": kept[1], "kept:1": kept[0], "kept:2": kept[1]}
+    assert save(here, "name-0").version == 6
+    assert save(there, "kept", 3.0).version == 3
+    assert here.read(MODEL).keys() == {"kept", "kept:1", "kept:2", "kept:3", "name-0", "name-0:6"}
+
+
+def test_numbers_that_earlier_releases_deleted_do_not_come_again(database, tmp_path):
+    old = {"model": MODEL, "content": None, "created_at": 0.5, "who": "ann", "revision": 3}
+    with database.writing() as connection:
+        connection.execute(insert(table), [{**old, "matrix": "a", "version": 7}, {**old, "matrix": "b", "version": 2}])
+    matrices = SavedMatrices(database, tmp_path / "copy")
+    assert matrices.read(MODEL) == {}
+    assert [save(matrices, name).version for name in ("a", "b", "c")] == [8, 3, 1]
+    matrices.delete(MODEL, "b", nothing)
+    assert save(matrices, "b").version == 8
+    with database.reading() as connection:
+        rows = connection.execute(select(table.c.matrix, table.c.version).order_by(table.c.matrix)).all()
+    assert rows == [("", 7), ("a", 8), ("b", 8), ("c", 1)]
+
+
+def test_changes_are_followed_while_the_disk_of_the_copy_hangs(database, other, tmp_path, monkeypatch):
+    hung, free = Event(), Event()
+
+    def write(_):
+        hung.set()
+        free.wait()
+
+    monkeypatch.setattr(LocalCopy, "_write", write)
+    monkeypatch.setattr(local_copy, "_SECONDS", 0.01)
+    matrices = SavedMatrices(database, tmp_path / "copy")
+    matrices.start()
+    try:
+        assert hung.wait(10)
+        saved = save(SavedMatrices(other, tmp_path / "b"))
+        eventually(lambda: matrices.of(MODEL).get("autumn") == saved)
+    finally:
+        free.set()
+        matrices.stop()
+
+
+def test_what_is_not_there_is_named(database, tmp_path):
+    matrices = SavedMatrices(database, tmp_path / "copy")
+    save(matrices)
+    with pytest.raises(NotFound, match="autumn"):
+        matrices.delete(MODEL, "autum", nothing)
+    for call in (lambda: matrices.read("heart"), lambda: matrices.save("heart", "a", content(), "ann", nothing)):
+        with pytest.raises(NotFound, match="heart"):
+            call()
+    with database.reading() as connection:
+        assert len(connection.execute(select(table)).all()) == 1
+
+
+def test_a_start_without_the_database_goes_by_what_was_known(database, tmp_path, monkeypatch):
+    known, unknown = (SavedMatrices(database, tmp_path / name) for name in ("copy", "none"))
+    known.start()
+    saved = save(known)
+    known.stop()
+    known = SavedMatrices(database, tmp_path / "copy")
+
+    @contextmanager
+    def away():
+        raise DatabaseAway("it is stopped")
+        yield
+
+    with monkeypatch.context() as patched:
+        patched.setattr(database, "reading", away)
+        for matrices in (known, unknown):
+            matrices.start()
+        assert known.of(MODEL) == {"autumn": saved, "autumn:1": saved}
+        with pytest.raises(NotReady):
+            unknown.of(MODEL)
+    try:
+        eventually(lambda: unknown._view is not None)
+        assert unknown.of(MODEL) == {"autumn": saved, "autumn:1": saved}
+        save(unknown, benefit=2.0)
+        eventually(lambda: "autumn:2" in known.of(MODEL))
+    finally:
+        known.stop()
+        unknown.stop()

@@ -1,0 +1,60 @@
+"""Lines of requests are made and written in the turn of the event loop that follows the answer."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+from app import logs
+
+
+def test_lines_of_a_turn_are_made_and_written_together_in_the_next(monkeypatch):
+    written: list[bytes] = []
+    monkeypatch.setattr(logs, "_write", written.append)
+
+    async def run():
+        for number in (1, 2):
+            logs.write_request_soon({"number": number})
+        before = list(written), "timestamp" in logs._waiting[0]
+        await asyncio.sleep(0)
+        return before
+
+    assert asyncio.run(run()) == ([], False)
+    assert [json.loads(line)["number"] for line in written[0].splitlines()] == [1, 2]
+    assert len(written) == 1
+
+
+def test_lines_that_cannot_be_written_do_not_hold_up_later_ones(monkeypatch):
+    written: list[bytes] = []
+
+    def full(lines):
+        if not written:
+            written.append(b"")
+            raise OSError(28, "no space left on device")
+        written.append(lines)
+
+    monkeypatch.setattr(logs, "_write", full)
+
+    async def run():
+        asyncio.get_running_loop().set_exception_handler(lambda *_: None)
+        for number in (1, 2):
+            logs.write_request_soon({"number": number})
+            await asyncio.sleep(0)
+
+    asyncio.run(run())
+
+    assert [json.loads(line)["number"] for line in written[1:]] == [2]
+
+
+def test_a_loop_that_ended_before_it_wrote_holds_up_no_other(monkeypatch):
+    written: list[bytes] = []
+    monkeypatch.setattr(logs, "_write", written.append)
+    for number in (1, 2):
+        loop = asyncio.new_event_loop()
+        loop.call_soon(loop.stop)
+        loop.call_soon(logs.write_request_soon, {"number": number})
+        loop.run_forever()  # this turn alone
+        if number == 2:
+            loop.run_until_complete(asyncio.sleep(0))
+        loop.close()
+    assert [json.loads(line)["number"] for line in written[0].splitlines()] == [1, 2]

@@ -1,0 +1,185 @@
+"""Recorded instances and their truth become a data set, with its lineage."""
+
+from __future__ import annotations
+
+from time import sleep, time
+
+import numpy as np
+import orjson
+import pytest
+
+from app.database import Database
+from app.outcomes.identity import DAY, day_of
+from app.outcomes.terms import Terms
+from app.usecases import dataset_from_outcomes
+from tests.conftest import trained, two_class_rows
+from tests.messages import says
+from tests.outcomes.records import decided, told
+
+MATRIX = [[0, -1], [-10, 5]]
+
+
+@pytest.fixture(scope="module")
+def client(service):
+    order = {"model": "dataset-ward", "learner": {"kind": "logistic"}, "data": two_class_rows()}
+    trained(service, order)
+    trained(service, order | {"model": "dataset-other"})
+    return service
+
+
+def recorded(client, rows, **record):
+    body = {"model": "dataset-ward", "instances": rows, "benefits": MATRIX, "record": record or True}
+    answer = client.post("/predict", json=body)
+    assert answer.status_code == 200, answer.text
+    return answer.json()["ids"]
+
+
+def tell(client, ids, truths):
+    outcomes = [{"id": id_, "truth": truth} for id_, truth in zip(ids, truths, strict=True)]
+    assert client.post("/outcomes", json={"outcomes": outcomes}).json()["accepted"] == len(ids)
+
+
+def made(client, **body):
+    return client.post("/datasets/from-outcomes", json={"model": "dataset-ward"} | body)
+
+
+def test_instances_with_their_truth_are_a_data_set_to_train_on(client):
+    refused = made(client)
+    assert refused.status_code == 409
+    rows = [[50.0 + i, 70.5, ("mild", "strong", "new word")[i % 3]] for i in range(8)]
+    rows[3][0] = None
+    ids = recorded(client, rows, instances=True)
+    tell(client, ids[:6], ["healthy", "ill"] * 3)
+    tell(client, recorded(client, rows[:3]), ["ill"] * 3)
+    database = Database(f"sqlite:///{client.folder / 'home' / 'payoff.db'}")
+    partly = Terms(
+        "acquire",
+        "dataset-ward",
+        1,
+        "expected_benefit",
+        ("healthy", "ill"),
+        ("wait", "treat"),
+        ((0.0, -1.0), (-10.0, 5.0)),
+    )
+    asked = decided(database, 1, terms=partly, instance=orjson.dumps({"age": 3}).decode())
+    database.close()
+    tell(client, asked, ["ill"])
+
+    answer = made(client, name="dataset-seen")
+    assert answer.status_code == 201, answer.text
+    dataset = answer.json()
+    assert dataset["from"] == {
+        "model": "dataset-ward", "versions": [1], "since": None, "until": None, "rows": 6,
+        "left_out": {"without_instance": 3, "without_truth": 2, "of_acquire": 1}, "warnings": [],
+    }  # fmt: skip
+    assert [(each["name"], each["type"]) for each in dataset["features"]] == [
+        ("age", "numeric"), ("pulse", "numeric"), ("pain", "categorical")
+    ]  # fmt: skip
+    assert (dataset["rows"], dataset["labels"], dataset["classes"]) == (6, ["label"], ["healthy", "ill"])
+    assert client.get(answer.headers["location"]).json() == dataset
+    assert client.get("/datasets/dataset-seen").json()["id"] == dataset["id"]
+    again = {
+        "model": "dataset-ward",
+        "learner": {"kind": "logistic"},
+        "data": {"dataset": "dataset-seen"},
+        "holdout": 0,
+    }
+    assert trained(client, again)["model"] == {"name": "dataset-ward", "version": 2}
+
+    with_new_truths = made(client, since="2020-01-01", until="2021-01-01")
+    assert with_new_truths.status_code == 409
+    assert "no recorded decision" in with_new_truths.json()["detail"]
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "error"),
+    [
+        ({"model": "nobody"}, 404, says("/model", "nobody")),
+        ({"since": "soon"}, 422, says("/since", "ISO 8601")),
+        ({"name": ""}, 422, says("/name", "1 to 200")),
+        ({"label": "x"}, 422, says("/label", "unknown field")),
+    ],
+)
+def test_what_cannot_be_made_is_refused(client, body, status, error):
+    answer = made(client, **body)
+    assert answer.status_code == status, answer.text
+    assert answer.json()["errors"] == [error]
+
+
+def test_one_class_alone_is_refused_with_the_reason(client):
+    body = {
+        "model": "dataset-other",
+        "instances": [[50, 70, "mild"]] * 3,
+        "benefits": MATRIX,
+        "record": {"instances": True},
+    }
+    tell(client, client.post("/predict", json=body).json()["ids"], ["ill"] * 3)
+    answer = made(client, model="dataset-other")
+    assert answer.status_code == 409
+    assert "class" in answer.json()["detail"]
+
+
+def test_a_data_set_of_selected_truths_says_so(client):
+    """Truth is known after one action alone: the data set that is learned from is no fair sample."""
+    trained(client, {"model": "dataset-chosen", "learner": {"kind": "logistic"}, "data": two_class_rows()})
+    rows = [[20.0 + i, 70.5, "mild"] for i in range(60)]
+    for benefits in ([[1, 0], [1, 0]], [[0, 1], [0, 1]]):
+        body = {"model": "dataset-chosen", "instances": rows, "benefits": benefits, "record": {"instances": True}}
+        ids = client.post("/predict", json=body).json()["ids"]
+    tell(client, ids, ["healthy", "ill"] * 30)
+
+    answer = made(client, model="dataset-chosen")
+    assert answer.status_code == 201, answer.text
+    (warning,) = answer.json()["from"]["warnings"]
+
+    assert warning.startswith("truth is known more often after some actions")
+
+
+def test_truths_of_days_of_which_many_are_to_come_are_left_out(client):
+    """The ill are known within the hour, the healthy after three days; the last rows would all be ill."""
+    model, now = "dataset-new", time()
+    trained(client, {"model": model, "learner": {"kind": "logistic"}, "data": two_class_rows()})
+    terms = Terms("predict", model, 1, "expected_benefit", ("healthy", "ill"), ("wait", "treat"), ((0, -1), (-10, 5)))
+    rng, known = np.random.default_rng(3), 0
+    instance = orjson.dumps({"age": 50.0, "pulse": 70.5, "pain": "mild"}).decode()
+    database = Database(f"sqlite:///{client.folder / 'home' / 'payoff.db'}")
+    for day in range(day_of(now) - 40, day_of(now)):
+        at = DAY * day + 3_600.0
+        truths = (rng.random(50) < 0.5).astype(int)
+        ids = decided(database, 50, terms=terms, at=at, instance=instance)
+        for truth, lag in ((1, 600.0), (0, 3 * DAY)):
+            some = [id_ for id_, own in zip(ids, truths.tolist(), strict=True) if own == truth and at + lag < now]
+            told(database, some, [truth] * len(some), terms=terms, day=day, received_at=at + lag)
+            known += len(some)
+    database.close()
+
+    found = made(client, model=model).json()["from"]
+
+    (warning,) = found["warnings"]
+    assert "still to come" in warning
+    assert 0 < found["rows"] < known
+    assert found["rows"] + found["left_out"]["without_truth"] == 2_000
+
+
+def test_what_takes_long_is_answered(client, monkeypatch):
+    """The service looks meanwhile whether the client is still there."""
+    monkeypatch.setattr("app.api.bodies.uploads._LOOK_SECONDS", 0.001)
+    slow = dataset_from_outcomes.make
+    monkeypatch.setattr(
+        "app.usecases.dataset_from_outcomes.make", lambda *args, **named: sleep(0.1) or slow(*args, **named)
+    )
+
+    assert made(client, model="nobody").status_code == 404
+
+
+def test_a_model_whose_versions_were_all_deleted_is_not_found(client):
+    trained(client, {"model": "gone-recently", "learner": {"kind": "logistic"}, "data": two_class_rows()})
+    client.delete("/models/gone-recently/versions/1").raise_for_status()
+    for path, body in (
+        ("/datasets/from-outcomes", {"model": "gone-recently"}),
+        ("/models/gone-recently/replay", {"rules": [{}]}),
+    ):
+        assert client.post(path, json=body).status_code == 404, path
+    assert client.get("/models/gone-recently/outcomes").status_code == 200  # what was decided stays
+    others = client.post("/models/dataset-ward/replay", json={"models": ["gone-recently"]})
+    assert others.status_code == 404

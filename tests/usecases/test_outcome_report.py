@@ -1,0 +1,503 @@
+"""The report on outcomes against ledgers kept case by case, in worlds whose truth is known."""
+
+from __future__ import annotations
+
+import json
+import tracemalloc
+from dataclasses import replace
+from itertools import pairwise
+from types import SimpleNamespace
+
+import numpy as np
+import orjson
+import pytest
+
+from app.outcomes.terms import Terms
+from app.usecases.outcome_report import slices as slicing
+from app.usecases.outcome_report.comparisons import deciles
+from app.usecases.outcome_report.drift import compared_values, drift, features
+from app.usecases.outcome_report.reading import Read
+from app.usecases.outcome_report.report import document
+from app.usecases.outcome_report.selection import explored
+from app.usecases.outcome_report.slices import slices
+from app.usecases.outcome_report.sums import Sums
+from tests.effort import repeated
+from tests.reference.evidence import ledger
+from tests.usecases.outcome_worlds import DAY, day_of_cases, terms_of
+
+TRAINED = np.array([0.88, 0.12])
+OTHER = terms_of(((0.0, -2.0), (-35.0, 3.0)), version=2)
+
+
+def read_of(days, by=None):
+    read = Read(lambda version: TRAINED if version < 3 else None, by, lambda _version: 1_000)
+    for cases in days:
+        read.add(cases)
+    return read
+
+
+def reported(days, by=None):
+    return document(read_of(days, by), [])
+
+
+def worlds():
+    return list(_worlds())
+
+
+def _worlds():
+    rng = np.random.default_rng(1)
+    yield [day_of_cases(rng, 300, DAY + d, known=0.7, overrides=0.1, told=0.2) for d in range(5)]
+    yield [day_of_cases(rng, 200, DAY + d, terms=[terms_of(), OTHER], known_after=[0.2, 0.9]) for d in range(3)]
+    yield [day_of_cases(rng, 40, terms=[replace(OTHER, benefits=((0.0, -k), (-9.0, k))) for k in (1.0, 2.0, 3.0)])]
+
+
+@pytest.mark.parametrize("days", worlds())
+def test_sums_are_those_of_a_ledger(days):
+    report, kept = reported(days), ledger(days)
+    ways = report["alternatives"]
+
+    assert (report["decisions"], report["known"]) == (kept["decisions"], kept["known"])
+    assert report["expected"]["total"] == pytest.approx(kept["expected"])
+    assert report["realised"]["total"] == pytest.approx(kept["received"])
+    assert report["difference"]["mean"] * kept["known"] == pytest.approx(kept["decided"] - kept["promised"])
+    assert ways["decided"]["total"] == pytest.approx(kept["decided"])
+    assert ways["perfect"]["total"] == pytest.approx(kept["perfect"])
+    assert ways["most_probable"]["total"] == pytest.approx(kept["most_probable"])
+    assert ways["best_single_action"]["action"] == max(kept["single"], key=kept["single"].get)
+    assert (report["bounds"]["low"], report["bounds"]["high"]) == pytest.approx(
+        (kept["received"] + kept["low"], kept["received"] + kept["high"])
+    )
+    after = {line["action"]: [line["known"], line["decisions"]] for line in report["selective"]["actions"]}
+    assert after == kept["known_after"]
+    assert report["overrides"]["cases"] == kept["overridden"]
+    if kept["overridden"]:
+        assert report["overrides"]["mean"] == pytest.approx(kept["overrides"] / kept["overridden"])
+
+
+@pytest.mark.parametrize("by", ["day", "week", "action", "version", "key"])
+def test_groups_add_up_to_all(by):
+    days = worlds()[1]
+    report = reported(days, by)
+
+    assert len(report["groups"]) > 1 or by == "week"
+    for path in (("decisions",), ("known",), ("expected", "total"), ("realised", "total"), ("realised", "cases")):
+        values = [
+            found[path[0]] if len(path) == 1 else found[path[0]][path[1]] for found in (report, *report["groups"])
+        ]
+        assert sum(values[1:]) == pytest.approx(values[0])
+    json.dumps(report)
+
+
+def test_days_and_weeks_are_named_by_date():
+    days = worlds()[0]
+
+    assert reported(days, "day")["groups"][0]["group"] == "2024-10-04"
+    assert [group["group"] for group in reported(days, "week")["groups"]] == ["2024-09-30", "2024-10-07"]
+
+
+def test_parts_of_a_day_give_what_the_day_gives(monkeypatch):
+    days = worlds()[0]
+    whole = reported(days)
+    monkeypatch.setattr("app.usecases.outcome_report.slices._AT_ONCE", 37)
+    parts = reported(days)
+
+    for section in ("realised", "difference"):
+        for name in ("mean", "low", "high"):
+            assert parts[section][name] == pytest.approx(whole[section][name], rel=1e-9)
+    assert parts["bounds"]["high"] == pytest.approx(whole["bounds"]["high"])
+
+
+def test_decisions_without_a_matrix_are_counted_and_said():
+    rng = np.random.default_rng(2)
+    with_matrix = day_of_cases(rng, 100)
+    bare = replace(
+        with_matrix,
+        day=DAY + 1,
+        terms=[Terms("predict", "triage", 1, "most_probable", ("healthy", "ill"), ("healthy", "ill"))],
+        expected=np.full(100, np.nan),
+    )
+
+    report = reported([with_matrix, bare])
+
+    assert (report["decisions"], report["realised"]["cases"]) == (200, 100)
+    assert report["realised"]["total"] == pytest.approx(reported([with_matrix])["realised"]["total"])
+    assert "100 decisions have no benefit matrix; they are counted, and no amount is about them" in report["warnings"]
+    assert reported([bare])["verdict"] == "undecided"
+
+
+def test_nothing_recorded_is_a_report_without_figures():
+    report = reported([])
+
+    assert report["decisions"] == 0
+    assert report["verdict"] == "undecided"
+    assert report["alternatives"] is None
+
+
+def test_a_promise_that_is_kept_and_one_that_is_not():
+    rng = np.random.default_rng(3)
+    kept = [day_of_cases(rng, 1500, DAY + d) for d in range(8)]
+    broken = [day_of_cases(rng, 1500, DAY + d, odds=2.0) for d in range(8)]
+    better = [
+        day_of_cases(rng, 1500, DAY + d, odds=0.5, terms=[terms_of(((0.0, 0.0), (-20.0, -19.0)))]) for d in range(8)
+    ]
+
+    assert reported(kept)["verdict"] == "as_promised"
+    assert reported(better)["verdict"] == "under_promises"
+    report = reported(broken)
+    assert report["priors"]["versions"][0]["changed"]
+    waited = reported(broken, "action")["groups"][1]
+    assert (waited["group"], waited["verdict"]) == ("wait", "over_promises")
+
+
+def test_of_many_groups_that_are_as_promised_hardly_any_is_called_wrong():
+    rng = np.random.default_rng(13)
+    groups = [
+        group
+        for _ in range(6)
+        for group in reported([day_of_cases(rng, 300, DAY + d) for d in range(40)], "day")["groups"]
+    ]
+    alone = [
+        one["difference"]["low"] > 0 or one["difference"]["high"] < 0 for one in groups if one["difference"]["low"]
+    ]
+    assert sum(alone) >= 4
+    assert not [one for one in groups if one["verdict"].endswith("er_promises")]
+
+
+def test_the_one_group_that_is_not_as_promised_is_found():
+    rng = np.random.default_rng(14)
+    days = [day_of_cases(rng, 1_500, DAY + d, odds=3.0 if d == 7 else 1.0) for d in range(20)]
+    groups = reported(days, "day")["groups"]
+    wrong = [(place, one["verdict"]) for place, one in enumerate(groups) if one["verdict"].endswith("er_promises")]
+    assert wrong == [(7, "under_promises")]
+
+
+def test_correcting_priors_that_changed_earns_more_and_none_that_did_not():
+    rng = np.random.default_rng(4)
+    share = 0.8 / 6.8
+    trained = np.array([1 - share, share])
+    gains = {}
+    for odds in (1.0, 6.0):
+        read = Read({1: trained}.get)
+        for d in range(20):
+            read.add(day_of_cases(rng, 400, DAY + d, odds=odds))
+        gains[odds] = document(read, [])["priors"]["corrected"]
+
+    assert gains[6.0]["low"] > 0
+    assert abs(gains[1.0]["mean"]) < 0.02
+
+
+def test_people_who_know_better_and_people_who_do_not():
+    rng = np.random.default_rng(5)
+    guessing = day_of_cases(rng, 2000, overrides=0.3)
+    report = reported([guessing])
+    assert report["overrides"]["right"] == "decisions"
+
+    M = np.array(guessing.terms[0].benefits)
+    best = M[guessing.truth].argmax(axis=1)
+    knowing = replace(guessing, action=np.where(rng.random(2000) < 0.3, best, -1).astype(np.int32))
+    assert reported([knowing])["overrides"]["right"] == "people"
+
+
+def explored_sums(cases):
+    sums = Sums(lambda _version: None)
+    for part in slices(cases):
+        sums.add(part)
+    return explored(sums)["ways"]["without_exploration"]
+
+
+def test_exploration_estimates_are_unbiased_where_truth_is_known_after_one_action_alone():
+    """The mean benefit of all cases, known or not, within the error of the simulation (3 standard errors)."""
+    rng, errors, naive = np.random.default_rng(6), [], []
+    for _ in range(repeated(450)):
+        truth = []
+        own = [terms_of(((2.0, -1.0), (-20.0, 5.0)))]
+        cases = day_of_cases(rng, 400, known_after=[0.0, 1.0], epsilon=0.3, truth=truth, terms=own)
+        y, best, M, _P = truth[0]
+        real = M[np.arange(400), y, best].mean()
+        way = explored_sums(cases)
+        errors.append((way["ips"]["mean"] - real, way["dr"]["mean"] - real))
+        known = cases.truth >= 0
+        naive.append(M[np.arange(400), y, cases.choice][known].mean() - real)
+
+    errors = np.array(errors)
+    assert (np.abs(errors.mean(axis=0)) < 3 * errors.std(axis=0) / np.sqrt(len(errors))).all()
+    assert abs(np.mean(naive)) > 0.3  # what the known cases alone say
+
+
+@pytest.mark.parametrize("odds", [1.0, 1.5])
+def test_intervals_by_propensities_hold_or_are_not_given(odds):
+    rng, given, held = np.random.default_rng(12), 0, [0, 0]
+    world = {"known_after": [0.3, 0.9], "epsilon": 0.3, "odds": odds}
+    truth = []
+    day_of_cases(np.random.default_rng(13), 200_000, truth=truth, **world)
+    y, best, M, _P = truth[0]
+    real = M[np.arange(len(y)), y, best].mean()
+    for _ in range(repeated(210)):
+        way = explored_sums(day_of_cases(rng, 800, **world))
+        if way["dr"]["low"] is None:
+            assert not way["usable"]
+            continue
+        given += 1
+        for i, name in enumerate(("ips", "dr")):
+            held[i] += way[name]["low"] <= real <= way[name]["high"]
+
+    assert given > 50
+    assert min(held) / given >= 0.92 - 3 * np.sqrt(0.08 * 0.92 / given)
+    few = explored_sums(day_of_cases(rng, 100, known_after=[0.0, 1.0], epsilon=0.1))
+    assert few["dr"]["low"] is None
+
+
+def test_weights_without_support_are_not_usable():
+    rng = np.random.default_rng(7)
+
+    report = reported([day_of_cases(rng, 40, known_after=[0.0, 1.0], epsilon=0.02)])
+
+    assert not report["exploration"]["ways"]["without_exploration"]["usable"]
+
+
+def test_shadows_are_compared_by_a_sequence():
+    rng = np.random.default_rng(8)
+    days = []
+    for d in range(30):
+        cases = day_of_cases(rng, 400, DAY + d)
+        treat = np.ones(400, dtype=np.int32)
+        days.append(replace(cases, shadows={"triage:2": cases.choice, "triage:3": 1 - treat, "triage:4": treat * -1}))
+
+    same, waits, never = reported(days)["shadow"]
+
+    assert (same["verdict"], same["differing"]) == ("undecided", 0)
+    assert (waits["verdict"], waits["challenger"]) == ("worse", "triage:3")
+    assert never["cases"] == 0
+    assert [one["reason"] for one in (same, waits, never)] == [
+        "the interval contains 0",
+        None,
+        "the interval contains 0",
+    ]
+
+
+def test_drift_of_values_is_found_and_corrected_for_the_number_of_tests():
+    rng = np.random.default_rng(9)
+    before = [{"same": rng.normal(), "moved": rng.normal(), "word": "ab"[rng.random() < 0.5]} for _ in range(1000)]
+    after = [{"same": rng.normal(), "moved": rng.normal(0.6), "word": "ab"[rng.random() < 0.8]} for _ in range(1000)]
+    changes = [
+        ({"feature": name}, compared_values([one[name] for one in before], [one[name] for one in after]))
+        for name in ("same", "moved", "word")
+    ]
+
+    assert [line["drifted"] for line in drift(changes)] == [False, True, True]
+    assert compared_values([1.0] * 99, [1.0] * 1000) is None
+
+
+class Archived:
+    """An archive of these days."""
+
+    def __init__(self, days):
+        self.days = {cases.day: cases for cases in days}
+
+    def cases(self, _model, *, since, until, with_instances, **_versions):
+        assert with_instances
+        return [cases for day, cases in self.days.items() if since <= day * 86_400 < until]
+
+
+def test_features_are_compared_where_instances_were_recorded():
+    rng, days = np.random.default_rng(11), []
+    for d in range(5):
+        texts = [f'{{"age": {rng.normal(50 + 9 * (d > 2), 10)}, "pulse": {rng.normal(70, 5)}}}' for _ in range(300)]
+        days.append(replace(day_of_cases(rng, 400, DAY + d), instances=[*texts, *[None] * 100]))
+    ports = SimpleNamespace(archive=Archived(days))
+
+    lines = drift(features(ports, "triage", [cases.day for cases in days], None))
+
+    assert {(line["feature"], line["of"]): line["drifted"] for line in lines} == {
+        ("age", "values"): True,
+        ("pulse", "values"): False,
+    }
+    assert features(ports, "triage", [DAY], None) == []
+
+
+@pytest.mark.parametrize("share", [0.3, 0.9, 1.0])
+@pytest.mark.parametrize("value", [lambda rng: rng.normal(), lambda rng: "ab"[rng.random() < 0.5]])
+def test_a_feature_that_goes_missing_is_seen(value, share):
+    rng, days = np.random.default_rng(12), []
+    for d in range(4):
+        rows = [{"age": value(rng) if d < 2 or rng.random() >= share else None, "new": d or None} for _ in range(400)]
+        texts = [orjson.dumps(row).decode() for row in rows]
+        days.append(replace(day_of_cases(rng, 400, DAY + d), instances=texts))
+    changes = features(SimpleNamespace(archive=Archived(days)), "triage", [cases.day for cases in days], None)
+
+    found = {(line["feature"], line["of"]): line["drifted"] for line in drift(changes)}
+
+    assert found["age", "missing"]
+    assert found["new", "missing"]
+    unknown = [name["feature"] for name, change in changes if change is None]
+    assert unknown == (["age"] if share >= 0.9 else [])  # fewer than 100 are left
+    assert document(read_of(days, None), changes)["drift"]["not_compared"] == [
+        {"feature": name, "of": "values"} for name in unknown
+    ]
+    assert not found.get(("age", "values"), False)
+
+
+def money(node, path=""):
+    """Every object of the report with an amount of money, with its path."""
+    if isinstance(node, dict):
+        if {"mean", "total", "low", "high", "expected", "realised", "mean_low", "mean_of_known"} & {
+            name for name, value in node.items() if isinstance(value, int | float) and not isinstance(value, bool)
+        }:
+            yield path, node
+        for name, value in node.items():
+            yield from money(value, f"{path}/{name}")
+    elif isinstance(node, list):
+        for i, value in enumerate(node):
+            yield from money(value, f"{path}/{i}")
+
+
+def test_a_report_over_selective_outcomes_has_no_amount_without_its_basis():
+    rng = np.random.default_rng(10)
+    days = [
+        day_of_cases(rng, 300, DAY + d, known_after=[0.0, 0.9], epsilon=0.1, overrides=0.05, told=0.1) for d in range(6)
+    ]
+    report = reported(days, "action")
+    found = dict(money(report))
+
+    assert report["selective"]["is"]
+    assert len(found) > 20
+    for path, node in found.items():
+        assert node.get("basis"), path
+        assert node["basis"] != "decisions with known truth", path
+        about_all = node["basis"].startswith(("all decisions", "the same"))
+        assert about_all or "not an estimate for all decisions" in node["basis"], path
+    assert not any(version["changed"] for version in report["priors"]["versions"])
+    assert "not estimates" in report["warnings"][0] or "no estimates" in report["warnings"][0]
+
+
+def test_people_and_decisions_are_compared_by_the_same_matrix():
+    """A benefit that is told lower than the matrix says nothing about who was right."""
+    rng = np.random.default_rng(14)
+    cases = day_of_cases(rng, 2000, overrides=0.3)
+    less = replace(cases, benefit=np.full(2000, -1000.0))
+
+    assert reported([less])["overrides"] == reported([cases])["overrides"]
+    assert reported([less])["told_benefits"]["mean"] < -900
+
+
+def test_selection_by_action_is_found_in_mixtures_of_keys_and_versions():
+    rng = np.random.default_rng(15)
+
+    def mixed(versions):
+        """One half tells the truth after the first action alone, the other after the second."""
+        for d in range(4):
+            for name in (0, 1):
+                cases = day_of_cases(rng, 600, DAY + d, known_after=[1.0 - name, float(name)], terms=[versions[name]])
+                yield replace(cases, key=np.full(600, name * (versions[0] == versions[1]), dtype=np.int32))
+
+    even = terms_of(((0.0, -1.0), (-1.0, 0.0)))
+    for versions in ((even, even), (even, replace(even, version=2))):
+        assert reported(list(mixed(versions)))["selective"]["is"]
+    fair = [day_of_cases(rng, 600, DAY + d, known=0.6, overrides=0.2) for d in range(4)]
+    assert not reported(fair)["selective"]["is"]
+
+
+def test_truth_after_one_action_alone_is_found_where_people_take_it_against_the_decision():
+    """Truth is known after treatment alone, which people choose for as many of the decisions to wait."""
+    rng = np.random.default_rng(16)
+    days = []
+    for d in range(4):
+        cases = day_of_cases(rng, 600, DAY + d, terms=[terms_of(((0.0, -1.0), (-1.0, 0.0)))])
+        treated = rng.random(600) < 0.5
+        days.append(
+            replace(
+                cases,
+                truth=np.where(treated, cases.truth, -1).astype(np.int32),
+                action=np.where(treated, 1, -1).astype(np.int32),
+            )
+        )
+
+    assert reported(days)["selective"]["is"]
+
+
+def test_priors_are_corrected_by_truths_that_had_come_alone():
+    """With truths that came after the last decision, nothing could be corrected."""
+    rng = np.random.default_rng(17)
+    days = [day_of_cases(rng, 200, DAY + d, odds=6.0) for d in range(10)]
+    for delay, corrected in ((20, None), (3, 6 * 200)):
+        late = [replace(cases, received_at=cases.at + delay * 86_400.0) for cases in days]
+        found = reported(late)["priors"]["corrected"]
+        assert (found and found["cases"]) == corrected
+
+
+def test_days_that_belong_together_are_rarely_a_false_verdict_where_they_are_few():
+    rng, found = np.random.default_rng(18), []
+    for _ in range(40):
+        odds = np.exp(rng.normal(0, 0.5, 6) - 0.1)
+        report = reported([day_of_cases(rng, 400, DAY + d, odds=odd) for d, odd in enumerate(odds)])
+        assert report["difference"]["day_inflation"] is None
+        assert any("fewer than ten days" in warning for warning in report["warnings"])
+        found.append(report["verdict"] in {"over_promises", "under_promises"})
+
+    assert np.mean(found) <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / 40)
+
+
+def test_reports_of_matrices_of_many_shapes_are_the_same_in_any_parts(monkeypatch):
+    rng = np.random.default_rng(8)
+    wide = terms_of(((0.0, -2.0, 3.0, 4.0, 5.0), (-35.0, 3.0, 1.0, 1.0, 1.0)), actions=("wait", "treat", "a", "b", "c"))
+    days = [
+        replace(day_of_cases(rng, 300, DAY + d, known=0.8, terms=[terms_of(), OTHER] * 2), terms=listed)
+        for d, listed in enumerate([[terms_of(), wide, OTHER, OTHER], [OTHER, replace(wide, version=2), wide, OTHER]])
+    ]
+    whole = reported(days)
+
+    monkeypatch.setattr(slicing, "_CELLS", 20)
+    monkeypatch.setattr(slicing, "_ROW_CELLS", 100)
+    parts = reported(days)
+
+    assert parts.keys() == whole.keys()
+    assert (parts["decisions"], parts["known"]) == (whole["decisions"], whole["known"])
+    assert parts["bounds"]["low"] == pytest.approx(whole["bounds"]["low"])
+    for name in ("expected", "realised"):
+        assert parts[name]["total"] == pytest.approx(whole[name]["total"])
+    for name in ("decided", "perfect", "most_probable"):
+        assert parts["alternatives"][name]["total"] == pytest.approx(whole["alternatives"][name]["total"])
+
+
+@pytest.mark.parametrize(
+    ("counts", "sizes"),
+    [
+        ([1] * 100, [10] * 10),
+        ([10] * 10, [10] * 10),
+        ([45, 10, 45], [45, 10, 45]),
+        ([8, 4, *[1] * 88], [8, 12, *[10] * 8]),
+        ([88, *[1] * 12], [88, 2, 10]),
+        ([100], [100]),
+        ([1], [1]),
+        ([19, 2, 19, 60], [19, 2, 19, 60]),
+    ],
+)
+def test_cases_of_equal_expected_benefit_are_in_one_part(counts, sizes):
+    """Parts are as even as that permits; differences by rounding are none."""
+    rng, n = np.random.default_rng(10), sum(counts)
+    promised = np.repeat(np.arange(len(counts), dtype=float) + 1, counts) * (1 + rng.uniform(-1, 1, n) * 1e-15)
+    sums = Sums(lambda _version: None)
+    sums.values.add(rng.permutation(np.stack((promised, promised)), axis=1))
+
+    parts = deciles(sums, "known")
+
+    assert [part["cases"] for part in parts] == sizes
+    assert all(one["to"] < other["from"] for one, other in pairwise(parts))
+
+
+def test_memory_does_not_grow_with_the_widest_matrix_times_their_number():
+    rng, A = np.random.default_rng(9), 6_000
+    small = [terms_of(((float(i), 1.0), (2.0, 3.0))) for i in range(20_000)]
+    wide = Terms("predict", "triage", 1, "expected_benefit", (0, 1), tuple(range(A)), ((1.0,) * A, (2.0,) * A))
+    cases = day_of_cases(rng, len(small), terms=small)
+    cases = replace(cases, terms=[*small, wide], term=np.append(np.arange(len(small) - 1), len(small)))
+
+    tracemalloc.start()
+    try:
+        widths = {part.stack.matrices.shape[2] for part in slices(cases) if part.payoffs.size and part.earned.size}
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert widths == {2, A}
+    assert peak < 100 * 2**20

@@ -1,0 +1,167 @@
+"""Challengers: who may be one, and what they decide in the background."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from sqlalchemy import select
+
+from app.access.caller import Caller
+from app.errors import Invalid
+from app.outcomes.tables import SHADOW_DECISIONS
+from app.settings import Settings
+from app.stores import make_ports
+from app.usecases import models, shadow
+from app.usecases.predict import Question
+from app.usecases.shadow import Offered, ShadowDecider
+from tests.jobs.waiting import eventually
+from tests.outcomes.records import LOAN, decided
+from tests.registry.making import make_card, publish
+
+BY = Caller("somebody")
+CHAMPION = "triage@champion"
+QUESTION = Question({"healthy": {"wait": 0, "treat": -1}, "ill": {"wait": -10, "treat": 5}})
+MATRIX = [[0, -1], [-10, 5]]
+NAMED = Question(MATRIX, None, ["wait", "treat"])
+ROWS = [[50, "f"], [60, "m"], [70, None]]
+
+
+class Sure:
+    """Says `share` for the second class, whatever the row."""
+
+    def __init__(self, share):
+        self.share = share
+
+    def posterior(self, X):
+        return np.tile([1 - self.share, self.share], (len(X), 1))
+
+
+@pytest.fixture
+def ports(tmp_path):
+    ports = make_ports(Settings(home=tmp_path / "home", models=str(tmp_path / "models")))
+    publish(ports.registry, estimator=Sure(0.01))
+    publish(ports.registry, estimator=Sure(0.9))
+    decided(ports.database, 5, ids="abcde", terms=replace(LOAN, model="triage"))
+    yield ports
+    ports.database.close()
+
+
+@pytest.fixture
+def decider(ports):
+    decider = ShadowDecider(ports.registry, ports.shadows)
+    decider.start()
+    yield decider
+    decider.stop()
+
+
+def offered(ports, instances=ROWS, *, challengers=("triage:2",), ids=("a", "b", "c"), question=NAMED):
+    return Offered(challengers, ports.registry.load("triage:1"), 20_000, question, instances, ids)
+
+
+def kept(ports):
+    with ports.database.reading() as connection:
+        rows = connection.execute(select(SHADOW_DECISIONS).order_by(SHADOW_DECISIONS.c.id)).all()
+    return [(row.id, row.challenger, row.model, row.day, row.choice) for row in rows]
+
+
+@pytest.mark.parametrize("question", [NAMED, QUESTION], ids=["lists", "words"])
+def test_a_challenger_decides_by_its_own_probabilities(ports, decider, question):
+    decider.offer(offered(ports, question=question))
+    decider.offer(offered(ports, ids=("c", "d", "e")))  # a request that came twice in part
+    expected = [(id_, "triage:2", "triage", 20_000, 1) for id_ in "abcde"]
+    eventually(lambda: kept(ports) == expected)
+
+
+class ByCode(Sure):
+    """Says yes for the second category."""
+
+    def posterior(self, X):
+        return np.column_stack((X[:, 1] != 1, X[:, 1] == 1)).astype(float)
+
+
+@pytest.mark.parametrize("rows", [ROWS, np.array([[50.0, 0], [60, 1], [70, np.nan]])], ids=["values", "codes"])
+def test_a_challenger_may_know_other_categories(ports, decider, rows):
+    other = make_card().features[1].model_copy(update={"categories": ["a", "m", "f"]})
+    publish(ports.registry, estimator=ByCode(0), features=[make_card().features[0], other])
+    decider.offer(offered(ports, rows, challengers=("triage:3",)))
+    eventually(lambda: [row[4] for row in kept(ports)] == [0, 1, 0])
+
+
+def test_nothing_is_kept_of_decisions_that_are_gone(ports, decider):
+    decider.offer(offered(ports, ROWS, ids=("a", "erased", "sealed")))
+    decider.offer(offered(ports, ROWS[:1], ids=("b",)))
+    eventually(lambda: [row[0] for row in kept(ports)] == ["a", "b"])
+
+
+def test_what_cannot_keep_up_is_left_out(ports, decider, monkeypatch):
+    monkeypatch.setattr(shadow, "_MOST_NUMBERS", 5)
+    decider.offer(offered(ports))
+    assert ports.shadows.dropped == 3
+    decider.offer(offered(ports, ROWS[:2], ids=("d", "e")))
+    eventually(lambda: [row[0] for row in kept(ports)] == ["d", "e"])
+
+
+def test_without_a_thread_requests_are_left_out_and_the_next_one_tries_again(ports, decider, monkeypatch):
+    with monkeypatch.context() as full:
+        full.setattr(shadow.Thread, "start", no_thread)
+        decider.offer(offered(ports))
+    assert ports.shadows.dropped == 3
+    decider.offer(offered(ports, ROWS[:1], ids=("b",)))
+    eventually(lambda: [row[0] for row in kept(ports)] == ["b"])
+
+
+def no_thread(_thread):
+    raise RuntimeError("can't start new thread")
+
+
+def test_a_challenger_that_fails_stops_no_other(ports, decider):
+    decider.offer(offered(ports, challengers=("triage:9", "triage:2")))
+    eventually(lambda: len(kept(ports)) == 3, seconds=20)
+    assert ports.shadows.dropped == 3
+
+
+def test_challengers_are_known_within_a_second_until_their_alias_ends(ports, decider):
+    assert ports.shadows.of(CHAMPION) == ()
+    models.set_alias(ports, "triage", "champion", 1, ["triage:2"], by=BY)
+    eventually(lambda: ports.shadows.of(CHAMPION) == ("triage:2",))
+    models.set_alias(ports, "triage", "champion", 1, by=BY)  # says nothing of them
+    assert ports.shadows.read("triage") == {"champion": ["triage:2"]}
+    assert ports.shadows.read("other") == {}
+    models.delete_alias(ports, "triage", "champion", by=BY)
+    eventually(lambda: ports.shadows.of(CHAMPION) == ())
+    models.set_alias(ports, "triage", "champion", 1, ["triage:2"], by=BY)
+    models.delete(ports, "triage", by=BY)
+    assert ports.shadows.read("triage") == {}
+
+
+def test_changes_of_challengers_are_audited_once(ports):
+    for challengers in (["triage:2"], ["triage:2"], []):
+        models.set_alias(ports, "triage", "champion", 1, challengers, by=BY)
+    entries = [entry for entry in ports.audit.page(10, None)[0] if entry.action == "alias.shadow"]
+    assert [(entry.subject, entry.details) for entry in entries] == [
+        (CHAMPION, {"shadow": []}),
+        (CHAMPION, {"shadow": ["triage:2"]}),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("references", "place", "word"),
+    [
+        (["triage"], "/shadow/0", "version"),
+        (["triage:2", "triage@champion"], "/shadow/1", "version"),
+        (["triage:9"], "/shadow/0", "triage"),
+        (["other:1"], "/shadow/0", "classes"),
+        (["third:1"], "/shadow/0", "features"),
+        (["triage:2", "triage:2"], "/shadow/1", "twice"),
+        (["no such"], "/shadow/0", "reference"),
+        (["triage:2"] * 4, "/shadow", "at most 3"),
+    ],
+)
+def test_who_could_not_decide_is_refused_by_place(ports, references, place, word):
+    publish(ports.registry, "other", classes=["ill", "healthy"])
+    publish(ports.registry, "third", features=make_card().features[::-1])
+    with pytest.raises(Invalid) as refused:
+        models.set_alias(ports, "triage", "champion", 1, references, by=BY)
+    assert refused.value.flaws[0].loc == place
+    assert word in refused.value.flaws[0].msg
+    assert ports.registry.model("triage").aliases == {}
