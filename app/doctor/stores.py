@@ -199,11 +199,18 @@ def _files(ports: Ports, *, deep: bool) -> Iterator[Finding]:
     try:
         amiss = list(islice(ports.archive.amiss(deep=deep), _MAX_NAMED))
         found = ports.archive.strangers()
+        lost = ports.archive.without_terms(_MAX_NAMED + 1) if deep else []
     except Unavailable as error:
         yield wrong("decisions", error.detail, "check PAYOFF_DECISIONS")
         return
     for line in amiss:
         yield wrong("decisions", line, "restore it from a backup; reports of this day, and its outcomes, are refused")
+    if lost:
+        yield wrong(
+            "decisions",
+            f"the terms of recorded decisions are missing in the database: {some_of(lost, _MAX_NAMED)}",
+            "restore it from a backup, or erase these decisions with DELETE /outcomes/{id}; no report has them",
+        )
     if found:
         yield warning(
             "decisions",

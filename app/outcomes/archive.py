@@ -158,6 +158,11 @@ class Archive:
                     if sealed_day(connection, day.model, day.day) == day:
                         yield f"the file {day.file} is missing"
 
+    def without_terms(self, limit: int) -> list[str]:
+        """Ids of decisions that no report has, since their terms are missing in the database; at most so many."""
+        with self.database.reading(without_timeout=True) as connection:
+            return rows.without_terms(connection, limit)
+
     def strangers(self) -> list[str]:
         """Files of the store that the database does not know; see `upkeep`."""
         names = self.files.names()
@@ -208,7 +213,7 @@ class Archive:
         has_shadows = connection.execute(query).first() is not None
         names = list(dict.fromkeys([*asked.names, "id"])) if has_shadows else asked.names
         for batch in rows.batches(connection, names, asked.where(day)):
-            yield self._cases(connection, asked, day, batch)
+            yield from self._cases(connection, asked, day, batch)
 
     def _in_file(self, connection: Connection, asked: _Asked, sealed: SealedDay) -> Iterator[Cases]:
         """The cases of the file, which stays open; the first one reads all that is needed of the database."""
@@ -235,14 +240,14 @@ class Archive:
             if ids is None:
                 with self.files.open(sealed.file) as file:
                     ids = file.ids()
-            rest = without(batch, ids)
-            if rest["id"]:
-                yield self._cases(connection, asked, sealed.day, rest)
+            yield from self._cases(connection, asked, sealed.day, without(batch, ids))
 
-    def _cases(self, connection: Connection, asked: _Asked, day: int, batch: rows.ColumnBatch) -> Cases:
-        contents = rows.contents(connection, set(batch["terms"]))
-        shadows = rows.shadows(connection, batch["id"]) if "id" in batch else {}
-        return cases_of_rows(day, batch, asked.names, contents, shadows)
+    def _cases(self, connection: Connection, asked: _Asked, day: int, batch: rows.ColumnBatch) -> Iterator[Cases]:
+        """The cases of a batch, if any."""
+        batch, contents = rows.with_terms(connection, batch)
+        if batch["terms"]:
+            shadows = rows.shadows(connection, batch["id"]) if "id" in batch else {}
+            yield cases_of_rows(day, batch, asked.names, contents, shadows)
 
 
 def _copied(source: Storage, target: Storage, names: Iterable[str]) -> set[str]:

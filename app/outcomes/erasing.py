@@ -11,8 +11,8 @@ from sqlalchemy import Connection, delete, insert, select
 
 from app.errors import NotFound
 from app.outcomes.archive import Archive
-from app.outcomes.identity import id_digest
-from app.outcomes.locating import Located, again
+from app.outcomes.identity import day_of, id_digest
+from app.outcomes.locating import again
 from app.outcomes.manifest import SealedDay, lock_day, replace_day, sealed_day
 from app.outcomes.sealed_files import Draft
 from app.outcomes.sealing import drop, publish
@@ -30,27 +30,37 @@ def erase(
     Seconds where its day is sealed, since the file is written again; memory of the compressed file.
     """
     for attempt in count(1):
-        located = archive.locate([id_]).get(id_)
-        if located is None or not allowed(located.model):
+        place = _place(archive, id_)
+        if place is None or not allowed(place[0]):
             return False
-        if _erase(archive, id_, located, also):
+        if _erase(archive, id_, *place, also):
             return True
         again(attempt)
     raise AssertionError("unreachable")
 
 
-def _erase(archive: Archive, id_: str, located: Located, also: Callable[[Connection], None]) -> bool:
+def _place(archive: Archive, id_: str) -> tuple[str, int] | None:
+    """Model and day of a decision, also of one that cannot be located since its terms are missing."""
+    with archive.database.reading() as connection:
+        row = connection.execute(select(DECISIONS.c.model, DECISIONS.c.at).where(DECISIONS.c.id == id_)).first()
+    if row is not None:
+        return row.model, day_of(row.at)
+    located = archive.locate([id_]).get(id_)
+    return None if located is None else (located.model, located.day)
+
+
+def _erase(archive: Archive, id_: str, model: str, day: int, also: Callable[[Connection], None]) -> bool:
     """Whether nobody else changed the day meanwhile; otherwise nothing is done."""
     with archive.database.reading() as connection:
-        before = sealed_day(connection, located.model, located.day)
+        before = sealed_day(connection, model, day)
     try:
         after = before and _without(archive, before, id_)
     except NotFound:  # another process replaced the file
         return False
     with archive.database.writing() as connection:
-        lock_day(connection, located.model, located.day)
+        lock_day(connection, model, day)
         if after is None or after == before:
-            entered = sealed_day(connection, located.model, located.day) == before
+            entered = sealed_day(connection, model, day) == before
         else:
             entered = replace_day(connection, before, after)
         if entered:

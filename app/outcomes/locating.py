@@ -143,6 +143,8 @@ def _in_tables(connection: Connection, ids: Iterable[str]) -> dict[str, Located]
         contents = rows.contents(connection, {row[-1] for row in found})
         terms = {digest: read_terms(content) for digest, content in contents.items()}
         for id_, model, version, at, choice, expected, digest, P, named in found:
+            if named not in terms:
+                raise Damaged(f"the terms of the decision {id_!r} are missing: restore the database from a backup")
             own = moments(terms[named], choice, P)
             day = day_of(at)
             located[id_] = Located(model, version, day, terms[named], at, choice, expected, digest=digest, moments=own)

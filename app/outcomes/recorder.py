@@ -12,7 +12,7 @@ from queue import Empty, SimpleQueue
 from typing import NamedTuple
 
 from app.database import Database, DatabaseAway
-from app.errors import Busy, Conflict, TooLarge, Unavailable
+from app.errors import Busy, Conflict, Invalid, TooLarge, Unavailable
 from app.outcomes.decided import Batch, Row
 from app.outcomes.defaults import Defaults
 from app.outcomes.row_store import Locate, RowStore
@@ -121,7 +121,7 @@ class Recorder:
 
     def _count(self, batch: Batch, result: BaseException | Sequence[Row]) -> None:
         if isinstance(result, BaseException):
-            self.totals.failures += not isinstance(result, Conflict)
+            self.totals.failures += not isinstance(result, Conflict | Invalid)
             return
         self.totals.add(result)
         if batch.stored is not None:

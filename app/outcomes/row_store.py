@@ -14,16 +14,17 @@ import orjson
 from sqlalchemy import BigInteger, Boolean, Connection, Double, Integer, LargeBinary, String, Text
 
 from app.database import Database, DatabaseAway
-from app.errors import MAX_ERRORS, Conflict, Flaw, PayoffError, pointer
+from app.errors import MAX_ERRORS, Conflict, Flaw, Invalid, PayoffError, pointer
 from app.outcomes.decided import Batch, Row
 from app.outcomes.identity import day_of, day_of_id, id_digest
-from app.outcomes.locating import Located
+from app.outcomes.locating import Located, Reach
 from app.outcomes.rows import chunks
 from app.outcomes.tables import DECISIONS
 from app.outcomes.terms import Terms
 
 _TERMS_SECONDS = 3000.0  # before the terms' time is written again: `used_at` is true to within an hour
 _MAX_TERMS = 10_000  # remembered
+_MAX_DAYS = 31  # sealed ones that the ids of a request may be of: other requests wait while their files are read
 _PART = 300  # ids in a query, which has each three times: SQLite has at least 999 parameters
 _TOGETHER = 64  # rows in a statement
 _ATTEMPTS = 3
@@ -38,7 +39,7 @@ _KNOWN = (
     "SELECT id, digest FROM decisions WHERE id {0} UNION ALL SELECT id, digest FROM sealed_ids WHERE id {0}"
     " UNION ALL SELECT id_digest, NULL FROM erased_decisions WHERE id_digest {0}"
 )
-Locate = Callable[[Collection[str]], Mapping[str, Located]]
+Locate = Callable[[Collection[str], Reach], Mapping[str, Located]]
 
 
 class IdsTaken(Conflict):
@@ -75,7 +76,7 @@ class RowStore:
         )
 
     def write(self, batches: Sequence[Batch]) -> list[PayoffError | Sequence[Row]]:
-        """What became of each batch, durable: the rows that are new, or IdsTaken.
+        """What became of each batch, durable: the rows that are new, or why none of it is stored, such as IdsTaken.
 
         A batch whose ids all stand for the same decisions already is accepted. DatabaseAway where the database does not
         answer; then nothing, or all, of it may be stored, and may be sent again. Another error where a row cannot be
@@ -101,6 +102,7 @@ class RowStore:
 
     def close(self) -> None:
         connection, self._connection, self._driver = self._connection, None, None
+        self._known_terms.clear()  # the next connection may lead to another database: a standby, or a restored one
         if connection is not None:
             with suppress(Exception):  # it may be broken
                 connection.close()
@@ -111,19 +113,19 @@ class RowStore:
             self._driver = self._connection.connection.dbapi_connection
         asked = [row.id for batch in batches if doubtful or batch.given for row in batch.rows]
         stored = self._stored(asked) if asked else {}
-        results = [_judged(batch, stored) if doubtful or batch.given else batch.rows for batch in batches]
+        results = [self._judged(batch, stored) if doubtful or batch.given else batch.rows for batch in batches]
         rows = [row for result in results if not isinstance(result, PayoffError) for row in result]
         if rows:
             self._store(rows, self._new_terms(batches, rows))
         return results
 
     def _new_terms(self, batches: Sequence[Batch], rows: Sequence[Row]) -> list[Terms]:
-        now, known = monotonic(), self._known_terms
+        now, known = time(), self._known_terms  # by that clock terms are deleted; another one may stand still
         needed = {row.terms for row in rows}
         return [
             terms
             for digest in needed
-            if now - known.get(digest, -_TERMS_SECONDS) >= _TERMS_SECONDS
+            if digest not in known or abs(now - known[digest]) >= _TERMS_SECONDS
             for terms in [next(batch.terms[digest] for batch in batches if digest in batch.terms)]
         ]
 
@@ -137,7 +139,7 @@ class RowStore:
         if described:
             if len(self._known_terms) > _MAX_TERMS:
                 self._known_terms.clear()
-            self._known_terms.update((digest, monotonic()) for digest, _, _ in described)
+            self._known_terms.update((digest, now) for digest, _, _ in described)
 
     def _store_in_sqlite(self, rows: Sequence[Row], terms: Sequence[tuple[Any, ...]]) -> None:
         driver = self._driver
@@ -192,27 +194,42 @@ class RowStore:
             else:
                 rows = self._driver.execute(_KNOWN.format("= ANY(%s)"), (named, named, part), prepare=True)
             found.update((hashes[key], _ERASED) if digest is None else (key, digest) for key, digest in rows)
-        sealed = _perhaps_sealed(id_ for id_ in ids if id_ not in found)
-        if sealed:
-            located = self._locate(sealed)
-            found.update((id_, each.digest) for id_, each in located.items() if each.digest is not None)
         return found
+
+    def _judged(self, batch: Batch, stored: dict[str, int | str]) -> PayoffError | Sequence[Row]:
+        """The rows that are new, noted in `stored`; an error where one of the ids stands for something else, or where
+        that cannot be found out.
+        """
+        try:
+            stored |= self._sealed(batch, stored)
+        except DatabaseAway:
+            raise
+        except PayoffError as error:  # of this batch, and not of those that are written with it
+            return error
+        taken = [i for i, row in enumerate(batch.rows) if stored.get(row.id, row.digest) != row.digest]
+        if taken:
+            return _conflict(batch, taken, stored)
+        new = [row for row in batch.rows if row.id not in stored]
+        stored |= {row.id: row.digest for row in new}
+        return new
+
+    def _sealed(self, batch: Batch, stored: Mapping[str, int | str]) -> dict[str, int | str]:
+        """The same of decisions of the batch's models that only files have: those with an id of the service."""
+        ids = _perhaps_sealed(row.id for row in batch.rows if row.id not in stored)
+        if not ids:
+            return {}
+        models = {row.model for row in batch.rows}
+        try:
+            located = self._locate(ids, Reach(models.__contains__, _MAX_DAYS))
+        except Invalid as error:
+            raise Invalid.at(batch.place, error.detail) from error
+        return {id_: each.digest for id_, each in located.items() if each.digest is not None}
 
 
 def _perhaps_sealed(ids: Iterable[str]) -> list[str]:
     """Those that may be ours and of an earlier day: that such a day has been sealed tells no table by the id."""
     today = day_of(time())
     return [id_ for id_ in ids if id_[14:15] == "7" and (day := day_of_id(id_)) is not None and day < today]
-
-
-def _judged(batch: Batch, stored: dict[str, int | str]) -> PayoffError | Sequence[Row]:
-    """The rows that are new, noted in `stored`; IdsTaken where one of the ids stands for something else."""
-    taken = [i for i, row in enumerate(batch.rows) if stored.get(row.id, row.digest) != row.digest]
-    if taken:
-        return _conflict(batch, taken, stored)
-    new = [row for row in batch.rows if row.id not in stored]
-    stored.update((row.id, row.digest) for row in new)
-    return new
 
 
 def _conflict(batch: Batch, taken: Sequence[int], stored: Mapping[str, int | str]) -> IdsTaken:

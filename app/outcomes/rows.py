@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from itertools import islice
+from itertools import compress, islice
 from typing import Any, TypeVar
 
 from sqlalchemy import Column, ColumnElement, Connection, Select, collate, func, select
@@ -18,7 +19,10 @@ _CHUNK = 5_000  # values in one statement
 _TERMS = 4_096  # kept parsed, of at most so many characters, and of longer ones:
 _SHORT, _LONG_TERMS = 4_096, 32
 
+_NAMED = 20  # ids in a line of the log
+
 T = TypeVar("T")
+_log = logging.getLogger(__name__)
 
 OUTCOME = ("truth", "action", "benefit", "outcome_at", "received_at", "revision")
 SQL_COLUMNS: Mapping[str, ColumnElement[Any]] = {
@@ -98,6 +102,32 @@ def contents(connection: Connection, digests: Iterable[str]) -> dict[str, str]:
     table = DECISION_TERMS.c
     found = fetched(connection, lambda some: select(table.digest, table.content).where(table.digest.in_(some)), digests)
     return {row[0]: row[1] for row in found}
+
+
+def with_terms(connection: Connection, batch: ColumnBatch) -> tuple[ColumnBatch, dict[str, str]]:
+    """Those rows of a batch whose terms are there, with these as JSON, by digest.
+
+    The others, which no reader understands, are left out with a line in the log.
+    """
+    found = contents(connection, set(batch["terms"]))
+    has_terms = [digest in found for digest in batch["terms"]]
+    if not all(has_terms):
+        lost = [name for name, there in zip(batch.get("id", batch["terms"]), has_terms, strict=True) if not there]
+        named = ", ".join(list(dict.fromkeys(lost))[:_NAMED])
+        _log.error("%d recorded decisions are left out, their terms are missing in the database: %s", len(lost), named)
+    return chosen(batch, has_terms), found
+
+
+def chosen(batch: ColumnBatch, rows: Sequence[bool]) -> ColumnBatch:
+    """Some rows of a batch."""
+    return batch if all(rows) else {name: list(compress(column, rows)) for name, column in batch.items()}
+
+
+def without_terms(connection: Connection, limit: int) -> list[str]:
+    """Ids of decisions in the database whose terms are missing; it looks at each decision."""
+    digests = select(DECISION_TERMS.c.digest)
+    lost = select(DECISIONS.c.id).where(DECISIONS.c.terms.not_in(digests)).order_by(DECISIONS.c.id).limit(limit)
+    return list(connection.execute(lost).scalars())
 
 
 def shadows(connection: Connection, ids: Sequence[str]) -> dict[str, dict[str, int]]:

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from app.outcomes.cases import UNKNOWN, Cases, cases_of
 from app.outcomes.identity import DAY
-from app.outcomes.rows import ColumnBatch, read_terms
+from app.outcomes.rows import ColumnBatch, chosen, read_terms
 from app.outcomes.sealed_files import SHADOW, SealedFile, told_later
 
 
@@ -37,10 +37,7 @@ def cases_of_file(
 
 def without(batch: ColumnBatch, ids: Any) -> ColumnBatch:
     """Those rows of a batch whose ids are not among these."""
-    others = pc.invert(pc.is_in(pa.array(batch["id"], pa.string()), value_set=ids)).to_pylist()
-    return {
-        name: [value for value, other in zip(column, others, strict=True) if other] for name, column in batch.items()
-    }
+    return chosen(batch, pc.invert(pc.is_in(pa.array(batch["id"], pa.string()), value_set=ids)).to_pylist())
 
 
 def _within(table: Any, day: int, since: float | None, until: float | None) -> Any:

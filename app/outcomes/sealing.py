@@ -161,7 +161,8 @@ class Sealer:
             old = file.columns.field("probabilities").type.byte_width
             draft = Draft(schema(max(width or 0, old), challengers.union(file.challengers)))
             late = list(_tables(connection, model, day, draft.columns))
-            for part in _merged(file, late, outcomes_of(rows.outcomes(connection, model, day)), draft.columns):
+            outcomes = outcomes_of(rows.outcomes(connection, model, day))
+            for part in _merged(file, late, outcomes, draft.columns) if late or len(outcomes) else ():
                 draft.add(part)
         return draft
 
@@ -193,8 +194,9 @@ def _tables(connection: Connection, model: str, day: int, columns: Any) -> Itera
     """The decisions of a day in the database, with outcomes and challengers, sorted by id."""
     names = list(rows.SQL_COLUMNS)
     for batch in rows.batches(connection, names, rows.of_day(model, day), sort=True):
-        contents = rows.contents(connection, set(batch["terms"]))
-        yield table_of(batch, contents, rows.shadows(connection, batch["id"]), columns)
+        whole, contents = rows.with_terms(connection, batch)
+        if whole["id"]:
+            yield table_of(whole, contents, rows.shadows(connection, whole["id"]), columns)
 
 
 def _merged(file: SealedFile, late: list[Any], outcomes: Any, columns: Any) -> Iterator[Any]:

@@ -21,7 +21,7 @@ from app.api.app import create_app
 from app.api.bodies import outcome_bodies
 from app.api.middleware.limiters import Limiter
 from app.api.middleware.memory import Share
-from app.outcomes import locating
+from app.outcomes import erasing, locating
 from app.outcomes.archive import Archive
 from app.outcomes.identity import DAY, id_digest, new_ids
 from app.outcomes.sealing import Sealer
@@ -466,17 +466,13 @@ def note(function, calls):
 
 def test_an_erasure_locates_the_decision_once_and_is_the_archives(app, wired, monkeypatch):
     decided(wired.ports.database, 1, ids=["once"])
-    locate, calls = Archive.locate, []
-
-    def counted(archive, ids):
-        calls.append(ids)
-        return locate(archive, ids)
-
-    monkeypatch.setattr(Archive, "locate", counted)
+    calls: list[tuple] = []
+    monkeypatch.setattr(Archive, "locate", note(Archive.locate, calls))
+    monkeypatch.setattr(erasing, "_place", note(erasing._place, calls))
 
     assert erased(app, "once", Caller("school", models=("grade*",))).status_code == 404
     assert erased(app, "once").status_code == 204
-    assert calls == [["once"], ["once"]]
+    assert [id_ for _, id_ in calls] == ["once", "once"]
 
 
 def test_ids_of_many_days_open_few_files(app, wired, monkeypatch):

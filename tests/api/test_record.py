@@ -538,7 +538,7 @@ def test_a_key_that_only_predicts_dates_no_decision_back(client, database, monke
 
 
 def test_no_decision_is_dated_back_beyond_what_is_kept(database, tmp_path):
-    recorder = Recorder(database, Defaults(database, tmp_path / "copy.json"), lambda _: {}, keep_seconds=30 * DAY)
+    recorder = Recorder(database, Defaults(database, tmp_path / "copy.json"), lambda *_: {}, keep_seconds=30 * DAY)
     ports = SimpleNamespace(recorder=recorder)
 
     check_moment(ports, ANYBODY, Wish(wanted=True, at=time.time() - 29 * DAY))
@@ -622,7 +622,7 @@ def test_a_plain_request_that_is_not_recorded_is_answered_once_as_on_the_usual_w
 
 
 def test_a_locked_database_is_waited_for_once(database, monkeypatch):
-    store, times, calls = RowStore(database, lambda _: {}), iter([0.0, 15.0]), []
+    store, times, calls = RowStore(database, lambda *_: {}), iter([0.0, 15.0]), []
 
     def locked(*_, **__):
         calls.append(1)

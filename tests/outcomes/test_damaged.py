@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
+from sqlalchemy import select
 
 from app.access.caller import ANYBODY
 from app.api.app import create_app
@@ -17,16 +19,17 @@ from app.errors import Damaged
 from app.outcomes.identity import DAY
 from app.outcomes.manifest import sealed_day
 from app.outcomes.sealing import Sealer
-from app.outcomes.tables import OUTCOMES
+from app.outcomes.tables import DECISION_TERMS, DECISIONS, OUTCOMES
 from app.outcomes.terms import Terms
 from app.usecases import recent_outcomes
 from app.wiring import wire
 from tests.api.callers import ask, called_by
 from tests.conftest import settings_for
-from tests.outcomes.records import decided, told
+from tests.outcomes.records import LOAN, decided, told
 from tests.registry.making import publish
 
 DATE = 20_000
+OTHER_LOAN = replace(LOAN, version=2)
 OTHER = Terms("predict", "other", 1, "expected_benefit", ("bad", "good"), ("refuse", "grant"))
 
 
@@ -139,3 +142,60 @@ def test_recent_outcomes_of_other_models_are_counted(damaged, monkeypatch):
     recent._look()
 
     assert list(recent._found) == ["other"]
+
+
+@pytest.fixture
+def partly(database):
+    """Ids of decisions with their terms and of such without."""
+    whole, lost = (
+        decided(database, 3, at=DATE * DAY),
+        decided(database, 2, terms=OTHER_LOAN, at=DATE * DAY, ids=["x", "y"]),
+    )
+    with database.writing() as connection:
+        connection.execute(DECISION_TERMS.delete().where(DECISION_TERMS.c.digest == OTHER_LOAN.digest))
+    return whole, lost
+
+
+def ids_of(archive):
+    return sorted(id_ for part in archive.cases("loan", with_ids=True) for id_ in part.ids)
+
+
+def test_decisions_without_terms_are_left_out_of_reading_and_sealing(database, archive, partly, caplog):
+    whole, _ = partly
+    sealer = Sealer(database, archive.files)
+    assert ids_of(archive) == sorted(whole)
+    assert [len(part) for part in archive.cases("loan", arrivals_only=True)] == [3]
+
+    assert sealer.seal("loan", DATE)
+    late = decided(database, 1, at=DATE * DAY)
+    assert sealer.seal("loan", DATE)
+    assert not sealer.seal("loan", DATE)  # nothing has come
+
+    assert ids_of(archive) == sorted([*whole, *late])
+    with database.reading() as connection:
+        assert sorted(connection.execute(select(DECISIONS.c.id)).scalars()) == ["x", "y"]
+        assert sealed_day(connection, "loan", DATE).rows == 4
+    assert "x, y" in caplog.text
+
+
+def test_a_day_of_which_all_terms_are_missing_is_empty(database, archive):
+    decided(database, 2, at=DATE * DAY)
+    with database.writing() as connection:
+        connection.execute(DECISION_TERMS.delete())
+
+    assert list(archive.cases("loan")) == []
+    assert not Sealer(database, archive.files).seal("loan", DATE)
+
+
+def test_a_decision_without_terms_is_named_and_can_be_erased(database, archive, partly):
+    whole, _ = partly
+    assert set(archive.locate(whole)) == set(whole)
+    with pytest.raises(Damaged, match="'x'"):
+        archive.locate([*whole, "x"])
+    ports = SimpleNamespace(database=database, archive=archive)
+    found = [finding.text for finding in check_decisions(ports, archive.storage.url, deep=True)]
+    assert [line for line in found if line.endswith("missing in the database: x, y")]
+
+    assert archive.erase("x")
+
+    assert archive.without_terms(9) == ["y"]

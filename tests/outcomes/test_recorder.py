@@ -11,8 +11,9 @@ import pytest
 from sqlalchemy import func, select, text
 
 from app.database import Database
-from app.errors import Busy, NotReady, TooLarge, Unavailable
+from app.errors import Busy, Invalid, NotReady, TooLarge, Unavailable
 from app.outcomes import recorder as module
+from app.outcomes import row_store
 from app.outcomes.archive import Archive
 from app.outcomes.decided import Batch, Decided
 from app.outcomes.defaults import Defaults
@@ -22,6 +23,8 @@ from app.outcomes.row_store import IdsTaken
 from app.outcomes.sealing import Sealer
 from app.outcomes.tables import DECISION_TERMS, DECISIONS, ERASED, SEALED_IDS
 from app.outcomes.terms import Terms
+from tests.messages import says
+from tests.outcomes.records import decided
 
 TERMS = Terms("predict", "triage", 1, "expected_benefit", ("a", "b"), ("wait", "treat"), ((0.0, -1.0), (-9.0, 5.0)))
 
@@ -33,7 +36,7 @@ def recorder(database, tmp_path):
     recorder.stop()
 
 
-def nowhere(_):
+def nowhere(*_):
     """Where sealed decisions are, if none is."""
     return {}
 
@@ -42,7 +45,7 @@ def batch(ids, *, given=True, choice=1, share=0.25, instance=None, terms=TERMS, 
     """A batch of the same decision for each id."""
     n = len(ids)
     P = np.tile([share, 1 - share], (n, 1))
-    decided = Decided(
+    own = Decided(
         [terms],
         np.zeros(n, dtype=int),
         np.full(n, choice),
@@ -50,7 +53,7 @@ def batch(ids, *, given=True, choice=1, share=0.25, instance=None, terms=TERMS, 
         np.full(n, 2.5),
         instances=[instance] * n if instance else None,
     )
-    return Batch(decided.rows(ids, at or time(), "clinic", given=given), {terms.digest: terms}, "/record/ids")
+    return Batch(own.rows(ids, at or time(), "clinic", given=given), {terms.digest: terms}, "/record/ids")
 
 
 def record(recorder, *batches):
@@ -212,8 +215,33 @@ def test_an_id_of_ours_is_known_after_its_day_was_sealed(database, tmp_path):
     recorder.stop()
 
 
+def test_ids_are_looked_for_in_few_files_of_the_same_model(database, tmp_path, monkeypatch):
+    """Other requests wait meanwhile."""
+    archive = Archive(database, str(tmp_path / "sealed"))
+    recorder = Recorder(database, Defaults(database, tmp_path / "copy.json"), archive.locate)
+    today = time()
+    moments = [today - days * DAY for days in (2, 3, 4)]
+    for model in ("triage", "other", "third"):
+        decided(database, 3, terms=replace(TERMS, model=model), at=moments)
+        assert all(Sealer(database, archive.files).seal(model, day_of(at)) for at in moments)
+    opened, usual = [], type(archive.files).open
+    monkeypatch.setattr(type(archive.files), "open", lambda files, name: opened.append(name) or usual(files, name))
+    monkeypatch.setattr(row_store, "_MAX_DAYS", 2)
+    ids, others = ([new_ids(1, at)[0] for at in moments] for _ in range(2))
+
+    few, many, plain = record(recorder, batch(ids[:2]), batch(["x", *others]), batch(["y"]))
+
+    assert few is plain is None
+    assert isinstance(many, Invalid)
+    assert list(many.flaws) == [says("/record/ids", "3 sealed days", "at most 2")]
+    assert {name.partition("/")[0] for name in opened} == {"triage"}
+    assert set(stored(database)) == {*ids[:2], "y"}
+    assert recorder.totals.failures == 0
+    recorder.stop()
+
+
 def test_without_the_store_of_sealed_days_other_requests_go_on(database, tmp_path):
-    def away(_):
+    def away(*_):
         raise Unavailable("the store does not answer")
 
     recorder = Recorder(database, Defaults(database, tmp_path / "copy.json"), away)
@@ -273,7 +301,15 @@ def test_a_stop_records_what_waits(database, recorder):
         asyncio.run(recorder.record(batch(["late"])))
 
 
-def test_terms_are_written_once_and_again_when_they_are_old(database, recorder, monkeypatch):
+@pytest.mark.parametrize(
+    "later",
+    [
+        lambda store: store._known_terms.update({TERMS.digest: time() - 3_000}),
+        lambda store: store._known_terms.update({TERMS.digest: time() + 3_001}),  # the clock was set back
+        lambda store: store.close(),  # the next connection may lead to another database
+    ],
+)
+def test_terms_are_written_once_and_again_when_they_are_old(database, recorder, later):
     record(recorder, batch(["a"]))
     with database.writing() as connection:
         connection.execute(text("UPDATE decision_terms SET used_at = 1"))
@@ -282,7 +318,7 @@ def test_terms_are_written_once_and_again_when_they_are_old(database, recorder, 
     with database.reading() as connection:
         assert connection.execute(select(DECISION_TERMS.c.used_at)).scalar() == 1
 
-    recorder._lanes[0]._store._known_terms[TERMS.digest] -= 3_000
+    later(recorder._lanes[0]._store)
     record(recorder, batch(["c"]))
     with database.reading() as connection:
         assert connection.execute(select(DECISION_TERMS.c.used_at)).scalar() > 1

@@ -444,6 +444,7 @@ def test_an_erasure_that_fails_changes_nothing(database, archive, sealer):
 def test_a_commit_that_fails_costs_no_file(database, archive, sealer, monkeypatch):
     monday(database)
     sealer.seal("loan", DATE)
+    decided(database, 1, at=MONDAY)
     before = everything(archive)
     writing = Database.writing
 

@@ -53,7 +53,7 @@ def ports(tmp_path):
         Keys(database, audit),
         ModelFiles(str(tmp_path / "datasets"), max_bytes=10_000),
         archive=Archive(database, str(tmp_path / "decisions")),
-        recorder=Recorder(database, Defaults(database, tmp_path / "recording.json"), lambda _: {}),
+        recorder=Recorder(database, Defaults(database, tmp_path / "recording.json"), lambda *_: {}),
         shadows=Shadows(database),
         matrices=SavedMatrices(database, tmp_path / "matrices.json"),
     )
