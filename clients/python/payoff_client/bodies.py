@@ -8,7 +8,7 @@ import math
 import secrets
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
@@ -18,7 +18,7 @@ import numpy as np
 
 from payoff_client.errors import Flaw, Invalid
 from payoff_client.tables import Rows, instances_of, rows_of
-from payoff_client.values import Table, plain
+from payoff_client.values import MAX_FLAWS, Table, plain
 from payoff_client.wire import Call, Content, post
 
 NPY = "application/x-npy"
@@ -38,22 +38,25 @@ _BATCH_FIELDS = frozenset({"limits", "resources"})  # they hold for all rows tog
 
 @dataclass(frozen=True)
 class Features:
-    """The features of a version: names in its order, and those of them that are categories."""
+    """The features of a version: names in its order, and those of them that are categories; its classes, if any."""
 
     model: str
     names: tuple[str, ...]
     categorical: frozenset[str]
+    classes: tuple[Any, ...] | None
 
     @classmethod
     def of(cls, card: Mapping[str, Any]) -> Features:
         names = tuple(feature["name"] for feature in card["features"])
         texts = frozenset(feature["name"] for feature in card["features"] if feature["type"] != "numeric")
-        return cls(f"{card['name']}:{card['version']}", names, texts)
+        classes = card.get("classes")
+        return cls(f"{card['name']}:{card['version']}", names, texts, None if classes is None else tuple(classes))
 
-    def check(self, table: Table) -> None:
+    def check(self, table: Table, own: Collection[str] | None = None) -> None:
         """Invalid where a frame lacks a feature, or has it twice; the service checks objects, each by itself.
 
-        A column that resembles a feature which is missing is named.
+        A column that resembles a feature which is missing is named. ValueError where the result is a table and has such
+        a column: `own` are names beside those of each result, or how they begin, up to a colon.
         """
         if table.names is None:
             return
@@ -68,6 +71,12 @@ class Features:
                 flaws.append(Flaw("", msg, column=name))
         if flaws:
             raise Invalid(flaws[0].msg, status=422, title="Invalid request", errors=flaws)
+        if own is None:
+            return
+        decided = {"value"} if self.classes is None else {"decision", "benefit:", *(f"p:{one}" for one in self.classes)}
+        for name in self.kept(table):
+            if not decided.union(own).isdisjoint((name, "".join(name.partition(":")[:2]))):
+                raise ValueError(f"the result has a column {name!r} of its own; rename that of the frame")
 
     def kept(self, table: Table) -> list[str]:
         """The columns that the model does not use: they come back."""
@@ -104,10 +113,33 @@ def recorded(table: Table, record: Any) -> bool | dict[str, Any]:
     if record is False:
         return False
     if isinstance(record, str):
-        return {"ids": [str(value) for value in table.column(record)]}
+        if record not in (table.names or ()):
+            raise ValueError(f"no column {record!r}, which was to have the ids")
+        return {"ids": _ids(table, table.column(record), record)}
     sent = dict(record) if isinstance(record, Mapping) else {}
     ids = sent.get("ids")
-    return {**sent, "ids": new_ids(len(table)) if ids is None else [str(each) for each in ids]}
+    return {**sent, "ids": new_ids(len(table)) if ids is None else _ids(table, ids, None)}
+
+
+def _ids(table: Table, values: Iterable[Any], column: str | None) -> list[str]:
+    """Ids as text; Invalid at the rows where they are missing, or neither text nor integers.
+
+    Integers beside missing values are floats to pandas.
+    """
+    found = [plain(value) for value in values]
+    found = [int(value) if isinstance(value, float) and value.is_integer() else value for value in found]
+    flaws = [
+        Flaw("" if column else f"/record/ids/{i}", _no_id(value), table.label(i) if i < len(table) else None, column)
+        for i, value in enumerate(found)
+        if type(value) not in (str, int)
+    ]
+    if flaws:
+        raise Invalid(flaws[0].msg, status=422, title="Invalid request", errors=flaws[:MAX_FLAWS])
+    return list(map(str, found))
+
+
+def _no_id(value: Any) -> str:
+    return "the id is missing" if value is None else f"an id is text or an integer, not {value!r}"
 
 
 def new_ids(count: int) -> list[str]:
@@ -123,7 +155,9 @@ def _new_id() -> str:
 
 def of_batch(fields: Mapping[str, Any]) -> bool:
     """Whether the decisions depend on all rows together."""
-    return not fields.keys().isdisjoint(_BATCH_FIELDS) or isinstance(fields.get("priors"), str)
+    priors = fields.get("priors")
+    is_derived = isinstance(priors, str) or (isinstance(priors, Mapping) and priors.keys() == {"recent"})
+    return is_derived or not fields.keys().isdisjoint(_BATCH_FIELDS)
 
 
 def part_rows(table: Table, features: Features | None, fields: Mapping[str, Any], *, as_json: bool) -> int:
@@ -224,7 +258,7 @@ def _infinite(rows: Sequence[Any]) -> Invalid | None:
         for name, value in (row.items() if isinstance(row, dict) else enumerate(row))
         if isinstance(value, float) and math.isinf(value)
     ]
-    return Invalid(found[0].msg, status=422, title="Invalid request", errors=found[:20]) if found else None
+    return Invalid(found[0].msg, status=422, title="Invalid request", errors=found[:MAX_FLAWS]) if found else None
 
 
 def _values(sent: Any) -> int:

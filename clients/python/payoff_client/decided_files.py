@@ -7,14 +7,15 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from payoff_client.bodies import ARROW
+from payoff_client.csv_rows import count, first_end
 from payoff_client.datasets import CSV, PARQUET
 from payoff_client.reading import Answer, parsed
 from payoff_client.shapes import PART, check
 
 
 class Writer(Protocol):
-    def rows_of(self, content: bytes) -> Any:
-        """The rows of an answer; ValueError where they do not fit to those before them."""
+    def rows_of(self, content: bytes) -> tuple[Any, int]:
+        """The rows of an answer, and how many; ValueError where they do not fit to those before them."""
 
     def write(self, rows: Any) -> None:
         """Append rows."""
@@ -38,17 +39,18 @@ class _TextWriter:
         self._header: bytes | None = None
         self._has_header = header
 
-    def rows_of(self, content: bytes) -> bytes:
+    def rows_of(self, content: bytes) -> tuple[bytes, int]:
         content.decode()  # ValueError where it is not UTF-8
         if not self._has_header:
-            return content
-        end = end_of_row(content, quoted=True)
+            return content, content.count(b"\n")
+        end = first_end(content, ",")
+        rows = content[end:]
         if self._header is None:
             self._header = content[:end]
-            return content
+            return content, count(rows)
         if content[:end] != self._header:
             raise ValueError("parts of the file were answered with different columns")
-        return content[end:]
+        return rows, count(rows)
 
     def write(self, rows: bytes) -> None:
         self._file.write(rows)
@@ -62,31 +64,21 @@ class _ParquetWriter:
         self._path = path
         self._writer: Any = None
 
-    def rows_of(self, content: bytes) -> Any:
+    def rows_of(self, content: bytes) -> tuple[Any, int]:
         from pyarrow import ipc, parquet  # noqa: PLC0415 - for Parquet alone
 
         table = ipc.open_stream(content).read_all().replace_schema_metadata(None)
         table.validate(full=True)
         if self._writer is None:
             self._writer = parquet.ParquetWriter(self._path, table.schema)
-        return table.cast(self._writer.schema)
+        return table.cast(self._writer.schema), table.num_rows
 
     def write(self, rows: Any) -> None:
         self._writer.write_table(rows)
 
     def close(self) -> None:
-        if self._writer is None:  # no rows
-            self._path.touch()
-        else:
+        if self._writer is not None:
             self._writer.close()
-
-
-def end_of_row(text: bytes, *, quoted: bool) -> int:
-    """Where the first row ends."""
-    end = text.find(b"\n") + 1
-    while end and quoted and text.count(b'"', 0, end) % 2:
-        end = text.find(b"\n", end) + 1
-    return end or len(text)
 
 
 def rest_of(answer: Answer, accept: str) -> dict[str, Any]:

@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
+import codecs
 import errno
 import gzip
-import io
 import json
 import os
 import re
 import shutil
+import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
-from itertools import chain
 from pathlib import Path
 from tempfile import mkstemp
 from typing import Any
 
 from payoff_client.bodies import ARROW, Features, of_batch, query
+from payoff_client.csv_rows import first_end, last_end
 from payoff_client.datasets import CSV, PARQUET, form_of
-from payoff_client.decided_files import end_of_row, rest_of, writer_of
+from payoff_client.decided_files import rest_of, writer_of
 from payoff_client.dialect import Dialect
 from payoff_client.errors import PayoffError, located
+from payoff_client.frames import stream_of
 from payoff_client.notes import Notes
 from payoff_client.progress import Bar
 from payoff_client.shapes import check
@@ -39,7 +41,6 @@ class _Part:
     """Some rows as a body, and how much of the file they and all before them take."""
 
     content: bytes
-    rows: int
     share: float
 
 
@@ -60,10 +61,11 @@ async def decide_file(
     accept = ARROW if form == PARQUET else form
     notes = Notes()
     rest: dict[str, Any] = {}
+    is_together = of_batch(fields)
     unfinished = _beside(target, source)
     try:
         with (
-            _opened(source, dialect, whole=of_batch(fields)) as (kind, names, parts),
+            _opened(source, dialect, whole=is_together) as (kind, names, parts),
             Bar(f"deciding {source.name}", progress) as bar,
             closing(writer_of(form, target, unfinished)) as writer,
         ):
@@ -71,16 +73,17 @@ async def decide_file(
             params = query(
                 {"model": features.model, **fields, **dialect.of_parts(), **({"keep": kept} if kept else {})}
             )
-            for part in parts:
+            for number, part in enumerate(parts):
+                assert not (number and is_together), "limits hold for all rows of one request"
                 headers = {"Content-Type": kind, "Accept": accept}
                 try:
                     call = Call("POST", "/predict", params, part.content, headers, repeatable)
-                    rest, rows = await link.read(
+                    rest, (rows, count) = await link.read(
                         call, lambda answer: (rest_of(answer, accept), writer.rows_of(answer.content))
                     )
                 except PayoffError as error:
                     raise _in_file(error, features, notes.rows) from None
-                notes.add(rest["warnings"], part.rows)
+                notes.add(rest["warnings"], count)
                 writer.write(rows)
                 bar.show(part.share, f"{notes.rows:,} rows")
         unfinished.replace(target)
@@ -126,22 +129,37 @@ def _in_file(error: PayoffError, features: Features, before: int) -> PayoffError
 
 @contextmanager
 def _opened(source: Path, dialect: Dialect, *, whole: bool) -> Iterator[tuple[str, list[str], Iterator[_Part]]]:
-    """The media type of the parts of a file, its columns, and the parts."""
+    """The media type of the parts of a file, its columns, and the parts: one if `whole`, at least one in any case."""
     form = form_of(source)
     dialect.check(repr(source.name), is_csv=form == CSV)
     if form == PARQUET:
         with _parquet(source, whole=whole) as (names, parts):
             yield ARROW, names, parts
         return
+    with _unpacked(source) as (file, share):
+        rows = dialect.in_utf8(file)
+        delimiter = dialect.delimiter if form == CSV else None
+        pieces = iter([rows.read()]) if whole else _pieces(rows, delimiter)
+        first = next(pieces, b"").removeprefix(codecs.BOM_UTF8).lstrip(b"\r\n")  # the service passes over empty lines
+        header = b""
+        if delimiter is None:
+            names = _fields_of(first.partition(b"\n")[0])
+        else:
+            header = first[: first_end(first, delimiter)]
+            names = dialect.header(header)
+        yield form, names, _parts(first, pieces, header, share)
+
+
+@contextmanager
+def _unpacked(source: Path) -> Iterator[tuple[Any, Callable[[], float]]]:
+    """The content of a file, and which share of it is read; ValueError where its compression is damaged."""
+    size = max(source.stat().st_size, 1)
     with source.open("rb") as file:
-        rows: Any = gzip.GzipFile(fileobj=file) if source.suffix.lower() == ".gz" else file
-        rows = dialect.in_utf8(rows)
-        pieces = iter([rows.read()]) if whole else _pieces(rows, quoted=form == CSV)
-        first = next(pieces, b"")
-        head = first[: end_of_row(first, quoted=form == CSV)]
-        names = dialect.header(head) if form == CSV else _fields_of(head)
-        size = max(source.stat().st_size, 1)
-        yield form, names, _parts(first, pieces, head if form == CSV else b"", lambda: file.tell() / size)
+        try:
+            packed = source.suffix.lower() == ".gz"
+            yield gzip.GzipFile(fileobj=file) if packed else file, lambda: file.tell() / size
+        except (zlib.error, EOFError, gzip.BadGzipFile) as error:
+            raise ValueError(f"{source.name!r} is damaged: {error}") from error
 
 
 def _fields_of(line: bytes) -> list[str]:
@@ -153,18 +171,18 @@ def _fields_of(line: bytes) -> list[str]:
 
 
 def _parts(first: bytes, pieces: Iterator[bytes], header: bytes, share: Callable[[], float]) -> Iterator[_Part]:
-    """The pieces, each with the `header` that the first one begins with; of CSV at least one."""
-    for piece in chain([first[len(header) :]], pieces):
-        if piece or header:
-            yield _Part(header + piece, _rows_of(piece, quoted=bool(header)), share())
+    """The pieces, each with the `header` that the first one begins with."""
+    yield _Part(first, share())
+    for piece in pieces:
+        yield _Part(header + piece, share())
 
 
-def _pieces(file: Any, *, quoted: bool) -> Iterator[bytes]:
-    """The content, cut at ends of rows."""
+def _pieces(file: Any, delimiter: str | None) -> Iterator[bytes]:
+    """The content, cut at ends of rows: of lines where there is no delimiter."""
     rest = b""
     while block := file.read(_PART):
         rest += block
-        end = _last_end(rest, quoted=quoted)
+        end = rest.rfind(b"\n") + 1 if delimiter is None else last_end(rest, delimiter)
         if end:
             yield rest[:end]
             rest = rest[end:]
@@ -174,45 +192,24 @@ def _pieces(file: Any, *, quoted: bool) -> Iterator[bytes]:
         yield rest
 
 
-def _last_end(text: bytes, *, quoted: bool) -> int:
-    """Where the last complete row ends; 0 without one. A line break between quotation marks ends no row.
-
-    Of CSV preferably a row of one line: the service takes several for a quotation mark that is not closed.
-    """
-    end = text.rfind(b"\n") + 1
-    if not quoted or b'"' not in text:
-        return end
-    found, odd = 0, text.count(b'"', 0, end) % 2
-    while end:
-        before = text.rfind(b"\n", 0, end - 1) + 1
-        odd_before = odd ^ text.count(b'"', before, end) % 2
-        if not odd:
-            found = found or end
-            if not odd_before:
-                return end
-        end, odd = before, odd_before
-    return found
-
-
-def _rows_of(text: bytes, *, quoted: bool) -> int:
-    outside = text.split(b'"')[::2] if quoted else [text]
-    return sum(part.count(b"\n") for part in outside) + (bool(text) and not text.endswith(b"\n"))
-
-
 @contextmanager
 def _parquet(source: Path, *, whole: bool) -> Iterator[tuple[list[str], Iterator[_Part]]]:
-    from pyarrow import ipc, parquet  # noqa: PLC0415 - for Parquet alone
+    import pyarrow as pa  # noqa: PLC0415 - for Parquet alone
+    from pyarrow import parquet  # noqa: PLC0415
+
+    def tables(file: Any, rows: int) -> Iterator[Any]:
+        """All rows at once, or some at a time; a batch has one row group at most, however many rows are asked for."""
+        if whole or not file.metadata.num_rows:
+            yield file.read()
+        else:
+            yield from (pa.Table.from_batches([batch]) for batch in file.iter_batches(rows))
 
     def parts(file: Any) -> Iterator[_Part]:
         done, total = 0, max(file.metadata.num_rows, 1)
-        for batch in file.iter_batches(total if whole else max(_BATCH_VALUES // max(batch_width, 1), 1)):
-            sink = io.BytesIO()
-            with ipc.new_stream(sink, batch.schema) as writer:
-                writer.write_batch(batch)
-            done += batch.num_rows
-            yield _Part(sink.getvalue(), batch.num_rows, done / total)
+        for table in tables(file, max(_BATCH_VALUES // max(len(names), 1), 1)):
+            done += table.num_rows
+            yield _Part(stream_of(table), done / total)
 
     with parquet.ParquetFile(source, pre_buffer=False, buffer_size=2**20) as file:
         names = list(file.schema_arrow.names)
-        batch_width = len(names)
         yield names, parts(file)

@@ -34,7 +34,7 @@ class _Pandas:
 
     def _series(self, name: str) -> Any:
         assert self.names is not None
-        return self.data.iloc[:, self.names.index(name)]
+        return self.data.iloc[:, _place(self.names, name)]
 
     def column(self, name: str) -> list[Any]:
         return [plain(value) for value in self._series(name).tolist()]
@@ -44,7 +44,7 @@ class _Pandas:
 
     def matrix(self, names: Sequence[str]) -> np.ndarray | None:
         assert self.names is not None
-        part = self.data.iloc[:, [self.names.index(name) for name in names]]
+        part = self.data.iloc[:, [_place(self.names, name) for name in names]]
         if any(getattr(kind, "kind", "O") not in "iufb" for kind in part.dtypes):
             return None
         X: np.ndarray = part.to_numpy(dtype=np.float64, na_value=np.nan)
@@ -63,11 +63,10 @@ class _Pandas:
                 columns[name] = pa.nulls(0, pa.date32())
             if not _is_sent(columns[name].type, is_text=name in texts):
                 columns[name] = _array(self, name, is_text=name in texts)
-        return _stream(pa.table(columns))
+        return stream_of(pa.table(columns))
 
     def result(self, kept: Sequence[str], columns: Columns) -> Any:
-        frame = self.data.iloc[:, [self.names.index(name) for name in kept]] if self.names else self.data
-        return frame.assign(**columns)
+        return self.data.iloc[:, _places(self.names, kept)].assign(**columns)
 
 
 class _Polars:
@@ -137,17 +136,21 @@ class _Arrow:
     def label(self, position: int) -> Any:
         return position
 
+    def _column(self, name: str) -> Any:
+        assert self.names is not None
+        return self.data.column(_place(self.names, name))
+
     def column(self, name: str) -> list[Any]:
-        return [plain(value) for value in self.data.column(name).to_pylist()]
+        return [plain(value) for value in self._column(name).to_pylist()]
 
     def feature(self, name: str, *, is_text: bool) -> list[Any]:
-        return of_feature(name, self.data.column(name).to_pylist(), is_text=is_text)
+        return of_feature(name, self._column(name).to_pylist(), is_text=is_text)
 
     def matrix(self, names: Sequence[str]) -> np.ndarray | None:
         import pyarrow as pa  # noqa: PLC0415 - a table of it was given
 
         tests = pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_decimal
-        columns = [self.data.column(name) for name in names]
+        columns = [self._column(name) for name in names]
         if not all(any(test(column.type) for test in tests) for column in columns):
             return None
         numbers = [(c.cast(pa.int8()) if pa.types.is_boolean(c.type) else c).cast(pa.float64()) for c in columns]
@@ -156,17 +159,31 @@ class _Arrow:
     def arrow(self, names: Sequence[str], texts: Collection[str] = ()) -> bytes | None:
         import pyarrow as pa  # noqa: PLC0415 - a table of it was given
 
-        columns = {name: self.data.column(name) for name in names}
+        columns = {name: self._column(name) for name in names}
         for name, column in columns.items():
             if not _is_sent(column.type, is_text=name in texts):
                 columns[name] = _array(self, name, is_text=name in texts)
-        return _stream(pa.table(columns))
+        return stream_of(pa.table(columns))
 
     def result(self, kept: Sequence[str], columns: Columns) -> Any:
         import pyarrow as pa  # noqa: PLC0415 - a table of it was given
 
-        found = {name: self.data.column(name) for name in kept}
-        return pa.table({**found, **{name: _listed(column) for name, column in columns.items()}})
+        found = self.data.select(_places(self.names, kept))
+        given = pa.table({name: _listed(column) for name, column in columns.items()})
+        return pa.table([*found.columns, *given.columns], [*found.column_names, *given.column_names])
+
+
+def _place(names: Sequence[str] | None, name: str) -> int:
+    """The position of a column; ValueError where two have the name, or none has."""
+    found = (names or ()).count(name)
+    if found != 1:
+        raise ValueError(f"the frame has the column {name!r} twice" if found else f"no column {name!r}")
+    return (names or ()).index(name)
+
+
+def _places(names: Sequence[str] | None, wanted: Collection[str]) -> list[int]:
+    """The positions of all columns with these names, which may be doubled."""
+    return [i for i, name in enumerate(names or ()) if name in wanted]
 
 
 def _is_sent(kind: Any, *, is_text: bool) -> bool:
@@ -192,7 +209,8 @@ def _listed(column: np.ndarray) -> Any:
     return column.tolist() if column.dtype == object else column
 
 
-def _stream(table: Any) -> bytes:
+def stream_of(table: Any) -> bytes:
+    """A table of pyarrow as an Arrow stream."""
     import pyarrow as pa  # noqa: PLC0415 - only where it is installed
 
     sink = pa.BufferOutputStream()

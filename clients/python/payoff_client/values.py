@@ -12,7 +12,7 @@ import numpy as np
 from payoff_client.errors import Flaw, Invalid
 
 _TIMES = (datetime, time, timedelta, np.datetime64, np.timedelta64)
-_MAX_FLAWS = 20
+MAX_FLAWS = 20
 _SHOWN = 40  # characters of a value
 Columns = Mapping[str, np.ndarray]
 
@@ -83,7 +83,7 @@ def of_feature(name: str, values: Iterable[Any], *, is_text: bool, rows: Iterabl
         found[i] = fit
     if flaws:
         places = list(range(len(found)) if rows is None else rows)
-        errors = [Flaw(f"/instances/{places[i]}/{name}", msg) for i, msg in flaws[:_MAX_FLAWS]]
+        errors = [Flaw(f"/instances/{places[i]}/{name}", msg) for i, msg in flaws[:MAX_FLAWS]]
         raise Invalid(errors[0].msg, status=422, title="Invalid request", errors=errors)
     return found
 
