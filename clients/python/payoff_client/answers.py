@@ -17,7 +17,7 @@ from payoff_client.shapes import DECIDED, PER_ROW, check
 from payoff_client.wording import in_python
 
 _COLUMNAR = ("model", "classes", "actions", "decisions", "probabilities", "expected_benefits", "values", "warnings")
-_PER_ROW = ("ids", "explanations")
+_PER_ROW = ("ids", "explanations", "propensities")
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Decisions:
 
     `choice` (n,) has positions in `actions`, `probabilities` is (n, K), `expected_benefits` (n, A) or None. A model of
     numbers has `values` (n,) alone. `figures` are the other fields of the answer: `rule`, `threshold`, `limits` with
-    shadow prices, `total`. `ids` and `explanations` have an entry a row, where they were asked for.
+    shadow prices, `total`. `ids`, `explanations` and `propensities` have an entry a row, where they were asked for.
     """
 
     model: dict[str, Any] | None
@@ -40,6 +40,7 @@ class Decisions:
     figures: dict[str, Any] = field(default_factory=dict)
     ids: list[Any] | None = None
     explanations: list[dict[str, Any]] | None = None
+    propensities: list[float] | None = None
 
     @property
     def decisions(self) -> np.ndarray:
@@ -48,7 +49,7 @@ class Decisions:
         return found
 
     def columns(self) -> dict[str, np.ndarray]:
-        """`decision`, `p:<class>` and `benefit:<action>`, or `value`; with ids `id`, with explanations their parts."""
+        """`decision`, `p:<class>` and `benefit:<action>`, or `value`; and `id`, `propensity`, parts of explanations."""
         if self.values is not None:
             return {"value": self.values}
         found = {} if self.ids is None else {"id": named(self.ids)}
@@ -56,6 +57,8 @@ class Decisions:
         found |= {f"p:{name}": self.probabilities[:, k] for k, name in enumerate(self.classes)}
         if self.expected_benefits is not None:
             found |= {f"benefit:{name}": self.expected_benefits[:, a] for a, name in enumerate(self.actions)}
+        if self.propensities is not None:
+            found["propensity"] = np.array(self.propensities, dtype=np.float64)
         return found | (explained(self.explanations) if self.explanations is not None else {})
 
 
@@ -148,7 +151,7 @@ def joined(parts: Sequence[Decisions]) -> Decisions:
     first = parts[0]
     if len(parts) == 1:
         return first
-    fields = ("choice", "probabilities", "expected_benefits", "values", "ids", "explanations")
+    fields = ("choice", "probabilities", "expected_benefits", "values", *_PER_ROW)
 
     def form(part: Decisions) -> Any:
         return part.model, part.classes, part.actions, [getattr(part, name) is None for name in fields]

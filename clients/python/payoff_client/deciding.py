@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any, Unpack
@@ -59,20 +59,29 @@ class DecideMethods:
         self, data: Any, *, explain: bool = False, record: Any = None, **stakes: Unpack[Stakes]
     ) -> Decisions:
         """Decisions as arrays, with all that the service answers beside them: see `decide`."""
-        table = table_of(data)
+        return await self._answered(table_of(data), stakes, explain=explain, record=record)
+
+    async def _answered(
+        self, table: Table, stakes: Stakes, *, explain: bool, record: Any, own: Collection[str] | None = None
+    ) -> Decisions:
+        """The same for a table; ValueError before anything is sent where a column has one of the result's `own` names.
+
+        That is checked first because what is recorded stays recorded.
+        """
         fields = stated(explain=explain or None, **stakes)
         if record is not None:
             fields["record"] = recorded(table, record)
         features = None if table.names is None else await self._features(fresh=False)
         try:
-            return await self._decided(table, features, fields)
+            return await self._decided(table, features, fields, own)
         except Invalid as error:
             if "record" not in fields and any(flaw.loc == "/record" for flaw in error.errors):
                 # the model records by default, and ids have no place among numbers
-                return await self._decided(table, features, {**fields, "ids": new_ids(len(table))})
+                own = None if own is None else {*own, "id"}
+                return await self._decided(table, features, {**fields, "ids": new_ids(len(table))}, own)
             if features is None or await self._features(fresh=True) == features:
                 raise
-        return await self._decided(table, self._cached, fields)  # the name or the alias has another version now
+        return await self._decided(table, self._cached, fields, own)  # the name or the alias has another version now
 
     def _once(self, call: Call, fields: Mapping[str, Any]) -> Call:
         """The call, repeated after a lost answer only where that records no decision twice.
@@ -89,16 +98,18 @@ class DecideMethods:
         except PayoffError:
             return False
 
-    async def _decided(self, table: Table, features: Features | None, fields: Mapping[str, Any]) -> Decisions:
+    async def _decided(
+        self, table: Table, features: Features | None, fields: Mapping[str, Any], own: Collection[str] | None
+    ) -> Decisions:
         if features is not None:
-            features.check(table)
+            features.check(table, own)
         as_json = is_json(table, features, fields)
         size = part_rows(table, features, fields, as_json=as_json)
         reference = self.reference
         if not as_json or size < len(table):  # columns without names, or several requests: of one version
             features = await self._features(fresh=True)
             reference = features.model
-            features.check(table)
+            features.check(table, own)
             features = features if table.names is not None else None
         if size < len(table):
             fields = await pinned(MatrixMethods(self._link, self._path), fields)
@@ -148,19 +159,25 @@ class DecideMethods:
 
         Large tables go as NumPy arrays or Arrow streams, in several requests to one version; with `limits` in one.
         Raises Invalid, whose `errors` name row and column of `data`, and ValueError where a column of `data` has a name
-        of the result.
+        of the result; nothing is sent then.
         """
         table = table_of(data)
-        answer = await self._answer(data, explain=explain, record=record, **stakes)
+        own = {"runner_up", "margin", "contribution:"} if explain else set()
+        own |= {"propensity"} if stakes.get("explore") else set()
+        own |= {"id"} if await self._makes_ids(table, record) else set()
+        answer = await self._answered(table, stakes, explain=explain, record=record, own=own)
         warn(answer.warnings)
         kept = self._cached.kept(table) if self._cached is not None else []
         columns = answer.columns()
         if isinstance(record, str):
-            del columns["id"]  # the frame has them
-        double = [name for name in kept if name in columns]
-        if double:
-            raise ValueError(f"the result has a column {double[0]!r} of its own; rename that of the frame")
+            columns.pop("id", None)  # the frame has them
         return table.result(kept, columns)
+
+    async def _makes_ids(self, table: Table, record: Any) -> bool:
+        """Whether the result has new ids; what the model does by default is asked only where a column would collide."""
+        if record is None:
+            return "id" in (table.names or ()) and not await self._records_nothing()
+        return record is not False and not isinstance(record, str)
 
     async def _explain(self, data: Any, **stakes: Unpack[Stakes]) -> Any:
         """`decide` with `runner_up`, `margin` and `contribution:<feature>` for each row."""

@@ -53,7 +53,9 @@ class ModelMethods(DecideMethods):
         `selected` has positions of rows, for `frame.iloc`, or labels. `options` are the other fields of `/retrieve`.
         """
         table = table_of(data)
-        features = None if table.names is None else await self._features(fresh=False)
+        features = None if table.names is None else await self._features(fresh=True)
+        if features is not None:
+            features.check(table)
         fields = {"model": self.reference, "setting": setting, **stated(loss=_named(loss), **options)}
         call, of_table = predict_call("/retrieve", table, features, fields, as_json=True)
         try:

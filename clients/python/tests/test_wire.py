@@ -244,7 +244,16 @@ def test_both_clients_have_all_methods(methods, blocking, asynchronous):
     coroutines = {name for name, each in vars(methods).items() if inspect.iscoroutinefunction(each)}
     public = {name for name in coroutines if hasattr(blocking, name.removeprefix("_"))}
 
-    assert coroutines - public <= {"_dataset_id", "_features", "_decided", "_part", "_acquire_many", "_records_nothing"}
+    assert coroutines - public <= {
+        "_dataset_id",
+        "_features",
+        "_decided",
+        "_part",
+        "_acquire_many",
+        "_records_nothing",
+        "_answered",
+        "_makes_ids",
+    }
     for name in public:
         wrapped = getattr(blocking, name.removeprefix("_")).__wrapped__
         assert wrapped is getattr(asynchronous, name.removeprefix("_")) is getattr(methods, name)
