@@ -94,6 +94,16 @@ def test_moments_of_the_largest_benefits_stay_finite(told):
     assert told("payoff_outcome_benefit_third_moment_total", sign="loss") == 1e300
 
 
+@pytest.mark.parametrize("unit", [2.0**-490, 1.0, 2.0**300, 2.0**490])
+def test_moments_are_those_of_the_unit_of_money(unit):
+    terms = replace(LOAN, benefits=((0.0, -5.0 * unit), (0.0, 1.0 * unit)))
+    variance, third = moments(LOAN, GRANT, P.tobytes())
+    found = moments(terms, GRANT, P.tobytes())
+    assert found[0] == pytest.approx(variance * unit * unit)
+    assert found[1] == pytest.approx(max(third * unit * unit * unit, -1e300))
+    assert moments(terms, REFUSE, P.tobytes()) == (0, 0)
+
+
 def heard(version, rng, *, gain, p, n, factor=1.0):
     """Counters after `n` outcomes of decisions that cost 1 and have a gain with the probability `p`, they say."""
     terms = Terms(

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Self
 
 import numpy as np
+
+from app.evidence.units import ROUNDING, SMALLEST, unit_for
 
 FEWEST = 30  # cases that differ: as in `app.decisions.bootstrap`
 
@@ -24,26 +27,46 @@ class MeanSums:
 
     count: int = 0
     nonzero: int = 0
-    powers: np.ndarray = field(default_factory=lambda: np.zeros(3))
+    _unit: float = SMALLEST
+    _powers: np.ndarray = field(default_factory=lambda: np.zeros(3))  # of multiples of the unit
+
+    @property
+    def total(self) -> float:
+        return float(self._powers[0]) * self._unit
 
     def add(self, values: np.ndarray) -> None:
-        square = values * values
+        self._use(unit_for(self._unit, values))
         self.count += len(values)
         self.nonzero += int(np.count_nonzero(values))
-        self.powers += (values.sum(), square.sum(), (square * values).sum())
+        values = values / self._unit
+        square = values * values
+        self._powers += (values.sum(), square.sum(), (square * values).sum())
+
+    def __iadd__(self, other: MeanSums) -> Self:
+        self._use(max(self._unit, other._unit))
+        self.count += other.count
+        self.nonzero += other.nonzero
+        self._powers += other._powers * (other._unit / self._unit) ** np.arange(1, 4)
+        return self
+
+    def _use(self, unit: float) -> None:
+        self._powers *= (self._unit / unit) ** np.arange(1, 4)
+        self._unit = unit
 
     def mean(self) -> Mean | None:
         """Johnson's (1978) modified t: the interval's centre is moved by the skewness. None without values."""
         if not self.count:
             return None
-        n, mean = self.count, float(self.powers[0] / self.count)
+        n, unit = self.count, self._unit
+        mean, square, cube = (self._powers / n).tolist()
         if self.nonzero < FEWEST or n < 2:
-            return Mean(mean, None, None)
-        second = max(float(self.powers[1] / n - mean**2), 0.0)
-        third = float(self.powers[2] / n - 3 * mean * self.powers[1] / n + 2 * mean**3)
-        centre = mean + (third / (6 * second * n) if second > 0 else 0.0)
+            return Mean(mean * unit, None, None)
+        second = square - mean**2
+        if second <= ROUNDING * square:
+            return Mean(mean * unit, mean * unit, mean * unit)
+        centre = mean + (cube - 3 * mean * square + 2 * mean**3) / (6 * second * n)
         reach = student(n - 1) * float(np.sqrt(second / (n - 1)))
-        return Mean(mean, centre - reach, centre + reach)
+        return Mean(mean * unit, (centre - reach) * unit, (centre + reach) * unit)
 
 
 def student(freedom: int) -> float:

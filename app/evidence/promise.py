@@ -6,18 +6,18 @@ losses that did not occur yet are part of it; a sample alone cannot know them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from app.evidence.inversion import FAR, cornish_fisher, crossing, root
 from app.evidence.means import FEWEST, student
+from app.evidence.units import ROUNDING, SMALLEST, unit_for
 
 _SMOOTH = 1e-5  # share of every class that the model excludes: some models state 0 where they mean rare
-_LOGIT, _SCALE = 24.0, 64  # range of the binned log-odds, and the binary logarithms of ranges, each to both sides
-_LOGIT_BINS, _SCALE_BINS = 481, 2049
-_FAR = 30.0  # log-odds
+_LOGIT, _SCALE = 24.0, 512  # range of the binned log-odds, and the binary logarithms of ranges, each to both sides
+_LOGIT_BINS, _SCALE_BINS = 481, 16_385
 _Z = 1.959963984540054
 _NARROWER, _WIDER = 0.5, 2.0  # prior standard deviations of the log dispersion, below and above 1
 _FEW = (
@@ -25,6 +25,7 @@ _FEW = (
 )
 _UNPROMISED = 1.3  # dispersion from which the sample has a say beside the promise
 _DENSE = 4  # codes in the range of those that occur, for each: an array of all of them is then faster than sorting
+_NEGLIGIBLE = 1e-100  # variance of a day's sum, in the unit
 _DAYS, _DEPENDENT = 10, 3.1  # fewest days for a test of their dependence, and its critical value
 
 
@@ -33,7 +34,7 @@ class Risk:
     """The promised distribution of each case's benefit around its mean, as a distribution of two points.
 
     Of n cases: `logit` (n,) are the log-odds of the upper point, `width` (n,) its distance from the lower one. Variance
-    and skewness are those of the promised distribution; width 0 where nothing can vary.
+    and skewness are those of the promised distribution; width 0 where nothing can vary but by rounding.
     """
 
     logit: np.ndarray
@@ -51,7 +52,9 @@ def risk(P: np.ndarray, payoffs: np.ndarray) -> Risk:
         values, shares = np.where(absent, values[0], values), np.where(absent, 0.0, shares)
     K = len(values) - absent.sum(axis=0)
     shares = np.where(absent, 0.0, (1 - _SMOOTH) * shares + _SMOOTH / K)
-    fixed = np.max(values, axis=0) == np.min(values, axis=0)
+    size = np.abs(values).max(axis=0)
+    fixed = np.max(values, axis=0) - np.min(values, axis=0) <= ROUNDING * size
+    values = values / np.where(size > 0, size, 1.0)
     values -= (shares * values).sum(axis=0)
     moment = shares * values * values
     variance = np.where(fixed, 1.0, moment.sum(axis=0))
@@ -61,41 +64,56 @@ def risk(P: np.ndarray, payoffs: np.ndarray) -> Risk:
     half = np.abs(skewness) / 2
     up = half + np.sqrt(half * half + 1)  # the root of u - 1/u = |skewness|, without cancellation
     logit = -2 * np.log(up) * np.where(skewness < 0, -1.0, 1.0)
-    return Risk(logit, np.where(fixed, 0.0, deviation * (up + 1 / up)))
+    return Risk(logit, np.where(fixed, 0.0, size * deviation * (up + 1 / up)))
 
 
 @dataclass
 class PromiseSums:
-    """All that the interval needs of any number of cases: sums, and a histogram of their risks."""
+    """All that the interval needs of any number of cases: sums, and a histogram of their risks; amounts in `unit`."""
 
     count: int = 0
+    unit: float = SMALLEST
     moments: np.ndarray = field(default_factory=lambda: np.zeros(2))  # sums of the differences and of their squares
     _days: dict[int, np.ndarray] = field(default_factory=dict)  # count, sum, variance, fourth cumulant
     _cells: list[np.ndarray] = field(default_factory=list)  # (cell, count, sum of log-odds, variance) x cells
 
     def add(self, differences: np.ndarray, risks: Risk, day: int) -> None:
-        """Differences (n,), realised less expected, of cases of one day, and their risks."""
+        """Differences (n,), realised less expected, of cases of one day, and their risks.
+
+        Without risk both are the same, so what differs is rounding, and counts as 0.
+        """
         n = len(differences)
         if not n:
             return
+        varying = risks
+        if not (varies := risks.width > 0).all():
+            differences, varying = np.where(varies, differences, 0.0), risks[varies]
+        self._use(unit_for(self.unit, differences, varying.width))
+        differences, width = differences / self.unit, varying.width / self.unit
         self.count += n
-        square = differences * differences
-        self.moments += (differences.sum(), square.sum())
-        varying = risks[risks.width > 0] if (risks.width <= 0).any() else risks
+        self.moments += (differences.sum(), (differences * differences).sum())
         share = 1 / (1 + np.exp(-varying.logit))
         spread = share * (1 - share)
-        variance = spread * varying.width**2
-        fourth = variance * varying.width**2 * (1 - 6 * spread)
+        variance = spread * width**2
+        fourth = variance * width**2 * (1 - 6 * spread)
         own = self._days.setdefault(day, np.zeros(4))
         own += (n, differences.sum(), variance.sum(), fourth.sum())
         cell = np.rint((np.clip(varying.logit, -_LOGIT, _LOGIT) + _LOGIT) * ((_LOGIT_BINS - 1) / (2 * _LOGIT)))
         scale = np.rint(
             (np.clip(np.log2(varying.width), -_SCALE, _SCALE) + _SCALE) * ((_SCALE_BINS - 1) / (2 * _SCALE))
         )
-        code = (cell * _SCALE_BINS + scale).astype(np.int64)
+        code = (scale * _LOGIT_BINS + cell).astype(np.int64)
         self._cells.append(_summed(code, np.stack((np.ones(len(code)), varying.logit, variance))))
         if len(self._cells) > 64:
             self._cells = [self._merged()]
+
+    def _use(self, unit: float) -> None:
+        factor, self.unit = self.unit / unit, unit
+        if factor != 1:
+            self.moments *= (factor, factor**2)
+            self._days = {day: own * (1, factor, factor**2, factor**4) for day, own in self._days.items()}
+            for cells in self._cells:
+                cells[3] *= factor**2
 
     def _merged(self) -> np.ndarray:
         cells = np.concatenate(self._cells, axis=1) if self._cells else np.zeros((4, 0))
@@ -108,7 +126,9 @@ class PromiseSums:
         return _Family(logit, np.sqrt(variance / count / (share * (1 - share))), count, self.count)
 
     def over_days(self) -> float:
-        """How far Student's interval of the mean reaches by the sums of days; 0 with one day, or ten and more."""
+        """How far Student's interval of the mean reaches by the sums of days, in the unit; 0 with one day, or ten and
+        more.
+        """
         days = np.array(list(self._days.values()))
         if not 1 < len(days) < _DAYS:
             return 0.0
@@ -120,7 +140,7 @@ class PromiseSums:
         """How much more the sums of days vary than those of independent cases would, if that is significant, and the
         degrees of freedom of the estimate; else 1 and 0, and None with fewer than ten days, which do not show it.
         """
-        days = np.array([own for own in self._days.values() if own[2] > 0])
+        days = np.array([own for own in self._days.values() if own[2] > _NEGLIGIBLE])
         if len(days) < _DAYS:
             return None, 0
         n, total, variance, fourth = days.T
@@ -200,31 +220,32 @@ def judge(sums: PromiseSums) -> Judged:
     """
     n, total = sums.count, float(sums.moments[0])
     if n < FEWEST:
-        return Judged(n, total / n if n else None, None, None, f"fewer than {FEWEST} cases with known truth")
-    mean, family = total / n, sums.family()
+        own = total / n * sums.unit if n else None
+        return Judged(n, own, None, None, f"fewer than {FEWEST} cases with known truth")
+    mean, family, unit = total / n, sums.family(), sums.unit
     _, second, third, _, _ = family.cumulants(0.0)
     if second <= 0:
-        return Judged(n, mean, mean, mean, None)
+        return Judged(n, mean * unit, mean * unit, mean * unit, None)
     if abs(third) > _FEW * second**1.5:
-        return Judged(n, mean, None, None, "too few cases for outcomes as rare and as large as these")
-    fitted = _root(lambda shift: total - family.cumulants(shift)[0], -_FAR, _FAR)
+        return Judged(n, mean * unit, None, None, "too few cases for outcomes as rare and as large as these")
+    fitted = root(lambda shift: total - family.cumulants(shift)[0], -FAR, FAR)
     ratio, dispersion = _dispersion(sums, family.cumulants(fitted))
     found, freedom = sums.day_inflation()
     inflation = found or 1.0
     quantile = _Z if not freedom else student(freedom)
 
     def place(shift: float) -> float:
-        return _cornish_fisher(total, family.cumulants(shift), dispersion * inflation)
+        return cornish_fisher(total, family.cumulants(shift), dispersion * inflation)
 
-    low = _crossing(lambda shift: quantile - place(shift), fitted, -1)
-    high = _crossing(lambda shift: quantile + place(shift), fitted, 1)
+    low = crossing(lambda shift: quantile - place(shift), fitted, -1)
+    high = crossing(lambda shift: quantile + place(shift), fitted, 1)
     ends = family.cumulants(low)[0] / n, family.cumulants(high)[0] / n
     if ratio > _UNPROMISED:
         reach = student(freedom or n - 1) * float(np.sqrt(_variance(sums) * inflation / n))
         ends = min(ends[0], mean - reach), max(ends[1], mean + reach)
     if reach := sums.over_days():
         ends = min(ends[0], mean - reach), max(ends[1], mean + reach)
-    return Judged(n, mean, *ends, None, ratio, found)
+    return Judged(n, mean * unit, ends[0] * unit, ends[1] * unit, None, ratio, found)
 
 
 def _dispersion(sums: PromiseSums, cumulants: tuple[float, ...]) -> tuple[float, float]:
@@ -243,36 +264,6 @@ def _variance(sums: PromiseSums) -> float:
     """Of the differences."""
     n = sums.count
     return float((sums.moments[1] - sums.moments[0] ** 2 / n) / (n - 1))
-
-
-def _cornish_fisher(total: float, cumulants: tuple[float, ...], dispersion: float) -> float:
-    """The standard normal value whose tail is that of `total` in a distribution with these cumulants."""
-    mean, second, third, fourth, _ = cumulants
-    if second <= 0:
-        return float(np.sign(total - mean) * np.inf) if total != mean else 0.0
-    z = (total - mean) / float(np.sqrt(second * dispersion))
-    g, k = third / second**1.5, fourth / second**2
-    return float(z - g * (z * z - 1) / 6 - k * (z**3 - 3 * z) / 24 + g * g * (4 * z**3 - 7 * z) / 36)
-
-
-def _crossing(function: Callable[[float], float], start: float, sign: int) -> float:
-    """Where a function that is positive at `start` first is negative in the direction of `sign`, at most 30 away."""
-    step, last = 0.02, start
-    while abs(last - start) < _FAR:
-        following = last + sign * step
-        if function(following) < 0:
-            return _root(function, *sorted((last, following)))
-        last, step = following, step * 1.6
-    return last
-
-
-def _root(function: Callable[[float], float], low: float, high: float) -> float:
-    from scipy.optimize import brentq  # noqa: PLC0415 - imported with the first report
-
-    ends = function(low), function(high)
-    if ends[0] * ends[1] > 0:
-        return low if abs(ends[0]) < abs(ends[1]) else high
-    return float(brentq(function, low, high, xtol=1e-9, rtol=1e-12))
 
 
 def _summed(code: np.ndarray, values: np.ndarray) -> np.ndarray:

@@ -21,9 +21,9 @@ class Sequence:
     """
 
     count: int = 0
-    total: float = 0.0
-    _squares: float = 0.0  # of the distances from the mean before the batch
     _width: float = 0.0
+    _total: float = 0.0  # as a multiple of the width
+    _squares: float = 0.0  # the same of the distances from the mean before the batch
     _bet: float = 0.0
     _won: float = 0.0
     _cost: float = 0.0
@@ -34,20 +34,23 @@ class Sequence:
         if not n or width <= 0:
             self.count += n
             return
-        self._width = max(self._width, width)
-        mean = self.total / max(self.count, 1)
-        variance = (self._squares + self._width**2 / 4) / (self.count + 1)
+        if width > self._width:
+            narrower, self._width = self._width / width, width
+            self._total *= narrower
+            self._squares *= narrower**2
+        values = values / self._width
+        mean = self._total / max(self.count, 1)
+        variance = (self._squares + 1 / 4) / (self.count + 1)
         planned = self.count + n
-        bet = np.sqrt(2 * np.log(2 / _ERROR) / (variance * planned * np.log1p(planned))) * self._width
-        share = float(min(bet, _BET))
+        share = float(min(np.sqrt(2 * np.log(2 / _ERROR) / (variance * planned * np.log1p(planned))), _BET))
         squares = float(((values - mean) ** 2).sum())
         total = float(values.sum())
-        self._won += share * total / self._width
+        self._won += share * total
         self._bet += share * n / self._width
-        self._cost += squares / self._width**2 * (-np.log1p(-share) - share)
+        self._cost += squares * (-np.log1p(-share) - share)
         self._squares += squares
         self.count += n
-        self.total += total
+        self._total += total
 
     def interval(self) -> tuple[float, float, float] | None:
         """The weighted mean and the ends of its interval; None before the first value that can differ."""

@@ -190,8 +190,9 @@ def moments(terms: Terms, choice: int, probabilities: bytes) -> tuple[float, flo
         return 0.0, 0.0
     payoffs = np.array([row[choice] for row in terms.benefits])
     P = np.frombuffer(probabilities, "<f8")[: len(payoffs)]
-    payoffs -= P @ payoffs
+    size = float(np.abs(payoffs).max()) or 1.0  # the third power of the largest benefits is no float64
+    payoffs = payoffs / size
+    payoffs -= (P * payoffs).sum()
     squares = P * payoffs * payoffs
-    with np.errstate(over="ignore"):
-        third = float(squares @ payoffs)
-    return float(squares.sum()), max(min(third, _MOST), -_MOST)
+    third = float((squares * payoffs).sum()) * size * size * size
+    return float(squares.sum()) * size * size, max(min(third, _MOST), -_MOST)

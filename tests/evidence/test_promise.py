@@ -125,3 +125,48 @@ def test_classes_that_pad_other_cases_do_not_matter():
     padded.add(differences, risk(np.hstack((P, padding)), np.hstack((payoffs, padding))), 0)
 
     assert judge(padded) == judge(plain)
+
+
+@pytest.mark.parametrize("amount", [1.0, -2.5, 0.1 + 0.2, -30.0, 1e150, 1e-150])
+def test_an_action_that_earns_the_same_in_every_class_cannot_break_its_promise(amount):
+    """What its expected benefit differs by is rounding, whatever the sum of the probabilities."""
+    P = np.random.default_rng(8).dirichlet(np.ones(3), 500)
+    payoffs = np.tile(amount * np.array([1.0, 1 + 2e-16, 1 - 1e-16]), (500, 1))
+    sums = PromiseSums()
+    sums.add(payoffs[:, 0] - (P * payoffs).sum(axis=1), risk(P, payoffs), 0)
+
+    found = judge(sums)
+    assert (found.mean, found.low, found.high) == (0, 0, 0)
+    assert found.verdict(0.2 * abs(amount)) == "as_promised"
+
+
+def test_rounding_of_cases_without_risk_hides_no_others():
+    differences, P, payoffs, _ = draw("coins", np.random.default_rng(9), 200)
+    plain, mixed = PromiseSums(), PromiseSums()
+    for sums, other in ((plain, 0.0), (mixed, 1e-16)):
+        sums.add(np.append(differences, np.full(50, other)), risk(*with_certain(P, payoffs)), 0)
+
+    assert judge(mixed) == judge(plain)
+
+
+def with_certain(P, payoffs):
+    return np.vstack((P, np.full((50, 2), 0.5))), np.vstack((payoffs, np.ones((50, 2))))
+
+
+@pytest.mark.parametrize("world", ["three classes", "coins that are less sure", "rare losses of any size"])
+@pytest.mark.parametrize("power", [-490, 250, 490])
+def test_the_unit_of_money_does_not_matter(world, power):
+    """From 1e-150 to 1e150, the largest benefit; also where amounts of other days are much smaller."""
+    differences, P, payoffs, _ = draw(world, np.random.default_rng(10), 3000)
+    unit = 2.0**power
+    one, other, mixed = PromiseSums(), PromiseSums(), PromiseSums()
+    for day, rows in enumerate(np.array_split(np.arange(3000), 12)):
+        one.add(differences[rows], risk(P[rows], payoffs[rows]), day)
+        other.add(differences[rows] * unit, risk(P[rows], payoffs[rows] * unit), day)
+        mixed.add(differences[rows] * unit ** (day % 2), risk(P[rows], payoffs[rows] * unit ** (day % 2)), day)
+
+    plain, found = judge(one), judge(other)
+    ends = np.array([plain.mean, plain.low, plain.high])
+    assert [found.mean, found.low, found.high] == pytest.approx(ends * unit, rel=1e-9)
+    assert (found.dispersion, found.day_inflation) == pytest.approx((plain.dispersion, plain.day_inflation))
+    assert np.isfinite(judge(mixed).mean)

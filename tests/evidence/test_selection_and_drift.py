@@ -97,6 +97,28 @@ def test_means_of_skewed_differences_hold():
     assert MeanSums().mean() is None
 
 
+@pytest.mark.parametrize("unit", [2.0**-490, 1.0, 2.0**490])
+def test_means_of_any_unit_of_money_in_any_parts(unit):
+    values = np.random.default_rng(6).exponential(size=200) - 0.5
+    whole, parts, other = MeanSums(), MeanSums(), MeanSums()
+    whole.add(values)
+    parts.add(values[:50] * unit)
+    other.add(values[50:] * unit)
+    parts += other
+
+    one, found = whole.mean(), parts.mean()
+    assert (found.mean, found.low, found.high) == pytest.approx((one.mean * unit, one.low * unit, one.high * unit))
+    assert parts.total == pytest.approx(values.sum() * unit)
+    assert (parts.count, parts.nonzero) == (200, 200)
+
+
+@pytest.mark.parametrize("value", [0.1, 1 / 3, -1e150])
+def test_equal_differences_have_no_skewness_of_rounding(value):
+    sums = MeanSums()
+    sums.add(np.full(31, value))
+    assert sums.mean().low == sums.mean().high == sums.mean().mean == pytest.approx(value)
+
+
 @pytest.mark.parametrize("sizes", [(100, 5_000), (2_000, 2_000)])
 def test_many_rare_categories_are_no_change(sizes):
     rng = np.random.default_rng(2)

@@ -36,3 +36,14 @@ def test_values_that_cannot_differ_say_nothing():
 
     assert sequence.interval() is None
     assert sequence.count == 10
+
+
+@pytest.mark.parametrize("unit", [2.0**-490, 2.0**490])
+def test_the_unit_of_money_does_not_matter(unit):
+    rng, one, other = np.random.default_rng(2), Sequence(), Sequence()
+    for day in range(30):
+        values = rng.choice([-1.0, 0.0, 1.0], 100) * (1 + day % 3)
+        one.add(values, 2.0 * (1 + day % 3))
+        other.add(values * unit, 2.0 * (1 + day % 3) * unit)
+
+    assert other.interval() == pytest.approx(np.array(one.interval()) * unit)

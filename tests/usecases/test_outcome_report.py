@@ -12,9 +12,10 @@ import numpy as np
 import orjson
 import pytest
 
+from app.evidence.means import Mean
 from app.outcomes.terms import Terms
 from app.usecases.outcome_report import slices as slicing
-from app.usecases.outcome_report.comparisons import deciles
+from app.usecases.outcome_report.comparisons import deciles, overrides, shadows
 from app.usecases.outcome_report.drift import compared_values, drift, features
 from app.usecases.outcome_report.reading import Read
 from app.usecases.outcome_report.report import document
@@ -86,6 +87,29 @@ def test_groups_add_up_to_all(by):
         ]
         assert sum(values[1:]) == pytest.approx(values[0])
     json.dumps(report)
+
+
+@pytest.mark.parametrize("unit", [1e-150, 2.0**200, 1e148])
+def test_amounts_of_any_size_are_reported_as_finite_numbers(unit):
+    rng, days = np.random.default_rng(20), []
+    terms = terms_of(tuple(tuple(unit * cell for cell in row) for row in terms_of().benefits))
+    for d in range(12):
+        cases = day_of_cases(rng, 200, DAY + d, terms=[terms, OTHER], known=0.8, epsilon=0.2, overrides=0.2, told=0.5)
+        days.append(replace(cases, shadows={"triage:3": 1 - cases.choice}))
+
+    report = reported(days, "key")
+    json.dumps(report, allow_nan=False)
+    assert report["overrides"]["low"] is not None
+
+
+def test_a_gain_that_is_not_a_number_is_no_verdict():
+    read = read_of(worlds()[0])
+    read.sums.overrides.mean = lambda: Mean(np.nan, np.nan, np.nan)
+    sequence = SimpleNamespace(interval=lambda: (np.nan,) * 3, count=9)
+    read.sums.shadows["triage:2"] = sequence, 9
+
+    assert overrides(read.sums, "known")["right"] == "undecided"
+    assert [one["verdict"] for one in shadows(read.sums, "known")] == ["undecided"]
 
 
 def test_days_and_weeks_are_named_by_date():

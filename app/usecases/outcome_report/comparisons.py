@@ -20,7 +20,8 @@ def overrides(sums: Sums, basis: str, doubt: str | None = None) -> dict[str, Any
     """Who was right in money where another action was really taken; `doubt` is why nobody can say."""
     found = gain(sums.overrides, basis)
     low, high = found["low"], found["high"]
-    right = "undecided" if doubt or low is None or low <= 0 <= high else "people" if low > 0 else "decisions"
+    sure = not doubt and low is not None  # not a number is neither above nor below 0
+    right = "people" if sure and low > 0 else "decisions" if sure and high < 0 else "undecided"
     return {**found, "right": right, "reason": doubt}
 
 
@@ -82,12 +83,9 @@ def _single(sums: Sums, labels: Sequence[Label], way: Callable[..., dict[str, An
     """The action that was best on one half of the cases, judged on the other, and the reverse: no hindsight."""
     crossed = MeanSums()
     for half in (0, 1):
-        chosen = max(labels, key=lambda label: float(sums.singles[label, 1 - half].powers[0]))
-        own = sums.singles[chosen, half]
-        crossed.count += own.count
-        crossed.nonzero += own.nonzero
-        crossed.powers = crossed.powers + own.powers
-    best = max(labels, key=lambda label: float(sum(sums.singles[label, half].powers[0] for half in (0, 1))))
+        chosen = max(labels, key=lambda label: sums.singles[label, 1 - half].total)
+        crossed += sums.singles[chosen, half]
+    best = max(labels, key=lambda label: sum(sums.singles[label, half].total for half in (0, 1)))
     return way(crossed, action=best)
 
 
@@ -96,9 +94,9 @@ def shadows(sums: Sums, basis: str, doubt: str | None = None) -> list[dict[str, 
     listed = []
     for name, (sequence, differing) in sorted(sums.shadows.items()):
         mean, low, high = sequence.interval() or (None, None, None)
-        is_open = low is None or high is None or low <= 0 <= high
-        reason = doubt or ("the interval contains 0" if is_open else None)
-        better = "undecided" if reason else "better" if low is not None and low > 0 else "worse"
+        better = "better" if low is not None and low > 0 else "worse" if high is not None and high < 0 else "undecided"
+        reason = doubt or ("the interval contains 0" if better == "undecided" else None)
+        better = "undecided" if reason else better
         figures = {"mean": mean, "low": low, "high": high, "level": LEVEL, "basis": basis}
         listed.append(
             {
