@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -16,44 +16,66 @@ from app.usecases.outcome_report.selection import UNEQUAL, WHATEVER
 
 _SIGNIFICANT = 0.05
 _FOR_EACH = 100  # resamples for each alternative
-_ARRAYS = ("P", "B", "done", "truth", "told")
+_ARRAYS = ("P", "term", "done", "truth", "told")
 
 
 @dataclass(frozen=True)
 class Part:
     """Comparable decisions of a day.
 
-    Posteriors P (n, K) are under the priors `base` (K,), those of training, or those that the request `stated`. B
-    (n, K, A) are benefits. `done` (n,) is the action that was taken, `truth` (n,) -1 where it is not known, `told` (n,)
-    the benefit that a client reported, NaN without.
+    Posteriors P (n, K). `term` (n,) are indices into `matrices` (T, K, A), the benefits. `done` (n,) is the action that
+    was taken, `truth` (n,) -1 where it is not known, `told` (n,) the benefit that a client reported, NaN without.
     """
 
     classes: tuple[Label, ...]
     actions: tuple[Label, ...]
-    stated: tuple[float, ...] | None
-    base: tuple[float, ...] | None
+    matrices: np.ndarray
     P: np.ndarray
-    B: np.ndarray
+    term: np.ndarray
     done: np.ndarray
     truth: np.ndarray
     told: np.ndarray
-    instances: Sequence[str | None]
+    instances: Sequence[str | None] = ()
 
-    def __getitem__(self, rows: np.ndarray | slice) -> Part:
+    def __len__(self) -> int:
+        return len(self.done)
+
+    def __getitem__(self, rows: np.ndarray) -> Part:
         instances = np.array(self.instances, dtype=object)[rows].tolist() if self.instances else []
         arrays: dict[str, Any] = {name: getattr(self, name)[rows] for name in _ARRAYS}
         return replace(self, **arrays, instances=instances)
 
-    def slices(self, size: int) -> Iterator[Part]:
-        """So many cases at a time."""
-        for start in range(0, len(self.done), size):
-            yield self[start : start + size]
+    @property
+    def is_uniform(self) -> bool:
+        """Whether all cases have the same benefits."""
+        return bool((self.matrices[0] == self.matrices).all())
 
-    def joined(self, others: Sequence[Part]) -> Part:
-        """All cases as one part."""
-        every = (self, *others)
+    @property
+    def benefits(self) -> np.ndarray:
+        """Those of all cases (K, A), or of each (n, K, A)."""
+        found: np.ndarray = self.matrices[0] if self.is_uniform else self.matrices[self.term]
+        return found
+
+    def by_class(self, action: np.ndarray) -> np.ndarray:
+        """What an action (n,) of each case earns in each class, (n, K)."""
+        earned: np.ndarray = self.matrices[self.term, :, action]
+        return earned
+
+    def ordered(self, actions: tuple[Label, ...]) -> Part:
+        """The same with its actions in another order."""
+        names = list(map(str, self.actions))
+        places = [names.index(str(name)) for name in actions]
+        return replace(self, actions=actions, matrices=self.matrices[:, :, places], done=np.argsort(places)[self.done])
+
+    @classmethod
+    def joined(cls, parts: Sequence[Part]) -> Part:
+        """All cases of parts with the same actions, in whatever order, as one; without instances."""
+        first, *others = parts
+        every = [first, *(each.ordered(first.actions) for each in others)]
         arrays: dict[str, Any] = {name: np.concatenate([getattr(each, name) for each in every]) for name in _ARRAYS}
-        return replace(self, **arrays, instances=[one for each in every for one in each.instances])
+        begin = np.cumsum([0, *(len(each.matrices) for each in every[:-1])])
+        arrays["term"] += np.repeat(begin, [len(each) for each in every])
+        return replace(first, matrices=np.concatenate([each.matrices for each in every]), **arrays, instances=())
 
 
 @dataclass
@@ -74,22 +96,22 @@ class Tally:
 
     def add(self, part: Part, choice: np.ndarray) -> None:
         """Both sides earn what the matrix has, also where a client reported another benefit of what was done."""
-        rows, known = np.arange(len(choice)), part.truth >= 0
-        self.n += len(rows)
-        gap = part.B[rows, :, choice] - part.B[rows, :, part.done]
-        now, k = rows[known], part.truth[known]
-        earned = np.stack((part.B[now, k, part.done[known]], part.B[now, k, choice[known]]))
+        known, k = part.truth >= 0, part.truth[part.truth >= 0]
+        before, after = part.by_class(part.done), part.by_class(choice)
+        gap = after - before
+        earned = np.stack((before[known, k], after[known, k]))
+        self.n += len(part)
         self.earned.append(earned)
         self.truths.append(k)
-        self._widen(part.B, gap)
+        self._widen(part.matrices[np.unique(part.term)], gap)
         apart = (part.told[known] - earned[0])[~np.isnan(part.told[known])]
         self.told += len(apart), apart.sum()
         self.bounds += [gap[~known].min(axis=1).sum(), gap[~known].max(axis=1).sum()]
         self.bounds += (earned[1] - earned[0]).sum()
 
-    def _widen(self, B: np.ndarray, gap: np.ndarray) -> None:
+    def _widen(self, matrices: np.ndarray, gap: np.ndarray) -> None:
         """What each side may earn in each class, and in which classes they may differ."""
-        low, high = B.min(axis=(0, 2)), B.max(axis=(0, 2))
+        low, high = matrices.min(axis=(0, 2)), matrices.max(axis=(0, 2))
         if not len(self.low):
             self.low, self.high = np.full((len(low), 2), np.inf), np.full((len(low), 2), -np.inf)
             self.apart = np.zeros(len(low), dtype=bool)

@@ -108,7 +108,7 @@ def test_a_matrix_decides_and_counts_in_place_of_the_recorded_one(client, ward):
     B = [[0.0, -3.0], [-1.0, 2.0]]
     words = {"ill": {"treat": 2, "wait": -1}, "healthy": {"treat": -3, "wait": 0}}
     (first,) = replayed(client, benefits=words, actions=["treat", "wait"], rules=[{}])["alternatives"]
-    (again,) = replayed(client, benefits=B, rules=[{}])["alternatives"]
+    (again,) = replayed(client, benefits=B, actions=["wait", "treat"], rules=[{}])["alternatives"]
 
     assert first["mean"] == again["mean"] == pytest.approx(money(P, y, (P @ np.array(B)).argmax(axis=1), B).mean())
     assert first["done"]["mean"] == pytest.approx(money(P, y, done, B).mean())

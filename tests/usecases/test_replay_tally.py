@@ -15,8 +15,8 @@ def part(rng, n, *, told=None, B=MATRIX, known=1.0):
     truth = np.where(rng.random(n) < known, (rng.random(n) < 0.25).astype(int), -1)
     done = rng.integers(0, 2, n)
     benefits = np.full(n, np.nan) if told is None else told(B[np.maximum(truth, 0), done])
-    return Part(("no", "yes"), ("wait", "treat"), None, None, np.tile([0.75, 0.25], (n, 1)),
-                np.broadcast_to(B, (n, 2, 2)), done, truth, benefits, [])  # fmt: skip
+    P, term = np.tile([0.75, 0.25], (n, 1)), np.zeros(n, dtype=int)
+    return Part(("no", "yes"), ("wait", "treat"), B[None], P, term, done, truth, benefits)
 
 
 @pytest.mark.parametrize("told", [lambda earned: earned - 3, lambda earned: 0.5 * earned, lambda earned: earned + 7])

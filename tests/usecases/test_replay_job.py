@@ -1,0 +1,156 @@
+"""Replaying cases day by day, some at a time."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from app.database import Database
+from app.errors import Invalid
+from app.migrations import migrate
+from app.outcomes.archive import Archive
+from app.outcomes.identity import DAY
+from app.usecases import replay_job
+from app.usecases.specs import ReplaySpec
+from tests.outcomes.records import LOAN, decided, told
+
+DATE = 20_000
+N = 120
+SWAPPED = replace(LOAN, actions=LOAN.actions[::-1], benefits=tuple(row[::-1] for row in LOAN.benefits))
+DEARER = replace(LOAN, benefits=((0.0, -50.0), (-10.0, 30.0)))
+SHARES = tuple(replace(LOAN, priors={"bad": share, "good": 1 - share}) for share in (0.2, 0.3))
+LIMITED = {"rule": "expected_benefit", "limits": {"grant": 10}}
+
+
+@pytest.fixture
+def archive(tmp_path):
+    database = Database(f"sqlite:///{tmp_path / 'payoff.db'}")
+    migrate(database)
+    yield Archive(database, str(tmp_path / "decisions"))
+    database.close()
+
+
+@pytest.fixture
+def replayed(archive, monkeypatch):
+    """What is found by replaying the decisions of the archive, few at a time."""
+    monkeypatch.setattr(replay_job, "trained", lambda _ports, _model: lambda _version: (np.array([0.5, 0.5]), 100))
+    monkeypatch.setattr(replay_job, "_AT_ONCE", 7)
+
+    def replay(*rules, **options):
+        spec = ReplaySpec(
+            model="loan", classes=["bad", "good"], rules=list(rules or [{"rule": "most_probable"}]), **options
+        )
+        found = replay_job._Replay(SimpleNamespace(archive=archive), spec)
+        found.read()
+        return found
+
+    return replay
+
+
+def write(archive, every, days=1):
+    """Posteriors (n, 2) and truths (n,) of decisions by turns of these terms."""
+    rng = np.random.default_rng(3)
+    P, y = rng.dirichlet([1, 1], N), rng.integers(0, 2, N)
+    terms = [every[i % len(every)] for i in range(N)]
+    days = np.arange(N) * days // N
+    for day in np.unique(days):
+        rows = np.flatnonzero(days == day)
+        ids = decided(
+            archive.database, len(rows), terms=[terms[i] for i in rows], at=(DATE + day) * DAY + 60.0,
+            probabilities=P[rows].tolist(), choice=[terms[i].actions.index("refuse") for i in rows],
+        )  # fmt: skip
+        told(archive.database, ids, y[rows].tolist(), day=DATE + day, received_at=(DATE + day) * DAY + 90.0)
+    return P, y, days
+
+
+@pytest.mark.parametrize(
+    ("every", "rule", "share"),
+    [
+        ([LOAN], LIMITED, None),
+        ([LOAN, *SHARES], LIMITED, None),
+        ([LOAN, *SHARES], {**LIMITED, "priors": {"bad": 0.4, "good": 0.6}}, 0.4),
+        ([SWAPPED, LOAN], LIMITED, None),
+        ([LOAN, DEARER, SWAPPED, *SHARES], {**LIMITED, "priors": {"bad": 0.1, "good": 0.9}}, 0.1),
+    ],
+)
+def test_limits_hold_once_for_all_cases_of_a_day(archive, replayed, every, rule, share):
+    """Whatever priors, matrix and order of the actions each of them has."""
+    P, y, days = write(archive, every, days=2)
+
+    (found,) = replayed(rule)._alternatives
+
+    matrices = np.array([(DEARER if every[i % len(every)] is DEARER else LOAN).matrix for i in range(N)])
+    if share is not None:
+        base = np.array([(each.priors or {"bad": 0.5})["bad"] for each in every])[np.arange(N) % len(every)]
+        P = P * np.column_stack((share / base, (1 - share) / (1 - base)))
+        P /= P.sum(axis=1, keepdims=True)
+    gain = np.einsum("nk,nk->n", P, matrices[:, :, 1] - matrices[:, :, 0])
+    choice = np.zeros(N, dtype=int)
+    for day in (0, 1):
+        rows = np.flatnonzero((days == day) & (gain > 0))
+        choice[rows[np.argsort(-gain[rows])[:10]]] = 1
+    assert found.tally.failure is None
+    assert choice.sum() > 10
+    assert np.concatenate(found.tally.earned, axis=1)[1].sum() == pytest.approx(matrices[np.arange(N), y, choice].sum())
+
+
+@pytest.mark.parametrize(
+    ("most", "reason"), [(N, "too many cases for rules with limits"), (3 * N, "matrices of their own")]
+)
+def test_what_limits_hold_of_a_day_is_bounded(archive, replayed, monkeypatch, most, reason):
+    write(archive, [LOAN, DEARER])
+    monkeypatch.setattr(replay_job, "_MOST_HELD", most)
+
+    limited, plain = replayed(LIMITED, {"rule": "expected_benefit"})._alternatives
+
+    assert (plain.tally.failure, plain.tally.n) == (None, N)
+    assert reason in limited.tally.failure
+    assert limited.held == []
+
+
+def test_cases_are_taken_some_at_a_time_with_each_matrix_once(archive, replayed, monkeypatch):
+    write(archive, [LOAN, DEARER, LOAN])
+    parts = []
+    monkeypatch.setattr(replay_job, "_choice", lambda _, part: parts.append(part) or part.done)
+
+    replayed()
+
+    assert sum(map(len, parts)) == N
+    assert {len(part) for part in parts} <= {7, N % 7}
+    assert max(len(part.matrices) for part in parts) == 2
+
+
+def test_too_many_known_cases_are_refused_before_the_day_is_read(archive, replayed, monkeypatch):
+    write(archive, [LOAN])
+    monkeypatch.setattr(replay_job, "_MOST_KNOWN", 20)
+    parts = []
+    monkeypatch.setattr(replay_job, "_choice", lambda _, part: parts.append(part) or part.done)
+
+    with pytest.raises(Invalid, match="choose a shorter period"):
+        replayed()
+
+    assert len(parts) == 2
+
+
+@pytest.mark.parametrize(
+    ("actions", "recorded", "fits"),
+    [
+        (None, ("refuse", "grant"), False),
+        (None, ("bad", "good"), True),
+        (None, ("good", "bad"), True),
+        (["grant", "refuse"], ("refuse", "grant"), True),
+        (["grant", "refuse"], ("bad", "good"), False),
+        (["grant", "refuse"], ("refuse", "grant", "ask"), False),
+    ],
+)
+def test_a_matrix_without_actions_is_about_the_classes(replayed, archive, actions, recorded, fits):
+    """As everywhere else; its columns are not those of whatever was recorded."""
+    benefits = tuple((0.0,) * len(recorded) for _ in range(2))
+    decided(archive.database, 3, terms=replace(LOAN, actions=recorded, benefits=benefits), at=DATE * DAY)
+
+    found = replayed(benefits=[[0.0, -1.0], [-20.0, 5.0]], actions=actions)
+
+    assert (found._decisions, dict(found._left_out)) == ((3, {}) if fits else (0, {"other_actions": 3}))
