@@ -13,6 +13,7 @@ _TINY = 1e-300
 _WEIGHTLESS = 1e-8
 _CHI2_95 = 3.841458820694124  # 95 % quantile of chi-squared with one degree of freedom
 _DRAWS = 99_999
+_CELLS = 1 << 18  # of the tables in memory at a time, 2 MB
 _TIE = 1e-7  # relative; probabilities closer than that are equal
 
 
@@ -146,9 +147,14 @@ def priors_test(counts: np.ndarray, trained: np.ndarray, *, seed: int = 0) -> tu
         return float(fisher_exact(np.stack((counts, trained))).pvalue), "exact"
     both = counts + trained
     rng = np.random.default_rng(seed)
-    drawn = rng.multivariate_hypergeometric(both, int(counts.sum()), size=_DRAWS, method="marginals")
-    rare = _log_probability(drawn, both) <= _log_probability(counts[None], both)[0] + _TIE
-    return float((1 + np.count_nonzero(rare)) / (1 + _DRAWS)), "monte_carlo"
+    limit = _log_probability(counts[None], both)[0] + _TIE
+    size = max(_CELLS // len(both), 1)
+    rare = 0
+    for start in range(0, _DRAWS, size):
+        some = min(size, _DRAWS - start)
+        drawn = rng.multivariate_hypergeometric(both, int(counts.sum()), size=some, method="marginals")
+        rare += int(np.count_nonzero(_log_probability(drawn, both) <= limit))
+    return float((1 + rare) / (1 + _DRAWS)), "monte_carlo"
 
 
 def _log_probability(tables: np.ndarray, both: np.ndarray) -> np.ndarray:

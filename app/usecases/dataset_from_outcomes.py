@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from tempfile import TemporaryFile
 from time import time
-from typing import Any, BinaryIO, cast
+from typing import BinaryIO, cast
 
 import orjson
 
@@ -36,9 +37,9 @@ def make(
     """Keep the recorded instances of a model from `since` until before `until` whose truth is known, as a data set.
 
     Truths of days of which many are still to come count as unknown. Its columns are the features of the model's latest
-    version and its label. The record has, as `lineage`, where the rows come from, how many decisions are left out for
-    what reason, and `warnings` where they are no fair sample. Raises NotFound at /model, Conflict where no data set can
-    be made of these rows, Invalid at /name, TooLarge.
+    version, without those that no instance has, and its label. The record has, as `lineage`, where the rows come from,
+    how many decisions are left out for what reason, and `warnings` where they are no fair sample. Raises NotFound at
+    /model, Conflict where no data set can be made of these rows, Invalid at /name, TooLarge.
     """
     card = _latest(ports, model)
     types: dict[str, ColumnType] = {
@@ -47,14 +48,15 @@ def make(
     request = UploadRequest((card.labels[0],), name, types=types, lines=True)
     request.check()
     counts: Counter[str] = Counter()
-    versions: set[int] = set()
+    versions, names = set[int](), set[str]()
     maturity = matured(ports.archive.cases(model, since=since, until=until, arrivals_only=True), time())
     actions = ActionCounts()
     with TemporaryFile() as file:
         for cases in ports.archive.cases(model, since=since, until=until, with_instances=True):
             for part in slices(cases, maturity.since):
                 actions.add(part)
-            counts.update(_write(cast(BinaryIO, file), settled(cases, maturity.since), card, versions))
+            some = settled(cases, maturity.since)
+            counts.update(_write(cast(BinaryIO, file), some, card, versions, names))
             if counts["rows"] > ports.datasets.limits.max_rows:
                 raise TooLarge(f"a data set may have at most {ports.datasets.limits.max_rows:,} rows; choose a period")
         left_out = {reason: counts[reason] for reason in ("without_instance", "without_truth", "of_acquire")}
@@ -70,6 +72,7 @@ def make(
             "left_out": left_out,
             "warnings": list(reservations(maturity, selective=selection(actions)["is"])),
         }
+        request = replace(request, types={name: type_ for name, type_ in types.items() if name in names})
         try:
             return ports.datasets.upload(cast(BinaryIO, file), request, is_cancelled, lineage=lineage)
         except Invalid as error:  # its places are in the file
@@ -86,21 +89,27 @@ def _latest(ports: Ports, model: str) -> Card:
     return card
 
 
-def _write(file: BinaryIO, cases: Cases, card: Card, versions: set[int]) -> Mapping[str, int]:
-    """Write a line for each usable case; count these, and the others by what they lack."""
+def _write(file: BinaryIO, cases: Cases, card: Card, versions: set[int], names: set[str]) -> Mapping[str, int]:
+    """Write a line for each usable case, with what its instance has of the card's features; count these, and the others
+    by what they lack. Add to `versions` and to the `names` of features.
+    """
     assert cases.instances is not None
     counts: Counter[str] = Counter()
-    labels: list[Any] = [[orjson.dumps(name) for name in terms.classes] for terms in cases.terms]
-    label = orjson.dumps(card.labels[0])
+    features = [feature.name for feature in card.features]
     for instance, term, truth in zip(cases.instances, cases.term.tolist(), cases.truth.tolist(), strict=True):
-        lacks = (
-            "of_acquire" if cases.terms[term].verb != "predict"
-            else "without_instance" if instance is None
-            else "without_truth" if truth < 0
-            else ""
-        )  # fmt: skip
-        counts[lacks or "rows"] += 1
-        if not lacks and instance is not None:
-            versions.add(cases.terms[term].version)
-            file.write(b"%b,%b:%b}\n" % (instance.rstrip()[:-1].encode(), label, labels[term][truth]))
+        terms = cases.terms[term]
+        if terms.verb != "predict":
+            counts["of_acquire"] += 1
+        elif instance is None:
+            counts["without_instance"] += 1
+        elif truth < 0:
+            counts["without_truth"] += 1
+        else:
+            counts["rows"] += 1
+            versions.add(terms.version)
+            values = orjson.loads(instance)
+            row = {name: values[name] for name in features if values.get(name) is not None}
+            names.update(row)
+            row[card.labels[0]] = terms.classes[truth]
+            file.write(orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE))
     return counts

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from threading import Event, Lock
 from time import monotonic, time
@@ -131,7 +131,7 @@ class RecentOutcomes:
         """The last days, of which only those that changed are read."""
         marks = self._marks(model, day_of(time()) - _DAYS)
         same = {day: before[day] for day, mark in marks.items() if day in before and before[day][0] == mark}
-        return {day: same.get(day) or (mark, list(self._read(model, day))) for day, mark in marks.items()}
+        return {day: same.get(day) or (mark, self._read(model, day)) for day, mark in marks.items()}
 
     def _marks(self, model: str, first: int) -> dict[int, Any]:
         """For each day from the first on its file, its outcomes and decisions in the database, and the last outcome."""
@@ -147,17 +147,27 @@ class RecentOutcomes:
                 marks.setdefault(day, [None]).extend(found)
         return marks
 
-    def _read(self, model: str, day: int) -> Iterator[Cases]:
-        """At most about 2,000 cases of a day, without what is not needed here."""
-        parts = [_some(cases) for cases in self._archive.cases(model, since=day * DAY, until=(day + 1) * DAY)]
-        step = max(sum(map(len, parts)) / _OF_DAY, 1.0)
-        return (_some(cases, step) for cases in parts)
+    def _read(self, model: str, day: int) -> list[Cases]:
+        """At most about 2,000 cases of a day, without what is not needed here; memory of some thousands."""
+        kept: list[Cases] = []
+        step = 1.0
+        for cases in self._archive.cases(model, since=day * DAY, until=(day + 1) * DAY):
+            kept.append(_some(cases, step))
+            if (count := sum(map(len, kept))) > 2 * _OF_DAY:
+                kept, step = _thinned(kept, count / _OF_DAY), step * count / _OF_DAY
+        return _thinned(kept, max(sum(map(len, kept)) / _OF_DAY, 1.0))
 
 
-def _some(cases: Cases, step: float = 1.0) -> Cases:
-    """Cases that are so far apart, without their probabilities, amounts and ids."""
+def _thinned(parts: Sequence[Cases], step: float) -> list[Cases]:
+    return [_some(cases, step) for cases in parts]
+
+
+def _some(cases: Cases, step: float) -> Cases:
+    """Cases that are so far apart with their terms, without their probabilities, amounts and ids."""
     places = np.arange(0, len(cases), step).astype(np.intp)
     nothing = np.broadcast_to(np.nan, len(places))
     columns: dict[str, Any] = {name: getattr(cases, name)[places] for name in _KEPT}
     columns |= dict.fromkeys(("expected", "propensity", "benefit"), nothing)
-    return replace(cases, **columns, probabilities=nothing[:, None], shadows={})
+    used, columns["term"] = np.unique(columns["term"], return_inverse=True)
+    terms = [cases.terms[term] for term in used]
+    return replace(cases, **columns, terms=terms, probabilities=nothing[:, None], shadows={})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from time import time
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 from app.database import Database
 from app.errors import NotReady
 from app.migrations import migrate
+from app.outcomes import rows
 from app.outcomes.archive import Archive
 from app.outcomes.identity import DAY, day_of
 from app.outcomes.sealing import Sealer
@@ -212,6 +214,29 @@ def test_of_a_day_with_many_decisions_an_even_sample_counts(database, tail_of, m
 
     assert len(tail_of().labels) == 50
     assert tail_of().labels.count(LOAN.classes[1]) == 15
+
+
+def test_of_many_cases_those_of_the_sample_are_in_memory_with_their_terms(database, tmp_path, monkeypatch):
+    """Each case may have a matrix of its own."""
+    monkeypatch.setattr(recent, "_OF_DAY", 20)
+    monkeypatch.setattr(rows, "BATCH", 30)
+    day, most = day_of(days_ago(1)), []
+    every = [replace(LOAN, version=i + 1) for i in range(300)]
+    decided(database, 300, terms=every, at=[DAY * day + i for i in range(300)])
+    thinned = recent._thinned
+    monkeypatch.setattr(
+        recent, "_thinned", lambda parts, step: most.append(sum(map(len, parts))) or thinned(parts, step)
+    )
+
+    parts = RecentOutcomes(database, Archive(database, str(tmp_path / "decisions")))._read("loan", day)
+
+    assert max(most) <= 2 * 20 + 30
+    assert 20 <= sum(map(len, parts)) <= 20 + len(parts)
+    assert [len(part.terms) for part in parts] == [len(part) for part in parts]
+    moments = np.concatenate([part.at for part in parts]) - DAY * day
+    versions = [part.terms[term].version for part in parts for term in part.term]
+    assert versions == (moments + 1).tolist()
+    assert max(np.diff(moments)) <= 30
 
 
 def test_no_request_waits_for_long(database, monkeypatch):

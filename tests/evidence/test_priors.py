@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import chi2_contingency
 
+from app.evidence import priors
 from app.evidence.priors import estimate_priors, odds_change, priors_test
 from tests.effort import repeated
 from tests.reference.evidence import em_of_priors, exact_homogeneity
@@ -98,6 +99,17 @@ def test_large_tables_agree_with_chi_squared():
     assert method == "monte_carlo"
     assert p == pytest.approx(chi2_contingency(np.stack((counts, trained))).pvalue, abs=0.01)
     assert priors_test(np.array([9000, 500, 400, 100]), trained)[0] == 1e-5
+
+
+def test_tables_are_drawn_some_at_a_time(monkeypatch):
+    """Those of many classes would take gigabytes."""
+    tables = np.array([30, 20, 10, 9]), np.array([15, 15, 10, 10])
+    whole, sizes, usual = priors_test(*tables), [], priors._log_probability
+    monkeypatch.setattr(priors, "_CELLS", 4 * 10_000)
+    monkeypatch.setattr(priors, "_log_probability", lambda some, both: sizes.append(len(some)) or usual(some, both))
+
+    assert priors_test(*tables) == whole
+    assert (max(sizes), sum(sizes)) == (10_000, 1 + 99_999)
 
 
 @pytest.mark.parametrize(

@@ -91,6 +91,32 @@ def test_instances_with_their_truth_are_a_data_set_to_train_on(client):
     assert "no recorded decision" in with_new_truths.json()["detail"]
 
 
+def test_the_columns_are_the_features_of_the_latest_version(client):
+    """An earlier one may have others, the label among them."""
+    rng = np.random.default_rng(2)
+    rows = [[float(age), float(other), "ab"[i % 2]] for i, (age, other) in enumerate(rng.normal(60, 5, (40, 2)))]
+    labels = ["healthy", "ill"] * 20
+    earlier = {"features": ["age", "label", "ward"], "rows": rows, "labels": labels}
+    trained(client, {"model": "dataset-moved", "learner": {"kind": "logistic"}, "data": earlier})
+    instances = [dict(zip(earlier["features"], row, strict=True)) for row in rows]
+    body = {"model": "dataset-moved", "instances": instances, "benefits": MATRIX, "record": {"instances": True}}
+    answer = client.post("/predict", json=body)
+    assert answer.status_code == 200, answer.text
+    tell(client, answer.json()["ids"], labels)
+    trained(client, {"model": "dataset-moved", "learner": {"kind": "logistic"}, "data": two_class_rows()})
+
+    dataset = made(client, model="dataset-moved")
+
+    assert dataset.status_code == 201, dataset.text
+    assert [each["name"] for each in dataset.json()["features"]] == ["age"]
+    assert (dataset.json()["rows"], dataset.json()["labels"]) == (40, ["label"])
+
+    body["instances"] = [{"age": 60, "pulse": 70 + i, "pain": None} for i in range(2)]
+    tell(client, client.post("/predict", json=body).json()["ids"], labels[:2])
+    dataset = made(client, model="dataset-moved")
+    assert [each["name"] for each in dataset.json()["features"]] == ["age", "pulse"]
+
+
 @pytest.mark.parametrize(
     ("body", "status", "error"),
     [
