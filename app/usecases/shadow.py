@@ -23,6 +23,7 @@ from app.registry.card import Card
 from app.registry.loaded import Loaded
 from app.registry.registry import Registry
 from app.registry.snapshot import Reference
+from app.usecases.explore import explored
 from app.usecases.ports import Ports
 from app.usecases.predict import Question, predict
 from app.usecases.record import texts_of_rows
@@ -130,7 +131,7 @@ class ShadowDecider:
         if not challengers or not batch.rows:
             return batch
         ids = [row.id for row in batch.rows]
-        question = replace(question, explain=False, explore=None)
+        question = replace(question, explain=False)
         offered = Offered(challengers, model, day_of(batch.rows[0].at), question, instances, ids)
         return replace(batch, stored=partial(self.offer, offered))
 
@@ -170,8 +171,10 @@ class ShadowDecider:
     def _decide(self, challenger: str, offered: Offered) -> None:
         try:
             model = self._registry.load(challenger)
-            choice = predict(model, offered.rows_for(model), offered.question).choice.tolist()
-            self._shadows.keep(offered.ids, challenger, offered.model.name, offered.day, choice)
+            answer = predict(model, offered.rows_for(model), offered.question)
+            if (share := offered.question.explore) is not None:  # the same draw, or the challenger would explore less
+                answer = explored(answer, offered.model.name, offered.ids, share)
+            self._shadows.keep(offered.ids, challenger, offered.model.name, offered.day, answer.choice.tolist())
         except (PayoffError, SQLAlchemyError) as error:
             self._shadows.dropped += len(offered.ids)
             _log.warning("%s could not decide in the background: %s", challenger, error)

@@ -54,6 +54,21 @@ def test_the_challenger_decides_as_it_would_if_asked(client, database, way):
     eventually(lambda: chosen(database, ids) == expected)
 
 
+def test_a_challenger_that_decides_alike_explores_alike(client, database):
+    """Else it would seem better by what exploration costs."""
+    trained(client, {"model": "ward", "learner": {"kind": "logistic"}, "data": two_class_rows()})
+    version = max(one["version"] for one in client.get("/models/ward").json()["versions"])
+    target = {"version": 1, "shadow": [f"ward:{version}"]}
+    client.put("/models/ward/aliases/twin", json=target).raise_for_status()
+    eventually(lambda: chosen(database, ask(client, "ward@twin", "plain")["ids"])[0] is not None)
+
+    body = {"model": "ward@twin", "instances": ROWS * 10, "record": True, "explore": 0.5, **QUESTION}
+    answer = client.post("/predict", json=body).json()
+    assert min(answer["propensities"]) < 0.5
+    expected = [(f"ward:{version}", answer["actions"].index(decision)) for decision in answer["decisions"]]
+    eventually(lambda: chosen(database, answer["ids"]) == expected, seconds=20)
+
+
 def ask(client, reference, way):
     if way == "csv":
         query = {

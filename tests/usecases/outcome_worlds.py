@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from app.outcomes.cases import UNKNOWN, Cases
@@ -36,6 +38,8 @@ def day_of_cases(
     classes of all cases, known or not.
     """
     listed = [terms_of()] if terms is None else terms
+    if epsilon:
+        listed = [replace(one, figures={"explore": epsilon}) for one in listed]
     term = rng.integers(0, len(listed), n)
     share = rng.beta(0.8, rare, n)
     P = np.column_stack((1 - share, share))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tracemalloc
-from dataclasses import replace
+from dataclasses import fields, replace
 from itertools import pairwise
 from types import SimpleNamespace
 
@@ -12,6 +12,7 @@ import numpy as np
 import orjson
 import pytest
 
+from app.decisions.benefit import decide
 from app.evidence.means import Mean
 from app.outcomes.terms import Terms
 from app.usecases.outcome_report import slices as slicing
@@ -297,6 +298,93 @@ def test_shadows_are_compared_by_a_sequence():
         None,
         "the interval contains 0",
     ]
+
+
+def one_by_one(cases):
+    """The same cases, each on a day of its own."""
+    columns = [field.name for field in fields(cases) if isinstance(getattr(cases, field.name), np.ndarray)]
+    for i in range(len(cases)):
+        yield replace(cases, day=cases.day + i, **{name: getattr(cases, name)[i : i + 1] for name in columns})
+
+
+@pytest.mark.parametrize("rare", [6.0, 1.0])
+def test_the_best_single_action_does_not_depend_on_how_many_cases_a_day_has(rare):
+    cases = day_of_cases(np.random.default_rng(21), 400, rare=rare)
+    together, apart = (reported(days)["alternatives"]["best_single_action"] for days in ([cases], one_by_one(cases)))
+
+    M = np.array(cases.terms[0].benefits)[cases.truth]
+    assert apart == together
+    assert apart["mean"] == pytest.approx(M.mean(axis=0).max())  # it is the same in both halves
+    assert reported(list(one_by_one(cases))[:1])["alternatives"]["best_single_action"] is None
+
+
+def explored_days(epsilon):
+    rng = np.random.default_rng(22)
+    for d in range(30):
+        cases = day_of_cases(rng, 200, DAY + d, epsilon=epsilon)
+        yield replace(cases, received_at=cases.at + 1)
+
+
+def limited_days():
+    """Twenty of the two hundred cases of a day are treated: those where that earns most."""
+    rng, terms = np.random.default_rng(23), replace(terms_of(), figures={"limits": {"treat": {"at_most": 20}}})
+    for d in range(30):
+        cases = day_of_cases(rng, 200, DAY + d, terms=[terms])
+        choice = np.zeros(200, dtype=np.int32)
+        choice[np.argsort(cases.probabilities[:, 0])[:20]] = 1
+        yield replace(cases, choice=choice, received_at=cases.at + 1)
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.3])
+def test_correcting_priors_is_not_credited_with_what_exploration_costs(epsilon):
+    read = Read({1: np.array([6 / 6.8, 0.8 / 6.8])}.get)
+    for cases in explored_days(epsilon):
+        read.add(cases)
+
+    found = document(read, [])["priors"]["corrected"]
+    assert found["cases"] == 29 * 200
+    assert abs(found["mean"]) < 0.02
+
+
+@pytest.mark.parametrize("rule", ["threshold", "most_probable"])
+def test_correcting_priors_is_about_free_decisions_by_expected_benefit(rule):
+    others = [replace(cases, terms=[replace(terms_of(), rule=rule)]) for cases in explored_days(0.0)]
+    for days in (limited_days(), others):
+        assert reported(list(days))["priors"]["corrected"] is None
+
+
+def test_a_decision_is_drawn_or_best_by_the_rule_of_decisions():
+    """Of several that are best up to rounding it is the first, also in reports that have wider matrices."""
+    rng, n = np.random.default_rng(24), 5_000
+    P = rng.integers(1, 10, (n, 3)) / 10.0
+    P /= P.sum(axis=1, keepdims=True)
+    terms = terms_of(((0.1, 0.3, 0.2), (0.3, 0.1, 0.2), (0.2, 0.2, 0.2)), actions=("a", "b", "c"), classes=(0, 1, 2))
+    best = decide(P, terms.matrix).choice
+    drawn = rng.random(n) < 0.3
+    choice = np.where(drawn, rng.integers(0, 3, n), best)
+    wide = terms_of(((0.0,) * 5,) * 4, actions=tuple("abcde"), classes=(0, 1, 2, 3))
+    cases = replace(
+        day_of_cases(rng, n),
+        terms=[replace(terms, figures={"explore": 0.3}), wide],
+        term=np.zeros(n, dtype=np.int32),
+        probabilities=np.column_stack((P, np.full(n, np.nan))),
+        choice=choice.astype(np.int32),
+        propensity=np.where(choice == best, 0.7 + 0.1, 0.1),
+    )
+    sums = read_of([cases]).sums
+
+    _, _, found, epsilon, _ = sums.explored.columns()[:5]
+    names = list(sums.labels)
+    assert [names[int(code)] for code in found] == [terms.actions[action] for action in best]
+    assert set(epsilon) == {0.3}
+
+
+def test_scores_of_partly_known_cases_do_not_drift():
+    cases = day_of_cases(np.random.default_rng(25), 300)
+    acquired = replace(cases, day=DAY + 1, terms=[replace(terms_of(), verb="acquire")])
+    scores = read_of([cases, acquired]).sums.scores[1]
+
+    assert {day: counts[0].sum() for day, counts in scores.items()} == {DAY: 300, DAY + 1: 0}
 
 
 def test_drift_of_values_is_found_and_corrected_for_the_number_of_tests():

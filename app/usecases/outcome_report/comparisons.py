@@ -74,7 +74,7 @@ def alternatives(sums: Sums, basis: str) -> dict[str, Any] | None:
     return {
         "decided": {"mean": base, "total": sums.decided, "cases": n, "basis": basis},
         "most_probable": way(sums.most_probable),
-        "best_single_action": _single(sums, labels, way) if labels else None,
+        "best_single_action": _single(sums, labels, way) if labels and n > 1 else None,
         "perfect": way(sums.perfect),
     }
 

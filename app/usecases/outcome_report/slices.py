@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from app.decisions.benefit import decide
 from app.evidence.promise import Risk, risk
 from app.outcomes.cases import UNKNOWN, Cases
 from app.outcomes.identity import DAY
@@ -17,13 +18,16 @@ from app.outcomes.terms import Label, Terms
 _AT_ONCE = 1 << 17  # rows
 _CELLS = 1 << 21  # of matrices, 16 MB
 _ROW_CELLS = 1 << 23  # of the matrices of rows, 64 MB
+_LIMITS = {"limits", "resources"}  # figures of terms by which decisions depend on one another
 
 
 @dataclass(frozen=True)
 class Stack:
     """The terms of many cases as arrays: `matrices` (T, K, A), NaN where a term has none or fewer of them, and codes:
-    `action_sets` by `action_set` (T,), `class_sets` by `class_set` (T,). `versions` (T,); `stated` (T,), whether the
-    request stated priors.
+    `action_sets` by `action_set` (T,), `class_sets` by `class_set` (T,). `versions` (T,). Of each term (T,): `plain`,
+    whether the probabilities are the model's own, with all features and without stated priors; `free`, whether each
+    decision is for itself the one of largest expected benefit, under the priors of training; `explore`, the share of
+    decisions that were drawn, NaN for none.
     """
 
     matrices: np.ndarray
@@ -32,7 +36,9 @@ class Stack:
     class_sets: Sequence[tuple[Label, ...]]
     class_set: np.ndarray
     versions: np.ndarray
-    stated: np.ndarray
+    plain: np.ndarray
+    free: np.ndarray
+    explore: np.ndarray
 
     @classmethod
     def of(cls, terms: Sequence[Terms]) -> Stack:
@@ -48,8 +54,15 @@ class Stack:
         action_sets, action_set = coded([term.actions for term in terms])
         class_sets, class_set = coded([term.classes for term in terms])
         versions = np.array([term.version for term in terms])
-        stated = np.array([term.priors is not None for term in terms])
-        return cls(matrices, action_sets, action_set, class_sets, class_set, versions, stated)
+        plain = np.array([term.verb == "predict" and term.priors is None for term in terms])
+        free = np.array(
+            [
+                term.rule == "expected_benefit" and term.priors is None and not _LIMITS.intersection(term.figures or ())
+                for term in terms
+            ]
+        )
+        explore = np.array([(term.figures or {}).get("explore", np.nan) for term in terms], dtype=np.float64)
+        return cls(matrices, action_sets, action_set, class_sets, class_set, versions, plain, free, explore)
 
 
 @dataclass(frozen=True)
@@ -261,6 +274,15 @@ def action_codes(part: Slice, actions: np.ndarray) -> tuple[list[Label], np.ndar
     labels, code = coded([label for own in sets for label in own])
     first = np.cumsum([0, *map(len, sets)])
     return labels, code[first[part.stack.action_set[part.term]] + actions]
+
+
+def best_actions(P: np.ndarray, M: np.ndarray) -> np.ndarray:
+    """The actions (n,) that `decide` takes for P (n, K) and M (n, K, A); NaN pads classes and actions."""
+    absent = np.isnan(M)
+    if absent.any():  # what pads earns the least, and comes last
+        least = np.where(absent, np.inf, M).min(axis=2, keepdims=True)
+        M = np.where(absent, np.where(np.isinf(least), 0.0, least), M)
+    return decide(np.nan_to_num(P), M).choice
 
 
 def coded(values: Sequence[Hashable]) -> tuple[list, np.ndarray]:

@@ -18,7 +18,7 @@ from app.outcomes.cases import UNKNOWN
 from app.outcomes.terms import Label
 from app.usecases.outcome_report.action_counts import ActionCounts
 from app.usecases.outcome_report.earnings import Earned
-from app.usecases.outcome_report.slices import Slice
+from app.usecases.outcome_report.slices import Slice, best_actions
 
 _KEPT = 1_000_000  # cases of which single values are kept; of more every second, fourth …
 _LEARNT = 50  # known outcomes before priors are corrected by them
@@ -95,13 +95,13 @@ class Sums:
 
     def _alternatives(self, part: Slice) -> None:
         rows, decided = part.priced, part.decided
+        half = (self.perfect.count + np.arange(len(rows))) % 2 == 0  # goes on from slice to slice: days may be small
         self.decided += float(decided.sum())
         self.perfect.add(np.nanmax(np.ascontiguousarray(part.earned.T), axis=0) - decided)
         likely = most_probable(part.P[rows])
         best = np.argmax(np.nan_to_num(part.stack.matrices, nan=-np.inf), axis=2)
         self.most_probable.add(part.earned_by(best[part.term[rows], likely]) - decided)
         sets = part.stack.action_set[part.term[rows]]
-        half = np.arange(len(rows)) % 2 == 0
         for code in np.unique(sets):
             for place, label in enumerate(part.stack.action_sets[code]):
                 own = sets == code
@@ -128,16 +128,15 @@ class Sums:
 
     def _explore(self, part: Slice) -> None:
         """Cases whose propensity was recorded; a propensity above one half is that of the best action."""
-        rows = np.flatnonzero(~np.isnan(part.propensity) & part.has_matrix)
+        shares = part.stack.explore[part.term]
+        rows = np.flatnonzero(~np.isnan(part.propensity + shares) & part.has_matrix)
         if not len(rows):
             return
         P, M, each = part.P[rows], part.stack.matrices[part.term[rows]], np.arange(len(rows))
         model = np.einsum("nk,nka->na", np.nan_to_num(P), np.nan_to_num(M))
         offered = ~np.isnan(M[:, 0, :])
-        A = offered.sum(axis=1)
-        chosen, propensity = part.choice[rows], part.propensity[rows]
-        best = np.where(propensity > 0.5, chosen, np.where(offered, model, -np.inf).argmax(axis=1))
-        epsilon = np.where(best == chosen, (1 - propensity) * A / np.maximum(A - 1, 1), propensity * A)
+        chosen, epsilon = part.choice[rows], shares[rows]
+        best = np.where(part.propensity[rows] > 0.5, chosen, best_actions(P, M))
         truth = part.truth[rows]
         earned = M[each, np.maximum(truth, 0)]
         likely = np.where(offered, M[each, most_probable(P)], -np.inf).argmax(axis=1)
@@ -159,14 +158,14 @@ class Sums:
         return codes, np.array([self.action_sets.setdefault(labels, len(self.action_sets)) for labels in sets])
 
     def _score(self, part: Slice) -> None:
-        """Histograms of the probabilities of each class, under the priors of training."""
+        """Histograms of the probabilities of each class, under the priors of training, with all features known."""
         lengths = np.array([len(classes) for classes in part.stack.class_sets])[part.stack.class_set]
-        stated = part.stack.stated.any()
+        is_plain = part.stack.plain.all()
         for version, own in part.of_versions:
             rows: Any = slice(None) if own is None else own
             K = int(lengths[part.stack.versions == version].max())
             kept = self.scores.setdefault(version, {}).setdefault(part.day, np.zeros((K, SCORE_BINS)))
-            plain = ~part.stack.stated[part.term[rows]] if stated else slice(None)
+            plain = slice(None) if is_plain else part.stack.plain[part.term[rows]]
             for k in range(len(kept)):
                 kept[k] += histogram(part.P[rows, k][plain])
 
@@ -189,17 +188,16 @@ class Sums:
                 waiting[arrival] = waiting.get(arrival, 0) + some
 
     def _correct(self, part: Slice, rows: np.ndarray, counts: np.ndarray, trained: np.ndarray) -> None:
-        plain = part.has_matrix & ~part.stack.stated[part.term]
-        rows = rows[plain[rows]]
+        """The decisions of the rule against those under the priors of training, neither limited nor drawn."""
+        rows = rows[(part.has_matrix & part.stack.free[part.term])[rows]]
         if counts.sum() < _LEARNT or not len(rows):
             return
         shares = np.where(trained > 0, counts + 0.5, 0)
-        P, _ = shift_priors(part.P[rows, : len(counts)], trained, shares / shares.sum())
-        M = part.stack.matrices[part.term[rows], : len(counts)]
-        actions = np.argmax(np.nan_to_num(np.einsum("nk,nka->na", P, M), nan=-np.inf), axis=1)
-        earned = M[np.arange(len(rows)), part.truth[rows]]
+        P, M = part.P[rows, : len(counts)], part.stack.matrices[part.term[rows], : len(counts)]
+        shifted, _ = shift_priors(P, trained, shares / shares.sum())
         each = np.arange(len(rows))
-        self.corrected.add(earned[each, actions] - earned[each, part.choice[rows]])
+        earned = M[each, part.truth[rows]]
+        self.corrected.add(earned[each, best_actions(shifted, M)] - earned[each, best_actions(P, M)])
 
 
 def most_probable(P: np.ndarray) -> np.ndarray:
