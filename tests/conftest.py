@@ -6,6 +6,8 @@ import os
 import sys
 from pathlib import Path
 
+os.environ.pop("PYTHONUNBUFFERED", None)  # processes that tests start would write a line and its end apart, mixed
+
 if os.environ.pop("PYTHONDONTWRITEBYTECODE", None):  # every process would compile all it imports: 8 s instead of 3 s
     os.environ.setdefault("PYTHONPYCACHEPREFIX", str(Path.home() / ".cache" / "payoff-tests"))
     sys.pycache_prefix, sys.dont_write_bytecode = os.environ["PYTHONPYCACHEPREFIX"], False
@@ -30,7 +32,7 @@ from app.job_processes import PRELOADED
 from app.processes import preload
 from app.settings import Settings
 from app.wiring import wire
-from tests.effort import repeated
+from tests.effort import THOROUGH, repeated
 from tests.servers.forked import share_template
 
 preload(
@@ -67,13 +69,17 @@ pytest_plugins = ["tests.servers.fixtures"]  # postgres_url, bucket, dask_cluste
 
 
 def pytest_xdist_make_scheduler(config, log):
-    """Files go to workers whole and in our order; those that share a system of ten processes go to the same one."""
+    """Files go to workers whole and in our order; those that share a browser or a system go to the same one."""
     config.option.loadscopereorder = False
     return _Schedule(config, log)
 
 
-def pytest_collection_modifyitems(items):
-    """Those that take longest first, so that in the end no worker waits for another."""
+def pytest_collection_modifyitems(config, items):
+    """Those of this kind of run; what takes longest comes first, so that in the end no worker waits for another."""
+    if not THOROUGH:
+        left_out = [item for item in items if item.get_closest_marker("thorough")]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if not item.get_closest_marker("thorough")]
     items.sort(key=lambda item: (not item.nodeid.startswith(_OF_THE_SYSTEM), not item.nodeid.startswith(_LONG)))
 
 
@@ -82,6 +88,8 @@ class _Schedule(LoadFileScheduling):
         file: str = super()._split_scope(nodeid)
         if file == _APART:
             return nodeid
+        if file.startswith("tests/console/"):
+            return "the console"
         return "the system" if file in _OF_THE_SYSTEM else file
 
 

@@ -42,6 +42,7 @@ def measured(how: str, **variables: str) -> dict[str, int]:
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="mallopt is of glibc")
+@pytest.mark.thorough
 def test_freed_blocks_are_used_again_and_not_all_are_kept():
     kept, usual = measured("kept"), measured("usual")
     assert kept["faults"] * 10 < usual["faults"]

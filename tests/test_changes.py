@@ -71,6 +71,7 @@ def test_nobody_is_told_anything_while_the_database_does_not_answer(database, mo
 
 
 @pytest.mark.parametrize("when", ["asked", "told"])
+@pytest.mark.thorough
 def test_a_follower_that_fails_keeps_nothing_from_the_others(database, caplog, when):
     def fail(_value):
         raise RuntimeError("odd")

@@ -70,6 +70,7 @@ def test_a_port_in_use_is_reported_before_the_start(processes, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.thorough
 def test_another_server_warns_that_it_runs_one_process(tmp_path):
     """`uvicorn app.main:app` cannot start more."""
     settings = {"PAYOFF_HOME": str(tmp_path / "home"), "PAYOFF_MODELS": str(tmp_path / "models")}

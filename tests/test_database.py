@@ -199,6 +199,7 @@ def test_a_statement_that_takes_too_long_is_ended_and_others_go_on(hasty):
     assert numbers(hasty) == []
 
 
+@pytest.mark.thorough
 def test_who_waits_too_long_for_a_lock_is_told_to_come_again_unless_patient(hasty):
     add(hasty, 1)
     with ThreadPoolExecutor(1) as thread:
@@ -271,6 +272,7 @@ def test_who_is_in_the_midst_of_a_statement_hears_of_a_silent_database(distant, 
         connection.execute(insert(NUMBERS).values(n=2))
 
 
+@pytest.mark.thorough
 def test_a_silent_database_is_asked_by_few_and_the_others_do_not_wait(distant, proxy, monkeypatch):
     """Forty callers cost one attempt, or as many as there are seconds in which they ask."""
     asked = []
@@ -307,6 +309,7 @@ def test_a_long_transaction_that_was_answered_keeps_nobody_out_after_a_failure(s
     assert len(numbers(sqlite)) == 30
 
 
+@pytest.mark.thorough
 def test_until_a_failure_is_noted_nobody_else_is_let_through(distant, proxy, monkeypatch):
     trip, refused = distant._breaker.trip, []
 

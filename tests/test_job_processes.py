@@ -27,6 +27,7 @@ def loaded(code):
         ["app.doctor", "app.metrics", "app.stores"],
     ],
 )
+@pytest.mark.thorough
 def test_only_the_http_service_loads_fastapi(modules):
     assert loaded(f"import {', '.join(modules)}") == "[]"
 

@@ -88,6 +88,7 @@ def test_a_process_that_was_killed_before_it_was_asked_is_left_out(tmp_path):
 
 
 @pytest.mark.parametrize("how", ["does not accept", "cannot take more", "sends nothing", "stops", "ends", "drips"])
+@pytest.mark.thorough
 def test_processes_that_hang_delay_the_report_once_and_count_with_their_last_one(how, tmp_path, monkeypatch):
     """Wherever they hang; what has arrived of an answer that was cut off is not counted."""
     one, other = process(tmp_path, 0, (3, 2, 0.5)), process(tmp_path, 1, (4, 5, 0.25))

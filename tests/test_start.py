@@ -85,6 +85,7 @@ def home_with(home, names):
     return home
 
 
+@pytest.mark.thorough
 def test_a_started_service_answers_with_its_aliases_from_memory_and_without_scikit_learn(published):
     """What such a model needs was imported with it; nothing is read from the store any more."""
     modules, before, after = started(published, *PLAIN)

@@ -39,6 +39,7 @@ import errno, os, signal, time
 from app.supervisor import Supervisor
 
 fork, pid, forks = os.fork, os.getpid(), []
+told, tell = os.pipe()
 
 def unreliable():
     forks.append(time.monotonic())
@@ -49,7 +50,9 @@ def unreliable():
 def serve(number):
     os.write(1, b"start %d\\n" % number)
     if number:
+        os.read(told, 1)  # 0 has started
         os.kill(pid, signal.SIGTERM)
+    os.write(tell, b".")
     time.sleep(60)
 
 os.fork = unreliable
@@ -141,6 +144,7 @@ def test_a_fork_that_fails_is_tried_again_while_the_other_processes_go_on():
 
 @pytest.mark.parametrize("state", ["running", "stopped", "stuck"])
 @pytest.mark.parametrize(("how", "code"), [(signal.SIGTERM, 0), (signal.SIGKILL, -signal.SIGKILL)])
+@pytest.mark.thorough
 def test_processes_end_with_their_supervisor(how, code, state):
     """Told to, or because it is gone: nothing is left that holds the port."""
     with subprocess.Popen([sys.executable, "-c", WAITING, state], stdout=subprocess.PIPE, text=True) as supervisor:
@@ -153,6 +157,7 @@ def test_processes_end_with_their_supervisor(how, code, state):
         assert not any(psutil.pid_exists(pid) and psutil.Process(pid).status() != "zombie" for pid in pids)
 
 
+@pytest.mark.thorough
 def test_a_process_that_hangs_is_killed_and_replaced_and_others_are_not():
     """Not one that is suspended for less time, nor one that has not begun to answer, nor any because of a suspended
     supervisor.
@@ -176,6 +181,7 @@ def test_a_process_that_hangs_is_killed_and_replaced_and_others_are_not():
     assert counted == "{'ended': 0, 'hung': 1}\n"
 
 
+@pytest.mark.thorough
 def test_a_hung_process_is_replaced_and_all_end_although_nobody_reads_the_log():
     with subprocess.Popen([sys.executable, "-c", HANGING], stdout=subprocess.PIPE) as supervisor:
         pids = dict(map(int, supervisor.stdout.readline().split()) for _ in range(3))

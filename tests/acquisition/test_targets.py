@@ -8,6 +8,8 @@ from app.acquisition.prices import Prices
 from app.acquisition.targets import _CHEAP, _DEAR, _SIZES, size_for
 from app.errors import Invalid
 
+pytestmark = pytest.mark.thorough
+
 
 def walked(known, prices, size):
     rows, eye = np.arange(len(known)), np.eye(known.P.shape[2])

@@ -16,6 +16,7 @@ def forest(service):
     return trained(service, order)
 
 
+@pytest.mark.thorough
 def test_a_job_has_the_same_fields_in_every_state(service, forest):
     order = {"model": "absent-other", "learner": {"kind": "logistic"}, "data": two_class_rows(40)}
     impossible = order | {"learner": {"kind": "benefit_logistic"}, "benefits": [[0, 1], [1, 0]]}

@@ -36,6 +36,7 @@ def ask(service: httpx.Client, **question: object) -> httpx.Response:
     return service.post("/acquire", json={"model": "clinic", **question})
 
 
+@pytest.mark.thorough
 def test_a_case_fed_as_asked_ends_in_the_class_of_the_complete_row(service, clinic):
     """Feature by feature over HTTP: the class of everything known, prices that add up, the version."""
     for row in two_class_rows(12, seed=5)["rows"]:
@@ -219,6 +220,7 @@ def test_the_card_has_the_frontier_of_the_hold_out(service, clinic):
         assert run["vote_stopping"]["error"] == run["plain"]["error"] or run["budget"] is not None
 
 
+@pytest.mark.thorough
 def test_a_budget_forest_tells_the_path_of_its_choice(service):
     """Cost and error of every number of trees that was tried are in the card, all within the budget."""
     order = {

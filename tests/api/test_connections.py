@@ -167,6 +167,7 @@ def answer(connection: socket.socket) -> bytes:
 @pytest.mark.parametrize(
     ("path", "status"), [("refused", b"401"), ("accepted", b"200"), ("read", b"431")], ids=["401", "200", "unanswered"]
 )
+@pytest.mark.thorough
 def test_trailers_and_chunk_extensions_are_bounded(server, path, status, flood):
     """After an early answer, good or bad, and before any."""
     begin, part = FLOODS[flood]
@@ -275,6 +276,7 @@ SLOW = {
 
 
 @pytest.mark.parametrize("name", SLOW)
+@pytest.mark.thorough
 def test_slow_clients_are_disconnected(server, name):
     begin, drop, status = SLOW[name]
     with server.connection() as connection:
@@ -296,6 +298,7 @@ def test_slow_clients_are_disconnected(server, name):
     assert received[9:12] == status
 
 
+@pytest.mark.thorough
 def test_an_answer_that_is_not_read_is_given_up(server):
     with server.connection() as connection:
         connection.sendall(head("long", method="GET"))
@@ -351,6 +354,7 @@ ODD = {
 
 
 @pytest.mark.parametrize("name", ODD)
+@pytest.mark.thorough
 def test_odd_requests_get_one_answer_and_an_end(server, name):
     message, status = ODD[name]
     with server.connection() as connection:
@@ -382,6 +386,7 @@ WAITING = {
 
 
 @pytest.mark.parametrize("name", WAITING)
+@pytest.mark.thorough
 def test_connections_that_wait_make_room_for_others(small_server, name):
     """The one that has waited longest is closed; one whose request is in progress is not."""
     with ExitStack() as stack:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import time
 
+import pytest
 from sqlalchemy import make_url
 
 from tests.conftest import serving, settings_for, trained, two_class_rows
+
+pytestmark = pytest.mark.thorough
 
 
 def test_predictions_go_on_while_the_database_hangs_or_is_gone(postgres_url, proxy, tmp_path):

@@ -317,6 +317,7 @@ def declared_at(place, charset):
 
 
 @pytest.mark.parametrize("place", ["form", "form, twice", "extended", "field", "file", "bare"])
+@pytest.mark.thorough
 def test_no_charset_but_utf_8_is_decoded(client, place):
     """Every codec that Python knows, and others: 415 wherever it is declared, without looking it up."""
     for charset in [*CODECS, "x-never-heard-of"]:
@@ -349,6 +350,7 @@ def test_plain_transfer_encodings(client, name):
 
 
 @pytest.mark.parametrize("charset", [*PYTHON_ONLY, "utf-16", "latin-1"])
+@pytest.mark.thorough
 def test_a_charset_field_and_extended_names_are_not_used(client, charset):
     """`_charset_` (RFC 7578, 4.6) is not a field of this form; parameters of RFC 2231 are not read in forms."""
     fields = form("_charset_", charset.encode()) + PARTS

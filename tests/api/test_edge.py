@@ -236,6 +236,7 @@ def test_rates_of_a_service_without_keys_hold_for_each_client(tmp_path):
     assert seen == [200, 200, 200, 200, 429]
 
 
+@pytest.mark.thorough
 def test_a_service_whose_keys_are_lost_with_its_database_stays_closed(tmp_path):
     """A SQLite file that is not there is made anew; then the keys that were in it are no reason to let everybody in."""
     settings = settings_for(tmp_path, workers=0)

@@ -107,6 +107,7 @@ def test_contributions_sum_to_the_log_odds_of_the_second_class(service, kind):
         assert told["base_value"] + sum(told["contributions"].values()) == pytest.approx(log_odds(p), abs=1e-9)
 
 
+@pytest.mark.thorough
 def test_contributions_of_a_forest_and_of_too_many_rows(service):
     learner = {"kind": "random_forest", "calibration": "none"}
     trained(service, {"model": "contributing_forest", "learner": learner, "data": two_class_rows()})

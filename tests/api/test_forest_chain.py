@@ -25,6 +25,7 @@ def chain(service):
     return "chain"
 
 
+@pytest.mark.thorough
 def test_the_card_has_the_order_as_a_staircase(service, chain):
     """Feature, price, error and share of each step; as a drawing, too."""
     card = service.get("/models/chain/versions/1").json()

@@ -30,6 +30,7 @@ def three_classes(*labels: object) -> dict:
     ("labels", "majority", "kept"), [(("p", "q", "r"), "q", "q"), ((1, 2, 3), 3, 3), ((1, 2, 3), "3", 3)]
 )
 @pytest.mark.parametrize("kind", ["hierarchical_logistic", "kernel_logistic"])
+@pytest.mark.thorough
 def test_a_majority_is_named_as_the_labels_are(service, kind, labels, majority, kept):
     """The class of that name is meant, not the one at that position; the card keeps it as the data set writes it."""
     learner = {"kind": kind, "majority": majority}

@@ -116,6 +116,7 @@ def test_answers_are_those_of_the_route(tmp_path, monkeypatch):
         b'{"model":"unheld","instances":[[50,70,5,0]],"benefits":{"healthy":{"a":1,"b":2,"a":1},"ill":{"a":1,"b":2}}}',
     ],
 )
+@pytest.mark.thorough
 def test_a_known_matrix_opens_no_way_round_a_check(tmp_path, body):
     """Each of these differs in one sign from a request that was answered before."""
     plain = {"model": "unheld", "instances": [[50, 70, 5, 0]], "benefits": [[0, -1], [-10, 5]]}

@@ -289,6 +289,7 @@ def test_a_pickle_is_refused_before_its_file_has_arrived(service):
     assert begun(service, 2**20, form) == 403
 
 
+@pytest.mark.thorough
 def test_a_model_that_hangs_or_exhausts_memory_ends_in_a_failed_job(tmp_path: Path):
     """Within the limits of a job; the service goes on, and imports the next one."""
     hanging = FunctionTransformer(np.vectorize(time.sleep, otypes=[float]))

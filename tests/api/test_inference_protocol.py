@@ -348,6 +348,7 @@ def test_every_error_has_the_form_of_the_protocol(service, ward, method, path, o
     assert list(response.json()) == ["error"]
 
 
+@pytest.mark.thorough
 def test_keys_rates_and_failures_have_the_form_of_the_protocol(tmp_path, monkeypatch):
     service = wire(settings_for(tmp_path, workers=0, admin_key="administrator", max_body_mb=1))
     _, trainer = service.ports.keys.create(KeyRequest("trainer", ("train",)))

@@ -72,6 +72,7 @@ def bodies(chance: random.Random, count: int):
         yield b"{%b}" % comma.join(parts)
 
 
+@pytest.mark.thorough
 def test_answers_are_those_of_the_plain_way(tmp_path, monkeypatch):
     real, found, differing = long_json.split, Counter(), []
 
@@ -102,6 +103,7 @@ def test_answers_are_those_of_the_plain_way(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("size", [0, 1, 7, 40, 1 << 18])
+@pytest.mark.thorough
 def test_bodies_are_read_alike_wherever_they_are_cut(monkeypatch, size):
     read = [long_json.split(body, lambda _: None) for body in bodies(random.Random(19), 60)]
     monkeypatch.setattr(long_json, "_PART", size)

@@ -13,6 +13,7 @@ from tests.servers.verdict import flaws_of, resolves
 MUTATIONS = repeated(10_000)  # `benchmarks/fuzz.py mutations` sends as many as are asked for
 
 
+@pytest.mark.thorough
 def test_mutated_requests_are_answered_as_documented(tmp_path):
     """No 5xx, problem documents whose places resolve, finite numbers; and afterwards the service answers as before."""
     account = run(tmp_path, MUTATIONS, seed=17)

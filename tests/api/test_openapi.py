@@ -119,6 +119,7 @@ def test_every_operation_has_an_example_that_works_in_order(tried):
 
 
 @pytest.mark.parametrize("seed", range(3))
+@pytest.mark.thorough
 def test_every_example_works_in_any_order(fresh, tried, seed):
     """Where what the examples name is there: all of them, the second and third of a body, too."""
     sent = []
@@ -273,6 +274,7 @@ def test_every_operation_says_what_it_does(fresh):
     assert "HTTPValidationError" not in json.dumps(document)
 
 
+@pytest.mark.thorough
 def test_fuzzing_finds_no_broken_promise(fresh, tmp_path):
     """No 5xx, no undocumented status, and answers that match their schemas, whatever is sent."""
     checks = "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance"

@@ -509,6 +509,7 @@ def test_ids_of_many_days_open_few_files(app, wired, monkeypatch):
             connection.execute(SEALED_DAYS.delete().where(SEALED_DAYS.c.day < 500))
 
 
+@pytest.mark.thorough
 def test_tables_are_read_by_a_process_that_has_read_none():
     """Parts of Arrow are there only once they are imported, which other tests do."""
     program = (

@@ -123,6 +123,7 @@ def test_no_spelling_of_a_path_opens_more_than_its_route_declares(doors, templat
                 assert doors.knock(method, path, key) == expected(method, path, scopes), (method, spelt, scopes)
 
 
+@pytest.mark.thorough
 def test_random_spellings_are_judged_by_the_route_that_is_dispatched(doors):
     """20,000 paths with random changes, below a proxy's prefix or not: 0 differences, and every outcome occurs."""
     chance = random.Random(11)

@@ -167,6 +167,7 @@ def test_a_case_fed_as_asked_ends_in_the_number_of_the_complete_row(service, pri
     assert "Mean squared error" in "".join(ET.fromstring(drawn.text).itertext())
 
 
+@pytest.mark.thorough
 def test_integers_are_classes_or_numbers_as_the_task_says(service):
     """The same data set of integers trains both; a data set uploaded as numbers trains no classifier."""
     whole = numbers(240, 1, whole=True)

@@ -397,6 +397,7 @@ def test_a_card_of_several_labels(service, topics):
     assert all(0 < one["realised_loss"] < 0.7 and one["rows"] == 48 for one in promises.values())
 
 
+@pytest.mark.thorough
 def test_a_label_with_one_positive_row_can_be_trained(service):
     """Half of the rows are held out, but not the one that has it."""
     labels = [["even"] if i % 2 else [] for i in range(40)]

@@ -168,6 +168,7 @@ def test_idempotency_keys(service, route, bad):
 
 
 @pytest.mark.parametrize("bad", BAD)
+@pytest.mark.thorough
 def test_uploads(service, bad):
     """Names in the query, in the form, in the header, and words in cells and labels."""
     table = b"a,b,y\n1,u,p\n2,v,q\n3,u,p\n4,v,q\n"
@@ -202,6 +203,7 @@ def test_arrow_columns(service, ward):
     assert "U+0000" in response.json()["detail"]
 
 
+@pytest.mark.thorough
 def test_names_are_not_retained(service, ward):
     """Requests with names of their own, also of the longest kind, leave nothing in the memory of the service.
 

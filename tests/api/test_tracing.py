@@ -141,6 +141,7 @@ def _spans_of(sent: ExportTraceServiceRequest) -> list[dict]:
     ]
 
 
+@pytest.mark.thorough
 def test_a_job_is_below_the_request_that_ordered_it_and_its_stages_below_the_job(told):
     (request,) = told.named("POST /train")
     (job,) = told.named("job train")

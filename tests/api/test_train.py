@@ -232,6 +232,7 @@ def test_a_job_of_another_kind_is_unknown_in_the_same_words(service, kind):
 
 
 @pytest.mark.parametrize(("loss", "asks"), [(0.5, False), (1000.0, True)])
+@pytest.mark.thorough
 def test_a_cost_tree_that_trains_with_benefits_asks_only_where_it_pays(service, loss, asks):
     """Prices of 3 a feature: the card has the net benefit of the chosen tree, and the hold-out confirms the choice."""
     name = f"paying-{asks}".lower()

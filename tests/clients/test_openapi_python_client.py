@@ -54,6 +54,7 @@ def generated(service: httpx.Client, ward: str, tmp_path_factory: pytest.TempPat
     sys.path.remove(str(folder))
 
 
+@pytest.mark.thorough
 def test_predict(generated, service):
     response = generated.call("predict.predict", body=generated.models.PredictRequest.from_dict(QUESTION))
 

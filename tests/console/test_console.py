@@ -240,6 +240,7 @@ def test_from_a_file_to_a_decision_in_eight_clicks(tab, site, tmp_path):
     site.client.delete("/models/svg-onload-alert-10")
 
 
+@pytest.mark.thorough
 def test_a_wrong_order_shows_the_place_and_cancelling_asks_first(tab, site):
     page = tab.open("jobs/new")
     page.select_option("form select >> nth=0", "logistic")
@@ -460,6 +461,7 @@ def test_a_model_is_asked_for_questions_where_its_card_says_so(tab, site):
         assert page.locator("h2:text-is('Question by question')").count() == forms
 
 
+@pytest.mark.thorough
 def test_a_key_for_predictions_does_what_it_may(browser, demo):
     site = demo
     tab = Tab(browser, site, site.predict_key)

@@ -53,6 +53,7 @@ def saved(client: Any, name: str, columns: dict[str, list[float]]) -> None:
     client.put(f"/models/triage/matrices/{name}", json=matrix).raise_for_status()
 
 
+@pytest.mark.thorough
 def test_the_lab_records_nothing_and_compares_by_the_names_of_actions(tab, demo, file_of_cases):
     client = demo.client
     columns = {"never": [-100, -100], "wait": [0, -4], "treat": [-4, 4]}
@@ -143,6 +144,7 @@ def other(card: dict[str, Any], name: str) -> None:
     ("differs", "words"),
     [("", "the same rows"), ("seed", "different rows of the same data"), ("data", "different data")],
 )
+@pytest.mark.thorough
 def test_a_comparison_states_whether_the_rows_are_the_same(tab, demo, differs, words):
     def answered(route: Any) -> None:
         card = route.fetch().json()
@@ -197,6 +199,7 @@ def test_the_curve_is_in_order_where_scores_are_close_to_the_ends(tab):
 
 
 @pytest.mark.parametrize("change", [{"known": 0}, {"usable": False}])
+@pytest.mark.thorough
 def test_estimates_from_no_data_are_not_shown(tab, change):
     def answered(route: Any) -> None:
         if "svg" in route.request.headers["accept"]:

@@ -38,6 +38,7 @@ def decimal_of(request: Any) -> str:
         (["61", "62"], ".", ""),
     ],
 )
+@pytest.mark.thorough
 def test_decimals_are_read_as_the_numbers_of_the_file_show(tab, tmp_path, ages, decimal, said):
     page = tab.open("cases/triage:1")
     page.set_input_files("input[type=file]", file_of(tmp_path, ages))
@@ -57,6 +58,7 @@ def test_decimals_are_read_as_the_numbers_of_the_file_show(tab, tmp_path, ages, 
         (["61,5", "62.5"], "“61,5” and “62.5”", ","),
     ],
 )
+@pytest.mark.thorough
 def test_decimals_that_are_not_clear_are_asked_for(tab, tmp_path, ages, shown, decimal):
     page = tab.open("cases/triage:1")
     asked: list[str] = []

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 import skops.io
 from sklearn.linear_model import LogisticRegression
 
 from tests.conftest import two_class_rows
 from tests.console.conftest import ADMIN_KEY
 from tests.console.tab import Tab
+
+pytestmark = pytest.mark.thorough
 
 
 def test_a_model_is_imported(browser, site, tmp_path):

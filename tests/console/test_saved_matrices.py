@@ -29,6 +29,7 @@ def open_saved(page):
     page.wait_for_selector("text=autumn-2026, version 2, the newest")
 
 
+@pytest.mark.thorough
 def test_the_code_to_copy_names_the_matrix_until_it_is_edited(tab):
     page = tab.open("lab/triage:1")
     open_saved(page)

@@ -322,6 +322,7 @@ def test_integers_are_numbers_to_regress_on_where_that_is_said(store):
         store.add(io.BytesIO(b"a,y\n1,u\n2,v\n"), ["y"], numbers=True)
 
 
+@pytest.mark.thorough
 def test_suggestions_are_bounded(tmp_path):
     """Very many unknown labels beside very many columns, all alike: answered at once, in a few lines."""
     store = DatasetStore(str(tmp_path), DataLimits(10, 20_000, 10, 10**8))

@@ -99,6 +99,7 @@ def test_what_is_wrong_without_the_file_starts_no_process(store, order, monkeypa
 
 
 @pytest.mark.parametrize("millions", [100, 300])
+@pytest.mark.thorough
 def test_a_file_that_declares_less_than_it_unpacks_to(tmp_path, millions):
     """A few kilobytes: refused for the memory they need, which this process never takes."""
     content = hostile.long_words(millions)
@@ -121,6 +122,7 @@ def test_long_words_within_the_limits_are_refused_for_their_length(tmp_path):
 
 @settings(max_examples=30, deadline=None)
 @given(st.data())
+@pytest.mark.thorough
 def test_metadata_that_lies(data):
     """Numbers of the metadata replaced by any others: a data set or a refusal, in bounded time."""
     columns = {"a": np.arange(300) % 7 / 2, "b": ["u", "v", "w"] * 100, "y": [0, 1, 0] * 100}
@@ -218,6 +220,7 @@ def test_several_at_once(store):
     assert len(set(found)) == 3
 
 
+@pytest.mark.thorough
 def test_a_reader_dies_with_the_service(tmp_path):
     slow(tmp_path).close()
     code = (
@@ -260,6 +263,7 @@ def _wide_parquet(words):
 
 
 @pytest.mark.parametrize(("form", "words"), [("gzip", "w"), ("parquet", "w")])
+@pytest.mark.thorough
 def test_the_widest_table_is_read_with_the_default_memory(tmp_path, form, words):
     content = _wide_parquet(words) if form == "parquet" else _wide_csv(words)
     found = upload(reads(tmp_path), gzip.compress(content, 1) if form == "gzip" else content)
@@ -268,6 +272,7 @@ def test_the_widest_table_is_read_with_the_default_memory(tmp_path, form, words)
 
 
 @pytest.mark.parametrize("form", ["csv", "gzip", "parquet"])
+@pytest.mark.thorough
 def test_the_most_categories_are_read_with_the_default_memory(tmp_path, form):
     """100 columns of 1,000 categories each, as many as a data set may have in all."""
     words = [f"w{i}" for i in range(1000)]

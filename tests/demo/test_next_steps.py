@@ -14,6 +14,8 @@ from app.demo import next_steps
 from app.demo.tour import _cases, _tell
 from tests.conftest import serving, settings_for
 
+pytestmark = pytest.mark.thorough
+
 ROOT = Path(__file__).parents[2]
 KEY = "the-key-of-the-demo"
 

@@ -271,6 +271,7 @@ def plain(target: str) -> str:
 
 
 @pytest.mark.parametrize("segment", SEGMENTS)
+@pytest.mark.thorough
 def test_what_is_hidden_is_reached_by_no_spelling_of_its_path(balancer, segment):
     """Whatever passes has the path that was sent, and one that is not hidden however it is read."""
     targets = [form.replace("{}", text) for text in spelled(segment) for form in SPELLINGS.split()]
@@ -326,6 +327,7 @@ def test_no_random_spelling_reaches_what_is_hidden(balancer):
     assert seen, "some of them are paths of the service"
 
 
+@pytest.mark.thorough
 def test_every_path_of_the_service_passes_unchanged(balancer, tmp_path):
     paths = every_path(tmp_path) - {"/metrics", "/access"}
     assert paths >= {"/predict", "/models/{name}", "/docs", "/openapi.json", "/health/ready"}
@@ -366,6 +368,7 @@ def every_path(home: Path) -> set[str]:
         ("POST /predict HTTP/1.1\nHost: x\nContent-Length: 65536\n", 401),
     ],
 )
+@pytest.mark.thorough
 def test_what_it_refuses_by_the_head_gets_a_problem_document(balancer, head, status):
     with replica() as (port, seen):
         answer = raw(balancer(port), head + "X-Request-ID: mine\nConnection: close\n")
@@ -428,6 +431,7 @@ def test_short_bodies_need_no_check(balancer, tmp_path):
 @pytest.mark.parametrize(
     ("check", "status", "wait"), [(403, 401, None), (429, 429, "7"), (503, 503, "7"), (500, 503, "7")]
 )
+@pytest.mark.thorough
 def test_a_check_that_fails_lets_nobody_in(balancer, check, status, wait):
     with replica(check=check) as (port, seen):
         answer = balancer(port).post("/datasets", content=bytes(100_000), headers={"X-API-Key": KEY})

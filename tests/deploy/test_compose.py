@@ -157,6 +157,7 @@ def test_digests_are_those_of_the_registry(tmp_path):
     assert yaml.safe_load(made.read_text())["services"] == services | {"service": {"build": {"args": {"PYTHON": base}}}}
 
 
+@pytest.mark.thorough
 def test_the_key_of_prometheus_is_made_once_and_opens_metrics_alone(tmp_path):
     file = tmp_path / "metrics"
     settings = Settings(home=tmp_path / "home", models=str(tmp_path / "models"), workers=0, admin_key="chosen")

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
+
 from app.doctor import Level, examine
 from app.stores import make_ports
 from tests.conftest import settings_for
 from tests.registry.making import publish
+
+pytestmark = pytest.mark.thorough
 
 
 def test_postgresql_and_a_bucket_are_looked_at_and_a_server_that_hangs_is_given_up(

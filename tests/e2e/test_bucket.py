@@ -17,6 +17,8 @@ from tests.servers.proxy import Proxy
 from tests.servers.s3 import access
 from tests.servers.service import Replica
 
+pytestmark = pytest.mark.thorough
+
 QUESTION = {"instances": [[50, 70, "mild"]], "rule": "most_probable"}
 
 

@@ -16,6 +16,8 @@ import pytest
 from tests.conftest import two_class_rows
 from tests.servers.service import Replica
 
+pytestmark = pytest.mark.thorough
+
 ENDED = ("succeeded", "failed", "cancelled")
 
 

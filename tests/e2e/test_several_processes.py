@@ -80,6 +80,7 @@ def served(tmp_path_factory):
         served.supervisor.wait()
 
 
+@pytest.mark.thorough
 def test_the_log_has_the_address_and_the_number_of_processes(served):
     lines = [json.loads(line) for line in served.log.read_text().splitlines()]
     (line,) = [line for line in lines if line["event"] == "processes listen at one port"]
@@ -99,6 +100,7 @@ def test_two_processes_answer_and_either_reports_the_requests_of_both(served):
     assert resident > 1.5 * min(process.memory_info().rss for process in served.processes())
 
 
+@pytest.mark.thorough
 def test_a_process_that_hangs_delays_the_others_for_a_bounded_time_and_is_replaced(served):
     """Requests for the metrics wait for it, also many of them, and probes do not. Its counts stay."""
     counted = served.count("/health/live")
@@ -144,6 +146,7 @@ def test_a_killed_process_is_replaced_and_its_counts_stay(served):
     waited_for(lambda: "payoff_worker_turn_age_seconds" in served.get("/metrics").text)
 
 
+@pytest.mark.thorough
 def test_sigterm_ends_all_processes(served):
     """And nothing listens any more."""
     children = psutil.Process(served.supervisor.pid).children(recursive=True)

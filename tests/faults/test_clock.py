@@ -14,6 +14,8 @@ from tests.faults.life import alone, finished, order
 from tests.servers.fixtures import absent
 from tests.servers.service import JobWorker
 
+pytestmark = pytest.mark.thorough
+
 STEADY = {"FAKETIME_DONT_FAKE_MONOTONIC": "1"}  # the clock that waits are measured by never jumps
 SLOW = {"learner": {"kind": "random_forest", "n_estimators": 60}}
 

@@ -8,6 +8,8 @@ import pytest
 from tests.conftest import serving, settings_for
 from tests.faults.life import QUESTION, alone, finished, order
 
+pytestmark = pytest.mark.thorough
+
 KEY = "a key of the service's own"
 
 

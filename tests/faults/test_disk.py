@@ -11,6 +11,8 @@ from tests.faults.life import QUESTION, alone, finished, order
 from tests.faults.test_outages import upload
 from tests.servers.crowd import Caller
 
+pytestmark = pytest.mark.thorough
+
 
 @pytest.mark.parametrize("what", ["all of it", "the models"])
 def test_a_full_disk(disk, what):

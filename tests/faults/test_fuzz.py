@@ -5,7 +5,11 @@ from __future__ import annotations
 import random
 import tempfile
 
+import pytest
+
 from tests.servers.fuzzing import Wire, examples, leaks, odd
+
+pytestmark = pytest.mark.thorough
 
 REQUESTS = 1500
 

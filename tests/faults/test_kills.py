@@ -15,6 +15,8 @@ import pytest
 from tests.faults.life import life_goes_on
 from tests.jobs.waiting import eventually, gone
 
+pytestmark = pytest.mark.thorough
+
 AWAY_SECONDS = 0.5
 
 

@@ -12,6 +12,8 @@ from tests.conftest import two_class_rows
 from tests.faults.life import QUESTION, finished, life_goes_on, model_of, order
 from tests.servers.crowd import Caller
 
+pytestmark = pytest.mark.thorough
+
 OUTAGE_SECONDS = 3.0
 PATIENCE = 20.0  # within which a client is told that something is away; the machine that tests may be slow
 

@@ -10,6 +10,8 @@ from tests.faults.life import model_of
 from tests.jobs.waiting import eventually
 from tests.servers.crowd import Caller, Crowd
 
+pytestmark = pytest.mark.thorough
+
 AWAY_SECONDS = 0.4
 
 

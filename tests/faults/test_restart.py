@@ -11,6 +11,8 @@ from tests.faults.life import QUESTION, alone, finished, order
 from tests.servers.proxy import Proxy
 from tests.servers.s3 import access
 
+pytestmark = pytest.mark.thorough
+
 ADMIN = {"X-API-Key": "only for these tests"}
 
 

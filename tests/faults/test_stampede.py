@@ -9,6 +9,8 @@ import pytest
 
 from tests.faults.life import QUESTION, alone, finished, order
 
+pytestmark = pytest.mark.thorough
+
 CLIENTS = 200
 
 

@@ -114,6 +114,7 @@ def _statements_of_the_migration():
 
 @settings(max_examples=repeated(20), deadline=None)
 @given(st.randoms(use_true_random=False))
+@pytest.mark.thorough
 def test_while_two_clients_wait_neither_is_served_more_than_one_job_ahead(chance: random.Random):
     """In any order of submitting, claiming and ending, with 1 to 3 slots."""
     database = Database("sqlite://")

@@ -79,6 +79,7 @@ def fail_for(monkeypatch, queue, method, job, times=10**9):
     monkeypatch.setattr(queue, method, broken)
 
 
+@pytest.mark.thorough
 def test_a_stage_that_a_database_cannot_store_is_stored_readably(queue, start):
     start()
     poison = queue.submit("train", {"do": "stage", "stage": UNSTORABLE})
@@ -96,6 +97,7 @@ def test_a_reason_that_a_database_cannot_store_is_stored_readably(queue, start):
     assert (ended(queue, job).status, queue.get(job.id).attempt) == (Status.SUCCEEDED, 2)
 
 
+@pytest.mark.thorough
 def test_progress_that_is_no_number_is_not_stored(queue, start):
     start()
     jobs = [queue.submit("train", {"do": "fraction", "fraction": fraction}) for fraction in ("nan", "inf", "-inf")]
@@ -113,6 +115,7 @@ def test_progress_that_is_no_number_is_not_stored(queue, start):
         ("postpone", "miss", "could not be stored"),
     ],
 )
+@pytest.mark.thorough
 def test_a_method_that_raises_for_one_job_ends_that_job_alone(queue, start, monkeypatch, method, do, reason):
     queue.lease_seconds = LEASE
     poison = queue.submit("train", {"do": do, "seconds": 60, "times": 99})
@@ -202,6 +205,7 @@ def test_a_thread_that_cannot_be_started_gives_the_job_back(queue, start, monkey
 
 
 @pytest.mark.parametrize("method", ["claim", "recover_lost", "check_in"])
+@pytest.mark.thorough
 def test_a_worker_whose_turns_fail_is_not_alive_and_not_counted(queue, start, monkeypatch, method):
     monkeypatch.setattr(worker_module, "_ALIVE_SECONDS", 0.5)
     queue.lease_seconds = 0.2
@@ -238,6 +242,7 @@ def test_no_way_of_ending_is_tried_again_without_end(queue):
         assert queue.get(job.id).error["detail"].startswith("tried ")
 
 
+@pytest.mark.thorough
 def test_a_lost_lease_counts_as_an_outage(queue, start, monkeypatch):
     """The database is silent for longer than the lease, nobody takes the job, and it answers again."""
     beat, hung = queue.beat, threading.Event()

@@ -52,6 +52,7 @@ def family(program):
 
 
 @pytest.mark.parametrize("do", ["sleep", "hold the interpreter", "start a helper"])
+@pytest.mark.thorough
 def test_no_process_outlives_a_killed_worker(queue, serve, do):
     queue.submit("train", {"do": do, "seconds": 60})
     program = serve(1)
@@ -63,6 +64,7 @@ def test_no_process_outlives_a_killed_worker(queue, serve, do):
     eventually(lambda: all(gone(process.pid) for process in processes), SOON)
 
 
+@pytest.mark.thorough
 def test_another_worker_takes_over_from_a_killed_one(queue, serve):
     job = queue.submit("train", {"do": "die once", "seconds": 0})
     held = queue.submit("train", {"do": "sleep", "seconds": 2})
@@ -89,6 +91,7 @@ def test_a_worker_that_is_told_to_end_gives_back_its_jobs_and_leaves_nothing_run
     eventually(lambda: all(gone(process.pid) for process in processes))
 
 
+@pytest.mark.thorough
 def test_killing_the_fork_server_costs_an_attempt_but_no_job(queue, serve):
     queue.submit("train", {"do": "sleep", "seconds": 1})
     program = serve(1)
@@ -100,6 +103,7 @@ def test_killing_the_fork_server_costs_an_attempt_but_no_job(queue, serve):
     assert len(targets.started(queue)) == 2
 
 
+@pytest.mark.thorough
 def test_whatever_is_killed_whenever_each_job_succeeds_once(queue, serve):
     """Job processes are killed at random moments, and both workers in turn are killed and started again."""
     chance = random.Random(7)

@@ -39,6 +39,7 @@ def at_once(function, *arguments):
         assert process.exitcode == 0
 
 
+@pytest.mark.thorough
 def test_every_job_is_claimed_once_whoever_claims(url, queue):
     for number in range(JOBS):
         queue.submit("train", {"number": number})
@@ -48,6 +49,7 @@ def test_every_job_is_claimed_once_whoever_claims(url, queue):
     assert Counter(job.attempt for job in queue.page(page_size=1000)[0]) == {1: JOBS}
 
 
+@pytest.mark.thorough
 def test_a_key_makes_one_job_whoever_submits(url, queue):
     at_once(targets.submit_keyed, url)
     assert sum(queue_status(queue).jobs.values()) == targets.KEYS

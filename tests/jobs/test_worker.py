@@ -215,6 +215,7 @@ def test_a_process_killed_right_after_its_success_changes_nothing_and_is_not_cle
 
 
 @pytest.mark.parametrize("do", ["sleep", "hold the interpreter", "ignore SIGTERM", "start a helper"])
+@pytest.mark.thorough
 def test_cancelling_ends_a_running_job_within_two_seconds_whatever_it_does(queue, start, do):
     start()
     job = running(queue, do, seconds=60)
@@ -235,6 +236,7 @@ def test_a_job_beyond_its_wall_time_fails_without_another_try(queue, start):
     assert job.error["detail"] == "it took longer than the 0.5 s allowed"
 
 
+@pytest.mark.thorough
 def test_a_job_beyond_its_memory_fails_without_another_try(queue, start):
     start(limits=JobLimits(memory_bytes=2**29))
     job = run(queue, "eat")
@@ -278,6 +280,7 @@ def test_a_database_that_fails_for_a_while_does_not_end_the_worker(queue, start,
     assert [entry["event"] for entry in logs].count("worker failed, trying again") == 3
 
 
+@pytest.mark.thorough
 def test_a_job_is_killed_before_its_lease_ends_when_the_database_stays_silent(queue, start, monkeypatch):
     hung = threading.Event()
     start()

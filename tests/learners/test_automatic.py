@@ -25,6 +25,7 @@ def two_candidates(monkeypatch):
 
 
 @parametrize_with_checks([Automatic()])
+@pytest.mark.thorough
 def test_it_keeps_the_conventions(estimator, check):
     """Each of scikit-learn's checks passes."""
     check(estimator)
@@ -125,6 +126,7 @@ def breaks(monkeypatch, name, estimator):
 @pytest.mark.parametrize("error", REFUSALS, ids=lambda error: type(error).__name__)
 @pytest.mark.parametrize("first", [True, False])
 @pytest.mark.parametrize("rows", [1, 600])
+@pytest.mark.thorough
 def test_a_candidate_that_breaks_down_is_left_out(monkeypatch, error, rows, first):
     """In the comparison, or as the winner on all rows; the findings have the reason and are JSON."""
     breaks(monkeypatch, "logistic", breaking(error, rows))

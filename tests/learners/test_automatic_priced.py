@@ -50,6 +50,7 @@ def scores(model):
     return {one.kind: one.score for one in model.tried_}
 
 
+@pytest.mark.thorough
 def test_a_chain_wins_where_every_case_needs_the_same_features():
     X, y = sums()
     model = Automatic(benefits=B, feature_costs=[1, 1, 1, 1, 1], random_state=0).fit(X, y)
@@ -61,6 +62,7 @@ def test_a_chain_wins_where_every_case_needs_the_same_features():
     np.testing.assert_array_equal(model.posterior(X), alone.posterior(X))
 
 
+@pytest.mark.thorough
 def test_a_forest_wins_where_cases_need_different_features():
     """A chain pays for all four, or gives up."""
     X, y = switched()
@@ -70,6 +72,7 @@ def test_a_forest_wins_where_cases_need_different_features():
     assert found[model.chosen_] > found["forest_chain"] + 3
 
 
+@pytest.mark.thorough
 def test_the_score_is_the_net_benefit_of_rows_that_neither_the_model_nor_its_stop_has_seen():
     """As the simulation of `/acquire` finds it on three folds, of every candidate."""
     X, y = sums(150, 1)
@@ -104,6 +107,7 @@ def test_where_nothing_pays_the_first_is_taken_and_asks_for_nothing():
     assert told["budgets"][-1]["worth_stopping"]["cost"] == 0
 
 
+@pytest.mark.thorough
 def test_without_benefits_the_unit_of_the_prices_does_not_matter():
     """The score is the share right, less prices in units of a right class, over a range that goes by the prices."""
     X, y = sums(150, 2)
@@ -112,12 +116,14 @@ def test_without_benefits_the_unit_of_the_prices_does_not_matter():
     assert all(0 < score < 1 for score in scores(runs[0]).values())
 
 
+@pytest.mark.thorough
 def test_without_benefits_the_cheaper_way_to_the_same_classes_wins():
     X, y = switched()
     model = Automatic(feature_costs=[0.1, 9, 9, 9, 9], random_state=0).fit(X, y)
     assert model.chosen_ in {"budget_forest", "random_forest"}
 
 
+@pytest.mark.thorough
 def test_free_features_are_no_division_by_zero():
     X, y = sums(90)
     found = scores(Automatic(feature_costs=np.zeros(5), random_state=0).fit(X, y))
@@ -161,6 +167,7 @@ def test_a_large_table_is_judged_by_some_rows(rows, judged):
     assert set(np.unique(fold)) == ({0, 1, 2} if rows == 9000 else {UNJUDGED, 0})
 
 
+@pytest.mark.thorough
 def test_progress_names_the_candidates_and_may_cancel():
     X, y = sums(60)
     heard = []

@@ -41,6 +41,7 @@ def test_mixed_tables_with_missing_values_give_probabilities(learner, calibratio
 
 @every_learner
 @every_calibration
+@pytest.mark.thorough
 def test_the_same_seed_gives_the_same_model(learner, calibration):
     """Two fits with one seed agree to the last bit, and so does a pickled copy."""
     X, y, categorical = mixed(150, 3, 3)
@@ -67,6 +68,7 @@ def test_rows_that_weigh_nothing_do_not_matter(learner, calibration):
 
 
 @every_learner
+@pytest.mark.thorough
 def test_weights_move_the_probabilities(learner):
     """Weighing class 1 threefold brings its weighted mean probability from 1/2 to 3/4, calibrated or not."""
     X, y, categorical = mixed(300, 2, 5)
@@ -113,6 +115,7 @@ def test_the_method_follows_the_smaller_of_two_classes(smallest, calibration, us
 @pytest.mark.parametrize("calibration", ["auto", "sigmoid", "isotonic"])
 @pytest.mark.parametrize("rare", [1, 2, 3])
 @every_learner
+@pytest.mark.thorough
 def test_one_rare_class_does_not_disable_calibration(learner, rare, calibration):
     """A class of one to three rows beside two of 200: they are calibrated on rows that their model did not see."""
     rng = np.random.default_rng(0)

@@ -25,6 +25,7 @@ WEIGHTS = {
 @parametrize_with_checks(
     [BudgetForest(n_estimators=3), BudgetForest(alpha=0, n_estimators=5)], expected_failed_checks=lambda _: WEIGHTS
 )
+@pytest.mark.thorough
 def test_it_keeps_the_conventions(estimator, check):
     """Each of scikit-learn's checks passes, or is exempted with a reason."""
     check(estimator)
@@ -258,7 +259,7 @@ def covtype():
     return X[:12000], y[:12000], X[12000:], y[12000:]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_covtype_needs_less_than_a_quarter_of_the_features():
     """40 trees, alpha 0, unit costs: at most 24 % of the features at error .160; vote stopping 16.5 %, same classes."""
     X, y, new, labels = covtype()

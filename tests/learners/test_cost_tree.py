@@ -44,6 +44,7 @@ KINDS = {0: "squared", 2: "logistic", 3: "softmax"}
     ],
     expected_failed_checks=lambda _: WEIGHTS,
 )
+@pytest.mark.thorough
 def test_it_keeps_the_conventions(estimator, check):
     """Each of scikit-learn's checks passes, or is exempted with a reason."""
     check(estimator)
@@ -132,6 +133,7 @@ def test_a_nodes_function_is_the_objective_where_it_was_built_and_above_it_elsew
 
 @given(seed=st.integers(0, 10_000), K=st.sampled_from(list(KINDS)), lambda_=st.sampled_from([0.0, 0.01, 0.3, 3.0]))
 @settings(max_examples=25, deadline=None)
+@pytest.mark.thorough
 def test_the_objective_never_rises(seed, K, lambda_):
     """Not in one update of any node, however far the tree is from any optimum."""
     tree, _ = planted(K, seed, lambda_=lambda_)
@@ -178,6 +180,7 @@ SETTINGS = {"task": "regression", "depth": 3, "trade_off": 0.06, "zero_tolerance
 
 
 @pytest.mark.parametrize(("initialiser", "seeds", "enough"), [("leaf", 10, 8), ("greedy", 4, 3)])
+@pytest.mark.thorough
 def test_quadrants_cost_twelve(initialiser, seeds, enough):
     """No error at the least possible cost, on at least eight of ten seeds: two signs and the one right feature."""
     right = 0
@@ -361,6 +364,7 @@ CHEAP_AND_DEAR = {"depth": 1, "feature_costs": [1.0, 5.0, 1.0], "random_state": 
 
 @pytest.mark.parametrize(("loss", "asked"), [(2, []), (10, [0]), (100, [1])])
 @pytest.mark.parametrize("actions", [2, 3])
+@pytest.mark.thorough
 def test_benefits_choose_the_point_of_the_largest_net_benefit(loss, asked, actions):
     """An error costs `loss`: nothing earns -loss/2, feature 0 -loss/5 - 1, feature 1 -5. A third action is no use."""
     X, y = cheap_and_dear()

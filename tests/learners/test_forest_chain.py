@@ -24,6 +24,7 @@ WEIGHTS = {
 
 
 @parametrize_with_checks([ForestChain(**SMALL)], expected_failed_checks=lambda _: WEIGHTS)
+@pytest.mark.thorough
 def test_it_keeps_the_conventions(estimator, check):
     """Each of scikit-learn's checks passes, or is exempted with a reason."""
     check(estimator)

@@ -24,6 +24,7 @@ CALIBRATED = "calibration deals rows into folds, so a row of weight 2 and the ro
         "check_sample_weight_equivalence_on_dense_data": COUNTED if model.calibration == "none" else CALIBRATED
     },
 )
+@pytest.mark.thorough
 def test_it_keeps_the_conventions(estimator, check):
     """Each of scikit-learn's checks passes."""
     check(estimator)
@@ -133,6 +134,7 @@ def noise_and_signal(n=300, seed=0):
     return X, (X[:, 0] + 2 * rng.normal(size=n) > 0).astype(int)
 
 
+@pytest.mark.thorough
 def test_rounds_stop_where_unseen_rows_lose_least():
     """The rounds are the stage of the smallest calibrated log loss on the folds, by hand; more are not made."""
     X, y = noise_and_signal()
@@ -153,6 +155,7 @@ def test_rounds_stop_where_unseen_rows_lose_least():
     assert GradientBoosting(max_iter=40, early_stopping=False, random_state=0).fit(X, y).n_iter_ == 40
 
 
+@pytest.mark.thorough
 def test_all_stages_of_a_fold_take_four_bytes_a_probability():
     """The stages of all rows are in memory together; the rounding to float32 is no calibration's difference."""
     X, y = noise_and_signal()

@@ -32,6 +32,7 @@ def exempt(estimator):
 @parametrize_with_checks(
     [HierarchicalLogistic(first=first, second=second) for first, second in STAGES], expected_failed_checks=exempt
 )
+@pytest.mark.thorough
 def test_it_keeps_the_conventions(estimator, check):
     """Each of scikit-learn's checks passes, or is exempted with a reason."""
     check(estimator)

@@ -31,6 +31,7 @@ def exempt(estimator):
 
 
 @parametrize_with_checks([KernelLogistic(kernel=name) for name in KERNELS], expected_failed_checks=exempt)
+@pytest.mark.thorough
 def test_it_keeps_the_conventions(estimator, check):
     """Each of scikit-learn's checks passes, or is exempted with a reason."""
     check(estimator)

@@ -23,6 +23,7 @@ WEIGHTS = {
 
 
 @parametrize_with_checks([MultilabelForest(n_estimators=5)], expected_failed_checks=lambda _: EXEMPT | WEIGHTS)
+@pytest.mark.thorough
 def test_it_keeps_the_conventions(estimator, check):
     """Each of scikit-learn's checks passes, or is exempted with a reason."""
     check(estimator)
@@ -44,6 +45,7 @@ def test_it_is_scikit_learns_forest(trees, labels):
 
 
 @pytest.mark.parametrize("calibration", ["auto", "none", "sigmoid", "isotonic"])
+@pytest.mark.thorough
 def test_mixed_tables_with_missing_values(calibration):
     """A row alone is a row among many; the seed decides, threads do not; a pickled copy agrees; doubt is left."""
     X, Y = drawn()
@@ -65,6 +67,7 @@ def test_mixed_tables_with_missing_values(calibration):
     assert (model.predict(new) == truth)[:, 0].mean() > 0.65
 
 
+@pytest.mark.thorough
 def test_calibration_makes_probabilities_true():
     """On new rows the mean log loss of each label is lower with calibration."""
     X, Y = drawn(3000, seed=4)

@@ -16,6 +16,7 @@ from tests.learners.multilabel import EXEMPT, drawn
 @parametrize_with_checks(
     [MultilabelLogistic(), MultilabelLogistic(chain=True)], expected_failed_checks=lambda _: EXEMPT
 )
+@pytest.mark.thorough
 def test_estimators_keep_the_conventions(estimator, check):
     """Each of scikit-learn's checks passes, or is exempted with a reason."""
     check(estimator)

@@ -5,6 +5,8 @@ import pytest
 
 from app.learners.catalogue import KINDS, resolve
 
+pytestmark = pytest.mark.thorough
+
 SMALL = {
     "cost_tree": {"depth": 2, "lambda": 0.001},
     "random_forest": {"n_estimators": 20},

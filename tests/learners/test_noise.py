@@ -33,6 +33,7 @@ def unseen_posterior(kind, seed):
 
 
 @pytest.mark.parametrize("kind", CALIBRATED, ids=[kind.name for kind in CALIBRATED])
+@pytest.mark.thorough
 def test_noise_promises_no_more_than_it_earns(kind):
     """The expected loss of the decisions on fresh rows is their realised loss, to a tenth."""
     promised = realised = 0.0

@@ -9,6 +9,8 @@ from joblib.parallel import ThreadingBackend
 
 from app.learners.catalogue import KINDS, resolve
 
+pytestmark = pytest.mark.thorough
+
 LARGE = 16_384  # bytes from which a cluster sends an array once, and checks that there is room for it
 QUICK = {
     "auto": {"max_seconds": 1e-9},

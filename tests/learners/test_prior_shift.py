@@ -8,6 +8,8 @@ from app.decisions.priors import shift_priors
 from app.learners.kernel_logistic import KernelLogistic
 from app.learners.logistic import Logistic
 
+pytestmark = pytest.mark.thorough
+
 BENEFITS = np.array([[0.0, -1.0], [-5.0, 0.0]])
 
 

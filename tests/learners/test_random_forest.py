@@ -27,6 +27,7 @@ WEIGHTS = {
     [RandomForest(n_estimators=5), RandomForest(n_estimators=5, calibration="sigmoid")],
     expected_failed_checks=lambda _: WEIGHTS,
 )
+@pytest.mark.thorough
 def test_it_keeps_the_conventions(estimator, check):
     """Each of scikit-learn's checks passes, or is exempted with a reason."""
     check(estimator)
@@ -43,6 +44,7 @@ def test_it_is_scikit_learns_forest(trees):
 
 
 @pytest.mark.parametrize("calibration", ["none", "sigmoid", "isotonic"])
+@pytest.mark.thorough
 def test_mixed_tables_with_missing_values(calibration):
     """Categories and gaps; the seed decides, threads do not; a pickled copy agrees; calibration leaves doubt."""
     X, y, categorical = mixed(400, 3, 1)
@@ -115,7 +117,7 @@ def test_values_beyond_single_precision_are_refused():
         RandomForest(n_estimators=1).fit(np.array([[1e300], [0.0]]), [0, 1])
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_covtype_asks_step_by_step():
     """All features per split: at most 28 % of the features with vote stopping, 41 % without, error at most .135."""
     table = np.loadtxt(shared("covtype_20k.csv.gz"), delimiter=",", skiprows=1)

@@ -107,6 +107,7 @@ def test_an_empty_database_gets_all_tables_and_a_current_one_is_left_alone(datab
     assert described(database) == made
 
 
+@pytest.mark.thorough
 def test_a_database_from_before_revisions_were_counted_keeps_its_rows(database):
     before.make(database)
     tables = [table for metadata in METADATA for table in metadata.sorted_tables if table.name in described(database)]
@@ -148,6 +149,7 @@ def test_a_database_of_a_newer_program_is_refused_by_name(database):
         assert connection.execute(select(REVISION.c.version_num)).scalar() == "9999"
 
 
+@pytest.mark.thorough
 def test_ten_processes_that_start_at_once_on_an_empty_database_all_come_up(database, database_url):
     ended = start(database_url, "together", 10)
 
@@ -156,6 +158,7 @@ def test_ten_processes_that_start_at_once_on_an_empty_database_all_come_up(datab
 
 
 @pytest.mark.parametrize("at", [3, 8])
+@pytest.mark.thorough
 def test_a_kill_half_way_leaves_the_database_as_it_was(database, database_url, at):
     assert start(database_url, "die", at).returncode == -signal.SIGKILL
     assert described(database) == {}
@@ -164,6 +167,7 @@ def test_a_kill_half_way_leaves_the_database_as_it_was(database, database_url, a
     assert revision(database) == known()[-1]
 
 
+@pytest.mark.thorough
 def test_a_database_that_is_up_to_date_costs_no_alembic(database, database_url):
     migrate(database)
     code = "import sys; from app.database import Database; from app.migrations import migrate;"

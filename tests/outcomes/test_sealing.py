@@ -103,6 +103,7 @@ def test_a_sealed_day_reads_like_before(database, archive, sealer):
     )
 
 
+@pytest.mark.thorough
 def test_a_day_is_sealed_again_with_what_came_later(database, archive, sealer):
     ids = monday(database)
     sealer.seal("loan", DATE)
@@ -174,6 +175,7 @@ STEPS = {
 }
 
 
+@pytest.mark.thorough
 def test_nothing_is_lost_or_doubled_when_a_sealer_is_killed(database, archive, monkeypatch):
     """At each step in turn; the first time there is no file yet, later there is."""
     monkeypatch.setattr(sealing, "_CLEAR", 9)
@@ -273,6 +275,7 @@ def test_of_two_that_seal_one_day_one_does(database, archive, sealer, monkeypatc
     assert len(archive.storage.folders("loan")) == 1
 
 
+@pytest.mark.thorough
 def test_readers_see_each_decision_once_while_days_are_sealed(database, archive, sealer, monkeypatch):
     monkeypatch.setattr(sealing, "_CLEAR", 5)
     monday(database)
@@ -298,6 +301,7 @@ def test_readers_see_each_decision_once_while_days_are_sealed(database, archive,
     assert all(seen)
 
 
+@pytest.mark.thorough
 def test_outcomes_and_corrections_are_kept_while_days_are_sealed(database, archive, sealer, monkeypatch):
     """Two senders give each decision a truth, benefits later, and correct some; what they were told is what is read."""
     monkeypatch.setattr(sealing, "_CLEAR", 5)

@@ -72,6 +72,7 @@ def test_a_model_is_published_answered_with_listed_moved_and_deleted(registry, a
 
 
 @everywhere
+@pytest.mark.thorough
 def test_a_lost_database_is_made_anew_from_the_storage_alone(registry, another, tmp_path):
     for name in ("triage", "triage", "other"):
         publish(registry, name)
@@ -116,6 +117,7 @@ def test_requests_for_loading_and_publishing_are_few(registry, another, requests
 
 
 @in_a_bucket
+@pytest.mark.thorough
 def test_replicas_that_publish_and_delete_at_once_leave_no_doubt(another):
     """Each version is whole or gone, wherever it is looked for."""
     replicas = [another(), another()]
@@ -158,6 +160,7 @@ def test_what_a_killed_job_left_in_a_bucket_is_removed_and_what_is_published_is_
 
 
 @in_a_bucket
+@pytest.mark.thorough
 def test_while_the_store_is_away_what_is_in_memory_is_served(registry, another, way, impatient, monkeypatch):
     publish(registry)
     publish(registry, "other")

@@ -58,6 +58,7 @@ def files_in(tmp_path: Path) -> set[str]:
 
 @in_a_bucket
 @pytest.mark.parametrize("key", [None, KEY])
+@pytest.mark.thorough
 def test_a_restart_without_the_store_is_ready_and_answers(another, replica, cut, key):
     """With all that aliases and names meant, and no other process asks the store for anything."""
     owner = another(signing_key=key)
@@ -79,6 +80,7 @@ def test_a_restart_without_the_store_is_ready_and_answers(another, replica, cut,
 
 
 @in_a_bucket
+@pytest.mark.thorough
 def test_a_version_published_while_the_store_is_cut_is_answered_with_the_one_before(another, replica, cut, registry):
     """Also by a process that starts only then."""
     publish(registry)

@@ -48,6 +48,7 @@ def calls_in_transactions(monkeypatch):
 
 
 @everywhere
+@pytest.mark.thorough
 def test_no_change_calls_the_store_in_a_transaction_that_writes(registry, another, calls_in_transactions, tmp_path):
     for _ in range(3):
         publish(registry)
@@ -69,6 +70,7 @@ def test_no_change_calls_the_store_in_a_transaction_that_writes(registry, anothe
 
 @pytest.mark.parametrize("method", ["write", "remove", "folders"])
 @everywhere
+@pytest.mark.thorough
 def test_a_store_that_hangs_holds_up_no_heartbeat(registry, database, monkeypatch, method):
     """Whatever is being changed while the store hangs: on SQLite there is one write lock for all."""
     for _ in range(2):

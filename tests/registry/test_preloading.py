@@ -38,6 +38,7 @@ def soon(condition):
 
 
 @everywhere
+@pytest.mark.thorough
 def test_aliases_and_bare_names_are_loaded_at_the_start_and_after_each_change(registry, preloaded):
     for _ in range(3):
         publish(registry)

@@ -7,6 +7,8 @@ from app.migrations import migrate
 from app.processes import CONTEXT
 from tests.registry.making import publish_many
 
+pytestmark = pytest.mark.thorough
+
 _PROCESSES, _EACH = 3, 5
 
 

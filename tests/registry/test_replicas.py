@@ -56,6 +56,7 @@ def change(registry, who):
     return published
 
 
+@pytest.mark.thorough
 def test_changes_from_everywhere_are_lost_nowhere(replicas):
     """No number twice, no alias that dangles, a history without gaps, and a folder that tells the same."""
     with ThreadPoolExecutor(REPLICAS) as threads:

@@ -53,6 +53,7 @@ def save(matrices, name="autumn", benefit=1.0):
     return matrices.save(MODEL, name, content(benefit), "ann", nothing)
 
 
+@pytest.mark.thorough
 def test_another_process_sees_changes_within_a_second_and_this_one_at_once(database, other, tmp_path):
     here, there = SavedMatrices(database, tmp_path / "a"), SavedMatrices(other, tmp_path / "b")
     save(here, "before")
@@ -218,6 +219,7 @@ def test_what_is_not_there_is_named(database, tmp_path):
         assert len(connection.execute(select(table)).all()) == 1
 
 
+@pytest.mark.thorough
 def test_a_start_without_the_database_goes_by_what_was_known(database, tmp_path, monkeypatch):
     known, unknown = (SavedMatrices(database, tmp_path / name) for name in ("copy", "none"))
     known.start()

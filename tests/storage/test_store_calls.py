@@ -88,6 +88,7 @@ ASKS = {
 
 
 @pytest.mark.parametrize("trouble", ["hang", "kill", "unavailable"])
+@pytest.mark.thorough
 def test_a_store_in_trouble_is_unavailable_soon_and_well_again_after_it(store, way, trouble, monkeypatch):
     """Whatever is asked of it; and nothing that was whole is left half-written or half-removed."""
     monkeypatch.setattr(store_calls, "_REST_SECONDS", 0.0)  # all are to reach it
@@ -116,6 +117,7 @@ def test_one_failure_is_not_told(store, way):
     assert store.read("a/1", "table") == FILES["table"]
 
 
+@pytest.mark.thorough
 def test_while_a_store_hangs_only_one_waits_for_it(store, way, monkeypatch):
     """Otherwise every thread of the service would stand there, one request after the other."""
     monkeypatch.setattr(store_calls, "_REST_SECONDS", 0.0)

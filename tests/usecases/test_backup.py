@@ -98,6 +98,7 @@ def everything(ports):
 
 
 @pytest.mark.parametrize("place", ["folder", "s3"])
+@pytest.mark.thorough
 def test_what_is_restored_is_what_was_backed_up(full, stack, tmp_path, request, place):
     """To a folder or a bucket and back, onto a machine that has nothing."""
     url = str(tmp_path / "backup") if place == "folder" else f"{request.getfixturevalue('bucket')}/backup"
@@ -117,6 +118,7 @@ def test_what_is_restored_is_what_was_backed_up(full, stack, tmp_path, request, 
     assert [fresh.registry.reserve(name, "job_1", 1) for name in ("triage", "gone", "never-finished")] == [4, 2, 2]
 
 
+@pytest.mark.thorough
 def test_a_single_machine_grows_into_a_cluster_and_back(full, stack, tmp_path, postgres_url, bucket):
     """SQLite and folders into PostgreSQL and a bucket, where numbers go on being counted; and the other way round."""
     cluster = opened(
@@ -182,6 +184,7 @@ def slow_store(monkeypatch):
 
 
 @pytest.mark.parametrize("command", ["backup", "restore", "reindex", "doctor", "clean up"])
+@pytest.mark.thorough
 def test_a_store_that_is_slower_than_the_limit_on_idle_transactions(
     command, full, stack, tmp_path, postgres_url, slow_store
 ):
@@ -311,6 +314,7 @@ def test_what_was_broken_off_is_no_backup_and_is_gone_on_with(full, stack, tmp_p
 
 
 @pytest.mark.parametrize("place", ["folder", "s3"])
+@pytest.mark.thorough
 def test_a_second_run_reads_and_writes_only_what_is_missing(full, stack, tmp_path, request, monkeypatch, place):
     """After an interruption in the middle of the copy, in either direction."""
     url = str(tmp_path / "backup") if place == "folder" else f"{request.getfixturevalue('bucket')}/backup"

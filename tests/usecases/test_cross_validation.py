@@ -72,6 +72,7 @@ def test_tables_of_enough_rows_have_a_hold_out(rows, folds):
 
 
 @pytest.mark.parametrize("kind", CLASSIFIERS)
+@pytest.mark.thorough
 def test_the_card_states_the_rows_of_its_figures_with_every_learner(service, kind):
     """Metrics and the report on benefits have all rows of a small table; `holdout_rows` is the size of a fold."""
     data, name = two_class_rows(160), f"crossed-{kind}".replace("_", "-")

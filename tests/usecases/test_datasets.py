@@ -224,6 +224,7 @@ PAUSES = ["datasets.expired", "queue.uses_dataset", "registry.datasets", "datase
     ("age", "state"),
     [*((age, "queued") for age in (0.01, 0.49, 0.51, 0.99, 1.01, 1.51, 2.5)), (1.01, "running"), (1.01, "published")],
 )
+@pytest.mark.thorough
 def test_an_order_that_comes_while_data_sets_expire_has_its_data(
     expiring, clock, monkeypatch, pause, before, age, state
 ):

@@ -168,6 +168,7 @@ def test_the_cache_is_in_the_home_if_the_source_is_not_writable(tmp_path, monkey
     assert os.environ["NUMBA_CACHE_DIR"] == str(tmp_path / "kernels")
 
 
+@pytest.mark.thorough
 def test_the_service_does_not_load_the_compiler_at_start():
     """It takes 60 MB of memory."""
     code = "import sys, app.wiring; sys.exit('numba' in sys.modules)"

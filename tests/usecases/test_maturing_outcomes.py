@@ -69,6 +69,7 @@ def test_a_calibrated_model_is_not_accused_while_one_class_is_still_to_come(lag,
 
 
 @pytest.mark.parametrize("lag", [(late(3), at_once), (at_once, late(3))])
+@pytest.mark.thorough
 def test_days_that_are_old_enough_are_judged_without_the_new_ones(lag):
     rng, means, verdicts = np.random.default_rng(2), [], Counter()
     for _ in range(8):

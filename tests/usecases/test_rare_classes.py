@@ -56,12 +56,14 @@ def starts(warnings, *expected):
 
 @pytest.mark.parametrize("learner", LEARNERS, ids=str)
 @pytest.mark.parametrize(("counts", "few"), [([60, 40, 7], "'c2' (5 of 7 rows)"), ([60, 16], "'c1' (12 of 16 rows)")])
+@pytest.mark.thorough
 def test_a_class_of_few_rows_is_named_with_or_without_calibration(learner, counts, few):
     """With the number of rows that leaves 20 for training."""
     starts(warnings_of(learner, counts), FEW.format(few + HELD, 27))
 
 
 @pytest.mark.parametrize("learner", LEARNERS, ids=str)
+@pytest.mark.thorough
 def test_classes_of_enough_rows_are_not_warned_about(learner):
     """20 training rows are enough, with three quarters of the rows for training."""
     assert warnings_of(learner, [60, 40, 27]) == []
@@ -81,6 +83,7 @@ def test_of_many_classes_the_rarest_are_named():
 
 @pytest.mark.parametrize("learner", ["logistic", "cost_naive_bayes", "random_forest", "auto"])
 @pytest.mark.parametrize("counts", [[100, 60], [90, 60, 50]])
+@pytest.mark.thorough
 def test_features_that_say_nothing_about_the_class_are_told(learner, counts):
     """Just where every prediction is the same: noise is found on some seeds, features that matter on none."""
     kind, parameters = resolve({"kind": learner} | QUICK.get(learner, {}))

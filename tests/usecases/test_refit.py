@@ -17,6 +17,7 @@ CLASSIFIERS = [name for name, kind in KINDS.items() if kind.labels == "one"]
 
 
 @pytest.mark.parametrize("name", CLASSIFIERS)
+@pytest.mark.thorough
 def test_refit_learns_from_the_new_rows_and_keeps_the_calibration(name):
     """The calibration is that of the first fit; rows that were held out are predicted better than before."""
     X, y, categorical = mixed(240, 2, 1)

@@ -24,6 +24,8 @@ from tests.effort import THOROUGH
 from tests.jobs.waiting import eventually
 from tests.usecases.stalling import stall, trained
 
+pytestmark = pytest.mark.thorough
+
 STEPS = 200  # more than there are; the loop ends where the process did not stop
 
 context = get_context("forkserver")

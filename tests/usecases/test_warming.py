@@ -101,12 +101,14 @@ def probed(models, how):
     return json.loads(code.stdout)
 
 
+@pytest.mark.thorough
 def test_the_first_prediction_of_a_loaded_model_of_any_kind_compiles_nothing(models):
     Kernels().wait(seconds=240)
 
     assert probed(models, "warm") == {}
 
 
+@pytest.mark.thorough
 def test_the_probe_finds_what_a_first_prediction_compiles(models):
     """Without warming the forests compile: the test above could fail."""
     assert {"random_forest-classification", "budget_forest-classification"} & set(probed(models, "cold"))
@@ -123,6 +125,7 @@ def test_a_model_whose_kernels_are_being_compiled_is_not_loaded_yet(registry_wit
 
 
 @pytest.mark.parametrize(("winner", "waits"), [("random_forest", True), ("logistic", False)])
+@pytest.mark.thorough
 def test_a_model_of_auto_waits_for_the_kernels_of_its_winner(registry_with, monkeypatch, winner, waits):
     waited = []
 

@@ -133,6 +133,7 @@ ENCODED = {
 
 
 @pytest.mark.parametrize("name", ENCODED)
+@pytest.mark.thorough
 def test_categories_are_split_as_their_columns_are(name):
     model = grown(make_column_transformer((ENCODED[name], [1]), (StandardScaler(), [2, 0])), rows=ROWS)
     found = scorer(model, SCHEMA, ("ill", "dead", "healthy"))
