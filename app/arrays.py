@@ -1,4 +1,4 @@
-"""Array types by element type, for signatures where it matters: compiled kernels and what calls them."""
+"""Array types by element type, for signatures where it matters: compiled kernels and what calls them; long rows."""
 
 from __future__ import annotations
 
@@ -17,3 +17,5 @@ U8 = NDArray[np.uint8]
 Bools = NDArray[np.bool_]
 Indices = NDArray[np.intp]
 Ints = NDArray[np.signedinteger[Any]]  # of any width
+
+TILE = 64  # rows that NumPy gets as one long row: short ones take it twice the time

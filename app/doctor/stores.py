@@ -134,7 +134,7 @@ def check_models(database: Database, registry: Registry, settings: Settings, *, 
     yield from _skewed(audit.skewed, settings)
     yield from _without_room(audit, settings.cache_mb)
     if audit.left_over:
-        named = ", ".join(audit.left_over[:_MAX_NAMED]) + (", …" if len(audit.left_over) > _MAX_NAMED else "")
+        named = some_of(audit.left_over, _MAX_NAMED)
         yield warning(
             "index",
             f"{len(audit.left_over)} folders that belong to no version of the index: {named}",

@@ -15,11 +15,12 @@ from typing import Self
 
 import numpy as np
 
+from app.arrays import TILE
+
 Curve = tuple[np.ndarray, np.ndarray, np.ndarray]
 _TAIL = 0.02
 _FEW = 10  # a feature of up to so many values is not clipped: its rare values may be the ones that matter
 _QUARTILES = (0.25, 0.5, 0.75)
-_TILE = 64  # rows that NumPy gets as one long row: short ones take it twice the time
 _ZERO = np.zeros(())
 _SEGMENTS = 8  # of straight lines that stand for a power curve
 _POWERS = (-4.0, 4.0)
@@ -63,12 +64,12 @@ class Hinges:
         """The hinges (n, W) of rows (n, m), NaN where missing. O(n W)."""
         H = None if X.shape[1] == len(self.columns) and self._in_order else X.take(self.columns, axis=1)
         X = X if H is None else H
-        tiles, rest = divmod(len(X), _TILE)
+        tiles, rest = divmod(len(X), TILE)
         if not tiles:
             return _bend(X, self.uppers, self.knots, out=H)
         H = np.empty(X.shape) if H is None else H
-        cut, shape = len(X) - rest, (tiles, _TILE * len(self.columns))
-        bounds = np.tile(self.uppers, _TILE), np.tile(self.knots, _TILE)
+        cut, shape = len(X) - rest, (tiles, TILE * len(self.columns))
+        bounds = np.tile(self.uppers, TILE), np.tile(self.knots, TILE)
         _bend(X[:cut].reshape(shape), *bounds, out=H[:cut].reshape(shape))
         if rest:
             _bend(X[cut:], self.uppers, self.knots, out=H[cut:])

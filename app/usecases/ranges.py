@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from app.arrays import TILE
 from app.data.table import Table
 from app.registry.card import FeatureCard
 from app.registry.loaded import Loaded
 from app.text import positions
-
-_TILE = 64  # rows that NumPy gets as one long row: short ones take it twice the time
 
 
 def feature_cards(table: Table, rows: np.ndarray) -> list[FeatureCard]:
@@ -34,7 +33,7 @@ def strange_values(model: Loaded, X: np.ndarray) -> list[str]:
     if model.bounds is None:
         return []
     least, greatest = model.bounds
-    low, high = _ends(X) if len(X) > _TILE else (X, X)
+    low, high = _ends(X) if len(X) > TILE else (X, X)
     if not (np.count_nonzero(least > low) or np.count_nonzero(greatest < high)):  # nearly always; faster than `any`
         return []
     far = (least > X) | (greatest < X)
@@ -51,12 +50,12 @@ def strange_values(model: Loaded, X: np.ndarray) -> list[str]:
 
 
 def _ends(X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The least and the greatest value of each column, NaN apart, of more than `_TILE` rows."""
-    cut = len(X) - len(X) % _TILE
-    tiles = X[:cut].reshape(cut // _TILE, _TILE * X.shape[1])
+    """The least and the greatest value of each column, NaN apart, of more than `TILE` rows."""
+    cut = len(X) - len(X) % TILE
+    tiles = X[:cut].reshape(cut // TILE, TILE * X.shape[1])
 
     def end(of: np.ufunc) -> np.ndarray:
-        found: np.ndarray = of.reduce(np.concatenate((of.reduce(tiles).reshape(_TILE, X.shape[1]), X[cut:])))
+        found: np.ndarray = of.reduce(np.concatenate((of.reduce(tiles).reshape(TILE, X.shape[1]), X[cut:])))
         return found
 
     return end(np.fmin), end(np.fmax)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from app.errors import Flaw, Invalid, pointer, reject
-from app.text import MAX_NAME
+from app.text import some_of
 
 if TYPE_CHECKING:
     from app.usecases.predict import Question
@@ -42,7 +42,7 @@ def check_fields(question: Question, rule: str) -> None:
 def check_actions(question: Question, rule: str, actions: Sequence[object] | None) -> None:
     """Invalid where the matrix names `actions` of its own and the rule decides among the classes; None are these."""
     if actions is not None and rule not in _DECIDES_ACTIONS:
-        named = ", ".join(str(name)[:MAX_NAME] for name in actions[:_SHOWN]) + (", …" if len(actions) > _SHOWN else "")
+        named = some_of([str(name) for name in actions], _SHOWN)
         what = f"rule {rule} decides among the classes, and the matrix has the actions {named}"
         raise Invalid.at(question.place, f"{what}; leave out the matrix, or decide by the rule expected_benefit")
 
