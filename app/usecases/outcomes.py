@@ -51,6 +51,10 @@ class Sent:
         """How many days the ids name that are the service's own."""
         return len({day_of_id(id_) for id_ in self.columns[0]} - {None})
 
+    def lacks(self, word: Label | None, names: Sequence[Label]) -> bool:
+        """Whether a truth or an action is missing, where these are the names of classes or actions."""
+        return word is None or (self.words and word in MISSING and word not in names)
+
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
         return zip(*self.columns, strict=True)
 
@@ -93,7 +97,9 @@ def take_in(ports: Ports, caller: Caller, sent: Sent, *, correct: bool) -> dict[
     return {
         "accepted": received.accepted,
         "unchanged": received.unchanged,
-        "open": sum(truth is None or (id_ in found and id_ not in resolved) for id_, truth, *_ in sent),
+        "open": sum(
+            truth is None or (id_ in found and sent.lacks(truth, found[id_].classes)) for id_, truth, *_ in sent
+        ),
         "unknown": [id_ for id_ in ids if id_ not in found],
         "conflicts": [
             {"id": one.id, "stored": _worded(found[one.id], one.stored), "sent": _worded(found[one.id], one.sent)}
@@ -114,30 +120,28 @@ def erase(ports: Ports, caller: Caller, id_: str) -> None:
 
 
 def _checked(sent: Sent) -> list[str]:
-    """The ids of those with a truth, each once; Invalid for what is no id, benefit or time, and for two outcomes."""
-    first: dict[str, tuple[Any, ...]] = {}
+    """The ids of those with a truth, each once; Invalid for what is no id, benefit or time."""
     latest = time() + _TOLERANCE
 
     def flaws() -> Iterator[Flaw]:
-        for i, (id_, *row) in enumerate(sent):
+        for i, (id_, _, _, benefit, at) in enumerate(sent):
             if not 1 <= len(id_) <= MAX_ID:
                 yield Flaw(sent.place(i, "id"), f"an id has 1 to {MAX_ID} characters")
             elif message := refused_character(id_):
                 yield Flaw(sent.place(i, "id"), message)
-            elif row[0] is not None and first.setdefault(id_, (*row,)) != (*row,):
-                yield Flaw(sent.place(i, "id"), f"{id_!r} comes twice in this request, with different outcomes")
-            _, _, benefit, at = row
             if not abs(benefit or 0.0) <= LARGEST:
                 yield Flaw(sent.place(i, "benefit"), f"a benefit is a finite number of magnitude at most {LARGEST:g}")
             if not 0 <= (at or 0.0) <= latest:
                 yield Flaw(sent.place(i, "at"), "a truth is known after 1970, and not in the future")
 
     reject(flaws())
-    return list(first)
+    return list(dict.fromkeys(id_ for id_, truth, *_ in sent if truth is not None))
 
 
 def _resolved(sent: Sent, found: Mapping[str, Located]) -> dict[str, tuple[Located, Outcome]]:
-    """The outcomes of decisions that were found, in the words of their terms; Invalid at what is none of these."""
+    """The outcomes of decisions that were found, in the words of their terms; Invalid at what is none of these, and at
+    another outcome of the same decision.
+    """
     positions: dict[tuple[Label, ...], dict[str, int]] = {}
     flaws: list[Flaw] = []
 
@@ -149,22 +153,26 @@ def _resolved(sent: Sent, found: Mapping[str, Located]) -> dict[str, tuple[Locat
         k = known.get(word, known.get(word.removesuffix(".0")))  # as pandas writes integers beside missing ones
         if k is None:
             flaws.append(Flaw(sent.place(i, field), unknown("class" if field == "truth" else field, label, known)))
-            if len(flaws) == MAX_ERRORS:
-                reject(flaws)
         return k or 0
 
-    def missing(word: Label | None, names: tuple[Label, ...]) -> bool:
-        return word is None or (sent.words and word in MISSING and word not in names)
-
     resolved = {}
+    first: dict[str, Any] = {}
     for i, (id_, truth, action, benefit, at) in enumerate(sent):
-        if (decision := found.get(id_)) is None or missing(truth, decision.classes):
+        decision = found.get(id_)
+        if sent.lacks(truth, decision.classes if decision else ()):
             continue
-        done = None if missing(action, decision.actions) else index(i, "action", action, decision.actions)
-        if at is not None and at < decision.at - _TOLERANCE:
-            made = datetime.fromtimestamp(decision.at, UTC).isoformat(timespec="seconds")
-            flaws.append(Flaw(sent.place(i, "at"), f"'at' is before the decision, which was made at {made}"))
-        resolved[id_] = decision, Outcome(index(i, "truth", truth, decision.classes), done, benefit, at)
+        outcome: Any = (truth, action, benefit, at)
+        if decision is not None:
+            done = None if sent.lacks(action, decision.actions) else index(i, "action", action, decision.actions)
+            if at is not None and at < decision.at - _TOLERANCE:
+                made = datetime.fromtimestamp(decision.at, UTC).isoformat(timespec="seconds")
+                flaws.append(Flaw(sent.place(i, "at"), f"'at' is before the decision, which was made at {made}"))
+            outcome = Outcome(index(i, "truth", truth, decision.classes), done, benefit, at)
+            resolved[id_] = decision, outcome
+        if first.setdefault(id_, outcome) != outcome:
+            flaws.append(Flaw(sent.place(i, "id"), f"{id_!r} comes twice in this request, with different outcomes"))
+        if len(flaws) >= MAX_ERRORS:
+            break
     reject(flaws)
     return resolved
 

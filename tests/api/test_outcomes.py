@@ -284,6 +284,27 @@ def test_open_cases_are_counted_and_the_others_of_the_request_stored(app, databa
     assert missing.json()["errors"] == [says("/outcomes/0/truth", "required")]
 
 
+@pytest.mark.parametrize("missing", ["", "NA", "null"])
+@pytest.mark.parametrize("first", [True, False])
+def test_a_case_may_be_open_and_known_in_one_file(app, database, missing, first):
+    """A file of all cases has both lines where the truth came later; a word for missing is like an empty cell."""
+    a, b = decided(database, 2)
+    lines = [f"{a},{missing},grant", f"{a},bad,grant", f"{b},good,{missing}", f"{b},good,", "x,NA,", "x,bad,", "x,bad,"]
+    table = "\n".join(["id,truth,action", *(lines if first else lines[::-1])])
+
+    answer = sent_table(app, "text/csv", table).json()
+
+    assert answer == {"accepted": 2, "unchanged": 0, "open": 1, "unknown": ["x"], "conflicts": []}
+    assert sent_table(app, "text/csv", table + f"\n{a},good,\n").json()["errors"] == [says("/id/7", "comes twice")]
+    assert sent_table(app, "text/csv", f"{table}\nx,good,\n").json()["errors"] == [says("/id/7", "comes twice")]
+
+
+def test_where_a_word_for_missing_is_a_class_it_is_another_truth(app, database):
+    (odd,) = decided(database, 1, terms=ODD)
+    answer = sent_table(app, "text/csv", f"id,truth\n{odd},NA\n{odd},b\n")
+    assert answer.json()["errors"] == [says("/id/1", "comes twice")]
+
+
 @pytest.mark.parametrize(
     ("at", "error"),
     [
