@@ -18,6 +18,7 @@ from app.outcomes.terms import Terms
 from app.usecases.outcome_report import slices as slicing
 from app.usecases.outcome_report.comparisons import deciles, overrides, shadows
 from app.usecases.outcome_report.drift import compared_values, drift, features
+from app.usecases.outcome_report.instances import sides
 from app.usecases.outcome_report.reading import Read
 from app.usecases.outcome_report.report import document
 from app.usecases.outcome_report.selection import explored
@@ -425,6 +426,41 @@ def test_features_are_compared_where_instances_were_recorded():
         ("pulse", "values"): False,
     }
     assert features(ports, "triage", [DAY], None) == []
+
+
+@pytest.mark.parametrize("sizes", [[500] * 10 + [20_000] * 10, [20_000] * 3 + [300] * 30, [2_000, 0, 0, 0, 9_000]])
+def test_features_of_busy_days_are_those_of_whole_days(sizes, monkeypatch):
+    """Each day has the same mixture, in the order of time."""
+    monkeypatch.setattr("app.usecases.outcome_report.instances._KEPT", 12_000)
+
+    def cases(_model, *, since, **_asked):
+        day = int(since // 86_400)
+        n = sizes[day]
+        texts = [f'{{"hour": {24 * i // n}}}' for i in range(n)]
+        yield SimpleNamespace(instances=texts[: n // 3])
+        yield SimpleNamespace(instances=[*texts[n // 3 :], None])
+
+    ports = SimpleNamespace(archive=SimpleNamespace(cases=cases))
+    found = features(ports, "triage", range(len(sizes)), None)
+    assert not drift(found)[0]["drifted"]
+    assert min(map(len, sides(ports, "triage", range(len(sizes)), None))) >= 250
+
+
+def test_instances_are_drawn_with_the_same_chance_within_each_side(monkeypatch):
+    """Halves of the days that have instances, whatever order they are read in."""
+    monkeypatch.setattr("app.usecases.outcome_report.instances._KEPT", 3_000)
+    sizes = {0: 0, 1: 1_000, 2: 9_000, 3: 0, 4: 300, 5: 2_700}
+
+    def cases(_model, *, since, **_asked):
+        day = int(since // 86_400)
+        yield SimpleNamespace(instances=[f'{{"day": {day}}}'] * sizes[day])
+
+    found = sides(SimpleNamespace(archive=SimpleNamespace(cases=cases)), "triage", sorted(sizes), None)
+    for own, (rare, often) in zip(found, ((1, 2), (4, 5)), strict=True):
+        days = [one["day"] for one in own]
+        assert set(days) == {rare, often}
+        assert days.count(rare) / len(days) == pytest.approx(0.1, abs=4 * np.sqrt(0.09 / len(days)))
+    assert len(found[0]) + len(found[1]) == 3_000
 
 
 @pytest.mark.parametrize("share", [0.3, 0.9, 1.0])

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import orjson
 
 from app.errors import PayoffError
 from app.evidence.drift import Change, category_change, drifted, histogram_change, holm
 from app.evidence.priors import odds_change, priors_test
-from app.outcomes.identity import DAY
 from app.outcomes.terms import Label
 from app.registry.loaded import Loaded
+from app.usecases.outcome_report import instances
 from app.usecases.outcome_report.earnings import gain
 from app.usecases.outcome_report.sums import Sums, histogram
 from app.usecases.ports import Ports
 
 _SIGNIFICANT = 0.05
 _FEWEST = 100  # cases on each side of a comparison of distributions
-_INSTANCES = 5_000  # read from each side
 _CHANGED = 1.25  # factor of the odds of a class, below which a change does little harm
 
 
@@ -156,13 +154,9 @@ def features(
     ports: Ports, model: str, days: Sequence[int], versions: Sequence[int] | None
 ) -> list[tuple[dict[str, Any], Change | None]]:
     """Each feature of recorded instances, of the first days against the last: its values, None where they cannot be
-    compared, and whether it is missing as often; at most 5,000 instances of each.
+    compared, and whether it is missing as often.
     """
-    if len(days) < 2:
-        return []
-    middle = len(days) // 2
-    before = _instances(ports, model, days[:middle], versions)
-    after = _instances(ports, model, days[: middle - 1 : -1], versions) if before else []
+    before, after = instances.sides(ports, model, days, versions)
     changes: list[tuple[dict[str, Any], Change | None]] = []
     for name in dict.fromkeys(name for one in (*before, *after) for name in one):
         sides = [[one.get(name) for one in side] for side in (before, after)]
@@ -170,19 +164,3 @@ def features(
         if (missing := compared_presence(*sides)) is not None:
             changes.append(({"feature": name, "of": "missing"}, missing))
     return changes
-
-
-def _instances(ports: Ports, model: str, days: Sequence[int], versions: Sequence[int] | None) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = []
-    for day in days:
-        for text in _texts(ports, model, day, versions):
-            found.append(orjson.loads(text))
-            if len(found) >= _INSTANCES:
-                return found
-    return found
-
-
-def _texts(ports: Ports, model: str, day: int, versions: Sequence[int] | None) -> Iterator[str]:
-    since, until = float(day * DAY), float((day + 1) * DAY)
-    for cases in ports.archive.cases(model, since=since, until=until, versions=versions, with_instances=True):
-        yield from (text for text in cases.instances or () if text is not None)
