@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from payoff_client.answers import warn
 from payoff_client.client import Payoff
 from payoff_client.dialect import NAMES, Dialect
 from payoff_client.errors import InvalidAnswer
@@ -24,8 +25,6 @@ from payoff_client.terminal import (
     given,
     probabilities_of,
     refuse,
-    rows_of,
-    say,
     show,
     stakes_of,
     table_text,
@@ -53,12 +52,11 @@ def predict(client: Payoff, chosen: argparse.Namespace) -> None:
         source = _standard_input(folder) if chosen.file == "-" else Path(chosen.file)
         printed = Path(folder) / ("decided.ndjson" if chosen.json else "decided.csv")
         report = model.decide_file(source, chosen.out or printed, **fields)
-        for note in report["warnings"]:
-            say(f"warning: {note}")
         if chosen.out is not None:
             show(chosen, report, f"{report['rows']:,} rows decided by {report['model']}\n{_limits(report)}".strip())
             return
-        with printed.open(encoding="utf-8") as file:
+        warn(report["warnings"])
+        with printed.open(encoding="utf-8", newline="") as file:
             if chosen.json:
                 _print_results(report, file)
             else:
@@ -87,7 +85,8 @@ def _limits(report: Mapping[str, Any]) -> str:
 
 def describe_retrieve(command: argparse.ArgumentParser) -> None:
     command.add_argument(
-        "file", help="probabilities (.npy, or CSV of numbers), or with --model cases (CSV, NDJSON, Parquet)"
+        "file",
+        help="probabilities (.npy, or CSV of numbers), or with --model cases (CSV, NDJSON, both also .gz, Parquet)",
     )
     command.add_argument("--model", help="name, name:version or name@alias")
     command.add_argument("--setting", default="binary", choices=["binary", "multilabel", "multiclass"])
@@ -121,6 +120,9 @@ def acquire(client: Payoff, chosen: argparse.Namespace) -> None:
     options = stakes_of(chosen.benefits) | given(chosen, "budget")
     numeric = {feature["name"]: feature["type"] == "numeric" for feature in card["features"]}
     pairs = [text.partition("=") for text in chosen.known]
+    for name, sign, _ in pairs:
+        if not sign:
+            raise Unusable(f"--known takes FEATURE=VALUE, not {name!r}")
     known = {name: value_of(name, text, is_number=numeric.get(name, False)) for name, _, text in pairs}
     ask = asker(card)
     state = model.acquire(known, **options)
@@ -144,7 +146,9 @@ def acquire(client: Payoff, chosen: argparse.Namespace) -> None:
 
 def describe_outcomes(command: argparse.ArgumentParser) -> None:
     command.add_argument("model", nargs="?", help="report what became of its recorded decisions")
-    command.add_argument("--send", metavar="FILE", help="CSV, NDJSON or Parquet with id, truth, action, benefit, at")
+    command.add_argument(
+        "--send", metavar="FILE", help="CSV, NDJSON (both also .gz) or Parquet with id, truth, action, benefit, at"
+    )
     command.add_argument("--since", help="ISO 8601")
     command.add_argument("--until", help="ISO 8601")
     command.add_argument("--by", help="part of the report")
@@ -158,20 +162,14 @@ def outcomes(client: Payoff, chosen: argparse.Namespace) -> None:
         raise Unusable("give a model for its report, or --send a file")
     if chosen.send:
         refuse(chosen, "with --send", "since", "until", "by", "dataset", "chart")
-        dialect = Dialect(**given(chosen, *NAMES))
-        rows = [
-            {name: value_of(name, value, is_number=name == "benefit", dialect=dialect) for name, value in row.items()}
-            for row in rows_of(chosen.send, dialect)
-        ]
-        sent = client.send_outcomes(rows)
+        sent = client.send_outcomes(Path(chosen.send), **given(chosen, *NAMES))
         show(chosen, sent, figures_text(sent | {name: len(sent[name]) for name in ("unknown", "conflicts")}))
         return
     refuse(chosen, "without --send", *NAMES)
     if chosen.dataset:
         refuse(chosen, "with --dataset", "by", "chart")
         made = client.datasets.from_outcomes(chosen.model, name=chosen.dataset, **given(chosen, "since", "until"))
-        for note in made["from"]["warnings"]:
-            say(f"warning: {note}")
+        warn(made["from"]["warnings"])
         show(chosen, made, figures_text(made))
         return
     asked = given(chosen, "since", "until", "by")

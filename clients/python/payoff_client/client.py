@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar, Unpack
 
@@ -13,21 +14,19 @@ import numpy as np
 from payoff_client.answers import Report, warn
 from payoff_client.bodies import SMALL, of_array, stated
 from payoff_client.datasets import AsyncDatasets, DatasetMethods, Datasets, pages
-from payoff_client.dialect import Dialect
-from payoff_client.errors import PayoffError, located
+from payoff_client.dialect import Dialect, Written, dialect_of
 from payoff_client.jobs import ordered
 from payoff_client.model import AsyncModel, Model, ModelMethods, charted
-from payoff_client.shapes import COMPARED, COUNTS, SETS, TRAINED
+from payoff_client.outcomes import send_file, send_rows
+from payoff_client.shapes import COMPARED, SETS, TRAINED
 from payoff_client.signatures import readable
 from payoff_client.stakes import BenefitOptions, Benefits, CompareOptions, RetrieveOptions, TrainOptions
-from payoff_client.tables import records, table_of
+from payoff_client.tables import table_of
 from payoff_client.version import __version__
 from payoff_client.wire import JSON, AwaitedWire, BlockingWire, Call, Link, blocking, post
 
 M = TypeVar("M", bound=ModelMethods)
 D = TypeVar("D", bound=DatasetMethods)
-_OUTCOME = ("id", "truth", "action", "benefit", "at")
-_OUTCOMES_AT_ONCE = 20_000
 
 
 @readable
@@ -156,30 +155,20 @@ class ServiceMethods(Generic[M, D]):
             call = post("/retrieve", {**fields, **stated(probabilities=probabilities)})
         return Report(await self._link.document(call, SETS))
 
-    async def _send_outcomes(self, outcomes: Any, *, correct: bool = False) -> dict[str, Any]:
-        """What became of recorded decisions: objects or a frame with `id`, `truth`, perhaps `action`, `benefit`, `at`.
+    async def _send_outcomes(
+        self, outcomes: Any, *, correct: bool = False, **dialect: Unpack[Written]
+    ) -> dict[str, Any]:
+        """What became of recorded decisions, by `id` and `truth`, perhaps `action`, `benefit`, `at`.
 
-        Sending them again changes nothing; `correct` replaces what is stored. Returns `accepted`, `unchanged`,
+        `outcomes` are objects, a frame, or the path of a file; `dialect` has `delimiter`, `decimal` and `encoding` of
+        CSV. Sending them again changes nothing; `correct` replaces what is stored. Returns `accepted`, `unchanged`,
         `open` (those without a truth), `unknown` and `conflicts`.
         """
-        table = table_of(outcomes)
-        names = table.names or []
-        odd = [name for name in names if name not in _OUTCOME]
-        if odd or "id" not in names:
-            reason = f"the column {odd[0]!r} is unknown" if odd else "the column 'id' is missing"
-            raise ValueError(f"{reason}; outcomes have the columns {', '.join(_OUTCOME)}")
-        total: dict[str, Any] = {"accepted": 0, "unchanged": 0, "open": 0, "unknown": [], "conflicts": []}
-        for start in range(0, len(table), _OUTCOMES_AT_ONCE):
-            rows = records(table.part(start, start + _OUTCOMES_AT_ONCE), names)
-            sent = [
-                {name: value for name, value in row.items() if value is not None or name == "truth"} for row in rows
-            ]
-            try:
-                answer = await self._link.document(post("/outcomes", {"outcomes": sent, "correct": correct}), COUNTS)
-            except PayoffError as error:
-                raise located(error, names, lambda i, start=start: table.label(start + i)) from None  # type: ignore[misc]
-            total |= {field: total[field] + value if field in COUNTS else value for field, value in answer.items()}
-        return total
+        written = dialect_of(dialect)
+        if isinstance(outcomes, str | Path):
+            return await send_file(self._link, Path(outcomes), written, correct=correct)
+        written.check("a frame", is_csv=False)
+        return await send_rows(self._link, table_of(outcomes), correct=correct)
 
     async def _close(self) -> None:
         """Close the connections."""

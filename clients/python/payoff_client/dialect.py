@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Mapping
+import math
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
-from pathlib import Path
-from typing import Any, BinaryIO, Self, TextIO, TypedDict
+from typing import Any, BinaryIO, Self, TypedDict
 
 _CODECS = {"utf-8": "utf-8-sig", "utf-16": "utf-16", "latin-1": "cp1252"}  # as the service reads them
 _TAB = ("\\t", "tab")  # as shells have it
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)  # both as the service has them
+MISSING = frozenset({"", "NA", "N/A", "NaN", "nan", "null", "None", "?"})
+_SHOWN = 40  # characters of a value
 
 
 class Written(TypedDict, total=False):
@@ -59,20 +63,26 @@ class Dialect:
             raise ValueError(f"{next(iter(self.query()))} is for CSV files; {what} is none")
 
     def number(self, text: str) -> float:
-        """The number in a text; ValueError where it is none."""
-        return float(text if self.decimal == "." else text.replace(".", "?").replace(self.decimal, "."))
+        """The number in a text, as the service reads it; ValueError where it is none, or infinite."""
+        plain = text.strip()
+        if self.decimal != ".":
+            plain = plain.replace(".", "?").replace(self.decimal, ".")
+        found = float(plain) if _NUMBER.fullmatch(plain) else math.inf
+        if math.isinf(found):
+            raise ValueError(f"{text[:_SHOWN]!r} is not a number")
+        return found
 
     def header(self, line: bytes) -> list[str]:
         """The names in the first row, as the service reads them; ValueError where it is no row of UTF-8."""
         try:
-            found = next(csv.reader([line.decode("utf-8-sig")], delimiter=self.delimiter), [])
+            return next(self.rows(line), [])
         except (ValueError, csv.Error) as error:
             raise ValueError(f"the header cannot be read: {error}") from error
-        return [name.strip() for name in found]
 
-    def opened(self, path: Path) -> TextIO:
-        """The text of a file, its line breaks as they are."""
-        return path.open(newline="", encoding=_CODECS[self.encoding])
+    def rows(self, text: bytes) -> Iterator[list[str]]:
+        """The rows of CSV in UTF-8, without empty lines and spaces around values; ValueError or csv.Error otherwise."""
+        found = csv.reader(io.StringIO(text.decode("utf-8-sig"), newline=""), delimiter=self.delimiter)
+        return ([cell.strip() for cell in row] for row in found if row)
 
     def in_utf8(self, file: BinaryIO) -> Any:
         """A file whose `read` has the text in UTF-8."""

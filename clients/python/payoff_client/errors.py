@@ -182,7 +182,7 @@ def located(
     """The same error, whose flaws have the row's label and the column's name.
 
     `columns` are the names by position; `label` has a row's label by its position in the request. In a table that was
-    sent as the body, places begin with the row, or are the column's name alone.
+    sent as the body, places begin with the row, or with the column's name.
     """
     error.errors = tuple(_placed(flaw, columns, label, of_table=of_table) for flaw in error.errors)
     return error
@@ -194,6 +194,8 @@ def _placed(flaw: Flaw, columns: Sequence[str], label: Callable[[int], Any], *, 
         steps = steps[1:]
     elif not of_table:
         return flaw
+    if of_table and len(steps) == 2 and steps[0] in columns and not _is_position(steps[0]):
+        steps = steps[::-1]
     if of_table and len(steps) == 1:
         return replace(flaw, column=steps[0] if steps[0] in columns else None)
     if not steps or not _is_position(steps[0]):

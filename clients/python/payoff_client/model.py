@@ -6,13 +6,13 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Unpack
 
-from payoff_client.answers import Report
+from payoff_client.answers import Report, warn
 from payoff_client.bodies import predict_call, recorded, stated
 from payoff_client.deciding import DecideMethods
 from payoff_client.errors import InvalidAnswer, PayoffError, located
 from payoff_client.matrices import AsyncMatrices, Matrices
 from payoff_client.progress import in_notebook
-from payoff_client.shapes import DESCRIPTION, REPORT, SETS, STATE, STATES, Shape
+from payoff_client.shapes import DESCRIPTION, PERHAPS_WARNED, REPORT, SETS, STATE, STATES, Shape
 from payoff_client.signatures import readable
 from payoff_client.stakes import AcquireOptions, BenefitOptions, Benefits, OutcomesOptions, RetrieveOptions
 from payoff_client.tables import Rows, table_of
@@ -33,7 +33,8 @@ class ModelMethods(DecideMethods):
 
     async def _set_alias(self, alias: str, version: int) -> None:
         """Point an alias at a version."""
-        await self._link.request(put(f"{self._path}/aliases/{step(alias)}", {"version": version}))
+        call = put(f"{self._path}/aliases/{step(alias)}", {"version": version})
+        warn((await self._link.document(call, PERHAPS_WARNED)).get("warnings") or ())
 
     async def _delete_alias(self, alias: str) -> None:
         """Delete an alias; its version stays."""

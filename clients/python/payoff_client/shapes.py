@@ -70,9 +70,10 @@ def _of_kind(found: Any, kind: type, place: str) -> None:
 
 NAME = (str, int, float)  # of a class or an action
 WARNED = {"warnings": [str]}
+PERHAPS_WARNED = {"warnings?": [str]}
 FEATURE = {"name": str, "type": str, "low?": float, "high?": float, "categories?": [str]}
-CARD = {"name": str, "version": int, "classes?": [NAME], "metrics?": dict, "features": [FEATURE]}
-DESCRIPTION = {"versions": [dict], "aliases": dict, "latest": (int, None)}
+CARD = {"name": str, "version": int, "classes?": [NAME], "metrics?": dict, "features": [FEATURE], **PERHAPS_WARNED}
+DESCRIPTION = {"versions": [dict], "aliases": dict, "latest": (int, None), **PERHAPS_WARNED}
 RECORDING = {"recording": {"record": bool}}
 MODEL_OR_CARD = (DESCRIPTION, CARD)
 DECIDED = {"model?": dict, "classes?": [NAME], "actions?": [NAME], **WARNED}
@@ -80,14 +81,14 @@ EXPLANATION = {"runner_up": (*NAME, None), "margin": (float, None), "contributio
 PER_ROW = {"ids?": [NAME], "explanations?": [EXPLANATION], "propensities?": [float]}
 PART = {"limits?": [dict], **WARNED}  # of a file
 DATASET = {"id": str, **WARNED}
-FROM_OUTCOMES = {"from": WARNED}
+FROM_OUTCOMES = {"from": WARNED, **PERHAPS_WARNED}
 _OFFERED = {"status": re.compile("acquire"), "next": {"feature": str, "cost": float}}
 _ENDED = {"status": re.compile("(?!acquire$).*"), "next?": dict}
-_CASE = {"spent?": float, "probabilities?": {str: float}}
+_CASE = {"spent?": float, "probabilities?": {str: float}, **PERHAPS_WARNED}
 STATE = ({**_CASE, **_OFFERED}, {**_CASE, **_ENDED})
 STATES = {"results": [dict]}
-SETS = {"sets": [dict]}
-COUNTS = {"accepted": int, "unchanged": int, "open": int, "unknown": list, "conflicts": list}
+SETS = {"sets": [dict], **PERHAPS_WARNED}
+COUNTS = {"accepted": int, "unchanged": int, "open": int, "unknown": list, "conflicts": list, **PERHAPS_WARNED}
 MATRICES = {"matrices": [dict]}
 MATRIX = {"version": int}
 MATRIX_IN_WORDS = {"version": int, "benefits": {str: {str: float}}}
@@ -100,8 +101,8 @@ JOB = {
     "warnings?": [str],
 }
 TRAINED = {"model": {"version": int}, **WARNED}
-COMPARED = {"result": {"table?": [dict]}}
-REPORT = {"rules?": [dict], "table?": [dict]}
+COMPARED = {"result": {"table?": [dict], **PERHAPS_WARNED}}
+REPORT = {"rules?": [dict], "table?": [dict], **PERHAPS_WARNED}
 
 
 def page_of(field: str, item: Shape) -> Shape:

@@ -14,16 +14,17 @@ from typing import Any
 
 import numpy as np
 
-from payoff_client.answers import Report
-from payoff_client.datasets import CSV, NDJSON, kind_of
-from payoff_client.dialect import PLAIN, Dialect
+from payoff_client.answers import Report, warn
+from payoff_client.datasets import CSV, NDJSON
+from payoff_client.dialect import MISSING, PLAIN, Dialect
 from payoff_client.errors import InvalidAnswer
+from payoff_client.file_parts import opened, unpacked
 from payoff_client.progress import printable
 from payoff_client.shapes import check
 from payoff_client.stakes import Stakes
 
 _SAVED = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}(:[1-9][0-9]*)?")
-_NOTHING = ("", "NA", "NaN", "nan", "null", "None", "?")
+_NUMBER_BEGINS = re.compile(r"[+-]?[.,]?\d")  # also in another dialect: such a row is no header
 MATRIX_HELP = "JSON or YAML file: {class: {action: number}}, or an object with benefits, limits, actions and the like"
 BENEFITS_HELP = f"{MATRIX_HELP}; or the name of a saved matrix"
 
@@ -71,38 +72,46 @@ _FIELDS = frozenset(Stakes.__annotations__) | {"feature_costs"}
 
 
 def cases_of(path: str, card: Mapping[str, Any], dialect: Dialect = PLAIN) -> list[dict[str, Any]]:
-    """The rows of a CSV, NDJSON or Parquet file as objects of the model's features, empty values left out."""
-    features = {feature["name"]: feature["type"] == "numeric" for feature in card["features"]}
-    return [
-        {
-            name: value_of(name, value, is_number=features[name], dialect=dialect)
-            for name, value in row.items()
-            if name in features
-        }
-        for row in rows_of(path, dialect)
-    ]
-
-
-def rows_of(path: str, dialect: Dialect = PLAIN) -> list[dict[str, Any]]:
-    """The rows of a CSV, NDJSON or Parquet file as objects, empty values left out."""
-    source = Path(path)
-    kind = kind_of(source)
-    dialect.check(repr(source.name), is_csv=kind == CSV)
+    """The rows of a CSV, NDJSON or Parquet file as objects of the model's features, missing values left out."""
+    features = {feature["name"]: feature for feature in card["features"]}
+    with opened(Path(path), dialect, None) as (kind, names, parts):
+        content = next(parts).content
     if kind == CSV:
-        with dialect.opened(source) as file, _readable(path):
-            rows: list[dict[str, Any]] = list(csv.DictReader(file, delimiter=dialect.delimiter))
-    elif kind == NDJSON:
+        return _cases_of_csv(path, content, names, features, dialect)
+    if kind == NDJSON:
         with _readable(path):
-            lines = source.read_text(encoding="utf-8").splitlines()
-            rows = [check(json.loads(line), dict) for line in lines if line.strip()]
+            rows = [check(json.loads(line), dict) for line in content.split(b"\n") if line.strip()]
     else:
-        from pyarrow import parquet  # noqa: PLC0415 - for Parquet alone
+        from pyarrow import ipc  # noqa: PLC0415 - for Parquet alone
 
-        rows = parquet.read_table(source).to_pylist()
-    return [
-        {name: value for name, value in row.items() if value is not None and str(value).strip() not in _NOTHING}
-        for row in rows
-    ]
+        rows = ipc.open_stream(content).read_all().to_pylist()
+    return [{name: row[name] for name in features if row.get(name) is not None} for row in rows]
+
+
+def _cases_of_csv(
+    path: str, content: bytes, names: Sequence[str], features: Mapping[str, Any], dialect: Dialect
+) -> list[dict[str, Any]]:
+    double = [name for name in features if names.count(name) > 1]
+    if double:
+        raise Unusable(f"{path} has the column {double[0]!r} twice")
+    cases = []
+    for number, row in enumerate(_rows_of(path, content, dialect)[1:], 2):
+        if len(row) != len(names):
+            raise Unusable(f"{path}, row {number}: the header has {len(names)} values, this row {len(row)}")
+        cells = {name: cell for name, cell in zip(names, row, strict=True) if name in features}
+        cases.append(
+            {
+                name: value_of(name, cell, is_number=features[name]["type"] == "numeric", dialect=dialect)
+                for name, cell in cells.items()
+                if cell and (cell not in MISSING or cell in (features[name].get("categories") or ()))
+            }
+        )
+    return cases
+
+
+def _rows_of(path: str, content: bytes, dialect: Dialect) -> list[list[str]]:
+    with _readable(path):
+        return list(dialect.rows(content))
 
 
 @contextmanager
@@ -113,10 +122,10 @@ def _readable(path: str) -> Iterator[None]:
         raise Unusable(f"{path} cannot be read: {error}") from error
 
 
-def value_of(name: str, text: Any, *, is_number: bool, dialect: Dialect = PLAIN) -> Any:
+def value_of(name: str, text: str, *, is_number: bool, dialect: Dialect = PLAIN) -> Any:
     """A value as the feature has it; Unusable where it should be a number and is none."""
-    if not is_number or not isinstance(text, str):
-        return str(text).strip() if not is_number else text
+    if not is_number:
+        return text.strip()
     try:
         return dialect.number(text)
     except ValueError as error:
@@ -128,23 +137,15 @@ def probabilities_of(path: str, dialect: Dialect = PLAIN) -> Any:
     if path.endswith(".npy"):
         dialect.check(repr(path), is_csv=False)
         return np.load(path, allow_pickle=False)
-    with dialect.opened(Path(path)) as file, _readable(path):
-        rows = [row for row in csv.reader(file, delimiter=dialect.delimiter) if row]
-    if rows and not _is_number(rows[0][0], dialect):
+    with unpacked(Path(path)) as (file, _):
+        rows = _rows_of(path, dialect.in_utf8(file).read(), dialect)
+    if rows and not any(map(_NUMBER_BEGINS.match, rows[0])):
         rows = rows[1:]
     try:
         numbers = [[dialect.number(cell) for cell in row] for row in rows]
     except ValueError as error:
         raise Unusable(f"{path}: {error}") from error
     return [row[0] for row in numbers] if all(len(row) == 1 for row in numbers) else numbers
-
-
-def _is_number(text: str, dialect: Dialect) -> bool:
-    try:
-        dialect.number(text)
-    except ValueError:
-        return False
-    return True
 
 
 def asker(card: Mapping[str, Any]) -> Callable[[Mapping[str, Any]], Any]:
@@ -241,7 +242,9 @@ def write_chart(chosen: argparse.Namespace, report: Report) -> None:
 
 
 def show(chosen: argparse.Namespace, document: Any, text: str) -> None:
-    """Print the document as JSON where that was asked for, else the text."""
+    """Print the document as JSON where that was asked for, else the text; its warnings to standard error."""
+    if isinstance(document, Mapping):
+        warn(document.get("warnings") or ())
     print(json.dumps(document, ensure_ascii=False, indent=1) if chosen.json else _lines(text))
 
 

@@ -108,7 +108,7 @@ def test_outcomes_are_sent(run, tmp_path):
 def test_a_misspelt_column_of_outcomes_is_refused(run, tmp_path, header, word):
     (tmp_path / "outcomes.csv").write_text(f"{header}\na,ill,treat,3\n")
     code, output, errors = run("outcomes", "--send", "outcomes.csv", "--json")
-    assert (code, output) == (2, "")
+    assert (code, output) == (3, "")
     assert word in errors
 
 

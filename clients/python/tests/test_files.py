@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from payoff_client import Payoff, csv_rows, files
+from payoff_client import Payoff, csv_rows, file_parts, files
 from payoff_client.dialect import Dialect
 from pyarrow import parquet
 
@@ -80,7 +80,6 @@ def write(path: Path, rows: pd.DataFrame) -> Path:
 def test_rows_that_are_decided_together_are_one_request(monkeypatch, tmp_path, suffix, kind, options):
     """A reader of Parquet has a batch for each group of rows where a column has a dictionary."""
     monkeypatch.setattr(files, "_PART", 300)
-    monkeypatch.setattr(files, "_BATCH_VALUES", 50)
     column = {"number": 1.5, "text": "u", "category": pd.Categorical(["u", "v"] * 500)}[kind]
     source = write(tmp_path / f"in.{suffix}", pd.DataFrame({"x": range(1000), "s": column}))
     service = Decider()
@@ -107,9 +106,7 @@ def test_parts_of_a_file_have_the_rows_of_the_whole(text, size, delimiter):
         return
     file, header = io.BytesIO(text), text[: csv_rows.first_end(text, delimiter)]
     assert Dialect(delimiter=delimiter).header(header) == CsvText(io.BytesIO(text), delimiter).names
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(files, "_PART", size)
-        first, *others = files._pieces(file, delimiter)
+    first, *others = file_parts._pieces(file, delimiter, size)
     assert first + b"".join(others) == text
     assert first.startswith(header)
     found = []

@@ -192,7 +192,7 @@ def test_decisions_are_one_document(run, monkeypatch):
     assert (code, errors) == (0, "warning: w\n")
     document = json.loads(output)
     assert document["results"] == [json.loads(line) for line in answer.splitlines()]
-    assert (document["rows"], document["model"], document["warnings"]) == (1, "m:1", ["w"])
+    assert (document["rows"], document["model"], document["warnings"]) == (2, "m:1", ["w"])
 
 
 def test_a_service_that_is_stopped_is_named_before_it_is_waited_for(run, monkeypatch):

@@ -32,6 +32,7 @@ from payoff_client import (
     Unavailable,
     __version__,
     bodies,
+    file_parts,
     files,
 )
 from sklearn.base import clone
@@ -568,7 +569,6 @@ def read(path) -> pd.DataFrame:
 @pytest.mark.parametrize("target", ["csv", "csv.gz", "ndjson", "parquet"])
 def test_files_are_decided_in_parts(client, ward, expected, monkeypatch, tmp_path, source, target):
     monkeypatch.setattr(files, "_PART", 300)
-    monkeypatch.setattr(files, "_BATCH_VALUES", 50)
     note = ['said "no",\nthen left', "plain"] * 20
     write(frame().assign(note=note).reset_index(drop=True), tmp_path / f"in.{source}")
 
@@ -595,7 +595,6 @@ def test_warnings_of_parts_are_those_of_the_whole(client, ward, monkeypatch, tmp
     assert any("6 of 40 values" in each or "1 of 40 values" in each for each in expected)
     monkeypatch.setattr(bodies, "PART_VALUES", 8 * 7)
     monkeypatch.setattr(files, "_PART", 120)
-    monkeypatch.setattr(files, "_BATCH_VALUES", 50)
 
     if form == "frame":
         assert client.model(ward).answer(sent, **STAKES).warnings == expected
@@ -620,7 +619,7 @@ def test_a_file_with_an_error_names_its_row_and_leaves_nothing(client, ward, mon
         client.model(ward).decide_file(tmp_path / "in.csv", tmp_path / "out.csv", **STAKES)
     assert [path.name for path in tmp_path.iterdir()] == ["in.csv"]
     (tmp_path / "in.csv").write_text('age,pulse,pain\n1,2,"open\n' + "3,4,mild\n" * 500)
-    monkeypatch.setattr(files, "_LONGEST_ROW", 1000)
+    monkeypatch.setattr(file_parts, "_LONGEST_ROW", 1000)
     with pytest.raises(ValueError, match="quotation mark"):
         client.model(ward).decide_file(tmp_path / "in.csv", tmp_path / "out.csv", **STAKES)
 
