@@ -28,6 +28,7 @@ from hypothesis import settings as hypothesis
 from xdist.scheduler.loadfile import LoadFileScheduling
 
 from app.api.app import create_app
+from app.database import Database
 from app.job_processes import PRELOADED
 from app.processes import preload
 from app.settings import Settings
@@ -152,6 +153,16 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
     with serving(settings_for(folder)) as client:
         client.folder = folder  # for tests that read or write its database
         yield client
+
+
+@contextmanager
+def database_of(client: httpx.Client) -> Iterator[Database]:
+    """The database of a service that has its folder."""
+    database = Database(f"sqlite:///{client.folder / 'home' / 'payoff.db'}")
+    try:
+        yield database
+    finally:
+        database.close()
 
 
 def trained(client: httpx.Client, order: dict) -> dict:

@@ -49,7 +49,6 @@ OUTCOMES = Table(
     Column("received_at", Double, nullable=False),
     Column("revision", Integer, nullable=False),  # 1, and one more with each correction
     Index("outcomes_model_day", "model", "day"),
-    Index("outcomes_model_received", "model", "received_at"),
 )
 
 SEALED_DAYS = Table(

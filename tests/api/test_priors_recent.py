@@ -20,7 +20,7 @@ from app.usecases import recent_outcomes as recent
 from app.usecases.priors import smoothed
 from app.usecases.recent_outcomes import RecentOutcomes
 from tests.api.test_calibrate import calibrated, order
-from tests.conftest import serving, settings_for
+from tests.conftest import database_of, serving, settings_for
 from tests.jobs.waiting import eventually
 from tests.messages import says
 from tests.outcomes.records import LOAN, decided, told
@@ -156,19 +156,18 @@ def test_days_whose_truths_are_still_to_come_do_not_count(database, tail_of, sta
 
 def test_where_no_day_is_old_enough_recent_priors_are_refused(client):
     """The same, with good mails that take months; the service answers what to do."""
-    database = Database(f"sqlite:///{client.folder / 'home' / 'payoff.db'}")
     mails = Terms("predict", "parcels", 1, "most_probable", ("spam", "clean"), ("keep", "drop"))
     calibrated(client, order(model="parcels"))
     rng = np.random.default_rng(2)
-    for ago in range(30, 0, -1):
-        at = days_ago(ago) + 60.0
-        ids = decided(database, 40, terms=mails, at=at, choice=[0] * 40)
-        truths = (rng.random(40) < 0.5).astype(int)
-        lag = np.where(truths == 0, 600.0, rng.exponential(60 * DAY, 40))
-        known = np.flatnonzero(at + lag < time())
-        some = [ids[i] for i in known]
-        told(database, some, truths[known].tolist(), terms=mails, day=day_of(at), received_at=at + lag[known])
-    database.close()
+    with database_of(client) as database:
+        for ago in range(30, 0, -1):
+            at = days_ago(ago) + 60.0
+            ids = decided(database, 40, terms=mails, at=at, choice=[0] * 40)
+            truths = (rng.random(40) < 0.5).astype(int)
+            lag = np.where(truths == 0, 600.0, rng.exponential(60 * DAY, 40))
+            known = np.flatnonzero(at + lag < time())
+            some = [ids[i] for i in known]
+            told(database, some, truths[known].tolist(), terms=mails, day=day_of(at), received_at=at + lag[known])
 
     refused = predicted(client, "parcels", priors="recent")
     assert refused.status_code == 409

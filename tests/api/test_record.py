@@ -20,7 +20,7 @@ from app.api import predicting
 from app.api.hot_path import HotPath
 from app.api.middleware.guard import Guard
 from app.api.routes import acquire as acquire_route
-from app.database import Database, DatabaseAway
+from app.database import DatabaseAway
 from app.errors import Flaw, Invalid
 from app.outcomes import row_store, rows
 from app.outcomes.defaults import Defaults
@@ -32,7 +32,7 @@ from app.outcomes.tables import DECISION_TERMS, DECISIONS
 from app.outcomes.terms import Terms
 from app.usecases import record as record_usecase
 from app.usecases.record import Wish, check_moment
-from tests.conftest import serving, settings_for, trained, two_class_rows
+from tests.conftest import database_of, serving, settings_for, trained, two_class_rows
 from tests.jobs.waiting import eventually
 from tests.messages import says
 
@@ -61,9 +61,8 @@ def client(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def database(client):
-    database = Database(f"sqlite:///{client.folder / 'home' / 'payoff.db'}")
-    yield database
-    database.close()
+    with database_of(client) as database:
+        yield database
 
 
 def stored(database, ids):

@@ -3,9 +3,8 @@
 import pytest
 from sqlalchemy import select
 
-from app.database import Database
 from app.outcomes.tables import SHADOW_DECISIONS
-from tests.conftest import serving, settings_for, trained, two_class_rows
+from tests.conftest import database_of, serving, settings_for, trained, two_class_rows
 from tests.jobs.waiting import eventually
 from tests.messages import says
 
@@ -28,9 +27,8 @@ def client(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def database(client):
-    database = Database(f"sqlite:///{client.folder / 'home' / 'payoff.db'}")
-    yield database
-    database.close()
+    with database_of(client) as database:
+        yield database
 
 
 def chosen(database, ids):

@@ -8,11 +8,10 @@ import numpy as np
 import orjson
 import pytest
 
-from app.database import Database
 from app.outcomes.identity import DAY, day_of
 from app.outcomes.terms import Terms
 from app.usecases import dataset_from_outcomes
-from tests.conftest import trained, two_class_rows
+from tests.conftest import database_of, trained, two_class_rows
 from tests.messages import says
 from tests.outcomes.records import decided, told
 
@@ -25,6 +24,12 @@ def client(service):
     trained(service, order)
     trained(service, order | {"model": "dataset-other"})
     return service
+
+
+@pytest.fixture(scope="module")
+def database(client):
+    with database_of(client) as database:
+        yield database
 
 
 def recorded(client, rows, **record):
@@ -43,7 +48,7 @@ def made(client, **body):
     return client.post("/datasets/from-outcomes", json={"model": "dataset-ward"} | body)
 
 
-def test_instances_with_their_truth_are_a_data_set_to_train_on(client):
+def test_instances_with_their_truth_are_a_data_set_to_train_on(client, database):
     refused = made(client)
     assert refused.status_code == 409
     rows = [[50.0 + i, 70.5, ("mild", "strong", "new word")[i % 3]] for i in range(8)]
@@ -51,7 +56,6 @@ def test_instances_with_their_truth_are_a_data_set_to_train_on(client):
     ids = recorded(client, rows, instances=True)
     tell(client, ids[:6], ["healthy", "ill"] * 3)
     tell(client, recorded(client, rows[:3]), ["ill"] * 3)
-    database = Database(f"sqlite:///{client.folder / 'home' / 'payoff.db'}")
     partly = Terms(
         "acquire",
         "dataset-ward",
@@ -62,7 +66,6 @@ def test_instances_with_their_truth_are_a_data_set_to_train_on(client):
         ((0.0, -1.0), (-10.0, 5.0)),
     )
     asked = decided(database, 1, terms=partly, instance=orjson.dumps({"age": 3}).decode())
-    database.close()
     tell(client, asked, ["ill"])
 
     answer = made(client, name="dataset-seen")
@@ -161,14 +164,13 @@ def test_a_data_set_of_selected_truths_says_so(client):
     assert warning.startswith("truth is known more often after some actions")
 
 
-def test_truths_of_days_of_which_many_are_to_come_are_left_out(client):
+def test_truths_of_days_of_which_many_are_to_come_are_left_out(client, database):
     """The ill are known within the hour, the healthy after three days; the last rows would all be ill."""
     model, now = "dataset-new", time()
     trained(client, {"model": model, "learner": {"kind": "logistic"}, "data": two_class_rows()})
     terms = Terms("predict", model, 1, "expected_benefit", ("healthy", "ill"), ("wait", "treat"), ((0, -1), (-10, 5)))
     rng, known = np.random.default_rng(3), 0
     instance = orjson.dumps({"age": 50.0, "pulse": 70.5, "pain": "mild"}).decode()
-    database = Database(f"sqlite:///{client.folder / 'home' / 'payoff.db'}")
     for day in range(day_of(now) - 40, day_of(now)):
         at = DAY * day + 3_600.0
         truths = (rng.random(50) < 0.5).astype(int)
@@ -177,7 +179,6 @@ def test_truths_of_days_of_which_many_are_to_come_are_left_out(client):
             some = [id_ for id_, own in zip(ids, truths.tolist(), strict=True) if own == truth and at + lag < now]
             told(database, some, [truth] * len(some), terms=terms, day=day, received_at=at + lag)
             known += len(some)
-    database.close()
 
     found = made(client, model=model).json()["from"]
 

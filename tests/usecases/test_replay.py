@@ -8,10 +8,9 @@ from time import time
 import numpy as np
 import pytest
 
-from app.database import Database
 from app.outcomes.identity import DAY, day_of
 from app.outcomes.terms import Terms
-from tests.conftest import trained, two_class_rows
+from tests.conftest import database_of, trained, two_class_rows
 from tests.messages import says
 from tests.outcomes.records import decided, told
 
@@ -33,9 +32,8 @@ def client(service):
 
 @pytest.fixture(scope="module")
 def database(service):
-    database = Database(f"sqlite:///{service.folder / 'home' / 'payoff.db'}")
-    yield database
-    database.close()
+    with database_of(service) as database:
+        yield database
 
 
 def replayed(client, model="replay-ward", **order):
