@@ -1,6 +1,6 @@
 /** A case question by question: what to ask next, what it costs, and when to stop. */
 
-import { get } from "./api.js";
+import { get, newId } from "./api.js";
 import { inputOf, probabilities, valueOf } from "./cases.js";
 import { button, card, facts, field, h, short, table, warned } from "./dom.js";
 import { price } from "./models.js";
@@ -20,6 +20,8 @@ export class Acquisition {
   #known = {};
   /** @type {string[]} */
   #unavailable = [];
+  #id = "";
+  #isDecided = false;
   #place = h("div", { "aria-live": "polite" });
   #budget = numberInput({ min: 0 });
   #stops = h("input", { type: "checkbox", checked: true });
@@ -28,7 +30,7 @@ export class Acquisition {
   constructor(found, body, changed) {
     this.found = found;
     this.body = body;
-    const again = () => { if (this.#place.hasChildNodes()) this.#step(); };
+    const again = () => { if (this.#place.hasChildNodes()) this.#step(true); };
     for (const one of [changed, this.#budget, this.#stops]) one.addEventListener("change", again);
   }
 
@@ -38,37 +40,47 @@ export class Acquisition {
       h("div", { class: "row" }, field("Budget", this.#budget, "empty: no limit"),
         h("div", { class: "field" }, h("label", null, this.#stops, " Stop when a question costs more than it gains"),
           h("small", null, "Benefits and prices in the same unit"))),
-      h("div", { class: "row" }, button("Start", () => { this.#known = {}; this.#unavailable = []; this.#step(); },
-        { class: "main" })), this.#place);
+      h("div", { class: "row" }, button("Start", () => this.#start(), { class: "main" })), this.#place);
   }
 
-  #step() {
+  #start() {
+    this.#known = {};
+    this.#unavailable = [];
+    this.#id = newId();
+    this.#isDecided = false;
+    this.#step();
+  }
+
+  /** @param {boolean} [isTrial] with other settings: of a case one decision is recorded at most */
+  #step(isTrial = this.#isDecided) {
     void within(this.#place, async () => {
       const { model, benefits, actions } = this.body(), budget = numberIn(this.#budget);
       const json = {
-        model, known: this.#known, ...(this.#stops.checked ? { benefits, actions } : {}),
+        model, instances: [this.#known], ids: [this.#id], ...(isTrial ? { record: false } : {}), ...(this.#stops.checked ? { benefits, actions } : {}),
         ...(budget === null ? {} : { budget }),
           ...(this.#unavailable.length ? { unavailable: this.#unavailable } : {}),
       };
-      return this.#shown(await get("acquire", { json }));
+      const { results: [state], warnings } = await get("acquire", { json }), isDecided = state.status === "decided";
+      this.#isDecided ||= isDecided && !isTrial;
+      return this.#shown({ ...state, warnings }, isDecided && isTrial);
     });
   }
 
-  /** @param {any} answer */
-  #shown(answer) {
+  /** @param {any} answer @param {boolean} isTrial */
+  #shown(answer, isTrial) {
     return h("div", null, answer.status === "acquire" ? this.#question(answer) : h("p", { class: "decision" },
       String(answer.decision ?? answer.prediction)),
       answer.reason ? h("p", null, `It stops here: ${REASONS[answer.reason] ?? answer.reason}.`) : null,
-      facts([["spent", short(answer.spent)], ["remaining", short(answer.remaining)],
-        ...(answer.expected_gain === undefined ? [] : [/** @type {[string, string]} */ (["continuing is worth",
-          short(answer.expected_gain)])]),
+      isTrial ? h("p", null, "This is a trial, which is not recorded.") : null,
+      facts([["spent", short(answer.spent, 9)], ["remaining", short(answer.remaining, 9)],
+        answer.expected_gain !== undefined && ["continuing is worth", short(answer.expected_gain)],
         ["trees with an answer", `${answer.trees_resolved} of ${answer.trees}`],
           ["most probable now", String(answer.prediction)]]),
       answer.expected_benefits ? table("Expected benefit of each action now", ["action", "benefit"],
         Object.entries(answer.expected_benefits).map(([name, value]) => [name, short(/** @type {number} */ (value))])) : null,
       probabilities(Object.keys(answer.probabilities ?? {}), Object.values(answer.probabilities ?? {})),
       answer.frontier?.length ? table("What can be asked", ["feature", "price", "trees that wait for it"],
-        answer.frontier.map((/** @type {any} */ one) => [one.feature, short(one.cost), one.waiting])) : null,
+        answer.frontier.map((/** @type {any} */ one) => [one.feature, short(one.cost, 9), one.waiting])) : null,
       this.#answers(), warned(answer.warnings ?? []));
   }
 
@@ -77,8 +89,7 @@ export class Acquisition {
     const { feature, cost } = answer.next;
     const input = inputOf(this.found.features.find((/** @type {any} */ one) => one.name === feature));
     const state = h("div", { role: "status" });
-    const submit = (/** @type {Event} */ event) => {
-      event.preventDefault();
+    const submit = () => {
       void within(state, async () => {
         const value = valueOf(input);
         if (value === null) return "Enter a value, or choose “Cannot be obtained”.";
@@ -88,7 +99,7 @@ export class Acquisition {
       });
     };
     setTimeout(() => input.focus()); // when it is in the page
-    return h("form", { onsubmit: submit }, field(`${feature}?`, input, `price ${short(cost)}`),
+    return h("form", { onsubmit: submit }, field(`${feature}?`, input, `price ${short(cost, 9)}`),
       h("div", { class: "row" }, h("button", { class: "main" }, "Answer"),
         button("Cannot be obtained", () => { this.#unavailable.push(feature); this.#step(); }), state));
   }

@@ -140,6 +140,11 @@ async function problem(response, sent) {
   }
 }
 
+/** An id for a decision, with which a repeated request records nothing twice. */
+export function newId() {
+  return [Date.now(), ...crypto.getRandomValues(new Uint32Array(4))].map((one) => one.toString(36)).join("-");
+}
+
 /** The JSON of an answer. @param {string} path @param {Options} [options] @returns {Promise<any>} */
 export async function get(path, options) {
   const response = await ask(path, options);

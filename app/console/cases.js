@@ -1,13 +1,13 @@
 /** Cases: one by a form made from the model's features, question by question, or a file of them. */
 
 import { Acquisition } from "./acquire.js";
-import { ask, cardOf, get, Problem } from "./api.js";
-import { chunks, Decimals, harmless, headOf, records } from "./csv.js";
-import { button, card, field, h, put, save, select, short, table, warned } from "./dom.js";
-import { BenefitMatrix, inWords, keep, matrixOf } from "./matrix.js";
+import { ask, cardOf, get, newId, Problem } from "./api.js";
+import { CaseFile, chunks, harmless, headOf, records } from "./csv.js";
+import { button, card, field, h, put, save, select, short, table, warned, words } from "./dom.js";
+import { BenefitMatrix, inWords, keep, matrixOf, worded } from "./matrix.js";
 import { chooser, link, range } from "./models.js";
 import { numberIn, numberInput } from "./number.js";
-import { cleared, failed, within } from "./problems.js";
+import { cleared, within } from "./problems.js";
 import { SavedMatrices } from "./saved.js";
 import { drawn } from "./sets.js";
 
@@ -21,13 +21,13 @@ export async function view([ref], signal) {
   const hasLabels = found.labels.length > 1;
   const editor = found.classes && !hasLabels ? matrixEditor(found) : null;
   const saved = editor && new SavedMatrices(found, editor);
-  const body = () => ({ model: ref, ...saved?.request });
+  const body = () => ({ model: `${found.name}:${found.version}`, ...saved?.request });
   const stated = () => (editor ? `${saved?.request.actions ? "" : `${saved?.request.benefits}, which has `}${inWords(editor.matrix, found.classes)}` : "");
   const changed = new EventTarget(); // the matrix: what was decided with another one must not stay
   editor?.addEventListener("change", () => changed.dispatchEvent(new Event("change")));
   return h("div", null, h("h1", null, "Cases: ", h("a", { href: link("models", found.name, found.version) }, ref)),
     editor ? h("details", { class: "card", open: !found.benefits }, h("summary", null, "Benefit matrix"), saved?.draw(false), editor) : null,
-    h("div", { class: "columns" }, one(found, body, stated, changed), found.fitted.acquire === "possible" ? new Acquisition(found, body, changed).draw() : null),
+    h("div", { class: "columns" }, one(ref, found, body, stated, changed), found.fitted.acquire === "possible" ? new Acquisition(found, body, changed).draw() : null),
     hasLabels ? null : file(found, body, stated, changed, signal));
 }
 
@@ -41,7 +41,7 @@ function matrixEditor(found) {
 /** An input for a feature; empty is a missing value. @param {any} feature */
 export function inputOf(feature) {
   if (feature.type !== "categorical") return numberInput();
-  const options = feature.categories.map((/** @type {string} */ one) => /** @type {[string, string]} */ ([`=${one}`, one]));
+  const options = feature.categories.map((/** @type {string} */ one) => [`=${one}`, one]);
   return select([[MISSING, "(missing)"], ...options], MISSING);
 }
 
@@ -51,35 +51,37 @@ export function valueOf(input) {
   return input.value === MISSING ? null : input.value.slice(1);
 }
 
-/** @param {any} found @param {() => any} body @param {() => string} stated the matrix in words @param {EventTarget} changed */
-function one(found, body, stated, changed) {
-  const inputs = found.features.map((/** @type {any} */ feature) => /** @type {const} */ ([feature.name, inputOf(feature)]));
+/** @param {string} ref @param {any} found @param {() => any} body @param {() => string} stated the matrix in words @param {EventTarget} changed */
+function one(ref, found, body, stated, changed) {
+  /** @type {[any, HTMLInputElement | HTMLSelectElement][]} */
+  const inputs = found.features.map((/** @type {any} */ feature) => [feature, inputOf(feature)]);
   const result = h("div", { "aria-live": "polite" });
-  const decide = (/** @type {Event} */ event) => {
-    event.preventDefault();
+  const decide = () => {
+    const ids = [newId()];
     void within(result, async () => {
-      const instance = Object.fromEntries(inputs.map((/** @type {any} */ [name, input]) => [name, valueOf(input)]));
-      const missing = inputs.filter((/** @type {any} */ [name]) => instance[name] === null).length;
+      const instance = Object.fromEntries(inputs.map(([{ name }, input]) => [name, valueOf(input)]));
+      const missing = Object.values(instance).filter((value) => value === null).length;
       if (missing === inputs.length) return h("p", { role: "alert" }, "Enter at least one value: without any, nothing is known of the case.");
       const json = { ...body(), instances: [instance] }, words = stated();
       if (found.labels.length > 1) return labelled(found, await get("retrieve", { json: { ...json, ...BEST_LABELS } }));
-      return explained(await get("predict", { json: { ...json, ...(json.benefits ? { explain: true } : {}) } }), found, words, missing);
+      // the reference itself, whose challengers decide, too; by names, as it may mean another version by now
+      if (json.benefits) Object.assign(json, { model: ref, ids, explain: true }, json.actions && worded(json, found.classes));
+      return explained(await get("predict", { json }), found, words, missing);
     });
   };
   const clear = () => cleared(result);
   changed.addEventListener("change", clear);
   return card("One case", h("form", { onsubmit: decide, oninput: clear },
-    h("div", { class: "fields" }, found.features.map((/** @type {any} */ feature, /** @type {number} */ i) => field(feature.name,
-      inputs[i][1], feature.type === "numeric" ? range(feature) : null))),
+    h("div", { class: "fields" }, inputs.map(([feature, input]) => field(feature.name, input,
+      feature.type === "numeric" ? range(feature) : null))),
     h("div", { class: "row" }, h("button", { class: "main" }, "Decide"), h("small", null, "Empty fields are missing values."))),
       result);
 }
 
 /** The labels to choose for a case. @param {any} found @param {any} answer of /retrieve */
 function labelled(found, { sets: [set], labels }) {
-  const values = set.selected.map((/** @type {string} */ name) => set.marginals[labels.indexOf(name)]);
-  return drawn({ ...set, selected: set.selected.map((/** @type {string} */ _, /** @type {number} */ i) => i) }, set.selected,
-    values, `Labels of ${found.name}`);
+  const selected = set.selected.map((/** @type {string} */ name) => labels.indexOf(name));
+  return drawn({ ...set, selected }, labels, set.marginals, `Labels of ${found.name}`);
 }
 
 /** A decision with its reasons. @param {any} answer of /predict for one instance @param {any} found @param {string} words @param {number} missing */
@@ -95,7 +97,9 @@ function explained(answer, found, words, missing) {
       answer.actions.map((/** @type {string} */ name, /** @type {number} */ j) => [name,
       short(answer.expected_benefits[0][j])])) : null,
     probabilities(answer.classes ?? answer.labels ?? [], answer.probabilities?.[0] ?? []),
-    why?.contributions ? contributions(why) : null, warned(answer.warnings));
+    why?.contributions ? contributions(why) : null, warned(answer.warnings),
+    answer.model.version === found.version ? null
+      : h("p", { role: "alert" }, `Version ${answer.model.version} decided, not version ${found.version} as on this page: load it again.`));
 }
 
 /** @param {any} why @param {string} decision */
@@ -125,7 +129,7 @@ function contributions(why) {
   found.sort(([, a], [, b]) => Math.abs(b) - Math.abs(a));
   const largest = Math.abs(found[0]?.[1] ?? 0) || 1;
   const of = why.contributions_to;
-  return table(`What each feature adds to the ${of.score.replaceAll("_", " ")} of ${of.class}, from ${short(why.base_value, 3)}`,
+  return table(`What each feature adds to the ${words(of.score)} of ${of.class}, from ${short(why.base_value, 3)}`,
     ["feature", "adds", ""],
     found.map(([name, value]) => [name, short(value, 3), bar(value / largest)]));
 }
@@ -145,99 +149,95 @@ function bar(share) {
  * @param {AbortSignal} leaving
  */
 function file(found, body, stated, changed, leaving) {
-  const input = h("input", { type: "file", accept: ".csv,.txt,text/csv", required: true }), decimals = new Decimals(input);
-  const encoding = select([["utf-8", "UTF-8"], ["latin-1", "Windows (latin-1)"]], "utf-8");
-  const result = h("div", { "aria-live": "polite" });
-  const send = async (/** @type {Event} */ event) => {
-    event.preventDefault();
-    const [chosen] = input.files ?? [];
-    if (!chosen) return;
-    const stop = new AbortController();
-    leaving.addEventListener("abort", () => stop.abort());
-    changed.addEventListener("change", () => { stop.abort(); put(result); }, { once: true });
-    try {
-      const asked = body(), words = stated();
-      const progress = h("progress", { max: 100, value: 0, "aria-label": "Progress" });
-      put(result, progress, button("Cancel", () => stop.abort()));
-      const parts = await decided(chosen, found, { ...asked, decimal: await decimals.chosen(), encoding: encoding.value },
-        (share) => { progress.value = 100 * share; }, stop.signal);
-      const name = `${chosen.name.replace(/\.\w+$/, "")}-decided.csv`;
-      put(result, h("p", null, `${short(parts.rows, 9)} rows decided.`),
-        words ? h("small", null, `With ${words}`) : null, warned(parts.warnings), counts(parts.counts, parts.rows),
-        button("Download the results", () => save(name, parts.blobs, "text/csv"), { class: "main" }));
-    } catch (error) {
-      put(result, stop.signal.aborted ? h("p", null, "Cancelled.") : failed(error, () => void send(event)));
-    }
+  const source = new CaseFile(found), result = h("div", { "aria-live": "polite" });
+  let stop = new AbortController();
+  const end = () => { stop.abort(); cleared(result); };
+  changed.addEventListener("change", end);
+  leaving.addEventListener("abort", end);
+  const send = () => {
+    end();
+    const { signal } = stop = new AbortController();
+    /** @type {Decided | undefined} */
+    let decided; // which a retry continues
+    void within(result, async () => {
+      try {
+        const asked = body(), words = stated();
+        const progress = h("progress", { max: 100, value: 0, "aria-label": "Progress" });
+        put(result, progress, button("Cancel", () => stop.abort()));
+        decided ??= new Decided(await source.read(), asked);
+        await decided.rest((share) => { progress.value = 100 * share; }, signal);
+        const { name, blobs, rows, counted, warnings } = decided;
+        return h("div", null, h("p", null, `${short(rows, 9)} rows decided.`),
+          words ? h("small", null, `With ${words}`) : null, warned(warnings), counts(counted, rows),
+          button("Download the results", () => save(`${name.replace(/\.\w+$/, "")}-decided.csv`, blobs, "text/csv"), { class: "main" }));
+      } catch (error) {
+        if (signal.aborted) return h("p", null, "Cancelled.");
+        throw error;
+      }
+    });
   };
-  return card("A file of cases", h("form", { onsubmit: send }, h("div", { class: "row" },
-    field("CSV file of cases", input), decimals.node, field("Encoding", encoding),
+  return card("A file of cases", h("form", { onsubmit: send }, h("div", { class: "row" }, source.fields(),
     h("button", { class: "main" }, "Decide all")),
   h("small", null, "With a column for each feature. Other columns come back with the answer.")), result);
 }
 
-/**
- * @param {File} chosen @param {any} found @param {Record<string, any>} fields @param {(share: number) => void} progress @param {AbortSignal} signal
- */
-async function decided(chosen, found, { model, benefits, actions, ...dialect }, progress, signal) {
-  const head = await headOf(chosen, dialect.encoding);
-  const features = new Set(found.features.map((/** @type {any} */ one) => one.name));
-  const query = { model, benefits, actions, ...dialect, delimiter: head.delimiter,
-    keep: head.names.filter((name) => name && !features.has(name)) };
+/** What is decided of a file. */
+class Decided {
   /** @type {Blob[]} */
-  const blobs = [];
-  /** @type {Map<string, number>} */
-  const counted = new Map();
+  blobs = [];
+  /** How often each decision came. @type {Map<string, number>} */
+  counted = new Map();
   /** @type {string[]} */
-  const warnings = [];
-  let rows = 0;
-  for await (const chunk of chunks(chosen, head)) {
-    const response = await sent(chunk, query, signal);
-    const answer = await response.blob();
-    const own = await headOf(answer);
-    blobs.push(new Blob([harmless(await (blobs.length ? answer.slice(own.header.size) : answer).text())]));
-    const before = rows, more = JSON.parse(response.headers.get("Payoff-Answer") ?? "{}").warnings ?? [];
-    rows += await tally(answer, own, counted);
-    warnings.push(...more.map((/** @type {string} */ one) => (before || chunk.share < 1 ? `Rows ${before + 1} to ${rows}: ${one}` : one)));
-    progress(chunk.share);
-  }
-  return { blobs, rows, counts: counted, warnings };
-}
+  warnings = [];
+  rows = 0;
+  /** Model and columns of the answers. @type {string | undefined} */
+  #form;
+  #at;
 
-/**
- * The answer to a chunk; a rate limit is waited for.
- * @param {{body: Blob, row: number}} chunk
- * @param {Record<string, any>} query
- * @param {AbortSignal} signal
- * @returns {Promise<Response>}
- */
-async function sent({ body, row }, query, signal) {
-  try {
-    return await ask("predict", { body, type: "text/csv", accept: "text/csv", query, signal });
-  } catch (error) {
-    if (!(error instanceof Problem) || signal.aborted) throw error;
-    if (error.status === 429 && error.wait && error.wait <= 60) {
-      await new Promise((resolve) => { setTimeout(resolve, 1000 * error.wait); });
-      return sent({ body, row }, query, signal);
+  /** @param {{name: string, file: Blob, head: import("./csv.js").Head, query: object}} source @param {object} asked */
+  constructor({ name, file, head, query }, asked) {
+    this.name = name;
+    this.file = file;
+    this.header = head.header;
+    this.query = { ...query, ...asked };
+    this.#at = head.header.size;
+  }
+
+  /** Decide the chunks that are left: those before one that failed may be recorded. @param {(share: number) => void} progress @param {AbortSignal} signal */
+  async rest(progress, signal) {
+    for await (const { body, end } of chunks(this.file, this.header, this.#at)) {
+      const response = await this.#sent(body, signal);
+      const answer = await response.blob(), own = await headOf(answer);
+      const header = await own.header.text(), text = await answer.slice(own.header.size).text();
+      const { model, warnings = [] } = JSON.parse(response.headers.get("Payoff-Answer") ?? "{}");
+      const form = JSON.stringify([model, own.names]), before = this.rows, isAll = !before && end >= this.file.size;
+      if (form !== (this.#form ??= form)) throw new Problem(409, "The answers differ", `From row ${before + 1} on they have another model or other columns`);
+      const place = own.names.lastIndexOf("decision");
+      for (const { [place]: decision } of records(text)) {
+        this.rows += 1;
+        if (place >= 0) this.counted.set(decision, (this.counted.get(decision) ?? 0) + 1);
+      }
+      this.blobs.push(new Blob([harmless(this.blobs.length ? text : header + text)]));
+      this.warnings.push(...warnings.map((/** @type {string} */ one) => (isAll ? one : `Rows ${before + 1} to ${this.rows}: ${one}`)));
+      this.#at = end;
+      progress(end / this.file.size);
     }
-    if (row > 1) error.detail += ` (rows are counted from row ${row} of the file; the rows before it were decided, and are lost)`;
-    throw error;
   }
-}
 
-/**
- * How often each decision came; returns the number of rows.
- * @param {Blob} answer
- * @param {import("./csv.js").Head} head
- * @param {Map<string, number>} counted
- */
-async function tally(answer, head, counted) {
-  const place = head.names.lastIndexOf("decision");
-  let rows = 0;
-  for (const record of records(await answer.slice(head.header.size).text())) {
-    rows += 1;
-    if (place >= 0) counted.set(record[place] ?? "", (counted.get(record[place] ?? "") ?? 0) + 1);
+  /** The answer to a chunk; a rate limit is waited for. @param {Blob} body @param {AbortSignal} signal @returns {Promise<Response>} */
+  async #sent(body, signal) {
+    try {
+      return await ask("predict", { body, type: "text/csv", accept: "text/csv", query: this.query, signal });
+    } catch (error) {
+      if (!(error instanceof Problem) || signal.aborted) throw error;
+      if (error.status === 429 && error.wait && error.wait <= 60) {
+        await new Promise((resolve) => { setTimeout(resolve, 1000 * error.wait); });
+        return this.#sent(body, signal);
+      }
+      if (this.rows) error.detail += ` (rows are counted from row ${this.rows + 1} of the file; those before it are decided)`;
+      throw error;
+    }
   }
-  return rows;
 }
 
 /** @param {Map<string, number>} found @param {number} rows */

@@ -20,10 +20,7 @@ export function comparison(found) {
   }, () => null);
   const result = h("div", { "aria-live": "polite" });
   const clear = () => result.replaceChildren();
-  const compare = (/** @type {Event} */ event) => {
-    event.preventDefault();
-    void within(result, () => compared(found.name, [Number(first.value), Number(second.value)], matrix.value));
-  };
+  const compare = () => void within(result, () => compared(found.name, [Number(first.value), Number(second.value)], matrix.value));
   return card("Two versions on one matrix", h("form", { class: "row", onsubmit: compare, oninput: clear }, field("Version", first),
     field("and version", second), field("Benefit matrix", matrix), h("button", null, "Compare")), result);
 }

@@ -16,41 +16,41 @@ const CHUNK = 2 ** 18; // bytes
  */
 export async function headOf(file, encoding) {
   const start = new Uint8Array(await file.slice(0, CHUNK).arrayBuffer());
-  const end = ends(start, 1)[0] ?? start.length;
-  const line = read(start.subarray(0, end), encoding).replace(/[\r\n]+$/, "");
-  const [names, delimiter] = [",", ";", "\t", "|"].map((one) => /** @type {[string[], string]} */ ([[...records(`${line}\n`, one)].flat(), one]))
+  const from = Math.max(start.findIndex((one) => one !== NEWLINE && one !== 0x0d), 0); // lines that are empty do not count
+  const text = read(start, encoding).replace(/^[\r\n]+/, "");
+  const [names, delimiter] = [",", ";", "\t", "|"].map((one) => /** @type {[string[], string]} */ ([records(text, one).next().value ?? [""], one]))
     .reduce((best, one) => (one[0].length > best[0].length ? one : best));
-  return { delimiter, names, header: file.slice(0, end) };
+  const [end = start.length] = ends(start.subarray(from), 1);
+  return { delimiter, names: names.map((one) => one.trim()), header: file.slice(0, from + end) };
 }
 
-/** How a file writes decimals: guessed from its numbers and stated below, to choose where they leave it open. */
-export class Decimals {
+/** How a file is written. Its decimals are guessed from its numbers and stated below, to choose where they leave it open. */
+export class Dialect {
   #choice = select([["", "choose"], [".", "1.5"], [",", "1,5"]], ".", { onchange: () => this.#state(this.#choice.value, null) });
   #said = h("span");
   #guessed = Promise.resolve();
-  node = field("Decimals as", this.#choice, this.#said);
+  /** @type {Blob | null} */
+  #file = null;
+  encoding = select([["utf-8", "UTF-8"], ["latin-1", "Windows (latin-1)"], ["utf-16", "UTF-16"]], "utf-8", { onchange: () => this.guess() });
+  fields = [field("Decimals as", this.#choice, this.#said), field("Encoding", this.encoding)];
 
-  /** @param {HTMLInputElement} [input] for the file */
-  constructor(input) {
-    input?.addEventListener("change", () => { if (input.files?.[0]) this.guess(input.files[0]); });
-  }
-
-  /** As requests state it; Problem where it is open. */
-  async chosen() {
+  /** The decimals as requests state them; Problem where they are open. */
+  async decimal() {
     await this.#guessed;
     if (!this.#choice.value) throw refused(this.#choice, "is not chosen");
     return this.#choice.value;
   }
 
-  /** @param {Blob} file @param {string} [encoding] */
-  guess(file, encoding) {
-    this.#guessed = this.#guess(file, encoding);
+  /** @param {Blob | null} [file] another one than before */
+  guess(file = this.#file) {
+    this.#file = file;
+    if (file) this.#guessed = this.#guess(file, this.encoding.value);
   }
 
-  /** @param {Blob} file @param {string} [encoding] */
+  /** @param {Blob} file @param {string} encoding */
   async #guess(file, encoding) {
     const { delimiter } = await headOf(file, encoding);
-    const text = read(await file.slice(0, CHUNK).arrayBuffer(), encoding);
+    const text = read(new Uint8Array(await file.slice(0, CHUNK).arrayBuffer()), encoding);
     const words = delimiter === "," ? [] : text.split(new RegExp(`[\\s"${delimiter}]+`));
     const [comma, point] = [",", "."].map((mark) => {
       const found = words.filter((one) => new RegExp(`^[+-]?\\d*[${mark}]\\d+$`).test(one));
@@ -69,9 +69,57 @@ export class Decimals {
   }
 }
 
-/** @param {BufferSource} bytes @param {string} [encoding] as the service names it */
+/** A file of cases to choose. */
+export class CaseFile {
+  #dialect = new Dialect();
+  #input = h("input", { type: "file", accept: ".csv,.txt,text/csv", required: true, onchange: () => this.#dialect.guess(this.chosen) });
+
+  /** @param {any} found the card */
+  constructor(found) {
+    this.found = found;
+  }
+
+  /** @param {string} [hint] */
+  fields(hint) {
+    return [field("CSV file of cases", this.#input, hint), ...this.#dialect.fields];
+  }
+
+  get chosen() {
+    return this.#input.files?.[0];
+  }
+
+  /** The file as it is sent, and the query: its columns that are no features come back. A column `id` names the decisions. */
+  async read() {
+    const chosen = /** @type {File} */ (this.chosen), file = await this.#inUtf8(chosen), head = await headOf(file);
+    const { features, name, version } = this.found, known = new Set(features.map((/** @type {any} */ one) => one.name));
+    const others = head.names.filter((one) => !known.has(one));
+    const query = { model: `${name}:${version}`, decimal: await this.#dialect.decimal(), delimiter: head.delimiter,
+      id: others.find((one) => one === "id"), keep: others.filter((one) => one !== "id") };
+    return { name: chosen.name, file, head, query };
+  }
+
+  /** In other encodings bytes do not show where records end. @param {File} file @returns {Promise<Blob>} */
+  async #inUtf8(file) {
+    const encoding = this.#dialect.encoding.value;
+    if (encoding === "utf-8") return file;
+    try {
+      const name = decoding(new Uint8Array(await file.slice(0, 2).arrayBuffer()), encoding);
+      const text = file.stream().pipeThrough(new TextDecoderStream(name, { fatal: true }));
+      return await new Response(text.pipeThrough(new TextEncoderStream())).blob();
+    } catch {
+      throw refused(this.#dialect.encoding, "is not that of the file");
+    }
+  }
+}
+
+/** The name of an encoding in browsers. @param {Uint8Array} bytes the first ones @param {string} [encoding] as the service names it */
+function decoding([first], encoding) {
+  return encoding === "latin-1" ? "latin1" : encoding === "utf-16" && first === 0xfe ? "utf-16be" : encoding;
+}
+
+/** @param {Uint8Array} bytes @param {string} [encoding] */
 function read(bytes, encoding) {
-  return new TextDecoder(encoding === "latin-1" ? "latin1" : encoding).decode(bytes, { stream: true }); // the end may be cut
+  return new TextDecoder(decoding(bytes, encoding)).decode(bytes, { stream: true }); // the end may be cut
 }
 
 /**
@@ -119,25 +167,23 @@ export function ends(bytes, most = Infinity) {
 }
 
 /**
- * The records of a file after its header in chunks, each with the number of its first row and the share that is read.
- * Records longer than a chunk are kept whole; of the file no more than about one chunk is in memory.
- * @param {Blob} file @param {Head} head
- * @returns {AsyncGenerator<{body: Blob, row: number, share: number}>}
+ * The records of a file from a place after its header in chunks, each with its end. Records longer than a chunk are
+ * kept whole; of the file no more than about one chunk is in memory.
+ * @param {Blob} file @param {Blob} header @param {number} from
+ * @returns {AsyncGenerator<{body: Blob, end: number}>}
  */
-export async function* chunks(file, head) {
-  let from = head.header.size, row = 1, size = CHUNK;
-  if (from >= file.size) yield { body: file, row, share: 1 }; // without rows: the service says so
+export async function* chunks(file, header, from) {
+  let size = CHUNK;
+  if (from >= file.size) yield { body: file, end: from }; // without rows: the service says so
   while (from < file.size) {
     const bytes = new Uint8Array(await file.slice(from, from + size).arrayBuffer());
     const isLast = from + size >= file.size;
-    const found = ends(bytes);
-    const end = isLast ? bytes.length : found.at(-1);
+    const end = isLast ? bytes.length : ends(bytes).at(-1);
     if (end === undefined) {
       size *= 2;
       continue;
     }
-    yield { body: new Blob([head.header, file.slice(from, from + end)]), row, share: (from + end) / file.size };
-    row += found.length;
+    yield { body: new Blob([header, file.slice(from, from + end)]), end: from + end };
     from += end;
     size = CHUNK;
   }

@@ -1,8 +1,8 @@
 /** Data: uploading a table with a report on its columns, and the tables that are there. */
 
 import { get, list, path } from "./api.js";
-import { Decimals, headOf } from "./csv.js";
-import { button, card, confirmed, facts, field, h, put, select, short, table, time, warned } from "./dom.js";
+import { Dialect, headOf } from "./csv.js";
+import { button, card, confirmed, facts, field, h, put, select, short, some, table, time, warned } from "./dom.js";
 import { link } from "./models.js";
 import { within } from "./problems.js";
 
@@ -25,7 +25,7 @@ async function listed(redraw) {
   return h("div", null, table("Newest first", ["name", "rows", "features", "target", "classes", "uploaded", "", ""],
     found.map((one) => [
     one.name ?? one.id, short(one.rows, 9), one.features.length, one.labels.join(", "),
-      one.classes?.slice(0, 8).join(", ") ?? "numbers", time(one.created_at),
+      one.classes ? some(one.classes, 8) : "numbers", time(one.created_at),
     h("a", { href: link("jobs", "new", one.id), "aria-label": `Train on ${one.name ?? one.id}` }, "Train"),
     button("Delete…", () => void remove(one), { "aria-label": `Delete ${one.name ?? one.id}` })])), outcome);
 }
@@ -54,12 +54,10 @@ async function chosen(file, uploaded) {
   const more = select(names, null, { multiple: true, size: 4 });
   const name = h("input", { value: file.name.replace(/\.(csv|txt|tsv|gz|parquet|ndjson|jsonl)+$/gi, "").slice(0, 200),
     maxlength: 200 });
-  const decimals = new Decimals();
-  if (isText) decimals.guess(file);
-  const encoding = select([["utf-8", "UTF-8"], ["latin-1", "Windows (latin-1)"], ["utf-16", "UTF-16"]], "utf-8");
-  encoding.addEventListener("change", async () => {
-    const { names } = await headOf(file, encoding.value);
-    decimals.guess(file, encoding.value);
+  const dialect = new Dialect();
+  if (isText) dialect.guess(file);
+  dialect.encoding.addEventListener("change", async () => {
+    const { names } = await headOf(file, dialect.encoding.value);
     const chosen = label instanceof HTMLSelectElement ? label.selectedIndex : -1;
     for (const one of [label, more]) one.replaceChildren(...select(names, null, { multiple: true }).options); // none selected
     if (label instanceof HTMLSelectElement) label.selectedIndex = chosen;
@@ -70,7 +68,7 @@ async function chosen(file, uploaded) {
     put(report, h("p", null, "Uploading…"), h("progress", { "aria-label": "Uploading" }));
     const form = new FormData();
     const fields = { label: label.value, name: name.value, label_type: kind.value, delimiter: head.delimiter,
-      decimal: await decimals.chosen(), encoding: encoding.value, types: JSON.stringify(types) };
+      decimal: await dialect.decimal(), encoding: dialect.encoding.value, types: JSON.stringify(types) };
     for (const [key, value] of Object.entries(fields)) if (value && (isText || !["delimiter", "decimal",
       "encoding"].includes(key))) form.append(key, value);
     for (const { value } of more.selectedOptions) if (value !== label.value) form.append("label", value);
@@ -79,11 +77,11 @@ async function chosen(file, uploaded) {
     uploaded();
     return columns(found, types, send);
   });
-  return h("form", { onsubmit: (/** @type {Event} */ event) => { event.preventDefault(); send({}); } },
+  return h("form", { onsubmit: () => send({}) },
     h("p", null, `${file.name}, ${short(file.size / 1000, 3)} kB`, isText ? `, ${names.length} columns` : ""),
     h("div", { class: "fields" }, field("Column to predict", label), field("Name of the data set", name),
       field("It contains", kind),
-      isText ? [decimals.node, field("Encoding", encoding)] : null),
+      isText ? dialect.fields : null),
     isText ? h("details", null, h("summary", null, "Several labels"),
       field("More columns to predict", more, "For models that select a set of labels")) : null,
     h("button", { class: "main" }, "Upload"), report);
@@ -104,7 +102,7 @@ function columns(found, types, again) {
   const type = new Map(found.features.map((/** @type {any} */ one) => [one.name, one.type]));
   return h("div", { class: "report" }, h("h3", null, "Uploaded"),
     facts([["rows", short(found.rows, 9)], ["target", found.labels.join(", ")],
-      ["classes", found.classes?.slice(0, 20).join(", ") ?? "numbers"]]),
+      ["classes", found.classes ? some(found.classes, 20) : "numbers"]]),
     warned(found.warnings),
     h("div", { class: "row" }, h("a", { href: link("jobs", "new", found.id) }, "Train a model on it")),
     h("details", null, h("summary", null, "Columns"), table("How each column was read", ["column", "type", "read as"],

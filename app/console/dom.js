@@ -1,11 +1,12 @@
-/** Elements, without markup: all text is set as text, so what a server or a file contains cannot become an element. */
+/** Elements, and how values are written; without markup: all text is set as text, so what a server or a file contains cannot become an element. */
 
 /** @typedef {Node | string | number | null | undefined | false} Child */
 
 const PROPERTIES = new Set(["value", "checked", "disabled", "selected", "open"]);
 
 /**
- * An element. Of `props`, names that begin with "on" are listeners; null, undefined and false are left out.
+ * An element. Of `props`, names that begin with "on" are listeners; null, undefined and false are left out. No form leads
+ * to another page.
  * @template {keyof HTMLElementTagNameMap} K
  * @param {K} tag
  * @param {Record<string, any> | null} [props]
@@ -37,6 +38,7 @@ export function s(tag, props, ...children) {
 function filled(element, props, children) {
   for (const [name, value] of Object.entries(props ?? {})) {
     if (value === null || value === undefined || value === false) continue;
+    if (name === "onsubmit") element.addEventListener("submit", (event) => event.preventDefault());
     if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
     else if (PROPERTIES.has(name) && !("ownerSVGElement" in element)) /** @type {any} */ (element)[name] = value;
     else element.setAttribute(name, value === true ? "" : String(value));
@@ -83,7 +85,7 @@ export function field(label, input, hint) {
 }
 
 /**
- * @param {(string | number | [string, string])[]} options values, or values with their text
+ * @param {(string | number | string[])[]} options values, or values with their text
  * @param {string | number | null} [chosen] @param {Record<string, any>} [props]
  */
 export function select(options, chosen, props) {
@@ -103,9 +105,14 @@ export function card(title, ...children) {
   return h("section", { class: "card" }, h("h2", null, title), ...children);
 }
 
-/** A list of names with values. @param {[string, Child][]} pairs */
+/** A list of names with values. @param {(Child[] | false | null)[]} pairs of which some may be left out */
 export function facts(pairs) {
-  return h("dl", null, pairs.map(([name, value]) => h("div", null, h("dt", null, name), h("dd", null, value))));
+  return h("dl", null, pairs.flatMap((pair) => pair ? [pair] : []).map(([name, value]) => h("div", null, h("dt", null, name), h("dd", null, value))));
+}
+
+/** The first ones of a list, at most `most`. @param {unknown[]} values @param {number} most */
+export function some(values, most) {
+  return values.slice(0, most).join(", ") + (values.length > most ? ", …" : "");
 }
 
 /** @param {string[]} warnings */
@@ -144,6 +151,53 @@ function rounded(value, power) {
     ? found.toLocaleString("en", { minimumFractionDigits: decimals, maximumFractionDigits: decimals })
     : digits < 0 ? "0" : found.toExponential(Math.min(digits, 15));
   return text.replace(/^-(?=[0.]*$)/, "").replaceAll("-", "−");
+}
+
+/** Amounts, each with the decisions that it is about. @param {string} caption @param {[string, any][]} rows */
+export function amounts(caption, rows) {
+  return table(caption, ["", "per decision (95 % interval)", "total", "cases", "about"], rows.filter(([, one]) => one).map(([name, one]) =>
+    [name, money(one), short(one.total), short(one.cases, 9), one.basis ?? "not stated by the service"]));
+}
+
+/** @param {any} one */
+export function money(one) {
+  if (one?.mean === null || one?.mean === undefined) return "–";
+  if (!("low" in one)) return short(one.mean);
+  if (one.low === null) return `${short(one.mean)} (no interval)`;
+  const written = figures([[one.low, one.high]]);
+  return `${written(one.mean)} (${written(one.low)} … ${written(one.high)})`;
+}
+
+/** What these amounts are about. @param {any[]} rows */
+export function about(rows) {
+  return [...new Set(rows.map((one) => one?.basis ?? "not stated by the service"))].join("; ");
+}
+
+/** What else an object has, apart from `known`. @param {string} title @param {any} value @param {string[]} known */
+export function more(title, value, known) {
+  const others = Object.fromEntries(Object.entries(value ?? {}).filter(([name]) => !known.includes(name)));
+  return Object.keys(others).length ? h("details", null, h("summary", null, title), plain(others)) : null;
+}
+
+/** Any value of the report. @param {any} value @returns {Child} */
+export function plain(value, depth = 0) {
+  if (typeof value === "number") return short(value, 6);
+  if (value === null || value === undefined || typeof value !== "object") return String(value ?? "–");
+  if (depth > 2) return JSON.stringify(value).slice(0, 300);
+  if (!Array.isArray(value)) return facts(Object.entries(value).map(([name, one]) => [words(name), plain(one, depth + 1)]));
+  const names = [...new Set(value.flatMap((one) => Object.keys(one !== null && typeof one === "object" ? one : { value: one })))];
+  return value.length ? table(`${value.length} entries`, names.map(words), value.slice(0, 1000).map((one) =>
+    names.map((name) => plain(one !== null && typeof one === "object" ? one[name] : one, depth + 1)))) : "none";
+}
+
+/** @param {string} name of a field */
+export function words(name) {
+  return name.replaceAll("_", " ");
+}
+
+/** @param {number | null | undefined} value */
+export function share(value) {
+  return value === null || value === undefined ? "–" : `${short(100 * value, 3)} %`;
 }
 
 /** A time in the reader's own zone. @param {string} at */

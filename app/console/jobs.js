@@ -1,9 +1,9 @@
 /** Jobs: training and comparing by forms made from the schemas of learners, live progress, cancelling, and what came of it. */
 
-import { ask, chart, events, get, list, path, Problem } from "./api.js";
+import { ask, chart, events, get, list, newId, path, Problem } from "./api.js";
 import { button, card, confirmed, facts, field, h, put, select, short, table, time, warned } from "./dom.js";
 import { BenefitMatrix, identity } from "./matrix.js";
-import { link, NAME } from "./models.js";
+import { link, measures, NAME } from "./models.js";
 import { amountIn, numberIn, numberInput, numbersIn } from "./number.js";
 import { failed, within, worded } from "./problems.js";
 
@@ -39,8 +39,7 @@ async function ordering(chosen) {
   const [sets, kinds] = await Promise.all([list("datasets", "datasets"), learnerKinds()]);
   if (!sets.length) return h("div", null, h("h1", null, "Train or compare"),
     h("p", null, "Upload a table first: ", h("a", { href: "#/data" }, "Data")));
-  const data = select(sets.map((one) => /** @type {[string, string]} */ ([one.id,
-    `${one.name ?? one.id} (${short(one.rows, 9)} rows)`])), chosen, { onchange: () => redraw() });
+  const data = select(sets.map((one) => [one.id, `${one.name ?? one.id} (${short(one.rows, 9)} rows)`]), chosen, { onchange: () => redraw() });
   const place = h("div", null);
   const redraw = () => {
     const found = sets.find((one) => one.id === data.value) ?? sets[0];
@@ -127,12 +126,11 @@ function comparing(found, kinds, stakes) {
 function ordered(title, action, kind, fields, body) {
   const result = h("div", { "aria-live": "polite" });
   const sent = { text: "", key: "" };
-  const submit = (/** @type {Event} */ event) => {
-    event.preventDefault();
+  const submit = () => {
     void within(result, async () => {
       const json = body();
       const text = JSON.stringify(json);
-      if (text !== sent.text) Object.assign(sent, { text, key: fresh() }); // the same order again is the same job
+      if (text !== sent.text) Object.assign(sent, { text, key: newId() }); // the same order again is the same job
       const job = await get(kind, { json, headers: { "Idempotency-Key": sent.key } });
       location.hash = link("jobs", kind, job.id);
       return null;
@@ -140,11 +138,6 @@ function ordered(title, action, kind, fields, body) {
   };
   return card(title, h("form", { onsubmit: submit }, fields, h("div", { class: "row" }, h("button", { class: "main" }, action))),
     result);
-}
-
-/** A key that no other order has. */
-function fresh() {
-  return `console-${Array.from(crypto.getRandomValues(new Uint8Array(16)), (one) => one.toString(16).padStart(2, "0")).join("")}`;
 }
 
 /** @param {string} kind @param {string} id @param {AbortSignal} signal */
@@ -178,7 +171,7 @@ function state(kind, job) {
       async () => { await ask(path(kind, job.id), { method: "DELETE" }); return null; });
   };
   return h("div", null, facts([["job", job.id], ["status", job.status], ["started", time(job.created_at)],
-    ...(job.attempt > 1 ? [/** @type {[string, string]} */ (["attempt", String(job.attempt)])] : [])]),
+    job.attempt > 1 && ["attempt", job.attempt]]),
     ENDED.has(job.status) ? null : [h("p", null, job.stage ?? "waiting"),
       h("progress", { max: 1, value: job.progress, "aria-label": "Progress" }), button("Cancel…", () => void cancel()), outcome],
     job.error ? h("div", { class: "problem" }, worded(new Problem(0, job.error.title, job.error.detail, job.error.errors, job.requested))) : null,
@@ -189,8 +182,7 @@ function state(kind, job) {
 /** @param {any} job */
 function trained({ model, metrics }) {
   const ref = `${model.name}:${model.version}`;
-  return card(`Published: ${ref}`, facts(Object.entries(metrics ?? {}).filter(([, value]) => typeof value === "number").slice(0,
-    8).map(([name, value]) => [name.replaceAll("_", " "), short(value)])),
+  return card(`Published: ${ref}`, measures(metrics ?? {}),
     h("div", { class: "row" }, h("a", { href: link("cases", ref) }, "Decide cases"),
       h("a", { href: link("lab", ref) }, "Matrix lab"), h("a", { href: link("models", model.name, model.version) }, "Card")));
 }
@@ -264,7 +256,7 @@ function parameter(schema) {
     /** @type {unknown[]} */
     const values = schema.enum ?? [true, false];
     const input = select([["", `default (${shown})`],
-      ...values.map((one, i) => /** @type {[string, string]} */ ([String(i), one === null ? "none" : String(one)]))], "");
+      ...values.map((one, i) => [String(i), one === null ? "none" : String(one)])], "");
     return [input, () => (input.value === "" ? undefined : values[Number(input.value)])];
   }
   const types = [schema.type ?? []].flat();

@@ -2,15 +2,14 @@
 
 import { cardOf, get, list, newest, path, Problem } from "./api.js";
 import { Axis, LiveChart, whisker } from "./chart.js";
-import { Decimals, first, headOf } from "./csv.js";
+import { CaseFile, first } from "./csv.js";
 import { less, steps, writes } from "./compare.js";
-import { button, card, facts, field, h, put, select, short, table, warned } from "./dom.js";
-import { BenefitMatrix, keep, matrixOf, matrixOfCard, worded } from "./matrix.js";
+import { button, card, facts, field, h, put, select, short, table, warned, words } from "./dom.js";
+import { BenefitMatrix, keep, matrixOf, matrixOfCard, snippets, worded } from "./matrix.js";
 import { chooser, link } from "./models.js";
 import { numberInput, numbersIn } from "./number.js";
 import { failed, within } from "./problems.js";
 import { SavedMatrices } from "./saved.js";
-import { snippets } from "./snippets.js";
 
 const ROWS = 1000; // of a file of cases
 const SHOWN = 30;
@@ -29,27 +28,27 @@ export async function view([ref]) {
 
 class Lab {
   editor = new BenefitMatrix();
+  matrix = this.editor.matrix;
   chart = new LiveChart();
   figures = h("div", { "aria-live": "polite" });
   details = h("div");
   problem = h("div");
   other = h("select");
   cases;
-  /** The report to compare with, and the names of its actions. @type {any} */
-  reference = null;
+  /** The matrix to compare with, and its report once there is one. @type {{matrix: Matrix, report?: any}} */
+  reference = { matrix: this.matrix };
   /** @type {Promise<any> | null} */
   rival = null;
-  matrix = this.editor.matrix;
-  update = newest((/** @type {Matrix | null} */ matrix) => (matrix ? this.#judge(matrix) : this.#refuse()));
+  update = newest((/** @type {Matrix | null} */ matrix) => this.#judge(matrix));
 
   /** @param {string} ref @param {any} found its card @param {any[]} models */
   constructor(ref, found, models) {
-    this.ref = ref;
+    this.ref = `${found.name}:${found.version}`; // whose classes are in this order
     this.card = found;
     this.code = snippets(ref, found);
     this.editor.of(found.classes, matrixOf(found));
     this.saved = new SavedMatrices(found, this.editor, () => this.#code());
-    this.cases = new CasesThatChange(ref, found);
+    this.cases = new CasesThatChange(found);
     this.other = select([["", "none"],
       ...models.flatMap((one) => one.versions.map((/** @type {number} */ v) => `${one.name}:${v}`))], "");
     this.other.addEventListener("change", () => { this.rival = null; this.#changed(); });
@@ -58,12 +57,12 @@ class Lab {
 
   /** @param {HTMLElement} head */
   draw(head) {
-    this.#changed();
+    this.#changed(true);
     return h("div", null, head, h("div", { class: "columns" },
       h("div", null,
         card("Benefit matrix", this.editor, h("div", { class: "row" },
           button("Start again", () => { this.editor.of(this.card.classes, matrixOfCard(this.card)); this.#changed(); }),
-          button("Use as reference", () => { this.reference = this.cases.before = null; this.#changed(); }))),
+          button("Use as reference", () => this.#changed(true)))),
         card("Saved matrices", this.saved.draw()), card("In a program", this.code.node)),
       card("On rows not seen in training", this.problem, this.figures, this.chart,
         h("div", { class: "row" }, field("Compare with", this.other)))),
@@ -74,26 +73,13 @@ class Lab {
     this.code.write(this.editor.flaw ? null : this.saved.lasting);
   }
 
-  /** Nothing that was computed stays beside a matrix that cannot be read; answers still under way come before this. */
-  async #refuse() {
-    const { flaw } = this.editor;
-    if (flaw) this.#blank(flaw, () => {}); // else the next update follows
-  }
-
-  /** @param {unknown} error @param {() => void} again */
-  #blank(error, again) {
-    put(this.problem, failed(error, again));
-    put(this.figures);
-    put(this.details);
-    this.chart.hidden = true;
-  }
-
-  #changed() {
+  #changed(isReference = false) {
     const matrix = this.editor.flaw ? null : this.editor.matrix;
     if (matrix) {
+      if (isReference) this.reference = { matrix: this.cases.reference = matrix };
       const renamed = renaming(this.matrix, matrix);
-      for (const one of [this.reference?.actions ?? [], this.cases.before ?? []]) one.forEach((/** @type {string} */ name,
-        /** @type {number} */ i) => { one[i] = renamed.get(name) ?? name; });
+      const { actions } = this.reference.matrix;
+      actions.forEach((name, j) => { actions[j] = renamed.get(name) ?? name; });
       this.matrix = matrix;
       keep(this.card, matrix);
     }
@@ -102,28 +88,33 @@ class Lab {
     this.cases.update(matrix);
   }
 
-  /** @param {Matrix} matrix */
-  async #judge(matrix) {
+  /** @param {Matrix | null} readable */
+  async #judge(readable) {
     for (const one of [this.figures, this.chart, this.details]) one.setAttribute("aria-busy", "true"); // of an older matrix
     try {
+      const matrix = readable ?? this.editor.matrix; // which throws why it cannot be read
       const asked = (/** @type {string} */ ref, /** @type {object} */ sent) => get(path("models", ref, "benefit"),
         { json: { ...sent, points: 200 } });
       const [report, other] = await Promise.all([asked(this.ref, matrix), // other versions may have the classes in another order
         this.other.value ? Promise.all([this.rival ??= cardOf(this.other.value), asked(this.other.value, worded(matrix, this.card.classes))])
           .catch((error) => { this.rival = null; return error; }) : null]);
-      this.reference ??= { ...report, actions: [...matrix.actions] };
+      const { reference } = this;
+      reference.report ??= reference.matrix === matrix ? report : await asked(this.ref, reference.matrix);
       put(this.problem, other instanceof Error ? failed(other, () => this.update(matrix)) : null);
-      this.#show(report, other instanceof Error ? null : other, matrix);
+      this.#show(report, other instanceof Error ? null : other, matrix, reference);
     } catch (error) {
       const again = () => this.#changed();
-      this.#blank(error, again);
+      put(this.problem, failed(error, again));
+      put(this.figures);
+      put(this.details);
+      this.chart.hidden = true;
       if (error instanceof Problem && error.status === 429 && error.wait) setTimeout(again, 1000 * error.wait);
     }
   }
 
-  /** @param {any} report @param {any} rival card and report of the version to compare with @param {Matrix} matrix */
-  #show(report, rival, matrix) {
-    const written = writes([report]), now = report.expected_benefit.benefit, by = now - this.reference.expected_benefit.benefit;
+  /** @param {any} report @param {any} rival card and report of the version to compare with @param {Matrix} matrix @param {any} reference */
+  #show(report, rival, matrix, reference) {
+    const written = writes([report]), now = report.expected_benefit.benefit, by = now - reference.report.expected_benefit.benefit;
     const changed = Math.abs(by) < 1e-9 * Math.max(Math.abs(now), Math.abs(now - by), 1) ? "" : ` (${by > 0 ? "+" : ""}${written(by)})`;
     const [other, report2] = rival ?? [];
     put(this.figures, facts([
@@ -131,14 +122,14 @@ class Lab {
       ["by the most probable class", written(report.cost_blind.benefit)], ["upper bound", written(report.upper_bound)],
       ["share of the bound", report.expected_benefit.mu === null ? "–" : `${(100 * report.expected_benefit.mu).toFixed(1)} %`],
       ["rows", `${short(report.rows, 9)} (${report.evaluation})`],
-      ...(rival ? [/** @type {[string, string]} */ ([`the same by ${other.name}:${other.version}`,
-        `${written(report2.expected_benefit.benefit)} of at most ${written(report2.upper_bound)}, ${short(report2.rows, 9)} rows`])] : []),
+      rival && [`the same by ${other.name}:${other.version}`,
+        `${written(report2.expected_benefit.benefit)} of at most ${written(report2.upper_bound)}, ${short(report2.rows, 9)} rows`],
     ]), rival ? less([this.card, other], [report, report2]) : null, warned(report.warnings));
     for (const one of [this.figures, this.chart, this.details]) one.removeAttribute("aria-busy");
     this.chart.hidden = !report.curve;
     if (report.curve) this.chart.show(curve(report));
     put(this.details, h("div", { class: "columns" }, card("Rules", rules(report)),
-      card("Decisions on these rows, by expected benefit", confusion(report, this.reference, matrix))));
+      card("Decisions on these rows, by expected benefit", confusion(report, reference, matrix))));
   }
 }
 
@@ -180,10 +171,10 @@ function rules(report) {
   return h("div", null,
     table("Benefit per case of each rule, with its 95 % interval", ["rule", "benefit", "95 % interval", ""],
       report.rules.map((/** @type {any} */ one) => [
-      one.rule.replaceAll("_", " "), written(one.benefit), one.interval.map(written).join("\u00a0to\u00a0"),
+      words(one.rule), written(one.benefit), one.interval.map(written).join("\u00a0to\u00a0"),
         whisker(axis, one.benefit, one.interval, one.rule === best.rule)])),
-    h("p", null, `Best: ${best.rule.replaceAll("_", " ")}. `,
-      best.runner_up ? `Its lead of ${written(best.difference)} over ${best.runner_up.replaceAll("_", " ")} ${best.significant ? "is more than chance" : "may be chance"}.` : "All rules decide alike."));
+    h("p", null, `Best: ${words(best.rule)}. `,
+      best.runner_up ? `Its lead of ${written(best.difference)} over ${words(best.runner_up)} ${best.significant ? "is more than chance" : "may be chance"}.` : "All rules decide alike."));
 }
 
 /**
@@ -192,10 +183,10 @@ function rules(report) {
  * @param {any} reference
  * @param {Matrix} matrix
  */
-function confusion(report, reference, matrix) {
+function confusion(report, { report: past, matrix: { actions } }, matrix) {
   const before = (/** @type {number} */ k, /** @type {string} */ action) =>
-    reference.expected_benefit.confusion[k][reference.actions.indexOf(action)] ?? 0;
-  const removed = reference.actions.filter((/** @type {string} */ one) => !matrix.actions.includes(one)
+    past.expected_benefit.confusion[k][actions.indexOf(action)] ?? 0;
+  const removed = actions.filter((/** @type {string} */ one) => !matrix.actions.includes(one)
     && report.classes.some((/** @type {any} */ _, /** @type {number} */ k) => before(k, one)));
   return table("Rows of each true class by action; in brackets the change since the reference",
     ["true class", ...matrix.actions, ...removed.map((/** @type {string} */ one) => `${one} (removed)`)],
@@ -210,26 +201,24 @@ function confusion(report, reference, matrix) {
 class CasesThatChange {
   limits = h("div", { class: "fields" });
   result = h("div", { "aria-live": "polite" });
-  /** @type {{probabilities: number[][], classes: unknown[]} | null} */
-  given = null;
-  /** The action of each case under the reference. @type {string[] | null} */
-  before = null;
+  /** Of the file that is chosen: what is known of it, and the place of each case's action under a reference. @type {any} */
+  file = null;
   /** @type {Matrix | null} */
   matrix = null;
   #names = "";
   decide = newest((/** @type {Matrix | null} */ matrix) => this.#decide(matrix));
 
-  /** @param {string} ref @param {any} found */
-  constructor(ref, found) {
-    this.ref = ref;
-    this.card = found;
+  /** @type {Matrix | null} */
+  reference = null;
+
+  /** @param {any} found */
+  constructor(found) {
+    this.source = new CaseFile(found);
   }
 
   draw() {
-    const file = h("input", { type: "file", accept: ".csv,.txt,text/csv" }), decimals = new Decimals(file);
-    const read = () => { if (file.files?.[0]) void this.#read(file.files[0], decimals); };
-    return card("Cases that change", h("div", { class: "row", onchange: read },
-      field("CSV file of cases", file, `With a column for each feature; its first ${ROWS} rows are decided.`), decimals.node),
+    return card("Cases that change", h("div", { class: "row", onchange: () => { if (this.source.chosen) void this.#read(); } },
+      this.source.fields(`With a column for each feature; its first ${ROWS} rows are decided.`)),
       h("details", null, h("summary", null, "Limits"), h("p", { class: "soft" }, "At most so many of these cases get an action."),
         this.limits), this.result);
   }
@@ -245,49 +234,48 @@ class CasesThatChange {
     this.decide(matrix);
   }
 
-  /** @param {File} file @param {Decimals} decimals */
-  async #read(file, decimals) {
+  async #read() {
     await within(this.result, async () => {
-      this.given = null; // those of another file
-      const head = await headOf(file), decimal = await decimals.chosen();
-      const features = new Set(this.card.features.map((/** @type {any} */ one) => one.name));
-      if (!this.matrix) throw new Problem(422, "Nothing was sent", "The matrix above cannot be read");
-      const { benefits, actions } = this.matrix;
-      const query = { model: this.ref, benefits, actions, decimal, record: false, delimiter: head.delimiter,
-        keep: head.names.filter((name) => !features.has(name)) };
-      const { probabilities, classes } = await get("predict", { body: await first(file, ROWS), type: "text/csv", query });
-      Object.assign(this, { given: { probabilities, classes }, before: null });
+      /** @type {any} */
+      const own = this.file = {}; // what still comes for another file does not count
+      const { file, query } = await this.source.read();
+      const { probabilities, classes } = await get("predict", { body: await first(file, ROWS), type: "text/csv",
+        query: { ...query, ...this.reference, record: false } });
+      own.given = { probabilities, classes };
       return null;
     });
-    if (this.matrix) this.decide(this.matrix);
+    this.decide(this.matrix);
   }
 
   /** @param {Matrix | null} matrix */
   async #decide(matrix) {
-    const { given } = this;
-    if (!given) return;
+    const { file, reference } = this;
+    if (!file?.given || !reference) return;
     if (!matrix) return put(this.result, h("p", null, "The matrix above cannot be read."));
+    const asked = (/** @type {object} */ sent) => get("predict", { json: { ...file.given, ...sent } });
     try {
+      if (file.reference !== reference) {
+        const actions = [...reference.actions]; // which may be renamed meanwhile
+        const { decisions } = await asked(reference);
+        Object.assign(file, { reference, before: decisions.map((/** @type {string} */ one) => actions.indexOf(one)) });
+      }
       const limits = numbersIn([...this.limits.querySelectorAll("input")].map((one) => [one.dataset.action ?? "", one]));
-      const json = { ...given, ...matrix, ...(Object.keys(limits).length ? { limits } : {}) };
-      const answer = await get("predict", { json });
-      this.before ??= [...answer.decisions];
-      put(this.result, answer.limits ? this.#prices(answer) : null, this.#changes(answer.decisions, matrix), warned(answer.warnings));
+      const answer = await asked({ ...matrix, ...(Object.keys(limits).length ? { limits } : {}) });
+      if (file === this.file) put(this.result, answer.limits ? this.#prices(answer) : null, this.#changes(file, answer.decisions, matrix), warned(answer.warnings));
     } catch (error) {
-      put(this.result, failed(error, () => this.decide(matrix)));
+      if (file === this.file) put(this.result, failed(error, () => this.decide(matrix)));
     }
   }
 
-  /** @param {string[]} now the action of each case @param {Matrix} matrix */
-  #changes(now, matrix) {
-    const { before, given } = this;
-    const changed = now.flatMap((action, i) => (before && before[i] !== action ? [i] : []));
-    const name = (/** @type {string | undefined} */ one) => (one === undefined || matrix.actions.includes(one) ? one : `${one} (removed)`);
+  /** @param {any} file @param {string[]} now the action of each case @param {Matrix} matrix */
+  #changes({ reference, before, given }, now, matrix) {
+    const from = (/** @type {number} */ i) => reference.actions[before[i]];
+    const changed = now.flatMap((action, i) => (from(i) === action ? [] : [i]));
     return h("div", null, h("p", null, `${changed.length} of ${now.length} cases get another action than under the reference.`),
       changed.length ? table(`The first ${Math.min(changed.length, SHOWN)} of them`,
-        ["row", "from", "to", ...(given?.classes ?? []).map((one) => `p: ${one}`)],
-        changed.slice(0, SHOWN).map((i) => [i + 1, name(before?.[i]), now[i],
-          ...(given?.probabilities[i] ?? []).map((p) => p.toFixed(3))])) : null);
+        ["row", "from", "to", ...given.classes.map((/** @type {string} */ one) => `p: ${one}`)],
+        changed.slice(0, SHOWN).map((i) => [i + 1, from(i) + (matrix.actions.includes(from(i)) ? "" : " (removed)"), now[i],
+          ...given.probabilities[i].map((/** @type {number} */ p) => p.toFixed(3))])) : null);
   }
 
   /** @param {any} answer */

@@ -1,4 +1,4 @@
-/** The benefit matrix as a table that can be edited, and where this session keeps it for each model. */
+/** The benefit matrix as a table that can be edited, in words and in code, and where this session keeps it for each model. */
 
 import { button, h, short } from "./dom.js";
 import { amountIn, numberInput, parsed, refused } from "./number.js";
@@ -150,7 +150,7 @@ customElements.define("payoff-matrix", BenefitMatrix);
 
 /** The matrix, for reading. @param {Matrix} matrix @param {unknown[]} classes */
 export function inWords(matrix, classes) {
-  return classes.map((name, k) => `${name}: ${matrix.actions.map((action, j) => `${action} ${short(matrix.benefits[k][j])}`).join(", ")}`).join("; ");
+  return classes.map((name, k) => `${name}: ${matrix.actions.map((action, j) => `${action} ${short(matrix.benefits[k][j], 15)}`).join(", ")}`).join("; ");
 }
 
 /** The matrix by names, which a service understands whatever the order of a version's classes. @param {Matrix} matrix @param {unknown[]} classes */
@@ -171,4 +171,49 @@ export function fromWords({ benefits, actions }, classes) {
   const isSquare = own.length === names.length && names.every((name) => own.includes(name));
   const columns = actions ?? (isSquare ? names : own);
   return { benefits: names.map((name) => columns.map((action) => benefits[name][action])), actions: columns };
+}
+
+/** Elements that show a request as a command and as a program, never with the key, and a function that writes them for a matrix, by names: the order of classes is that of a version. @param {string} ref @param {any} card */
+export function snippets(ref, card) {
+  const curl = copied("Copy as curl"), python = copied("Copy as Python");
+  const write = (/** @type {Matrix | null} */ matrix) => {
+    [curl.shown.textContent, python.shown.textContent] = matrix ? requests(ref, card, matrix) : ["The matrix cannot be read.", "The matrix cannot be read."];
+  };
+  return { node: h("div", null, curl.node, python.node), write };
+}
+
+/** @param {string} ref @param {any} card @param {Matrix} matrix */
+function requests(ref, card, matrix) {
+  const instance = Object.fromEntries(card.features.map((/** @type {any} */ one) => [one.name,
+    one.type === "categorical" ? one.categories[0] ?? "" : middle(one)]));
+  const benefits = matrix.actions ? worded(matrix, card.classes) : matrix;
+  const json = JSON.stringify({ model: ref, instances: [instance], ...benefits });
+  const url = new URL("..", import.meta.url).href;
+  const curl = `curl -s ${url}predict -H "X-API-Key: $PAYOFF_KEY" -H 'Content-Type: application/json' \\\n  -d '${json.replaceAll("'", "'\\''")}'`;
+  const given = Object.entries(benefits).map(([name, value]) => `    ${name}=${JSON.stringify(value)},\n`).join("");
+  const python = `from payoff_client import Payoff\n\nclient = Payoff("${url}")  # with the key in PAYOFF_KEY\nprint(client.model("${ref}").decide(\n    [${JSON.stringify(instance)}],\n${given}))`;
+  return [curl, python];
+}
+
+/** @param {any} feature */
+function middle(feature) {
+  return feature.low === null ? 0 : Number(((feature.low + feature.high) / 2).toPrecision(3));
+}
+
+/** @param {string} title */
+function copied(title) {
+  const shown = h("pre", { tabindex: 0 });
+  const state = h("span", { role: "status" });
+  const copy = async () => {
+    try {
+      await navigator.clipboard.writeText(shown.textContent ?? "");
+      state.textContent = "Copied.";
+    } catch { // without TLS a browser allows it on this machine only
+      getSelection()?.selectAllChildren(shown);
+      state.textContent = "Selected: copy it with the keyboard.";
+    }
+  };
+  const node = h("details", null, h("summary", null, title.replace("Copy as ", "")),
+    h("div", { class: "row" }, button(title, () => void copy()), state), shown);
+  return { node, shown };
 }

@@ -2,7 +2,7 @@
 
 import { chart, get, list, mayTrain, path } from "./api.js";
 import { comparison } from "./compare.js";
-import { button, card, confirmed, facts, field, h, put, select, short, table, time, warned } from "./dom.js";
+import { button, card, confirmed, facts, field, h, put, select, short, some, table, time, warned, words } from "./dom.js";
 import { inWords, matrixOf } from "./matrix.js";
 import { within } from "./problems.js";
 
@@ -39,12 +39,10 @@ async function importing() {
   const name = h("input", { required: true, pattern: NAME });
   const file = h("input", { type: "file", required: true });
   const format = select(["skops", "onnx", "joblib"], "skops");
-  const data = select(sets.map((one) => /** @type {[string, string]} */ ([one.id, one.name ?? one.id])), null,
-    { required: true });
+  const data = select(sets.map((one) => [one.id, one.name ?? one.id]), null, { required: true });
   const calibration = select(["none", "sigmoid", "isotonic", "auto"], "none");
   const result = h("div", null);
-  const send = (/** @type {Event} */ event) => {
-    event.preventDefault();
+  const send = () => {
     void within(result, async () => {
       const form = new FormData();
       for (const [key, value] of Object.entries({ format: format.value, dataset: data.value,
@@ -85,7 +83,7 @@ async function model(name) {
   put(move, ...aliases(found, trains));
   return h("div", null, h("h1", null, name), h("p", null, uses(name)),
     card("Versions", table("Versions, newest first",
-      ["version", "learner", "made", ...measures.map((one) => one.replaceAll("_", " ")), ""],
+      ["version", "learner", "made", ...measures.map(words), ""],
       found.versions.map((/** @type {any} */ one) => [
         h("a", { href: link("models", name, one.version) }, one.version), one.kind, time(one.created_at),
         ...measures.map((measure) => short(one.metrics[measure])), uses(`${name}:${one.version}`)]))),
@@ -106,8 +104,7 @@ function aliases(found, trains) {
   const alias = h("input", { value: names[0] ?? "champion", required: true, pattern: NAME, list: "aliases" });
   const version = select(found.versions.map((/** @type {any} */ one) => one.version), found.latest);
   const outcome = h("div", null);
-  const submit = async (/** @type {Event} */ event) => {
-    event.preventDefault();
+  const submit = async () => {
     const before = found.aliases[alias.value];
     const now = before ? `answered by version ${before}` : "not answered";
     const question = `Requests to ${found.name}@${alias.value} are ${now} now. Shall version ${version.value} answer them?`
@@ -134,13 +131,12 @@ async function one(name, version) {
     h("div", { class: "columns" },
       card("Model", facts([["learner", found.learner.kind], ["classes", found.classes?.join(", ")],
         ["made", time(found.created_at)],
-        ["rows", short(found.data.rows)],
+        ["rows", short(found.data.rows, 9)],
           ["evaluated on", found.data.evaluation ? found.data.evaluation.method : `${found.data.holdout_rows} held-out rows`]]),
       h("details", null, h("summary", null, "Parameters and origin"), facts([
-        ...Object.entries(found.learner.parameters).map(([key, value]) => /** @type {[string, string]} */ ([key,
-          JSON.stringify(value)])),
-        ["data set", found.data.dataset ?? "–"], ["digest", String(found.data.digest).slice(0, 16)],
-          ["SHA-256 of the model", String(Object.values(found.sha256)[0]).slice(0, 16)]]))),
+        ...Object.entries(found.learner.parameters).map(([key, value]) => [key, JSON.stringify(value)]),
+        ["data set", found.data.dataset ?? "–"], ...[["digest", found.data.digest], ["SHA-256 of the model", Object.values(found.sha256)[0]]]
+          .map(([name, value]) => [name, `${value.slice(0, 16)}…`])]))),
       card("Quality on rows not seen in training", measures(found.metrics), perClass(found.metrics.per_class))),
     card("Features", table("As in training", ["feature", "type", "values", "price"],
       found.features.map((/** @type {any} */ feature) => [
@@ -150,22 +146,21 @@ async function one(name, version) {
 
 /** @param {any} feature */
 export function range(feature) {
-  if (feature.type === "categorical") return feature.categories.slice(0,
-    30).join(", ") + (feature.categories.length > 30 ? ", …" : "");
-  return feature.low === null ? "" : `${short(feature.low)} to ${short(feature.high)}`;
+  if (feature.type === "categorical") return some(feature.categories, 30);
+  return feature.low === null ? "" : `${short(feature.low, 9)} to ${short(feature.high, 9)}`;
 }
 
 /** @param {any[] | null} costs @param {string} name */
 export function price(costs, name) {
   const found = costs?.find((one) => one.feature === name);
   if (!found) return "";
-  return found.group ? `${short(found.cost)}, then ${short(found.discounted_cost)} (${found.group})` : short(found.cost);
+  return short(found.cost, 9) + (found.group ? `, then ${short(found.discounted_cost, 9)} (${found.group})` : "");
 }
 
 /** Those that are single values. @param {Record<string, any>} metrics */
-function measures(metrics) {
+export function measures(metrics) {
   return facts(Object.entries(metrics).filter(([, value]) => typeof value === "number")
-    .map(([name, value]) => [name.replaceAll("_", " "), short(value)]));
+    .map(([name, value]) => [words(name), short(value)]));
 }
 
 /** @param {Record<string, any> | undefined} classes */
@@ -178,7 +173,7 @@ function perClass(classes) {
 /** The service's own charts, each loaded when it is asked for. @param {any} found @param {string} ref */
 function charts(found, ref) {
   const shown = [];
-  if (found.classes && found.data.evaluation !== undefined) {
+  if (found.classes && found.labels.length === 1 && (found.data.evaluation || found.data.holdout_rows)) {
     const matrix = matrixOf(found);
     shown.push(drawing("Benefit on rows not seen in training", `With ${inWords(matrix, found.classes)}`,
       () => chart(`Benefit of each rule of ${ref}`, path("models", ref, "benefit"), { json: matrix })));

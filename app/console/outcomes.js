@@ -1,8 +1,7 @@
 /** Outcomes: what recorded decisions earned, against what was expected of them; and which models record by default. */
 
-import { about, amounts, money, more, pair, plain, share, words } from "./amounts.js";
 import { chart, get, newest, path } from "./api.js";
-import { button, card, facts, field, h, put, select, short, table, time, warned } from "./dom.js";
+import { about, amounts, button, card, facts, field, h, money, more, plain, put, select, share, short, table, time, warned, words } from "./dom.js";
 import { chooser, link } from "./models.js";
 import { within } from "./problems.js";
 
@@ -48,11 +47,10 @@ export async function view([ref], signal) {
 function form(model, ref, signal) {
   const { name } = model;
   const one = select([[name, "all versions"], ...model.versions.map((/** @type {any} */ own) =>
-    /** @type {[string, string]} */ ([`${name}:${own.version}`, `version ${own.version}`])),
-    ...Object.entries(model.aliases ?? {}).map(([alias, version]) =>
-      /** @type {[string, string]} */ ([`${name}@${alias}`, `${alias} (version ${version})`]))], ref);
+    [`${name}:${own.version}`, `version ${own.version}`]),
+    ...Object.entries(model.aliases ?? {}).map(([alias, version]) => [`${name}@${alias}`, `${alias} (version ${version})`])], ref);
   const first = h("input", { type: "date" }), last = h("input", { type: "date" });
-  const by = select([["", "no groups"], ...GROUPS.map((own) => /** @type {[string, string]} */ ([own, own]))], "");
+  const by = select([["", "no groups"], ...GROUPS], "");
   const result = h("div", null), said = h("p", { role: "status", class: "soft" });
   const chosen = () => [one, first, last, by].map((input) => input.value).join(" ");
   const stale = () => { put(result); put(said, "Show the report for what is chosen now."); };
@@ -68,7 +66,7 @@ function form(model, ref, signal) {
   }));
   show(null);
   return h("div", null, card("Decisions", h("form", { oninput: stale,
-    onsubmit: (/** @type {Event} */ event) => { event.preventDefault(); show(null); } },
+    onsubmit: () => show(null) },
     h("div", { class: "fields" }, field("Made by", one), field("From", first, "days are those of UTC"),
       field("To", last, "this day included"), field("Also by", by)), h("button", { class: "main" }, "Show the report")), said), result);
 }
@@ -130,8 +128,8 @@ function summary(report) {
     h("p", null, report.verdict === "undecided" ? why(report) : meaning,
       report.selective?.is ? " This is about the decisions with known truth alone." : null),
     facts([["decisions", short(report.decisions, 9)], ["truth known", `${short(report.known, 9)} (${share(report.coverage)})`],
-      ["version", report.model?.version ?? "all"], ...(report.matrices > 1 ? [pair("benefit matrices", short(report.matrices, 9))] : []),
-      ...["since", "until"].filter((end) => report[end]).map((end) => pair(end, time(report[end])))]),
+      ["version", report.model?.version ?? "all"], report.matrices > 1 && ["benefit matrices", short(report.matrices, 9)],
+      ...["since", "until"].map((end) => report[end] && [end, time(report[end])])]),
     amounts("Expected against realised", [["expected of all decisions", report.expected],
       ["expected of those with known truth", { mean: report.expected?.mean_of_known, cases: report.realised?.cases,
         basis: `${difference?.basis}; by the model's probabilities` }],

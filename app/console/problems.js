@@ -67,7 +67,7 @@ function place(pointer, sent) {
 export function enterKey() {
   const use = (/** @type {string} */ key) => { setKey(key); dialog.close(); window.dispatchEvent(new Event("hashchange")); };
   const input = h("input", { type: "password", autocomplete: "off", spellcheck: "false" });
-  const form = h("form", { onsubmit: (/** @type {Event} */ event) => { event.preventDefault(); use(input.value.trim()); } },
+  const form = h("form", { onsubmit: () => use(input.value.trim()) },
     h("h2", null, "API key"),
     field("Key", input, "Sent with each request to this service only, and kept until this tab is closed."),
     h("div", { class: "row" }, button("Cancel", () => dialog.close()),

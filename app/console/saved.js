@@ -89,8 +89,7 @@ export class SavedMatrices {
       h("summary", null, `Versions of ${name}`));
     const place = h("div");
     history.append(place);
-    put(this.#manage, trains ? h("form", { class: "row",
-      onsubmit: (/** @type {Event} */ event) => { event.preventDefault(); void this.#save(); } },
+    put(this.#manage, trains ? h("form", { class: "row", onsubmit: () => void this.#save() },
     field("Name", this.#name), h("button", null, "Save"),
     name ? button("Delete…", () => void this.#delete(name), { "aria-label": `Delete the saved matrix ${name}` }) : null)
       : h("small", null, "This key opens matrices. Saving and deleting them need a key with the scope 'train'."),

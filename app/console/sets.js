@@ -3,13 +3,13 @@
 import { get } from "./api.js";
 import { LiveChart } from "./chart.js";
 import { harmless } from "./csv.js";
-import { button, card, facts, field, h, put, save, select, short, table, warned } from "./dom.js";
+import { button, card, facts, field, h, save, select, short, table, warned } from "./dom.js";
 import { amountIn, numberInput, numbersIn, parsed, refused } from "./number.js";
 import { cleared, within } from "./problems.js";
 
 const LOSSES = ["f_beta", "jaccard", "am", "g_tp_pr", "g_mean", "h_mean", "auc"];
 const EXAMPLE = "0.9, 0.8, 0.55, 0.4, 0.2, 0.1";
-const SHOWN = 200;
+const SHOWN = 200, SETS = 50;
 
 export async function view() {
   const text = h("textarea", { rows: 6, spellcheck: "false", value: EXAMPLE });
@@ -24,8 +24,7 @@ export async function view() {
     min_recall: numberInput({ min: 0, max: 1 }),
     min_precision: numberInput({ min: 0, max: 1 }) };
   const result = h("div", { "aria-live": "polite" });
-  const choose = (/** @type {Event} */ event) => {
-    event.preventDefault();
+  const choose = () => {
     void within(result, async () => {
       if (isAmbiguous(text.value)) throw refused(text, "has commas that may be decimal ones: write 0.5, or separate by semicolons");
       const { names, rows } = read(text.value, setting.value === "binary");
@@ -37,9 +36,10 @@ export async function view() {
       };
       const answer = await get("retrieve", { json });
       return h("div", null, warned(answer.warnings),
-        answer.sets.slice(0, 50).map((/** @type {any} */ one, /** @type {number} */ i) =>
+        answer.sets.slice(0, SETS).map((/** @type {any} */ one, /** @type {number} */ i) =>
         drawn(one, names, setting.value === "binary" ? rows.flat() : rows[i],
-          answer.sets.length > 1 ? `Set ${i + 1}` : "The set")));
+          answer.sets.length > 1 ? `Set ${i + 1}` : "The set")),
+        answer.sets.length > SETS ? h("p", null, `These are the first ${SETS} of ${short(answer.sets.length, 9)} sets.`) : null);
     });
   };
   return h("div", null, h("h1", null, "Sets"),
@@ -98,14 +98,12 @@ export function drawn(found, names, probabilities, title) {
         y: found.expected_loss }],
     });
   }
-  const more = h("div", null);
-  put(more, rows.length > SHOWN ? h("p", null, `and ${short(rows.length - SHOWN, 9)} more`) : null);
   return h("div", { class: "columns" },
     card(title, facts([["items", short(found.k, 9)], ["expected loss", short(found.expected_loss)],
-    ...(found.expected_recall === undefined ? [] : [/** @type {[string, string]} */ (["expected recall",
-      short(found.expected_recall)]),
-      /** @type {[string, string]} */ (["expected precision", short(found.expected_precision)])])]),
-  table("Best first", ["item", "probability"], rows.slice(0, SHOWN).map(([item, p]) => [item, short(p)])), more,
+    ...(found.expected_recall === undefined ? [] : [["expected recall", short(found.expected_recall)],
+      ["expected precision", short(found.expected_precision)]])]),
+  table("Best first", ["item", "probability"], rows.slice(0, SHOWN).map(([item, p]) => [item, short(p)])),
+    rows.length > SHOWN ? h("p", null, `and ${short(rows.length - SHOWN, 9)} more`) : null,
   button("Download the set", () => save("set.csv", [harmless(asCsv(rows))], "text/csv"))),
   found.curve ? card("Expected loss by size", live) : null);
 }

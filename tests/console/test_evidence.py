@@ -237,3 +237,41 @@ def test_another_key_finds_nothing_of_the_one_before(tab):
     page.wait_for_function("Object.keys(sessionStorage).some((name) => name.startsWith('payoff-matrix'))")
     page.evaluate("import('/console/api.js').then((api) => api.setKey('another'))")
     page.wait_for_function("Object.keys(sessionStorage).length === 1")
+
+
+def test_no_rounded_or_cut_value_is_shown_as_a_fact(tab):
+    page = tab.open("models")
+    script = """(benefits) => import('/console/matrix.js').then(({inWords}) =>
+        benefits.map((one) => inWords({benefits: [[one]], actions: ["act"]}, ["ill"])))"""
+    found = page.evaluate(script, [12344, 12341, 0.123456789, -1234567.25])
+    assert found == [
+        "ill: act 12,344",
+        "ill: act 12,341",
+        "ill: act 0.123456789",
+        "ill: act \N{MINUS SIGN}1,234,567.25",
+    ]
+    lists = "([count]) => import('/console/dom.js').then(({some}) => some([1, 2, 3].slice(0, count), 2))"
+    assert [page.evaluate(lists, [count]) for count in (1, 2, 3)] == ["1", "1, 2", "1, 2, …"]
+    page = tab.open("sets")
+    page.select_option("select >> nth=0", "multilabel")
+    for count, said in ((51, 1), (50, 0)):
+        page.fill("textarea", "0.2, 0.7\n" * count)
+        page.click("text=Choose the set")
+        page.wait_for_selector("h2:text-is('Set 50')")
+        assert page.locator("text=These are the first 50 of 51 sets.").count() == said
+
+
+@pytest.mark.parametrize(
+    ("data", "charts"),
+    [({}, 1), ({"evaluation": None, "holdout_rows": 125}, 1), ({"evaluation": None, "holdout_rows": 0}, 0)],
+)
+def test_a_card_has_exact_counts_and_a_chart_where_rows_are_held_out(tab, demo, data, charts):
+    card = demo.client.get("/models/triage:1").json()
+    card["data"] |= {"rows": 123456789, **data}
+    card["feature_costs"][0]["cost"] = 12344
+    card["features"][0] |= {"low": 10234, "high": 98766.5}
+    tab.page.route("**/models/triage/versions/1", lambda route: route.fulfill(json=card))
+    page = tab.open("models/triage/1")
+    text = page.inner_text("main")
+    assert all(one in text for one in ("123,456,789", "12,344", "10,234 to 98,766.5"))
+    assert page.locator("h2:text-is('Benefit on rows not seen in training')").count() == charts

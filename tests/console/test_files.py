@@ -116,3 +116,61 @@ def test_no_text_of_a_download_is_a_formula(tab, tmp_path):
     script = "(text) => import('/console/csv.js').then(({harmless}) => harmless(text))"
     assert page.evaluate(script, '"\tx","\ry","\nz",-1,"-1"') == '"\'\tx","\'\ry","\'\nz",-1,"-1"'
     assert lines[1] == '"\'=1+1",0.9'
+
+
+VIEWS = pytest.mark.parametrize(
+    ("view", "done"), [("cases", "text=2 rows decided"), ("lab", "text=0 of 2 cases get another action")]
+)
+
+
+def decided(page: Any, view: str, done: str) -> None:
+    if view == "cases":
+        page.click("text=Decide all")
+    page.wait_for_selector(done)
+
+
+@VIEWS
+@pytest.mark.parametrize(
+    "head", ["age, pulse ,\tpain", '\r\n\r\nage," pulse",pain', ",age,pulse,pain", "id, age,pulse,pain"]
+)
+def test_names_of_columns_are_read_as_the_service_reads_them(tab, tmp_path, view, done, head):
+    index = "7," if head.count(",") == 3 else ""
+    (tmp_path / "cases.csv").write_text(f"{head}\n{index}61,70,mild\n{index}62,70,mild\n")
+    page = tab.open(f"{view}/triage:1")
+    page.set_input_files("input[type=file]", tmp_path / "cases.csv")
+    decided(page, view, done)
+
+
+@VIEWS
+@pytest.mark.parametrize("encoding", ["utf-8", "latin-1", "utf-16", "utf-16be"])
+def test_a_file_of_cases_is_read_in_each_encoding(tab, tmp_path, view, done, encoding):
+    """Names and text whose bytes contain those of a line end; the service gets UTF-8."""
+    note = "Köln €" if encoding == "latin-1" else "Köln Ċਊ€"
+    codec = {"latin-1": "cp1252", "utf-16be": "utf-16-be"}.get(encoding, encoding)
+    start = "\ufeff" if encoding == "utf-16be" else ""
+    lines = [f"age;pulse;{note};pain", f"61,5;70;{note};mild", f"48,25;70;{note};mild", ""]
+    (tmp_path / "cases.csv").write_bytes((start + "\r\n".join(lines)).encode(codec))
+    page = tab.open(f"{view}/triage:1")
+    page.get_by_label("Encoding").select_option(encoding[:6] if "16" in encoding else encoding)
+    page.set_input_files("input[type=file]", tmp_path / "cases.csv")
+    decided(page, view, done)
+    assert page.inner_text("label:text-is('Decimals as') ~ small") == "guessed from “61,5”"
+    if view == "cases":
+        with page.expect_download() as download:
+            page.click("text=Download the results")
+        with download.value.path().open(newline="", encoding="utf-8") as file:
+            found = list(csv.reader(file))
+        assert [row[0] for row in found] == [note] * 3
+        assert download.value.suggested_filename == "cases-decided.csv"
+
+
+@VIEWS
+@pytest.mark.parametrize(("codec", "chosen"), [("cp1252", "utf-8"), ("utf-16", "utf-8"), ("cp1252", "utf-16")])
+def test_another_encoding_than_that_of_the_file_is_named_by_its_field(tab, tmp_path, view, done, codec, chosen):
+    (tmp_path / "cases.csv").write_bytes("age,pulse,pain\n61,70,müde\n61,70,müde\n".encode(codec))
+    page = tab.open(f"{view}/triage:1")
+    page.get_by_label("Encoding").select_option(chosen)
+    page.set_input_files("input[type=file]", tmp_path / "cases.csv")
+    decided(page, view, ".problem:has-text('“Encoding”')")
+    page.get_by_label("Encoding").select_option({"cp1252": "latin-1", "utf-16": "utf-16"}[codec])
+    decided(page, view, done)

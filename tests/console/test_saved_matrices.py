@@ -38,7 +38,7 @@ def test_the_code_to_copy_names_the_matrix_until_it_is_edited(tab):
 
     page.fill('[data-cell="0 1"]', "-3")
     page.wait_for_selector("text=Edited since version 2 of autumn-2026")
-    assert all("[0,-3]" in code and "autumn" not in code for code in codes(page))
+    assert all('"healthy":{"wait":0,"treat":-3}' in code and "autumn" not in code for code in codes(page))
     page.fill('[data-cell="0 1"]', "-5")
     assert all("autumn-2026" in code for code in codes(page))
 
