@@ -589,8 +589,15 @@ def test_long_terms_are_not_kept_parsed_by_the_thousand():
     assert rows._short_terms.cache_info().currsize <= 4_096
 
 
-@pytest.mark.parametrize("error", [DatabaseAway("locked"), IdsTaken("taken", [Flaw("/record/ids/0", "taken")])])
-def test_a_plain_request_that_is_not_recorded_is_answered_once_as_on_the_usual_way(client, monkeypatch, error):
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (DatabaseAway("locked"), 503),
+        (IdsTaken("taken", [Flaw("/record/ids/0", "taken")]), 409),
+        (Invalid.at("/record/ids", "of too many days"), 422),
+    ],
+)
+def test_a_plain_request_that_is_not_recorded_is_answered_once_as_on_the_usual_way(client, monkeypatch, error, status):
     taken, written, wait = [], [], Guard.take
 
     def take(guard, caller, scope):
@@ -615,7 +622,7 @@ def test_a_plain_request_that_is_not_recorded_is_answered_once_as_on_the_usual_w
         answers.append((answer.status_code, answer.content, answer.headers["content-type"]))
 
     assert answers[0] == answers[1]
-    assert answers[0][0] == (503 if isinstance(error, DatabaseAway) else 409)
+    assert answers[0][0] == status
     assert written == [1, 1]
     assert len(taken) <= 2
 
