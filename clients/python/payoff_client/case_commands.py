@@ -15,6 +15,7 @@ from payoff_client.answers import warn
 from payoff_client.client import Payoff
 from payoff_client.dialect import NAMES, Dialect
 from payoff_client.errors import InvalidAnswer
+from payoff_client.stakes import AcquireOptions
 from payoff_client.terminal import (
     BENEFITS_HELP,
     Unusable,
@@ -117,13 +118,15 @@ def describe_acquire(command: argparse.ArgumentParser) -> None:
 def acquire(client: Payoff, chosen: argparse.Namespace) -> None:
     model = client.model(chosen.model)
     card = model.card()
-    options = stakes_of(chosen.benefits) | given(chosen, "budget")
+    options = stakes_of(chosen.benefits, AcquireOptions) | given(chosen, "budget")
     numeric = {feature["name"]: feature["type"] == "numeric" for feature in card["features"]}
     pairs = [text.partition("=") for text in chosen.known]
     for name, sign, _ in pairs:
         if not sign:
             raise Unusable(f"--known takes FEATURE=VALUE, not {name!r}")
-    known = {name: value_of(name, text, is_number=numeric.get(name, False)) for name, _, text in pairs}
+    known = {
+        name: value_of(name, text, is_number=numeric.get(name, False)) if text else None for name, _, text in pairs
+    }
     ask = asker(card)
     state = model.acquire(known, **options)
     while state["status"] == "acquire" and not chosen.next:

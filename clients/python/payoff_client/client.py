@@ -24,6 +24,7 @@ from payoff_client.stakes import BenefitOptions, Benefits, CompareOptions, Retri
 from payoff_client.tables import table_of
 from payoff_client.version import __version__
 from payoff_client.wire import JSON, AwaitedWire, BlockingWire, Call, Link, blocking, post
+from payoff_client.wording import address
 
 M = TypeVar("M", bound=ModelMethods)
 D = TypeVar("D", bound=DatasetMethods)
@@ -275,12 +276,13 @@ def _settings(url: str | None, key: str | None) -> dict[str, Any]:
     headers = {"User-Agent": f"payoff-client/{__version__}", "Accept-Encoding": "identity"}
     headers |= {"X-API-Key": secret} if secret else {}
     base = url or os.environ.get("PAYOFF_URL") or "http://127.0.0.1:8000"
+    shown = address(base)
     if not base.startswith(("http://", "https://")):
-        raise ValueError(f"the URL {base!r} lacks its scheme; write http://{base} or https://{base}")
+        raise ValueError(f"the URL {shown!r} lacks its scheme; write http://{shown} or https://{shown}")
     try:
         return {"base_url": httpx.URL(base), "headers": headers}
     except httpx.InvalidURL as error:
-        raise ValueError(f"the URL {base!r} is invalid: {error}") from error
+        raise ValueError(f"the URL {shown!r} is invalid: {error}") from error
 
 
 def _learner(learner: str | Mapping[str, Any]) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from payoff_client.client import Payoff
 from payoff_client.dialect import NAMES
+from payoff_client.stakes import Matrix, PricedMatrix
 from payoff_client.terminal import (
     MATRIX_HELP,
     Unusable,
@@ -51,7 +52,7 @@ def _data(chosen: argparse.Namespace) -> Any:
 
 
 def train(client: Payoff, chosen: argparse.Namespace) -> None:
-    options = stakes_of(chosen.benefits) | given(chosen, "holdout", "seed", *NAMES)
+    options = stakes_of(chosen.benefits, PricedMatrix) | given(chosen, "holdout", "seed", *NAMES)
     if chosen.feature_costs:
         options["feature_costs"] = document_of(chosen.feature_costs)
     learner = learner_of(chosen.learner)
@@ -71,7 +72,7 @@ def describe_compare(command: argparse.ArgumentParser) -> None:
 
 def compare(client: Payoff, chosen: argparse.Namespace) -> None:
     learners = [learner_of(text) for text in chosen.learner]
-    options = {"benefits": None, **stakes_of(chosen.benefits), **given(chosen, "folds", *NAMES)}
+    options = {"benefits": None, **stakes_of(chosen.benefits, Matrix), **given(chosen, "folds", *NAMES)}
     report = client.compare(_data(chosen), label=chosen.label, learners=learners, chart=bool(chosen.chart), **options)
     write_chart(chosen, report)
     show(chosen, report, table_text(report.table, ["learner", "rule", "benefit", "mu", "interval"]))
@@ -108,7 +109,7 @@ def models(client: Payoff, chosen: argparse.Namespace) -> None:
         name, _, path = chosen.matrix.partition("=")
         if not name or not path:
             raise Unusable(f"--matrix takes NAME=FILE, not {chosen.matrix!r}")
-        saved = model.matrices.save(name, **stakes_of(path))
+        saved = model.matrices.save(name, **stakes_of(path, Matrix))
         say(f"saved as {name}:{saved['version']}")
     if model.reference != model.name:
         card = model.card()

@@ -38,10 +38,15 @@ class Matrix(TypedDict, total=False):
     actions: Sequence[str]
 
 
-class TrainOptions(Matrix, Written, total=False):
-    """The other fields of `/train`, and how a CSV file is written."""
+class PricedMatrix(Matrix, total=False):
+    """The same, and what features cost."""
 
     feature_costs: Mapping[str, Any] | Sequence[Mapping[str, Any]]
+
+
+class TrainOptions(PricedMatrix, Written, total=False):
+    """The other fields of `/train`, and how a CSV file is written."""
+
     holdout: float
     refit: bool
     seed: int
@@ -69,11 +74,10 @@ class RetrieveOptions(TypedDict, total=False):
     positive: str | int
 
 
-class AcquireOptions(Matrix, total=False):
+class AcquireOptions(PricedMatrix, total=False):
     """The other fields of `/acquire`."""
 
     budget: float
-    feature_costs: Mapping[str, Any] | Sequence[Mapping[str, Any]]
     target: Mapping[str, Any] | str
 
 

@@ -54,25 +54,25 @@ def document_of(path: str) -> Any:
         raise
 
 
-def stakes_of(path: str | None) -> dict[str, Any]:
-    """The fields in a file: those of `Stakes` by name, or a benefit matrix alone; or the name of a saved matrix."""
+def stakes_of(path: str | None, fields: type = Stakes) -> dict[str, Any]:
+    """The `fields` in a file by name, or a benefit matrix alone; or the name of a saved matrix."""
     if path is None:
         return {}
     if _SAVED.fullmatch(path) and not Path(path).exists():
         return {"benefits": path}
     found = document_of(path)
-    if isinstance(found, Mapping) and {"benefits", "cost_matrix"} & found.keys() and found.keys() <= _FIELDS:
-        return dict(found)
     if not isinstance(found, Mapping | list) or not found:
         raise Unusable(f"{path}: expected benefits by class and action, or an object with 'benefits' and other fields")
-    return {"benefits": found}
-
-
-_FIELDS = frozenset(Stakes.__annotations__) | {"feature_costs"}
+    if not isinstance(found, Mapping) or not {"benefits", "cost_matrix"} & found.keys():
+        return {"benefits": found}
+    for name in found:
+        if name not in fields.__annotations__:
+            raise Unusable(f"{path}: {name!r} has no effect here; the fields are {', '.join(fields.__annotations__)}")
+    return dict(found)
 
 
 def cases_of(path: str, card: Mapping[str, Any], dialect: Dialect = PLAIN) -> list[dict[str, Any]]:
-    """The rows of a CSV, NDJSON or Parquet file as objects of the model's features, missing values left out."""
+    """The rows of a CSV, NDJSON or Parquet file as objects of those features of the model that it has."""
     features = {feature["name"]: feature for feature in card["features"]}
     with opened(Path(path), dialect, None) as (kind, names, parts):
         content = next(parts).content
@@ -85,7 +85,8 @@ def cases_of(path: str, card: Mapping[str, Any], dialect: Dialect = PLAIN) -> li
         from pyarrow import ipc  # noqa: PLC0415 - for Parquet alone
 
         rows = ipc.open_stream(content).read_all().to_pylist()
-    return [{name: row[name] for name in features if row.get(name) is not None} for row in rows]
+    found = [name for name in features if any(name in row for row in rows)]
+    return [{name: row.get(name) for name in found} for row in rows]
 
 
 def _cases_of_csv(
@@ -98,15 +99,16 @@ def _cases_of_csv(
     for number, row in enumerate(_rows_of(path, content, dialect)[1:], 2):
         if len(row) != len(names):
             raise Unusable(f"{path}, row {number}: the header has {len(names)} values, this row {len(row)}")
-        cells = {name: cell for name, cell in zip(names, row, strict=True) if name in features}
-        cases.append(
-            {
-                name: value_of(name, cell, is_number=features[name]["type"] == "numeric", dialect=dialect)
-                for name, cell in cells.items()
-                if cell and (cell not in MISSING or cell in (features[name].get("categories") or ()))
-            }
-        )
+        cells = zip(names, row, strict=True)
+        cases.append({name: _value_of_cell(features[name], cell, dialect) for name, cell in cells if name in features})
     return cases
+
+
+def _value_of_cell(feature: Mapping[str, Any], cell: str, dialect: Dialect) -> Any:
+    """A value of CSV; None where it is missing: a word such as NA, if that is no category."""
+    if not cell or (cell in MISSING and cell not in (feature.get("categories") or ())):
+        return None
+    return value_of(feature["name"], cell, is_number=feature["type"] == "numeric", dialect=dialect)
 
 
 def _rows_of(path: str, content: bytes, dialect: Dialect) -> list[list[str]]:

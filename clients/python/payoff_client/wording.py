@@ -20,14 +20,17 @@ _PARAMETER = re.compile(r"\bsend \??(\w+)=(\S+?)(?=, or | if |$)")
 _KEY = re.compile(r"\bsend (a key|a valid one) in the X-API-Key header, or as a bearer token")
 _SAVED = re.compile(r"\bPUT /models/([^/ ]+)/matrices/(\S+)")
 _COMMANDS = {
-    "client.compare": "compare",
-    "client.send_outcomes": "outcomes --send",
-    "client.train": "train",
-    "model.acquire": "acquire",
-    "model.decide": "predict",
-    "model.retrieve": "retrieve",
+    "client.compare": "`compare`",
+    "client.datasets.upload": "`train FILE --label COLUMN`",
+    "client.send_outcomes": "`outcomes --send`",
+    "client.train": "`train`",
+    "model.acquire": "`acquire`",
+    "model.benefit": "`model.benefit` of the Python client",
+    "model.decide": "`predict`",
+    "model.retrieve": "`retrieve`",
 }
 _METHOD = re.compile(rf"`({'|'.join(map(re.escape, _COMMANDS))})`")
+_RECORDED = re.compile(r"\bdecide with record=True\b")
 _PASSED = re.compile(r"\bpass (delimiter|decimal|encoding)=('[^']*')")
 _KEY_PASSED = re.compile(r"\bpass (a key|a valid one) as key=, or set PAYOFF_KEY")
 _SAVE = re.compile(r"\bmodel\.matrices\.save\((\S+)\) of (\S+)")
@@ -37,7 +40,8 @@ _PLACE = re.compile(
     rf"((?:{_STEP.pattern})*)(?=: | is )",
     re.MULTILINE,
 )
-_RECORD = re.compile(r'\bsend "record": true to /predict\b')
+_USER = re.compile(r"^(\w+://)?[^/?#]*@")
+_RECORD = re.compile(r'\bsend "record": true(?: to /predict\b)?')
 
 
 def in_python(message: str) -> str:
@@ -54,7 +58,8 @@ def on_command_line(message: str) -> str:
     message = _PASSED.sub(r"use --\1 \2", message)
     message = _KEY_PASSED.sub(r"set PAYOFF_KEY to \1", message)
     message = _SAVE.sub(r"models \2 --matrix \1=FILE", message)
-    message = _METHOD.sub(lambda found: f"`{_COMMANDS[found[1]]}`", message)
+    message = _METHOD.sub(lambda found: _COMMANDS[found[1]], message)
+    message = _RECORDED.sub("decide with record=True of the Python client", message)
     return _PLACE.sub(lambda found: ", ".join([_option(found[1]), *map(_item, _STEP.findall(found[2]))]), message)
 
 
@@ -70,3 +75,8 @@ def argument(pointer: str) -> str:
     """A JSON pointer into the request as a place in an argument: `/benefits/ill/0` is `benefits['ill'][0]`."""
     name, *steps = [step.replace("~1", "/").replace("~0", "~") for step in pointer.split("/")[1:]] or [""]
     return name + "".join(f"[{step}]" if step.isascii() and step.isdigit() else f"[{step!r}]" for step in steps)
+
+
+def address(url: object) -> str:
+    """A URL as messages show it, without the name and the password that it may have."""
+    return _USER.sub(r"\1", str(url))

@@ -72,6 +72,13 @@ def test_sets_are_retrieved(run, ward, tmp_path):
     code, output, _ = run("retrieve", "p.csv", "--beta", "2", "--json")
     assert (code, json.loads(output)["sets"][0]["selected"][:2]) == (0, [0, 2])
     assert run("retrieve", "cases.csv", "--model", ward)[0] == 0
+    cases = pd.read_csv(tmp_path / "cases.csv").head(3).assign(age=[60, None, 70])
+    (tmp_path / "gaps.csv").write_text(cases.to_csv(index=False, na_rep="N/A"))
+    cases.to_parquet(tmp_path / "gaps.parquet")
+    (tmp_path / "gaps.ndjson").write_text(cases.to_json(orient="records", lines=True))
+    found = {run("retrieve", f"gaps.{form}", "--model", ward, "--json")[:2] for form in ("csv", "parquet", "ndjson")}
+    assert {code for code, _ in found} == {0}
+    assert len(found) == 1
 
 
 def test_questions_are_asked_in_the_terminal(run, forest, monkeypatch, capsys):

@@ -59,8 +59,7 @@ def test_cases_are_read_as_the_service_reads_them(tmp_path, header, rows, delimi
         assert sheet is None or math.inf in sheet.column("x").to_pylist()
         return
     if sheet is not None:
-        expected = [{name: value for name, value in row.items() if value is not None} for row in sheet.to_pylist()]
-        assert found == expected
+        assert found == sheet.to_pylist()
 
 
 def test_words_for_missing_values_are_those_of_the_service():
@@ -69,7 +68,7 @@ def test_words_for_missing_values_are_those_of_the_service():
 
 def test_other_formats_have_their_own_missing_values(tmp_path):
     rows = [{"x": 1, "s": "None", "other": 3}, {"x": None, "s": "u\u2028v"}, {"s": "NA"}]
-    expected = [{"x": 1, "s": "None"}, {"s": "u\u2028v"}, {"s": "NA"}]
+    expected = [{"x": 1, "s": "None"}, {"x": None, "s": "u\u2028v"}, {"x": None, "s": "NA"}]
     (tmp_path / "in.ndjson").write_text(
         "\n\n".join(json.dumps(row, ensure_ascii=False) for row in rows), encoding="utf-8"
     )
@@ -168,6 +167,47 @@ def test_an_answer_that_is_no_number_is_asked_for_again(run, monkeypatch, answer
 
 
 def test_a_known_value_needs_its_feature(run):
+    """Without a value it cannot be had, as an empty answer."""
+    assert run("acquire", "m:1", "--known", "age=", "--known", "pain=")[0] == 0
+    assert json.loads(run("acquire", "m:1", "--known", "age=")[3][-1].content)["known"] == {"age": None}
     code, _, errors, _ = run("acquire", "m:1", "--known", "age")
     assert code == 2
     assert "--known takes FEATURE=VALUE, not 'age'" in errors
+
+
+@pytest.mark.parametrize(
+    ("line", "name"),
+    [
+        ("predict m:1 cases.csv --benefits stakes.json", "limit"),
+        ("predict m:1 cases.csv --benefits stakes.json", "feature_costs"),
+        ("acquire m:1 --benefits stakes.json", "limits"),
+        ("train ds_1 --name m --benefits stakes.json", "limits"),
+        ("compare ds_1 --learner tree --benefits stakes.json", "feature_costs"),
+        ("models m --matrix autumn=stakes.json", "limits"),
+    ],
+)
+def test_a_field_without_effect_is_named_before_anything_is_decided(run, tmp_path, line, name):
+    """A misspelt one was taken for a class."""
+    (tmp_path / "stakes.json").write_text(json.dumps({"benefits": {"a": {"x": 1}}, name: {"x": 1}}))
+    code, output, errors, sent = run(*line.split())
+    assert (code, output) == (2, "")
+    assert f"stakes.json: '{name}' has no effect here; the fields are benefits, cost_matrix, actions" in errors
+    assert [request for request in sent if request.method != "GET"] == []
+
+
+def test_a_file_of_fields_or_of_a_matrix_is_used(run, tmp_path):
+    for document in ({"benefits": {"a": {"x": 1}}}, {"a": {"x": 1}}):
+        (tmp_path / "stakes.json").write_text(json.dumps(document))
+        assert run("models", "m", "--matrix", "autumn=stakes.json")[0] == 0
+        assert json.loads(run("acquire", "m:1", "--known", "age=1", "--benefits", "stakes.json")[3][-1].content)[
+            "benefits"
+        ] == {"a": {"x": 1}}
+
+
+def test_line_breaks_in_values_are_printed_as_they_are(run, monkeypatch):
+    text = 'note,decision\n"a\r\nb","t"\n"c\rd","t"\n'
+    answer = httpx.Response(200, content=text.encode(), headers={"Payoff-Answer": json.dumps({"warnings": []})})
+    card = httpx.Response(200, json=CARD)
+    transport = httpx.MockTransport(lambda request: card if request.method == "GET" else answer)
+    monkeypatch.setattr(commands, "Payoff", lambda url, **given: Payoff(url, **given, transport=transport))
+    assert run("predict", "m:1", "cases.csv")[:2] == (0, text)

@@ -32,6 +32,7 @@ from payoff_client import (
     model,
     progress,
     terminal,
+    wording,
 )
 from payoff_client.wording import in_python, on_command_line
 
@@ -278,6 +279,8 @@ HINTS = {
     "send a key in the X-API-Key header, or as a bearer token": "pass a key as key=, or set PAYOFF_KEY",
     "'m' has no saved matrices; save one with PUT /models/m/matrices/<name>": "with model.matrices.save(<name>) of m",
     "leave it out, and ask `POST /retrieve` later": "and ask `model.retrieve` later",
+    'no decision is recorded: send "record": true to /predict, or PUT': "recorded: decide with record=True, or PUT",
+    'exploration is for recorded decisions: send "record": true': "decisions: decide with record=True",
 }
 
 
@@ -305,6 +308,9 @@ IN_A_SHELL = {
     "invalid API key; pass a valid one as key=, or set PAYOFF_KEY": "key; set PAYOFF_KEY to a valid one",
     "save one with model.matrices.save(<name>) of m": "save one with models m --matrix <name>=FILE",
     "ask `model.retrieve` later": "ask `retrieve` later",
+    "send a file to `client.datasets.upload`": "send a file to `train FILE --label COLUMN`",
+    "ask `model.benefit`": "ask `model.benefit` of the Python client",
+    "recorded: decide with record=True, or": "recorded: decide with record=True of the Python client, or",
     "2 places are invalid\nlabel[0]: unknown\nbenefits['x']['y']: no": (
         "2 places are invalid\n--label, item 1: unknown\n--benefits, 'x', 'y': no"
     ),
@@ -317,6 +323,10 @@ IN_A_SHELL = {
 @pytest.mark.parametrize("message", IN_A_SHELL)
 def test_commands_name_options(message):
     assert IN_A_SHELL[message] in on_command_line(message)
+
+
+def test_every_method_that_messages_name_has_its_words_in_a_shell():
+    assert wording._COMMANDS.keys() == set(wording._METHODS.values())
 
 
 ELSEWHERE = {
@@ -421,6 +431,42 @@ def test_the_key_is_not_shown():
     assert "secr" not in str(caught.value)
     with pytest.raises(TypeError, match="unexpected keyword argument 'tiemout'"):
         Payoff(tiemout=3)
+
+
+PLACES = {
+    "http://u:secret@service": "http://service",
+    "https://u:sec%40ret@service:8000/a": "https://service:8000",
+    "http://secret@[::1]:1": "http://[::1]:1",
+    "u:secret@service": "http://service",
+    "http://u:secret@service\n": "http://service",
+}
+
+
+@pytest.mark.parametrize("url", PLACES)
+@pytest.mark.parametrize(
+    "answer",
+    [
+        httpx.ConnectError("refused"),
+        httpx.ReadError("reset"),
+        httpx.Response(200, text="<html>"),
+        httpx.Response(200, headers={"Content-Encoding": "gzip"}, stream=httpx.ByteStream(b"")),
+        httpx.Response(404, text="<html>"),
+        httpx.Response(302, headers={"Location": "http://["}),
+        httpx.Response(503, text="busy"),
+    ],
+    ids=str,
+)
+def test_a_password_is_not_shown(monkeypatch, caplog, url, answer):
+    service = Service(monkeypatch, *[answer] * 20)
+    with pytest.raises((payoff_client.PayoffError, ValueError)) as caught:
+        Payoff(url, transport=httpx.MockTransport(service), retry_seconds=1).models()
+    said = "".join(
+        map(str, [caught.value, *(one.getMessage() for one in caplog.records if one.name == "payoff_client")])
+    )
+    assert "secret" not in said
+    assert "sec%40ret" not in said
+    if "http" in said:
+        assert PLACES[url] in said
 
 
 @pytest.mark.parametrize("binary", [False, True])
