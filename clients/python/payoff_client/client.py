@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -24,10 +25,10 @@ from payoff_client.stakes import BenefitOptions, Benefits, CompareOptions, Retri
 from payoff_client.tables import table_of
 from payoff_client.version import __version__
 from payoff_client.wire import JSON, AwaitedWire, BlockingWire, Call, Link, blocking, post
-from payoff_client.wording import address
 
 M = TypeVar("M", bound=ModelMethods)
 D = TypeVar("D", bound=DatasetMethods)
+_USER = re.compile(r"^(\w+://)?[^/?#]*@")
 
 
 @readable
@@ -269,20 +270,25 @@ def _made(url: str | None, key: str | None, options: dict[str, Any]) -> Payoff:
 
 
 def _settings(url: str | None, key: str | None) -> dict[str, Any]:
-    """The address and the headers of all requests; ValueError where they are none."""
+    """The address and the headers of all requests; ValueError where they are none.
+
+    A password in the URL is sent as a header, so that no message and no log has it.
+    """
     secret = (os.environ.get("PAYOFF_KEY", "") if key is None else key).strip()
     if not (secret.isascii() and secret.isprintable()):
         raise ValueError("the key has characters that no header can carry")
     headers = {"User-Agent": f"payoff-client/{__version__}", "Accept-Encoding": "identity"}
     headers |= {"X-API-Key": secret} if secret else {}
     base = url or os.environ.get("PAYOFF_URL") or "http://127.0.0.1:8000"
-    shown = address(base)
+    shown = _USER.sub(r"\1", base)
     if not base.startswith(("http://", "https://")):
         raise ValueError(f"the URL {shown!r} lacks its scheme; write http://{shown} or https://{shown}")
     try:
-        return {"base_url": httpx.URL(base), "headers": headers}
+        at = httpx.URL(base)
     except httpx.InvalidURL as error:
         raise ValueError(f"the URL {shown!r} is invalid: {error}") from error
+    auth = httpx.BasicAuth(at.username, at.password) if at.userinfo else None
+    return {"base_url": at.copy_with(userinfo=b""), "headers": headers, "auth": auth}
 
 
 def _learner(learner: str | Mapping[str, Any]) -> dict[str, Any]:

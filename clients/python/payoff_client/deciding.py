@@ -94,9 +94,14 @@ class DecideMethods:
     async def _records_nothing(self) -> bool:
         """Whether the model records no decisions of requests that do not ask for it; False where this is not known."""
         try:
-            return not (await self._link.document(Call("GET", self._path), RECORDING))["recording"]["record"]
+            return not await self._records()
         except PayoffError:
             return False
+
+    async def _records(self) -> bool:
+        """Whether the model records the decisions of requests that do not ask for it."""
+        found = await self._link.document(Call("GET", self._path), RECORDING)
+        return bool(found["recording"]["record"])
 
     async def _decided(
         self, table: Table, features: Features | None, fields: Mapping[str, Any], own: Collection[str] | None
@@ -176,7 +181,7 @@ class DecideMethods:
     async def _makes_ids(self, table: Table, record: Any) -> bool:
         """Whether the result has new ids; what the model does by default is asked only where a column would collide."""
         if record is None:
-            return "id" in (table.names or ()) and not await self._records_nothing()
+            return "id" in (table.names or ()) and await self._records()
         return record is not False and not isinstance(record, str)
 
     async def _explain(self, data: Any, **stakes: Unpack[Stakes]) -> Any:

@@ -16,6 +16,7 @@ from payoff_client.values import Table
 from payoff_client.wire import Call, Link, post
 
 _NAMES = ("id", "truth", "action", "benefit", "at")
+_WORDS = _NAMES[:3]
 _AT_ONCE = 20_000
 _PART = 2**18  # bytes; a request has at most 100,000 outcomes, each of three bytes at least
 
@@ -30,7 +31,10 @@ async def send_rows(link: Link, table: Table, *, correct: bool) -> dict[str, Any
     total = _nothing()
     for start in range(0, len(table), _AT_ONCE):
         rows = records(table.part(start, start + _AT_ONCE), names)
-        sent = [{name: value for name, value in row.items() if value is not None or name == "truth"} for row in rows]
+        sent = [
+            {name: _whole(value) if name in _WORDS else value for name, value in row.items() if _is_stated(name, value)}
+            for row in rows
+        ]
         try:
             answer = await link.document(post("/outcomes", {"outcomes": sent, "correct": correct}), COUNTS)
         except PayoffError as error:
@@ -52,6 +56,15 @@ async def send_file(link: Link, path: Path, dialect: Dialect, *, correct: bool) 
                 before = sum(value if isinstance(value, int) else len(value) for value in total.values())
                 raise in_file(error, names, before) from None
     return total
+
+
+def _is_stated(name: str, value: Any) -> bool:
+    return value is not None or name == "truth"
+
+
+def _whole(value: Any) -> Any:
+    """Integers beside missing values are floats to pandas."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _nothing() -> dict[str, Any]:

@@ -11,7 +11,6 @@ import httpx
 
 from payoff_client.errors import InvalidAnswer, PayoffError
 from payoff_client.shapes import Shape, check
-from payoff_client.wording import address
 
 T = TypeVar("T")
 LONGEST_LINE = 2**20
@@ -93,7 +92,7 @@ def parsed(content: bytes) -> Any:
 
 def unreadable(method: str, url: httpx.URL, content: bytes, error: Exception) -> InvalidAnswer:
     """What was asked, and what came."""
-    place = address(url.copy_with(path="/", query=None))
+    place = url.copy_with(path="/", query=None)
     came = f"; it begins {content[:_SHOWN].decode('utf-8', 'replace')!r}" if content else ""
     reason = str(error)[:300] or type(error).__name__
     if isinstance(error, KeyError | IndexError | AttributeError | RecursionError):

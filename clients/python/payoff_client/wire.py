@@ -23,7 +23,6 @@ import httpx
 from payoff_client.errors import InvalidAnswer, PayoffError, Unavailable, of_answer
 from payoff_client.reading import LONGEST_LINE, Answer, Body
 from payoff_client.shapes import Shape
-from payoff_client.wording import address
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -242,7 +241,7 @@ def _refusal(call: Call, answer: Answer) -> PayoffError:
     is_problem = answer.headers.get("Content-Type", "").startswith("application/problem+json")
     if answer.status not in _NO_ROUTE or (is_problem and error.detail != error.title):
         return error
-    base = address(answer.url.copy_with(query=None)).removesuffix(call.path)
+    base = str(answer.url.copy_with(query=None)).removesuffix(call.path)
     return InvalidAnswer(f"{base} is no Payoff service: it answers {call.method} {call.path} with {answer.status}")
 
 
@@ -262,7 +261,7 @@ def _delay(attempt: int, asked: float | None) -> float:
 def _unreachable(failure: httpx.TransportError) -> PayoffError:
     reason = str(failure) or type(failure).__name__
     asked = getattr(failure, "_request", None)
-    place = f" at {address(asked.url.copy_with(path='/', query=None))}" if asked is not None else ""
+    place = f" at {asked.url.copy_with(path='/', query=None)}" if asked is not None else ""
     return Unavailable(f"the service{place} cannot be reached: {reason}")
 
 

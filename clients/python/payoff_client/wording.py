@@ -40,7 +40,6 @@ _PLACE = re.compile(
     rf"((?:{_STEP.pattern})*)(?=: | is )",
     re.MULTILINE,
 )
-_USER = re.compile(r"^(\w+://)?[^/?#]*@")
 _RECORD = re.compile(r'\bsend "record": true(?: to /predict\b)?')
 
 
@@ -75,8 +74,3 @@ def argument(pointer: str) -> str:
     """A JSON pointer into the request as a place in an argument: `/benefits/ill/0` is `benefits['ill'][0]`."""
     name, *steps = [step.replace("~1", "/").replace("~0", "~") for step in pointer.split("/")[1:]] or [""]
     return name + "".join(f"[{step}]" if step.isascii() and step.isdigit() else f"[{step!r}]" for step in steps)
-
-
-def address(url: object) -> str:
-    """A URL as messages show it, without the name and the password that it may have."""
-    return _USER.sub(r"\1", str(url))

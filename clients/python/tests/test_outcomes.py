@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 
 import httpx
 import pandas as pd
@@ -103,3 +104,16 @@ def test_other_files_are_refused(tmp_path, text):
         Taker().client.send_outcomes(tmp_path / "outcomes.csv")
     with pytest.raises(ValueError, match="decimal is for CSV files"):
         Taker().client.send_outcomes([{"id": "a", "truth": "b"}], decimal=",")
+
+
+def test_integers_beside_missing_values_are_sent_as_integers():
+    sent = []
+
+    def answer(request):
+        sent.extend(json.loads(request.read())["outcomes"])
+        return httpx.Response(200, json={"accepted": 1, "unchanged": 0, "open": 0, "unknown": [], "conflicts": []})
+
+    frame = pd.DataFrame({"id": [7.0, 8.0], "truth": [1.0, None], "action": [0, 2.5], "benefit": [2.0, None]})
+    Payoff("http://service", transport=httpx.MockTransport(answer)).send_outcomes(frame)
+    assert sent == [{"id": 7, "truth": 1, "action": 0, "benefit": 2.0}, {"id": 8, "truth": None, "action": 2.5}]
+    assert [type(sent[0][name]) for name in ("id", "truth", "benefit")] == [int, int, float]

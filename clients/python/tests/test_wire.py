@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import base64
 import inspect
 import io
 import json
@@ -252,6 +253,7 @@ def test_both_clients_have_all_methods(methods, blocking, asynchronous):
         "_part",
         "_acquire_many",
         "_records_nothing",
+        "_records",
         "_answered",
         "_makes_ids",
     }
@@ -457,16 +459,18 @@ PLACES = {
     ids=str,
 )
 def test_a_password_is_not_shown(monkeypatch, caplog, url, answer):
+    caplog.set_level("DEBUG")
     service = Service(monkeypatch, *[answer] * 20)
     with pytest.raises((payoff_client.PayoffError, ValueError)) as caught:
         Payoff(url, transport=httpx.MockTransport(service), retry_seconds=1).models()
-    said = "".join(
-        map(str, [caught.value, *(one.getMessage() for one in caplog.records if one.name == "payoff_client")])
-    )
+    said = "".join(map(str, [caught.value, *caplog.messages]))
     assert "secret" not in said
     assert "sec%40ret" not in said
-    if "http" in said:
+    if "http:" in said:
         assert PLACES[url] in said
+    name, password = ("secret", "") if "//secret@" in url else ("u", "sec@ret" if "%40" in url else "secret")
+    expected = "Basic " + base64.b64encode(f"{name}:{password}".encode()).decode()
+    assert {request.headers["Authorization"] for request in service.asked} <= {expected}
 
 
 @pytest.mark.parametrize("binary", [False, True])
