@@ -4,34 +4,91 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy.stats import chi2_contingency, false_discovery_control, ks_2samp
+from scipy.stats import chi2, chi2_contingency, false_discovery_control, ks_2samp
 
 from app.evidence.drift import category_change, drifted, histogram_change, holm
 from app.evidence.means import MeanSums, p_value
-from app.evidence.selection import known_shares, payoff_range
+from app.evidence.selection import Group, Selection, known_shares, payoff_range
+from tests.reference.evidence import known_moments
 
 
-def test_known_shares_are_compared_by_the_g_test():
-    known, cases = np.array([70, 150, 30]), np.array([100, 200, 100])
-    table = np.stack((known, cases - known))
-
-    found = known_shares([known], [cases])
-
-    assert found.p_value == pytest.approx(chi2_contingency(table, lambda_="log-likelihood").pvalue)
-    assert found.selective
-    assert not known_shares(
-        [np.array([95_000, 90_000])], [np.array([100_000, 100_000])]
-    ).selective  # sure, and harmless
-    assert not known_shares([np.array([3, 5])], [np.array([5, 5])]).selective
-    assert known_shares([np.array([0, 50])], [np.array([40, 50])]).selective
-    assert known_shares([np.array([5])], [np.array([5])]).p_value is None
+def group(known, cases):
+    return Group(range(len(cases)), np.array(known), np.array(cases))
 
 
-def test_no_selection_is_found_in_one_of_a_hundred_even_tables():
+def test_known_shares_are_compared_by_chi_squared_without_replacement():
+    table = np.array([[70, 150], [30, 50]])
+    closer = table + np.array([[1, -1], [-1, 1]])  # by one case
+    found = known_shares([group(table[0], table.sum(axis=0))])
+
+    assert found.p_value == pytest.approx(
+        chi2.sf(chi2_contingency(closer, correction=False).statistic * 299 / 300, 1), rel=1e-6
+    )
+    assert known_shares([group([70, 150, 30], [100, 200, 100])]).selective
+    assert not known_shares([group([95_000, 90_000], [100_000, 100_000])]).selective  # sure, and harmless
+    assert not known_shares([group([3, 5], [5, 5])]).selective
+    assert known_shares([group([0, 50], [40, 50])]).selective
+    assert known_shares([group([0, 10], [10, 10])]).selective
+    assert known_shares([group([2_377, 0], [2_377, 23])]).selective  # few are refused, and never repaid
+    assert known_shares([group([59, 0], [59, 1])] * 20).selective
+    for nothing in ([], [group([5], [5])], [group([5, 5], [5, 5]), group([0, 0], [9, 9]), group([1, 0], [1, 0])]):
+        assert known_shares(nothing) == Selection(None, selective=False)
+
+
+def test_small_groups_have_the_moments_of_all_ways_to_know_so_many():
+    """Of actions that are not offered in all groups."""
+    tables = [((0, 1, 2), (3, 0, 1), (4, 2, 3)), ((2, 1), (1, 3), (2, 5)), ((0, 2), (0, 3), (4, 3)), ((1,), (2,), (3,))]
+    excess, cover = np.zeros(3), np.zeros((3, 3))
+    tables *= 4
+    for actions, known, cases in tables:
+        mean, own = known_moments(cases, sum(known))
+        excess[list(actions)] += known - mean
+        cover[np.ix_(actions, actions)] += own
+    excess = np.sign(excess) * np.maximum(np.abs(excess) - 1, 0)
+    expected = chi2.sf(excess @ np.linalg.pinv(cover, rcond=1e-9) @ excess, 2)
+
+    found = known_shares([Group(actions, np.array(known), np.array(cases)) for actions, known, cases in tables])
+    assert found.p_value == pytest.approx(expected)
+
+
+def drawn_groups(rng, groups, size, actions, share):
+    """`share` of groups (g) and actions (a)."""
+    cases = rng.multinomial(size, np.full(actions, 1 / actions), size=groups)
+    g, a = np.indices(cases.shape)
+    return [group(*own) for own in zip(rng.binomial(cases, share(g, a)), cases, strict=True)]
+
+
+@pytest.mark.parametrize(
+    ("groups", "size", "actions", "known", "streams"),
+    [
+        (300, 6, 2, 0.5, 60),
+        (300, 6, 3, 0.5, 60),
+        (100, 20, 2, 0.1, 100),
+        (10, 200, 4, 0.05, 300),
+        (1, 300, 10, 0.1, 500),
+        (1, 300, 3, 0.99, 500),
+        (40, 30, 2, 0.01, 200),
+    ],
+)
+def test_no_selection_is_found_in_one_of_a_hundred_even_worlds(groups, size, actions, known, streams):
     rng = np.random.default_rng(1)
-    found = [known_shares([rng.binomial([300, 60], 0.3)], [np.array([300, 60])]).selective for _ in range(2000)]
+    worlds = (drawn_groups(rng, groups, size, actions, lambda g, _a: np.full(g.shape, known)) for _ in range(streams))
 
-    assert np.mean(found) <= 0.01 + 3 * np.sqrt(0.01 * 0.99 / 2000)
+    assert np.mean([known_shares(world).selective for world in worlds]) <= 0.01 + 3 * np.sqrt(0.01 * 0.99 / streams)
+
+
+@pytest.mark.parametrize("groups", [1, 10, 300])
+def test_selection_in_common_is_found_however_small_the_groups_are(groups):
+    rng = np.random.default_rng(2)
+    worlds = [drawn_groups(rng, groups, 1_800 // groups, 2, lambda _g, a: 0.4 + 0.2 * a) for _ in range(20)]
+    assert all(known_shares(world).selective for world in worlds)
+
+
+@pytest.mark.parametrize("groups", [2, 10, 30])
+def test_selection_that_cancels_out_is_found_in_large_groups(groups):
+    rng = np.random.default_rng(3)
+    worlds = [drawn_groups(rng, groups, 1_800 // groups, 2, lambda g, a: 0.3 + 0.4 * ((a + g) % 2)) for _ in range(20)]
+    assert all(known_shares(world).selective for world in worlds)
 
 
 def test_bounds_are_of_all_classes_also_of_those_the_model_excludes():

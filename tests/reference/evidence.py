@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import product
+from itertools import combinations, product
 from math import comb, prod
 from typing import Any
 
@@ -30,6 +30,13 @@ def exact_homogeneity(counts, others):
         return prod(comb(m, x) for m, x in zip(both, row, strict=True)) / comb(sum(both), n)
 
     return sum(chance(row) for row in rows if chance(row) <= chance(counts) * (1 + 1e-7))
+
+
+def known_moments(cases, known):
+    """Mean and covariance of the known cases after each action, over all equally likely ways to know so many of all."""
+    actions = np.repeat(np.arange(len(cases)), cases)
+    ways = [np.bincount(actions[list(some)], minlength=len(cases)) for some in combinations(range(len(actions)), known)]
+    return np.mean(ways, axis=0), np.cov(np.transpose(ways), bias=True)
 
 
 def ledger(days):

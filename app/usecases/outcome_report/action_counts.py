@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Hashable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -18,7 +17,9 @@ class ActionCounts:
     """Counts of mature days; `by_action` are known truths and decisions (2,)."""
 
     by_action: dict[Label, np.ndarray] = field(default_factory=lambda: defaultdict(lambda: np.zeros(2, dtype=np.int64)))
-    alike: dict[Hashable, np.ndarray] = field(default_factory=dict)  # by key, version and actions: known, cases (2, A)
+    alike: dict[tuple[str | None, int, tuple[Label, ...]], np.ndarray] = field(
+        default_factory=dict
+    )  # by key, version and actions: known, cases (2, A)
     done: dict[Label, int] = field(default_factory=lambda: defaultdict(int))  # actions really taken, of known cases
     overridden: int = 0
 

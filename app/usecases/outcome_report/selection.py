@@ -8,7 +8,7 @@ import numpy as np
 
 from app.evidence import exploration
 from app.evidence.promise import Risk
-from app.evidence.selection import known_shares
+from app.evidence.selection import Group, known_shares
 from app.usecases.outcome_report.action_counts import ActionCounts
 from app.usecases.outcome_report.earnings import LEVEL
 from app.usecases.outcome_report.sums import Sums
@@ -21,12 +21,12 @@ _SHARE, _EFFECTIVE = 0.05, 10  # of a best action: the share of cases from which
 def selection(counts: ActionCounts) -> dict[str, Any]:
     """Whether truth is known more often after some actions than after others."""
     table = list(counts.by_action.items())
-    found = known_shares(*zip(*counts.alike.values(), strict=True)) if table else None
+    found = known_shares([Group(actions, *own) for (_, _, actions), own in counts.alike.items()])
     often = [label for label, (_, cases) in table if cases >= _SHARE * sum(own[1] for _, own in table)]
     replaced = bool(counts.overridden) and any(not counts.done[label] for label in often)  # and so never seen
     return {
-        "is": replaced or (found is not None and found.selective),
-        "p_value": None if found is None else found.p_value,
+        "is": replaced or found.selective,
+        "p_value": found.p_value,
         "actions": [
             {"action": label, "decisions": int(cases), "known": int(known), "coverage": float(known / cases)}
             for label, (known, cases) in table
