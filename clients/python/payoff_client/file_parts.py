@@ -84,7 +84,7 @@ def _parts(first: bytes, pieces: Iterator[bytes], header: bytes, share: Callable
     """The pieces, each with the `header` that the first one begins with."""
     yield Part(first, share())
     for piece in pieces:
-        if not piece.isspace():
+        if piece.strip(b"\r\n"):
             yield Part(header + piece, share())
 
 

@@ -151,6 +151,15 @@ def test_a_file_without_rows_is_sent_too(tmp_path):
         assert parquet.read_table(tmp_path / "out.parquet").column_names == ["decision"]
 
 
+def test_empty_lines_at_the_end_are_no_part_and_empty_values_are(monkeypatch, tmp_path):
+    monkeypatch.setattr(files, "_PART", 4)
+    for text, rows in {"s\n1\n2\n\n\n\n\n\n\n\n\n": 2, "s\n1\n \n \n \n \n \n \n": 7}.items():
+        (tmp_path / "in.csv").write_text(text)
+        service = Decider()
+        assert service.model.decide_file(tmp_path / "in.csv", tmp_path / "out.csv")["rows"] == rows
+        assert 0 not in service.asked
+
+
 @pytest.mark.parametrize("damage", ["middle", "end", "start"])
 def test_a_damaged_archive_is_named(tmp_path, damage):
     packed = bytearray(gzip.compress(b"x,s\n" + b"1,u\n2,v3q\n" * 500, mtime=0))
