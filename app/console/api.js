@@ -140,9 +140,10 @@ async function problem(response, sent) {
   }
 }
 
-/** An id for a decision, with which a repeated request records nothing twice. */
+/** A UUID whose order is that of time (version 7): a request that is repeated with it records nothing twice. */
 export function newId() {
-  return [Date.now(), ...crypto.getRandomValues(new Uint32Array(4))].map((one) => one.toString(36)).join("-");
+  const random = Array.from(crypto.getRandomValues(new Uint8Array(9)), (one) => one.toString(16).padStart(2, "0")).join("");
+  return `${Date.now().toString(16).padStart(12, "0")}7${random.slice(3)}`.replace(/(.{8})(.{4})(.{4})/, `$1-$2-$3-8${random.slice(0, 3)}-`);
 }
 
 /** The JSON of an answer. @param {string} path @param {Options} [options] @returns {Promise<any>} */

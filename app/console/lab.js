@@ -217,7 +217,7 @@ class CasesThatChange {
   }
 
   draw() {
-    return card("Cases that change", h("div", { class: "row", onchange: () => { if (this.source.chosen) void this.#read(); } },
+    return card("Cases that change", h("div", { class: "row", onchange: () => { if (this.source.chosen) this.#read(); } },
       this.source.fields(`With a column for each feature; its first ${ROWS} rows are decided.`)),
       h("details", null, h("summary", null, "Limits"), h("p", { class: "soft" }, "At most so many of these cases get an action."),
         this.limits), this.result);
@@ -234,17 +234,17 @@ class CasesThatChange {
     this.decide(matrix);
   }
 
-  async #read() {
-    await within(this.result, async () => {
+  #read() {
+    void within(this.result, async () => {
       /** @type {any} */
       const own = this.file = {}; // what still comes for another file does not count
       const { file, query } = await this.source.read();
       const { probabilities, classes } = await get("predict", { body: await first(file, ROWS), type: "text/csv",
         query: { ...query, ...this.reference, record: false } });
       own.given = { probabilities, classes };
+      setTimeout(() => this.decide(this.matrix)); // when this one is drawn
       return null;
     });
-    this.decide(this.matrix);
   }
 
   /** @param {Matrix | null} matrix */

@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
+from uuid import UUID
 
 import pytest
 
@@ -219,6 +220,7 @@ def test_changing_what_a_case_is_asked_with_records_nothing(tab, recording):
 
     assert "trial" not in after(unlimited), "a question is no decision"
     assert len({one["ids"][0] for one in sent}) == 1
+    assert UUID(sent[0]["ids"][0]).version == 7, "the service finds these by their day"
     assert [one.get("record") for one in sent] == [None, *[False] * (len(sent) - 1)]
     after(lambda: page.click("button:text-is('Start')"))
     assert sent[-1]["ids"] != sent[0]["ids"]
@@ -272,3 +274,20 @@ def test_an_answer_about_an_older_file_is_ignored(tab, tmp_path):
     waiting[0].continue_()
     page.wait_for_selector("text=0 of 69 cases")
     assert page.locator("text=of 60 cases").count() == 0
+
+
+def test_a_file_that_was_not_read_at_first_is_compared_after_a_retry(tab, tmp_path):
+    tried: list[Any] = []
+
+    def first_fails(route: Any) -> None:
+        tried.append(route)
+        if len(tried) == 1:
+            route.fulfill(status=503, json={"title": "Busy"})
+        else:
+            route.continue_()
+
+    page = tab.open("lab/triage:1")
+    page.route("**/predict?*", first_fails)
+    page.set_input_files("input[type=file]", file_of(tmp_path, two_class_rows(20, seed=3)["rows"]))
+    page.click("button:text-is('Retry')")
+    page.wait_for_selector("text=0 of 20 cases")
