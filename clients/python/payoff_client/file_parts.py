@@ -122,9 +122,12 @@ def _parquet(source: Path, size: int | None) -> Iterator[tuple[list[str], Iterat
             done += table.num_rows
             yield Part(stream_of(table), done / total)
 
-    with parquet.ParquetFile(source, pre_buffer=False, buffer_size=2**20) as file:
-        names = list(file.schema_arrow.names)
-        yield names, parts(file)
+    try:
+        with parquet.ParquetFile(source, pre_buffer=False, buffer_size=2**20) as file:
+            names = list(file.schema_arrow.names)
+            yield names, parts(file)
+    except pa.ArrowException as error:
+        raise ValueError(f"{source.name!r} cannot be read: {error}") from error
 
 
 def in_file(error: PayoffError, names: Sequence[str], before: int) -> PayoffError:

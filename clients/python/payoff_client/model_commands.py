@@ -102,7 +102,7 @@ def models(client: Payoff, chosen: argparse.Namespace) -> None:
     model = client.model(chosen.model)
     if chosen.alias:
         alias, _, version = chosen.alias.partition("=")
-        if not version.isdigit():
+        if not version.isdecimal():
             raise Unusable(f"--alias takes ALIAS=VERSION, not {chosen.alias!r}")
         model.set_alias(alias, int(version))
     if chosen.matrix:

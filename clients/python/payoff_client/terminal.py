@@ -120,7 +120,7 @@ def _rows_of(path: str, content: bytes, dialect: Dialect) -> list[list[str]]:
 def _readable(path: str) -> Iterator[None]:
     try:
         yield
-    except (csv.Error, ValueError, RecursionError) as error:
+    except (csv.Error, ValueError, EOFError, RecursionError) as error:
         raise Unusable(f"{path} cannot be read: {error}") from error
 
 
@@ -138,7 +138,8 @@ def probabilities_of(path: str, dialect: Dialect = PLAIN) -> Any:
     """The numbers of a .npy file, or of a CSV file with or without a header; of one column a list."""
     if path.endswith(".npy"):
         dialect.check(repr(path), is_csv=False)
-        return np.load(path, allow_pickle=False)
+        with _readable(path):
+            return np.load(path, allow_pickle=False)
     with unpacked(Path(path)) as (file, _):
         rows = _rows_of(path, dialect.in_utf8(file).read(), dialect)
     if rows and not any(map(_NUMBER_BEGINS.match, rows[0])):

@@ -156,6 +156,8 @@ def test_outcomes_become_a_data_set(run, ward, client):
         (("train", "sick.parquet", "--label", "bed", "--name", "n"), 3, "bed"),
         (("train", "sick.parquet", "--label", "state", "--name", "n", "--learner", "{"), 2, "--learner"),
         (("models", "ward", "--alias", "best"), 2, "ALIAS=VERSION"),
+        (("models", "ward", "--alias", "best=\u00b2"), 2, "ALIAS=VERSION"),
+        (("retrieve", "empty.npy"), 2, "empty.npy cannot be read"),
         (("models", "ward", "--matrix", "winter"), 2, "NAME=FILE, not 'winter'"),
         (("models", "ward", "--matrix", "=benefits.json"), 2, "NAME=FILE"),
         (("models", "wrad"), 3, "there is no model 'wrad'"),
@@ -173,6 +175,7 @@ def test_what_goes_wrong_has_an_exit_code_and_one_line(run, ward, forest, monkey
     monkeypatch.setattr("payoff_client.wire._FIRST_DELAY", 1000)
     monkeypatch.setattr("payoff_client.wire._LONGEST_DELAY", 1000)
     Path("sheet.csv").write_text("a;b\n1;2\n")
+    Path("empty.npy").touch()
     found, output, errors = run(*(each.replace("{url}", os.environ["PAYOFF_URL"]) for each in arguments))
 
     assert (found, output) == (code, "")

@@ -169,3 +169,17 @@ def test_a_damaged_archive_is_named(tmp_path, damage):
     with pytest.raises(ValueError, match=r"'in.csv.gz' is damaged"):
         Decider().model.decide_file(tmp_path / "in.csv.gz", tmp_path / "out.csv")
     assert not (tmp_path / "out.csv").exists()
+
+
+def test_parquet_that_pyarrow_does_not_read_is_named(monkeypatch, tmp_path):
+    pd.DataFrame({"x": range(100), "s": "u"}).to_parquet(tmp_path / "in.parquet")
+
+    def read(*_):
+        raise pa.ArrowNotImplementedError("lists of structs")
+
+    monkeypatch.setattr(parquet.ParquetFile, "iter_batches", read)
+    with pytest.raises(ValueError, match=r"'in.parquet' cannot be read: lists of structs"):
+        Decider().model.decide_file(tmp_path / "in.parquet", tmp_path / "out.csv")
+    (tmp_path / "in.parquet").write_text("PAR1")
+    with pytest.raises(ValueError, match=r"'in.parquet' cannot be read"):
+        Decider().model.decide_file(tmp_path / "in.parquet", tmp_path / "out.csv")
