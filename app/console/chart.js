@@ -92,20 +92,21 @@ export class LiveChart extends HTMLElement {
   #draw() {
     const spec = this.#spec, width = Math.max(this.clientWidth, 260);
     if (!spec) return;
-    const xs = spec.lines.flatMap((line) => line.points.map(([x]) => x));
-    const ys = [...spec.lines.flatMap((line) => line.points.map(([, y]) => y)), ...(spec.across ?? []).map((one) => one.y)];
+    const { lines, across = [], marks = [] } = spec;
+    const xs = lines.flatMap((line) => line.points.map(([x]) => x));
+    const ys = [...lines.flatMap((line) => line.points.map(([, y]) => y)), ...across.map((one) => one.y)];
     const y = Axis.around(ys, BOTTOM, TOP);
     const left = Math.max(...y.ticks(5).map(([, label]) => label.length)) * CHARACTER + 14;
     const low = Math.min(...xs), high = Math.max(...xs);
     const x = new Axis(low, high > low ? high : low + 1, left, width - RIGHT);
-    const key = [...spec.lines, ...(spec.across ?? []), ...(spec.marks ?? [])];
+    const key = [...lines, ...across, ...marks];
     this.replaceChildren(
       s("svg", { width, height: HEIGHT, viewBox: `0 0 ${width} ${HEIGHT}`, role: "img", "aria-label": spec.words },
         frame(x, y, spec),
-        (spec.across ?? []).map((one) => line(x.start, y.at(one.y), x.end, y.at(one.y), one.style)),
-        (spec.marks ?? []).map((mark) => line(x.at(mark.x), TOP, x.at(mark.x), BOTTOM, mark.style)),
-        spec.lines.map((one) => s("path", { class: one.style, d: path(one.points, x, y, one.steps) })),
-        (spec.marks ?? []).map((mark) => s("circle", { class: mark.style, cx: x.at(mark.x), cy: y.at(mark.y), r: 4.5 }))),
+        across.map((one) => line(x.start, y.at(one.y), x.end, y.at(one.y), one.style)),
+        marks.map((mark) => line(x.at(mark.x), TOP, x.at(mark.x), BOTTOM, mark.style)),
+        lines.map((one) => s("path", { class: one.style, d: path(one.points, x, y, one.steps) })),
+        marks.map((mark) => s("circle", { class: mark.style, cx: x.at(mark.x), cy: y.at(mark.y), r: 4.5 }))),
       h("ul", { class: "key" }, key.map((one) => h("li", null,
         s("svg", { width: 26, height: 10, "aria-hidden": "true" }, line(0, 5, 26, 5, one.style)), ` ${one.words}`))));
   }

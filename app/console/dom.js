@@ -156,7 +156,7 @@ function rounded(value, power) {
 /** Amounts, each with the decisions that it is about. @param {string} caption @param {[string, any][]} rows */
 export function amounts(caption, rows) {
   return table(caption, ["", "per decision (95 % interval)", "total", "cases", "about"], rows.filter(([, one]) => one).map(([name, one]) =>
-    [name, money(one), short(one.total), short(one.cases, 9), one.basis ?? "not stated by the service"]));
+    [name, money(one), short(one.total), short(one.cases, 9), about([one])]));
 }
 
 /** @param {any} one */
@@ -181,13 +181,14 @@ export function more(title, value, known) {
 
 /** Any value of the report. @param {any} value @returns {Child} */
 export function plain(value, depth = 0) {
-  if (typeof value === "number") return short(value, 6);
-  if (value === null || value === undefined || typeof value !== "object") return String(value ?? "–");
-  if (depth > 2) return JSON.stringify(value).slice(0, 300);
+  const isObject = (/** @type {any} */ one) => one !== null && typeof one === "object";
+  if (typeof value === "number") return short(value, 9);
+  if (!isObject(value)) return String(value ?? "–");
+  if (depth > 2) return JSON.stringify(value);
   if (!Array.isArray(value)) return facts(Object.entries(value).map(([name, one]) => [words(name), plain(one, depth + 1)]));
-  const names = [...new Set(value.flatMap((one) => Object.keys(one !== null && typeof one === "object" ? one : { value: one })))];
-  return value.length ? table(`${value.length} entries`, names.map(words), value.slice(0, 1000).map((one) =>
-    names.map((name) => plain(one !== null && typeof one === "object" ? one[name] : one, depth + 1)))) : "none";
+  const names = [...new Set(value.flatMap((one) => Object.keys(isObject(one) ? one : { value: one })))];
+  return value.length ? table(`${value.length} entries`, names.map(words), value.map((one) =>
+    names.map((name) => plain(isObject(one) ? one[name] : one, depth + 1)))) : "none";
 }
 
 /** @param {string} name of a field */

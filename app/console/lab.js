@@ -95,13 +95,14 @@ class Lab {
       const matrix = readable ?? this.editor.matrix; // which throws why it cannot be read
       const asked = (/** @type {string} */ ref, /** @type {object} */ sent) => get(path("models", ref, "benefit"),
         { json: { ...sent, points: 200 } });
-      const [report, other] = await Promise.all([asked(this.ref, matrix), // other versions may have the classes in another order
+      const [report, found] = await Promise.all([asked(this.ref, matrix), // other versions may have the classes in another order
         this.other.value ? Promise.all([this.rival ??= cardOf(this.other.value), asked(this.other.value, worded(matrix, this.card.classes))])
           .catch((error) => { this.rival = null; return error; }) : null]);
       const { reference } = this;
       reference.report ??= reference.matrix === matrix ? report : await asked(this.ref, reference.matrix);
-      put(this.problem, other instanceof Error ? failed(other, () => this.update(matrix)) : null);
-      this.#show(report, other instanceof Error ? null : other, matrix, reference);
+      const isFailed = found instanceof Error;
+      put(this.problem, isFailed ? failed(found, () => this.update(matrix)) : null);
+      this.#show(report, isFailed ? null : found, matrix, reference);
     } catch (error) {
       const again = () => this.#changed();
       put(this.problem, failed(error, again));
@@ -283,6 +284,6 @@ class CasesThatChange {
     return h("div", null, table("Limits: the shadow price is what one more would add to the total",
       ["action", "used", "at most", "shadow price"], answer.limits.map((/** @type {any} */ one) => [
       one.name, one.used, one.at_most, short(one.shadow_price)])),
-    h("p", null, `Total ${short(answer.total)}; without limits ${short(answer.unlimited_total)}.`));
+    h("p", null, `Total ${short(answer.total, 9)}; without limits ${short(answer.unlimited_total, 9)}.`));
   }
 }

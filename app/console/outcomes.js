@@ -199,7 +199,7 @@ function exploration({ exploration: found }) {
   if (!found) return null;
   const ways = Object.entries(found.ways);
   const lines = ways.flatMap(([name, way]) => [["weighted outcomes (IPS)", way.ips], ["with the model where unknown (doubly robust)", way.dr]]
-    .map(([estimate, one]) => [WAYS[name] ?? words(name), estimate, money(way.usable && found.known ? one : null), one.basis ?? "not stated by the service"]));
+    .map(([estimate, one]) => [WAYS[name] ?? words(name), estimate, money(way.usable && found.known ? one : null), about([one])]));
   const poor = ways.filter(([, way]) => !way.usable);
   return card("What other ways to decide would earn", h("p", null, `The action was drawn at random in ${share(found.epsilon)} of `
     + `${short(found.cases, 9)} decisions; the truth of ${short(found.known, 9)} is known.`),
@@ -242,7 +242,7 @@ function challengers({ shadow: found }) {
   return card("Challengers", h("p", { class: "soft" }, "What they would have earned, less what was decided. These intervals may be looked at every day."),
     table("Less what was decided", ["challenger", "verdict", "per decision (95 % confidence sequence)", "cases", "decided otherwise", "about"],
       found.map((/** @type {any} */ one) => [one.challenger, CHALLENGED[one.verdict] ?? words(one.verdict), money(one.gain),
-        short(one.cases, 9), short(one.differing, 9), one.gain.basis ?? "not stated by the service"])),
+        short(one.cases, 9), short(one.differing, 9), about([one.gain])])),
     ...found.filter((/** @type {any} */ one) => one.reason).map((/** @type {any} */ one) => h("p", null, `${one.challenger}: ${one.reason}.`)));
 }
 
