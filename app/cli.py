@@ -108,12 +108,11 @@ def _complete(shell: str) -> int:
     try:
         from payoff_client.commands import describe  # noqa: PLC0415 - a service needs no client
         from payoff_client.completion import script  # noqa: PLC0415
+        from payoff_client.terminal import output_may_end  # noqa: PLC0415
     except ModuleNotFoundError as error:
         return _without_client("completion", error)
-    try:
-        print(script(_parser(describe), shell), flush=True)
-    except BrokenPipeError:  # the reader of the output has enough
-        sys.stdout = None
+    with output_may_end():
+        print(script(_parser(describe), shell))
     return 0
 
 

@@ -25,7 +25,7 @@ from payoff_client.errors import (
     Unauthorized,
     Unavailable,
 )
-from payoff_client.terminal import Unusable, say
+from payoff_client.terminal import Unusable, output_may_end, say
 from payoff_client.version import __version__
 from payoff_client.wire import LOG
 from payoff_client.wording import on_command_line
@@ -56,17 +56,15 @@ def main(arguments: Sequence[str] | None = None, *, prog: str = "payoff-client")
     retries = _Retries()
     LOG.addHandler(retries)
     try:
-        if chosen.command == "completion":
-            print(script(parser, chosen.shell))
-            return 0
-        hurried: dict[str, Any] = {"retry_seconds": 0, "timeout": 2} if getattr(chosen, "names", False) else {}
-        with Payoff(chosen.url, progress=False if chosen.json else None, **hurried) as client:
-            chosen.run(client, chosen)
+        with output_may_end():
+            if chosen.command == "completion":
+                print(script(parser, chosen.shell))
+                return 0
+            hurried: dict[str, Any] = {"retry_seconds": 0, "timeout": 2} if getattr(chosen, "names", False) else {}
+            with Payoff(chosen.url, progress=False if chosen.json else None, **hurried) as client:
+                chosen.run(client, chosen)
     except KeyboardInterrupt:
         return 130
-    except BrokenPipeError:  # the reader of the output has enough
-        sys.stdout = None
-        return 0
     except tuple(_EXIT) as error:
         say(f"{prog}: {on_command_line(str(error))}")
         return next(_EXIT[kind] for kind in type(error).__mro__ if kind in _EXIT)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import csv
 import json
+import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -249,6 +250,16 @@ def show(chosen: argparse.Namespace, document: Any, text: str) -> None:
     if isinstance(document, Mapping):
         warn(document.get("warnings") or ())
     print(json.dumps(document, ensure_ascii=False, indent=1) if chosen.json else _lines(text))
+
+
+@contextmanager
+def output_may_end() -> Iterator[None]:
+    """Let the reader of standard output have enough, as `head` does: what is left to print is dropped."""
+    try:
+        yield
+        sys.stdout.flush()  # here and not at the end of the process, where an error would be printed
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def say(text: str) -> None:

@@ -75,8 +75,10 @@ def test_what_is_missing_is_named(monkeypatch, capsys):
     assert "pip install" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("unbuffered", ["", "1"])
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_a_reader_that_has_enough_ends_it_quietly(program, monkeypatch):
+def test_a_reader_that_has_enough_ends_it_quietly(program, unbuffered, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", f"{ROOT}:{ROOT / 'clients/python'}")
-    line = f"{sys.executable} -m {PROGRAMS[program]} completion bash | head -c 1"
+    monkeypatch.setenv("PYTHONUNBUFFERED", unbuffered)
+    line = f"set -o pipefail; {sys.executable} -m {PROGRAMS[program]} completion bash | exec 0<&-"
     assert subprocess.run(["bash", "-c", line], capture_output=True, check=True).stderr == b""
