@@ -90,9 +90,9 @@ class Lab {
 
   /** @param {Matrix | null} readable */
   async #judge(readable) {
-    for (const one of [this.figures, this.chart, this.details]) one.setAttribute("aria-busy", "true"); // of an older matrix
     try {
       const matrix = readable ?? this.editor.matrix; // which throws why it cannot be read
+      for (const one of [this.figures, this.chart, this.details]) one.setAttribute("aria-busy", "true"); // of an older matrix
       const asked = (/** @type {string} */ ref, /** @type {object} */ sent) => get(path("models", ref, "benefit"),
         { json: { ...sent, points: 200 } });
       const [report, found] = await Promise.all([asked(this.ref, matrix), // other versions may have the classes in another order

@@ -53,6 +53,7 @@ def test_a_cell_that_cannot_be_read_clears_what_was_computed_and_blocks_sending(
     page.fill(CELL, typed)
     page.wait_for_selector(".problem:has-text('Benefit of ')")
     assert page.locator("payoff-chart:visible, dd").count() == 0
+    assert page.locator("main [aria-busy]").count() == 0
     page.click("summary:text-is('curl')")
     assert page.inner_text("pre >> nth=0") == "The matrix cannot be read."
     asked: list[str] = []
