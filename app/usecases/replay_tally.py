@@ -12,6 +12,7 @@ from app.decisions.bootstrap import FEWEST, RESAMPLES, Possible, Ranking, rank
 from app.evidence.drift import holm
 from app.outcomes.terms import Label
 from app.usecases.outcome_report.earnings import LEVEL, basis
+from app.usecases.outcome_report.paired import THIN
 from app.usecases.outcome_report.selection import UNEQUAL, WHATEVER
 
 _SIGNIFICANT = 0.05
@@ -155,7 +156,7 @@ class Tally:
         reason = (
             late if late is not None
             else f"only {differing} cases differ; {FEWEST} are needed" if differing < FEWEST
-            else f"there are fewer than {FEWEST} cases of a class in which the two can differ" if not enough
+            else THIN if not enough
             else "the difference may be chance" if not (ranking.significant and p_value < _SIGNIFICANT)
             else f"{UNEQUAL}, and the bounds over all decisions contain 0" if selective and limits[0] <= 0 <= limits[1]
             else None

@@ -19,6 +19,7 @@ from app.usecases.outcome_report import slices as slicing
 from app.usecases.outcome_report.comparisons import deciles, overrides, shadows
 from app.usecases.outcome_report.drift import compared_values, drift, features
 from app.usecases.outcome_report.instances import sides
+from app.usecases.outcome_report.paired import THIN
 from app.usecases.outcome_report.reading import Read
 from app.usecases.outcome_report.report import document
 from app.usecases.outcome_report.selection import explored
@@ -218,10 +219,58 @@ def test_people_who_know_better_and_people_who_do_not():
     report = reported([guessing])
     assert report["overrides"]["right"] == "decisions"
 
-    M = np.array(guessing.terms[0].benefits)
-    best = M[guessing.truth].argmax(axis=1)
-    knowing = replace(guessing, action=np.where(rng.random(2000) < 0.3, best, -1).astype(np.int32))
+    cases = day_of_cases(rng, 40_000)
+    best = np.array(cases.terms[0].benefits)[cases.truth].argmax(axis=1)
+    knowing = replace(cases, action=np.where(rng.random(40_000) < 0.3, best, -1).astype(np.int32))
     assert reported([knowing])["overrides"]["right"] == "people"
+
+
+def test_gains_without_the_cases_of_a_rare_loss_are_no_verdict():
+    """Who takes the other action gains 1, and in three of a hundred cases loses a thousand."""
+    rng, terms, found = np.random.default_rng(26), terms_of(((0.0, 1.0), (0.0, -1000.0))), []
+    for n in [80] * 30 + [6000]:
+        cases = day_of_cases(rng, n, terms=[terms])
+        lost = rng.random(n) < 0.03
+        nobody = replace(
+            cases,
+            truth=lost.astype(np.int32),
+            choice=np.zeros(n, dtype=np.int32),
+            action=np.where(np.arange(n) % 2, 1, -1).astype(np.int32),
+        )
+        found.append(reported([nobody]))
+
+    few, many = [one["overrides"] for one in found[:-1]], found[-1]["overrides"]
+    assert {(one["right"], one["low"], one["reason"]) for one in few} == {("undecided", None, THIN)}
+    assert (many["right"], many["reason"]) == ("decisions", None)
+
+
+@pytest.mark.parametrize("rare", [1.0, 400.0])
+def test_no_gain_has_an_interval_without_enough_cases_of_a_class(rare):
+    days = [
+        replace(cases, received_at=cases.at + 1)
+        for cases in (day_of_cases(np.random.default_rng(d), 300, DAY + d, rare=rare, overrides=0.5) for d in range(10))
+    ]
+    report = document(read_of(days), [])
+    ways = report["alternatives"]
+    gains = [ways[way]["gain"] for way in ("most_probable", "best_single_action", "perfect")]
+    gains += [report["overrides"], report["priors"]["corrected"]]
+
+    assert all(one["cases"] > 0 for one in gains)
+    assert [one["low"] is not None for one in gains if one["differing"] >= 30] == [rare == 1.0] * sum(
+        one["differing"] >= 30 for one in gains
+    )
+
+
+def test_a_class_in_which_all_earn_the_same_may_be_rare():
+    rng = np.random.default_rng(27)
+    terms = terms_of(((0.0, 1.0), (0.0, -2.0), (7.0, 7.0)), classes=("a", "b", "never"))
+    cases = day_of_cases(rng, 900, overrides=0.3)
+    P, read = np.column_stack((cases.probabilities, np.zeros(900))), Read(lambda _version: None)
+    padded = terms_of(((0.0, 1.0), (0.0, -2.0)), classes=("a", "b"), version=2)
+    for listed in ([terms], [terms, padded]):
+        read.add(replace(cases, probabilities=P, terms=listed))
+        report = document(read, [])
+        assert report["alternatives"]["perfect"]["gain"]["low"] is not None
 
 
 def explored_sums(cases):

@@ -27,7 +27,9 @@ class Gain(Amount):
     """A mean difference to what the decisions earned on the same cases."""
 
     cases: int
-    differing: int = Field(description="cases in which it is not 0; an interval needs 30")
+    differing: int = Field(
+        description="cases in which it is not 0; an interval needs 30, and 30 of each class in which the two can differ"
+    )
 
 
 class Earned(Basis):

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from app.evidence.means import MeanSums
 from app.outcomes.terms import Label
 from app.usecases.outcome_report.earnings import LEVEL, gain
+from app.usecases.outcome_report.paired import THIN, Paired
 from app.usecases.outcome_report.sums import Sums
 
 _DECILES = 10
@@ -19,6 +19,7 @@ _ROUNDING = 1e-12  # of the largest expected benefit: values that are closer are
 def overrides(sums: Sums, basis: str, doubt: str | None = None) -> dict[str, Any]:
     """Who was right in money where another action was really taken; `doubt` is why nobody can say."""
     found = gain(sums.overrides, basis)
+    doubt = doubt or (THIN if sums.overrides.thin else None)
     low, high = found["low"], found["high"]
     sure = not doubt and low is not None  # not a number is neither above nor below 0
     right = "people" if sure and low > 0 else "decisions" if sure and high < 0 else "undecided"
@@ -64,7 +65,7 @@ def alternatives(sums: Sums, basis: str) -> dict[str, Any] | None:
         return None
     base = sums.decided / n
 
-    def way(own: MeanSums, **more: Any) -> dict[str, Any]:
+    def way(own: Paired, **more: Any) -> dict[str, Any]:
         difference = gain(own, basis)
         mean = base + difference["mean"]
         return {**more, "mean": mean, "total": mean * n, "gain": difference, "cases": n, "basis": basis}
@@ -81,7 +82,7 @@ def alternatives(sums: Sums, basis: str) -> dict[str, Any] | None:
 
 def _single(sums: Sums, labels: Sequence[Label], way: Callable[..., dict[str, Any]]) -> dict[str, Any]:
     """The action that was best on one half of the cases, judged on the other, and the reverse: no hindsight."""
-    crossed = MeanSums()
+    crossed = Paired()
     for half in (0, 1):
         chosen = max(labels, key=lambda label: sums.singles[label, 1 - half].total)
         crossed += sums.singles[chosen, half]

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from app.decisions.benefit import decide
+from app.decisions.benefit import losses
 from app.evidence.promise import Risk, risk
 from app.outcomes.cases import UNKNOWN, Cases
 from app.outcomes.identity import DAY
@@ -63,6 +63,13 @@ class Stack:
         )
         explore = np.array([(term.figures or {}).get("explore", np.nan) for term in terms], dtype=np.float64)
         return cls(matrices, action_sets, action_set, class_sets, class_set, versions, plain, free, explore)
+
+    @cached_property
+    def losses(self) -> np.ndarray:
+        """The regret of each action for each class, (T, K, A); what pads classes has none, what pads actions most."""
+        absent = np.isnan(self.matrices)
+        worst = np.where(absent, np.inf, self.matrices).min(axis=2, keepdims=True)
+        return losses(np.where(absent, np.where(np.isinf(worst), 0.0, worst), self.matrices))
 
 
 @dataclass(frozen=True)
@@ -274,15 +281,6 @@ def action_codes(part: Slice, actions: np.ndarray) -> tuple[list[Label], np.ndar
     labels, code = coded([label for own in sets for label in own])
     first = np.cumsum([0, *map(len, sets)])
     return labels, code[first[part.stack.action_set[part.term]] + actions]
-
-
-def best_actions(P: np.ndarray, M: np.ndarray) -> np.ndarray:
-    """The actions (n,) that `decide` takes for P (n, K) and M (n, K, A); NaN pads classes and actions."""
-    absent = np.isnan(M)
-    if absent.any():  # what pads earns the least, and comes last
-        least = np.where(absent, np.inf, M).min(axis=2, keepdims=True)
-        M = np.where(absent, np.where(np.isinf(least), 0.0, least), M)
-    return decide(np.nan_to_num(P), M).choice
 
 
 def coded(values: Sequence[Hashable]) -> tuple[list, np.ndarray]:

@@ -17,8 +17,10 @@ from app.evidence.sequence import Sequence
 from app.outcomes.cases import UNKNOWN
 from app.outcomes.terms import Label
 from app.usecases.outcome_report.action_counts import ActionCounts
+from app.usecases.outcome_report.best_actions import best_actions, undrawn_actions
 from app.usecases.outcome_report.earnings import Earned
-from app.usecases.outcome_report.slices import Slice, best_actions
+from app.usecases.outcome_report.paired import Paired, apart, by_class
+from app.usecases.outcome_report.slices import Slice
 
 _KEPT = 1_000_000  # cases of which single values are kept; of more every second, fourth …
 _LEARNT = 50  # known outcomes before priors are corrected by them
@@ -56,17 +58,17 @@ class Sums:
     actions: ActionCounts = field(default_factory=ActionCounts)
     unknown: np.ndarray = field(default_factory=lambda: np.zeros(4))  # cases; sums of least, greatest, expected
     values: Kept = field(default_factory=Kept)  # promised and decided
-    most_probable: MeanSums = field(default_factory=MeanSums)
-    perfect: MeanSums = field(default_factory=MeanSums)
-    singles: dict[tuple[Label, int], MeanSums] = field(default_factory=lambda: defaultdict(MeanSums))
+    most_probable: Paired = field(default_factory=Paired)
+    perfect: Paired = field(default_factory=Paired)
+    singles: dict[tuple[Label, int], Paired] = field(default_factory=lambda: defaultdict(Paired))
     decided: float = 0.0
-    overrides: MeanSums = field(default_factory=MeanSums)
+    overrides: Paired = field(default_factory=Paired)
     told: MeanSums = field(default_factory=MeanSums)  # benefit told less that of the matrix
     classes: dict[int, np.ndarray] = field(default_factory=dict)  # counts by version
     arrived: dict[int, dict[int, np.ndarray]] = field(
         default_factory=dict
     )  # counts by version and the day they were known
-    corrected: MeanSums = field(default_factory=MeanSums)
+    corrected: Paired = field(default_factory=Paired)
     scores: dict[int, dict[int, np.ndarray]] = field(default_factory=dict)  # by version and day: (K, bins)
     shadows: dict[str, tuple[Sequence, int]] = field(default_factory=dict)
     action_sets: dict[tuple[Label, ...], int] = field(default_factory=dict)
@@ -94,23 +96,29 @@ class Sums:
             self.unknown += (len(rows), np.nansum(low), np.nansum(high), part.expected[rows].sum())
 
     def _alternatives(self, part: Slice) -> None:
-        rows, decided = part.priced, part.decided
+        rows, decided, choice = part.priced, part.decided, part.choice[part.priced]
+        classes = by_class(part, rows)
         half = (self.perfect.count + np.arange(len(rows))) % 2 == 0  # goes on from slice to slice: days may be small
         self.decided += float(decided.sum())
-        self.perfect.add(np.nanmax(np.ascontiguousarray(part.earned.T), axis=0) - decided)
-        likely = most_probable(part.P[rows])
+        perfect = np.nanmax(np.ascontiguousarray(part.earned.T), axis=0)
+        self.perfect.compare(perfect - decided, classes, apart(part, rows, choice))
         best = np.argmax(np.nan_to_num(part.stack.matrices, nan=-np.inf), axis=2)
-        self.most_probable.add(part.earned_by(best[part.term[rows], likely]) - decided)
+        likely = best[part.term[rows], most_probable(part.P[rows])]
+        self.most_probable.compare(part.earned_by(likely) - decided, classes, apart(part, rows, choice, likely))
         sets = part.stack.action_set[part.term[rows]]
         for code in np.unique(sets):
+            own = sets == code
+            halves = [(some, by_class(part, rows[some])) for some in (own & half, own & ~half)]
             for place, label in enumerate(part.stack.action_sets[code]):
-                own = sets == code
-                gain = part.earned[:, place] - decided
-                self.singles[label, 0].add(gain[own & half])
-                self.singles[label, 1].add(gain[own & ~half])
+                gain, differ = part.earned[:, place] - decided, apart(part, rows[own], choice[own], place)
+                for number, (some, counts) in enumerate(halves):
+                    self.singles[label, number].compare(gain[some], counts, differ)
 
     def _overrides(self, part: Slice) -> None:
-        self.overrides.add((part.taken_earned - part.decided)[part.overridden])  # both by the matrix
+        own = part.overridden
+        if own.any():
+            rows, gain = part.priced[own], (part.taken_earned - part.decided)[own]  # both by the matrix
+            self.overrides.compare(gain, by_class(part, rows), apart(part, rows, part.choice[rows], part.taken[own]))
         told = ~np.isnan(part.benefit[part.priced])
         self.told.add((part.received - part.taken_earned)[told])
 
@@ -127,7 +135,7 @@ class Sums:
             self.shadows[name] = sequence, differing
 
     def _explore(self, part: Slice) -> None:
-        """Cases whose propensity was recorded; a propensity above one half is that of the best action."""
+        """Cases of which some were drawn, with the share that was."""
         shares = part.stack.explore[part.term]
         rows = np.flatnonzero(~np.isnan(part.propensity + shares) & part.has_matrix)
         if not len(rows):
@@ -136,7 +144,7 @@ class Sums:
         model = np.einsum("nk,nka->na", np.nan_to_num(P), np.nan_to_num(M))
         offered = ~np.isnan(M[:, 0, :])
         chosen, epsilon = part.choice[rows], shares[rows]
-        best = np.where(part.propensity[rows] > 0.5, chosen, best_actions(P, M))
+        best = undrawn_actions(part, rows)
         truth = part.truth[rows]
         earned = M[each, np.maximum(truth, 0)]
         likely = np.where(offered, M[each, most_probable(P)], -np.inf).argmax(axis=1)
@@ -193,11 +201,11 @@ class Sums:
         if counts.sum() < _LEARNT or not len(rows):
             return
         shares = np.where(trained > 0, counts + 0.5, 0)
-        P, M = part.P[rows, : len(counts)], part.stack.matrices[part.term[rows], : len(counts)]
-        shifted, _ = shift_priors(P, trained, shares / shares.sum())
-        each = np.arange(len(rows))
-        earned = M[each, part.truth[rows]]
-        self.corrected.add(earned[each, best_actions(shifted, M)] - earned[each, best_actions(P, M)])
+        shifted, _ = shift_priors(part.P[rows, : len(counts)], trained, shares / shares.sum())
+        before, after = undrawn_actions(part, rows), best_actions(part, rows, shifted)
+        M, term, truth = part.stack.matrices, part.term[rows], part.truth[rows]
+        gain = M[term, truth, after] - M[term, truth, before]
+        self.corrected.compare(gain, by_class(part, rows), apart(part, rows, before, after))
 
 
 def most_probable(P: np.ndarray) -> np.ndarray:
