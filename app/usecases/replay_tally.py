@@ -150,7 +150,7 @@ class Tally:
         sign, behind = (1, ranking.standings[0]) if ranking.best == 1 else (-1, ranking.standings[1])
         low, high = sorted(sign * end for end in behind.behind_interval)
         limits = (self.bounds / self.n).tolist()
-        enough = bool(((counts >= FEWEST) | ~self.apart | (counts == 0)).all())
+        enough = bool(((counts >= FEWEST) | ~self.apart).all())
         differing = int(np.count_nonzero(values[:, 0] != values[:, 1]))
         about = {"basis": basis(len(values), self.n, selective=selective, reason=late)}
         reason = (

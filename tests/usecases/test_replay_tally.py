@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from app.usecases.outcome_report.paired import THIN
 from app.usecases.replay_tally import Part, Tally, documents
 
 MATRIX = np.array([[0.0, -1.0], [-2.0, 1.0]])
@@ -118,3 +119,12 @@ def test_what_is_undecided_says_why(n, share, options, reason):
     assert reason is None if found["reason"] is None else reason in found["reason"]
     if share == 0.9 and "late" in options:
         assert "no day is old enough" in found["difference"]["basis"]
+
+
+def test_a_gain_that_a_class_without_a_case_could_outweigh_is_no_verdict():
+    cases, tally = part(np.random.default_rng(6), 200), Tally()
+    cases.truth[:] = 0
+    tally.add(cases, np.zeros(200, dtype=int))
+    (found,) = documents([tally], selective=False)
+    assert found["difference"]["mean"] > 0
+    assert (found["verdict"], found["reason"]) == ("undecided", THIN)
