@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from tests.conftest import two_class_rows
+from tests.conftest import serving, settings_for, trained, two_class_rows
 from tests.jobs.waiting import eventually
 from tests.servers.program import free_port
 from tests.servers.service import JobWorker, Replica
@@ -43,8 +43,14 @@ class Told:
 
 @pytest.fixture(scope="module")
 def told(tmp_path_factory):
-    """A model trained and asked once, within a trace that its client began."""
+    """A model trained and asked once, within a trace that its client began.
+
+    What is asked is a version before the latest one when the service starts: this one is not loaded beforehand.
+    """
     result, folder, port = Told(), tmp_path_factory.mktemp("told"), free_port()
+    with serving(settings_for(folder)) as client:
+        for _ in range(2):
+            trained(client, {"model": "ward", "learner": {"kind": "logistic"}, "data": _numbers()})
     with Collecting(result.spans) as collector:
         settings = {"home": folder / "home", "models": folder / "models", "admin_key": KEY, "log_level": "debug"}
         fast = {"OTEL_BSP_SCHEDULE_DELAY": "100"}
@@ -82,7 +88,7 @@ def _ask(client: httpx.Client) -> dict:
     assert job.json()["status"] == "succeeded", job.text
     array = BytesIO()
     np.save(array, np.array([[50.0, 70.0]]))
-    query = {"model": "ward", "benefits": "[[0,0],[0,31337]]"}
+    query = {"model": "ward:1", "benefits": "[[0,0],[0,31337]]"}
     answer = client.post(
         "/predict", params=query, content=array.getvalue(), headers={"Content-Type": "application/x-npy"}
     )
@@ -165,10 +171,9 @@ def test_requests_are_named_after_their_routes_and_health_is_not_traced(told):
 
 def test_loading_a_model_is_a_part_of_the_request_that_needed_it(told):
     (request,) = told.named("POST /predict")
-    (load,) = told.named("load model")
+    (load,) = [span for span in told.named("load model") if span["attributes"]["payoff.model"] == "ward:1"]
 
     assert load["parent"] == request["id"]
-    assert load["attributes"]["payoff.model"] == "ward:1"
 
 
 def test_neither_keys_nor_what_was_sent_are_told(told):
@@ -205,9 +210,11 @@ def test_request_lines_name_the_trace(told):
 
 
 def test_a_misspelt_setting_is_told_at_the_start_with_the_nearest_name(told):
-    (warning,) = [line for line in map(json.loads, told.worker_log) if line["event"] == "unknown setting"]
+    found = [line for line in map(json.loads, told.worker_log) if line["event"] == "unknown setting"]
 
-    assert (warning["variable"], warning["did_you_mean"]) == ("PAYOFF_METRICS_PROT", "PAYOFF_METRICS_PORT")
+    assert ("PAYOFF_METRICS_PROT", "PAYOFF_METRICS_PORT") in [
+        (line["variable"], line["did_you_mean"]) for line in found
+    ]
 
 
 def test_a_worker_tells_its_metrics_at_a_port_of_its_own(told):
