@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from pathlib import Path
+
+gc.disable()  # until all is imported: a tenth of the time went into searching modules and tests for garbage
 
 os.environ.pop("PYTHONUNBUFFERED", None)  # processes that tests start would write a line and its end apart, mixed
 
@@ -82,6 +85,11 @@ def pytest_collection_modifyitems(config, items):
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if not item.get_closest_marker("thorough")]
     items.sort(key=lambda item: (not item.nodeid.startswith(_OF_THE_SYSTEM), not item.nodeid.startswith(_LONG)))
+
+
+def pytest_collection_finish():
+    gc.freeze()
+    gc.enable()
 
 
 class _Schedule(LoadFileScheduling):
