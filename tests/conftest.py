@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import random
 import sys
 from pathlib import Path
 
@@ -81,10 +82,15 @@ def pytest_xdist_make_scheduler(config, log):
 def pytest_collection_modifyitems(config, items):
     """Those of this kind of run; what takes longest comes first, so that in the end no worker waits for another."""
     if not THOROUGH:
-        left_out = [item for item in items if item.get_closest_marker("thorough")]
+        left_out = {item for item in items if item.get_closest_marker("thorough") or _is_spared(item)}
         config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if not item.get_closest_marker("thorough")]
+        items[:] = [item for item in items if item not in left_out]
     items.sort(key=lambda item: (not item.nodeid.startswith(_OF_THE_SYSTEM), not item.nodeid.startswith(_LONG)))
+
+
+def _is_spared(item):
+    """Whether it is one of the two thirds of a sampled test's cases, drawn by their names."""
+    return item.get_closest_marker("sampled") is not None and random.Random(item.name).random() > 1 / 3
 
 
 def pytest_collection_finish():

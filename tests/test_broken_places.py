@@ -87,6 +87,7 @@ def check(command, code, out, err, fix, *, must_fail):
 
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize("harm", DAMAGE)
+@pytest.mark.sampled
 def test_a_damaged_database_file(installation, capsys, command, harm):
     file = installation / "home" / "payoff.db"
     file.write_bytes(DAMAGE[harm](file.read_bytes()))

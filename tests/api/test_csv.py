@@ -142,6 +142,7 @@ def send(service, forest, path, text):
 
 
 @pytest.mark.parametrize("odd", ODD.values(), ids=ODD)
+@pytest.mark.sampled
 def test_odd_texts_are_read_alike_on_every_route(service, forest, odd):
     for path, text in TABLES.items():
         plain, found = send(service, forest, path, text), send(service, forest, path, odd(text).encode())

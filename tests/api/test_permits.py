@@ -113,6 +113,7 @@ def spellings(path: str) -> list[str]:
 
 
 @pytest.mark.parametrize("template", sorted({template for _, template in NEEDED}))
+@pytest.mark.sampled
 def test_no_spelling_of_a_path_opens_more_than_its_route_declares(doors, template):
     own = {method for method, path in NEEDED if path == template}
     for spelt in spellings(filled(template)):

@@ -120,6 +120,7 @@ def test_an_answer_under_way_is_not_shown_beside_other_values(tab):
         ("jobs/new", "PRICE", "-1", "Train"),
     ],
 )
+@pytest.mark.sampled
 def test_every_field_for_numbers_that_cannot_be_read_is_named(tab, site, view, label, typed, button):
     table = "radius,label\n" + "".join(f"{i}.5,{'ab'[i % 2]}\n" for i in range(20))
     if view == "jobs/new" and not site.client.get("/datasets").json()["datasets"]:

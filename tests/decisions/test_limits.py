@@ -8,7 +8,6 @@ import pytest
 from app.decisions import limits as module
 from app.decisions.benefit import decide, regrets
 from app.decisions.limits import Limits, conflict, decide_within
-from tests.effort import some
 from tests.reference import limits as twin
 
 SIZES = [(n, A) for n in range(1, 6) for A in range(1, 5)]
@@ -54,7 +53,9 @@ def check_within(choice, limits):
     assert twin.allowed(np.bincount(choice, minlength=limits.lower.size), *limits)
 
 
-@pytest.mark.parametrize(("n", "A", "resources"), some((n, A, resources) for resources in range(3) for n, A in SIZES))
+@pytest.mark.sampled
+@pytest.mark.parametrize(("n", "A"), SIZES)
+@pytest.mark.parametrize("resources", [0, 1, 2])
 def test_small_batches_earn_what_the_best_of_all_decisions_earn(n, A, resources):
     """2,000 problems, those without a solution among them."""
     rng = np.random.default_rng([n, A, resources])
@@ -72,7 +73,8 @@ def test_small_batches_earn_what_the_best_of_all_decisions_earn(n, A, resources)
         assert found.gap == 0.0
 
 
-@pytest.mark.parametrize("seed", some(range(10)))
+@pytest.mark.sampled
+@pytest.mark.parametrize("seed", range(10))
 def test_larger_batches_earn_what_the_whole_integer_program_earns(seed):
     """200 problems."""
     rng = np.random.default_rng(seed)

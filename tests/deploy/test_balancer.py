@@ -398,6 +398,7 @@ SENT = 8 * 2**20
 
 @pytest.mark.parametrize(("line", "framing"), UPLOADS)
 @pytest.mark.parametrize("key", ["", "X-API-Key: wrong\n", "Authorization: Bearer wrong\n"])
+@pytest.mark.sampled
 def test_no_body_is_read_before_the_key_is_checked(balancer, tmp_path, line, framing, key):
     """A body without a valid key is not written to disk, nor passed on."""
     body = bytes(SENT) if "Length" in framing else b"%x\r\n%b\r\n" % (SENT, bytes(SENT))

@@ -58,6 +58,7 @@ def mortal(monkeypatch):
 
 
 @pytest.mark.parametrize("kind", LEARNERS)
+@pytest.mark.sampled
 def test_where_pieces_run_does_not_change_a_bit(dask_cluster, kind):
     X, y = cases()
     fitted = []

@@ -23,6 +23,7 @@ every_calibration = pytest.mark.parametrize("calibration", CALIBRATIONS)
 @every_learner
 @every_calibration
 @pytest.mark.parametrize("K", [2, 3, 5])
+@pytest.mark.sampled
 def test_mixed_tables_with_missing_values_give_probabilities(learner, calibration, K):
     """Rows sum to 1, nothing is impossible, `posterior` is `predict_proba`, and rows do not depend on each other."""
     X, y, categorical = mixed(240, K, 1)

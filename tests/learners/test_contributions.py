@@ -56,6 +56,7 @@ LEARNERS = {
 @pytest.mark.parametrize("calibration", ["none", "sigmoid"])
 @pytest.mark.parametrize("classes", [2, 4])
 @pytest.mark.parametrize("name", LEARNERS)
+@pytest.mark.sampled
 def test_contributions_and_base_sum_to_the_score(name, classes, calibration):
     X, y = table(classes)
     model = LEARNERS[name].__class__(**LEARNERS[name].get_params())

@@ -2,13 +2,13 @@
 
 from typing import Any
 
+import pytest
 from sklearn.base import BaseEstimator
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from app.learners.benefit_logistic import BenefitLogistic
 from app.learners.cost_naive_bayes import CostNaiveBayes
 from app.learners.logistic import Logistic
-from tests.effort import some
 
 LEARNERS = [
     Logistic(),
@@ -32,7 +32,8 @@ def exempt(estimator: BaseEstimator) -> dict[str, str]:
     return exemptions
 
 
-@parametrize_with_checks(some(LEARNERS), expected_failed_checks=exempt)
+@pytest.mark.sampled
+@parametrize_with_checks(LEARNERS, expected_failed_checks=exempt)
 def test_estimators_keep_the_conventions(estimator, check):
     """Each of scikit-learn's checks passes, or is exempted with a reason."""
     check(estimator)

@@ -100,6 +100,7 @@ def test_linear_kernel_is_scikit_learns_logistic_regression(K, C):
 
 @pytest.mark.parametrize("name", KERNELS)
 @pytest.mark.parametrize("K", [2, 3])
+@pytest.mark.sampled
 def test_the_literal_loops_find_the_same_minimum(K, name):
     """The model with a reference equals the symmetric one that the slow twin writes down."""
     X, y, weights = problem(K, n=9, m=2)

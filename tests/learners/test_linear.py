@@ -61,6 +61,7 @@ def test_columns_equal_scikit_learns(numbers, words, missing):
 @pytest.mark.parametrize(("numbers", "words"), SHAPES)
 @pytest.mark.parametrize("K", [2, 3, 5])
 @pytest.mark.parametrize("missing", [0.0, 0.2])
+@pytest.mark.sampled
 def test_folded_probabilities_equal_the_pipelines(numbers, words, K, missing):
     """One product gives `predict_proba` of scikit-learn's pipeline to 1e-12: complete, missing and unseen values."""
     X, y, categorical = mixed(250, K, 3, numbers=numbers, words=words, missing=missing)

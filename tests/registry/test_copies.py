@@ -142,6 +142,7 @@ def test_without_a_copy_of_the_index_nothing_is_known_until_the_database_answers
 
 @in_a_bucket
 @pytest.mark.parametrize("harm", ["cut", "changed", "emptied", "removed", "a trap"])
+@pytest.mark.sampled
 def test_a_harmed_copy_is_read_anew_and_never_unpickled(another, replica, tmp_path, harm):
     """Whichever file of a model it is; of four models each has another one harmed."""
     owner = another(signing_key=KEY)

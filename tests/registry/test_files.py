@@ -57,6 +57,7 @@ def harmed(path):
 
 @everywhere
 @pytest.mark.parametrize("key", [None, KEY])
+@pytest.mark.sampled
 def test_damaged_files_are_never_unpickled_nor_handed_out(another, models, monkeypatch, key):
     """Card, artifact and hold-out, flipped, cut, emptied, lengthened and removed; and mended they load again."""
     registry = another(signing_key=key)

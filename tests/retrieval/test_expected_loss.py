@@ -52,6 +52,7 @@ def by_formula(p, loss, empty):
 
 @pytest.mark.parametrize("name", LOSSES)
 @pytest.mark.parametrize("empty", [0, 1])
+@pytest.mark.sampled
 def test_both_methods_agree_with_the_double_sum(name, empty):
     loss = LOSSES[name]
     for kind in PROBABILITIES:
@@ -74,6 +75,7 @@ def test_the_loss_without_items_follows_the_conventions(name):
 
 
 @pytest.mark.parametrize("name", LOSSES)
+@pytest.mark.sampled
 def test_curves_of_2000_items_agree_with_the_double_sum(name):
     p = ranked("rare", 2000)
     found = expected_losses(p, LOSSES[name])
@@ -88,6 +90,7 @@ BLOCKS = (_quadrature.CHUNK, _windows.SPAN, 2 * _windows.SPAN, _quadrature.BLOCK
 
 @pytest.mark.parametrize("name", ["f1", *(loss.name for loss in losses.PLAIN), "signs"])
 @pytest.mark.parametrize("n", [block + offset for block in BLOCKS for offset in (-1, 0, 1)])
+@pytest.mark.sampled
 def test_entries_around_block_boundaries_are_right(name, n):
     p = ranked("uniform", n)
     found = by_formula(p, LOSSES[name], 0).values
@@ -99,6 +102,7 @@ def test_entries_around_block_boundaries_are_right(name, n):
 
 @pytest.mark.parametrize("kind", ["uniform", "halves", "dense", "sparse"])
 @pytest.mark.parametrize("name", ["g_mean", "h_mean"])
+@pytest.mark.sampled
 def test_means_are_right_on_both_sides_of_the_gauss_rules(kind, name):
     """Laws change from windows to Gauss rules where their variance passes GAUSS_FROM, in front and at the back."""
     rng = np.random.default_rng(5)
