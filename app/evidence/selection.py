@@ -90,9 +90,8 @@ def _in_common(tables: Sequence[_Table], size: int) -> _Found | None:
     from scipy.stats import chi2  # noqa: PLC0415 - imported with the first report
 
     moved = np.sign(excess[used]) * np.maximum(np.abs(excess[used]) - _CORRECTION, 0)
-    sizes, axes = np.linalg.eigh(
-        cover
-    )  # known cases are as many in all as given: at least one direction has no variance
+    # Known cases are as many in all as given: at least one direction has no variance.
+    sizes, axes = np.linalg.eigh(cover)
     axes, sizes = axes[:, sizes > _NONE * sizes[-1]], sizes[sizes > _NONE * sizes[-1]]
     p = float(chi2.sf(((moved @ axes) ** 2 / sizes).sum(), len(sizes)))
     shares = np.sort((known[used] / even[used], (every - known)[used] / (every - even)[used]), axis=0)

@@ -17,9 +17,8 @@ class ActionCounts:
     """Counts of mature days; `by_action` are known truths and decisions (2,)."""
 
     by_action: dict[Label, np.ndarray] = field(default_factory=lambda: defaultdict(lambda: np.zeros(2, dtype=np.int64)))
-    alike: dict[tuple[str | None, int, tuple[Label, ...]], np.ndarray] = field(
-        default_factory=dict
-    )  # by key, version and actions: known, cases (2, A)
+    # Known cases and all, counts (2, A), by key, version and actions.
+    alike: dict[tuple[str | None, int, tuple[Label, ...]], np.ndarray] = field(default_factory=dict)
     done: dict[Label, int] = field(default_factory=lambda: defaultdict(int))  # actions really taken, of known cases
     overridden: int = 0
 

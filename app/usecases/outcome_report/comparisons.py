@@ -95,9 +95,8 @@ def shadows(sums: Sums, basis: str, doubt: str | None = None) -> list[dict[str, 
     listed = []
     for name, (sequence, differing) in sorted(sums.shadows.items()):
         mean, low, high = sequence.interval() or (None, None, None)
-        better = "better" if low is not None and low > 0 else "worse" if high is not None and high < 0 else "undecided"
-        reason = doubt or ("the interval contains 0" if better == "undecided" else None)
-        better = "undecided" if reason else better
+        shown = "better" if low is not None and low > 0 else "worse" if high is not None and high < 0 else None
+        reason = doubt or ("the interval contains 0" if shown is None else None)
         figures = {"mean": mean, "low": low, "high": high, "level": LEVEL, "basis": basis}
         listed.append(
             {
@@ -105,7 +104,7 @@ def shadows(sums: Sums, basis: str, doubt: str | None = None) -> list[dict[str, 
                 "cases": sequence.count,
                 "differing": differing,
                 "gain": figures,
-                "verdict": better,
+                "verdict": "undecided" if reason else shown,
                 "reason": reason,
             }
         )

@@ -18,7 +18,7 @@ import numpy as np
 
 from payoff_client.errors import Flaw, Invalid
 from payoff_client.tables import Rows, instances_of, rows_of
-from payoff_client.values import MAX_FLAWS, Table, plain
+from payoff_client.values import MAX_FLAWS, Table, plain, whole
 from payoff_client.wire import Call, Content, post
 
 NPY = "application/x-npy"
@@ -122,12 +122,8 @@ def recorded(table: Table, record: Any) -> bool | dict[str, Any]:
 
 
 def _ids(table: Table, values: Iterable[Any], column: str | None) -> list[str]:
-    """Ids as text; Invalid at the rows where they are missing, or neither text nor integers.
-
-    Integers beside missing values are floats to pandas.
-    """
-    found = [plain(value) for value in values]
-    found = [int(value) if isinstance(value, float) and value.is_integer() else value for value in found]
+    """Ids as text; Invalid at the rows where they are missing, or neither text nor integers."""
+    found = [whole(plain(value)) for value in values]
     flaws = [
         Flaw("" if column else f"/record/ids/{i}", _no_id(value), table.label(i) if i < len(table) else None, column)
         for i, value in enumerate(found)

@@ -12,7 +12,7 @@ from payoff_client.errors import PayoffError, located
 from payoff_client.file_parts import in_file, opened
 from payoff_client.shapes import COUNTS
 from payoff_client.tables import records
-from payoff_client.values import Table
+from payoff_client.values import Table, whole
 from payoff_client.wire import Call, Link, post
 
 _NAMES = ("id", "truth", "action", "benefit", "at")
@@ -32,7 +32,7 @@ async def send_rows(link: Link, table: Table, *, correct: bool) -> dict[str, Any
     for start in range(0, len(table), _AT_ONCE):
         rows = records(table.part(start, start + _AT_ONCE), names)
         sent = [
-            {name: _whole(value) if name in _WORDS else value for name, value in row.items() if _is_stated(name, value)}
+            {name: whole(value) if name in _WORDS else value for name, value in row.items() if _is_stated(name, value)}
             for row in rows
         ]
         try:
@@ -60,11 +60,6 @@ async def send_file(link: Link, path: Path, dialect: Dialect, *, correct: bool) 
 
 def _is_stated(name: str, value: Any) -> bool:
     return value is not None or name == "truth"
-
-
-def _whole(value: Any) -> Any:
-    """Integers beside missing values are floats to pandas."""
-    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _nothing() -> dict[str, Any]:

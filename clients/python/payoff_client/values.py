@@ -68,6 +68,11 @@ def plain(value: Any) -> Any:
     return float(value) if hasattr(value, "as_tuple") else str(value)
 
 
+def whole(value: Any) -> Any:
+    """The value, a float without a fraction as an integer: integers beside missing values are floats to pandas."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
 def of_feature(name: str, values: Iterable[Any], *, is_text: bool, rows: Iterable[int] | None = None) -> list[Any]:
     """Values as a feature takes them: numbers, where booleans are 0 and 1, or text, also of whole numbers and dates.
 
