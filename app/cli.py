@@ -44,9 +44,6 @@ def _parser(describe: Callable[[str, argparse.ArgumentParser], None] | None = No
     serve = commands.add_parser("serve", help="answer HTTP requests")
     serve.add_argument("--host", default="127.0.0.1", help="address to listen on (default %(default)s)")
     serve.add_argument("--port", type=_number(0, 65_535), default=8000, help="port to listen on (default %(default)s)")
-    serve.add_argument(
-        "--processes", type=_number(1, 64), help="number of processes at the port (default PAYOFF_PROCESSES, or 1)"
-    )
     worker = commands.add_parser("worker", help="run jobs of the shared job table until SIGTERM or SIGINT")
     worker.add_argument("--host", default="127.0.0.1", help="address for PAYOFF_METRICS_PORT (default %(default)s)")
     demo = commands.add_parser("demo", help="run a tour of the service with real data over HTTP, then keep serving")
@@ -77,7 +74,7 @@ def _parser(describe: Callable[[str, argparse.ArgumentParser], None] | None = No
 
 def _run(chosen: argparse.Namespace) -> int:
     runs: dict[str, Callable[[], int]] = {
-        "serve": lambda: _serve(chosen.host, chosen.port, chosen.processes),
+        "serve": lambda: _serve(chosen.host, chosen.port),
         "worker": lambda: _work(chosen.host),
         "demo": lambda: _demo(chosen),
         "doctor": lambda: _examine(as_json=chosen.json, deep=chosen.deep),
@@ -132,14 +129,14 @@ def _number(low: int, high: int) -> Callable[[str], int]:
     return parse
 
 
-def _serve(host: str, port: int, processes: int | None) -> int:
+def _serve(host: str, port: int) -> int:
     gc.disable()  # until the service has started: what is imported stays, and searching it takes a tenth of the time
     from app.logs import configure  # noqa: PLC0415
     from app.serving import PortUnusable, serve  # noqa: PLC0415 - a worker needs no HTTP server
     from app.settings import Settings  # noqa: PLC0415
 
     with _starting():
-        settings = Settings() if processes is None else Settings(processes=processes)
+        settings = Settings()
         configure(settings.log_level)
     try:
         serve(settings, host, port, _starting)

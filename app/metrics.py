@@ -35,9 +35,7 @@ from app.jobs.queue_status import QueueStatus, queue_status
 from app.jobs.watcher import Watcher
 from app.jobs.worker import Worker
 from app.outcome_metrics import OutcomeMetrics
-from app.pulse import Pulse
 from app.registry.registry import Registry
-from app.siblings import Siblings
 from app.storage.failures import FAILURE_COUNTS
 from app.usecases.ports import Ports
 
@@ -161,21 +159,6 @@ class ProcessMetrics:
             self._failures.inc()
 
 
-class ReplacedMetrics(Collector):
-    """How often the supervisor of several processes replaced one; each process tells the same."""
-
-    def __init__(self, pulse: Pulse, registry: CollectorRegistry) -> None:
-        self._pulse = pulse
-        registry.register(self)
-
-    def collect(self) -> Iterator[Metric]:
-        what = "Processes of this service that were replaced"
-        replaced = CounterMetricFamily("payoff_processes_replaced", what, labels=["reason"])
-        for reason, count in self._pulse.replaced.items():
-            replaced.add_metric([reason], count)
-        yield replaced
-
-
 class ModelMetrics(Collector):
     """The registry as this process sees it; looks at memory only."""
 
@@ -267,22 +250,20 @@ class QueueMetrics(Collector):
 class Metrics:
     """All that the HTTP service exposes, and its worker where it has one; one registry for each application object."""
 
-    def __init__(self, ports: Ports, worker: Worker | None, siblings: Siblings | None = None) -> None:
+    def __init__(self, ports: Ports, worker: Worker | None) -> None:
         self.registry = CollectorRegistry()
-        self._siblings = siblings
         self.requests = RequestMetrics(self.registry)
         ProcessMetrics(self.registry, ports.database)
         ModelMetrics(ports.registry, self.registry)
         StorageMetrics(self.registry)
-        ReplacedMetrics(siblings.pulse if siblings is not None else Pulse(1), self.registry)
         OutcomeMetrics(ports.recorder.totals, self.registry, lambda: ports.shadows.dropped)
         QueueMetrics(ports, self.registry)
         if worker is not None:
             _watch(worker, self.registry)
 
     def report(self) -> bytes:
-        """All of it in Prometheus's text format, those of the other processes of the service included."""
-        return generate_latest(self.registry) if self._siblings is None else self._siblings.report()
+        """All of it in Prometheus's text format."""
+        return generate_latest(self.registry)
 
 
 def of_worker(ports: Ports, worker: Worker) -> CollectorRegistry:

@@ -72,12 +72,6 @@ folder."""
     workers: int = Field(default=1, ge=0, le=64)
     """Number of jobs that this process runs at once; 0 leaves them to `payoff worker` processes."""
 
-    processes: int = Field(default=1, ge=1, le=64)
-    """Number of processes of `payoff serve`, which share the port and the memory of models; one of them runs jobs."""
-
-    hang_seconds: float = Field(default=30, ge=5)
-    """Seconds without a sign of life after which one of several processes is replaced; `inf` waits for ever."""
-
     job_attempts: int = Field(default=3, ge=1, le=100)
     """Maximum number of attempts at a job whose process or machine dies."""
 

@@ -17,7 +17,7 @@ from app.data.isolated import ReaderLimits
 from app.data.model_files import ModelFiles
 from app.data.store import DataLimits, DatasetStore
 from app.database import Database, DatabaseAway
-from app.errors import NotReady, PayoffError
+from app.errors import PayoffError
 from app.jobs.queue import Queue
 from app.migrations import migrate
 from app.outcomes.archive import Archive
@@ -27,14 +27,12 @@ from app.outcomes.recorder import Recorder
 from app.outcomes.shadows import Shadows
 from app.registry.copies import copies_of
 from app.registry.loaded import Loaded
-from app.registry.loading import Shared, leave_as_read
+from app.registry.loading import leave_as_read
 from app.registry.registry import Registry
 from app.registry.saved_matrices import SavedMatrices
 from app.settings import Settings, misspelt
-from app.storage.storage import Storage
-from app.usecases.kernels import Kernels, keep_kernels, uncompiled
+from app.usecases.kernels import Kernels, keep_kernels
 from app.usecases.ports import Ports
-from app.usecases.specs import IMPORTED
 from app.usecases.warming import warm
 
 _MB = 2**20
@@ -61,12 +59,12 @@ def make_ports(settings: Settings) -> Ports:
     return ports
 
 
-def make_serving_ports(settings: Settings, kernels: Kernels, shared: Shared) -> Ports:
+def make_serving_ports(settings: Settings, kernels: Kernels) -> Ports:
     """The same for a service; where the database is unavailable and there is a copy of the index, it answers with the
-    copies until the database is back. The models in `shared` are not loaded again.
+    copies until the database is back.
     """
     _warn_of_misspelt()
-    ports = open_ports(settings, warm=partial(warm, kernels=kernels), shared=shared)
+    ports = open_ports(settings, warm=partial(warm, kernels=kernels))
     has_copy = ports.registry.load_index_copy()
     try:
         _prepare(ports, _SHORT_SECONDS if has_copy else _START_SECONDS)
@@ -76,35 +74,6 @@ def make_serving_ports(settings: Settings, kernels: Kernels, shared: Shared) -> 
         _log.warning("the database is unavailable: starting with the local copies of index and models", why=away.why)
         Thread(target=_prepare_later, args=(ports,), name="waiting for the database", daemon=True).start()
     return ports
-
-
-def load_shared(settings: Settings) -> Shared:
-    """The current models, for processes that are forked from this one; it has no thread and no connection afterwards.
-
-    Left to the processes: models in an object store, whose client has threads; imported models, whose libraries may
-    have; and all while kernels are not compiled.
-    """
-    ports = open_ports(settings, warm=_warm_shared)
-    if Storage.is_remote(settings.models) or uncompiled():
-        return {}
-    has_copy = ports.registry.load_index_copy()
-    try:
-        ports.database.wait(_SHORT_SECONDS if has_copy else _START_SECONDS)
-        migrate(ports.database)
-        ports.registry.refresh()
-        ports.registry.preloader.look()
-    except DatabaseAway:
-        if not has_copy:
-            raise
-    finally:
-        ports.database.close()
-    return ports.registry.in_memory()
-
-
-def _warm_shared(model: Loaded) -> None:
-    if model.card.learner.kind == IMPORTED:
-        raise NotReady("each process loads imported models itself")
-    warm(model, Kernels())
 
 
 def _prepare_later(ports: Ports) -> None:
@@ -146,7 +115,6 @@ def open_ports(
     *,
     retry_seconds: float = 0.0,
     warm: Callable[[Loaded], None] = leave_as_read,
-    shared: Shared | None = None,
 ) -> Ports:
     """Connected stores of a service that was started before, as each job's process needs them at once.
 
@@ -180,7 +148,6 @@ def open_ports(
             allow_version_skew=settings.allow_version_skew,
         ),
         warm=warm,
-        shared=shared or {},
     )
     keep_inline = settings.keep_inline_days * DAY
     reader = ReaderLimits(memory_bytes=settings.upload_memory_mb * _MB)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from ipaddress import ip_network
 
 from app import tracing
@@ -17,9 +16,7 @@ from app.api.middleware.sites import Sites
 from app.data import isolated
 from app.job_processes import make_worker
 from app.processes import preload
-from app.registry.loading import Shared
 from app.settings import Settings, listed
-from app.siblings import Siblings
 from app.storage.storage import Storage
 from app.stores import make_serving_ports
 from app.usecases.kernels import Kernels
@@ -28,21 +25,11 @@ from app.usecases.ports import Ports
 _MB = 2**20
 
 
-@dataclass(frozen=True)
-class ServiceProcess:
-    """One of several processes that are one service: number 0 runs the jobs, memory is divided."""
-
-    number: int
-    processes: int
-    siblings: Siblings
-    models: Shared
-
-
-def wire(settings: Settings, process: ServiceProcess | None = None) -> Service:
+def wire(settings: Settings) -> Service:
     """Everything the HTTP service runs on."""
     kernels = Kernels()
-    ports = make_serving_ports(settings, kernels, process.models if process else {})
-    worker = make_worker(settings, ports) if settings.workers and not (process and process.number) else None
+    ports = make_serving_ports(settings, kernels)
+    worker = make_worker(settings, ports) if settings.workers else None
     if worker is None:  # a worker preloads these itself
         preload(isolated.MODULES)
     limits = BodyLimits(default=int(settings.max_body_mb * _MB), upload=int(settings.max_upload_mb * _MB))
@@ -57,10 +44,9 @@ def wire(settings: Settings, process: ServiceProcess | None = None) -> Service:
         access_log,
         tracing=tracing.start(settings.telemetry),
         kernels=kernels,
-        memory=Budget(memory // (process.processes if process else 1)),
+        memory=Budget(memory),
         sites=Sites(listed(settings.hosts)),
         addresses=Addresses([ip_network(part) for part in listed(settings.trusted_proxies)]),
-        siblings=process.siblings if process else None,
         console=settings.console,
     )
 

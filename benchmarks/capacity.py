@@ -1,12 +1,11 @@
 """What many decisions a day need: a model of measured parts, and simulations of many replicas.
 
-    python benchmarks/capacity.py [--measure] [--processes 1 2 4]
+    python benchmarks/capacity.py [--measure]
 
 Prints how many processes, connections and cores of PostgreSQL a million and a billion decisions a day take, and which
 part is full first; then simulates 10 to 1,000 processes behind a load balancer, some of which crash, and how long a
 change of keys or aliases takes to reach all of them. --measure measures the parts on this machine first: it takes two
-minutes, and needs PostgreSQL and wrk. --processes serves with so many processes, and compares the requests per second
-with those that the parts predict.
+minutes, and needs PostgreSQL and wrk.
 """
 
 from __future__ import annotations
@@ -235,27 +234,6 @@ def load(replica: Replica, connections: int, seconds: int = 4) -> tuple[float, f
     return count / seconds, (processor(replica.pid) - before) / count, client / count
 
 
-def compare(numbers: list[int], rounds: int = 3) -> None:
-    """Requests per second of so many processes, beside what processor times of one predict for this machine."""
-    cores = len(os.sched_getaffinity(0))
-    print(f"\n{'processes':>10}{'requests/s':>12}{'predicted':>11}   ({cores} cores, the client's included)")
-    alone = (0.0, 0.0)
-    for number in numbers:
-        with ExitStack() as stack:
-            replica = Served({"access_log": False, "workers": 1, "processes": number})
-            stack.callback(replica.close)
-            replica.start()
-            train(replica)
-            time.sleep(2)
-            load(replica, 16 * number, 1)
-            found = sorted(load(replica, 16 * number) for _ in range(rounds))[rounds // 2]
-        if not alone[0]:
-            alone = found[1:]
-        service, client = alone
-        predicted = min(number / service, cores / (service + client), 1 / client)
-        print(f"{number:>10}{found[0]:12.0f}{predicted:11.0f}", flush=True)
-
-
 def tell(parts: Parts) -> None:
     print("measured:", ", ".join(f"{name} {value:.3g}" for name, value in vars(parts).items()))
     asked = [(1e6, 1), (1e9, 1), (1e9, BATCH)]
@@ -280,13 +258,10 @@ def tell(parts: Parts) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--measure", action="store_true")
-    parser.add_argument("--processes", type=int, nargs="+", default=[])
     chosen = parser.parse_args()
     with ExitStack() as stack:
         parts = measured(stack) if chosen.measure else Parts()
     tell(parts)
-    if chosen.processes:
-        compare(chosen.processes)
 
 
 if __name__ == "__main__":

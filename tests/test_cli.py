@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import os
 import socket
-import subprocess
 import sys
 
 import pytest
 from payoff_client import commands
 
 from app import __version__, cli
-from app.settings import Settings
 from tests.servers.forked import run
 
 
@@ -36,7 +34,7 @@ def test_settings_that_cannot_be_are_named(command, settings, named, tmp_path):
     assert named in ended.stderr
 
 
-@pytest.mark.parametrize("command", [["serve", "--port"], ["demo", "--port"], ["serve", "--processes"]])
+@pytest.mark.parametrize("command", [["serve", "--port"], ["demo", "--port"]])
 @pytest.mark.parametrize("value", ["-1", "65536", "80000", "1e3", "eight", "", "²", "9" * 5000])
 def test_a_number_out_of_range_is_refused_by_the_name_of_its_option(command, value, capsys):
     """Before anything starts; the kernel would take a port modulo 65,536."""
@@ -47,20 +45,11 @@ def test_a_number_out_of_range_is_refused_by_the_name_of_its_option(command, val
     assert f"argument {command[1]}: expected a number from" in capsys.readouterr().err
 
 
-def test_the_option_processes_has_the_range_of_its_setting(capsys):
-    for value in ("0", "65"):
-        with pytest.raises(SystemExit):
-            cli.main(["serve", "--processes", value])
-    low, high = Settings.model_fields["processes"].metadata
-    assert f"argument --processes: expected a number from {low.ge} to {high.le}, not '65'" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("processes", ["1", "2"])
-def test_a_port_in_use_is_reported_before_the_start(processes, tmp_path):
+def test_a_port_in_use_is_reported_before_the_start(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         folders = {"PAYOFF_HOME": str(tmp_path / "home"), "PAYOFF_MODELS": str(tmp_path / "models")}
-        arguments = ["serve", "--port", str(port), "--processes", processes]
+        arguments = ["serve", "--port", str(port)]
         ended = run(arguments, env=os.environ | folders, cwd=tmp_path)
 
     assert (ended.returncode, ended.stderr) == (
@@ -68,15 +57,6 @@ def test_a_port_in_use_is_reported_before_the_start(processes, tmp_path):
         f"payoff: cannot listen at 127.0.0.1:{port} (Address already in use); choose another with --port or --host\n",
     )
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.thorough
-def test_another_server_warns_that_it_runs_one_process(tmp_path):
-    """`uvicorn app.main:app` cannot start more."""
-    settings = {"PAYOFF_HOME": str(tmp_path / "home"), "PAYOFF_MODELS": str(tmp_path / "models")}
-    command, environment = [sys.executable, "-c", "import app.main"], os.environ | settings | {"PAYOFF_PROCESSES": "2"}
-    ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=120)
-    assert ended.stdout.count("PAYOFF_PROCESSES has no effect here") == 1
 
 
 def test_the_clients_commands_are_those_of_the_client(capsys, monkeypatch):

@@ -35,7 +35,6 @@ from app.api.shortcut import Shortcut
 from app.jobs.worker import Worker
 from app.logs import write_request_soon
 from app.metrics import Metrics
-from app.siblings import Siblings
 from app.usecases.kernels import Kernels
 from app.usecases.ports import Ports
 from app.usecases.recent_outcomes import RecentOutcomes
@@ -78,13 +77,12 @@ class Service:
     memory: Budget = field(default_factory=lambda: Budget(512 * 2**20))
     sites: Sites = field(default_factory=Sites)
     addresses: Addresses = field(default_factory=Addresses)
-    siblings: Siblings | None = None
     console: bool = True
 
 
 def create_app(service: Service) -> FastAPI:
     """Build the ASGI application around `service`; its stores start and stop with the application's lifespan."""
-    metrics = Metrics(service.ports, service.worker, service.siblings)
+    metrics = Metrics(service.ports, service.worker)
     app = FastAPI(
         title="Payoff",
         summary="Predictions that decide.",
@@ -162,10 +160,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     if service.worker is not None:
         service.worker.start()
     service.kernels.start()
-    if service.siblings is None or service.worker is not None:  # the others start theirs with the first upload
-        processes.start()
-    if service.siblings is not None:
-        service.siblings.start(app.state.metrics.registry)
+    processes.start()
     _tell_of_stopping(app.state.stopping)
     _quiet_collector()
     sys.setswitchinterval(_SWITCH_SECONDS)
@@ -174,8 +169,6 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         yield
     finally:
         app.state.stopping.set()
-        if service.siblings is not None:
-            service.siblings.stop()
         service.kernels.stop()
         if service.worker is not None:
             service.worker.stop()

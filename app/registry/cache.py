@@ -83,10 +83,6 @@ class Cache(Generic[K, V]):
             for key in self._entries.keys() - set(keys):
                 del self._entries[key]
 
-    def items(self) -> list[tuple[K, V, int]]:
-        """What is kept, with its key and its bytes."""
-        return [(key, entry.value, entry.size) for key, entry in list(self._entries.items()) if key is not None]
-
     @property
     def size(self) -> int:
         """Bytes that the kept values stand for."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
@@ -27,10 +27,6 @@ from app.registry.snapshot import Key, Reference, Snapshot
 from app.tracing import span
 
 _log = logging.getLogger(__name__)
-
-
-Shared = Mapping[tuple[Key, str], tuple[Loaded, int]]
-"""Models in memory, with the bytes of their files, by version and the digest of its card."""
 
 
 def leave_as_read(_loaded: Loaded) -> None:
@@ -63,18 +59,13 @@ class Loading(RegistryBase):
         cache_bytes: int = 512 * 2**20,
         copies: Copies | None = None,
         warm: Callable[[Loaded], None] = leave_as_read,
-        shared: Shared | None = None,
         **options: Any,
     ) -> None:
-        """`copies` are kept of what is read from the store. `warm` is called with each model before it is in memory.
-
-        Models that are `shared` with the process that this one was forked from are not read.
-        """
+        """`copies` are kept of what is read from the store. `warm` is called with each model before it is in memory."""
         super().__init__(url, database, **options)
         self._cache: Cache[Key, Loaded] = Cache(cache_bytes)
         self._copies = copies
         self._warm = warm
-        self._shared = dict(shared or {})
         self._known = False
         self._snapshot = Snapshot()
         self._fallback = Fallback()
@@ -164,14 +155,7 @@ class Loading(RegistryBase):
         revision = self._snapshot.revision
         return Stats(len(cache), cache.size, cache.loads, cache.failures, cache.evictions, revision, age)
 
-    def in_memory(self) -> Shared:
-        """What is in memory now, for another registry of the same files."""
-        digests = self._snapshot.digests
-        return {(key, digests[key]): (value, size) for key, value, size in self._cache.items() if key in digests}
-
     def _read(self, key: Key, digest: str) -> tuple[Loaded, int]:
-        if (found := self._shared.pop((key, digest), None)) is not None:
-            return found
         with span("load model", model=f"{key[0]}:{key[1]}"):
             admitted: list[int] = []
 

@@ -156,20 +156,6 @@ def make_big():
     return estimator
 
 
-def test_models_of_the_process_that_this_one_was_forked_from_are_not_read_again(registry, preloaded, models):
-    """A version that was published since is read."""
-    publish(registry)
-    shared = preloaded().in_memory()
-    (models / "triage" / "1" / "model.joblib").unlink()
-    publish(registry, "other")
-
-    replica = preloaded(shared=shared)
-
-    assert replica.cached("triage") is shared[("triage", 1), replica._snapshot.digests["triage", 1]][0]
-    assert replica.cached("other")
-    assert not replica.preloader.refused
-
-
 def test_memory_is_given_back_after_a_look_that_loaded_something_and_no_other(monkeypatch):
     trims = []
     monkeypatch.setattr("app.registry.preloading.trim", lambda: trims.append(1))

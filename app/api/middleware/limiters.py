@@ -37,7 +37,7 @@ class Limiter:
 
 @dataclass(frozen=True)
 class Limiters:
-    """`health` for probes, `metrics` for `/metrics`, which may wait for a process that hangs, `retrieve` for
+    """`health` for probes, `metrics` for `/metrics`, which may wait for the job table, `retrieve` for
     `/retrieve`, `long` for work that takes seconds: simulations, reports on a hold-out, charts, parsing long bodies;
     `upload` for reading data sets. All other work shares the framework's forty threads: short work, and waiting for the
     database or the stores.
