@@ -14,15 +14,13 @@ COPY clients/python clients/python
 # The installer goes last of all: what serves has nothing to install with.
 RUN pip install --no-cache-dir --disable-pip-version-check --no-deps --no-build-isolation . ./clients/python \
  && pip uninstall --yes --quiet hatchling editables setuptools pip
-# The loops are compiled here, so that a container answers everything as soon as it is ready: for any processor of this
-# architecture rather than for the one that builds. What was compiled belongs to its source's time of change, which a
-# registry keeps in whole seconds only; bytecode must then not depend on it.
-ENV NUMBA_CPU_NAME=generic NUMBA_CACHE_DIR=/opt/payoff/kernels
+# The loops are compiled here, so that a container answers everything as soon as it is ready. A registry keeps times of
+# change in whole seconds only; bytecode must not depend on them.
+ENV NUMBA_CACHE_DIR=/opt/payoff/kernels
 WORKDIR /
 RUN cd /opt/payoff/lib/python3.*/site-packages \
- && find app -name '*.py' -exec touch --date=@$(date +%s) {} + \
  && python3 -m compileall -q -f --invalidation-mode unchecked-hash app \
- && python3 -c 'from app.usecases.kernels import compile_now; compile_now()'
+ && python3 -m app.kernels
 
 FROM $PYTHON
 # The group is root's, as everywhere: whoever runs the container as somebody else finds the folders writable all the same.
@@ -32,7 +30,6 @@ COPY --from=build /opt/payoff /opt/payoff
 COPY deploy/entrypoint.sh deploy/metrics-key.sh /usr/local/bin/
 ENV PATH=/opt/payoff/bin:$PATH \
     PYTHONUNBUFFERED=1 \
-    NUMBA_CPU_NAME=generic \
     NUMBA_CACHE_DIR=/srv/payoff/kernels \
     PAYOFF_HOME=/srv/payoff \
     PAYOFF_MODELS=/srv/models
@@ -40,7 +37,7 @@ USER 10001:0
 WORKDIR /srv
 VOLUME ["/srv/payoff", "/srv/models"]
 EXPOSE 8000
-HEALTHCHECK --interval=5s --timeout=3s --start-period=180s \
+HEALTHCHECK --interval=5s --timeout=3s --start-period=60s \
   CMD ["python3", "-c", "import urllib.request as r; r.urlopen('http://127.0.0.1:8000/health/ready', timeout=2)"]
 ENTRYPOINT ["entrypoint.sh"]
 CMD ["payoff", "serve", "--host", "0.0.0.0", "--port", "8000"]

@@ -3,6 +3,8 @@
 .PHONY: help install demo test check docs bench lock
 VENV := .venv
 PY := $(VENV)/bin/python
+# Once, beforehand: otherwise every process compiles what it calls.
+COMPILE := $(PY) -m app.kernels
 PIP = $(PY) -m pip install --quiet --disable-pip-version-check $(PIP_FLAGS)
 
 help:  ## list the targets
@@ -29,13 +31,11 @@ $(VENV)/installed-dev: requirements-dev.lock clients/python/tests/requirements.l
 	@$(PIP) --no-deps --no-build-isolation --editable . --editable clients/python
 	@touch $(VENV)/installed $@
 
-install: $(VENV)/installed  ## make the environment .venv
+install: $(VENV)/installed  ## make the environment .venv, and compile the loops
+	@$(COMPILE)
 
 demo: install  ## train, predict and explain on real data over HTTP, then go on serving (EXIT=1: stop; PORT=8001)
 	@$(VENV)/bin/payoff demo $(if $(EXIT),--exit) $(if $(PORT),--port $(PORT))
-
-# Once, beforehand: otherwise every test process compiles them for itself.
-COMPILE := $(PY) -c "from app.usecases.kernels import compile_now; compile_now()"
 
 # $(call step,name,command): run the command and print how long it took.
 step = echo "$(1)" && began=$$(date +%s) && $(2) && echo "$(1) took $$(($$(date +%s) - began)) s"

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from functools import partial
 from threading import Thread
 from time import sleep
 
@@ -26,14 +24,10 @@ from app.outcomes.identity import DAY
 from app.outcomes.recorder import Recorder
 from app.outcomes.shadows import Shadows
 from app.registry.copies import copies_of
-from app.registry.loaded import Loaded
-from app.registry.loading import leave_as_read
 from app.registry.registry import Registry
 from app.registry.saved_matrices import SavedMatrices
 from app.settings import Settings, misspelt
-from app.usecases.kernels import Kernels, keep_kernels
 from app.usecases.ports import Ports
-from app.usecases.warming import warm
 
 _MB = 2**20
 _START_SECONDS = 20.0  # for a database server that starts at the same time
@@ -59,12 +53,12 @@ def make_ports(settings: Settings) -> Ports:
     return ports
 
 
-def make_serving_ports(settings: Settings, kernels: Kernels) -> Ports:
+def make_serving_ports(settings: Settings) -> Ports:
     """The same for a service; where the database is unavailable and there is a copy of the index, it answers with the
     copies until the database is back.
     """
     _warn_of_misspelt()
-    ports = open_ports(settings, warm=partial(warm, kernels=kernels))
+    ports = open_ports(settings)
     has_copy = ports.registry.load_index_copy()
     try:
         _prepare(ports, _SHORT_SECONDS if has_copy else _START_SECONDS)
@@ -114,14 +108,12 @@ def open_ports(
     settings: Settings,
     *,
     retry_seconds: float = 0.0,
-    warm: Callable[[Loaded], None] = leave_as_read,
 ) -> Ports:
     """Connected stores of a service that was started before, as each job's process needs them at once.
 
-    Calls to an unavailable object store are repeated for `retry_seconds`. `warm` is called with each loaded model.
+    Calls to an unavailable object store are repeated for `retry_seconds`.
     """
     settings.home.mkdir(parents=True, exist_ok=True)
-    keep_kernels(settings.home)
     database = Database(
         settings.database_url, connections=settings.database_connections, seconds=settings.database_seconds
     )
@@ -147,7 +139,6 @@ def open_ports(
             signing_key=signing_key,
             allow_version_skew=settings.allow_version_skew,
         ),
-        warm=warm,
     )
     keep_inline = settings.keep_inline_days * DAY
     reader = ReaderLimits(memory_bytes=settings.upload_memory_mb * _MB)

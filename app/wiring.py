@@ -19,7 +19,6 @@ from app.processes import preload
 from app.settings import Settings, listed
 from app.storage.storage import Storage
 from app.stores import make_serving_ports
-from app.usecases.kernels import Kernels
 from app.usecases.ports import Ports
 
 _MB = 2**20
@@ -27,8 +26,7 @@ _MB = 2**20
 
 def wire(settings: Settings) -> Service:
     """Everything the HTTP service runs on."""
-    kernels = Kernels()
-    ports = make_serving_ports(settings, kernels)
+    ports = make_serving_ports(settings)
     worker = make_worker(settings, ports) if settings.workers else None
     if worker is None:  # a worker preloads these itself
         preload(isolated.MODULES)
@@ -43,7 +41,6 @@ def wire(settings: Settings) -> Service:
         limits,
         access_log,
         tracing=tracing.start(settings.telemetry),
-        kernels=kernels,
         memory=Budget(memory),
         sites=Sites(listed(settings.hosts)),
         addresses=Addresses([ip_network(part) for part in listed(settings.trusted_proxies)]),

@@ -28,7 +28,7 @@ from app.acquisition.forest import FlatForest
 from app.acquisition.prices import Prices
 from app.acquisition.session import States
 from app.acquisition.stopping import at_stake
-from app.acquisition.warming import warm
+from app.kernels import CALLS
 from app.learners.budget_forest import BudgetForest
 from app.learners.cost_tree.estimator import CostTree
 from app.learners.forest_chain import ForestChain
@@ -180,7 +180,8 @@ def main() -> None:
     parser.add_argument("--only", choices=("covtype", "shares", "thyroid", "quadrants"))
     parser.add_argument("--seeds", type=int, default=3, help="how often the rows of covtype are divided")
     chosen = parser.parse_args()
-    warm()
+    for call in CALLS.values():
+        call()
     if chosen.only in (None, "covtype"):
         compare("covtype", covtype(chosen.folder))
     if chosen.only in (None, "shares"):

@@ -17,7 +17,7 @@ import numpy as np
 import app.decisions.resources  # noqa: F401 - imported beforehand, so that its import is not measured
 from app.decisions.benefit import decide
 from app.decisions.limits import Limits, conflict, decide_within
-from app.decisions.warming import warm
+from app.kernels import CALLS
 
 RUNS = 3
 
@@ -63,7 +63,8 @@ def measure(what: str, n: int, n_actions: int, limits_of) -> None:
 
 
 if __name__ == "__main__":
-    warm()
+    for call in CALLS.values():
+        call()
     measure("1e6 x 2, one limit", 10**6, 2, one)
     measure("1e5 x 5, five limits", 10**5, 5, five)
     measure("1e5 x 5, three limits, two resources", 10**5, 5, three_and_resources)

@@ -24,12 +24,12 @@ import time
 import numpy as np
 from numba import njit
 
+from app.kernels import CALLS
 from app.retrieval import expected_loss
 from app.retrieval.batches import BATCH_DP_LIMIT, select_many
 from app.retrieval.expected_loss import expected_losses
 from app.retrieval.selection import select
 from app.retrieval.terms import Terms
-from app.retrieval.warming import warm
 from tests.reference.losses import am, auc, f_beta, g_mean, g_tp_pr, h_mean, jaccard
 
 LIMIT_SECONDS = 60.0
@@ -248,7 +248,8 @@ def main():
     parser.add_argument("--quick", action="store_true", help="smaller sizes, fewer runs")
     quick = parser.parse_args().quick
     begun = time.perf_counter()
-    warm()
+    for call in CALLS.values():
+        call()
     algorithm_1(logistic(3))
     quadratic(logistic(3))
     print(f"compiled or loaded in {time.perf_counter() - begun:.1f} s")

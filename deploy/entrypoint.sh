@@ -3,5 +3,5 @@
 set -eu
 umask 002 # the group owns with the user: the next start may be as another one
 rm -rf "$NUMBA_CACHE_DIR"
-cp -r --preserve=timestamps /opt/payoff/kernels "$NUMBA_CACHE_DIR"
+cp -r /opt/payoff/kernels "$NUMBA_CACHE_DIR"
 exec "$@"

@@ -67,7 +67,6 @@ _LONG = (
     "tests/usecases/test_backup",
     "tests/usecases/test_datasets",
     "tests/usecases/test_stalled_attempts",
-    "tests/usecases/test_warming",
 )
 
 pytest_plugins = ["tests.servers.fixtures"]  # postgres_url, bucket, dask_cluster
@@ -147,7 +146,6 @@ def serving(settings: Settings, **options: object) -> Iterator[httpx.Client]:
             raise RuntimeError("the service did not start")
         thread.join(0.01)
     try:
-        wired.kernels.wait(seconds=240)  # on a new machine; tests should not be told to come again
         with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60) as client:
             yield client
     finally:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from app.acquisition._kernels import _largest
 from app.acquisition.nodes import Nodes, PriceArrays
 from app.arrays import F64, I32, I64, Bools, Indices
+from app.compiled import kernel
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _leaf(nodes: Nodes, t: int, x: F64) -> int:
     """The leaf that a complete row x (m,) reaches in tree t."""
     node = nodes.roots[t]
@@ -22,7 +23,7 @@ def _leaf(nodes: Nodes, t: int, x: F64) -> int:
     return int(node)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def evaluate(nodes: Nodes, X: F64, P: F64, votes: I64) -> None:
     """Add the leaf distributions of complete rows X (n, m) to P (n, K), and the trees' votes to `votes` (n, K)."""
     for t in range(nodes.roots.shape[0]):
@@ -33,7 +34,7 @@ def evaluate(nodes: Nodes, X: F64, P: F64, votes: I64) -> None:
             votes[i, nodes.label[nodes.share[node]]] += 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def leaves(nodes: Nodes, X: F64, found: I32) -> None:
     """Write the leaf that each complete row of X (n, m) reaches in each tree to `found` (n, T)."""
     for t in range(nodes.roots.shape[0]):
@@ -41,7 +42,7 @@ def leaves(nodes: Nodes, X: F64, found: I32) -> None:
             found[i, t] = _leaf(nodes, t, X[i])
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def prefixes(
     nodes: Nodes, X: F64, y: Indices, weight: F64, prices: PriceArrays,
     used: Bools, discount: F64, votes: I32, cost: F64, error: F64,
@@ -74,7 +75,7 @@ def prefixes(
                         discount[i, g] += more
                 node = nodes.left[node] if x <= nodes.threshold[node] else nodes.right[node]
             votes[i, nodes.label[nodes.share[node]]] += 1
-            if votes[i].argmax() != y[i]:
+            if _largest(votes[i]) != y[i]:
                 wrong += weight[i]
         cost[t] += total
         error[t] = wrong

@@ -7,16 +7,16 @@ Nodes are in depth-first order: the left child of node i is i + 1. `right[i]` is
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from app.arrays import F32, F64, I16, I32, U64
+from app.compiled import copy, kernel
 
 MISSING_LEFT = 1 << 14
 """Added to a node's feature where missing values go left."""
 _STACK = 4096
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _uniform(state: U64) -> float:
     """The next number from 0 to 1 (splitmix64; Steele, Lea, Flood 2014)."""
     state[0] += np.uint64(0x9E3779B97F4A7C15)
@@ -27,7 +27,7 @@ def _uniform(state: U64) -> float:
     return np.float64(z >> np.uint64(11)) * (1.0 / 9007199254740992.0)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _range(column: F32, rows: I32, values: F32) -> tuple[float, float, int]:
     """Copy a column's values at `rows`; the smallest, the largest, and how many are missing."""
     low, high, missing = np.inf, -np.inf, 0
@@ -41,7 +41,7 @@ def _range(column: F32, rows: I32, values: F32) -> tuple[float, float, int]:
     return low, high, missing
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _purity(L: F64, total: F64) -> float:
     """Sum of squared class weights over the weight, of both sides: the larger, the purer; -1 with an empty side."""
     left = right = left_squares = right_squares = 0.0
@@ -56,7 +56,7 @@ def _purity(L: F64, total: F64) -> float:
     return left_squares / left + right_squares / right
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _try(values: F32, n: int, ys: I32, ws: F64, threshold: float, L: F64) -> int:
     """Add the class weights of the first n values up to the threshold to L (K,); how many rows these are."""
     L[:] = 0.0
@@ -68,7 +68,7 @@ def _try(values: F32, n: int, ys: I32, ws: F64, threshold: float, L: F64) -> int
     return count
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _judge(
     values: F32, missing: int, ys: I32, ws: F64, threshold: float, least: int, total: F64, L: F64
 ) -> tuple[float, bool]:
@@ -88,7 +88,7 @@ def _judge(
     return max(purity, other), other > purity
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _split(
     X: F32, rows: I32, ys: I32, ws: F64, active: I32, n_active: int, total: F64, least: int, state: U64,
     values: F32, L: F64, tries: int,
@@ -126,7 +126,7 @@ def _split(
     return feature, threshold, left, n_active, best
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _partition(column: F32, threshold: float, left: bool, rows: I32, ys: I32, ws: F64) -> int:
     """Bring the rows that go left to the front, and return their number."""
     i, j = 0, rows.shape[0] - 1
@@ -142,7 +142,7 @@ def _partition(column: F32, threshold: float, left: bool, rows: I32, ys: I32, ws
     return i
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def grow_extra(
     X: F32, y: I32, weight: F64, K: int, least: int, tries: int, seed: int
 ) -> tuple[I16, F32, I32, F32, F64]:
@@ -155,14 +155,24 @@ def grow_extra(
     most = 2 * n
     feature, threshold = np.zeros(most, np.int16), np.zeros(most, np.float32)
     right, value = np.zeros(most, np.int32), np.zeros((n, K), np.float32)
-    rows, ys, ws = np.arange(n).astype(np.int32), y.copy(), weight.copy()
+    rows, ys, ws = np.empty(n, np.int32), np.empty(n, np.int32), np.empty(n)
+    copy(y, ys)
+    copy(weight, ws)
+    for i in range(n):
+        rows[i] = i
     values, L, total = np.empty(n, np.float32), np.zeros(K), np.zeros(K)
     state = np.zeros(1, np.uint64)
     state[0] = np.uint64(seed)
     importance = np.zeros(m)
-    active = np.arange(m).astype(np.int32)  # a permutation: a subtree shuffles the front part only
+    active = np.empty(m, np.int32)  # a permutation: a subtree shuffles the front part only
+    for f in range(m):
+        active[f] = f
     waiting = np.zeros((_STACK, 4), np.int64)
-    waiting[0] = np.array([-1, 0, n, m])  # the parent whose right child it is, rows from … to …, features that vary
+    waiting[0, 0], waiting[0, 2], waiting[0, 3] = (
+        -1,
+        n,
+        m,
+    )  # the parent whose right child it is, rows from … to …, features that vary
     depth, nodes, leaves = 1, 0, 0
     while depth > 0:
         depth -= 1
@@ -172,9 +182,11 @@ def grow_extra(
         total[:] = 0.0
         for i in range(start, end):
             total[ys[i]] += ws[i]
-        occur = 0
+        occur, mass, squares = 0, 0.0, 0.0
         for k in range(K):
             occur += total[k] > 0.0
+            mass += total[k]
+            squares += total[k] * total[k]
         f = -1
         if occur > 1 and end - start >= 2 * least and depth + 2 < _STACK:
             f, t, left, n_active, purity = _split(
@@ -193,23 +205,23 @@ def grow_extra(
             )
         if f < 0:
             right[nodes] = -1 - leaves
-            mass = total.sum()
             for k in range(K):
                 value[leaves, k] = total[k] / mass
             leaves += 1
         else:
-            importance[f] += purity - (total * total).sum() / total.sum()
+            importance[f] += purity - squares / mass
             middle = start + _partition(X[f], t, left, rows[start:end], ys[start:end], ws[start:end])
             feature[nodes] = f + (MISSING_LEFT if left else 0)
             threshold[nodes] = t
-            waiting[depth] = np.array([nodes, middle, end, n_active])
-            waiting[depth + 1] = np.array([-1, start, middle, n_active])
-            depth += 2
+            for parent, begin, stop in ((nodes, middle, end), (-1, start, middle)):
+                waiting[depth, 0], waiting[depth, 1], waiting[depth, 2] = parent, begin, stop
+                waiting[depth, 3] = n_active
+                depth += 1
         nodes += 1
     return feature[:nodes].copy(), threshold[:nodes].copy(), right[:nodes].copy(), value[:leaves].copy(), importance
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def answer(feature: I16, threshold: F32, right: I32, value: F32, roots: I32, X: F32, state: I32, P: F64) -> None:
     """Add to P (n, K) the mean class shares of rows X (n, S) from the forest of each row's state >= 1.
 
@@ -229,4 +241,6 @@ def answer(feature: I16, threshold: F32, right: I32, value: F32, roots: I32, X: 
             leaf = -1 - right[node]
             for k in range(K):
                 P[i, k] += value[leaf, k]
-    P /= max(T, 1)
+    for i in range(P.shape[0]):
+        for k in range(K):
+            P[i, k] /= max(T, 1)

@@ -8,16 +8,16 @@ constant in a node is not looked at again below it.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from app.acquisition.impurity import threshold_pairs
 from app.arrays import F64, I32, I64, U8
+from app.compiled import copy, kernel
 
 FEW = 48  # up to so many rows, sorting the few bins that occur is quicker than running over all 256
 _STACK = 64  # the smaller child is grown first, so that the waiting ones are at most log2(rows)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _fill(
     code: U8, rows: I32, ys: I32, ws: I32, hist: I32, drawn: I32,
     bins: I32,
@@ -49,7 +49,7 @@ def _fill(
     return found
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _scan(hist: I32, bins: I32, cuts: int, total: I32, L: I64, R: I64, alpha: float) -> tuple[float, int]:
     """The first of the `cuts` places after bins[0], bins[1], … with the smallest max(F(left), F(right)).
 
@@ -87,7 +87,7 @@ def _scan(hist: I32, bins: I32, cuts: int, total: I32, L: I64, R: I64, alpha: fl
     return best, at
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _best_cut(
     hist: I32, bins: I32, found: int, total: I32, L: I64, R: I64, alpha: float
 ) -> tuple[float, int, int, int]:
@@ -111,7 +111,7 @@ def _best_cut(
     return worst, bins[at], bins[at + 1] if at + 1 < values else -1, missing_left
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _partition(code: U8, last: int, missing_left: int, rows: I32, ys: I32, ws: I32) -> int:
     """Bring the rows that go left to the front, and return their number."""
     i, j = 0, rows.shape[0] - 1
@@ -127,14 +127,14 @@ def _partition(code: U8, last: int, missing_left: int, rows: I32, ys: I32, ws: I
     return i
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _threshold(high: float, low: float) -> float:
     """The middle of two neighbouring values, below the upper one also where rounding would reach it."""
     middle = high / 2.0 + low / 2.0
     return middle if high <= middle < low else high
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _best_split(
     codes: U8, rows: I32, ys: I32, ws: I32, active: I32, n_active: int,
     total: I32, c: F64, alpha: float, F: float,
@@ -159,12 +159,13 @@ def _best_split(
                 risk, gain = c[f] / drop, drop
                 feature, last, following, missing_left = f, b, b_next, side
         for i in range(found):
-            hist[bins[i], :] = 0
+            for k in range(total.shape[0]):
+                hist[bins[i], k] = 0
             drawn[bins[i]] = 0
     return feature, last, following, missing_left, varying
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _to_front(active: I32, n_active: int, f: int) -> None:
     """Bring feature f to the front, so that below it wins where risks are equal: there it is already paid for."""
     place = 0
@@ -175,7 +176,7 @@ def _to_front(active: I32, n_active: int, f: int) -> None:
     active[0] = f
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def grow(
     codes: U8, low: F64, high: F64, rows: I32, ys: I32, ws: I32,
     c: F64, K: int, alpha: float, max_depth: int,
@@ -189,16 +190,17 @@ def grow(
     hist, drawn, bins = np.zeros((256, K), np.int32), np.zeros(256, np.int32), np.zeros(256, np.int32)
     L, R = np.zeros(K, np.int64), np.zeros(K, np.int64)
     waiting, active = np.zeros((_STACK, 5), np.int64), np.zeros((_STACK, m), np.int32)
-    here = np.arange(m).astype(np.int32)
+    here = np.zeros(m, np.int32)
     for i in range(n):
         counts[0, ys[i]] += ws[i]
-    active[0] = here
-    waiting[0] = np.array([0, 0, n, 0, m])  # node, its rows from … to …, depth, features that vary
+    for f in range(m):
+        active[0, f] = f
+    waiting[0, 2], waiting[0, 4] = n, m  # node, its rows from … to …, depth, features that vary
     depth_of_stack, nodes = 1, 1
     while depth_of_stack > 0:
         depth_of_stack -= 1
         node, start, end, depth, n_active = waiting[depth_of_stack]
-        here[:n_active] = active[depth_of_stack, :n_active]
+        copy(active[depth_of_stack, :n_active], here)
         F = threshold_pairs(counts[node], alpha)
         if F == 0.0 or depth >= max_depth:
             continue
@@ -215,13 +217,17 @@ def grow(
         left[node], right[node] = nodes, nodes + 1
         for i in range(start, middle):
             counts[nodes, ys[i]] += ws[i]
-        counts[nodes + 1] = counts[node] - counts[nodes]
+        on_left = on_right = 0
+        for k in range(K):
+            counts[nodes + 1, k] = counts[node, k] - counts[nodes, k]
+            on_left += counts[nodes, k]
+            on_right += counts[nodes + 1, k]
         gaps = False
         for i in range(start, end):
             if codes[f, rows[i]] == 255:
                 gaps = True
                 break
-        heavier = 0 if counts[nodes].sum() >= counts[nodes + 1].sum() else 1
+        heavier = 0 if on_left >= on_right else 1
         missing[node] = nodes + (1 - side if gaps else heavier)
         small = 0 if middle - start <= end - middle else 1
         for child in (1 - small, small):
@@ -230,7 +236,7 @@ def grow(
             waiting[depth_of_stack, 2] = middle if child == 0 else end
             waiting[depth_of_stack, 3] = depth + 1
             waiting[depth_of_stack, 4] = varying
-            active[depth_of_stack, :varying] = here[:varying]
+            copy(here[:varying], active[depth_of_stack])
             depth_of_stack += 1
         nodes += 2
     return (

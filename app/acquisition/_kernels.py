@@ -6,14 +6,16 @@ node's branch for missing values, whatever its status.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
-from numba import njit
 
 from app.acquisition.nodes import Nodes, PriceArrays
 from app.arrays import F64, I32, I64, Bools, Ints
+from app.compiled import copy, kernel
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _advance(nodes: Nodes, x: F64, status: Ints, node: int) -> tuple[int, bool]:
     """The leaf, or the node whose feature is unknown, below `node`; and whether a missing value was met."""
     missed = False
@@ -27,7 +29,17 @@ def _advance(nodes: Nodes, x: F64, status: Ints, node: int) -> tuple[int, bool]:
     return node, missed
 
 
-@njit(cache=True, nogil=True)
+@kernel
+def _largest(values: Any) -> int:
+    """The place of the largest number, the first of equal ones."""
+    best = 0
+    for k in range(1, values.shape[0]):
+        if values[k] > values[best]:
+            best = k
+    return best
+
+
+@kernel
 def _settled(nodes: Nodes, at: I64, sure: I64, possible: I64) -> int:
     """The class that wins the full vote whatever the unknown values are, or -1.
 
@@ -51,14 +63,14 @@ def _settled(nodes: Nodes, at: I64, sure: I64, possible: I64) -> int:
                 found += 1
         if found == 1:
             sure[only] += 1
-    leader = sure.argmax()
+    leader = _largest(sure)
     for k in range(K):
         if k != leader and (possible[k] > sure[leader] or (possible[k] == sure[leader] and k < leader)):
             return -1
-    return int(leader)
+    return leader
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _conclude(nodes: Nodes, at: I64, leader: int, votes: I64, P: F64) -> int:
     """Write mean distribution P (K,) and `votes` (K,) of the trees' present nodes; return the predicted class."""
     votes[:] = 0
@@ -68,20 +80,24 @@ def _conclude(nodes: Nodes, at: I64, leader: int, votes: I64, P: F64) -> int:
             P[k] += nodes.value[nodes.share[at[t]], k]
         votes[nodes.label[nodes.share[at[t]]]] += 1
     if at.shape[0] == 0:
-        P[:] = nodes.prior
-        return int(P.argmax())
-    P /= P.sum()
-    return int(votes.argmax()) if leader < 0 else leader
+        copy(nodes.prior, P)
+        return _largest(P)
+    total = 0.0
+    for k in range(P.shape[0]):
+        total += P[k]
+    for k in range(P.shape[0]):
+        P[k] /= total
+    return _largest(votes) if leader < 0 else leader
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _price(j: int, opened: Bools, prices: PriceArrays) -> float:
     price, discounted, group = prices
     paid: float = discounted[j] if group[j] >= 0 and opened[group[j]] else price[j]
     return paid
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _choose(waiting: Ints, opened: Bools, prices: PriceArrays, limit: float) -> int:
     """The feature of price <= `limit` with the most waiting trees per price, or -1.
 
@@ -105,7 +121,7 @@ def _choose(waiting: Ints, opened: Bools, prices: PriceArrays, limit: float) -> 
     return best
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _rank(waiting: Ints, price: F64, order: I32) -> int:
     """Write the features that trees wait for, in the order of `_choose`, to `order`; return their number."""
     found = 0
@@ -130,7 +146,7 @@ def _rank(waiting: Ints, price: F64, order: I32) -> int:
     return found
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _spent(status: Ints, prices: PriceArrays, opened: Bools, first: I64) -> float:
     """The cost of a case's acquired features in the order of their status; sets `opened` by group."""
     price, discounted, group = prices
@@ -148,7 +164,7 @@ def _spent(status: Ints, prices: PriceArrays, opened: Bools, first: I64) -> floa
     return spent
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def states(
     nodes: Nodes, X: F64, status: I32, prices: PriceArrays, budget: float, slack: float, n_groups: int,
     waiting: Ints, price: F64, order: I32, spent: F64, votes: I32,
@@ -184,7 +200,7 @@ def states(
         outcome[i, 2] = _choose(waiting[i], opened, prices, budget - spent[i] + slack)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _begin(nodes: Nodes, at: I64, waiting: Ints) -> None:
     """Put every tree at its root, waiting for the root's feature."""
     waiting[:] = 0
@@ -194,7 +210,7 @@ def _begin(nodes: Nodes, at: I64, waiting: Ints) -> None:
             waiting[nodes.feature[at[t]]] += 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _reveal(nodes: Nodes, x: F64, j: int, status: Ints, at: I64, waiting: Ints) -> None:
     """Advance the trees that wait for feature j, which is now known."""
     waiting[j] = 0

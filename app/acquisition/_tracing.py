@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from app.acquisition._kernels import _begin, _choose, _conclude, _price, _reveal, _settled
 from app.acquisition.nodes import Nodes, PriceArrays
 from app.arrays import F64, I32, Bools
+from app.compiled import kernel
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def trace(
     nodes: Nodes, X: F64, free: Bools, prices: PriceArrays, budget: float, slack: float, n_groups: int,
     asked: I32, price: F64, P: F64, vote: I32, length: I32, settled: I32,
@@ -51,4 +51,6 @@ def trace(
             status[j] = s
             _reveal(nodes, X[i], j, status, at, waiting)
         length[i] = s
-        resolved[i] = waiting.max() == 0
+        resolved[i] = True
+        for f in range(m):
+            resolved[i] &= waiting[f] == 0

@@ -7,16 +7,16 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from app.acquisition._kernels import _price, _spent
 from app.acquisition.nodes import PriceArrays
 from app.arrays import F64, I32, Bools
+from app.compiled import copy, kernel
 
 Nodes = tuple[I32, I32, Bools, F64]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def cheapest(needs: Bools, done: Bools, opened: Bools, prices: PriceArrays) -> tuple[int, float]:
     """The cheapest column of `needs` (m,) that is not done, and its price; ties to the first, -1 for none."""
     best, lowest = -1, np.inf
@@ -28,26 +28,27 @@ def cheapest(needs: Bools, done: Bools, opened: Bools, prices: PriceArrays) -> t
     return best, lowest
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def bill(needs: Bools, done: Bools, opened: Bools, prices: PriceArrays, order: I32,
          price: F64) -> tuple[int, float]:  # fmt: skip
     """Write the columns of `needs` that are not done, cheapest first, and their prices; return count and sum."""
-    done, opened = done.copy(), opened.copy()
-    group = prices[2]
+    known, begun, group = np.empty(done.shape[0], np.bool_), np.empty(opened.shape[0], np.bool_), prices[2]
+    copy(done, known)
+    copy(opened, begun)
     count, total = 0, 0.0
     while True:
-        j, lowest = cheapest(needs, done, opened, prices)
+        j, lowest = cheapest(needs, known, begun, prices)
         if j < 0:
             return count, total
         order[count], price[count] = j, lowest
         count += 1
         total += lowest
-        done[j] = True
+        known[j] = True
         if group[j] >= 0:
-            opened[group[j]] = True
+            begun[group[j]] = True
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def trace(nodes: Nodes, up: Bools, missing: Bools, prices: PriceArrays, limit: float, n_groups: int,
           asked: I32, price: F64, stood: I32, fee: F64, length: I32,
           resolved: Bools) -> None:  # fmt: skip
@@ -88,7 +89,7 @@ def trace(nodes: Nodes, up: Bools, missing: Bools, prices: PriceArrays, limit: f
         length[i], resolved[i] = s, node < 0
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def walk(nodes: Nodes, up: Bools, status: I32, prices: PriceArrays, limit: float, n_groups: int,
          spent: F64, reached: I32, resolved: Bools, missed: Bools, wanted: I32,
          total: F64, order: I32, price: F64) -> None:  # fmt: skip
@@ -101,11 +102,14 @@ def walk(nodes: Nodes, up: Bools, status: I32, prices: PriceArrays, limit: float
     upper, lower, needs, evaluation = nodes
     n, m = status.shape
     opened, first = np.zeros(n_groups, dtype=np.bool_), np.zeros(n_groups, dtype=np.int64)
+    done = np.empty(m, dtype=np.bool_)
     for i in range(n):
+        for j in range(m):
+            done[j] = status[i, j] != 0
         spent[i] = _spent(status[i], prices, opened, first)
         node, reached[i] = 0, -1
         while node >= 0:
-            count, sum_ = bill(needs[node], status[i] != 0, opened, prices, order[i], price[i])
+            count, sum_ = bill(needs[node], done, opened, prices, order[i], price[i])
             if count:
                 wanted[i], total[i] = count, sum_ + evaluation[node]
                 break

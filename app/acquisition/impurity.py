@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from numba import njit
-
 from app.arrays import Ints
+from app.compiled import kernel
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def threshold_pairs(counts: Ints, alpha: float) -> float:
     """Sum over ordered pairs of classes i != j of `[[n_i - a]+ [n_j - a]+ - a²]+`.
 

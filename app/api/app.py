@@ -35,7 +35,6 @@ from app.api.shortcut import Shortcut
 from app.jobs.worker import Worker
 from app.logs import write_request_soon
 from app.metrics import Metrics
-from app.usecases.kernels import Kernels
 from app.usecases.ports import Ports
 from app.usecases.recent_outcomes import RecentOutcomes
 from app.usecases.shadow import ShadowDecider
@@ -73,7 +72,6 @@ class Service:
     limits: BodyLimits
     access_log: bool
     tracing: bool = False
-    kernels: Kernels = field(default_factory=Kernels)
     memory: Budget = field(default_factory=lambda: Budget(512 * 2**20))
     sites: Sites = field(default_factory=Sites)
     addresses: Addresses = field(default_factory=Addresses)
@@ -105,7 +103,6 @@ def create_app(service: Service) -> FastAPI:
     app.state.ports = service.ports
     app.state.worker = service.worker
     app.state.metrics = metrics
-    app.state.kernels = service.kernels
     app.state.shadow = ShadowDecider(service.ports.registry, service.ports.shadows)
     app.state.recent = RecentOutcomes(service.ports.database, service.ports.archive)
     app.state.limiters = Limiters()
@@ -159,7 +156,6 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     app.state.shadow.start()
     if service.worker is not None:
         service.worker.start()
-    service.kernels.start()
     processes.start()
     _tell_of_stopping(app.state.stopping)
     _quiet_collector()
@@ -169,7 +165,6 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         yield
     finally:
         app.state.stopping.set()
-        service.kernels.stop()
         if service.worker is not None:
             service.worker.stop()
         app.state.shadow.stop()

@@ -139,7 +139,6 @@ def _decide(request: Request, asked: Asked, ready: _Ready) -> _Answered:
         share(request).reserve(ready.numbers * _BYTES_PER_NUMBER)
     if question.constraints is not None:
         share(request).reserve(ready.numbers * _BYTES_FOR_LIMITS)
-        request.app.state.kernels.wait("decisions")
     return ready.answer(form)
 
 
@@ -167,7 +166,6 @@ def _by_model(
         asked = replace(asked, question=replace(asked.question, priors=priors))
     if asked.question.explain:
         share(request).reserve(X.size * _BYTES_PER_CONTRIBUTION)
-        request.app.state.kernels.wait("decisions")
     if form == JSON:  # the other forms are for many rows, fast
         warnings += strange_values(model, X)
     if model.regression:

@@ -10,16 +10,16 @@ from __future__ import annotations
 import heapq
 
 import numpy as np
-from numba import njit
 
 from app.arrays import F64, I32, I64
+from app.compiled import kernel
 
 _EPS = 2.3e-16
 _SPARE = 64  # entries of a heap that may be out of date
 Heap = list[tuple[float, np.int32, np.int32]]  # loss, -row, and how often the row had moved
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _refresh(heap: Heap, moved: I32, loss: F64, row: I64, a: int, b: int) -> None:
     """Remove entries of rows that have moved since; `loss` and `row` are then those of the arc a -> b."""
     while len(heap) > 0 and moved[-heap[0][1]] != heap[0][2]:
@@ -27,7 +27,7 @@ def _refresh(heap: Heap, moved: I32, loss: F64, row: I64, a: int, b: int) -> Non
     loss[a, b], row[a, b] = (heap[0][0], -heap[0][1]) if len(heap) > 0 else (np.inf, -1)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _heaps(D: F64, choice: I64) -> list[Heap]:
     """For each pair of columns what the rows of the first lose by moving to the second."""
     m, n = D.shape
@@ -42,7 +42,7 @@ def _heaps(D: F64, choice: I64) -> list[Heap]:
     return heaps
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _move(
     D: F64, heaps: list[Heap], moved: I32, count: I64, loss: F64, row: I64, i: int, a: int, b: int
 ) -> None:  # fmt: skip
@@ -65,8 +65,10 @@ def _move(
             _refresh(heaps[a * m + c], moved, loss, row, a, c)
 
 
-@njit(cache=True, nogil=True)
-def _relax(loss: F64, room: I64, spare: I64, reached: F64, large: F64, parent: I64, free: I64) -> None:
+@kernel
+def _relax(
+    loss: F64, flow: I64, lower: I64, upper: I64, reached: F64, large: F64, parent: I64, free: I64
+) -> None:  # fmt: skip
     """Bellman-Ford from the nodes with `reached` 0; `free` marks nodes that are entered without moving a row.
 
     `large` is the largest loss on the way: a path counts as shorter only by more than the rounding of sums with it, so
@@ -80,7 +82,8 @@ def _relax(loss: F64, room: I64, spare: I64, reached: F64, large: F64, parent: I
             if a == b or reached[a] == np.inf:
                 continue
             step = loss[a, b]
-            unmoved = step >= 0.0 and ((b == 0 and room[a] > 0) or (a == 0 and spare[b] > 0))
+            room, spare = b == 0 and flow[a] < upper[a], a == 0 and flow[b] > lower[b]
+            unmoved = step >= 0.0 and (room or spare)
             if unmoved:
                 step = 0.0
             size = max(large[a], abs(step))
@@ -91,7 +94,7 @@ def _relax(loss: F64, room: I64, spare: I64, reached: F64, large: F64, parent: I
             break
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _path(excess: I64, reached: F64, parent: I64, nodes: I64) -> int:
     """Write the way from the nearest column of too few rows back to one of too many; returns its arcs, -1 for none."""
     m = len(excess)
@@ -108,7 +111,7 @@ def _path(excess: I64, reached: F64, parent: I64, nodes: I64) -> int:
     return -1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def assign(D: F64, choice: I64, lower: I64, upper: I64) -> bool:
     """Change `choice` (n,), the least of each row of losses D (m, n) >= 0, to the least total with counts in bounds.
 
@@ -117,19 +120,28 @@ def assign(D: F64, choice: I64, lower: I64, upper: I64) -> bool:
     paths m^3); at most n paths, nearly always of one or two moves.
     """
     m, n = D.shape
-    count, moved = np.bincount(choice, minlength=m), np.zeros(n, np.int32)
-    flow = np.minimum(np.maximum(count, lower), upper)
-    excess = count - flow
-    excess[0] = -excess[1:].sum()
-    loss, row = np.full((m, m), np.inf), np.full((m, m), -1)
+    count, flow, excess = np.zeros(m, np.int64), np.zeros(m, np.int64), np.zeros(m, np.int64)
+    moved, loss, row = np.zeros(n, np.int32), np.empty((m, m)), np.empty((m, m), np.int64)
+    for i in range(n):
+        count[choice[i]] += 1
+    for a in range(m):
+        flow[a] = min(max(count[a], lower[a]), upper[a])
+        if a > 0:
+            excess[a] = count[a] - flow[a]
+            excess[0] -= excess[a]
     heaps = _heaps(D, choice)
     for arc in range(m * m):
         _refresh(heaps[arc], moved, loss, row, arc // m, arc % m)
-    large, free, nodes, rows = np.empty(m), np.empty(m, np.int64), np.empty(m + 1, np.int64), np.empty(m, np.int64)
-    while excess.max() > 0:
-        reached, parent = np.where(excess > 0, 0.0, np.inf), np.full(m, -1)
-        large[:] = 0.0
-        _relax(loss, upper - flow, flow - lower, reached, large, parent, free)
+    reached, large, parent, free = np.empty(m), np.empty(m), np.empty(m, np.int64), np.empty(m, np.int64)
+    nodes, rows = np.empty(m + 1, np.int64), np.empty(m, np.int64)
+    while True:
+        open_columns = 0
+        for a in range(m):
+            open_columns += excess[a] > 0
+            reached[a], large[a], parent[a] = 0.0 if excess[a] > 0 else np.inf, 0.0, -1
+        if open_columns == 0:
+            return True
+        _relax(loss, flow, lower, upper, reached, large, parent, free)
         arcs = _path(excess, reached, parent, nodes)
         if arcs < 0:
             return False
@@ -145,4 +157,3 @@ def assign(D: F64, choice: I64, lower: I64, upper: I64) -> bool:
             else:
                 choice[rows[k]] = b
                 _move(D, heaps, moved, count, loss, row, rows[k], a, b)
-    return True

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from app.arrays import F32, F64, I32, Indices
+from app.compiled import quick
 
 Path = tuple[I32, I32, F64, F64]  # of steps: feature, its step before, whether the row takes both, their share of rows
 Terms = tuple[F64, F64, F64]  # of steps and points: inverse term, product so far, sum of the leaves below
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@quick
 def shapley(
     roots: I32, feature: I32, left: I32, right: I32, cover: F32, hot: I32,
     value: F64, share: I32, column: Indices, depth: int, points: F64, weights: F64, out: F64, base: F64,
@@ -27,14 +27,18 @@ def shapley(
     down `product` has the terms of all features of the path, on the way up `below` the sum over the leaves passed.
     """
     name, before = np.empty(depth + 1, dtype=np.int32), np.empty(depth + 1, dtype=np.int32)
-    one, zero = np.ones(depth + 1), np.ones(depth + 1)
-    sizes = (depth + 1, len(points))
-    inverse, product, below = np.ones(sizes), np.ones(sizes), np.zeros(sizes)
+    one, zero, sizes = np.empty(depth + 1), np.empty(depth + 1), (depth + 1, len(points))
+    inverse, product, below = np.empty(sizes), np.empty(sizes), np.empty(sizes)
+    one[0] = zero[0] = 1.0
+    for q in range(len(points)):
+        inverse[0, q] = product[0, q] = 1.0
     path, terms = (name, before, one, zero), (inverse, product, below)
     stack = np.empty((3 * depth + 3, 3), dtype=np.int32)  # node (-1 on the way up), its parent, depth
     for i in range(len(column)):
         for root in roots:
-            top, below[0] = 0, 0.0
+            top = 0
+            for q in range(len(points)):
+                below[0, q] = 0.0
             stack[0, 0], stack[0, 1], stack[0, 2] = root, -1, 0
             while top >= 0:
                 node, parent, d = stack[top, 0], stack[top, 1], stack[top, 2]
@@ -51,12 +55,13 @@ def shapley(
                         continue
                     v = value[share[node], column[i]]
                     base[i] += v * cover[node] / cover[root]
-                    below[d] = v * product[d]
+                    for q in range(len(points)):
+                        below[d, q] = v * product[d, q]
                 if d:
                     out[i, name[d]] += _up(d, weights, path, terms)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@quick
 def _down(d: int, own: float, whole: float, points: F64, path: Path, terms: Terms) -> None:
     """Take a step to depth d, by `name[d]`, that `own` of `whole` training rows take, and the row if `one[d]`."""
     name, before, one, zero = path
@@ -75,7 +80,7 @@ def _down(d: int, own: float, whole: float, points: F64, path: Path, terms: Term
         below[d, q] = 0.0
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@quick
 def _up(d: int, weights: F64, path: Path, terms: Terms) -> float:
     """What the step to depth d adds to its feature, of the leaves below; they count for the step above, too."""
     _, before, one, zero = path

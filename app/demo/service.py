@@ -14,19 +14,13 @@ from typing import Any
 
 import httpx
 
-_START_SECONDS = 900  # the first start on a machine compiles for half a minute, on a busy one for several
+_START_SECONDS = 120  # on a busy machine
 _REPORT_SECONDS = 10  # before the reason for waiting is printed
 _JOB_SECONDS = 300
-_KERNEL_SECONDS = 150
 
 
 def post(client: httpx.Client, path: str, **body: Any) -> dict[str, Any]:
-    until = time.monotonic() + _KERNEL_SECONDS
-    response = client.post(path, **body)
-    while response.status_code == 503 and time.monotonic() < until:  # on a new machine the kernels still compile
-        time.sleep(float(response.headers.get("Retry-After", 1)))
-        response = client.post(path, **body)
-    return answered(response)
+    return answered(client.post(path, **body))
 
 
 def answered(response: httpx.Response) -> dict[str, Any]:

@@ -43,7 +43,6 @@ def examine(
 
 def _of_stores(settings: Settings, ports: Ports, *, deep: bool) -> dict[str, Check]:
     return {
-        "kernels": machine.check_kernels,
         "database": lambda: stores.check_database(ports.database),
         "models": lambda: stores.check_storage("models", settings.models, "PAYOFF_MODELS"),
         "index": lambda: stores.check_models(ports.database, ports.registry, settings, deep=deep),

@@ -1,4 +1,4 @@
-"""Checks of this machine: settings, the home folder, memory, compiled kernels."""
+"""Checks of this machine: settings, the home folder, memory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from pydantic import ValidationError
 from app.disks import of_error
 from app.doctor.finding import Finding, ok, warning, wrong
 from app.settings import Settings, misspelt, refused
-from app.usecases.kernels import uncompiled
 
 _MB = 2**20
 _LITTLE_MB, _TOO_LITTLE_MB = 2048, 128
@@ -86,16 +85,3 @@ def check_room(check: str, folder: Path) -> Iterator[Finding]:
         yield warning(check, text, "make room: set PAYOFF_KEEP_JOBS_DAYS, or delete data sets")
     else:
         yield ok(check, text)
-
-
-def check_kernels() -> Iterator[Finding]:
-    """The compiled loops of retrieval and acquisition."""
-    absent = uncompiled()
-    if absent:
-        yield warning(
-            "kernels",
-            f"not compiled yet: {', '.join(absent)}",
-            "none needed at a first start: the service compiles them within a minute and answers 503 meanwhile",
-        )
-    else:
-        yield ok("kernels", "compiled")

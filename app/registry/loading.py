@@ -29,10 +29,6 @@ from app.tracing import span
 _log = logging.getLogger(__name__)
 
 
-def leave_as_read(_loaded: Loaded) -> None:
-    """Leave a model as it was read."""
-
-
 @dataclass(frozen=True)
 class Stats:
     """What is in memory now (`bytes`: of files), what happened since the start, and which view of the index is in use:
@@ -58,14 +54,12 @@ class Loading(RegistryBase):
         *,
         cache_bytes: int = 512 * 2**20,
         copies: Copies | None = None,
-        warm: Callable[[Loaded], None] = leave_as_read,
         **options: Any,
     ) -> None:
-        """`copies` are kept of what is read from the store. `warm` is called with each model before it is in memory."""
+        """`copies` are kept of what is read from the store."""
         super().__init__(url, database, **options)
         self._cache: Cache[Key, Loaded] = Cache(cache_bytes)
         self._copies = copies
-        self._warm = warm
         self._known = False
         self._snapshot = Snapshot()
         self._fallback = Fallback()
@@ -165,9 +159,7 @@ class Loading(RegistryBase):
                     admitted.append(size)
                     self._cache.admit(key, size)
 
-            loaded, size = unpack(self._fetch(key, digest, admit))
-            self._warm(loaded)
-            return loaded, size
+            return unpack(self._fetch(key, digest, admit))
 
     def _fetch(self, key: Key, digest: str, admit: Callable[[int], None]) -> dict[str, bytes]:
         if self._copies is None:

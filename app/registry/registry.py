@@ -33,7 +33,7 @@ class Registry(Publishing, Managing, Recovery):
     """
 
     def __init__(self, url: str, database: Database, **options: Any) -> None:
-        """See `RegistryBase` for the options of the store, and `Loading` for those of memory, copies and warming."""
+        """See `RegistryBase` for the options of the store, and `Loading` for those of memory and copies."""
         super().__init__(url, database, **options)
         self._poller = Poller("registry", self._poll)
         self._behind = False

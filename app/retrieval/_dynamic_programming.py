@@ -7,16 +7,14 @@ the compiler add in vector lanes and fuse multiply-adds; nothing here depends on
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
-# Stated in each file of kernels: numba's cache notices a change of the kernel's own file alone.
-compiled = njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract"})
+from app.compiled import copy, vector
 
 LANES = 64  # small sets computed at once; 32 take a sixth longer per set, 8 more than twice as long
 MEDIUM = 24  # items from which the laws of 64 sets outgrow the cache: half as many sets are computed at once
 
 
-@compiled
+@vector
 def tabled_curves(p, table, prefixes, suffixes, curves):
     """For several sets of n items, curves[k] = Σ_t Σ_m Pr(t of the first k) Pr(m of the others) table[k; t, m].
 
@@ -53,7 +51,7 @@ def tabled_curves(p, table, prefixes, suffixes, curves):
             at += width
 
 
-@compiled
+@vector
 def mean_of(k, n, lane, table, prefixes, suffixes):
     """The mean of the table's block k over one lane's laws."""
     at = 0
@@ -69,7 +67,7 @@ def mean_of(k, n, lane, table, prefixes, suffixes):
     return total
 
 
-@compiled
+@vector
 def extend_lanes(old, size, p, new):
     """One more Bernoulli variable in the law of each lane: old[0:size] becomes new[0:size + 1]."""
     lanes = p.size
@@ -82,7 +80,7 @@ def extend_lanes(old, size, p, new):
             out[lane] = (1.0 - p[lane]) * now[lane] + p[lane] * before[lane]
 
 
-@compiled
+@vector
 def fill_lanes(sets, p, offsets, ranked, position):
     """Write the first sets of n items into the lanes of `ranked` (n, lanes), and 0 … n - 1; returns how many."""
     n, lanes = ranked.shape
@@ -98,7 +96,7 @@ def fill_lanes(sets, p, offsets, ranked, position):
     return group
 
 
-@compiled
+@vector
 def sort_lanes(p, position):
     """Sort every lane of p (n, lanes), largest first, equal ones in their order; so is `position` (n, lanes).
 
@@ -117,7 +115,7 @@ def sort_lanes(p, position):
                 below[lane] = at if swap else next_at
 
 
-@compiled
+@vector
 def best_size(ranked, losses, recalls, low, high, least_recall, least_precision):
     """The size with the least loss among those allowed (-1: none), the loss and precision there."""
     best, loss, precision, expected, share = -1, 0.0, 1.0, 0.0, 1.0
@@ -131,7 +129,7 @@ def best_size(ranked, losses, recalls, low, high, least_recall, least_precision)
     return best, loss, precision
 
 
-@compiled
+@vector
 def small_sets(sets, p, offsets, tables, starts, low, high, least_recall, least_precision, order, k, numbers, curves):
     """The best set of each of `sets` (ascending in size): k[i], -1 where none is allowed.
 
@@ -163,5 +161,5 @@ def small_sets(sets, p, offsets, tables, starts, low, high, least_recall, least_
             if k[i] >= 0:
                 numbers[i, 2] = mean_of(k[i], n, lane, recall, prefixes, suffixes)
             if curves.size > 0:
-                curves[offsets[i] + i : offsets[i + 1] + i + 1] = losses[:, lane]
+                copy(losses[:, lane], curves[offsets[i] + i : offsets[i + 1] + i + 1])
         at += group

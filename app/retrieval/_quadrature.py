@@ -9,17 +9,15 @@ the compiler add in vector lanes and fuse multiply-adds; nothing here depends on
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
-# Stated in each file of kernels: numba's cache notices a change of the kernel's own file alone.
-compiled = njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract"})
+from app.compiled import vector
 
 BLOCK = 1024  # running sums and powers start afresh here, so rounding grows with BLOCK + n / BLOCK, not with n
 CHUNK = 16  # factors multiplied before a logarithm: (e^-40)^16 is still a float
 DEAD = 80.0  # a node whose factor is below e^-80 adds nothing any more
 
 
-@compiled
+@vector
 def log_block_products(p, q, s, out):
     """out[b, j] = log Π (q_i + p_i s_j) over the items of block b."""
     product = np.empty(s.size)
@@ -36,7 +34,7 @@ def log_block_products(p, q, s, out):
                 out[b, j] += np.log(product[j])
 
 
-@compiled
+@vector
 def f_beta_sums(p, q, t, s, weights, out):
     """out[k - 1] = Σ_j weights_j e^(-k t_j) Σ_{i<=k} p_i s_j / (q_i + p_i s_j), k = 1 … n."""
     decay = np.exp(-t)
@@ -60,7 +58,7 @@ def f_beta_sums(p, q, t, s, weights, out):
             base[j] += local[j]
 
 
-@compiled
+@vector
 def jaccard_sums(p, q, t, s, weights, log_suffix, out):
     """out[k - 1] = Σ_j weights_j e^(-k t_j) Π_{i>k} (q_i + p_i s_j), k = 1 … n.
 
@@ -83,7 +81,7 @@ def jaccard_sums(p, q, t, s, weights, log_suffix, out):
             out[i] = total
 
 
-@compiled
+@vector
 def additive_values(p, q, s, weights, out):
     """out[i] = p_i Σ_j weights_j s_j / (q_i + p_i s_j)."""
     scaled = weights * s
@@ -94,7 +92,7 @@ def additive_values(p, q, s, weights, out):
         out[i] = pi * total
 
 
-@compiled
+@vector
 def tilted_totals(p, q, s, out):
     """out[j] = Σ_i p_i s_j / (q_i + p_i s_j)."""
     local = np.empty(s.size)
@@ -109,7 +107,7 @@ def tilted_totals(p, q, s, out):
             out[j] += local[j]
 
 
-@compiled
+@vector
 def auc_sums(p, q, s, weights, totals, swapped, out):
     """out[k - 1] += Σ_j weights_j (Σ_{i<=k} outside) (Σ_{i>k} inside), inside = p_i s_j / f, outside = q_i / f.
 
@@ -137,7 +135,7 @@ def auc_sums(p, q, s, weights, totals, swapped, out):
             outside[j] += far[j]
 
 
-@compiled
+@vector
 def fractional_node(p, q, t, weight, floors, tilt, c, logs, means, out):
     """One node of a fractional-linear loss: out[k] += weight E[numerator e^(-t denominator)], k = 0 … n.
 

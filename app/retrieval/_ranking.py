@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
-# Stated in each file of kernels: numba's cache notices a change of the kernel's own file alone.
-compiled = njit(cache=True, nogil=True, error_model="numpy")
+from app.compiled import quick
 
 ONE = np.uint64(0x3FF0000000000000)  # the bits of 1.0; those of smaller positive numbers are smaller
 DROPPED = np.uint64(30)  # low bits that the first pass leaves out
@@ -15,7 +13,7 @@ BUCKETS = 1 << DIGIT
 CROWDED = 4  # moves per item in the second pass from which it is given up
 
 
-@compiled
+@quick
 def descending(p, bits, order, ranked):
     """Write the positions of p (n,), largest first, equal ones in their order, and p in this order.
 

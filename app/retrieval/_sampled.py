@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from app.arrays import F64, I64, U8, Bools
+from app.compiled import copy, kernel
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def rake(vectors: U8, p: F64, weights: F64, passes: int) -> None:
     """Move the weights (S,) of the vectors (S, L) towards the marginals p (L,), label after label.
 
@@ -27,7 +27,7 @@ def rake(vectors: U8, p: F64, weights: F64, passes: int) -> None:
                     weights[s] *= p[i] / ones if vectors[s, i] else (1.0 - p[i]) / zeros
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _take(score: F64, fate: U8, picked: Bools, count: int) -> tuple[int, float]:
     """Add the `count` open labels of the largest score to `picked`; returns the first of them and their sum."""
     first, total = -1, 0.0
@@ -42,7 +42,7 @@ def _take(score: F64, fate: U8, picked: Bools, count: int) -> tuple[int, float]:
     return first, total
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _gain(vectors: U8, weights: F64, losses: F64, k: int, picked: Bools) -> float:
     """The mean gain of the k labels `picked`, by the block of k in `losses`."""
     gain = 0.0
@@ -55,7 +55,7 @@ def _gain(vectors: U8, weights: F64, losses: F64, k: int, picked: Bools) -> floa
     return gain
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _relaxed(
     vectors: U8, weights: F64, losses: F64, k: int, fate: U8, picked: Bools, score: F64
 ) -> tuple[float, float, int]:
@@ -91,7 +91,7 @@ def _relaxed(
     return bound + rest, _gain(vectors, weights, losses, k, picked), first
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def search(
     vectors: U8, weights: F64, losses: F64, begins: I64, low: int, high: int, slack: float, most: int, chosen: Bools
 ) -> float:
@@ -109,28 +109,32 @@ def search(
         bound, value, _ = _relaxed(vectors, weights, losses[begins[k] :], k, fates[0], picked, score)
         if value > best + slack:
             best = value
-            chosen[:] = picked
-        sizes[k - low], bounds[k - low] = k, bound
-    order = np.argsort(bounds[:waiting])
-    sizes[:waiting], bounds[:waiting] = sizes[order], bounds[order]
+            copy(picked, chosen)
+        place = k - low  # the largest bound comes last
+        while place > 0 and bounds[place - 1] > bound:
+            sizes[place], bounds[place] = sizes[place - 1], bounds[place - 1]
+            place -= 1
+        sizes[place], bounds[place] = k, bound
     steps = 0
     while waiting:
         waiting -= 1
         if bounds[waiting] <= best + slack:
             continue
         if steps == most:
-            return float(bounds[: waiting + 1].max())
+            for i in range(waiting):
+                bounds[waiting] = max(bounds[waiting], bounds[i])
+            return float(bounds[waiting])
         steps += 1
         k, fate = sizes[waiting], fates[waiting]
         bound, value, first = _relaxed(vectors, weights, losses[begins[k] :], k, fate, picked, score)
         if value > best + slack:
             best = value
-            chosen[:] = picked
+            copy(picked, chosen)
         if bound > best + slack:
-            fates[waiting + 1] = fate
+            copy(fate, fates[waiting + 1])
             fate[first], fates[waiting + 1, first] = 2, 1
             sizes[waiting + 1] = k
-            bounds[waiting : waiting + 2] = bound
+            bounds[waiting] = bounds[waiting + 1] = bound
             waiting += 2
         else:
             fate[:] = 0

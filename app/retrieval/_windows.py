@@ -9,10 +9,8 @@ the compiler add in vector lanes and fuse multiply-adds; nothing here depends on
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
-# Stated in each file of kernels: numba's cache notices a change of the kernel's own file alone.
-compiled = njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract"})
+from app.compiled import copy, vector
 
 SPAN = 256  # items between stored windows
 WIDTH = 640  # widest window: entries above TRIM at the largest windowed variance (Bennett's inequality gives 565)
@@ -23,7 +21,7 @@ EDGE = 9.5  # standard deviations within which the Gauss rule's integrand is tak
 NEWTON_STEPS = 6  # from a distance below 0.1 the nodes converge in five
 
 
-@compiled
+@vector
 def add_cumulants(row, p, q, polynomials):
     """Add one Bernoulli variable's cumulants; polynomials[r] are coefficients in v = p q, times q - p for odd r."""
     v, skew = p * q, q - p
@@ -37,7 +35,7 @@ def add_cumulants(row, p, q, polynomials):
         row[r] += value * skew if r % 2 else value
 
 
-@compiled
+@vector
 def span_cumulants(p, q, polynomials, out):
     """out[b] = the cumulants of the items of span b; like `add_cumulants`, but many items at a time."""
     v, skew = np.empty(SPAN), np.empty(SPAN)
@@ -61,7 +59,7 @@ def span_cumulants(p, q, polynomials, out):
             out[b, r] = total
 
 
-@compiled
+@vector
 def slide(old, size, p, q, new):
     """Trim the window old[0:size], add a variable, write to new; returns entries skipped, new size, mass dropped."""
     skip, dropped = 0, 0.0
@@ -79,7 +77,7 @@ def slide(old, size, p, q, new):
     return skip, length + 1, dropped
 
 
-@compiled
+@vector
 def window_rule(pmf, size, first, total, variance, stride_from, rule):
     """rule[0:3] = hits, misses, weights of the window, thinned to every stride-th entry; returns their number.
 
@@ -98,7 +96,7 @@ def window_rule(pmf, size, first, total, variance, stride_from, rule):
     return count
 
 
-@compiled
+@vector
 def gauss_rule(row, start, rule):
     """rule[0:3] = hits, misses, weights of the Gauss rule with the row's moments; returns its guaranteed error.
 
@@ -138,11 +136,12 @@ def gauss_rule(row, start, rule):
     return 2.0 * POINTS * norm * (sd / radius) ** (2 * POINTS) + tail
 
 
-@compiled
+@vector
 def recurrence(moments):
     """The three-term recurrence of the monic orthogonal polynomials, from E[He_0] … E[He_15]."""
     a, b = np.zeros(POINTS), np.zeros(POINTS)
-    before, now = np.zeros(2 * POINTS), moments.copy()
+    before, now = np.zeros(2 * POINTS), np.zeros(2 * POINTS)
+    copy(moments, now)
     b[0] = 1.0
     for k in range(1, POINTS):
         new = np.zeros(2 * POINTS)
@@ -154,7 +153,7 @@ def recurrence(moments):
     return a, b
 
 
-@compiled
+@vector
 def mean_quality(front, rows, back, columns, harmonic):
     """Σ Σ weight weight mean(TPR, TNR) over two rules: front holds tp and fp, back holds fn and tn."""
     total = 0.0
@@ -174,14 +173,14 @@ def mean_quality(front, rows, back, columns, harmonic):
     return total
 
 
-@compiled
+@vector
 def suffix_windows(p, q, stored, firsts, sizes, lost):
     """The laws of the sums of all items from each of the last spans on: row 0 of nothing, row r of the last r spans."""
     law, spare = np.zeros(WIDTH), np.zeros(WIDTH)
     law[0], size, first, gone = 1.0, 1, 0, 0.0
     end = p.size
     for r in range(stored.shape[0]):
-        stored[r, :size] = law[:size]
+        copy(law[:size], stored[r])
         firsts[r], sizes[r], lost[r] = first, size, gone
         if r + 1 < stored.shape[0]:
             begin = (p.size // SPAN - r) * SPAN  # the last span may be empty
@@ -192,14 +191,14 @@ def suffix_windows(p, q, stored, firsts, sizes, lost):
             end = begin
 
 
-@compiled
+@vector
 def laws_within(p, q, polynomials, rows, laws, firsts, sizes, lost):
     """Fill the laws and cumulants of every suffix that begins within a span, from those at its end.
 
     sizes stay 0 from where the variance reaches GAUSS_FROM.
     """
     for i in range(p.size - 1, -1, -1):
-        rows[i] = rows[i + 1]
+        copy(rows[i + 1], rows[i])
         add_cumulants(rows[i], p[i], q[i], polynomials)
         sizes[i] = 0
         if sizes[i + 1] > 0 and rows[i, 2] < GAUSS_FROM:
@@ -207,7 +206,7 @@ def laws_within(p, q, polynomials, rows, laws, firsts, sizes, lost):
             firsts[i], lost[i] = firsts[i + 1] + skip, lost[i + 1] + out
 
 
-@compiled
+@vector
 def rule_of(law, size, first, lost, total, row, stride_from, start, rule):
     """The window's rule where there is a window (size > 0), else Gauss's; returns the number of nodes and the error."""
     if size > 0:
@@ -215,7 +214,7 @@ def rule_of(law, size, first, lost, total, row, stride_from, start, rule):
     return POINTS, gauss_rule(row, start, rule)
 
 
-@compiled
+@vector
 def mean_losses(p, q, ks, harmonic, stride_from, start, polynomials, before, after, stored, firsts, sizes, lost, out):
     """out[:, i] = expected loss with the first ks[i] retrieved (ks ascending), and its error but for rounding.
 
@@ -237,11 +236,13 @@ def mean_losses(p, q, ks, harmonic, stride_from, start, polynomials, before, aft
         wanted = ks[at] < hi or b == spans - 1
         if wanted:
             end, r = hi - lo, spans - 1 - b
-            rows[end], law_size[end] = after[b + 1], 0
+            copy(after[b + 1], rows[end])
+            law_size[end] = 0
             if r < stored.shape[0]:
-                laws[end], law_first[end], law_size[end], law_lost[end] = stored[r], firsts[r], sizes[r], lost[r]
+                copy(stored[r], laws[end])
+                law_first[end], law_size[end], law_lost[end] = firsts[r], sizes[r], lost[r]
             laws_within(p[lo:hi], q[lo:hi], polynomials, rows, laws, law_first, law_size, law_lost)
-        row[:] = before[b]
+        copy(before[b], row)
         for k in range(lo, hi + (b == spans - 1)):
             if at < ks.size and ks[at] == k:
                 j = k - lo

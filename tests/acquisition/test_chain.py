@@ -19,7 +19,7 @@ from app.acquisition.partial_calibration import Blend
 from app.acquisition.prices import Prices
 from app.acquisition.reduced import Reduced, lacking
 from app.acquisition.stopping import at_stake
-from app.acquisition.warming import warm
+from app.kernels import CALLS
 from tests.reference.chain import passes, shares, without
 from tests.reference.forests import random_prices
 
@@ -314,9 +314,10 @@ def test_more_at_stake_buys_more():
     assert bought[-1] > 1
 
 
-def test_warming_compiles_growing_and_answering():
-    """Once warm, neither compiles anything more."""
-    warm()
+def test_compiling_ahead_covers_growing_and_answering():
+    """After `python -m app.kernels` neither compiles anything more."""
+    for call in CALLS.values():
+        call()
     kernels = (_extra_trees.grow_extra, _extra_trees.answer)
     compiled = [len(kernel.signatures) for kernel in kernels]
     model, X, prices = chain(0)

@@ -11,8 +11,8 @@ from sklearn.ensemble import RandomForestClassifier
 from app.acquisition import _complete, _kernels, _tracing
 from app.acquisition.forest import FlatForest
 from app.acquisition.prices import Prices
-from app.acquisition.warming import warm
 from app.errors import Invalid
+from app.kernels import CALLS
 from tests.reference.acquisition import full_class, nested, state
 from tests.reference.forests import random_case
 from tests.reference.stepwise import UNAVAILABLE, UNKNOWN, from_sklearn, simulate, step
@@ -200,9 +200,10 @@ def test_what_does_not_fit_is_refused():
             call()
 
 
-def test_warming_compiles_what_requests_need():
-    """Once warm, answering compiles nothing more."""
-    warm()
+def test_compiling_ahead_covers_what_requests_need():
+    """After `python -m app.kernels` answering compiles nothing more."""
+    for call in CALLS.values():
+        call()
     kernels = (_complete.evaluate, _kernels.states, _tracing.trace)
     compiled = [len(kernel.signatures) for kernel in kernels]
     forest, _, prices, X, _ = random_case(0)

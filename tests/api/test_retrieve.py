@@ -14,9 +14,8 @@ import pyarrow as pa
 import pytest
 
 from app.api.bodies import probabilities
-from app.errors import Invalid, NotReady
+from app.errors import Invalid
 from app.retrieval.losses import LARGEST_BETA, LOSSES
-from app.usecases.kernels import Kernels
 from tests.api.column_bodies import free
 from tests.conftest import shared, trained
 from tests.reference.losses import f_beta, jaccard
@@ -541,17 +540,6 @@ def test_no_rows_of_classes_give_no_sets(service):
     ):
         response = post(service, content, kind, setting="multiclass")
         assert (response.status_code, response.json()["sets"]) == (200, [])
-
-
-def test_requests_get_503_while_kernels_compile(service, monkeypatch):
-    def wait(_self: object, *_packages: str) -> None:
-        raise NotReady("try again")
-
-    monkeypatch.setattr(Kernels, "wait", wait)
-    response = ask(service, probabilities=[0.5])
-    assert response.status_code == 503
-    assert int(response.headers["Retry-After"]) >= 1
-    assert ask(service, model="nobody", instances=[]).status_code == 404
 
 
 def test_the_document_lists_every_loss_with_its_parameters(service):

@@ -13,8 +13,6 @@ from fastapi import FastAPI
 from app.api import errors
 from app.data.isolated import Abandoned
 from app.outcomes.recorder import Recorder
-from app.usecases import kernels
-from app.usecases.kernels import Kernels
 from tests.api.callers import ask
 from tests.conftest import serving, settings_for
 
@@ -115,22 +113,6 @@ def test_a_service_that_cannot_record_is_not_ready(tmp_path, monkeypatch):
         answer = client.get("/health/ready")
     assert answer.status_code == 503
     assert "decisions cannot be recorded" in answer.json()["detail"]
-
-
-def test_a_service_that_compiles_is_not_ready(tmp_path, monkeypatch):
-    """Where a request would be told to come again, so is whoever asks for readiness."""
-    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setattr(kernels, "_COMPILE", "import sys; sys.stdin.read(1)")
-    monkeypatch.setattr(Kernels, "wait", lambda *_arguments, **_options: None)
-    with serving(settings_for(tmp_path)) as client:
-        compiling = client.get("/health/ready")
-        for package in kernels._PACKAGES:
-            kernels._stamp(package).touch()
-        ready = client.get("/health/ready")
-
-    assert compiling.status_code == 503
-    assert "being compiled" in compiling.json()["detail"]
-    assert ready.status_code == 200
 
 
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC, errno.EDQUOT, errno.EROFS])

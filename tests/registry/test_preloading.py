@@ -99,19 +99,6 @@ def test_aliases_go_before_bare_names_where_not_all_fit(registry, preloaded):
     assert replica.load("triage").version == 3  # who asks for it gets it
 
 
-def test_a_warming_that_fails_refuses_that_version_alone(registry, preloaded):
-    publish(registry, "sound")
-    publish(registry, "bad")
-
-    def warm(model):
-        if model.name == "bad":
-            raise ValueError("no rows")
-
-    replica = preloaded(warm=warm)
-
-    assert replica.preloader.refused == {("bad", 1): "ValueError: no rows"}
-
-
 def test_a_store_that_is_away_is_waited_for_and_what_is_tried_once_is_not_tried_again():
     """And the latch stays closed once all were loaded."""
     away, asked = {"b"}, []

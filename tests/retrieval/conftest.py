@@ -1,14 +1,6 @@
-"""Compile before the first test, and let no clock decide about an example."""
+"""Let no clock decide about an example: the first of them may compile."""
 
-import pytest
 from hypothesis import settings
-
-from app.retrieval.warming import warm
 
 settings.register_profile("unhurried", deadline=None)
 settings.load_profile("unhurried")
-
-
-@pytest.fixture(scope="session", autouse=True)
-def compiled():
-    warm()

@@ -33,11 +33,10 @@ class Answer:
 
 @asynccontextmanager
 async def direct(settings: Settings) -> AsyncIterator[FastAPI]:
-    """The started application with its kernels compiled."""
+    """The started application."""
     service = wire(settings)
     app = create_app(service)
     async with app.router.lifespan_context(app):
-        await asyncio.to_thread(service.kernels.wait, seconds=240)
         yield app
 
 

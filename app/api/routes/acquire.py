@@ -146,7 +146,6 @@ def _answer_by(request: Request, model: Loaded, wire: AcquireRequest) -> _Answer
 def _askable(request: Request, reference: str) -> Loaded:
     model = loaded(request, reference)
     check_askable(model)
-    request.app.state.kernels.wait("acquisition")
     return model
 
 

@@ -37,9 +37,9 @@ async def live() -> Health:
 @router.get("/health/ready", summary="Can it do its work?", responses=problems(503))
 @needs(OPEN)
 async def ready(request: Request, ports: PortsDep) -> Health:
-    """Ready means that every route answers: models, aliases and keys are known, the loops of `/retrieve` and `/acquire`
-    are compiled, the database answers, all stores can be written, decisions can be recorded, the worker is alive, and
-    the service is not about to stop. A service that is not ready goes on answering whatever it can.
+    """Ready means that every route answers: models, aliases and keys are known, the database answers, all stores can be
+    written, decisions can be recorded, the worker is alive, and the service is not about to stop. A service that is not
+    ready goes on answering whatever it can.
     """
     await limiters(request).health.run(check_ready, request, ports)
     return Health(status="ready")
@@ -59,7 +59,6 @@ def check_ready(request: Request, ports: Ports) -> None:
                 not preloader.complete,
             ),
             (state.service.keyring.problem, bool(state.service.keyring.problem)),
-            ("the loops of /retrieve and /acquire are being compiled", not state.kernels.ready),
             ("changes of keys and models are not read", ports.database.changes.late),
             ("decisions cannot be recorded", not ports.recorder.alive),
             ("the worker is not alive", state.worker is not None and not state.worker.alive),

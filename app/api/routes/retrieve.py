@@ -204,9 +204,8 @@ def _answer(request: Request, kind: str, body: bytes) -> Response:
     """The response, computed in a thread; kernels hold no lock."""
     write = WRITERS[media_type_of_answer(request, WRITERS)]
     asked = _read(kind, body, request)
-    question, state = asked.question.question, request.app.state
+    question = asked.question.question
     model = None if asked.question.model is None else loaded(request, asked.question.model)
-    state.kernels.wait("retrieval")  # after the model: an unknown one is rejected before compilation
     from app.usecases import retrieve as usecase  # noqa: PLC0415 - see above
 
     if model is not None:

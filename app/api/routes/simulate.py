@@ -112,7 +112,7 @@ def _answer(request: Request, ports: Ports, body: SimulateRequest) -> Response:
     check_askable(model)
     body, saved = with_saved(request, body, model)
     with as_named(saved):
-        answer = _simulate(request, ports, body, model)
+        answer = _simulate(ports, body, model)
     return naming(_written(request, answer), saved)
 
 
@@ -122,8 +122,7 @@ def _written(request: Request, answer: Simulation) -> Response:
     return Response(answer.model_dump_json(by_alias=True), media_type=JSON, headers={"Vary": "Accept"})
 
 
-def _simulate(request: Request, ports: Ports, body: SimulateRequest, model: Loaded) -> Simulation:
-    request.app.state.kernels.wait("acquisition")
+def _simulate(ports: Ports, body: SimulateRequest, model: Loaded) -> Simulation:
     from app.usecases import simulate as usecase  # noqa: PLC0415 - with its compiler it takes 60 MB that many can spare
 
     found = usecase.simulate(

@@ -1,0 +1,110 @@
+"""`python -m app.kernels`: compile all loops, as `make install` and the image do, so that nobody waits for it later.
+
+A loop that is not on disk is compiled by its first call, which takes seconds.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from multiprocessing import get_context
+from time import monotonic
+
+import numpy as np
+
+from app.acquisition.binning import bin_columns
+from app.acquisition.extra_trees import Rule, grow
+from app.acquisition.forest import FlatForest, PathCosts
+from app.acquisition.prices import Prices
+from app.acquisition.tree import grow_tree
+from app.acquisition.tree_of_classifiers import TreeOfClassifiers
+from app.arrays import F64
+from app.decisions._assignment import assign
+from app.decisions.tree_contributions import Trees, tree_contributions
+from app.retrieval.batches import select_many
+from app.retrieval.expected_loss import DP_LIMIT, MEANS
+from app.retrieval.losses import LOSSES, Loss
+from app.retrieval.sampled import select_sampled
+from app.retrieval.selection import select
+from app.retrieval.terms import Terms
+
+_X, _Y = np.arange(8.0).reshape(4, 2), np.array([0, 1, 0, 1])
+
+
+def _sets() -> None:
+    few = np.linspace(0.9, 0.1, 40)
+    for name in LOSSES:
+        select(few, Terms(Loss(name, c=(0, -2, 1, 1), d=(0, 0, 1, 1))))
+    select(np.linspace(0.0, 1.0, 5000), Terms(Loss("f_beta")))  # many enough for a radix sort
+
+
+def _means() -> None:
+    for name in MEANS:
+        select(np.full(5200, 0.5), Terms(Loss(name)))  # variance enough for Gauss rules on both sides
+
+
+def _small_sets() -> None:
+    few = np.linspace(0.9, 0.1, 40)
+    select(few[:DP_LIMIT], Terms(Loss("f_beta")))
+    select_many(few, np.array([0, 20, 40]), Terms(Loss("f_beta")), threads=1)
+    select_sampled([(np.eye(2, dtype=np.uint8), np.ones(2))], np.full((1, 2), 0.5), Terms(Loss("jaccard")))
+
+
+def _forests() -> None:
+    prices = Prices.unit(2)
+    tree = grow_tree(bin_columns(_X), _Y, np.ones(4, dtype=np.int64), 2, prices.cost)
+    forest = FlatForest.join([tree], 2, np.ones(2) / 2)
+    forest.posterior(_X)
+    forest.leaves(_X)
+    forest.step(_X, np.zeros(_X.shape, dtype=np.int32), prices)
+    forest.travel(_X, prices)
+    list(PathCosts(_X, _Y, np.ones(4), prices, 2).add(forest))
+
+
+def _chains() -> None:
+    trees, _ = grow(np.ascontiguousarray(_X.T, dtype=np.float32), _Y, np.ones(4), 2, Rule(1), [0])
+    trees.shares(_X.astype(np.float32), np.ones(4, dtype=np.int32))
+    out, zero, needs = np.full(1, -1, dtype=np.int32), np.zeros(1), np.array([[True, False]])
+    tree, prices = TreeOfClassifiers(out, out, zero, needs, zero, _FirstColumn(), zero, 2), Prices.unit(2)
+    tree.step(_X, np.zeros(_X.shape, dtype=np.int32), prices)
+    tree.travel(_X, prices)
+
+
+class _FirstColumn:
+    """Two scores, both the first feature."""
+
+    def scores(self, X: F64) -> F64:
+        return np.repeat(X[:, :1], 2, axis=1)
+
+
+def _decisions() -> None:
+    assign(np.zeros((2, 3)), np.zeros(3, dtype=np.int64), np.array([0, 1]), np.array([3, 2]))
+    feature, left, right = np.array([[0, -1, -1], [1, -1, -1], [2, -1, -1]], dtype=np.int32)
+    trees = Trees(np.zeros(1, dtype=np.int32), feature, left, right, np.ones(3, dtype=np.float32))
+    share, column = np.arange(3, dtype=np.int32), np.zeros(1, dtype=np.intp)
+    tree_contributions(trees, lambda _: left[None], np.ones((3, 1)), share, column, 1)
+
+
+CALLS: dict[str, Callable[[], None]] = {  # the longest first
+    "forests": _forests,
+    "means over sets": _means,
+    "small sets": _small_sets,
+    "chains": _chains,
+    "sets": _sets,
+    "limits and explanations": _decisions,
+}
+
+
+def main() -> None:
+    """Call every kernel once on few rows, in two processes, and print a line for each part."""
+    began = monotonic()
+    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
+        parts = {pool.submit(call): name for name, call in CALLS.items()}
+        for done, part in enumerate(as_completed(parts), 1):
+            part.result()
+            sys.stdout.write(f"compiled {done} of {len(parts)}: {parts[part]} ({monotonic() - began:.0f} s)\n")
+
+
+if __name__ == "__main__":
+    main()
