@@ -40,9 +40,8 @@ demo: install  ## train, predict and explain on real data over HTTP, then go on 
 # $(call step,name,command): run the command and print how long it took.
 step = echo "$(1)" && began=$$(date +%s) && $(2) && echo "$(1) took $$(($$(date +%s) - began)) s"
 
-# Jobs run at niceness 19 and would starve beside tests that are not nice. A machine that stalls for a minute fails
-# tests of processes by their limits of time: what fails is run once more, and listed where it passes then.
-PYTEST := nice -n 19 $(PY) -m pytest --reruns 1 -r fER --dist=loadfile
+# Jobs run at niceness 19 and would starve beside tests that are not nice.
+PYTEST := nice -n 19 $(PY) -m pytest -r fE --dist=loadfile
 
 test: $(VENV)/installed-dev  ## run the tests; all of them with PAYOFF_TESTS=thorough
 	@$(call step,kernels,$(COMPILE))

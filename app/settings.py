@@ -67,7 +67,7 @@ folder."""
     """Load models that were trained with another version of scikit-learn, at your own risk."""
 
     allow_pickles: bool = False
-    """Accept joblib files in imports by the scope admin: loading one runs the code that it names."""
+    """Accept joblib files in imports: loading one runs the code that it names."""
 
     workers: int = Field(default=1, ge=0, le=64)
     """Number of jobs that this process runs at once; 0 leaves them to `payoff worker` processes."""

@@ -149,7 +149,6 @@ def open_ports(
     archive = Archive(database, settings.decisions_url, retry_seconds=retry_seconds)
     imports = ModelFiles(
         settings.datasets_url,
-        max_bytes=limits.max_upload_bytes,
         pickles=settings.allow_pickles,
         version_skew=settings.allow_version_skew,
         retry_seconds=retry_seconds,

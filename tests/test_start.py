@@ -18,7 +18,7 @@ from app.migrations import migrate
 from app.registry.registry import Registry
 from tests.registry.making import publish
 
-LARGE = ("sklearn", "scipy.stats", "scipy.optimize", "scipy.sparse", "pyarrow", "numba", "onnx", "skops", "dask")
+LARGE = ("sklearn", "scipy.stats", "scipy.optimize", "scipy.sparse", "pyarrow", "numba", "onnx", "dask")
 FORESTS = ("random_forest", "budget_forest", "forest_chain", "multilabel_forest")
 SMALL = {name: {"n_estimators": 2} for name in FORESTS} | {"cost_tree": {"lambda": 0.01, "depth": 1}}
 PLAIN = ("logistic", "benefit_logistic", "cost_naive_bayes", "multilabel_logistic", "cost_tree")

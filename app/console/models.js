@@ -38,7 +38,7 @@ async function importing() {
   const sets = await list("datasets", "datasets");
   const name = h("input", { required: true, pattern: NAME });
   const file = h("input", { type: "file", required: true });
-  const format = select(["skops", "onnx", "joblib"], "skops");
+  const format = select(["onnx", "joblib"], "onnx");
   const data = select(sets.map((one) => [one.id, one.name ?? one.id]), null, { required: true });
   const calibration = select(["none", "sigmoid", "isotonic", "auto"], "none");
   const result = h("div", null);

@@ -19,13 +19,12 @@ class ModelFiles:
     """Beside the data sets, in a folder named by the job. What is kept here is not trusted.
 
     `pickles`: whether files that run code when they are loaded are accepted. `version_skew`: whether models of another
-    version of scikit-learn are. `max_bytes` bounds what a file unpacks to.
+    version of scikit-learn are.
     """
 
     def __init__(
-        self, url: str, *, max_bytes: int, pickles: bool = False, version_skew: bool = False, retry_seconds: float = 0.0
+        self, url: str, *, pickles: bool = False, version_skew: bool = False, retry_seconds: float = 0.0
     ) -> None:
-        self.max_bytes = max_bytes
         self.pickles = pickles
         self.version_skew = version_skew
         self._storage = Storage(url, seal=_SEAL, name="PAYOFF_DATASETS", retry_seconds=retry_seconds)

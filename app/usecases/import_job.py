@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import resource
 from typing import Any
 
 import numpy as np
 
 from app import progress
-from app.acquisition.prices import Prices
 from app.data.table import Table
 from app.errors import Invalid, NotFound, PayoffError
 from app.jobs.job import Job
 from app.learners.base import automatic_calibration
 from app.learners.imported.estimator import FOLDS, Imported, checked_rows
-from app.learners.imported.measured import measure
 from app.learners.imported.rounding import rounding_warnings
-from app.learners.kinds import ACQUIRES
 from app.registry.card import Card, EvaluationCard
 from app.registry.loaded import Holdout
 from app.text import positions, some_of
@@ -30,9 +26,6 @@ from app.usecases.splitting import Split
 from app.usecases.train_job import publish
 
 _FEW = 20, 1000  # rows outside of the most common class for `auto` to calibrate, and of the rarest for isotonic curves
-_LIBRARIES_BYTES = 256 * 2**20  # that a model may import
-_COMPARED = 2000  # rows on which flat trees have to answer like the model
-_ROUNDED = 1e-6  # flat trees keep their distributions as float32
 _MANY = 50  # rows on which hardly a model is never wrong
 _DUTY = (
     "the metrics are of all rows of the data set; they are right only if the model was not trained on these rows,"
@@ -57,15 +50,11 @@ def _imported(ports: Ports, job: Job, spec: ImportSpec) -> _Published:
     with progress.part(0.0, 0.1, "reading data"):
         table = ports.datasets.table(spec.dataset)
         content = ports.imports.read(job.id)
-    before = _peak_bytes()
     try:
         with progress.part(0.1, 0.3, "loading the model"):
             model = _loaded(ports, spec, content, table)
-            check_memory(_peak_bytes() - before, ports.imports.max_bytes)
-            model.bound(*measure(model.scorer, table.X, frozenset(table.schema.categorical)))
         with progress.part(0.3, 0.95, "evaluating"):
             P = checked_rows(model.raw(table.X), len(table.classes or ()))
-            check_memory(_peak_bytes() - before, ports.imports.max_bytes)
             return _evaluated(job, spec, model, table, P)
     except PayoffError:
         raise
@@ -74,18 +63,6 @@ def _imported(ports: Ports, job: Job, spec: ImportSpec) -> _Published:
     except Exception as error:  # a file that is made up raises anything
         what = f"{type(error).__name__}: {str(error)[:300]}"
         raise Invalid.at("/file", f"the model cannot be used: {what}") from error
-
-
-def check_memory(used: int, allowed: int) -> None:
-    """Invalid where loading and answering used more bytes than a service should spend on one model."""
-    allowed += _LIBRARIES_BYTES
-    if used > allowed:
-        what = f"the model took {used / 2**20:,.0f} MB of memory to answer the data set"
-        raise Invalid.at("/file", f"{what}; at most {allowed / 2**20:,.0f} MB are allowed")
-
-
-def _peak_bytes() -> int:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def clean_up_files(ports: Ports) -> None:
@@ -103,9 +80,9 @@ def clean_up_files(ports: Ports) -> None:
 def _loaded(ports: Ports, spec: ImportSpec, content: bytes, table: Table) -> Imported:
     """The model as an estimator; Invalid with the reason where it does not fit the data set."""
     classes = table.classes or ()
-    scorer, made_by = (_of_onnx if spec.format == "onnx" else _of_sklearn)(ports, spec, content, table)
+    scorer = _scorer(ports, spec, content, table)
     facts = {
-        "estimator": made_by,
+        "estimator": scorer.made_by,
         "columns": "by name" if scorer.columns.named else "by position",
         "evaluation": _DUTY,
     }
@@ -116,26 +93,20 @@ def _loaded(ports: Ports, spec: ImportSpec, content: bytes, table: Table) -> Imp
     return model
 
 
-def _of_sklearn(ports: Ports, spec: ImportSpec, content: bytes, table: Table) -> tuple[Any, str]:
-    from app.learners.imported import sklearn_model  # noqa: PLC0415 - what this format needs, and no other
+def _scorer(ports: Ports, spec: ImportSpec, content: bytes, table: Table) -> Any:
+    """What the file holds, as a scorer of the table's rows; each format imports only what it needs."""
+    classes, limits = table.classes or (), ports.imports
+    if spec.format == "onnx":
+        from app.learners.imported import onnx_model  # noqa: PLC0415
 
-    limits = ports.imports
+        return onnx_model.load(content, table.schema, classes, spec.classes)
     if spec.classes is not None:
-        raise Invalid.at("/classes", f"a {spec.format} file names its classes; leave out 'classes'")
-    if spec.format == "joblib" and not limits.pickles:
-        raise Invalid.at("/format", "this worker does not load pickles: set PAYOFF_ALLOW_PICKLES for it, too")
-    if spec.format == "joblib":
-        found = sklearn_model.load_joblib(content, version_skew=limits.version_skew)
-    else:
-        found = sklearn_model.load_skops(content, limits.max_bytes, version_skew=limits.version_skew)
-    return sklearn_model.scorer(found, table.schema, table.classes or ()), sklearn_model.described(found)
+        raise Invalid.at("/classes", "a joblib file names its classes; leave out 'classes'")
+    if not limits.pickles:
+        raise Invalid.at("/format", "this worker does not load joblib files: set PAYOFF_ALLOW_PICKLES for it, too")
+    from app.learners.imported import joblib_model  # noqa: PLC0415
 
-
-def _of_onnx(_ports: Ports, spec: ImportSpec, content: bytes, table: Table) -> tuple[Any, str]:
-    from app.learners.imported import onnx_model  # noqa: PLC0415 - see above
-
-    scorer = onnx_model.load(content, table.schema, table.classes or (), spec.classes)
-    return scorer, scorer.made_by
+    return joblib_model.load(content, table.schema, classes, version_skew=limits.version_skew)
 
 
 def _check_some(scorer: Any, table: Table) -> None:
@@ -143,7 +114,7 @@ def _check_some(scorer: Any, table: Table) -> None:
     some = table.X[:100]
     complete = some[~np.isnan(some).any(axis=1)]
     try:
-        P = getattr(scorer, "answers", scorer.posterior)(complete if len(complete) else some)
+        P = scorer.answers(complete if len(complete) else some)
     except (MemoryError, PayoffError):
         raise
     except Exception as error:
@@ -169,11 +140,9 @@ def _evaluated(job: Job, spec: ImportSpec, model: Imported, table: Table, P: np.
         with progress.part(0.5, 0.6, "calibrating"):
             P = model.calibrate(method, P, table.y, spec.seed)
         evaluation = EvaluationCard(method="cross-validation", folds=FOLDS, rows=len(rows))
-    with progress.part(0.6, 0.8, "preparing to acquire features"):
-        model.facts["acquire"] = _acquiring(model, spec, table)
     holdout, split = Holdout(P, table.y), Split(rows, rows)
     order = spec.trained({"estimator": model.facts["estimator"], "calibration": method})
-    with progress.part(0.8, 1.0, "computing metrics"):
+    with progress.part(0.6, 1.0, "computing metrics"):
         metrics = metrics_of(model, holdout, order, table, rows)
     warnings = [] if method == "none" else rare_classes(model, table, split, holdout)
     rounds: list[int] = getattr(model.scorer, "rounds", list)()
@@ -185,26 +154,6 @@ def _evaluated(job: Job, spec: ImportSpec, model: Imported, table: Table, P: np.
     if len(rows) >= _MANY and (P.argmax(axis=1) == table.y).all():
         said.append("the model is right on every row of the data set: it was probably trained on these rows")
     return card, model, holdout, said
-
-
-def _acquiring(model: Imported, spec: ImportSpec, table: Table) -> str:
-    """Have an imported forest acquire features one at a time; `possible`, or why that is impossible."""
-    scorer: Any = model.scorer
-    what = scorer.last_step
-    if what != "RandomForestClassifier":
-        return f"{what} cannot be asked feature by feature: only a RandomForestClassifier of scikit-learn can"
-    from app.learners.imported.forest import NotFoldable, folded  # noqa: PLC0415 - it loads the compiler
-
-    try:
-        forest = folded(model.scorer, table.schema, model.sample)
-    except NotFoldable as error:
-        return str(error)
-    some = table.X[:_COMPARED]
-    if not np.allclose(forest.posterior(some), model.raw(some), rtol=0, atol=_ROUNDED):
-        return "the trees on the data set's own features do not answer like the model"
-    names = table.schema.names
-    model.acquire_with(forest, table.X, table.y, spec.trained({}).prices(names) or Prices.unit(len(names)))
-    return ACQUIRES
 
 
 def _method(wanted: str, counts: np.ndarray) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from io import SEEK_END
 from typing import Any, BinaryIO, get_args
 
-from app.access.caller import Caller, Scope
+from app.access.caller import Caller
 from app.data.dataset import Dataset
 from app.errors import Forbidden, Invalid
 from app.jobs.client_queue import id_of_key
@@ -38,7 +38,7 @@ def submit(
 
     Raises Invalid with the place of what cannot work, NotFound for an unknown data set, Forbidden as `check_format`.
     """
-    check_format(ports, order["format"], caller)
+    check_format(ports, order["format"])
     dataset = find_named(ports, order["dataset"], "/dataset")
     _check_labels(dataset)
     stakes = read_matrix(order["matrix"], dataset.classes or ())
@@ -63,16 +63,12 @@ def submit(
     return _kept_and_submitted(ports, spec, content, key or secrets.token_hex(16), caller)
 
 
-def check_format(ports: Ports, kind: str, caller: Caller) -> None:
-    """Invalid for an unknown format; Forbidden for pickles, unless the service accepts them and the key is `admin`."""
+def check_format(ports: Ports, kind: str) -> None:
+    """Invalid for an unknown format; Forbidden for joblib files, unless the service takes them."""
     if kind not in get_args(Format):
         raise Invalid.at("/format", f"format is one of {', '.join(get_args(Format))}")
-    if kind == "joblib":
-        if not ports.imports.pickles:
-            raise Forbidden(
-                "a joblib file runs code when it is loaded: send skops or onnx, or set PAYOFF_ALLOW_PICKLES=1"
-            )
-        caller.need(frozenset({Scope.ADMIN}))
+    if kind == "joblib" and not ports.imports.pickles:
+        raise Forbidden("a joblib file runs code when it is loaded: send onnx, or set PAYOFF_ALLOW_PICKLES=1")
 
 
 def _check_labels(dataset: Dataset) -> None:

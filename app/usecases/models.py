@@ -73,14 +73,6 @@ def artifact(ports: Ports, name: str, version: int) -> tuple[Card, BinaryIO]:
     return ports.registry.artifact(name, version)
 
 
-def onnx(ports: Ports, name: str, version: int) -> bytes:
-    """The model as an ONNX file; Invalid at /format where it cannot be converted. Takes seconds for a large forest."""
-    from app.learners.onnx_export import exported  # noqa: PLC0415 - it is asked for rarely
-
-    model = ports.registry.load(f"{name}:{version}")
-    return exported(model.estimator, model.schema, model.classes)
-
-
 def set_alias(
     ports: Ports, name: str, alias: str, version: int, shadow: Sequence[str] | None = None, *, by: Caller
 ) -> list[str]:

@@ -104,7 +104,7 @@ class ReplaySpec(Spec):
         return {name: value for name, value in super().requested().items() if name != "classes"}
 
 
-Format = Literal["skops", "onnx", "joblib"]
+Format = Literal["onnx", "joblib"]
 Calibration = Literal["none", "auto", "sigmoid", "isotonic"]
 
 

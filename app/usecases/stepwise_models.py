@@ -6,17 +6,13 @@ from app.errors import Invalid
 from app.learners.catalogue import KINDS
 from app.learners.kinds import ACQUIRES
 from app.registry.loaded import Loaded
-from app.usecases.specs import IMPORTED
 
 
 def check_askable(model: Loaded) -> None:
     """Invalid at /model where its kind cannot be asked feature by feature."""
     kind = model.card.learner.kind
-    acquire = model.card.fitted.get("acquire")
-    if acquire == ACQUIRES:
+    if model.card.fitted.get("acquire") == ACQUIRES:
         return
-    if kind == IMPORTED:
-        raise Invalid.at("/model", f"{model.name!r} cannot say what to ask next: {acquire}")
     if kind not in KINDS or not KINDS[kind].stepwise:
         able = " or ".join(name for name, other in KINDS.items() if other.stepwise)
         chosen = model.card.fitted.get("chosen")  # of several learners, by one that compares them

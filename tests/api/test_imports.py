@@ -5,8 +5,6 @@ from __future__ import annotations
 import io
 import json
 import operator
-import pickle
-import threading
 import time
 from contextlib import closing
 from http.client import HTTPConnection
@@ -15,18 +13,19 @@ from pathlib import Path
 import httpx
 import joblib
 import numpy as np
-import pyarrow as pa
 import pytest
 import skl2onnx
-import skops.io
 from sklearn.compose import make_column_transformer
-from sklearn.ensemble import RandomForestClassifier
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
 
+from app.access.caller import Scope
+from app.access.keys import KeyRequest
+from app.stores import make_ports
 from tests.conftest import serving, settings_for, two_class_rows
+from tests.jobs.waiting import eventually
 from tests.messages import says
 
 BENEFITS = [[0, -1], [-10, 5]]
@@ -35,7 +34,7 @@ NAMES = DATA["features"]
 LABELS = np.array(DATA["labels"])
 ROWS = [row[:2] for row in DATA["rows"]]
 NUMBERS = np.array(ROWS)
-FRAME = pa.table({name: [row[j] for row in DATA["rows"]] for j, name in enumerate(NAMES)})
+MIXED = np.array(DATA["rows"], dtype=object)
 
 
 def as_csv(names, rows) -> str:
@@ -50,11 +49,30 @@ def stored(client: httpx.Client, names=("age", "pulse"), rows=ROWS) -> str:
 
 
 def sent(client: httpx.Client, name: str, content: bytes, *, headers: dict | None = None, **fields) -> httpx.Response:
-    fields = {"format": "skops", **fields}
+    fields = {"format": "joblib", **fields}
     files = {"file": ("model", content)}
     return client.post(
         f"/models/{name}/versions", files=files, data=fields, headers={"Prefer": "wait=60"} | (headers or {})
     )
+
+
+def dumped(model: object) -> bytes:
+    file = io.BytesIO()
+    joblib.dump(model, file)
+    return file.getvalue()
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory):
+    """A service that takes joblib files."""
+    with serving(settings_for(tmp_path_factory.mktemp("imports"), allow_pickles=True)) as client:
+        yield client
+
+
+def refuse_a_million(rows):
+    if (rows >= 1e6).any():
+        raise ValueError("a million is too much")
+    return rows
 
 
 def scaled() -> object:
@@ -63,16 +81,16 @@ def scaled() -> object:
 
 @pytest.fixture(scope="module")
 def chosen(service) -> tuple[object, dict]:
-    """A pipeline with its own preprocessing of named columns, and the job that imported it as `chosen`."""
+    """A pipeline with its own preprocessing, and the job that imported it as `chosen`."""
     words = make_pipeline(SimpleImputer(strategy="most_frequent"), OneHotEncoder(handle_unknown="ignore"))
-    columns = make_column_transformer((StandardScaler(), ["pulse", "age"]), (words, ["pain"]))
-    model = make_pipeline(columns, LogisticRegression()).fit(FRAME, LABELS)
+    columns = make_column_transformer((StandardScaler(), [1, 0]), (words, [2]))
+    model = make_pipeline(columns, LogisticRegression()).fit(MIXED, LABELS)
     fields = {
         "dataset": stored(service, NAMES, DATA["rows"]),
         "benefits": json.dumps({"healthy": {"wait": 0, "treat": -1}, "ill": {"wait": -10, "treat": 5}}),
         "feature_costs": json.dumps({"age": 0, "pulse": 2, "pain": 1}),
     }
-    job = sent(service, "chosen", skops.io.dumps(model), **fields).json()
+    job = sent(service, "chosen", dumped(model), **fields).json()
     assert "id" in job, job
     return model, job
 
@@ -87,7 +105,7 @@ def test_an_imported_pipeline_answers_as_it_did(service, chosen):
 
     assert (job["status"], job["kind"], job["model"]) == ("succeeded", "import", {"name": "chosen", "version": 1})
     P = np.array(answer["probabilities"])
-    np.testing.assert_allclose(P[:20], model.predict_proba(FRAME)[:20], rtol=0, atol=1e-12)
+    np.testing.assert_allclose(P[:20], model.predict_proba(MIXED)[:20], rtol=0, atol=1e-12)
     assert np.isfinite(P[20]).all()
     assert len(answer["explanations"]) == 21
     refused = service.post("/predict", json=asked | {"instances": [[None, 70.0, "mild"]]})
@@ -95,29 +113,13 @@ def test_an_imported_pipeline_answers_as_it_did(service, chosen):
     assert refused.json()["errors"][0]["loc"] == "/instances/0"
 
 
-def test_a_foreign_model_does_not_answer_on_the_event_loop(service, chosen, ward, monkeypatch):
-    """How long it takes is not known; our own models answer few rows there."""
-    threads = []
-
-    def noted(*_: object) -> None:
-        threads.append(threading.current_thread().name)
-
-    monkeypatch.setattr("app.usecases.predict.check_fields", noted)
-    for name in ("chosen", ward, "chosen", ward):  # the first time it is loaded, in a thread
-        asked = {"model": name, "instances": [[50.0, 70.0, "mild"]], "benefits": BENEFITS}
-        assert service.post("/predict", json=asked).status_code == 200
-
-    assert threads[2] != threads[3]
-    assert "AnyIO worker" in threads[2]
-
-
 def test_the_card_is_that_of_a_trained_model(service, chosen):
     card = service.get("/models/chosen/versions/1").json()
     report = service.post("/models/chosen/benefit", json={"benefits": BENEFITS})
 
     assert card["learner"]["kind"] == "imported"
-    assert card["learner"]["parameters"]["format"] == "skops"
-    assert "LogisticRegression" in card["fitted"]["estimator"]
+    assert card["learner"]["parameters"]["format"] == "joblib"
+    assert card["fitted"]["estimator"] == "Pipeline"
     assert card["data"]["evaluation"] == {"method": "hold-out", "folds": None, "rows": 200}
     assert card["data"]["rows"] == 0
     assert card["benefits"] == [[0, -1], [-10, 5]]
@@ -140,7 +142,7 @@ def test_the_job_is_found_among_the_jobs_that_make_models(service, chosen):
 
 def test_a_calibration_on_request(service):
     overconfident = make_pipeline(StandardScaler(), LogisticRegression(C=1e6)).fit(np.sign(NUMBERS - 60), LABELS)
-    job = sent(service, "calibrated", skops.io.dumps(overconfident), dataset=stored(service), calibration="sigmoid")
+    job = sent(service, "calibrated", dumped(overconfident), dataset=stored(service), calibration="sigmoid")
     card = service.get("/models/calibrated/versions/1").json()
 
     assert job.json()["status"] == "succeeded", job.text
@@ -151,9 +153,9 @@ def test_a_calibration_on_request(service):
 
 def test_the_same_key_answers_with_the_first_job_and_the_file_is_not_kept(tmp_path):
     """The file is kept for the job that waits, and removed afterwards; another file with the key is refused."""
-    with serving(settings_for(tmp_path, workers=0)) as client:
+    with serving(settings_for(tmp_path, workers=0, allow_pickles=True)) as client:
         fields = {"dataset": stored(client), "headers": {"Idempotency-Key": "mine", "Prefer": ""}}
-        content = skops.io.dumps(scaled())
+        content = dumped(scaled())
         first, again = (sent(client, "waiting", content, **fields) for _ in range(2))
         other = sent(client, "waiting", content + b" ", **fields)
         kept = [path.name for path in (tmp_path / "home" / "datasets").glob("job_*")]
@@ -164,55 +166,6 @@ def test_the_same_key_answers_with_the_first_job_and_the_file_is_not_kept(tmp_pa
         assert other.json()["errors"][0]["loc"] == "/headers/Idempotency-Key"
         assert kept == [first.json()["id"]]
         assert refused.status_code == 404
-
-
-def test_a_pickle_with_another_name_ends_in_a_failed_job(service):
-    """Nothing of it is run; the service answers as before."""
-    job = sent(service, "renamed", pickle.dumps(scaled()), dataset=stored(service)).json()
-
-    assert job["status"] == "failed"
-    assert says("/file", "skops") in job["error"]["errors"]
-    assert service.get("/models/renamed").status_code == 404
-    assert service.get("/health/ready").status_code == 200
-
-
-def test_an_imported_forest_acquires_features(service, chosen):
-    """Behind a scaler: it asks for what it lacks, and ends with the answer that `/predict` gives."""
-    model = make_pipeline(StandardScaler(), RandomForestClassifier(10, bootstrap=False, random_state=0)).fit(
-        NUMBERS, LABELS
-    )
-    fields = {"dataset": stored(service), "feature_costs": '{"age": 1, "pulse": 2}'}
-    job = sent(service, "asking", skops.io.dumps(model), **fields).json()
-    known, complete = ({"age": 61.5}, {"age": 61.5, "pulse": 82.0})
-
-    first, last = (
-        service.post("/acquire", json={"model": "asking", "instances": [part]}) for part in (known, complete)
-    )
-
-    assert job["status"] == "succeeded", job
-    assert "acquisition" in job["metrics"]
-    assert job["metrics"]["accuracy"] == 1
-    assert any("probably trained" in warning for warning in job["warnings"])
-    assert first.status_code == last.status_code == 200, first.text
-    assert first.json()["results"][0]["next"]["feature"] == "pulse"
-    P = model.predict_proba([[61.5, 82.0]])[0]
-    assert list(last.json()["results"][0]["probabilities"].values()) == pytest.approx(P, abs=1e-6)
-    refused = service.post("/acquire", json={"model": "chosen", "instances": [known]})
-    assert says("/model", "LogisticRegression", "RandomForestClassifier") in refused.json()["errors"]
-
-
-def test_models_that_cannot_be_converted_to_onnx_say_why(service, ward, chosen):
-    """In skl2onnx's words, or in ours."""
-    url = "/models/{}/versions/{}/artifact"
-    pipeline = service.get(url.format("chosen", 1), params={"format": "onnx"})
-    words = service.get(url.format(ward, 1), params={"format": "onnx"})
-    absent = service.get(url.format(ward, 99), params={"format": "onnx"})
-    other = service.get(url.format(ward, 1), params={"format": "pmml"})
-
-    assert says("/format", "skl2onnx", "missing values") in pipeline.json()["errors"]
-    assert says("/format", "words") in words.json()["errors"]
-    assert absent.status_code == 404
-    assert other.json()["errors"][0]["loc"] == "/format"
 
 
 @pytest.mark.parametrize("whole", [True, False])
@@ -228,9 +181,6 @@ def test_an_onnx_file(service, whole):
         asked = {"model": "onnx", "instances": ROWS, "benefits": BENEFITS}
         P = service.post("/predict", json=asked).json()["probabilities"]
         np.testing.assert_allclose(P, model.predict_proba(NUMBERS), rtol=0, atol=1e-6)
-        exported = service.get("/models/onnx/versions/1/artifact", params={"format": "onnx"})
-        assert exported.content == content
-        assert 'filename="onnx-1.onnx"' in exported.headers["content-disposition"]
     else:
         assert says("/file", "truncated") in job["error"]["errors"]
 
@@ -247,14 +197,14 @@ BAD = {
     "benefits of a wrong shape": ({"benefits": "[[1, 2, 3]]"}, b"x", 422, "/benefits"),
     "actions alone": ({"actions": '["a", "b"]'}, b"x", 422, "/actions"),
     "an unknown field": ({"labels": "x"}, b"x", 422, "/labels"),
-    "a pickle": ({"format": "joblib"}, b"x", 403, None),
+    "a format of before": ({"format": "skops"}, b"x", 422, "/format"),
 }
 
 
 @pytest.mark.parametrize("name", BAD)
 def test_bad_orders_are_refused_before_anything_is_queued(service, name):
     changes, content, status, place = BAD[name]
-    fields = {"format": "skops", "dataset": stored(service), **changes}
+    fields = {"format": "onnx", "dataset": stored(service), **changes}
     fields = {key: value for key, value in fields.items() if value is not None}
     files = {"file": ("model", content)} if content is not None else {"other": (None, "x")}
 
@@ -279,14 +229,42 @@ def test_a_file_that_is_too_large_is_refused_before_it_is_sent(service):
     assert begun(service, 2 * 2**30, b"") == 413
 
 
-def test_a_pickle_is_refused_before_its_file_has_arrived(service):
-    """The field that names the format comes first; the rest of the form never does."""
+def test_a_joblib_file_is_refused_before_it_has_arrived(tmp_path):
+    """Without PAYOFF_ALLOW_PICKLES. The field that names the format comes first; the rest of the form never does."""
     form = (
         b'--x\r\nContent-Disposition: form-data; name="format"\r\n\r\njoblib\r\n--x\r\n'
         b'Content-Disposition: form-data; name="file"; filename="m"\r\n\r\nxxx'
     )
 
-    assert begun(service, 2**20, form) == 403
+    with serving(settings_for(tmp_path, workers=0)) as client:
+        assert begun(client, 2**20, form) == 403
+
+
+def test_only_keys_with_the_scope_admin_import(tmp_path):
+    """Importing a model is installing software."""
+    settings = settings_for(tmp_path, workers=0, admin_key="a" * 40)
+    with serving(settings) as client:
+        admin = {"X-API-Key": "a" * 40}
+        _, secret = make_ports(settings).keys.create(KeyRequest("trainer", (Scope.TRAIN,)))
+        key = {"X-API-Key": secret}
+        eventually(lambda: client.get("/access", headers=key).status_code == 204)
+        refused = sent(client, "mine", b"x", headers=key, format="onnx", dataset="ds_0000000000000000")
+        allowed = sent(client, "mine", b"x", headers=admin, format="onnx", dataset="ds_0000000000000000")
+
+    assert refused.status_code == 403
+    assert allowed.status_code == 404
+
+
+def test_a_model_that_stops_to_answer_is_an_error_and_no_decision(service):
+    """Here for one value: the request gets a 422 with the model's own words."""
+    step = FunctionTransformer(refuse_a_million)
+    job = sent(service, "moody", dumped(make_pipeline(step, scaled())), dataset=stored(service)).json()
+    asked = {"model": "moody", "instances": [[50.0, 70.0], [1e6, 70.0]], "benefits": BENEFITS}
+    refused = service.post("/predict", json=asked)
+
+    assert job["status"] == "succeeded", job
+    assert refused.status_code == 422
+    assert says("/instances", "ValueError", "a million") in refused.json()["errors"]
 
 
 @pytest.mark.thorough

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import skops.io
+import skl2onnx
 from sklearn.linear_model import LogisticRegression
 
 from tests.conftest import two_class_rows
@@ -17,8 +17,9 @@ pytestmark = pytest.mark.thorough
 def test_a_model_is_imported(browser, site, tmp_path):
     data = two_class_rows()
     numbers = np.array([row[:2] for row in data["rows"]])
-    model = tmp_path / "model.skops"
-    skops.io.dump(LogisticRegression().fit(numbers, data["labels"]), model)
+    model = tmp_path / "model.onnx"
+    fitted = LogisticRegression().fit(numbers, data["labels"])
+    model.write_bytes(skl2onnx.to_onnx(fitted, numbers[:1].astype(np.float32)).SerializeToString())
     lines = [f"{age},{pulse},{label}" for (age, pulse), label in zip(numbers, data["labels"], strict=True)]
     form = {"label": "label", "name": "numbers"}
     site.client.post("/datasets", data=form, files={"file": "\n".join(["age,pulse,label", *lines])}).raise_for_status()

@@ -53,6 +53,7 @@ TRAIN = Access(frozenset({Scope.TRAIN}))
 UPLOAD = replace(TRAIN, uploads=True)
 PREDICT_OR_TRAIN = Access(PREDICT.scopes | TRAIN.scopes)
 ADMIN = Access(frozenset({Scope.ADMIN}))
+INSTALL = replace(ADMIN, uploads=True)
 
 
 class Guarding(Protocol):

@@ -13,11 +13,11 @@ from app.api.bodies.forms import read_form
 from app.api.bodies.json_bodies import parsed
 from app.api.bodies.matrices import WireMatrix
 from app.api.bodies.media_types import FORM
-from app.api.deps import CallerDep, PortsDep, need_model
+from app.api.deps import PortsDep, need_model
 from app.api.errors import problems
 from app.api.middleware.limiters import limiters
 from app.api.middleware.memory import share
-from app.api.middleware.permits import UPLOAD, needs
+from app.api.middleware.permits import INSTALL, needs
 from app.api.routes.jobs import Order, accepted_response, ordering
 from app.api.routes.models import ModelName
 from app.api.routes.train import FeatureCosts, JobDocument
@@ -35,8 +35,7 @@ class ImportForm(WireMatrix):
     """The fields of the form besides the file; matrix, actions and prices are JSON."""
 
     format: Format = Field(
-        description="`skops`: scikit-learn, types on a safe list; `onnx`: any library; `joblib`: runs the code in the"
-        " file, so it needs the scope `admin` and PAYOFF_ALLOW_PICKLES"
+        description="`onnx`: any library; `joblib`: a fitted classifier, called as it is, with PAYOFF_ALLOW_PICKLES"
     )
     dataset: Text = Field(description="labelled rows that the model is evaluated on, and was not trained on")
     calibration: Calibration = Field(default="none", description="of the model's probabilities, on the same rows")
@@ -64,13 +63,12 @@ _BODY = {"requestBody": {"required": True, "content": {FORM: {"schema": _SCHEMA}
     },
     openapi_extra=_BODY,
 )
-@needs(UPLOAD)
+@needs(INSTALL)
 async def import_version(
     name: ModelName,
     request: Request,
     response: Response,
     ports: PortsDep,
-    caller: CallerDep,
     job_of: Annotated[Order, ordering("import-triage")],
 ) -> JobDocument:
     """The job, of kind `import`, is found under `/train`. It loads the file, evaluates the model on all rows of the
@@ -79,7 +77,7 @@ async def import_version(
 
     def look(field: str, text: str) -> None:
         if field == "format":  # a pickle is refused before the file has arrived
-            usecase.check_format(ports, text, caller)
+            usecase.check_format(ports, text)
 
     content_type = request.headers.get("content-type", "")
     if content_type.partition(";")[0].strip().lower() != FORM:

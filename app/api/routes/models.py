@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import Annotated, Any, BinaryIO, Literal
+from typing import Annotated, Any, BinaryIO
 
-from fastapi import APIRouter, Body, Depends, Header, Path, Query, Request, Response
+from fastapi import APIRouter, Body, Depends, Header, Path, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, Field
@@ -29,7 +29,6 @@ from app.registry.listing import ModelLine, ModelPage
 from app.registry.mirror import Move
 from app.registry.snapshot import NUMBER
 from app.usecases import models as usecase
-from app.usecases.ports import Ports
 
 router = APIRouter(prefix="/models", tags=["models"], route_class=StrictRoute, dependencies=[Depends(need_model)])
 
@@ -220,25 +219,10 @@ async def card(name: ModelName, version: VersionNumber, ports: PortsDep, request
     },
 )
 @needs(TRAIN)
-async def artifact(
-    request: Request,
-    name: ModelName,
-    version: VersionNumber,
-    ports: PortsDep,
-    if_none_match: Annotated[str | None, Header()] = None,
-    format: Annotated[Literal["joblib", "onnx"], Query()] = "joblib",  # noqa: A002 - its name in the query
+def artifact(
+    name: ModelName, version: VersionNumber, ports: PortsDep, if_none_match: Annotated[str | None, Header()] = None
 ) -> Response:
-    """With `format=onnx` it is converted: logistic models and random forests of numeric features, without a calibration
-    or with a sigmoid, and imported models that skl2onnx supports; 422 says why another cannot be.
-    """
-    if format == "joblib":
-        return await run_in_threadpool(_joblib, ports, name, version, if_none_match)
-    content = await limiters(request).long.run(usecase.onnx, ports, name, version)
-    headers = {"Content-Disposition": f'attachment; filename="{name}-{version}.onnx"'}
-    return Response(content, media_type=BINARY, headers=headers)
-
-
-def _joblib(ports: Ports, name: str, version: int, if_none_match: str | None) -> Response:
+    """The joblib file, as the service loads it."""
     etag = f'"{usecase.card(ports, name, version).sha256["model.joblib"]}"'
     if etag in (if_none_match or ""):
         return Response(status_code=304, headers={"ETag": etag})

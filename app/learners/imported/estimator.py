@@ -7,40 +7,28 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from app.acquisition.prices import Prices
-from app.acquisition.session import StepwiseModel
-from app.acquisition.stopping import Experience, learn
 from app.decisions.calibration import Calibrator, fit_calibrator, is_flat
-from app.decisions.contributions import Contributions
 from app.decisions.folds import stratified_folds
-from app.errors import Invalid, PayoffError, TooLarge
+from app.errors import Invalid, PayoffError
 from app.learners.base import Scorer
-from app.learners.imported.measured import BATCH_ROWS, batch_rows
-from app.learners.imported.turns import turns
 
-_FAILURES = 64  # rows that a request may have refused one by one
 FOLDS = 5
-_EXPERIENCE = 2000  # rows
-_SECONDS = 60.0  # that a request may take
+_WORDS = 300  # characters of a foreign error
 _TOLERANCE = 1e-4  # of the sum of a row: some formats have float32
 
 
 class Imported:
     """A model that was trained elsewhere.
 
-    `scorer` answers rows as the data set has them. `takes_missing` (m,): the features whose missing values it answers.
-    A row that it refuses has probabilities NaN. `stepwise`: whether it acquires features one at a time, as `model_`.
+    `scorer` answers rows as the data set has them. `takes_missing` (m,): the features whose missing values it answers;
+    a row with others missing has probabilities NaN.
     """
 
     inline: ClassVar[bool] = False
     """Whether a small request may be answered on the event loop: this depends on the model, so no."""
     stepwise = False
-    experience_: Experience | None = None
     calibrator_: Calibrator | None = None
     calibration_ = "none"
-    batch = BATCH_ROWS
-    """The rows that the model gets at once."""
-    row_seconds = 0.0
 
     def __init__(self, model: Scorer, n_classes: int, sample: np.ndarray, facts: dict[str, Any]) -> None:
         """`sample` (1, m) is a row without missing values, if there is one; `facts` are for the card."""
@@ -48,20 +36,11 @@ class Imported:
         self.model_: Any = model
         self.classes_ = np.arange(n_classes)
         self.n_features_in_ = sample.shape[1]
-        self.sample = sample
         self.facts = facts
         self.takes_missing = self._taken(sample)
 
     def posterior(self, X: np.ndarray) -> np.ndarray:
-        """Probabilities (n, K) of rows (n, m), NaN where missing; NaN for rows that the model refuses.
-
-        TooLarge where they take too long, Busy where too many calls wait.
-        """
-        if len(X) * self.row_seconds > _SECONDS:
-            most = int(_SECONDS / self.row_seconds)
-            raise TooLarge(
-                f"the model takes more than {_SECONDS:.0f} s for {len(X):,} instances; send at most {most:,}"
-            )
+        """Probabilities (n, K) of rows (n, m), NaN where missing; Invalid at /instances where the model raises."""
         P = self.raw(X)
         return P if self.calibrator_ is None else self.calibrator_.apply(P)
 
@@ -69,18 +48,9 @@ class Imported:
         """The same before the calibration."""
         P = np.full((len(X), len(self.classes_)), np.nan)
         rows = np.flatnonzero(~(np.isnan(X) & ~self.takes_missing).any(axis=1))
-        left = [_FAILURES]
-        with turns.call() as turn:
-            for start in range(0, len(rows), self.batch):
-                some = rows[start : start + self.batch]
-                with turn:
-                    P[some] = self._careful(X[some], left)
+        if len(rows):
+            P[rows] = self._answered(X[rows])
         return P
-
-    def bound(self, row_bytes: float, row_seconds: float) -> None:
-        """Have the model get no more rows at once than its memory allows, and say in the card what a row takes."""
-        self.batch, self.row_seconds = batch_rows(row_bytes), row_seconds
-        self.facts["row"] = {"bytes": round(row_bytes), "seconds": float(f"{row_seconds:.2g}"), "batch": self.batch}
 
     def calibrate(self, method: str, P: np.ndarray, codes: np.ndarray, seed: int) -> np.ndarray:
         """Calibrate by `isotonic` or `sigmoid` on the model's P (n, K) of all rows with codes (n,).
@@ -99,27 +69,9 @@ class Imported:
         self.calibration_ = method
         return apart
 
-    def acquire_with(self, forest: StepwiseModel, X: np.ndarray, codes: np.ndarray, prices: Prices) -> None:
-        """Acquire features with a forest of the same answers; rows X (n, m) and codes (n,) show when that stops to pay.
-
-        The rows are taken for new ones, as in the metrics.
-        """
-        self.model_, self.stepwise, self.chosen_ = forest, True, "random_forest"
-        rows = np.random.default_rng(0).permutation(len(X))[:_EXPERIENCE]
-        if not len(forest.columns) or len(np.unique(codes[rows])) < len(self.classes_):
-            return
-        trajectories = forest.travel(X[rows], prices)
-        if trajectories.length.any():
-            finish = (lambda P: P) if self.calibrator_ is None else self.calibrator_.apply
-            self.experience_ = learn(trajectories, codes[rows], X.shape[1], finish)
-
-    def contributions(self, X: np.ndarray, chosen: np.ndarray) -> Contributions | None:
-        """As of a learner: of forests that acquire features; None of other models."""
-        found: Contributions | None = self.model_.contributions(X, chosen) if self.stepwise else None
-        if found is None:
-            return None
-        P = self.model_.posterior(X)  # the scorer's up to rounding
-        return found.after(self.calibrator_, P if self.calibrator_ is None else self.calibrator_.apply(P))
+    def contributions(self, _X: np.ndarray, _chosen: np.ndarray) -> None:
+        """None: what is inside of the model is its own."""
+        return
 
     def ranks(self) -> bool:
         """Whether the probabilities differ from row to row, as far as the calibration knows."""
@@ -129,18 +81,18 @@ class Imported:
         """What the card says about the model."""
         return self.facts
 
-    def _careful(self, X: np.ndarray, left: list[int]) -> np.ndarray:
-        """Probabilities of rows (n, m), halved until those that the model refuses are found: `left[0]` of them."""
+    def _answered(self, X: np.ndarray) -> np.ndarray:
+        """The model's probabilities of rows (n, m); Invalid where it raises, or their shape is another."""
         try:
-            return self.scorer.posterior(X)
+            P = self.scorer.posterior(X)
         except (MemoryError, PayoffError):
             raise
-        except Exception:  # noqa: BLE001 - whatever a foreign model raises, these rows have no answer
-            left[0] -= len(X) == 1
-            if len(X) == 1 or left[0] <= 0:
-                return np.full((len(X), len(self.classes_)), np.nan)
-        half = len(X) // 2
-        return np.concatenate((self._careful(X[:half], left), self._careful(X[half:], left)))
+        except Exception as error:
+            what = f"the model does not answer these instances: {type(error).__name__}: {str(error)[:_WORDS]}"
+            raise Invalid.at("/instances", what) from error
+        if P.shape != (len(X), len(self.classes_)):
+            raise Invalid.at("/instances", f"the model answers {P.shape} numbers for {len(X)} instances")
+        return P
 
     def _taken(self, sample: np.ndarray) -> np.ndarray:
         """The features (m,) that may be missing in the row `sample` (1, m)."""
@@ -156,7 +108,7 @@ class Imported:
             return bool(np.isfinite(self.scorer.posterior(row)).all())
         except PayoffError:
             raise
-        except Exception:  # noqa: BLE001 - see above
+        except Exception:  # noqa: BLE001 - whatever a foreign model raises, it does not answer
             return False
 
 

@@ -13,7 +13,6 @@ from app.errors import Conflict, Invalid
 from app.features import Schema
 from app.learners.imported.columns import Columns
 from app.learners.imported.estimator import class_order
-from app.learners.imported.onnx_operators import check_operators, messages
 
 _NUMBERS = {"tensor(float)": np.float32, "tensor(double)": np.float64, "tensor(int64)": np.int64}
 _TEXT = "tensor(string)"
@@ -30,7 +29,6 @@ class OnnxScorer:
     The session is opened with the first rows, in one thread, and is not pickled.
     """
 
-    last_step = "an ONNX file"
     made_by = ""
     """What made the file, as far as it says."""
 
@@ -71,10 +69,6 @@ class OnnxScorer:
         P = np.asarray(found, dtype=np.float64).reshape(len(X), -1)
         return np.column_stack((1.0 - P, P)) if P.shape[1] == 1 else P
 
-    def onnx(self, _schema: Schema) -> bytes:
-        """The file as it came."""
-        return self.content
-
     def names(self, model: Any) -> list[Any] | None:
         """The names of the columns of the probabilities, where the file, parsed as `model`, has them."""
         session = self.session
@@ -103,7 +97,6 @@ def load(content: bytes, schema: Schema, classes: Sequence[int | str], named: Se
     Invalid where file, columns or classes do not fit; Conflict where onnxruntime is not installed.
     """
     model = _parsed(content)
-    check_operators(model)
     session = _session(content)
     found = OnnxScorer(content, _columns(session.get_inputs(), schema), session)
     found.made_by = f"ONNX by {model.producer_name or 'unknown'} {model.producer_version}".strip()
@@ -153,13 +146,14 @@ def _parsed(content: bytes) -> Any:
 
 def _labels(model: Any) -> list[Any] | None:
     """The class labels that a node of the file names, or the constant `classes`."""
-    for message in messages(model):
-        if message.DESCRIPTOR.name == "AttributeProto" and message.name in _LABELS:
-            found = [word.decode() for word in message.strings] or list(message.ints)
-            if found:
-                return found
-        elif message.DESCRIPTOR.name == "TensorProto" and message.name == "classes":
-            return [word.decode() for word in message.string_data] or list(message.int64_data) or _numbers(message)
+    for node in model.graph.node:
+        for attribute in node.attribute:
+            named = [word.decode() for word in attribute.strings] or list(attribute.ints)
+            if attribute.name in _LABELS and named:
+                return named
+    for tensor in model.graph.initializer:
+        if tensor.name == "classes":
+            return [word.decode() for word in tensor.string_data] or list(tensor.int64_data) or _numbers(tensor)
     return None
 
 

@@ -126,67 +126,6 @@ def test_a_network_without_labels_needs_their_names():
     assert says("/classes", "'classes'") in caught.value.flaws
 
 
-def test_a_tensor_in_another_file_is_refused(tmp_path, monkeypatch):
-    """It would be read from the disk of the worker, and answers would tell what is there."""
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "secret").write_bytes(np.array([[0.1], [0.2]], dtype=np.float32).tobytes())
-    model = net()
-    tensor = model.graph.initializer[0]
-    onnx.external_data_helper.set_external_data(tensor, "secret")
-    tensor.ClearField("raw_data")
-
-    with pytest.raises(Invalid) as caught:
-        load(model.SerializeToString(), NUMBERS, CLASSES, list(CLASSES))
-    assert says("/file", "'W'", "file") in caught.value.flaws
-
-
-def node(kind: str, *inputs: str, **attributes: object) -> onnx.NodeProto:
-    return onnx.helper.make_node(kind, inputs, ["Q"], **attributes)
-
-
-REFUSED = {
-    "a loop, which may never end": node("Loop", "", "", "P", body=net().graph),
-    "a branch": node("If", "P", then_branch=net().graph, else_branch=net().graph),
-    "as many numbers as a row says": node("Range", "P", "P", "P"),
-    "another domain": node("FusedMatMul", "P", "P", domain="com.microsoft"),
-    "a pattern": node("RegexFullMatch", "P", pattern="(a+)+$"),
-    "a name of two domains": node("Relu", "P", domain="ai.onnx.ml"),
-    "a shape from a row": node("Expand", "P", "P"),
-    "repeats from a row": node("Tile", "P", "P"),
-    "zeros for a row": node("ConstantOfShape", "P"),
-    "a margin from a row": node("Pad", "P", "P"),
-    "a width from a row": node("OneHot", "P", "P", "P"),
-    "a very large shape": node("Expand", "P", "large"),
-}
-
-
-@pytest.mark.parametrize("name", REFUSED)
-def test_an_operator_whose_memory_or_time_a_row_decides_is_refused(name):
-    """It may be small for all rows of the data set, and take all memory for another; also within functions."""
-    model, used = net(), REFUSED[name]
-    model.graph.node.append(used)
-    model.graph.initializer.append(onnx.numpy_helper.from_array(np.array([2**20, 2]), "large"))
-    within = net()
-    within.functions.append(onnx.helper.make_function("own", "f", ["P"], ["Q"], [used], []))
-
-    for one in (model, within):
-        with pytest.raises(Invalid) as caught:
-            load(one.SerializeToString(), NUMBERS, CLASSES, list(CLASSES))
-        assert any(flaw.loc == "/file" and used.op_type in flaw.msg for flaw in caught.value.flaws)
-
-
-@pytest.mark.parametrize("constant", [True, False])
-def test_a_shape_that_is_a_constant_or_of_another_tensor_is_accepted(constant):
-    model = net("Q")
-    if constant:
-        model.graph.initializer.append(onnx.numpy_helper.from_array(np.array([1, 1]), "shape"))
-    else:
-        model.graph.node.append(onnx.helper.make_node("Shape", ["P"], ["shape"]))
-    model.graph.node.append(node("Expand", "P", "shape"))
-
-    assert load(model.SerializeToString(), NUMBERS, CLASSES, list(CLASSES)).posterior(X).shape == (N, 2)
-
-
 def test_a_file_is_parsed_and_opened_once(monkeypatch):
     opened = []
     parse, open_ = onnx.load_model_from_string, onnxruntime.InferenceSession
