@@ -46,7 +46,8 @@ preload(
 if "PYTEST_XDIST_WORKER" not in os.environ:
     share_template()
 
-hypothesis.register_profile("ours", max_examples=repeated(100))
+# The same examples in every usual run, others in each thorough one; no clock decides about an example.
+hypothesis.register_profile("ours", max_examples=repeated(100), derandomize=not THOROUGH, database=None, deadline=None)
 hypothesis.load_profile("ours")
 
 _OF_THE_SYSTEM = ("tests/faults/test_kills.py", "tests/faults/test_outages.py")  # those that ask for `system`

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Self
 
 _NARROWEST = 1e-9  # relative; a range below it is widened: its ticks could not be told apart
+_LEAST = 1e-300  # the same, absolute: below it a sixth of a range, or a twentieth, may be 0
 
 
 @dataclass(frozen=True)
@@ -25,8 +26,8 @@ class Axis:
         listed = list(values)
         low, high = min(listed), max(listed)
         size = max(abs(low), abs(high))
-        alike = high - low <= _NARROWEST * size
-        margin = (size * room or 1.0) if alike else (high - low) * room
+        alike = high - low <= max(_NARROWEST * size, _LEAST)
+        margin = (size * room if size > _LEAST else 1.0) if alike else (high - low) * room
         return cls(low - margin, high + margin, start, end)
 
     def at(self, value: float) -> float:

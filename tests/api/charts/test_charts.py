@@ -8,7 +8,7 @@ from itertools import combinations, pairwise
 from xml.etree import ElementTree as ET
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from app.api.charts.axis import Axis, number, short
@@ -19,7 +19,7 @@ from app.api.charts.svg import CHARACTER, escaped, fitted, shortened, tag, text
 
 MINUS = "\N{MINUS SIGN}"
 NS = "{http://www.w3.org/2000/svg}"
-values = st.floats(-1e150, 1e150)
+values = st.floats(-1e150, 1e150) | st.floats(0, 1e-300)
 spans = st.tuples(values, values).map(sorted)
 
 
@@ -176,6 +176,7 @@ def vertices(path):
 
 
 @settings(max_examples=60)
+@example([0.0, 5e-324], 0.0, None, None)
 @given(st.lists(values, min_size=2, max_size=8), values, st.none() | st.floats(-1e-9, 1 + 1e-9), st.none() | values)
 def test_curves_are_steps_and_stay_on_the_paper(benefits, bound, threshold, posterior):
     """No line leads askew from one threshold to the next."""
