@@ -162,6 +162,10 @@ class Refused(Forbidden):
     """Without API keys this is not allowed from elsewhere"""
 
 
+class TooSlow(PayoffError):
+    """The request was not received in time"""
+
+
 class TooMany(PayoffError):
     """Too many requests"""
 

@@ -10,8 +10,7 @@ import uvicorn
 
 from app import allocator
 from app.api.app import create_app
-from app.api.middleware.connections import backlog, raise_descriptor_limit
-from app.api.middleware.http_protocol import BoundedHeads
+from app.api.hot_protocol import HotProtocol
 from app.settings import Settings
 from app.wiring import wire
 
@@ -26,7 +25,6 @@ def serve(settings: Settings, host: str, port: int, starting: Starting) -> None:
     """Answer until a signal; `starting` reports what is wrong with the settings. PortUnusable, before anything is
     loaded, where the port cannot be had.
     """
-    raise_descriptor_limit()
     allocator.keep_freed_memory()
     try:
         with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
@@ -41,8 +39,7 @@ def serve(settings: Settings, host: str, port: int, starting: Starting) -> None:
         host=host,
         port=port,
         loop="uvloop",
-        http=BoundedHeads,
-        backlog=backlog(),
+        http=HotProtocol,
         ws="none",
         access_log=False,  # the service writes its own, with request ids
         log_config=None,

@@ -32,6 +32,7 @@ from hypothesis import settings as hypothesis
 from xdist.scheduler.loadfile import LoadFileScheduling
 
 from app.api.app import create_app
+from app.api.hot_protocol import HotProtocol
 from app.database import Database
 from app.job_processes import PRELOADED
 from app.processes import preload
@@ -139,7 +140,8 @@ def serving(settings: Settings, **options: object) -> Iterator[httpx.Client]:
     """The service in a thread of this process, and a client of it; `options` are uvicorn's."""
     port = free_port()
     wired = wire(settings)
-    server = uvicorn.Server(uvicorn.Config(create_app(wired), port=port, log_config=None, lifespan="on", **options))
+    options = {"http": HotProtocol, "log_config": None, "lifespan": "on"} | options
+    server = uvicorn.Server(uvicorn.Config(create_app(wired), port=port, **options))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     while not server.started:

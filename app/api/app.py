@@ -22,9 +22,10 @@ from app.access.keyring import Keyring
 from app.api import errors, routes
 from app.api.bodies.documents import DirectRoute
 from app.api.documentation import openapi, page
-from app.api.hot_path import HotLayer, HotPath
+from app.api.hot_path import HotPath
 from app.api.job_polling import Watching
 from app.api.middleware import permits
+from app.api.middleware.at_once import AtOnce
 from app.api.middleware.guard import BodyLimits, Guard
 from app.api.middleware.limiters import Limiters
 from app.api.middleware.memory import Budget, InFlight
@@ -118,11 +119,11 @@ def create_app(service: Service) -> FastAPI:
     if not service.tracing:  # spans begin in the router
         app.add_middleware(Shortcut, routes=direct)
     app.add_middleware(InFlight, budget=service.memory)
+    app.add_middleware(AtOnce)
     app.add_middleware(Observe, metrics=metrics.requests, access_log=service.access_log, traced=service.tracing)
     if not service.tracing:  # spans begin further in
         record = Record(metrics.requests, service.access_log, write=write_request_soon)
-        app.state.hot_path = HotPath(guard, service.ports, app.state.shadow, record)
-        app.add_middleware(HotLayer, path=app.state.hot_path)
+        app.state.hot_path = HotPath(guard, service.ports, record)
     return app
 
 

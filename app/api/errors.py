@@ -36,6 +36,7 @@ STATUS: dict[type[errors.PayoffError], int] = {
     errors.Unsupported: 415,
     errors.KeyMissing: 401,
     errors.Forbidden: 403,
+    errors.TooSlow: 408,
     errors.TooMany: 429,
     errors.NotReady: 503,
 }
@@ -118,7 +119,7 @@ def _near(loc: str) -> str:
 def respond(error: errors.PayoffError) -> Response:
     """The response for one of our own errors."""
     status = _status(type(error))
-    headers = {401: {"WWW-Authenticate": 'ApiKey realm="payoff"'}}.get(status)
+    headers = {401: {"WWW-Authenticate": 'ApiKey realm="payoff"'}, 408: {"Connection": "close"}}.get(status)
     if isinstance(error, errors.TooMany | errors.NotReady):
         headers = {"Retry-After": str(error.seconds)}
     return problem(status, error.title, error.detail, error.flaws, headers)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -84,22 +83,6 @@ class Decided:
             one_row(self.terms[t], id_, given, at, c, e, p.tobytes(), r.tobytes(), q, client, details, instance)
             for id_, t, c, e, p, r, q, details, instance in columns
         ]
-
-
-def few_rows(
-    terms: Terms, ids: Sequence[str], at: float, client: str | None, *, given: bool, choice: Sequence[int],
-    probabilities: Sequence[Sequence[float]], expected: Sequence[Sequence[float]],
-    instances: Sequence[str | None] | None,
-) -> list[Row]:  # fmt: skip
-    """The same rows, of few decisions with the same terms, without arrays; `expected` of all actions."""
-    texts = instances or [None] * len(ids)
-    return [
-        one_row(
-            terms, id_, given, at, c, e[c], array("d", P).tobytes(),
-            array("d", [round(p * _UNITS) for p in P]).tobytes(), None, client, None, instance,
-        )
-        for id_, c, P, e, instance in zip(ids, choice, probabilities, expected, texts, strict=True)
-    ]  # fmt: skip
 
 
 def one_row(

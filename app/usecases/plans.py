@@ -12,8 +12,6 @@ import orjson
 
 from app.decisions.benefit import decide_prepared, least_of, losses
 from app.errors import PayoffError
-from app.outcomes.decided import Batch
-from app.outcomes.terms import Terms
 from app.registry.loaded import Loaded
 from app.registry.saved_matrices import Saved
 from app.text import MAX_NAME
@@ -23,16 +21,15 @@ from app.usecases.ranges import strange_values
 _MAX_MATRICES = 256  # that are kept for a model
 _MAX_BYTES = 2_000  # of a matrix that is kept
 _NUMBER_BYTES = 25  # of the longest float64 in JSON, and a comma
-_ROW_BYTES = 44  # of brackets, commas, and an id that the service drew
+_ROW_BYTES = 5  # of brackets and commas
 _HUGE = 1e100  # bounds below it keep sums and products far from overflow
 
 
 class Prepared(NamedTuple):
     """A benefit matrix that was checked: `head` and `tail` are what every answer with it begins and ends with, in JSON.
 
-    The first `named` bytes of the head name the model. `terms` are those of recorded decisions. `colons` counts those
-    of the matrix and of the actions' names as they were sent. A row of the answer takes at most
-    `row_bytes`, apart from ids that were sent.
+    `colons` counts those of the matrix and of the actions' names as they were sent. A row of the answer takes at most
+    `row_bytes`.
     """
 
     benefits: np.ndarray
@@ -41,8 +38,6 @@ class Prepared(NamedTuple):
     colons: int
     head: bytes
     tail: bytes
-    named: int
-    terms: Terms
     row_bytes: int
 
 
@@ -152,13 +147,10 @@ def _prepared(model: Loaded, benefits: Any, actions: Any, colons: int) -> Prepar
     B, names = stakes
     columns = model.classes if names is None else tuple(names)
     warnings = [*model.card.warnings, *known_oddities(B, columns, model.classes, best_in_training(model))]
-    named = len(orjson.dumps({"model": model.model})) - 1
-    matrix = tuple(map(tuple, B.tolist()))
-    terms = Terms("predict", model.name, model.version, "expected_benefit", model.classes, tuple(columns), matrix)
     head = {"model": model.model, "rule": "expected_benefit", "classes": model.classes, "actions": columns}
     row_bytes = _NUMBER_BYTES * (len(model.classes) + len(columns)) + max(len(orjson.dumps(name)) for name in columns)
     about = orjson.dumps(head)[:-1], orjson.dumps(warnings)
-    return Prepared(B, losses(B), columns, colons, *about, named, terms, row_bytes + _ROW_BYTES)
+    return Prepared(B, losses(B), columns, colons, *about, row_bytes + _ROW_BYTES)
 
 
 def _are_names(actions: Any) -> bool:
@@ -166,15 +158,11 @@ def _are_names(actions: Any) -> bool:
     return texts and max(map(len, actions)) <= MAX_NAME
 
 
-def written(matrix: Prepared, decided: Decided, batch: Batch | None) -> bytes:
+def written(matrix: Prepared, decided: Decided) -> bytes:
     """The answer in JSON, as `app.api.bodies.instances.to_json` writes it for all other requests."""
     columns = {
         "decisions": [matrix.actions[a] for a in decided.choice],
         "probabilities": decided.probabilities,
         "expected_benefits": decided.expected_benefits,
     }
-    head = matrix.head
-    if batch is not None:
-        ids = orjson.dumps([row.id for row in batch.rows])
-        head = b'%b,"ids":%b%b' % (head[: matrix.named], ids, head[matrix.named :])
-    return b'%b,%b,"warnings":%b}' % (head, orjson.dumps(columns)[1:-1], matrix.tail)
+    return b'%b,%b,"warnings":%b}' % (matrix.head, orjson.dumps(columns)[1:-1], matrix.tail)

@@ -13,14 +13,12 @@ import orjson
 from app.access.caller import ANYBODY, Caller, Scope
 from app.errors import Flaw, Forbidden, Invalid, TooLarge, pointer, reject, sent
 from app.features import Schema
-from app.outcomes.decided import Batch, Decided, few_rows
+from app.outcomes.decided import Batch, Decided
 from app.outcomes.identity import DAY, new_ids
 from app.outcomes.tables import MAX_ID
 from app.outcomes.terms import Terms
 from app.registry.loaded import Loaded
 from app.text import refused_character
-from app.usecases.plans import Decided as Decisions
-from app.usecases.plans import Prepared
 from app.usecases.ports import Ports
 from app.usecases.predict import Answer, Question
 
@@ -141,18 +139,6 @@ def batch(decided: Decided, ids: Ids, caller: Caller) -> Batch:
 def client_of(caller: Caller) -> str | None:
     """The name of the key that asks; None without one."""
     return None if caller.client is None and caller.name == ANYBODY.name else caller.name
-
-
-def plain_batch(
-    model: Loaded, matrix: Prepared, decided: Decisions, ids: Ids, caller: Caller, instances: Sequence[Any] | None
-) -> Batch:
-    """The same of a plain request, in the same rows."""
-    texts = None if instances is None else texts_of_json(instances, model.schema)
-    rows = few_rows(
-        matrix.terms, ids.ids, ids.at, client_of(caller), given=ids.given, choice=decided.choice,
-        probabilities=decided.probabilities, expected=decided.expected_benefits, instances=texts,
-    )  # fmt: skip
-    return Batch(rows, {matrix.terms.digest: matrix.terms}, ids.place)
 
 
 def terms_of(model: Loaded, question: Question, answer: Answer) -> tuple[list[Terms], np.ndarray]:

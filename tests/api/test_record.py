@@ -17,16 +17,14 @@ from sqlalchemy import select
 
 from app.access.caller import ANYBODY, Caller, Scope
 from app.api import predicting
-from app.api.hot_path import HotPath
-from app.api.middleware.guard import Guard
 from app.api.routes import acquire as acquire_route
 from app.database import DatabaseAway
-from app.errors import Flaw, Invalid
+from app.errors import Invalid
 from app.outcomes import row_store, rows
 from app.outcomes.defaults import Defaults
 from app.outcomes.identity import DAY, day_of, day_of_id
 from app.outcomes.recorder import Recorder
-from app.outcomes.row_store import IdsTaken, RowStore
+from app.outcomes.row_store import RowStore
 from app.outcomes.rows import read_terms
 from app.outcomes.tables import DECISION_TERMS, DECISIONS
 from app.outcomes.terms import Terms
@@ -105,18 +103,6 @@ def test_a_decision_is_stored_as_it_was_answered(client, database, model):
         assert terms.actions[row.choice] == answer["decisions"][i]
         assert row.expected == answer["expected_benefits"][i][row.choice]
         assert np.frombuffer(row.probabilities, "<f8").tolist() == answer["probabilities"][i]
-
-
-def test_the_hot_path_and_the_route_store_the_same(client, database):
-    """A row repeated on the other way meets its digest."""
-    rows = [[row[0], row[1]] for row in two_class_rows(100, seed=3)["rows"]]
-    body = {"model": "plain", "benefits": [[0, -1.5], [-10, 5]]}
-    for row in rows:
-        record = {"ids": [fresh()], "instances": True}
-        hot = client.post("/predict", json={**body, "instances": [row], "record": record})
-        plain = client.post("/predict", json={**body, "instances": [row], "record": record, "rule": "expected_benefit"})
-        assert (hot.status_code, plain.status_code) == (200, 200), plain.text
-        assert hot.content == plain.content
 
 
 def test_without_a_wish_nothing_is_stored(client, database):
@@ -385,7 +371,7 @@ def default(client):
     put(record=False)
 
 
-@pytest.mark.parametrize("rule", [None, "expected_benefit"])  # on the hot path, and on the route
+@pytest.mark.parametrize("rule", [None, "expected_benefit"])
 def test_a_default_records_all_that_do_not_say_otherwise(client, database, default, rule):
     row = {"model": "plain", "instances": [ROW[:2]], "rule": rule}
     assert default(record=True) == {"record": True, "instances": False}
@@ -587,44 +573,6 @@ def test_long_terms_are_not_kept_parsed_by_the_thousand():
     assert [read_terms(content).version for content in contents] == list(range(100))
     assert rows._long_terms.cache_info().currsize <= 32
     assert rows._short_terms.cache_info().currsize <= 4_096
-
-
-@pytest.mark.parametrize(
-    ("error", "status"),
-    [
-        (DatabaseAway("locked"), 503),
-        (IdsTaken("taken", [Flaw("/record/ids/0", "taken")]), 409),
-        (Invalid.at("/record/ids", "of too many days"), 422),
-    ],
-)
-def test_a_plain_request_that_is_not_recorded_is_answered_once_as_on_the_usual_way(client, monkeypatch, error, status):
-    taken, written, wait = [], [], Guard.take
-
-    def take(guard, caller, scope):
-        taken.append(scope["path"])
-        return wait(guard, caller, scope)
-
-    def fail(_store, batches):
-        written.append(len(batches))
-        if isinstance(error, DatabaseAway):
-            raise error
-        return [error] * len(batches)
-
-    monkeypatch.setattr(Guard, "take", take)
-    monkeypatch.setattr(RowStore, "write", fail)
-    answers = []
-    for is_hot in (True, False):
-        body = {"model": "plain", "instances": [ROW[:2]], "benefits": MATRIX, "record": {"ids": ["x"]}}
-        with monkeypatch.context() as patched:
-            if not is_hot:
-                patched.setattr(HotPath, "tried", lambda *_: None)
-            answer = client.post("/predict", json=body)
-        answers.append((answer.status_code, answer.content, answer.headers["content-type"]))
-
-    assert answers[0] == answers[1]
-    assert answers[0][0] == status
-    assert written == [1, 1]
-    assert len(taken) <= 2
 
 
 def test_a_locked_database_is_waited_for_once(database, monkeypatch):

@@ -42,7 +42,7 @@ async def direct(settings: Settings) -> AsyncIterator[FastAPI]:
 
 async def ask(app: FastAPI, sent: Sent, content: bytes) -> Answer:
     """The answer of `app` to the request; `content` is its body as bytes. Raises TimeoutError where it hangs."""
-    scope = _scope(sent, content)
+    scope = scope_of(sent, content)
     parts: list[Message] = [{"type": "http.request", "body": content, "more_body": False}]
     status, headers, body = 0, {}, bytearray()
 
@@ -63,12 +63,11 @@ async def ask(app: FastAPI, sent: Sent, content: bytes) -> Answer:
     async with asyncio.timeout(_SECONDS):
         await app(scope, receive, send)
     route = scope.get("route")
-    if route is None and status == 200 and scope["path"] == PREDICT:  # the hot path answers before there is a route
-        route = next(one for one in app.state.routes if one.path == PREDICT)
     return Answer(status, headers, bytes(body), route)
 
 
-def _scope(sent: Sent, content: bytes) -> dict[str, Any]:
+def scope_of(sent: Sent, content: bytes) -> dict[str, Any]:
+    """The ASGI scope of the request."""
     kind = {} if sent.body is None or isinstance(sent.body, bytes) else {"Content-Type": JSON}
     headers = {"Host": "127.0.0.1:8000", "Content-Length": str(len(content)), **kind, **sent.headers}
     path = sent.path.encode("utf-8", "surrogatepass")

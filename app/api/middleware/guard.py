@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -15,13 +16,12 @@ from app.api.middleware.memory import announced
 from app.api.middleware.permits import Access
 from app.api.middleware.security_headers import Header
 from app.api.middleware.sites import Sites
-from app.errors import Invalid, KeyMissing, TooLarge, TooMany, Unsupported
+from app.errors import Invalid, KeyMissing, TooLarge, TooMany, TooSlow, Unsupported
 from app.text import check_query
 
 KEY_HEADER = "X-API-Key"
-TAKEN = "rate_taken"  # in the state of a request that the hot path has taken off its rate: the headers for it
-NOT_RECORDED = "not_recorded"  # in the state of one that the hot path decided and could not record: the error
 _BEARER = b"bearer "
+_BODY_SECONDS = 300.0  # for a whole body; the balancer in front reads slow ones before it passes them on
 
 
 @dataclass(frozen=True)
@@ -111,16 +111,12 @@ class Guard:
             raise
         state = scope.setdefault("state", {})
         state["caller"] = caller
-        if (taken := state.get(TAKEN)) is not None:
-            state["headers"] = taken
-        elif counted and caller.rate is not None:
+        if counted and caller.rate is not None:
             state["headers"], wait = self.take(caller, scope)
             if wait:
                 raise TooMany(
                     f"more than {caller.rate.amount} requests in {caller.rate.seconds} s", seconds=whole(wait)
                 )
-        if (error := state.get(NOT_RECORDED)) is not None:
-            raise error
         return caller
 
     def holds(self, scope: Scope) -> bool:
@@ -142,12 +138,24 @@ def _refuse_two_keys(headers: list[Header]) -> None:
 
 
 def _bounded(receive: Receive, limit: int) -> Receive:
-    """The same stream of body parts, broken off where it passes the limit without having announced it."""
+    """The same stream of body parts, broken off where it passes the limit without having announced it, or where the
+    whole takes too long.
+    """
     seen = 0
+    until: float | None = None
+    complete = False
 
     async def bounded() -> Message:
-        nonlocal seen
-        message = await receive()
+        nonlocal seen, until, complete
+        if complete:
+            return await receive()
+        until = until or asyncio.get_running_loop().time() + _BODY_SECONDS
+        try:
+            async with asyncio.timeout_at(until):
+                message = await receive()
+        except TimeoutError as error:
+            raise TooSlow(f"the body did not arrive within {_BODY_SECONDS:g} s") from error
+        complete = not message.get("more_body", False)
         if message["type"] == "http.request":
             seen += len(message.get("body", b""))
             if seen > limit:
