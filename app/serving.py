@@ -43,6 +43,7 @@ def serve(settings: Settings, host: str, port: int, starting: Starting) -> None:
         ws="none",
         access_log=False,  # the service writes its own, with request ids
         log_config=None,
-        proxy_headers=False,  # PAYOFF_TRUSTED_PROXIES lists the trusted proxies
+        proxy_headers=bool(settings.trusted_proxies),
+        forwarded_allow_ips=settings.trusted_proxies,
         timeout_graceful_shutdown=int(settings.shutdown_seconds),
     )

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from ipaddress import ip_network
-
 from app import tracing
-from app.access.addresses import Addresses
 from app.access.keyring import Keyring
 from app.access.rates import Rate
 from app.access.seen_keys import NOTE, KeysMade
@@ -43,7 +40,6 @@ def wire(settings: Settings) -> Service:
         tracing=tracing.start(settings.telemetry),
         memory=Budget(memory),
         sites=Sites(listed(settings.hosts)),
-        addresses=Addresses([ip_network(part) for part in listed(settings.trusted_proxies)]),
         console=settings.console,
     )
 

@@ -17,7 +17,6 @@ from fastapi import FastAPI
 from fastapi.concurrency import run_in_threadpool
 
 from app import __version__, processes, tracing
-from app.access.addresses import Addresses
 from app.access.keyring import Keyring
 from app.api import errors, routes
 from app.api.bodies.documents import DirectRoute
@@ -75,7 +74,6 @@ class Service:
     tracing: bool = False
     memory: Budget = field(default_factory=lambda: Budget(512 * 2**20))
     sites: Sites = field(default_factory=Sites)
-    addresses: Addresses = field(default_factory=Addresses)
     console: bool = True
 
 
@@ -114,7 +112,7 @@ def create_app(service: Service) -> FastAPI:
     if service.console:
         console.install(app)
     direct = _include_routes(app)
-    guard = Guard(service.keyring, service.limits, service.sites, service.addresses)
+    guard = Guard(service.keyring, service.limits, service.sites)
     permits.install(app, guard)
     if not service.tracing:  # spans begin in the router
         app.add_middleware(Shortcut, routes=direct)

@@ -99,6 +99,8 @@ class HotPath:
             caller.need(PREDICT.scopes)
         except PayoffError:
             return None
+        if caller.client is None and b"x-forwarded-for" in head:
+            return None  # the server reads the address, for which it counts, on the plain way
         return None if self._guard.must_wait(caller, scope) else caller
 
     def tried(self, scope: Scope, head: Head, caller: Caller, body: bytes, began: float) -> Hot | None:

@@ -172,25 +172,21 @@ def test_wrong_keys_count_for_the_peer_where_no_proxy_is_trusted(replica):
 
 
 def test_wrong_keys_count_for_the_client_that_a_trusted_proxy_names(behind):
-    """Not for what the client wrote before it; IPv6 clients by their /64 network."""
+    """Not for what the client wrote before it."""
     attacker = [f"198.51.100.{number}, 203.0.113.9" for number in range(GUESSES.amount + 1)]
-    network = [f"2001:db8:1:2::{number:x}" for number in range(GUESSES.amount + 1)]
 
     assert guesses(behind, attacker) == [401] * GUESSES.amount + [429]
-    assert guesses(behind, network) == [401] * GUESSES.amount + [429]
-    assert guesses(behind, ["203.0.113.10", "2001:db8:1:3::1"]) == [401, 401]
-    assert guesses(behind, ["203.0.113.9", "2001:db8:1:2:9::"]) == [429, 429]
-    for address in ("203.0.113.9", "2001:db8:1:2::1"):
-        headers = {"X-API-Key": ADMIN_KEY, "X-Forwarded-For": address}
-        assert httpx.get(f"{behind.url}/models", headers=headers).status_code == 200
+    assert guesses(behind, ["203.0.113.10", "203.0.113.9"]) == [401, 429]
+    headers = {"X-API-Key": ADMIN_KEY, "X-Forwarded-For": "203.0.113.9"}
+    assert httpx.get(f"{behind.url}/models", headers=headers).status_code == 200
 
 
 def test_rates_of_a_service_without_keys_hold_for_each_client(tmp_path):
-    settings = settings_for(tmp_path, workers=0, rate_limit="3/hour", trusted_proxies="127.0.0.1")
-    with serving(settings, proxy_headers=False) as client:
+    settings = settings_for(tmp_path, workers=0, rate_limit="3/hour")
+    with serving(settings, proxy_headers=True, forwarded_allow_ips="127.0.0.1") as client:
         seen = [
             client.get("/models", headers={"X-Forwarded-For": address}).status_code
-            for address in ("2001:db8::1", "2001:db8::2", "192.0.2.1", "2001:db8::3", "2001:db8::4")
+            for address in ("2001:db8::1", "2001:db8::1", "192.0.2.1", "2001:db8::1", "2001:db8::1")
         ]
 
     assert seen == [200, 200, 200, 200, 429]

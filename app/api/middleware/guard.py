@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from starlette.types import Message, Receive, Scope
 
-from app.access.addresses import Addresses
 from app.access.caller import Caller
 from app.access.keyring import Keyring, WrongKey
 from app.access.rates import Windows, whole
@@ -38,11 +37,10 @@ class Guard:
     It leaves in the request's state the `caller`, and `headers` to be added to the answer.
     """
 
-    def __init__(self, keyring: Keyring, limits: BodyLimits, sites: Sites, addresses: Addresses) -> None:
+    def __init__(self, keyring: Keyring, limits: BodyLimits, sites: Sites) -> None:
         self._keyring = keyring
         self._limits = limits
         self._sites = sites
-        self._addresses = addresses
         self._used = Windows()
 
     @property
@@ -124,10 +122,8 @@ class Guard:
         return self._keyring.holds(scope["state"]["caller"])
 
     def address(self, scope: Scope) -> str:
-        """The address that a request counts for."""
-        peer = scope["client"][0] if scope.get("client") else ""
-        forwarded = b",".join(value for name, value in scope["headers"] if name == b"x-forwarded-for")
-        return self._addresses.of(peer, forwarded.decode("latin-1"))
+        """The address that a request counts for; behind trusted proxies the server has put the client's there."""
+        return scope["client"][0] if scope.get("client") else ""
 
 
 def _refuse_two_keys(headers: list[Header]) -> None:
