@@ -1,4 +1,4 @@
-"""Event streams: how many may be open, and what they and other look-ups of jobs read from the database."""
+"""What event streams and other look-ups of jobs read from the database."""
 
 from __future__ import annotations
 
@@ -62,32 +62,6 @@ def streams(client: httpx.Client, path: str, count: int) -> Iterator[list[Iterat
         yield lines
 
 
-def test_streams_of_a_caller_are_bounded(queueing, job, monkeypatch):
-    monkeypatch.setattr(job_polling, "_STREAMS_PER_CALLER", 5)
-    with streams(queueing, f"{job}/events", 5):
-        refused = queueing.get(f"{job}/events")
-        assert refused.status_code == 429
-        assert refused.headers["content-type"] == "application/problem+json"
-        assert int(refused.headers["retry-after"]) >= 1
-        assert queueing.get(job).status_code == 200
-
-    assert _allowed(queueing, f"{job}/events") == 200
-
-
-def test_streams_of_all_callers_are_bounded(queueing, job, monkeypatch):
-    monkeypatch.setattr(job_polling, "_STREAMS", 3)
-    with streams(queueing, f"{job}/events", 3):
-        assert queueing.get(f"{job}/events").status_code == 429
-
-
-def test_a_stream_that_is_refused_or_unknown_holds_no_place(queueing, monkeypatch):
-    assert _allowed(queueing, "/train/job_00000000000000000000/events") == 404
-    monkeypatch.setattr(job_polling, "_STREAMS_PER_CALLER", 1)
-    assert _allowed(queueing, "/train/job_00000000000000000000/events") == 404
-    for _ in range(10):
-        assert queueing.get("/train/job_00000000000000000000/events").status_code == 404
-
-
 def test_all_streams_share_one_look_at_the_database(queueing, job):
     """Also those that wait with `Prefer`, and for other jobs."""
     other = queueing.post("/train", json=ORDER | {"model": "other"}).json()["id"]
@@ -129,13 +103,3 @@ def test_look_ups_do_not_read_what_only_the_work_needs(queueing, job):
     assert len(asked) >= 4
     for statement in asked:
         assert "spec" not in statement
-
-
-def _allowed(client: httpx.Client, path: str) -> int:
-    """The first status but 429: the service learns a little later that a client is gone."""
-    until = time.monotonic() + 20
-    while True:
-        with client.stream("GET", path) as stream:
-            if stream.status_code != 429 or time.monotonic() > until:
-                return stream.status_code
-        time.sleep(0.05)

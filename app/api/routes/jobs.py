@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import aclosing, suppress
 from datetime import UTC, datetime
 from functools import partial
 from typing import Annotated, Any, Generic, Literal, Self, TypeVar
@@ -17,14 +18,13 @@ from starlette.concurrency import run_in_threadpool
 from app.api.charts import media
 from app.api.deps import CallerDep, PageSize, PageToken, PortsDep
 from app.api.errors import Problem, problems, stored_problem
-from app.api.job_polling import stream_of_caller, watching
+from app.api.job_polling import watching
 from app.api.middleware.limiters import limiters
 from app.api.middleware.permits import TRAIN, guard_of, needs
 from app.jobs.client_queue import id_of_key
 from app.jobs.job import Job, JobView
 from app.usecases import jobs as usecase
 
-_HEARTBEAT_SECONDS = 15.0  # proxies close a stream that is silent for long
 _LONGEST_WAIT = 60.0
 
 JobStatus = Literal["queued", "running", "succeeded", "failed", "cancelled"]
@@ -191,8 +191,7 @@ def add_job_routes(
         summary="Follow a job until it ends, as server-sent events",
         description=f"One event whenever the job has changed; its data are what `GET /{kind}/{{job_id}}` answers.",
         response_class=EventSourceResponse,
-        responses=problems(404, 429),
-        dependencies=[Depends(stream_of_caller)],
+        responses=problems(404),
     )
     @needs(TRAIN)
     async def events(request: Request, job: JobView = found) -> AsyncIterator[ServerSentEvent]:
@@ -233,11 +232,10 @@ async def wait(request: Request, response: Response, job: JobView, prefer: str |
         return job
     seconds = min(float(wanted[1]), _LONGEST_WAIT)
     response.headers["Preference-Applied"] = f"wait={seconds:.0f}"
-    loop, stopping = asyncio.get_running_loop(), request.app.state.stopping
-    until = loop.time() + seconds
-    async with watching(request).of(job) as watched:
-        while not (job.ended or stopping.is_set()) and (left := until - loop.time()) > 0:
-            job = await watched.after(job, left)
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds), aclosing(watching(request).states(job)) as states:
+            async for state in states:
+                job = state
     return job
 
 
@@ -245,18 +243,16 @@ async def follow(
     request: Request, job: JobView, document: Callable[[JobView], JobState]
 ) -> AsyncIterator[ServerSentEvent]:
     """One event whenever the job's document has changed, until the job ends, or the caller's key does."""
+    seen: JobView | None = None
     last: JobState | None = None
-    async with watching(request).of(job) as watched:
-        while guard_of(request.scope).holds(request.scope):
-            now = document(job)
+    async with aclosing(watching(request).states(job)) as states:
+        async for state in states:
+            if not guard_of(request.scope).holds(request.scope):
+                return
+            now = document(state) if state is not seen else last
             if now != last:
                 yield ServerSentEvent(data=now, event="job")
-            if job.ended or request.app.state.stopping.is_set():
-                return
-            last, before = now, job
-            job = await watched.after(before, _HEARTBEAT_SECONDS)
-            if job is before and not request.app.state.stopping.is_set():
-                yield ServerSentEvent(comment="still here")
+            seen, last = state, now
 
 
 def _time(seconds: float | None) -> datetime | None:
