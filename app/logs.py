@@ -31,10 +31,10 @@ def configure(level: str) -> None:
     structlog.configure(
         processors=[*shared, structlog.processors.JSONRenderer(serializer=orjson.dumps)],
         wrapper_class=structlog.make_filtering_bound_logger(grade),
-        logger_factory=structlog.BytesLoggerFactory(),
+        logger_factory=lambda *_: _Output(),
         cache_logger_on_first_use=True,
     )
-    handler = logging.StreamHandler(sys.stdout)
+    handler = _Handler()
     renderer = structlog.processors.JSONRenderer(serializer=lambda line, **_: orjson.dumps(line).decode())
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
@@ -52,6 +52,13 @@ def configure(level: str) -> None:
     access = logging.getLogger("uvicorn.access")  # we write the request lines ourselves, with the request id
     access.handlers.clear()
     access.propagate = False
+
+
+class _Handler(logging.Handler):
+    """The same for the standard library's lines."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        _write(self.format(record).encode() + b"\n")
 
 
 def _where(_logger: Any, _method: str, line: structlog.typing.EventDict) -> structlog.typing.EventDict:
@@ -103,7 +110,26 @@ def _line(line: dict[str, Any]) -> bytes:
     return orjson.dumps(line, option=_LINE)
 
 
+def dropped() -> int:
+    """How many writes to standard output have failed: a full disk, or a reader that ended."""
+    return _Output.failed
+
+
+class _Output:
+    """Standard output for structlog. It never raises: a line is not worth the work that it is about."""
+
+    failed = 0
+
+    def msg(self, message: bytes) -> None:
+        _write(message + b"\n")
+
+    debug = info = warning = error = critical = exception = log = msg
+
+
 def _write(lines: bytes) -> None:
-    output = sys.stdout.buffer
-    output.write(lines)
-    output.flush()
+    try:
+        output = sys.stdout.buffer
+        output.write(lines)
+        output.flush()
+    except (OSError, ValueError):  # ValueError: it is closed
+        _Output.failed += 1

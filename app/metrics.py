@@ -28,7 +28,7 @@ from prometheus_client.registry import Collector
 from sqlalchemy import event
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 
-from app import __version__
+from app import __version__, logs
 from app.database import Database
 from app.jobs.job import Job
 from app.jobs.queue_status import QueueStatus, queue_status
@@ -197,6 +197,7 @@ class StorageMetrics(Collector):
         for name, count in failures.items():
             errors.add_metric((name.removeprefix("PAYOFF_").lower(),), count)
         yield errors
+        yield CounterMetricFamily("payoff_log_writes_dropped", "Log writes that failed", logs.dropped())
 
 
 class QueueMetrics(Collector):

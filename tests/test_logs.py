@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
+import sys
+from pathlib import Path
 
 from app import logs
 
@@ -58,3 +61,21 @@ def test_a_loop_that_ended_before_it_wrote_holds_up_no_other(monkeypatch):
             loop.run_until_complete(asyncio.sleep(0))
         loop.close()
     assert [json.loads(line)["number"] for line in written[0].splitlines()] == [1, 2]
+
+
+FULL = """
+import logging, sys, structlog
+from app import logs
+logs.configure("info")
+structlog.get_logger("payoff").error("of structlog")
+logging.getLogger("app.jobs").error("of the standard library")
+logs.write_request({"number": 1})
+sys.stderr.write(str(logs.dropped()))
+"""
+
+
+def test_output_that_cannot_be_written_raises_nowhere_and_is_counted():
+    """A log on a full disk ended the job worker for good."""
+    with Path("/dev/full").open("wb") as full:
+        run = subprocess.run([sys.executable, "-c", FULL], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert run.stderr.startswith("3")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import ClassVar, Literal, Self
 
 import numpy as np
 from scipy.special import expit
@@ -18,6 +18,7 @@ from app.learners.base import Learner
 from app.learners.plain_kinds import SCORE_CALIBRATOR
 
 SUM_TOLERANCE = 1e-6  # of a row of probabilities
+_TINY = 1e-300  # so that a row of zeros has a sum
 _FARTHEST = 30.0  # units from the centre: scores farther away, such as -1e30 for minus infinity, count as this far
 _FEW = 20  # rows of the rarest class from which `auto` considers isotonic curves
 _FOLDS = 5  # that choose the method and the units
@@ -58,7 +59,17 @@ class Given:
         return np.where(good[:, None], X, np.nan)
 
 
-_Model = Standardised | Unchanged | Given
+@dataclass(frozen=True)
+class Shares:
+    """Scores from 0 to 1, taken for probabilities: one (n, 1) of the second class, or (n, K), divided by their sum."""
+
+    def posterior(self, X: np.ndarray) -> np.ndarray:
+        P = np.concatenate((1.0 - X, X), axis=1) if X.shape[1] == 1 else X + _TINY
+        return np.asarray(P / P.sum(axis=1, keepdims=True))
+
+
+_Model = Standardised | Unchanged | Given | Shares
+_Form = Literal["one unit", "own units", "log-odds"]
 
 
 class ScoreCalibrator(Learner):
@@ -66,12 +77,13 @@ class ScoreCalibrator(Learner):
 
     There is nothing else to fit, so the rows themselves are calibrated on, without folds. `auto` is `sigmoid`, or from
     20 rows of the rarest class `isotonic` where its log loss on five folds is better by more than a standard error;
-    probabilities with fewer than 20 rows outside the most common class stay as they are. Three scores or more have one
-    unit, or one each where that is better by as much. `doubts_` are sentences about what the calibration lost.
+    probabilities with fewer than 10 rows outside the most common class stay as they are. Three scores or more have one
+    unit, or one each where that is better by as much; scores that all lie in [0, 1] count by their log-odds, unless a
+    unit is better by as much. `doubts_` are sentences about what the calibration lost.
     """
 
     parameters = SCORE_CALIBRATOR.parameters
-    _auto: ClassVar[tuple[float, float]] = (20, math.inf)
+    _auto: ClassVar[tuple[float, float]] = (10, math.inf)
 
     def __init__(
         self,
@@ -92,24 +104,27 @@ class ScoreCalibrator(Learner):
         return self
 
     def _fit_calibrated(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> None:
-        self.calibration_, self.own_units_ = self._chosen(X, codes, weights)
+        self.calibration_, self.form_ = self._chosen(X, codes, weights)
         self._calibrate_on(X, codes, weights)
 
     def _calibrate_on(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> None:
-        self.model_, self.calibrator_ = self._fitted(self.calibration_, self.own_units_, X, codes, weights)
-        self.doubts_ = [] if self.input == "probabilities" else list(self._doubts(X, codes))
+        self.model_, self.calibrator_ = self._fitted(self.calibration_, self.form_, X, codes, weights)
+        self.doubts_ = list(self._doubts(X, codes))
 
     def _method(self, counts: np.ndarray) -> str:
         method = self._automatic(counts) if self.calibration == "auto" else self.calibration
         return "sigmoid" if method == "none" and self.input == "scores" else method  # scores have no probabilities
 
-    def _chosen(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> tuple[str, bool]:
-        """The method, and whether each column has its own unit: the simplest whose loss no other beats clearly."""
+    def _chosen(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> tuple[str, _Form]:
+        """The method, and what the scores are taken for: the first whose loss no other beats clearly."""
         counts = np.bincount(codes)
         both = self.calibration == "auto" and counts.min() >= _FEW
         methods = ["sigmoid", "isotonic"] if both else [self._method(counts)]
-        units = [False, True] if self.input == "scores" and X.shape[1] > 2 else [False]
-        best, *others = [(method, own) for method in methods for own in units]
+        forms: list[_Form] = ["one unit"]
+        if self.input == "scores":
+            forms = ["one unit", "own units"] if X.shape[1] > 2 else forms
+            forms = ["log-odds", *forms] if X.min() >= 0 and X.max() <= 1 else forms
+        best, *others = [(method, form) for method in methods for form in forms]
         if not others:
             return best
         some = _some(codes, counts)
@@ -124,26 +139,31 @@ class ScoreCalibrator(Learner):
         return best
 
     def _losses(
-        self, method: str, own_units: bool, X: np.ndarray, codes: np.ndarray, weights: np.ndarray, fold: np.ndarray
+        self, method: str, form: _Form, X: np.ndarray, codes: np.ndarray, weights: np.ndarray, fold: np.ndarray
     ) -> np.ndarray:
         """The log loss of each row by a calibration that did not see it; 0 for rows in no fold."""
         losses = np.zeros(len(X))
         for number in np.unique(fold[fold >= 0]):
             rest, inside = fold != number, np.flatnonzero(fold == number)
-            model, calibrator = self._fitted(method, own_units, X[rest], codes[rest], weights[rest])
+            model, calibrator = self._fitted(method, form, X[rest], codes[rest], weights[rest])
             P = model.posterior(X[inside]) if calibrator is None else calibrator.apply(model.posterior(X[inside]))
             losses[inside] = -np.log(P[np.arange(len(P)), codes[inside]])
         return losses
 
     def _fitted(
-        self, method: str, own_units: bool, X: np.ndarray, codes: np.ndarray, weights: np.ndarray
+        self, method: str, form: _Form, X: np.ndarray, codes: np.ndarray, weights: np.ndarray
     ) -> tuple[_Model, Calibrator | None]:
         if self.input == "scores" and method == "isotonic" and X.shape[1] <= 2:
             return Unchanged(), _curve(_differences(X)[:, 0], codes, weights)
-        model = Given() if self.input == "probabilities" else _standardised(X, own_units=own_units)
+        model: _Model = Shares() if form == "log-odds" else _standardised(X, own_units=form == "own units")
+        model = Given() if self.input == "probabilities" else model
         return model, None if method == "none" else fit_calibrator(method, model.posterior(X), codes, weights)
 
     def _doubts(self, X: np.ndarray, codes: np.ndarray) -> Iterator[str]:
+        if self.input == "probabilities":
+            if self.calibration == "auto" and self.calibration_ == "none":
+                yield f"left uncalibrated: fewer than {self._auto[0]} rows are outside of the most common class"
+            return
         if X.shape[1] <= 2:
             before, error = rank_area(_differences(X)[:, 0], codes == 1)
             if before < 0.5 + error:

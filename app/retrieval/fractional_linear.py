@@ -18,6 +18,8 @@ import numpy as np
 from app.errors import Invalid
 from app.retrieval.losses import NEARLY_ZERO, Loss, absolute_sum, exact_sums
 
+WIDEST = 1e20  # of a denominator's range: the nodes of its quadrature grow with the logarithm, 208 here
+
 
 @dataclass(frozen=True)
 class Denominator:
@@ -90,6 +92,9 @@ def denominator(loss: Loss, n: int) -> Denominator:
         raise _refused(loss, n, counts[inner.argmax()], "is zero")
     above = counts @ np.abs(c)
     low, high = float(values[~zero].min()), float(values.max())
+    if high > WIDEST * low:
+        what = f"the denominator of {loss.name!r} ranges from {low:.3g} to {high:.3g}"
+        raise Invalid.at("/d", f"{what} for {n} items; at most a factor of {WIDEST:g} is supported")
     largest = float((above[~zero] / values[~zero]).max()) + (40 * float(above[zero].max()) / low if zero.any() else 0.0)
     cancels = float((counts[~zero] @ np.abs(d) / values[~zero]).max())
     return Denominator(tuple(c), tuple(d), low, high, largest, cancels, n)

@@ -154,7 +154,7 @@ def test_columns_of_other_units_get_a_unit_each():
     S = rng.normal(size=(300, 3)) + 2 * np.eye(3)[y]
     one = ScoreCalibrator(calibration="sigmoid").fit(S, y)
     own = ScoreCalibrator(calibration="sigmoid").fit(S * [1, 10, 100], y)
-    assert (one.own_units_, own.own_units_) == (False, True)
+    assert (one.form_, own.form_) == ("one unit", "own units")
     close = np.abs(own.posterior(S * [1, 10, 100]) - one.posterior(S)).mean()
     assert close < 0.02
 
@@ -188,3 +188,35 @@ def test_refitting_calibrates_again_on_the_rows_given():
     s, y = two_classes()
     one = ScoreCalibrator(calibration="sigmoid").fit(s[:200, None], y[:200]).refit(s[:, None], y)
     np.testing.assert_allclose(one.posterior(s[:, None])[:, 1], platt(s, y), atol=1e-6)
+
+
+@pytest.mark.parametrize("columns", [1, 2, 3])
+def test_probabilities_sent_as_scores_are_calibrated_by_their_log_odds(columns):
+    """As well as where they are sent as probabilities; a unit for them lost much of it."""
+    rng = np.random.default_rng(10)
+    n, K = 3000, max(columns, 2)
+    y = rng.choice(K, n, p=np.full(K, 1 / K))
+    Z = 3 * rng.normal(size=(n, K)) + 4 * np.eye(K)[y]
+    P = np.exp(2 * Z) / np.exp(2 * Z).sum(axis=1, keepdims=True)  # overconfident
+    sent = P[:, 1:] if columns == 1 else P
+    train, test = np.arange(n) < 500, np.arange(n) >= 500
+    by_scores = ScoreCalibrator(calibration="sigmoid").fit(sent[train], y[train])
+    by_probabilities = ScoreCalibrator(input="probabilities", calibration="sigmoid").fit(P[train], y[train])
+
+    losses = [
+        -np.log(one.posterior(X[test])[np.arange(test.sum()), y[test]]).mean()
+        for one, X in ((by_scores, sent), (by_probabilities, P))
+    ]
+    assert by_scores.form_ == "log-odds"
+    assert losses[0] < losses[1] + 1e-3
+
+
+def test_few_rows_are_calibrated_from_ten_on_and_said_to_be_left_alone_below():
+    rng = np.random.default_rng(11)
+    for minority, method in ((9, "none"), (10, "sigmoid")):
+        y = (np.arange(200) < minority).astype(int)
+        p = np.clip(0.3 * y + rng.random(200) * 0.6, 0.01, 0.99)
+        found = ScoreCalibrator(input="probabilities").fit(np.column_stack((1 - p, p)), y)
+        assert found.calibration_ == method
+        assert bool(found.doubts_) == (method == "none")
+        assert method == "sigmoid" or "left uncalibrated" in found.doubts_[0]
