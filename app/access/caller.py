@@ -18,6 +18,7 @@ class Scope(StrEnum):
 
     PREDICT = "predict"
     TRAIN = "train"
+    METRICS = "metrics"
     ADMIN = "admin"
 
 

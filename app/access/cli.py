@@ -25,7 +25,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
         "--scope",
         action="append",
         default=[],
-        help="predict, train or admin; repeatable; without a scope the key opens only /metrics",
+        help="predict, train, metrics or admin; repeatable",
     )
     create.add_argument(
         "--model",

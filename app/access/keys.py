@@ -62,7 +62,7 @@ class Key:
 
 @dataclass(frozen=True)
 class KeyRequest:
-    """What a new key shall be; without scopes it allows only `/metrics`."""
+    """What a new key shall be; without scopes it allows only `/v2` and `/access`."""
 
     name: str
     scopes: Sequence[str] = ()

@@ -28,6 +28,7 @@ _SCOPES = {
     "`train`": TRAIN,
     "`predict` or `train`": EITHER,
     "`admin`": ADMIN,
+    "`metrics`": frozenset({Scope.METRICS}),
 }
 _DOCUMENT = (Path(__file__).parents[2] / "docs" / "reference" / "scopes.md").read_text()
 _ROWS = re.findall(r"^\| `([A-Z]+) (/\S*)` \| (.*?) \| (shared|own) \| .* \|$", _DOCUMENT, re.MULTILINE)

@@ -65,7 +65,7 @@ def test_the_authorize_button_knows_the_header(replica):
         for operation in operations.values():
             assert {name for one in operation["security"] for name in one} == (set() if "/health/" in path else {"key"})
     assert document["paths"]["/models"]["get"]["security"] == [{"key": ["predict"]}, {"key": ["train"]}]
-    assert document["paths"]["/metrics"]["get"]["security"] == [{"key": []}]
+    assert document["paths"]["/metrics"]["get"]["security"] == [{"key": ["metrics"]}]
 
 
 def test_the_scripts_of_the_documentation_page_may_be_kept_and_nothing_else(replica):

@@ -13,7 +13,7 @@ from app.api.bodies.documents import StrictRoute
 from app.api.deps import PortsDep
 from app.api.errors import problems
 from app.api.middleware.limiters import limiters
-from app.api.middleware.permits import ANY_KEY, CHECK, OPEN, needs
+from app.api.middleware.permits import CHECK, METRICS, OPEN, needs
 from app.errors import NotReady
 from app.usecases.ports import Ports
 
@@ -89,7 +89,7 @@ def _unwritable(ports: Ports) -> Iterator[str]:
     response_class=Response,
     responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
 )
-@needs(ANY_KEY)  # a key without scopes will do: what a scraper should have
+@needs(METRICS)  # they name every model, and the money that it earns
 async def metrics(request: Request) -> Response:
     content = await limiters(request).metrics.run(request.app.state.metrics.report)
     return Response(content, media_type=CONTENT_TYPE_LATEST)
