@@ -229,15 +229,9 @@ def test_a_file_that_is_too_large_is_refused_before_it_is_sent(service):
     assert begun(service, 2 * 2**30, b"") == 413
 
 
-def test_a_joblib_file_is_refused_before_it_has_arrived(tmp_path):
-    """Without PAYOFF_ALLOW_PICKLES. The field that names the format comes first; the rest of the form never does."""
-    form = (
-        b'--x\r\nContent-Disposition: form-data; name="format"\r\n\r\njoblib\r\n--x\r\n'
-        b'Content-Disposition: form-data; name="file"; filename="m"\r\n\r\nxxx'
-    )
-
+def test_a_joblib_file_is_refused_without_the_setting(tmp_path):
     with serving(settings_for(tmp_path, workers=0)) as client:
-        assert begun(client, 2**20, form) == 403
+        assert sent(client, "mine", b"x", format="joblib", dataset="ds_0000000000000000").status_code == 403
 
 
 def test_only_keys_with_the_scope_admin_import(tmp_path):

@@ -42,7 +42,7 @@ async def received(request: Request) -> AsyncIterator[Upload]:
     content_type = request.headers.get("content-type", "")
     media_type = content_type.partition(";")[0].strip().lower()
     if media_type == FORM:
-        form = await read_form(content_type, request.stream())
+        form = await read_form(request)
         try:
             yield _from_form(form)
         finally:

@@ -13,7 +13,7 @@ from app.api.bodies.forms import read_form
 from app.api.bodies.json_bodies import parsed
 from app.api.bodies.matrices import WireMatrix
 from app.api.bodies.media_types import FORM
-from app.api.deps import PortsDep, need_model
+from app.api.deps import need_model
 from app.api.errors import problems
 from app.api.middleware.limiters import limiters
 from app.api.middleware.memory import share
@@ -68,21 +68,15 @@ async def import_version(
     name: ModelName,
     request: Request,
     response: Response,
-    ports: PortsDep,
     job_of: Annotated[Order, ordering("import-triage")],
 ) -> JobDocument:
     """The job, of kind `import`, is found under `/train`. It loads the file, evaluates the model on all rows of the
     data set, and publishes it with the same card and figures as a trained model.
     """
-
-    def look(field: str, text: str) -> None:
-        if field == "format":  # a pickle is refused before the file has arrived
-            usecase.check_format(ports, text)
-
     content_type = request.headers.get("content-type", "")
     if content_type.partition(";")[0].strip().lower() != FORM:
         raise Unsupported(f"Content-Type is {content_type[:80] or 'absent'!r}; send {FORM}")
-    form = await read_form(content_type, request.stream(), field_bytes=_FIELD_BYTES, look=look)
+    form = await read_form(request, field_bytes=_FIELD_BYTES)
     try:
         content, fields = _parts(form, request)
         wire = checked(ImportForm, fields)
