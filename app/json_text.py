@@ -7,7 +7,6 @@ from typing import Any
 
 import orjson
 
-from app.repeats import refuse_repeats
 from app.text import check_document
 
 _AROUND = 10  # characters before and after the place of an error that a message quotes
@@ -15,13 +14,13 @@ _FOREIGN = re.compile(r"-?(?:NaN|Infinity|inf\b)|None\b", re.IGNORECASE)  # as P
 
 
 def document_of(text: bytes) -> Any:
-    """The document; Invalid at text that no caller may send and at a name that an object holds twice. O(size).
+    """The document; Invalid at text that no caller may send. Of a name that an object holds twice the last
+    value counts. O(size).
 
     Raises orjson.JSONDecodeError where it is not JSON (RFC 8259, UTF-8, nested at most 1,024 deep, without NaN).
     """
     document = orjson.loads(text)
     check_document(document, text)
-    refuse_repeats(text, document)
     return document
 
 

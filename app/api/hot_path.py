@@ -141,11 +141,8 @@ class HotPath:
         matrix = plan.matrix(model, benefits, actions) if saved is None else plan.saved(model, saved)
         if matrix is None or matrix.row_bytes * len(instances) > SMALL:
             return None
-        colons = matrix.colons if saved is None else benefits.count(":")
-        rows = len(instances) * plan.colons if instances and type(instances[0]) is dict else 0
-        recorded = document.get("record", self._recorder.defaults.of(model.name) is not None)
-        if recorded is not False or body.count(b":") != len(document) + reference.count(":") + colons + rows:
-            return None  # an object has a name twice
+        if document.get("record", self._recorder.defaults.of(model.name) is not None) is not False:
+            return None
         booleans = body.count(b"false") > ("record" in document) or b"true" in body
         decided = plan.decide(model, instances, matrix, booleans_possible=booleans)
         if decided is None:

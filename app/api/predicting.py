@@ -63,7 +63,7 @@ async def _computed(request: Request, size: int, read: Callable[[], Asked]) -> _
     if asked.given is None and (model is None or not model.inline):
         return await run_in_threadpool(_answer, request, asked)
     ready = _ready(request, asked, model)
-    limited, explained = asked.question.constraints, asked.question.explain and model is not None
+    limited, explained = asked.question.constraints, asked.question.explain
     decided = partial(_decide, request, asked, ready)
     slow = limited and (limited.resources or ready.numbers > INLINE_NUMBERS)
     if ready.numbers > _LONG_NUMBERS or slow or (explained and ready.numbers > _EXPLAINED_NUMBERS):

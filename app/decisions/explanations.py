@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+_SAFE = 1 - 1e-6  # of a bound, for rounding
 _HALVINGS = 80  # of the interval in which a multiplier is sought
 
 
@@ -29,7 +30,8 @@ class Flips(NamedTuple):
 def flips(P: np.ndarray, B: np.ndarray, choice: np.ndarray) -> Flips:
     """What would change decisions `choice` int (n,) made with posteriors P (n, K) and benefits B (K, A) or (n, K, A).
 
-    At least two actions. O(n A K log K).
+    At least two actions. O(n A K log K) at most: an action whose plane of equal earnings is farther than the nearest
+    point known so far is passed over.
     """
     n, rows = len(P), np.arange(len(P))
     each = np.broadcast_to(B, (n, *B.shape[-2:]))
@@ -42,13 +44,26 @@ def flips(P: np.ndarray, B: np.ndarray, choice: np.ndarray) -> Flips:
     cell = P.argmax(axis=1)
     nearest = np.full(n, np.inf)
     point, to = np.full(P.shape, np.nan), np.full(n, -1)
-    for action in range(each.shape[2]):
-        found, q = _nearest(P, -gains[:, :, action])
-        found &= choice != action
-        distance = np.where(found, ((q - P) ** 2).sum(axis=1), np.inf)
-        closer = distance < nearest
-        nearest[closer], point[closer], to[closer] = distance[closer], q[closer], action
+    planes = _distances(margins, gains)
+    for action in planes.mean(axis=0).argsort(kind="stable"):
+        near = np.flatnonzero((planes[:, action] <= nearest) & (choice != action))
+        if not len(near):
+            continue
+        found, q = _nearest(P[near], -gains[near, :, action])
+        distance = np.where(found, ((q - P[near]) ** 2).sum(axis=1), np.inf)
+        before = nearest[near]
+        closer = (distance < before) | (found & (distance == before) & (action < to[near]))
+        at = near[closer]
+        nearest[at], point[at], to[at] = distance[closer], q[closer], action
     return Flips(runner_up, margin, point, to, cell, margin / P[rows, cell])
+
+
+def _distances(margins: np.ndarray, gains: np.ndarray) -> np.ndarray:
+    """Lower bounds (n, A) of the squared distance to where each action earns as much, within the plane of sums of 1."""
+    spread = ((gains - gains.mean(axis=1, keepdims=True)) ** 2).sum(axis=1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        squared = np.square(np.maximum(margins, 0.0)) / spread
+    return np.where(np.isfinite(squared), squared * _SAFE, 0.0)
 
 
 def _nearest(P: np.ndarray, G: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

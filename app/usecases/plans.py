@@ -28,14 +28,12 @@ _HUGE = 1e100  # bounds below it keep sums and products far from overflow
 class Prepared(NamedTuple):
     """A benefit matrix that was checked: `head` and `tail` are what every answer with it begins and ends with, in JSON.
 
-    `colons` counts those of the matrix and of the actions' names as they were sent. A row of the answer takes at most
-    `row_bytes`.
+    A row of the answer takes at most `row_bytes`.
     """
 
     benefits: np.ndarray
     losses: np.ndarray
     actions: tuple[int | str, ...]
-    colons: int
     head: bytes
     tail: bytes
     row_bytes: int
@@ -55,7 +53,6 @@ class Plan:
     def __init__(self, model: Loaded) -> None:
         classes = bool(model.classes) and not model.multilabel
         self.applies = classes and not model.schema.categorical and model.inline
-        self.colons = sum(name.count(":") + 1 for name in model.schema.names)  # of a row that is an object
         self._matrices: dict[bytes, Prepared] = {}
         self._bounds: tuple[list[float], list[float]] | None = None
         if model.bounds is not None and np.abs(model.bounds).max() < _HUGE:
@@ -80,7 +77,7 @@ class Plan:
         return self._matrices.get(saved.content) or self._prepare(model, saved.content, *saved.checked)
 
     def _prepare(self, model: Loaded, key: bytes, benefits: Any, actions: Any) -> Prepared | None:
-        found = _prepared(model, benefits, actions, key.count(b":")) if len(key) <= _MAX_BYTES else None
+        found = _prepared(model, benefits, actions) if len(key) <= _MAX_BYTES else None
         if found is not None:
             if len(self._matrices) >= _MAX_MATRICES:
                 del self._matrices[next(iter(self._matrices))]  # the oldest
@@ -135,7 +132,7 @@ class Plan:
         return Decided([least_of(regrets, self._n_classes)], probabilities, P.dot(matrix.benefits).tolist())
 
 
-def _prepared(model: Loaded, benefits: Any, actions: Any, colons: int) -> Prepared | None:
+def _prepared(model: Loaded, benefits: Any, actions: Any) -> Prepared | None:
     if not (actions is None or _are_names(actions)):
         return None
     try:
@@ -150,7 +147,7 @@ def _prepared(model: Loaded, benefits: Any, actions: Any, colons: int) -> Prepar
     head = {"model": model.model, "rule": "expected_benefit", "classes": model.classes, "actions": columns}
     row_bytes = _NUMBER_BYTES * (len(model.classes) + len(columns)) + max(len(orjson.dumps(name)) for name in columns)
     about = orjson.dumps(head)[:-1], orjson.dumps(warnings)
-    return Prepared(B, losses(B), columns, colons, *about, row_bytes + _ROW_BYTES)
+    return Prepared(B, losses(B), columns, *about, row_bytes + _ROW_BYTES)
 
 
 def _are_names(actions: Any) -> bool:

@@ -97,7 +97,7 @@ class _Case:
 
 
 LARGEST_ANSWER = 5_000_000  # numbers; some 90 MB of JSON, or 40 MB as an array
-_EXPLAINED = 5  # numbers for each cell of an explanation, by time and by memory
+_EXPLAINED = 25  # numbers for each cell of an explanation, by the most time that it takes
 _Chosen = tuple[np.ndarray, list[str], dict[str, Any]]
 
 

@@ -80,21 +80,6 @@ def test_the_media_type_of_a_body(client, route, kind, status):
 
 
 @pytest.mark.parametrize("route", BODIES)
-def test_a_name_that_is_there_twice(client, route):
-    """At the top, or deep inside: the parser would keep the last."""
-    body = json.dumps(BODIES[route])
-    name = next(iter(BODIES[route]))
-    inside = body[:-1] + ', "a:b": [{"x/y": {"\\u0061": ": {", "a": 2}}]}'
-
-    first = ask(client, route, (body[:-1] + f', "{name}": null}}').encode())
-    second = ask(client, route, inside.encode())
-
-    assert first.status_code == second.status_code == 422
-    assert places(first) == [f"/{name}"]
-    assert places(second) == ["/a:b/0/x~1y/a"]
-
-
-@pytest.mark.parametrize("route", BODIES)
 def test_a_body_of_too_many_values(client, route):
     """Refused before it is parsed, whatever it holds."""
     for part in (b"[],", b"1,", b"{},"):

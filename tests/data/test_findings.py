@@ -143,7 +143,6 @@ def test_ndjson_is_the_same_data_set_as_csv(store):
         (b'{"a": 1, "y": "u"}\n{"a"', Invalid, "line 2 is not JSON"),
         (b'{"a": "' + b"x" * 3_000_000 + b'"}', Invalid, "longer than"),
         (b"".join(b'{"c%d": 1}\n' % i for i in range(200)), TooLarge, "columns"),
-        (b'{"a": 1, "a": 2}\n', Invalid, "twice"),
     ],
 )
 def test_lines_that_are_no_table_are_refused(store, body, error, words):

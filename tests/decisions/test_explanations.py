@@ -79,3 +79,18 @@ def test_many_rows_are_explained_as_each_alone_and_with_its_own_matrix():
         alone = flips(P[i : i + 1], B[i], choice[i : i + 1])
         for one, all_of_them in zip(alone, together, strict=True):
             np.testing.assert_allclose(one[0], all_of_them[i], rtol=0, atol=1e-12)
+
+
+def test_the_nearest_of_a_thousand_actions():
+    """300 probabilities took 25 s: most actions are farther than the nearest point known, and passed over."""
+    rng = np.random.default_rng(3)
+    P, B = rng.dirichlet(np.ones(2), 300), rng.normal(size=(2, 1000)).cumsum(axis=1)
+    choice = decide(P, B).choice
+
+    found = flips(P, B, choice)
+
+    for i in range(0, 300, 60):
+        pairs = [B[:, [choice[i], a]] for a in range(1000) if a != choice[i]]
+        points = [flips(P[i : i + 1], pair, np.array([0])).point[0] for pair in pairs]
+        least = min(((q - P[i]) ** 2).sum() for q in points if np.isfinite(q).all())
+        assert ((found.point[i] - P[i]) ** 2).sum() == pytest.approx(least, rel=1e-9)

@@ -11,13 +11,17 @@ from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from app.api.bodies.documents import Names, Text, WireModel
 from app.api.bodies.json_bodies import Reserve
-from app.errors import Flaw, Invalid, pointer, reject, unknown
+from app.errors import Flaw, Invalid, TooLarge, pointer, reject, unknown
+from app.outcomes.tables import MAX_ID
 
 if TYPE_CHECKING:  # imported where needed: it takes 40 MB of memory that a service without such clients can spare
     import pyarrow as pa
 
 _VALUES = (str, int, float, bool, type(None))
 _MAX_KEPT = 100
+_MAX_CELL = 1000  # characters of a cell that comes back and is no id
+_UTF8 = 4  # bytes of a character, at most
+_MAX_TEXT = 64 << 20  # bytes of a column: few bytes of a dictionary can stand for very many
 _ID = "id"  # the column of ids that came without a name
 
 
@@ -132,18 +136,19 @@ def carried_of_table(
         for name in names
         if (count := table.column_names.count(name)) != 1
     )
-    columns = {name: _column(table.column(name), name, reserve) for name in names}
+    columns = {name: _column(table.column(name), name, reserve, is_id=name == wire.id) for name in names}
     ignored = index_columns(table.schema).union(names).difference(features)
     rest = [i for i, name in enumerate(table.column_names) if name not in ignored]  # a name may occur twice
     rest = table.select(rest) if len(rest) < table.num_columns else table
     return rest, Carried(wire.id, columns, wire.keep)
 
 
-def _column(column: pa.ChunkedArray, name: str, reserve: Reserve) -> pa.ChunkedArray:
+def _column(column: pa.ChunkedArray, name: str, reserve: Reserve, *, is_id: bool) -> pa.ChunkedArray:
     """A column of single values, dictionaries spelt out."""
     import pyarrow as pa  # noqa: PLC0415
+    import pyarrow.compute as pc  # noqa: PLC0415
 
-    from app.data.arrow_text import decoded_bytes, is_number, is_text  # noqa: PLC0415 - with pyarrow
+    from app.data.arrow_text import decoded_bytes, is_number, is_text, lengths  # noqa: PLC0415 - with pyarrow
 
     if not (
         is_number(column.type)
@@ -152,7 +157,13 @@ def _column(column: pa.ChunkedArray, name: str, reserve: Reserve) -> pa.ChunkedA
         or pa.types.is_timestamp(column.type)
     ):
         raise Invalid.at(pointer(name), f"the type of {name!r} is '{column.type}'; numbers, text and dates come back")
-    reserve(len(column) * 8 + 3 * (decoded_bytes(column) if is_text(column.type) else 0))
+    size = decoded_bytes(column) if is_text(column.type) else 0
+    most = MAX_ID if is_id else _MAX_CELL
+    if size and (row := pc.index(pc.greater(lengths(column), most * _UTF8), True).as_py()) >= 0:
+        raise Invalid.at(pointer(name, row), f"what comes back has at most {most} characters a cell")
+    if size > _MAX_TEXT:
+        raise TooLarge(f"the column {name!r} stands for {size:,} bytes of text; {_MAX_TEXT:,} can come back")
+    reserve(len(column) * 8 + 3 * size)
     return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
 
 
@@ -202,9 +213,9 @@ def _checked_ids(wire: CarriedIds, instances: Any) -> list[Any]:
     if type(wire.ids) is not list:
         raise Invalid.at("/ids", "'ids' is a list of texts or integers")
     reject(
-        Flaw(pointer("ids", i), "an id is text or an integer")
+        Flaw(pointer("ids", i), f"an id is an integer, or text of at most {MAX_ID} characters")
         for i, each in enumerate(wire.ids)
-        if type(each) not in (str, int)
+        if type(each) is not int and not (type(each) is str and len(each) <= MAX_ID)
     )
     if isinstance(instances, list) and len(wire.ids) != len(instances):
         raise Invalid.at("/ids", f"there are {len(wire.ids):,} ids for {len(instances):,} instances")

@@ -1,4 +1,4 @@
-"""JSON bodies, read in one way on every route: measured before they are parsed, and no name twice in an object."""
+"""JSON bodies, read in one way on every route: measured before they are parsed."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ INLINE_NUMBERS = 10_000  # of an answer; one with more is computed in a thread
 MAX_VALUES = 1_000_000  # of one body: the parser holds the interpreter's lock for a tenth of a second
 _WEIGHTS = {b",": 1, b":": 1, b"[": 1, b"{": 2}  # an object costs as much memory as a few numbers
 _BYTES_PER_VALUE = 120  # of memory: a number takes 32, a list 80, an object 230; rows are copied once
+_MAX_ESCAPES = 1_000_000  # backslashes: the parser and the search for refused characters hold the lock for them
 _BLOCK = 1 << 20  # bytes of a body that are counted together
 _SMALL = MAX_VALUES // max(_WEIGHTS.values())  # bytes of a body that cannot hold more than `MAX_VALUES`
 
@@ -28,8 +29,7 @@ def parsed(body: bytes, reserve: Reserve) -> Any:
 
     `reserve` is told how many bytes of memory the document of a long body will take. Raises TooLarge, before anything
     is parsed, where the body holds more than `MAX_VALUES`; Invalid where it is not JSON (RFC 8259, UTF-8, nested at
-    most 1,024 deep, without NaN and Infinity), at text with control characters, and at a name that an object holds
-    twice. O(size).
+    most 1,024 deep, without NaN and Infinity), and at text with control characters. O(size).
     """
     measured(body, reserve)
     try:
@@ -39,8 +39,10 @@ def parsed(body: bytes, reserve: Reserve) -> Any:
 
 
 def measured(body: bytes, reserve: Reserve) -> None:
-    """Tell `reserve` how many bytes of memory the values of a long body will take; TooLarge above `MAX_VALUES`."""
+    """Tell `reserve` how many bytes of memory the values of a long body will take; TooLarge above the limits."""
     if len(body) > _SMALL:
+        if (escapes := count(body, b"\\")) > _MAX_ESCAPES:
+            raise TooLarge(f"the body has {escapes:,} backslashes; a JSON body may have {_MAX_ESCAPES:,}")
         reserve(_extent(body) * _BYTES_PER_VALUE)
 
 
