@@ -14,6 +14,7 @@ from app.api.hot_protocol import HotProtocol
 from app.settings import Settings
 from app.wiring import wire
 
+_KEEP_ALIVE_SECONDS = 65  # longer than balancers and clients keep an idle connection, which otherwise send into its end
 Starting = Callable[[], AbstractContextManager[None]]
 
 
@@ -41,6 +42,7 @@ def serve(settings: Settings, host: str, port: int, starting: Starting) -> None:
         loop="uvloop",
         http=HotProtocol,
         ws="none",
+        timeout_keep_alive=_KEEP_ALIVE_SECONDS,
         access_log=False,  # the service writes its own, with request ids
         log_config=None,
         proxy_headers=bool(settings.trusted_proxies),

@@ -140,7 +140,13 @@ def serving(settings: Settings, **options: object) -> Iterator[httpx.Client]:
     """The service in a thread of this process, and a client of it; `options` are uvicorn's."""
     port = free_port()
     wired = wire(settings)
-    options = {"http": HotProtocol, "log_config": None, "lifespan": "on", "proxy_headers": False} | options
+    options = {
+        "http": HotProtocol,
+        "log_config": None,
+        "lifespan": "on",
+        "proxy_headers": False,
+        "timeout_keep_alive": 65,
+    } | options
     server = uvicorn.Server(uvicorn.Config(create_app(wired), port=port, **options))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()

@@ -15,6 +15,8 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 
 from app.api.hot_path import Head, HotPath
 
+_HELD_SECONDS = 1.0  # that the rest of a short body has
+
 
 class HotProtocol(HttpToolsProtocol):
     """uvicorn's protocol. The first complete request of each piece of the stream is offered to the hot path; those that
@@ -34,7 +36,7 @@ class HotProtocol(HttpToolsProtocol):
         if self._held is not None and self._held is before:
             self._start_held()  # its body comes in more than two pieces: on the plain way its time is limited
         elif self._held is not None:
-            self.timeout_keep_alive_task = self.loop.call_later(self.timeout_keep_alive, self._start_held)
+            self.timeout_keep_alive_task = self.loop.call_later(_HELD_SECONDS, self._start_held)
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
         head = None
