@@ -21,6 +21,16 @@ from app.progress import part
 
 _FOLDS = 3
 _OVER = "max_seconds were over"
+# Of work for each number of the table and fit: estimates, so that a busy machine tries what an idle one does.
+_SECONDS = {
+    "cost_naive_bayes": 1e-6,
+    "logistic": 2e-6,
+    "random_forest": 2e-5,
+    "gradient_boosting": 2e-5,
+    "kernel_logistic": 3e-5,
+    "forest_chain": 3e-5,
+    "budget_forest": 3e-5,
+}
 _BREAKDOWNS = (Invalid, np.linalg.LinAlgError, ArithmeticError)  # what a learner cannot do with some rows
 
 
@@ -52,10 +62,11 @@ class Automatic(Learner):
 
     The score is the mean realised benefit of the decisions with `benefits` (K, A), and without them minus the log loss.
     A candidate that is not worse than the best by a standard error of their paired difference and has the smaller log
-    loss is preferred: benefits of few rows are noisy. After `max_seconds` no further candidate is begun; the first has
-    no limit, nor has the final fit. A candidate that refuses the rows or breaks down on them is left out, and the next
-    best takes its place if it was the winner; where none is left, the first error is raised. Fitted: `chosen_` (a
-    kind), `tried_` (`Tried`, one per candidate), and `model_`, the winner fitted on all rows.
+    loss is preferred: benefits of few rows are noisy. After `max_seconds` of work, estimated from the size of the table
+    and the same on every machine, no further candidate is begun; the first has no limit, nor has the final fit. A
+    candidate that refuses the rows or breaks down on them is left out, and the next best takes its place if it was the
+    winner; where none is left, the first error is raised. Fitted: `chosen_` (a kind), `tried_` (`Tried`, one per
+    candidate), and `model_`, the winner fitted on all rows.
 
     With `feature_costs` (Prices, or one price >= 0 for each column) the candidates are `PRICED`, which ask for one
     feature after the other. The score is the net benefit of asking (`net_benefits`) on rows that neither the forests
@@ -126,17 +137,18 @@ class Automatic(Learner):
             if self.stepwise
             else [n for n in CANDIDATES if n != "kernel_logistic" or len(X) <= _KERNEL_ROWS]
         )
-        began = monotonic()
+        work, fits = 0.0, len(np.unique(fold[judged]))
         values: dict[str, np.ndarray] = {}
         ties: dict[str, np.ndarray] = {}  # of those that earn about the same the smaller is preferred
         errors: list[Exception] = []
         self.tried_ = []
         for number, name in enumerate(names):
-            if not judged.any() or (values and monotonic() - began > self.max_seconds):
+            if not judged.any() or (values and work > self.max_seconds):
                 reason = _OVER if judged.any() else "no class has two rows"
                 self.tried_.append(Tried(name, None, None, 0.0, reason))
                 continue
             start = monotonic()
+            work += _SECONDS[name] * X.size * fits
             try:
                 with part(0.8 * number / len(names), 0.8 * (number + 1) / len(names), f"trying {name}"):
                     found = self._unseen(name, X, codes, weights, fold)[judged]

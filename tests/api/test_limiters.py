@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
-from fastapi import FastAPI
+from fastapi import FastAPI, Request
 
 from app.api.app import create_app
-from app.api.middleware.limiters import Limiter, Limiters
+from app.api.middleware.limiters import Limiter, Limiters, limiters
 from app.api.middleware.permits import GuardedRoute
 from app.wiring import wire
 from tests.api.callers import ask
@@ -76,3 +79,34 @@ def test_a_chart_that_cannot_be_drawn_waits_for_no_place(app):
     response = ask(app, "GET", f"/compare/{job['id']}", headers={"Accept": "image/svg+xml"})
 
     assert response.status_code == 409
+
+
+def test_a_key_has_half_of_the_threads():
+    """Two uploads of one key held both readers; another key's waits for none of them."""
+    limiter, go = Limiter(2, 10), threading.Event()
+    running: list[str] = []
+
+    def work(name: str) -> None:
+        running.append(name)
+        go.wait(10)
+
+    async def asked(key: str, name: str) -> None:
+        scope = {"type": "http", "state": {"caller": SimpleNamespace(client=key)}, "app": app_with(limiter)}
+        await limiters(Request(scope)).long.run(work, name)
+
+    def app_with(limiter: Limiter) -> SimpleNamespace:
+        return SimpleNamespace(state=SimpleNamespace(limiters=replace(Limiters(), long=limiter)))
+
+    async def run() -> list[str]:
+        tasks = [asyncio.create_task(asked(*one)) for one in (("a", "a1"), ("a", "a2"), ("b", "b1"))]
+        for _ in range(500):
+            await asyncio.sleep(0.01)
+            if len(running) == 2:
+                break
+        at_once = sorted(running)
+        go.set()
+        await asyncio.gather(*tasks)
+        return at_once
+
+    assert asyncio.run(run()) == ["a1", "b1"]
+    assert sorted(running) == ["a1", "a2", "b1"]
