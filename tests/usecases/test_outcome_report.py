@@ -162,7 +162,7 @@ def test_nothing_recorded_is_a_report_without_figures():
 
 def test_a_promise_that_is_kept_and_one_that_is_not():
     rng = np.random.default_rng(3)
-    kept = [day_of_cases(rng, 1500, DAY + d) for d in range(8)]
+    kept = [day_of_cases(rng, 7000, DAY + d) for d in range(8)]
     broken = [day_of_cases(rng, 1500, DAY + d, odds=2.0) for d in range(8)]
     better = [
         day_of_cases(rng, 1500, DAY + d, odds=0.5, terms=[terms_of(((0.0, 0.0), (-20.0, -19.0)))]) for d in range(8)

@@ -66,7 +66,9 @@ class Difference(Amount):
     day_inflation: float | None = Field(
         description="by which dependence within days widens the variance; 1: none was found; null: fewer than ten days"
     )
-    tolerance: float | None = Field(description="a fifth of the mean absolute expected benefit")
+    tolerance: float | None = Field(
+        description="a tenth of the mean absolute expected benefit; `as_promised` excludes more"
+    )
 
 
 class Earnings(BaseModel):

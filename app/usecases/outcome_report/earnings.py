@@ -20,7 +20,7 @@ ALL = "all decisions, by the model's probabilities"
 KNOWN = "decisions with known truth"
 ASSUMING = "decisions with known truth, as if whether the truth is known did not depend on it"
 SELECTED = "only decisions with known truth, which depends on the action; not an estimate for all decisions"
-_TOLERANCE = 0.2  # of the mean absolute expected benefit
+_TOLERANCE = 0.1  # of the mean absolute expected benefit
 
 
 @dataclass
