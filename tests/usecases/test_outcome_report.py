@@ -14,6 +14,7 @@ import pytest
 
 from app.decisions.benefit import decide
 from app.evidence.means import Mean
+from app.outcomes.cases import UNKNOWN
 from app.outcomes.terms import Terms
 from app.usecases.outcome_report import slices as slicing
 from app.usecases.outcome_report.comparisons import deciles, overrides, shadows
@@ -698,3 +699,16 @@ def test_memory_does_not_grow_with_the_widest_matrix_times_their_number():
 
     assert widths == {2, A}
     assert peak < 100 * 2**20
+
+
+@pytest.mark.parametrize("known", [0, 1])
+def test_truths_of_one_class_alone_are_no_verdict(known):
+    """Of a calibrated stream; 40 of 40 reports said that the model promises too much, or too little."""
+    rng = np.random.default_rng(14)
+    days = [day_of_cases(rng, 500, DAY + d) for d in range(12)]
+    days = [replace(day, truth=np.where(day.truth == known, day.truth, UNKNOWN)) for day in days]
+
+    report = reported(days)
+
+    assert report["verdict"] == "undecided"
+    assert "none is" in report["difference"]["reason"]

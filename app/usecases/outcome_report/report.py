@@ -87,12 +87,13 @@ def document(read: Read, changes: Sequence[Any]) -> dict[str, Any]:
     maturity = read.maturity
     basis = earnings.basis(sums.total.known, sums.total.decisions, selective=selective["is"], reason=maturity.reason)
     doubt = maturity.reason or (selection.UNEQUAL if selective["is"] else None)
+    absent = maturity.reason or selection.missing_class(sums, read.classes)
     alternatives = comparisons.alternatives(sums, basis)
     drifted = drift.drift(changes)
     return {
         "by": read.by,
         "matrices": read.matrices,
-        **earnings.earned(sums.total, basis, maturity.reason),
+        **earnings.earned(sums.total, basis, absent),
         "maturing": maturing(maturity),
         "selective": selective,
         "bounds": selection.bounds(sums),
@@ -108,7 +109,7 @@ def document(read: Read, changes: Sequence[Any]) -> dict[str, Any]:
             "not_compared": [name for name, change in changes if change is None],
         },
         "shadow": comparisons.shadows(sums, basis, doubt),
-        "groups": None if read.by is None else _grouped(read.groups, basis, maturity.reason),
+        "groups": None if read.by is None else _grouped(read.groups, basis, absent),
         "warnings": list(_warnings(read, selective)),
     }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -9,12 +10,14 @@ import numpy as np
 from app.evidence import exploration
 from app.evidence.promise import Risk
 from app.evidence.selection import Group, known_shares
+from app.outcomes.terms import Label
 from app.usecases.outcome_report.action_counts import ActionCounts
 from app.usecases.outcome_report.earnings import LEVEL
 from app.usecases.outcome_report.sums import Sums
 
 UNEQUAL = "truth is known more often after some actions than after others"
 WHATEVER = "all decisions; for those without known truth the worst and the best class"
+_PROMISED = 36  # cases of a class, of which none is known: dozens
 _SHARE, _EFFECTIVE = 0.05, 10  # of a best action: the share of cases from which it counts, and cases that are enough
 
 
@@ -112,3 +115,19 @@ def _weighted(way: exploration.Weighted, *, reached: bool) -> dict[str, Any]:
         "largest_weight": way.largest,
         "usable": way.usable and reached,
     }
+
+
+def missing_class(sums: Sums, classes: Mapping[int, Sequence[Label]]) -> str | None:
+    """Why nothing is concluded where the truths of some class seem not to become known; None where all do.
+
+    Among the cases with known truth a class was promised dozens of times, and none of them has it.
+    """
+    if sums.total.known == sums.total.decisions:
+        return None
+    for version, counts in sums.classes.items():
+        promised = np.where(counts == 0, sums.promised[version], 0.0)
+        if promised.max(initial=0.0) >= _PROMISED:
+            k = int(promised.argmax())
+            what = f"{promised[k]:.0f} of the cases with known truth were expected to be {classes[version][k]!r}"
+            return f"{what}, and none is: perhaps the truth of other classes only becomes known"
+    return None

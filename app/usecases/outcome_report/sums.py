@@ -65,6 +65,7 @@ class Sums:
     overrides: Paired = field(default_factory=Paired)
     told: MeanSums = field(default_factory=MeanSums)  # benefit told less that of the matrix
     classes: dict[int, np.ndarray] = field(default_factory=dict)  # counts by version
+    promised: dict[int, np.ndarray] = field(default_factory=dict)  # of the same cases: sums of the probabilities
     arrived: dict[int, dict[int, np.ndarray]] = field(
         default_factory=dict
     )  # counts by version and the day they were known
@@ -191,6 +192,7 @@ class Sums:
             self._correct(part, rows, before, trained)
             truth, day = part.truth[rows], part.known_day[rows]
             counts += np.bincount(truth, minlength=size)
+            self.promised[version] = self.promised.get(version, 0.0) + np.nansum(part.P[rows, :size], axis=0)
             for arrival in np.unique(day).tolist():
                 some = np.bincount(truth[day == arrival], minlength=size)
                 waiting[arrival] = waiting.get(arrival, 0) + some
