@@ -51,7 +51,7 @@ def ports(tmp_path):
         registry,
         audit,
         Keys(database, audit),
-        ModelFiles(str(tmp_path / "datasets"), max_bytes=10_000),
+        ModelFiles(str(tmp_path / "datasets")),
         archive=Archive(database, str(tmp_path / "decisions")),
         recorder=Recorder(database, Defaults(database, tmp_path / "recording.json"), lambda *_: {}),
         shadows=Shadows(database),
