@@ -1,6 +1,6 @@
 """How long `/acquire` takes over HTTP: one case, and 10,000 in one call, beside an empty FastAPI route.
 
-   python benchmarks/acquire_http.py [folder of covtype_20k.csv.gz, default ../shared/data]
+   .venv/bin/python benchmarks/acquire_http.py [folder of covtype_20k.csv.gz, default ../shared/data]
 
 A forest of 40 trees on 12,000 rows of Covertype (54 features, 7 classes) is published by a service in a process of its
 own; the empty route is served by the same server in another one. One client, one connection, loopback. Also the time

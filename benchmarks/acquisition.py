@@ -1,14 +1,16 @@
 """Error, cost and time of what `/acquire` asks feature by feature: forests, and trees of classifiers.
 
-    python benchmarks/acquisition.py [folder of data sets] [--svg FILE] [--only covtype|shares|thyroid|quadrants]
+    .venv/bin/python benchmarks/acquisition.py [folder of data sets] [--only covtype|shares|…]
 
 Covertype: seven classes, every feature at price 1, 12,000 random rows to train and 8,000 to decide, as table 1 of Nan,
 Wang, Saligrama, "Feature-Budgeted Random Forest" (2015). Thyroid: three classes, the prices of the tests, 3772 rows and
 3428. The cost of a row is what it looks at, each feature once: for all trees of a forest ("complete"), and asking
 feature by feature until the vote cannot change any more ("asked"), which gives the same classes. A tree of classifiers
 asks to its end. Then the error at a mean share of the features, where forests and the chain of forests stop as more is
-not worth its price, from cheap errors to dear ones. Last the paper's quadrants, with features and cost of each path,
-and with --svg a drawing. One thread.
+not worth its price, from cheap errors to dear ones. Last the paper's quadrants, with features and cost of each path.
+One thread.
+
+The smallest work: `.venv/bin/python benchmarks/acquisition.py --only quadrants`
 """
 
 from __future__ import annotations
@@ -176,7 +178,6 @@ def line(
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", nargs="?", type=Path, default=cost_tree.DATA)
-    parser.add_argument("--svg", type=Path, help="draw the quadrants' tree to this file")
     parser.add_argument("--only", choices=("covtype", "shares", "thyroid", "quadrants"))
     parser.add_argument("--seeds", type=int, default=3, help="how often the rows of covtype are divided")
     chosen = parser.parse_args()
@@ -190,7 +191,7 @@ def main() -> None:
         compare("thyroid", thyroid(chosen.folder))
     if chosen.only in (None, "quadrants"):
         print("\nquadrants: two signs at price 1 say which of four features at price 10 is the label")
-        cost_tree.one_quadrants_tree(chosen.svg)
+        cost_tree.one_quadrants_tree()
 
 
 def answer(step: Callable[[np.ndarray, np.ndarray], States], X: np.ndarray) -> None:

@@ -1,6 +1,6 @@
 """What learners earn that ask for priced features, beside what others would do with the same prices.
 
-   python benchmarks/acquisition_rivals.py [folder] [--only SET …] [--learners NAME …] [--seeds 5] [--keep FOLDER]
+   .venv/bin/python benchmarks/acquisition_rivals.py [folder] [--only SET …] [--learners NAME …] [--seeds 5] [--keep …]
 
 Heart disease, diabetes and thyroid disease with the prices and matrices of `net_benefit.py`: mean net benefit per
 patient on twice as many folds as seeds, and its difference to `forest_chain` on the same folds, with its standard error
@@ -16,6 +16,9 @@ over the seeds. Covertype at price 1: the error at a mean share of the features.
   subset.
 
 `--keep` keeps what is found, so that the whole can run in pieces. One thread.
+
+The smallest work:
+`.venv/bin/python benchmarks/acquisition_rivals.py --only heart_cleveland --learners random_forest --seeds 1`
 """
 
 from __future__ import annotations

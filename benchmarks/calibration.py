@@ -2,35 +2,40 @@
 
 Two classes. Each learner is fitted without calibration, on all training rows and, for the calibrators, on each four
 fifths of them; the calibrators learn from the five parts that their model did not see. `sigmoid` and `isotonic` are
-ours. `beta` is Kull, Silva Filho and Flach (2017): a logistic regression on ln p and -ln(1 - p) with slopes of at least
-0. `venn-abers` is Vovk and Petej (2014): p1 / (1 - p0 + p1) of two isotonic curves, each with the new row in one class,
-at 100 quantiles of the new scores. Benefit is the share of the range from the best single action to knowledge of every
-class, over 30 random matrices (see defaults.py).
+ours, `chosen` is one of them or none, as `auto` takes it, and `by rows` is isotonic from 1,000 rows. `beta` is Kull,
+Silva Filho and Flach (2017): a logistic regression on ln p and -ln(1 - p) with slopes of at least 0. `venn-abers` is
+Vovk and Petej (2014): p1 / (1 - p0 + p1) of two isotonic curves, each with the new row in one class, at 100 quantiles
+of new scores. Benefit is the share of the range from the best single action to knowledge of every class, over 30 random
+matrices (see defaults.py). Columns are differences to the sigmoid, ± their standard errors over sets and seeds.
 
-    python benchmarks/calibration.py [folder of data sets]
+    .venv/bin/python benchmarks/calibration.py [folder of data sets] [--learners logistic] [--sizes 10 20]
+
+The smallest work: `.venv/bin/python benchmarks/calibration.py --learners logistic --sizes 10`
 """
 
 from __future__ import annotations
 
-import sys
+import argparse
 import warnings
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 from decisions import DATA, load
-from defaults import judge, random_matrices
+from defaults import FIRST_SEED, judge, random_matrices
 from scipy.special import logit
 from sklearn.isotonic import IsotonicRegression
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold
 
 from app.decisions.calibration import fit_calibrator
+from app.learners.calibration_choice import best_calibration
 from app.learners.catalogue import resolve
 
 SETS = {"spambase": None, "pima_diabetes": None, "german_credit": None, "thyroid_ann": 2, "covtype_20k": 1}
 LEARNERS = ("logistic", "cost_naive_bayes", "random_forest", "gradient_boosting")
-SIZES = (10, 20, 50, 200, 1000)
+SIZES = (10, 20, 50, 200, 1000, 2000)
+LARGE = 1000  # rows of the smaller class
 Curve = Callable[[np.ndarray], np.ndarray]
 
 
@@ -64,7 +69,13 @@ def venn_abers(p: np.ndarray, y: np.ndarray) -> Curve:
 
 def ours(method: str, resolution: float) -> Callable[[np.ndarray, np.ndarray], Curve]:
     def fit(p: np.ndarray, y: np.ndarray) -> Curve:
-        made = fit_calibrator(method, np.column_stack([1 - p, p]), y, np.ones(len(y)), resolution)
+        P, weights = np.column_stack([1 - p, p]), np.ones(len(y))
+        chosen = best_calibration(P, y, weights, resolution) if method == "chosen" else method
+        if chosen == "by rows":
+            chosen = "isotonic" if np.bincount(y).min() >= LARGE else "sigmoid"
+        if chosen == "none":
+            return lambda q: np.clip(q, 1 / (len(y) + 2), 1 - 1 / (len(y) + 2))
+        made = fit_calibrator(chosen, P, y, weights, resolution)
         return lambda q: made.apply(np.column_stack([1 - q, q]))[:, 1]
 
     return fit
@@ -87,7 +98,7 @@ def measured(
         p[others] = fitted(inside[some])(X[inside[others]])
     q = fitted(inside)(X[outside])
     resolution = 1 / 100 if kind == "random_forest" else 0.0
-    methods = {"sigmoid": ours("sigmoid", resolution), "isotonic": ours("isotonic", resolution)}
+    methods = {name: ours(name, resolution) for name in ("sigmoid", "isotonic", "chosen", "by rows")}
     methods |= {"beta": beta, "venn-abers": venn_abers}
     answers = {"none": np.clip(q, 1 / (n + 2), 1 - 1 / (n + 2))}
     answers |= {name: fit(p, y[inside])(q) for name, fit in methods.items()}
@@ -103,27 +114,42 @@ def measured(
 
 
 def main() -> None:
-    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else DATA
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", nargs="?", type=Path, default=DATA)
+    parser.add_argument("--learners", nargs="+", default=LEARNERS)
+    parser.add_argument("--sizes", nargs="+", type=int, default=SIZES)
+    chosen = parser.parse_args()
     warnings.simplefilter("ignore")
-    for kind in LEARNERS:
-        rows: dict[int, list[np.ndarray]] = {size: [] for size in SIZES}
+    for kind in chosen.learners:
+        rows: dict[int, list[np.ndarray]] = {size: [] for size in chosen.sizes}
         names: list[str] = []
         for name, positive in SETS.items():
-            X, labels, categorical = load(folder, name)
+            X, labels, categorical = load(chosen.folder, name)
             codes = np.unique(labels, return_inverse=True)[1]
             y = codes if positive is None else (codes == positive).astype(int)
             share = min(y.mean(), 1 - y.mean())
-            for size in SIZES:
+            for size in chosen.sizes:
                 if (n := int(size / share)) <= 0.7 * len(y):
-                    for seed in range(5 if size < 1000 else 2):
+                    for seed in range(FIRST_SEED, FIRST_SEED + (5 if size < LARGE else 3)):
                         found = measured(kind, X, y, list(categorical), n, seed)
                         names = list(found)
                         rows[size].append(np.array(list(found.values())))
-        print(f"\n{kind}: rows of the smaller class, log loss, share of the benefit; means over {len(SETS)} sets")
-        print(f"{'':>6}" + "".join(f"{name:>20}" for name in names))
+        print(f"\n{kind}: rows of the smaller class; of the sigmoid log loss and share, then the differences to them")
+        others = [name for name in names if name != "sigmoid"]
+        print(f"{'':>6}{'sigmoid':>16}" + "".join(f"{name:>34}" for name in others))
         for size, tables in rows.items():
-            means = np.mean(tables, axis=0)
-            print(f"{size:>6}" + "".join(f"{loss:>12.4f}{share:>8.3f}" for loss, share in means), flush=True)
+            if not tables:
+                continue
+            every = np.array(tables)
+            loss, share = every[:, names.index("sigmoid")].mean(axis=0)
+            line = f"{size:>6}{loss:>9.4f}{share:>7.3f}"
+            for name in others:
+                gaps = every[:, names.index(name)] - every[:, names.index("sigmoid")]
+                errors = gaps.std(axis=0, ddof=1) / np.sqrt(len(gaps))
+                line += "".join(
+                    f"{gap:>+9.4f} ±{error:.4f}" for gap, error in zip(gaps.mean(axis=0), errors, strict=True)
+                )
+            print(line, flush=True)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """What many decisions a day need: a model of measured parts, and simulations of many replicas.
 
-    python benchmarks/capacity.py [--measure]
+    .venv/bin/python benchmarks/capacity.py [--measure]
 
 Prints how many processes, connections and cores of PostgreSQL a million and a billion decisions a day take, and which
 part is full first; then simulates 10 to 1,000 processes behind a load balancer, some of which crash, and how long a

@@ -1,6 +1,6 @@
 """What the Python client adds to the service's own time: one decision, a frame, and a file in bounded memory.
 
-    python benchmarks/client.py [rows] [url]
+    .venv/bin/python benchmarks/client.py [rows] [url]
 
 Without a URL it starts a service. It prints medians; a frame is compared with the same numbers sent by httpx alone.
 """

@@ -1,4 +1,4 @@
-"""How fast the console is in a browser: python benchmarks/console.py
+"""How fast the console is in a browser: .venv/bin/python benchmarks/console.py
 
 Starts a service with a model whose hold-out has 10,000 rows, and Chromium. Prints the time to the first paint with the
 processor throttled four times, and the times from moving the slider of the matrix lab to the redrawn figures.

@@ -1,11 +1,13 @@
 """What a tree of classifiers buys for its price: the paper's quadrants, and error against cost on two real tables.
 
-    python benchmarks/cost_tree.py [folder of data sets] [--svg FILE] [--only quadrants|speed|thyroid|covtype]
+    .venv/bin/python benchmarks/cost_tree.py [folder of data sets] [--only quadrants|speed|thyroid|covtype]
 
-Quadrants: mean squared error and mean cost on new rows, ten seeds, and a drawing of one tree. Real tables: thyroid
+Quadrants: mean squared error and mean cost on new rows, ten seeds, and the paths of one tree. Real tables: thyroid
 (its own prices; 3772 rows to train, 3428 to test) and Covertype (class 2 against the rest, every feature at price 1;
 12,000 and 8,000 random rows), against L1-penalised logistic regression, whose cost is that of the features with weight.
 One thread. As section 5 of Xu, Kusner, Weinberger, Chen, "Cost-Sensitive Tree of Classifiers" (2013).
+
+The smallest work: `.venv/bin/python benchmarks/cost_tree.py --only speed`
 """
 
 from __future__ import annotations
@@ -22,9 +24,8 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
-from app.acquisition.outline import Stop, listed, outline
+from app.acquisition.outline import Stop, outline
 from app.acquisition.prices import Prices, parse_prices
-from app.api.charts.tree import tree_chart
 from app.learners.cost_tree.estimator import CostTree
 from app.learners.cost_tree.hard import HardTree
 from app.learners.cost_tree.path import Sample, Setting
@@ -52,7 +53,7 @@ def quadrants_tree(initialiser: str, seed: int) -> CostTree:
     ).fit(*quadrants(2000, seed))  # fmt: skip
 
 
-def synthetic(svg: Path | None) -> None:
+def synthetic() -> None:
     print(f"{'start':8}{'seed':>5}{'error':>11}{'cost':>7}{'fit s':>7}")
     for initialiser in ("leaf", "greedy"):
         for seed in range(10):
@@ -61,13 +62,13 @@ def synthetic(svg: Path | None) -> None:
             seconds = time.perf_counter() - start
             print(f"{initialiser:8}{seed:5}{figures(model, seed)}{seconds:7.2f}", flush=True)
     print()
-    draw(model, svg)
+    show(model)
 
 
-def one_quadrants_tree(svg: Path | None) -> None:
+def one_quadrants_tree() -> None:
     model = quadrants_tree("leaf", 0)
     print(f"error and mean cost{figures(model, 0)}")
-    draw(model, svg)
+    show(model)
 
 
 def figures(model: CostTree, seed: int) -> str:
@@ -77,13 +78,9 @@ def figures(model: CostTree, seed: int) -> str:
     return f"{error:11.1e}{simulate(model.model_, X, model.prices_).cost.mean():7.2f}"
 
 
-def draw(model: CostTree, svg: Path | None) -> None:
-    """Features and cost of each path, printed, and drawn where a file is named."""
-    stops = outline(model.model_, model.prices_)
-    print("\n".join(described(stops)))
-    if svg:
-        svg.write_text(tree_chart("Quadrants", listed(stops, NAMES)), encoding="utf-8")
-        print(f"drawn to {svg}")
+def show(model: CostTree) -> None:
+    """Features and cost of each path."""
+    print("\n".join(described(outline(model.model_, model.prices_))))
 
 
 def described(stops: tuple[Stop, ...], k: int = 0, path: tuple[int, ...] = (), indent: str = "") -> list[str]:
@@ -223,12 +220,11 @@ def hull(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", nargs="?", type=Path, default=DATA)
-    parser.add_argument("--svg", type=Path, help="also draw the quadrants' tree to this file")
     parser.add_argument("--only", choices=("quadrants", "speed", "thyroid", "covtype"))
     asked = parser.parse_args()
     warnings.simplefilter("ignore", ConvergenceWarning)  # saga's last digits of weights do not move the curve
     if asked.only in (None, "quadrants"):
-        synthetic(asked.svg)
+        synthetic()
     if asked.only in (None, "speed"):
         speed()
     if asked.only in (None, "thyroid"):

@@ -1,12 +1,14 @@
 """How much faster two Dask workers fit a forest than one, and what the cluster costs beside plain threads.
 
-    python benchmarks/dask_cluster.py [--rounds N] [covtype_20k.csv.gz, by default that of ../shared/data]
+    .venv/bin/python benchmarks/dask_cluster.py [--rounds N] [covtype_20k.csv.gz, by default that of ../shared/data]
 
 Starts its own schedulers and workers on loopback: one cluster with one worker, one with two, each worker with one
 thread. The three ways (two joblib threads, one worker, two workers) take turns, so that what else the machine does
 falls on all alike; ratios are medians over the rounds of ratios within a round. CPU seconds are those of all processes
 of a fit, and say what the cluster costs also where the machine is busy. On a machine of two
 cores the client and the scheduler compete with the workers, as threads do not.
+
+The smallest work: `.venv/bin/python benchmarks/dask_cluster.py --rounds 1 --only random_forest`
 """
 
 # ruff: noqa: E402 - the threads have to be set before numpy loads

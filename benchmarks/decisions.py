@@ -4,14 +4,17 @@ Six data sets; ten random benefit matrices each under the paper's sign conventio
 all log-uniform from 1 to 100), and ten more that state three costs only; five times two folds. Every method decides the
 same rows under the same matrix; mu is what it earned as a share of what someone who knows every class would have.
 
-    python benchmarks/decisions.py [data folder]
+    .venv/bin/python benchmarks/decisions.py [data folder] [--sets glass ecoli] [--repetitions 5]
 
 What costs of three kinds cannot say, the rules that take them are given as means: C_HD, C_DH and C_DD are the mean
 losses of the matrix, classes counting by their share in training.
+
+The smallest work: `.venv/bin/python benchmarks/decisions.py --sets glass --repetitions 1`
 """
 
 from __future__ import annotations
 
+import argparse
 import gzip
 import sys
 from collections.abc import Callable, Sequence
@@ -38,7 +41,7 @@ DATA = Path(__file__).resolve().parents[1] / ".." / "shared" / "data"
 SETS = ("glass", "ecoli", "thyroid_ann", "heart_cleveland", "german_credit", "pima_diabetes")
 TWO_CLASSES = ("german_credit", "pima_diabetes")
 ZERO_IS_MISSING = {"pima_diabetes": (1, 2, 3, 4, 5)}
-MATRICES, REPETITIONS, PROCESSES = 10, 5, 2
+MATRICES, PROCESSES = 10, 2
 PROPER = 8  # methods of the comparison; those after them are for orientation
 ROOMY = DataLimits(max_rows=10**6, max_columns=1000, max_categories=1000, max_upload_bytes=10**9)
 
@@ -162,12 +165,13 @@ def one_fold(
     return earned, seconds
 
 
-def compare(folder: Path, number: int, name: str) -> tuple[np.ndarray, np.ndarray]:
+def compare(folder: Path, name: str, repetitions: int) -> tuple[np.ndarray, np.ndarray]:
     """The share mu (methods, 2 MATRICES) on one data set, free matrices first, and seconds (methods,)."""
     X, y, categorical = load(folder, name)
+    number = SETS.index(name)
     K, majority = int(y.max()) + 1, int(np.bincount(y).argmax())
     Bs = np.concatenate((random_benefits(K, seed=number), random_costs(K, majority, seed=100 + number)))
-    splits = [stratified_folds(y, 2, seed) for seed in range(REPETITIONS)]
+    splits = [stratified_folds(y, 2, seed) for seed in range(repetitions)]
     tasks = [delayed(one_fold)(X, y, split != part, categorical, Bs) for split in splits for part in (0, 1)]
     with parallel_config("loky", inner_max_num_threads=1):
         found = Parallel(PROCESSES)(tasks)
@@ -177,20 +181,24 @@ def compare(folder: Path, number: int, name: str) -> tuple[np.ndarray, np.ndarra
 
 
 def main() -> None:
-    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else DATA
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", nargs="?", type=Path, default=DATA)
+    parser.add_argument("--sets", nargs="+", choices=SETS, default=SETS)
+    parser.add_argument("--repetitions", type=int, default=5)
+    chosen = parser.parse_args()
     mus, times = [], []
-    for number, name in enumerate(SETS):
+    for name in chosen.sets:
         began = perf_counter()
-        mu, seconds = compare(folder, number, name)
+        mu, seconds = compare(chosen.folder, name, chosen.repetitions)
         mus.append(mu)
         times.append(seconds)
         print(f"{name}: {perf_counter() - began:.0f} s", file=sys.stderr, flush=True)
     table = np.stack(mus)  # (sets, methods, 2 MATRICES)
     print("Free matrices\n")
-    show(SETS, table[:, :, :MATRICES])
-    many = [i for i, name in enumerate(SETS) if name not in TWO_CLASSES]
+    show(chosen.sets, table[:, :, :MATRICES])
+    many = [i for i, name in enumerate(chosen.sets) if name not in TWO_CLASSES]
     print("\nMatrices of three costs\n")
-    show([SETS[i] for i in many], table[many, :, MATRICES:])
+    show([chosen.sets[i] for i in many], table[many, :, MATRICES:])
     print("\nSeconds for fitting and deciding everything above, on one core\n")
     for method, seconds in zip(METHODS, sum(times), strict=True):
         print(f"{seconds:8.1f}  {method}")

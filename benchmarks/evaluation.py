@@ -5,7 +5,9 @@ fitted on all rows of the table with the calibration of the first fit. The error
 accuracy, or mean benefit per row, in the card and on the rest; benefits are scaled so that the range from the best
 single action to perfect knowledge is 1.
 
-    python benchmarks/evaluation.py [--sets glass] [--learners logistic] [--rows 150] [--seeds 20] [--folder DATA]
+    .venv/bin/python benchmarks/evaluation.py [--sets glass] [--learners logistic] [--rows 150] [--seeds 20] [--folder]
+
+The smallest work: `.venv/bin/python benchmarks/evaluation.py --sets glass --learners logistic --rows 150 --seeds 1`
 """
 
 from __future__ import annotations
@@ -40,7 +42,7 @@ def one(kind: str, X: np.ndarray, y: np.ndarray, categorical: tuple[int, ...], r
     inside = split_rows(y, min(rows / len(y), 0.5), seed).holdout
     outside = np.setdiff1d(np.arange(len(y)), inside)
     shares = np.bincount(y, minlength=K) / len(y)
-    matrices = random_matrices(shares, seed, MATRICES, (2, 3))
+    matrices = random_matrices(shares, seed, MATRICES, (2, 3), square=False)
     ranges = np.array([shares @ B.max(axis=1) - (shares @ B).max() for B in matrices])
     matrices, ranges = [B for B, span in zip(matrices, ranges, strict=True) if span > 0.1], ranges[ranges > 0.1]
     X, y, X_rest, y_rest = X[inside], y[inside], np.ascontiguousarray(X[outside]), y[outside]

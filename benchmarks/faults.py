@@ -3,7 +3,7 @@
 Starts PostgreSQL, an S3 server, a Dask scheduler with two workers, two replicas and a worker, all on loopback. Clients
 submit jobs, cancel some, move aliases and predict; meanwhile the parts are killed with SIGKILL in random order, spread
 over the time that the jobs take, and started again. Prints the account and exits with 1 where it does not balance.
-Run: python benchmarks/faults.py [jobs] [seed]
+Run: .venv/bin/python benchmarks/faults.py [jobs] [seed]
 """
 
 from __future__ import annotations

@@ -2,11 +2,14 @@
 
 A fifth is made by schemathesis from the OpenAPI document, the rest are valid requests with something odd about them
 (see tests/servers/fuzzing.py), against `payoff serve` on PostgreSQL where it is installed. Stops after ten minutes at
-the latest. Prints the account; exits with 1 where something was found. Run: python benchmarks/fuzz.py [requests] [seed]
+the latest. Prints the account; exits with 1 where something was found. Run:
+.venv/bin/python benchmarks/fuzz.py [requests] [seed]
 
 With `mutations` as the first argument instead: valid requests about a model of every kind with one value changed, or
 two (see tests/servers/mutations.py), to the application in this process; tests/api/test_mutations.py is the short form.
-Run: python benchmarks/fuzz.py mutations [requests] [seed]
+Run: .venv/bin/python benchmarks/fuzz.py mutations [requests] [seed]
+
+The smallest work: `.venv/bin/python benchmarks/fuzz.py 50`
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ A good customer refused costs 1, a bad one accepted 5. Four ways, on the same fo
 the expected-benefit rule; a plain scikit-learn pipeline cut at 1/6; the same pipeline blind to costs, cut at 1/2;
 refusing everybody.
 
-    python benchmarks/german_credit.py [german_credit.csv.gz]
+    .venv/bin/python benchmarks/german_credit.py [german_credit.csv.gz]
 """
 
 from __future__ import annotations

@@ -4,7 +4,8 @@ Each row starts `payoff serve` anew, sends its requests, and meanwhile asks `/he
 a process of its own. Where control groups of memory can be made, the replica is in one of 1,536 MB; its peak is that of
 its resident memory in any case, helper processes included. Prints a table; exits with 1 where a row misses a target:
 a peak below 1,000 MB, `/health/live` within 250 ms, well-behaved clients served. Takes minutes, and shows little on a
-busy machine: the first row, in which nothing is sent, shows how busy. Run: python -m benchmarks.hostile [row …]
+busy machine: the first row, in which nothing is sent, shows how busy. Run:
+.venv/bin/python benchmarks/hostile.py [row …]
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """How often 95 % intervals of benefits cover the true benefit, and how wide they are: before and now.
 
-   python benchmarks/intervals.py [seeds, default 400] [share of positives] [cost of a missed positive]
+   .venv/bin/python benchmarks/intervals.py [seeds, default 400] [share of positives] [cost of a missed positive]
 
 Each seed draws a population and a hold-out from it. Four learners of nearly equal quality have normal scores in either
 class, with a correlation of 0.8; the distance between the classes is uniform in 1 to 3. Contenders: the
@@ -13,6 +13,8 @@ at least.
 contender, which is chosen on the same rows. "before" are percentiles of multinomial resamples. Each entry: coverage,
 mean width. "false" is how often a lead is called significant although the contender in the lead is not better; it must
 be at most .05.
+
+The smallest work: `.venv/bin/python benchmarks/intervals.py 2 .5 1`
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """How fast the job table is: submitting, and claiming by several processes at once, on SQLite and PostgreSQL.
 
-`python benchmarks/jobs.py [URL]`: with the URL of an empty PostgreSQL database, or with the one that this script starts
-where Debian's PostgreSQL is installed. Submitting includes the durable commit of each job, one client; claiming is one
-transaction for the claim and one for its end, by as many processes as there are cores, and at least two.
+`.venv/bin/python benchmarks/jobs.py [URL]`: with the URL of an empty PostgreSQL database, or with the one that this
+script starts where Debian's PostgreSQL is installed. Submitting includes the durable commit of each job, one client;
+claiming is one transaction for the claim and one for its end, by as many processes as there are cores, and at least
+two.
 """
 
 from __future__ import annotations

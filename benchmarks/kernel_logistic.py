@@ -1,6 +1,6 @@
 """Kernel logistic regression: where exact ends, what landmarks cost and gain, the speed of a fit and of one row.
 
-    python benchmarks/kernel_logistic.py [path of covtype_20k.csv.gz]
+    .venv/bin/python benchmarks/kernel_logistic.py [path of covtype_20k.csv.gz]
 
 Prints a line for each measurement; takes some two minutes. Without the file the data are synthetic.
 """

@@ -1,4 +1,4 @@
-"""Speed of decisions under limits: python benchmarks/limits.py
+"""Speed of decisions under limits: .venv/bin/python benchmarks/limits.py
 
 Prints, as medians of three runs on one thread: seconds, the total without limits and within them, and the gap.
 """

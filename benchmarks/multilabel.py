@@ -6,7 +6,9 @@ Only scene is a real task of several labels. In the sets of classes the labels a
 The simulated ones: scikit-learn's `make_multilabel_classification`; six labels that are independent given the
 features; two groups of three labels, one of each group; six labels with a common cause that is no feature.
 
-    python benchmarks/multilabel.py [--sets scene,groups] [--seeds 5] [--data ../shared/data]
+    .venv/bin/python benchmarks/multilabel.py [--sets scene,groups] [--seeds 5] [--data ../shared/data]
+
+The smallest work: `.venv/bin/python benchmarks/multilabel.py --sets groups --seeds 1`
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What it earns to buy test after test, with the prices of real tests: heart disease, diabetes, thyroid disease.
 
-   python benchmarks/net_benefit.py [folder of the data, default ../shared/data] [--trees [data set]]
+   .venv/bin/python benchmarks/net_benefit.py [folder of the data, default ../shared/data] [--trees [data set]]
 
 Prices with group discounts after Turney (1995); the benefit matrices are in the same currency, stated below. Five times
 two folds: a forest is trained on one half (which also learns when to stop), and each patient of the other half is asked
@@ -11,6 +11,8 @@ repetitions (the folds of one share their rows), and in how many of the ten fold
 
 `--trees`: what `cost_tree` earns that chooses among 8 trade-offs by error, and by net benefit; one half is trained on,
 five times.
+
+The smallest work: `.venv/bin/python benchmarks/net_benefit.py --trees heart_cleveland`
 """
 
 from __future__ import annotations

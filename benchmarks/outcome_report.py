@@ -4,6 +4,8 @@
 
 Prints seconds, peak memory of the process, and bytes per decision. Days are written as a worker writes them, from
 arrays in place of rows of a database. `--seal` times the sealing of so many rows of a database as well.
+
+The smallest work: `.venv/bin/python benchmarks/outcome_report.py --rows 1000 --days 2`
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Starts PostgreSQL, an S3 server, two replicas and a worker, all on loopback. Clients record decisions under ids of their
 own and of the service's, and send outcomes, some of them twice. Meanwhile replicas, worker and database are killed with
 SIGKILL in turn and started again, and decisions are dated back, so that the worker seals them. Prints the account and
-exits with 1 where it does not balance. Run: python benchmarks/recorded_faults.py [decisions] [seed]
+exits with 1 where it does not balance. Run: .venv/bin/python benchmarks/recorded_faults.py [decisions] [seed]
 """
 
 from __future__ import annotations

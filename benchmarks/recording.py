@@ -2,7 +2,7 @@
 
 On SQLite and on PostgreSQL (Debian's package, `fsync=on`), both beside the service on this machine. Rounds take turns;
 the figures are medians of the rounds. `disk` is what the disk alone takes: 4 kB appended to a file, and fdatasync.
-Run: python -m benchmarks.recording [rounds]
+Run: .venv/bin/python benchmarks/recording.py [rounds]
 """
 
 from __future__ import annotations

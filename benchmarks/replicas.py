@@ -4,7 +4,9 @@ Replicas are pinned to a core each. With one, the client (wrk, in C) has the oth
 cores. So two replicas cannot carry twice as much here: if a request costs the server s seconds of processor and the
 client c, one replica carries up to 1/s and two up to 2/(s + c). Printed are the measured ratio, that ceiling, and the
 ratio as far as two cores allow: the measured one for which the client's part is given back, from processor times.
-Run: python benchmarks/replicas.py [rounds]
+Run: .venv/bin/python benchmarks/replicas.py [rounds]
+
+The smallest work: `.venv/bin/python benchmarks/replicas.py 1`
 """
 
 from __future__ import annotations

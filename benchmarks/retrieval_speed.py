@@ -1,4 +1,4 @@
-"""Speed and regret of the best-set search: python benchmarks/retrieval_speed.py [--quick]
+"""Speed and regret of the best-set search: .venv/bin/python benchmarks/retrieval_speed.py [--quick]
 
 Prints, as medians of several runs on one thread unless said otherwise:
 
@@ -8,6 +8,8 @@ Prints, as medians of several runs on one thread unless said otherwise:
   counts) and the cut at 1/2, with their regrets: how much more expected loss their sets have;
 - what Algorithm 1's stop at the first rise costs, and the plug-in rule on small sets;
 - where the methods change over.
+
+The smallest work: `.venv/bin/python benchmarks/retrieval_speed.py --quick`
 """
 
 from __future__ import annotations

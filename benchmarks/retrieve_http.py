@@ -1,7 +1,8 @@
 """`/retrieve` with a million probabilities over HTTP, and what it does to those who ask `/predict` meanwhile.
 
 The server has the first core, this client the last one; the big requests come from a process of their own. Growth is
-the server's peak resident memory (VmHWM) above that before the first request. Run: python benchmarks/retrieve_http.py
+the server's peak resident memory (VmHWM) above that before the first request. Run:
+.venv/bin/python benchmarks/retrieve_http.py
 """
 
 from __future__ import annotations

@@ -8,8 +8,10 @@
 Payoff runs as `payoff serve` does, with a key that has a rate, request ids, metrics, and a log line for each request.
 One process each, pinned to the first core; this client on the last one; all warm, the same data. Prints medians of
 several rounds, in which they take turns, and each ratio with its goal. Everything goes over loopback.
-Run: python benchmarks/serving.py [rounds] [quick] [table]; `quick` leaves training out, `table` writes the figures to
-docs/explanation/scaling.md.
+Run: .venv/bin/python benchmarks/serving.py [rounds] [quick] [table]; `quick` leaves training out, `table` writes the
+figures to docs/explanation/scaling.md.
+
+The smallest work: `.venv/bin/python benchmarks/serving.py 1 quick`
 """
 
 from __future__ import annotations

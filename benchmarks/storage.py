@@ -3,7 +3,9 @@
 The bucket is moto's, in a process on this machine: its figures are mostly moto's own time, and show that nothing is
 asked for twice. Beside them what the same bytes take without us: one file written, and read.
 
-    python benchmarks/storage.py [largest megabytes]
+    .venv/bin/python benchmarks/storage.py [largest megabytes]
+
+The smallest work: `.venv/bin/python benchmarks/storage.py 1`
 """
 
 from __future__ import annotations

@@ -7,6 +7,8 @@ cd "$(dirname "$0")/.."
 W=$(mktemp -d)
 export COMPOSE_PROJECT_NAME=payoff-proof
 deploy/secrets.sh "$W/env"; set -a; . "$W/env"; set +a
+files=$(ulimit -Hn) # an engine started here may open no more
+[ "$files" = unlimited ] || [ "$files" -ge "$OPEN_FILES" ] || OPEN_FILES=$files
 URL=http://127.0.0.1:$PAYOFF_PORT
 FILES=()
 
@@ -86,7 +88,7 @@ single() {
   cp docker-compose.single.yml "$W/"; mkdir "$W/models"; export PAYOFF_UID=1234; chown 1234 "$W/models" 2>/dev/null || PAYOFF_UID=$(id -u)
   FILES=(-f "$W/docker-compose.single.yml")
   local began=$SECONDS job before
-  compose up -d --no-build >/dev/null 2>&1 || fail "does not start; is port $PAYOFF_PORT free?"
+  compose up -d --no-build >/dev/null 2>"$W/up" || { cat "$W/up"; fail "does not start"; }
   await_healthy; say "healthy $((SECONDS - began)) s after its start"
   compiles_nothing payoff || fail "/retrieve needs a compiler"
   examine
@@ -202,8 +204,8 @@ whole() {
   train >/dev/null
   docker start "$victim" >/dev/null; await_healthy worker
   say "scaled to three replicas and three workers; jobs go on while one of them is away"
-  docker exec "$victim" payoff doctor >"$W/doctor" 2>&1 || say "the doctor has findings:"
-  grep -vE '^ok|^\{' "$W/doctor" | sed 's/^/       /' || true
+  docker exec "$victim" payoff check >"$W/check" 2>&1 || say "payoff check has findings:"
+  grep -vE '^ok|^\{' "$W/check" | sed 's/^/       /' || true
   for _ in $(seq 30); do
     curl -s "http://127.0.0.1:$PROMETHEUS_PORT/api/v1/query?query=sum(up)%20by%20(job)" >"$W/up"
     grep -q '"job":"service"},"value":\[[^]]*"3"' "$W/up" && break; sleep 1

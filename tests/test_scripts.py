@@ -1,0 +1,59 @@
+"""Every script that documentation names starts with the one command that it names, and does its smallest work."""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")]
+TEXT = "\n".join(page.read_text() for page in PAGES)
+NAMED = sorted(set(re.findall(r"benchmarks/[a-z_]+\.py", TEXT)))
+# More than some five seconds of a processor, most of them because they start servers.
+LONG = {
+    f"benchmarks/{name}.py"
+    for name in (
+        *("acquire_http", "acquisition", "acquisition_rivals", "calibration", "capacity", "console", "cost_tree"),
+        *("dask_cluster", "decisions", "fuzz", "german_credit", "multilabel", "net_benefit", "replicas"),
+        *("recording", "retrieval_quality", "retrieval_speed", "serving", "stops", "storage"),
+    )
+}
+
+
+def smallest(script: str) -> list[str]:
+    """Its arguments, by its docstring."""
+    found = re.search(rf"The smallest work:\s`\.venv/bin/python {script} (.*)`", (ROOT / script).read_text())
+    return shlex.split(found[1]) if found else []
+
+
+@pytest.mark.parametrize(
+    "script", [pytest.param(name, marks=[pytest.mark.thorough] * (name in LONG)) for name in NAMED]
+)
+def test_a_script_runs_with_the_command_that_pages_name(script):
+    alone = {name: value for name, value in os.environ.items() if not name.endswith("_NUM_THREADS")}
+    done = subprocess.run(
+        [sys.executable, script, *smallest(script)],
+        check=False,
+        cwd=ROOT,
+        env=alone,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    if missing := re.search(r"FileNotFoundError: .*(shared/data/\S+|'wrk'|'taskset')", done.stderr):
+        pytest.skip(f"{missing[1]} is absent")
+
+    assert done.returncode == 0, done.stderr
+    assert done.stdout
+
+
+def test_pages_and_docstrings_name_the_same_command():
+    texts = [TEXT, *((ROOT / script).read_text().split('"""')[1] for script in NAMED)]
+    commands = [command for text in texts for command in re.findall(r"\S*python (?:-m )?benchmarks\S*", text)]
+
+    assert commands
+    assert [command for command in commands if ".venv/bin/python benchmarks/" not in command] == []
