@@ -69,18 +69,18 @@ class MeanSums:
         return Mean(mean * unit, (centre - reach) * unit, (centre + reach) * unit)
 
 
-def student(freedom: int) -> float:
+def student(freedom: float) -> float:
     """The 97.5 % quantile of Student's t."""
     from scipy.stats import t  # noqa: PLC0415 - imported with the first report
 
     return float(t.ppf(0.975, freedom))
 
 
-def p_value(mean: float, low: float, high: float) -> float:
-    """That of the mean being 0, two-sided, as far as its 95 % interval tells: each side as that of a normal one."""
-    from scipy.stats import norm  # noqa: PLC0415 - as above
+def p_value(mean: float, low: float, high: float, freedom: float) -> float:
+    """That of the mean being 0, two-sided, as far as its 95 % interval tells: each side as that of Student's t."""
+    from scipy.stats import t  # noqa: PLC0415 - as above
 
     reach = mean - low if mean > 0 else high - mean
     if reach <= 0:
         return float(mean == 0)
-    return float(2 * norm.sf(norm.ppf(0.975) * abs(mean) / reach))
+    return float(2 * t.sf(t.ppf(0.975, freedom) * abs(mean) / reach, freedom))

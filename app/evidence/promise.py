@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from app.evidence.inversion import FAR, cornish_fisher, crossing, root
-from app.evidence.means import FEWEST, student
+from app.evidence.means import FEWEST, p_value, student
 from app.evidence.units import ROUNDING, SMALLEST, unit_for
 
 _SMOOTH = 1e-5  # share of every class that the model excludes: some models state 0 where they mean rare
@@ -20,13 +20,9 @@ _LOGIT, _SCALE = 24.0, 512  # range of the binned log-odds, and the binary logar
 _LOGIT_BINS, _SCALE_BINS = 481, 16_385
 _Z = 1.959963984540054
 _NARROWER, _WIDER = 0.5, 2.0  # prior standard deviations of the log dispersion, below and above 1
-_FEW = (
-    0.57  # skewness of the sum under the promise above which no interval is given: of about three losses of equal size
-)
+_FEW = 0.5  # skewness of the sum under the promise above which no interval is given: of about four losses of equal size
 _UNPROMISED = 1.3  # dispersion from which the sample has a say beside the promise
 _DENSE = 4  # codes in the range of those that occur, for each: an array of all of them is then faster than sorting
-_NEGLIGIBLE = 1e-100  # variance of a day's sum, in the unit
-_DAYS, _DEPENDENT = 10, 3.1  # fewest days for a test of their dependence, and its critical value
 
 
 @dataclass(frozen=True)
@@ -74,7 +70,7 @@ class PromiseSums:
     count: int = 0
     unit: float = SMALLEST
     moments: np.ndarray = field(default_factory=lambda: np.zeros(2))  # sums of the differences and of their squares
-    _days: dict[int, np.ndarray] = field(default_factory=dict)  # count, sum, variance, fourth cumulant
+    _days: dict[int, np.ndarray] = field(default_factory=dict)  # the sum, and its variance as promised
     _cells: list[np.ndarray] = field(default_factory=list)  # (cell, count, sum of log-odds, variance) x cells
 
     def add(self, differences: np.ndarray, risks: Risk, day: int) -> None:
@@ -95,15 +91,15 @@ class PromiseSums:
         share = 1 / (1 + np.exp(-varying.logit))
         spread = share * (1 - share)
         variance = spread * width**2
-        fourth = variance * width**2 * (1 - 6 * spread)
-        own = self._days.setdefault(day, np.zeros(4))
-        own += (n, differences.sum(), variance.sum(), fourth.sum())
+        own = self._days.setdefault(day, np.zeros(2))
+        own += (differences.sum(), variance.sum())
         cell = np.rint((np.clip(varying.logit, -_LOGIT, _LOGIT) + _LOGIT) * ((_LOGIT_BINS - 1) / (2 * _LOGIT)))
         scale = np.rint(
             (np.clip(np.log2(varying.width), -_SCALE, _SCALE) + _SCALE) * ((_SCALE_BINS - 1) / (2 * _SCALE))
         )
         code = (scale * _LOGIT_BINS + cell).astype(np.int64)
-        self._cells.append(_summed(code, np.stack((np.ones(len(code)), varying.logit, variance))))
+        if len(code):
+            self._cells.append(_summed(code, np.stack((np.ones(len(code)), varying.logit, variance))))
         if len(self._cells) > 64:
             self._cells = [self._merged()]
 
@@ -111,7 +107,7 @@ class PromiseSums:
         factor, self.unit = self.unit / unit, unit
         if factor != 1:
             self.moments *= (factor, factor**2)
-            self._days = {day: own * (1, factor, factor**2, factor**4) for day, own in self._days.items()}
+            self._days = {day: own * (factor, factor**2) for day, own in self._days.items()}
             for cells in self._cells:
                 cells[3] *= factor**2
 
@@ -125,32 +121,31 @@ class PromiseSums:
         share = 1 / (1 + np.exp(-logit))
         return _Family(logit, np.sqrt(variance / count / (share * (1 - share))), count, self.count)
 
-    def over_days(self) -> float:
-        """How far Student's interval of the mean reaches by the sums of days, in the unit; 0 with one day, or ten and
-        more.
-        """
-        days = np.array(list(self._days.values()))
-        if not 1 < len(days) < _DAYS:
-            return 0.0
-        rest = days[:, 1] - days[:, 0] * self.moments[0] / self.count
-        freedom = len(days) - 1
-        return student(freedom) * float(np.sqrt(rest @ rest * len(days) / freedom)) / self.count
+    @property
+    def days(self) -> int:
+        return len(self._days)
 
-    def day_inflation(self) -> tuple[float | None, int]:
-        """How much more the sums of days vary than those of independent cases would, if that is significant, and the
-        degrees of freedom of the estimate; else 1 and 0, and None with fewer than ten days, which do not show it.
+    def by_days(self) -> tuple[float | None, float]:
+        """The variance of the sum by the sums of days, over that of independent cases, and the degrees of freedom of
+        this estimate; None for one day, which shows nothing.
+
+        Each day is compared with its share in what all days risk; days of unequal shares have fewer degrees of freedom
+        (Bell and McCaffrey, 2002).
         """
-        days = np.array([own for own in self._days.values() if own[2] > _NEGLIGIBLE])
-        if len(days) < _DAYS:
-            return None, 0
-        n, total, variance, fourth = days.T
-        level = self.moments[1] / max(variance.sum(), 1e-300)  # the observed variance in place of the promised
-        ratio = (total - n * self.moments[0] / self.count) ** 2 / (variance * max(level, 1e-300))
-        error = np.sqrt((2 + np.abs(fourth) / variance**2).sum())
-        freedom = len(days) - 1
-        if (ratio.sum() - freedom) / error < _DEPENDENT:
-            return 1.0, 0
-        return float(ratio.sum() / freedom), freedom
+        total, variance = np.array(list(self._days.values())).T
+        share = variance / variance.sum()
+        rest = 1 - share
+        if rest.min() < ROUNDING or self.variance <= ROUNDING * self.moments[1] / self.count:
+            return None, np.inf
+        found = float(((total - share * self.moments[0]) ** 2 / rest).sum())
+        weight = share**2 / rest
+        freedom = 1 / float((share**2).sum() + weight.sum() ** 2 - (weight**2).sum())
+        return found / (self.count * self.variance), freedom
+
+    @property
+    def variance(self) -> float:
+        """Of the differences."""
+        return float((self.moments[1] - self.moments[0] ** 2 / self.count) / (self.count - 1))
 
 
 @dataclass(frozen=True)
@@ -187,8 +182,8 @@ class Judged:
     """The mean difference of realised from expected benefit, and what it proves.
 
     `low` and `high` are None where there is `reason` to give no interval. `dispersion` is the observed variance over
-    the promised one, `day_inflation` the factor by which dependence within days widens the variance (1: none found;
-    None: too few days to look for it).
+    the promised one, `day_inflation` the variance by the sums of days over that of independent cases (None: of one
+    day), and `freedom` the degrees of freedom of Student's quantile that was used.
     """
 
     cases: int
@@ -198,16 +193,24 @@ class Judged:
     reason: str | None
     dispersion: float | None = None
     day_inflation: float | None = None
+    freedom: float = np.inf
+
+    @property
+    def p_value(self) -> float | None:
+        """Of the mean difference being 0."""
+        if self.mean is None or self.low is None or self.high is None:
+            return None
+        return p_value(self.mean, self.low, self.high, self.freedom)
 
     def verdict(self, tolerance: float) -> str:
-        """As promised only where the interval excludes differences as large as `tolerance`."""
+        """Within 10 % only where the interval excludes differences above the `tolerance`, which is that part."""
         if self.low is None or self.high is None:
             return "undecided"
         if self.high < 0:
             return "over_promises"
         if self.low > 0:
             return "under_promises"
-        return "as_promised" if max(-self.low, self.high) <= tolerance else "undecided"
+        return "within_10_percent" if max(-self.low, self.high) <= tolerance else "undecided"
 
 
 def judge(sums: PromiseSums) -> Judged:
@@ -217,6 +220,7 @@ def judge(sums: PromiseSums) -> Judged:
     The distribution of the sum under a shift is the Cornish-Fisher expansion of its four cumulants. Its variance is
     multiplied by the observed dispersion, shrunk towards 1 as far as the promise says that it is noise.
     Where it is above 1.3, the promise describes the cases badly; the interval then contains Student's, too.
+    Cases of a day may depend on each other: of several days the variance is at least that of Student's over these.
     """
     n, total = sums.count, float(sums.moments[0])
     if n < FEWEST:
@@ -230,40 +234,31 @@ def judge(sums: PromiseSums) -> Judged:
         return Judged(n, mean * unit, None, None, "too few cases for outcomes as rare and as large as these")
     fitted = root(lambda shift: total - family.cumulants(shift)[0], -FAR, FAR)
     ratio, dispersion = _dispersion(sums, family.cumulants(fitted))
-    found, freedom = sums.day_inflation()
-    inflation = found or 1.0
-    quantile = _Z if not freedom else student(freedom)
+    inflation, freedom = sums.by_days()
+    widened = 1.0 if inflation is None else max(inflation * (student(freedom) / _Z) ** 2, 1.0)
 
     def place(shift: float) -> float:
-        return cornish_fisher(total, family.cumulants(shift), dispersion * inflation)
+        return cornish_fisher(total, family.cumulants(shift), dispersion * widened)
 
-    low = crossing(lambda shift: quantile - place(shift), fitted, -1)
-    high = crossing(lambda shift: quantile + place(shift), fitted, 1)
+    low = crossing(lambda shift: _Z - place(shift), fitted, -1)
+    high = crossing(lambda shift: _Z + place(shift), fitted, 1)
     ends = family.cumulants(low)[0] / n, family.cumulants(high)[0] / n
     if ratio > _UNPROMISED:
-        reach = student(freedom or n - 1) * float(np.sqrt(_variance(sums) * inflation / n))
+        reach = _Z * float(np.sqrt(sums.variance * widened / n))
         ends = min(ends[0], mean - reach), max(ends[1], mean + reach)
-    if reach := sums.over_days():
-        ends = min(ends[0], mean - reach), max(ends[1], mean + reach)
-    return Judged(n, mean * unit, ends[0] * unit, ends[1] * unit, None, ratio, found)
+    return Judged(n, mean * unit, ends[0] * unit, ends[1] * unit, None, ratio, inflation, freedom)
 
 
 def _dispersion(sums: PromiseSums, cumulants: tuple[float, ...]) -> tuple[float, float]:
     """Observed variance over that of the fitted family, as it is and shrunk."""
     _, second, _, fourth, squares = cumulants
-    observed = sums.count * _variance(sums)
+    observed = sums.count * sums.variance
     if second <= 0 or observed <= 0:
         return 1.0, 1.0
     ratio = float(observed / second)
     noise = max(fourth + 2 * squares, 0.0) / second**2
     prior = _NARROWER if ratio < 1 else _WIDER
     return ratio, float(ratio ** (1 / (1 + noise / prior**2)))
-
-
-def _variance(sums: PromiseSums) -> float:
-    """Of the differences."""
-    n = sums.count
-    return float((sums.moments[1] - sums.moments[0] ** 2 / n) / (n - 1))
 
 
 def _summed(code: np.ndarray, values: np.ndarray) -> np.ndarray:

@@ -39,7 +39,7 @@ CANDIDATES = ("cost_naive_bayes", "logistic", "random_forest", "gradient_boostin
 PRICED: dict[str, dict[str, Any]] = {
     "forest_chain": {},
     "budget_forest": {},
-    "random_forest": {"n_estimators": 40, "max_features": None},
+    "random_forest": {"n_estimators": 40, "max_features": None, "min_samples_leaf": 1},
 }
 """Candidates with prices, and their parameters, in the order in which they are tried and preferred."""
 _JUDGED = 3000  # rows are enough to judge these: a larger table costs each of them one fit

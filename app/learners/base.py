@@ -17,6 +17,7 @@ from app.decisions.calibration import Calibrator, are_constant, fit_calibrator, 
 from app.decisions.contributions import Contributions
 from app.decisions.folds import UNJUDGED, stratified_folds
 from app.errors import Invalid
+from app.learners.calibration_choice import best_calibration
 from app.learners.estimator import Estimator
 from app.learners.parameters import Parameter, check_arguments
 from app.progress import part, report
@@ -62,9 +63,9 @@ class Scorer(Protocol):
 class Learner(Estimator):
     """Base of the classifiers. A subclass stores its parameters (these three among them) and has `_fit_raw`.
 
-    `calibration`: `isotonic` or `sigmoid` curves on cross-fitted probabilities, `none`, or `auto`: by the number of
-    rows, with the class's own limits `_auto`. `categorical_features`: the columns that hold
-    category codes 0, 1, …; None is none. `random_state` decides the folds, and what the subclass draws.
+    `calibration`: `isotonic` or `sigmoid` curves on cross-fitted probabilities, `none`, or `auto`: the best of them by
+    `best_calibration`. `categorical_features`: the columns that hold category codes 0, 1, …; None is none.
+    `random_state` decides the folds, and what the subclass draws.
     Fitted: `classes_`, `model_` (a Scorer), `calibrator_` (or None), `calibration_` (the method used).
     """
 
@@ -74,10 +75,8 @@ class Learner(Estimator):
     categorical_features: Sequence[int] | None
     random_state: int | np.random.RandomState | None
 
-    _auto: ClassVar[tuple[float, float]] = (20, 1000)
-    """Rows outside of the most common class from which `auto` takes sigmoid, and rows of the rarest class from which it
-    takes isotonic: the sigmoid of a rare class shares its slope with the others, an isotonic curve stands alone.
-    """
+    _fewest: ClassVar[int] = 20
+    """Rows outside of the most common class from which `auto` calibrates."""
 
     classes_: np.ndarray
     n_features_in_: int
@@ -207,14 +206,16 @@ class Learner(Estimator):
         return 0.0
 
     def _method(self, counts: np.ndarray) -> str:
-        """The calibration for these numbers of rows per class (K,); a class's only row cannot be held out."""
+        """The calibration for these numbers of rows per class (K,), of `auto` the usual one until `_calibrate`
+        chooses; a class's only row cannot be held out.
+        """
         judged = np.where(counts > 1, counts, 0)
         if judged.sum() - judged.max() < 2:
             return "none"
         return self._automatic(counts) if self.calibration == "auto" else self.calibration
 
     def _automatic(self, counts: np.ndarray) -> str:
-        return automatic_calibration(counts, *self._auto)
+        return "sigmoid" if counts.sum() - counts.max() >= self._fewest else "none"
 
     def _fit_calibrated(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> None:
         from sklearn.utils import check_random_state  # noqa: PLC0415
@@ -235,8 +236,10 @@ class Learner(Estimator):
     def _calibrate(self, P: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> None:
         """Fit the calibrator by `calibration_` on probabilities (n, K) of rows that their model did not see."""
         self.calibrator_ = None
-        if self.calibration == "auto" and are_constant(P, _FOLDS):
-            self.calibration_ = "none"  # as of boosting on 20 rows: folds that learned nothing do not judge all rows
+        if self.calibration == "auto" and self.calibration_ != "none":
+            # As of boosting on 20 rows, folds that learned nothing do not judge all rows.
+            learned = not are_constant(P, _FOLDS)
+            self.calibration_ = best_calibration(P, codes, weights, self._resolution) if learned else "none"
         if self.calibration_ != "none":
             self.calibrator_ = fit_calibrator(self.calibration_, P, codes, weights, self._resolution)
 
@@ -283,10 +286,3 @@ def _fit_one(
     if number == ALL:
         return None, {name: value for name, value in vars(learner).items() if name.endswith("_")}
     return learner.model_.posterior(np.ascontiguousarray(dealt.only(number))), {}
-
-
-def automatic_calibration(counts: np.ndarray, sigmoid: float, isotonic: float) -> str:
-    """The method that `auto` selects for these numbers of rows per class (K,), from those that each method needs."""
-    if counts.min() >= isotonic:
-        return "isotonic"
-    return "sigmoid" if counts.sum() - counts.max() >= sigmoid else "none"

@@ -14,6 +14,7 @@ from app.acquisition.nodes import Nodes
 from app.acquisition.prices import Prices, check_budget
 from app.acquisition.tree_grower import Rows, Rule, TreeGrower, Walk
 from app.decisions.folds import shuffled_groups
+from app.learners.calibration_choice import best_calibration
 from app.learners.compiled_kinds import BUDGET_FOREST
 from app.learners.stepwise import Stepwise, check_fraction, prices_of
 from app.progress import part, report
@@ -127,8 +128,11 @@ class BudgetForest(Stepwise):
         return again
 
     def _learn_calibration(self, P: np.ndarray, codes: np.ndarray) -> None:
+        weights = np.ones(len(codes))
         self.calibration_ = self._automatic(np.bincount(codes))
-        self._calibrate(P, codes, np.ones(len(codes)))
+        if self.calibration_ != "none":
+            self.calibration_ = best_calibration(P, codes, weights, self._resolution)
+        self._calibrate(P, codes, weights)
 
     def _fit_raw(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> FlatForest:
         from sklearn.utils import check_random_state  # noqa: PLC0415 - see `estimator`

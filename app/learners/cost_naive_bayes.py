@@ -103,7 +103,7 @@ class CostNaiveBayes(Learner):
     """
 
     parameters = COST_NAIVE_BAYES.parameters
-    _auto: ClassVar[tuple[float, float]] = (10, 500)
+    _fewest: ClassVar[int] = 10
 
     def __init__(
         self,

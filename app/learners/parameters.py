@@ -123,7 +123,7 @@ CALIBRATION = Parameter(
     "choice",
     "auto",
     "How probabilities are calibrated on cross-fitted predictions: step curves (isotonic), a logistic curve (sigmoid),"
-    " or not at all (none). auto chooses by the numbers of rows per class.",
+    " or not at all (none). auto chooses by the log loss of rows that the calibration did not see.",
     choices=("auto", "isotonic", "sigmoid", "none"),
 )
 STRENGTH = Parameter(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal, Self
@@ -10,19 +9,16 @@ from typing import ClassVar, Literal, Self
 import numpy as np
 from scipy.special import expit
 
-from app.decisions.calibration import Calibrator, Isotonic, fit_calibrator, fit_isotonic
-from app.decisions.folds import stratified_folds
+from app.decisions.calibration import FEW, Calibrator, Isotonic, fit_calibrator, fit_isotonic
 from app.decisions.metrics import rank_area
 from app.learners._scores import softmax
 from app.learners.base import Learner
+from app.learners.calibration_choice import first_unbeaten
 from app.learners.plain_kinds import SCORE_CALIBRATOR
 
 SUM_TOLERANCE = 1e-6  # of a row of probabilities
 _TINY = 1e-300  # so that a row of zeros has a sum
 _FARTHEST = 30.0  # units from the centre: scores farther away, such as -1e30 for minus infinity, count as this far
-_FEW = 20  # rows of the rarest class from which `auto` considers isotonic curves
-_FOLDS = 5  # that choose the method and the units
-_ROWS = 4000  # that are enough to choose by
 _LOST = 0.01  # of the area under the ROC curve, from which a calibration is warned about
 _MERGED = 10  # distinct scores for each that is left, from which a calibration is warned about
 
@@ -76,14 +72,14 @@ class ScoreCalibrator(Learner):
     """A calibration of rows that are scores, (n, 1) for two classes or (n, K), or probabilities (n, K) (`input`).
 
     There is nothing else to fit, so the rows themselves are calibrated on, without folds. `auto` is `sigmoid`, or from
-    20 rows of the rarest class `isotonic` where its log loss on five folds is better by more than a standard error;
+    20 rows of the rarest class `isotonic` where its log loss on five folds is clearly better (`first_unbeaten`);
     probabilities with fewer than 10 rows outside the most common class stay as they are. Three scores or more have one
     unit, or one each where that is better by as much; scores that all lie in [0, 1] count by their log-odds, unless a
     unit is better by as much. `doubts_` are sentences about what the calibration lost.
     """
 
     parameters = SCORE_CALIBRATOR.parameters
-    _auto: ClassVar[tuple[float, float]] = (10, math.inf)
+    _fewest: ClassVar[int] = 10
 
     def __init__(
         self,
@@ -118,37 +114,19 @@ class ScoreCalibrator(Learner):
     def _chosen(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> tuple[str, _Form]:
         """The method, and what the scores are taken for: the first whose loss no other beats clearly."""
         counts = np.bincount(codes)
-        both = self.calibration == "auto" and counts.min() >= _FEW
+        both = self.calibration == "auto" and counts.min() >= FEW
         methods = ["sigmoid", "isotonic"] if both else [self._method(counts)]
         forms: list[_Form] = ["one unit"]
         if self.input == "scores":
             forms = ["one unit", "own units"] if X.shape[1] > 2 else forms
             forms = ["log-odds", *forms] if X.min() >= 0 and X.max() <= 1 else forms
-        best, *others = [(method, form) for method in methods for form in forms]
-        if not others:
-            return best
-        some = _some(codes, counts)
-        X, codes, weights = X[some], codes[some], weights[some]
-        fold = stratified_folds(codes, _FOLDS, 0)
-        least = self._losses(*best, X, codes, weights, fold)
-        for other in others:
-            losses = self._losses(*other, X, codes, weights, fold)
-            gains = weights * (least - losses)
-            if gains.mean() > gains.std() / math.sqrt(len(gains)):
-                best, least = other, losses
-        return best
 
-    def _losses(
-        self, method: str, form: _Form, X: np.ndarray, codes: np.ndarray, weights: np.ndarray, fold: np.ndarray
-    ) -> np.ndarray:
-        """The log loss of each row by a calibration that did not see it; 0 for rows in no fold."""
-        losses = np.zeros(len(X))
-        for number in np.unique(fold[fold >= 0]):
-            rest, inside = fold != number, np.flatnonzero(fold == number)
-            model, calibrator = self._fitted(method, form, X[rest], codes[rest], weights[rest])
-            P = model.posterior(X[inside]) if calibrator is None else calibrator.apply(model.posterior(X[inside]))
-            losses[inside] = -np.log(P[np.arange(len(P)), codes[inside]])
-        return losses
+        def answers(candidate: tuple[str, _Form], inside: np.ndarray, outside: np.ndarray) -> np.ndarray:
+            model, calibrator = self._fitted(*candidate, X[inside], codes[inside], weights[inside])
+            P = model.posterior(X[outside])
+            return P if calibrator is None else calibrator.apply(P)
+
+        return first_unbeaten([(method, form) for method in methods for form in forms], answers, codes, weights)
 
     def _fitted(
         self, method: str, form: _Form, X: np.ndarray, codes: np.ndarray, weights: np.ndarray
@@ -162,7 +140,7 @@ class ScoreCalibrator(Learner):
     def _doubts(self, X: np.ndarray, codes: np.ndarray) -> Iterator[str]:
         if self.input == "probabilities":
             if self.calibration == "auto" and self.calibration_ == "none":
-                yield f"left uncalibrated: fewer than {self._auto[0]} rows are outside of the most common class"
+                yield f"left uncalibrated: fewer than {self._fewest} rows are outside of the most common class"
             return
         if X.shape[1] <= 2:
             before, error = rank_area(_differences(X)[:, 0], codes == 1)
@@ -181,13 +159,6 @@ class ScoreCalibrator(Learner):
         scores, left = len(np.unique(X, axis=0)), len(np.unique(P, axis=0))
         if left * _MERGED < scores and self.ranks():
             yield f"{scores:,} distinct rows of scores have only {left:,} distinct probabilities: their units differ"
-
-
-def _some(codes: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """All rows, or about `_ROWS` random ones, of each class its share or a few."""
-    order = np.random.default_rng(0).permutation(len(codes))
-    shares = np.maximum(_FEW, counts * min(1.0, _ROWS / len(codes))).astype(np.intp)
-    return np.concatenate([order[codes[order] == k][:most] for k, most in enumerate(shares)])
 
 
 def _standardised(X: np.ndarray, *, own_units: bool) -> Standardised:

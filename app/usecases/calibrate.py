@@ -44,7 +44,7 @@ def submit(ports: Ports, order: Mapping[str, Any], *, key: str | None, caller: C
     if len(labels) != len(X):
         raise Invalid.at("/labels", f"{len(labels)} labels for {len(X)} rows of {given}")
     _check_varied(X, class_codes(labels, classes), classes, given)
-    draft = drafted(ports, X, labels, classes)
+    draft = drafted(ports, X, labels, classes, caller.owner)
     parameters = {"calibration": order["method"], "input": given, "classes": list(classes)}
     spec = TrainSpec(
         model=order["model"],
@@ -56,11 +56,11 @@ def submit(ports: Ports, order: Mapping[str, Any], *, key: str | None, caller: C
     return jobs.submit(ports, caller, KIND, spec, model=spec.model, dataset=draft.dataset.id, key=key)
 
 
-def drafted(ports: Ports, X: np.ndarray, labels: Sequence[int | str], classes: Classes) -> Draft:
+def drafted(ports: Ports, X: np.ndarray, labels: Sequence[int | str], classes: Classes, owner: str) -> Draft:
     """Rows (n, m) and their labels as a data set to keep; Invalid below /classes and /labels."""
     names = [SCORE] if X.shape[1] == 1 else [str(name) for name in classes]
     try:
-        draft = ports.datasets.draft_inline(names, X.tolist(), labels)
+        draft = ports.datasets.draft_inline(names, X.tolist(), labels, owner=owner)
     except Invalid as error:
         flaws = [Flaw(flaw.loc.replace("/features", "/classes", 1), flaw.msg) for flaw in error.flaws]
         raise Invalid(error.detail, flaws) from error

@@ -34,7 +34,7 @@ def submit(ports: Ports, order: Mapping[str, Any], *, key: str | None, caller: C
     """
     if order["probabilities"] is not None:
         return _submit_given(ports, order, key=key, caller=caller)
-    dataset = find_named(ports, order["dataset"], "/dataset")
+    dataset = find_named(ports, order["dataset"], "/dataset", caller)
     if dataset.classes is None or len(dataset.labels) > 1:
         raise Invalid.at("/dataset", "rules are compared on one label that is a class; this data set has another form")
     resolved = _resolved(order["learners"])
@@ -58,7 +58,7 @@ def _submit_given(ports: Ports, order: Mapping[str, Any], *, key: str | None, ca
     if len(labels) != len(P):
         raise Invalid.at("/labels", f"{len(labels)} labels for {len(P)} rows of probabilities")
     class_codes(labels, classes)
-    draft = drafted(ports, P, labels, classes)
+    draft = drafted(ports, P, labels, classes, caller.owner)
     B, actions = needed_matrix(order["matrix"], classes)
     parameters = {"calibration": "none", "input": "probabilities", "classes": list(classes)}
     spec = CompareSpec(

@@ -61,7 +61,7 @@ def _is_stepwise(estimator: Any, kind: str) -> bool:
 
 def _findings(estimator: Any, kind: str, features: Sequence[str], benefits: np.ndarray | None) -> dict[str, Any]:
     """What the fit found, as far as this kind of learner reports it, and whether it answers `/acquire`."""
-    names = ("calibration", "converged", "n_iter", "numeric_transform")
+    names = ("calibration", "converged", "n_iter", "numeric_transform", "min_samples_leaf")
     found = {name: getattr(estimator, f"{name}_") for name in names if hasattr(estimator, f"{name}_")}
     found |= estimator.findings() if hasattr(estimator, "findings") else {}
     found |= {"acquire": ACQUIRES} if _is_stepwise(estimator, kind) else {}

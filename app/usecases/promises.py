@@ -51,6 +51,21 @@ class Promise:
             return None
         return difference - self.standard_error**2 / difference if abs(difference) > self.standard_error else 0.0
 
+    @property
+    def warning(self) -> str | None:
+        """What a reader of an expected loss has to know; None where it is as good as realised."""
+        if self.rows < _MIN_ROWS:
+            return (
+                "'expected_loss' assumes independent labels and has no 'correction':"
+                f" it takes {_MIN_ROWS} rows held out, and {self.rows} could be used"
+            )
+        if not self.differs:
+            return None
+        return (
+            f"'expected_loss' assumes independent labels: on {self.rows} rows held out it was {self.expected:.3f} on"
+            f" average, and the loss was {self.realised:.3f}; 'correction' is for the mean of many sets, not for one"
+        )
+
     def as_json(self) -> dict[str, Any]:
         """For a card."""
         return {
@@ -89,13 +104,14 @@ def promises_of_card(scores: np.ndarray, truth: np.ndarray) -> dict[str, Any]:
 
 
 def promiser(model: Loaded) -> Callable[[Terms], Promise | None]:
-    """What `kept_promises` finds on the hold-out; None without one, or where the terms cannot be met there."""
+    """What `kept_promises` finds on the hold-out, of no rows without one; None where the terms cannot be met there."""
     holdout = model.holdout
+    none = Promise(0, math.nan, math.nan, math.inf)
 
     @lru_cache(maxsize=64)
     def find(terms: Terms) -> Promise | None:
         try:
-            return None if holdout is None else kept_promises(holdout.scores, holdout.y, terms)
+            return none if holdout is None else kept_promises(holdout.scores, holdout.y, terms)
         except Invalid:
             return None
 

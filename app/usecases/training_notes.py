@@ -8,16 +8,13 @@ from app.text import listing
 from app.usecases.specs import TrainSpec
 
 
-def notes(estimator: Any, spec: TrainSpec, folds: int, done: int) -> list[str]:
-    """Sentences about a fit whose evaluation has the first `done` of `folds` folds."""
+def notes(estimator: Any, spec: TrainSpec) -> list[str]:
+    """Sentences about a fit."""
     found = []
     untried = estimator.untried() if hasattr(estimator, "untried") else []
     if untried:
         verb = "was" if len(untried) == 1 else "were"
         found.append(f"{listing(untried)} {verb} not tried: 'max_seconds' were over")
-    if done < folds:
-        rows = "the hold-out alone" if done < 2 else f"{done} of {folds} folds"
-        found.append(f"the metrics are of {rows}: more folds would take too long")
     trains_path = "lambda" in spec.learner.parameters and spec.learner.parameters["lambda"] is None
     if trains_path and spec.benefits and spec.feature_costs is None:
         found.append(

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from xml.etree import ElementTree as ET
-
 import numpy as np
 import pytest
 
@@ -19,7 +16,6 @@ from tests.usecases.test_outcome_report import money
 MATRIX = [[0, -1], [-10, 5]]
 DAY = 20_000
 LOANS = Terms("predict", "loans", 1, "expected_benefit", ("0", "1"), ("grant", "refuse"), ((1.0, 0.0), (-8.0, 0.0)))
-SVG = {"Accept": "image/svg+xml"}
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +25,9 @@ def client(tmp_path_factory):
     data = two_class_rows()
     numbers = {**data, "features": ["age", "pulse"], "rows": [row[:2] for row in data["rows"]]}
     with serving(settings_for(folder)) as client:
-        trained(client, {"model": "ward", "learner": {"kind": "logistic"}, "data": data, "holdout": 0.3})
+        trained(
+            client, {"model": "ward", "learner": {"kind": "logistic"}, "data": data, "holdout": 0.6, "refit": False}
+        )
         trained(client, {"model": "loans", "learner": {"kind": "logistic"}, "data": numbers})
         client.data = data
         database = Database(f"sqlite:///{folder / 'home' / 'payoff.db'}")
@@ -86,6 +84,7 @@ def test_sums_are_those_of_the_clients_ledger(client):
 
     report = get(client, "ward").json()
 
+    assert list(report)[:2] == ["difference", "verdict"]
     assert (report["decisions"], report["known"]) == (len(rows), ledger["known"])
     assert report["realised"]["total"] == pytest.approx(ledger["received"])
     assert report["model"] == {"name": "ward", "version": None}
@@ -95,8 +94,14 @@ def test_sums_are_those_of_the_clients_ledger(client):
     assert get(client, "ward", by="day").json()["groups"][0]["realised"] == report["realised"]
 
 
+def test_scores_of_a_model_that_was_fitted_again_are_compared_with_earlier_days(client):
+    """Those of its hold-out are by the first fit: where nothing changed, boosting was called drifted."""
+    assert client.get("/models/loans/versions/1").json()["data"]["refit"]
+    assert [line["against"] for line in get(client).json()["drift"]["scores"]] == ["earlier days"]
+
+
 @pytest.mark.parametrize("by", [None, "day", "week", "action", "version", "key"])
-def test_selected_truth_is_said_at_every_amount_of_the_document_and_the_chart(client, by):
+def test_selected_truth_is_said_at_every_amount(client, by):
     query = {} if by is None else {"by": by}
     report = get(client, **query).json()
 
@@ -104,26 +109,7 @@ def test_selected_truth_is_said_at_every_amount_of_the_document_and_the_chart(cl
     assert {line["action"]: line["coverage"] for line in report["selective"]["actions"]} == {"grant": 1, "refuse": 0}
     for path, node in money(report):
         assert "not an estimate for all decisions" in node["basis"] or node["basis"].startswith("all decisions"), path
-    chart = get(client, headers=SVG, **query)
-    assert chart.headers["content-type"].startswith("image/svg+xml")
-    assert chart.headers["vary"] == "Accept"
-    words = list(amounts(chart.text))
-    assert len(words) > 5
-    for line in words:
-        assert "known cases only, selected by action" in line or "all decisions" in line, line
-
-
-def amounts(svg):
-    """Texts of the chart with an amount: all with digits but headings, notes, names and the ticks of axes."""
-    for element in ET.fromstring(svg).iter("{http://www.w3.org/2000/svg}text"):
-        line = element.text or ""
-        is_tick = re.fullmatch("[\N{MINUS SIGN}\\d.,e+]+", line) and element.get("class") == "soft"
-        about_counts = line.startswith(
-            ("part ", "Truth is known", "Outcomes", "Benefit per", "Realised", "benefit (", "as expected")
-        )
-        name_of_group = re.fullmatch(r"\d{4}-\d\d-\d\d|\d+", line)
-        if re.search(r"\d", line) and not (is_tick or about_counts or name_of_group):
-            yield line
+    assert get(client, headers={"Accept": "image/svg+xml"}, **query).json() == report, "there is no picture of it"
 
 
 def test_a_period_leaves_out_what_was_decided_before_and_after(client):
@@ -135,7 +121,6 @@ def test_a_period_leaves_out_what_was_decided_before_and_after(client):
     assert report["since"].startswith("2024-10-05")
     assert [group["group"] for group in get(client, by="day", until=day).json()["groups"]] == ["2024-10-04"]
     assert get(client, since="2030-01-01").json()["decisions"] == 0
-    assert get(client, since="2030-01-01", headers=SVG).text.startswith("<svg")
 
 
 def test_what_cannot_be_reported_is_refused(client):

@@ -13,10 +13,13 @@ from tests.reference.evidence import sum_distribution
 STREAMS, SIZES = (2000, (30, 100, 300, 1000)) if THOROUGH else (100, (100, 400))
 
 
+@pytest.mark.parametrize("days", [1, 30])
 @pytest.mark.parametrize("world", WORLDS)
-def test_the_interval_holds_in_93_to_97_of_100_streams(world):
+def test_the_interval_holds_in_93_to_97_of_100_streams(world, days):
+    if days == 1 and "days" in world:
+        pytest.skip("one day does not show how days differ")
     for n in SIZES:
-        given, held = coverage(world, n, STREAMS)
+        given, held, _ = coverage(world, n, STREAMS, days)
         if not given:
             continue
         error = 3 * np.sqrt(0.95 * 0.05 / given)
@@ -76,7 +79,7 @@ def test_decisions_without_risk_are_as_promised():
     sums = PromiseSums()
     sums.add(np.zeros(50), risk(np.full((50, 2), 0.5), np.ones((50, 2))), 0)
 
-    assert judge(sums).verdict(0.1) == "as_promised"
+    assert judge(sums).verdict(0.1) == "within_10_percent"
 
 
 def test_what_the_model_excludes_still_counts_when_it_occurs():
@@ -100,10 +103,32 @@ def test_days_that_move_together_widen_the_interval():
         for sums, chance in ((alone, 0.5), (together, share)):
             sums.add((rng.random(100) < chance) - 0.5, risk(P, payoffs), day)
 
-    assert judge(alone).day_inflation == 1
+    assert judge(alone).day_inflation == pytest.approx(1, abs=0.5)
     found = judge(together)
     assert found.day_inflation > 5
     assert found.high - found.low > 2 * (judge(alone).high - judge(alone).low)
+
+
+@pytest.mark.parametrize("days", [2, 4, 12, 40])
+@pytest.mark.parametrize("world", ["loans, days move by .15", "loans, days move by .25"])
+def test_days_that_differ_are_no_false_alarm(world, days):
+    """A test whether days differ, before they counted, left 9 to 14 of 100."""
+    streams = 2000 if THOROUGH else 300
+    _, _, found = coverage(world, 600, streams, days)
+
+    assert found / streams <= 0.06 + 2 * np.sqrt(0.06 * 0.94 / streams)
+
+
+def test_a_day_that_has_most_cases_shows_little():
+    """Of twelve days, one with nearly all cases: as of two days, the interval is wide."""
+    rng = np.random.default_rng(11)
+    even, uneven = PromiseSums(), PromiseSums()
+    for day in range(12):
+        for sums, n in ((even, 200), (uneven, 2180 if day == 0 else 20)):
+            sums.add((rng.random(n) < 0.5) - 0.5, risk(np.full((n, 2), 0.5), np.tile([0.0, 1.0], (n, 1))), day)
+
+    assert judge(even).freedom == pytest.approx(11, rel=0.01)
+    assert judge(uneven).freedom < 2
 
 
 def test_the_order_and_the_parts_do_not_matter():
@@ -137,7 +162,17 @@ def test_an_action_that_earns_the_same_in_every_class_cannot_break_its_promise(a
 
     found = judge(sums)
     assert (found.mean, found.low, found.high) == (0, 0, 0)
-    assert found.verdict(0.2 * abs(amount)) == "as_promised"
+    assert found.verdict(0.1 * abs(amount)) == "within_10_percent"
+
+
+def test_a_day_without_risk_before_larger_amounts_changes_nothing():
+    """It was an error: sums of no cells are integers, which a larger unit did not fit in."""
+    differences, P, payoffs, _ = draw("coins", np.random.default_rng(12), 100)
+    sums = PromiseSums()
+    sums.add(np.zeros(50), risk(np.full((50, 2), 0.5), np.full((50, 2), 1e-9)), 0)
+    sums.add(differences, risk(P, payoffs), 1)
+
+    assert judge(sums).low is not None
 
 
 def test_rounding_of_cases_without_risk_hides_no_others():
@@ -157,10 +192,10 @@ def with_certain(P, payoffs):
 @pytest.mark.parametrize("power", [-490, 250, 490])
 def test_the_unit_of_money_does_not_matter(world, power):
     """From 1e-150 to 1e150, the largest benefit; also where amounts of other days are much smaller."""
-    differences, P, payoffs, _ = draw(world, np.random.default_rng(10), 3000)
+    differences, P, payoffs, _ = draw(world, np.random.default_rng(10), 4200)
     unit = 2.0**power
     one, other, mixed = PromiseSums(), PromiseSums(), PromiseSums()
-    for day, rows in enumerate(np.array_split(np.arange(3000), 12)):
+    for day, rows in enumerate(np.array_split(np.arange(4200), 12)):
         one.add(differences[rows], risk(P[rows], payoffs[rows]), day)
         other.add(differences[rows] * unit, risk(P[rows], payoffs[rows] * unit), day)
         mixed.add(differences[rows] * unit ** (day % 2), risk(P[rows], payoffs[rows] * unit ** (day % 2)), day)

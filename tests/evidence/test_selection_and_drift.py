@@ -200,8 +200,8 @@ def test_two_categories_are_compared_exactly_however_rare():
 
 @pytest.mark.parametrize(
     ("interval", "expected"),
-    [((1.0, 0.0, 9.0), 0.05), ((-1.0, -9.0, 0.0), 0.05), ((2.0, 1.0, 3.0), 8.857e-5), ((0.0, -1.0, 1.0), 1.0),
-     ((1.0, 1.0, 1.0), 0.0), ((0.0, 0.0, 0.0), 1.0)],
+    [((1.0, 0.0, 9.0, np.inf), 0.05), ((-1.0, -9.0, 0.0, 3), 0.05), ((2.0, 1.0, 3.0, np.inf), 8.857e-5),
+     ((2.0, 1.0, 3.0, 1), 0.02502), ((0.0, -1.0, 1.0, 4), 1.0), ((1.0, 1.0, 1.0, 2), 0.0), ((0.0, 0.0, 0.0, 2), 1.0)],
 )  # fmt: skip
 def test_the_p_value_of_an_interval(interval, expected):
     assert p_value(*interval) == pytest.approx(expected, rel=1e-3)

@@ -24,7 +24,7 @@ def test_a_real_difference_is_found():
     for _ in range(50):
         sequence = Sequence()
         for _day in range(60):
-            sequence.add(rng.choice([-1.0, 0.0, 1.0], 100, p=[0.06, 0.8, 0.14]), 2.0)
+            sequence.add(rng.choice([-1.0, 0.0, 1.0], 100, p=[0.06, 0.8, 0.14]), np.full(100, -1.0), np.ones(100))
         found += sequence.interval()[1] > 0
 
     assert found >= 45
@@ -32,7 +32,7 @@ def test_a_real_difference_is_found():
 
 def test_values_that_cannot_differ_say_nothing():
     sequence = Sequence()
-    sequence.add(np.zeros(10), 0.0)
+    sequence.add(*np.zeros((3, 10)))
 
     assert sequence.interval() is None
     assert sequence.count == 10
@@ -42,8 +42,8 @@ def test_values_that_cannot_differ_say_nothing():
 def test_the_unit_of_money_does_not_matter(unit):
     rng, one, other = np.random.default_rng(2), Sequence(), Sequence()
     for day in range(30):
-        values = rng.choice([-1.0, 0.0, 1.0], 100) * (1 + day % 3)
-        one.add(values, 2.0 * (1 + day % 3))
-        other.add(values * unit, 2.0 * (1 + day % 3) * unit)
+        values, bound = rng.choice([-1.0, 0.0, 1.0], 100) * (1 + day % 3), np.full(100, 1.0 + day % 3)
+        one.add(values, -bound, bound)
+        other.add(values * unit, -bound * unit, bound * unit)
 
     assert other.interval() == pytest.approx(np.array(one.interval()) * unit)

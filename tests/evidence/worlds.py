@@ -5,12 +5,14 @@ from __future__ import annotations
 from functools import cache
 
 import numpy as np
+from scipy.special import ndtr, ndtri
 
 from app.evidence.promise import PromiseSums, judge, risk
 
 FRAUD = np.array([[0.0, -5.0], [-100.0, -5.0]])
 GRADES = np.array([[1.0, -1.0, 0.0], [-2.0, 5.0, 0.0], [-50.0, -3.0, 8.0]])
 COIN = np.eye(2)
+LOAN = np.array([[1.0, 0.0], [-1.0, 0.0]])
 
 
 def binary(rng, n, a, b, scale=1.0):
@@ -29,23 +31,50 @@ def odds(P, factors):
     return shifted / shifted.sum(axis=1, keepdims=True)
 
 
-# probabilities, matrix, log-normal spread of the amounts at stake, and how the truth differs from what is promised
+def moved(P, moves, spread):
+    """Probabilities (n, 2) of days that move by `moves` (n,) on the probit scale, and have the mean P over all days."""
+    share = ndtr(ndtri(np.clip(P[:, 1], 1e-12, 1 - 1e-12)) * np.sqrt(1 + spread**2) + moves)
+    return np.column_stack((1 - share, share))
+
+
+# probabilities, matrix, log-normal spread of the amounts at stake, how the truth differs from what is promised,
+# and by how much whole days do, on the probit scale
 WORLDS = {
-    "rare losses": (lambda rng, n: binary(rng, n, 0.6, 12), FRAUD, 0.0, None),
-    "very rare losses": (lambda rng, n: binary(rng, n, 0.6, 12, 0.1), FRAUD, 0.0, None),
-    "rare losses of any size": (lambda rng, n: binary(rng, n, 0.6, 12), FRAUD, 1.0, None),
-    "losses twice as frequent": (lambda rng, n: binary(rng, n, 0.6, 12), FRAUD, 0.0, (1.0, 2.0)),
-    "losses half as frequent": (lambda rng, n: binary(rng, n, 0.6, 12), FRAUD, 0.0, (1.0, 0.5)),
-    "three classes": (grades, GRADES, 0.0, None),
-    "the worst class twice as frequent": (grades, GRADES, 0.0, (1.0, 1.0, 2.0)),
-    "coins": (lambda rng, n: binary(rng, n, 2, 2), COIN, 0.0, None),
-    "coins that are less sure": (lambda rng, n: binary(rng, n, 2, 2), COIN, 0.0, 0.6),
+    "rare losses": (lambda rng, n: binary(rng, n, 0.6, 12), FRAUD, 0.0, None, 0.0),
+    "very rare losses": (lambda rng, n: binary(rng, n, 0.6, 12, 0.1), FRAUD, 0.0, None, 0.0),
+    "rare losses of any size": (lambda rng, n: binary(rng, n, 0.6, 12), FRAUD, 1.0, None, 0.0),
+    "losses twice as frequent": (lambda rng, n: binary(rng, n, 0.6, 12), FRAUD, 0.0, (1.0, 2.0), 0.0),
+    "losses half as frequent": (lambda rng, n: binary(rng, n, 0.6, 12), FRAUD, 0.0, (1.0, 0.5), 0.0),
+    "three classes": (grades, GRADES, 0.0, None, 0.0),
+    "the worst class twice as frequent": (grades, GRADES, 0.0, (1.0, 1.0, 2.0), 0.0),
+    "coins": (lambda rng, n: binary(rng, n, 2, 2), COIN, 0.0, None, 0.0),
+    "coins that are less sure": (lambda rng, n: binary(rng, n, 2, 2), COIN, 0.0, 0.6, 0.0),
+    "rare losses, days move by .15": (lambda rng, n: binary(rng, n, 0.6, 12), FRAUD, 0.0, None, 0.15),
+    "rare losses, days move by .25": (lambda rng, n: binary(rng, n, 0.6, 12), FRAUD, 0.0, None, 0.25),
+    "loans, days move by .15": (lambda rng, n: binary(rng, n, 2, 2, 0.5), LOAN, 0.0, None, 0.15),
+    "loans, days move by .25": (lambda rng, n: binary(rng, n, 2, 2, 0.5), LOAN, 0.0, None, 0.25),
+    "losses twice as frequent, days move by .25": (
+        lambda rng, n: binary(rng, n, 0.6, 12),
+        FRAUD,
+        0.0,
+        (1.0, 2.0),
+        0.25,
+    ),
+    "a quarter more bad loans, days move by .25": (
+        lambda rng, n: binary(rng, n, 2, 2, 0.5),
+        LOAN,
+        0.0,
+        (1.0, 1.25),
+        0.25,
+    ),
 }
 
 
-def draw(world, rng, n):
-    """Differences (n,), probabilities and payoffs (n, K) of the decisions, and the true mean difference of these."""
-    make, matrix, spread, truth = WORLDS[world]
+def draw(world, rng, n, days=1):
+    """Differences (n,), probabilities and payoffs (n, K) of the decisions, and the true mean difference of these; equal
+    parts are of one day each.
+    """
+    make, matrix, spread, truth, day_effect = WORLDS[world]
     P = make(rng, n)
     M = (
         matrix[None] * np.exp(spread * rng.normal(size=n))[:, None, None]
@@ -55,7 +84,14 @@ def draw(world, rng, n):
     if spread:
         M = M.copy()
         M[:, :, 1] = -5.0  # checking costs the same for any amount
-    real = P if truth is None else odds(P, truth) if isinstance(truth, tuple) else truth * P + (1 - truth) / P.shape[1]
+    shown = P if not day_effect else moved(P, day_effect * rng.normal(size=days)[np.arange(n) * days // n], day_effect)
+    real = (
+        shown
+        if truth is None
+        else odds(shown, truth)
+        if isinstance(truth, tuple)
+        else truth * shown + (1 - truth) / P.shape[1]
+    )
     each = np.arange(n)
     choice = np.einsum("nk,nka->na", P, M).argmax(axis=1)
     payoffs = M[each, :, choice]
@@ -64,26 +100,30 @@ def draw(world, rng, n):
     return payoffs[each, y] - expected, P, payoffs, float(((real * payoffs).sum(axis=1) - expected).mean())
 
 
-def judged(world, rng, n):
-    differences, P, payoffs, _ = draw(world, rng, n)
-    sums = PromiseSums()
-    sums.add(differences, risk(P, payoffs), 0)
+def judged(world, rng, n, days=1):
+    differences, P, payoffs, _ = draw(world, rng, n, days)
+    sums, risks = PromiseSums(), risk(P, payoffs)
+    for day, rows in enumerate(np.array_split(np.arange(n), days)):
+        sums.add(differences[rows], risks[rows], day)
     return judge(sums)
 
 
 @cache
 def mean_difference(world):
     """Of the population."""
-    return draw(world, np.random.default_rng(99), 300_000)[3]
+    return draw(world, np.random.default_rng(99), 300_000, 30_000)[3]
 
 
-def coverage(world, n, streams, seed=0):
-    """Of so many streams: how many got an interval, and how many of these hold the true mean difference."""
+def coverage(world, n, streams, days=1, seed=0):
+    """Of so many streams: how many got an interval, how many of these hold the true mean difference, and how many
+    exclude 0.
+    """
     real, rng = mean_difference(world), np.random.default_rng([seed, n])
-    given = held = 0
+    given = held = found = 0
     for _ in range(streams):
-        found = judged(world, rng, n)
-        if found.low is not None:
+        one = judged(world, rng, n, days)
+        if one.low is not None:
             given += 1
-            held += found.low <= real <= found.high
-    return given, held
+            held += one.low <= real <= one.high
+            found += not one.low <= 0 <= one.high
+    return given, held, found

@@ -132,3 +132,37 @@ def test_covtype_asks_step_by_step():
     assert stopped.cost.mean() / 54 <= 0.28
     np.testing.assert_array_equal(stopped.prediction, plain.prediction)
     assert (model.classes_[stopped.prediction] != y[12000:15000]).mean() <= 0.135
+
+
+def noisy_steps(n, noise):
+    """Two classes that change at 0 of one of four columns, some of them wrong."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n, 4))
+    return X, ((X[:, 0] > 0) ^ (rng.random(n) < noise)).astype(int)
+
+
+def checkers(n):
+    """Three classes without noise, in small squares."""
+    X = np.random.default_rng(0).uniform(0, 4, size=(n, 2))
+    return X, np.floor(X).sum(axis=1).astype(int) % 3
+
+
+@pytest.mark.parametrize(("rows", "leaf"), [(noisy_steps(400, 0.3), 5), (checkers(400), 1)])
+def test_leaves_are_as_large_as_noise_asks(rows, leaf):
+    """A forest of leaves of one row repeats the noise; large ones miss the squares."""
+    model = RandomForest(random_state=0).fit(*rows)
+    assert model.min_samples_leaf_ == leaf
+
+
+def test_a_given_leaf_is_kept_and_a_refit_keeps_the_chosen_one():
+    X, y = noisy_steps(200, 0.3)
+    assert RandomForest(n_estimators=5, min_samples_leaf=3, random_state=0).fit(X, y).min_samples_leaf_ == 3
+    model = RandomForest(random_state=0).fit(X, y)
+    chosen = model.min_samples_leaf_
+    assert model.refit(X[:100], y[:100]).min_samples_leaf_ == chosen
+
+
+def test_a_leaf_is_chosen_for_one_tree_with_weights_categories_and_gaps():
+    X, y, categorical = mixed(200, 3, 1)
+    model = RandomForest(n_estimators=1, categorical_features=categorical, random_state=np.random.RandomState(0))
+    assert model.fit(X, y, np.arange(1.0, 201)).min_samples_leaf_ in {1, 2, 5}

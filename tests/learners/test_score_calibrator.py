@@ -103,9 +103,9 @@ def test_scores_that_separate_the_classes_prove_nothing_beyond_the_rows(method):
 @pytest.mark.parametrize("rows", [6, 60, 3000])
 def test_auto_prefers_a_sigmoid_and_never_leaves_scores_as_they_are(rows):
     s, y = two_classes(rows, seed=1)
-    assert ScoreCalibrator().fit(s[:, None], y).calibration_ == "sigmoid"
+    assert ScoreCalibrator(random_state=0).fit(s[:, None], y).calibration_ == "sigmoid"
     P = np.column_stack((expit(-s), expit(s)))
-    assert (ScoreCalibrator(input="probabilities").fit(P, y).calibration_ == "none") == (rows == 6)
+    assert (ScoreCalibrator(input="probabilities", random_state=0).fit(P, y).calibration_ == "none") == (rows == 6)
 
 
 @pytest.mark.parametrize("given", ["scores", "probabilities"])
@@ -115,7 +115,7 @@ def test_auto_takes_an_isotonic_curve_where_no_sigmoid_fits(given, rows):
     s = rng.uniform(-3, 3, rows)
     y = (rng.random(rows) < np.where(s > 0, 0.9, 0.1)).astype(int)
     X = s[:, None] if given == "scores" else np.column_stack((expit(-s), expit(s)))
-    model = ScoreCalibrator(input=given).fit(X, y)
+    model = ScoreCalibrator(input=given, random_state=0).fit(X, y)
     assert model.calibration_ == "isotonic"
     assert model.refit(X, y).calibration_ == "isotonic"
 

@@ -41,9 +41,8 @@ def test_rows_travel_through_forests_that_did_not_see_them():
     """With labels drawn by lot, a forest is sure about rows that it has seen, and clueless about others."""
     random = np.random.default_rng(0)
     X, y = random.normal(size=(300, 4)), random.integers(0, 2, 300)
-    model = (
-        RandomForest(n_estimators=20, calibration="none", random_state=0).fit(X, y).learn_stops(X, y, Prices.unit(4))
-    )
+    forest = RandomForest(n_estimators=20, min_samples_leaf=1, calibration="none", random_state=0)
+    model = forest.fit(X, y).learn_stops(X, y, Prices.unit(4))
     known = model.experience_
     ends = known.P[np.arange(300), known.length]
     seen = model.model_.travel(X, Prices.unit(4))

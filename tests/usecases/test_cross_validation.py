@@ -1,15 +1,11 @@
 """Small tables are evaluated on all their rows, by models that did not see them."""
 
-import math
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 
 from app.learners.catalogue import KINDS
 from app.registry.loaded import Holdout
-from app.usecases import cross_validation
-from app.usecases.cross_validation import FEW_ROWS, Limit, cross_validated, number_of_folds, of_a_fold
+from app.usecases.cross_validation import FEW_ROWS, cross_validated, number_of_folds, of_a_fold
 from app.usecases.specs import LearnerSpec, TrainSpec
 from app.usecases.splitting import split_rows
 from tests.conftest import trained, two_class_rows
@@ -47,8 +43,7 @@ def test_each_row_is_predicted_by_a_model_of_other_rows_of_all_classes(counts, p
             return np.array([[float(row.tobytes() in self.seen)] * len(counts) for row in X])
 
     held = Holdout(Marking(split.train).posterior(table.X[split.holdout]), table.y[split.holdout])
-    found, done = cross_validated(held, spec, table, split, folds, Marking, Limit(math.inf, 0.0))
-    assert done == folds
+    found = cross_validated(held, spec, table, split, folds, Marking)
     assert 2 <= folds <= 10
     assert len(learned) <= folds
     assert not found.scores.any()
@@ -97,40 +92,6 @@ def test_otherwise_the_figures_are_of_the_hold_out(service, rows, changes, expec
     card = service.get(f"/models/held/versions/{version}").json()
     assert card["data"]["evaluation"] == expected
     assert card["metrics"].get("rows") == (expected and expected["rows"])
-
-
-@pytest.mark.parametrize(
-    ("first", "left", "parameters", "seconds"),
-    [(1.0, 3600.0, {}, 10.0), (5.0, 3600.0, {}, 20.0), (100.0, 3600.0, {}, 60.0), (100.0, 230.0, {}, 30.0),
-     (100.0, 150.0, {}, -50.0), (50.0, 3600.0, {"max_seconds": 20.0}, 20.0),
-     (11.0, math.inf, {"max_seconds": 1.0}, 10.0)],
-)  # fmt: skip
-def test_the_folds_have_a_limit_and_leave_time_for_the_fit_on_all_rows(first, left, parameters, seconds):
-    spec = spec_of().model_copy(update={"learner": LearnerSpec(kind="auto", parameters=parameters)})
-    assert Limit.after(first, left, spec, 4) == Limit(seconds, first / 4 if parameters else first)
-
-
-@pytest.mark.parametrize(
-    ("first", "left", "fold", "done"),
-    [(2.0, 3600.0, 2.0, 5), (10.0, 3600.0, 10.0, 5), (20.0, 3600.0, 20.0, 4), (40.0, 3600.0, 40.0, 2),
-     (61.0, 3600.0, 61.0, 1), (20.0, 100.0, 20.0, 4), (20.0, 65.0, 20.0, 2), (20.0, 55.0, 20.0, 1),
-     (2.0, 3600.0, 6.0, 2)],
-)  # fmt: skip
-def test_folds_that_take_long_are_left_out(monkeypatch, first, left, fold, done):
-    """The rows of the others are evaluated, and no fold begins that would end too late; at worst one takes longer."""
-    table, spec = table_of([60, 60]), spec_of(holdout=0.2)
-    split, clock = split_rows(table.y, 0.2, 0), [0.0]
-    monkeypatch.setattr(cross_validation, "perf_counter", lambda: clock[0])
-
-    def fitted(rows):
-        clock[0] += fold
-        return SimpleNamespace(posterior=lambda X: np.full((len(X), 2), 0.5))
-
-    held = Holdout(np.full((len(split.holdout), 2), 0.25), table.y[split.holdout])
-    found, folds = cross_validated(held, spec, table, split, 5, fitted, Limit.after(first, left, spec, 5))
-    assert (folds, len(found.y)) == (done, 24 * done)
-    assert (found.scores[:, 0] == 0.25).sum() == 24
-    assert clock[0] <= max(Limit.after(first, left, spec, 5).seconds, fold if done > 1 else 0)
 
 
 def test_a_learner_with_seconds_shares_them_among_the_folds():

@@ -1,5 +1,7 @@
 """Expected and realised losses of sets of labels on the hold-out, and what follows from their difference."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -100,16 +102,26 @@ def model(P, Y):
 def test_an_answer_warns_once_and_its_sets_stay_the_same():
     P, Y = exclusive(400)
     question = Question.parse("multilabel", {"name": "jaccard"})
-    plain = retrieve_with(model(P[:10], Y[:10]), P, question, ["told"])
+    plain = retrieve_with(model(P[:10], Y[:10]), P, question, [])
     corrected = retrieve_with(model(P, Y), P, question, ["told"])
 
-    assert (plain.correction, plain.warnings) == (None, ["told"])
     assert corrected.correction == kept_promises(P, Y, question.terms).correction
     assert corrected.warnings[0] == "told"
     assert len(corrected.warnings) == 2
     assert "400 rows" in corrected.warnings[1]
     np.testing.assert_array_equal(corrected.choice.selected, plain.choice.selected)
     np.testing.assert_array_equal(corrected.choice.figures, plain.choice.figures)
+
+
+@pytest.mark.parametrize("rows", [0, 10, 199])
+def test_too_few_rows_for_a_correction_are_warned_about(rows):
+    P, Y = exclusive(400)
+    small = model(P[:rows], Y[:rows]) if rows else replace(model(P, Y), holdout=None)
+    answer = retrieve_with(small, P, Question.parse("multilabel", {"name": "jaccard"}), ["told"])
+
+    assert answer.correction is None
+    assert answer.warnings[0] == "told"
+    assert answer.warnings[1].endswith(f"no 'correction': it takes 200 rows held out, and {rows} could be used")
 
 
 @pytest.mark.parametrize("method", ["half", "tuned_threshold"])

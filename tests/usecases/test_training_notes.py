@@ -19,14 +19,6 @@ def spec_of(kind="logistic", **changes):
     return TrainSpec(model="m", learner=learner, dataset="ds", **changes)
 
 
-@pytest.mark.parametrize(
-    ("folds", "done", "said"), [(0, 0, None), (4, 4, None), (4, 3, "3 of 4 folds"), (4, 1, "the hold-out alone")]
-)
-def test_folds_that_were_left_out_are_told(folds, done, said):
-    expected = [f"the metrics are of {said}: more folds would take too long"] if said else []
-    assert notes(SimpleNamespace(), spec_of(), folds, done) == expected
-
-
 @pytest.mark.parametrize("kind", PRICED)
 @pytest.mark.parametrize(
     ("changes", "told"),
@@ -40,7 +32,7 @@ def test_benefits_that_chose_nothing_are_told(kind, changes, told):
     """Of the learner whose path has a point for every price; `auto` without prices compares learners by the benefits
     alone. A `lambda` was chosen by who sent it.
     """
-    found = notes(SimpleNamespace(), spec_of(kind, **changes), 0, 0)
+    found = notes(SimpleNamespace(), spec_of(kind, **changes))
     assert [one.startswith(UNPRICED) for one in found] == [True] * (told and kind == "cost_tree")
     if kind == "cost_tree":
-        assert not notes(SimpleNamespace(), spec_of(kind, parameters={"lambda": 0.1}, **changes), 0, 0)
+        assert not notes(SimpleNamespace(), spec_of(kind, parameters={"lambda": 0.1}, **changes))

@@ -108,7 +108,10 @@ def compared_presence(before: Sequence[Any], after: Sequence[Any]) -> Change | N
 
 
 def scores(ports: Ports, model: str, sums: Sums, classes: Mapping[int, Sequence[Label]]) -> list[tuple[dict, Change]]:
-    """The probabilities of each class against those of the version's hold-out, else of earlier days."""
+    """The probabilities of each class against those of the version's hold-out, else of earlier days.
+
+    A version that was fitted again on all rows has no hold-out of its own.
+    """
     found = []
     for version, days in sorted(sums.scores.items()):
         K = len(next(iter(days.values())))
@@ -135,7 +138,9 @@ def _held_out(ports: Ports, reference: str, K: int) -> np.ndarray | None:
 
 
 def _histograms(model: Loaded) -> np.ndarray | None:
-    if model.holdout is None or model.regression or model.multilabel:
+    """None where another fit, on fewer rows, made the scores: they differ by themselves from those published."""
+    other_fit = model.card.data.refit or model.evaluation == "cross-validation"
+    if model.holdout is None or other_fit or model.regression or model.multilabel:
         return None
     return np.array([histogram(column) for column in model.holdout.scores.T])
 

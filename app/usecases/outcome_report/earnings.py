@@ -69,11 +69,25 @@ def basis(known: int, decisions: int, *, selective: bool, reason: str | None) ->
 
 
 def earned(sums: Earned, basis: str, doubt: str | None = None) -> dict[str, Any]:
-    """Counts, expected and realised benefit, their difference and the verdict; `doubt` is why there is none."""
+    """The difference of realised and expected benefit, the verdict, counts, and both; `doubt` is why there is none."""
     judged = judge(sums.promise)
     n = judged.cases
     tolerance = _TOLERANCE * sums.size / n if n else None
     return {
+        "difference": {
+            "mean": judged.mean,
+            "low": judged.low,
+            "high": judged.high,
+            "level": LEVEL,
+            "cases": n,
+            "reason": doubt or judged.reason,
+            "p_value": judged.p_value,
+            "dispersion": judged.dispersion,
+            "day_inflation": judged.day_inflation,
+            "tolerance": tolerance,
+            "basis": basis,
+        },
+        "verdict": "undecided" if doubt else judged.verdict(tolerance or 0.0),
         "decisions": sums.decisions,
         "known": sums.known,
         "coverage": sums.known / sums.decisions if sums.decisions else None,
@@ -85,19 +99,6 @@ def earned(sums: Earned, basis: str, doubt: str | None = None) -> dict[str, Any]
             "basis": ALL,
         },
         "realised": {**_realised(sums, judged.low, judged.high), "level": LEVEL, "cases": n, "basis": basis},
-        "difference": {
-            "mean": judged.mean,
-            "low": judged.low,
-            "high": judged.high,
-            "level": LEVEL,
-            "cases": n,
-            "reason": doubt or judged.reason,
-            "dispersion": judged.dispersion,
-            "day_inflation": judged.day_inflation,
-            "tolerance": tolerance,
-            "basis": basis,
-        },
-        "verdict": "undecided" if doubt else judged.verdict(tolerance or 0.0),
     }
 
 

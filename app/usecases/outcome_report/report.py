@@ -12,7 +12,6 @@ import numpy as np
 from app.errors import Invalid
 from app.evidence.drift import holm
 from app.evidence.maturity import Maturity
-from app.evidence.means import p_value
 from app.outcomes.cases import Cases
 from app.registry.snapshot import Reference
 from app.usecases.models import card_of, trained
@@ -129,9 +128,9 @@ def _grouped(groups: Mapping[Any, Earned], basis: str, reason: str | None) -> li
     """By name, of several kinds by its text. Verdicts are corrected for the number of groups (Holm)."""
     names = sorted(groups, key=lambda name: (isinstance(name, str), name if isinstance(name, int) else 0, str(name)))
     figures = [earnings.earned(groups[name], basis, reason) for name in names]
-    ends = [(one["difference"]["mean"], one["difference"]["low"], one["difference"]["high"]) for one in figures]
-    tested = [i for i, (_, low, _) in enumerate(ends) if low is not None]
-    adjusted = dict(zip(tested, holm(np.array([p_value(*ends[i]) for i in tested])).tolist(), strict=True))
+    p_values = [one["difference"]["p_value"] for one in figures]
+    tested = [i for i, p in enumerate(p_values) if p is not None]
+    adjusted = dict(zip(tested, holm(np.array([p_values[i] for i in tested])).tolist(), strict=True))
     for i, one in enumerate(figures):
         one["adjusted_p_value"] = adjusted.get(i)
         if one["verdict"] in _WRONG and not adjusted.get(i, 1.0) < _LEVEL:
@@ -159,8 +158,8 @@ def _warnings(read: Read, selective: Mapping[str, Any]) -> Iterator[str]:
         yield "no truth is known: send what became of the decisions to POST /outcomes"
     elif not selective["is"] and 0 < sums.total.known < sums.total.decisions:
         yield "truth is not known for all decisions: what is unknown may differ; see bounds"
-    if sums.total.promise.count and sums.total.promise.day_inflation()[0] is None:
-        yield "there are fewer than ten days with known truth: that cases of a day are independent is assumed"
+    if sums.total.promise.days == 1:
+        yield "all known truths are of one day: the verdict is about that day, as the next one may differ"
     unpriced = sums.total.decisions - sums.total.expecting
     if unpriced:
         yield f"{unpriced} decisions have no benefit matrix; they are counted, and no amount is about them"

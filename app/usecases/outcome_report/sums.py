@@ -126,13 +126,12 @@ class Sums:
     def _shadows(self, part: Slice) -> None:
         rows = part.priced
         for name, chosen in part.shadows.items():
-            asked = chosen[rows] != UNKNOWN
-            gain = part.earned_by(np.maximum(chosen[rows], 0))[asked] - part.decided[asked]
+            asked = rows[chosen[rows] != UNKNOWN]
+            term, own, other, each = part.term[asked], part.choice[asked], chosen[asked], np.arange(len(asked))
+            gains = part.stack.matrices[term, :, other] - part.stack.matrices[term, :, own]  # in every class
             sequence, differing = self.shadows.get(name, (Sequence(), 0))
-            spread = np.nanmax(part.stack.matrices, axis=2) - np.nanmin(part.stack.matrices, axis=2)
-            if asked.any():
-                sequence.add(gain, 2 * float(np.nanmax(spread[part.term[rows][asked]])))
-            differing += int(np.count_nonzero(chosen[rows][asked] != part.choice[rows][asked]))
+            sequence.add(gains[each, part.truth[asked]], *payoff_range(gains))
+            differing += int(np.count_nonzero(other != own))
             self.shadows[name] = sequence, differing
 
     def _explore(self, part: Slice) -> None:

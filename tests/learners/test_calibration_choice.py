@@ -1,0 +1,55 @@
+"""The calibration that `auto` chooses."""
+
+import numpy as np
+import pytest
+from scipy.special import expit, softmax
+
+from app.learners.calibration_choice import best_calibration
+from app.learners.logistic import Logistic
+from app.learners.random_forest import RandomForest
+
+
+def right(seed, power=1.0):
+    """Probabilities (300, 10) that are right to the power of 1, and the truth; greater powers are too sure."""
+    rng = np.random.default_rng(seed)
+    P = softmax(rng.normal(scale=4, size=(300, 10)), axis=1)
+    y = (P.cumsum(axis=1) < rng.random(300)[:, None]).sum(axis=1).clip(0, 9)
+    Q = P**power
+    return Q / Q.sum(axis=1, keepdims=True), y, np.ones(300)
+
+
+def test_what_is_right_already_is_left_alone():
+    """Or gets a sigmoid that changes next to nothing, where it is not clearly worse."""
+    chosen = [best_calibration(*right(seed)) for seed in range(20)]
+    assert chosen.count("none") >= 10
+    assert "isotonic" not in chosen
+
+
+def test_overconfidence_gets_a_sigmoid():
+    assert [best_calibration(*right(seed, power=3)) for seed in range(5)] == ["sigmoid"] * 5
+
+
+def steps(rng, n):
+    """Scores (n,), and classes that jump from 10 % to 90 % at 0."""
+    s = rng.uniform(-3, 3, n)
+    return s, (rng.random(n) < np.where(s > 0, 0.9, 0.1)).astype(int)
+
+
+@pytest.mark.parametrize(("rows", "chosen"), [(300, "isotonic"), (30, "sigmoid")])
+def test_a_step_gets_steps_from_twenty_rows_of_a_class(rows, chosen):
+    s, y = steps(np.random.default_rng(0), rows)
+    assert best_calibration(np.column_stack((expit(-s), expit(s))), y, np.ones(rows)) == chosen
+
+
+def shifted(rows):
+    """Two classes, normal with a shift: logistic regression is right, and a forest's trees vote too timidly."""
+    y = np.arange(rows) % 2
+    return np.random.default_rng(0).normal(size=(rows, 4)) + 0.7 * y[:, None], y
+
+
+@pytest.mark.parametrize(
+    ("learner", "chosen"),
+    [(Logistic(random_state=0), "none"), (RandomForest(n_estimators=20, random_state=0), "sigmoid")],
+)
+def test_learners_choose_on_many_rows_too(learner, chosen):
+    assert learner.fit(*shifted(2200)).calibration_ == chosen
