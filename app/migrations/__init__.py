@@ -34,7 +34,7 @@ def known() -> list[str]:
 
 
 def current(connection: Connection) -> str | None:
-    """The revision that the tables are at; None where they are absent, or from before revisions were counted."""
+    """The revision that the tables are at; None where they are absent."""
     if not inspect(connection).has_table(REVISION.name):
         return None
     return connection.execute(select(REVISION.c.version_num)).scalar()

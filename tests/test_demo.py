@@ -12,8 +12,7 @@ from tests.conftest import free_port
 
 TOUR = """
 from app.demo import service
-service._await_ready = lambda *_: None
-with service.service({port}):
+with service({port}):
     print("began", flush=True)
     import time; time.sleep(60)
 """

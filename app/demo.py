@@ -1,11 +1,18 @@
-"""A tour of the service over HTTP with scikit-learn's data, as an introduction to benefit matrices."""
+"""`payoff demo`: a tour of the service over HTTP with scikit-learn's data, as an introduction to benefit matrices."""
 
 from __future__ import annotations
 
+import argparse
 import csv
 import io
+import os
+import signal
+import socket
+import subprocess
+import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,8 +21,12 @@ import numpy as np
 from sklearn.datasets import load_breast_cancer, load_wine
 from sklearn.model_selection import train_test_split
 
-from app.demo import days, next_steps
-from app.demo.service import client_of, post, service, wait
+from app.outcomes.identity import DAY
+
+_START_SECONDS = 60
+_DAYS, _BEFORE = 24, 12  # simulated days, and those on which nothing is wrong
+_CASES = 40  # of a day
+_FACTOR = 0.6  # by which one instrument reads too low afterwards
 
 
 @dataclass(frozen=True)
@@ -35,8 +46,6 @@ class Case:
     """The class to retrieve among the test cases, or None."""
     stages: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     """The prices of measurements by a word in their name: of the first one, and of each later one."""
-    days: bool = False
-    """Whether days of use are simulated."""
 
     @property
     def classes(self) -> list[str]:
@@ -48,29 +57,83 @@ class Case:
         return {"benefits": self.benefits, "actions": list(self.actions)}
 
 
-def run(*, port: int, stay: bool, url: str | None = None) -> int:
-    """Start the service, run the tour, and serve until interrupted if `stay`; returns the exit code.
-
-    With `url` use the service at that URL.
-    """
-    with client_of(url) if url else service(port) as client:
+def run(chosen: argparse.Namespace) -> int:
+    """Start a service, or use that at `url`, run the tour, and serve until interrupted unless it is to `exit`."""
+    with client_of(chosen.url) if chosen.url else service(chosen.port) as client:
         print(f"Payoff answers at {client.base_url}\n")
-        cases = _cases()
-        for case in cases:
-            _tell(client, case)
-        if stay or url:
-            next_steps.show(client, cases[-1].model, cases[-1].stakes, cases[-1].data.data[0].tolist())
-        if stay and not url:
-            print("Serving until you press Ctrl-C.")
+        for case in cases():
+            tell(client, case)
+        if not (chosen.exit or chosen.url):
+            print(
+                f"The console is at {client.base_url}, the documentation at {client.base_url}/docs. Ctrl-C ends both."
+            )
             try:
-                while True:
-                    time.sleep(3600)
+                signal.pause()
             except KeyboardInterrupt:
                 print("\nbye")
     return 0
 
 
-def _cases() -> list[Case]:
+def client_of(url: str) -> httpx.Client:
+    key = os.environ.get("PAYOFF_ADMIN_KEY")
+    return httpx.Client(base_url=url, headers={"X-API-Key": key} if key else {}, timeout=60)
+
+
+@contextmanager
+def service(port: int) -> Iterator[httpx.Client]:
+    """The service in a process of its own, once it is ready."""
+    with socket.socket() as probe:
+        if probe.connect_ex(("127.0.0.1", port)) == 0:
+            raise SystemExit(
+                f"port {port} is in use; choose another one: payoff demo --port 8001, or make demo PORT=8001"
+            )
+    environment = {"PAYOFF_ACCESS_LOG": "false", "PAYOFF_LOG_LEVEL": "warning", **os.environ}
+    command = [sys.executable, "-m", "app.cli", "serve", "--port", str(port)]
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # else the service would stay
+    server = subprocess.Popen(command, env=environment)  # noqa: S603 - our own command
+    try:
+        with client_of(f"http://127.0.0.1:{port}") as client:
+            until = time.monotonic() + _START_SECONDS
+            while not _ready(client):
+                if server.poll() is not None or time.monotonic() > until:
+                    raise SystemExit("the service did not become ready; see its last log lines")
+                time.sleep(0.05)
+            yield client
+    finally:
+        server.terminate()
+        server.wait()
+
+
+def _ready(client: httpx.Client) -> bool:
+    try:
+        return client.get("/health/ready").status_code == httpx.codes.OK
+    except httpx.TransportError:
+        return False
+
+
+def post(client: httpx.Client, path: str, **body: Any) -> dict[str, Any]:
+    return answered(client.post(path, **body))
+
+
+def answered(response: httpx.Response) -> dict[str, Any]:
+    """The JSON of a response; SystemExit where it is an error."""
+    if response.is_error:
+        raise SystemExit(f"{response.url.path} answered {response.status_code}: {response.text}")
+    answer: dict[str, Any] = response.json()
+    return answer
+
+
+def trained(client: httpx.Client, order: Mapping[str, Any]) -> dict[str, Any]:
+    """The job that an order to train has become, once it has succeeded."""
+    job = post(client, "/train", json=order)
+    while job["status"] in ("queued", "running"):
+        job = answered(client.get(f"/jobs/{job['id']}", headers={"Prefer": "wait=30"}))
+    if job["status"] != "succeeded":
+        raise SystemExit(f"the training job ended as {job['status']}: {job['error']}")
+    return job
+
+
+def cases() -> list[Case]:
     return [
         Case(
             "tumour",
@@ -82,7 +145,6 @@ def _cases() -> list[Case]:
             "points per patient",
             sought="malignant",
             stages={"mean": (1, 0.2), "error": (2, 0.2), "worst": (4, 0.2)},
-            days=True,
         ),
         Case(
             "wine",
@@ -96,7 +158,7 @@ def _cases() -> list[Case]:
     ]
 
 
-def _tell(client: httpx.Client, case: Case) -> None:
+def tell(client: httpx.Client, case: Case) -> None:
     names = [case.names[code] for code in case.data.target]
     train, test, known, truth = train_test_split(
         case.data.data, names, test_size=0.4, random_state=0, stratify=case.data.target
@@ -111,7 +173,7 @@ def _tell(client: httpx.Client, case: Case) -> None:
     )
     print(f"POST /datasets   {uploaded['rows']} rows kept as {uploaded['id']}; the other {len(test)} are test cases")
     order = {"model": case.model, "learner": {"kind": "logistic"}, "data": {"dataset": uploaded["id"]}, "holdout": 0.25}
-    job = wait(client, post(client, "/train", json=order))
+    job = trained(client, order)
     version = job["model"]["version"]
     print(
         f"POST /train      {case.model}:{version} published; accuracy {job['metrics']['accuracy']:.3f} on rows not seen"
@@ -125,9 +187,7 @@ def _tell(client: httpx.Client, case: Case) -> None:
         _show_sets(client, question, case.sought, truth)
     if case.stages:
         _ask_step_by_step(client, case, uploaded["id"], test, truth)
-    if case.days:
-        asked = {"model": f"{case.model}:{version}", **case.stakes}
-        days.tell(client, asked, case.data.feature_names, test, truth, time.time())
+        _show_days(client, {"model": f"{case.model}:{version}", **case.stakes}, case.data.feature_names, test, truth)
     print()
 
 
@@ -187,16 +247,15 @@ def _ask_step_by_step(
     client: httpx.Client, case: Case, dataset: str, test: np.ndarray, truth: Sequence[str]
 ) -> None:  # fmt: skip
     """Train a forest with prices of measurements, and print what `/acquire` asks for until more is not worth it."""
-    names = list(map(str, case.data.feature_names))
     costs = [
         {"feature": name, "cost": first, "group": stage, "discounted_cost": later}
-        for name in names
+        for name in map(str, case.data.feature_names)
         for stage, (first, later) in case.stages.items()
         if stage in name
     ]
     model = f"{case.model}-steps"
     order = {"model": model, "learner": {"kind": "budget_forest"}, "data": {"dataset": dataset}, "feature_costs": costs}
-    wait(client, post(client, "/train", json=order))
+    trained(client, order)
     stakes = {"model": model, **case.stakes}
     report = post(client, "/acquire/simulate", json=stakes | {"rows": test.tolist(), "labels": list(truth)})
     asked = report["budgets"][-1]["worth_stopping"]
@@ -208,21 +267,38 @@ def _ask_step_by_step(
     ):
         figures = f"{way['questions']:4.1f} measurements for {way['cost']:5.2f}"
         print(f"      {way['net_benefit']:8.2f}   {words}: {figures}")
-    print("   Two patients:")
-    for name in case.classes:
-        i = max(place for place, other in enumerate(truth) if other == name)
-        _follow(client, stakes, dict(zip(names, test[i].tolist(), strict=True)), name)
 
 
-def _follow(client: httpx.Client, stakes: dict[str, Any], patient: Mapping[str, float], truth: str) -> None:
-    known: dict[str, float] = {}
-    while (now := post(client, "/acquire", json=stakes | {"known": known}))["status"] == "acquire":
-        name, cost = now["next"]["feature"], now["next"]["cost"]
-        known[name] = patient[name]
-        print(f"      ask for {name:<24} {cost:5.2f}   it is {patient[name]:.4g}")
-    chances = ", ".join(f"{name} {p:.0%}" for name, p in now["probabilities"].items())
-    why = "more is not worth it" if now["reason"] == "not_worth_it" else now["reason"].replace("_", " ")
-    print(f"      {now['decision']}: {why}   ({chances}; in truth {truth})")
+def _show_days(
+    client: httpx.Client, question: Mapping[str, Any], names: Sequence[str], X: np.ndarray, truth: Sequence[str]
+) -> None:
+    """Record decisions on simulated days that end today, with their outcomes, and print what the reports find.
+
+    Each day draws cases from the held-out rows; from the middle on the features called `worst` are read too low.
+    """
+    now = time.time()
+    began = (now // DAY - _DAYS) * DAY
+    half = began + _BEFORE * DAY
+    broken = np.char.startswith(np.array(names, dtype=str), "worst")
+    rng = np.random.default_rng(0)
+    for day in range(_DAYS):
+        rows = rng.integers(len(X), size=_CASES)
+        seen = X[rows] * np.where(broken & (day >= _BEFORE), _FACTOR, 1.0)
+        record = {"at": began + day * DAY + DAY / 2, "instances": True}
+        answer = post(client, "/predict", json={**question, "instances": seen.tolist(), "record": record})
+        outcomes = [{"id": id_, "truth": truth[row]} for id_, row in zip(answer["ids"], rows, strict=True)]
+        post(client, "/outcomes", json={"outcomes": outcomes})
+    print(f"POST /outcomes   {_DAYS} simulated days of {_CASES} decisions, with the truth; after {_BEFORE} days")
+    print(f"                 one instrument reads {1 - _FACTOR:.0%} too low:")
+    for words, since, until in (("before", began, half), ("after", half, now), ("in all", began, now)):
+        period = {"since": since, "until": until}
+        report = answered(client.get(f"/models/{question['model']}/outcomes", params=period))
+        realised, expected = report["realised"], report["expected"]["mean_of_known"]
+        interval = f"{realised['low']:.1f} to {realised['high']:.1f}"
+        verdict = report["verdict"].replace("_", " ")
+        print(f"      {words:<7} expected {expected:6.1f}, realised {realised['mean']:6.1f} ({interval}): {verdict}")
+    drifted = [line["feature"] for line in report["drift"]["features"] if line["drifted"]]
+    print(f"      {len(drifted)} of {len(names)} measurements have drifted: {', '.join(drifted[:3])}, …")
 
 
 def _table(names: Sequence[str], X: np.ndarray, truth: Sequence[str]) -> bytes:

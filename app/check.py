@@ -1,0 +1,222 @@
+"""Whether an installation can work, and how to fix what it lacks: `payoff check`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import os
+import secrets
+import shutil
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from time import monotonic
+from typing import Literal
+
+from pydantic import ValidationError
+from sqlalchemy import text
+from sqlalchemy.exc import SQLAlchemyError
+
+from app import migrations
+from app.database import Database, DatabaseAway
+from app.disks import of_error
+from app.errors import PayoffError
+from app.jobs.queue_status import queue_status
+from app.settings import Settings, misspelt, refused
+from app.sqlite_errors import DAMAGED, unwritable
+from app.storage import Storage
+from app.stores import open_ports
+from app.usecases.ports import Ports
+
+_SECONDS = 20.0  # for all checks; an unavailable store is noticed within about seven
+_MB = 2**20
+_LITTLE_MB, _TOO_LITTLE_MB = 2048, 128
+_LONG_SECONDS = 300.0  # that a job waits
+_QUICK_BYTES = 2**28  # of an SQLite file, looked through in about a second
+_LISTED = "docs/reference/settings.md lists all settings"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The result of one check, and its fix: `wrong` keeps the service from working, a `warning` may do so later."""
+
+    check: str
+    level: Literal["ok", "warning", "wrong"]
+    text: str
+    fix: str = ""
+
+    def line(self) -> str:
+        """For a terminal."""
+        return f"{self.level:<9}{self.check:<10}{self.text}" + (f"\n{'':19}fix: {self.fix}" if self.fix else "")
+
+
+Check = Callable[[], Iterable[Finding]]
+
+
+def run(chosen: argparse.Namespace) -> int:
+    """Print what every check finds; 1 where something is wrong."""
+    logging.disable()  # the findings are printed below, once
+    try:
+        findings = check(Settings(), os.environ, deep=chosen.deep)
+    except ValidationError as error:
+        findings = impossible(error, os.environ)
+    if chosen.json:
+        print(json.dumps({"findings": [vars(finding) for finding in findings]}, indent=1))
+    else:
+        print("\n".join(finding.line() for finding in findings))
+    return int(any(finding.level == "wrong" for finding in findings))
+
+
+def check(settings: Settings, environment: Mapping[str, str], *, deep: bool = False) -> list[Finding]:
+    """What every check finds, within 20 seconds in all. `deep` reads every file of every model, not the cards alone.
+
+    Makes the folders that a start would make, writes and removes a small file in each store, and changes nothing else.
+    """
+    first: dict[str, Check] = {"settings": lambda: _settings(settings, environment)}
+    try:
+        ports = open_ports(settings)
+    except (PayoffError, OSError) as error:
+        obstacle = of_error(error)
+        words = error.detail if isinstance(error, PayoffError) else f"{error.filename}: {error.strerror or error}"
+        fix = f"{obstacle.fix if obstacle else _LISTED}; no other check was run"
+        return in_time(first | {"home": lambda: [Finding("home", "wrong", words, fix)]}, _SECONDS)
+    found = in_time(first | _of_stores(settings, ports, deep=deep), _SECONDS)
+    ports.database.close()
+    return found
+
+
+def impossible(error: ValidationError, environment: Mapping[str, str]) -> list[Finding]:
+    """The findings about settings with which the service cannot start."""
+    fix = f"{_LISTED}; no other check was run"
+    return [*_misspelt(environment), *(Finding("settings", "wrong", words, fix) for words in refused(error))]
+
+
+def _of_stores(settings: Settings, ports: Ports, *, deep: bool) -> dict[str, Check]:
+    return {
+        "database": lambda: _database(ports.database),
+        "models": lambda: [*_storage("models", settings.models, "PAYOFF_MODELS"), *_models(ports, deep=deep)],
+        "datasets": lambda: _storage("datasets", settings.datasets_url, "PAYOFF_DATASETS"),
+        "decisions": lambda: _storage("decisions", settings.decisions_url, "PAYOFF_DECISIONS"),
+        "jobs": lambda: _jobs(ports),
+    }
+
+
+def in_time(checks: Mapping[str, Check], seconds: float) -> list[Finding]:
+    """Every check in a thread of its own, which is left behind where it takes too long."""
+    found: dict[str, list[Finding]] = {}
+
+    def run(name: str, one: Check) -> None:
+        try:
+            found[name] = list(one())
+        except (DatabaseAway, SQLAlchemyError):
+            found[name] = [Finding(name, "wrong", "not checked: the database does not answer", "see database")]
+        except Exception as error:  # noqa: BLE001 - a check that breaks is a finding like others
+            words = getattr(error, "detail", f"{type(error).__name__}: {error}")
+            found[name] = [Finding(name, "wrong", words, "check whether it can be reached from here")]
+
+    threads = [threading.Thread(target=run, args=one, daemon=True) for one in checks.items()]
+    for thread in threads:
+        thread.start()
+    until = monotonic() + seconds
+    for thread in threads:
+        thread.join(max(until - monotonic(), 0.0))
+    words, fix = f"no answer within {seconds:g} s", "check whether it can be reached from here"
+    return [line for name in checks for line in found.get(name, [Finding(name, "wrong", words, fix)])]
+
+
+def _settings(settings: Settings, environment: Mapping[str, str]) -> Iterator[Finding]:
+    """Misspelt variables, and settings that are allowed but risky."""
+    yield from _misspelt(environment)
+    if settings.admin_key is None:
+        words = "PAYOFF_ADMIN_KEY is not set: without keys, any client that reaches the service has all permissions"
+        yield Finding("settings", "warning", words, "set it, unless only trusted clients can reach the service")
+    if settings.signing_key is None:
+        words = "PAYOFF_SIGNING_KEY is not set: anyone who can write to PAYOFF_MODELS can run code in the service"
+        yield Finding("settings", "warning", words, "set the same one for all processes before the first model")
+    yield Finding("settings", "ok", f"{len(settings.model_fields_set)} set")
+
+
+def _misspelt(environment: Mapping[str, str]) -> Iterator[Finding]:
+    for name, nearest in misspelt(environment).items():
+        fix = f"did you mean {nearest}?" if nearest else _LISTED
+        yield Finding("settings", "warning", f"{name} is set, but is not a setting", fix)
+
+
+def _database(database: Database) -> Iterator[Finding]:
+    """It answers, is sound and writable, and its tables fit this program."""
+    name, file = database.engine.url.render_as_string(hide_password=True), database.engine.url.database
+    try:
+        with database.reading() as connection:
+            revision = migrations.current(connection)
+            small = database.is_sqlite and file and Path(file).stat().st_size <= _QUICK_BYTES
+            sound = connection.execute(text("PRAGMA quick_check(1)")).scalar() if small else "ok"
+    except DatabaseAway as error:
+        fix = error.fix or "check PAYOFF_DATABASE, and whether the database runs"
+        yield Finding("database", "wrong", f"{name} cannot be used: {error.why}", fix)
+        return
+    found = unwritable(file) if database.is_sqlite and file else None
+    if sound != "ok":
+        yield Finding("database", "wrong", f"{name} is damaged: {sound}", DAMAGED.fix)
+    elif found:
+        yield Finding("database", "wrong", f"{name} is readable, but not writable: {found.what}", found.fix)
+    elif revision not in (None, *migrations.known()):
+        words = f"{name} is at revision {revision}, which this program does not know"
+        yield Finding("database", "wrong", words, "install the version that made it, or use another database")
+    else:
+        tables = f"its tables are at revision {revision}" if revision else "the first start makes its tables"
+        yield Finding("database", "ok", f"{name} answers, {tables}")
+
+
+def _storage(name: str, url: str, setting: str) -> Iterator[Finding]:
+    """A file can be written, read and removed, and its disk has room."""
+    probe = f"_check-{secrets.token_hex(8)}"
+    try:
+        storage = Storage(url, "probe", name=setting)
+        storage.write(f"{probe}/probe", b"probe")
+        storage.read(probe, "probe")
+        storage.remove(probe)
+    except (PayoffError, OSError, ValueError) as error:
+        found = of_error(error) or of_error(error.__cause__)
+        fix = found.fix if found else f"check {setting}; for an object store also the AWS_… variables"
+        yield Finding(name, "wrong", f"{url} cannot be used: {getattr(error, 'detail', error)}", fix)
+        return
+    free = None if "://" in url else shutil.disk_usage(url).free / _MB
+    words = f"{url} is writable" + ("" if free is None else f", {free:,.0f} MB are free")
+    if free is not None and free < _LITTLE_MB:
+        fix = "make room: delete data sets, or set PAYOFF_KEEP_JOBS_DAYS"
+        yield Finding(name, "wrong" if free < _TOO_LITTLE_MB else "warning", words, fix)
+    else:
+        yield Finding(name, "ok", words)
+
+
+def _models(ports: Ports, *, deep: bool) -> Iterator[Finding]:
+    """Every published version can be loaded."""
+    versions, unusable = ports.registry.unusable(deep=deep) if _started(ports.database) else (0, [])
+    for words in unusable:
+        yield Finding("models", "wrong", words, "restore its folder from a backup, or delete the version")
+    if not unusable:
+        yield Finding("models", "ok", f"{'all files' if deep else 'the cards'} of {versions} versions checked")
+
+
+def _started(database: Database) -> bool:
+    """Whether there are tables; before the first start there is nothing to look at."""
+    with database.reading() as connection:
+        return migrations.current(connection) is not None
+
+
+def _jobs(ports: Ports) -> Iterator[Finding]:
+    """Workers are alive, and jobs do not wait long."""
+    if not _started(ports.database):
+        yield Finding("jobs", "ok", "none yet")
+        return
+    state = queue_status(ports.queue)
+    words = f"{state.jobs['queued']} queued, {state.jobs['running']} running, {state.workers} workers alive"
+    fix = "run `payoff worker`, or `payoff serve` with PAYOFF_WORKERS above 0"
+    if state.jobs["queued"] and not state.workers:
+        yield Finding("jobs", "wrong", f"{words}; the oldest has waited {state.oldest_seconds:,.0f} s", fix)
+    elif not state.workers or state.oldest_seconds > _LONG_SECONDS:
+        yield Finding("jobs", "warning", words, fix if not state.workers else "start more workers")
+    else:
+        yield Finding("jobs", "ok", words)

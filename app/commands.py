@@ -1,0 +1,54 @@
+"""The commands that need the stores and no HTTP server: `payoff worker`, `keys` and `reindex`."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import threading
+from types import FrameType
+
+from prometheus_client import start_http_server
+
+from app import tracing
+from app.access import cli
+from app.job_processes import make_worker
+from app.logs import configure
+from app.metrics import of_worker
+from app.settings import Settings
+from app.starting import starting
+from app.stores import make_keys, make_ports
+
+
+def worker(chosen: argparse.Namespace) -> int:
+    """Run jobs until SIGTERM or SIGINT."""
+    with starting():
+        settings = Settings()
+        configure(settings.log_level)
+        ports = make_ports(settings)
+        working = make_worker(settings, ports)
+        tracing.start(settings.telemetry)  # its jobs do; here it shows what is missing
+        if settings.metrics_port is not None:
+            start_http_server(settings.metrics_port, chosen.host, of_worker(ports, working))
+    stop = threading.Event()
+
+    def end(_number: int, _frame: FrameType | None) -> None:
+        stop.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, end)
+    working.run(stop)
+    return 0
+
+
+def keys(chosen: argparse.Namespace) -> int:
+    """Make, list and revoke keys."""
+    with starting():
+        return cli.run(chosen, make_keys(Settings()))
+
+
+def reindex(_chosen: argparse.Namespace) -> int:
+    """Rebuild the index of models from the stored models."""
+    with starting():
+        found = make_ports(Settings()).registry.rebuild()
+    print(f"{found} versions found")
+    return 0

@@ -1,1 +1,0 @@
-"""`payoff demo`: a tour of the service with real data."""
