@@ -40,12 +40,12 @@ PRELOADED = (
 _MB = 2**20
 _RETRY_SECONDS = 30.0  # of a job, whose work would be lost, with an object store
 _UPKEEP_SECONDS = 3600.0
-_RUN: dict[str, Callable[[Ports, Job, float], None]] = {
+_RUN: dict[str, Callable[[Ports, Job], None]] = {
     train.KIND: train_job.run,
     calibrate.KIND: train_job.run,
-    compare.KIND: lambda ports, job, _: compare_job.run(ports, job),
-    import_model.KIND: lambda ports, job, _: import_job.run(ports, job),
-    replay.KIND: lambda ports, job, _: replay_job.run(ports, job),
+    compare.KIND: compare_job.run,
+    import_model.KIND: import_job.run,
+    replay.KIND: replay_job.run,
 }
 _CLEAN_UP: dict[str, Callable[[Ports, Job, int], None]] = {
     train.KIND: train_job.clean_up,
@@ -91,7 +91,7 @@ def run_job(settings: Settings, job: Job, report: Report) -> None:
         ports = open_ports(settings, retry_seconds=_RETRY_SECONDS)
         try:
             with pieces_run_on(settings.dask, settings.job_threads):
-                _RUN[job.kind](ports, job, settings.job_seconds)
+                _RUN[job.kind](ports, job)
         finally:
             ports.database.close()
 

@@ -80,6 +80,14 @@ def _log_thread_error(ended: threading.ExceptHookArgs) -> None:
         structlog.get_logger("payoff").error("unexpected error in a thread", thread=name, exc_info=ended.exc_value)
 
 
+_DECISION = "/outcomes/"  # an id follows
+
+
+def told_path(path: str) -> str:
+    """The path as logs and traces have it: without the id of a decision, which may tell of a person."""
+    return path[: path.index(_DECISION) + len(_DECISION)] + "{id}" if _DECISION in path else path
+
+
 def write_request(line: dict[str, Any]) -> None:
     """Write a line for one request, in the form of all others; structlog would take a fifth of a prediction's time."""
     _write(_line(line))

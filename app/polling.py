@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from threading import Event, Thread
 
 _log = logging.getLogger(__name__)
@@ -56,7 +57,8 @@ class Poller:
         try:
             self._look()
         except Exception:  # noqa: BLE001 - whatever it is, the next look may succeed
-            _log.exception("unexpected error in the thread %r, which goes on", self._name)
+            with suppress(Exception):  # a line that cannot be written ends no loop
+                _log.exception("unexpected error in the thread %r, which goes on", self._name)
 
     def _is_stopped(self) -> bool:
         """After `seconds`, or as soon as it is woken or stopped."""

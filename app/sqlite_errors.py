@@ -19,8 +19,8 @@ _DISK = {
 }
 DAMAGED = Obstacle(
     "is damaged, or is no SQLite database",
-    "stop every process that uses it, move it away together with its -wal and -shm, and run `payoff restore` with a"
-    " backup; without a backup the next start makes an empty database and finds the models again, but jobs, keys and"
+    "stop every process that uses it, move it away together with its -wal and -shm, and put a backup in its"
+    " place; without one the next start makes an empty database and finds the models again, but jobs, keys and"
     " the audit log are lost",
 )
 _HELD = Obstacle(

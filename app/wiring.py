@@ -7,9 +7,8 @@ from app.access.keyring import Keyring
 from app.access.rates import Rate
 from app.access.seen_keys import NOTE, KeysMade
 from app.api.app import Service
-from app.api.middleware.guard import BodyLimits
-from app.api.middleware.memory import Budget, default_limit
-from app.api.middleware.sites import Sites
+from app.api.budget import Budget, default_limit
+from app.api.gate import BodyLimits
 from app.data import isolated
 from app.job_processes import make_worker
 from app.processes import preload
@@ -39,7 +38,7 @@ def wire(settings: Settings) -> Service:
         access_log,
         tracing=tracing.start(settings.telemetry),
         memory=Budget(memory),
-        sites=Sites(listed(settings.hosts)),
+        hosts=tuple(listed(settings.hosts)),
         console=settings.console,
     )
 

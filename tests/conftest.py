@@ -66,7 +66,6 @@ _LONG = (
     "tests/learners/test_cost_tree",
     "tests/learners/test_no_rows",
     "tests/storage/test_store_calls",
-    "tests/usecases/test_backup",
     "tests/usecases/test_datasets",
     "tests/usecases/test_stalled_attempts",
 )

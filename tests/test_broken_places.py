@@ -21,12 +21,10 @@ from tests.servers.forked import run
 COMMANDS = {
     "serve": ["serve"],
     "worker": ["worker"],
-    "doctor": ["doctor", "--json"],
+    "check": ["check", "--json"],
     "keys": ["keys", "create", "--name", "bank"],
     "keys list": ["keys", "list"],
     "reindex": ["reindex"],
-    "backup": ["backup", "backup"],
-    "restore": ["restore", "backup"],
 }
 DAMAGE = {
     "text": lambda _content: b"this is no database" * 100,
@@ -39,7 +37,7 @@ FIXES = {
     "full": "make room",
     "read-only": "mount the disk for writing",
     "no rights": "chown",
-    "damaged": "payoff restore",
+    "damaged": "put a backup in its place",
 }
 
 
@@ -75,7 +73,7 @@ def check(command, code, out, err, fix, *, must_fail):
     """No traceback and no invitation to report anything; where it failed, one sentence with the fix."""
     assert "Traceback" not in out + err
     assert "report this error" not in out
-    if command == "doctor":
+    if command == "check":
         wrong = [line for line in json.loads(out)["findings"] if line["level"] == "wrong"]
         assert any(fix in line["fix"] for line in wrong), wrong
         assert code == 1
@@ -123,8 +121,8 @@ def test_a_disk_that_is_mounted_read_only(installation, capsys, command):
 @pytest.mark.parametrize(
     ("what", "command"),
     [
-        *(("the folder", command) for command in ("serve", "doctor", "keys", "reindex", "backup")),
-        *(("the file", command) for command in ("doctor", "keys", "reindex", "backup")),  # a service is not ready
+        *(("the folder", command) for command in ("serve", "check", "keys", "reindex")),
+        *(("the file", command) for command in ("check", "keys", "reindex")),  # a service is not ready
     ],
 )
 def test_missing_rights(installation, command, what):

@@ -24,7 +24,7 @@ def loaded(code):
         ["app.jobs.single", "app.jobs.child", *PRELOADED],
         ["app.jobs.cluster", "app.jobs.piece"],
         isolated.MODULES,
-        ["app.doctor", "app.metrics", "app.stores"],
+        ["app.check", "app.metrics", "app.stores"],
     ],
 )
 @pytest.mark.thorough

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from prometheus_client.core import Metric
 
-from app.doctor.examine import _of_stores
+from app.check import check
 from app.metrics import Metrics, of_worker
 from app.outcomes.intake import Outcome
 from app.wiring import wire
@@ -77,9 +77,9 @@ def test_alerts_and_boards_name_metrics_that_there_are(told):
         assert set(re.findall(r"\bpayoff_[a-z_]+", path.read_text())) <= there, path
 
 
-def test_every_check_of_the_doctor_is_documented(tmp_path):
+def test_every_check_is_documented(tmp_path):
     rows = re.findall(r"^\| ((?:`\w+`(?:, )?)+) \| ", DOCUMENT.partition("\n## Metrics")[0], re.MULTILINE)
     documented = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
-    checks = _of_stores(settings_for(tmp_path), None, deep=False)
+    checks = {finding.check for finding in check(settings_for(tmp_path), {})}
 
-    assert documented == {*checks, "settings", "home"}
+    assert documented == checks

@@ -11,7 +11,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from app.demo.tour import _cases, _tell
+from app.demo import cases, tell
 from tests.conftest import serving, settings_for
 
 ROOT = Path(__file__).parents[1]
@@ -82,10 +82,10 @@ def test_the_readme_has_at_most_900_words():
 
 
 def test_the_readme_has_the_matrix_and_the_result_of_the_demo(fresh, capsys):
-    case = next(case for case in _cases() if case.model == "wine")
+    case = next(case for case in cases() if case.model == "wine")
     text = README.read_text()
 
-    _tell(fresh, case)
+    tell(fresh, case)
 
     earned = re.findall(r"^ +(-?\d+\.\d\d)   ", capsys.readouterr().out.partition("Earned on 72 ")[2], re.MULTILINE)
     assert re.findall(r"^\|[^|]*\| (-?\d+\.\d\d) \|$", text, re.MULTILINE) == earned

@@ -53,6 +53,6 @@ def test_a_damaged_file_is_a_database_that_cannot_be_used(tmp_path, damaged):
     for transaction in (database.reading, database.writing):
         with pytest.raises(DatabaseAway) as away, transaction() as connection:
             connection.exec_driver_sql("SELECT count(*) FROM sqlite_master")
-        assert "payoff restore" in away.value.fix
+        assert "put a backup in its place" in away.value.fix
         assert str(tmp_path) not in away.value.detail
     database.close()

@@ -54,6 +54,17 @@ class Caller:
         if not self.allows(reference):
             raise Forbidden(f"the key of {self.name!r} is for models named {' or '.join(self.models)}")
 
+    @property
+    def owner(self) -> str:
+        """Whose data sets this caller makes: the key's name, which outlives the key; empty for keys of no table."""
+        return "" if self.client is None else self.name
+
+    def sees_data_of(self, owner: str) -> bool:
+        """Whether the data sets of `owner` are theirs to see, use and delete: of keys for some models only their own
+        are.
+        """
+        return not self.models or Scope.ADMIN in self.scopes or owner == self.owner
+
     def sees(self, model: str | None, client: str | None) -> bool:
         """Whether a job for `model`, ordered with the key `client`, is theirs to look at.
 

@@ -18,18 +18,14 @@ from fastapi.concurrency import run_in_threadpool
 
 from app import __version__, processes, tracing
 from app.access.keyring import Keyring
-from app.api import errors, routes
+from app.api import errors, permits, routes
 from app.api.bodies.documents import DirectRoute
+from app.api.budget import Budget
 from app.api.documentation import openapi, page
+from app.api.gate import BodyLimits, Gate, Guard, Record
 from app.api.hot_path import HotPath
 from app.api.job_polling import Watching
-from app.api.middleware import permits
-from app.api.middleware.at_once import AtOnce
-from app.api.middleware.guard import BodyLimits, Guard
-from app.api.middleware.limiters import Limiters
-from app.api.middleware.memory import Budget, InFlight
-from app.api.middleware.observe import Observe, Record
-from app.api.middleware.sites import Sites
+from app.api.limiters import Limiters
 from app.api.routes import console
 from app.api.shortcut import Shortcut
 from app.jobs.worker import Worker
@@ -48,15 +44,15 @@ Every operation below carries an example that works: tried from top to bottom, t
 upload to decision. (Only cancelling comes too late by then: 409.)
 """
 _TAGS = [
-    {"name": "datasets", "description": "Tables to learn from."},
-    {"name": "train", "description": "Jobs that make models."},
-    {"name": "models", "description": "Published models, their versions and aliases."},
-    {"name": "compare", "description": "Which learner and which rule earn most on your own data."},
+    {"name": "train", "description": "Tables to learn from, and jobs that make models of them."},
     {"name": "predict", "description": "Which action pays most."},
-    {"name": "inference protocol", "description": "The Open Inference Protocol v2, for clients that speak it."},
-    {"name": "retrieve", "description": "Which set of items costs least."},
     {"name": "acquire", "description": "Which feature to learn next, and when enough is known."},
+    {"name": "retrieve", "description": "Which set of items costs least."},
+    {"name": "jobs", "description": "How a job stands, whatever it does."},
+    {"name": "compare", "description": "Which learner and which rule earn most on your own data."},
+    {"name": "models", "description": "Published models, their versions and aliases; and models made elsewhere."},
     {"name": "outcomes", "description": "What became of recorded decisions."},
+    {"name": "inference protocol", "description": "The Open Inference Protocol v2, for clients that speak it."},
     {"name": "service", "description": "Health, metrics, and who changed what."},
     {"name": openapi.LAST_TAG, "description": "What removes things, or stops them."},
 ]
@@ -73,7 +69,7 @@ class Service:
     access_log: bool
     tracing: bool = False
     memory: Budget = field(default_factory=lambda: Budget(512 * 2**20))
-    sites: Sites = field(default_factory=Sites)
+    hosts: tuple[str, ...] = ()
     console: bool = True
 
 
@@ -112,16 +108,14 @@ def create_app(service: Service) -> FastAPI:
     if service.console:
         console.install(app)
     direct = _include_routes(app)
-    guard = Guard(service.keyring, service.limits, service.sites)
+    guard = Guard(service.keyring, service.limits, service.hosts)
     permits.install(app, guard)
     if not service.tracing:  # spans begin in the router
         app.add_middleware(Shortcut, routes=direct)
-    app.add_middleware(InFlight, budget=service.memory)
-    app.add_middleware(AtOnce)
-    app.add_middleware(Observe, metrics=metrics.requests, access_log=service.access_log, traced=service.tracing)
+    record = Record(metrics.requests, service.access_log, service.tracing)
+    app.add_middleware(Gate, record=record, budget=service.memory)
     if not service.tracing:  # spans begin further in
-        record = Record(metrics.requests, service.access_log, write=write_request_soon)
-        app.state.hot_path = HotPath(guard, service.ports, record)
+        app.state.hot_path = HotPath(guard, service.ports, record._replace(write=write_request_soon))
     return app
 
 

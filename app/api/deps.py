@@ -7,6 +7,7 @@ from typing import Annotated, cast
 from fastapi import Depends, Query, Request
 
 from app.access.caller import Caller
+from app.api.limiters import limiters
 from app.errors import NotFound
 from app.registry.loaded import Loaded
 from app.usecases.ports import Ports
@@ -45,21 +46,20 @@ async def need_model(request: Request, caller: CallerDep) -> None:
         caller.need_model(named)
 
 
-def cached(request: Request, reference: str) -> Loaded | None:
-    """The model if it is in memory; Forbidden where the key is for others. No I/O."""
+async def loaded(request: Request, reference: str) -> Loaded:
+    """The model, at once if it is in memory; Forbidden where the key is for others, NotFound at `/model`.
+
+    A store that hangs holds the few threads that load, and none of those that answer.
+    """
     who(request).need_model(reference)
-    return ports(request).registry.cached(reference)
+    registry = ports(request).registry
+    model = registry.cached(reference)
+    return await limiters(request).load.run(registry.load, reference) if model is None else model
 
 
-def loaded(request: Request, reference: str) -> Loaded:
-    """The model, which may have to be read; Forbidden where the key is for others, NotFound at `/model`."""
-    who(request).need_model(reference)
-    return ports(request).registry.load(reference)
-
-
-def loaded_by_path(request: Request, reference: str) -> Loaded:
+async def loaded_by_path(request: Request, reference: str) -> Loaded:
     """The same where the path names the model, and so no place in the body."""
     try:
-        return loaded(request, reference)
+        return await loaded(request, reference)
     except NotFound as error:
         raise error.at_place() from error

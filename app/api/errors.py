@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from http import HTTPStatus
+from itertools import islice
 from typing import Any
 
 import orjson
@@ -17,7 +18,6 @@ from starlette.types import Scope
 
 from app import errors
 from app.api.bodies.media_types import JSON
-from app.api.wording import flaws_of_parameters
 
 _log = structlog.get_logger("payoff")
 MEDIA_TYPE = "application/problem+json"
@@ -68,12 +68,32 @@ class InferenceError(BaseModel):
 
 
 def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """What a route declares in `responses=` for the problems it can answer with."""
-    schema = {"$ref": f"#/components/schemas/{Problem.__name__}"}
-    return {
-        status: {"description": HTTPStatus(status).phrase, "content": {MEDIA_TYPE: {"schema": schema}}}
-        for status in statuses
-    }
+    """What a route declares in `responses=` for the problems it can answer with; `openapi` describes them."""
+    return {status: {} for status in statuses}
+
+
+def flaws_of(details: Iterable[Any], sent: Any) -> list[errors.Flaw]:
+    """Pydantic's first findings about `sent`, one for each place: each alternative of a union finds its own."""
+    found: dict[str, dict[str, None]] = {}
+    for each in islice(details, errors.MAX_ERRORS):
+        loc = errors.pointer(*_steps(each["loc"], sent, is_missing=each["type"] == "missing"))
+        found.setdefault(loc, {})[_words(each)] = None
+    return [errors.Flaw(loc, "; or ".join(words)) for loc, words in found.items()]
+
+
+def _steps(steps: Sequence[Any], sent: Any, *, is_missing: bool) -> Iterator[int | str]:
+    """The steps that exist in `sent`: pydantic adds the names of the types that it tried on the way."""
+    for step in steps:
+        if (isinstance(sent, dict) and step in sent) or (isinstance(sent, list) and step in range(len(sent))):
+            yield step
+            sent = sent[step]
+    if is_missing:
+        yield steps[-1]
+
+
+def _words(found: Any) -> str:
+    """Pydantic's message, or that of our own check."""
+    return str(found["ctx"]["error"]) if found["type"] == "value_error" else str(found["msg"])
 
 
 def problem(
@@ -193,7 +213,8 @@ def install(app: FastAPI) -> None:
 
     async def validation(_request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
-        return respond(errors.Invalid.of(flaws_of_parameters(error.errors())))  # `documents.read` checks bodies
+        found = error.errors()  # about parameters: `documents.read` checks bodies
+        return respond(errors.Invalid.of(errors.Flaw(errors.pointer(each["loc"][1]), _words(each)) for each in found))
 
     async def http(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)

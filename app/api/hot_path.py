@@ -20,11 +20,9 @@ from app.access.caller import Caller
 from app.api.bodies.json_bodies import INLINE_BYTES
 from app.api.bodies.matrices import HEADER as MATRIX
 from app.api.bodies.media_types import JSON
-from app.api.middleware.guard import Guard
-from app.api.middleware.memory import SMALL, announced
-from app.api.middleware.observe import Record, new_request_id, request_id_of
-from app.api.middleware.permits import PREDICT
-from app.api.middleware.security_headers import Header, secured
+from app.api.budget import SMALL, announced
+from app.api.gate import Guard, Header, Record, new_request_id, request_id_of, secured
+from app.api.permits import PREDICT
 from app.errors import PayoffError
 from app.usecases.plans import Plan, written
 from app.usecases.ports import Ports

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import AsyncGenerator, Mapping
+from contextvars import Context
 from threading import Event
 from typing import cast
 
 from fastapi import Request
 
-from app.api.middleware.limiters import Limiter
+from app.api.limiters import Limiter
 from app.jobs.job import JobView
 from app.usecases import jobs as usecase
 from app.usecases.ports import Ports
@@ -35,7 +36,7 @@ class Watching:
         self._jobs[job.id] = job
         self._clients[job.id] += 1
         if self._looking is None or self._looking.done():
-            self._looking = asyncio.create_task(self._look())
+            self._looking = asyncio.create_task(self._look(), context=Context())  # it serves all, not this request
         try:
             yield job
             while not (job.ended or self._stopping.is_set()):

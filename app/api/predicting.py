@@ -18,9 +18,9 @@ from app.api.bodies.json_bodies import INLINE_BYTES, INLINE_NUMBERS
 from app.api.bodies.matrices import naming
 from app.api.bodies.media_types import JSON, NPY
 from app.api.bodies.recording import carrying, with_ids_of
-from app.api.deps import cached, loaded, ports, who
-from app.api.middleware.limiters import limiters
-from app.api.middleware.memory import share
+from app.api.budget import share
+from app.api.deps import loaded, ports, who
+from app.api.limiters import limiters
 from app.errors import Invalid
 from app.features import Schema
 from app.outcomes.decided import Batch
@@ -56,12 +56,12 @@ async def answered(request: Request, size: int, read: Callable[[], Asked]) -> Re
 
 async def _computed(request: Request, size: int, read: Callable[[], Asked]) -> _Answered:
     """The same before it is recorded, computed in a thread where it takes long."""
+    asked = await run_sized(request, size, read)
+    model = None if asked.given is not None else await loaded(request, asked.model)
     if size > INLINE_BYTES:
-        return await run_sized(request, size, lambda: _answer(request, read()))
-    asked = read()
-    model = None if asked.given is not None else cached(request, asked.model)
-    if asked.given is None and (model is None or not model.inline):
-        return await run_in_threadpool(_answer, request, asked)
+        return await run_sized(request, size, partial(_answer, request, asked, model))
+    if model is not None and not model.inline:
+        return await run_in_threadpool(_answer, request, asked, model)
     ready = _ready(request, asked, model)
     limited, explained = asked.question.constraints, asked.question.explain
     decided = partial(_decide, request, asked, ready)
@@ -106,9 +106,8 @@ class _Ready(NamedTuple):
     answer: Callable[[str], _Answered]
 
 
-def _answer(request: Request, asked: Asked) -> _Answered:
-    """In a thread: the model may have to be loaded, and the rows may be many."""
-    model = None if asked.given is not None else loaded(request, asked.model)
+def _answer(request: Request, asked: Asked, model: Loaded | None) -> _Answered:
+    """In a thread: the rows may be many."""
     return _decide(request, asked, _ready(request, asked, model))
 
 

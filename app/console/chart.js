@@ -1,4 +1,4 @@
-/** Live charts, with the scales of the service's own (app/api/charts/axis.py). */
+/** Live charts, with the scales of the service's own (app/api/charts/axes.py). */
 
 import { h, s } from "./dom.js";
 

@@ -32,7 +32,7 @@ async function listed(redraw) {
 
 /** A file to choose or to drop, what it contains, and then the service's report. @param {() => void} uploaded */
 function upload(uploaded) {
-  const input = h("input", { type: "file", accept: ".csv,.txt,.gz,.parquet,.ndjson,.jsonl",
+  const input = h("input", { type: "file", accept: ".csv,.txt,.gz,.parquet",
     onchange: () => take(input.files?.[0]) });
   const next = h("div", { "aria-live": "polite" });
   const take = (/** @type {File | undefined} */ file) => { if (file) void within(next, () => chosen(file, uploaded)); };
@@ -41,7 +41,7 @@ function upload(uploaded) {
     ondragover: (/** @type {DragEvent} */ event) => { event.preventDefault(); drop.classList.add("over"); },
     ondragleave: () => drop.classList.remove("over"),
     ondrop: (/** @type {DragEvent} */ event) => { event.preventDefault(); drop.classList.remove("over"); take(event.dataTransfer?.files[0]); },
-  }, "Drop a CSV, NDJSON or Parquet file here, or choose one: ", input);
+  }, "Drop a CSV or Parquet file here, or choose one: ", input);
   return card("Upload a table", drop, next);
 }
 
@@ -52,7 +52,7 @@ async function chosen(file, uploaded) {
   const { names } = head;
   const label = isText ? select(names, names.at(-1)) : h("input", { required: true });
   const more = select(names, null, { multiple: true, size: 4 });
-  const name = h("input", { value: file.name.replace(/\.(csv|txt|tsv|gz|parquet|ndjson|jsonl)+$/gi, "").slice(0, 200),
+  const name = h("input", { value: file.name.replace(/\.(csv|txt|tsv|gz|parquet)+$/gi, "").slice(0, 200),
     maxlength: 200 });
   const dialect = new Dialect();
   if (isText) dialect.guess(file);

@@ -201,7 +201,7 @@ let kinds;
 
 /** The schema of each kind of learner, as the service documents it. @returns {Promise<Kind[]>} */
 function learnerKinds() {
-  kinds ??= get("openapi.json").then((document) => document.components.schemas.TrainRequest.properties.learner.oneOf);
+  kinds ??= get("openapi.json").then((document) => document.components.schemas.Learner.oneOf);
   kinds.catch(() => { kinds = undefined; });
   return kinds;
 }

@@ -170,19 +170,13 @@ function perClass(classes) {
     name, one.rows, short(one.precision), short(one.recall)]));
 }
 
-/** The service's own charts, each loaded when it is asked for. @param {any} found @param {string} ref */
+/** The service's own chart, loaded when it is asked for. @param {any} found @param {string} ref */
 function charts(found, ref) {
   const shown = [];
   if (found.classes && found.labels.length === 1 && (found.data.evaluation || found.data.holdout_rows)) {
     const matrix = matrixOf(found);
     shown.push(drawing("Benefit on rows not seen in training", `With ${inWords(matrix, found.classes)}`,
       () => chart(`Benefit of each rule of ${ref}`, path("models", ref, "benefit"), { json: matrix })));
-  }
-  for (const [key, title] of [["tree", "The tree: what it asks for, and what each path costs"],
-    ["chain", "The order of questions, with prices and errors"]]) {
-    if (key in found.fitted) {
-      shown.push(drawing(title, "", () => chart(`${title}, of ${ref}`, path("models", found.name, "versions", found.version))));
-    }
   }
   return shown;
 }

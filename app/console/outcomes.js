@@ -1,18 +1,17 @@
 /** Outcomes: what recorded decisions earned, against what was expected of them; and which models record by default. */
 
-import { chart, get, newest, path } from "./api.js";
-import { about, amounts, button, card, facts, field, h, money, more, plain, put, select, share, short, table, time, warned, words } from "./dom.js";
+import { get, newest, path } from "./api.js";
+import { about, amounts, card, facts, field, h, money, more, plain, put, select, share, short, table, time, warned, words } from "./dom.js";
 import { chooser, link } from "./models.js";
 import { within } from "./problems.js";
 
 /** @typedef {import("./dom.js").Child} Child */
 
 const DAY_MS = 86_400_000;
-const CHEAP = 200_000; // decisions up to which the chart, which is computed anew, is drawn without being asked for
 const GROUPS = ["day", "week", "action", "version", "key"];
 /** @type {Record<string, [string, string]>} */
 const VERDICTS = {
-  as_promised: ["As promised", "The decisions earn what the model expected of them. A difference above the tolerance is excluded."],
+  within_10_percent: ["As promised, within 10 %", "The decisions earn what the model expected of them: a difference above a tenth of it is excluded."],
   over_promises: ["The model promises too much", "The decisions earn less than the model expected of them."],
   under_promises: ["The model promises too little", "The decisions earn more than the model expected of them."],
   undecided: ["Undecided", ""],
@@ -27,7 +26,7 @@ const RIGHT = { people: "People were right: the other actions earned more.", dec
 
 /** Sections in their order, each with the fields of the report that it shows. @type {[string[], (report: any) => Child | Child[]][]} */
 const SECTIONS = [
-  [["verdict", "decisions", "known", "coverage", "expected", "realised", "difference", "model", "since", "until", "by", "matrices",
+  [["verdict", "difference", "decisions", "known", "coverage", "expected", "realised", "model", "since", "until", "by", "matrices",
     "warnings"], summary],
   [["maturing"], maturing], [["selective"], selective], [["bounds"], bounds], [["deciles"], deciles], [["alternatives"], alternatives],
   [["overrides", "told_benefits"], overrides], [["exploration"], exploration], [["priors"], priors], [["drift"], drift],
@@ -62,7 +61,7 @@ function form(model, ref, signal) {
     const found = await get(path("models", ref, "outcomes"), { query, signal }).catch((error) => { put(said); throw error; });
     if (chosen() !== asked) return null;
     put(said, `The report of ${ref} is below.`);
-    return drawn(found, ref, query);
+    return drawn(found);
   }));
   show(null);
   return h("div", null, card("Decisions", h("form", { oninput: stale,
@@ -95,17 +94,13 @@ function recording(name, now) {
       + "that do not state \"record\". The values of a case are needed to train on outcomes and to replay other models; they may be personal data."), outcome);
 }
 
-/** @param {any} report @param {string} ref @param {Record<string, unknown>} query */
-function drawn(report, ref, query) {
+/** @param {any} report */
+function drawn(report) {
   const shown = new Set(SECTIONS.flatMap(([names]) => names));
   const others = Object.keys(report).filter((name) => !shown.has(name));
-  const picture = h("div", null);
-  const draw = () => void within(picture, () => chart(`Outcomes of ${ref}`, path("models", ref, "outcomes"), { query }));
-  if (!report.decisions) put(picture, h("p", null, "No decision of this period is recorded."));
-  else if (report.decisions <= CHEAP) draw();
-  else put(picture, button("Draw the chart", draw));
-  const [first, ...rest] = SECTIONS.map(([names, own]) => section(report, names, own));
-  return h("div", { class: "report" }, warned(report.warnings ?? []), first, card("Chart", picture), ...rest,
+  return h("div", { class: "report" }, warned(report.warnings ?? []),
+    report.decisions ? null : h("p", null, "No decision of this period is recorded."),
+    ...SECTIONS.map(([names, own]) => section(report, names, own)),
     ...others.map((name) => card(words(name), plain(report[name]))));
 }
 
@@ -130,10 +125,10 @@ function summary(report) {
     facts([["decisions", short(report.decisions, 9)], ["truth known", `${short(report.known, 9)} (${share(report.coverage)})`],
       ["version", report.model?.version ?? "all"], report.matrices > 1 && ["benefit matrices", short(report.matrices, 9)],
       ...["since", "until"].map((end) => report[end] && [end, time(report[end])])]),
-    amounts("Expected against realised", [["expected of all decisions", report.expected],
+    amounts("Expected against realised", [["decided less expected", difference], ["expected of all decisions", report.expected],
       ["expected of those with known truth", { mean: report.expected?.mean_of_known, cases: report.realised?.cases,
         basis: `${difference?.basis}; by the model's probabilities` }],
-      ["realised", report.realised], ["decided less expected", difference]]),
+      ["realised", report.realised]]),
     more("How the interval was made", difference, ["mean", "low", "high", "cases", "basis", "reason"]));
 }
 

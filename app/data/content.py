@@ -1,4 +1,4 @@
-"""Uploaded bytes, opened as what they are: CSV, NDJSON or Parquet, gzipped or not."""
+"""Uploaded bytes, opened as what they are: CSV, gzipped or not, or Parquet."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from typing import BinaryIO, cast
 from app.data.csv_file import CsvFile
 from app.data.csv_text import in_utf8
 from app.data.dataset import DataLimits
-from app.data.json_lines import JsonLinesFile
 from app.data.location import FILE
 from app.data.parquet_file import ParquetFile
 from app.data.source import Source
@@ -22,8 +21,8 @@ from app.errors import Invalid, TooLarge
 _GZIP = b"\x1f\x8b"
 _PARQUET = b"PAR1"
 _ZIP = b"PK\x03\x04"
-_BLANK = b"\xef\xbb\xbf \t\r\n"
 _CHUNK = 1 << 20
+_RATIO = 100  # tables pack to a third or a twentieth: bytes beyond this hold a reader for next to nothing
 _IN_MEMORY = 1 << 23  # unpacked content beyond this goes to a temporary file
 
 
@@ -38,7 +37,7 @@ def opened(content: BinaryIO, limits: DataLimits, request: UploadRequest) -> Ite
         raise TooLarge(f"{size:,} bytes; an upload may have at most {limits.max_upload_bytes:,}")
     if _first_bytes(content).startswith(_GZIP):
         with SpooledTemporaryFile(max_size=_IN_MEMORY) as plain:
-            _unpack(content, cast(BinaryIO, plain), limits.max_upload_bytes)
+            _unpack(content, cast(BinaryIO, plain), min(limits.max_upload_bytes, max(size * _RATIO, _IN_MEMORY)))
             with _in_utf8(cast(BinaryIO, plain), limits, request) as text:
                 yield _source(text, limits, request)
     else:
@@ -66,19 +65,9 @@ def _source(content: BinaryIO, limits: DataLimits, request: UploadRequest) -> So
     first = _first_bytes(content)
     if first.startswith(_PARQUET):
         return ParquetFile(content, limits, request)
-    if request.lines or _begins_object(content):
-        return JsonLinesFile(content, limits, request)
     if first.startswith((_ZIP, _GZIP)):
-        raise Invalid.at(FILE, "this is an archive or an Excel file; send CSV, NDJSON or Parquet, gzipped or not")
+        raise Invalid.at(FILE, "this is an archive or an Excel file; send CSV, gzipped or not, or Parquet")
     return CsvFile(content, limits, request)
-
-
-def _begins_object(content: BinaryIO) -> bool:
-    """Whether the first character that is no blank opens an object."""
-    content.seek(0)
-    return (
-        next(filter(None, (part.lstrip(_BLANK) for part in iter(lambda: content.read(_CHUNK), b""))), b"")[:1] == b"{"
-    )
 
 
 def _first_bytes(content: BinaryIO) -> bytes:
@@ -94,7 +83,7 @@ def _unpack(packed: BinaryIO, plain: BinaryIO, most: int) -> None:
             while chunk := stream.read(_CHUNK):
                 size += len(chunk)
                 if size > most:
-                    raise TooLarge(f"unpacked, an upload may have at most {most:,} bytes")
+                    raise TooLarge(f"this file may unpack to at most {most:,} bytes; send it unpacked")
                 plain.write(chunk)
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise Invalid.at(FILE, f"the gzipped file is damaged ({error})") from error

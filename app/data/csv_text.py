@@ -18,6 +18,7 @@ from app.numbers_in_text import MISSING
 
 FIRST_ROW = 2  # the first row of values, as an editor counts: the header is row 1
 _BLOCK = 1 << 21  # bytes parsed at a time; also the longest row
+_WIDE = 4_000  # columns: a block costs a few calls for each column, so of wider tables it holds more rows
 _CODECS = {"latin-1": "cp1252"}  # as browsers read it: spreadsheets mean that, which has signs for 0x80 to 0x9f
 _NO_TEXT = {
     b"\x1f\x8b": "gzipped",
@@ -57,7 +58,9 @@ class CsvText:
             reader = arrow_csv.open_csv(
                 pa.PythonFile(self._content, mode="r"),
                 read_options=arrow_csv.ReadOptions(
-                    use_threads=False, block_size=_BLOCK, autogenerate_column_names=True
+                    use_threads=False,
+                    block_size=_BLOCK * (1 + len(self.names) // _WIDE),
+                    autogenerate_column_names=True,
                 ),
                 parse_options=arrow_csv.ParseOptions(
                     delimiter=self._delimiter, newlines_in_values=True, invalid_row_handler=note

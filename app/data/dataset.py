@@ -52,6 +52,7 @@ class Dataset:
     warnings: tuple[str, ...] = ()
     ignored: tuple[str, ...] = ()
     lineage: Mapping[str, Any] | None = None  # of a table made of recorded decisions
+    owner: str = ""  # the name of the key that made it, where there was one
 
     @property
     def multilabel(self) -> bool:

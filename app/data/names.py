@@ -1,4 +1,4 @@
-"""Which data set each name refers to: the last one that was uploaded under it."""
+"""Which data set each owner's names refer to: the last one that was uploaded under the name."""
 
 from __future__ import annotations
 
@@ -18,17 +18,15 @@ class Names:
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
 
-    def point(self, name: str, dataset_id: str) -> None:
-        """Have `name` refer to this data set from now on."""
-        folder = hashlib.sha256(name.encode()).hexdigest()
+    def point(self, owner: str, name: str, dataset_id: str) -> None:
+        """Have the owner's `name` refer to this data set from now on."""
         content = json.dumps({"name": name, "dataset": dataset_id}).encode()
-        self._storage.write(f"{_FOLDER}/{folder}/{_FILE}", content)
+        self._storage.write(f"{_folder(owner, name)}/{_FILE}", content)
 
-    def find(self, name: str) -> str | None:
-        """The data set that `name` refers to, if it still exists; None for what older versions have written."""
-        folder = hashlib.sha256(name.encode()).hexdigest()
+    def find(self, owner: str, name: str) -> str | None:
+        """The data set that the owner's `name` refers to, if it still exists."""
         with suppress(NotFound, ValueError, KeyError, TypeError):
-            found = str(json.loads(self._storage.read(f"{_FOLDER}/{folder}", _FILE))["dataset"])
+            found = str(json.loads(self._storage.read(_folder(owner, name), _FILE))["dataset"])
             return found if self._storage.exists(found) else None
         return None
 
@@ -40,9 +38,6 @@ class Names:
                 if json.loads(self._storage.read(path, _FILE))["dataset"] == dataset_id:
                     self._storage.remove(path)
 
-    def copy_to(self, other: Names) -> None:
-        """Have all names refer to the same data sets there."""
-        for folder in self._storage.folders(_FOLDER):
-            with suppress(NotFound):
-                path = f"{_FOLDER}/{folder}"
-                other._storage.write(f"{path}/{_FILE}", self._storage.read(path, _FILE))
+
+def _folder(owner: str, name: str) -> str:
+    return f"{_FOLDER}/{hashlib.sha256(json.dumps([owner, name]).encode()).hexdigest()}"

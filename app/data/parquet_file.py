@@ -1,8 +1,8 @@
-"""Parquet files, refused by their metadata before anything is decoded where they are too large."""
+"""Parquet files, refused by their metadata before anything is decoded where they are too large; and rows written."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, BinaryIO
 
@@ -15,7 +15,7 @@ from app.data.dataset import DataLimits
 from app.data.location import FILE, Location, check_names
 from app.data.source import Kind, check_columns, check_rows
 from app.data.upload_request import UploadRequest
-from app.errors import Flaw, Invalid, TooLarge, pointer, reject
+from app.errors import Conflict, Flaw, Invalid, TooLarge, pointer, reject
 
 _BATCH = 1 << 14  # rows decoded at a time
 _BUFFER = 1 << 16  # bytes of each column read at a time
@@ -62,6 +62,45 @@ class ParquetFile:
                     _numbers(batch.column(j)) if kind == "numeric" else _words(batch.column(j))
                     for j, kind in zip(self._chosen, self.kinds, strict=True)
                 ]
+
+
+class ParquetRows:
+    """Rows written to a Parquet file, some at a time: `kinds` are those of its columns."""
+
+    def __init__(self, sink: BinaryIO, kinds: Mapping[str, pa.DataType]) -> None:
+        self._schema = pa.schema(kinds.items())
+        self._writer = pq.ParquetWriter(sink, self._schema)
+        self._rows: list[Mapping[str, Any]] = []
+
+    def add(self, row: Mapping[str, Any]) -> None:
+        """Write a value for each column, missing where `row` has none."""
+        self._rows.append(row)
+        if len(self._rows) == _BATCH:
+            self._flush()
+
+    def complete(self) -> None:
+        """Write what is left, and the end of the file, which stays open."""
+        self._flush()
+        self._writer.close()
+
+    def close(self) -> None:
+        """Let go of a file that may not be complete."""
+        self._writer.close()
+
+    def _flush(self) -> None:
+        columns = [_column(field, [row.get(field.name) for row in self._rows]) for field in self._schema]
+        self._writer.write_table(pa.table(columns, schema=self._schema))
+        self._rows.clear()
+
+
+def _column(field: Any, values: list[Any]) -> Any:
+    """The values as `field` has them; Conflict where one is of another kind."""
+    try:
+        if pa.types.is_floating(field.type):  # of integers above 2 ** 53 Arrow makes none by itself
+            values = [None if value is None else float(value) for value in values]
+        return pa.array(values, field.type)
+    except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
+        raise Conflict(f"{field.name!r} has values that are no {field.type}") from error
 
 
 def _opened(content: BinaryIO, limits: DataLimits) -> Any:

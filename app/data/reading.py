@@ -38,7 +38,7 @@ def read_upload(content: BinaryIO, request: UploadRequest, sink: BinaryIO, limit
         built = build(source, positions, sink, limits, source.left_out, several=several, numbers=request.numbers)
     kept = set(names)
     ignored = tuple(name for name in found.names if name not in kept)
-    return replace(_record(built, request.name, "upload", sink), ignored=ignored)
+    return replace(_record(built, request.name, "upload", sink, request.owner), ignored=ignored)
 
 
 def read_inline(
@@ -50,6 +50,7 @@ def read_inline(
     *,
     numbers: bool = False,
     period: str = "",
+    owner: str = "",
 ) -> tuple[Dataset, str]:
     """The same for lists, and the id that the content has in every period.
 
@@ -58,20 +59,20 @@ def read_inline(
     """
     source = InlineRows(features, rows, labels, limits)
     built = build(source, source.labels, sink, limits, several=source.several, numbers=numbers)
-    record = _record(built, None, "inline", sink)
+    record = _record(built, None, "inline", sink, owner)
     if not period:
         return record, record.id
-    return replace(record, id=_id(f"{built.identity}\n\ninline {period}"), expires=True), record.id
+    return replace(record, id=_id(f"{built.identity}\n{owner}\ninline {period}"), expires=True), record.id
 
 
 def _id(text: str) -> str:
     return "ds_" + hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def _record(built: Built, name: str | None, origin: Literal["upload", "inline"], sink: BinaryIO) -> Dataset:
+def _record(built: Built, name: str | None, origin: Literal["upload", "inline"], sink: BinaryIO, owner: str) -> Dataset:
     sink.seek(0)
     return Dataset(
-        id=_id(f"{built.identity}\n"),
+        id=_id(f"{built.identity}\n{owner}"),
         name=name,
         origin=origin,
         rows=built.rows,
@@ -82,6 +83,7 @@ def _record(built: Built, name: str | None, origin: Literal["upload", "inline"],
         bytes=sink.seek(0, 2),
         warnings=built.warnings,
         created_at=datetime.now(UTC),
+        owner=owner,
     )
 
 

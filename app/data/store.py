@@ -11,12 +11,11 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import accumulate
 from typing import Any, BinaryIO, cast
 
-from app.data.copies import Draft, copied
 from app.data.dataset import DataLimits, Dataset, checked, damaged, from_files, from_json, to_files
 from app.data.dialect import PLAIN, Dialect
 from app.data.isolated import ReaderLimits, read_isolated, unpack_isolated
@@ -42,6 +41,15 @@ _log = logging.getLogger(__name__)
 
 # Arrow takes some 60 MB of memory, which a service that only predicts need not spend: the modules that use it are
 # imported where the first data set is read or loaded.
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A data set that is complete but not stored; `content` is the same for the same content, whenever it comes."""
+
+    dataset: Dataset
+    parquet: bytes
+    content: str = ""
 
 
 class DatasetStore:
@@ -100,7 +108,7 @@ class DatasetStore:
         types: dict[str, ColumnType] | None = None,
         dialect: Dialect = PLAIN,
     ) -> Dataset:
-        """Keep a file (CSV, NDJSON or Parquet) that is trusted: it is read in this process. See `upload`."""
+        """Keep a file (CSV or Parquet) that is trusted: it is read in this process. See `upload`."""
         from app.data.reading import read_upload  # noqa: PLC0415  (see the note on Arrow above)
 
         request = UploadRequest(tuple(labels), name, numbers, types or {}, dialect)
@@ -149,7 +157,13 @@ class DatasetStore:
             return sink.read()
 
     def draft_inline(
-        self, features: Sequence[str], rows: Sequence[Sequence[Any]], labels: Sequence[Any], *, numbers: bool = False
+        self,
+        features: Sequence[str],
+        rows: Sequence[Sequence[Any]],
+        labels: Sequence[Any],
+        *,
+        numbers: bool = False,
+        owner: str = "",
     ) -> Draft:
         """A table that came as lists, read and checked, to be kept with `keep` once all else is found right.
 
@@ -159,7 +173,9 @@ class DatasetStore:
 
         sink = io.BytesIO()
         period = self._period()
-        dataset, content = read_inline(features, rows, labels, sink, self.limits, numbers=numbers, period=period)
+        dataset, content = read_inline(
+            features, rows, labels, sink, self.limits, numbers=numbers, period=period, owner=owner
+        )
         now = datetime.fromtimestamp(self._clock(), UTC)
         return Draft(replace(dataset, created_at=now), sink.getvalue(), content)
 
@@ -181,36 +197,31 @@ class DatasetStore:
         dataset = self.find(dataset_id)
         return load(dataset, self.parquet(dataset))
 
-    def resolve(self, reference: str) -> str:
-        """The id of a data set: `reference`, or the last one that was uploaded under this name; else NotFound."""
+    def resolve(self, reference: str, owner: str = "") -> str:
+        """The id of a data set: `reference`, or the last one that `owner` uploaded under this name; else NotFound."""
         if _ID.fullmatch(reference):
             return reference
-        if (named := self.names.find(reference)) is not None:
+        if (named := self.names.find(owner, reference)) is not None:
             return named
-        found = [dataset for dataset in self.all() if dataset.name == reference]
+        found = [dataset for dataset in self.all() if (dataset.owner, dataset.name) == (owner, reference)]
         if not found:
             raise NotFound(f"there is no data set {reference!r}")
         return max(found, key=_age).id
 
-    def page(self, size: int, token: str | None = None) -> tuple[list[Dataset], str | None]:
+    def page(
+        self, size: int, token: str | None = None, sees: Callable[[str], bool] = lambda _owner: True
+    ) -> tuple[list[Dataset], str | None]:
         """At most `size` data sets after those of the page that gave `token`, newest first, and the next token.
 
-        Their features come without categories. A page of data sets with very many columns is shorter.
+        They are of owners whom the caller `sees`. Their features come without categories. A page of data sets with very
+        many columns is shorter.
         """
         after = place_of(token, _PLACE)
-        datasets = sorted(self.all(), key=_age, reverse=True)
+        datasets = sorted((dataset for dataset in self.all() if sees(dataset.owner)), key=_age, reverse=True)
         rest = [dataset for dataset in datasets if after is None or _age(dataset) < after]
         columns = accumulate(len(dataset.features) for dataset in rest[:size])
         fitting = sum(total <= _MAX_COLUMNS for total in columns)
         return page_of(rest, max(fitting, 1), _age)
-
-    def copy_to(self, url: str) -> tuple[int, list[str]]:
-        """Copy all data sets to another place: how many are there now, and what was left out, with the reason."""
-        return copied(self, DatasetStore(url, self.limits))
-
-    def copy_from(self, url: str) -> tuple[int, list[str]]:
-        """The same the other way round."""
-        return copied(DatasetStore(url, self.limits), self)
 
     def remove(self, dataset_id: str) -> None:
         """Remove a data set and the names that refer to it; NotFound where there is none."""
@@ -272,7 +283,7 @@ class DatasetStore:
     def _name(self, kept: Dataset, sent: Dataset) -> Dataset:
         """What was kept, as this upload calls and understands it; its name refers to it from now on."""
         if sent.name is not None:
-            self.names.point(sent.name, kept.id)
+            self.names.point(kept.owner, sent.name, kept.id)
         name = sent.name or kept.name
         return replace(kept, name=name, warnings=sent.warnings, ignored=sent.ignored, lineage=sent.lineage)
 

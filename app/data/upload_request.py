@@ -14,17 +14,14 @@ ColumnType = Literal["number", "category", "ignore"]
 
 @dataclass(frozen=True)
 class UploadRequest:
-    """The columns named `labels` are to be predicted; with `numbers` integers are to be regressed on, not classes.
-
-    `lines`: the file is NDJSON, whatever it begins with.
-    """
+    """The columns named `labels` are to be predicted; with `numbers` integers are to be regressed on, not classes."""
 
     labels: tuple[str, ...]
     name: str | None = None
     numbers: bool = False
     types: dict[str, ColumnType] = field(default_factory=dict)
     dialect: Dialect = PLAIN
-    lines: bool = False
+    owner: str = ""
 
     def named(self, kind: ColumnType) -> set[str]:
         """The columns that are ordered to be of this type."""

@@ -17,7 +17,7 @@ from app.errors import Invalid, NotFound, pointer
 from app.jobs.admission import PENDING, admit
 from app.jobs.fairness import next_turn
 from app.jobs.job import Event, Job, JobView, Status, unknown_job
-from app.jobs.tables import COLUMNS_WITHOUT_RESULT, JOB_COLUMNS, JOBS, VIEW_COLUMNS, job_of, view_of
+from app.jobs.tables import JOB_COLUMNS, JOBS, VIEW_COLUMNS, job_of, view_columns, view_of
 from app.jobs.transitions import hold, move
 from app.paging import SEQUENCE_NUMBER, page_of, place_of
 from app.patterns import matches
@@ -108,14 +108,14 @@ class ClientQueue:
         client: str | None = None,
         page_size: int = 50,
         page_token: str | None = None,
-        results: bool = True,
+        results_of: Sequence[str] | None = None,
     ) -> tuple[list[JobView], str | None]:
         """Jobs, newest first, and the token of the next page (None at the end); new jobs do not shift the pages.
 
         With `kinds` only jobs of these. With patterns of `models` only the jobs for such models, and those for none
-        that `client` ordered. Without `results`, which may be megabytes each, they are not read and None.
+        that `client` ordered. Of kinds that are not in `results_of` the results, which may be megabytes, are None.
         """
-        columns = VIEW_COLUMNS if results else COLUMNS_WITHOUT_RESULT
+        columns = VIEW_COLUMNS if results_of is None else view_columns(results_of)
         statement = select(*columns).order_by(JOBS.c.seq.desc()).limit(page_size + 1)
         for name, wanted in _filters(status=status, model=model).items():
             statement = statement.where(JOBS.c[name] == wanted)

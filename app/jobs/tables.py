@@ -5,12 +5,14 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+from collections.abc import Collection
 from typing import Any
 
 from sqlalchemy import (
     BigInteger,
     Boolean,
     Column,
+    ColumnElement,
     Dialect,
     Double,
     Index,
@@ -21,7 +23,7 @@ from sqlalchemy import (
     Table,
     Text,
     TypeDecorator,
-    null,
+    case,
 )
 
 from app.jobs.job import Job, JobView, Status
@@ -98,7 +100,12 @@ WORKERS = Table(
 
 JOB_COLUMNS = tuple(JOBS.c[field.name] for field in dataclasses.fields(Job))
 VIEW_COLUMNS = tuple(JOBS.c[field.name] for field in dataclasses.fields(JobView))
-COLUMNS_WITHOUT_RESULT = tuple(null().label("result") if column is JOBS.c.result else column for column in VIEW_COLUMNS)
+
+
+def view_columns(results_of: Collection[str]) -> list[ColumnElement[Any]]:
+    """The same; the result is null for kinds that are not in `results_of`."""
+    result = case((JOBS.c.kind.in_(results_of), JOBS.c.result)).label("result")
+    return [result if column is JOBS.c.result else column for column in VIEW_COLUMNS]
 
 
 def job_of(row: RowMapping) -> Job:

@@ -8,6 +8,7 @@ import secrets
 import socket
 import threading
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from time import monotonic
 from typing import Any
 
@@ -82,15 +83,20 @@ class Worker:
         self._leftovers_at = 0.0
         self._leftovers_thread: threading.Thread | None = None
         self._turned_at = 0.0
+        self._failed = ""
         self._awake = threading.Event()
         self._stopping = threading.Event()
         self._looping = False
         self._thread: threading.Thread | None = None
 
     @property
-    def alive(self) -> bool:
-        """Whether the loop runs and one of its turns went well recently."""
-        return self._looping and self.turn_age < max(_ALIVE_SECONDS, 3 * self._queue.lease_seconds)
+    def problem(self) -> str:
+        """Why it is not alive, as a clause; empty while the loop runs and one of its turns went well recently."""
+        if not self._looping:
+            return "the worker's loop has ended"
+        if self.turn_age < max(_ALIVE_SECONDS, 3 * self._queue.lease_seconds):
+            return ""
+        return f"the worker's loop fails at {self._failed}" if self._failed else "the worker's loop hangs"
 
     @property
     def turn_age(self) -> float:
@@ -140,25 +146,27 @@ class Worker:
         self._running = [attempt for attempt in self._running if not attempt.over]
         due = monotonic() >= self._check_in_at
         well = not due or self._try(self._recover_lost)
-        well = self._try(self._fill) and well
+        well = self._try(self._claim) and well
         if due and well and (well := self._try(self._check_in)):
             self._check_in_at = monotonic() + self._queue.lease_seconds / 4
             self._try(self._expire)
         if monotonic() >= self._leftovers_at:
-            self._begin_leftovers()
+            self._try(self._begin_leftovers)
         if well:
-            self._turned_at = monotonic()
+            self._turned_at, self._failed = monotonic(), ""
         return well
 
     def _try(self, part: Callable[[], None]) -> bool:
         try:
             part()
         except Exception:
-            log.exception("worker failed, trying again", worker=self.name, part=part.__name__.lstrip("_"))
+            self._failed = part.__name__.lstrip("_")
+            with suppress(Exception):  # a line that cannot be written ends no loop
+                log.exception("worker failed, trying again", worker=self.name, part=self._failed)
             return False
         return True
 
-    def _fill(self) -> None:
+    def _claim(self) -> None:
         """Claim jobs until all slots are in use or no job is queued."""
         while len(self._running) < self._slots and self._begin():
             pass

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import count
@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 from sqlalchemy import ColumnElement, Connection, select
 
 from app.database import Database
-from app.errors import Damaged, NotFound, Unavailable
+from app.errors import NotFound, Unavailable
 from app.outcomes import locating, rows
 from app.outcomes.cases import COLUMNS, Cases
 from app.outcomes.identity import DAY
 from app.outcomes.locating import EVERYWHERE, Located, Reach, Told
-from app.outcomes.manifest import SealedDay, drafts, sealed_day, sealed_days
+from app.outcomes.manifest import SealedDay, sealed_day, sealed_days
 from app.outcomes.row_cases import cases_of_rows
 from app.outcomes.tables import DECISIONS, SEALED_DAYS, SHADOW_DECISIONS
 from app.storage import Storage
@@ -139,46 +139,6 @@ class Archive:
 
         return erase(self, id_, also, allowed)
 
-    def amiss(self, *, deep: bool) -> Iterator[str]:
-        """Which files of the manifest are missing or damaged, by their size; `deep` by all that is in them."""
-        with self.database.reading() as connection:
-            days = sealed_days(connection)
-        for day in days:
-            try:
-                if self.files.size(day.file) != day.bytes:
-                    yield f"the file {day.file} has not the size that was written"
-                elif deep:
-                    with self.files.open(day.file) as file:
-                        for _ in file.parts():
-                            pass
-            except Damaged as error:
-                yield error.detail
-            except NotFound:
-                with self.database.reading() as connection:
-                    if sealed_day(connection, day.model, day.day) == day:
-                        yield f"the file {day.file} is missing"
-
-    def without_terms(self, limit: int) -> list[str]:
-        """Ids of decisions that no report has, since their terms are missing in the database; at most so many."""
-        with self.database.reading(without_timeout=True) as connection:
-            return rows.without_terms(connection, limit)
-
-    def strangers(self) -> list[str]:
-        """Files of the store that the database does not know; see `upkeep`."""
-        names = self.files.names()
-        with self.database.reading() as connection:  # after the listing: what was written is noted before
-            names -= drafts(connection)
-            names.difference_update(day.file for day in sealed_days(connection))
-        return sorted(names)
-
-    def copy_to(self, url: str, names: Iterable[str]) -> set[str]:
-        """Copy files of sealed days to another place; those that are missing here."""
-        return _copied(self.storage, Storage(url, self.storage.seal), names)
-
-    def copy_from(self, url: str, names: Iterable[str]) -> set[str]:
-        """The same the other way round."""
-        return _copied(Storage(url, self.storage.seal), self.storage, names)
-
     def _day(self, asked: _Asked, day: int) -> Iterator[Cases]:
         missing = ""
         for attempt in count(1):
@@ -248,17 +208,3 @@ class Archive:
         if batch["terms"]:
             shadows = rows.shadows(connection, batch["id"]) if "id" in batch else {}
             yield cases_of_rows(day, batch, asked.names, contents, shadows)
-
-
-def _copied(source: Storage, target: Storage, names: Iterable[str]) -> set[str]:
-    missing = set()
-    for name in names:
-        if target.exists(name):
-            continue
-        try:
-            content = source.read(name, source.seal)
-        except NotFound:
-            missing.add(name)
-        else:
-            target.publish(name, {source.seal: content})
-    return missing

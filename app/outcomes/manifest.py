@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from time import time
@@ -73,7 +72,7 @@ def note_draft(connection: Connection, file: str) -> None:
     connection.execute(insert(SEALED_DRAFTS).values(file=file, at=time()))
 
 
-def drafts(connection: Connection, before: float = math.inf) -> set[str]:
+def drafts(connection: Connection, before: float) -> set[str]:
     """The files that were noted before a moment, and that the manifest does not name."""
     found = set(connection.execute(select(SEALED_DRAFTS.c.file).where(SEALED_DRAFTS.c.at < before)).scalars())
     return found.difference(connection.execute(select(SEALED_DAYS.c.file)).scalars())

@@ -123,13 +123,6 @@ def chosen(batch: ColumnBatch, rows: Sequence[bool]) -> ColumnBatch:
     return batch if all(rows) else {name: list(compress(column, rows)) for name, column in batch.items()}
 
 
-def without_terms(connection: Connection, limit: int) -> list[str]:
-    """Ids of decisions in the database whose terms are missing; it looks at each decision."""
-    digests = select(DECISION_TERMS.c.digest)
-    lost = select(DECISIONS.c.id).where(DECISIONS.c.terms.not_in(digests)).order_by(DECISIONS.c.id).limit(limit)
-    return list(connection.execute(lost).scalars())
-
-
 def shadows(connection: Connection, ids: Sequence[str]) -> dict[str, dict[str, int]]:
     """What challengers would have chosen: by challenger, by id."""
     table = SHADOW_DECISIONS.c

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import re
 import secrets
 from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -26,7 +25,6 @@ SEAL = "decisions.parquet"  # the one file of a sealed day's folder
 GROUP = 16_384  # rows that are decoded to find one id
 SHADOW = "shadow:"  # columns of challengers begin so
 _PART = 16  # groups that are read at a time
-_NAME = re.compile(r"\d{4,}-\d\d-\d\d\.[0-9a-f]{20}")
 _CODED = ["terms", "client"]
 _ARROW = {
     Boolean: pa.bool_(), Integer: pa.int32(), BigInteger: pa.int64(), Double: pa.float64(),
@@ -214,22 +212,8 @@ class SealedFiles:
             with parquet:
                 yield SealedFile(parquet, name)
 
-    def size(self, name: str) -> int:
-        """Bytes of a file; NotFound where it is absent."""
-        with self._storage.open(name, SEAL) as content:
-            return content.seek(0, io.SEEK_END)
-
     def remove(self, name: str) -> None:
         self._storage.remove(name)
-
-    def names(self) -> set[str]:
-        """All files of the store, whoever wrote them."""
-        return {
-            f"{model}/{name}"
-            for model in self._storage.folders()
-            for name in self._storage.folders(model)
-            if _NAME.fullmatch(name)
-        }
 
 
 def new_name(model: str, day: int) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 
 from sqlalchemy import Connection
 
@@ -36,5 +35,4 @@ class RegistryBase:
             url, signing_key=signing_key, allow_version_skew=allow_version_skew, retry_seconds=retry_seconds
         )
         self._index = Index(database)
-        read = partial(self._index.mirrored, with_announced=True)
-        self._mirroring = Mirroring(database, read, self._files.write_mirror)
+        self._mirroring = Mirroring(database, self._index.mirrored, self._files.write_mirror)

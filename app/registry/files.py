@@ -10,7 +10,6 @@ foreign code, not against old models: aliases and the list of versions are not s
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import hmac
 import io
@@ -127,6 +126,12 @@ class Files:
         """A version's card, with the SHA-256 `digest` and, where there is a key, signed by us; Damaged where not."""
         return self._sealed(key, digest)[0]
 
+    def loadable_card(self, key: Key, digest: str) -> Card:
+        """The same; Conflict where another scikit-learn made the version, unless that is allowed."""
+        card = self.trusted_card(key, digest)
+        self._check_skew(card)
+        return card
+
     def _sealed(self, key: Key, digest: str) -> tuple[Card, dict[str, bytes]]:
         """The card, with its signature file, if one is required."""
         try:
@@ -149,20 +154,6 @@ class Files:
         if hashlib.sha256(content).hexdigest() != card.sha256[name]:
             raise Damaged(f"{card.folder}/{name} does not have the digest in its card: it was changed or damaged")
         return content
-
-    def read_all(self, key: Key, digest: str | None = None) -> dict[str, bytes]:
-        """Every file of a version by its name, its card last.
-
-        NotFound where there is no such version, Damaged where the card does not have the SHA-256 `digest`, or a file is
-        not the one that the card was written for; the signature is not checked.
-        """
-        card, content = self.read_card(key)
-        if digest is not None and hashlib.sha256(content).hexdigest() != digest:
-            raise Damaged(f"{folder_of(key)}/{CARD} is not the card that was published")
-        files = {name: self.read(card, name) for name in card.sha256}
-        with contextlib.suppress(NotFound):
-            files[SIGNATURE] = self.storage.read(folder_of(key), SIGNATURE)
-        return {**files, CARD: content}
 
     def open(self, card: Card, name: str) -> BinaryIO:
         """The same as a file at its beginning, for the caller to close; read through once, in little memory.

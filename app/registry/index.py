@@ -150,11 +150,6 @@ class Index:
     def is_empty(self, connection: Connection) -> bool:
         return connection.execute(select(models.c.name).limit(1)).first() is None
 
-    def mirrors(self, connection: Connection, *, with_announced: bool) -> list[Mirror]:
-        """All that the index knows, model by model; `with_announced`: see `mirrored`."""
-        names = connection.execute(select(models.c.name).order_by(models.c.name)).scalars()
-        return [self.mirrored(connection, name, with_announced=with_announced) for name in names.all()]
-
     def revision(self, connection: Connection) -> int:
         number: int = connection.execute(select(state.c.revision)).scalar_one()
         return number
@@ -193,15 +188,13 @@ class Index:
         if mirror.history:
             connection.execute(insert(history), [{**dict(move), "name": mirror.name} for move in mirror.history])
 
-    def mirrored(self, connection: Connection, name: str, *, with_announced: bool) -> Mirror:
-        """All that the index knows of a reserved name and its version folders do not.
-
-        `with_announced`: as the index file has it, with the versions that are about to be published.
+    def mirrored(self, connection: Connection, name: str) -> Mirror:
+        """All that the index knows of a reserved name and its version folders do not, as the index file has it: with
+        the versions that are about to be published.
         """
         row = connection.execute(select(models).where(models.c.name == name)).one()
         numbers = set(connection.execute(select(versions.c.version).where(versions.c.name == name)).scalars())
-        if with_announced:
-            numbers |= set(reservations.announced(connection, name))
+        numbers |= set(reservations.announced(connection, name))
         pointing = select(aliases.c.alias, aliases.c.version).where(aliases.c.name == name)
         return Mirror(
             name=name,

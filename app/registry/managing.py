@@ -5,13 +5,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from sqlalchemy import Connection
-
 from app.errors import Unavailable
 from app.registry.base import Also, write_nothing
 from app.registry.card import Card, read_card
-from app.registry.consistency import Audit, audit
-from app.registry.copying import Published
+from app.registry.consistency import unusable
 from app.registry.listing import ModelLine, ModelPage, card_text, describe_model, list_models
 from app.registry.loading import Loading
 from app.registry.snapshot import check_name, folder_of
@@ -66,24 +63,16 @@ class Managing(Loading):
         for version in deleted:
             self._remove(name, version)
 
-    def audit(self, *, deep: bool = False) -> Audit:
-        """Compare index and folder, see `consistency.audit`; changes nothing."""
+    def unusable(self, *, deep: bool = False) -> tuple[int, list[str]]:
+        """How many versions were looked at, and which cannot be loaded and why, see `consistency.unusable`."""
         with self._database.reading(without_timeout=True) as connection:
-            snapshot = self._index.snapshot(connection)
-            published = Published(self._index.mirrors(connection, with_announced=True), snapshot.digests)
-        found = audit(published, self._files, deep=deep)
-        found.current = snapshot.current()
-        return found
+            digests = self._index.snapshot(connection).digests
+        return unusable(digests, self._files, deep=deep)
 
     def datasets(self) -> set[str]:
         """The data sets that published versions were trained on, by their cards."""
         with self._database.reading(without_timeout=True) as connection:
             return self._index.datasets(connection)
-
-    def published(self, connection: Connection) -> Published:
-        """All that the index contains, as the transaction sees it."""
-        mirrors = self._index.mirrors(connection, with_announced=False)
-        return Published(mirrors, self._index.snapshot(connection).digests)
 
     def _changed(self, name: str) -> None:
         """After the commit of a change to a model."""

@@ -1,4 +1,4 @@
-"""Starting with an empty index or an unavailable store, and copying models from and to another place."""
+"""Starting with an empty index or an unavailable store."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ import logging
 
 from app.disks import Obstacle
 from app.errors import Conflict, Unavailable, Unusable
-from app.registry.copying import Copied, Published, check_free, copy_models
-from app.registry.files import Files
 from app.registry.loading import Loading
 from app.registry.rebuild import read_folders, restore
 from app.registry.reservations import is_dead
@@ -71,21 +69,6 @@ class Recovery(Loading):
             self._look()
             return count
         raise Conflict("the index changed during each attempt: rebuild it while no job publishes and no alias is moved")
-
-    def copy_to(self, url: str, published: Published) -> Copied:
-        """Copy what is `published` to another place; see `copying.copy_models`."""
-        return copy_models(published, self._files, Files(url, signing_key=None, allow_version_skew=True))
-
-    def copy_from(self, url: str) -> Copied:
-        """Copy here what was copied there, and make the index of it. Conflict unless nothing else is here."""
-        with self._database.reading() as connection:
-            indexed = self._index.mirrors(connection, with_announced=False)
-        source = Files(url, signing_key=None, allow_version_skew=True)
-        mirrors = list(filter(None, map(source.read_mirror, source.storage.folders())))
-        check_free(mirrors, indexed, self._files)
-        copied = copy_models(Published(mirrors), source, self._files)
-        self.rebuild()
-        return copied
 
     def clean_up(self) -> int:
         """Remove what killed processes left half-written and can never be published; how many there were.

@@ -24,7 +24,7 @@ def upload(
     label_type: str | None = None,
     types: dict[str, ColumnType] | None = None,
     dialect: Dialect = PLAIN,
-    lines: bool = False,
+    owner: str = "",
     is_cancelled: Callable[[], bool] = lambda: False,
 ) -> Dataset:
     """Keep a file as a data set; the same content and labels always give the same one, whatever its name.
@@ -39,7 +39,7 @@ def upload(
     if numbers and len(labels) > 1:
         raise Invalid.at("/label_type", "a number to regress on is one label; of several, each applies or not")
     return ports.datasets.upload(
-        content, UploadRequest(tuple(labels), name, numbers, types or {}, dialect, lines), is_cancelled
+        content, UploadRequest(tuple(labels), name, numbers, types or {}, dialect, owner), is_cancelled
     )
 
 
@@ -54,22 +54,27 @@ def arrow_of_parquet(
     return ports.datasets.arrow_of_parquet(content, reserve, most_rows, is_cancelled)
 
 
-def find(ports: Ports, reference: str) -> Dataset:
-    """The data set with this id, or the last one of this name."""
-    return ports.datasets.find(ports.datasets.resolve(reference))
+def find(ports: Ports, reference: str, caller: Caller) -> Dataset:
+    """The data set with this id, or the caller's last one of this name; NotFound, in the same words, for those that the
+    caller does not see.
+    """
+    found = ports.datasets.find(ports.datasets.resolve(reference, caller.owner))
+    if not caller.sees_data_of(found.owner):
+        raise NotFound(f"there is no data set {reference!r}")
+    return found
 
 
-def find_named(ports: Ports, dataset_id: str, loc: str) -> Dataset:
+def find_named(ports: Ports, reference: str, loc: str, caller: Caller) -> Dataset:
     """The data set that a body refers to at `loc`, by id or by its last name; NotFound there."""
     try:
-        return ports.datasets.find(ports.datasets.resolve(dataset_id))
+        return find(ports, reference, caller)
     except NotFound as error:
         raise error.at_place(loc) from error
 
 
-def page(ports: Ports, size: int, token: str | None) -> tuple[list[Dataset], str | None]:
-    """Data sets, newest first, and the token of the next page, if there is one."""
-    return ports.datasets.page(size, token)
+def page(ports: Ports, size: int, token: str | None, caller: Caller) -> tuple[list[Dataset], str | None]:
+    """The caller's data sets, newest first, and the token of the next page, if there is one."""
+    return ports.datasets.page(size, token, caller.sees_data_of)
 
 
 def delete(ports: Ports, dataset_id: str, *, by: Caller) -> None:
@@ -77,7 +82,8 @@ def delete(ports: Ports, dataset_id: str, *, by: Caller) -> None:
 
     The audit log is written first, because files have no transactions: it may list one that could not be removed.
     """
-    ports.datasets.find(dataset_id)  # a name could refer to another one by now
+    if find(ports, dataset_id, by).id != dataset_id:  # a name could refer to another one by now
+        raise NotFound(f"there is no data set with the id {dataset_id!r}")
     if ports.queue.uses_dataset(dataset_id):
         raise Conflict(f"a queued or running job uses {dataset_id}; wait for it or cancel it")
     with ports.database.writing() as connection:

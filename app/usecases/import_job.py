@@ -11,7 +11,7 @@ from app import progress
 from app.data.table import Table
 from app.errors import Invalid, NotFound, PayoffError
 from app.jobs.job import Job
-from app.learners.base import automatic_calibration
+from app.learners.calibration_choice import best_calibration
 from app.learners.imported.estimator import FOLDS, Imported, checked_rows
 from app.learners.imported.rounding import rounding_warnings
 from app.registry.card import Card, EvaluationCard
@@ -25,7 +25,7 @@ from app.usecases.specs import ImportSpec
 from app.usecases.splitting import Split
 from app.usecases.train_job import publish
 
-_FEW = 20, 1000  # rows outside of the most common class for `auto` to calibrate, and of the rarest for isotonic curves
+_FEW = 20  # rows outside of the most common class for `auto` to calibrate
 _MANY = 50  # rows on which hardly a model is never wrong
 _DUTY = (
     "the metrics are of all rows of the data set; they are right only if the model was not trained on these rows,"
@@ -134,7 +134,7 @@ def _evaluated(job: Job, spec: ImportSpec, model: Imported, table: Table, P: np.
     rows = np.arange(len(table.y))
     _check_complete(P, table)
     check_order(P, table.y, table.classes or (), spec.classes or table.classes or ())
-    method = _method(spec.calibration, np.bincount(table.y, minlength=P.shape[1]))
+    method = _method(spec.calibration, P, table.y)
     evaluation = EvaluationCard(method="hold-out", rows=len(rows))
     if method != "none":
         with progress.part(0.5, 0.6, "calibrating"):
@@ -156,11 +156,13 @@ def _evaluated(job: Job, spec: ImportSpec, model: Imported, table: Table, P: np.
     return card, model, holdout, said
 
 
-def _method(wanted: str, counts: np.ndarray) -> str:
-    """The calibration for these numbers of rows per class (K,)."""
+def _method(wanted: str, P: np.ndarray, codes: np.ndarray) -> str:
+    """The calibration of probabilities P (n, K) of rows with codes (n,)."""
     if wanted != "auto":
         return wanted
-    return automatic_calibration(counts, *_FEW) if counts.min() > 1 else "none"
+    counts = np.bincount(codes, minlength=P.shape[1])
+    few = counts.min() < 2 or counts.sum() - counts.max() < _FEW
+    return "none" if few else best_calibration(P, codes, np.ones(len(P)))
 
 
 def _check_complete(P: np.ndarray, table: Table) -> None:

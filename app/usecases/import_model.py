@@ -39,7 +39,7 @@ def submit(
     Raises Invalid with the place of what cannot work, NotFound for an unknown data set, Forbidden as `check_format`.
     """
     check_format(ports, order["format"])
-    dataset = find_named(ports, order["dataset"], "/dataset")
+    dataset = find_named(ports, order["dataset"], "/dataset", caller)
     _check_labels(dataset)
     stakes = read_matrix(order["matrix"], dataset.classes or ())
     if stakes is None and order["matrix"].actions is not None:

@@ -43,7 +43,7 @@ def page(
     model: str | None = None,
     page_size: int,
     page_token: str | None,
-    results: bool = True,
+    results_of: Sequence[str] = (),
 ) -> tuple[list[JobView], str | None]:
     """Jobs of these `kinds` that the caller may see, newest first, and the token of the next page; see `Queue.page`."""
     return ports.queue.page(
@@ -54,7 +54,7 @@ def page(
         client=caller.client,
         page_size=page_size,
         page_token=page_token,
-        results=results,
+        results_of=results_of,
     )
 
 

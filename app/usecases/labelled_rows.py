@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from app.access.caller import Caller
 from app.data.table import Table
 from app.errors import Flaw, Invalid, pointer, reject, unknown
 from app.features import is_float
@@ -27,11 +28,11 @@ class Labelled:
     labels: Sequence[Any] | None = None
 
 
-def labelled(ports: Ports, model: Loaded, order: Labelled) -> Rows:
+def labelled(ports: Ports, model: Loaded, order: Labelled, caller: Caller) -> Rows:
     """Complete rows (n, m) and class codes or numbers (n,) of the model, what is missing (n, m), and warnings."""
     if order.dataset is not None:
-        found = find_named(ports, order.dataset, "/dataset").id
-        return _from_dataset(ports.datasets.table(found), model, found)
+        found = find_named(ports, order.dataset, "/dataset", caller).id
+        return _from_dataset(ports.datasets.table(found), model)
     assert order.rows is not None
     assert order.labels is not None
     if len(order.rows) != len(order.labels) or not order.rows:
@@ -48,7 +49,7 @@ def labelled(ports: Ports, model: Loaded, order: Labelled) -> Rows:
     return X, y, missing, list(warnings)
 
 
-def _from_dataset(table: Table, model: Loaded, dataset: str) -> Rows:
+def _from_dataset(table: Table, model: Loaded) -> Rows:
     there = {feature.name: (j, feature) for j, feature in enumerate(table.schema.features)}
     X = np.empty((len(table.X), len(model.schema.names)))
     missing = np.ones(X.shape, dtype=bool)
@@ -67,7 +68,7 @@ def _from_dataset(table: Table, model: Loaded, dataset: str) -> Rows:
     y, flaw = _target(table, model)
     flaws += [] if flaw is None else [flaw]
     reject(flaws)
-    seen = model.card.data.dataset == dataset
+    seen = model.card.data.digest == table.digest  # whoever uploaded it, or sent it with the order
     return X, y, missing, ["most of these rows were fitted: on new ones it will do worse"] if seen else []
 
 

@@ -135,15 +135,11 @@ def retrieve_with(model: Loaded, X: np.ndarray, question: Question, warnings: li
 
 
 def _corrected(answer: Answer, model: Loaded, question: Question) -> Answer:
-    """The answer with what the hold-out adds to its expected losses, and a warning where that is more than noise."""
+    """The answer with what the hold-out adds to its expected losses; warns where that is more than noise or unknown."""
     promise = model.once(promiser)(replace(question.terms, curve=False))
     if promise is None:
         return answer
-    warning = (
-        f"'expected_loss' assumes independent labels: on {promise.rows} rows held out it was {promise.expected:.3f} on"
-        f" average, and the loss was {promise.realised:.3f}; 'correction' is for the mean of many sets, not for one"
-    )
-    warnings = [*answer.warnings, warning] if promise.differs else answer.warnings
+    warnings = answer.warnings if promise.warning is None else [*answer.warnings, promise.warning]
     return replace(answer, warnings=warnings, correction=promise.correction)
 
 

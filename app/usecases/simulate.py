@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from app.access.caller import Caller
 from app.acquisition.prices import Prices, check_budget
 from app.acquisition.stopping import at_stake
 from app.acquisition.trajectories import Trajectories
@@ -59,7 +60,7 @@ class _Tally:
         return {name: total / self.rows for name, total in self.sums.items()}
 
 
-def simulate(ports: Ports, model: Loaded, request: SimulationRequest) -> dict[str, Any]:
+def simulate(ports: Ports, model: Loaded, request: SimulationRequest, caller: Caller) -> dict[str, Any]:
     """Means per row of every way and budget, ready for JSON.
 
     Raises Invalid with the place, NotFound for an unknown data set. Of more than `MAX_ROWS` rows an even selection is
@@ -70,7 +71,7 @@ def simulate(ports: Ports, model: Loaded, request: SimulationRequest) -> dict[st
     if request.target is not None:
         stakes = ready.targeted(request.target, request, prices)
     budgets = _budgets(request.budgets)
-    X, y, missing, warnings = labelled(ports, model, request)
+    X, y, missing, warnings = labelled(ports, model, request, caller)
     warnings += ready.stale(prices)
     if stakes is not None:
         warnings += known_oddities(stakes.B, stakes.actions, ready.classes)

@@ -28,7 +28,7 @@ def submit(ports: Ports, order: Mapping[str, Any], *, key: str | None, caller: C
     Raises Invalid with the place of what cannot work, NotFound for an unknown data set.
     """
     kind, parameters = _learner(order["learner"])
-    dataset, draft = _dataset(ports, order["data"], numbers=kind.regresses(parameters))
+    dataset, draft = _dataset(ports, order["data"], caller, numbers=kind.regresses(parameters))
     spec = _specification(order, kind, parameters, dataset)
     if draft is not None:
         ports.datasets.keep(draft)  # last of all: what is refused leaves nothing behind
@@ -89,12 +89,14 @@ def _check_task(kind: catalogue.Kind, parameters: Mapping[str, Any], dataset: Da
         raise Invalid.at("/learner/kind", f"{what}: choose {able} with task regression")
 
 
-def _dataset(ports: Ports, data: Mapping[str, Any], *, numbers: bool) -> tuple[Dataset, Draft | None]:
+def _dataset(ports: Ports, data: Mapping[str, Any], caller: Caller, *, numbers: bool) -> tuple[Dataset, Draft | None]:
     """The data set that is meant, and what is to be kept of it where it came along: its labels as `numbers`, or not."""
     try:
         if "dataset" in data:
-            return find_named(ports, data["dataset"], "/data/dataset"), None
-        draft = ports.datasets.draft_inline(data["features"], data["rows"], data["labels"], numbers=numbers)
+            return find_named(ports, data["dataset"], "/data/dataset", caller), None
+        draft = ports.datasets.draft_inline(
+            data["features"], data["rows"], data["labels"], numbers=numbers, owner=caller.owner
+        )
     except Invalid as error:
         raise error.under("/data") from error
     return draft.dataset, draft

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from time import perf_counter
 from typing import Any
 
@@ -19,7 +19,7 @@ from app.learners import catalogue
 from app.registry.card import Card, EvaluationCard
 from app.registry.loaded import Holdout
 from app.registry.reservations import NumberUnusable
-from app.usecases.cross_validation import Limit, cross_validated, number_of_folds, of_a_fold
+from app.usecases.cross_validation import cross_validated, number_of_folds, of_a_fold
 from app.usecases.evaluation import card_of, held_out, metrics_of
 from app.usecases.matrices import known_oddities
 from app.usecases.ports import Ports
@@ -33,14 +33,13 @@ _MAX_NUMBERS = 3  # of versions that one attempt takes
 _EXTREME = "its parameters are too extreme for these data"
 
 
-def run(ports: Ports, job: Job, seconds: float = math.inf) -> None:
+def run(ports: Ports, job: Job) -> None:
     """Train, publish and finish `job`: the version and the job's success appear in one transaction.
 
-    The evaluation is shortened so that the whole takes less than `seconds`, as far as the first fit lets it foresee.
     The attempt gets a version number when it has something to publish, and the folder of that number is its own: no
     other attempt writes it. So numbers have gaps only where an attempt dies while it publishes.
     """
-    publish(ports, job, *_train(ports, job, perf_counter() + seconds))
+    publish(ports, job, *_train(ports, job))
 
 
 def publish(ports: Ports, job: Job, card: Card, estimator: Any, holdout: Holdout | None, said: Sequence[str]) -> None:
@@ -143,11 +142,11 @@ def _breaking_down() -> Iterator[None]:
         raise Invalid.at("", f"the fit broke down ({error}); {_EXTREME}") from error
 
 
-def _train(ports: Ports, job: Job, until: float) -> tuple[Card, Any, Holdout | None, list[str]]:
+def _train(ports: Ports, job: Job) -> tuple[Card, Any, Holdout | None, list[str]]:
     """Fit without the hold-out, evaluate on it, fit on all rows; the card has no version number yet (1 stands for it).
 
     The metrics and the scores are those of the first fit, or of small tables those of the folds' fits, whichever is
-    published. Ends before the moment `until` where it can; the last item is what the job warns of, besides the card.
+    published. The last item is what the job warns of, besides the card.
     """
     spec = TrainSpec.from_json(job.spec)
     with progress.part(0.0, 0.05, "reading data"):
@@ -158,24 +157,22 @@ def _train(ports: Ports, job: Job, until: float) -> tuple[Card, Any, Holdout | N
     clock = _Clock()
     with progress.part(0.05, 0.2 if folds else evaluation, "fitting"), clock.running():
         estimator = _fitted(spec, table, rows.train)
-    holdout, done = held_out(estimator, table, rows.holdout), 0
+    holdout = held_out(estimator, table, rows.holdout)
     if folds and holdout is not None:
-        limit = Limit.after(clock.seconds, until - perf_counter(), spec, folds)
         with progress.part(0.2, evaluation, "cross-validation"), clock.running():
             order = of_a_fold(spec, folds)
-            holdout, done = cross_validated(
-                holdout, spec, table, rows, folds, lambda some: _fitted(order, table, some), limit
-            )
+            fitted = partial(_fitted, order, table)
+            holdout = cross_validated(holdout, spec, table, rows, folds, fitted)
     with progress.part(evaluation, evaluation + 0.05, "evaluating"):
         metrics = {} if holdout is None else metrics_of(estimator, holdout, spec, table, rows.holdout)
-    said = notes(estimator, spec, folds, done)
+    said = notes(estimator, spec)
     if refit:
         with progress.part(0.65, 0.95, "fitting on all rows"), clock.running():
             _refit(estimator, table)
     rare = rare_classes(estimator, table, rows, holdout)
     warnings = [*rare, *getattr(estimator, "doubts_", ()), *repeated_rows(table)]
     seconds = round(clock.seconds, 3)
-    evaluated = _evaluation(holdout, done)
+    evaluated = _evaluation(holdout, folds)
     card = card_of(estimator, job, spec, table, rows, metrics, evaluated, warnings, seconds, refit=refit)
     return card, estimator, holdout, said
 

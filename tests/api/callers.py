@@ -9,7 +9,7 @@ import httpx
 from fastapi import FastAPI
 
 from app.access.caller import ANYBODY
-from app.api.middleware.memory import Budget, Share
+from app.api.budget import Budget, Share
 
 
 class Admitting:
@@ -18,11 +18,12 @@ class Admitting:
     def __init__(self, caller):
         self._caller = caller
 
-    def admit(self, _access, scope, receive):
+    def admit(self, _access, scope):
         state = scope.setdefault("state", {})
         state["caller"] = self._caller
         state.setdefault("memory", Share(Budget(2**30)))
-        return receive
+        if "passage" in state:
+            state["passage"].most = 2**30
 
     def holds(self, _scope):
         return True

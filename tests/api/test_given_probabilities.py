@@ -205,7 +205,6 @@ def test_the_report_is_the_same_whatever_form_the_rows_have(service):
     csv = "label;healthy;ill\n" + "".join(
         f"{t};{a};{b}\n".replace(".", ",") for t, (a, b) in zip(TRUTH, P, strict=True)
     )
-    lines = "".join(json.dumps({"label": t, "healthy": a, "ill": b}) + "\n" for t, (a, b) in zip(TRUTH, P, strict=True))
     file = io.BytesIO()
     pq.write_table(pa.table(columns), file)
     bare = {name: column for name, column in columns.items() if name != "label"}
@@ -214,7 +213,6 @@ def test_the_report_is_the_same_whatever_form_the_rows_have(service):
         judged(service, arrow(columns), IPC),
         judged(service, arrow(words), IPC),
         judged(service, arrow(bare), IPC, labels=TRUTH),
-        judged(service, lines.encode(), "application/x-ndjson"),
         judged(service, file.getvalue(), "application/vnd.apache.parquet"),
         judged(service, csv.encode(), "text/csv", delimiter=";", decimal=","),
     ):

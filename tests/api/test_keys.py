@@ -268,21 +268,51 @@ def test_others_models_and_jobs_are_not_there(hearts, trainer, models):
     assert {model["name"] for model in trainer.get("/models").json()["models"]} == {"heart-a", "lung"}
 
 
+CSV = b"a,b,y\n" + b"".join(b"%d,%d,%d\n" % (i, i % 7, i % 2) for i in range(60))
+
+
+def uploaded(client: httpx.Client, name: str, content: bytes = CSV) -> str:
+    options = {"params": {"label": "y", "name": name}, "headers": {"Content-Type": "text/csv"}}
+    answer = client.post("/datasets", content=content, **options)
+    assert answer.status_code == 201, answer.text
+    return answer.json()["id"]
+
+
 def test_a_comparison_is_seen_by_who_ordered_it(hearts, trainer, bank):
-    order = {
-        "dataset": trainer.post(
-            "/datasets?label=y", content="a,y\n1,u\n2,v\n3,u\n4,v\n", headers={"Content-Type": "text/csv"}
-        ).json()["id"],
-        "learners": [{"kind": "logistic"}],
-        "benefits": [[0, 1], [1, 0]],
-        "folds": 2,
-    }
-    theirs = trainer.post("/compare", json=order).json()["id"]
-    own = hearts.post("/compare", json=order).json()["id"]
+    content = b"a,y\n1,0\n2,1\n3,0\n4,1\n"
+
+    def ordered(client):
+        order = {"learners": [{"kind": "logistic"}], "benefits": [[0, 1], [1, 0]], "folds": 2}
+        return client.post("/compare", json=order | {"dataset": uploaded(client, "few", content)}).json()["id"]
+
+    theirs, own = ordered(trainer), ordered(hearts)
 
     assert [job["id"] for job in hearts.get("/compare").json()["jobs"]] == [own]
     assert hearts.get(f"/compare/{theirs}").status_code == 404
     assert {theirs, own} <= {job["id"] for job in trainer.get("/compare").json()["jobs"]}
+
+
+def test_of_keys_for_some_models_each_has_its_own_data_sets(bank, admin):
+    """Neither a name nor an id of one client reaches a data set of another, and the same content is there twice."""
+    of_a, of_b = (bank.make(f"team-{team}", Scope.TRAIN, models=[f"{team}-*"]) for team in "ab")
+    mine, other = uploaded(of_a, "sales"), uploaded(of_b, "sales", CSV.replace(b"59,", b"0,"))
+    assert uploaded(of_b, "same") != mine
+    orders = [
+        ("/train", {"model": "a-sales", "learner": {"kind": "logistic"}, "data": {"dataset": other}}, "/data/dataset"),
+        ("/compare", {"dataset": other, "learners": [{"kind": "logistic"}], "benefits": [[1, 0], [0, 1]]}, "/dataset"),
+    ]
+    for path, order, loc in orders:
+        answer = of_a.post(path, json=order)
+        assert answer.status_code == 404, answer.text
+        assert answer.json()["errors"][0]["loc"] == loc
+    assert of_a.get(f"/datasets/{other}").status_code == of_a.delete(f"/datasets/{other}").status_code == 404
+    assert [of_a.get("/datasets/sales").json()["id"], of_b.get("/datasets/sales").json()["id"]] == [mine, other]
+    assert [each["id"] for each in of_a.get("/datasets").json()["datasets"]] == [mine]
+    assert {mine, other} <= {each["id"] for each in admin.get("/datasets").json()["datasets"]}
+    rotated = bank.make("team-a", Scope.TRAIN, models=["a-*"])
+    assert rotated.get("/datasets/sales").json()["id"] == mine
+    assert rotated.delete(f"/datasets/{mine}").status_code == 204
+    assert admin.get(f"/datasets/{other}").status_code == 200
 
 
 def test_idempotency_keys_are_each_clients_own(trainer, hearts):

@@ -11,10 +11,11 @@ from types import SimpleNamespace
 
 import pytest
 from fastapi import FastAPI, Request
+from starlette.requests import ClientDisconnect
 
 from app.api.app import create_app
-from app.api.middleware.limiters import Limiter, Limiters, limiters
-from app.api.middleware.permits import GuardedRoute
+from app.api.limiters import Limiter, Limiters, limiters
+from app.api.permits import GuardedRoute
 from app.wiring import wire
 from tests.api.callers import ask
 from tests.api.permissions import SHARED, template_of
@@ -56,8 +57,9 @@ def test_a_route_in_the_threads_of_all_is_known_to_be_cheap(app):
 
 
 @pytest.mark.parametrize("route", COMPUTING)
-def test_work_has_threads_of_its_own(app, route):
+def test_work_has_threads_of_its_own(app, route, monkeypatch):
     """With no place left at its limiter alone the route is told to come again."""
+    monkeypatch.setattr(app.state.ports.registry, "cached", lambda _: object())  # every model is in memory
     limiter, options = COMPUTING[route]
     method, path = route.split(" ")
     app.state.limiters = replace(Limiters(), **{limiter: Limiter(1, -1)})
@@ -81,6 +83,43 @@ def test_a_chart_that_cannot_be_drawn_waits_for_no_place(app):
     assert response.status_code == 409
 
 
+def app_with(limiter: Limiter) -> SimpleNamespace:
+    return SimpleNamespace(state=SimpleNamespace(limiters=replace(Limiters(), long=limiter)))
+
+
+async def connected() -> dict[str, str]:
+    await asyncio.sleep(60)
+    raise AssertionError
+
+
+async def gone() -> dict[str, str]:
+    return {"type": "http.disconnect"}
+
+
+def test_nothing_is_begun_for_a_client_that_has_gone_while_it_waited():
+    limiter, go = Limiter(1, 10), threading.Event()
+    done: list[str] = []
+
+    async def asked(receive, work, *args) -> None:
+        scope = {"type": "http", "state": {}, "app": app_with(limiter)}
+        await limiters(Request(scope, receive)).long.run(work, *args)
+
+    async def run() -> None:
+        first = asyncio.create_task(asked(connected, go.wait, 10))
+        await asyncio.sleep(0.05)
+        waiting = [
+            asyncio.create_task(asked(receive, done.append, name))
+            for receive, name in ((gone, "gone"), (connected, "here"))
+        ]
+        await asyncio.sleep(0.05)
+        go.set()
+        results = await asyncio.gather(first, *waiting, return_exceptions=True)
+        assert [type(one) for one in results] == [type(None), ClientDisconnect, type(None)]
+
+    asyncio.run(run())
+    assert done == ["here"]
+
+
 def test_a_key_has_half_of_the_threads():
     """Two uploads of one key held both readers; another key's waits for none of them."""
     limiter, go = Limiter(2, 10), threading.Event()
@@ -92,10 +131,7 @@ def test_a_key_has_half_of_the_threads():
 
     async def asked(key: str, name: str) -> None:
         scope = {"type": "http", "state": {"caller": SimpleNamespace(client=key)}, "app": app_with(limiter)}
-        await limiters(Request(scope)).long.run(work, name)
-
-    def app_with(limiter: Limiter) -> SimpleNamespace:
-        return SimpleNamespace(state=SimpleNamespace(limiters=replace(Limiters(), long=limiter)))
+        await limiters(Request(scope, connected)).long.run(work, name)
 
     async def run() -> list[str]:
         tasks = [asyncio.create_task(asked(*one)) for one in (("a", "a1"), ("a", "a2"), ("b", "b1"))]

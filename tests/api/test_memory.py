@@ -9,14 +9,17 @@ import threading
 import pytest
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import StreamingResponse
+from prometheus_client import CollectorRegistry
 from pydantic import BaseModel
 
 from app.access.caller import ANYBODY
 from app.api import errors
 from app.api.bodies.documents import DirectRoute, StrictRoute
-from app.api.middleware.limiters import Limiter
-from app.api.middleware.memory import Budget, InFlight, share
+from app.api.budget import Budget, share
+from app.api.gate import Gate, Record
+from app.api.limiters import Limiter
 from app.errors import NotReady, TooLarge
+from app.metrics import RequestMetrics
 from tests.api.callers import Admitting
 
 MB = 2**20
@@ -56,7 +59,7 @@ def application(budget: Budget) -> FastAPI:
     app.router.routes.append(StrictRoute("/parsed", parsed, methods=["POST"]))
     app.router.routes.append(DirectRoute("/streamed", streamed))
     app.router.routes.append(DirectRoute("/working", working))
-    app.add_middleware(InFlight, budget=budget)
+    app.add_middleware(Gate, record=Record(RequestMetrics(CollectorRegistry()), access_log=False), budget=budget)
     app.state.guard = Admitting(ANYBODY)
     return app
 

@@ -15,7 +15,6 @@ import httpx
 import pytest
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
-from app.access.keys import KeyRequest
 from app.api.app import create_app
 from app.wiring import wire
 from tests.api.callers import ask
@@ -29,7 +28,7 @@ REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
 @pytest.fixture(scope="module")
 def fresh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
     """A service in which nothing was done yet."""
-    with serving(settings_for(tmp_path_factory.mktemp("fresh"), job_seconds=20)) as client:
+    with serving(settings_for(tmp_path_factory.mktemp("fresh"), job_seconds=60)) as client:
         yield client
 
 
@@ -56,7 +55,10 @@ def try_out(client: httpx.Client, path: str, method: str, operation: dict, body:
         headers["Content-Type"] = kind
         example = example_of(described) if body is None else body
         content = example if isinstance(example, str) else json.dumps(example)
-    return client.request(method, path, params=query, headers=headers, content=content)
+    response = client.request(method, path, params=query, headers=headers, content=content)
+    if response.status_code == 202 and method == "post":  # a busy machine needs longer than the examples wait
+        client.get(response.headers["Location"], headers={"Prefer": "wait=60"})
+    return response
 
 
 def properties(document: dict, schema: dict) -> set[str]:
@@ -142,8 +144,7 @@ def test_what_removes_things_works_in_order(fresh, tried):
         if method == "delete"
     ]
 
-    late = {("delete", f"/{kind}/{{job_id}}", 409) for kind in ("train", "calibrate", "compare", "replay")}
-    assert {each[:3] for each in failures(removed)} == late, removed
+    assert [each[:3] for each in failures(removed)] == [("delete", "/jobs/{job_id}", 409)], removed
     assert len(removed) >= 7
 
 
@@ -163,104 +164,43 @@ def test_the_document_is_valid_openapi(fresh):
 
 
 def test_operation_ids_are_names(fresh):
-    """Each its own, of words, and not the path with its parameters again."""
+    """Of functions, each its own."""
     found = [operation["operationId"] for _, _, operation in operations(fresh.get("/openapi.json").json())]
 
     assert len(set(found)) == len(found)
-    assert [name for name in found if not re.fullmatch("[a-z][a-z0-9]*(_[a-z0-9]+){0,5}", name)] == []
-    assert {
-        "predict",
-        "list_models",
-        "get_model_version",
-        "set_model_alias",
-        "create_dataset",
-        "v2_model_infer",
-    } <= set(found)
+    assert {"train", "predict", "acquire", "retrieve", "list_models", "get_version", "v2_infer"} <= set(found)
 
 
-class Samples:
-    """An empty service with keys, and the samples of its document."""
+def test_the_document_begins_with_what_people_need_first(fresh):
+    document = fresh.get("/openapi.json").json()
 
-    def __init__(self, folder: Path) -> None:
-        self.service = wire(settings_for(folder, workers=0, admin_key="administrator"))
-        _, self.dashboard = self.service.ports.keys.create(KeyRequest("dashboard", ()))
-        self.service.keyring.refresh()
-        self.app = create_app(self.service)
-        self.operations = operations(json.loads(json.dumps(self.app.openapi())))
-
-    def of(self, status: str) -> Iterator[tuple[str, str, dict, dict]]:
-        """The operations that document a status, and its sample."""
-        for path, method, operation in self.operations:
-            wanted = "400" if status == "422" and path.startswith("/v2") else status
-            if wanted in operation["responses"] and operation["security"]:
-                [content] = operation["responses"][wanted]["content"].values()
-                yield path, method, operation, content["example"]
-
-    def ask(self, path: str, method: str, operation: dict, **more: Any) -> httpx.Response:
-        url = path
-        for parameter in operation.get("parameters", []):
-            if parameter["in"] == "path":
-                url = url.replace("{" + parameter["name"] + "}", str(example_of(parameter)))
-        headers = more.pop("headers", {})
-        query = dict(more.pop("params", {}))
-        content = None
-        if "requestBody" in operation:
-            kind, described = next(iter(operation["requestBody"]["content"].items()))
-            headers = headers | {"Content-Type": kind}
-            content = json.dumps(example_of(described))
-        return ask(self.app, method.upper(), url, headers=headers, params=query, content=content)
+    assert [tag["name"] for tag in document["tags"]][:4] == ["train", "predict", "acquire", "retrieve"]
+    assert {tag["name"] for tag in document["tags"]} == {op["tags"][0] for _, _, op in operations(document)}
 
 
-@pytest.fixture(scope="module")
-def samples(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Samples]:
-    found = Samples(tmp_path_factory.mktemp("samples"))
-    yield found
-    found.service.ports.database.close()
+def test_every_error_is_one_of_the_document(fresh):
+    """Problem documents, and the form of the Open Inference Protocol below /v2."""
+    document = fresh.get("/openapi.json").json()
+    for path, method, operation in operations(document):
+        for status, answer in operation["responses"].items():
+            if int(status) >= 400:
+                found = document["components"]["responses"][answer["$ref"].rpartition("/")[2]]
+                [(kind, content)] = found["content"].items()
+                name, media_type = ("InferenceError", "json") if path.startswith("/v2") else ("Problem", "problem+json")
+                assert (kind, content["schema"]["$ref"].rpartition("/")[2]) == (f"application/{media_type}", name)
+                assert answer["$ref"].endswith(status), (method, path)
 
 
-@pytest.mark.parametrize(
-    ("status", "key", "query"),
-    [("401", None, {}), ("403", "dashboard", {}), ("422", "administrator", {"verbose": "1"})],
-)
-def test_samples_are_what_the_service_answers(samples, status, key, query):
-    headers = {} if key is None else {"X-API-Key": samples.dashboard if key == "dashboard" else key}
-    compared = 0
-    for path, method, operation, sample in samples.of(status):
-        if is_form(operation) or (status == "403" and operation["security"] == [{"key": []}]):
-            continue  # any key will do
-        response = samples.ask(path, method, operation, headers=dict(headers), params=query)
-        assert response.json() == sample, (method, path)
-        compared += 1
-    assert compared >= 30
+@pytest.fixture
+def closed(tmp_path: Path) -> Iterator[dict]:
+    """The document of a service with keys."""
+    service = wire(settings_for(tmp_path, workers=0, admin_key="administrator"))
+    yield ask(create_app(service), "GET", "/openapi.json").json()
+    service.ports.database.close()
 
 
-def test_samples_of_what_is_missing(samples):
-    """The service may add what there is instead."""
-    compared = 0
-    for path, method, operation, sample in samples.of("404"):
-        if is_form(operation):
-            continue
-        response = samples.ask(path, method, operation, headers={"X-API-Key": "administrator"})
-        answer = response.json()
-        assert response.status_code == 404, (method, path, answer)
-        words = "error" if path.startswith("/v2") else "detail"
-        assert answer[words].startswith(sample[words]), (method, path, answer)
-        assert [flaw["loc"] for flaw in answer.get("errors", [])] == [flaw["loc"] for flaw in sample.get("errors", [])]
-        compared += 1
-    assert compared >= 25
-
-
-def test_samples_of_conflicts_have_the_form_of_the_others(samples):
-    found = {(method, path): sample for path, method, _, sample in samples.of("409")}
-
-    assert found["delete", "/train/{job_id}"]["detail"] == "cancel is not possible: the job is succeeded"
-    assert all(("error" in sample) == path.startswith("/v2") for (_, path), sample in found.items())
-    assert all(sample.get("status", 409) == 409 for sample in found.values())
-
-
-def test_a_service_without_keys_needs_none(fresh, samples):
+def test_a_service_without_keys_needs_none(fresh, closed):
     open_one = fresh.get("/openapi.json").json()
-    closed = ask(samples.app, "GET", "/openapi.json").json()
 
     for path, method, operation in operations(closed):
         security = open_one["paths"][path][method]["security"]

@@ -10,7 +10,6 @@ from time import time
 from urllib.parse import quote
 
 import numpy as np
-import orjson
 import pyarrow as pa
 import pytest
 from pyarrow import csv, parquet
@@ -19,8 +18,8 @@ from sqlalchemy import select
 from app.access.caller import Caller, Scope
 from app.api.app import create_app
 from app.api.bodies import outcome_bodies
-from app.api.middleware.limiters import Limiter
-from app.api.middleware.memory import Share
+from app.api.budget import Share
+from app.api.limiters import Limiter
 from app.outcomes import erasing, locating
 from app.outcomes.archive import Archive
 from app.outcomes.identity import DAY, id_digest, new_ids
@@ -132,17 +131,17 @@ def test_models_of_other_keys_are_unknown(app, database):
         ({"truth": "ugly"}, says("/outcomes/1/truth", "unknown class 'ugly'")),
         ({"action": "bad"}, says("/outcomes/1/action", "unknown action 'bad'")),
         ({"benefit": 1e200}, says("/outcomes/1/benefit", "at most 1e+150")),
-        ({"benefit": "much"}, says("/outcomes/1/benefit", "must be a number")),
-        ({"benefit": True}, says("/outcomes/1/benefit", "must be a number")),
+        ({"benefit": "much"}, says("/outcomes/1/benefit", "number")),
+        ({"benefit": True}, says("/outcomes/1/benefit", "number")),
         ({"at": "yesterday"}, says("/outcomes/1/at", "ISO 8601")),
         ({"at": -1}, says("/outcomes/1/at", "1970")),
         ({"at": "9999-12-31T23:59:59-20:00"}, says("/outcomes/1/at", "future")),
-        ({"truth": []}, says("/outcomes/1/truth", "must be")),
-        ({"truth": 1.0}, says("/outcomes/1/truth", "must be")),
+        ({"truth": []}, says("/outcomes/1/truth", "integer", "string")),
+        ({"truth": 1.0}, says("/outcomes/1/truth", "integer", "string")),
         ({"id": ""}, says("/outcomes/1/id", "1 to 128")),
         ({"id": "x" * 129}, says("/outcomes/1/id", "1 to 128")),
-        ({"id": None}, says("/outcomes/1/id", "must be a string")),
-        ({"when": 1}, says("/outcomes/1/when", "unknown field")),
+        ({"id": None}, says("/outcomes/1/id", "string")),
+        ({"when": 1}, says("/outcomes/1/when", "not permitted")),
         ({"id": "first", "truth": "good"}, says("/outcomes/1/id", "comes twice")),
     ],
 )
@@ -183,10 +182,6 @@ def as_csv(table):
     return "text/csv", sink.getvalue()
 
 
-def as_lines(table):
-    return "application/x-ndjson", b"\n".join(orjson.dumps(row) for row in table.to_pylist())
-
-
 def as_parquet(table):
     sink = io.BytesIO()
     parquet.write_table(table, sink)
@@ -200,7 +195,7 @@ def as_arrow(table):
     return "application/vnd.apache.arrow.stream", sink.getvalue()
 
 
-@pytest.mark.parametrize("written", [as_csv, as_lines, as_arrow, as_parquet])
+@pytest.mark.parametrize("written", [as_csv, as_arrow, as_parquet])
 def test_tables(app, database, written):
     ids = decided(database, 3, at=MADE)
     table = pa.table({"id": ids} | FRAME)
@@ -264,7 +259,7 @@ def test_open_cases_are_counted_and_the_others_of_the_request_stored(app, databa
         "benefit": [1.0, 2, None, 3],
     }
     table = pa.table({"id": ids} | known)
-    for written in (as_csv, as_lines, as_arrow, as_parquet):
+    for written in (as_csv, as_arrow, as_parquet):
         answer = sent_table(app, *written(table)).json()
         assert (answer["accepted"] + answer["unchanged"], answer["open"], answer["unknown"]) == (2, 2, [])
     rows = [
@@ -351,7 +346,7 @@ def test_query_and_body_do_not_mix(app):
     answer = ask(called_by(app), "POST", "/outcomes", json={"outcomes": []}, params={"correct": "true"})
     assert answer.json()["errors"] == [says("/correct", "a JSON body has this field itself")]
     answer = sent_table(app, "text/csv", "id,truth\n", correct="maybe")
-    assert answer.json()["errors"] == [says("/correct", "must be true or false")]
+    assert answer.json()["errors"] == [says("/correct", "boolean")]
 
 
 ADMIN = Caller("dpo")
@@ -420,7 +415,7 @@ def bomb(column, rows, word):
 
 
 @pytest.mark.parametrize("column", BOMBS)
-@pytest.mark.parametrize("written", [as_csv, as_lines, as_arrow, as_parquet])
+@pytest.mark.parametrize("written", [as_csv, as_arrow, as_parquet])
 def test_a_small_table_cannot_stand_for_more_outcomes_than_a_request_may_have(app, monkeypatch, written, column):
     monkeypatch.setattr(usecase, "MOST", 1000)
     read = []
@@ -434,7 +429,7 @@ def test_a_small_table_cannot_stand_for_more_outcomes_than_a_request_may_have(ap
 
 
 @pytest.mark.parametrize("column", [name for name in BOMBS if name != "benefit"])
-@pytest.mark.parametrize("written", [as_csv, as_lines, as_arrow, as_parquet])
+@pytest.mark.parametrize("written", [as_csv, as_arrow, as_parquet])
 def test_long_text_that_repeats_is_refused_before_it_is_spelt_out(app, written, column):
     repeated = written in (as_arrow, as_parquet)  # these write a word once
     kind, body = written(bomb(column, 50_000 if repeated else 20, LONG))

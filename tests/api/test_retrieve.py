@@ -27,6 +27,17 @@ F1 = {"name": "f_beta"}
 RAGGED = [[0.9, 0.4, 0.35], [], [0.6, 0.45, 0.4, 0.1], [0.2]]
 
 
+def test_the_loss_curve_as_a_chart(service):
+    """With the set that was chosen; the curve need not be asked for."""
+    asked = {"probabilities": RAGGED, "setting": "multilabel", "loss": F1}
+    chart = service.post("/retrieve", json=asked, headers={"Accept": "image/svg+xml"})
+    first = service.post("/retrieve", json=asked).json()["sets"][0]
+
+    assert chart.headers["content-type"] == "image/svg+xml"
+    assert chart.text.count("<path ") == len(RAGGED)
+    assert f"retrieved: {first['k']} of 3 items, {first['expected_loss']:.3g}" in chart.text
+
+
 def ask(service: httpx.Client, **question: object) -> httpx.Response:
     return service.post("/retrieve", json={"setting": "binary", "loss": F1, **question})
 

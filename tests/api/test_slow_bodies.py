@@ -7,7 +7,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from app.api.middleware import at_once, guard
+from app.api import gate
 from tests.conftest import serving, settings_for
 
 HEAD = b"POST /%b HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
@@ -15,8 +15,8 @@ HEAD = b"POST /%b HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\
 
 @pytest.fixture
 def client(tmp_path, monkeypatch):
-    monkeypatch.setattr(guard, "_BODY_SECONDS", 0.5)
-    monkeypatch.setattr(at_once.AtOnce.__init__, "__defaults__", (3,))
+    monkeypatch.setattr(gate, "BODY_SECONDS", 0.5)
+    monkeypatch.setattr(gate.Gate.__init__, "__defaults__", (3,))
     with serving(settings_for(tmp_path, workers=0)) as client:
         yield client
 

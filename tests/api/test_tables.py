@@ -1,4 +1,4 @@
-"""Tables in requests and answers: ids and columns that come back, NDJSON, and hostile files."""
+"""Tables in requests and answers: ids and columns that come back, and hostile files."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from pyarrow import csv
 
 from app.api import routes
 from app.api.bodies.media_types import JSON
-from app.api.middleware.memory import Share
+from app.api.budget import Share
 from tests.api.column_bodies import arrow, npy
 from tests.conftest import two_class_rows
 
 STAKES = {"benefits": json.dumps([[0, -1], [-10, 5]]), "actions": json.dumps(["wait", "treat"])}
 ARROW, PARQUET = "application/vnd.apache.arrow.stream", "application/vnd.apache.parquet"
-CSV, NDJSON, NPY = "text/csv", "application/x-ndjson", "application/x-npy"
+CSV, NPY = "text/csv", "application/x-npy"
 DATA = two_class_rows(6)
 GIVEN = {"classes": '["healthy", "ill"]', **STAKES}
 
@@ -36,8 +36,8 @@ def objects():
     ]
 
 
-def ndjson(rows) -> bytes:
-    return b"".join(json.dumps(row).encode() + b"\n" for row in rows)
+def columns():
+    return pa.Table.from_pylist(objects())
 
 
 def errors(answer):
@@ -86,6 +86,12 @@ def test_an_array_of_numbers_has_no_place_for_ids(service, ward):
     assert errors(post(service, NPY, sent.getvalue(), id="a", **GIVEN))[0][0] == "/id"
 
 
+def test_all_columns_that_an_array_cannot_have_are_named_in_one_order(service, ward):
+    query = {"model": ward, "benefits": "[[0, -1], [-10, 5]]", "keep": "visit", "id": "patient"}
+    answer = service.post("/predict", params=query, content=npy([[50.0, 140.0]]), headers={"Content-Type": NPY})
+    assert [each["loc"] for each in answer.json()["errors"]] == ["/id", "/keep"]
+
+
 def test_ids_come_back_with_probabilities_and_with_numbers(service):
     table = {"ill": [0.25, 0.5], "healthy": [0.75, 0.5], "case": ["x", "y"]}
     answer = post(service, ARROW, arrow(table), id="case", **GIVEN)
@@ -100,49 +106,33 @@ def test_a_name_that_the_answer_has_itself_is_refused(service):
     assert post(service, ARROW, arrow(table), keep="decision", **GIVEN).json()["kept"] == {"decision": ["x"]}
 
 
-def test_ndjson_is_answered_as_json_is(service, ward):
-    plain = post(service, CSV, _csv(), model=ward).json()
-    rows = objects()
-    del rows[2]["ward"]
-    text = b"\xef\xbb\xbf" + ndjson(rows).replace(b"\n", b"\r\n\n")
-    answer = post(service, NDJSON, text, model=ward, id="patient", keep="ward").json()
-    assert answer == plain | {"ids": list(range(6)), "kept": {"ward": ["b", "b", None, "b", "b", "b"]}}
-    lines = post(service, NDJSON, ndjson(rows), NDJSON, model=ward, id="patient", keep="ward").text.splitlines()
-    assert [json.loads(line)["decision"] for line in lines] == plain["decisions"]
-
-
-def _csv() -> bytes:
-    return "\n".join([",".join(DATA["features"]), *(",".join(map(str, row)) for row in DATA["rows"])]).encode()
-
-
 @pytest.mark.parametrize(
-    ("body", "words"),
+    ("path", "query"),
     [
-        (b'{"age": 1', "line 1 is not JSON"),
-        (b'{"age": 1}\n\n{"age": 1,}\n', "line 3 is not JSON"),
-        (b"[1, 2]\n", "line 1 is not an object"),
-        (b'{"age": 1}\n{"age": "old"}\n', "line 2: send numbers"),
-        (b'{"age": {"a": 1}}\n', "line 1: send numbers"),
-        (b'{"age": [1]}\n', "line 1: send numbers"),
-        (b'{"age": 1,\n"pulse": 2}\n', "line 1 is not JSON"),
-        (b'{"age": 1}, {"age": 2}\n', "line 1 is not JSON"),
-        (b'{"age": 1}, {"age": 2}\n{"age": 3,\n"pain": 4}', "line 1 is not JSON"),
-        (b'{"pain": "a\\u0000b"}\n', "control character"),
-        (b'{"age": 1}\n' + b'{"pain": "' + b"x" * 100 + b'"}\n{"pain": 5}\n', "line 3: send text"),
-        (b'{"age": NaN}\n', "JSON has no NaN: send null"),
-        (b'{"age": ' + b"[" * 100_000 + b"]" * 100_000 + b"}\n", "line 1 is not JSON"),
-        (b"\xff\xfe{}\n", "line 1 is not JSON"),
+        ("/predict", {"model": "ward"}),
+        ("/acquire", {"model": "woods"}),
+        ("/benefit", {}),
+        ("/outcomes", {}),
+        ("/datasets", {"label": "age"}),
     ],
 )
-def test_lines_that_are_no_objects_are_named(service, ward, body, words):
-    assert words in errors(post(service, NDJSON, body, model=ward))[0][1]
+def test_lines_of_objects_are_no_format(service, ward, path, query):
+    """Neither sent, nor as an answer, which is JSON then."""
+    body = b'{"age": 50}\n{"age": 60}\n'
+    refused = service.post(path, params=query, content=body, headers={"Content-Type": "application/x-ndjson"})
+    assert refused.status_code == 415, refused.text
+    assert "text/csv" in refused.json()["detail"]
+    if path == "/predict":
+        known = {"model": ward, "instances": DATA["rows"], "benefits": [[0, -1], [-10, 5]]}
+        answer = service.post(path, json=known, headers={"Accept": "application/x-ndjson"})
+        assert answer.headers["content-type"] == "application/json", answer.text
 
 
 @pytest.mark.parametrize("value", ["[[0, NaN], [1, 2]]", '{"ill": {"wait": None}}', "[[0, -1], [-10"])
 @pytest.mark.parametrize("field", ["benefits", "cost_matrix", "priors", "limits", "actions"])
 def test_a_list_or_an_object_in_the_query_that_is_not_json(service, ward, field, value):
     """The other checks would say that it is no list."""
-    ((place, message),) = errors(post(service, NDJSON, ndjson(objects()), model=ward, **{field: value}))
+    ((place, message),) = errors(post(service, ARROW, arrow(columns()), model=ward, **{field: value}))
     assert place == f"/{field}"
     assert message.startswith(f"{field!r} is not JSON: ")
     assert ("send null" in message) == ("N" in value)
@@ -203,18 +193,6 @@ def test_booleans_decimals_and_missing_columns_are_numbers(service, ward):
     assert post(service, PARQUET, parquet(table), model=ward).json() == plain.json()
 
 
-def test_lines_of_names_of_their_own_are_refused(service, ward):
-    """Few bytes that stand for very many cells."""
-    body = b"".join(b'{"c%d":1}\n' % i for i in range(50_000))
-    assert post(service, NDJSON, body, model=ward).status_code == 413
-    assert post(service, NDJSON, b'{"age":1}\n' * 1_000_000, model=ward).status_code == 413
-
-
-def test_few_short_lines_are_refused_before_their_columns_are_made(service, ward):
-    body = b"".join(b'{"c%d":1}\n' % i for i in range(1_500))
-    assert post(service, NDJSON, body, model=ward).status_code == 413
-
-
 @pytest.mark.parametrize("indexed", [False, True])
 def test_a_stream_states_no_more_values_than_it_has_bits(service, ward, indexed):
     """Texts of a fixed length of 0, and nulls, take no bytes."""
@@ -228,9 +206,9 @@ def test_a_stream_states_no_more_values_than_it_has_bits(service, ward, indexed)
     assert "values in" in answer.json()["detail"]
 
 
-@pytest.mark.parametrize("kind", [ARROW, PARQUET, NDJSON])
+@pytest.mark.parametrize("kind", [ARROW, PARQUET])
 def test_how_csv_is_written_is_for_csv(service, ward, kind):
-    body = {ARROW: arrow, PARQUET: parquet, NDJSON: lambda _: ndjson(objects())}[kind]({"age": [1.0]})
+    body = {ARROW: arrow, PARQUET: parquet}[kind]({"age": [1.0]})
     assert errors(post(service, kind, body, model=ward, decimal=","))[0][0] == "/decimal"
 
 
@@ -242,7 +220,7 @@ def test_a_file_of_another_format_gets_a_hint(service, ward):
 
 
 def test_columns_that_the_model_does_not_know_are_refused_with_the_way_to_keep_them(service, ward):
-    found = errors(post(service, NDJSON, ndjson(objects()), model=ward))
+    found = errors(post(service, ARROW, arrow(columns()), model=ward))
     assert [loc for loc, _ in found] == ["/patient", "/ward"]
     assert "keep" in found[0][1]
 
@@ -307,9 +285,7 @@ def sent_in(kind, path, query):
         sink = io.BytesIO()
         csv.write_csv(pa.table(table), sink)
         return sink.getvalue(), 2 * n
-    return {ARROW: arrow, PARQUET: parquet, NDJSON: lambda columns: ndjson(pa.table(columns).to_pylist())}[kind](
-        table
-    ), 2 * n
+    return {ARROW: arrow, PARQUET: parquet}[kind](table), 2 * n
 
 
 @pytest.mark.parametrize(("path", "query"), READING)

@@ -65,7 +65,7 @@ def test_predict(generated, service):
 
 def test_models_are_listed_and_described(generated):
     listed = generated.call("models.list_models", page_size=500).parsed
-    card = generated.call("models.get_model_version", "ward", 1).parsed
+    card = generated.call("models.get_version", "ward", 1).parsed
 
     assert "ward" in [model.name for model in listed.models]
     assert card.classes == ["healthy", "ill"]
@@ -76,7 +76,7 @@ def test_train_and_wait(generated):
     body = generated.models.TrainRequest.from_dict(order)
     job = generated.call("train.train", body=body, prefer="wait=60").parsed
 
-    assert generated.call("train.get_train_job", job.id).parsed.status == "succeeded"
+    assert generated.call("jobs.get_job", job.id).parsed.status == "succeeded"
 
 
 def test_retrieve(generated):
@@ -97,7 +97,7 @@ def test_infer(generated):
         for j, name in enumerate(("age", "pulse", "pain"))
     ]
     body = generated.models.InferRequest.from_dict({"inputs": inputs, "outputs": [{"name": "probabilities"}]})
-    response = generated.call("inference_protocol.v2_model_infer", "ward", body=body)
+    response = generated.call("inference_protocol.v2_infer", "ward", body=body)
 
     assert response.parsed.outputs[0].shape == [4, 2]
 
@@ -105,7 +105,7 @@ def test_infer(generated):
 def test_errors_are_parsed(generated):
     body = generated.models.PredictRequest.from_dict(QUESTION | {"model": "nothing"})
     missing = generated.call("predict.predict", body=body)
-    other = generated.call("inference_protocol.get_v2_model", "nothing")
+    other = generated.call("inference_protocol.v2_model", "nothing")
 
     assert missing.status_code == other.status_code == 404
     assert missing.parsed.errors[0].loc == "/model"

@@ -15,7 +15,7 @@ from tests.conftest import two_class_rows
 
 STAKES = {"benefits": json.dumps([[0, -1], [-10, 5]]), "actions": json.dumps(["wait", "treat"])}
 ARROW, PARQUET = "application/vnd.apache.arrow.stream", "application/vnd.apache.parquet"
-CSV, NDJSON = "text/csv", "application/x-ndjson"
+CSV = "text/csv"
 DATA = two_class_rows(30)
 
 
@@ -66,7 +66,6 @@ WRITERS = {
     "polars decimal": (ARROW, lambda _: in_memory("write_ipc_stream", table().cast({"pulse": pl.Decimal(10, 1)}))),
     "polars parquet": (PARQUET, lambda _: in_memory("write_parquet", table())),
     "polars csv": (CSV, lambda _: in_memory("write_csv", table())),
-    "polars ndjson": (NDJSON, lambda _: in_memory("write_ndjson", table())),
     "duckdb arrow": (ARROW, lambda _: duck("FROM patients")),
     "duckdb views": (
         ARROW,
@@ -78,7 +77,6 @@ WRITERS = {
     "duckdb decimal": (ARROW, lambda _: duck("SELECT * REPLACE (pulse::DECIMAL(10,1) AS pulse) FROM patients")),
     "duckdb parquet": (PARQUET, lambda folder: copied(folder, "FORMAT parquet")),
     "duckdb csv": (CSV, lambda folder: copied(folder, "FORMAT csv")),
-    "duckdb json": (NDJSON, lambda folder: copied(folder, "FORMAT json")),
 }
 
 
@@ -106,11 +104,11 @@ def test_what_they_write_is_decided_as_json_is(service, ward, plain, tmp_path, n
 
 
 def read_back(kind: str, content: bytes) -> pl.DataFrame:
-    readers = {ARROW: pl.read_ipc_stream, PARQUET: pl.read_parquet, CSV: pl.read_csv, NDJSON: pl.read_ndjson}
+    readers = {ARROW: pl.read_ipc_stream, PARQUET: pl.read_parquet, CSV: pl.read_csv}
     return readers[kind](io.BytesIO(content))
 
 
-@pytest.mark.parametrize("kind", [ARROW, PARQUET, CSV, NDJSON])
+@pytest.mark.parametrize("kind", [ARROW, PARQUET, CSV])
 def test_answers_are_read_back_with_ids_and_columns(service, ward, plain, kind):
     query = STAKES | {"model": ward, "id": "patient", "keep": '["stay"]'}
     content = in_memory("write_ipc_stream", table().drop("day"))

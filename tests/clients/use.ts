@@ -1,6 +1,6 @@
 // What test_openapi_ts.py compiles with the client that hey-api/openapi-ts generates, and runs against a service.
 import { client } from './out/client.gen';
-import { listModels, predict, v2ModelInfer } from './out/sdk.gen';
+import { listModels, predict, v2Infer } from './out/sdk.gen';
 
 declare const process: { argv: string[] };
 
@@ -16,7 +16,7 @@ async function main(): Promise<void> {
     { name: 'pulse', datatype: 'FP64' as const, shape: [1], data: [80] },
     { name: 'pain', datatype: 'BYTES' as const, shape: [1], data: ['mild'] },
   ];
-  const inferred = await v2ModelInfer({ path: { ref: 'ward' }, body: { inputs } });
+  const inferred = await v2Infer({ path: { ref: 'ward' }, body: { inputs } });
   console.log(JSON.stringify({
     decisions: decided.data !== undefined && 'decisions' in decided.data ? decided.data.decisions : null,
     title: missing.error !== undefined && 'title' in missing.error ? missing.error.title : null,

@@ -47,8 +47,7 @@ def compared(page: Any) -> None:
 
 
 def reported(page: Any) -> None:
-    page.wait_for_selector("img.chart")
-    page.evaluate("Promise.all([...document.images].map((one) => one.decode()))")
+    page.wait_for_selector(".decision")
     page.locator("h2:text-is('The verdict')").evaluate("one => one.scrollIntoView()")
 
 

@@ -260,7 +260,7 @@ def test_limits(tmp_path):
         (b"a,b,y\n" + b"1,2,0\n" * 5, "at most 4 rows"),
         (b"a,b,c,y\n1,2,3,0\n", "at most 3"),
         (b"a,b,y\n" + b"1,2,0\n" * 50, "at most 200"),
-        (gzip.compress(b"a,b,y\n" + b"1,2,0\n" * 50), "unpacked"),
+        (gzip.compress(b"a,b,y\n" + b"1,2,0\n" * 50), "unpack"),
     ]:
         with pytest.raises(TooLarge, match=message):
             store.add(io.BytesIO(content), ["y"])
@@ -272,12 +272,25 @@ def test_gzip_bomb(store, limits):
     bomb = gzip.compress(bytes(limits.max_upload_bytes * 4), compresslevel=9)
     assert len(bomb) < 200_000
     tracemalloc.start()
-    with pytest.raises(TooLarge, match="unpacked"):
+    with pytest.raises(TooLarge, match="unpack"):
         store.add(io.BytesIO(bomb), ["y"])
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
 
     assert peak < limits.max_upload_bytes
+
+
+def test_little_does_not_unpack_to_very_much(tmp_path):
+    """Half a megabyte of rows that are all the same would hold a reader for as long as 400 MB do."""
+    store = DatasetStore(str(tmp_path), DataLimits(10**7, 10, 10, 2**29))
+    with pytest.raises(TooLarge, match="send it unpacked"):
+        store.add(io.BytesIO(gzip.compress(b"a,b,y\n" + b"1,2,0\n3,4,1\n" * 10**6)), ["y"])
+
+
+def test_a_block_of_a_wide_table_has_many_rows():
+    """A block costs some calls for each column, however few rows it has."""
+    content = "\n".join([",".join(f"c{j}" for j in range(8_000)), *[",".join("7" * 8_000)] * 300]).encode()
+    assert [len(columns[0]) for columns in csv_text.CsvText(io.BytesIO(content), ",").blocks()] == [300]
 
 
 @pytest.mark.parametrize("cut", [5, 12, 30])

@@ -12,7 +12,7 @@ import pytest
 
 from app.data.dialect import Dialect
 from app.data.store import DataLimits, DatasetStore
-from app.errors import Invalid, TooLarge
+from app.errors import Invalid
 
 ROWS = 40
 LABELS = ["u", "v"] * (ROWS // 2)
@@ -118,36 +118,6 @@ def test_other_encodings_and_the_suggestion(store, encoding):
         store.add(io.BytesIO(content), ["y"])
     found = store.add(io.BytesIO(content), ["y"], dialect=Dialect(encoding=encoding))
     assert found.features[1].categories == ("m\u00fcd", "wach")
-
-
-def test_few_bytes_of_ndjson_do_not_stand_for_very_many_cells(store):
-    wide = b"{" + b",".join(b'"c%d":1' % j for j in range(98)) + b"}\n"
-    with pytest.raises(TooLarge, match="fewer names"):
-        store.add(io.BytesIO(wide + b'{"y":"b"}\n' * 100_000), ["y"])
-
-
-def test_ndjson_is_the_same_data_set_as_csv(store):
-    rows = [{"a": i % 5 or None, "w": "ab"[i % 2], "flag": i % 3 == 0, "y": LABELS[i]} for i in range(ROWS)]
-    lines = [json.dumps({name: value for name, value in row.items() if value is not None}) for row in rows]
-    text = "a,w,flag,y\n" + "\n".join(f"{r['a'] or ''},{r['w']},{int(r['flag'])},{r['y']}" for r in rows)
-    lines[0] = json.dumps(rows[0])
-    ours = store.add(io.BytesIO("\n".join(lines).encode()), ["y"])
-    assert ours.id == store.add(io.BytesIO(text.encode()), ["y"]).id
-
-
-@pytest.mark.parametrize(
-    ("body", "error", "words"),
-    [
-        (b'{"a": 1, "y": "u"}\n{"a": "x", "y": "v"}\n', Invalid, "line 2: send numbers"),
-        (b'{"a": 1, "y": "u"}\n{"a": {}, "y": "v"}\n', Invalid, "line 2: send numbers"),
-        (b'{"a": 1, "y": "u"}\n{"a"', Invalid, "line 2 is not JSON"),
-        (b'{"a": "' + b"x" * 3_000_000 + b'"}', Invalid, "longer than"),
-        (b"".join(b'{"c%d": 1}\n' % i for i in range(200)), TooLarge, "columns"),
-    ],
-)
-def test_lines_that_are_no_table_are_refused(store, body, error, words):
-    with pytest.raises(error, match=words):
-        store.add(io.BytesIO(body), ["y"])
 
 
 def test_pandas_index_bytes_and_booleans_of_parquet(store):

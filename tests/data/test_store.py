@@ -51,8 +51,6 @@ def test_a_name_refers_to_what_was_uploaded_last_under_it(store, tmp_path):
     assert add(store, name="ward").id == first.id == store.resolve("ward")
     assert add(store, name="clinic").name == "clinic"
     assert store.resolve("clinic") == store.resolve(first.id) == first.id
-    store.copy_to(str(tmp_path / "copy"))
-    assert DatasetStore(str(tmp_path / "copy"), store.limits).resolve("clinic") == first.id
     store.remove(first.id)
     assert store.resolve("ward") == second.id
     with pytest.raises(NotFound):
@@ -133,7 +131,7 @@ def test_damaged_table(store, tmp_path):
     ],
 )
 def test_damaged_record(store, tmp_path, damage):
-    """It is named, hides no other data set, can be left out of a copy, and be removed and uploaded again."""
+    """It is named, hides no other data set, can be removed and uploaded again."""
     dataset, other = add(store), add(store, CSV.replace(b"4,", b"5,"))
     path = tmp_path / "datasets" / dataset.id / "dataset.json"
     path.write_bytes(damage(path.read_bytes()))
@@ -142,9 +140,6 @@ def test_damaged_record(store, tmp_path, damage):
         with pytest.raises(Damaged, match=f"the record of {dataset.id} .*upload it again"):
             ask(dataset.id)
     assert store.page(10) == ([other.summary()], None)
-    count, left_out = store.copy_to(str(tmp_path / "copy"))
-    assert count == 1
-    assert dataset.id in left_out[0]
     store.remove(dataset.id)
     assert add(store) == store.find(dataset.id)
 
@@ -220,27 +215,6 @@ def test_arrow_is_loaded_late(tmp_path):
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-def as_before(dataset, folder):
-    """Write the record as it was before categories had a file of their own."""
-    (folder / dataset.id / "vocabulary.json").unlink()
-    (folder / dataset.id / "dataset.json").write_bytes(to_json(dataset))
-
-
-def test_records_of_before_are_read(store, tmp_path):
-    """A data set whose record holds the categories: found, listed, loaded, copied, and the same when uploaded again."""
-    dataset = add(store)
-    expected = store.table(dataset.id)
-    as_before(dataset, tmp_path / "datasets")
-
-    assert store.find(dataset.id) == dataset == add(store)
-    assert store.page(10) == ([dataset.summary()], None)
-    np.testing.assert_array_equal(store.table(dataset.id).X, expected.X)
-    assert store.copy_to(str(tmp_path / "copy")) == (1, [])
-    copy = DatasetStore(str(tmp_path / "copy"), store.limits)
-    assert copy.find(dataset.id) == dataset
-    assert (tmp_path / "copy" / dataset.id / "vocabulary.json").exists()
-
-
 def test_listings_read_no_categories(store, tmp_path):
     """They are in a file of their own, which is read only where the table is needed."""
     words = "".join(f"{'word' * 100}{i % 50},{i % 2}\n" for i in range(100))
@@ -268,7 +242,6 @@ def test_damaged_categories(store, tmp_path, damage):
     for ask in (store.find, store.table):
         with pytest.raises(Damaged):
             ask(dataset.id)
-    assert store.copy_to(str(tmp_path / "copy"))[0] == 0
     store.remove(dataset.id)
     assert add(store) == store.find(dataset.id)
 

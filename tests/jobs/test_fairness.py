@@ -86,32 +86,6 @@ def test_a_job_that_is_tried_again_keeps_its_turn_and_gives_newcomers_no_advanta
     assert Counter(claim(queue, 10)) == {"a": 5, "b": 5}
 
 
-def test_what_waited_before_clients_took_turns_is_put_in_turns(database_url):
-    """As the migration finds it: the jobs of a client with many do not go before all others."""
-    database = Database(database_url)
-    migrate(database)
-    queue = Queue(database)
-    submit(queue, "a", 5)
-    submit(queue, "b", 1)
-    with database.writing() as connection:
-        connection.execute(text("UPDATE jobs SET turn = 0"))
-        for statement in _statements_of_the_migration():
-            connection.execute(text(statement))
-    assert "b" in claim(queue, 2)
-    database.close()
-
-
-def _statements_of_the_migration():
-    import importlib.util  # noqa: PLC0415
-
-    from app.migrations import FOLDER  # noqa: PLC0415
-
-    spec = importlib.util.spec_from_file_location("step", FOLDER / "versions" / "0003_clients_take_turns.py")
-    step = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(step)
-    return [step._TURNS_OF_WAITING_JOBS]
-
-
 @settings(max_examples=repeated(20), deadline=None)
 @given(st.randoms(use_true_random=False))
 @pytest.mark.thorough

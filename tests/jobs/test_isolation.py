@@ -127,7 +127,7 @@ def test_a_method_that_raises_for_one_job_ends_that_job_alone(queue, start, monk
     assert failed.status is Status.FAILED
     assert failed.attempt <= 2
     assert reason is None or reason in failed.error["detail"]
-    assert worker.alive
+    assert not worker.problem
     assert eventually(lambda: alive_workers(queue) == [worker.name])
 
 
@@ -204,6 +204,27 @@ def test_a_thread_that_cannot_be_started_gives_the_job_back(queue, start, monkey
     assert (ended(queue, job).status, queue.get(job.id).attempt) == (Status.SUCCEEDED, 2)
 
 
+def test_neither_a_thread_that_cannot_be_started_nor_a_log_that_fails_ends_the_loop(queue, start, monkeypatch):
+    """The loop ended for good: jobs stayed queued until somebody started the service anew."""
+    begin, broken = threading.Thread.start, []
+
+    def sometimes(thread):
+        if thread.name == "leftovers":
+            raise RuntimeError("can't start new thread")
+        begin(thread)
+
+    def fail(*_arguments, **_fields):
+        broken.append(1)
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(threading.Thread, "start", sometimes)
+    monkeypatch.setattr(worker_module.log, "exception", fail, raising=False)
+    worker = start(clean_up_leftovers=lambda _argument: None)
+    eventually(lambda: broken)
+    assert ended(queue, queue.submit("train", {"do": "sleep"})).status is Status.SUCCEEDED
+    assert not worker.problem
+
+
 @pytest.mark.parametrize("method", ["claim", "recover_lost", "check_in"])
 @pytest.mark.thorough
 def test_a_worker_whose_turns_fail_is_not_alive_and_not_counted(queue, start, monkeypatch, method):
@@ -216,11 +237,12 @@ def test_a_worker_whose_turns_fail_is_not_alive_and_not_counted(queue, start, mo
     with monkeypatch.context() as broken_for_now:
         broken_for_now.setattr(queue, method, broken)
         worker = start()
-        assert worker.alive
-        eventually(lambda: not worker.alive)
+        assert not worker.problem
+        eventually(lambda: worker.problem)
         assert alive_workers(queue) == []
         assert worker.turn_age > 0.5
-    eventually(lambda: worker.alive and alive_workers(queue) == [worker.name])
+        assert worker.problem == f"the worker's loop fails at {method}"
+    eventually(lambda: not worker.problem and alive_workers(queue) == [worker.name])
 
 
 def test_no_way_of_ending_is_tried_again_without_end(queue):

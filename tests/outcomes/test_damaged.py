@@ -14,7 +14,6 @@ from sqlalchemy import select
 
 from app.access.caller import ANYBODY
 from app.api.app import create_app
-from app.doctor.stores import check_decisions
 from app.errors import Damaged
 from app.outcomes.identity import DAY
 from app.outcomes.manifest import sealed_day
@@ -128,12 +127,6 @@ def test_requests_are_refused_with_the_file_and_change_nothing(damaged):
         assert connection.execute(OUTCOMES.select()).first() is None
 
 
-def test_the_doctor_names_it(damaged):
-    texts = [found.text for found in check_decisions(damaged.ports, damaged.archive.storage.url, deep=True)]
-
-    assert [damaged.file in text for text in texts] == [False, True]
-
-
 def test_recent_outcomes_of_other_models_are_counted(damaged, monkeypatch):
     monkeypatch.setattr(recent_outcomes, "_DAYS", 10_000)
     recent = recent_outcomes.RecentOutcomes(damaged.ports.database, damaged.archive)
@@ -192,10 +185,4 @@ def test_a_decision_without_terms_is_named_and_can_be_erased(database, archive, 
     assert set(archive.locate(whole)) == set(whole)
     with pytest.raises(Damaged, match="'x'"):
         archive.locate([*whole, "x"])
-    ports = SimpleNamespace(database=database, archive=archive)
-    found = [finding.text for finding in check_decisions(ports, archive.storage.url, deep=True)]
-    assert [line for line in found if line.endswith("missing in the database: x, y")]
-
     assert archive.erase("x")
-
-    assert archive.without_terms(9) == ["y"]

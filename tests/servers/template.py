@@ -31,7 +31,6 @@ from typing import NoReturn
 
 import botocore.session
 import dask.config
-from distributed.config import initialize_logging
 
 _MODULES = (
     "app.jobs.single",  # first: it caps the threads of the numerical libraries
@@ -39,14 +38,13 @@ _MODULES = (
     "app.wiring",
     "app.api.app",
     "app.api.hot_protocol",
-    "app.doctor",
+    "app.check",
     "app.job_processes",
     "app.jobs.child",
     "app.jobs.cluster",
     "app.metrics",
     "app.migrations",
     "app.postgres",
-    "app.usecases.backup",
     "distributed.cli.dask_scheduler",
     "distributed.cli.dask_worker",
     "moto.s3.responses",
@@ -136,7 +134,7 @@ def _become(request: dict, output: int, errors: int) -> NoReturn:
         _prepare_fork_server()
     dask.config.refresh()  # what the environment says
     if request["module"].startswith("distributed."):
-        initialize_logging(dask.config.config)  # the service has taken Dask's handlers away
+        sys.modules["distributed.config"].initialize_logging(dask.config.config)  # which the service took away
     sys.argv = [request["module"], *request["arguments"]]
     _end_with(module.main)
 

@@ -291,7 +291,7 @@ def _service(datasets: Mapping[str, str], job: str, queued: str) -> Iterator[Sen
     yield Sent("DELETE", f"/datasets/{datasets['gone']}")
     for animal in (ANIMALS[0], ANIMALS[-2]):
         yield Sent("GET", f"/models/{animal.name}")
-        yield Sent("GET", f"/models/{animal.name}/versions/1", headers={"Accept": "image/svg+xml"})
+        yield Sent("GET", f"/models/{animal.name}/versions/1")
     yield Sent("GET", "/models/plain/versions/1/artifact")
     yield Sent("PUT", "/models/plain/aliases/live", {"version": 1})
     yield Sent("DELETE", "/models/spare/aliases/old1")

@@ -47,7 +47,7 @@ def stall(
         ports.database.close()
 
 
-def trained(_ports: object, job: Job, _until: float) -> tuple[Card, LogisticRegression, Holdout, list[str]]:
+def trained(_ports: object, job: Job) -> tuple[Card, LogisticRegression, Holdout, list[str]]:
     """In place of the training, which takes long and is not what is stopped."""
     return make_card(job.spec["model"], job=job.id), make_estimator(), HOLDOUT, []
 

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from app.access.caller import ANYBODY
 from app.acquisition.prices import Prices
 from app.acquisition.targets import size_for
 from app.errors import Invalid, TooLarge
@@ -221,7 +222,7 @@ def test_a_word_that_training_never_saw_has_been_bought(model):
     spent = [now["spent"] for now in usecase.acquire(model, known, usecase.Question()).documents()]
     assert spent == [2, 0, 2]
     order = SimulationRequest(rows=[[1, 1, 1, 1, "never"], [1, 1, 1, 1, None]], labels=["ill", "well"])
-    told = simulated(None, model, order)
+    told = simulated(None, model, order, ANYBODY)
     full = sum(PRICES.paid([1, 2, 0, 3, 4]))
     assert told["everything"]["cost"] == full - 1
 
@@ -374,7 +375,7 @@ def test_prices_that_make_the_order_stale_are_warned_about():
     assert usecase.acquire(model, [{}], everything).warnings == []
     some, changed = [[1, 1, 1, 1, "no"], [1, 1, 1, 1, "yes"]], {first: 100 * prices[first]}
     order = SimulationRequest(rows=some, labels=["ill", "well"], feature_costs=changed)
-    assert any("train with these prices" in text for text in simulated(None, model, order)["warnings"])
+    assert any("train with these prices" in text for text in simulated(None, model, order, ANYBODY)["warnings"])
 
 
 def test_a_target_stops_at_its_mean_cost_or_error(forest):
@@ -411,7 +412,7 @@ def test_a_target_takes_the_place_of_benefits(forest):
     assert (later["status"], later["decision"] in ("ill", "well")) == ("acquire", True)
     some = [[1, 1, 1, 1, "no"], [1, 1, 1, 1, "yes"]]
     order = SimulationRequest(rows=some, labels=["ill", "well"], target={"cost": 0})
-    assert simulated(None, forest, order)["budgets"][-1]["worth_stopping"]["cost"] == 0
+    assert simulated(None, forest, order, ANYBODY)["budgets"][-1]["worth_stopping"]["cost"] == 0
 
 
 def test_answers_to_a_target_contain_no_benefits(forest):
@@ -421,7 +422,7 @@ def test_answers_to_a_target_contain_no_benefits(forest):
         assert not {"expected_benefits", "expected_gain"} & told.keys()
     some = [[1, 1, 1, 1, "no"], [1, 1, 1, 1, "yes"]]
     order = SimulationRequest(rows=some, labels=["ill", "well"], target={"cost": 3})
-    told = simulated(None, forest, order)
+    told = simulated(None, forest, order, ANYBODY)
     ways = [told["nothing"], told["everything"], *(run["worth_stopping"] for run in told["budgets"])]
     assert all({"cost", "error"} < way.keys() and not {"benefit", "net_benefit"} & way.keys() for way in ways)
 

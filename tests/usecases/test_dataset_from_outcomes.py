@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import io
 from time import sleep, time
 
 import numpy as np
 import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from app.outcomes.identity import DAY, day_of
@@ -120,13 +123,55 @@ def test_the_columns_are_the_features_of_the_latest_version(client):
     assert [each["name"] for each in dataset.json()["features"]] == ["age", "pulse"]
 
 
+def test_many_rows_are_the_data_set_of_their_values(client):
+    """Written some at a time; whole numbers as large as floats hold, missing values, text that looks like a number."""
+    rng = np.random.default_rng(5)
+    n = 20_000  # more than are written at once
+    words = rng.choice(["007", "7", 'é,"\n', "NA"], n).tolist()
+    numbers = rng.integers(50, 90, n).tolist()
+    rows = [[2.0**53 + 2 * i, number, word] for i, (number, word) in enumerate(zip(numbers, words, strict=True))]
+    rows[0], rows[-1] = [None, 60, None], [1.5, None, "NA"]
+    labels = ["healthy", "ill"] * (n // 2)
+    order = {"features": ["age", "pulse", "pain"], "rows": rows[:400], "labels": labels[:400]}
+    trained(client, {"model": "dataset-many", "learner": {"kind": "logistic"}, "data": order})
+    body = {"model": "dataset-many", "benefits": MATRIX, "record": {"instances": True}}
+    for start in range(0, n, 5_000):
+        ids = client.post("/predict", json=body | {"instances": rows[start : start + 5_000]}).json()["ids"]
+        tell(client, ids, labels[start : start + 5_000])
+    dataset = made(client, model="dataset-many").json()
+    age, pulse, pain = zip(*rows, strict=True)
+    sink = io.BytesIO()
+    pq.write_table(pa.table({"age": pa.array(age), "pulse": pulse, "pain": pain, "label": labels}), sink)
+    sent = {"content": sink.getvalue(), "headers": {"Content-Type": "application/vnd.apache.parquet"}}
+    plain = client.post("/datasets?label=label", **sent).json()
+
+    assert plain["rows"] == n
+    for name in ("rows", "features", "classes", "ignored"):
+        assert dataset[name] == plain[name], name
+
+
+def test_values_that_are_no_longer_of_the_kind_of_the_feature_are_refused(client):
+    """An earlier version had words where the latest one has numbers."""
+    words = {"features": ["age"], "rows": [["old"], ["young"]] * 20, "labels": ["healthy", "ill"] * 20}
+    trained(client, {"model": "dataset-typed", "learner": {"kind": "logistic"}, "data": words})
+    body = {"model": "dataset-typed", "instances": words["rows"], "benefits": MATRIX, "record": {"instances": True}}
+    tell(client, client.post("/predict", json=body).json()["ids"], words["labels"])
+    numbers = words | {"rows": [[60.5], [20.5]] * 20}
+    trained(client, {"model": "dataset-typed", "learner": {"kind": "logistic"}, "data": numbers})
+
+    answer = made(client, model="dataset-typed")
+
+    assert answer.status_code == 409
+    assert "'age'" in answer.json()["detail"]
+
+
 @pytest.mark.parametrize(
     ("body", "status", "error"),
     [
         ({"model": "nobody"}, 404, says("/model", "nobody")),
         ({"since": "soon"}, 422, says("/since", "ISO 8601")),
         ({"name": ""}, 422, says("/name", "1 to 200")),
-        ({"label": "x"}, 422, says("/label", "unknown field")),
+        ({"label": "x"}, 422, says("/label", "not permitted")),
     ],
 )
 def test_what_cannot_be_made_is_refused(client, body, status, error):

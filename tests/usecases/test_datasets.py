@@ -66,15 +66,15 @@ def dataset(ports):
 
 
 def test_upload_find_page(ports, dataset):
-    assert datasets.find(ports, dataset.id) == dataset
-    assert datasets.page(ports, 10, None) == ([dataset.summary()], None)
+    assert datasets.find(ports, dataset.id, ANYBODY) == dataset
+    assert datasets.page(ports, 10, None, ANYBODY) == ([dataset.summary()], None)
 
 
 def test_delete(ports, dataset):
     datasets.delete(ports, dataset.id, by=ANYBODY)
 
     with pytest.raises(NotFound):
-        datasets.find(ports, dataset.id)
+        datasets.find(ports, dataset.id, ANYBODY)
     with pytest.raises(NotFound):
         datasets.delete(ports, dataset.id, by=ANYBODY)
 
@@ -85,11 +85,11 @@ def test_data_that_a_job_needs_stays(ports, dataset):
 
     with pytest.raises(Conflict, match="uses"):
         datasets.delete(ports, dataset.id, by=ANYBODY)
-    assert datasets.find(ports, dataset.id) == dataset
+    assert datasets.find(ports, dataset.id, ANYBODY) == dataset
 
     ports.queue.cancel(job.id)
     datasets.delete(ports, dataset.id, by=ANYBODY)
-    assert datasets.page(ports, 10, None) == ([], None)
+    assert datasets.page(ports, 10, None, ANYBODY) == ([], None)
 
 
 KEEP = 1000.0  # seconds that inline data sets are kept here

@@ -47,8 +47,11 @@ class CarriedFields(WireModel):
 
     def refuse_carried(self) -> None:
         """Invalid where a column is named, for bodies of numbers alone."""
-        for name in {"id", "keep"} & self.model_fields_set:
-            raise Invalid.at(pointer(name), "arrays and tensors of numbers have no such columns; send JSON or a table")
+        reject(
+            Flaw(pointer(name), "arrays and tensors of numbers have no such columns; send JSON or a table")
+            for name in ("id", "keep")
+            if name in self.model_fields_set
+        )
 
     @property
     def carried_names(self) -> list[str]:

@@ -25,10 +25,10 @@ from starlette.types import Receive, Scope, Send
 
 from app.api.bodies.json_bodies import INLINE_BYTES, parsed
 from app.api.bodies.media_types import JSON
-from app.api.middleware.limiters import limiters
-from app.api.middleware.memory import share
-from app.api.middleware.permits import GuardedRoute, guard_of
-from app.api.wording import flaws_of
+from app.api.budget import share
+from app.api.errors import flaws_of
+from app.api.limiters import limiters
+from app.api.permits import GuardedRoute, guard_of
 from app.errors import Flaw, Invalid, Unsupported, pointer, reject, unknown
 from app.json_text import document_of, syntax_error
 from app.text import MAX_NAME
@@ -164,7 +164,7 @@ class DirectRoute(GuardedRoute):
 
     async def answer(self, scope: Scope, receive: Receive, send: Send) -> Response:
         """The response to a request with the route's path and method; raises what the guard and the function raise."""
-        receive = guard_of(scope).admit(self.access, scope, receive)
+        guard_of(scope).admit(self.access, scope)
         return await self.call(Request(scope, receive, send))
 
     async def call(self, request: Request) -> Response:
@@ -175,7 +175,7 @@ class DirectRoute(GuardedRoute):
 def _parameters(query_type: type[BaseModel]) -> Iterator[dict[str, Any]]:
     """The query parameters that `read_query` takes, as OpenAPI describes them."""
     for name, field in query_type.model_fields.items():
-        words = f"{field.description or name}; with a body that is not JSON, and itself as text or JSON"
+        words = f"{field.description or name}; beside a table, as text or JSON"
         yield {"name": name, "in": "query", "required": False, "description": words, "schema": {"type": "string"}}
 
 
@@ -201,7 +201,7 @@ def checked(body_type: type[_Body], fields: Any) -> _Body:
         return body_type.model_validate(fields)
     except ValidationError as error:
         details = error.errors(include_url=False, include_input=False)
-        raise Invalid.of(flaws_of(details, fields, body_type)) from error
+        raise Invalid.of(flaws_of(details, fields)) from error
 
 
 def media_type_of_body(request: Request, others: Collection[str] = ()) -> str:

@@ -11,7 +11,8 @@ import orjson
 from fastapi import Response
 
 from app.api.bodies.binary import arrow_response, json_bytes, npy_response
-from app.api.bodies.media_types import ARROW, JSON, NPY
+from app.api.bodies.media_types import ARROW, JSON, NPY, SVG
+from app.api.charts.reports import retrieval_chart, svg
 from app.registry.loaded import Loaded
 from app.usecases.item_sets import SAMPLED
 
@@ -70,7 +71,16 @@ def to_arrow(answer: Answer, rest: dict[str, Any]) -> Response:
     return arrow_response(columns, rest)
 
 
-WRITERS: dict[str, Callable[[Answer, dict[str, Any]], Response]] = {JSON: to_json, NPY: to_npy, ARROW: to_arrow}
+def to_svg(answer: Answer, rest: dict[str, Any]) -> Response:
+    """The curve of each set with the number of items that was chosen."""
+    choice = answer.choice
+    assert choice.curves is not None
+    curves = _pieces(choice.curves, _offsets(choice.lengths).tolist())
+    return svg(retrieval_chart(rest["loss"]["name"], list(zip(curves, choice.k.tolist(), strict=True))))
+
+
+WRITERS: dict[str, Callable[[Answer, dict[str, Any]], Response]]
+WRITERS = {JSON: to_json, NPY: to_npy, ARROW: to_arrow, SVG: to_svg}
 
 
 def common(answer: Answer, setting: str, method: str, model: Loaded | None) -> dict[str, Any]:

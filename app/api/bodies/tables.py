@@ -1,27 +1,26 @@
-"""Tables in requests and answers: CSV, NDJSON, Parquet and Arrow streams, in one way on all routes."""
+"""Tables in requests and answers: CSV, Parquet and Arrow streams, in one way on all routes."""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import orjson
 from fastapi import Request, Response
 
-from app.api.bodies.binary import arrow_response, ascii_json, header_of, table_of_arrow
+from app.api.bodies.binary import arrow_response, ascii_json, table_of_arrow
 from app.api.bodies.carried import Carried, CarriedFields, carried_of_table
 from app.api.bodies.csv_bodies import NO_WORDS, Words, csv_response, table_of_csv
 from app.api.bodies.documents import WireModel
-from app.api.bodies.json_bodies import Reserve, measured
-from app.api.bodies.media_types import ARROW, CSV, NDJSON, PARQUET
+from app.api.bodies.json_bodies import Reserve
+from app.api.bodies.media_types import ARROW, CSV, PARQUET
 from app.api.bodies.uploads import run_while_connected
+from app.api.budget import share
 from app.api.deps import ports
-from app.api.middleware.memory import share
 from app.data.dialect import Decimal, Delimiter, Dialect, Encoding
 from app.data.location import FILE
-from app.errors import Flaw, Invalid, TooLarge, pointer, reject
+from app.errors import Flaw, Invalid, pointer, reject
 from app.numbers_in_text import MISSING
 from app.usecases.datasets import arrow_of_parquet
 
@@ -29,10 +28,6 @@ if TYPE_CHECKING:  # imported where needed: it takes 40 MB of memory that a serv
     import pyarrow as pa
 
 DIALECT_FIELDS = Dialect._fields
-_PART = 10_000  # values written at a time
-_MAX_CELLS = 5_000_000  # of NDJSON: a value in each of few lines can stand for very many
-_CELLS_PER_BYTE = 4  # of NDJSON
-_BYTES_PER_CELL = 16
 
 
 class DialectFields(WireModel):
@@ -84,25 +79,8 @@ class Sheet:
             table = table_of_csv(self.body, numbers, dialect, self.reserve, {**as_sent, **words})
         else:
             self.fields.refuse_dialect()
-            table = self._of_objects() if self.kind == NDJSON else table_of_arrow(self.body, self.reserve)
+            table = table_of_arrow(self.body, self.reserve)
         return carried_of_table(self.fields, table, features, self.reserve)
-
-    def _of_objects(self) -> pa.Table:
-        import pyarrow as pa  # noqa: PLC0415
-
-        from app.data.json_lines import lines_of  # noqa: PLC0415 - with pyarrow
-
-        measured(self.body, self.reserve)
-        lines = lines_of(self.body)
-        names = list(lines.names())
-        most = min(_MAX_CELLS, _CELLS_PER_BYTE * len(self.body))
-        if (cells := len(lines.objects) * len(names)) > most:
-            raise TooLarge(
-                f"{len(names):,} names in {len(lines.objects):,} objects: at most {most:,} cells are supported"
-                f" in a body of {len(self.body):,} bytes"
-            )
-        self.reserve(cells * _BYTES_PER_CELL)
-        return pa.table([lines.column(name) for name in names], names)
 
 
 async def unpacked(request: Request, kind: str, body: bytes, most_rows: int | None = None) -> tuple[str, bytes]:
@@ -125,14 +103,6 @@ def table_response(kind: str, columns: dict[str, Any], rest: Any) -> Response:
     return _WRITERS[kind](columns, rest)
 
 
-def ndjson_response(columns: dict[str, Any], rest: Any) -> Response:
-    """An object a line; the rest is JSON in the `Payoff-Answer` header, TooLarge where it is too long."""
-    import pyarrow as pa  # noqa: PLC0415
-
-    headers = {"Payoff-Answer": header_of(rest)}
-    return Response(b"".join(_lines(pa.table(columns))), media_type=NDJSON, headers=headers)
-
-
 def parquet_response(columns: dict[str, Any], rest: Any) -> Response:
     """A Parquet file; the rest is JSON in its metadata (`payoff`)."""
     import pyarrow as pa  # noqa: PLC0415
@@ -143,16 +113,8 @@ def parquet_response(columns: dict[str, Any], rest: Any) -> Response:
     return Response(sink.getvalue().to_pybytes(), media_type=PARQUET)
 
 
-def _lines(table: pa.Table) -> Iterator[bytes]:
-    step = max(_PART // max(table.num_columns, 1), 1)
-    for start in range(0, table.num_rows, step):
-        for row in table.slice(start, step).to_pylist():
-            yield orjson.dumps(row, str, orjson.OPT_APPEND_NEWLINE)
-
-
 _WRITERS: dict[str, Callable[[dict[str, Any], Any], Response]] = {
     ARROW: arrow_response,
     CSV: csv_response,
-    NDJSON: ndjson_response,
     PARQUET: parquet_response,
 }

@@ -15,14 +15,14 @@ from fastapi import Request
 from starlette.datastructures import FormData, UploadFile
 
 from app.api.bodies.forms import check_charset, read_form
-from app.api.bodies.media_types import BINARY, CSV, FORM, GZIP, NDJSON, PARQUET
-from app.api.middleware.limiters import limiters
+from app.api.bodies.media_types import BINARY, CSV, FORM, GZIP, PARQUET
+from app.api.limiters import limiters
 from app.data.dialect import Dialect
 from app.errors import Flaw, Invalid, Unsupported, pointer, reject, unknown
 
 _Result = TypeVar("_Result")
 FIELDS = ("label", "name", "label_type", "types", *Dialect._fields)
-BARE = (CSV, NDJSON, GZIP, "application/x-gzip", PARQUET, BINARY)
+BARE = (CSV, GZIP, "application/x-gzip", PARQUET, BINARY)
 _LOOK_SECONDS = 0.5
 _IN_MEMORY = 1 << 20  # what is larger goes to a temporary file
 
@@ -33,7 +33,6 @@ class Upload:
 
     content: BinaryIO
     fields: dict[str, list[str]] = field(default_factory=dict)
-    lines: bool = False  # it is announced as NDJSON
 
 
 @asynccontextmanager
@@ -53,13 +52,11 @@ async def received(request: Request) -> AsyncIterator[Upload]:
         try:
             async for chunk in request.stream():
                 await file.write(chunk)
-            yield Upload(file.file, lines=media_type == NDJSON)
+            yield Upload(file.file)
         finally:
             await file.close()
     else:
-        raise Unsupported(
-            f"Content-Type is {media_type[:80] or 'absent'!r}; send {FORM}, {', '.join(BARE[:3])} or {BARE[4]}"
-        )
+        raise Unsupported(f"Content-Type is {media_type[:80] or 'absent'!r}; send {FORM}, {CSV}, {GZIP} or {PARQUET}")
 
 
 async def run_while_connected(request: Request, function: Callable[..., _Result], *args: Any) -> _Result:

@@ -1,16 +1,31 @@
-"""The service's answers as charts."""
+"""The three answers that have a chart, and when it is sent: what a cut earns, a comparison, a loss by size of set."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from app.api.charts.axis import short
-from app.api.charts.curve import Mark, curve, curve_in_words
-from app.api.charts.dots import Across, Dot, Panel, dots, dots_in_words
+from fastapi import Request, Response
+
+from app.api.bodies.documents import media_type_of_answer
+from app.api.bodies.media_types import JSON, SVG
+from app.api.charts.axes import short
+from app.api.charts.panels import Across, Dot, Mark, Panel, curve, curve_in_words, dots, dots_in_words, losses
 from app.api.charts.svg import document, stacked
 
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"  # it is drawn with styles of its own
+SVG_CONTENT: dict[str, Any] = {SVG: {"schema": {"type": "string"}}}
 _WIDTH = 860.0
+_MOST = 12  # sets of one chart
+
+
+def wants_svg(request: Request) -> bool:
+    """Whether `Accept` wants the chart more than JSON, which any wildcard stands for; of equals the first counts."""
+    return media_type_of_answer(request, (SVG, JSON, "application/*", "*/*")) == SVG
+
+
+def svg(content: str) -> Response:
+    return Response(content, media_type=SVG, headers={"Vary": "Accept", "Content-Security-Policy": _POLICY})
 
 
 def benefit_chart(report: Mapping[str, Any], *, corrected: bool) -> str:
@@ -55,6 +70,16 @@ def comparison_chart(result: Mapping[str, Any]) -> str:
     width = max(_WIDTH, panel.width)
     told = " ".join([*notes, dots_in_words(contenders)])
     return document(width, *dots(width, panel), "Comparison of learners and rules", told)
+
+
+def retrieval_chart(loss: str, sets: Sequence[tuple[Sequence[float], int]]) -> str:
+    """The expected loss by number of items of the first sets: each its curve, and how many were retrieved."""
+    words = f"Expected loss ({loss.replace('_', ' ')}) by number of items"
+    shown = [(f"{words}: set {place} of {len(sets)}", one) for place, one in enumerate(sets[:_MOST], 1)]
+    panels = [losses(_WIDTH, title, curve, k) for title, (curve, k) in shown]
+    told = [f"{title}: {short(curve[k])} with {k} of {len(curve) - 1}, {short(curve[0])} with none,"
+            f" {short(curve[-1])} with all" for title, (curve, k) in shown]  # fmt: skip
+    return document(_WIDTH, *stacked(panels), words, "; ".join(told) + ".")
 
 
 def _dot(group: str, standing: Mapping[str, Any], *, best: bool) -> Dot:

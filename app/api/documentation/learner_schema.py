@@ -43,6 +43,8 @@ def _parameter_schema(parameter: Parameter) -> dict[str, Any]:
         "description": parameter.doc,
         "default": parameter.default,
     }
+    if parameter.type == "learner":
+        del schema["type"]  # generators of clients fail at an object within these alternatives, and at a reference
     if parameter.type == "amount":
         del schema["type"]
         amounts = [{"enum": list(parameter.choices)}, {"type": "number", "exclusiveMinimum": 0, "maximum": 1}]

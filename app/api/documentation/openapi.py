@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Any
@@ -13,26 +12,11 @@ from pydantic import BaseModel
 from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
 from app.api.bodies.media_types import JSON
-from app.api.documentation.samples import add_samples
-from app.api.errors import INFERENCE, MEDIA_TYPE, InferenceError, Problem, problems
-from app.api.middleware.guard import KEY_HEADER
-from app.api.middleware.permits import SCHEME
+from app.api.errors import INFERENCE, MEDIA_TYPE, STATUS, InferenceError, Problem
+from app.api.gate import KEY_HEADER
+from app.api.permits import SCHEME
 
 LAST_TAG = "delete"
-_ONE_OF = {
-    "aliases": "alias", "datasets": "dataset", "matrices": "matrix", "models": "model", "versions": "version",
-}  # fmt: skip
-_LISTS = {
-    "/audit": "",
-    "/datasets": "",
-    "/models": "",
-    "/models/{name}/matrices": "",
-    "/calibrate": "_jobs",
-    "/compare": "_jobs",
-    "/replay": "_jobs",
-    "/train": "_jobs",
-}
-_CREATED = frozenset({"datasets", "versions"})
 _SCHEME_TEXT = (
     "Where keys are configured. Each operation lists the scopes of which a key needs one; `admin` opens all of them."
 )
@@ -66,38 +50,24 @@ def _document(app: FastAPI, documents: Sequence[type[BaseModel]]) -> dict[str, A
     schemas.update(extra["$defs"])
     for unused in ("HTTPValidationError", "ValidationError"):
         schemas.pop(unused, None)
+    for schema in schemas.values():
+        for titled in (schema, *schema.get("properties", {}).values()):
+            titled.pop("title", None)  # its name again
+    components["responses"] = {
+        _name_of_error(status, in_inference=in_inference): _error(status, in_inference=in_inference)
+        for status in {400, *STATUS.values()}
+        for in_inference in (False, True)
+    }
     components["securitySchemes"] = {
         SCHEME: {"type": "apiKey", "in": "header", "name": KEY_HEADER, "description": _SCHEME_TEXT}
     }
     for path, operations in document["paths"].items():
         for method, operation in operations.items():
-            operation["operationId"] = operation_id(method, path)
-            _complete(operation)
-            add_samples(path, method, operation)
-            if path.startswith(INFERENCE):
-                operation["responses"] = dict(map(_in_form, operation["responses"].items()))
+            _complete(operation, in_inference=path.startswith(INFERENCE))
             if method == "delete":  # last on the page: what is deleted can no longer be tried
                 operation["tags"] = [LAST_TAG]
     _make_valid(document)
     return document
-
-
-def operation_id(method: str, path: str) -> str:
-    """A name for the method that a generated client has: `list_models`, `get_model_version`, `predict`."""
-    words: list[str] = []
-    for segment in path.split("/")[1:]:
-        if segment == "{job_id}":
-            words[-1] += "_job"
-        elif segment.startswith("{"):
-            words[-1] = _ONE_OF.get(words[-1], words[-1])
-        else:
-            words.append(re.sub(r"\W", "_", segment))
-    verb = {"get": "get", "put": "set", "delete": "cancel" if path.endswith("{job_id}") else "delete"}.get(method, "")
-    if method == "get" and path in _LISTS:
-        verb, words[-1] = "list", words[-1] + _LISTS[path]
-    elif method == "post" and words[-1] in _CREATED:
-        verb, words[-1] = "create", _ONE_OF[words[-1]]
-    return "_".join(filter(None, [verb, *words]))
 
 
 def with_optional_key(document: dict[str, Any]) -> dict[str, Any]:
@@ -133,31 +103,37 @@ def _make_valid(value: Any) -> None:
         _make_valid(inner)
 
 
-def _complete(operation: dict[str, Any]) -> None:
-    """Add what every operation may answer: the guards' refusals, and our own form of 422 in place of FastAPI's."""
-    responses = operation["responses"]
-    if operation["security"]:
-        responses.update(_named(401) | _named(403) | _named(429) | _named(503))
+def _complete(operation: dict[str, Any], *, in_inference: bool) -> None:
+    """Show examples of parameters where the page looks for them, and refer to the errors that an operation may answer
+    with: those of its route, of the gate, and of input that is invalid.
+    """
     for parameter in operation.get("parameters", []):
-        samples = parameter["schema"].get("examples")
+        parameter["schema"].pop("title", None)  # its name again
+        samples = parameter["schema"].pop("examples", None)
         if samples and "examples" not in parameter:
-            parameter["example"] = samples[0]  # where the page's "try it out" looks
-    if "requestBody" in operation:
-        responses.update(_named(413) | _named(415))
-    responses.update(_named(422))  # also where there is nothing to send: query parameters are unknown there
-    operation["responses"] = dict(sorted(responses.items()))
+            parameter["example"] = samples[0]
+    answers = {int(status): answer for status, answer in operation["responses"].items()}
+    errors = {status for status in answers if status >= 400} | {422}  # a query parameter may always be unknown
+    errors |= {401, 403, 429, 503} if operation["security"] else set()
+    errors |= {413, 415} if "requestBody" in operation else set()
+    if in_inference:
+        errors = errors - {422} | {400}
+    answers = {status: answer for status, answer in answers.items() if status < 400}
+    for status in sorted(errors):
+        answers[status] = {"$ref": f"#/components/responses/{_name_of_error(status, in_inference=in_inference)}"}
+    operation["responses"] = {str(status): answer for status, answer in answers.items()}
 
 
-def _in_form(answer: tuple[str, dict[str, Any]]) -> tuple[str, dict[str, Any]]:
-    """An answer of the Open Inference Protocol, whose errors have a form of their own."""
-    status, described = answer
-    if MEDIA_TYPE not in described.get("content", {}):
-        return answer
-    schema = {"$ref": f"#/components/schemas/{InferenceError.__name__}"}
-    error = {**described["content"][MEDIA_TYPE], "schema": schema}
-    status = "400" if status == "422" else status
-    return status, {"description": HTTPStatus(int(status)).phrase, "content": {JSON: error}}
+def _name_of_error(status: int, *, in_inference: bool) -> str:
+    return f"{_form(in_inference=in_inference)[0].__name__}{status}"
 
 
-def _named(status: int) -> dict[str, Any]:
-    return {str(code): answer for code, answer in problems(status).items()}
+def _error(status: int, *, in_inference: bool) -> dict[str, Any]:
+    model, kind = _form(in_inference=in_inference)
+    schema = {"$ref": f"#/components/schemas/{model.__name__}"}
+    return {"description": HTTPStatus(status).phrase, "content": {kind: {"schema": schema}}}
+
+
+def _form(*, in_inference: bool) -> tuple[type[BaseModel], str]:
+    """The form of errors, and its media type: the Open Inference Protocol has one of its own."""
+    return (InferenceError, JSON) if in_inference else (Problem, MEDIA_TYPE)

@@ -16,7 +16,7 @@ from starlette.types import Scope
 
 from app.api.bodies.documents import StrictRoute
 from app.api.documentation.openapi import with_optional_key
-from app.api.middleware.permits import OPEN, OpenMount, needs
+from app.api.permits import OPEN, OpenMount, needs
 
 _DOCUMENT = "/openapi.json"
 _STATIC = "/static-offline-docs"  # where the page's scripts are mounted

@@ -28,11 +28,11 @@ from app.api.bodies.matrices import naming, with_saved
 from app.api.bodies.media_types import JSON, TABULAR
 from app.api.bodies.recording import carrying, with_ids_of
 from app.api.bodies.tables import DIALECT_FIELDS, Sheet, table_response, unpacked
-from app.api.deps import cached, loaded, ports, who
+from app.api.budget import share
+from app.api.deps import loaded, ports, who
 from app.api.errors import problems
-from app.api.middleware.limiters import limiters
-from app.api.middleware.memory import share
-from app.api.middleware.permits import PREDICT, needs
+from app.api.limiters import limiters
+from app.api.permits import PREDICT, needs
 from app.errors import Invalid
 from app.outcomes.decided import Batch
 from app.registry.loaded import Loaded
@@ -65,16 +65,23 @@ async def acquire(request: Request) -> Response:
     `benefits` or a `target` and no tree of classifiers, when more is `not_worth_it`: then the matrix decides, and a
     settled vote stops nothing.
     The service keeps nothing between calls: send all that is known, in the order in which it was acquired; what was
-    wrong is corrected by sending something else. In a table (CSV, NDJSON, Parquet, Arrow) a row is a case, and what is
+    wrong is corrected by sending something else. In a table (CSV, Parquet, Arrow) a row is a case, and what is
     empty is not known; the other fields are query parameters, each as JSON.
     """
     if (kind := media_type_of_body(request, TABULAR)) != JSON:
         kind, body = await unpacked(request, kind, await request.body())
-        return await _recorded(request, *await limiters(request).long.run(_answer_table, request, kind, body))
+        asked = read_query(request, AcquireTable, _TEXT_FIELDS)
+        model = await _askable(request, asked.model)
+        return await _recorded(
+            request, *await limiters(request).long.run(_answer_table, request, asked, kind, body, model)
+        )
     refuse_query_of_json(request, AcquireTable.model_fields)
     wire = await read(request, AcquireRequest)
-    model = _model_of_small(request, wire, len(await request.body()))
-    if model is not None and model in _quick:
+    _check_source(wire)
+    model = await _askable(request, wire.model)
+    if not _is_small(wire, len(await request.body()), model):
+        return await _recorded(request, *await run_in_threadpool(_answer, request, wire, model))
+    if model in _quick:
         return await _recorded(request, *_answer_timed(request, wire, model))
     return await _recorded(request, *await run_in_threadpool(_answer_timed, request, wire, model))
 
@@ -85,32 +92,36 @@ async def _recorded(request: Request, response: Response, batch: Batch | None) -
     return response
 
 
-def _model_of_small(request: Request, wire: AcquireRequest, size: int) -> Loaded | None:
-    """The model in memory, where the request is so small that the event loop may answer it; None otherwise."""
+def _check_source(wire: AcquireRequest) -> None:
+    if (wire.known is None) == (wire.instances is None):
+        raise Invalid.at("/known", "send either known (one case) or instances (many)")
+    if wire.instances is not None and type(wire.instances) is not list:
+        raise Invalid.at("/instances", "instances are a list of objects of known values")
+
+
+def _is_small(wire: AcquireRequest, size: int, model: Loaded) -> bool:
+    """Whether the event loop may answer, if the model is quick."""
     if size > INLINE_BYTES or wire.known is None or not wire.model_fields_set <= _SIMPLE:
-        return None
-    model = cached(request, wire.model)
+        return False
     names = len(wire.unavailable) + (len(wire.known) if type(wire.known) is dict else 0)
-    return model if model is not None and names <= len(model.schema.names) else None
+    return names <= len(model.schema.names)
 
 
-def _answer_timed(request: Request, wire: AcquireRequest, model: Loaded | None) -> _Answered:
+def _answer_timed(request: Request, wire: AcquireRequest, model: Loaded) -> _Answered:
     """The answer; whether the `model` took little time decides whether the event loop gives the next one itself."""
     began = thread_time()
     try:
-        answer = _answer(request, wire)
+        answer = _answer(request, wire, model)
     finally:
         slow = thread_time() - began >= _QUICK_SECONDS
-        if model is not None and slow:
+        if slow:
             _quick.discard(model)
-    if model is not None and not slow:
+    if not slow:
         _quick.add(model)
     return answer
 
 
-def _answer_table(request: Request, kind: str, body: bytes) -> _Answered:
-    wire = read_query(request, AcquireTable, _TEXT_FIELDS)
-    model = _askable(request, wire.model)
+def _answer_table(request: Request, wire: AcquireTable, kind: str, body: bytes, model: Loaded) -> _Answered:
     cases, carried = cases_of_sheet(Sheet(kind, body, wire, share(request).reserve), model.schema)
     wire, saved = with_saved(request, wire, model)
     with as_named(saved):
@@ -118,12 +129,7 @@ def _answer_table(request: Request, kind: str, body: bytes) -> _Answered:
     return naming(response, saved), batch
 
 
-def _answer(request: Request, wire: AcquireRequest) -> _Answered:
-    if (wire.known is None) == (wire.instances is None):
-        raise Invalid.at("/known", "send either known (one case) or instances (many)")
-    if wire.instances is not None and type(wire.instances) is not list:
-        raise Invalid.at("/instances", "instances are a list of objects of known values")
-    model = _askable(request, wire.model)
+def _answer(request: Request, wire: AcquireRequest, model: Loaded) -> _Answered:
     wire, saved = with_saved(request, wire, model)
     with as_named(saved):
         response, batch = _answer_by(request, model, wire)
@@ -143,8 +149,8 @@ def _answer_by(request: Request, model: Loaded, wire: AcquireRequest) -> _Answer
     return Response(orjson.dumps(content, option=_DUMP), media_type=JSON), batch
 
 
-def _askable(request: Request, reference: str) -> Loaded:
-    model = loaded(request, reference)
+async def _askable(request: Request, reference: str) -> Loaded:
+    model = await loaded(request, reference)
     check_askable(model)
     return model
 

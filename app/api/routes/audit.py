@@ -12,7 +12,7 @@ from app.access.audit import Entry
 from app.api.bodies.documents import StrictRoute
 from app.api.deps import PageSize, PageToken, PortsDep
 from app.api.errors import problems
-from app.api.middleware.permits import ADMIN, needs
+from app.api.permits import ADMIN, needs
 from app.usecases import audit as usecase
 
 router = APIRouter(prefix="/audit", tags=["service"], route_class=StrictRoute)
@@ -50,7 +50,7 @@ class AuditPage(BaseModel):
 
 @router.get("", summary="Who changed what, newest first", responses=problems(422))
 @needs(ADMIN)
-def page(
+def list_audit(
     ports: PortsDep,
     page_size: PageSize = 50,
     page_token: PageToken = None,

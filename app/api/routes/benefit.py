@@ -27,13 +27,12 @@ from app.api.bodies.matrices import WireNamedMatrix, naming, with_saved
 from app.api.bodies.media_types import JSON, NPY, TABULAR
 from app.api.bodies.rankings import ContenderResult, Lead
 from app.api.bodies.tables import DIALECT_FIELDS, DialectFields, Sheet, TableFields, unpacked
-from app.api.charts import media
-from app.api.charts.reports import benefit_chart
+from app.api.budget import share
+from app.api.charts.reports import SVG_CONTENT, benefit_chart, svg, wants_svg
 from app.api.deps import loaded_by_path
 from app.api.errors import problems
-from app.api.middleware.limiters import limiters
-from app.api.middleware.memory import share
-from app.api.middleware.permits import PREDICT_OR_TRAIN, needs
+from app.api.limiters import limiters
+from app.api.permits import PREDICT_OR_TRAIN, needs
 from app.decisions.rules import RuleName
 from app.errors import Invalid
 from app.registry.loaded import Loaded
@@ -152,10 +151,10 @@ _GIVEN = {
     "/models/{ref}/benefit",
     summary="What a benefit matrix would have earned on the hold-out",
     response_model=BenefitReport,
-    responses={200: {"content": media.SVG_CONTENT}, **problems(404, 409, 413, 422, 503)},
+    responses={200: {"content": SVG_CONTENT}, **problems(404, 409, 413, 422, 503)},
 )
 @needs(PREDICT_OR_TRAIN)
-async def benefit(
+async def model_benefit(
     ref: Annotated[str, Path(openapi_examples={"the model above": {"value": "triage"}})],
     body: Annotated[BenefitRequest, Body(openapi_examples={"two actions": {"value": _EXAMPLE}})],
     request: Request,
@@ -173,15 +172,15 @@ async def benefit(
 
     With `Accept: image/svg+xml` the answer is a chart.
     """
-    return await limiters(request).long.run(_answer, request, ref, body)
+    return await limiters(request).long.run(_answer, request, await loaded_by_path(request, ref), body)
 
 
 @needs(PREDICT_OR_TRAIN)
-async def benefit_given(request: Request) -> Response:
+async def benefit(request: Request) -> Response:
     """The report of `/models/{ref}/benefit` for the probabilities of any system, and the true classes.
 
     The probabilities also come as a NumPy array (`application/x-npy`, columns in the order of `classes`), or with a
-    column for each class and `label` as CSV (`text/csv`), NDJSON, Parquet or an Arrow stream; then the other fields are
+    column for each class and `label` as CSV (`text/csv`), Parquet or an Arrow stream; then the other fields are
     query parameters, each as JSON.
     """
     kind = media_type_of_body(request, _TABLES)
@@ -192,7 +191,7 @@ async def benefit_given(request: Request) -> Response:
 _TABLES = (NPY, *TABULAR)
 route = DirectRoute(
     "/benefit",
-    benefit_given,
+    benefit,
     body_type=GivenBenefitRequest,
     examples={"four cases": _GIVEN},
     others=_TABLES,
@@ -200,12 +199,11 @@ route = DirectRoute(
     tags=["models"],
     summary="What a benefit matrix would have earned with these probabilities",
     response_model=BenefitReport,
-    responses={200: {"content": media.SVG_CONTENT}, **problems(413, 415, 422, 503)},
+    responses={200: {"content": SVG_CONTENT}, **problems(413, 415, 422, 503)},
 )
 
 
-def _answer(request: Request, ref: str, body: BenefitRequest) -> Response:
-    model = loaded_by_path(request, ref)
+def _answer(request: Request, model: Loaded, body: BenefitRequest) -> Response:
     rows = usecase.evidence_of(model)
     body, saved = with_saved(request, body, model)
     with as_named(saved):
@@ -241,7 +239,7 @@ def _report(request: Request, rows: usecase.Evidence, body: BenefitRequest, mode
     share(request).reserve(usecase.extent_bytes(len(rows.y), len(rows.classes), sent.width()))
     version = None if model is None else ModelVersion(**model.model)
     report = BenefitReport(model=version, **usecase.report(rows, sent, body.priors, body.points))
-    if media.wants_svg(request):
-        return media.svg(benefit_chart(report.model_dump(), corrected=body.priors is not None))
+    if wants_svg(request):
+        return svg(benefit_chart(report.model_dump(), corrected=body.priors is not None))
     content = report.model_dump_json(by_alias=True, exclude={"model"} if model is None else None)
     return Response(content, media_type=JSON, headers={"Vary": "Accept"})

@@ -10,14 +10,14 @@ from pydantic import BeforeValidator, Field, StrictBool, StrictInt, WithJsonSche
 from app.api.bodies.documents import PROBABILITIES, ClassNames, Name, StrictRoute, Text, WireModel
 from app.api.deps import CallerDep
 from app.api.errors import problems
-from app.api.middleware.permits import TRAIN, needs
-from app.api.routes.jobs import Order, accepted_response, add_job_routes, ordering
-from app.api.routes.train import JobDocument, wanted_model
+from app.api.jobs import Order, accepted_response, ordering
+from app.api.permits import TRAIN, needs
+from app.api.routes.train import JobDocument
 from app.errors import Invalid
 from app.usecases import calibrate as usecase
 from app.usecases.specs import HOLDOUT, SEED
 
-router = APIRouter(prefix="/calibrate", tags=["train"], route_class=StrictRoute)
+router = APIRouter(prefix="/calibrate", tags=["models"], route_class=StrictRoute)
 
 _SCORES = {"type": "array", "items": {"type": ["number", "array"], "items": {"type": "number"}}}
 
@@ -77,7 +77,7 @@ _EXAMPLE = {
     responses={**accepted_response(JobDocument), **problems(409, 413, 422)},
 )
 @needs(TRAIN)
-async def submit(
+async def calibrate(
     body: Annotated[CalibrateRequest, Body(openapi_examples={"eight scores": {"value": _EXAMPLE}})],
     job_of: Annotated[Order, ordering(EXAMPLE_KEY)],
     caller: CallerDep,
@@ -85,6 +85,3 @@ async def submit(
     """The model's feature is `score`, or one for each class, by its name; its classes keep the order of the request."""
     caller.need_model(body.model)
     return JobDocument.of(await job_of(usecase.submit, body.order()))
-
-
-add_job_routes(router, usecase.KIND, JobDocument, example_key=EXAMPLE_KEY, model_filter=wanted_model)

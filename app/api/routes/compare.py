@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Body
@@ -11,14 +10,13 @@ from pydantic import BaseModel, Field, StrictBool, StrictInt, WithJsonSchema
 from app.api.bodies.documents import PROBABILITIES, ClassNames, StrictRoute, Text
 from app.api.bodies.matrices import WireMatrix
 from app.api.bodies.rankings import ContenderResult, Lead
-from app.api.charts.reports import comparison_chart
 from app.api.errors import problems
-from app.api.middleware.permits import TRAIN, needs
+from app.api.jobs import JobState, Order, accepted_response, ordering
+from app.api.permits import TRAIN, needs
 from app.api.routes.datasets import EXAMPLE_ID
-from app.api.routes.jobs import JobState, Order, accepted_response, add_job_routes, ordering
 from app.api.routes.train import Learner
 from app.decisions.rules import RuleName
-from app.errors import Conflict, Flaw, Invalid, pointer, reject
+from app.errors import Flaw, Invalid, pointer, reject
 from app.usecases import compare as usecase
 from app.usecases.specs import FOLDS, SEED
 
@@ -133,7 +131,7 @@ _EXAMPLE = {
     responses={**accepted_response(CompareDocument), **problems(404, 413, 422)},
 )
 @needs(TRAIN)
-async def submit(
+async def compare(
     body: Annotated[CompareRequest, Body(openapi_examples={"the data set above": {"value": _EXAMPLE}})],
     job_of: Annotated[Order, ordering(EXAMPLE_KEY)],
 ) -> CompareDocument:
@@ -144,13 +142,3 @@ async def submit(
     `classes` and `labels` in place of `dataset` and `learners`, the rules are compared on those of another system.
     """
     return CompareDocument.of(await job_of(usecase.submit, body.order()))
-
-
-def _chart(document: CompareDocument) -> Callable[[], str]:
-    result = document.result
-    if result is None:
-        raise Conflict(f"the comparison has no table to draw: it is {document.status}")
-    return lambda: comparison_chart(result.model_dump())
-
-
-add_job_routes(router, usecase.KIND, CompareDocument, example_key=EXAMPLE_KEY, listed=JobState, chart=_chart)

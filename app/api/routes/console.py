@@ -15,7 +15,7 @@ from starlette.types import Scope
 
 from app import console
 from app.api.bodies.documents import StrictRoute
-from app.api.middleware.permits import OPEN, OpenMount, needs
+from app.api.permits import OPEN, OpenMount, needs
 
 PATH = "/console"
 _FILES = Path(console.__file__).parent

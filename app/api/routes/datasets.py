@@ -12,19 +12,19 @@ from pydantic import BaseModel, Field
 from app.api.bodies.documents import StrictRoute
 from app.api.bodies.json_bodies import Reserve, parsed
 from app.api.bodies.lineage import Lineage
-from app.api.bodies.media_types import CSV, FORM, GZIP, NDJSON, PARQUET
+from app.api.bodies.media_types import CSV, FORM, GZIP, PARQUET
 from app.api.bodies.uploads import received, run_while_connected
-from app.api.deps import CallerDep, PageSize, PageToken, PortsDep
+from app.api.budget import share
+from app.api.deps import CallerDep, PageSize, PageToken, PortsDep, who
 from app.api.errors import problems
-from app.api.middleware.memory import share
-from app.api.middleware.permits import TRAIN, UPLOAD, needs
+from app.api.permits import TRAIN, UPLOAD, needs
 from app.data.dialect import PLAIN, Decimal, Delimiter, Dialect, Encoding
 from app.data.store import Dataset
 from app.data.upload_request import ColumnType
 from app.errors import Flaw, Invalid, pointer, reject
 from app.usecases import datasets as usecase
 
-router = APIRouter(prefix="/datasets", tags=["datasets"], route_class=StrictRoute)
+router = APIRouter(prefix="/datasets", tags=["train"], route_class=StrictRoute)
 
 EXAMPLE_CSV = """\
 age,pressure,pain,condition
@@ -143,7 +143,7 @@ _FORM_SCHEMA = {
     "type": "object",
     "required": ["file", "label"],
     "properties": {
-        "file": {"type": "string", "format": "binary", "description": "CSV, NDJSON (gzipped or not) or Parquet"},
+        "file": {"type": "string", "format": "binary", "description": "CSV (gzipped or not) or Parquet"},
         "label": {"type": "array", "items": {"type": "string"}, "description": "label columns, the part repeated"},
         "name": {"type": "string", "maxLength": 200},
         "label_type": {
@@ -166,7 +166,6 @@ _BODY: dict[str, Any] = {
         "content": {
             CSV: {"schema": {"type": "string"}, "example": EXAMPLE_CSV},
             FORM: {"schema": _FORM_SCHEMA},
-            NDJSON: {"schema": {"type": "string"}},
             GZIP: _FILE_SCHEMA,
             PARQUET: _FILE_SCHEMA,
         },
@@ -217,13 +216,13 @@ async def upload_dataset(
     decimal: Annotated[str | None, _one_of(Decimal)] = None,
     encoding: Annotated[str | None, _one_of(Encoding)] = None,
 ) -> DatasetDocument:
-    """Upload a table: CSV or NDJSON (gzipped or not), or Parquet.
+    """Upload a table: CSV (gzipped or not), or Parquet.
 
     Send a form with `file`, `label` (repeated for several labels) and what else is needed, or the bare file as body
     with the others in the query. A label of words or integers is a class; one of other numbers is a number to regress
     on, and with `label_type` number so are integers. A column whose values are all numbers is numeric, any other
-    categorical; empty values, `NA`, `N/A`, `NaN`, `nan`, `null`, `None` and `?` are missing; objects of
-    NDJSON have null. The same content gives the same data set. `warnings` name columns that look like something else.
+    categorical; empty values, `NA`, `N/A`, `NaN`, `nan`, `null`, `None` and `?` are missing. The same content
+    gives the same data set. `warnings` name columns that look like something else.
     """
     async with received(request) as upload:
         asked = {"name": name, "label_type": label_type, "types": types}
@@ -231,7 +230,7 @@ async def upload_dataset(
         one = {field: _one(field, upload.fields.get(field, []), value) for field, value in asked.items()}
         labels = [*label, *upload.fields.get("label", [])]
         column_types = _types(one["types"], share(request).reserve)
-        chosen = labels, one["name"], one["label_type"], column_types, _dialect(one), upload.lines
+        chosen = labels, one["name"], one["label_type"], column_types, _dialect(one), who(request).owner
         dataset = await run_while_connected(request, usecase.upload, ports, upload.content, *chosen)
     response.headers["Location"] = f"/datasets/{dataset.id}"
     return DatasetDocument.of(dataset)
@@ -275,17 +274,19 @@ def _one(field: str, sent: list[str], asked: str | None) -> str | None:
 
 @router.get("", responses=problems(422))
 @needs(TRAIN)
-def list_datasets(ports: PortsDep, page_size: PageSize = 50, page_token: PageToken = None) -> DatasetPage:
+def list_datasets(
+    ports: PortsDep, caller: CallerDep, page_size: PageSize = 50, page_token: PageToken = None
+) -> DatasetPage:
     """List data sets, newest first."""
-    datasets, token = usecase.page(ports, page_size, page_token)
+    datasets, token = usecase.page(ports, page_size, page_token, caller)
     return DatasetPage(datasets=[DatasetDocument.of(dataset) for dataset in datasets], next_page_token=token)
 
 
 @router.get("/{dataset_id}", responses=problems(404))
 @needs(TRAIN)
-def get_dataset(dataset_id: DatasetId, ports: PortsDep) -> DatasetDocument:
-    """Describe a data set, by its id or by its name: the last that was uploaded under it."""
-    return DatasetDocument.of(usecase.find(ports, dataset_id))
+def get_dataset(dataset_id: DatasetId, ports: PortsDep, caller: CallerDep) -> DatasetDocument:
+    """Describe a data set, by its id or by its name: the last that you uploaded under it."""
+    return DatasetDocument.of(usecase.find(ports, dataset_id, caller))
 
 
 @router.delete("/{dataset_id}", status_code=204, response_class=Response, responses=problems(404, 409))

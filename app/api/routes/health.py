@@ -12,8 +12,8 @@ from pydantic import BaseModel
 from app.api.bodies.documents import StrictRoute
 from app.api.deps import PortsDep
 from app.api.errors import problems
-from app.api.middleware.limiters import limiters
-from app.api.middleware.permits import CHECK, METRICS, OPEN, needs
+from app.api.limiters import limiters
+from app.api.permits import CHECK, METRICS, OPEN, needs
 from app.errors import NotReady
 from app.usecases.ports import Ports
 
@@ -58,14 +58,14 @@ def check_ready(request: Request, ports: Ports) -> None:
                 f"{len(preloader.awaited)} of the versions that aliases and names mean are not loaded yet",
                 not preloader.complete,
             ),
-            (state.service.keyring.problem, bool(state.service.keyring.problem)),
             ("changes of keys and models are not read", ports.database.changes.late),
             ("decisions cannot be recorded", not ports.recorder.alive),
-            ("the worker is not alive", state.worker is not None and not state.worker.alive),
         )
         if is_wrong
     ]
-    wrong += filter(None, (ports.database.problem(), *_unwritable(ports)))
+    parts = (state.service.keyring, state.worker)
+    problems = (part.problem for part in parts if part is not None)
+    wrong += filter(None, (*problems, ports.database.problem(), *_unwritable(ports)))
     if wrong:
         raise NotReady("; ".join(wrong))
 

@@ -13,12 +13,12 @@ from app.api.bodies.forms import read_form
 from app.api.bodies.json_bodies import parsed
 from app.api.bodies.matrices import WireMatrix
 from app.api.bodies.media_types import FORM
+from app.api.budget import share
 from app.api.deps import need_model
 from app.api.errors import problems
-from app.api.middleware.limiters import limiters
-from app.api.middleware.memory import share
-from app.api.middleware.permits import INSTALL, needs
-from app.api.routes.jobs import Order, accepted_response, ordering
+from app.api.jobs import Order, accepted_response, ordering
+from app.api.limiters import limiters
+from app.api.permits import INSTALL, needs
 from app.api.routes.models import ModelName
 from app.api.routes.train import FeatureCosts, JobDocument
 from app.errors import Invalid, Unsupported, pointer

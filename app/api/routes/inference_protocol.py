@@ -30,11 +30,11 @@ from app.api.bodies.json_bodies import parsed
 from app.api.bodies.media_types import BINARY, JSON
 from app.api.bodies.tensor_answers import HEADER_LENGTH, OutputsAsked
 from app.api.bodies.tensors import BYTES, rows_of_tensors, split, tensors
+from app.api.budget import share
 from app.api.deps import PortsDep, loaded_by_path
 from app.api.errors import problems
-from app.api.middleware.limiters import limiters
-from app.api.middleware.memory import share
-from app.api.middleware.permits import ANY_KEY, OPEN, PREDICT, PREDICT_OR_TRAIN, needs
+from app.api.limiters import limiters
+from app.api.permits import ANY_KEY, OPEN, PREDICT, PREDICT_OR_TRAIN, needs
 from app.api.predicting import Asked, Writers, answered
 from app.api.routes.health import check_ready
 from app.api.routes.models import ModelName, ModelReference
@@ -52,49 +52,47 @@ _ROW = re.compile(r"/instances/([0-9]+)(?:/([0-9]+))?")
 Version = Annotated[str, Path(pattern=f"^{NAME}$", description="a number, or an alias", examples=["1"])]
 
 
-@router.get("/health/live", summary="Is the process alive? (Open Inference Protocol)")
+@router.get("/health/live", include_in_schema=False)
 @needs(OPEN)
-async def live() -> ServerLive:
+async def v2_live() -> ServerLive:
     return ServerLive(live=True)
 
 
-@router.get("/health/ready", summary="Can it do its work? (Open Inference Protocol)", responses=problems(503))
+@router.get("/health/ready", include_in_schema=False)
 @needs(OPEN)
-async def ready(request: Request, ports: PortsDep) -> ServerReady:
+async def v2_ready(request: Request, ports: PortsDep) -> ServerReady:
     await limiters(request).health.run(check_ready, request, ports)
     return ServerReady(ready=True)
 
 
 @router.get("", summary="The server and its extensions of the protocol")
 @needs(ANY_KEY)
-async def server() -> ServerMetadata:
+async def v2_server() -> ServerMetadata:
     return ServerMetadata(name="payoff", version=__version__, extensions=["binary_tensor_data"])
 
 
 @router.get("/models/{ref}", summary="The inputs and outputs of a model", responses=problems(404, 409))
 @needs(PREDICT_OR_TRAIN)
-async def metadata(ref: ModelReference, request: Request, ports: PortsDep) -> ModelMetadata:
-    return await run_in_threadpool(_metadata, request, ports, ref)
+async def v2_model(ref: ModelReference, request: Request, ports: PortsDep) -> ModelMetadata:
+    return await _metadata(request, ports, ref)
 
 
-@router.get(
-    "/models/{name}/versions/{version}", summary="The inputs and outputs of a version", responses=problems(404, 409)
-)
+@router.get("/models/{name}/versions/{version}", include_in_schema=False)
 @needs(PREDICT_OR_TRAIN)
-async def version_metadata(name: ModelName, version: Version, request: Request, ports: PortsDep) -> ModelMetadata:
-    return await run_in_threadpool(_metadata, request, ports, _reference(name, version))
+async def v2_version(name: ModelName, version: Version, request: Request, ports: PortsDep) -> ModelMetadata:
+    return await _metadata(request, ports, _reference(name, version))
 
 
 @router.get("/models/{ref}/ready", summary="Can a model answer?", responses=problems(404, 409))
 @needs(PREDICT_OR_TRAIN)
-async def model_ready(ref: ModelReference, request: Request) -> ModelReady:
-    return await run_in_threadpool(_model_ready, request, ref)
+async def v2_model_ready(ref: ModelReference, request: Request) -> ModelReady:
+    return await _model_ready(request, ref)
 
 
-@router.get("/models/{name}/versions/{version}/ready", summary="Can a version answer?", responses=problems(404, 409))
+@router.get("/models/{name}/versions/{version}/ready", include_in_schema=False)
 @needs(PREDICT_OR_TRAIN)
-async def version_ready(name: ModelName, version: Version, request: Request) -> ModelReady:
-    return await run_in_threadpool(_model_ready, request, _reference(name, version))
+async def v2_version_ready(name: ModelName, version: Version, request: Request) -> ModelReady:
+    return await _model_ready(request, _reference(name, version))
 
 
 _EXAMPLE = {
@@ -116,19 +114,20 @@ _BODY: dict[str, Any] = {
         },  # not `BINARY`, too: of two forms, generators of clients make code that does not run
     },
 }
-_INFER: dict[str, Any] = {
-    "response_model": InferAnswer,
-    "openapi_extra": {"requestBody": _BODY},
-    "responses": {
+
+
+@router.post(
+    "/models/{ref}/infer",
+    summary="Decide for each row (Open Inference Protocol)",
+    response_model=InferAnswer,
+    openapi_extra={"requestBody": _BODY},
+    responses={
         200: {"content": {BINARY: {"schema": {"type": "string", "format": "binary"}}}},
         **problems(404, 409, 413, 415, 422, 503),
     },
-}
-
-
-@router.post("/models/{ref}/infer", summary="Decide for each row (Open Inference Protocol)", **_INFER)
+)
 @needs(PREDICT)
-async def infer(ref: ModelReference, request: Request) -> Response:
+async def v2_infer(ref: ModelReference, request: Request) -> Response:
     """The question of `/predict` as tensors: `inputs` are one matrix [n, features], or one tensor per feature, named
     after it. `parameters` has the other fields, structures as JSON or as text that holds JSON.
 
@@ -139,9 +138,9 @@ async def infer(ref: ModelReference, request: Request) -> Response:
     return await _infer(request, ref)
 
 
-@router.post("/models/{name}/versions/{version}/infer", summary="Decide for each row with a version", **_INFER)
+@router.post("/models/{name}/versions/{version}/infer", include_in_schema=False)
 @needs(PREDICT)
-async def infer_version(name: ModelName, version: Version, request: Request) -> Response:
+async def v2_infer_version(name: ModelName, version: Version, request: Request) -> Response:
     return await _infer(request, _reference(name, version))
 
 
@@ -202,19 +201,20 @@ def _reference(name: str, version: str) -> str:
     return f"{name}:{version}" if re.fullmatch(NUMBER, version) else f"{name}@{version}"
 
 
-def _model_ready(request: Request, ref: str) -> ModelReady:
-    return ModelReady(name=loaded_by_path(request, ref).name, ready=True)
+async def _model_ready(request: Request, ref: str) -> ModelReady:
+    return ModelReady(name=(await loaded_by_path(request, ref)).name, ready=True)
 
 
-def _metadata(request: Request, ports: Ports, ref: str) -> ModelMetadata:
-    model = loaded_by_path(request, ref)
+async def _metadata(request: Request, ports: Ports, ref: str) -> ModelMetadata:
+    model = await loaded_by_path(request, ref)
+    described = await run_in_threadpool(usecase.describe, ports, model.name)
     inputs = [
         TensorMetadata(name=part.name, datatype=BYTES if part.type == "categorical" else "FP64", shape=[-1])
         for part in model.card.features
     ]
     return ModelMetadata(
         name=model.name,
-        versions=[str(line.version) for line in reversed(usecase.describe(ports, model.name).versions)],
+        versions=[str(line.version) for line in reversed(described.versions)],
         platform=f"payoff_{model.card.learner.kind}",
         inputs=inputs,
         outputs=_outputs(model),

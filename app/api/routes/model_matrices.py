@@ -13,7 +13,7 @@ from app.api.bodies.documents import StrictRoute
 from app.api.bodies.matrices import WireMatrix
 from app.api.deps import CallerDep, PortsDep, need_model
 from app.api.errors import problems
-from app.api.middleware.permits import PREDICT_OR_TRAIN, TRAIN, needs
+from app.api.permits import PREDICT_OR_TRAIN, TRAIN, needs
 from app.api.routes.models import ModelName
 from app.registry.card import NAME
 from app.registry.saved_matrices import Saved
@@ -94,7 +94,7 @@ def save_matrix(
 
 @router.get("/{name}/matrices", summary="List a model's saved matrices by name", responses=problems(404, 422))
 @needs(PREDICT_OR_TRAIN)
-def matrices(name: ModelName, ports: PortsDep) -> MatrixList:
+def list_matrices(name: ModelName, ports: PortsDep) -> MatrixList:
     lines = [
         MatrixLine(matrix=saved.matrix, version=saved.version, versions=count, created_at=_time(saved), who=saved.who)
         for saved, count in usecase.newest(ports, name)
@@ -104,7 +104,7 @@ def matrices(name: ModelName, ports: PortsDep) -> MatrixList:
 
 @router.get("/{name}/matrices/{matrix}", summary="A version of a saved matrix", responses=problems(404, 422))
 @needs(PREDICT_OR_TRAIN)
-def describe_matrix(name: ModelName, matrix: MatrixReference, ports: PortsDep) -> MatrixDocument:
+def get_matrix(name: ModelName, matrix: MatrixReference, ports: PortsDep) -> MatrixDocument:
     saved, versions = usecase.describe(ports, name, matrix)
     return MatrixDocument(**_fields(saved), versions=versions)
 

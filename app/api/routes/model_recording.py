@@ -11,7 +11,7 @@ from app.api.bodies.documents import StrictRoute, WireModel
 from app.api.bodies.recording import RecordingDocument
 from app.api.deps import CallerDep, PortsDep, need_model
 from app.api.errors import problems
-from app.api.middleware.permits import TRAIN, needs
+from app.api.permits import TRAIN, needs
 from app.api.routes.models import ModelName
 from app.usecases import record as usecase
 

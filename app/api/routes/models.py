@@ -9,21 +9,16 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Annotated, Any, BinaryIO
 
-from fastapi import APIRouter, Body, Depends, Header, Path, Request, Response
-from fastapi.concurrency import run_in_threadpool
+from fastapi import APIRouter, Body, Depends, Header, Path, Response
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, Field
 
 from app.api.bodies.documents import StrictRoute, Text, WireModel
 from app.api.bodies.media_types import BINARY, JSON
 from app.api.bodies.recording import RecordingDocument
-from app.api.charts import media
-from app.api.charts.staircase import chain_chart
-from app.api.charts.tree import tree_chart
 from app.api.deps import CallerDep, PageSize, PageToken, PortsDep, need_model
 from app.api.errors import problems
-from app.api.middleware.limiters import limiters
-from app.api.middleware.permits import PREDICT_OR_TRAIN, TRAIN, needs
+from app.api.permits import PREDICT_OR_TRAIN, TRAIN, needs
 from app.registry.card import NAME, Card
 from app.registry.listing import ModelLine, ModelPage
 from app.registry.mirror import Move
@@ -150,7 +145,7 @@ class AliasDocument(BaseModel):
 
 @router.get("", summary="List models by name", responses=problems(422))
 @needs(PREDICT_OR_TRAIN)
-def page(
+def list_models(
     ports: PortsDep,
     caller: CallerDep,
     page_size: PageSize = 50,
@@ -186,22 +181,16 @@ def delete_alias(name: ModelName, alias: AliasName, ports: PortsDep, caller: Cal
     "/{name}/versions/{version}",
     summary="The card of a version",
     response_model=Card,
-    responses={200: {"content": media.SVG_CONTENT}, **problems(404, 422)},
+    responses=problems(404, 422),
 )
 @needs(PREDICT_OR_TRAIN)
-async def card(name: ModelName, version: VersionNumber, ports: PortsDep, request: Request) -> Response:
+def get_version(name: ModelName, version: VersionNumber, ports: PortsDep) -> Response:
     """How it was made, from what, how good it is, and the digests of its files.
 
-    A `cost_tree` is drawn with `Accept: image/svg+xml`: what each node asks for, and what each path costs. So is a
-    `forest_chain`: the order of its features, price and error of each step, and the share of cases that stops there.
+    `fitted` of a `cost_tree` has what each node asks for, and what each path costs; of a `forest_chain` the order of
+    its features, price and error of each step, and the share of cases that stops there.
     """
-    found = await run_in_threadpool(usecase.card, ports, name, version)
-    if "tree" in found.fitted and media.wants_svg(request):
-        return media.svg(await limiters(request).long.run(tree_chart, f"{name}:{version}", found.fitted["tree"]))
-    if "chain" in found.fitted and media.wants_svg(request):
-        return media.svg(await limiters(request).long.run(chain_chart, f"{name}:{version}", found.fitted["chain"]))
-    content = await run_in_threadpool(found.model_dump_json, by_alias=True)
-    return Response(content, media_type=JSON, headers={"Vary": "Accept"})
+    return Response(usecase.card(ports, name, version).model_dump_json(by_alias=True), media_type=JSON)
 
 
 @router.get(
@@ -219,7 +208,7 @@ async def card(name: ModelName, version: VersionNumber, ports: PortsDep, request
     },
 )
 @needs(TRAIN)
-def artifact(
+def get_artifact(
     name: ModelName, version: VersionNumber, ports: PortsDep, if_none_match: Annotated[str | None, Header()] = None
 ) -> Response:
     """The joblib file, as the service loads it."""
@@ -254,7 +243,7 @@ def delete_version(name: ModelName, version: VersionNumber, ports: PortsDep, cal
     responses=problems(404, 422),
 )
 @needs(PREDICT_OR_TRAIN)
-def describe(name: ModelReference, ports: PortsDep) -> ModelDocument | Response:
+def get_model(name: ModelReference, ports: PortsDep) -> ModelDocument | Response:
     """`name` is described; `name:3` and `name@alias` are answered with the card of the version that they mean."""
     if _REFERENCE_SIGNS.isdisjoint(name):
         return ModelDocument.of(
@@ -265,7 +254,7 @@ def describe(name: ModelReference, ports: PortsDep) -> ModelDocument | Response:
 
 @router.delete("/{name}", summary="Delete a model", **_NO_CONTENT, responses=problems(404, 422))
 @needs(TRAIN)
-def delete(name: ModelName, ports: PortsDep, caller: CallerDep) -> None:
+def delete_model(name: ModelName, ports: PortsDep, caller: CallerDep) -> None:
     """With all its versions and aliases. Version numbers are not used again, and the alias history is kept."""
     usecase.delete(ports, name, by=caller)
 

@@ -12,13 +12,11 @@ from app.api.bodies.amounts import Amount, Basis, Comparison, Gain, Maturing, Se
 from app.api.bodies.documents import StrictRoute
 from app.api.bodies.media_types import JSON
 from app.api.bodies.moments import Period, period_of_query
-from app.api.charts import media
-from app.api.charts.outcomes import outcomes_chart
+from app.api.budget import share
 from app.api.deps import PortsDep, need_model
 from app.api.errors import problems
-from app.api.middleware.limiters import limiters
-from app.api.middleware.memory import share
-from app.api.middleware.permits import TRAIN, needs
+from app.api.limiters import limiters
+from app.api.permits import TRAIN, needs
 from app.registry.card import NAME
 from app.registry.snapshot import NUMBER
 from app.usecases.outcome_report.reading import By
@@ -29,7 +27,7 @@ router = APIRouter(prefix="/models", tags=["models"], route_class=StrictRoute, d
 
 _BYTES = 100 << 20  # columns of a part of a day, and the values that are kept
 
-Verdict = Literal["as_promised", "over_promises", "under_promises", "undecided"]
+Verdict = Literal["within_10_percent", "over_promises", "under_promises", "undecided"]
 
 
 class Overrides(Gain):
@@ -62,25 +60,26 @@ class Difference(Amount):
 
     cases: int
     reason: str | None = Field(description="why there is no interval")
+    p_value: float | None = Field(description="of the difference being 0; null without an interval")
     dispersion: float | None = Field(description="observed over promised variance")
     day_inflation: float | None = Field(
-        description="by which dependence within days widens the variance; 1: none was found; null: fewer than ten days"
+        description="variance by the sums of days, over that of independent cases; null: of one day"
     )
     tolerance: float | None = Field(
-        description="a tenth of the mean absolute expected benefit; `as_promised` excludes more"
+        description="a tenth of the mean absolute expected benefit; `within_10_percent` excludes more"
     )
 
 
 class Earnings(BaseModel):
-    """Decisions, and what became of them."""
+    """Decisions, and what became of them: first the interval of what they earn less what was promised."""
 
+    difference: Difference
+    verdict: Verdict
     decisions: int
     known: int = Field(description="decisions whose truth is known")
     coverage: float | None
     expected: Expected
     realised: Realised
-    difference: Difference
-    verdict: Verdict
 
 
 class Group(Earnings):
@@ -128,10 +127,10 @@ class OutcomeReport(Earnings):
     "/{ref}/outcomes",
     summary="What recorded decisions earned, against what was expected of them",
     response_model=OutcomeReport,
-    responses={200: {"content": media.SVG_CONTENT}, **problems(404, 413, 422, 503)},
+    responses=problems(404, 413, 422, 503),
 )
 @needs(TRAIN)
-async def outcomes(
+async def outcome_report(
     ref: Annotated[
         str,
         Path(pattern=f"^{NAME}(:{NUMBER}|@{NAME})?$", description="`name` is all versions", examples=["triage"]),
@@ -146,14 +145,11 @@ async def outcomes(
     right where a person decided otherwise.
 
     Where truth is known more often after some actions, `selective` says so, and every amount names its `basis`.
-    With `Accept: image/svg+xml` the answer is a chart.
     """
     share(request).reserve(_BYTES)
-    return await limiters(request).long.run(_answer, request, ports, ref, period, by)
+    return await limiters(request).long.run(_answer, ports, ref, period, by)
 
 
-def _answer(request: Request, ports: Ports, ref: str, period: Period, by: By | None) -> Response:
+def _answer(ports: Ports, ref: str, period: Period, by: By | None) -> Response:
     found = OutcomeReport.model_validate(report(ports, ref, since=period.since, until=period.until, by=by))
-    if media.wants_svg(request):
-        return media.svg(outcomes_chart(found.model_dump(by_alias=True)))
-    return Response(found.model_dump_json(by_alias=True), media_type=JSON, headers={"Vary": "Accept"})
+    return Response(found.model_dump_json(by_alias=True), media_type=JSON)

@@ -27,11 +27,11 @@ from app.api.bodies.moments import Period
 from app.api.bodies.outcome_bodies import OutcomesRequest, OutcomesTable
 from app.api.bodies.tables import DIALECT_FIELDS, unpacked
 from app.api.bodies.uploads import run_while_connected
+from app.api.budget import share
 from app.api.deps import CallerDep, PortsDep, ports, who
 from app.api.errors import problems
-from app.api.middleware.limiters import limiters
-from app.api.middleware.memory import share
-from app.api.middleware.permits import ADMIN, PREDICT, TRAIN, needs
+from app.api.limiters import limiters
+from app.api.permits import ADMIN, PREDICT, TRAIN, needs
 from app.api.routes.datasets import DatasetDocument
 from app.usecases import dataset_from_outcomes
 from app.usecases import outcomes as usecase
@@ -71,7 +71,7 @@ class OutcomesAnswer(BaseModel):
 
 
 @needs(PREDICT)
-async def take_in(request: Request) -> Response:
+async def send_outcomes(request: Request) -> Response:
     """Send what became of recorded decisions: late, in any order, as often as you like.
 
     An outcome that is there already is not stored again. One that states more than the stored one, such as a benefit
@@ -79,7 +79,7 @@ async def take_in(request: Request) -> Response:
     request are stored, in one transaction.
 
     The outcomes come as JSON, or as a table with the columns `id`, `truth` and perhaps `action`, `benefit` and `at`:
-    `text/csv`, `application/x-ndjson`, `application/vnd.apache.parquet` or `application/vnd.apache.arrow.stream`. Then
+    `text/csv`, `application/vnd.apache.parquet` or `application/vnd.apache.arrow.stream`. Then
     `correct` is a query parameter. A case whose truth is null or empty is open: send it again, with its action and
     benefit, when the truth is known.
     """
@@ -116,7 +116,7 @@ _EXAMPLE = {
 }
 route = DirectRoute(
     "/outcomes",
-    take_in,
+    send_outcomes,
     body_type=OutcomesRequest,
     examples={"four visits": _EXAMPLE},
     others=TABULAR,
@@ -142,7 +142,7 @@ class FromOutcomesRequest(Period):
     responses=problems(404, 409, 413, 422, 503),
 )
 @needs(TRAIN)
-async def from_outcomes(
+async def outcomes_as_dataset(
     body: Annotated[FromOutcomesRequest, Body(openapi_examples={"all that is known": {"value": {"model": "triage"}}})],
     request: Request,
     response: Response,
@@ -156,7 +156,15 @@ async def from_outcomes(
     after some actions than after others where the report says so; then the rows are no fair sample.
     """
     caller.need_model(body.model)
-    make = partial(dataset_from_outcomes.make, ports, body.model, since=body.since, until=body.until, name=body.name)
+    make = partial(
+        dataset_from_outcomes.make,
+        ports,
+        body.model,
+        since=body.since,
+        until=body.until,
+        name=body.name,
+        owner=caller.owner,
+    )
     dataset = await run_while_connected(request, make)
     response.headers["Location"] = f"/datasets/{dataset.id}"
     return DatasetDocument.of(dataset)

@@ -24,9 +24,9 @@ from app.api.bodies.media_types import JSON, NPY, TABULAR
 from app.api.bodies.prediction_documents import PredictAnswer
 from app.api.bodies.prediction_requests import PredictQuestion, PredictRequest, PredictTable
 from app.api.bodies.tables import DIALECT_FIELDS, Sheet, unpacked
+from app.api.budget import share
 from app.api.errors import problems
-from app.api.middleware.memory import share
-from app.api.middleware.permits import PREDICT, needs
+from app.api.permits import PREDICT, needs
 from app.api.predicting import Asked, answered
 from app.errors import Invalid
 from app.features import Schema
@@ -43,7 +43,7 @@ async def predict(request: Request) -> Response:
     A model of numbers takes `model` and `instances` alone: rules, benefits, costs and priors are for classes.
     `probabilities` and `classes` take the place of `model` and `instances` where another system has the model.
     The instances come as JSON, a NumPy array (`application/x-npy`, rows in feature order), or a table with columns by
-    feature name: `text/csv`, `application/x-ndjson`, `application/vnd.apache.parquet` or
+    feature name: `text/csv`, `application/vnd.apache.parquet` or
     `application/vnd.apache.arrow.stream`. Beside these the other fields are query parameters, each as JSON. `Accept`
     chooses the format of the answer in the same way; where it names none of them the answer is JSON.
     """

@@ -15,15 +15,13 @@ from app.api.bodies.moments import Period
 from app.api.bodies.prediction_requests import CostsDocument
 from app.api.deps import CallerDep
 from app.api.errors import problems
-from app.api.middleware.permits import TRAIN, needs
-from app.api.routes.jobs import JobState, Order, accepted_response, add_job_routes, ordering
-from app.api.routes.train import wanted_model
+from app.api.jobs import JobState, Order, accepted_response, ordering
+from app.api.permits import TRAIN, needs
 from app.errors import Invalid
 from app.usecases import replay as usecase
 from app.usecases.predict import Rule
 
 router = APIRouter(tags=["outcomes"], route_class=StrictRoute)
-_jobs = APIRouter(prefix="/replay", tags=["outcomes"], route_class=StrictRoute)
 
 
 class ReplayRule(WireModel):
@@ -117,7 +115,7 @@ _EXAMPLE = {"models": ["triage:1"], "rules": [{"rule": "expected_benefit"}, {"li
     responses={**accepted_response(ReplayDocument), **problems(404, 413, 422)},
 )
 @needs(TRAIN)
-async def submit(
+async def replay(
     ref: Annotated[str, Path(openapi_examples={"the model above": {"value": "triage"}})],
     body: Annotated[ReplayRequest, Body(openapi_examples={"a version, and a limit": {"value": _EXAMPLE}})],
     job_of: Annotated[Order, ordering(EXAMPLE_KEY)],
@@ -132,7 +130,3 @@ async def submit(
     """
     caller.need_model(ref)
     return ReplayDocument.of(await job_of(usecase.submit, ref, body.order()))
-
-
-add_job_routes(_jobs, usecase.KIND, ReplayDocument, example_key=EXAMPLE_KEY, listed=JobState, model_filter=wanted_model)
-router.routes.extend(_jobs.routes)  # flat, as the others: errors look at the routes of each router

@@ -23,17 +23,18 @@ from app.api.bodies.documents import (
     refuse_query_of_json,
 )
 from app.api.bodies.item_sets import WRITERS, common
-from app.api.bodies.media_types import ARROW, NPY
+from app.api.bodies.media_types import ARROW, NPY, SVG
 from app.api.bodies.prediction_requests import INSTANCES
 from app.api.bodies.probabilities import fields_of_json, sets_of_arrow, sets_of_list, sets_of_npy
 from app.api.bodies.tables import Sheet, TableFields
+from app.api.budget import share
 from app.api.deps import loaded
 from app.api.errors import problems
-from app.api.middleware.limiters import limiters
-from app.api.middleware.memory import share
-from app.api.middleware.permits import PREDICT, needs
+from app.api.limiters import limiters
+from app.api.permits import PREDICT, needs
 from app.errors import Invalid
 from app.features import Schema
+from app.registry.loaded import Loaded
 from app.retrieval.losses import DEFAULT_BETA, LARGEST_BETA, LARGEST_COEFFICIENT, LOSSES
 from app.usecases.item_sets import Method, Sets, Setting, extent_bytes
 
@@ -193,19 +194,20 @@ async def retrieve(request: Request) -> Response:
     for each set); then the other fields are query parameters, each as JSON. With `model` among them such a body holds
     instances, as in `/predict`. `Accept` chooses the form of the answer in the same way: as `application/x-npy` it is
     several arrays, one after the other (positions of all sets; k, loss, precision, recall, bound of each, with
-    `sampled` also gap and vectors; curves; marginals).
+    `sampled` also gap and vectors; curves; marginals), as `image/svg+xml` a chart of the curves.
     """
     kind = media_type_of_body(request, _READERS)
     body = await request.body()
-    return await limiters(request).retrieve.run(_answer, request, kind, body)
+    asked = await limiters(request).retrieve.run(_read, kind, body, request)
+    model = None if asked.question.model is None else await loaded(request, asked.question.model)
+    return await limiters(request).retrieve.run(_answer, request, asked, model)
 
 
-def _answer(request: Request, kind: str, body: bytes) -> Response:
+def _answer(request: Request, asked: _Asked, model: Loaded | None) -> Response:
     """The response, computed in a thread; kernels hold no lock."""
-    write = WRITERS[media_type_of_answer(request, WRITERS)]
-    asked = _read(kind, body, request)
+    form = media_type_of_answer(request, WRITERS)
+    asked.question.curve |= form == SVG  # it is what the chart shows
     question = asked.question.question
-    model = None if asked.question.model is None else loaded(request, asked.question.model)
     from app.usecases import retrieve as usecase  # noqa: PLC0415 - see above
 
     if model is not None:
@@ -219,7 +221,7 @@ def _answer(request: Request, kind: str, body: bytes) -> Response:
         answer = usecase.retrieve(asked.sets, question())
     if answer.marginals is not None:
         share(request).reserve(_BYTES_PER_MARGINAL * len(answer.marginals.p))
-    return write(answer, common(answer, asked.question.setting, asked.question.method, model))
+    return WRITERS[form](answer, common(answer, asked.question.setting, asked.question.method, model))
 
 
 @dataclass(frozen=True)
@@ -295,5 +297,8 @@ route = DirectRoute(
     summary="Which set of items has the smallest expected loss?",
     response_model=RetrieveAnswer,
     response_model_exclude_none=True,
-    responses=problems(404, 409, 413, 415, 422, 503),
+    responses={
+        200: {"content": {form: {"schema": {"type": "string", "format": "binary"}} for form in (NPY, ARROW, SVG)}},
+        **problems(404, 409, 413, 415, 422, 503),
+    },
 )

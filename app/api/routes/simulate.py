@@ -7,17 +7,16 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Body, Request, Response
 from pydantic import BaseModel, Field, StrictFloat, StrictInt, StrictStr, WithJsonSchema, model_validator
 
+from app.access.caller import Caller
 from app.api.bodies.acquire_documents import TARGET, Target
 from app.api.bodies.documents import ModelVersion, StrictRoute, Text
 from app.api.bodies.matrices import WireNamedMatrix, naming, with_saved
 from app.api.bodies.media_types import JSON
 from app.api.bodies.prediction_requests import INSTANCES
-from app.api.charts import media
-from app.api.charts.budgets import acquisition_chart
-from app.api.deps import PortsDep, loaded
+from app.api.deps import PortsDep, loaded, who
 from app.api.errors import problems
-from app.api.middleware.limiters import limiters
-from app.api.middleware.permits import PREDICT, needs
+from app.api.limiters import limiters
+from app.api.permits import PREDICT, needs
 from app.api.routes.datasets import EXAMPLE_ID
 from app.api.routes.train import FeatureCosts
 from app.registry.loaded import Loaded
@@ -91,7 +90,7 @@ _EXAMPLE = {"model": "triage", "dataset": EXAMPLE_ID, "budgets": [1, 5], "benefi
     "/simulate",
     summary="What asking feature by feature would have cost and earned",
     response_model=Simulation,
-    responses={200: {"content": media.SVG_CONTENT}, **problems(404, 409, 422, 503)},
+    responses=problems(404, 409, 422, 503),
 )
 @needs(PREDICT)
 async def simulate(
@@ -102,30 +101,22 @@ async def simulate(
     """Complete rows are fed feature by feature as `/acquire` asks, for each budget; missing values cost nothing.
 
     Send rows that the model was not trained on. The same on the hold-out of training is in the card, under
-    `metrics.acquisition`. With `Accept: image/svg+xml` the answer is a chart.
+    `metrics.acquisition`.
     """
-    return await limiters(request).long.run(_answer, request, ports, body)
+    return await limiters(request).long.run(_answer, request, ports, body, await loaded(request, body.model))
 
 
-def _answer(request: Request, ports: Ports, body: SimulateRequest) -> Response:
-    model = loaded(request, body.model)
+def _answer(request: Request, ports: Ports, body: SimulateRequest, model: Loaded) -> Response:
     check_askable(model)
     body, saved = with_saved(request, body, model)
     with as_named(saved):
-        answer = _simulate(ports, body, model)
-    return naming(_written(request, answer), saved)
+        answer = _simulate(ports, body, model, who(request))
+    return naming(Response(answer.model_dump_json(by_alias=True), media_type=JSON), saved)
 
 
-def _written(request: Request, answer: Simulation) -> Response:
-    if media.wants_svg(request):
-        return media.svg(acquisition_chart(answer.model_dump()))
-    return Response(answer.model_dump_json(by_alias=True), media_type=JSON, headers={"Vary": "Accept"})
-
-
-def _simulate(ports: Ports, body: SimulateRequest, model: Loaded) -> Simulation:
+def _simulate(ports: Ports, body: SimulateRequest, model: Loaded, caller: Caller) -> Simulation:
     from app.usecases import simulate as usecase  # noqa: PLC0415 - with its compiler it takes 60 MB that many can spare
 
-    found = usecase.simulate(
-        ports, model, usecase.SimulationRequest(**{name: value for name, value in body if name != "model"})
-    )
+    asked = usecase.SimulationRequest(**{name: value for name, value in body if name != "model"})
+    found = usecase.simulate(ports, model, asked, caller)
     return Simulation(model=ModelVersion(**model.model), **found)

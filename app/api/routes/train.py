@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Body, Query
-from pydantic import Field, StrictBool, WithJsonSchema
+from fastapi import APIRouter, Body
+from pydantic import Discriminator, Field, StrictBool, Tag, WithJsonSchema
+from typing_extensions import TypeAliasType
 
 from app.api.bodies.documents import ModelVersion, Name, Names, StrictRoute, Text, WireModel
 from app.api.bodies.matrices import WireMatrix
 from app.api.deps import CallerDep
 from app.api.documentation.learner_schema import learner_schema
 from app.api.errors import problems
-from app.api.middleware.permits import TRAIN, needs
+from app.api.jobs import JobState, Order, accepted_response, ordering
+from app.api.permits import TRAIN, needs
 from app.api.routes.datasets import EXAMPLE_ID
-from app.api.routes.jobs import JobState, Order, accepted_response, add_job_routes, ordering
-from app.usecases import import_model
 from app.usecases import train as usecase
 from app.usecases.specs import HOLDOUT, SEED
 
@@ -26,7 +26,7 @@ Label = Annotated[
     Any,
     WithJsonSchema({"oneOf": [{"type": ["number", "string"]}, {"type": "array", "items": {"type": "string"}}]}),
 ]
-Learner = Annotated[dict[str, Any], WithJsonSchema(learner_schema())]
+Learner = TypeAliasType("Learner", Annotated[dict[str, Any], WithJsonSchema(learner_schema())])  # one schema, by name
 
 
 class StoredData(WireModel):
@@ -44,6 +44,18 @@ class InlineData(WireModel):
         description="one for each row: a class (word or integer) or a number; a list of labels for each row when"
         " multi-label"
     )
+
+
+def _form(sent: Any) -> str:
+    """Which of the two has more of the fields that were sent: errors are about that one."""
+    names = sent.keys() if isinstance(sent, dict) else ()
+    more = len(InlineData.model_fields.keys() & names) > len(StoredData.model_fields.keys() & names)
+    return "InlineData" if more else "StoredData"
+
+
+Data = Annotated[
+    Annotated[StoredData, Tag("StoredData")] | Annotated[InlineData, Tag("InlineData")], Discriminator(_form)
+]
 
 
 class FeatureCost(WireModel):
@@ -74,7 +86,7 @@ class TrainRequest(WireMatrix):
 
     model: Name = Field(examples=["triage"])
     learner: Learner = Field(examples=[{"kind": "logistic"}])
-    data: StoredData | InlineData
+    data: Data
     feature_costs: FeatureCosts = Field(default=None, description="what it costs to learn each feature's value")
     holdout: float = Field(
         default=HOLDOUT, ge=0, le=0.9, strict=True, description="part held out to evaluate the model; 0: none"
@@ -121,7 +133,7 @@ _EXAMPLE = {
     responses={**accepted_response(JobDocument), **problems(404, 409, 413, 422)},
 )
 @needs(TRAIN)
-async def submit(
+async def train(
     body: Annotated[TrainRequest, Body(openapi_examples={"the data set above": {"value": _EXAMPLE}})],
     job_of: Annotated[Order, ordering(EXAMPLE_KEY)],
     caller: CallerDep,
@@ -129,19 +141,3 @@ async def submit(
     caller.need_model(body.model)
     order = dict(body) | {"data": dict(body.data), "matrix": body.stated()}
     return JobDocument.of(await job_of(usecase.submit, order))
-
-
-def wanted_model(
-    model: Annotated[str | None, Query(description="only jobs for this model", max_length=64)] = None,
-) -> str | None:
-    return model
-
-
-add_job_routes(
-    router,
-    usecase.KIND,
-    JobDocument,
-    example_key=EXAMPLE_KEY,
-    others=[import_model.KIND],
-    model_filter=wanted_model,
-)

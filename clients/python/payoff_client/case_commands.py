@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -30,13 +31,14 @@ from payoff_client.terminal import (
     stakes_of,
     table_text,
     value_of,
-    write_chart,
 )
+
+_CELL = re.compile(r'(?:("(?:[^"]|"")*")|([^",\n]*))(,|\n)')
 
 
 def describe_predict(command: argparse.ArgumentParser) -> None:
     command.add_argument("model", help="name, name:version or name@alias")
-    command.add_argument("file", help="CSV, NDJSON (both also .gz) or Parquet; - is CSV on standard input")
+    command.add_argument("file", help="CSV (also .gz) or Parquet; - is CSV on standard input")
     command.add_argument("--benefits", metavar="FILE", help=BENEFITS_HELP)
     command.add_argument("--rule", help="how to decide (default expected_benefit; without benefits most_probable)")
     command.add_argument("--out", metavar="FILE", help="in one of the same formats (default: CSV on standard output)")
@@ -51,7 +53,7 @@ def predict(client: Payoff, chosen: argparse.Namespace) -> None:
         fields["rule"] = "most_probable"
     with tempfile.TemporaryDirectory() as folder:
         source = _standard_input(folder) if chosen.file == "-" else Path(chosen.file)
-        printed = Path(folder) / ("decided.ndjson" if chosen.json else "decided.csv")
+        printed = Path(folder) / "decided.csv"
         report = model.decide_file(source, chosen.out or printed, **fields)
         if chosen.out is not None:
             show(chosen, report, f"{report['rows']:,} rows decided by {report['model']}\n{_limits(report)}".strip())
@@ -59,7 +61,7 @@ def predict(client: Payoff, chosen: argparse.Namespace) -> None:
         warn(report["warnings"])
         with printed.open(encoding="utf-8", newline="") as file:
             if chosen.json:
-                _print_results(report, file)
+                print(json.dumps({**report, "results": _results(file.read())}, ensure_ascii=False))
             else:
                 shutil.copyfileobj(file, sys.stdout)
 
@@ -71,12 +73,23 @@ def _standard_input(folder: str) -> Path:
     return path
 
 
-def _print_results(report: Mapping[str, Any], lines: Iterable[str]) -> None:
-    """One document, whose `results` are never in memory together."""
-    print(json.dumps(report, ensure_ascii=False)[:-1], end=', "results": [')
-    for i, line in enumerate(lines):
-        print(",\n" if i else "\n", line.strip(), sep="", end="")
-    print("\n]}")
+def _results(text: str) -> list[dict[str, Any]]:
+    """The rows of the service's CSV as objects: it quotes all text, and what is empty without quotes is missing."""
+    rows: list[list[Any]] = [[]]
+    for quoted, bare, end in _CELL.findall(text):
+        rows[-1].append(quoted[1:-1].replace('""', '"') if quoted else _bare(bare))
+        if end == "\n":
+            rows.append([])
+    names, *cells = rows[:-1] or [[]]
+    return [dict(zip(names, row, strict=True)) for row in cells]
+
+
+def _bare(cell: str) -> Any:
+    """A value without quotes: a number, a boolean or, as a date is, text."""
+    try:
+        return json.loads(cell) if cell else None
+    except ValueError:
+        return cell
 
 
 def _limits(report: Mapping[str, Any]) -> str:
@@ -87,7 +100,7 @@ def _limits(report: Mapping[str, Any]) -> str:
 def describe_retrieve(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "file",
-        help="probabilities (.npy, or CSV of numbers), or with --model cases (CSV, NDJSON, both also .gz, Parquet)",
+        help="probabilities (.npy, or CSV of numbers), or with --model cases (CSV, also .gz, or Parquet)",
     )
     command.add_argument("--model", help="name, name:version or name@alias")
     command.add_argument("--setting", default="binary", choices=["binary", "multilabel", "multiclass"])
@@ -149,14 +162,11 @@ def acquire(client: Payoff, chosen: argparse.Namespace) -> None:
 
 def describe_outcomes(command: argparse.ArgumentParser) -> None:
     command.add_argument("model", nargs="?", help="report what became of its recorded decisions")
-    command.add_argument(
-        "--send", metavar="FILE", help="CSV, NDJSON (both also .gz) or Parquet with id, truth, action, benefit, at"
-    )
+    command.add_argument("--send", metavar="FILE", help="CSV (also .gz) or Parquet with id, truth, action, benefit, at")
     command.add_argument("--since", help="ISO 8601")
     command.add_argument("--until", help="ISO 8601")
     command.add_argument("--by", help="part of the report")
     command.add_argument("--dataset", metavar="NAME", help="make a data set of the instances whose truth is known")
-    command.add_argument("--chart", metavar="FILE", help="write an SVG")
     describe_dialect(command)
 
 
@@ -164,18 +174,17 @@ def outcomes(client: Payoff, chosen: argparse.Namespace) -> None:
     if (chosen.model is None) == (chosen.send is None):
         raise Unusable("give a model for its report, or --send a file")
     if chosen.send:
-        refuse(chosen, "with --send", "since", "until", "by", "dataset", "chart")
+        refuse(chosen, "with --send", "since", "until", "by", "dataset")
         sent = client.send_outcomes(Path(chosen.send), **given(chosen, *NAMES))
         show(chosen, sent, figures_text(sent | {name: len(sent[name]) for name in ("unknown", "conflicts")}))
         return
     refuse(chosen, "without --send", *NAMES)
     if chosen.dataset:
-        refuse(chosen, "with --dataset", "by", "chart")
+        refuse(chosen, "with --dataset", "by")
         made = client.datasets.from_outcomes(chosen.model, name=chosen.dataset, **given(chosen, "since", "until"))
         warn(made["from"]["warnings"])
         show(chosen, made, figures_text(made))
         return
     asked = given(chosen, "since", "until", "by")
-    report = client.model(chosen.model).outcomes(chart=bool(chosen.chart), **asked)
-    write_chart(chosen, report)
+    report = client.model(chosen.model).outcomes(**asked)
     show(chosen, report, figures_text(report))

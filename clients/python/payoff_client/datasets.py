@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import json
+import math
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -12,7 +14,7 @@ from typing import Any, Unpack
 import numpy as np
 
 from payoff_client.bodies import stated
-from payoff_client.dialect import Written, dialect_of
+from payoff_client.dialect import MISSING, Written, dialect_of
 from payoff_client.errors import InvalidAnswer
 from payoff_client.shapes import DATASET, FROM_OUTCOMES, Shape, page_of
 from payoff_client.signatures import readable
@@ -21,9 +23,8 @@ from payoff_client.tables import Rows, eager, table_of
 from payoff_client.values import plain
 from payoff_client.wire import Call, Content, Link, blocking, post, step
 
-CSV, NDJSON = "text/csv", "application/x-ndjson"
-PARQUET, GZIP = "application/vnd.apache.parquet", "application/gzip"
-SUFFIXES = {".csv": CSV, ".ndjson": NDJSON, ".jsonl": NDJSON, ".parquet": PARQUET, ".gz": GZIP}
+CSV, PARQUET, GZIP = "text/csv", "application/vnd.apache.parquet", "application/gzip"
+SUFFIXES = {".csv": CSV, ".parquet": PARQUET, ".gz": GZIP}
 _BLOCK = 2**20
 _MOST_PAGES = 10_000  # two million items
 
@@ -48,7 +49,7 @@ class DatasetMethods:
     ) -> dict[str, Any]:
         """Upload a file (its path) or a frame; the same content has the same id.
 
-        Files are CSV or NDJSON (gzipped or not) or Parquet, by their suffix, and are read in blocks. `types` has
+        Files are CSV (gzipped or not) or Parquet, by their suffix, and are read in blocks. `types` has
         `number`, `category` or `ignore` by column, `label_type` is that of the label; `dialect` has `delimiter`,
         `decimal` and `encoding` of CSV.
         """
@@ -154,7 +155,7 @@ def _of_file(path: Path) -> tuple[str, Content]:
 
 
 def _of_frame(data: Any) -> tuple[str, bytes, dict[str, str]]:
-    """The frame as Parquet or, where no library writes it, as CSV or NDJSON; and types that CSV does not keep."""
+    """The frame as Parquet or, where no library writes it, as CSV; and types that CSV does not keep."""
     eager(data)
     library = type(data).__module__.partition(".")[0]
     sink = io.BytesIO()
@@ -175,8 +176,38 @@ def _of_frame(data: Any) -> tuple[str, bytes, dict[str, str]]:
     table = table_of(data)
     if not isinstance(table, Rows):
         raise TypeError("an array has no names of columns: give a frame or a list of objects, or use `labelled`")
-    lines = [json.dumps({name: plain(value) for name, value in row.items()}, allow_nan=False) for row in table.data]
-    return NDJSON, "\n".join(lines).encode(), {}
+    return _of_columns({name: _values(name, table.column(name)) for name in table.names or ()})
+
+
+def _of_columns(columns: Mapping[str, Sequence[Any]]) -> tuple[str, bytes, dict[str, str]]:
+    if find_spec("pyarrow") is not None:
+        import pyarrow as pa  # noqa: PLC0415 - only where it is installed
+
+        return _of_frame(pa.table({name: list(values) for name, values in columns.items()}))
+    words = [name for name, values in columns.items() if any(isinstance(value, str) for value in values)]
+    for name in words:
+        for each in columns[name]:
+            if each is not None and (each in MISSING or each != each.strip()):
+                raise ValueError(f"{name!r} has the text {each!r}, which CSV cannot hold: install pyarrow")
+    sheet = io.StringIO()
+    writer = csv.writer(sheet, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(zip(*columns.values(), strict=True))
+    return CSV, sheet.getvalue().encode(), dict.fromkeys(words, "category")
+
+
+def _values(name: str, values: Sequence[Any]) -> list[Any]:
+    """Text, or numbers, where booleans are 0 and 1; None where one is missing. ValueError for others."""
+    kinds = {type(value) for value in values if value is not None}
+    if kinds <= {str}:
+        return list(values)
+    if not kinds <= {int, float, bool}:
+        raise ValueError(f"{name!r} has values of several kinds: give text, or numbers, or None")
+    has_floats = float in kinds or any(value is not None and abs(value) >= 2**63 for value in values)
+    found = [None if value is None else float(value) if has_floats else int(value) for value in values]
+    if any(value in (math.inf, -math.inf) for value in found):
+        raise ValueError(f"{name!r} has infinite values")
+    return found
 
 
 def labelled(X: Any, y: Any, names: Sequence[str], label: str) -> list[dict[str, Any]]:

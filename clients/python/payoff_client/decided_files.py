@@ -1,4 +1,4 @@
-"""The files that decisions are written to: CSV with one header, NDJSON, Parquet."""
+"""The files that decisions are written to: CSV with one header, Parquet."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from payoff_client.bodies import ARROW
 from payoff_client.csv_rows import count, first_end
-from payoff_client.datasets import CSV, PARQUET
+from payoff_client.datasets import PARQUET
 from payoff_client.reading import Answer, parsed
 from payoff_client.shapes import PART, check
 
@@ -28,21 +28,16 @@ def writer_of(form: str, target: Path, path: Path) -> Writer:
     """The writer of a form, to `path` in place of `target`."""
     if form == PARQUET:
         return _ParquetWriter(path)
-    return _TextWriter(path, zipped=target.suffix.lower() == ".gz", header=form == CSV)
+    return _CsvWriter(path, zipped=target.suffix.lower() == ".gz")
 
 
-class _TextWriter:
-    """CSV with one header, or NDJSON."""
-
-    def __init__(self, path: Path, *, zipped: bool, header: bool) -> None:
+class _CsvWriter:
+    def __init__(self, path: Path, *, zipped: bool) -> None:
         self._file: Any = gzip.open(path, "wb") if zipped else path.open("wb")  # noqa: SIM115 - `close` closes it
         self._header: bytes | None = None
-        self._has_header = header
 
     def rows_of(self, content: bytes) -> tuple[bytes, int]:
         content.decode()  # ValueError where it is not UTF-8
-        if not self._has_header:
-            return content, content.count(b"\n")
         end = first_end(content, ",")
         rows = content[end:]
         if self._header is None:

@@ -197,7 +197,7 @@ class DecideMethods:
         progress: bool | None = None,
         **stakes: Unpack[FileStakes],
     ) -> dict[str, Any]:
-        """Decide for a file of any length, in bounded memory: CSV, NDJSON (both also .gz) or Parquet by its suffix.
+        """Decide for a file of any length, in bounded memory: CSV (also .gz) or Parquet by its suffix.
 
         The target has the columns that the model does not use, then those of `decide`; it appears when it is complete.
         `record` is True, False, or the name of a column of ids, with which a file that is decided again records nothing

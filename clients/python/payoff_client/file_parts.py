@@ -1,10 +1,9 @@
-"""Files in parts that requests send: CSV and NDJSON are cut between rows, not parsed; Parquet needs pyarrow."""
+"""Files in parts that requests send: CSV is cut between rows, not parsed; Parquet needs pyarrow."""
 
 from __future__ import annotations
 
 import codecs
 import gzip
-import json
 import re
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -19,7 +18,6 @@ from payoff_client.datasets import CSV, PARQUET, form_of
 from payoff_client.dialect import Dialect
 from payoff_client.errors import PayoffError, located
 from payoff_client.frames import stream_of
-from payoff_client.shapes import check
 
 _LINE = re.compile(r"\b(line|row) (\d{1,15})\b")
 _LONGEST_ROW = 32 * 2**20
@@ -48,16 +46,10 @@ def opened(source: Path, dialect: Dialect, size: int | None) -> Iterator[tuple[s
         return
     with unpacked(source) as (file, share):
         rows = dialect.in_utf8(file)
-        delimiter = dialect.delimiter if form == CSV else None
-        pieces = iter([rows.read()]) if size is None else _pieces(rows, delimiter, size)
+        pieces = iter([rows.read()]) if size is None else _pieces(rows, dialect.delimiter, size)
         first = next(pieces, b"").removeprefix(codecs.BOM_UTF8).lstrip(b"\r\n")  # the service passes over empty lines
-        header = b""
-        if delimiter is None:
-            names = _fields_of(first.partition(b"\n")[0])
-        else:
-            header = first[: first_end(first, delimiter)]
-            names = dialect.header(header)
-        yield form, names, _parts(first, pieces, header, share)
+        header = first[: first_end(first, dialect.delimiter)]
+        yield form, dialect.header(header), _parts(first, pieces, header, share)
 
 
 @contextmanager
@@ -72,14 +64,6 @@ def unpacked(source: Path) -> Iterator[tuple[Any, Callable[[], float]]]:
             raise ValueError(f"{source.name!r} is damaged: {error}") from error
 
 
-def _fields_of(line: bytes) -> list[str]:
-    """The names in the first line of NDJSON; ValueError where it is no object."""
-    try:
-        return list(check(json.loads(line) if line.strip() else {}, dict))
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"the first line is no object of JSON: {error}") from error
-
-
 def _parts(first: bytes, pieces: Iterator[bytes], header: bytes, share: Callable[[], float]) -> Iterator[Part]:
     """The pieces, each with the `header` that the first one begins with."""
     yield Part(first, share())
@@ -88,12 +72,12 @@ def _parts(first: bytes, pieces: Iterator[bytes], header: bytes, share: Callable
             yield Part(header + piece, share())
 
 
-def _pieces(file: Any, delimiter: str | None, size: int) -> Iterator[bytes]:
-    """The content, cut at ends of rows: of lines where there is no delimiter."""
+def _pieces(file: Any, delimiter: str, size: int) -> Iterator[bytes]:
+    """The content, cut at ends of rows."""
     rest = b""
     while block := file.read(size):
         rest += block
-        end = rest.rfind(b"\n") + 1 if delimiter is None else last_end(rest, delimiter)
+        end = last_end(rest, delimiter)
         if end:
             yield rest[:end]
             rest = rest[end:]

@@ -126,13 +126,13 @@ class ModelMethods(DecideMethods):
         path = f"/models/{step(self.reference, safe=':@')}/benefit"
         return await charted(self._link, post(path, stated(benefits=benefits, **options)), chart)
 
-    async def _outcomes(self, /, *, chart: bool | None = None, **asked: Unpack[OutcomesOptions]) -> Report:
+    async def _outcomes(self, /, **asked: Unpack[OutcomesOptions]) -> Report:
         """What became of recorded decisions; `asked` are `since` and `until` (ISO 8601) and `by`.
 
-        Amounts are in the unit of the matrices, per decision. `chart` draws the report; by default in notebooks.
+        Amounts are in the unit of the matrices, per decision.
         """
         call = Call("GET", f"/models/{step(self.reference, safe=':@')}/outcomes", stated(**asked))
-        return await charted(self._link, call, chart)
+        return Report(await self._link.document(call, REPORT))
 
 
 class AsyncModel(ModelMethods):

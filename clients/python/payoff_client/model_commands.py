@@ -23,7 +23,6 @@ from payoff_client.terminal import (
     show,
     stakes_of,
     table_text,
-    write_chart,
 )
 
 _NAME = re.compile("[a-z0-9][a-z0-9_-]*")  # bash would run commands in other names that it completes
@@ -74,7 +73,8 @@ def compare(client: Payoff, chosen: argparse.Namespace) -> None:
     learners = [learner_of(text) for text in chosen.learner]
     options = {"benefits": None, **stakes_of(chosen.benefits, Matrix), **given(chosen, "folds", *NAMES)}
     report = client.compare(_data(chosen), label=chosen.label, learners=learners, chart=bool(chosen.chart), **options)
-    write_chart(chosen, report)
+    if chosen.chart:
+        Path(chosen.chart).write_text(report.svg or "", encoding="utf-8")
     show(chosen, report, table_text(report.table, ["learner", "rule", "benefit", "mu", "interval"]))
 
 

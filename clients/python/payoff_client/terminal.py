@@ -15,13 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from payoff_client.answers import Report, warn
-from payoff_client.datasets import CSV, NDJSON
+from payoff_client.answers import warn
+from payoff_client.datasets import CSV
 from payoff_client.dialect import MISSING, PLAIN, Dialect
 from payoff_client.errors import InvalidAnswer
 from payoff_client.file_parts import opened, unpacked
 from payoff_client.progress import printable
-from payoff_client.shapes import check
 from payoff_client.stakes import Stakes
 
 _SAVED = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}(:[1-9][0-9]*)?")
@@ -73,19 +72,15 @@ def stakes_of(path: str | None, fields: type = Stakes) -> dict[str, Any]:
 
 
 def cases_of(path: str, card: Mapping[str, Any], dialect: Dialect = PLAIN) -> list[dict[str, Any]]:
-    """The rows of a CSV, NDJSON or Parquet file as objects of those features of the model that it has."""
+    """The rows of a CSV or Parquet file as objects of those features of the model that it has."""
     features = {feature["name"]: feature for feature in card["features"]}
     with opened(Path(path), dialect, None) as (kind, names, parts):
         content = next(parts).content
     if kind == CSV:
         return _cases_of_csv(path, content, names, features, dialect)
-    if kind == NDJSON:
-        with _readable(path):
-            rows = [check(json.loads(line), dict) for line in content.split(b"\n") if line.strip()]
-    else:
-        from pyarrow import ipc  # noqa: PLC0415 - for Parquet alone
+    from pyarrow import ipc  # noqa: PLC0415 - for Parquet alone
 
-        rows = ipc.open_stream(content).read_all().to_pylist()
+    rows = ipc.open_stream(content).read_all().to_pylist()
     found = [name for name in features if any(name in row for row in rows)]
     return [{name: row.get(name) for name in found} for row in rows]
 
@@ -237,12 +232,6 @@ def refuse(chosen: argparse.Namespace, why: str, *names: str) -> None:
     """Unusable where one of the options was given, as it has no effect."""
     for name in given(chosen, *names):
         raise Unusable(f"--{name} has no effect {why}")
-
-
-def write_chart(chosen: argparse.Namespace, report: Report) -> None:
-    """Write the chart to the file that was named, if one was."""
-    if chosen.chart:
-        Path(chosen.chart).write_text(report.svg or "", encoding="utf-8")
 
 
 def show(chosen: argparse.Namespace, document: Any, text: str) -> None:

@@ -50,7 +50,7 @@ CALLS = {
     f"model.decide_file {form}": lambda client, folder, form=form: client.model("m:1").decide_file(
         folder / "in.csv", folder / f"out.{form}", benefits="autumn"
     )
-    for form in ("csv", "ndjson", "parquet")
+    for form in ("csv", "parquet")
 }
 
 

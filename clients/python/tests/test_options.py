@@ -30,7 +30,7 @@ OPTIONS = {  # by command: arguments, and options that each change what they do
     "predict": [
         (
             ["m:1", "cases.csv"],
-            [["--benefits", "benefits.json"], ["--rule", "minimax"], ["--out", "o.ndjson"], *DIALECT, *GLOBAL],
+            [["--benefits", "benefits.json"], ["--rule", "minimax"], ["--out", "o.csv.gz"], *DIALECT, *GLOBAL],
         )
     ],
     "train": [
@@ -89,7 +89,6 @@ OPTIONS = {  # by command: arguments, and options that each change what they do
                 ["--until", "2026-01-01"],
                 ["--by", "x"],
                 ["--dataset", "n"],
-                ["--chart", "c.svg"],
                 *GLOBAL,
             ],
         ),
@@ -98,7 +97,6 @@ OPTIONS = {  # by command: arguments, and options that each change what they do
 }
 REFUSED = [
     ("outcomes --send outcomes.csv --since 2026-01-01", "--since has no effect with --send"),
-    ("outcomes --send outcomes.csv --chart c.svg", "--chart has no effect with --send"),
     ("outcomes m --dataset n --by x", "--by has no effect with --dataset"),
     ("outcomes m --decimal ,", "--decimal has no effect without --send"),
     ("outcomes", "give a model"),
@@ -178,12 +176,12 @@ def test_an_option_without_effect_is_refused(run, line, words):
 
 
 def test_decisions_are_one_document(run, monkeypatch):
-    answer = b'{"bed": "B1", "decision": "x"}\n{"bed": "B2", "decision": "y"}\n'
+    answer = b'"bed","decision","p:ill","day"\n"1,""\n2","x",0.1,2026-01-02\n,"NA",7,\n'
 
     def decide(request):
         if request.method == "GET":
             return of_path(VALID, request)
-        assert request.headers["Accept"] == "application/x-ndjson"
+        assert request.headers["Accept"] == "text/csv"
         assert request.content == b"age,pain\n1,mild\n"
         return httpx.Response(200, content=answer, headers={"Payoff-Answer": json.dumps(SHARED)})
 
@@ -191,7 +189,10 @@ def test_decisions_are_one_document(run, monkeypatch):
     code, (_, output, _), errors = run("predict", "m:1", "-", "--json", answer=decide)
     assert (code, errors) == (0, "warning: w\n")
     document = json.loads(output)
-    assert document["results"] == [json.loads(line) for line in answer.splitlines()]
+    assert document["results"] == [
+        {"bed": '1,"\n2', "decision": "x", "p:ill": 0.1, "day": "2026-01-02"},
+        {"bed": None, "decision": "NA", "p:ill": 7, "day": None},
+    ]
     assert (document["rows"], document["model"], document["warnings"]) == (2, "m:1", ["w"])
 
 

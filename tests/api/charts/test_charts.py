@@ -8,13 +8,12 @@ from itertools import combinations, pairwise
 from xml.etree import ElementTree as ET
 
 import pytest
+from fastapi import Request
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from app.api.charts.axis import Axis, number, short
-from app.api.charts.budgets import acquisition_chart
-from app.api.charts.frame import key, spread, through
-from app.api.charts.reports import benefit_chart, comparison_chart
+from app.api.charts.axes import Axis, key, number, short, spread, through
+from app.api.charts.reports import benefit_chart, comparison_chart, retrieval_chart, wants_svg
 from app.api.charts.svg import CHARACTER, escaped, fitted, shortened, tag, text
 
 MINUS = "\N{MINUS SIGN}"
@@ -260,23 +259,12 @@ def test_a_key_that_is_too_long_for_one_row_has_several():
     assert len(rows) == height / 18 == 2
 
 
-def simulation(**changes):
-    run = {"cost": 2.0, "error": 0.25, "net_benefit": 1.5}
-    nothing, everything = (
-        {"cost": 0.0, "error": 0.5, "net_benefit": 0.5},
-        {"cost": 9.0, "error": 0.125} | {"net_benefit": -4.0},
-    )
-    ways = {"plain": run, "vote_stopping": run, "worth_stopping": run}
-    found = {"model": {"name": "m", "version": 1}, "measure": "error_rate", "rows": 3, "budgets": [ways]}
-    return found | {"nothing": nothing, "everything": everything} | changes
-
-
 AXES = {
     "benefit": (lambda: benefit_chart(report([(0.0, 0.0), (1.0, 1.0)]), corrected=False),
                 {"threshold t on the score", "mean benefit per row", "rule", "benefit per row"}),
     "comparison": (lambda: comparison_chart(result()), {"learner and rule", "benefit per row"}),
-    "budgets": (lambda: acquisition_chart(simulation()),
-                {"mean cost per row", "Error rate", "Net benefit (benefit less cost) per row"}),
+    "retrieval": (lambda: retrieval_chart("f_beta", [([0.5, 0.25, 0.75], 1), ([0.125], 0)]),
+                  {"items retrieved", "expected loss", "retrieved: 1 of 2 items, 0.25"}),
 }  # fmt: skip
 
 
@@ -290,17 +278,46 @@ def test_axes_have_titles_and_a_screen_reader_gets_all_figures(kind):
     assert chart.get("role") == "img"
     assert (title.tag, description.tag) == (f"{NS}title", f"{NS}desc")
     figures = {"benefit": ("1 (0.5 … 1.5)", "t* = 0.3", "is 0 at threshold 0"), "comparison": ("0.5 (0 … 1)", "l most"),
-               "budgets": ("0.25 at cost 2", "0.125 at cost 9", "0.5 when nothing")}[kind]  # fmt: skip
+               "retrieval": ("0.25 with 1 of 2, 0.5 with none, 0.75 with all", "set 2 of 2: 0.125")}[kind]  # fmt: skip
     assert all(each in description.text for each in figures), description.text
 
 
-def test_the_ends_of_a_simulation_are_labelled_on_different_sides():
-    """So the words do not cover each other where all features are free."""
-    free = {"cost": 0.0, "error": 0.5, "net_benefit": 0.0}
-    chart = ET.fromstring(acquisition_chart(simulation(nothing=free, everything=free, budgets=[])))
-    sides = [one.get("text-anchor") for one in chart.iter(f"{NS}text") if (one.text or "").startswith("buy")]
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=2000), st.integers(0, 1999))
+def test_a_curve_of_losses_stays_on_the_paper_and_passes_through_the_set(curve, k):
+    chart = ET.fromstring(retrieval_chart("f_beta", [(curve, min(k, len(curve) - 1))]))
+    corners = vertices(next(chart.iter(f"{NS}path")).get("d"))
+    (chosen,) = chart.iter(f"{NS}circle")
 
-    assert sides == ["start", "end"] * 2
+    assert all(0 <= x <= float(chart.get("width")) and 0 <= y <= float(chart.get("height")) for x, y in corners)
+    assert len(corners) <= 502
+    assert min(math.dist(corner, (float(chosen.get("cx")), float(chosen.get("cy")))) for corner in corners) < 0.2
+
+
+def test_many_sets_are_the_first_twelve():
+    assert len(list(ET.fromstring(retrieval_chart("am", [([0.5, 0.25], 1)] * 30)).iter(f"{NS}path"))) == 12
+    assert ET.fromstring(retrieval_chart("am", [])).tag == f"{NS}svg"
+
+
+@pytest.mark.parametrize(
+    ("accept", "wanted"),
+    [
+        ("", False),
+        ("*/*", False),
+        ("image/svg+xml", True),
+        ("image/avif,image/svg+xml,image/*,*/*;q=0.8", True),
+        ("text/html,*/*, image/svg+xml", False),
+        ("application/json;q=0.5, image/svg+xml", True),
+        ("image/svg+xml;q=0.5, application/json", False),
+        ("image/svg+xml;q=0, */*;q=0.1", False),
+        ("image/svg+xml;q=0", False),
+        ("IMAGE/SVG+XML; q=0.9, application/json; q=0.2", True),
+    ],
+)
+def test_what_is_wanted_most_is_sent(accept, wanted):
+    """By weight, of equals the first; a weight of 0 is a refusal."""
+    request = Request({"type": "http", "headers": [(b"accept", accept.encode())]})
+
+    assert wants_svg(request) is wanted
 
 
 STYLES = re.search(r"<style>(.*?)</style>", comparison_chart(result()), re.DOTALL)[1].partition("@media")

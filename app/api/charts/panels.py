@@ -1,4 +1,4 @@
-"""Contenders as dots with intervals, the best one marked."""
+"""Panels of charts: a cut's benefit as a curve, a loss by size of set, contenders as dots with intervals."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from app.api.charts.axis import Axis, short
-from app.api.charts.frame import BELOW, MARGIN, heading, key, scale, spread
+from app.api.charts.axes import BELOW, MARGIN, Axis, Points, frame, heading, key, plot, scale, short, spread, through
 from app.api.charts.svg import CHARACTER, fitted, line, shortened, tag, text
 
+_PLOT = 212.0
+_POINTS = 500  # of a curve over sizes: a step each is finer than paper shows
+_DOTS = {"cut": "best", "posterior": "posterior-dot"}
 _TOP, _ROW = 90.0, 22.0
 _INDENT = 14.0
 _COLUMN = "benefit (95 % interval)"
@@ -21,10 +23,66 @@ _FAR = 2.0  # a line farther off than this many ranges would leave the dots no r
 
 
 @dataclass(frozen=True)
-class Dot:
-    """A contender: its group (or ""), its name, its mean with an interval, its share of the bound, and what the mean is
-    about; equal ends are no interval.
+class Mark:
+    """A threshold with what it earns; `place` None: only told in words."""
+
+    words: str
+    style: str
+    place: float | None = None
+    height: float | None = None
+
+
+def curve(width: float, title: str, points: Points, bound: float, marks: Sequence[Mark]) -> tuple[float, str]:
+    """A panel's height and content: B(t) in steps through points (t, B), its bound across, and marks at thresholds.
+
+    The steps pass through the best cut, too.
     """
+    entries = [("mean benefit B(t) on rows not seen", "line"), (f"upper bound {short(bound)}", "bound")]
+    rows, words = key([*entries, *((mark.words, mark.style) for mark in marks)], width, 52)
+    top = 52 + rows + 22
+    x, y = plot([bound, *(value for _, value in points)], 1.0, width, top, top + _PLOT)
+    drawn = [(mark.place, mark.height, mark.style) for mark in marks if mark.place is not None]
+    known = [(place, height, style) for place, height, style in drawn if height is not None]
+    best = [(place, height) for place, height, style in known if style == "cut"]
+    body = [
+        heading(title, width),
+        words,
+        frame(x, y, "threshold t on the score", "mean benefit per row"),
+        line(x.start, y.at(bound), x.end, y.at(bound), "bound"),
+        *(line(x.at(place), y.end, x.at(place), y.start, style) for place, _, style in drawn),
+        through(x, y, sorted([*points, *best]), "line", steps=True),
+        *(tag("circle", cx=x.at(place), cy=y.at(height), r=4.5, cls=_DOTS[style]) for place, height, style in known),
+    ]
+    return y.start + BELOW, "".join(body)
+
+
+def curve_in_words(points: Points, marks: Sequence[Mark]) -> str:
+    """The curve in words, for those who do not see it."""
+    (first, low), (last, high) = points[0], points[-1]
+    ends = f"B(t) is {short(low)} at threshold {short(first)} and {short(high)} at {short(last)}"
+    return "; ".join([ends, *(mark.words for mark in marks)]) + "."
+
+
+def losses(width: float, title: str, curve: Sequence[float], k: int) -> tuple[float, str]:
+    """A panel's height and content: the expected loss of the best 0, 1, … n items, and the size that was chosen."""
+    size = len(curve) - 1
+    shown = sorted({k, *(size * place // _POINTS for place in range(_POINTS + 1))})
+    top = 52 + 18 + 22
+    x, y = plot([curve[n] for n in shown], max(size, 1), width, top, top + _PLOT)
+    body = [
+        heading(title, width),
+        key([("expected loss", "line"), (f"retrieved: {k} of {size} items, {short(curve[k])}", "cut")], width, 52)[1],
+        frame(x, y, "items retrieved", "expected loss"),
+        line(x.at(k), y.end, x.at(k), y.start, "cut"),
+        through(x, y, [(n, curve[n]) for n in shown], "line"),
+        tag("circle", cx=x.at(k), cy=y.at(curve[k]), r=4.5, cls="best"),
+    ]
+    return y.start + BELOW, "".join(body)
+
+
+@dataclass(frozen=True)
+class Dot:
+    """A contender: its group (or ""), its name, its mean with an interval, and its share of the bound."""
 
     group: str
     name: str
@@ -33,7 +91,6 @@ class Dot:
     high: float
     mu: float | None
     best: bool
-    note: str = ""
 
 
 @dataclass(frozen=True)
@@ -127,5 +184,4 @@ def _contender(x: Axis, y: float, width: float, one: Dot) -> str:
 
 def _figures(one: Dot) -> str:
     share = "" if one.mu is None else f", {short(100 * one.mu)} %"
-    interval = "" if one.note and one.low == one.high else f" ({short(one.low)} … {short(one.high)})"
-    return f"{short(one.value)}{interval}{share}{', ' if one.note else ''}{one.note}"
+    return f"{short(one.value)} ({short(one.low)} … {short(one.high)}){share}"

@@ -1,27 +1,25 @@
-"""What is said about bodies and parameters of the wrong type: our words, and the name that may have been meant."""
+"""Bodies and parameters of the wrong type: one error for each place, with a pointer into what was sent."""
 
 from __future__ import annotations
 
-import re
 from itertools import product
 
 import pytest
-from pydantic_core._pydantic_core import list_all_errors
 
 from tests.conftest import two_class_rows
 from tests.messages import says
 
 WRONG = [None, True, -1, 0.5, 10**30, "", "x" * 300, "No Name", [], [[]], [None], {}, {"x/y": 1}, {"kind": "x"}]
 WRONG_TEXTS = ["", "x" * 300, "No Name", "-1", "0", "1.5", "1e3", "\u00e9", "9" * 30]
-PLACES = {"{ref}": "ward", "{name}": "ward", "{alias}": "a", "{version}": "1", "{job_id}": "j", "{dataset_id}": "d"}
-
-
-def template(text):
-    """A regular expression of what pydantic makes of one of its templates."""
-    return "".join("\\S.*" if part.startswith("{") else re.escape(part) for part in re.split(r"(\{\w+\})", text))
-
-
-TEMPLATES = re.compile("|".join(template(each["message_template_python"]) for each in list_all_errors()))
+PLACES = {
+    "{ref}": "ward",
+    "{name}": "ward",
+    "{alias}": "a",
+    "{matrix}": "m",
+    "{version}": "1",
+    "{job_id}": "j",
+    "{dataset_id}": "d",
+}
 
 
 def concrete(path):
@@ -52,29 +50,15 @@ def operations(document):
             yield method, path, operation
 
 
-def check_words(response):
-    """No message is pydantic's, nor holds a regular expression."""
-    document = response.json()
-    detail = document.get("detail") or document["error"]  # the Open Inference Protocol has one text
-    messages = [detail, *(error["msg"] for error in document.get("errors", ()))]
-    for message in messages:
-        assert not TEMPLATES.search(message), message
-        assert not re.search(r"[\[(]\^|\^\[|\\x|\{\d+,\d*\}", message), message
-        assert not message.endswith("."), message
-    return messages
+def exists(sent, pointer):
+    """Whether the pointer leads to a value in what was sent, or to a field that is missing there."""
+    *steps, last = [""] + [step.replace("~1", "/").replace("~0", "~") for step in pointer.split("/")[1:]]
+    for step in steps[1:]:
+        sent = sent[int(step)] if isinstance(sent, list) else sent[step]
+    return not steps or isinstance(sent, dict) or (isinstance(sent, list) and int(last) < len(sent))
 
 
-def test_templates_are_recognized():
-    for message in (
-        "Field required",
-        "Input should be 'a' or 'b'",
-        "Value error, no",
-        "String should match pattern 'x'",
-    ):
-        assert TEMPLATES.search(message)
-
-
-def test_every_wrong_value_of_every_field_is_worded(service, ward):
+def test_every_wrong_value_of_every_field_has_one_error_at_its_place(service, ward):
     document = service.get("/openapi.json").json()
     tried = 0
     for method, path, operation in operations(document):
@@ -91,12 +75,14 @@ def test_every_wrong_value_of_every_field_is_worded(service, ward):
             response = service.request(method, concrete(path), json=body)
             invalid = 400 if path.startswith("/v2") else 422
             assert response.status_code in {404, 409, invalid}, (path, body, response.text)
-            check_words(response)
+            places = [error["loc"] for error in response.json().get("errors", ())]
+            assert len(set(places)) == len(places), (path, body, response.text)
+            assert all(exists(body, place) for place in places), (path, body, response.text)
             tried += 1
     assert tried > 500
 
 
-def test_every_wrong_value_of_every_parameter_is_worded(service, ward):
+def test_every_wrong_value_of_every_parameter_is_refused_at_its_name(service, ward):
     document = service.get("/openapi.json").json()
     for method, path, operation in operations(document):
         for parameter in operation.get("parameters", ()):
@@ -108,27 +94,46 @@ def test_every_wrong_value_of_every_parameter_is_worded(service, ward):
                 query = {name: text} if place == "query" else {}
                 headers = {name: text.encode()} if place == "header" else {}
                 response = service.get(concrete(asked), params=query, headers=headers)
-                if response.status_code >= 400 and "json" in response.headers["content-type"]:
-                    check_words(response)
+                assert response.status_code < 500
+                if response.status_code == 422:
+                    places = [error["loc"].lower() for error in response.json()["errors"]]
+                    assert f"/{name.lower()}" in places, (path, name, text, response.text)
 
 
 @pytest.mark.parametrize(
     ("path", "body", "loc", "words"),
     [
-        ("/predict", {"benefit": 1}, "/benefit", ("'benefit'", "'benefits'")),
-        ("/train", {"holdouts": 1}, "/holdouts", ("'holdouts'", "'holdout'")),
-        ("/train", {"data": {"dataset": "d", "row": 1}}, "/data/row", ("'row'", "'dataset'")),
-        ("/predict", {"costs": {"C_H": 1}}, "/costs/C_H", ("'C_H'", "'C_HD'")),
-        ("/models/ward/benefit", {"benefit": 1, "points": 5}, "/benefit", ("'benefit'", "'benefits'")),
-        ("/models/ward/benefit", {"f": 1}, "/f", ("'f'", "'benefits'", "'priors'", "'points'")),
-        ("/predict", {}, "/model", ("'model'", "required")),
-        ("/predict", [], "", ("0 items", "object")),
-        ("/models/ward/benefit", {"points": "many"}, "/points", ("'points'", "'many'", "integer")),
-        ("/models/ward/benefit", {"points": 1}, "/points", ("'points'", "1", "2")),
-        ("/models/ward/benefit", {"benefits": [[0, "x"], [1, 2]]}, "/benefits/0/1", ("'x'", "number")),
-        ("/predict", {"threshold": "best"}, "/threshold", ("'threshold'", "'best'", "'posterior'", "'holdout'")),
-        ("/predict", {"model": "x" * 201}, "/model", ("'model'", "201", "200")),
-        ("/acquire/simulate", {"model": "m", "rows": []}, "", ("dataset", "rows", "labels")),
+        ("/predict", {"benefit": 1}, "/benefit", "not permitted"),
+        ("/predict", {"costs": {"C_H": 1}}, "/costs/C_H", "not permitted"),
+        ("/predict", {}, "/model", "required"),
+        ("/predict", [], "", "dictionary"),
+        ("/predict", {"benefits": {"a/b": {"c": "x"}}}, "/model", "required"),
+        (
+            "/predict",
+            {"threshold": "best"},
+            "/threshold",
+            "'posterior' or 'holdout'; or Input should be a valid number",
+        ),
+        ("/predict", {"model": "x" * 201}, "/model", "200 characters"),
+        ("/predict", {"limits": {"treat": 1.5}}, "/limits/treat", "integer"),
+        ("/predict", {"limits": {"treat": {"at_least": -1}}}, "/limits/treat/at_least", "0"),
+        ("/predict", {"limits": {"treat": {}}}, "/limits/treat", "a limit has 'at_least', 'at_most' or both"),
+        ("/models/ward/benefit", {"points": "many"}, "/points", "integer"),
+        ("/models/ward/benefit", {"benefits": [[0, "x"], [1, 2]]}, "/benefits/0/1", "'x'"),
+        ("/train", {"model": "No"}, "/model", "pattern"),
+        ("/train", {"data": {"dataset": "d", "row": 1}}, "/data/row", "not permitted"),
+    ],
+)
+def test_an_error_has_its_pointer_and_what_is_allowed(service, ward, path, body, loc, words):
+    response = service.post(path, json=body)
+
+    assert response.status_code == 422
+    assert says(loc, words) in response.json()["errors"]
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "loc", "words"),
+    [
         (
             "/retrieve",
             {"setting": "binary", "loss": {"name": "f_beta", "bta": 1}, "probabilities": [0.5]},
@@ -141,14 +146,10 @@ def test_every_wrong_value_of_every_parameter_is_worded(service, ward):
             "/learner/n_estimator",
             ("'n_estimator'", "'n_estimators'"),
         ),
-        ("/train", {"model": "No"}, "/model", ("'model'", "'No'", "64", "a-z", "'_'", "'-'")),
     ],
 )
-def test_errors_name_the_value_and_what_is_allowed(service, ward, path, body, loc, words):
-    response = service.post(path, json=body)
-
-    assert response.status_code == 422
-    assert says(loc, *words) in response.json()["errors"]
+def test_an_unknown_parameter_of_a_loss_or_learner_suggests_one(service, path, body, loc, words):
+    assert service.post(path, json=body).json()["errors"] == [says(loc, *words)]
 
 
 def test_a_name_that_the_model_does_not_have_suggests_one_that_it_has(service, ward):
@@ -171,12 +172,12 @@ def test_only_the_alternative_that_is_meant_is_checked(service):
     response = service.post("/train", json=order)
 
     assert response.json()["errors"] == [
-        says("/data/features", "'features'", "required"),
-        says("/data/feature", "'feature'", "'features'"),
+        says("/data/features", "required"),
+        says("/data/feature", "not permitted"),
     ]
 
 
-def test_the_words_about_a_form(service):
+def test_a_form_is_refused_at_the_name_of_its_part(service):
     table = {"file": ("t.csv", b"a,y\n1,p\n2,q\n")}
     unknown = service.post("/datasets", files=table, data={"labels": "y"})
     missing = service.post("/datasets", files={"name": (None, b"t")}, data={"label": "y"})
@@ -185,9 +186,3 @@ def test_the_words_about_a_form(service):
     assert unknown.json()["errors"] == [says("/labels", "'labels'", "'label'")]
     assert missing.json()["errors"] == [says("/file", "'file'", "required")]
     assert text.json()["errors"] == [says("/file", "'file'", "text")]
-
-
-def test_the_words_about_a_parameter(service):
-    response = service.get("/datasets", params={"page_size": 0})
-
-    assert response.json()["errors"] == [says("/page_size", "'page_size'", "'0'", "1")]

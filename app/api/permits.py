@@ -60,8 +60,8 @@ INSTALL = replace(ADMIN, uploads=True)
 class Guarding(Protocol):
     """What `app.state.guard` has to be."""
 
-    def admit(self, access: Access, scope: Connection, receive: Receive) -> Receive:
-        """The body of a request that is allowed; a PayoffError if it is not."""
+    def admit(self, access: Access, scope: Connection) -> None:
+        """Raise a PayoffError where the request is not allowed."""
         ...
 
     def holds(self, scope: Connection) -> bool:
@@ -83,17 +83,23 @@ def needs(access: Access) -> Callable[[_Endpoint], _Endpoint]:
     return declare
 
 
+def _name(route: APIRoute) -> str:
+    return route.name
+
+
 class GuardedRoute(APIRoute):
     """A route that asks the guard before anything of the request is read."""
 
     def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
         self.access: Access = getattr(endpoint, _MARK, ADMIN)
         extra = {"security": self.access.security, **(options.pop("openapi_extra", None) or {})}
+        options["generate_unique_id_function"] = _name  # generated clients call a method as its function is called here
         super().__init__(path, endpoint, openapi_extra=extra, **options)
 
     async def handle(self, scope: Connection, receive: Receive, send: Send) -> None:
         access = self.access if scope["method"] in (self.methods or ()) else ADMIN
-        await super().handle(scope, guard_of(scope).admit(access, scope, receive), send)
+        guard_of(scope).admit(access, scope)
+        await super().handle(scope, receive, send)
 
 
 class OpenMount(Mount):
@@ -101,7 +107,8 @@ class OpenMount(Mount):
 
     async def handle(self, scope: Connection, receive: Receive, send: Send) -> None:
         access = OPEN if scope["method"] in _READS else ADMIN
-        await super().handle(scope, guard_of(scope).admit(access, scope, receive), send)
+        guard_of(scope).admit(access, scope)
+        await super().handle(scope, receive, send)
 
 
 def install(app: FastAPI, guard: Guarding) -> None:
@@ -113,7 +120,7 @@ def install(app: FastAPI, guard: Guarding) -> None:
 
     async def guarded(scope: Connection, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            receive = guard.admit(ADMIN, scope, receive)
+            guard.admit(ADMIN, scope)
         await absent(scope, receive, send)
 
     app.state.guard = guard

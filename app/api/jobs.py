@@ -1,0 +1,155 @@
+"""What the verbs that start jobs share: a job's document, accepting an order, waiting and following."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import aclosing, suppress
+from datetime import UTC, datetime
+from functools import partial
+from typing import Annotated, Any, Literal, Self
+
+from fastapi import Depends, Header, Request, Response
+from fastapi.sse import ServerSentEvent
+from pydantic import BaseModel, Field
+from starlette.concurrency import run_in_threadpool
+
+from app.api.deps import CallerDep, PortsDep
+from app.api.errors import Problem, stored_problem
+from app.api.job_polling import watching
+from app.api.permits import guard_of
+from app.jobs.job import Job, JobView
+
+_LONGEST_WAIT = 60.0
+
+JobStatus = Literal["queued", "running", "succeeded", "failed", "cancelled"]
+Prefer = Annotated[
+    str | None,
+    Header(
+        description="`wait=10` answers only when the job has ended, or after 10 seconds; at most 60",
+        openapi_examples={"wait": {"value": "wait=10"}},
+    ),
+]
+
+
+class JobState(BaseModel):
+    """How a job of any kind stands."""
+
+    id: str = Field(examples=["job_5f6ee2c1a0b94d0c8e11"])
+    kind: str
+    status: JobStatus
+    requested: dict[str, Any] | None = Field(
+        description="what was ordered: data set, learners with all parameters, name of the model to train;"
+        " null for jobs of earlier releases"
+    )
+    progress: float = Field(ge=0, le=1)
+    stage: str | None
+    attempt: int = Field(description="number of attempts; more than 1 after a retry")
+    error: Problem | None = Field(description="why it failed: what the request would have been answered")
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+
+    @classmethod
+    def of(cls, job: JobView) -> Self:
+        return cls.model_validate(
+            vars(job)
+            | {
+                "requested": job.requested,
+                "stage": job.stage or None,
+                "error": job.error and stored_problem(job.error),
+                **{name: _time(getattr(job, name)) for name in ("created_at", "started_at", "finished_at")},
+                **cls.outcome(job.result),
+            }
+        )
+
+    @classmethod
+    def outcome(cls, _result: dict[str, Any] | None) -> dict[str, Any]:
+        """The fields that only this kind of job has."""
+        return {}
+
+
+Order = Callable[..., Awaitable[JobView]]
+
+
+def ordering(example: str) -> Any:
+    """The dependency of a route that accepts jobs, with an example of a key: submits an order, and returns its job."""
+    key_header = Header(
+        default=None,
+        description="a repeated request with the same key answers with the first one's job",
+        min_length=1,
+        max_length=255,
+        pattern=r"^[^\x00-\x1f\x7f]+$",
+        openapi_examples={"any string of your own": {"value": example}},
+    )
+
+    def made(
+        request: Request,
+        response: Response,
+        ports: PortsDep,
+        caller: CallerDep,
+        idempotency_key: str | None = key_header,
+        prefer: Prefer = None,
+    ) -> Order:
+        async def order(
+            submit: Callable[..., Job], *args: Any, run: Callable[..., Awaitable[Job]] = run_in_threadpool
+        ) -> JobView:
+            job = await run(partial(submit, ports, *args, key=idempotency_key, caller=caller))
+            return await accepted(request, response, job, prefer)
+
+        return order
+
+    return Depends(made)
+
+
+def accepted_response(document: type[BaseModel]) -> dict[int | str, dict[str, Any]]:
+    """What OpenAPI says about jobs that end before they are answered."""
+    return {200: {"description": "Accepted, and ended within the time that `Prefer: wait` gave", "model": document}}
+
+
+async def accepted(request: Request, response: Response, job: JobView, prefer: str | None) -> JobView:
+    """Set `Location` and wake a worker; with `prefer`, wait, and answer 200 if the job has ended."""
+    worker = request.app.state.worker
+    if worker is not None:
+        worker.wake()
+    response.headers["Location"] = f"/{job.kind}/{job.id}"
+    response.headers["Retry-After"] = "1"
+    job = await wait(request, response, job, prefer)
+    if job.ended and prefer:
+        response.status_code = 200
+    return job
+
+
+async def wait(request: Request, response: Response, job: JobView, prefer: str | None) -> JobView:
+    """The job once it has ended, or as it stands after the seconds that `Prefer: wait=…` names."""
+    wanted = re.search(r"\bwait\s*=\s*\"?(\d{1,6})\b", prefer or "", re.IGNORECASE)
+    if wanted is None:
+        return job
+    seconds = min(float(wanted[1]), _LONGEST_WAIT)
+    response.headers["Preference-Applied"] = f"wait={seconds:.0f}"
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds), aclosing(watching(request).states(job)) as states:
+            async for state in states:
+                job = state
+    return job
+
+
+async def follow(
+    request: Request, job: JobView, document: Callable[[JobView], JobState]
+) -> AsyncIterator[ServerSentEvent]:
+    """One event whenever the job's document has changed, until the job ends, or the caller's key does."""
+    seen: JobView | None = None
+    last: JobState | None = None
+    async with aclosing(watching(request).states(job)) as states:
+        async for state in states:
+            if not guard_of(request.scope).holds(request.scope):
+                return
+            now = document(state) if state is not seen else last
+            if now != last:
+                yield ServerSentEvent(data=now, event="job")
+            seen, last = state, now
+
+
+def _time(seconds: float | None) -> datetime | None:
+    return None if seconds is None else datetime.fromtimestamp(seconds, UTC)

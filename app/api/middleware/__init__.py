@@ -1,1 +1,0 @@
-"""What surrounds every route: keys, limits, time-outs, logs and metrics."""
