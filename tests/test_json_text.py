@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.api.bodies.json_bodies import parsed
+from app.api.codecs.json import parsed
 from app.errors import Invalid
 
 LONG = b"1.25," * 50_000

@@ -17,7 +17,7 @@ from starlette.routing import Match
 from starlette.types import Scope
 
 from app import errors
-from app.api.bodies.media_types import JSON
+from app.api.codecs.media_types import JSON
 
 _log = structlog.get_logger("payoff")
 MEDIA_TYPE = "application/problem+json"

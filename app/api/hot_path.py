@@ -17,10 +17,10 @@ import structlog
 from starlette.types import Scope
 
 from app.access.caller import Caller
-from app.api.bodies.json_bodies import INLINE_BYTES
 from app.api.bodies.matrices import HEADER as MATRIX
-from app.api.bodies.media_types import JSON
 from app.api.budget import SMALL, announced
+from app.api.codecs.json import INLINE_BYTES
+from app.api.codecs.media_types import JSON
 from app.api.gate import Guard, Header, Record, new_request_id, request_id_of, secured
 from app.api.permits import PREDICT
 from app.errors import PayoffError

@@ -11,14 +11,15 @@ import numpy as np
 from fastapi import Request, Response
 from starlette.concurrency import run_in_threadpool
 
-from app.api.bodies import instances, predicted_values
-from app.api.bodies.carried import Carried, without
-from app.api.bodies.documents import media_type_of_answer, run_sized
-from app.api.bodies.json_bodies import INLINE_BYTES, INLINE_NUMBERS
+from app.api.bodies.documents import run_sized
 from app.api.bodies.matrices import naming
-from app.api.bodies.media_types import JSON, NPY
 from app.api.bodies.recording import carrying, with_ids_of
 from app.api.budget import share
+from app.api.codecs import answers
+from app.api.codecs.carried import Carried, without
+from app.api.codecs.json import INLINE_BYTES, INLINE_NUMBERS
+from app.api.codecs.media_types import JSON, NPY, media_type_of_answer
+from app.api.codecs.rows import Rows
 from app.api.deps import loaded, ports, who
 from app.api.limiters import limiters
 from app.errors import Invalid
@@ -80,7 +81,7 @@ class Writers(NamedTuple):
     values: Mapping[str, Callable[[np.ndarray, Loaded, list[str], Carried], Response]]
 
 
-_WRITERS = Writers(instances.WRITERS, predicted_values.WRITERS)
+_WRITERS = Writers(answers.WRITERS, answers.VALUES)
 
 
 @dataclass(frozen=True)
@@ -92,7 +93,7 @@ class Asked:
 
     question: usecase.Question
     model: str = ""
-    rows: Callable[[Schema], tuple[instances.Rows, Carried]] | None = None
+    rows: Callable[[Schema], tuple[Rows, Carried]] | None = None
     given: tuple[Probabilities, Carried] | None = None
     writers: Writers = _WRITERS
     record: recording.Wish | None = None
@@ -155,9 +156,7 @@ def _by_given(asked: Asked, given: Probabilities, carried: Carried, form: str) -
     return asked.writers.decisions[form](usecase.decide_given(given, asked.question), None, carried), None
 
 
-def _by_model(
-    request: Request, asked: Asked, model: Loaded, rows: instances.Rows, carried: Carried, form: str
-) -> _Answered:
+def _by_model(request: Request, asked: Asked, model: Loaded, rows: Rows, carried: Carried, form: str) -> _Answered:
     X, warnings = rows
     batch = None
     if isinstance(wanted := asked.question.priors, Recent) and not (model.regression or model.multilabel):

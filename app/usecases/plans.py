@@ -156,7 +156,7 @@ def _are_names(actions: Any) -> bool:
 
 
 def written(matrix: Prepared, decided: Decided) -> bytes:
-    """The answer in JSON, as `app.api.bodies.instances.to_json` writes it for all other requests."""
+    """The answer in JSON, as `app.api.codecs.answers.to_json` writes it for all other requests."""
     columns = {
         "decisions": [matrix.actions[a] for a in decided.choice],
         "probabilities": decided.probabilities,

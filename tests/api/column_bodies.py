@@ -7,9 +7,9 @@ import io
 import numpy as np
 import pyarrow as pa
 
-from app.api.bodies.instances import rows_of_sheet
-from app.api.bodies.media_types import ARROW
-from app.api.bodies.tables import Sheet, TableFields
+from app.api.codecs.media_types import ARROW
+from app.api.codecs.rows import rows_of_sheet
+from app.api.codecs.tables import Sheet, TableFields
 
 
 def free(_count: int) -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.api.bodies.arrow_categories import codes_of
+from app.api.codecs.columns import codes_of
 from app.errors import Invalid
 from app.features import Feature, Schema
 from app.usecases.partial_instances import encode_known

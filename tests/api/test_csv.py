@@ -10,9 +10,9 @@ import re
 import numpy as np
 import pytest
 
-from app.api.bodies.instances import rows_of_sheet
 from app.api.bodies.known_rows import cases_of_sheet
-from app.api.bodies.tables import Sheet, TableFields
+from app.api.codecs.rows import rows_of_sheet
+from app.api.codecs.tables import Sheet, TableFields
 from app.features import Feature, Schema
 from app.numbers_in_text import MISSING
 from tests.conftest import two_class_rows

@@ -10,9 +10,10 @@ import orjson
 import pyarrow as pa
 import pytest
 
-from app.api.bodies import binary, item_sets
-from app.api.bodies.binary import json_bytes
-from app.api.bodies.instances import rows_of_npy
+from app.api.bodies import item_sets
+from app.api.codecs import json as json_codec
+from app.api.codecs.json import json_bytes
+from app.api.codecs.rows import rows_of_npy
 from app.features import Feature, Schema
 from app.usecases import acquire, benefit, predict
 from tests.api.column_bodies import rows_of_arrow
@@ -26,7 +27,7 @@ NPY = {"Content-Type": "application/x-npy"}
 @pytest.mark.parametrize("size", [0, 1, 7, 1000])
 @pytest.mark.parametrize("part", [1, 3, 100])
 def test_what_is_written_in_parts_is_the_same_document(monkeypatch, size, part):
-    monkeypatch.setattr(binary, "_PART", part)
+    monkeypatch.setattr(json_codec, "_PART", part)
     rng = np.random.default_rng(size)
     document = {
         "a": [1, "x"],
@@ -144,7 +145,7 @@ def test_sets_are_written_alike_in_parts_and_alone(service, monkeypatch):
     question = {"probabilities": [[0.5, 0.25], [0.75], []] * 3, "setting": "multilabel", "loss": {"name": "jaccard"}}
     whole = service.post("/retrieve", json=question | {"curve": True}).content
     monkeypatch.setattr(item_sets, "_LONG", 0)
-    monkeypatch.setattr(binary, "_PART", 1)
+    monkeypatch.setattr(json_codec, "_PART", 1)
     for part in (1, 2, 1000):
         monkeypatch.setattr(item_sets, "_PART", part)
         assert service.post("/retrieve", json=question | {"curve": True}).content == whole

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import random
 from collections import Counter
 
 import numpy as np
-import orjson
 import pytest
 
-from app.api.bodies import long_json
-from app.api.bodies.json_bodies import MAX_VALUES
-from app.errors import Busy
+from app.api.codecs import json as json_codec
+from app.api.codecs.json import MAX_VALUES
+from app.errors import Busy, TooLarge
 from tests.conftest import settings_for
 from tests.effort import repeated
 from tests.servers import zoo
@@ -74,7 +72,7 @@ def bodies(chance: random.Random, count: int):
 
 @pytest.mark.thorough
 def test_answers_are_those_of_the_plain_way(tmp_path, monkeypatch):
-    real, found, differing = long_json.split, Counter(), []
+    real, found, differing = json_codec.split, Counter(), []
 
     def counted(*question):
         parts = real(*question)
@@ -88,7 +86,7 @@ def test_answers_are_those_of_the_plain_way(tmp_path, monkeypatch):
                 sent = Sent("POST", "/predict", {}, headers={"X-Request-ID": "mine"})
                 answers = []
                 for way in (counted, lambda *_: None):
-                    monkeypatch.setattr(long_json, "split", way)
+                    monkeypatch.setattr(json_codec, "split", way)
                     answer = await ask(app, sent, body)
                     answers.append((answer.status, answer.body, answer.headers))
                 found[answers[0][0]] += 1
@@ -105,10 +103,10 @@ def test_answers_are_those_of_the_plain_way(tmp_path, monkeypatch):
 @pytest.mark.parametrize("size", [0, 1, 7, 40, 1 << 18])
 @pytest.mark.thorough
 def test_bodies_are_read_alike_wherever_they_are_cut(monkeypatch, size):
-    read = [long_json.split(body, lambda _: None) for body in bodies(random.Random(19), 60)]
-    monkeypatch.setattr(long_json, "_PART", size)
+    read = [json_codec.split(body) for body in bodies(random.Random(19), 60)]
+    monkeypatch.setattr(json_codec, "_READ_PART", size)
 
-    cut = [long_json.split(body, lambda _: None) for body in bodies(random.Random(19), 60)]
+    cut = [json_codec.split(body) for body in bodies(random.Random(19), 60)]
 
     assert [parts and parts.rows.tobytes() for parts in cut] == [parts and parts.rows.tobytes() for parts in read]
     assert sum(parts is not None for parts in read) > 10
@@ -119,7 +117,7 @@ def test_numbers_are_those_of_float():
     words = [decimals(chance) for _ in range(20_000)]
     body = b'{"instances":[[%b]]}' % b",".join(words)
 
-    rows = long_json.split(body, lambda _: None).rows
+    rows = json_codec.split(body).rows
 
     assert rows.tobytes() == np.array([[float(word) for word in words]]).tobytes()
 
@@ -134,8 +132,8 @@ def test_numbers_are_those_of_float():
 )
 @pytest.mark.parametrize("size", [0, 1 << 18])
 def test_only_rows_of_one_length_are_split(monkeypatch, instances, size):
-    monkeypatch.setattr(long_json, "_PART", size)
-    assert long_json.split(f'{{"instances":{instances}}}'.encode(), lambda _: None) is None
+    monkeypatch.setattr(json_codec, "_READ_PART", size)
+    assert json_codec.split(f'{{"instances":{instances}}}'.encode()) is None
 
 
 @pytest.mark.parametrize(
@@ -156,26 +154,14 @@ def test_only_rows_of_one_length_are_split(monkeypatch, instances, size):
 )
 def test_only_the_rows_of_the_top_level_field_are_split(body):
     """Whichever way the name of the field is written."""
-    assert long_json.split(body, lambda _: None) is None
+    assert json_codec.split(body) is None
 
 
 def test_the_other_fields_are_as_they_were_sent():
-    parts = long_json.split(b'{"model":"a","instances":[[1,2]],"k":["rows that were cut out"]}', lambda _: None)
+    parts = json_codec.split(b'{"model":"a","instances":[[1,2]],"k":["rows that were cut out"]}')
 
     assert parts.fields == {"model": "a", "instances": [], "k": ["rows that were cut out"]}
     assert parts.rows.tolist() == [[1, 2]]
-
-
-def test_the_memory_of_a_body_is_reserved_once():
-    told = []
-    reserve = long_json.reserving_once(told.append)
-    body = json.dumps({"instances": [[1] * 300_000, [2]]}).encode()
-
-    assert long_json.split(body, reserve) is None
-    long_json.measured(body, reserve)
-
-    assert len(told) == 1
-    assert orjson.loads(body)
 
 
 @pytest.mark.parametrize("values", [MAX_VALUES + 1, MAX_VALUES // 2])
@@ -183,10 +169,11 @@ def test_nothing_is_parsed_that_was_not_measured(monkeypatch, values):
     """Where a body has too many values, or the service no memory for them: also if they are not among the rows."""
     body = b'{"instances":[[1]],"x":[%b0]}' % (b"0," * values)
     parsed = []
-    monkeypatch.setattr(long_json, "document_of", parsed.append)
+    monkeypatch.setattr(json_codec, "document_of", parsed.append)
 
     def reserve(_count):
         raise Busy("no memory")
 
-    assert long_json.split(body, reserve) is None
+    with pytest.raises((Busy, TooLarge)):
+        json_codec.measured(body, reserve)
     assert parsed == []

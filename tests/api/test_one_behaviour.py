@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from app.api.bodies import json_bodies
+from app.api.codecs import json as json_codec
 from tests.api.operations import operations
 from tests.conftest import trained, two_class_rows
 
@@ -83,7 +83,7 @@ def test_the_media_type_of_a_body(client, route, kind, status):
 def test_a_body_of_too_many_values(client, route):
     """Refused before it is parsed, whatever it holds."""
     for part in (b"[],", b"1,", b"{},"):
-        body = b'{"instances": [' + part * json_bodies.MAX_VALUES + b"0]}"
+        body = b'{"instances": [' + part * json_codec.MAX_VALUES + b"0]}"
         response = ask(client, route, body)
         assert response.status_code == 413
         assert "values" in response.json()["detail"]

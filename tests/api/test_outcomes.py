@@ -531,7 +531,7 @@ def test_tables_are_read_by_a_process_that_has_read_none():
     program = (
         "import io, pyarrow as pa\n"
         "from app.api.bodies.outcome_bodies import OutcomesTable\n"
-        "from app.api.bodies.media_types import ARROW\n"
+        "from app.api.codecs.media_types import ARROW\n"
         "words = pa.array(['a']).dictionary_encode()\n"
         "sink = io.BytesIO()\n"
         "table = pa.table({'id': words, 'truth': words})\n"

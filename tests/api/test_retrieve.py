@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from app.api.bodies import probabilities
+from app.api.codecs import sets as codec
 from app.errors import Invalid
 from app.retrieval.losses import LARGEST_BETA, LOSSES
 from tests.api.column_bodies import free
@@ -241,11 +241,11 @@ def test_a_long_body_parsed_in_parts_gives_the_same_answer(service, monkeypatch)
         {"loss": {"name": "f_beta"}, "setting": "binary", "probabilities": p.tolist()},
     ]
     whole = [service.post("/retrieve", json=question).json() for question in questions]
-    monkeypatch.setattr(probabilities, "_LONG", 0)
-    monkeypatch.setattr(probabilities, "_PART", 7)
+    monkeypatch.setattr(codec, "_LONG", 0)
+    monkeypatch.setattr(codec, "_PART", 7)
     for spaces in (None, 3):
         texts = [json.dumps(question, indent=spaces) for question in questions]
-        assert all(probabilities.fields_of_json(text.encode(), free)[1] is not None for text in texts)
+        assert all(codec.fields_of_json(text.encode(), free)[1] is not None for text in texts)
         assert [service.post("/retrieve", content=text).json() for text in texts] == whole
 
 
@@ -272,8 +272,8 @@ def test_a_long_body_parsed_in_parts_gives_the_same_answer(service, monkeypatch)
 )
 def test_an_irregular_body_is_parsed_as_a_whole(monkeypatch, text):
     """Only plain lists of numbers are cut out; of all else the parser decides what it is."""
-    monkeypatch.setattr(probabilities, "_LONG", 0)
-    assert probabilities.fields_of_json(text.encode(), free) == (json.loads(text), None)
+    monkeypatch.setattr(codec, "_LONG", 0)
+    assert codec.fields_of_json(text.encode(), free) == (json.loads(text), None)
 
 
 @pytest.mark.parametrize(
@@ -290,9 +290,9 @@ def test_an_irregular_body_is_parsed_as_a_whole(monkeypatch, text):
     ],
 )
 def test_invalid_json_is_rejected_in_parts_too(monkeypatch, text):
-    monkeypatch.setattr(probabilities, "_LONG", 0)
+    monkeypatch.setattr(codec, "_LONG", 0)
     with pytest.raises(Invalid):
-        probabilities.fields_of_json(text.encode(), free)
+        codec.fields_of_json(text.encode(), free)
 
 
 def test_two_classes_make_one_set_of_the_instances(service, ward):

@@ -11,7 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from app.api.bodies import binary, json_bodies, probabilities
+from app.api.codecs import arrow, npy, sets
+from app.api.codecs import json as json_codec
 from app.errors import Invalid, TooLarge
 from app.features import Feature, Schema
 from app.usecases import item_sets
@@ -63,7 +64,7 @@ def test_arrays_are_read_in_their_memory_order():
         file = io.BytesIO()
         np.save(file, array)
         for body in (file.getvalue() + b"more", bytearray(file.getvalue() + b"more")):
-            read = binary.array_of_npy(body, free)
+            read = npy.array_of_npy(body, free)
             assert read.tolist() == array.tolist()
             assert read.flags.writeable
 
@@ -73,7 +74,7 @@ def test_an_array_in_memory_that_can_be_changed_is_not_copied():
     np.save(file, np.arange(6.0))
     body = bytearray(file.getvalue())
 
-    assert np.shares_memory(binary.array_of_npy(body, free), np.frombuffer(body, np.uint8))
+    assert np.shares_memory(npy.array_of_npy(body, free), np.frombuffer(body, np.uint8))
 
 
 def test_empty_lists_count_as_sets(service, monkeypatch):
@@ -85,15 +86,15 @@ def test_empty_lists_count_as_sets(service, monkeypatch):
 
 
 def test_a_long_body_is_counted_before_it_is_parsed(monkeypatch):
-    monkeypatch.setattr(probabilities, "_LONG", 0)
+    monkeypatch.setattr(sets, "_LONG", 0)
     monkeypatch.setattr(item_sets, "MAX_SETS", 3)
     with pytest.raises(TooLarge, match="4 sets"):
-        probabilities.fields_of_json(b'{"probabilities": [[1], [1], [1], [1]]}', free)
+        sets.fields_of_json(b'{"probabilities": [[1], [1], [1], [1]]}', free)
     with pytest.raises(TooLarge, match="values"):
-        probabilities.fields_of_json(b'{"instances": [' + b"{}," * json_bodies.MAX_VALUES + b"{}]}", free)
+        sets.fields_of_json(b'{"instances": [' + b"{}," * json_codec.MAX_VALUES + b"{}]}", free)
     monkeypatch.setattr(item_sets, "MAX_ITEMS", 3)
     with pytest.raises(TooLarge, match="4 items"):
-        probabilities.fields_of_json(b'{"probabilities": [1, 1, 1, 1]}', free)
+        sets.fields_of_json(b'{"probabilities": [1, 1, 1, 1]}', free)
 
 
 def test_lists_without_bytes_count_as_sets(service):
@@ -131,7 +132,7 @@ def test_compressed_streams_are_rejected(service, ward, codec, path):
 def test_compressed_and_delta_dictionaries_are_rejected():
     words = pa.array(["a" * 9999, "b"]).dictionary_encode()
     with pytest.raises(Invalid, match="compressed"):
-        binary.table_of_arrow(stream(pa.table({"w": words}), compression="zstd"), free)
+        arrow.table_of_arrow(stream(pa.table({"w": words}), compression="zstd"), free)
     more = pa.array(["a" * 9999, "b", "c"]).dictionary_encode()
     sink = pa.BufferOutputStream()
     options = pa.ipc.IpcWriteOptions(emit_dictionary_deltas=True)
@@ -139,8 +140,8 @@ def test_compressed_and_delta_dictionaries_are_rejected():
         for column in (words, more):
             writer.write_batch(pa.record_batch({"w": column}))
     with pytest.raises(Invalid, match="delta"):
-        binary.table_of_arrow(sink.getvalue().to_pybytes(), free)
-    assert binary.table_of_arrow(stream(pa.table({"w": words})), free)["w"].to_pylist() == ["a" * 9999, "b"]
+        arrow.table_of_arrow(sink.getvalue().to_pybytes(), free)
+    assert arrow.table_of_arrow(stream(pa.table({"w": words})), free)["w"].to_pylist() == ["a" * 9999, "b"]
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -152,7 +153,7 @@ def test_corrupt_streams_are_rejected_or_read(seed):
         spoilt = bytearray(body)
         spoilt[rng.integers(len(body))] = rng.integers(256)
         with suppress(Invalid):
-            assert binary.table_of_arrow(bytes(spoilt), free).num_columns in range(3)
+            assert arrow.table_of_arrow(bytes(spoilt), free).num_columns in range(3)
 
 
 def test_integers_outside_the_range_of_a_float_are_rejected(service):
@@ -172,7 +173,7 @@ def test_an_arrow_answer_contains_each_label_once(service, ward):
 
 
 def test_an_answer_too_long_for_a_header_is_rejected(service, ward, monkeypatch):
-    monkeypatch.setattr(binary, "_MAX_HEADER", 10)
+    monkeypatch.setattr(json_codec, "_MAX_HEADER", 10)
     file = io.BytesIO()
     np.save(file, np.array([0.5]))
     response = post(service, file.getvalue(), NPY, NPY)
@@ -185,12 +186,12 @@ def test_an_answer_too_long_for_a_header_is_rejected(service, ward, monkeypatch)
 )
 def test_misplaced_brackets_are_rejected(monkeypatch, text):
     """In a long body too, where lists are found by their brackets."""
-    monkeypatch.setattr(probabilities, "_LONG", 0)
+    monkeypatch.setattr(sets, "_LONG", 0)
     with pytest.raises(Invalid):
-        probabilities.fields_of_json(b'{"probabilities": [' + text.encode() + b"]}", free)
+        sets.fields_of_json(b'{"probabilities": [' + text.encode() + b"]}", free)
 
 
 def test_many_blanks_are_parsed_as_a_whole(monkeypatch):
-    monkeypatch.setattr(probabilities, "_LONG", 0)
+    monkeypatch.setattr(sets, "_LONG", 0)
     body = b'{"probabilities": [' + b" " * 300 + b"[0.5]]}"
-    assert probabilities.fields_of_json(body, free) == ({"probabilities": [[0.5]]}, None)
+    assert sets.fields_of_json(body, free) == ({"probabilities": [[0.5]]}, None)

@@ -12,8 +12,8 @@ import pytest
 from pyarrow import csv
 
 from app.api import routes
-from app.api.bodies.media_types import JSON
 from app.api.budget import Share
+from app.api.codecs.media_types import JSON
 from tests.api.column_bodies import arrow, npy
 from tests.conftest import two_class_rows
 

@@ -6,11 +6,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field, RootModel, WithJsonSchema
 
-from app.api.bodies.carried import CarriedFields, CarriedIds
 from app.api.bodies.documents import ModelVersion, NamedMatrix, Names, Text
 from app.api.bodies.matrices import WireMatrix
 from app.api.bodies.recording import RecordField
-from app.api.bodies.tables import TableFields
+from app.api.codecs.carried import CarriedFields, CarriedIds
+from app.api.codecs.tables import TableFields
 from app.api.routes.train import FeatureCosts
 
 _KNOWN = {"type": "object", "additionalProperties": {"type": ["number", "string", "null"]}}

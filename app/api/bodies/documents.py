@@ -23,13 +23,13 @@ from pydantic import (
 from starlette.concurrency import run_in_threadpool
 from starlette.types import Receive, Scope, Send
 
-from app.api.bodies.json_bodies import INLINE_BYTES, parsed
-from app.api.bodies.media_types import JSON
 from app.api.budget import share
+from app.api.codecs.json import INLINE_BYTES, parsed
+from app.api.codecs.media_types import JSON, media_type_of_body
 from app.api.errors import flaws_of
 from app.api.limiters import limiters
 from app.api.permits import GuardedRoute, guard_of
-from app.errors import Flaw, Invalid, Unsupported, pointer, reject, unknown
+from app.errors import Flaw, Invalid, pointer, reject, unknown
 from app.json_text import document_of, syntax_error
 from app.text import MAX_NAME
 
@@ -202,37 +202,6 @@ def checked(body_type: type[_Body], fields: Any) -> _Body:
     except ValidationError as error:
         details = error.errors(include_url=False, include_input=False)
         raise Invalid.of(flaws_of(details, fields)) from error
-
-
-def media_type_of_body(request: Request, others: Collection[str] = ()) -> str:
-    """The media type of the body, JSON where none is named; Unsupported where it is neither that nor of `others`."""
-    kind = str(request.headers.get("content-type", JSON)).partition(";")[0].strip().lower()
-    if kind == JSON or kind in others:
-        return kind
-    if kind.startswith("application/") and kind.endswith("+json"):
-        return JSON
-    raise Unsupported(f"the body comes as {kind[:80]!r}; send {', '.join((JSON, *others))}, and say so in Content-Type")
-
-
-def media_type_of_answer(request: Request, known: Collection[str]) -> str:
-    """The media type in `Accept` that is among the `known` and wanted most, JSON where none is."""
-    accept = request.headers.get("accept", "*/*")
-    if accept in ("*/*", JSON):  # nearly always, and then there is no preference to evaluate
-        return JSON
-    best, most = JSON, 0.0
-    for wanted in accept.lower().split(","):
-        kind, *parameters = (part.strip() for part in wanted.split(";"))
-        weight = next((_weight(part[2:]) for part in parameters if part.startswith("q=")), 1.0)
-        if kind in known and weight > most:
-            best, most = kind, weight
-    return best
-
-
-def _weight(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        return 0.0
 
 
 def refuse_query(request: Request, known: Collection[str] = (), lists: Collection[str] = ()) -> None:

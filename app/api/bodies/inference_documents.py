@@ -8,7 +8,7 @@ from pydantic import BaseModel, Field, WithJsonSchema
 
 from app.api.bodies.documents import WireModel, checked, parsed_text
 from app.api.bodies.prediction_requests import PredictQuestion
-from app.api.bodies.tensors import Datatype, OutputDocument, TensorDocument
+from app.api.codecs.tensors import Datatype, OutputDocument, TensorDocument
 from app.errors import Flaw, Invalid, pointer, reject, unknown
 
 _MAX_INPUTS = 10_000

@@ -10,9 +10,10 @@ import numpy as np
 import orjson
 from fastapi import Response
 
-from app.api.bodies.binary import arrow_response, json_bytes, npy_response
-from app.api.bodies.media_types import ARROW, JSON, NPY, SVG
 from app.api.charts.reports import retrieval_chart, svg
+from app.api.codecs.json import json_bytes
+from app.api.codecs.media_types import ARROW, JSON, NPY, SVG
+from app.api.codecs.npy import npy_response
 from app.registry.loaded import Loaded
 from app.usecases.item_sets import SAMPLED
 
@@ -56,6 +57,8 @@ def to_arrow(answer: Answer, rest: dict[str, Any]) -> Response:
     """
     import pyarrow as pa  # noqa: PLC0415 - 40 MB of memory that a service without Arrow clients can spare
 
+    from app.api.codecs.arrow import arrow_response  # noqa: PLC0415 - with pyarrow
+
     choice = answer.choice
     items = pa.array(choice.selected)
     if answer.labels is not None:
@@ -68,7 +71,7 @@ def to_arrow(answer: Answer, rest: dict[str, Any]) -> Response:
     if answer.marginals is not None:
         sizes = answer.marginals.sizes
         columns["marginals"] = pa.LargeListArray.from_arrays(_offsets(sizes), pa.array(answer.marginals.p))
-    return arrow_response(columns, rest)
+    return arrow_response(pa.table(columns), rest)
 
 
 def to_svg(answer: Answer, rest: dict[str, Any]) -> Response:

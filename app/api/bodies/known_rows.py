@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from app.api.bodies.carried import Carried
-from app.api.bodies.instances import categories_of, check_types, flaws_of_names, numeric_names
-from app.api.bodies.tables import Sheet
+from app.api.codecs.carried import Carried
+from app.api.codecs.rows import categories_of, numeric_names
+from app.api.codecs.tables import Sheet
 from app.errors import Flaw, pointer, reject
 from app.features import Schema
 
@@ -27,6 +27,8 @@ def cases_of_sheet(sheet: Sheet, schema: Schema) -> tuple[list[dict[str, Any]], 
 
     Raises Invalid at the column, or what `Sheet.read` raises.
     """
+    from app.api.codecs.columns import check_types, flaws_of_names  # noqa: PLC0415 - with pyarrow
+
     numbers = numeric_names(schema)
     table, carried = sheet.read(numbers, schema.names, categories_of(schema))
     present = Counter(table.column_names)

@@ -9,10 +9,10 @@ from pydantic import BeforeValidator, Field, StrictBool, StrictInt
 
 from app import numbers_in_text
 from app.api.bodies.documents import Text, WireModel
-from app.api.bodies.json_bodies import Reserve
-from app.api.bodies.media_types import CSV
 from app.api.bodies.moments import TIME_FORM, Moment, seconds
-from app.api.bodies.tables import DIALECT_FIELDS, DialectFields, Sheet, TableFields
+from app.api.codecs.json import Reserve
+from app.api.codecs.media_types import CSV
+from app.api.codecs.tables import DIALECT_FIELDS, DialectFields, Sheet, TableFields
 from app.errors import Flaw, Invalid, pointer, reject, unknown
 from app.outcomes.tables import MAX_ID
 from app.text import MAX_NAME

@@ -6,7 +6,6 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, StrictBool, StrictInt, WithJsonSchema
 
-from app.api.bodies.carried import CarriedFields, CarriedIds
 from app.api.bodies.documents import (
     COSTS,
     PROBABILITIES,
@@ -20,7 +19,8 @@ from app.api.bodies.documents import (
 )
 from app.api.bodies.limits import LimitDocuments, ResourceDocuments, constraints
 from app.api.bodies.recording import RecordField
-from app.api.bodies.tables import TableFields
+from app.api.codecs.carried import CarriedFields, CarriedIds
+from app.api.codecs.tables import TableFields
 from app.usecases import predict as usecase
 from app.usecases.priors import as_wanted
 

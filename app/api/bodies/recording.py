@@ -8,9 +8,9 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, Discriminator, Field, StrictBool, Tag, WithJsonSchema
 
-from app.api.bodies.carried import Carried
 from app.api.bodies.documents import WireModel
 from app.api.bodies.moments import TIME_FORM, Moment
+from app.api.codecs.carried import Carried
 from app.errors import Flaw, Invalid, pointer, reject, sent
 from app.usecases.record import Wish
 

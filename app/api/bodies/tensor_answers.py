@@ -10,10 +10,10 @@ import numpy as np
 import orjson
 from fastapi import Response
 
-from app.api.bodies.binary import json_bytes
-from app.api.bodies.carried import NOTHING, Carried
-from app.api.bodies.media_types import BINARY, JSON
-from app.api.bodies.tensors import BYTES, OutputDocument
+from app.api.codecs.carried import NOTHING, Carried
+from app.api.codecs.json import json_bytes
+from app.api.codecs.media_types import BINARY, JSON
+from app.api.codecs.tensors import BYTES, OutputDocument
 from app.errors import Flaw, pointer, reject, unknown
 from app.registry.loaded import Loaded
 from app.usecases.predict import Answer

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
 from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager
@@ -12,19 +13,25 @@ from tempfile import SpooledTemporaryFile
 from typing import Any, BinaryIO, TypeVar, cast
 
 from fastapi import Request
+from python_multipart.multipart import parse_options_header
 from starlette.datastructures import FormData, UploadFile
+from starlette.exceptions import HTTPException
 
-from app.api.bodies.forms import check_charset, read_form
-from app.api.bodies.media_types import BINARY, CSV, FORM, GZIP, PARQUET
+from app.api.codecs.media_types import BINARY, CSV, FORM, GZIP, PARQUET
 from app.api.limiters import limiters
 from app.data.dialect import Dialect
 from app.errors import Flaw, Invalid, Unsupported, pointer, reject, unknown
+from app.text import MAX_NAME
 
 _Result = TypeVar("_Result")
 FIELDS = ("label", "name", "label_type", "types", *Dialect._fields)
 BARE = (CSV, GZIP, "application/x-gzip", PARQUET, BINARY)
 _LOOK_SECONDS = 0.5
 _IN_MEMORY = 1 << 20  # what is larger goes to a temporary file
+_UTF8 = frozenset({"utf-8", "utf8", "us-ascii", "ascii"})  # ASCII is read as UTF-8, of which it is a part
+_EXTENDED = re.compile(r";\s*[\w-]+\*", re.ASCII)  # a parameter that names its own charset (RFC 2231)
+_MAX_FIELDS = 1000
+_MAX_FIELD_BYTES = 4 * MAX_NAME
 
 
 @dataclass(frozen=True)
@@ -98,3 +105,19 @@ def _refusal(key: str, texts: Collection[str]) -> str:
     if key == "file":
         return "'file' is text; it must be a file part (with a file name)"
     return f"{key!r} is a file; it must be text" if key in texts else unknown("form field", key, ["file", *texts])
+
+
+def check_charset(content_type: str) -> None:
+    """Unsupported where a media type has another charset than UTF-8."""
+    charset = parse_options_header(content_type)[1].get(b"charset", b"utf-8").decode("latin-1").lower()
+    if charset not in _UTF8 or _EXTENDED.search(content_type):
+        raise Unsupported(f"charset {charset[:40]!r} is not supported; send UTF-8")
+
+
+async def read_form(request: Request, *, field_bytes: int = _MAX_FIELD_BYTES) -> FormData:
+    """The parts of a form; a file of more than a megabyte is kept on disk. Invalid where the form cannot be read."""
+    check_charset(request.headers["content-type"])
+    try:
+        return await request.form(max_files=1, max_fields=_MAX_FIELDS, max_part_size=field_bytes)
+    except HTTPException as error:
+        raise Invalid.at("", f"the form cannot be read: {error.detail}") from error

@@ -11,7 +11,7 @@ from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel
 from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
-from app.api.bodies.media_types import JSON
+from app.api.codecs.media_types import JSON
 from app.api.errors import INFERENCE, MEDIA_TYPE, STATUS, InferenceError, Problem
 from app.api.gate import KEY_HEADER
 from app.api.permits import SCHEME

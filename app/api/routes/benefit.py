@@ -7,7 +7,6 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Body, Path, Request, Response
 from pydantic import BaseModel, Field, StrictBool, StrictInt, WithJsonSchema
 
-from app.api.bodies.binary import array_of_npy
 from app.api.bodies.documents import (
     PROBABILITIES,
     ByClass,
@@ -17,18 +16,17 @@ from app.api.bodies.documents import (
     StrictRoute,
     Text,
     checked,
-    media_type_of_body,
     read_query,
     refuse_query_of_json,
 )
-from app.api.bodies.given_probabilities import LABEL, with_labels
-from app.api.bodies.json_bodies import parsed
 from app.api.bodies.matrices import WireNamedMatrix, naming, with_saved
-from app.api.bodies.media_types import JSON, NPY, TABULAR
 from app.api.bodies.rankings import ContenderResult, Lead
-from app.api.bodies.tables import DIALECT_FIELDS, DialectFields, Sheet, TableFields, unpacked
 from app.api.budget import share
 from app.api.charts.reports import SVG_CONTENT, benefit_chart, svg, wants_svg
+from app.api.codecs.json import parsed
+from app.api.codecs.media_types import JSON, NPY, TABULAR, media_type_of_body
+from app.api.codecs.npy import array_of_npy
+from app.api.codecs.tables import DIALECT_FIELDS, LABEL, DialectFields, Sheet, TableFields, unpacked
 from app.api.deps import loaded_by_path
 from app.api.errors import problems
 from app.api.limiters import limiters
@@ -224,6 +222,8 @@ def _answer_given(request: Request, kind: str, content: bytes) -> Response:
             P, labels = array_of_npy(content, reserve), None
         else:
             fields = TableFields(**asked.model_dump(include={*DIALECT_FIELDS}, exclude_unset=True))
+            from app.api.codecs.columns import with_labels  # noqa: PLC0415 - with pyarrow
+
             P, labels = with_labels(Sheet(kind, content, fields, reserve), asked.classes)
     if body.labels is not None and labels is not None:
         raise Invalid.at("/labels", f"the table has the column {LABEL!r}; send one of the two")

@@ -10,11 +10,11 @@ from fastapi import APIRouter, Path, Query, Request, Response
 from pydantic import BaseModel, Field
 
 from app.api.bodies.documents import StrictRoute
-from app.api.bodies.json_bodies import Reserve, parsed
 from app.api.bodies.lineage import Lineage
-from app.api.bodies.media_types import CSV, FORM, GZIP, PARQUET
 from app.api.bodies.uploads import received, run_while_connected
 from app.api.budget import share
+from app.api.codecs.json import Reserve, parsed
+from app.api.codecs.media_types import CSV, FORM, GZIP, PARQUET
 from app.api.deps import CallerDep, PageSize, PageToken, PortsDep, who
 from app.api.errors import problems
 from app.api.permits import TRAIN, UPLOAD, needs

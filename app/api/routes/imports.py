@@ -9,11 +9,11 @@ from pydantic import Field
 from starlette.datastructures import FormData, UploadFile
 
 from app.api.bodies.documents import Names, StrictRoute, Text, checked
-from app.api.bodies.forms import read_form
-from app.api.bodies.json_bodies import parsed
 from app.api.bodies.matrices import WireMatrix
-from app.api.bodies.media_types import FORM
+from app.api.bodies.uploads import read_form
 from app.api.budget import share
+from app.api.codecs.json import parsed
+from app.api.codecs.media_types import FORM
 from app.api.deps import need_model
 from app.api.errors import problems
 from app.api.jobs import Order, accepted_response, ordering

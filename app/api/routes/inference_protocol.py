@@ -14,8 +14,7 @@ from fastapi import APIRouter, Path, Request, Response
 from fastapi.concurrency import run_in_threadpool
 
 from app import __version__
-from app.api.bodies.carried import NOTHING
-from app.api.bodies.documents import StrictRoute, checked, media_type_of_body
+from app.api.bodies.documents import StrictRoute, checked
 from app.api.bodies.inference_documents import (
     InferAnswer,
     InferRequest,
@@ -26,11 +25,12 @@ from app.api.bodies.inference_documents import (
     ServerReady,
     TensorMetadata,
 )
-from app.api.bodies.json_bodies import parsed
-from app.api.bodies.media_types import BINARY, JSON
 from app.api.bodies.tensor_answers import HEADER_LENGTH, OutputsAsked
-from app.api.bodies.tensors import BYTES, rows_of_tensors, split, tensors
 from app.api.budget import share
+from app.api.codecs.carried import NOTHING
+from app.api.codecs.json import parsed
+from app.api.codecs.media_types import BINARY, JSON, media_type_of_body
+from app.api.codecs.tensors import BYTES, rows_of_tensors, split, tensors
 from app.api.deps import PortsDep, loaded_by_path
 from app.api.errors import problems
 from app.api.limiters import limiters

@@ -14,8 +14,8 @@ from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, Field
 
 from app.api.bodies.documents import StrictRoute, Text, WireModel
-from app.api.bodies.media_types import BINARY, JSON
 from app.api.bodies.recording import RecordingDocument
+from app.api.codecs.media_types import BINARY, JSON
 from app.api.deps import CallerDep, PageSize, PageToken, PortsDep, need_model
 from app.api.errors import problems
 from app.api.permits import PREDICT_OR_TRAIN, TRAIN, needs

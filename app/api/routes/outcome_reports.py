@@ -10,9 +10,9 @@ from pydantic import BaseModel, Field
 
 from app.api.bodies.amounts import Amount, Basis, Comparison, Gain, Maturing, Selective
 from app.api.bodies.documents import StrictRoute
-from app.api.bodies.media_types import JSON
 from app.api.bodies.moments import Period, period_of_query
 from app.api.budget import share
+from app.api.codecs.media_types import JSON
 from app.api.deps import PortsDep, need_model
 from app.api.errors import problems
 from app.api.limiters import limiters

@@ -11,23 +11,14 @@ from fastapi import APIRouter, Body, Path, Request, Response
 from pydantic import BaseModel, Field
 from starlette.concurrency import run_in_threadpool
 
-from app.api.bodies.documents import (
-    DirectRoute,
-    Name,
-    StrictRoute,
-    Text,
-    checked,
-    media_type_of_body,
-    read_query,
-    refuse_query_of_json,
-)
-from app.api.bodies.json_bodies import parsed
-from app.api.bodies.media_types import JSON, TABULAR
+from app.api.bodies.documents import DirectRoute, Name, StrictRoute, Text, checked, read_query, refuse_query_of_json
 from app.api.bodies.moments import Period
 from app.api.bodies.outcome_bodies import OutcomesRequest, OutcomesTable
-from app.api.bodies.tables import DIALECT_FIELDS, unpacked
 from app.api.bodies.uploads import run_while_connected
 from app.api.budget import share
+from app.api.codecs.json import parsed
+from app.api.codecs.media_types import JSON, TABULAR, media_type_of_body
+from app.api.codecs.tables import DIALECT_FIELDS, unpacked
 from app.api.deps import CallerDep, PortsDep, ports, who
 from app.api.errors import problems
 from app.api.limiters import limiters

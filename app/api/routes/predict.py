@@ -8,23 +8,16 @@ from typing import Any
 import orjson
 from fastapi import Request, Response
 
-from app.api.bodies import instances, long_json
-from app.api.bodies.binary import array_of_npy, changeable_body
-from app.api.bodies.carried import NOTHING, Carried, carried_of_json
-from app.api.bodies.documents import (
-    DirectRoute,
-    checked,
-    media_type_of_body,
-    read_query,
-    refuse_query_of_json,
-)
-from app.api.bodies.given_probabilities import columns
-from app.api.bodies.json_bodies import INLINE_BYTES, Reserve, parsed
-from app.api.bodies.media_types import JSON, NPY, TABULAR
+from app.api.bodies.documents import DirectRoute, checked, read_query, refuse_query_of_json
 from app.api.bodies.prediction_documents import PredictAnswer
 from app.api.bodies.prediction_requests import PredictQuestion, PredictRequest, PredictTable
-from app.api.bodies.tables import DIALECT_FIELDS, Sheet, unpacked
 from app.api.budget import share
+from app.api.codecs import rows as codec
+from app.api.codecs.carried import NOTHING, Carried, carried_of_json
+from app.api.codecs.json import INLINE_BYTES, Reserve, Split, document, measured, split
+from app.api.codecs.media_types import JSON, NPY, TABULAR, media_type_of_body
+from app.api.codecs.npy import array_of_npy, changeable_body
+from app.api.codecs.tables import DIALECT_FIELDS, Sheet, unpacked
 from app.api.errors import problems
 from app.api.permits import PREDICT, needs
 from app.api.predicting import Asked, answered
@@ -61,10 +54,10 @@ def _read(request: Request, kind: str, body: bytes) -> Asked:
     if kind != JSON:
         return _read_table(request, kind, body)
     refuse_query_of_json(request, PredictTable.model_fields)
-    reserve = long_json.reserving_once(share(request).reserve)
-    if len(body) > INLINE_BYTES and (asked := _read_long(body, reserve)) is not None:
+    measured(body, share(request).reserve)
+    if len(body) > INLINE_BYTES and (asked := _read_long(body)) is not None:
         return asked
-    wire = checked(PredictRequest, parsed(body, reserve))
+    wire = checked(PredictRequest, document(body))
     if wire.probabilities is not None:
         _refuse_both(wire.model, wire.instances)
         if wire.classes is None:
@@ -81,9 +74,9 @@ def _read(request: Request, kind: str, body: bytes) -> Asked:
     return Asked(wire.question(), name, rows, record=wire.wish, instances=wire.instances)
 
 
-def _read_long(body: bytes, reserve: Reserve) -> Asked | None:
+def _read_long(body: bytes) -> Asked | None:
     """What `_read` finds in many rows of numbers; None for all other bodies, and for those with errors."""
-    parts = long_json.split(body, reserve)
+    parts = split(body)
     try:
         wire = None if parts is None else checked(PredictRequest, parts.fields)
     except Invalid:
@@ -93,14 +86,14 @@ def _read_long(body: bytes, reserve: Reserve) -> Asked | None:
     return Asked(wire.question(), _model_of(wire), partial(_encoded_long, parts), record=wire.wish)
 
 
-def _encoded_long(parts: long_json.Split, schema: Schema) -> tuple[instances.Rows, Carried]:
+def _encoded_long(parts: Split, schema: Schema) -> tuple[codec.Rows, Carried]:
     if not schema.categorical and parts.rows.shape[1] == len(schema.names):
         return (parts.rows, []), NOTHING
     return _encoded(orjson.loads(parts.text), False, NOTHING, schema)
 
 
-def _encoded(rows: list[Any], booleans: bool, carried: Carried, schema: Schema) -> tuple[instances.Rows, Carried]:
-    return instances.rows_of_json(rows, schema, booleans_possible=booleans, carried=carried), carried
+def _encoded(rows: list[Any], booleans: bool, carried: Carried, schema: Schema) -> tuple[codec.Rows, Carried]:
+    return codec.rows_of_json(rows, schema, booleans_possible=booleans, carried=carried), carried
 
 
 def _read_table(request: Request, kind: str, body: bytes | bytearray) -> Asked:
@@ -118,18 +111,20 @@ def _read_table(request: Request, kind: str, body: bytes | bytearray) -> Asked:
         return Asked(
             asked.question(),
             name,
-            lambda schema: (instances.rows_of_npy(body, schema, reserve), NOTHING),
+            lambda schema: (codec.rows_of_npy(body, schema, reserve), NOTHING),
             record=asked.wish,
         )
     sheet = Sheet(kind, bytes(body), asked, reserve)
-    return Asked(asked.question(), name, partial(instances.rows_of_sheet, sheet), record=asked.wish)
+    return Asked(asked.question(), name, partial(codec.rows_of_sheet, sheet), record=asked.wish)
 
 
 def _probabilities(
     kind: str, body: bytes | bytearray, asked: PredictTable, classes: list[int | str], reserve: Reserve
 ) -> tuple[Any, Carried]:
     if kind != NPY:
-        return columns(Sheet(kind, bytes(body), asked, reserve), classes)
+        from app.api.codecs.columns import probabilities_of_sheet  # noqa: PLC0415 - with pyarrow
+
+        return probabilities_of_sheet(Sheet(kind, bytes(body), asked, reserve), classes)
     asked.refuse_for_numbers()
     return array_of_npy(body, reserve), NOTHING
 

@@ -10,24 +10,22 @@ from typing import TYPE_CHECKING, Annotated, Any
 from fastapi import Request, Response
 from pydantic import BaseModel, Field, WithJsonSchema
 
-from app.api.bodies import instances
 from app.api.bodies.documents import (
     DirectRoute,
     ModelVersion,
     Text,
     WireModel,
     checked,
-    media_type_of_answer,
-    media_type_of_body,
     read_query,
     refuse_query_of_json,
 )
 from app.api.bodies.item_sets import WRITERS, common
-from app.api.bodies.media_types import ARROW, NPY, SVG
 from app.api.bodies.prediction_requests import INSTANCES
-from app.api.bodies.probabilities import fields_of_json, sets_of_arrow, sets_of_list, sets_of_npy
-from app.api.bodies.tables import Sheet, TableFields
 from app.api.budget import share
+from app.api.codecs import rows as codec
+from app.api.codecs.media_types import ARROW, NPY, SVG, media_type_of_answer, media_type_of_body
+from app.api.codecs.sets import fields_of_json, sets_of_arrow, sets_of_list, sets_of_npy
+from app.api.codecs.tables import Sheet, TableFields
 from app.api.deps import loaded
 from app.api.errors import problems
 from app.api.limiters import limiters
@@ -230,7 +228,7 @@ class _Asked:
 
     question: RetrieveQuestion
     sets: Sets | None
-    rows: Callable[[Schema], instances.Rows]
+    rows: Callable[[Schema], codec.Rows]
 
 
 def _read(kind: str, body: bytes, request: Request) -> _Asked:
@@ -239,9 +237,9 @@ def _read(kind: str, body: bytes, request: Request) -> _Asked:
         question = read_query(request, RetrieveQuestion, _TEXT_FIELDS)
         sets = None if question.model else _READERS[kind](body, reserve)
         if kind == NPY:
-            return _Asked(question, sets, lambda schema: instances.rows_of_npy(body, schema, reserve))
+            return _Asked(question, sets, lambda schema: codec.rows_of_npy(body, schema, reserve))
         sheet = Sheet(kind, body, TableFields(), reserve)
-        return _Asked(question, sets, lambda schema: instances.rows_of_sheet(sheet, schema)[0])
+        return _Asked(question, sets, lambda schema: codec.rows_of_sheet(sheet, schema)[0])
     refuse_query_of_json(request, RetrieveQuestion.model_fields)
     fields, sets = fields_of_json(body, reserve)
     wire = checked(RetrieveRequest, fields)
@@ -255,7 +253,7 @@ def _read(kind: str, body: bytes, request: Request) -> _Asked:
         raise Invalid.at("/probabilities", "'probabilities' and 'model' are mutually exclusive")
     if wire.model is not None and wire.instances is None:
         raise Invalid.at("/instances", "'instances' are required with a 'model'")
-    return _Asked(wire, sets, partial(instances.rows_of_json, wire.instances or [], booleans_possible=True))
+    return _Asked(wire, sets, partial(codec.rows_of_json, wire.instances or [], booleans_possible=True))
 
 
 _PATIENTS = {

@@ -11,8 +11,8 @@ from app.access.caller import Caller
 from app.api.bodies.acquire_documents import TARGET, Target
 from app.api.bodies.documents import ModelVersion, StrictRoute, Text
 from app.api.bodies.matrices import WireNamedMatrix, naming, with_saved
-from app.api.bodies.media_types import JSON
 from app.api.bodies.prediction_requests import INSTANCES
+from app.api.codecs.media_types import JSON
 from app.api.deps import PortsDep, loaded, who
 from app.api.errors import problems
 from app.api.limiters import limiters

@@ -119,7 +119,7 @@ def test_parts_of_a_file_have_the_rows_of_the_whole(text, size, delimiter):
 
 @given(st.lists(st.lists(st.text("a\"\n,'", max_size=4), min_size=1, max_size=1), max_size=20))
 def test_rows_of_an_answer_are_counted(rows):
-    from app.api.bodies.csv_bodies import csv_response  # noqa: PLC0415 - with pyarrow
+    from app.api.codecs.csv import csv_response  # noqa: PLC0415 - with pyarrow
 
     table = pa.table({"note": [row[0] for row in rows]}, pa.schema([("note", pa.string())]))
     content = csv_response({"note": table.column("note")}, {}).body

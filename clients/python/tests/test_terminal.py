@@ -16,7 +16,7 @@ from payoff_client.dialect import MISSING, Dialect
 from payoff_client.terminal import Unusable, cases_of, probabilities_of
 
 from app import numbers_in_text
-from app.api.bodies.csv_bodies import table_of_csv
+from app.api.codecs.csv import table_of_csv
 from app.data import dialect as service_dialect
 from app.errors import Invalid
 from tests.client_answers import VALID, of_path

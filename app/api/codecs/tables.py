@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from fastapi import Request, Response
 
-from app.api.bodies.binary import arrow_response, ascii_json, table_of_arrow
-from app.api.bodies.carried import Carried, CarriedFields, carried_of_table
-from app.api.bodies.csv_bodies import NO_WORDS, Words, csv_response, table_of_csv
 from app.api.bodies.documents import WireModel
-from app.api.bodies.json_bodies import Reserve
-from app.api.bodies.media_types import ARROW, CSV, PARQUET
 from app.api.bodies.uploads import run_while_connected
 from app.api.budget import share
+from app.api.codecs.carried import Carried, CarriedFields
+from app.api.codecs.json import Reserve
+from app.api.codecs.media_types import ARROW, CSV, PARQUET
 from app.api.deps import ports
 from app.data.dialect import Decimal, Delimiter, Dialect, Encoding
 from app.data.location import FILE
@@ -27,6 +26,10 @@ from app.usecases.datasets import arrow_of_parquet
 if TYPE_CHECKING:  # imported where needed: it takes 40 MB of memory that a service without such clients can spare
     import pyarrow as pa
 
+Words = Mapping[str, Collection[str]]
+"""The categories of columns by their names."""
+NO_WORDS: Words = MappingProxyType({})
+LABEL = "label"  # the column of the true classes
 DIALECT_FIELDS = Dialect._fields
 
 
@@ -73,14 +76,16 @@ class Sheet:
         where a cell such as NA is missing if it is none of the column's `words`.
         Raises Invalid, or what `reserve` raises.
         """
+        from app.api.codecs import arrow, columns, csv  # noqa: PLC0415 - 40 MB that few services need
+
         if self.kind == CSV:
             dialect = Dialect(self.fields.delimiter, self.fields.decimal, self.fields.encoding)
             as_sent = dict.fromkeys(self.fields.carried_names, MISSING)  # an id may be NA
-            table = table_of_csv(self.body, numbers, dialect, self.reserve, {**as_sent, **words})
+            table = csv.table_of_csv(self.body, numbers, dialect, self.reserve, {**as_sent, **words})
         else:
             self.fields.refuse_dialect()
-            table = table_of_arrow(self.body, self.reserve)
-        return carried_of_table(self.fields, table, features, self.reserve)
+            table = arrow.table_of_arrow(self.body, self.reserve)
+        return columns.carried_of_table(self.fields, table, features, self.reserve)
 
 
 async def unpacked(request: Request, kind: str, body: bytes, most_rows: int | None = None) -> tuple[str, bytes]:
@@ -98,23 +103,11 @@ async def unpacked(request: Request, kind: str, body: bytes, most_rows: int | No
     return ARROW, stream
 
 
-def table_response(kind: str, columns: dict[str, Any], rest: Any) -> Response:
+def table_response(kind: str, columns: Mapping[str, Any], rest: Any) -> Response:
     """The columns in a format of `TABULAR`; the rest is JSON in the metadata, or in the header `Payoff-Answer`."""
-    return _WRITERS[kind](columns, rest)
-
-
-def parquet_response(columns: dict[str, Any], rest: Any) -> Response:
-    """A Parquet file; the rest is JSON in its metadata (`payoff`)."""
     import pyarrow as pa  # noqa: PLC0415
-    from pyarrow import parquet  # noqa: PLC0415
 
-    sink = pa.BufferOutputStream()
-    parquet.write_table(pa.table(columns).replace_schema_metadata({"payoff": ascii_json(rest)}), sink)
-    return Response(sink.getvalue().to_pybytes(), media_type=PARQUET)
+    from app.api.codecs import arrow, csv  # noqa: PLC0415 - with pyarrow
 
-
-_WRITERS: dict[str, Callable[[dict[str, Any], Any], Response]] = {
-    ARROW: arrow_response,
-    CSV: csv_response,
-    PARQUET: parquet_response,
-}
+    writers = {ARROW: arrow.arrow_response, CSV: csv.csv_response, PARQUET: arrow.parquet_response}
+    return writers[kind](pa.table({name: arrow.array_of(values) for name, values in columns.items()}), rest)

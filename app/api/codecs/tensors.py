@@ -11,8 +11,8 @@ import numpy as np
 from pydantic import Field, StrictBool, StrictInt, WithJsonSchema
 
 from app.api.bodies.documents import Text, WireModel
-from app.api.bodies.instances import finite
-from app.api.bodies.json_bodies import Reserve
+from app.api.codecs.json import Reserve
+from app.api.codecs.rows import finite
 from app.errors import Flaw, Invalid, pointer, reject, unknown
 from app.features import OUTSIDE, Schema
 from app.numbers_in_text import MISSING, is_number
@@ -238,7 +238,7 @@ def _encoded(column: Tensor, schema: Schema, j: int) -> tuple[np.ndarray, list[s
         )
     import pyarrow as pa  # noqa: PLC0415 - 40 MB of memory that a service without such clients can spare
 
-    from app.api.bodies.arrow_categories import codes_of  # noqa: PLC0415 - with pyarrow
+    from app.api.codecs.columns import codes_of  # noqa: PLC0415 - with pyarrow
 
     try:
         return codes_of(pa.chunked_array([pa.array(column.values, pa.string())]), schema, j)

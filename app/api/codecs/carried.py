@@ -4,24 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import orjson
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from app.api.bodies.documents import Names, Text, WireModel
-from app.api.bodies.json_bodies import Reserve
-from app.errors import Flaw, Invalid, TooLarge, pointer, reject, unknown
+from app.errors import Flaw, Invalid, pointer, reject
 from app.outcomes.tables import MAX_ID
-
-if TYPE_CHECKING:  # imported where needed: it takes 40 MB of memory that a service without such clients can spare
-    import pyarrow as pa
 
 _VALUES = (str, int, float, bool, type(None))
 _MAX_KEPT = 100
-_MAX_CELL = 1000  # characters of a cell that comes back and is no id
-_UTF8 = 4  # bytes of a character, at most
-_MAX_TEXT = 64 << 20  # bytes of a column: few bytes of a dictionary can stand for very many
+MAX_CELL = 1000  # characters of a cell that comes back and is no id
 _ID = "id"  # the column of ids that came without a name
 
 
@@ -93,7 +87,7 @@ class Carried:
         """These columns, then those of an answer; Invalid at /keep for a name that both have."""
         for name in self.columns.keys() & columns.keys():
             raise Invalid.at("/id" if name == self.id else "/keep", f"the answer has a column {name!r} of its own")
-        return {name: _array(values) for name, values in self.columns.items()} | columns
+        return self.columns | columns
 
     def refuse_numbers_only(self) -> None:
         """Invalid where there is anything, for answers that hold numbers alone."""
@@ -124,72 +118,12 @@ def without(instances: Any, carried: Carried, features: Collection[str]) -> Any:
     return [{name: value for name, value in each.items() if name not in extra} for each in instances]
 
 
-def carried_of_table(
-    wire: CarriedFields, table: pa.Table, features: Collection[str], reserve: Reserve
-) -> tuple[pa.Table, Carried]:
-    """The table without the columns that only come back and those of pandas' index, and what comes back."""
-    from app.data.arrow_text import index_columns  # noqa: PLC0415 - with pyarrow
-
-    names = wire.carried_names
-    reject(
-        Flaw(
-            pointer("id" if name == wire.id else "keep"),
-            f"the table has the column {name!r} twice" if count else unknown("column", name, table.column_names),
-        )
-        for name in names
-        if (count := table.column_names.count(name)) != 1
-    )
-    columns = {name: _column(table.column(name), name, reserve, is_id=name == wire.id) for name in names}
-    ignored = index_columns(table.schema).union(names).difference(features)
-    rest = [i for i, name in enumerate(table.column_names) if name not in ignored]  # a name may occur twice
-    rest = table.select(rest) if len(rest) < table.num_columns else table
-    return rest, Carried(wire.id, columns, wire.keep)
-
-
-def _column(column: pa.ChunkedArray, name: str, reserve: Reserve, *, is_id: bool) -> pa.ChunkedArray:
-    """A column of single values, dictionaries spelt out."""
-    import pyarrow as pa  # noqa: PLC0415
-    import pyarrow.compute as pc  # noqa: PLC0415
-
-    from app.data.arrow_text import decoded_bytes, is_number, is_text, lengths  # noqa: PLC0415 - with pyarrow
-
-    if not (
-        is_number(column.type)
-        or is_text(column.type)
-        or pa.types.is_date(column.type)
-        or pa.types.is_timestamp(column.type)
-    ):
-        raise Invalid.at(pointer(name), f"the type of {name!r} is '{column.type}'; numbers, text and dates come back")
-    size = decoded_bytes(column) if is_text(column.type) else 0
-    most = MAX_ID if is_id else _MAX_CELL
-    if size and (row := pc.index(pc.greater(lengths(column), most * _UTF8), True).as_py()) >= 0:
-        raise Invalid.at(pointer(name, row), f"what comes back has at most {most} characters a cell")
-    if size > _MAX_TEXT:
-        raise TooLarge(f"the column {name!r} stands for {size:,} bytes of text; {_MAX_TEXT:,} can come back")
-    reserve(len(column) * 8 + 3 * size)
-    return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
-
-
-def _array(values: Any) -> Any:
-    """A column of a table; values of several kinds become text."""
-    if not isinstance(values, list):
-        return values
-    import pyarrow as pa  # noqa: PLC0415
-
-    try:
-        return pa.array(values)
-    except (pa.ArrowException, OverflowError):
-        return pa.array([None if value is None else str(value) for value in values])
-
-
 def _listed(column: Any) -> list[Any]:
     """Values as JSON has them: dates and decimals are text."""
     if isinstance(column, list):
         return column
-    import pyarrow as pa  # noqa: PLC0415
-
-    plain = pa.types.is_decimal, pa.types.is_date, pa.types.is_timestamp
-    return list((column.cast(pa.string()) if any(test(column.type) for test in plain) else column).to_pylist())
+    as_text = str(column.type).startswith(("decimal", "date", "timestamp"))
+    return list((column.cast("string") if as_text else column).to_pylist())
 
 
 def _check_members(wire: CarriedFields, instances: Any, names: Sequence[str]) -> None:

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import orjson
 
-from app.api.bodies.binary import array_of_npy, table_of_arrow
-from app.api.bodies.json_bodies import Reserve, parsed
+from app.api.codecs.json import Reserve, parsed
+from app.api.codecs.npy import array_of_npy
 from app.errors import Flaw, Invalid, pointer
 from app.retrieval.probabilities import RANGE
 from app.usecases.item_sets import Sets, check_extent, extent_bytes
@@ -78,6 +78,8 @@ def sets_of_npy(body: bytes, reserve: Reserve) -> Sets:
 def sets_of_arrow(body: bytes, reserve: Reserve) -> Sets:
     """An Arrow IPC stream of one column: numbers are one set, lists of numbers a set each."""
     import pyarrow as pa  # noqa: PLC0415 - 40 MB of memory that a service without Arrow clients can spare
+
+    from app.api.codecs.arrow import table_of_arrow  # noqa: PLC0415 - with pyarrow
 
     table = table_of_arrow(body, reserve)
     if table.num_columns != 1:

@@ -1,43 +1,34 @@
-"""CSV in requests and answers, as spreadsheets and databases write it."""
+"""CSV as spreadsheets and databases write it, read and written. Import it where it is used: pyarrow takes 40 MB."""
 
 from __future__ import annotations
 
 import io
 from collections.abc import Collection, Mapping
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pyarrow as pa
 from fastapi import Response
+from pyarrow import csv
 
-from app.api.bodies.binary import header_of
-from app.api.bodies.json_bodies import Reserve
-from app.api.bodies.media_types import CSV
+from app.api.codecs.json import Reserve, in_header
+from app.api.codecs.media_types import CSV
+from app.data.csv_text import FIRST_ROW, CsvText, check_text, clean, first_word, in_utf8, numbers
 from app.data.dialect import Dialect
 from app.errors import Invalid, TooLarge, pointer
 
-if TYPE_CHECKING:  # imported where needed: it takes 40 MB of memory that a service without such clients can spare
-    import pyarrow as pa
-
-Words = Mapping[str, Collection[str]]
-"""The categories of columns by their names."""
-NO_WORDS: Words = MappingProxyType({})
 _BYTES_PER_BYTE = 12  # of memory: a number of one digit and its delimiter take eight, and twice while they are built
 _MAX_COLUMNS = 20_000
 _MAX_SHOWN = 40  # characters of a wrong cell
 
 
 def table_of_csv(
-    body: bytes, numbers: Collection[str], dialect: Dialect, reserve: Reserve, words: Words = NO_WORDS
+    body: bytes, numeric: Collection[str], dialect: Dialect, reserve: Reserve, words: Mapping[str, Collection[str]]
 ) -> pa.Table:
-    """A CSV file with a header; the columns in `numbers` hold numbers, all others strings, and empty cells are null.
+    """A CSV file with a header; the columns in `numeric` hold numbers, all others strings, and empty cells are null.
 
     So are cells such as NA, unless that is one of the `words` of their column.
     Invalid at the column and with the row of the first cell that is no number.
     """
-    import pyarrow as pa  # noqa: PLC0415
-
-    from app.data.csv_text import CsvText, check_text, clean, in_utf8  # noqa: PLC0415 - with pyarrow
-
     check_text(body)
     reserve(len(body) * _BYTES_PER_BYTE)
     plain = body if dialect.encoding == "utf-8" else b"".join(in_utf8([body], dialect.encoding))
@@ -49,16 +40,14 @@ def table_of_csv(
     for block in text.blocks():
         for name, column, known in zip(text.names, block, parts, strict=True):
             cells = clean(column, words.get(name, ()))
-            known.append(_numbers(cells, name, rows, dialect) if name in numbers else cells)
+            known.append(_numbers(cells, name, rows, dialect) if name in numeric else cells)
         rows += len(block[0])
-    types = [pa.float64() if name in numbers else pa.string() for name in text.names]
+    types = [pa.float64() if name in numeric else pa.string() for name in text.names]
     return pa.Table.from_arrays([pa.chunked_array(*each) for each in zip(parts, types, strict=True)], text.names)
 
 
 def _numbers(column: pa.Array, name: str, rows: int, dialect: Dialect) -> pa.Array:
     """The column as float64; Invalid at its first cell that is no number, `rows` rows having come before."""
-    from app.data.csv_text import FIRST_ROW, first_word, numbers  # noqa: PLC0415 - with pyarrow
-
     found = numbers(column, dialect.decimal)
     if found is None:
         row = first_word(column, dialect.decimal)
@@ -69,12 +58,9 @@ def _numbers(column: pa.Array, name: str, rows: int, dialect: Dialect) -> pa.Arr
     return found
 
 
-def csv_response(columns: dict[str, Any], rest: Any) -> Response:
+def csv_response(table: pa.Table, rest: Any) -> Response:
     """A CSV file with a header; the rest is JSON in the `Payoff-Answer` header, TooLarge where it is too long."""
-    import pyarrow as pa  # noqa: PLC0415
-    from pyarrow import csv  # noqa: PLC0415
-
-    header = header_of(rest)
+    header = in_header(rest)
     sink = pa.BufferOutputStream()
-    csv.write_csv(pa.table(columns), sink)
+    csv.write_csv(table, sink)
     return Response(sink.getvalue().to_pybytes(), media_type=CSV, headers={"Payoff-Answer": header})

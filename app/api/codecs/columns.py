@@ -1,0 +1,228 @@
+"""Columns of tables as the matrices that models take. Import it where it is used: pyarrow takes 40 MB."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from app.api.codecs.carried import MAX_CELL, Carried, CarriedFields
+from app.api.codecs.json import Reserve
+from app.api.codecs.rows import Rows, finite, numeric_names
+from app.api.codecs.tables import LABEL, Sheet
+from app.data.arrow_text import decoded_bytes, floats, index_columns, is_number, is_text, lengths, place_of
+from app.errors import Flaw, Invalid, TooLarge, pointer, reject, unknown
+from app.features import Schema
+from app.outcomes.tables import MAX_ID
+from app.text import MAX_POSITIONS, refused_character
+
+_UTF8 = 4  # bytes of a character, at most
+_MAX_TEXT = 64 << 20  # bytes of a column: few bytes of a dictionary can stand for very many
+_BYTES_PER_WORD = 300  # of memory at most: a word that no other row has, and its codes
+_MAX_NULLS = 100_000  # rows of columns that have no bytes at all
+_BYTES_PER_LABEL = 100  # of memory
+
+Classes = Sequence[int | str]
+
+
+def carried_of_table(
+    wire: CarriedFields, table: pa.Table, features: Collection[str], reserve: Reserve
+) -> tuple[pa.Table, Carried]:
+    """The table without the columns that only come back and those of pandas' index, and what comes back."""
+    names = wire.carried_names
+    reject(
+        Flaw(
+            pointer("id" if name == wire.id else "keep"),
+            f"the table has the column {name!r} twice" if count else unknown("column", name, table.column_names),
+        )
+        for name in names
+        if (count := table.column_names.count(name)) != 1
+    )
+    columns = {name: _column(table.column(name), name, reserve, is_id=name == wire.id) for name in names}
+    ignored = index_columns(table.schema).union(names).difference(features)
+    rest = [i for i, name in enumerate(table.column_names) if name not in ignored]  # a name may occur twice
+    rest = table.select(rest) if len(rest) < table.num_columns else table
+    return rest, Carried(wire.id, columns, wire.keep)
+
+
+def _column(column: pa.ChunkedArray, name: str, reserve: Reserve, *, is_id: bool) -> pa.ChunkedArray:
+    """A column of single values, dictionaries spelt out."""
+    if not (
+        is_number(column.type)
+        or is_text(column.type)
+        or pa.types.is_date(column.type)
+        or pa.types.is_timestamp(column.type)
+    ):
+        raise Invalid.at(pointer(name), f"the type of {name!r} is '{column.type}'; numbers, text and dates come back")
+    size = decoded_bytes(column) if is_text(column.type) else 0
+    most = MAX_ID if is_id else MAX_CELL
+    if size and (row := pc.index(pc.greater(lengths(column), most * _UTF8), True).as_py()) >= 0:
+        raise Invalid.at(pointer(name, row), f"what comes back has at most {most} characters a cell")
+    if size > _MAX_TEXT:
+        raise TooLarge(f"the column {name!r} stands for {size:,} bytes of text; {_MAX_TEXT:,} can come back")
+    reserve(len(column) * 8 + 3 * size)
+    return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
+
+
+def rows_of_table(table: pa.Table, schema: Schema, reserve: Reserve) -> Rows:
+
+    reject(flaws_of_names(Counter(table.column_names), schema.names))
+    check_types(table, schema, schema.names)
+    reserve(table.num_rows * (8 * len(schema.names) + _BYTES_PER_WORD * bool(schema.categorical)))
+    X = np.empty((table.num_rows, len(schema.names)))
+    warnings: list[str] = []
+    for j, name in enumerate(schema.names):
+        column = table.column(name)
+        if j in schema.categorical:
+            if pa.types.is_integer(column.type) or pa.types.is_null(column.type):
+                column = column.cast(pa.string())
+            X[:, j], notes = codes_of(column, schema, j)
+            warnings += notes
+        else:
+            X[:, j] = floats(column).to_numpy()
+    return finite(X), warnings
+
+
+def flaws_of_names(counts: Mapping[str, int], known: Sequence[str], *, complete: bool = True) -> Iterator[Flaw]:
+    """What is wrong with the names of columns, of which there are so many; `known` are the features.
+
+    All of them must be there, unless the table need not be `complete`.
+    """
+    features = set(known)
+    for name in counts:
+        if name not in features:
+            yield Flaw(
+                pointer(name), unknown("feature", name, known) + "; `id` and `keep` name columns that only come back"
+            )
+    for name in known if complete else ():
+        if name not in counts:
+            yield Flaw("", f"feature {name!r} is missing")
+    for name, count in counts.items():
+        if count > 1:
+            yield Flaw(pointer(name), "the table has this column twice")
+
+
+def check_types(table: pa.Table, schema: Schema, names: Sequence[str]) -> None:
+    """Invalid at the first column that holds neither what it should nor, perhaps, any bytes for its rows."""
+    if table.num_rows > _MAX_NULLS and all(map(pa.types.is_null, table.schema.types)):
+        raise Invalid.at(pointer(names[0]), f"{table.num_rows:,} rows hold nothing but nulls")
+    numbers = numeric_names(schema)
+    for name in names:
+        kind = table.column(name).type
+        if name not in numbers:
+            if not is_text(kind) and not pa.types.is_integer(kind) and not pa.types.is_null(kind):
+                raise Invalid.at(pointer(name), f"the type of {name!r} is '{kind}'; it must be strings")
+        elif not is_number(kind):
+            raise Invalid.at(pointer(name), f"the type of {name!r} is '{kind}'; it must be numbers")
+
+
+def codes_of(column: pa.ChunkedArray, schema: Schema, j: int) -> tuple[np.ndarray, list[str]]:
+    """A column of strings, plain or a dictionary, as what `Schema.encode` makes of feature `j`, and its warnings.
+
+    A word of a dictionary is looked up once, however many rows have it. Raises Invalid at `/row/column`.
+    """
+    codes = np.full(len(column), np.nan)
+    lookup = _Lookup(schema.features[j].categories)
+    count, start, example = 0, 0, ""
+    first: list[int] = []
+    for chunk in column.chunks:
+        found, unseen = lookup.rows(chunk)
+        codes[start : start + len(chunk)] = found.cast(pa.float64()).to_numpy(zero_copy_only=False)
+        if number := unseen.true_count:
+            _check_words(chunk, unseen, start, j)
+            example = example if count else str(chunk[unseen.index(True).as_py()].as_py())
+            count += number
+            if len(first) < MAX_POSITIONS:
+                found_at = np.flatnonzero(unseen.to_numpy(zero_copy_only=False))[:MAX_POSITIONS]
+                first += (start + found_at).tolist()
+        start += len(chunk)
+    return codes, [schema.unseen(j, first, count, len(column), example)] if count else []
+
+
+class _Lookup:
+    """Positions of words in a list of categories."""
+
+    def __init__(self, categories: tuple[str, ...]) -> None:
+        self._categories = categories
+        self._known: dict[tuple[int, ...], tuple[Any, Any]] = {}
+
+    def rows(self, chunk: Any) -> tuple[Any, Any]:
+        """The position of each row's word, null where it is missing or unseen; and whether it is unseen."""
+        if not pa.types.is_dictionary(chunk.type):
+            return self._find(chunk)
+        words = chunk.dictionary  # chunks may share a dictionary, which then is the same buffers
+        place = place_of(words)
+        if place not in self._known:
+            self._known[place] = self._find(words)
+        found, unseen = self._known[place]
+        return found.take(chunk.indices), unseen.take(chunk.indices).fill_null(False)
+
+    def _find(self, words: Any) -> tuple[Any, Any]:
+        found = pc.index_in(words, value_set=pa.array(self._categories, words.type))
+        return found, pc.and_(words.is_valid(), found.is_null())
+
+
+def _check_words(chunk: Any, unseen: Any, start: int, j: int) -> None:
+    """Invalid at the unseen words that no text may hold; `start` is the number of the chunk's first row."""
+    coded = chunk if pa.types.is_dictionary(chunk.type) else chunk.dictionary_encode()
+    used = coded.indices.filter(unseen).unique()
+    odd = [code for code, word in zip(used, coded.dictionary.take(used).to_pylist(), strict=True) if _odd(word)]
+    if odd:
+        rows = np.flatnonzero(pc.is_in(coded.indices, value_set=pa.array(odd, used.type)))
+        reject(Flaw(pointer(start + i, j), _odd(chunk[int(i)].as_py()) or "") for i in rows)
+
+
+def _odd(word: str) -> str | None:
+    return refused_character(word) if word else None
+
+
+def probabilities_of_sheet(sheet: Sheet, classes: Classes) -> tuple[np.ndarray, Carried]:
+    """A table with a column of numbers for each class, by name, in any order, as (n, K), and what comes back."""
+    names = [str(name) for name in classes]
+    table, carried = sheet.read(names, names)
+    return _columns(table, classes, sheet.reserve), carried
+
+
+def with_labels(sheet: Sheet, classes: Classes) -> tuple[np.ndarray, list[int | str] | None]:
+    """The same, and the classes in the column `label`, where the table has it and no class has this name."""
+    names = [str(name) for name in classes]
+    table, _ = sheet.read(names, names)
+    if LABEL in names or table.column_names.count(LABEL) != 1:
+        return _columns(table, classes, sheet.reserve), None
+    sheet.reserve(table.num_rows * _BYTES_PER_LABEL)
+    labels = _labels(table.column(LABEL).to_pylist(), classes)
+    return _columns(table.drop_columns([LABEL]), classes, sheet.reserve), labels
+
+
+def _labels(column: Sequence[object], classes: Classes) -> list[int | str]:
+    known = {str(name): name for name in classes}
+    reject(
+        Flaw(pointer(LABEL, i), "the label is missing" if name is None else unknown("class", name, known))
+        for i, name in enumerate(column)
+        if str(name) not in known or name is None
+    )
+    return [known[str(name)] for name in column]
+
+
+def _columns(table: pa.Table, classes: Classes, reserve: Reserve) -> np.ndarray:
+
+    names = [str(name) for name in classes]
+    known = set(names)
+    reject(Flaw(pointer(name), unknown("class", name, names)) for name in table.column_names if name not in known)
+    reserve(table.num_rows * len(names) * 8)
+    counts = Counter(table.column_names)
+    P = np.empty((table.num_rows, len(names)))
+    for k, name in enumerate(names):
+        if counts[name] != 1:
+            raise Invalid.at("", f"class {name!r} needs one column; there are {counts[name]}")
+        column = table.column(name)
+        if not is_number(column.type) or pa.types.is_boolean(column.type):
+            raise Invalid.at(pointer(name), f"the type of the column is '{column.type}'; it must be numbers")
+        if column.null_count:
+            raise Invalid.at(pointer(name), f"the column has {column.null_count} nulls; a probability is a number")
+        P[:, k] = floats(column).to_numpy()
+    return P

@@ -1,0 +1,174 @@
+"""JSON: measured before it is parsed; long lists of rows are read straight into one array, and written in parts."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import orjson
+
+from app.errors import Invalid, TooLarge
+from app.json_text import document_of, syntax_error
+
+INLINE_BYTES = 16_384  # a larger body is parsed in a thread, so that no other request waits
+INLINE_NUMBERS = 10_000  # of an answer; one with more is computed in a thread
+MAX_VALUES = 1_000_000  # of one body: the parser holds the interpreter's lock for a tenth of a second
+_WEIGHTS = {b",": 1, b":": 1, b"[": 1, b"{": 2}  # an object costs as much memory as a few numbers
+_BYTES_PER_VALUE = 120  # of memory: a number takes 32, a list 80, an object 230; rows are copied once
+_MAX_ESCAPES = 1_000_000  # backslashes: the parser and the search for refused characters hold the lock for them
+_BLOCK = 1 << 20  # bytes of a body that are counted together
+_SMALL = MAX_VALUES // max(_WEIGHTS.values())  # bytes of a body that cannot hold more than `MAX_VALUES`
+_NAME = b'"instances"'
+_BEGIN = re.compile(rb'"instances"\s*:\s*(?=\[\[)')
+_MARK = "rows that were cut out"  # in their place: found at the top level, they came from there
+_MARKER = b'["%b"]' % _MARK.encode()
+_READ_PART = 1 << 18  # bytes that are parsed at a time
+_NO_NUMBER = (b"{", b"n", b"t", b"f")  # of objects, null, true and false: the ordinary parser reads these
+_DUMP = orjson.OPT_SERIALIZE_NUMPY
+# Numbers written at a time. In one go, a million numbers hold the interpreter's lock for 135 ms, in parts for 11.
+_PART = 50_000
+_MAX_HEADER = 16_000  # bytes: proxies and clients refuse longer headers
+
+Reserve = Callable[[int], None]  # is called with a number of bytes of memory; raises where there are no more
+
+
+def parsed(body: bytes, reserve: Reserve) -> Any:
+    """The document in a JSON body, `measured` before it is parsed; raises what that and `document` raise. O(size)."""
+    measured(body, reserve)
+    return document(body)
+
+
+def document(body: bytes) -> Any:
+    """The document in a body that was measured; Invalid where it is not JSON (RFC 8259, UTF-8, nested at most 1,024
+    deep, without NaN and Infinity), and at text with control characters. O(size).
+    """
+    try:
+        return document_of(body)
+    except orjson.JSONDecodeError as error:
+        raise Invalid.at("", f"the body is not JSON: {syntax_error(error)}") from error
+
+
+def measured(body: bytes, reserve: Reserve) -> None:
+    """Tell `reserve` how many bytes of memory the values of a long body will take; TooLarge above the limits."""
+    if len(body) > _SMALL:
+        if (escapes := count(body, b"\\")) > _MAX_ESCAPES:
+            raise TooLarge(f"the body has {escapes:,} backslashes; a JSON body may have {_MAX_ESCAPES:,}")
+        reserve(_extent(body) * _BYTES_PER_VALUE)
+
+
+def _extent(body: bytes) -> int:
+    """The number of values by the body's commas, colons and brackets; TooLarge above `MAX_VALUES`."""
+    about = sum(weight * count(body, mark) for mark, weight in _WEIGHTS.items())
+    if about > MAX_VALUES:
+        raise TooLarge(
+            f"the body has about {about:,} values and lists; a JSON body may have {MAX_VALUES:,}: send fewer at"
+            " once, or an array or Arrow stream where the route takes one; for training send a file to `POST /datasets`"
+        )
+    return about
+
+
+def count(body: bytes, mark: bytes) -> int:
+    """How often one byte occurs: searching for millions of them would hold the interpreter's lock for long."""
+    signs = np.frombuffer(body, np.uint8)
+    return sum(int(np.count_nonzero(signs[i : i + _BLOCK] == mark[0])) for i in range(0, len(signs), _BLOCK))
+
+
+class Split(NamedTuple):
+    """The fields of a body, whose `instances` are an empty list; these as float64 (n, m), and as they were sent."""
+
+    fields: Any
+    rows: np.ndarray
+    text: bytes
+
+
+def split(body: bytes) -> Split | None:
+    """A body whose top-level field `instances` has rows of numbers, all of the same length.
+
+    The numbers are those that `float` reads, to the last bit. Returns None for anything else and for every error: the
+    caller then uses the ordinary parser, which raises it. Only `[[` without blanks is recognised. The body has been
+    measured. O(size).
+    """
+    at = body.find(_NAME)
+    found = _BEGIN.match(body, at) if at >= 0 else None
+    if found is None:
+        return None
+    start, next_quote = found.end(), body.find(b'"', found.end())
+    end = body.rfind(b"]]", start, next_quote if next_quote >= 0 else len(body)) + 2
+    text, rest = body[start:end], body[:start] + _MARKER + body[end:]
+    if end < start + 2 or rest.count(_NAME) != 1 or b"\\" in rest or any(sign in text for sign in _NO_NUMBER):
+        return None
+    try:
+        fields = document_of(rest)
+        if type(fields) is not dict or fields.get("instances") != [_MARK]:
+            return None
+        fields["instances"] = []
+    except ValueError:  # no JSON; Invalid is one, too
+        return None
+    rows = _rows(text)
+    return None if rows is None else Split(fields, rows, text)
+
+
+def _rows(text: bytes) -> np.ndarray | None:
+    """A JSON list of lists of numbers, all of the same length, as float64 (n, m); None for anything else."""
+    import simdjson  # noqa: PLC0415 - for long bodies alone
+
+    parser, parts, widths = simdjson.Parser(), [], set[int]()
+    try:
+        for part in _parts(text):
+            document: Any = parser.parse(part)
+            widths.update(map(len, document))
+            # `as_buffer` flattens what is nested
+            if len(widths) != 1 or 0 in widths or part.count(b"[") != 1 + len(document):
+                return None
+            parts.append(np.frombuffer(document.as_buffer(of_type="d")))
+            del document  # it lives in the parser's memory
+    except (TypeError, ValueError, RuntimeError):  # a number among the rows, text, 1e400, an integer beyond 64 bits
+        return None
+    return np.concatenate(parts).reshape(-1, *widths)
+
+
+def _parts(text: bytes) -> Iterator[bytes]:
+    """Lists of the rows in a list of them, cut after the end of a row: joined by commas they are the text.
+
+    So the parser stays in the processor's cache, and other threads get the interpreter's lock in between.
+    """
+    start, end = 1, len(text) - 1
+    while start < end:
+        stop = text.find(b"],", start + _READ_PART, end) + 1 or end
+        yield b"[%b]" % text[start:stop]
+        start = stop + 1
+
+
+def json_bytes(document: dict[str, Any]) -> bytes:
+    """The document as JSON, its long arrays written some numbers at a time."""
+    for value in document.values():
+        if type(value) is np.ndarray and value.size > _PART:
+            break
+    else:
+        return orjson.dumps(document, option=_DUMP)
+    fields = (b"%b:%b" % (orjson.dumps(name), _written(value)) for name, value in document.items())
+    return b"{" + b",".join(fields) + b"}"
+
+
+def _written(value: Any) -> bytes:
+    if not isinstance(value, np.ndarray) or value.size <= _PART:
+        return orjson.dumps(value, option=_DUMP)
+    step = max(_PART * len(value) // value.size, 1)
+    parts = (orjson.dumps(value[i : i + step], option=_DUMP)[1:-1] for i in range(0, len(value), step))
+    return b"[" + b",".join(parts) + b"]"
+
+
+def in_header(rest: Any) -> str:
+    """What is not columnar as JSON for the header `Payoff-Answer`; TooLarge where it does not fit."""
+    header = ascii_json(rest)
+    if len(header) > _MAX_HEADER:
+        raise TooLarge("names and warnings do not fit into the header Payoff-Answer; ask for JSON, Arrow or Parquet")
+    return header.decode("ascii")
+
+
+def ascii_json(document: Any) -> bytes:
+    """JSON in ASCII: headers carry no more."""
+    return json.dumps(document, allow_nan=False, separators=(",", ":")).encode("ascii")

@@ -1,0 +1,64 @@
+"""NumPy files: arrays of numbers, read and written."""
+
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from fastapi import Request, Response
+
+from app.api.codecs.json import Reserve, in_header
+from app.api.codecs.media_types import NPY
+from app.errors import Invalid
+
+_MAX_NPY_HEADER = 12_000  # bytes: NumPy refuses longer ones
+_NPY_HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+
+
+async def changeable_body(request: Request) -> bytearray:
+    """The request's body, in memory that an array of its numbers may use."""
+    body = bytearray()
+    async for part in request.stream():
+        body += part
+    return body
+
+
+def array_of_npy(body: bytes | bytearray, reserve: Reserve) -> np.ndarray:
+    """A .npy file of integers or floats, of any shape, as float64. Never unpickles; checks the shape against the size.
+
+    `reserve` gets the number of bytes of memory. The numbers of a bytearray are not copied if they need not be.
+    """
+    try:
+        file = io.BytesIO(body[:_MAX_NPY_HEADER])
+        version = np.lib.format.read_magic(file)
+        shape, fortran, kind = _NPY_HEADERS[version](file)
+    except Exception as error:  # NumPy's parser of headers raises many types
+        raise Invalid.at("", "the body is not a .npy array of numbers") from error
+    if kind.kind not in "fiu":
+        raise Invalid.at("", f"the type of the array is '{kind}'; it must be integers or floats")
+    count, there = math.prod(shape), len(body) - file.tell()
+    if min(shape, default=0) < 0 or count * kind.itemsize > there:
+        raise Invalid.at(
+            "", f"the header of the array has the shape {list(shape)} of '{kind}', but {there} bytes follow"
+        )
+    reserve(count * np.dtype(np.float64).itemsize)
+    flat = np.require(np.frombuffer(body, kind, count, file.tell()), np.float64, ("ALIGNED", "WRITEABLE"))
+    try:
+        return flat.reshape(shape[::-1]).T if fortran else flat.reshape(shape)
+    except ValueError as error:  # more dimensions, or with no items longer ones, than there are
+        raise Invalid.at("", "the body is not a .npy array of numbers") from error
+
+
+def npy_response(arrays: Sequence[np.ndarray], rest: Any) -> Response:
+    """The arrays one after the other, each as `numpy.save` writes it; the rest is JSON in the `Payoff-Answer` header.
+
+    TooLarge where the rest is too long for a header.
+    """
+    header = in_header(rest)
+    buffer = io.BytesIO()
+    for array in arrays:
+        np.lib.format.write_array(buffer, array, allow_pickle=False)
+    return Response(buffer.getvalue(), media_type=NPY, headers={"Payoff-Answer": header})
