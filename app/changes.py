@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from threading import Lock
 from time import monotonic
 from typing import Any
 
@@ -67,6 +68,8 @@ class Changes:
         self._poller = Poller("changes", self._look)
         self._away = False
         self._looked = monotonic()
+        self._telling = Lock()
+        self._overtaken = 0
 
     @property
     def late(self) -> bool:
@@ -87,6 +90,12 @@ class Changes:
             self._poller.start()
         return lambda: self._leave(follower)
 
+    def overtake(self, tell: Callable[[], None]) -> None:
+        """Call `tell` after a change that this process has committed; what a look found before it is told nobody."""
+        with self._telling:
+            self._overtaken += 1
+            tell()
+
     def _leave(self, follower: _Follower) -> None:
         self._followers = tuple(other for other in self._followers if other is not follower)
         if not self._followers:
@@ -96,6 +105,7 @@ class Changes:
         followers = self._followers
         if not followers:
             return
+        overtaken = self._overtaken
         try:
             with self._reading() as connection:
                 found = [follower.asked(connection) for follower in followers]
@@ -105,6 +115,7 @@ class Changes:
             self._away = True
         else:
             self._away = False
-            for follower, answer in zip(followers, found, strict=True):
-                follower.told(answer)
+            with self._telling:
+                for follower, answer in zip(followers, found, strict=True) if overtaken == self._overtaken else ():
+                    follower.told(answer)
         self._looked = monotonic()

@@ -51,6 +51,28 @@ def test_who_leaves_is_told_no_more_and_the_others_are(database):
     assert len(gone) == before
 
 
+def test_what_was_found_before_a_change_of_this_process_is_told_nobody(database):
+    told, asked, changed = [], threading.Event(), threading.Event()
+
+    def ask(connection):
+        found = number(connection)
+        if not changed.is_set():
+            asked.set()
+            changed.wait(SOON)
+        return found
+
+    end = database.changes.follow(ask, told.append)
+    assert asked.wait(SOON)  # and has found the old number
+    with database.writing() as connection:
+        connection.execute(text("UPDATE one SET number = 2"))
+    database.changes.overtake(lambda: told.append(2))
+    changed.set()
+
+    eventually(lambda: len(told) > 2, SOON)
+    end()
+    assert set(told) == {2}
+
+
 def test_nobody_is_told_anything_while_the_database_does_not_answer(database, monkeypatch, caplog):
     told = []
 

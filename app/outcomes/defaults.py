@@ -54,7 +54,7 @@ class Defaults:
                 connection.execute(insert(RECORDING).values(row))
             also(connection)
             known = _ask(connection)
-        self._learn(known)
+        self._database.changes.overtake(lambda: self._learn(known))
 
     def remove(self, connection: Connection, model: str) -> None:
         connection.execute(delete(RECORDING).where(RECORDING.c.model == model))
