@@ -32,7 +32,6 @@ from app.jobs.worker import Worker
 from app.logs import write_request_soon
 from app.metrics import Metrics
 from app.usecases.ports import Ports
-from app.usecases.recent_outcomes import RecentOutcomes
 from app.usecases.shadow import ShadowDecider
 
 _log = structlog.get_logger("payoff")
@@ -99,7 +98,6 @@ def create_app(service: Service) -> FastAPI:
     app.state.worker = service.worker
     app.state.metrics = metrics
     app.state.shadow = ShadowDecider(service.ports.registry, service.ports.shadows)
-    app.state.recent = RecentOutcomes(service.ports.database, service.ports.archive)
     app.state.limiters = Limiters()
     app.state.stopping = threading.Event()
     app.state.watching = Watching(service.ports, app.state.stopping)
@@ -162,7 +160,6 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
             service.worker.stop()
         app.state.shadow.stop()
         service.ports.matrices.stop()
-        app.state.recent.stop()
         await run_in_threadpool(service.ports.recorder.stop)
         service.ports.registry.stop()
         service.keyring.stop()

@@ -31,7 +31,6 @@ from app.usecases import predict as usecase
 from app.usecases import record as recording
 from app.usecases.explore import explored
 from app.usecases.predict_values import predict_values
-from app.usecases.priors import Recent, counted
 from app.usecases.probabilities import Probabilities
 from app.usecases.ranges import strange_values
 from app.usecases.saved_matrices import as_named, meant
@@ -69,8 +68,8 @@ async def _computed(request: Request, size: int, read: Callable[[], Asked]) -> _
     slow = limited and (limited.resources or ready.numbers > INLINE_NUMBERS)
     if ready.numbers > _LONG_NUMBERS or slow or (explained and ready.numbers > _EXPLAINED_NUMBERS):
         return await limiters(request).long.run(decided)
-    derived = type(asked.question.priors) in (str, Recent)  # it may have to wait, or takes some time
-    in_thread = limited or explained or derived or ready.numbers > INLINE_NUMBERS
+    estimated = asked.question.priors == "estimate"  # which takes some time
+    in_thread = limited or explained or estimated or ready.numbers > INLINE_NUMBERS
     return await run_in_threadpool(decided) if in_thread else decided()
 
 
@@ -159,9 +158,6 @@ def _by_given(asked: Asked, given: Probabilities, carried: Carried, form: str) -
 def _by_model(request: Request, asked: Asked, model: Loaded, rows: Rows, carried: Carried, form: str) -> _Answered:
     X, warnings = rows
     batch = None
-    if isinstance(wanted := asked.question.priors, Recent) and not (model.regression or model.multilabel):
-        priors = counted(request.app.state.recent, model, wanted.outcomes)
-        asked = replace(asked, question=replace(asked.question, priors=priors))
     if asked.question.explain:
         share(request).reserve(X.size * _BYTES_PER_CONTRIBUTION)
     if form == JSON:  # the other forms are for many rows, fast

@@ -1,56 +1,25 @@
-"""Class priors of a request: stated, those of recent outcomes, or estimated from the batch."""
+"""Class priors of a request: stated, or estimated from the batch."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 
 from app.decisions.priors import as_priors, shift_priors
-from app.errors import Conflict, Flaw, Invalid, pointer
+from app.errors import Flaw, Invalid, pointer
 from app.evidence.priors import estimate_priors
-from app.registry.loaded import Loaded
 from app.text import some_of
-from app.usecases.outcome_report.selection import UNEQUAL
-from app.usecases.recent_outcomes import MOST as MOST_RECENT
-from app.usecases.recent_outcomes import RecentOutcomes
 
-FEWEST = 50  # instances, or outcomes, that shares of classes are taken from
-RECENT = 1000  # outcomes by default
+FEWEST = 50  # instances that shares of classes are estimated from
 _MOST_WORK = 2_000_000_000  # instances times classes cubed; takes some seconds
 _WIDE = 0.2  # interval of a share
 _LEVEL = 0.05  # at which the shares in training are given up for estimated ones
 
 
-class Recent(NamedTuple):
-    """The class shares of so many of the last outcomes."""
-
-    outcomes: int = RECENT
-
-
-class Counted(NamedTuple):
-    """The same, counted: the shares by class, of so many outcomes."""
-
-    shares: Mapping[str, float]
-    outcomes: int
-
-
-Wanted = Mapping[str, float] | Recent | Counted | Literal["estimate"]
-
-
-def as_wanted(sent: Mapping[str, float] | Literal["recent", "estimate"] | None) -> Wanted | None:
-    """Priors as sent; a whole number of `recent` ones is no share. Invalid at /priors/recent for one out of range."""
-    if sent == "recent":
-        return Recent()
-    if isinstance(sent, Mapping) and sent.keys() == {"recent"} and sent["recent"] > 1:
-        count = sent["recent"]
-        if not FEWEST <= count <= MOST_RECENT or count != int(count):
-            raise Invalid.at("/priors/recent", f"recent outcomes are {FEWEST} to {MOST_RECENT:,}")
-        return Recent(int(count))
-    return sent
+Wanted = Mapping[str, float] | Literal["estimate"]
 
 
 @dataclass(frozen=True)
@@ -70,30 +39,9 @@ def corrected(P: np.ndarray, classes: Sequence[object], base: np.ndarray | None,
     """
     if wanted is None or base is None:
         return Corrected(None, P)
-    if isinstance(wanted, Counted):
-        figures = {"recent_priors": {"outcomes": wanted.outcomes, "shares": dict(wanted.shares)}}
-        return Corrected(*shifted(P, classes, base, wanted.shares), figures)
-    if isinstance(wanted, Recent):
-        raise Invalid.at("/priors", "there are no outcomes here to take recent priors from")
     if isinstance(wanted, str):
         return _estimated(P, [str(name) for name in classes], base)
     return Corrected(*shifted(P, classes, base, wanted))
-
-
-def counted(recent: RecentOutcomes, model: Loaded, outcomes: int) -> Counted:
-    """The class shares of the last decisions of all versions of a model whose outcomes are known.
-
-    Conflict at /priors where these are few, or not like those of all decisions.
-    """
-    tail, names = recent.of(model.name), [str(name) for name in model.classes]
-    if (doubt := tail.reason or (UNEQUAL if tail.selective else None)) is not None:
-        detail = f"the known outcomes of {model.name} do not have the class shares of all its cases: {doubt}"
-        raise Conflict.at("/priors", f'{detail}; state the shares, or send "estimate"')
-    found = Counter(tail.labels[:outcomes])
-    counts = np.array([found[name] for name in names])
-    if (known := int(counts.sum())) < FEWEST:
-        raise Conflict.at("/priors", f"{known} outcomes of {model.name} can be used yet; recent priors need {FEWEST}")
-    return Counted(dict(zip(names, smoothed(counts, model.priors > 0).tolist(), strict=True)), known)
 
 
 def smoothed(counts: np.ndarray, possible: np.ndarray) -> np.ndarray:

@@ -97,9 +97,7 @@ def test_estimates_cost_little_without_a_shift_and_earn_with_one(sep, share, lea
     ("body", "error"),
     [
         ({"priors": "estimate", "instances": [[1.0]] * 49}, says("/priors", "needs 50 instances at least")),
-        ({"priors": "guess"}, says("/priors", "'recent' or 'estimate'")),
-        ({"priors": {"recent": 49}}, says("/priors/recent", "50 to 10,000")),
-        ({"priors": {"recent": 60.5}}, says("/priors/recent", "50 to 10,000")),
+        ({"priors": "guess"}, says("/priors", "'estimate'")),
     ],
 )
 def test_what_cannot_be_estimated_is_refused(service, mails, body, error):

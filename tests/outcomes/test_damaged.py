@@ -20,7 +20,6 @@ from app.outcomes.manifest import sealed_day
 from app.outcomes.sealing import Sealer
 from app.outcomes.tables import DECISION_TERMS, DECISIONS, OUTCOMES
 from app.outcomes.terms import Terms
-from app.usecases import recent_outcomes
 from app.wiring import wire
 from tests.api.callers import ask, called_by
 from tests.conftest import settings_for
@@ -125,16 +124,6 @@ def test_requests_are_refused_with_the_file_and_change_nothing(damaged):
         assert damaged.file in answer.json()["detail"]
     with damaged.ports.database.reading() as connection:
         assert connection.execute(OUTCOMES.select()).first() is None
-
-
-def test_recent_outcomes_of_other_models_are_counted(damaged, monkeypatch):
-    monkeypatch.setattr(recent_outcomes, "_DAYS", 10_000)
-    recent = recent_outcomes.RecentOutcomes(damaged.ports.database, damaged.archive)
-    recent._asked = {"loan": 1e12, "other": 1e12}
-
-    recent._look()
-
-    assert list(recent._found) == ["other"]
 
 
 @pytest.fixture

@@ -51,13 +51,6 @@ class Explanation(BaseModel):
     contributions_to: ContributionTarget | None = None
 
 
-class RecentPriors(BaseModel):
-    """The class priors of recent outcomes."""
-
-    outcomes: int = Field(description="how many were counted")
-    shares: dict[str, float]
-
-
 class EstimatedPrior(BaseModel):
     """A class prior, estimated from the batch, with its 95 % interval. Where the batch does not contradict the share in
     training (`warnings`), `prior` is that share.
@@ -91,7 +84,6 @@ class DecisionsAnswer(BaseModel):
     gap: float | None = Field(default=None, description="by how much at most other decisions earn more; 0: none do")
     propensities: list[float] | None = Field(default=None, description="with `explore`: the chance of each decision")
     explanations: list[Explanation] | None = Field(default=None, description="with `explain`: one for each instance")
-    recent_priors: RecentPriors | None = Field(default=None, description='with "priors": "recent"')
     estimated_priors: dict[str, EstimatedPrior] | None = Field(
         default=None, description='with "priors": "estimate": by class'
     )

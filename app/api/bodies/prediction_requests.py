@@ -22,7 +22,6 @@ from app.api.bodies.recording import RecordField
 from app.api.codecs.carried import CarriedFields, CarriedIds
 from app.api.codecs.tables import TableFields
 from app.usecases import predict as usecase
-from app.usecases.priors import as_wanted
 
 INSTANCES = {
     "oneOf": [
@@ -32,7 +31,7 @@ INSTANCES = {
 }
 
 
-Priors = Literal["recent", "estimate"] | ByClass
+Priors = Literal["estimate"] | ByClass
 
 
 class CostsDocument(WireModel):
@@ -69,9 +68,9 @@ class PredictQuestion(CarriedFields, RecordField):
     costs: CostsDocument | None = None
     priors: Priors | None = Field(
         default=None,
-        description="class priors where the model is used, by class; `recent`: those of the last 1,000 outcomes, or of"
-        ' so many: `{"recent": 200}`; `estimate`: estimated from the instances of this request',
-        examples=[{"healthy": 0.98, "ill": 0.02}, "recent", {"recent": 200}, "estimate"],
+        description="class priors where the model is used, by class; `estimate`: estimated from the instances of this"
+        " request",
+        examples=[{"healthy": 0.98, "ill": 0.02}, "estimate"],
     )
     limits: LimitDocuments | None = Field(
         default=None,
@@ -100,7 +99,7 @@ class PredictQuestion(CarriedFields, RecordField):
             rule,
             self.threshold,
             costs,
-            as_wanted(self.priors),
+            self.priors,
             self.explain,
             limited,
             explore=self.explore,

@@ -151,9 +151,7 @@ def _new_id() -> str:
 
 def of_batch(fields: Mapping[str, Any]) -> bool:
     """Whether the decisions depend on all rows together."""
-    priors = fields.get("priors")
-    is_derived = isinstance(priors, str) or (isinstance(priors, Mapping) and priors.keys() == {"recent"})
-    return is_derived or not fields.keys().isdisjoint(_BATCH_FIELDS)
+    return isinstance(fields.get("priors"), str) or not fields.keys().isdisjoint(_BATCH_FIELDS)
 
 
 def part_rows(table: Table, features: Features | None, fields: Mapping[str, Any], *, as_json: bool) -> int:

@@ -22,7 +22,7 @@ from payoff_client.progress import Bar
 from payoff_client.wire import Call, Link, Repeatable
 
 _PART = 8 * 2**20  # bytes
-_FIGURES = ("limits", "total", "unlimited_total", "gap", "estimated_priors", "recent_priors")  # of all rows together
+_FIGURES = ("limits", "total", "unlimited_total", "gap", "estimated_priors")  # of all rows together
 
 
 async def decide_file(

@@ -20,7 +20,7 @@ class Stakes(TypedDict, total=False):
     rule: str
     threshold: str | float
     costs: Mapping[str, Any]
-    priors: Any  # by class, or `estimate` or `recent`
+    priors: Any  # by class, or `estimate`
     limits: Mapping[str, Any]
     resources: Sequence[Mapping[str, Any]]
     explore: float

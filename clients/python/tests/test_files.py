@@ -26,7 +26,6 @@ TOGETHER = [
     {"limits": {"t": 100}},
     {"resources": [{"name": "beds", "at_most": 100, "use": {"t": 1}}]},
     {"priors": "estimate"},
-    {"priors": {"recent": 100}},
 ]
 
 

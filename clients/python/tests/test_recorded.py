@@ -158,9 +158,3 @@ def test_of_columns_of_one_name_none_is_chosen(call):
     with pytest.raises((ValueError, Invalid), match="twice"):
         call(client, frame)
     assert service.sent == []
-
-
-def test_priors_of_recent_outcomes_are_those_of_one_request():
-    assert bodies.of_batch({"priors": {"recent": 200}})
-    assert bodies.of_batch({"priors": "recent"})
-    assert not bodies.of_batch({"priors": {"recent": 0.5, "old": 0.5}})
