@@ -122,7 +122,8 @@ class Execution:
         kill_at = math.inf
         while not connection.wait([process.sentinel], _TICK_SECONDS):
             self._receive(reader)
-            self._stop = self._stop or self._excess(pid, deadline)
+            if self._stop is None and (excess := self._excess(pid, deadline)):
+                self.stop(excess)  # and never None: another thread may have stopped it while memory was measured
             if self._stop and kill_at == math.inf:
                 kill_at = monotonic() + _GRACE_SECONDS
                 _signal(pid, signal.SIGTERM)

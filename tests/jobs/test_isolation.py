@@ -1,14 +1,16 @@
 """One job that goes wrong, at whatever step of a worker's turn, stops neither the others nor the worker."""
 
+import math
 import threading
 
+import psutil
 import pytest
 from sqlalchemy import select, text, update
 
 from app.jobs import attempt, process
 from app.jobs import worker as worker_module
-from app.jobs.job import Status
-from app.jobs.process import JobLimits
+from app.jobs.job import Event, Status
+from app.jobs.process import Ending, Execution, JobLimits, Stop
 from app.jobs.queue import Queue
 from app.jobs.tables import JOBS
 from app.jobs.transitions import MAX_ATTEMPTS
@@ -292,3 +294,17 @@ def test_a_lost_lease_counts_as_an_outage(queue, start, monkeypatch):
 def now(queue):
     with queue.database.reading() as connection:
         return connection.execute(select(queue.database.now)).scalar_one()
+
+
+def test_a_stop_while_the_memory_of_a_job_is_measured_is_not_lost(queue, database_url, monkeypatch):
+    queue.submit("train", {"do": "sleep", "seconds": 20})
+    limits = JobLimits(memory_bytes=2**31)
+    execution = Execution(queue.claim("one"), targets.work, database_url, limits, trusted_until=math.inf)
+
+    def stop_meanwhile(_process, **_options):
+        execution.stop(Stop.RELEASED)
+        return []
+
+    monkeypatch.setattr(psutil.Process, "children", stop_meanwhile)
+    assert execution.run() == Ending(Event.RETRY, "its worker was stopped")
+    assert not targets.published(queue)
