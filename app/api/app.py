@@ -19,7 +19,6 @@ from fastapi.concurrency import run_in_threadpool
 from app import __version__, processes, tracing
 from app.access.keyring import Keyring
 from app.api import errors, permits, routes
-from app.api.bodies.documents import DirectRoute
 from app.api.budget import Budget
 from app.api.documentation import openapi, page
 from app.api.gate import BodyLimits, Gate, Guard, Record
@@ -27,6 +26,7 @@ from app.api.hot_path import HotPath
 from app.api.job_polling import Watching
 from app.api.limiters import Limiters
 from app.api.routes import console
+from app.api.routing import DirectRoute
 from app.api.shortcut import Shortcut
 from app.jobs.worker import Worker
 from app.logs import write_request_soon

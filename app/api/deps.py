@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated, cast
+from typing import Annotated, Final, TypeVar, cast
 
-from fastapi import Depends, Query, Request
+from fastapi import Depends, Query, Request, Response
 
 from app.access.caller import Caller
 from app.api.limiters import limiters
 from app.errors import NotFound
 from app.registry.loaded import Loaded
+from app.registry.saved_matrices import Saved
+from app.usecases.matrices import MatrixFields
 from app.usecases.ports import Ports
+from app.usecases.saved_matrices import meant
+
+MATRIX_HEADER: Final = "payoff-matrix"  # of the answer
 
 
 def ports(request: Request) -> Ports:
@@ -63,3 +68,18 @@ async def loaded_by_path(request: Request, reference: str) -> Loaded:
         return await loaded(request, reference)
     except NotFound as error:
         raise error.at_place() from error
+
+
+_Sent = TypeVar("_Sent", bound=MatrixFields)
+
+
+def with_saved(request: Request, sent: _Sent, model: Loaded) -> tuple[_Sent, Saved | None]:
+    """The request with the saved matrix that it names, and that matrix; Invalid at /benefits where there is none."""
+    return meant(ports(request), sent, model.name, model.classes)
+
+
+def naming(response: Response, saved: Saved | None) -> Response:
+    """The answer, with the version of the saved matrix that was used."""
+    if saved is not None:
+        response.headers[MATRIX_HEADER] = saved.reference
+    return response

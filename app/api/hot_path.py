@@ -17,10 +17,10 @@ import structlog
 from starlette.types import Scope
 
 from app.access.caller import Caller
-from app.api.bodies.matrices import HEADER as MATRIX
 from app.api.budget import SMALL, announced
 from app.api.codecs.json import INLINE_BYTES
 from app.api.codecs.media_types import JSON
+from app.api.deps import MATRIX_HEADER
 from app.api.gate import Guard, Header, Record, new_request_id, request_id_of, secured
 from app.api.permits import PREDICT
 from app.errors import PayoffError
@@ -29,7 +29,7 @@ from app.usecases.ports import Ports
 
 _PATH = "/predict"
 _JSON = JSON.encode()
-_MATRIX = MATRIX.encode()
+_MATRIX = MATRIX_HEADER.encode()
 _ACCEPTED = (None, _JSON, b"*/*")
 _OTHER_HEADS = frozenset({b"content-encoding", b"expect", b"transfer-encoding", b"upgrade"})
 _COMMON = secured([])

@@ -11,8 +11,6 @@ import numpy as np
 from fastapi import Request, Response
 from starlette.concurrency import run_in_threadpool
 
-from app.api.bodies.documents import run_sized
-from app.api.bodies.matrices import naming
 from app.api.bodies.recording import carrying, with_ids_of
 from app.api.budget import share
 from app.api.codecs import answers
@@ -20,8 +18,9 @@ from app.api.codecs.carried import Carried, without
 from app.api.codecs.json import INLINE_BYTES, INLINE_NUMBERS
 from app.api.codecs.media_types import JSON, NPY, media_type_of_answer
 from app.api.codecs.rows import Rows
-from app.api.deps import loaded, ports, who
+from app.api.deps import loaded, naming, ports, who
 from app.api.limiters import limiters
+from app.api.routing import run_sized
 from app.errors import Invalid
 from app.features import Schema
 from app.outcomes.decided import Batch

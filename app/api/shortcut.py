@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from app.api.bodies.documents import DirectRoute
 from app.api.errors import handled
+from app.api.routing import DirectRoute
 
 
 class Shortcut:

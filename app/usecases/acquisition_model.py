@@ -17,7 +17,7 @@ from app.acquisition.targets import parse_target, size_for
 from app.decisions.calibration import Calibrator
 from app.errors import Invalid
 from app.registry.loaded import Loaded
-from app.usecases.matrices import Stated, check_few_actions, read_matrix
+from app.usecases.matrices import HasMatrix, check_few_actions, read_matrix
 from app.usecases.stepwise_models import check_askable
 
 _REMEMBERED = 64  # matrices and prices whose worth is kept for each model: computing one takes up to 20 ms
@@ -100,7 +100,7 @@ class AcquisitionModel:
         changed = f"since training the price of {one!r} has changed more than threefold against that of {other!r}"
         return [f"{changed}; the order of the features is still that of training: train with these prices"]
 
-    def stakes(self, sent: Stated) -> ActionBenefits | None:
+    def stakes(self, sent: HasMatrix) -> ActionBenefits | None:
         """The request's matrix; without names for the actions its columns are the classes."""
         classes = self.classes
         if not classes and sent.stated:
@@ -114,7 +114,7 @@ class AcquisitionModel:
         check_few_actions(sent, B.shape[1])
         return ActionBenefits(B, actions or classes)
 
-    def targeted(self, target: Any, sent: Stated, prices: Prices) -> ActionBenefits:
+    def targeted(self, target: Any, sent: HasMatrix, prices: Prices) -> ActionBenefits:
         """The classes as actions, a right one worth as much as reaches the target on unseen rows."""
         if sent.stated:
             raise Invalid.at("/target", "send benefits or a target; they are mutually exclusive")

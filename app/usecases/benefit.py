@@ -17,7 +17,7 @@ from app.decisions.threshold import HoldoutScores, decide_by_threshold, posterio
 from app.errors import Conflict, Invalid, TooLarge
 from app.registry.loaded import Loaded
 from app.usecases.labelled_rows import class_codes
-from app.usecases.matrices import Stated, needed_matrix
+from app.usecases.matrices import HasMatrix, needed_matrix
 from app.usecases.predict import check_classes, sorted_holdout
 from app.usecases.priors import shifted
 from app.usecases.probabilities import Probabilities
@@ -65,7 +65,7 @@ def evidence_given(given: Probabilities, labels: Sequence[int | str]) -> Evidenc
     return Evidence(given.classes, given.P, y, shares, "request", lambda: HoldoutScores(given.P[:, 1], y))
 
 
-def report(rows: Evidence, sent: Stated, priors: Mapping[str, float] | None, points: int) -> dict[str, Any]:
+def report(rows: Evidence, sent: HasMatrix, priors: Mapping[str, float] | None, points: int) -> dict[str, Any]:
     """Evaluate the rules on rows with a truth under the matrix of a request: a document ready for JSON.
 
     Its own benefit is that of the best cut for two actions and two classes, both with rows, else that of the

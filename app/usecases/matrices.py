@@ -4,29 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
-from typing import Any, NamedTuple
+from functools import lru_cache
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
+from pydantic import Field
 
 from app.decisions.benefit import as_benefits, namesakes, oddities
 from app.errors import Flaw, Invalid, pointer, reject, unknown
 from app.registry.loaded import Loaded
 from app.registry.saved_matrices import Checked
 from app.text import MAX_NAME
+from app.usecases.fields import COSTS, Matrix, NamedMatrix, Names, WireModel
 
 _SMALL_MATRIX = 1_000  # cells
 _MAX_ACTIONS = 1_000  # where the answer, or the work for it, has no other bound
 _MAX_SUGGESTIONS = 2
 
 
-@dataclass(frozen=True)
-class Stated:
-    """What a request says about its matrix, as sent, and the names of the columns."""
+class HasMatrix:
+    """What states a matrix, as sent in `benefits` or `cost_matrix`, and the `actions` of its columns."""
 
-    benefits: Any = None
-    cost_matrix: Any = None
-    actions: Sequence[str] | None = None
+    benefits: Any
+    cost_matrix: Any
+    actions: Sequence[str] | None
 
     @property
     def stated(self) -> bool:
@@ -39,23 +40,55 @@ class Stated:
         return "/benefits" if self.cost_matrix is None else "/cost_matrix"
 
     def width(self, default: int = 0) -> int:
-        """How many actions there are, before the matrix is checked; `default` where nothing says so."""
-        return max(self._width, default) if self.actions is None else len(self.actions)
+        """How many actions there are, before the matrix is checked; `default` where nothing says so.
 
-    @cached_property
-    def _width(self) -> int:
-        """The length of the first row, of the first matrix; 0 without one."""
+        Without names it is the length of the first row, of the first matrix.
+        """
+        if self.actions is not None:
+            return len(self.actions)
         level = self.benefits if self.cost_matrix is None else self.cost_matrix
         if isinstance(level, Checked):
-            return len(level.actions)
+            return max(len(level.actions), default)
         if not _is_nested(level):
-            return 0
+            return default
         for _ in range(2):
             inner = next(iter(level.values() if isinstance(level, dict) else level), None) if level else None
             if not _is_nested(inner):
                 break
             level = inner
-        return len(level)
+        return max(len(level), default)
+
+
+@dataclass(frozen=True)
+class Stated(HasMatrix):
+    """A matrix as sent, apart from the request that it was sent with."""
+
+    benefits: Any = None
+    cost_matrix: Any = None
+    actions: Sequence[str] | None = None
+
+
+class MatrixFields(WireModel, HasMatrix):
+    """A request with a benefit matrix."""
+
+    benefits: Matrix | None = Field(
+        default=None, description="a row per actual class, a column per action", examples=[[[0, -1], [-10, 5]]]
+    )
+    cost_matrix: Matrix | None = Field(default=None, description=COSTS)
+    actions: Annotated[Names, Field(min_length=1)] | None = Field(
+        default=None,
+        description="names of the columns; without them `/acquire` and its simulation take these for the classes",
+    )
+
+
+class NamedMatrixFields(MatrixFields):
+    """A request to a model, which may name one of its saved matrices."""
+
+    benefits: NamedMatrix | None = Field(
+        default=None,
+        description="a row per actual class, a column per action; or the name of a saved matrix",
+        examples=[[[0, -1], [-10, 5]]],
+    )
 
 
 class Stakes(NamedTuple):
@@ -66,7 +99,7 @@ class Stakes(NamedTuple):
 
 
 def read_matrix(
-    sent: Stated,
+    sent: HasMatrix,
     classes: Sequence[object],
     *,
     n_instances: int | None = None,
@@ -116,7 +149,7 @@ def _ordered(B: np.ndarray, actions: Sequence[str]) -> Stakes:
     return Stakes(np.ascontiguousarray(B[..., order]), [actions[a] for a in order])
 
 
-def needed_matrix(sent: Stated, classes: Sequence[object], *, square: bool = False, named: bool = False) -> Stakes:
+def needed_matrix(sent: HasMatrix, classes: Sequence[object], *, square: bool = False, named: bool = False) -> Stakes:
     """`read_matrix`, where a request without a matrix is Invalid."""
     stakes = read_matrix(sent, classes, square=square, named=named)
     if stakes is None:
@@ -134,7 +167,7 @@ def check_distinct(actions: Sequence[str]) -> None:
         raise Invalid.at("/actions", "two actions have the same name")
 
 
-def check_few_actions(sent: Stated, count: int) -> None:
+def check_few_actions(sent: HasMatrix, count: int) -> None:
     """Invalid where the matrix has more actions than saved matrices and questions may have."""
     if count > _MAX_ACTIONS:
         place = sent.place if sent.actions is None else "/actions"

@@ -14,15 +14,15 @@ from sqlalchemy import Connection
 from app.access.caller import Caller
 from app.errors import Conflict, Flaw, Invalid, NotFound
 from app.registry.saved_matrices import Saved, unsaved
-from app.usecases.matrices import Stated, check_few_actions, needed_matrix
+from app.usecases.matrices import HasMatrix, MatrixFields, Stated, check_few_actions, needed_matrix
 from app.usecases.ports import Ports
 
 _MOST_BYTES = 256_000  # of a matrix: one of 100 classes and 100 actions with short names
 
-_Sent = TypeVar("_Sent", bound=Stated)
+_Sent = TypeVar("_Sent", bound=Stated | MatrixFields)
 
 
-def save(ports: Ports, model: str, matrix: str, sent: Stated, *, by: Caller) -> Saved:
+def save(ports: Ports, model: str, matrix: str, sent: HasMatrix, *, by: Caller) -> Saved:
     """Save the matrix as a new version, or the newest one where it is equal.
 
     NotFound for an unknown model, Invalid with the place where the matrix does not fit the classes of its latest
@@ -42,7 +42,7 @@ def save(ports: Ports, model: str, matrix: str, sent: Stated, *, by: Caller) -> 
     return ports.matrices.save(model, matrix, content, by.name, also)
 
 
-def _content(sent: Stated, classes: Sequence[object]) -> bytes:
+def _content(sent: HasMatrix, classes: Sequence[object]) -> bytes:
     """The matrix as JSON; Invalid with the place where it is larger than a decision needs.
 
     A request that names it is short, and the answer has each action's name, and its expected benefit for each row.
@@ -56,7 +56,7 @@ def _content(sent: Stated, classes: Sequence[object]) -> bytes:
     return content
 
 
-def _in_words(sent: Stated, classes: Sequence[object]) -> tuple[dict[str, dict[str, float]], Sequence[str] | None]:
+def _in_words(sent: HasMatrix, classes: Sequence[object]) -> tuple[dict[str, dict[str, float]], Sequence[str] | None]:
     """The matrix as `{class: {action: number}}`, the actions in the order of the request, and these where it has them.
 
     Without them the columns of words have an order only for a version's classes.
@@ -112,6 +112,8 @@ def meant(ports: Ports, sent: _Sent, model: str, classes: Sequence[object] | Non
         raise Invalid.at("/benefits", unsaved(model, reference, known))
     checked, actions = saved.checked
     _check_classes(saved, checked.classes, [str(name) for name in classes])
+    if isinstance(sent, MatrixFields):
+        return sent.model_copy(update={"benefits": checked, "actions": actions}), saved
     return replace(sent, benefits=checked, actions=actions), saved
 
 

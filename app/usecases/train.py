@@ -14,7 +14,7 @@ from app.jobs.job import Job
 from app.learners import catalogue
 from app.usecases import jobs
 from app.usecases.datasets import find_named
-from app.usecases.matrices import Stakes, Stated, read_matrix
+from app.usecases.matrices import HasMatrix, Stakes, read_matrix
 from app.usecases.ports import Ports
 from app.usecases.specs import LearnerSpec, TrainSpec
 from app.usecases.train_job import built, placed
@@ -102,7 +102,7 @@ def _dataset(ports: Ports, data: Mapping[str, Any], caller: Caller, *, numbers: 
     return draft.dataset, draft
 
 
-def _stakes(sent: Stated, classes: Sequence[object], kind: catalogue.Kind, *, square: bool) -> Stakes | None:
+def _stakes(sent: HasMatrix, classes: Sequence[object], kind: catalogue.Kind, *, square: bool) -> Stakes | None:
     """The matrix as sent; what trains with it (`square`) needs the classes for columns. Numbers have no classes."""
     if not sent.stated:
         if kind.needs_benefits:

@@ -14,10 +14,10 @@ from pydantic import BaseModel
 
 from app.access.caller import ANYBODY
 from app.api import errors
-from app.api.bodies.documents import DirectRoute, StrictRoute
 from app.api.budget import Budget, share
 from app.api.gate import Gate, Record
 from app.api.limiters import Limiter
+from app.api.routing import DirectRoute, StrictRoute
 from app.errors import NotReady, TooLarge
 from app.metrics import RequestMetrics
 from tests.api.callers import Admitting

@@ -18,8 +18,8 @@ from app.access.caller import Scope
 from app.access.keys import KeyRequest
 from app.api import permits
 from app.api.app import create_app
-from app.api.bodies.documents import DirectRoute
 from app.api.permits import GuardedRoute, needs
+from app.api.routing import DirectRoute
 from app.wiring import wire
 from tests.api.callers import Admitting
 from tests.api.permissions import ADMIN, ANY_KEY, NEEDED, OPEN, STATIC, expected, template_of

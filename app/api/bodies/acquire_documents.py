@@ -6,12 +6,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field, RootModel, WithJsonSchema
 
-from app.api.bodies.documents import ModelVersion, NamedMatrix, Names, Text
-from app.api.bodies.matrices import WireMatrix
 from app.api.bodies.recording import RecordField
 from app.api.codecs.carried import CarriedFields, CarriedIds
 from app.api.codecs.tables import TableFields
 from app.api.routes.train import FeatureCosts
+from app.usecases.fields import ModelVersion, NamedMatrix, Names, Text
+from app.usecases.matrices import MatrixFields
 
 _KNOWN = {"type": "object", "additionalProperties": {"type": ["number", "string", "null"]}}
 Budget = Annotated[Any, WithJsonSchema({"type": ["number", "null"], "minimum": 0})]
@@ -27,7 +27,7 @@ Target = Annotated[Any, WithJsonSchema(_TARGET)]
 TARGET = "in place of benefits: the mean cost of a case, or the error, at which to stop, as the model foresees it"
 
 
-class AcquireQuestion(WireMatrix, CarriedFields, RecordField):
+class AcquireQuestion(MatrixFields, CarriedFields, RecordField):
     """All of a request but its cases."""
 
     model: Text = Field(description="name, name:version or name@alias of a forest or tree", examples=["triage"])

@@ -6,10 +6,11 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, Field, WithJsonSchema
 
-from app.api.bodies.documents import WireModel, checked, parsed_text
 from app.api.bodies.prediction_requests import PredictQuestion
 from app.api.codecs.tensors import Datatype, OutputDocument, TensorDocument
+from app.api.routing import checked, parsed_text
 from app.errors import Flaw, Invalid, pointer, reject, unknown
+from app.usecases.fields import WireModel
 
 _MAX_INPUTS = 10_000
 _MAX_OUTPUTS = 10

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, Discriminator, Field, StrictInt, Tag, model_validator
 
-from app.api.bodies.documents import Number, Text, WireModel
+from app.usecases.fields import Number, Text, WireModel
 from app.usecases.limits import MAX_LIMITS, Constraints, constraints_of
 
 _MOST = 10**9  # of a count; a batch has fewer instances

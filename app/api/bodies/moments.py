@@ -1,39 +1,14 @@
-"""Moments in requests, and periods between two of them."""
+"""Periods between two moments in requests."""
 
 from __future__ import annotations
 
-import re
-from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import Query
-from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, WithJsonSchema, field_validator
+from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
-from app import numbers_in_text
-from app.api.bodies.documents import WireModel
 from app.errors import Invalid
-
-TIME_FORM = "a time is ISO 8601, such as 2026-03-01T12:00:00Z, or seconds since 1970"
-
-_LOST_PLUS = re.compile(r":\d\d(\.\d+)? \d\d(:?\d\d)?$")  # in a query it stands for a blank
-
-
-def seconds(sent: Any) -> float | None:
-    """A time as seconds since 1970, UTC where it names no zone; ValueError for what is none."""
-    if sent is None or type(sent) in (int, float):
-        return None if sent is None else float(sent)
-    try:
-        if numbers_in_text.is_number(sent):
-            return float(sent)
-        time = datetime.fromisoformat(sent)
-        return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
-    except (TypeError, ValueError, OverflowError) as error:
-        lost = isinstance(sent, str) and _LOST_PLUS.search(sent)
-        raise ValueError(f"{TIME_FORM}; in a URL the + of a time zone is written %2B" if lost else TIME_FORM) from error
-
-
-_SCHEMA = {"oneOf": [{"type": "string", "format": "date-time"}, {"type": "number"}, {"type": "null"}]}
-Moment = Annotated[float | None, BeforeValidator(seconds), WithJsonSchema(_SCHEMA)]
+from app.usecases.fields import TIME_FORM, Moment, WireModel
 
 _FIRST, _END = -62_135_596_800.0, 253_402_300_800.0  # the years 1 to 9999
 _SINCE = f"decided from then on; {TIME_FORM}"

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import BeforeValidator, Field, StrictBool, StrictInt
 
 from app import numbers_in_text
-from app.api.bodies.documents import Text, WireModel
-from app.api.bodies.moments import TIME_FORM, Moment, seconds
 from app.api.codecs.json import Reserve
 from app.api.codecs.media_types import CSV
 from app.api.codecs.tables import DIALECT_FIELDS, DialectFields, Sheet, TableFields
 from app.errors import Flaw, Invalid, pointer, reject, unknown
 from app.outcomes.tables import MAX_ID
 from app.text import MAX_NAME
+from app.usecases.fields import TIME_FORM, Moment, Text, WireModel, seconds
 from app.usecases.outcomes import FIELDS, Sent, check_count
 
 if TYPE_CHECKING:  # imported where needed: it takes 40 MB of memory that a service without such clients can spare

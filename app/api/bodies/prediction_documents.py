@@ -6,8 +6,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field, RootModel
 
-from app.api.bodies.documents import ModelVersion
 from app.api.bodies.limits import LimitAnswer
+from app.usecases.fields import ModelVersion
 from app.usecases.predict import Rule
 
 

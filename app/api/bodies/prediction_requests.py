@@ -6,7 +6,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, StrictBool, StrictInt, WithJsonSchema
 
-from app.api.bodies.documents import (
+from app.api.bodies.limits import LimitDocuments, ResourceDocuments, constraints
+from app.api.bodies.recording import RecordField
+from app.api.codecs.carried import CarriedFields, CarriedIds
+from app.api.codecs.tables import TableFields
+from app.usecases import predict as usecase
+from app.usecases.fields import (
     COSTS,
     PROBABILITIES,
     ByClass,
@@ -17,11 +22,6 @@ from app.api.bodies.documents import (
     Text,
     WireModel,
 )
-from app.api.bodies.limits import LimitDocuments, ResourceDocuments, constraints
-from app.api.bodies.recording import RecordField
-from app.api.codecs.carried import CarriedFields, CarriedIds
-from app.api.codecs.tables import TableFields
-from app.usecases import predict as usecase
 
 INSTANCES = {
     "oneOf": [

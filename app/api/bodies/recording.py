@@ -8,10 +8,9 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, Discriminator, Field, StrictBool, Tag, WithJsonSchema
 
-from app.api.bodies.documents import WireModel
-from app.api.bodies.moments import TIME_FORM, Moment
 from app.api.codecs.carried import Carried
 from app.errors import Flaw, Invalid, pointer, reject, sent
+from app.usecases.fields import TIME_FORM, Moment, WireModel
 from app.usecases.record import Wish
 
 _IDS = {"type": "array", "items": {"type": "string", "minLength": 1, "maxLength": 128}}

@@ -9,9 +9,9 @@ from typing import Annotated, Any
 import orjson
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
-from app.api.bodies.documents import Names, Text, WireModel
 from app.errors import Flaw, Invalid, pointer, reject
 from app.outcomes.tables import MAX_ID
+from app.usecases.fields import Names, Text, WireModel
 
 _VALUES = (str, int, float, bool, type(None))
 _MAX_KEPT = 100

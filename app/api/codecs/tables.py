@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from fastapi import Request, Response
 
-from app.api.bodies.documents import WireModel
 from app.api.bodies.uploads import run_while_connected
 from app.api.budget import share
 from app.api.codecs.carried import Carried, CarriedFields
@@ -22,6 +21,7 @@ from app.data.location import FILE
 from app.errors import Flaw, Invalid, pointer, reject
 from app.numbers_in_text import MISSING
 from app.usecases.datasets import arrow_of_parquet
+from app.usecases.fields import WireModel
 
 if TYPE_CHECKING:  # imported where needed: it takes 40 MB of memory that a service without such clients can spare
     import pyarrow as pa

@@ -10,13 +10,13 @@ from typing import Annotated, Any, Literal, NamedTuple
 import numpy as np
 from pydantic import Field, StrictBool, StrictInt, WithJsonSchema
 
-from app.api.bodies.documents import Text, WireModel
 from app.api.codecs.json import Reserve
 from app.api.codecs.rows import finite
 from app.errors import Flaw, Invalid, pointer, reject, unknown
 from app.features import OUTSIDE, Schema
 from app.numbers_in_text import MISSING, is_number
 from app.text import some_of
+from app.usecases.fields import Text, WireModel
 
 NUMBERS = {
     **{f"INT{bits}": np.dtype(f"<i{bits // 8}") for bits in (8, 16, 32, 64)},

@@ -14,9 +14,9 @@ from fastapi.responses import HTMLResponse, JSONResponse
 from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
-from app.api.bodies.documents import StrictRoute
 from app.api.documentation.openapi import with_optional_key
 from app.api.permits import OPEN, OpenMount, needs
+from app.api.routing import StrictRoute
 
 _DOCUMENT = "/openapi.json"
 _STATIC = "/static-offline-docs"  # where the page's scripts are mounted

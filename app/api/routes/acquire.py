@@ -13,19 +13,18 @@ from fastapi import Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from app.api.bodies.acquire_documents import AcquireAnswer, AcquireQuestion, AcquireRequest, AcquireTable
-from app.api.bodies.documents import DirectRoute, read, read_query, refuse_query_of_json
 from app.api.bodies.known_rows import cases_of_sheet, columns_of_states
-from app.api.bodies.matrices import naming, with_saved
 from app.api.bodies.recording import carrying, with_ids_of
 from app.api.budget import share
 from app.api.codecs.carried import NOTHING, Carried, carried_of_json, without
 from app.api.codecs.json import INLINE_BYTES, Reserve
 from app.api.codecs.media_types import JSON, TABULAR, media_type_of_answer, media_type_of_body
 from app.api.codecs.tables import DIALECT_FIELDS, Sheet, table_response, unpacked
-from app.api.deps import loaded, ports, who
+from app.api.deps import loaded, naming, ports, who, with_saved
 from app.api.errors import problems
 from app.api.limiters import limiters
 from app.api.permits import PREDICT, needs
+from app.api.routing import DirectRoute, read, read_query, refuse_query_of_json
 from app.errors import Invalid
 from app.outcomes.decided import Batch
 from app.registry.loaded import Loaded

@@ -9,10 +9,10 @@ from fastapi import APIRouter
 from pydantic import BaseModel, Field
 
 from app.access.audit import Entry
-from app.api.bodies.documents import StrictRoute
 from app.api.deps import PageSize, PageToken, PortsDep
 from app.api.errors import problems
 from app.api.permits import ADMIN, needs
+from app.api.routing import StrictRoute
 from app.usecases import audit as usecase
 
 router = APIRouter(prefix="/audit", tags=["service"], route_class=StrictRoute)

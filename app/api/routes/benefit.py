@@ -7,19 +7,6 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Body, Path, Request, Response
 from pydantic import BaseModel, Field, StrictBool, StrictInt, WithJsonSchema
 
-from app.api.bodies.documents import (
-    PROBABILITIES,
-    ByClass,
-    ClassNames,
-    DirectRoute,
-    ModelVersion,
-    StrictRoute,
-    Text,
-    checked,
-    read_query,
-    refuse_query_of_json,
-)
-from app.api.bodies.matrices import WireNamedMatrix, naming, with_saved
 from app.api.bodies.rankings import ContenderResult, Lead
 from app.api.budget import share
 from app.api.charts.reports import SVG_CONTENT, benefit_chart, svg, wants_svg
@@ -27,21 +14,24 @@ from app.api.codecs.json import parsed
 from app.api.codecs.media_types import JSON, NPY, TABULAR, media_type_of_body
 from app.api.codecs.npy import array_of_npy
 from app.api.codecs.tables import DIALECT_FIELDS, LABEL, DialectFields, Sheet, TableFields, unpacked
-from app.api.deps import loaded_by_path
+from app.api.deps import loaded_by_path, naming, with_saved
 from app.api.errors import problems
 from app.api.limiters import limiters
 from app.api.permits import PREDICT_OR_TRAIN, needs
+from app.api.routing import DirectRoute, StrictRoute, checked, read_query, refuse_query_of_json
 from app.decisions.rules import RuleName
 from app.errors import Invalid
 from app.registry.loaded import Loaded
 from app.usecases import benefit as usecase
+from app.usecases.fields import PROBABILITIES, ByClass, ClassNames, ModelVersion, Text
+from app.usecases.matrices import NamedMatrixFields
 from app.usecases.probabilities import as_probabilities
 from app.usecases.saved_matrices import as_named
 
 router = APIRouter(tags=["models"], route_class=StrictRoute)
 
 
-class BenefitRequest(WireNamedMatrix):
+class BenefitRequest(NamedMatrixFields):
     """What is at stake."""
 
     priors: ByClass | None = Field(
@@ -235,10 +225,9 @@ def _answer_given(request: Request, kind: str, content: bytes) -> Response:
 
 
 def _report(request: Request, rows: usecase.Evidence, body: BenefitRequest, model: Loaded | None = None) -> Response:
-    sent = body.stated()
-    share(request).reserve(usecase.extent_bytes(len(rows.y), len(rows.classes), sent.width()))
+    share(request).reserve(usecase.extent_bytes(len(rows.y), len(rows.classes), body.width()))
     version = None if model is None else ModelVersion(**model.model)
-    report = BenefitReport(model=version, **usecase.report(rows, sent, body.priors, body.points))
+    report = BenefitReport(model=version, **usecase.report(rows, body, body.priors, body.points))
     if wants_svg(request):
         return svg(benefit_chart(report.model_dump(), corrected=body.priors is not None))
     content = report.model_dump_json(by_alias=True, exclude={"model"} if model is None else None)

@@ -7,14 +7,15 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Body
 from pydantic import BeforeValidator, Field, StrictBool, StrictInt, WithJsonSchema
 
-from app.api.bodies.documents import PROBABILITIES, ClassNames, Name, StrictRoute, Text, WireModel
 from app.api.deps import CallerDep
 from app.api.errors import problems
 from app.api.jobs import Order, accepted_response, ordering
 from app.api.permits import TRAIN, needs
 from app.api.routes.train import JobDocument
+from app.api.routing import StrictRoute
 from app.errors import Invalid
 from app.usecases import calibrate as usecase
+from app.usecases.fields import PROBABILITIES, ClassNames, Name, Text, WireModel
 from app.usecases.specs import HOLDOUT, SEED
 
 router = APIRouter(prefix="/calibrate", tags=["models"], route_class=StrictRoute)

@@ -7,23 +7,24 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Body
 from pydantic import BaseModel, Field, StrictBool, StrictInt, WithJsonSchema
 
-from app.api.bodies.documents import PROBABILITIES, ClassNames, StrictRoute, Text
-from app.api.bodies.matrices import WireMatrix
 from app.api.bodies.rankings import ContenderResult, Lead
 from app.api.errors import problems
 from app.api.jobs import JobState, Order, accepted_response, ordering
 from app.api.permits import TRAIN, needs
 from app.api.routes.datasets import EXAMPLE_ID
 from app.api.routes.train import Learner
+from app.api.routing import StrictRoute
 from app.decisions.rules import RuleName
 from app.errors import Flaw, Invalid, pointer, reject
 from app.usecases import compare as usecase
+from app.usecases.fields import PROBABILITIES, ClassNames, Text
+from app.usecases.matrices import MatrixFields
 from app.usecases.specs import FOLDS, SEED
 
 router = APIRouter(prefix="/compare", tags=["compare"], route_class=StrictRoute)
 
 
-class CompareRequest(WireMatrix):
+class CompareRequest(MatrixFields):
     """What to compare, on what, and what is at stake."""
 
     dataset: Text | None = Field(default=None, examples=[EXAMPLE_ID], description="with `learners`")
@@ -53,7 +54,7 @@ class CompareRequest(WireMatrix):
         reject(Flaw(pointer(name), either) for name in others if getattr(self, name) is not None)
         if self.normalize and self.probabilities is None:
             raise Invalid.at("/normalize", "this goes with 'probabilities'")
-        return dict(self) | {"matrix": self.stated()}
+        return dict(self) | {"matrix": self}
 
 
 class Contender(BaseModel):

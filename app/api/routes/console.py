@@ -14,8 +14,8 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
 from app import console
-from app.api.bodies.documents import StrictRoute
 from app.api.permits import OPEN, OpenMount, needs
+from app.api.routing import StrictRoute
 
 PATH = "/console"
 _FILES = Path(console.__file__).parent

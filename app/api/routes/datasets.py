@@ -9,7 +9,6 @@ from typing import Annotated, Any, Literal, get_args
 from fastapi import APIRouter, Path, Query, Request, Response
 from pydantic import BaseModel, Field
 
-from app.api.bodies.documents import StrictRoute
 from app.api.bodies.lineage import Lineage
 from app.api.bodies.uploads import received, run_while_connected
 from app.api.budget import share
@@ -18,6 +17,7 @@ from app.api.codecs.media_types import CSV, FORM, GZIP, PARQUET
 from app.api.deps import CallerDep, PageSize, PageToken, PortsDep, who
 from app.api.errors import problems
 from app.api.permits import TRAIN, UPLOAD, needs
+from app.api.routing import StrictRoute
 from app.data.dialect import PLAIN, Decimal, Delimiter, Dialect, Encoding
 from app.data.store import Dataset
 from app.data.upload_request import ColumnType

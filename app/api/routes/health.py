@@ -9,11 +9,11 @@ from fastapi import APIRouter, Request, Response
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from pydantic import BaseModel
 
-from app.api.bodies.documents import StrictRoute
 from app.api.deps import PortsDep
 from app.api.errors import problems
 from app.api.limiters import limiters
 from app.api.permits import CHECK, METRICS, OPEN, needs
+from app.api.routing import StrictRoute
 from app.errors import NotReady
 from app.usecases.ports import Ports
 

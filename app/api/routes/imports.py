@@ -8,8 +8,6 @@ from fastapi import APIRouter, Depends, Request, Response
 from pydantic import Field
 from starlette.datastructures import FormData, UploadFile
 
-from app.api.bodies.documents import Names, StrictRoute, Text, checked
-from app.api.bodies.matrices import WireMatrix
 from app.api.bodies.uploads import read_form
 from app.api.budget import share
 from app.api.codecs.json import parsed
@@ -21,8 +19,11 @@ from app.api.limiters import limiters
 from app.api.permits import INSTALL, needs
 from app.api.routes.models import ModelName
 from app.api.routes.train import FeatureCosts, JobDocument
+from app.api.routing import StrictRoute, checked
 from app.errors import Invalid, Unsupported, pointer
 from app.usecases import import_model as usecase
+from app.usecases.fields import Names, Text
+from app.usecases.matrices import MatrixFields
 from app.usecases.specs import Calibration, Format
 
 router = APIRouter(prefix="/models", tags=["models"], route_class=StrictRoute, dependencies=[Depends(need_model)])
@@ -31,7 +32,7 @@ _FIELD_BYTES = 1 << 20
 _JSON_FIELDS = ("benefits", "cost_matrix", "actions", "feature_costs")
 
 
-class ImportForm(WireMatrix):
+class ImportForm(MatrixFields):
     """The fields of the form besides the file; matrix, actions and prices are JSON."""
 
     format: Format = Field(
@@ -80,7 +81,7 @@ async def import_version(
     try:
         content, fields = _parts(form, request)
         wire = checked(ImportForm, fields)
-        order = dict(wire) | {"model": name, "matrix": wire.stated()}
+        order = dict(wire) | {"model": name, "matrix": wire}
         run = limiters(request).upload.run
         job = await job_of(usecase.submit, order, content, share(request).reserve, run=run)
     finally:

@@ -14,7 +14,6 @@ from fastapi import APIRouter, Path, Request, Response
 from fastapi.concurrency import run_in_threadpool
 
 from app import __version__
-from app.api.bodies.documents import StrictRoute, checked
 from app.api.bodies.inference_documents import (
     InferAnswer,
     InferRequest,
@@ -38,6 +37,7 @@ from app.api.permits import ANY_KEY, OPEN, PREDICT, PREDICT_OR_TRAIN, needs
 from app.api.predicting import Asked, Writers, answered
 from app.api.routes.health import check_ready
 from app.api.routes.models import ModelName, ModelReference
+from app.api.routing import StrictRoute, checked
 from app.errors import Conflict, Flaw, Invalid, NotFound, PayoffError, reject
 from app.registry.card import NAME
 from app.registry.loaded import Loaded

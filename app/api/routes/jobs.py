@@ -13,7 +13,6 @@ from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 from pydantic import BaseModel
 
-from app.api.bodies.documents import StrictRoute
 from app.api.charts.reports import SVG_CONTENT, comparison_chart, svg, wants_svg
 from app.api.deps import CallerDep, PageSize, PageToken, PortsDep
 from app.api.errors import problems
@@ -23,6 +22,7 @@ from app.api.permits import TRAIN, needs
 from app.api.routes.compare import CompareDocument
 from app.api.routes.replay import ReplayDocument
 from app.api.routes.train import EXAMPLE_KEY, JobDocument
+from app.api.routing import StrictRoute
 from app.errors import Conflict
 from app.jobs.client_queue import id_of_key
 from app.jobs.job import JobView

@@ -9,16 +9,16 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Body, Depends, Path, Response
 from pydantic import BaseModel, Field
 
-from app.api.bodies.documents import StrictRoute
-from app.api.bodies.matrices import WireMatrix
 from app.api.deps import CallerDep, PortsDep, need_model
 from app.api.errors import problems
 from app.api.permits import PREDICT_OR_TRAIN, TRAIN, needs
 from app.api.routes.models import ModelName
+from app.api.routing import StrictRoute
 from app.registry.card import NAME
 from app.registry.saved_matrices import Saved
 from app.registry.snapshot import NUMBER
 from app.usecases import saved_matrices as usecase
+from app.usecases.matrices import MatrixFields
 
 router = APIRouter(prefix="/models", tags=["models"], route_class=StrictRoute, dependencies=[Depends(need_model)])
 
@@ -82,14 +82,14 @@ _EXAMPLE = {"benefits": {"healthy": {"wait": 0, "treat": -1}, "ill": {"wait": -1
 def save_matrix(
     name: ModelName,
     matrix: MatrixName,
-    body: Annotated[WireMatrix, Body(openapi_examples={"two actions": {"value": _EXAMPLE}})],
+    body: Annotated[MatrixFields, Body(openapi_examples={"two actions": {"value": _EXAMPLE}})],
     ports: PortsDep,
     caller: CallerDep,
 ) -> MatrixVersion:
     """`"benefits": "autumn-2026"` in a request to the model means its newest version, `"autumn-2026:2"` version 2,
     within a second in every process. Each other content is a new version; versions do not change.
     """
-    return MatrixVersion(**_fields(usecase.save(ports, name, matrix, body.stated(), by=caller)))
+    return MatrixVersion(**_fields(usecase.save(ports, name, matrix, body, by=caller)))
 
 
 @router.get("/{name}/matrices", summary="List a model's saved matrices by name", responses=problems(404, 422))

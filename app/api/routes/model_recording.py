@@ -7,13 +7,14 @@ from typing import Annotated
 from fastapi import APIRouter, Body, Depends
 from pydantic import Field, StrictBool
 
-from app.api.bodies.documents import StrictRoute, WireModel
 from app.api.bodies.recording import RecordingDocument
 from app.api.deps import CallerDep, PortsDep, need_model
 from app.api.errors import problems
 from app.api.permits import TRAIN, needs
 from app.api.routes.models import ModelName
+from app.api.routing import StrictRoute
 from app.usecases import record as usecase
+from app.usecases.fields import WireModel
 
 router = APIRouter(prefix="/models", tags=["models"], route_class=StrictRoute, dependencies=[Depends(need_model)])
 

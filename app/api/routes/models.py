@@ -13,17 +13,18 @@ from fastapi import APIRouter, Body, Depends, Header, Path, Response
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, Field
 
-from app.api.bodies.documents import StrictRoute, Text, WireModel
 from app.api.bodies.recording import RecordingDocument
 from app.api.codecs.media_types import BINARY, JSON
 from app.api.deps import CallerDep, PageSize, PageToken, PortsDep, need_model
 from app.api.errors import problems
 from app.api.permits import PREDICT_OR_TRAIN, TRAIN, needs
+from app.api.routing import StrictRoute
 from app.registry.card import NAME, Card
 from app.registry.listing import ModelLine, ModelPage
 from app.registry.mirror import Move
 from app.registry.snapshot import NUMBER
 from app.usecases import models as usecase
+from app.usecases.fields import Text, WireModel
 
 router = APIRouter(prefix="/models", tags=["models"], route_class=StrictRoute, dependencies=[Depends(need_model)])
 

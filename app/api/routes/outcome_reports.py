@@ -9,7 +9,6 @@ from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from pydantic import BaseModel, Field
 
 from app.api.bodies.amounts import Amount, Basis, Comparison, Gain, Maturing, Selective
-from app.api.bodies.documents import StrictRoute
 from app.api.bodies.moments import Period, period_of_query
 from app.api.budget import share
 from app.api.codecs.media_types import JSON
@@ -17,6 +16,7 @@ from app.api.deps import PortsDep, need_model
 from app.api.errors import problems
 from app.api.limiters import limiters
 from app.api.permits import TRAIN, needs
+from app.api.routing import StrictRoute
 from app.registry.card import NAME
 from app.registry.snapshot import NUMBER
 from app.usecases.outcome_report.reading import By

@@ -11,7 +11,6 @@ from fastapi import APIRouter, Body, Path, Request, Response
 from pydantic import BaseModel, Field
 from starlette.concurrency import run_in_threadpool
 
-from app.api.bodies.documents import DirectRoute, Name, StrictRoute, Text, checked, read_query, refuse_query_of_json
 from app.api.bodies.moments import Period
 from app.api.bodies.outcome_bodies import OutcomesRequest, OutcomesTable
 from app.api.bodies.uploads import run_while_connected
@@ -24,8 +23,10 @@ from app.api.errors import problems
 from app.api.limiters import limiters
 from app.api.permits import ADMIN, PREDICT, TRAIN, needs
 from app.api.routes.datasets import DatasetDocument
+from app.api.routing import DirectRoute, StrictRoute, checked, read_query, refuse_query_of_json
 from app.usecases import dataset_from_outcomes
 from app.usecases import outcomes as usecase
+from app.usecases.fields import Name, Text
 
 router = APIRouter(tags=["outcomes"], route_class=StrictRoute)
 

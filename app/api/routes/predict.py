@@ -8,7 +8,6 @@ from typing import Any
 import orjson
 from fastapi import Request, Response
 
-from app.api.bodies.documents import DirectRoute, checked, read_query, refuse_query_of_json
 from app.api.bodies.prediction_documents import PredictAnswer
 from app.api.bodies.prediction_requests import PredictQuestion, PredictRequest, PredictTable
 from app.api.budget import share
@@ -21,6 +20,7 @@ from app.api.codecs.tables import DIALECT_FIELDS, Sheet, unpacked
 from app.api.errors import problems
 from app.api.permits import PREDICT, needs
 from app.api.predicting import Asked, answered
+from app.api.routing import DirectRoute, checked, read_query, refuse_query_of_json
 from app.errors import Invalid
 from app.features import Schema
 from app.usecases.probabilities import as_probabilities

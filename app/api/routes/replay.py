@@ -8,17 +8,18 @@ from fastapi import APIRouter, Body, Path
 from pydantic import BaseModel, Field
 
 from app.api.bodies.amounts import Bounds, Comparison, Earned, Gain, Maturing, Selective
-from app.api.bodies.documents import ByClass, Number, StrictRoute, Text, WireModel
 from app.api.bodies.limits import LimitDocuments, ResourceDocuments
-from app.api.bodies.matrices import WireNamedMatrix
 from app.api.bodies.moments import Period
 from app.api.bodies.prediction_requests import CostsDocument
 from app.api.deps import CallerDep
 from app.api.errors import problems
 from app.api.jobs import JobState, Order, accepted_response, ordering
 from app.api.permits import TRAIN, needs
+from app.api.routing import StrictRoute
 from app.errors import Invalid
 from app.usecases import replay as usecase
+from app.usecases.fields import ByClass, Number, Text, WireModel
+from app.usecases.matrices import NamedMatrixFields
 from app.usecases.predict import Rule
 
 router = APIRouter(tags=["outcomes"], route_class=StrictRoute)
@@ -35,7 +36,7 @@ class ReplayRule(WireModel):
     resources: ResourceDocuments | None = Field(default=None, description="for the cases of a day")
 
 
-class ReplayRequest(WireNamedMatrix, Period):
+class ReplayRequest(NamedMatrixFields, Period):
     """What to replay."""
 
     models: Annotated[list[Text], Field(max_length=10)] = Field(
@@ -49,13 +50,13 @@ class ReplayRequest(WireNamedMatrix, Period):
 
     def order(self) -> dict[str, Any]:
         """The order; Invalid where nothing is asked."""
-        if not (self.models or self.rules or self.stated().stated):
+        if not (self.models or self.rules or self.stated):
             raise Invalid.at("", "send 'models', 'rules' or 'benefits' to replay")
         rules = [rule.model_dump(exclude_none=True) for rule in self.rules or ()]
         return {
             "models": self.models,
             "rules": rules,
-            "matrix": self.stated(),
+            "matrix": self,
             "since": self.since,
             "until": self.until,
         }

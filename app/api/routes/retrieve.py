@@ -10,15 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 from fastapi import Request, Response
 from pydantic import BaseModel, Field, WithJsonSchema
 
-from app.api.bodies.documents import (
-    DirectRoute,
-    ModelVersion,
-    Text,
-    WireModel,
-    checked,
-    read_query,
-    refuse_query_of_json,
-)
 from app.api.bodies.item_sets import WRITERS, common
 from app.api.bodies.prediction_requests import INSTANCES
 from app.api.budget import share
@@ -30,10 +21,12 @@ from app.api.deps import loaded
 from app.api.errors import problems
 from app.api.limiters import limiters
 from app.api.permits import PREDICT, needs
+from app.api.routing import DirectRoute, checked, read_query, refuse_query_of_json
 from app.errors import Invalid
 from app.features import Schema
 from app.registry.loaded import Loaded
 from app.retrieval.losses import DEFAULT_BETA, LARGEST_BETA, LARGEST_COEFFICIENT, LOSSES
+from app.usecases.fields import ModelVersion, Text, WireModel
 from app.usecases.item_sets import Method, Sets, Setting, extent_bytes
 
 if TYPE_CHECKING:  # it loads the compiler, which takes 60 MB of memory

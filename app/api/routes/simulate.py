@@ -9,17 +9,18 @@ from pydantic import BaseModel, Field, StrictFloat, StrictInt, StrictStr, WithJs
 
 from app.access.caller import Caller
 from app.api.bodies.acquire_documents import TARGET, Target
-from app.api.bodies.documents import ModelVersion, StrictRoute, Text
-from app.api.bodies.matrices import WireNamedMatrix, naming, with_saved
 from app.api.bodies.prediction_requests import INSTANCES
 from app.api.codecs.media_types import JSON
-from app.api.deps import PortsDep, loaded, who
+from app.api.deps import PortsDep, loaded, naming, who, with_saved
 from app.api.errors import problems
 from app.api.limiters import limiters
 from app.api.permits import PREDICT, needs
 from app.api.routes.datasets import EXAMPLE_ID
 from app.api.routes.train import FeatureCosts
+from app.api.routing import StrictRoute
 from app.registry.loaded import Loaded
+from app.usecases.fields import ModelVersion, Text
+from app.usecases.matrices import NamedMatrixFields
 from app.usecases.ports import Ports
 from app.usecases.saved_matrices import as_named
 from app.usecases.stepwise_models import check_askable
@@ -28,7 +29,7 @@ router = APIRouter(prefix="/acquire", tags=["acquire"], route_class=StrictRoute)
 _BUDGETS = {"oneOf": [{"type": "array", "items": {"type": "number", "minimum": 0}}, {"type": "null"}]}
 
 
-class SimulateRequest(WireNamedMatrix):
+class SimulateRequest(NamedMatrixFields):
     """Complete rows with their labels, and the budgets to try."""
 
     model: Text = Field(description="name, name:version or name@alias of a forest or tree", examples=["triage"])

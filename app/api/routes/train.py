@@ -8,15 +8,16 @@ from fastapi import APIRouter, Body
 from pydantic import Discriminator, Field, StrictBool, Tag, WithJsonSchema
 from typing_extensions import TypeAliasType
 
-from app.api.bodies.documents import ModelVersion, Name, Names, StrictRoute, Text, WireModel
-from app.api.bodies.matrices import WireMatrix
 from app.api.deps import CallerDep
 from app.api.documentation.learner_schema import learner_schema
 from app.api.errors import problems
 from app.api.jobs import JobState, Order, accepted_response, ordering
 from app.api.permits import TRAIN, needs
 from app.api.routes.datasets import EXAMPLE_ID
+from app.api.routing import StrictRoute
 from app.usecases import train as usecase
+from app.usecases.fields import ModelVersion, Name, Names, Text, WireModel
+from app.usecases.matrices import MatrixFields
 from app.usecases.specs import HOLDOUT, SEED
 
 router = APIRouter(prefix="/train", tags=["train"], route_class=StrictRoute)
@@ -81,7 +82,7 @@ FeatureCosts = Annotated[
 ]
 
 
-class TrainRequest(WireMatrix):
+class TrainRequest(MatrixFields):
     """What to train, on which data, and how to evaluate it."""
 
     model: Name = Field(examples=["triage"])
@@ -139,5 +140,5 @@ async def train(
     caller: CallerDep,
 ) -> JobDocument:
     caller.need_model(body.model)
-    order = dict(body) | {"data": dict(body.data), "matrix": body.stated()}
+    order = dict(body) | {"data": dict(body.data), "matrix": body}
     return JobDocument.of(await job_of(usecase.submit, order))

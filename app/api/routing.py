@@ -1,25 +1,16 @@
-"""What the routes' wire types share."""
+"""Routes that take what they document and nothing else, and how their bodies and queries are read."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator, Mapping
-from typing import Annotated, Any, TypeVar, cast, get_origin
+from typing import Any, TypeVar, cast, get_origin
 
 import orjson
 from fastapi import Request, Response
 from fastapi.dependencies.utils import get_flat_params
 from fastapi.params import Query
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    StrictInt,
-    ValidationError,
-    WithJsonSchema,
-    model_validator,
-)
+from pydantic import BaseModel, ValidationError
 from starlette.concurrency import run_in_threadpool
 from starlette.types import Receive, Scope, Send
 
@@ -31,65 +22,11 @@ from app.api.limiters import limiters
 from app.api.permits import GuardedRoute, guard_of
 from app.errors import Flaw, Invalid, pointer, reject, unknown
 from app.json_text import document_of, syntax_error
-from app.text import MAX_NAME
 
-_MAX_FIELDS = 100  # of an object whose fields are named in the documentation
-_MAX_CLASSES = 10_000  # of an object that has a value for each class
 _LONG_BYTES = 1 << 20  # of a body; a longer one takes tenths of a second
-
-Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$", description="lower-case letters, digits, _ and -")]
-Text = Annotated[str, Field(max_length=MAX_NAME)]  # an action, class or feature, or a reference to a model or data set
-
-
-def _few_classes(sent: Any) -> Any:
-    """A million wrong values would each be worded as an error."""
-    if isinstance(sent, dict) and len(sent) > _MAX_CLASSES:
-        raise ValueError(f"the object has {len(sent):,} classes; at most {_MAX_CLASSES:,} are allowed")
-    return sent
-
-
-Number = Annotated[float, Field(strict=True)]
-_MATRIX: dict[str, Any] = {
-    "oneOf": [
-        {"type": "array", "items": {"type": "array", "items": {"type": "number"}}},
-        {"type": "object", "additionalProperties": {"type": "object", "additionalProperties": {"type": "number"}}},
-    ]
-}
-Matrix = Annotated[Any, WithJsonSchema(_MATRIX)]
-_SAVED = {"type": "string", "maxLength": MAX_NAME, "description": "a saved matrix of the model, or a version of one"}
-NamedMatrix = Annotated[Any, WithJsonSchema({"oneOf": [*_MATRIX["oneOf"], _SAVED]})]
-_LISTS = {"type": "array", "items": _MATRIX}
-Matrices = Annotated[Any, WithJsonSchema({"oneOf": [*_MATRIX["oneOf"], _LISTS]})]
-NamedMatrices = Annotated[Any, WithJsonSchema({"oneOf": [*_MATRIX["oneOf"], _LISTS, _SAVED]})]
-COSTS = "costs in place of benefits, in the same forms"
-PROBABILITIES = {"type": "array", "items": {"type": "array", "items": {"type": "number", "minimum": 0}}}
-ClassNames = Annotated[list[StrictInt | Text], Field(fail_fast=True, min_length=1, max_length=_MAX_CLASSES)]
-Names = Annotated[list[Text], Field(fail_fast=True)]
-ByClass = Annotated[dict[Text, Number], BeforeValidator(_few_classes)]
 
 _Body = TypeVar("_Body", bound=BaseModel)
 _Result = TypeVar("_Result")
-
-
-class WireModel(BaseModel):
-    """A document on the wire: unknown fields are refused, and NaN or Infinity neither come in nor go out."""
-
-    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _few_fields(cls, sent: Any) -> Any:
-        """Millions of unknown fields would each be worded as an error."""
-        if isinstance(sent, dict) and len(sent) > _MAX_FIELDS:
-            raise ValueError(f"the object has {len(sent):,} fields; allowed: {', '.join(map(repr, cls.model_fields))}")
-        return sent
-
-
-class ModelVersion(BaseModel):
-    """A published version of a model."""
-
-    name: str
-    version: int
 
 
 class StrictRoute(GuardedRoute):

@@ -1,0 +1,87 @@
+"""What requests have in common: their base class, and the types of their fields."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictInt, WithJsonSchema, model_validator
+
+from app import numbers_in_text
+from app.text import MAX_NAME
+
+_MAX_FIELDS = 100  # of an object whose fields are named in the documentation
+_MAX_CLASSES = 10_000  # of an object that has a value for each class
+
+Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$", description="lower-case letters, digits, _ and -")]
+Text = Annotated[str, Field(max_length=MAX_NAME)]  # an action, class or feature, or a reference to a model or data set
+
+
+def _few_classes(sent: Any) -> Any:
+    """A million wrong values would each be worded as an error."""
+    if isinstance(sent, dict) and len(sent) > _MAX_CLASSES:
+        raise ValueError(f"the object has {len(sent):,} classes; at most {_MAX_CLASSES:,} are allowed")
+    return sent
+
+
+Number = Annotated[float, Field(strict=True)]
+_MATRIX: dict[str, Any] = {
+    "oneOf": [
+        {"type": "array", "items": {"type": "array", "items": {"type": "number"}}},
+        {"type": "object", "additionalProperties": {"type": "object", "additionalProperties": {"type": "number"}}},
+    ]
+}
+Matrix = Annotated[Any, WithJsonSchema(_MATRIX)]
+_SAVED = {"type": "string", "maxLength": MAX_NAME, "description": "a saved matrix of the model, or a version of one"}
+NamedMatrix = Annotated[Any, WithJsonSchema({"oneOf": [*_MATRIX["oneOf"], _SAVED]})]
+_LISTS = {"type": "array", "items": _MATRIX}
+Matrices = Annotated[Any, WithJsonSchema({"oneOf": [*_MATRIX["oneOf"], _LISTS]})]
+NamedMatrices = Annotated[Any, WithJsonSchema({"oneOf": [*_MATRIX["oneOf"], _LISTS, _SAVED]})]
+COSTS = "costs in place of benefits, in the same forms"
+PROBABILITIES = {"type": "array", "items": {"type": "array", "items": {"type": "number", "minimum": 0}}}
+ClassNames = Annotated[list[StrictInt | Text], Field(fail_fast=True, min_length=1, max_length=_MAX_CLASSES)]
+Names = Annotated[list[Text], Field(fail_fast=True)]
+ByClass = Annotated[dict[Text, Number], BeforeValidator(_few_classes)]
+
+TIME_FORM = "a time is ISO 8601, such as 2026-03-01T12:00:00Z, or seconds since 1970"
+_LOST_PLUS = re.compile(r":\d\d(\.\d+)? \d\d(:?\d\d)?$")  # in a query it stands for a blank
+
+
+def seconds(sent: Any) -> float | None:
+    """A time as seconds since 1970, UTC where it names no zone; ValueError for what is none."""
+    if sent is None or type(sent) in (int, float):
+        return None if sent is None else float(sent)
+    try:
+        if numbers_in_text.is_number(sent):
+            return float(sent)
+        time = datetime.fromisoformat(sent)
+        return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
+    except (TypeError, ValueError, OverflowError) as error:
+        lost = isinstance(sent, str) and _LOST_PLUS.search(sent)
+        raise ValueError(f"{TIME_FORM}; in a URL the + of a time zone is written %2B" if lost else TIME_FORM) from error
+
+
+_SCHEMA = {"oneOf": [{"type": "string", "format": "date-time"}, {"type": "number"}, {"type": "null"}]}
+Moment = Annotated[float | None, BeforeValidator(seconds), WithJsonSchema(_SCHEMA)]
+
+
+class WireModel(BaseModel):
+    """A document on the wire: unknown fields are refused, and NaN or Infinity neither come in nor go out."""
+
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _few_fields(cls, sent: Any) -> Any:
+        """Millions of unknown fields would each be worded as an error."""
+        if isinstance(sent, dict) and len(sent) > _MAX_FIELDS:
+            raise ValueError(f"the object has {len(sent):,} fields; allowed: {', '.join(map(repr, cls.model_fields))}")
+        return sent
+
+
+class ModelVersion(BaseModel):
+    """A published version of a model."""
+
+    name: str
+    version: int
