@@ -31,7 +31,7 @@ def flips(P: np.ndarray, B: np.ndarray, choice: np.ndarray) -> Flips:
     """What would change decisions `choice` int (n,) made with posteriors P (n, K) and benefits B (K, A) or (n, K, A).
 
     At least two actions. O(n A K log K) at most: an action whose plane of equal earnings is farther than the nearest
-    point known so far is passed over.
+    point known so far is passed over, as is one that earns more than the choice in no class.
     """
     n, rows = len(P), np.arange(len(P))
     each = np.broadcast_to(B, (n, *B.shape[-2:]))
@@ -44,17 +44,24 @@ def flips(P: np.ndarray, B: np.ndarray, choice: np.ndarray) -> Flips:
     cell = P.argmax(axis=1)
     nearest = np.full(n, np.inf)
     point, to = np.full(P.shape, np.nan), np.full(n, -1)
-    planes = _distances(margins, gains)
-    for action in planes.mean(axis=0).argsort(kind="stable"):
-        near = np.flatnonzero((planes[:, action] <= nearest) & (choice != action))
-        if not len(near):
-            continue
-        found, q = _nearest(P[near], -gains[near, :, action])
-        distance = np.where(found, ((q - P[near]) ** 2).sum(axis=1), np.inf)
-        before = nearest[near]
-        closer = (distance < before) | (found & (distance == before) & (action < to[near]))
-        at = near[closer]
-        nearest[at], point[at], to[at] = distance[closer], q[closer], action
+    planes = np.where(gains.min(axis=1) < 0, _distances(margins, gains), np.inf)
+    order = planes.argsort(axis=1, kind="stable")
+    first, last = 0, 1
+    while first < order.shape[1]:  # first each decision's nearest plane, then twice as many at a time
+        tried = order[:, first:last]
+        bounds = planes[rows[:, None], tried]
+        at, column = np.nonzero((bounds <= nearest[:, None]) & (bounds < np.inf))
+        if not len(at):
+            break
+        action = tried[at, column]
+        q = _nearest(P[at], -gains[at, :, action])
+        distance = ((q - P[at]) ** 2).sum(axis=1)
+        best = np.lexsort((action, distance, at))
+        best = best[np.unique(at[best], return_index=True)[1]]
+        before, own = nearest[at[best]], action[best]
+        best = best[(distance[best] < before) | ((distance[best] == before) & (own < to[at[best]]))]
+        nearest[at[best]], point[at[best]], to[at[best]] = distance[best], q[best], action[best]
+        first, last = last, 3 * last
     return Flips(runner_up, margin, point, to, cell, margin / P[rows, cell])
 
 
@@ -66,20 +73,17 @@ def _distances(margins: np.ndarray, gains: np.ndarray) -> np.ndarray:
     return np.where(np.isfinite(squared), squared * _SAFE, 0.0)
 
 
-def _nearest(P: np.ndarray, G: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The points (n, K) of the simplex nearest to P (n, K) with `sum_k g_k q_k >= 0` for G (n, K), and where (n,) one
-    exists that is not a mere tie.
+def _nearest(P: np.ndarray, G: np.ndarray) -> np.ndarray:
+    """The points (n, K) of the simplex nearest to P (n, K) with `sum_k g_k q_k >= 0` for G (n, K), some g_k positive.
 
     The point is the projection of `p + u g` onto the simplex for the least multiplier u >= 0 that satisfies the
     inequality, which grows with u. Between the multipliers that bisection leaves, the support does not change, and
     there the equations are linear.
     """
-    possible = G.max(axis=1) > 0
-    scale = np.maximum(np.abs(G).max(axis=1), np.finfo(float).tiny)[:, None]
-    G = G / scale
+    G = G / np.abs(G).max(axis=1, keepdims=True)
     low, high = np.zeros(len(P)), np.ones(len(P))
     for _ in range(_HALVINGS):  # until the inequality holds
-        short = possible & (_value(P, G, high) < 0)
+        short = _value(P, G, high) < 0
         if not short.any():
             break
         high[short] *= 2
@@ -92,7 +96,8 @@ def _nearest(P: np.ndarray, G: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     polished = _on_support(P, G, inside)
     good = (polished >= 0).all(axis=1) & np.isfinite(polished).all(axis=1) & (high > 0)
     already = _value(P, G, np.zeros(len(P))) >= 0
-    return possible, np.where(already[:, None], P, np.where(good[:, None], polished, q))
+    nearest: np.ndarray = np.where(already[:, None], P, np.where(good[:, None], polished, q))
+    return nearest
 
 
 def _value(P: np.ndarray, G: np.ndarray, u: np.ndarray) -> np.ndarray:
