@@ -14,7 +14,6 @@ import re
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from ipaddress import ip_address
 from itertools import count
 from time import perf_counter
 from typing import Any, NamedTuple
@@ -227,14 +226,9 @@ class Guard:
     def __init__(self, keyring: Keyring, limits: BodyLimits, hosts: Iterable[str] = ()) -> None:
         self._keyring = keyring
         self._limits = limits
-        self._hosts = LOOPBACK | {host.lower() for host in hosts}
-        self._usual: set[bytes] = set()
+        self.most_bytes = limits.default
+        self._hosts = frozenset(host.lower() for host in hosts)
         self._used = Windows()
-
-    @property
-    def most_bytes(self) -> int:
-        """The largest body of a route that takes no uploads."""
-        return self._limits.default
 
     def admit(self, access: Access, scope: Scope) -> None:
         """Raise the PayoffError to be answered where the request is not allowed, before anything of it is read."""
@@ -260,17 +254,8 @@ class Guard:
             key = bearer[len(_BEARER) :].strip() if bearer[: len(_BEARER)].lower() == _BEARER else None
         caller = self._keyring.caller(key)
         if caller is self._keyring.anybody:
-            self._check_site(scope, head)
-        return caller
-
-    def _check_site(self, scope: Scope, head: Mapping[bytes, bytes]) -> None:
-        """`check_site`, remembered for plain requests: most of them name the same host."""
-        plain = len(head) == len(scope["headers"]) and b"origin" not in head and b"sec-fetch-site" not in head
-        host = head.get(b"host", b"") if plain else None
-        if host not in self._usual:
             check_site(scope, self._hosts)
-            if host is not None and len(self._usual) < _MAX_USUAL:
-                self._usual.add(host)
+        return caller
 
     def take(self, caller: Caller, scope: Scope) -> tuple[list[Header], float]:
         """Take one request off the caller's rate: what the answer's headers say of it, and the seconds to wait.
@@ -323,12 +308,11 @@ class Guard:
 # sends requests for any page: by DNS rebinding a foreign name becomes this machine's address, which only Host shows; a
 # form on a foreign page can post here, which Origin and Sec-Fetch-Site show.
 
-LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
+_LOOPBACK = re.compile(r"(.+\.)?localhost\.?|127(\.\d{1,3}){3}\.?|\[::1\]", re.ASCII)  # RFC 6761, section 6.3
 _READS = frozenset({"GET", "HEAD", "OPTIONS"})
 _FOREIGN = frozenset({"cross-site", "same-site"})
 _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[^:\[\]]+)(?::\d{1,5})?")
 _PORTS = {"http": ":80", "https": ":443"}
-_MAX_USUAL = 100  # of at most 270 characters
 _SHOWN = 80  # characters of a header that an error repeats
 
 
@@ -336,7 +320,7 @@ def check_site(scope: Scope, hosts: frozenset[str]) -> None:
     """Refused where the request is not for one of `hosts` or loopback, or is a write from another site's page."""
     named = _values(scope, b"host")
     found = _HOST.fullmatch(named[0]) if len(named) == 1 else None
-    if found is None or not (found[1] in hosts or _is_loopback(found[1].removesuffix("."))):
+    if found is None or not (found[1] in hosts or _LOOPBACK.fullmatch(found[1])):
         raise Refused(
             "without keys the service answers requests for localhost and for the hosts in PAYOFF_HOSTS, not for"
             f" {_shown(named)}: add the host name there, without a port, or configure keys"
@@ -354,15 +338,6 @@ def check_site(scope: Scope, hosts: frozenset[str]) -> None:
 
 def _values(scope: Scope, header: bytes) -> list[str]:
     return [value.decode("latin-1").strip().lower() for name, value in scope["headers"] if name == header]
-
-
-def _is_loopback(name: str) -> bool:
-    if name == "localhost" or name.endswith(".localhost"):  # RFC 6761, section 6.3
-        return True
-    try:
-        return name.startswith("127.") and ip_address(name).is_loopback
-    except ValueError:  # a name such as 127.example.org
-        return False
 
 
 def _is_origin(origin: str, host: str) -> bool:
