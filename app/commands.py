@@ -16,7 +16,7 @@ from app.logs import configure
 from app.metrics import of_worker
 from app.settings import Settings
 from app.starting import starting
-from app.stores import make_keys, make_ports
+from app.stores import make_ports, make_tables
 
 
 def worker(chosen: argparse.Namespace) -> int:
@@ -43,7 +43,7 @@ def worker(chosen: argparse.Namespace) -> int:
 def keys(chosen: argparse.Namespace) -> int:
     """Make, list and revoke keys."""
     with starting():
-        return cli.run(chosen, make_keys(Settings()))
+        return cli.run(chosen, make_tables(Settings()).keys)
 
 
 def reindex(_chosen: argparse.Namespace) -> int:

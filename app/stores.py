@@ -36,12 +36,6 @@ _SHORT_SECONDS = 2.0  # the same where copies can answer meanwhile
 _log = structlog.get_logger("payoff")
 
 
-def make_keys(settings: Settings) -> Keys:
-    """The table of keys alone, for the command line, which reports its own changes."""
-    ports = make_tables(settings)
-    return Keys(ports.database, AuditLog(ports.database, logged=False))
-
-
 def make_ports(settings: Settings) -> Ports:
     """What a program starts with: stores whose tables are up to date, and whose index is rebuilt where it is empty.
 

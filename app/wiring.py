@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from app import tracing
-from app.access.keyring import Keyring
+from app.access.keyring import NOTE, Keyring, KeysMade
 from app.access.rates import Rate
-from app.access.seen_keys import NOTE, KeysMade
 from app.api.app import Service
 from app.api.budget import Budget, default_limit
 from app.api.gate import BodyLimits

@@ -36,12 +36,11 @@ class Entry:
 class AuditLog:
     """Entries are added, never changed or removed; they hold names and numbers, no payloads and no keys.
 
-    Each is also a line of the log, unless `logged` is false.
+    Each is also a line of the log.
     """
 
-    def __init__(self, database: Database, *, logged: bool = True) -> None:
+    def __init__(self, database: Database) -> None:
         self._database = database
-        self._logged = logged
 
     def entry(self, caller: Caller, action: str, subject: str, **details: Any) -> Write:
         """What writes the entry, to be called within the change's transaction, after the change."""
@@ -79,5 +78,4 @@ class AuditLog:
         def log(_connection: Connection) -> None:
             _log.info("audit", **values, details=details)
 
-        if self._logged:
-            event.listen(connection, "commit", log, once=True)
+        event.listen(connection, "commit", log, once=True)

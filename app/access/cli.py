@@ -21,12 +21,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True)
     create = actions.add_parser("create", help="create a key and print it; it is shown only once")
     create.add_argument("--name", required=True, help="owner of the key; shown in logs and in the audit log")
-    create.add_argument(
-        "--scope",
-        action="append",
-        default=[],
-        help="predict, train, metrics or admin; repeatable",
-    )
+    create.add_argument("--scope", action="append", default=[], help="predict, train, metrics or admin; repeatable")
     create.add_argument(
         "--model",
         action="append",
@@ -51,23 +46,17 @@ def run(chosen: argparse.Namespace, keys: Keys) -> int:
     action: dict[str, Callable[[], list[str]]] = {
         "create": lambda: _create(chosen, keys),
         "list": lambda: _table(keys.list()),
-        "revoke": lambda: [_revoked(keys.revoke(chosen.key))],
+        "revoke": lambda: ["{0.id} ({0.name}) is revoked".format(keys.revoke(chosen.key))],
     }
     sys.stdout.write("".join(f"{line}\n" for line in action[chosen.action]()))
     return 0
 
 
 def _create(chosen: argparse.Namespace, keys: Keys) -> list[str]:
-    from app.access.keys import KeyRequest  # noqa: PLC0415 - see above
-
-    request = KeyRequest(chosen.name, chosen.scope, chosen.model, chosen.rate, chosen.jobs, chosen.expires)
-    _, secret = keys.create(request)
+    limits = {"rate": chosen.rate, "jobs": chosen.jobs, "expires_seconds": chosen.expires}
+    _, secret = keys.create(chosen.name, chosen.scope, chosen.model, **limits)
     sys.stderr.write("This key is shown only once and is not stored. Send it in the X-API-Key header.\n")
     return [secret]
-
-
-def _revoked(key: Key) -> str:
-    return f"{key.id} ({key.name}) is revoked"
 
 
 def _table(keys: list[Key]) -> list[str]:

@@ -15,8 +15,8 @@ from sqlalchemy.exc import SQLAlchemyError
 from app.access.caller import ANYBODY, Caller
 from app.access.keys import FORM, Keys, Revision
 from app.access.rates import Rate, Windows, whole
-from app.access.seen_keys import KeysMade
-from app.errors import KeyMissing, NotReady, TooMany, Unavailable
+from app.errors import KeyMissing, NotFound, NotReady, TooMany, Unavailable
+from app.storage.storage import Storage
 
 GUESSES = Rate(20, 60)  # wrong keys from one address; further ones get 429, and correct ones are accepted as before
 
@@ -30,6 +30,35 @@ _NOBODY = secrets.token_bytes(32)  # what an unknown id is compared with: no sec
 _INVALID = "invalid API key; send a valid one in the X-API-Key header, or as a bearer token"
 
 _log = logging.getLogger(__name__)
+
+
+NOTE = "keys.txt"
+_NOTED = b"""API keys were made for the service that keeps its models here.
+While this file exists, the service is never open to callers without a key.
+"""
+
+
+class KeysMade:
+    """A note in `storage`, beside the models, that API keys were made.
+
+    The database may be lost and come back empty: a SQLite file that is not mounted is made anew. Without the note a
+    service whose keys were only there would then be open to everybody.
+    """
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+
+    def known(self) -> bool:
+        """Whether keys were ever made; Unavailable where that cannot be found out."""
+        try:
+            self._storage.read_alone(NOTE)
+        except NotFound:
+            return False
+        return True
+
+    def note(self) -> None:
+        """Write the note; Unavailable where that is not possible now."""
+        self._storage.write(NOTE, _NOTED)
 
 
 class WrongKey(KeyMissing):
@@ -71,7 +100,7 @@ class Keyring:
         self._rate, self._jobs = rate, jobs
         self._entries: Mapping[bytes, _Entry] = {}
         self._revision: Revision | None = None
-        self._required = self._admin_digest is not None
+        self.required = self._admin_digest is not None
         self._noted = False
         self._note_again = 0.0
         self._failures = Windows()
@@ -82,7 +111,7 @@ class Keyring:
         """Why only the admin key is accepted, empty where others are: the table was not read yet, or it is lost."""
         if self._revision is None:
             return "the keys are not read yet"
-        if self._required and self._admin_digest is None and self._revision.made == 0:
+        if self.required and self._admin_digest is None and self._revision.made == 0:
             return _LOST
         return ""
 
@@ -94,7 +123,7 @@ class Keyring:
         """
         if problem := self.problem:
             return self._admin_alone(presented, problem)
-        if not self._required:
+        if not self.required:
             return self.anybody
         if presented is None:
             raise KeyMissing("send a key in the X-API-Key header, or as a bearer token")
@@ -122,15 +151,10 @@ class Keyring:
     def _is_admin(self, presented: bytes) -> bool:
         return self._admin_digest is not None and hmac.compare_digest(_digest(presented), self._admin_digest)
 
-    @property
-    def is_open(self) -> bool:
-        """Whether no keys are configured."""
-        return not self._required
-
     def holds(self, caller: Caller) -> bool:
         """Whether a request that was allowed for `caller` would be allowed now."""
         if caller.client is None:
-            return caller is not self.anybody or not self._required
+            return caller is not self.anybody or not self.required
         entry = self._entries.get(caller.client.encode())
         return entry is not None and entry.expires_at > time()
 
@@ -153,13 +177,13 @@ class Keyring:
         revision = self._keys.revision()  # first: what is read after it is not older
         if revision == self._revision:
             return
-        if not self._required:
-            self._required = revision.made > 0 or self._made.known()
+        if not self.required:
+            self.required = revision.made > 0 or self._made.known()
         self._entries = {
             key.id.encode(): _Entry(key.digest, key.caller(rate=self._rate, jobs=self._jobs), key.expires_at or 1e300)
             for key in self._keys.list(revoked=False)  # each revoked key stays in the table
         }
-        if revision.made == 0 and self._required and self._admin_digest is None:
+        if revision.made == 0 and self.required and self._admin_digest is None:
             _log.error("%s", _LOST)
         self._revision = revision
 

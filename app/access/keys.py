@@ -7,7 +7,6 @@ which only the SHA-256 is kept: so many bits need no slow hash.
 from __future__ import annotations
 
 import hashlib
-import logging
 import re
 import secrets
 from collections.abc import Callable, Sequence
@@ -26,8 +25,6 @@ from app.patterns import is_pattern
 
 FORM = re.compile(rb"payoff_[0-9a-f]{8}\.[A-Za-z0-9_-]{43}")
 RESERVED = ("admin", "anonymous", "command line", "unknown")
-
-_log = logging.getLogger(__name__)
 
 _NAME = re.compile(r"[\w.@+-]([\w .@+-]{0,62}[\w.@+-])?", re.ASCII)
 _NEEDED = {
@@ -60,18 +57,6 @@ class Key:
         return Caller(self.name, self.id, self.scopes, self.models, self.rate or rate, self.jobs or jobs)
 
 
-@dataclass(frozen=True)
-class KeyRequest:
-    """What a new key shall be; without scopes it allows only `/v2` and `/access`."""
-
-    name: str
-    scopes: Sequence[str] = ()
-    models: Sequence[str] = ()
-    rate: str | None = None
-    jobs: int | None = None
-    expires_seconds: float | None = None
-
-
 class Revision(NamedTuple):
     """How many keys were made and revoked, when the newest was made, and the last of their ids."""
 
@@ -88,44 +73,56 @@ class Keys:
         self._database = database
         self._audit = audit
 
-    def create(self, request: KeyRequest) -> tuple[Key, str]:
-        """A new key, and what its holder has to send: the only time that it is shown. Invalid, with places."""
-        flaws = _flaws(request)
-        reject(flaws)
+    def create(
+        self,
+        name: str,
+        scopes: Sequence[str] = (),
+        models: Sequence[str] = (),
+        *,
+        rate: str | None = None,
+        jobs: int | None = None,
+        expires_seconds: float | None = None,
+    ) -> tuple[Key, str]:
+        """A new key, and what its holder has to send: the only time that it is shown. Invalid, with places.
+
+        Without scopes it allows only `/v2` and `/access`.
+        """
+        wrong = {
+            "/name": not _NAME.fullmatch(name) or name.lower() in RESERVED,
+            "/scope": not set(Scope).issuperset(scopes),
+            "/model": not all(map(is_pattern, models)),
+            "/jobs": jobs is not None and jobs < 1,
+            "/expires": expires_seconds is not None and expires_seconds <= 0,
+        }
+        reject(Flaw(place, _NEEDED[place]) for place, is_wrong in wrong.items() if is_wrong)
+        if models and Scope.ADMIN in scopes:
+            raise Invalid.at("/model", "the scope admin holds for all models: leave the patterns out")
+        if rate is not None:
+            Rate.parse(rate, "/rate")
         key_id, secret = f"payoff_{secrets.token_hex(4)}", secrets.token_urlsafe(32)
         values = {
             "id": key_id,
             "digest": hashlib.sha256(secret.encode()).hexdigest(),
-            "name": request.name,
-            "scopes": " ".join(sorted(set(request.scopes))),
-            "models": " ".join(request.models),
-            "rate": request.rate,
-            "jobs": request.jobs,
+            "name": name,
+            "scopes": " ".join(sorted(set(scopes))),
+            "models": " ".join(models),
+            "rate": rate,
+            "jobs": jobs,
             "created_at": self._database.now,
-            "expires_at": None if request.expires_seconds is None else self._database.now + request.expires_seconds,
+            "expires_at": None if expires_seconds is None else self._database.now + expires_seconds,
         }
-        entry = self._audit.entry(_OPERATOR, "key.create", key_id, name=request.name, scopes=values["scopes"])
+        entry = self._audit.entry(_OPERATOR, "key.create", key_id, name=name, scopes=values["scopes"])
         with self._database.writing() as connection:
             row = connection.execute(insert(API_KEYS).values(values).returning(API_KEYS)).mappings().one()
             entry(connection)
         return _key_of(row), f"{key_id}.{secret}"
 
     def list(self, *, revoked: bool = True) -> list[Key]:
-        """All keys, oldest first, also those that have expired, and those that were `revoked` unless they are left out.
-
-        A row that another version wrote, and that this one cannot read, is no key; it is logged.
-        """
+        """All keys, oldest first, also expired ones; those that were `revoked` can be left out."""
+        keys = select(API_KEYS).order_by(API_KEYS.c.created_at, API_KEYS.c.id)
         with self._database.reading() as connection:
-            keys = select(API_KEYS).order_by(API_KEYS.c.created_at, API_KEYS.c.id)
-            which = keys if revoked else keys.where(API_KEYS.c.revoked_at.is_(None))
-            rows = connection.execute(which).mappings().all()
-        found = []
-        for row in rows:
-            try:
-                found.append(_key_of(row))
-            except (ValueError, Invalid):
-                _log.warning("the key %s cannot be read by this version, and is not accepted", row["id"])
-        return found
+            rows = connection.execute(keys if revoked else keys.where(API_KEYS.c.revoked_at.is_(None))).mappings()
+            return [_key_of(row) for row in rows]
 
     def revoke(self, which: str) -> Key:
         """End the key with this id or name; NotFound where none is in force, Conflict where several have the name."""
@@ -159,25 +156,6 @@ def _revision(connection: Connection) -> Revision:
     newest = func.max(table.created_at), func.max(table.id)
     counts = select(func.count(), func.count(table.revoked_at), *newest).select_from(API_KEYS)
     return Revision(*connection.execute(counts).one())
-
-
-def _flaws(request: KeyRequest) -> list[Flaw]:
-    wrong = {
-        "/name": not _NAME.fullmatch(request.name) or request.name.lower() in RESERVED,
-        "/scope": not set(Scope).issuperset(request.scopes),
-        "/model": not all(map(is_pattern, request.models)),
-        "/jobs": request.jobs is not None and request.jobs < 1,
-        "/expires": request.expires_seconds is not None and request.expires_seconds <= 0,
-    }
-    flaws = [Flaw(place, _NEEDED[place]) for place, is_wrong in wrong.items() if is_wrong]
-    if request.models and Scope.ADMIN in request.scopes:
-        flaws.append(Flaw("/model", "the scope admin holds for all models: leave the patterns out"))
-    if request.rate is not None:
-        try:
-            Rate.parse(request.rate)
-        except Invalid as error:
-            flaws.extend(error.under("/rate").flaws)
-    return flaws
 
 
 def _key_of(row: RowMapping) -> Key:

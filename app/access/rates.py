@@ -28,11 +28,13 @@ class Rate:
     seconds: int
 
     @classmethod
-    def parse(cls, text: str) -> Rate:
-        """From `100/second`, or per minute, hour or day; Invalid otherwise."""
+    def parse(cls, text: str, loc: str = "") -> Rate:
+        """From `100/second`, or per minute, hour or day; Invalid at `loc` otherwise."""
         found = _RATE.fullmatch(text)
         if found is None:
-            raise Invalid.at("", f"{text[:80]!r} is not a rate: write for example 100/second, or per {_units()}")
+            raise Invalid.at(
+                loc, f"{text[:80]!r} is not a rate: write for example 100/second, or per minute, hour or day"
+            )
         return cls(int(found[1]), _SECONDS[found[2]])
 
     def __str__(self) -> str:
@@ -119,8 +121,3 @@ class _Window:
 def whole(seconds: float) -> int:
     """For headers: rounded up, at least 1."""
     return max(1, math.ceil(seconds))
-
-
-def _units() -> str:
-    *some, last = list(_SECONDS)[1:]
-    return f"{', '.join(some)} or {last}"

@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from sqlalchemy import delete
 
 from app.access.audit import AuditLog
-from app.access.keyring import Keyring
-from app.access.keys import KeyRequest, Keys
-from app.access.seen_keys import NOTE, KeysMade
+from app.access.keyring import NOTE, Keyring, KeysMade
+from app.access.keys import Keys
 from app.access.tables import API_KEYS
 from app.database import Database
 from app.errors import KeyMissing, NotReady
@@ -50,7 +49,7 @@ class Stack:
             self.look()
 
     def make(self):
-        _, self.known = Keys(self._database, AuditLog(self._database)).create(KeyRequest("bank", ("predict",)))
+        _, self.known = Keys(self._database, AuditLog(self._database)).create("bank", ("predict",))
         self.look()
 
     def empty(self):

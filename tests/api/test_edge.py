@@ -13,7 +13,6 @@ import pytest
 
 from app.access.caller import Scope
 from app.access.keyring import GUESSES
-from app.access.keys import KeyRequest
 from app.cli import main
 from app.logs import _where
 from app.stores import make_ports
@@ -197,7 +196,7 @@ def test_a_service_whose_keys_are_lost_with_its_database_stays_closed(tmp_path):
     """A SQLite file that is not there is made anew; then the keys that were in it are no reason to let everybody in."""
     settings = settings_for(tmp_path, workers=0)
     ports = make_ports(settings)
-    _, key = ports.keys.create(KeyRequest("bank", (Scope.PREDICT,)))
+    _, key = ports.keys.create("bank", (Scope.PREDICT,))
     ports.database.close()
     with serving(settings) as client:
         assert client.get("/models").status_code == 401
@@ -217,7 +216,7 @@ def test_a_service_whose_keys_are_lost_with_its_database_stays_closed(tmp_path):
             assert answer.status_code == 503
             assert "PAYOFF_ADMIN_KEY" in answer.json()["detail"]
         ports = make_ports(settings)
-        _, key = ports.keys.create(KeyRequest("bank", (Scope.PREDICT,)))
+        _, key = ports.keys.create("bank", (Scope.PREDICT,))
         ports.database.close()
         eventually(lambda: client.get("/models", headers={"X-API-Key": key}).status_code == 200, SOON)
         assert client.get("/models").status_code == 401

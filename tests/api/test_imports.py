@@ -22,7 +22,6 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
 
 from app.access.caller import Scope
-from app.access.keys import KeyRequest
 from app.stores import make_ports
 from tests.conftest import serving, settings_for, two_class_rows
 from tests.jobs.waiting import eventually
@@ -239,7 +238,7 @@ def test_only_keys_with_the_scope_admin_import(tmp_path):
     settings = settings_for(tmp_path, workers=0, admin_key="a" * 40)
     with serving(settings) as client:
         admin = {"X-API-Key": "a" * 40}
-        _, secret = make_ports(settings).keys.create(KeyRequest("trainer", (Scope.TRAIN,)))
+        _, secret = make_ports(settings).keys.create("trainer", (Scope.TRAIN,))
         key = {"X-API-Key": secret}
         eventually(lambda: client.get("/access", headers=key).status_code == 204)
         refused = sent(client, "mine", b"x", headers=key, format="onnx", dataset="ds_0000000000000000")

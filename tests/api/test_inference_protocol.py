@@ -10,7 +10,6 @@ import httpx
 import numpy as np
 import pytest
 
-from app.access.keys import KeyRequest
 from app.api.app import create_app
 from app.wiring import wire
 from tests.api.callers import ask
@@ -351,8 +350,8 @@ def test_every_error_has_the_form_of_the_protocol(service, ward, method, path, o
 @pytest.mark.thorough
 def test_keys_rates_and_failures_have_the_form_of_the_protocol(tmp_path, monkeypatch):
     service = wire(settings_for(tmp_path, workers=0, admin_key="administrator", max_body_mb=1))
-    _, trainer = service.ports.keys.create(KeyRequest("trainer", ("train",)))
-    _, slow = service.ports.keys.create(KeyRequest("slow", ("predict",), rate="1/day"))
+    _, trainer = service.ports.keys.create("trainer", ("train",))
+    _, slow = service.ports.keys.create("slow", ("predict",), rate="1/day")
     service.keyring.refresh()
     app = create_app(service)
     monkeypatch.setattr("app.api.routes.inference_protocol.answered", lambda *_: 1 / 0)

@@ -12,7 +12,6 @@ import pytest
 
 from app.access.caller import Scope
 from app.access.keyring import GUESSES
-from app.access.keys import KeyRequest
 from app.settings import Settings
 from app.stores import make_ports
 from tests.api.permissions import NEEDED, OPEN, STATIC
@@ -34,7 +33,7 @@ class Bank:
         self._clients: list[httpx.Client] = []
 
     def make(self, name: str, *scopes: Scope, **wish: object) -> httpx.Client:
-        _, self.keys[name] = self.ports.keys.create(KeyRequest(name, scopes, **wish))
+        _, self.keys[name] = self.ports.keys.create(name, scopes, **wish)
         client = self.holding(self.keys[name])
         seen_by(client)
         return client
@@ -437,7 +436,7 @@ def test_an_event_stream_ends_with_its_key(tmp_path):
     settings = settings_for(tmp_path, workers=0, admin_key=ADMIN_KEY)
     with serving(settings) as client:
         ports = make_ports(settings)
-        _, key = ports.keys.create(KeyRequest("watcher", (Scope.TRAIN,)))
+        _, key = ports.keys.create("watcher", (Scope.TRAIN,))
         client.headers["X-API-Key"] = key
         seen_by(client)
         job = client.post("/train", json={"model": "heart-a", **ORDER}).json()["id"]

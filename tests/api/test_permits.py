@@ -15,7 +15,6 @@ from starlette.responses import Response
 from starlette.routing import Mount
 
 from app.access.caller import Scope
-from app.access.keys import KeyRequest
 from app.api import permits
 from app.api.app import create_app
 from app.api.permits import GuardedRoute, needs
@@ -48,7 +47,7 @@ class Doors:
         self.holders: list[tuple[frozenset[Scope] | None, bytes | None]] = [(None, None), (None, WRONG)]
         self.holders.append((frozenset(Scope), b"administrator"))
         for number, scopes in enumerate(HOLDERS):
-            _, key = keys.create(KeyRequest(f"holder {number}", tuple(scopes)))
+            _, key = keys.create(f"holder {number}", tuple(scopes))
             self.holders.append((frozenset(scopes), key.encode()))
         self._service.keyring.refresh()
 

@@ -13,7 +13,6 @@ import httpx
 import pytest
 
 from app.access.caller import Scope
-from app.access.keys import KeyRequest
 from app.stores import make_ports
 from tests.conftest import serving, settings_for, trained, two_class_rows
 from tests.console.demo import prepare
@@ -87,7 +86,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         client.put("/models/woods/aliases/champion", json={"version": 1})
         recorded(client)
         ports = make_ports(settings)
-        _, key = ports.keys.create(KeyRequest("ward", (Scope.PREDICT,)))
+        _, key = ports.keys.create("ward", (Scope.PREDICT,))
         ports.database.close()
         yield Site(str(client.base_url).rstrip("/"), client, key)
 

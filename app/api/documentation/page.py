@@ -37,7 +37,7 @@ router = APIRouter(route_class=StrictRoute, include_in_schema=False)
 @needs(OPEN)
 def document(request: Request) -> JSONResponse:
     found = request.app.openapi()
-    if request.app.state.service.keyring.is_open:
+    if not request.app.state.service.keyring.required:
         found = with_optional_key(found)
     if root := request.scope.get("root_path", ""):
         found = {**found, "servers": [{"url": root}]}
