@@ -16,7 +16,9 @@ from numpy.typing import ArrayLike
 
 from app.errors import Invalid, pointer
 from app.retrieval import _dynamic_programming
-from app.retrieval.expected_loss import check_usable, loss_table, recall_table, table_error
+from app.retrieval.expected_loss import MEANS, check_usable, loss_table, recall_table, table_error
+from app.retrieval.exponential_sums import exponential_sum
+from app.retrieval.fractional_linear import denominator
 from app.retrieval.probabilities import check_probabilities, descending
 from app.retrieval.quadrature import rate_error
 from app.retrieval.selection import NOTHING_WARNING, UNPROVEN_WARNING, select_ranked
@@ -62,6 +64,25 @@ def select_many(p: ArrayLike, offsets: ArrayLike, terms: Terms, *, threads: int 
     if threads is None:
         threads = min(os.cpu_count() or 1, _MOST_THREADS) if len(probabilities) >= ITEMS_WORTH_A_THREAD else 1
     return _Batch(probabilities, starts, terms).run(threads)
+
+
+def seconds(sizes: np.ndarray, terms: Terms) -> float:
+    """About how many seconds of a core `select_many` takes for groups of these sizes, within a factor of two.
+
+    Measured on the machine of benchmarks/retrieval_speed.py. TooLarge or Invalid where the loss suits no such group.
+    """
+    n = sizes[sizes > BATCH_DP_LIMIT].astype(np.float64)
+    largest = int(sizes.max(initial=0))
+    check_usable(terms.loss, largest)
+    if terms.loss.name == "fractional_linear" and len(n):
+        form = denominator(terms.loss, largest)
+        large = len(exponential_sum(1.0, form.low, form.high).t) * (8 + 0.013 * n)
+    elif terms.loss.name not in MEANS:
+        large = 90 + 0.2 * n
+    else:  # each k of a curve costs what its laws are long, up to where Gauss's rule takes their place
+        of_best, of_curve = np.minimum(1.7 * n, 3000 + 0.25 * n), np.minimum(0.05 * n**2, 45_000 + 3 * n)
+        large = 200 + (of_curve if terms.curve else of_best)
+    return float(0.4 * sizes[sizes <= BATCH_DP_LIMIT].sum() + large.sum()) / 1e6
 
 
 class _Batch:

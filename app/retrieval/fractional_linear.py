@@ -15,7 +15,7 @@ from itertools import product
 
 import numpy as np
 
-from app.errors import Invalid
+from app.errors import Invalid, TooLarge
 from app.retrieval.losses import NEARLY_ZERO, Loss, absolute_sum, exact_sums
 
 WIDEST = 1e20  # of a denominator's range: the nodes of its quadrature grow with the logarithm, 208 here
@@ -67,7 +67,9 @@ def check_monotone(loss: Loss, n: int) -> None:
 
 @lru_cache(maxsize=4096)
 def denominator(loss: Loss, n: int) -> Denominator:
-    """The loss at n items, or Invalid where its denominator changes sign or vanishes among the feasible counts."""
+    """The loss at n items; Invalid where its denominator changes sign or vanishes among the feasible counts, TooLarge
+    where that ranges too far.
+    """
     c, d = np.array(loss.c), np.array(loss.d)
     counts = _corners(n)
     values = counts @ d
@@ -94,7 +96,7 @@ def denominator(loss: Loss, n: int) -> Denominator:
     low, high = float(values[~zero].min()), float(values.max())
     if high > WIDEST * low:
         what = f"the denominator of {loss.name!r} ranges from {low:.3g} to {high:.3g}"
-        raise Invalid.at("/d", f"{what} for {n} items; at most a factor of {WIDEST:g} is supported")
+        raise TooLarge(f"{what} for {n} items; at most a factor of {WIDEST:g} is supported")
     largest = float((above[~zero] / values[~zero]).max()) + (40 * float(above[zero].max()) / low if zero.any() else 0.0)
     cancels = float((counts[~zero] @ np.abs(d) / values[~zero]).max())
     return Denominator(tuple(c), tuple(d), low, high, largest, cancels, n)

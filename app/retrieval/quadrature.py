@@ -17,14 +17,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from app.errors import TooLarge
 from app.retrieval import _quadrature
 from app.retrieval.exponential_sums import exponential_sum
 from app.retrieval.fractional_linear import Denominator, denominator
 from app.retrieval.losses import Loss
 
 UNIT = 2.0**-53
-MOST_WORK = 100_000_000  # items times nodes of a fractional-linear loss: some 20 s of a core
 
 
 @dataclass(frozen=True)
@@ -143,9 +141,6 @@ def fractional_linear_curve(p: np.ndarray, loss: Loss, empty: int) -> Curve:
     n, q = len(p), 1.0 - p
     form = denominator(loss, n)
     rule = exponential_sum(1.0, form.low, form.high)
-    if n * len(rule.t) > MOST_WORK:
-        most = MOST_WORK // len(rule.t)
-        raise TooLarge(f"{n:,} items take too long with this loss; at most {most:,} are supported for its coefficients")
     values, logs, means = np.zeros(n + 1), np.empty(n + 1), np.empty(n + 1)
     k = np.arange(n + 1)
     gains = np.array([form.d[1] + form.d[3], form.d[3]])  # what a relevant item adds: retrieved, not retrieved

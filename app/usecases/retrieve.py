@@ -11,7 +11,7 @@ import numpy as np
 
 from app.errors import Conflict, Flaw, Invalid, TooLarge, pointer, reject, unknown
 from app.registry.loaded import Loaded
-from app.retrieval.batches import select_many
+from app.retrieval.batches import seconds, select_many
 from app.retrieval.expected_loss import check_usable
 from app.retrieval.losses import Loss, parse_loss
 from app.retrieval.multiclass import select_class_set
@@ -23,6 +23,7 @@ from app.usecases.promises import promiser
 from app.usecases.sampled_sets import LEARNER, sampled_sets
 from app.usecases.tuned_cut import tuned_cut
 
+MOST_SECONDS = 10  # of a core, for all sets of a call
 _BOUNDS = ("k_min", "k_max", "min_recall", "min_precision")  # fields of Terms that a cut ignores
 
 
@@ -191,6 +192,8 @@ def _choose(sets: Sets, question: Question, threshold: float | None) -> Choice:
     if question.setting == "multiclass" and not len(sets.p) and sets.offsets is None:
         sets = Sets(sets.p, np.zeros(1, dtype=np.int64))  # an empty list has no rows
     _check_sizes(sets, question)
+    if question.setting != "multiclass":
+        _check_work(sets.sizes, question.terms)
     if threshold is None:
         choice = _best(sets, question.setting, question.terms)
     else:
@@ -216,6 +219,14 @@ def _check_sizes(sets: Sets, question: Question) -> None:
         row = int(np.argmax(sizes != sizes[0]))
         msg = f"the row has {sizes[row]} probabilities and the first row {sizes[0]}; send one for each class"
         raise Invalid.at(pointer("probabilities", row), msg)
+
+
+def _check_work(sizes: np.ndarray, terms: Terms) -> None:
+    if (found := seconds(sizes, terms)) > MOST_SECONDS:
+        raise TooLarge(
+            f"these sets would take some {found:.0f} s of a core with the loss {terms.loss.name!r}; at most"
+            f" {MOST_SECONDS} are allowed: send fewer items at once"
+        )
 
 
 def _check_unbound(question: Question, names: Sequence[str] = _BOUNDS) -> None:

@@ -13,10 +13,8 @@ from app.retrieval.expected_loss import DP_LIMIT, expected_losses
 from app.retrieval.fractional_linear import check_monotone, denominator
 from app.retrieval.losses import Loss
 from app.retrieval.multiclass import select_class_set
-from app.retrieval.quadrature import fractional_linear_curve
 from app.retrieval.selection import select
 from app.retrieval.terms import Terms
-from tests.messages import says
 from tests.reference import losses
 
 COEFFICIENTS = st.lists(st.integers(-3, 3), min_size=4, max_size=4)
@@ -143,10 +141,5 @@ def test_coefficients_of_any_size_are_compared():
 def test_a_denominator_that_ranges_too_far_is_refused_before_it_is_computed():
     """Nodes grow with the logarithm of the range: 200,000 items took 39 s."""
     wide = Loss("fractional_linear", c=(1e-100, 1, 1, 1), d=(1, 1e100, 1, 1))
-    with pytest.raises(Invalid) as caught:
+    with pytest.raises(TooLarge, match=r"200000 items; at most a factor of 1e\+20"):
         denominator(wide, 200_000)
-    assert says("/d", "1e+20", "200000") in caught.value.flaws
-
-    allowed = Loss("fractional_linear", c=(0, -2, 1, 1), d=(0, 0, 1, 1))
-    with pytest.raises(TooLarge, match="at most"):
-        fractional_linear_curve(np.full(3_000_000, 0.5), allowed, 0)

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from app.api.bodies.item_sets import to_arrow, to_json
 from app.errors import Conflict, Invalid, TooLarge
 from app.registry.loaded import Holdout, Loaded
+from app.retrieval.batches import seconds
 from app.retrieval.expected_loss import expected_losses
 from app.retrieval.losses import LOSSES as TABLE
 from app.retrieval.losses import parse_loss
@@ -383,3 +384,26 @@ def test_sampled_sets_of_crowded_leaves_are_limited():
     assert retrieve_with(near_vectors(3, work=20_000_000), np.ones((1, 3)), ask(method="sampled"), [])
     with pytest.raises(TooLarge, match="20,000,001 label vectors"):
         retrieve_with(near_vectors(3, work=20_000_001), np.ones((1, 3)), ask(method="sampled"), [])
+
+
+WIDE = {"name": "fractional_linear", "c": [1, -1, 0, 0], "d": [1, 1e19, 0, 0]}
+
+
+@pytest.mark.parametrize(
+    ("loss", "sets", "items", "more"),
+    [(WIDE, 7000, 65, {}), (WIDE, 1, 4_000_000, {}), ({"name": "g_mean"}, 300, 1000, {"curve": True})],
+)
+def test_the_work_of_all_sets_together_is_limited(loss, sets, items, more):
+    """A thousand sets of 1,000 items took 45 s with the curve of G-Mean, and each alone was allowed."""
+    many = Sets(np.full(sets * items, 0.3), np.arange(sets + 1) * items)
+    with pytest.raises(TooLarge, match=f"core with the loss '{loss['name']}'; at most 10"):
+        retrieve(many, ask(loss=loss, **more))
+    assert retrieve(Sets(many.p[: 2 * items], many.offsets[:3]) if sets > 2 else RAGGED, ask(loss=loss, **more))
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_as_many_items_as_a_request_may_hold_are_no_more_work_than_it_may_ask_for(loss):
+    """Except G-Mean and H-Mean, whose laws are longer, and many groups a little larger than the batch takes at once."""
+    for size in (20, 64, 1000, 20_000_000):
+        if loss not in ("g_mean", "h_mean") or size != 1000:
+            assert seconds(np.full(20_000_000 // size, size), ask(loss={"name": loss}).terms) <= usecase.MOST_SECONDS
