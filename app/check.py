@@ -23,7 +23,6 @@ from app import migrations
 from app.database import Database, DatabaseAway
 from app.disks import of_error
 from app.errors import PayoffError
-from app.jobs.queue_status import queue_status
 from app.settings import Settings, misspelt, refused
 from app.sqlite_errors import DAMAGED, unwritable
 from app.storage import Storage
@@ -211,7 +210,7 @@ def _jobs(ports: Ports) -> Iterator[Finding]:
     if not _started(ports.database):
         yield Finding("jobs", "ok", "none yet")
         return
-    state = queue_status(ports.queue)
+    state = ports.queue.status()
     words = f"{state.jobs['queued']} queued, {state.jobs['running']} running, {state.workers} workers alive"
     fix = "run `payoff worker`, or `payoff serve` with PAYOFF_WORKERS above 0"
     if state.jobs["queued"] and not state.workers:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,7 +20,7 @@ from app.jobs.process import JobLimits
 from app.jobs.worker import Worker
 from app.logs import configure
 from app.outcomes.identity import DAY
-from app.outcomes.upkeep import keep_up
+from app.outcomes.upkeep import keep_up as keep_up_archive
 from app.polling import Poller
 from app.progress import listen
 from app.settings import Settings
@@ -47,13 +46,6 @@ _RUN: dict[str, Callable[[Ports, Job], None]] = {
     import_model.KIND: import_job.run,
     replay.KIND: replay_job.run,
 }
-_CLEAN_UP: dict[str, Callable[[Ports, Job, int], None]] = {
-    train.KIND: train_job.clean_up,
-    calibrate.KIND: train_job.clean_up,
-    compare.KIND: compare_job.clean_up,
-    import_model.KIND: train_job.clean_up,
-    replay.KIND: replay_job.clean_up,
-}
 
 _log = structlog.get_logger("payoff")
 
@@ -61,7 +53,7 @@ _log = structlog.get_logger("payoff")
 def make_worker(settings: Settings, ports: Ports) -> Worker:
     """A worker that runs jobs in processes of their own."""
     check_installed(settings.dask)
-    Poller("upkeep", partial(_keep_up, ports, settings), _UPKEEP_SECONDS, at_once=True).start()
+    Poller("upkeep", partial(keep_up, settings), _UPKEEP_SECONDS, at_once=True).start()
     limits = JobLimits(
         seconds=settings.job_seconds, memory_bytes=settings.job_memory_mb * _MB, threads=settings.job_threads
     )
@@ -78,9 +70,6 @@ def make_worker(settings: Settings, ports: Ports) -> Worker:
             *(("app.jobs.cluster",) if settings.dask else ()),
             *(tracing.MODULES if settings.telemetry else ()),
         ),
-        clean_up=clean_up_after,
-        clean_up_leftovers=clean_up_leftovers,
-        keep_seconds=math.inf if settings.keep_jobs_days is None else settings.keep_jobs_days * DAY,
     )
 
 
@@ -115,39 +104,29 @@ def _observed(settings: Settings, job: Job, report: Report) -> Iterator[None]:
         tracing.stop()
 
 
-def clean_up_after(settings: Settings, job: Job, through: int) -> None:
-    """What the worker does after the attempts up to the number `through`, which left no success."""
+def keep_up(settings: Settings) -> None:
+    """What a worker does every hour; a part that fails holds up no other."""
     ports = open_ports(settings)
-    try:
-        _CLEAN_UP[job.kind](ports, job, through)
-    finally:
-        ports.database.close()
-
-
-def clean_up_leftovers(settings: Settings) -> None:
-    """What the worker does every few minutes."""
-    ports = open_ports(settings)
-    try:
-        train_job.clean_up_leftovers(ports)
-        import_job.clean_up_files(ports)
-    finally:
-        ports.database.close()
-
-
-def _keep_up(ports: Ports, settings: Settings) -> None:
-    """What a worker does every hour."""
-    _expire(ports)
     days = settings.keep_decisions_days
+    parts: dict[str, Callable[[], object]] = {
+        "expired jobs": partial(_expire_jobs, ports, settings.keep_jobs_days),
+        "inline data sets": lambda: expire_inline(ports),
+        "what attempts left": lambda: train_job.clean_up_leftovers(ports),
+        "files of imports": lambda: import_job.clean_up_files(ports),
+        "recorded decisions": lambda: keep_up_archive(
+            ports.archive, None if days is None else days * DAY, seals=settings.shares_decisions
+        ),
+    }
     try:
-        keep_up(ports.archive, None if days is None else days * DAY, seals=settings.shares_decisions)
-    except (PayoffError, SQLAlchemyError, OSError) as error:
-        _log.warning("recorded decisions not kept up", why=type(error).__name__)
+        for what, part in parts.items():
+            try:
+                part()
+            except (PayoffError, SQLAlchemyError, OSError) as error:
+                _log.warning("not kept up", what=what, why=type(error).__name__)
+    finally:
+        ports.database.close()
 
 
-def _expire(ports: Ports) -> None:
-    """Remove inline data sets that nothing needs."""
-    try:
-        if removed := expire_inline(ports):
-            _log.info("inline data sets expired", datasets=removed)
-    except (PayoffError, SQLAlchemyError, OSError) as error:
-        _log.warning("inline data sets not removed", why=type(error).__name__)
+def _expire_jobs(ports: Ports, days: float | None) -> None:
+    while days is not None and (removed := ports.queue.expire(days * DAY)):
+        _log.info("expired jobs deleted", jobs=removed)

@@ -30,9 +30,8 @@ from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 
 from app import __version__, logs
 from app.database import Database
-from app.jobs.job import Job
-from app.jobs.queue_status import QueueStatus, queue_status
-from app.jobs.watcher import Watcher
+from app.jobs.job import Job, Status
+from app.jobs.queue import QueueStatus
 from app.jobs.worker import Worker
 from app.outcome_metrics import OutcomeMetrics
 from app.registry.registry import Registry
@@ -95,7 +94,7 @@ class RequestMetrics(Collector):
         child.inc(instances)
 
 
-class JobMetrics(Watcher):
+class JobMetrics:
     """What a worker counts of its jobs."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
@@ -121,22 +120,22 @@ class JobMetrics(Watcher):
             registry=registry,
         )
 
-    def begun(self, job: Job) -> None:
-        if job.attempt == 1 and job.started_at is not None:
-            self._wait.labels(job.kind).observe(max(job.started_at - job.created_at, 0.0))
-
-    def ended(self, job: Job) -> None:
-        self._ended.labels(job.kind, job.status.value).inc()
-        if job.started_at is not None and job.finished_at is not None:
-            self._seconds.labels(job.kind).observe(max(job.finished_at - job.started_at, 0.0))
-
-    def put_back(self, job: Job) -> None:
-        self._lost.labels(job.kind).inc()
+    def hear(self, job: Job) -> None:
+        """Count a job that has begun, was put back, or has ended, as its status says."""
+        if job.status is Status.QUEUED:
+            self._lost.labels(job.kind).inc()
+        elif job.status is Status.RUNNING:
+            if job.attempt == 1 and job.started_at is not None:
+                self._wait.labels(job.kind).observe(max(job.started_at - job.created_at, 0.0))
+        else:
+            self._ended.labels(job.kind, job.status.value).inc()
+            if job.started_at is not None and job.finished_at is not None:
+                self._seconds.labels(job.kind).observe(max(job.finished_at - job.started_at, 0.0))
 
 
 def _watch(worker: Worker, registry: CollectorRegistry) -> None:
     """Expose what a worker does, and whether it does anything."""
-    worker.watchers.append(JobMetrics(registry))
+    worker.listeners.append(JobMetrics(registry).hear)
     age = Gauge("payoff_worker_turn_age_seconds", "Since the worker's last turn without an error", registry=registry)
     age.set_function(lambda: worker.turn_age)
 
@@ -241,7 +240,7 @@ class QueueMetrics(Collector):
     def _look(self) -> None:
         began = monotonic()
         try:
-            self._known = queue_status(self._ports.queue)
+            self._known = self._ports.queue.status()
         except Exception as error:  # noqa: BLE001 - whatever it is, the age shows it, and the next scrape reads again
             _log.warning("the job table cannot be read for the metrics", error=type(error).__name__)
         else:

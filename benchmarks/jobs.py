@@ -24,7 +24,6 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from app.database import Database
 from app.jobs.job import Problem
 from app.jobs.queue import Queue
-from app.jobs.queue_status import queue_status
 from app.migrations import migrate
 
 JOBS = 600
@@ -48,7 +47,7 @@ def submit(url: str) -> None:
 def claim_all(url: str, all_there: object, found: object) -> None:
     database = Database(url)
     queue = Queue(database)
-    queue_status(queue)  # connected before the clock starts
+    queue.status()  # connected before the clock starts
     all_there.wait()
     claimed = []
     while (job := queue.claim(str(os.getpid()))) is not None:

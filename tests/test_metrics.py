@@ -34,12 +34,11 @@ def test_jobs_are_counted_and_timed_by_kind_and_end(queue, told):
     queue.submit("train", {})
     job = replace(queue.claim("worker"), created_at=100.0, started_at=103.0)
     ended = replace(job, status=Status.SUCCEEDED, finished_at=110.0)
-    watcher = JobMetrics(told)
+    put_back = replace(job, status=Status.QUEUED)
 
-    watcher.begun(job)
-    watcher.put_back(job)
-    watcher.begun(replace(job, attempt=2))
-    watcher.ended(ended)
+    metrics_of_jobs = JobMetrics(told)
+    for heard in (job, put_back, replace(job, attempt=2), ended):
+        metrics_of_jobs.hear(heard)
 
     assert told.get_sample_value("payoff_jobs_ended_total", {"kind": "train", "status": "succeeded"}) == 1
     assert told.get_sample_value("payoff_job_attempts_lost_total", {"kind": "train"}) == 1
@@ -68,11 +67,11 @@ def test_a_database_that_hangs_holds_up_no_scrape(queue, told, monkeypatch):
     generate_latest(told)
     freed, looks = threading.Event(), []
 
-    def hang(_queue):
+    def hang():
         looks.append(freed.wait(60))
         raise OperationalError("", {}, Exception())
 
-    monkeypatch.setattr(metrics, "queue_status", hang)
+    monkeypatch.setattr(queue, "status", hang)
     monkeypatch.setattr(metrics, "_TIMEOUT", 0.1)
     try:
         pages = [generate_latest(told).decode() for _ in range(3)]

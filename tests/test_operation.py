@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from prometheus_client.core import Metric
 
 from app.check import check
+from app.jobs.job import Status
 from app.metrics import Metrics, of_worker
 from app.outcomes.intake import Outcome
 from app.wiring import wire
@@ -29,10 +31,9 @@ def told(tmp_path_factory) -> dict[str, list[Metric]]:
     requests.requests.decided("ward", 1, 1)
     worker = of_worker(service.ports, service.worker)
     service.ports.recorder.totals.hear([(GRANTED, Outcome(0))], 2_000.0)
-    watcher = service.worker.watchers[-1]
-    watcher.begun(_job := service.ports.queue.submit("train", {}))
-    watcher.put_back(_job)
-    watcher.ended(_job)
+    job = service.ports.queue.submit("train", {})
+    for status in (Status.QUEUED, Status.RUNNING, Status.SUCCEEDED):
+        service.worker.listeners[-1](replace(job, status=status))
     try:
         return {"service": _ours(requests.registry.collect()), "worker": _ours(worker.collect())}
     finally:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator
 from contextvars import Context
 from threading import Event
 from typing import cast
@@ -12,7 +12,7 @@ from typing import cast
 from fastapi import Request
 
 from app.api.limiters import Limiter
-from app.jobs.job import JobView
+from app.jobs.job import JobView, unknown_job
 from app.usecases import jobs as usecase
 from app.usecases.ports import Ports
 
@@ -55,13 +55,13 @@ class Watching:
         """Until no client waits."""
         while self._clients:
             await asyncio.sleep(_SECONDS)
-            known = {job_id: job for job_id, job in self._jobs.items() if isinstance(job, JobView)}
-            changed: Mapping[str, JobView | Exception]
+            ids = list(self._jobs)
+            now: dict[str, JobView | Exception] = {job_id: unknown_job(job_id) for job_id in ids}
             try:
-                changed = await self._thread.run(usecase.changes, self._ports, known)
+                now |= await self._thread.run(usecase.views, self._ports, ids)
             except Exception as failure:  # noqa: BLE001 - whatever it is, it is for those who wait
-                changed = dict.fromkeys(known, failure)
-            self._jobs |= {job_id: job for job_id, job in changed.items() if job_id in self._clients}
+                now = dict.fromkeys(ids, failure)
+            self._jobs |= {job_id: job for job_id, job in now.items() if job_id in self._clients}
             looked, self._looked = self._looked, asyncio.Event()
             looked.set()
 

@@ -9,7 +9,6 @@ import signal
 import traceback
 from collections.abc import Iterable
 from dataclasses import dataclass
-from enum import Enum
 from multiprocessing import connection
 from multiprocessing.context import ForkServerProcess
 from time import monotonic, sleep
@@ -37,26 +36,19 @@ class JobLimits:
     threads: int = 1
 
 
-class Stop(Enum):
-    """Why a supervisor ends a process."""
-
-    CANCELLED = "cancelled"
-    RELEASED = "released"
-    LOST = "lost"
-    TOO_LONG = "too long"
-    TOO_BIG = "too big"
-    UNRECORDED = "unrecorded"
-
-
 @dataclass(frozen=True)
 class Ending:
-    """How the job goes on after the end of its process."""
+    """How the job goes on after the end of its process, and why; a retry has a `cause`, unless it was stopped."""
 
     event: Event
-    reason: str = ""
-    problem: Problem | None = None
+    problem: Problem
+    cause: Cause | None = None
     trace: str = ""
-    cause: Cause | None = None  # of a retry; None: the worker was stopped
+
+
+CANCELLED = Ending(Event.STOP, Problem("it was cancelled"))
+RELEASED = Ending(Event.RETRY, Problem("its worker was stopped"))
+LOST = Ending(Event.RETRY, Problem("its worker could not renew the lease in time"), Cause.OUTAGE)
 
 
 def preload(modules: Iterable[str]) -> None:
@@ -71,31 +63,27 @@ class Execution:
         self.job = job
         self.fraction = 0.0
         self.stage = job.stage
+        self.stopped: Ending | None = None
         self._work = (target, argument, job, limits.threads)
         self._limits = limits
         self._trusted_until = trusted_until
-        self._stop: Stop | None = None
         self._failure: dict[str, Any] | None = None
 
     def trust(self, until: float) -> None:
         """The lease holds until this moment of the monotonic clock; beyond it the process is killed."""
         self._trusted_until = until
 
-    @property
-    def stopped(self) -> bool:
-        return self._stop is not None
-
-    def stop(self, why: Stop) -> None:
-        """Have the process ended; the first reason counts."""
-        self._stop = self._stop or why
+    def stop(self, ending: Ending) -> None:
+        """Have the process ended; the first who asks says how the job goes on."""
+        self.stopped = self.stopped or ending
 
     def run(self) -> Ending:
         """Start the process, unless it was stopped already, and see it through; never raises."""
         try:
-            return self._stopped(self._stop) if self._stop else self._conclude(self._watch())
+            return self.stopped or self._conclude(self._watch())
         except Exception as error:  # noqa: BLE001 - the ending contains it, and the worker logs it
-            reason = f"its process could not be run ({type(error).__name__})"
-            return Ending(Event.RETRY, reason, trace=traceback.format_exc(), cause=Cause.DEATH)
+            problem = Problem(f"its process could not be run ({type(error).__name__})")
+            return Ending(Event.RETRY, problem, Cause.DEATH, traceback.format_exc())
 
     def _watch(self) -> int:
         """Start the process and see it through; returns its exit code."""
@@ -122,9 +110,9 @@ class Execution:
         kill_at = math.inf
         while not connection.wait([process.sentinel], _TICK_SECONDS):
             self._receive(reader)
-            if self._stop is None and (excess := self._excess(pid, deadline)):
+            if self.stopped is None and (excess := self._excess(pid, deadline)):
                 self.stop(excess)  # and never None: another thread may have stopped it while memory was measured
-            if self._stop and kill_at == math.inf:
+            if self.stopped and kill_at == math.inf:
                 kill_at = monotonic() + _GRACE_SECONDS
                 _signal(pid, signal.SIGTERM)
             elif monotonic() >= kill_at:
@@ -148,47 +136,32 @@ class Execution:
                 if math.isfinite(fraction := float(message["fraction"])):
                     self.fraction = fraction
 
-    def _excess(self, pid: int, deadline: float) -> Stop | None:
+    def _excess(self, pid: int, deadline: float) -> Ending | None:
+        limits = self._limits
         if monotonic() > self._trusted_until:
-            return Stop.LOST
+            return LOST
         if monotonic() > deadline:
-            return Stop.TOO_LONG
-        if self._limits.memory_bytes < math.inf and _resident(pid) > self._limits.memory_bytes:
-            return Stop.TOO_BIG
+            return Ending(Event.FAIL, Problem(f"it took longer than the {limits.seconds:g} s allowed"))
+        if limits.memory_bytes < math.inf and _resident(pid) > limits.memory_bytes:
+            return Ending(
+                Event.FAIL, Problem(f"it used more memory than the {limits.memory_bytes / 2**20:.0f} MB allowed")
+            )
         return None
 
     def _conclude(self, code: int) -> Ending:
         if self._failure is not None:
-            problem, trace = Problem(**self._failure["problem"]), self._failure["trace"]
-            if cause := self._failure["cause"]:
-                return Ending(Event.RETRY, problem.detail, trace=trace, cause=Cause(cause))
-            return Ending(Event.FAIL, problem=problem, trace=trace)
-        if self._stop is not None:
-            return self._stopped(self._stop)
+            problem, cause = Problem(**self._failure["problem"]), self._failure["cause"]
+            event = Event.RETRY if cause else Event.FAIL
+            return Ending(event, problem, Cause(cause) if cause else None, self._failure["trace"])
+        if self.stopped is not None:
+            return self.stopped
         if code == 0:
-            return Ending(Event.FAIL, problem=Problem("its work ended without a result"))
+            return Ending(Event.FAIL, Problem("its work ended without a result"))
+        reason = f"its process ended unexpectedly with exit code {code}"
         if code < 0:
             hint = " (perhaps it needed more memory than there is)" if -code == signal.SIGKILL else ""
-            return Ending(Event.RETRY, f"its process was killed by signal {-code}{hint}", cause=Cause.DEATH)
-        return Ending(Event.RETRY, f"its process ended unexpectedly with exit code {code}", cause=Cause.DEATH)
-
-    def _stopped(self, why: Stop) -> Ending:
-        match why:
-            case Stop.CANCELLED:
-                return Ending(Event.STOP)
-            case Stop.RELEASED:
-                return Ending(Event.RETRY, "its worker was stopped")
-            case Stop.LOST:
-                return Ending(Event.RETRY, "its worker could not renew the lease in time", cause=Cause.OUTAGE)
-            case Stop.UNRECORDED:
-                return Ending(Event.FAIL, problem=Problem("its progress could not be stored; see the log"))
-            case Stop.TOO_LONG:
-                return Ending(
-                    Event.FAIL, problem=Problem(f"it took longer than the {self._limits.seconds:g} s allowed")
-                )
-            case Stop.TOO_BIG:
-                allowed = self._limits.memory_bytes / 2**20
-                return Ending(Event.FAIL, problem=Problem(f"it used more memory than the {allowed:.0f} MB allowed"))
+            reason = f"its process was killed by signal {-code}{hint}"
+        return Ending(Event.RETRY, Problem(reason), Cause.DEATH)
 
 
 def _signal(pid: int, number: signal.Signals) -> None:

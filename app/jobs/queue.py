@@ -1,23 +1,39 @@
 """The durable queue: accepted jobs in a table, each owned by one worker at a time.
 
 A worker owns a job through a lease that it renews, and every write contains the number of its attempt: the writes of a
-worker that was silent for too long no longer count. All times come from the database's clock.
+worker that was silent for too long no longer count. Each change of a running job holds a lock on its row. All times are
+the database's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import hashlib
+import json
+import re
+import secrets
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from enum import Enum, auto
+from functools import partial
 from typing import Any
 
-from sqlalchemy import Connection, delete, insert, select, update
+from sqlalchemy import ColumnElement, Connection, RowMapping, and_, delete, func, insert, select, update
+from sqlalchemy.exc import IntegrityError
 
 from app.database import Database
-from app.errors import Conflict
-from app.jobs.client_queue import ClientQueue
-from app.jobs.job import Event, Job, Problem, Status, after
-from app.jobs.tables import JOBS, WORKERS
-from app.jobs.transitions import end, hold, hold_or_raise, move, owned, postpone, put_back, read_or_fail
+from app.errors import Conflict, Invalid
+from app.jobs.job import ENDED, Event, Job, JobView, Problem, Status, after, unknown_job
+from app.jobs.tables import JOB_COLUMNS, JOBS, VIEW_COLUMNS, WORKERS, job_of, view_columns, view_of
+from app.jobs.turns import PENDING, admit, next_turn
+from app.paging import SEQUENCE_NUMBER, page_of, place_of
+from app.patterns import matches
+from app.tracing import origin
+
+KEY_PLACE = "/headers/Idempotency-Key"
+
+_LOOKED_UP = 500  # ids in one statement
+_EXPIRED = 500  # rows that one look takes, so that no transaction is long
+_ID = re.compile(r"job_[0-9a-f]{20}")
 
 
 class Beat(Enum):
@@ -28,24 +44,156 @@ class Beat(Enum):
     LOST = auto()
 
 
-class Queue(ClientQueue):
-    """Jobs in a database: what clients do with them (`ClientQueue`), and what workers do.
+@dataclass(frozen=True)
+class QueueStatus:
+    """Jobs by status, how long the oldest queued one has waited (0 without any), and how many workers are alive."""
+
+    jobs: dict[str, int]
+    oldest_seconds: float
+    workers: int
+
+
+class Queue:
+    """Jobs in a database: what clients do with them, and what workers do.
 
     `attempts` bounds how often a job may die with its process, `outages` how often it may end because something that
-    it needs could not be reached, `lease_seconds` how long its worker may be silent.
+    it needs could not be reached, `lease_seconds` how long its worker may be silent. `listeners` are called after each
+    change that a worker of this process should see at once.
     """
 
     def __init__(
         self, database: Database, *, attempts: int = 3, outages: int = 20, lease_seconds: float = 10.0
     ) -> None:
-        super().__init__(database)
+        self.database = database
         self.attempts = attempts
         self.outages = outages
         self.lease_seconds = lease_seconds
+        self.listeners: list[Callable[[], None]] = []
+
+    # For clients
+
+    def submit(
+        self,
+        kind: str,
+        spec: dict[str, Any],
+        *,
+        requested: dict[str, Any] | None = None,
+        model: str | None = None,
+        dataset: str | None = None,
+        key: str | None = None,
+        client: str | None = None,
+        most: int | None = None,
+        also: Callable[[Connection, Job], None] = lambda _connection, _job: None,
+    ) -> Job:
+        """Accept a job; it is durable when this returns, with what `also` writes in the same transaction.
+
+        The same `key` of the same `client` again answers with the first job, also when both come at the same moment;
+        with another `kind`, `model` or `spec` it is Invalid. TooMany where `most` jobs of the client are queued or
+        running. `requested` is what the job's document shows of the order.
+        """
+        job_id = f"job_{secrets.token_hex(10)}" if key is None else id_of_key(key, client)
+        content = {"kind": kind, "model": model, "spec": spec}
+        row: dict[str, Any] = {"id": job_id, **content, "dataset": dataset, "client": client}
+        row |= {"status": Status.QUEUED, "created_at": self.database.now}
+        row["notes"] = {name: note for name, note in (("origin", origin()), ("requested", requested)) if note}
+        try:
+            with self.database.writing() as connection:
+                row["turn"] = next_turn(connection, client)
+                if client is not None and most is not None:
+                    admit(connection, job_id, client, most)
+                inserted = connection.execute(insert(JOBS).values(row).returning(*JOB_COLUMNS))
+                job = job_of(inserted.mappings().one())
+                also(connection, job)
+        except IntegrityError:
+            first = self.get(job_id)
+            if {"kind": first.kind, "model": first.model, "spec": first.spec} != json.loads(json.dumps(content)):
+                raise Invalid.at(
+                    KEY_PLACE, "was used before with another request; choose a new key for a new request"
+                ) from None
+            return first
+        self._tell()
+        return job
+
+    def get(self, job_id: str) -> Job:
+        """NotFound where there is no such job."""
+        return job_of(self._row(job_id, JOB_COLUMNS))
+
+    def view(self, job_id: str) -> JobView:
+        """The job as clients see it; NotFound where there is none."""
+        return view_of(self._row(job_id, VIEW_COLUMNS))
+
+    def views(self, job_ids: Collection[str]) -> dict[str, JobView]:
+        """Those of the jobs that exist, by id."""
+        found: dict[str, JobView] = {}
+        ids = list(job_ids)
+        with self.database.reading() as connection:
+            for begin in range(0, len(ids), _LOOKED_UP):
+                some = JOBS.c.id.in_(ids[begin : begin + _LOOKED_UP])
+                rows = connection.execute(select(*VIEW_COLUMNS).where(some)).mappings()
+                found |= {row["id"]: view_of(row) for row in rows}
+        return found
+
+    def page(
+        self,
+        *,
+        status: str | None = None,
+        model: str | None = None,
+        kinds: Sequence[str] = (),
+        models: Sequence[str] = (),
+        client: str | None = None,
+        page_size: int = 50,
+        page_token: str | None = None,
+        results_of: Sequence[str] | None = None,
+    ) -> tuple[list[JobView], str | None]:
+        """Jobs, newest first, and the token of the next page (None at the end); new jobs do not shift the pages.
+
+        With `kinds` only jobs of these. With patterns of `models` only the jobs for such models, and those for none
+        that `client` ordered. Of kinds that are not in `results_of` the results, which may be megabytes, are None.
+        """
+        columns = VIEW_COLUMNS if results_of is None else view_columns(results_of)
+        statement = select(*columns).order_by(JOBS.c.seq.desc()).limit(page_size + 1)
+        for column, wanted in ((JOBS.c.status, status), (JOBS.c.model, model)):
+            if wanted is not None:
+                statement = statement.where(column == wanted)
+        if kinds:
+            statement = statement.where(JOBS.c.kind.in_(kinds))
+        if models:
+            own = JOBS.c.model.is_(None) & (JOBS.c.client == client)
+            statement = statement.where(matches(JOBS.c.model, models) | own)
+        if (place := place_of(page_token, SEQUENCE_NUMBER)) is not None:
+            statement = statement.where(JOBS.c.seq < int(place))
+        with self.database.reading() as connection:
+            jobs = [view_of(row) for row in connection.execute(statement).mappings()]
+        return page_of(jobs, page_size, lambda job: job.seq)
+
+    def uses_dataset(self, dataset: str) -> bool:
+        """Whether a job that has not ended needs this data set."""
+        with self.database.reading() as connection:
+            found = connection.execute(select(JOBS.c.seq).where(PENDING, JOBS.c.dataset == dataset).limit(1))
+            return found.first() is not None
+
+    def cancel(self, job_id: str, also: Callable[[Connection], None] = lambda _connection: None) -> Job:
+        """Cancel a queued job at once and have a running one ended: from here on it cannot succeed.
+
+        A job that is cancelled already, or to be, stays so; one that ended otherwise is a Conflict. `also` writes in
+        the same transaction where that changes something.
+        """
+        self.view(job_id)
+        with self.database.writing() as connection:
+            job = _held(connection, JOBS.c.id == job_id)
+            if job is None:
+                raise unknown_job(job_id)
+            if job.status is not Status.CANCELLED and not job.cancel_requested:
+                job = self._move(connection, job, Event.CANCEL, cancel_requested=True)
+                also(connection)
+        self._tell()
+        return job
+
+    # For workers
 
     def claim(self, worker: str) -> Job | None:
         """Begin the queued job whose turn it is, in one statement, so that no two workers get the same; None without
-        work. A row that cannot be read is failed, so that it does not stop all others.
+        work.
         """
         queued = JOBS.c.status == Status.QUEUED
         order = (JOBS.c.turn, JOBS.c.seq)
@@ -60,16 +208,13 @@ class Queue(ClientQueue):
         }
         statement = update(JOBS).where(JOBS.c.seq == first.scalar_subquery(), queued).values(begun)
         with self.database.writing() as connection:
-            number = connection.execute(statement.returning(JOBS.c.seq)).scalar()
-            if number is None:
-                return None
-            job = read_or_fail(connection, self.database.now, number)
-        return job if job is not None else self.claim(worker)
+            row = connection.execute(statement.returning(*JOB_COLUMNS)).mappings().first()
+        return None if row is None else job_of(row)
 
     def beat(self, job: Job, progress: float, stage: str) -> Beat:
         """Renew the lease and store how far the job is; LOST when this attempt does not own the job any more."""
         lease = self.database.now + self.lease_seconds
-        renewal = update(JOBS).where(owned(job)).values(progress=progress, stage=stage, lease_until=lease)
+        renewal = update(JOBS).where(_owned(job)).values(progress=progress, stage=stage, lease_until=lease)
         with self.database.writing() as connection:
             cancel = connection.execute(renewal.returning(JOBS.c.cancel_requested)).scalar()
         if cancel is None:
@@ -78,7 +223,14 @@ class Queue(ClientQueue):
 
     def check(self, connection: Connection, job: Job) -> None:
         """Conflict where this attempt does not own the job any more; keeps it so until the transaction ends."""
-        hold_or_raise(connection, job)
+        self.held(connection, job)
+
+    def held(self, connection: Connection, job: Job) -> Job:
+        """The row of a job that this attempt owns, which stays so until the transaction ends; Conflict for others."""
+        held = _held(connection, _owned(job))
+        if held is None:
+            raise Conflict(f"attempt {job.attempt} no longer owns {job.id}")
+        return held
 
     def is_over(self, job_id: str, attempt: int) -> bool:
         """Whether an attempt can write no more: this never becomes false again."""
@@ -91,38 +243,36 @@ class Queue(ClientQueue):
 
         Conflict when the job is lost or to be cancelled; the caller's transaction then has to roll back.
         """
-        held = hold_or_raise(connection, job)
+        held = self.held(connection, job)
         if held.cancel_requested:
             raise Conflict(f"{job.id} is to be cancelled: its work does not count")
-        move(connection, self.database.now, held, Event.SUCCEED, result=result, progress=1.0, stage="done")
+        self._move(connection, held, Event.SUCCEED, result=result, progress=1.0, stage="done")
 
-    def fail(self, job: Job, problem: Problem) -> bool:
-        """End the job for good; False when it is lost. If it was to be cancelled it ends as that."""
-        return self._change(job, end, Event.FAIL, error=problem.as_dict())
+    # The next four return the job as it is then, and None when it is lost; one that was to be cancelled ends as that.
 
-    def cancelled(self, job: Job) -> bool:
-        """Record that the process of a cancelled job has ended; False when the job is lost."""
-        return self._change(job, move, Event.STOP)
+    def fail(self, job: Job, problem: Problem) -> Job | None:
+        """End the job for good."""
+        return self._change(job, partial(self._end, event=Event.FAIL, error=problem.as_dict()))
 
-    def retry(self, job: Job, reason: str, *, died: bool = True) -> bool:
-        """Queue the job again, or fail it with the reason if it `died` once too often; False when it is lost."""
-        return self._change(job, put_back, reason, most=self.attempts if died else None)
+    def cancelled(self, job: Job) -> Job | None:
+        """Record that the process of a cancelled job has ended."""
+        return self._change(job, partial(self._move, event=Event.STOP))
 
-    def postpone(self, job: Job, reason: str) -> bool:
-        """Queue the job again after an outage, or fail it with the reason after too many; False when it is lost."""
-        return self._change(job, postpone, reason, most=self.outages)
+    def retry(self, job: Job, reason: str, *, died: bool = True) -> Job | None:
+        """Queue the job again, or fail it with the reason if it `died` once too often."""
+        return self._change(job, partial(self._put_back, reason=reason, deaths=int(died)))
+
+    def postpone(self, job: Job, reason: str) -> Job | None:
+        """Queue the job again after an outage, which is not its error, or fail it with the reason after too many."""
+        return self._change(job, partial(self._put_back, reason=reason, outages=1))
 
     def recover_lost(self) -> list[Job]:
         """Take the jobs of workers that stopped responding; returns them as they are now."""
         silent = (JOBS.c.status == Status.RUNNING) & (JOBS.c.lease_until < self.database.now)
         with self.database.writing() as connection:
-            found = connection.execute(select(JOBS.c.seq).where(silent).with_for_update(skip_locked=True))
-            read = [read_or_fail(connection, self.database.now, number) for number in found.scalars().all()]
-            return [
-                put_back(connection, self.database.now, job, "its worker stopped responding", most=self.attempts)
-                for job in read
-                if job is not None
-            ]
+            found = connection.execute(select(*JOB_COLUMNS).where(silent).with_for_update(skip_locked=True))
+            lost = [job_of(row) for row in found.mappings()]
+            return [self._put_back(connection, job, reason="its worker stopped responding", deaths=1) for job in lost]
 
     def check_in(self, worker: str) -> None:
         """Record that a worker is alive, and delete those that have been silent for ten leases."""
@@ -139,11 +289,104 @@ class Queue(ClientQueue):
         with self.database.writing() as connection:
             connection.execute(delete(WORKERS).where(WORKERS.c.name == worker))
 
-    def _change(self, job: Job, step: Callable[..., Job], *arguments: object, **options: object) -> bool:
-        """Take a step of `transitions` if this attempt still owns the job; False otherwise."""
+    # For those who run the service
+
+    def status(self) -> QueueStatus:
+        """Three small queries in one snapshot, all times by the database's clock."""
+        now = self.database.now
+        by_status = select(JOBS.c.status, func.count()).group_by(JOBS.c.status)
+        oldest = select(now - func.min(JOBS.c.created_at)).where(JOBS.c.status == Status.QUEUED)
+        alive = select(func.count()).where(WORKERS.c.seen_at >= now - self.lease_seconds)
+        with self.database.reading() as connection:
+            found = {row[0]: int(row[1]) for row in connection.execute(by_status)}
+            age = connection.execute(oldest).scalar()
+            workers = connection.execute(alive).scalar_one()
+        jobs = {status.value: found.get(status, 0) for status in Status}
+        return QueueStatus(jobs, max(float(age or 0.0), 0.0), int(workers))
+
+    def expire(self, seconds: float) -> int:
+        """Remove some of the jobs that ended longer ago than that; how many. 0: there are none left.
+
+        Looks at the first few of each status only, in the order of submission, which the index gives: a look costs the
+        same however many jobs there are. What is queued or runs is never removed.
+        """
+        removed = 0
+        long_ago = self.database.now - seconds
+        for status in sorted(ENDED):
+            ended = JOBS.c.status == status
+            first = select(JOBS.c.seq).where(ended).order_by(JOBS.c.seq).limit(_EXPIRED)
+            with self.database.writing() as connection:
+                numbers = list(connection.execute(first.with_for_update(skip_locked=True)).scalars())
+                old = delete(JOBS).where(JOBS.c.seq.in_(numbers), ended, JOBS.c.finished_at < long_ago)
+                removed += connection.execute(old).rowcount
+        return removed
+
+    # Steps
+
+    def _change(self, job: Job, step: Callable[[Connection, Job], Job]) -> Job | None:
+        """Take a step if this attempt still owns the job."""
         with self.database.writing() as connection:
-            held = hold(connection, owned(job))
-            if held is not None:
-                step(connection, self.database.now, held, *arguments, **options)
+            held = _held(connection, _owned(job))
+            changed = None if held is None else step(connection, held)
         self._tell()
-        return held is not None
+        return changed
+
+    def _move(self, connection: Connection, held: Job, event: Event, **values: Any) -> Job:
+        """Write what `event` makes of a held job; Conflict where the table of transitions does not have it."""
+        status = after(held.status, event)
+        changes = {"status": status, **values}
+        if status is not Status.RUNNING:
+            changes |= {"worker": None, "lease_until": None}
+        if status in ENDED:
+            changes["finished_at"] = self.database.now
+        if status is Status.QUEUED:
+            changes |= {"started_at": None, "progress": 0.0}
+        statement = update(JOBS).where(JOBS.c.seq == held.seq).values(changes).returning(*JOB_COLUMNS)
+        return job_of(connection.execute(statement).mappings().one())
+
+    def _end(self, connection: Connection, held: Job, event: Event, **values: Any) -> Job:
+        """The same without success: the job is cancelled if that was requested."""
+        if held.cancel_requested:
+            return self._move(connection, held, Event.STOP)
+        return self._move(connection, held, event, **values)
+
+    def _put_back(self, connection: Connection, held: Job, reason: str, *, deaths: int = 0, outages: int = 0) -> Job:
+        """Queue the job again; or fail it where this death, or this outage, is one too many."""
+        died, missed = held.deaths + deaths, held.outages + outages
+        values = {"deaths": died, "notes": {**held.notes, "outages": missed} if outages else held.notes}
+        if (deaths and died >= self.attempts) or (outages and missed >= self.outages):
+            times = died if deaths else missed
+            problem = Problem(f"tried {times} times; the last time: {reason}" if times > 1 else reason)
+            return self._end(connection, held, Event.FAIL, error=problem.as_dict(), **values)
+        return self._end(connection, held, Event.RETRY, stage=f"to be tried again: {reason}", **values)
+
+    def _row(self, job_id: str, columns: Sequence[ColumnElement[Any]]) -> RowMapping:
+        if _ID.fullmatch(job_id):
+            with self.database.reading() as connection:
+                row = connection.execute(select(*columns).where(JOBS.c.id == job_id)).mappings().first()
+            if row is not None:
+                return row
+        raise unknown_job(job_id)
+
+    def _tell(self) -> None:
+        for listener in list(self.listeners):
+            listener()
+
+
+def id_of_key(key: str, client: str | None = None) -> str:
+    """The id of the job for an idempotency key, which each client may use for itself."""
+    text = key if client is None else f"{client}\n{key}"  # a line break is in no header, so none can pretend
+    digest = hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
+    return f"job_{digest[:20]}"
+
+
+def _owned(job: Job) -> ColumnElement[bool]:
+    """The fence: true of the row while this attempt at the job is the one that runs."""
+    return and_(JOBS.c.id == job.id, JOBS.c.attempt == job.attempt, JOBS.c.status == Status.RUNNING)
+
+
+def _held(connection: Connection, fence: ColumnElement[bool]) -> Job | None:
+    """The row as it is now, locked until the transaction ends."""
+    found = connection.execute(select(*JOB_COLUMNS).where(fence).with_for_update())
+    row = found.mappings().first()
+    return None if row is None else job_of(row)

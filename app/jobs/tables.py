@@ -84,7 +84,7 @@ JOBS = Table(
     Column("created_at", Double, nullable=False),
     Column("started_at", Double),
     Column("finished_at", Double),
-    Column("turn", BigInteger, nullable=False, server_default="0"),  # the order of claims, see fairness.py
+    Column("turn", BigInteger, nullable=False, server_default="0"),  # the order of claims, see turns.py
     Index("jobs_status_seq", "status", "seq"),
     Index("jobs_status_turn", "status", "turn", "seq"),  # claims take the first queued job
     Index("jobs_client_status_turn", "client", "status", "turn"),  # a client's last job

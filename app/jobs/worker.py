@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import secrets
 import socket
@@ -17,20 +16,14 @@ import structlog
 from app.jobs.attempt import Attempt, log_of
 from app.jobs.child import Target
 from app.jobs.job import Job
-from app.jobs.process import Execution, JobLimits, Stop, preload
+from app.jobs.process import RELEASED, Execution, JobLimits, preload
 from app.jobs.queue import Queue
-from app.jobs.retention import expire
-from app.jobs.watcher import Watcher
-
-CleanUp = Callable[[Any, Job, int], None]
-CleanUpLeftovers = Callable[[Any], None]
 
 _IDLE_SECONDS = 0.5  # between two looks for jobs that other processes queued; those of this one wake it
 _BUSY_SECONDS = 0.1
 _MAX_BACKOFF_SECONDS = 2.0
 _STOP_SECONDS = 5.0
 _LONGEST_REST_SECONDS = 30.0
-_LEFTOVERS_SECONDS = 600.0
 _ALIVE_SECONDS = 30.0  # a turn takes milliseconds, and waits for a busy SQLite file at most half of this
 
 log = structlog.get_logger(__name__)
@@ -40,11 +33,10 @@ class Worker:
     """Runs jobs of a queue, up to `slots` at once.
 
     `target(argument, job, report)` does the work in a process of its own and finishes the job itself, with
-    `Queue.succeed` in the transaction that publishes its result. `clean_up(argument, job, through)` removes what the
-    attempts up to the number `through` left, all of which are over and did not succeed. `clean_up_leftovers(argument)`
-    is called every ten minutes, for what clean-ups that failed have left. Both the target and the argument are pickled;
-    `modules` are imported once, in the fork server that all jobs start from. Jobs that ended longer ago than
-    `keep_seconds` are deleted, some at a time.
+    `Queue.succeed` in the transaction that publishes its result. Both the target and the argument are pickled;
+    `modules` are imported once, in the fork server that all jobs start from. `listeners` hear of each job that begins
+    (it is running), ends, or waits for another attempt (it is queued); they are called in the worker's threads, so they
+    return at once.
 
     A target that raises Unavailable (or whose database does not answer) is tried again: its slot rests before, first
     for `rest_seconds`, then twice as long each time, at most half a minute. Meanwhile no other job of the slot meets
@@ -59,29 +51,20 @@ class Worker:
         *,
         slots: int = 1,
         limits: JobLimits | None = None,
-        name: str = "",
         modules: Iterable[str] = (),
-        clean_up: CleanUp | None = None,
-        clean_up_leftovers: CleanUpLeftovers | None = None,
         rest_seconds: float = 1.0,
-        keep_seconds: float = math.inf,
     ) -> None:
-        self.name = name or f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(3)}"
+        self.name = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(3)}"
+        self.listeners: list[Callable[[Job], None]] = []
         self._queue = queue
         self._target = target
         self._argument = argument
         self._slots = slots
         self._limits = limits or JobLimits()
         self._modules = tuple(modules)
-        self._clean_up = clean_up
-        self._clean_up_leftovers = clean_up_leftovers
         self._rest_seconds = rest_seconds
-        self._keep_seconds = keep_seconds
-        self.watchers: list[Watcher] = []
         self._running: list[Attempt] = []
         self._check_in_at = 0.0
-        self._leftovers_at = 0.0
-        self._leftovers_thread: threading.Thread | None = None
         self._turned_at = 0.0
         self._failed = ""
         self._awake = threading.Event()
@@ -145,115 +128,66 @@ class Worker:
         """
         self._running = [attempt for attempt in self._running if not attempt.over]
         due = monotonic() >= self._check_in_at
-        well = not due or self._try(self._recover_lost)
-        well = self._try(self._claim) and well
-        if due and well and (well := self._try(self._check_in)):
+        well = not due or self._try("recover_lost", self._recover_lost)
+        well = self._try("claim", self._claim) and well
+        if due and well and (well := self._try("check_in", lambda: self._queue.check_in(self.name))):
             self._check_in_at = monotonic() + self._queue.lease_seconds / 4
-            self._try(self._expire)
-        if monotonic() >= self._leftovers_at:
-            self._try(self._begin_leftovers)
         if well:
             self._turned_at, self._failed = monotonic(), ""
         return well
 
-    def _try(self, part: Callable[[], None]) -> bool:
+    def _try(self, part: str, work: Callable[[], None]) -> bool:
         try:
-            part()
+            work()
         except Exception:
-            self._failed = part.__name__.lstrip("_")
+            self._failed = part
             with suppress(Exception):  # a line that cannot be written ends no loop
-                log.exception("worker failed, trying again", worker=self.name, part=self._failed)
+                log.exception("worker failed, trying again", worker=self.name, part=part)
             return False
         return True
-
-    def _claim(self) -> None:
-        """Claim jobs until all slots are in use or no job is queued."""
-        while len(self._running) < self._slots and self._begin():
-            pass
-
-    def _begin(self) -> bool:
-        trusted_until = monotonic() + self._queue.lease_seconds
-        job = self._queue.claim(self.name)
-        if job is None:
-            return False
-        log_of(job).info("job begins", kind=job.kind, model=job.model)
-        self._tell(job, "begun")
-        attempt = Attempt(
-            self._queue,
-            Execution(job, self._target, self._argument, self._limits, trusted_until=trusted_until),
-            clean_up=self._clean_up_after,
-            tell=self._tell,
-            on_end=self.wake,
-            rest=min(self._rest_seconds * 2 ** min(job.outages, 10), _LONGEST_REST_SECONDS),
-        )
-        try:
-            attempt.start()
-        except RuntimeError:  # this process has as many threads as it may
-            self._queue.retry(job, "its worker could not start a thread")
-            raise
-        self._running.append(attempt)
-        return True
-
-    def _tell(self, job: Job, what: str = "") -> None:
-        for watcher in self.watchers:
-            try:
-                getattr(watcher, what or ("ended" if job.ended else "put_back"))(job)
-            except Exception as error:  # noqa: BLE001 - a watcher must not stop the work
-                log_of(job).error("a watcher failed", exc_info=error)
 
     def _recover_lost(self) -> None:
         """Take jobs from workers that stopped responding."""
-        lost = self._queue.recover_lost()
-        for job in lost:
+        for job in self._queue.recover_lost():
             log_of(job).warning("the worker of a job stopped responding", status=job.status)
             self._tell(job)
-        if ended := [job for job in lost if job.ended]:
-            threading.Thread(target=self._clean_up_each, args=(ended,), name="clean-up", daemon=True).start()
 
-    def _clean_up_each(self, jobs: Iterable[Job]) -> None:
-        for job in jobs:
-            self._clean_up_after(job, job.attempt)
+    def _claim(self) -> None:
+        """Claim jobs until all slots are in use or no job is queued."""
+        while len(self._running) < self._slots:
+            trusted_until = monotonic() + self._queue.lease_seconds
+            job = self._queue.claim(self.name)
+            if job is None:
+                return
+            log_of(job).info("job begins", kind=job.kind, model=job.model)
+            self._tell(job)
+            attempt = Attempt(
+                self._queue,
+                Execution(job, self._target, self._argument, self._limits, trusted_until=trusted_until),
+                tell=self._tell,
+                on_end=self.wake,
+                rest=min(self._rest_seconds * 2 ** min(job.outages, 10), _LONGEST_REST_SECONDS),
+            )
+            try:
+                attempt.start()
+            except RuntimeError:  # this process has as many threads as it may
+                self._queue.retry(job, "its worker could not start a thread")
+                raise
+            self._running.append(attempt)
 
-    def _expire(self) -> None:
-        if self._keep_seconds < math.inf and (expired := expire(self._queue.database, self._keep_seconds)):
-            log.info("expired jobs deleted", jobs=expired)
-
-    def _check_in(self) -> None:
-        self._queue.check_in(self.name)
-
-    def _clean_up_after(self, job: Job, through: int) -> None:
-        if self._clean_up is None:
-            return
-        try:
-            self._clean_up(self._argument, job, through)
-        except Exception as error:  # noqa: BLE001 - whatever it is: the job's end does not hang on it
-            log_of(job).error("clean-up failed", exc_info=error)
-
-    def _begin_leftovers(self) -> None:
-        """Begin the clean-up of leftovers unless one still runs: a store that hangs must not hold up the loop."""
-        self._leftovers_at = monotonic() + _LEFTOVERS_SECONDS
-        running = self._leftovers_thread is not None and self._leftovers_thread.is_alive()
-        if self._clean_up_leftovers is None or running:
-            return
-        self._leftovers_thread = threading.Thread(target=self._clean_up_leftovers_once, name="leftovers", daemon=True)
-        self._leftovers_thread.start()
-
-    def _clean_up_leftovers_once(self) -> None:
-        assert self._clean_up_leftovers is not None  # it was asked before
-        try:
-            self._clean_up_leftovers(self._argument)
-        except Exception as error:
-            log.error("clean-up of leftovers failed", exc_info=error)  # noqa: TRY400 - not inside the loop
+    def _tell(self, job: Job) -> None:
+        for listener in self.listeners:
+            try:
+                listener(job)
+            except Exception as error:  # noqa: BLE001 - a listener must not stop the work
+                log_of(job).error("a listener failed", exc_info=error)
 
     def _leave(self) -> None:
         """Kill what runs and give it back; where the database cannot be reached the leases run out instead."""
         for attempt in self._running:
-            attempt.stop(Stop.RELEASED)
+            attempt.stop(RELEASED)
         until = monotonic() + _STOP_SECONDS
         for attempt in self._running:
             attempt.join(max(until - monotonic(), 0.0))
         self._running.clear()
-        try:
-            self._queue.check_out(self.name)
-        except Exception:
-            log.exception("worker could not check out", worker=self.name)
+        self._try("check_out", lambda: self._queue.check_out(self.name))

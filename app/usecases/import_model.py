@@ -11,8 +11,8 @@ from typing import Any, BinaryIO, get_args
 from app.access.caller import Caller
 from app.data.dataset import Dataset
 from app.errors import Forbidden, Invalid
-from app.jobs.client_queue import id_of_key
 from app.jobs.job import Job
+from app.jobs.queue import id_of_key
 from app.usecases import jobs
 from app.usecases.datasets import find_named
 from app.usecases.matrices import read_matrix

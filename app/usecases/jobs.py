@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Sequence
 
 from sqlalchemy import Connection
 
 from app.access.caller import Caller
-from app.errors import NotFound
 from app.jobs.job import Job, JobView, unknown_job
+from app.text import check_text
 from app.usecases.ports import Ports
 from app.usecases.specs import Spec
 
@@ -26,10 +26,10 @@ def find_for(caller: Caller, ports: Ports, kinds: Sequence[str], job_id: str) ->
     return job
 
 
-def changes(ports: Ports, known: Mapping[str, JobView]) -> dict[str, JobView | NotFound]:
-    """Those of the `known` jobs, by id, that have changed or were deleted; see `find_for`."""
-    found = ports.queue.changes(known)
-    if any(isinstance(job, JobView) and job.ended for job in found.values()):
+def views(ports: Ports, job_ids: Collection[str]) -> dict[str, JobView]:
+    """Those of the jobs that exist, by id; see `find_for`."""
+    found = ports.queue.views(job_ids)
+    if any(job.ended for job in found.values()):
         ports.registry.refresh()
     return found
 
@@ -46,6 +46,7 @@ def page(
     results_of: Sequence[str] = (),
 ) -> tuple[list[JobView], str | None]:
     """Jobs of these `kinds` that the caller may see, newest first, and the token of the next page; see `Queue.page`."""
+    check_text(model or "", "/model")
     return ports.queue.page(
         kinds=kinds,
         status=status,

@@ -19,14 +19,12 @@ from app.errors import Invalid, Unavailable
 from app.jobs.process import JobLimits
 from app.jobs.queue import Queue
 from app.jobs.tables import JOBS
-from app.jobs.transitions import hold_or_raise
 from app.jobs.worker import Worker
 from app.migrations import migrate
 
 TABLES = MetaData()
 PUBLISHED = Table("published", TABLES, Column("job", String), Column("attempt", Integer))
 STARTED = Table("started", TABLES, Column("job", String), Column("pid", Integer))
-CLEANED = Table("cleaned", TABLES, Column("job", String), Column("attempt", Integer), Column("note", String))
 
 
 @contextmanager
@@ -55,21 +53,6 @@ def started(queue):
     """The processes in which attempts began."""
     with queue.database.reading() as connection:
         return list(connection.execute(select(STARTED.c.pid).order_by(STARTED.c.pid)).scalars())
-
-
-def cleaned_notes(queue):
-    with queue.database.reading() as connection:
-        return list(connection.execute(select(CLEANED.c.note)).scalars())
-
-
-def cleaned(queue):
-    with queue.database.reading() as connection:
-        return [tuple(row) for row in connection.execute(select(CLEANED.c.job, CLEANED.c.attempt))]
-
-
-def clean(url, job, _through):
-    with opened(url) as queue, queue.database.writing() as connection:
-        connection.execute(insert(CLEANED).values(job=job.id, attempt=job.attempt, note=job.notes.get("folder")))
 
 
 def work(url, job, report):
@@ -127,18 +110,13 @@ def _eat(_queue, _job, _report):
 def remember(queue, job, notes):
     """Add notes that later attempts find, and return them all; Conflict if the job is lost."""
     with queue.database.writing() as connection:
-        merged = {**hold_or_raise(connection, job).notes, **notes}
+        merged = {**queue.held(connection, job).notes, **notes}
         connection.execute(update(JOBS).where(JOBS.c.seq == job.seq).values(notes=merged))
     return merged
 
 
 def _refuse(_queue, _job, _report):
     raise Invalid.at("/learner/C", "must be positive")
-
-
-def _leave_things(queue, job, _report):
-    remember(queue, job, {"folder": "half"})
-    raise Invalid.at("", "cannot go on")
 
 
 def _break(_queue, _job, _report):
@@ -209,7 +187,6 @@ DEEDS = {
     "start a helper": _helper,
     "eat": _eat,
     "refuse": _refuse,
-    "leave things": _leave_things,
     "break": _break,
     "miss": _miss,
     "miss the database": _miss_database,
@@ -226,7 +203,7 @@ def serve(url, slots, lease):
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     limits = JobLimits(seconds=60, memory_bytes=2**31)
     with opened(url, attempts=50, lease_seconds=lease) as queue:
-        Worker(queue, work, url, slots=slots, limits=limits, modules=["tests.jobs.targets"], clean_up=clean).run(stop)
+        Worker(queue, work, url, slots=slots, limits=limits, modules=["tests.jobs.targets"]).run(stop)
 
 
 def claim_all(url, name):

@@ -8,8 +8,7 @@ import pytest
 
 from app.database import Database
 from app.errors import Invalid, TooMany
-from app.jobs.client_queue import id_of_key
-from app.jobs.queue import Queue
+from app.jobs.queue import Queue, id_of_key
 from app.migrations import migrate
 
 

@@ -5,16 +5,14 @@ import threading
 
 import psutil
 import pytest
-from sqlalchemy import select, text, update
+from sqlalchemy import select
 
 from app.jobs import attempt, process
 from app.jobs import worker as worker_module
-from app.jobs.job import Event, Status
-from app.jobs.process import Ending, Execution, JobLimits, Stop
+from app.jobs.job import Status
+from app.jobs.process import RELEASED, Execution, JobLimits
 from app.jobs.queue import Queue
 from app.jobs.tables import JOBS
-from app.jobs.transitions import MAX_ATTEMPTS
-from app.jobs.watcher import Watcher
 from app.jobs.worker import Worker
 from tests.jobs import targets
 from tests.jobs.waiting import alive_workers, eventually
@@ -44,7 +42,7 @@ def queue(database_url):
 def start(database_url, queue):
     workers = []
 
-    def begin(clean_up=targets.clean, **options):
+    def begin(**options):
         limits = JobLimits(seconds=60, memory_bytes=2**31)
         worker = Worker(
             queue,
@@ -53,7 +51,6 @@ def start(database_url, queue):
             slots=2,
             limits=limits,
             modules=["tests.jobs.targets"],
-            clean_up=clean_up,
             **options,
         )
         workers.append(worker)
@@ -108,17 +105,15 @@ def test_progress_that_is_no_number_is_not_stored(queue, start):
 
 
 @pytest.mark.parametrize(
-    ("method", "do", "reason"),
+    ("method", "do"),
     [
-        ("beat", "sleep", None),  # its end cannot be stored, nor its progress
-        ("get", "refuse", "could not be stored"),
-        ("fail", "refuse", "its worker stopped responding"),
-        ("retry", "die", "could not be stored"),
-        ("postpone", "miss", "could not be stored"),
+        ("fail", "refuse"),
+        ("retry", "die"),
+        ("postpone", "miss"),
     ],
 )
 @pytest.mark.thorough
-def test_a_method_that_raises_for_one_job_ends_that_job_alone(queue, start, monkeypatch, method, do, reason):
+def test_a_method_that_raises_for_one_job_ends_that_job_alone(queue, start, monkeypatch, method, do):
     queue.lease_seconds = LEASE
     poison = queue.submit("train", {"do": do, "seconds": 60, "times": 99})
     fail_for(monkeypatch, queue, method, poison)
@@ -128,7 +123,7 @@ def test_a_method_that_raises_for_one_job_ends_that_job_alone(queue, start, monk
     failed = ended(Queue(queue.database), poison)
     assert failed.status is Status.FAILED
     assert failed.attempt <= 2
-    assert reason is None or reason in failed.error["detail"]
+    assert "its worker stopped responding" in failed.error["detail"]
     assert not worker.problem
     assert eventually(lambda: alive_workers(queue) == [worker.name])
 
@@ -140,56 +135,14 @@ def test_a_failure_that_passes_costs_nothing(queue, start, monkeypatch):
     assert (ended(queue, job).status, queue.get(job.id).attempt) == (Status.SUCCEEDED, 1)
 
 
-def test_a_row_that_cannot_be_read_fails_and_the_next_job_is_claimed(queue, start):
-    jobs = [queue.submit("train", {"do": "sleep"}) for _ in range(3)]
-    with queue.database.writing() as connection:
-        connection.execute(text("UPDATE jobs SET spec = '{' WHERE id = :id"), {"id": jobs[0].id})
-        connection.execute(
-            text("UPDATE jobs SET notes = :deep WHERE id = :id"), {"id": jobs[1].id, "deep": "[" * 10**5}
-        )
-    start()
-    assert ended(queue, jobs[2]).status is Status.SUCCEEDED
-    for job in jobs[:2]:
-        assert (ended(queue, job).status, "cannot be read" in queue.get(job.id).error["detail"]) == (
-            Status.FAILED,
-            True,
-        )
+def test_a_listener_that_raises_holds_up_no_job(queue, start):
+    def broken(_job):
+        raise RuntimeError("broken")
 
-
-def test_a_row_that_cannot_be_read_does_not_stop_the_reaper(queue):
-    jobs = [queue.submit("train", {}) for _ in range(2)]
-    for _ in jobs:
-        queue.claim("a worker that dies")
-    with queue.database.writing() as connection:
-        connection.execute(update(JOBS).values(lease_until=1.0))
-        connection.execute(text("UPDATE jobs SET notes = '{' WHERE id = :id"), {"id": jobs[0].id})
-    assert [job.id for job in queue.recover_lost()] == [jobs[1].id]
-    assert [queue.get(job.id).status for job in jobs] == [Status.FAILED, Status.QUEUED]
-
-
-def test_a_clean_up_or_a_watcher_that_raises_or_hangs_holds_up_no_other_job(queue, start):
-    class Broken(Watcher):
-        def begun(self, _job):
-            raise RuntimeError("begun")
-
-        def ended(self, _job):
-            raise RuntimeError("ended")
-
-    released = threading.Event()
-
-    def hang(_argument, job, _through):
-        if job.id == first.id:
-            released.wait(60)
-        raise RuntimeError("clean")
-
-    first = queue.submit("train", {"do": "refuse"})
-    worker = start(hang)
-    worker.watchers.append(Broken())
-    others = [queue.submit("train", {"do": do}) for do in ("refuse", "sleep")]
-    assert [ended(queue, job).status for job in others] == [Status.FAILED, Status.SUCCEEDED]
-    assert queue.get(first.id).status is Status.RUNNING
-    released.set()
-    assert (ended(queue, first).status, queue.get(first.id).attempt) == (Status.FAILED, 1)
+    worker = start()
+    worker.listeners.append(broken)
+    jobs = [queue.submit("train", {"do": do}) for do in ("refuse", "sleep")]
+    assert [ended(queue, job).status for job in jobs] == [Status.FAILED, Status.SUCCEEDED]
 
 
 def test_a_thread_that_cannot_be_started_gives_the_job_back(queue, start, monkeypatch):
@@ -206,22 +159,22 @@ def test_a_thread_that_cannot_be_started_gives_the_job_back(queue, start, monkey
     assert (ended(queue, job).status, queue.get(job.id).attempt) == (Status.SUCCEEDED, 2)
 
 
-def test_neither_a_thread_that_cannot_be_started_nor_a_log_that_fails_ends_the_loop(queue, start, monkeypatch):
+def test_a_log_that_fails_does_not_end_the_loop(queue, start, monkeypatch):
     """The loop ended for good: jobs stayed queued until somebody started the service anew."""
-    begin, broken = threading.Thread.start, []
+    check_in, failures, broken = queue.check_in, iter(range(1)), []
 
-    def sometimes(thread):
-        if thread.name == "leftovers":
-            raise RuntimeError("can't start new thread")
-        begin(thread)
+    def sometimes(worker):
+        if next(failures, None) is not None:
+            raise RuntimeError("broken")
+        check_in(worker)
 
     def fail(*_arguments, **_fields):
         broken.append(1)
         raise OSError("no space left on device")
 
-    monkeypatch.setattr(threading.Thread, "start", sometimes)
+    monkeypatch.setattr(queue, "check_in", sometimes)
     monkeypatch.setattr(worker_module.log, "exception", fail, raising=False)
-    worker = start(clean_up_leftovers=lambda _argument: None)
+    worker = start()
     eventually(lambda: broken)
     assert ended(queue, queue.submit("train", {"do": "sleep"})).status is Status.SUCCEEDED
     assert not worker.problem
@@ -245,25 +198,6 @@ def test_a_worker_whose_turns_fail_is_not_alive_and_not_counted(queue, start, mo
         assert worker.turn_age > 0.5
         assert worker.problem == f"the worker's loop fails at {method}"
     eventually(lambda: not worker.problem and alive_workers(queue) == [worker.name])
-
-
-def test_no_way_of_ending_is_tried_again_without_end(queue):
-    """Neither a worker that is stopped again and again nor one that cannot renew its lease."""
-    for give_back in (
-        lambda job: queue.retry(job, "its worker was stopped", died=False),
-        lambda job: queue.postpone(job, "its worker could not renew the lease in time"),
-        lambda job: queue.retry(job, "it died"),
-    ):
-        job = queue.submit("train", {})
-        with queue.database.writing() as connection:  # most of its attempts are over
-            connection.execute(update(JOBS).where(JOBS.c.id == job.id).values(attempt=MAX_ATTEMPTS - 25))
-        for _ in range(26):
-            claimed = queue.claim("ann")
-            if claimed is None:
-                break
-            give_back(claimed)
-        assert queue.get(job.id).status is Status.FAILED
-        assert queue.get(job.id).error["detail"].startswith("tried ")
 
 
 @pytest.mark.thorough
@@ -302,9 +236,9 @@ def test_a_stop_while_the_memory_of_a_job_is_measured_is_not_lost(queue, databas
     execution = Execution(queue.claim("one"), targets.work, database_url, limits, trusted_until=math.inf)
 
     def stop_meanwhile(_process, **_options):
-        execution.stop(Stop.RELEASED)
+        execution.stop(RELEASED)
         return []
 
     monkeypatch.setattr(psutil.Process, "children", stop_meanwhile)
-    assert execution.run() == Ending(Event.RETRY, "its worker was stopped")
+    assert execution.run() is RELEASED
     assert not targets.published(queue)

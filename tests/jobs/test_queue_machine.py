@@ -107,7 +107,7 @@ class QueueMachine(RuleBasedStateMachine):
                 ended, status = queue.retry(job, "stop", died=False), "cancelled" if twin.cancel else "queued"
             case "died":
                 ended, status = queue.retry(job, "died"), None
-        assert ended == owns
+        assert (ended is not None) == owns
         if owns and status:
             twin.status = status
         elif owns:

@@ -6,7 +6,6 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from app.jobs.queue_status import queue_status
 from tests.jobs import targets
 
 JOBS = 200
@@ -44,7 +43,7 @@ def test_every_job_is_claimed_once_whoever_claims(url, queue):
     for number in range(JOBS):
         queue.submit("train", {"number": number})
     at_once(targets.claim_all, url)
-    assert queue_status(queue).jobs["succeeded"] == JOBS
+    assert queue.status().jobs["succeeded"] == JOBS
     assert sorted(targets.published(queue).values()) == [1] * JOBS
     assert Counter(job.attempt for job in queue.page(page_size=1000)[0]) == {1: JOBS}
 
@@ -52,7 +51,7 @@ def test_every_job_is_claimed_once_whoever_claims(url, queue):
 @pytest.mark.thorough
 def test_a_key_makes_one_job_whoever_submits(url, queue):
     at_once(targets.submit_keyed, url)
-    assert sum(queue_status(queue).jobs.values()) == targets.KEYS
+    assert sum(queue.status().jobs.values()) == targets.KEYS
 
 
 def test_notes_written_at_once_are_all_kept(queue):

@@ -6,12 +6,9 @@ import pytest
 from sqlalchemy import select, update
 
 from app.errors import NotFound
-from app.jobs import retention
+from app.jobs import queue as queue_module
 from app.jobs.job import Problem, Status
-from app.jobs.retention import expire
 from app.jobs.tables import JOBS
-from app.jobs.worker import Worker
-from tests.jobs.waiting import eventually
 
 DAY = 86_400.0
 
@@ -40,7 +37,7 @@ def test_only_jobs_that_ended_long_ago_go(queue):
         connection.execute(update(JOBS).where(JOBS.c.id.in_([running, queued])).values(created_at=0, started_at=0))
     assert old <= there(queue)
 
-    assert expire(queue.database, 7 * DAY) == 3
+    assert queue.expire(7 * DAY) == 3
 
     assert there(queue) == young | {running, queued}
     with pytest.raises(NotFound):
@@ -48,29 +45,18 @@ def test_only_jobs_that_ended_long_ago_go(queue):
 
 
 def test_many_go_in_several_batches(queue, monkeypatch):
-    monkeypatch.setattr(retention, "_BATCH", 2)
+    monkeypatch.setattr(queue_module, "_EXPIRED", 2)
     for _ in range(5):
         ended(queue, 9)
 
-    assert [expire(queue.database, 7 * DAY) for _ in range(4)] == [2, 2, 1, 0]
+    assert [queue.expire(7 * DAY) for _ in range(4)] == [2, 2, 1, 0]
 
 
 def test_the_key_of_an_expired_job_can_be_used_again(queue):
     first = queue.submit("train", {"seed": 1}, key="mine")
     queue.fail(queue.claim("worker"), Problem("no"))
-    expire(queue.database, -1.0)
+    queue.expire(-1.0)
 
     second = queue.submit("train", {"seed": 2}, key="mine")
 
     assert (second.id, second.status) == (first.id, Status.QUEUED)
-
-
-def test_workers_delete_expired_jobs_while_they_run_others(queue):
-    ended(queue, 9)
-    kept = ended(queue, 1)
-    worker = Worker(queue, print, None, keep_seconds=7 * DAY)
-    worker.start()
-    try:
-        eventually(lambda: there(queue) == {kept})
-    finally:
-        worker.stop()

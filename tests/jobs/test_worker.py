@@ -9,7 +9,6 @@ from sqlalchemy.exc import OperationalError
 
 from app.jobs.job import Status
 from app.jobs.process import JobLimits
-from app.jobs.watcher import Watcher
 from app.jobs.worker import Worker
 from tests.jobs import targets
 from tests.jobs.waiting import SOON, alive_workers, eventually, gone
@@ -36,7 +35,7 @@ def start(url, queue):
 
     def begin(target=targets.work, **options):
         options.setdefault("limits", JobLimits(seconds=60, memory_bytes=2**31))
-        worker = Worker(queue, target, url, modules=["tests.jobs.targets"], clean_up=targets.clean, **options)
+        worker = Worker(queue, target, url, modules=["tests.jobs.targets"], **options)
         workers.append(worker)
         worker.start()
         return worker
@@ -66,7 +65,6 @@ def test_a_job_succeeds_in_a_process_of_its_own(queue, start):
     assert (job.status, job.progress, job.attempt, job.error) == (Status.SUCCEEDED, 1.0, 1, None)
     assert targets.started(queue) != [os.getpid()]
     assert targets.published(queue) == {job.id: 1}
-    assert targets.cleaned(queue) == []
 
 
 @pytest.mark.parametrize("threads", [1, 2])
@@ -95,13 +93,6 @@ def test_an_error_made_for_callers_fails_the_job_in_its_own_words(queue, start):
         "errors": [{"loc": "/learner/C", "msg": "must be positive"}],
         "family": "Invalid",
     }
-    assert targets.cleaned(queue) == [(job.id, 1)]
-
-
-def test_the_clean_up_sees_what_the_attempt_noted(queue, start):
-    start()
-    run(queue, "leave things")
-    assert targets.cleaned_notes(queue) == ["half"]
 
 
 def test_any_other_error_names_its_class_and_leaves_the_rest_to_the_log(queue, start):
@@ -126,7 +117,6 @@ def test_a_job_that_finds_a_part_of_the_service_away_is_tried_again_without_dyin
     start(rest_seconds=0.01)
     job = run(queue, "miss", times=4)  # more often than it may die
     assert (job.status, job.attempt, job.deaths, job.outages) == (Status.SUCCEEDED, 5, 0, 4)
-    assert targets.cleaned(queue) == [(job.id, attempt) for attempt in (1, 2, 2, 3, 3, 4, 4, 5)]
 
 
 def test_a_database_that_does_not_answer_in_the_midst_of_a_job_costs_an_attempt_and_no_more(queue, start):
@@ -160,33 +150,20 @@ def test_a_worker_that_is_stopped_gives_a_resting_job_back_at_once(queue, start)
     assert (queue.get(job.id).status, queue.get(job.id).deaths) == (Status.QUEUED, 0)
 
 
-def test_watchers_hear_what_becomes_of_every_attempt(queue, start):
-    class Heard(Watcher):
-        def __init__(self):
-            self.all = []
-
-        def begun(self, job):
-            self.all.append(("begun", job.attempt, job.status))
-
-        def ended(self, job):
-            self.all.append(("ended", job.attempt, job.status))
-
-        def put_back(self, job):
-            self.all.append(("put back", job.attempt, job.status))
-
-    heard = Heard()
-    start().watchers.append(heard)
-    for deed in ("die once", "refuse"):
-        before = len(heard.all)
-        run(queue, deed)
-        eventually(lambda before=before: any(word == "ended" for word, *_ in heard.all[before:]))
-    assert heard.all == [
-        ("begun", 1, Status.RUNNING),
-        ("put back", 1, Status.QUEUED),
-        ("begun", 2, Status.RUNNING),
-        ("ended", 2, Status.SUCCEEDED),
-        ("begun", 1, Status.RUNNING),
-        ("ended", 1, Status.FAILED),
+def test_listeners_hear_what_becomes_of_every_attempt(queue, start):
+    heard = []
+    start().listeners.append(lambda job: heard.append((job.attempt, job.status)))
+    run(queue, "die once")
+    eventually(lambda: len(heard) == 4)
+    run(queue, "refuse")
+    eventually(lambda: len(heard) == 6)
+    assert heard == [
+        (1, Status.RUNNING),
+        (1, Status.QUEUED),
+        (2, Status.RUNNING),
+        (2, Status.SUCCEEDED),
+        (1, Status.RUNNING),
+        (1, Status.FAILED),
     ]
 
 
@@ -203,7 +180,7 @@ def test_work_that_ends_without_a_result_is_a_failure(queue, start):
     assert job.error["detail"] == "its work ended without a result"
 
 
-def test_a_process_killed_right_after_its_success_changes_nothing_and_is_not_cleaned_up(queue, start):
+def test_a_process_killed_right_after_its_success_changes_nothing(queue, start):
     start()
     job = run(queue, "die after success")
     pid = targets.started(queue)[0]
@@ -211,7 +188,6 @@ def test_a_process_killed_right_after_its_success_changes_nothing_and_is_not_cle
     run(queue, "sleep")  # by now the worker has dealt with the first
     assert queue.get(job.id).status is Status.SUCCEEDED
     assert targets.published(queue)[job.id] == 1
-    assert targets.cleaned(queue) == []
 
 
 @pytest.mark.parametrize("do", ["sleep", "hold the interpreter", "ignore SIGTERM", "start a helper"])
@@ -225,7 +201,6 @@ def test_cancelling_ends_a_running_job_within_two_seconds_whatever_it_does(queue
     ended = eventually(lambda: (now := queue.get(job.id)).ended and now, SOON)
     assert ended.status is Status.CANCELLED
     eventually(lambda: all(gone(pid) for pid in targets.started(queue)))
-    assert targets.cleaned(queue) == [(job.id, 1)]
     assert not targets.published(queue)
 
 

@@ -24,8 +24,8 @@ from app.api.routes.replay import ReplayDocument
 from app.api.routes.train import EXAMPLE_KEY, JobDocument
 from app.api.routing import StrictRoute
 from app.errors import Conflict
-from app.jobs.client_queue import id_of_key
 from app.jobs.job import JobView
+from app.jobs.queue import id_of_key
 from app.usecases import calibrate, compare, import_model, replay, train
 from app.usecases import jobs as usecase
 

@@ -1,4 +1,4 @@
-"""The order in which queued jobs begin: the clients that order them take turns.
+"""Which orders are accepted, and in which order their jobs begin: the clients take turns.
 
 Each job gets a turn when it is submitted, and jobs begin in the order of their turns (start-time fair queueing,
 P. Goyal, H. M. Vin and H. Cheng, 1997, with jobs of equal cost). A client's jobs have turns one apart; the first job of
@@ -10,10 +10,14 @@ from __future__ import annotations
 
 from sqlalchemy import ColumnElement, Connection, ScalarSelect, func, select
 
-from app.jobs.job import Status
+from app.errors import TooMany
+from app.jobs.job import ENDED, Status
 from app.jobs.tables import JOBS
 
+PENDING = JOBS.c.status.in_([status for status in Status if status not in ENDED])
+
 _BEGUN = (Status.RUNNING, Status.SUCCEEDED, Status.FAILED)  # a cancelled job may never have begun
+_SECONDS = 5  # jobs end in their own time; asking more often does not help
 
 
 def next_turn(connection: Connection, client: str | None) -> int:
@@ -32,6 +36,21 @@ def next_turn(connection: Connection, client: str | None) -> int:
     now = max((turn for turn in row[: len(served) + 1] if turn is not None), default=0)
     after = max((turn + 1 for turn in row[len(served) + 1 :] if turn is not None), default=0)
     return max(now, after)
+
+
+def admit(connection: Connection, job_id: str, client: str, most: int) -> None:
+    """TooMany where the client has `most` jobs queued or running, unless one of its jobs is `job_id` already.
+
+    To be called after `next_turn`, which makes the client's other orders wait.
+    """
+    if connection.execute(select(JOBS.c.seq).where(JOBS.c.id == job_id)).first() is not None:
+        return
+    count = connection.execute(select(func.count()).where(PENDING, JOBS.c.client == client)).scalar_one()
+    if count >= most:
+        raise TooMany(
+            f"{count} jobs of this key are queued or running, and {most} may be: wait for one, or cancel one",
+            seconds=_SECONDS,
+        )
 
 
 def _latest(*which: ColumnElement[bool]) -> ScalarSelect[int | None]:
