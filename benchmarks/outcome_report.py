@@ -141,7 +141,7 @@ def read(archive: Archive) -> tuple[int, float, float]:
 def report(archive: Archive, by: str | None) -> str:
     """The verdict of the report and its reason, without what is compared with the registry."""
     maturity = matured(archive.cases(MODEL, arrivals_only=True), (FIRST + 365) * DAY)
-    found = Read(lambda _version: np.array([0.6, 0.3, 0.1]), by, maturity=maturity)
+    found = Read(lambda _version: (np.array([0.6, 0.3, 0.1]), 0), by, maturity)
     for part in archive.cases(MODEL):
         found.add(part)
     told = document(found, [])

@@ -18,10 +18,9 @@ from app.errors import Conflict, Invalid, NotFound, TooLarge
 from app.outcomes.cases import Cases
 from app.registry.card import Card
 from app.usecases.models import card_of
-from app.usecases.outcome_report.action_counts import ActionCounts
 from app.usecases.outcome_report.reading import matured
 from app.usecases.outcome_report.report import reservations
-from app.usecases.outcome_report.selection import selection
+from app.usecases.outcome_report.selection import ActionCounts
 from app.usecases.outcome_report.slices import settled, slices
 from app.usecases.ports import Ports
 
@@ -72,7 +71,7 @@ def make(
             "until": until,
             "rows": counts["rows"],
             "left_out": left_out,
-            "warnings": list(reservations(maturity, selective=selection(actions)["is"])),
+            "warnings": list(reservations(maturity, selective=actions.document()["is"])),
         }
         absent = (feature.name for feature in card.features if feature.name not in names)
         request = replace(request, types=dict.fromkeys(absent, "ignore"))

@@ -23,10 +23,9 @@ from app.outcomes.cases import Cases
 from app.outcomes.identity import day_of
 from app.outcomes.terms import Label, Terms
 from app.usecases.models import trained
-from app.usecases.outcome_report.action_counts import ActionCounts
 from app.usecases.outcome_report.reading import matured
 from app.usecases.outcome_report.report import maturing, reservations
-from app.usecases.outcome_report.selection import selection
+from app.usecases.outcome_report.selection import ActionCounts
 from app.usecases.outcome_report.slices import coded, settled, slices
 from app.usecases.ports import Ports
 from app.usecases.predict import decide_given
@@ -118,7 +117,7 @@ class _Replay:
 
     def document(self) -> dict[str, Any]:
         """The job's result."""
-        selective, maturity = selection(self._actions), self._maturity
+        selective, maturity = self._actions.document(), self._maturity
         figures = documents(
             [each.tally for each in self._alternatives], selective=selective["is"], late=maturity.reason
         )

@@ -11,9 +11,9 @@ import numpy as np
 from app.decisions.bootstrap import FEWEST, RESAMPLES, Possible, Ranking, rank
 from app.evidence.drift import holm
 from app.outcomes.terms import Label
-from app.usecases.outcome_report.earnings import LEVEL, basis
-from app.usecases.outcome_report.paired import THIN
+from app.usecases.outcome_report.promise import basis
 from app.usecases.outcome_report.selection import UNEQUAL, WHATEVER
+from app.usecases.outcome_report.ways import LEVEL, THIN
 
 _SIGNIFICANT = 0.05
 _FOR_EACH = 100  # resamples for each alternative

@@ -43,7 +43,7 @@ def stream(rng, lag, *, days=30, each=60, **world):
 
 
 def reported(days, now):
-    read = Read(lambda _version: TRAINED, maturity=matured(days, now))
+    read = Read(lambda _version: (TRAINED, 0), maturity=matured(days, now))
     for cases in days:
         read.add(cases)
     return document(read, [])

@@ -17,15 +17,13 @@ from app.evidence.means import Mean
 from app.outcomes.cases import UNKNOWN
 from app.outcomes.terms import Terms
 from app.usecases.outcome_report import slices as slicing
-from app.usecases.outcome_report.comparisons import deciles, overrides, shadows
-from app.usecases.outcome_report.drift import compared_values, drift, features
-from app.usecases.outcome_report.instances import sides
-from app.usecases.outcome_report.paired import THIN
+from app.usecases.outcome_report.drift import compared_values, drift, features, sides
+from app.usecases.outcome_report.exploration import Exploration
+from app.usecases.outcome_report.promise import Kept, deciles
 from app.usecases.outcome_report.reading import Read
 from app.usecases.outcome_report.report import document
-from app.usecases.outcome_report.selection import explored
 from app.usecases.outcome_report.slices import slices
-from app.usecases.outcome_report.sums import Sums
+from app.usecases.outcome_report.ways import THIN
 from tests.effort import repeated
 from tests.reference.evidence import ledger
 from tests.usecases.outcome_worlds import DAY, day_of_cases, terms_of
@@ -35,7 +33,7 @@ OTHER = terms_of(((0.0, -2.0), (-35.0, 3.0)), version=2)
 
 
 def read_of(days, by=None):
-    read = Read(lambda version: TRAINED if version < 3 else None, by, lambda _version: 1_000)
+    read = Read(lambda version: (TRAINED if version < 3 else None, 1_000), by)
     for cases in days:
         read.add(cases)
     return read
@@ -138,12 +136,12 @@ def test_amounts_of_any_size_are_reported_as_finite_numbers(unit):
 
 def test_a_gain_that_is_not_a_number_is_no_verdict():
     read = read_of(worlds()[0])
-    read.sums.overrides.mean = lambda: Mean(np.nan, np.nan, np.nan)
+    read.ways.overrides.mean = lambda: Mean(np.nan, np.nan, np.nan)
     sequence = SimpleNamespace(interval=lambda: (np.nan,) * 3, count=9)
-    read.sums.shadows["triage:2"] = sequence, 9
+    read.ways.shadows["triage:2"] = sequence, 9
 
-    assert overrides(read.sums, "known")["right"] == "undecided"
-    assert [one["verdict"] for one in shadows(read.sums, "known")] == ["undecided"]
+    assert read.ways.overriding("known")["right"] == "undecided"
+    assert [one["verdict"] for one in read.ways.challengers("known")] == ["undecided"]
 
 
 def test_days_and_weeks_are_named_by_date():
@@ -235,7 +233,7 @@ def test_correcting_priors_that_changed_earns_more_and_none_that_did_not():
     trained = np.array([1 - share, share])
     gains = {}
     for odds in (1.0, 6.0):
-        read = Read({1: trained}.get)
+        read = Read(lambda _version, trained=trained: (trained, 0))
         for d in range(20):
             read.add(day_of_cases(rng, 400, DAY + d, odds=odds))
         gains[odds] = document(read, [])["priors"]["corrected"]
@@ -296,7 +294,7 @@ def test_a_class_in_which_all_earn_the_same_may_be_rare():
     rng = np.random.default_rng(27)
     terms = terms_of(((0.0, 1.0), (0.0, -2.0), (7.0, 7.0)), classes=("a", "b", "never"))
     cases = day_of_cases(rng, 900, overrides=0.3)
-    P, read = np.column_stack((cases.probabilities, np.zeros(900))), Read(lambda _version: None)
+    P, read = np.column_stack((cases.probabilities, np.zeros(900))), Read(lambda _version: (None, 0))
     padded = terms_of(((0.0, 1.0), (0.0, -2.0)), classes=("a", "b"), version=2)
     for listed in ([terms], [terms, padded]):
         read.add(replace(cases, probabilities=P, terms=listed))
@@ -304,11 +302,11 @@ def test_a_class_in_which_all_earn_the_same_may_be_rare():
         assert report["alternatives"]["perfect"]["gain"]["low"] is not None
 
 
-def explored_sums(cases):
-    sums = Sums(lambda _version: None)
+def explored(cases):
+    found = Exploration()
     for part in slices(cases):
-        sums.add(part)
-    return explored(sums)["ways"]["without_exploration"]
+        found.add(part)
+    return found.document()["ways"]["without_exploration"]
 
 
 def test_exploration_estimates_are_unbiased_where_truth_is_known_after_one_action_alone():
@@ -320,7 +318,7 @@ def test_exploration_estimates_are_unbiased_where_truth_is_known_after_one_actio
         cases = day_of_cases(rng, 400, known_after=[0.0, 1.0], epsilon=0.3, truth=truth, terms=own)
         y, best, M, _P = truth[0]
         real = M[np.arange(400), y, best].mean()
-        way = explored_sums(cases)
+        way = explored(cases)
         errors.append((way["ips"]["mean"] - real, way["dr"]["mean"] - real))
         known = cases.truth >= 0
         naive.append(M[np.arange(400), y, cases.choice][known].mean() - real)
@@ -339,7 +337,7 @@ def test_intervals_by_propensities_hold_or_are_not_given(odds):
     y, best, M, _P = truth[0]
     real = M[np.arange(len(y)), y, best].mean()
     for _ in range(repeated(210)):
-        way = explored_sums(day_of_cases(rng, 800, **world))
+        way = explored(day_of_cases(rng, 800, **world))
         if way["dr"]["low"] is None:
             assert not way["usable"]
             continue
@@ -349,7 +347,7 @@ def test_intervals_by_propensities_hold_or_are_not_given(odds):
 
     assert given > 50
     assert min(held) / given >= 0.92 - 3 * np.sqrt(0.08 * 0.92 / given)
-    few = explored_sums(day_of_cases(rng, 100, known_after=[0.0, 1.0], epsilon=0.1))
+    few = explored(day_of_cases(rng, 100, known_after=[0.0, 1.0], epsilon=0.1))
     assert few["dr"]["low"] is None
 
 
@@ -418,7 +416,7 @@ def limited_days():
 
 @pytest.mark.parametrize("epsilon", [0.0, 0.3])
 def test_correcting_priors_is_not_credited_with_what_exploration_costs(epsilon):
-    read = Read({1: np.array([6 / 6.8, 0.8 / 6.8])}.get)
+    read = Read(lambda _version: (np.array([6 / 6.8, 0.8 / 6.8]), 0))
     for cases in explored_days(epsilon):
         read.add(cases)
 
@@ -452,10 +450,10 @@ def test_a_decision_is_drawn_or_best_by_the_rule_of_decisions():
         choice=choice.astype(np.int32),
         propensity=np.where(choice == best, 0.7 + 0.1, 0.1),
     )
-    sums = read_of([cases]).sums
+    exploration = read_of([cases]).exploration
 
-    _, _, found, epsilon, _ = sums.explored.columns()[:5]
-    names = list(sums.labels)
+    _, _, found, epsilon, _ = exploration.cases.columns()[:5]
+    names = list(exploration.labels)
     assert [names[int(code)] for code in found] == [terms.actions[action] for action in best]
     assert set(epsilon) == {0.3}
 
@@ -463,7 +461,7 @@ def test_a_decision_is_drawn_or_best_by_the_rule_of_decisions():
 def test_scores_of_partly_known_cases_do_not_drift():
     cases = day_of_cases(np.random.default_rng(25), 300)
     acquired = replace(cases, day=DAY + 1, terms=[replace(terms_of(), verb="acquire")])
-    scores = read_of([cases, acquired]).sums.scores[1]
+    scores = read_of([cases, acquired]).scores.by_day[1]
 
     assert {day: counts[0].sum() for day, counts in scores.items()} == {DAY: 300, DAY + 1: 0}
 
@@ -499,19 +497,19 @@ def test_features_are_compared_where_instances_were_recorded():
         days.append(replace(day_of_cases(rng, 400, DAY + d), instances=[*texts, *[None] * 100]))
     ports = SimpleNamespace(archive=Archived(days))
 
-    lines = drift(features(ports, "triage", [cases.day for cases in days], None))
+    lines = drift(list(features(ports, "triage", [cases.day for cases in days], None)))
 
     assert {(line["feature"], line["of"]): line["drifted"] for line in lines} == {
         ("age", "values"): True,
         ("pulse", "values"): False,
     }
-    assert features(ports, "triage", [DAY], None) == []
+    assert list(features(ports, "triage", [DAY], None)) == []
 
 
 @pytest.mark.parametrize("sizes", [[500] * 10 + [20_000] * 10, [20_000] * 3 + [300] * 30, [2_000, 0, 0, 0, 9_000]])
 def test_features_of_busy_days_are_those_of_whole_days(sizes, monkeypatch):
     """Each day has the same mixture, in the order of time."""
-    monkeypatch.setattr("app.usecases.outcome_report.instances._KEPT", 12_000)
+    monkeypatch.setattr("app.usecases.outcome_report.drift._KEPT", 12_000)
 
     def cases(_model, *, since, **_asked):
         day = int(since // 86_400)
@@ -521,14 +519,14 @@ def test_features_of_busy_days_are_those_of_whole_days(sizes, monkeypatch):
         yield SimpleNamespace(instances=[*texts[n // 3 :], None])
 
     ports = SimpleNamespace(archive=SimpleNamespace(cases=cases))
-    found = features(ports, "triage", range(len(sizes)), None)
+    found = list(features(ports, "triage", range(len(sizes)), None))
     assert not drift(found)[0]["drifted"]
     assert min(map(len, sides(ports, "triage", range(len(sizes)), None))) >= 250
 
 
 def test_instances_are_drawn_with_the_same_chance_within_each_side(monkeypatch):
     """Halves of the days that have instances, whatever order they are read in."""
-    monkeypatch.setattr("app.usecases.outcome_report.instances._KEPT", 3_000)
+    monkeypatch.setattr("app.usecases.outcome_report.drift._KEPT", 3_000)
     sizes = {0: 0, 1: 1_000, 2: 9_000, 3: 0, 4: 300, 5: 2_700}
 
     def cases(_model, *, since, **_asked):
@@ -551,7 +549,7 @@ def test_a_feature_that_goes_missing_is_seen(value, share):
         rows = [{"age": value(rng) if d < 2 or rng.random() >= share else None, "new": d or None} for _ in range(400)]
         texts = [orjson.dumps(row).decode() for row in rows]
         days.append(replace(day_of_cases(rng, 400, DAY + d), instances=texts))
-    changes = features(SimpleNamespace(archive=Archived(days)), "triage", [cases.day for cases in days], None)
+    changes = list(features(SimpleNamespace(archive=Archived(days)), "triage", [cases.day for cases in days], None))
 
     found = {(line["feature"], line["of"]): line["drifted"] for line in drift(changes)}
 
@@ -711,10 +709,10 @@ def test_cases_of_equal_expected_benefit_are_in_one_part(counts, sizes):
     """Parts are as even as that permits; differences by rounding are none."""
     rng, n = np.random.default_rng(10), sum(counts)
     promised = np.repeat(np.arange(len(counts), dtype=float) + 1, counts) * (1 + rng.uniform(-1, 1, n) * 1e-15)
-    sums = Sums(lambda _version: None)
-    sums.values.add(rng.permutation(np.stack((promised, promised)), axis=1))
+    values = Kept()
+    values.add(rng.permutation(np.stack((promised, promised)), axis=1))
 
-    parts = deciles(sums, "known")
+    parts = deciles(values, "known")
 
     assert [part["cases"] for part in parts] == sizes
     assert all(one["to"] < other["from"] for one, other in pairwise(parts))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from app.usecases.outcome_report.paired import THIN
+from app.usecases.outcome_report.ways import THIN
 from app.usecases.replay_tally import Part, Tally, documents
 
 MATRIX = np.array([[0.0, -1.0], [-2.0, 1.0]])

@@ -1,69 +1,31 @@
-"""Whether classes, scores and features of recorded decisions are those of training, or of the days before."""
+"""Whether scores and features of recorded decisions are those of training, or of the days before."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import orjson
 
 from app.errors import PayoffError
 from app.evidence.drift import Change, category_change, drifted, histogram_change, holm
-from app.evidence.priors import odds_change, priors_test
+from app.outcomes.identity import DAY
 from app.outcomes.terms import Label
 from app.registry.loaded import Loaded
-from app.usecases.outcome_report import instances
-from app.usecases.outcome_report.earnings import gain
-from app.usecases.outcome_report.sums import Sums, histogram
+from app.usecases.outcome_report.slices import Slice
 from app.usecases.ports import Ports
 
-_SIGNIFICANT = 0.05
 _FEWEST = 100  # cases on each side of a comparison of distributions
-_CHANGED = 1.25  # factor of the odds of a class, below which a change does little harm
+_BINS = 200  # of scores
+_KEPT = 50_000  # instances of all days
+_OF_SIDE = 5_000
+
+Changed = tuple[dict[str, Any], Change | None]  # what was compared, and None where it could not be
 
 
-def priors(
-    sums: Sums, classes: Mapping[int, Sequence[Label]], basis: str, rows: Callable[[int], int], *, selective: bool
-) -> dict[str, Any]:
-    """Classes that occurred against those of the `rows` in training, and what correcting the shares would have earned.
-
-    Whether they changed is not answered where truth is known more often after some actions.
-    """
-    versions = [version for version, counts in sums.classes.items() if counts.sum()]
-    tables = [(sums.classes[one], np.rint(_trained(sums, one) * rows(one)).astype(np.int64)) for one in versions]
-    tested = [priors_test(*table) for table in tables]
-    adjusted = holm(np.array([p for p, _ in tested]))
-    factors = [odds_change(*table) if table[1].any() else None for table in tables]
-    return {
-        "versions": [
-            {
-                "version": version,
-                "classes": [
-                    {"class": label, "cases": int(count), "observed": float(count / counts.sum()), "trained": float(p)}
-                    for label, count, p in zip(classes[version], counts, _trained(sums, version), strict=True)
-                ],
-                "p_value": p,
-                "adjusted_p_value": float(own),
-                "test": method,
-                "odds_ratio": factor,
-                "changed": None if selective or factor is None else bool(own < _SIGNIFICANT and factor >= _CHANGED),
-            }
-            for version, (counts, _), (p, method), own, factor in zip(
-                versions, tables, tested, adjusted, factors, strict=True
-            )
-        ],
-        "corrected": gain(sums.corrected, basis) if sums.corrected.count else None,
-        "basis": basis,
-    }
-
-
-def _trained(sums: Sums, version: int) -> np.ndarray:
-    shares = sums.trained(version)
-    assert shares is not None
-    return shares
-
-
-def drift(changes: Sequence[tuple[dict[str, Any], Change | None]]) -> list[dict[str, Any]]:
+def drift(changes: Sequence[Changed]) -> list[dict[str, Any]]:
     """Names and changes, where there are any, as documents; one correction for all."""
     found = [(name, change) for name, change in changes if change is not None]
     adjusted = holm(np.array([change.p_value for _, change in found]))
@@ -80,52 +42,48 @@ def drift(changes: Sequence[tuple[dict[str, Any], Change | None]]) -> list[dict[
     ]
 
 
-def compared(before: np.ndarray, after: np.ndarray) -> Change | None:
-    """Counts in ordered bins; None with too few cases."""
-    enough = min(before.sum(), after.sum()) >= _FEWEST
-    return histogram_change(before, after) if enough else None
-
-
-def compared_values(before: Sequence[Any], after: Sequence[Any]) -> Change | None:
-    """Values of a feature, numbers or categories, without missing ones; None with too few, or numbers beside text."""
-    sides = [[value for value in side if value is not None] for side in (before, after)]
-    kinds = {isinstance(value, int | float) and not isinstance(value, bool) for side in sides for value in side}
-    if min(map(len, sides)) < _FEWEST or len(kinds) != 1:
-        return None
-    if kinds == {True}:
-        numbers = [np.array(side, dtype=np.float64) for side in sides]
-        found = np.unique(np.concatenate(numbers))
-        return compared(*(np.bincount(np.searchsorted(found, side), minlength=len(found)) for side in numbers))
-    places = {name: i for i, name in enumerate(dict.fromkeys(str(value) for side in sides for value in side))}
-    counts = [np.bincount([places[str(value)] for value in side], minlength=len(places)) for side in sides]
-    return category_change(*counts)
-
-
-def compared_presence(before: Sequence[Any], after: Sequence[Any]) -> Change | None:
-    """Whether values are missing as often; None with too few, and where none is."""
-    counts = np.array([np.bincount([value is None for value in side], minlength=2) for side in (before, after)])
-    return category_change(*counts) if counts.sum(axis=1).min() >= _FEWEST and counts[:, 1].any() else None
-
-
-def scores(ports: Ports, model: str, sums: Sums, classes: Mapping[int, Sequence[Label]]) -> list[tuple[dict, Change]]:
-    """The probabilities of each class against those of the version's hold-out, else of earlier days.
-
-    A version that was fitted again on all rows has no hold-out of its own.
+@dataclass
+class Scores:
+    """Histograms (K, bins) by version and day of the probabilities of each class, under the priors of training, with
+    all features known.
     """
-    found = []
-    for version, days in sorted(sums.scores.items()):
-        K = len(next(iter(days.values())))
-        labels = classes.get(version, ())
-        if len(labels) != K:
-            continue
-        held_out = _held_out(ports, f"{model}:{version}", K)
-        before, after = _sides(days) if held_out is None else (held_out, np.sum(list(days.values()), axis=0))
-        for k in range(1 if K == 2 else 0, K):  # of two classes one has it all
-            change = compared(before[k], after[k])
-            if change is not None:
-                against = "earlier days" if held_out is None else "hold-out"
-                found.append(({"version": version, "class": labels[k], "against": against}, change))
-    return found
+
+    by_day: dict[int, dict[int, np.ndarray]] = field(default_factory=dict)
+
+    def add(self, part: Slice) -> None:
+        lengths = np.array([len(classes) for classes in part.stack.class_sets])[part.stack.class_set]
+        is_plain = part.stack.plain.all()
+        for version, own in part.of_versions:
+            rows: Any = slice(None) if own is None else own
+            K = int(lengths[part.stack.versions == version].max())
+            kept = self.by_day.setdefault(version, {}).setdefault(part.day, np.zeros((K, _BINS)))
+            plain = slice(None) if is_plain else part.stack.plain[part.term[rows]]
+            for k in range(len(kept)):
+                kept[k] += histogram(part.P[rows, k][plain])
+
+    def changes(self, ports: Ports, model: str, classes: Mapping[int, Sequence[Label]]) -> Iterator[Changed]:
+        """The probabilities of each class against those of the version's hold-out, else of earlier days.
+
+        A version that was fitted again on all rows has no hold-out of its own.
+        """
+        for version, days in sorted(self.by_day.items()):
+            K = len(next(iter(days.values())))
+            labels = classes.get(version, ())
+            if len(labels) != K:
+                continue
+            held_out = _held_out(ports, f"{model}:{version}", K)
+            before, after = _halves(days) if held_out is None else (held_out, np.sum(list(days.values()), axis=0))
+            against = "earlier days" if held_out is None else "hold-out"
+            for k in range(1 if K == 2 else 0, K):  # of two classes one has it all
+                change = compared(before[k], after[k])
+                if change is not None:
+                    yield {"version": version, "class": labels[k], "against": against}, change
+
+
+def histogram(scores: np.ndarray) -> np.ndarray:
+    """Counts (bins,) of probabilities."""
+    places = np.minimum((scores[~np.isnan(scores)] * _BINS).astype(np.intp), _BINS - 1)
+    return np.bincount(places, minlength=_BINS)
 
 
 def _held_out(ports: Ports, reference: str, K: int) -> np.ndarray | None:
@@ -145,7 +103,7 @@ def _histograms(model: Loaded) -> np.ndarray | None:
     return np.array([histogram(column) for column in model.holdout.scores.T])
 
 
-def _sides(days: Mapping[int, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+def _halves(days: Mapping[int, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
     """The sums of earlier and of later days, each with about half of the cases; the first is 0 for one day."""
     listed = [days[day] for day in sorted(days)]
     sizes = np.cumsum([own[0].sum() for own in listed])
@@ -155,17 +113,83 @@ def _sides(days: Mapping[int, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
     return sum(listed[:cut], nothing), sum(listed[cut:], nothing)
 
 
-def features(
-    ports: Ports, model: str, days: Sequence[int], versions: Sequence[int] | None
-) -> list[tuple[dict[str, Any], Change | None]]:
+def compared(before: np.ndarray, after: np.ndarray) -> Change | None:
+    """Counts in ordered bins; None with too few cases."""
+    enough = min(before.sum(), after.sum()) >= _FEWEST
+    return histogram_change(before, after) if enough else None
+
+
+def features(ports: Ports, model: str, days: Sequence[int], versions: Sequence[int] | None) -> Iterator[Changed]:
     """Each feature of recorded instances, of the first days against the last: its values, None where they cannot be
     compared, and whether it is missing as often.
     """
-    before, after = instances.sides(ports, model, days, versions)
-    changes: list[tuple[dict[str, Any], Change | None]] = []
+    before, after = sides(ports, model, days, versions)
     for name in dict.fromkeys(name for one in (*before, *after) for name in one):
-        sides = [[one.get(name) for one in side] for side in (before, after)]
-        changes.append(({"feature": name, "of": "values"}, compared_values(*sides)))
-        if (missing := compared_presence(*sides)) is not None:
-            changes.append(({"feature": name, "of": "missing"}, missing))
-    return changes
+        columns = [[one.get(name) for one in side] for side in (before, after)]
+        yield {"feature": name, "of": "values"}, compared_values(*columns)
+        counts = np.array([np.bincount([value is None for value in side], minlength=2) for side in columns])
+        if counts.sum(axis=1).min() >= _FEWEST and counts[:, 1].any():
+            yield {"feature": name, "of": "missing"}, category_change(*counts)
+
+
+def compared_values(before: Sequence[Any], after: Sequence[Any]) -> Change | None:
+    """Values of a feature, numbers or categories, without missing ones; None with too few, or numbers beside text."""
+    columns = [[value for value in side if value is not None] for side in (before, after)]
+    kinds = {isinstance(value, int | float) and not isinstance(value, bool) for side in columns for value in side}
+    if min(map(len, columns)) < _FEWEST or len(kinds) != 1:
+        return None
+    if kinds == {True}:
+        numbers = [np.array(side, dtype=np.float64) for side in columns]
+        found = np.unique(np.concatenate(numbers))
+        return compared(*(np.bincount(np.searchsorted(found, side), minlength=len(found)) for side in numbers))
+    places = {name: i for i, name in enumerate(dict.fromkeys(str(value) for side in columns for value in side))}
+    counts = [np.bincount([places[str(value)] for value in side], minlength=len(places)) for side in columns]
+    return category_change(*counts)
+
+
+def sides(
+    ports: Ports, model: str, days: Sequence[int], versions: Sequence[int] | None
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Instances of the first and of the last half of the days that have any, at most 5,000 of each; none of one day.
+
+    Drawn at random, with the same chance for each instance of a side: rows of a day in the order in which they are
+    stored, or as many of a quiet day as of a busy one, would differ where nothing has changed. Kept are those with the
+    least random numbers.
+    """
+    rng, limit = np.random.default_rng(0), 1.0
+    number, day, text = np.empty(0), np.empty(0, dtype=np.int64), np.empty(0, dtype=object)
+    for own, texts in _recorded(ports, model, days, versions):
+        numbers = rng.random(len(texts))
+        near = numbers < limit
+        number = np.append(number, numbers[near])
+        day, text = np.append(day, np.full(near.sum(), own)), np.append(text, texts[near])
+        if len(number) > 2 * _KEPT:
+            least = np.argpartition(number, _KEPT)[:_KEPT]
+            number, day, text = number[least], day[least], text[least]
+            limit = float(number.max())
+    order = np.argsort(number)[:_KEPT]
+    day, text = day[order], text[order]
+    found = np.unique(day)
+    if len(found) < 2:
+        return [], []
+    is_late = day >= found[len(found) // 2]
+    before, after = ([orjson.loads(text) for text in text[own][:_OF_SIDE]] for own in (~is_late, is_late))
+    return before, after
+
+
+def _recorded(
+    ports: Ports, model: str, days: Sequence[int], versions: Sequence[int] | None
+) -> Iterator[tuple[int, np.ndarray]]:
+    """Days, and instances of them as JSON (n,)."""
+    for day in days:
+        found = ports.archive.cases(
+            model,
+            since=float(day * DAY),
+            until=float((day + 1) * DAY),
+            versions=versions,
+            with_instances=True,
+            arrivals_only=True,
+        )
+        for cases in found:
+            texts = np.array(cases.instances or (), dtype=object)
+            yield day, texts[texts != None]  # noqa: E711 - of each element

@@ -1,9 +1,8 @@
-"""The pass over all recorded cases: which of them are used, and in which groups."""
+"""The pass over all recorded cases: which truths are used, in which groups, and all sections of the report."""
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, Literal
 
@@ -14,9 +13,13 @@ from app.evidence.maturity import Arrivals, Maturity
 from app.outcomes.cases import UNKNOWN, Cases
 from app.outcomes.identity import DAY
 from app.outcomes.terms import Label
-from app.usecases.outcome_report.earnings import Earned
+from app.usecases.outcome_report.drift import Scores
+from app.usecases.outcome_report.exploration import Exploration
+from app.usecases.outcome_report.promise import Earned, Kept
+from app.usecases.outcome_report.selection import ActionCounts, Bounds
+from app.usecases.outcome_report.shares import ClassShares, Trained
 from app.usecases.outcome_report.slices import Slice, action_codes, slices
-from app.usecases.outcome_report.sums import Sums
+from app.usecases.outcome_report.ways import Ways
 
 MOST_GROUPS = 1_000
 _SHOWN_MATRICES = 10_000
@@ -47,29 +50,32 @@ def matured(days: Iterable[Cases], now: float) -> Maturity:
 
 
 class Read:
-    """The pass over all cases."""
+    """The sections of a report, each of which reads the cases slice by slice."""
 
-    def __init__(
-        self,
-        trained: Callable[[int], np.ndarray | None],
-        by: By | None = None,
-        rows: Callable[[int], int] = lambda _version: 0,
-        maturity: Maturity | None = None,
-    ) -> None:
-        self.sums = Sums(trained)
-        self.rows = rows  # of training
+    def __init__(self, trained: Trained, by: By | None = None, maturity: Maturity | None = None) -> None:
         self.maturity = maturity or Maturity()
         self.by = by
-        self.groups: OrderedDict[Any, Earned] = OrderedDict()
+        self.total = Earned()
+        self.actions = ActionCounts()
+        self.bounds = Bounds()
+        self.ways = Ways()
+        self.exploration = Exploration()
+        self.shares = ClassShares(trained)
+        self.scores = Scores()
+        self.values = Kept()  # promised and decided
+        self.groups: dict[Any, Earned] = {}
         self.classes: dict[int, tuple[Label, ...]] = {}
         self.days: set[int] = set()
         self._matrices: set[Any] = set()
 
     def add(self, cases: Cases) -> None:
         """The cases of a day, or a part of them."""
+        sections = (self.total, self.actions, self.bounds, self.ways, self.exploration, self.shares, self.scores)
         for part in slices(cases, self.maturity.since):
             self.days.add(part.day)
-            self.sums.add(part)
+            for section in sections:
+                section.add(part)
+            self.values.add(np.stack((part.promised, part.decided)))
             if self.by is not None:
                 self._group(part, self.by)
         for term in cases.terms:

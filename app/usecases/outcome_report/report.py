@@ -15,9 +15,12 @@ from app.evidence.maturity import Maturity
 from app.outcomes.cases import Cases
 from app.registry.snapshot import Reference
 from app.usecases.models import card_of, trained
-from app.usecases.outcome_report import comparisons, drift, earnings, selection
-from app.usecases.outcome_report.earnings import Earned
+from app.usecases.outcome_report import drift, promise
+from app.usecases.outcome_report.drift import Changed
+from app.usecases.outcome_report.promise import Earned
 from app.usecases.outcome_report.reading import By, Read, date_of, matured
+from app.usecases.outcome_report.selection import UNEQUAL
+from app.usecases.outcome_report.ways import gain
 from app.usecases.ports import Ports
 
 _WRONG = ("over_promises", "under_promises")
@@ -53,11 +56,10 @@ def report(
         return cases(wanted.name, since=since, until=until, versions=versions, arrivals_only=arrivals_only)
 
     maturity = matured(recorded(arrivals_only=True), time())
-    training = trained(ports, wanted.name)
-    read = Read(lambda version: training(version)[0], by, lambda version: training(version)[1], maturity)
+    read = Read(trained(ports, wanted.name), by, maturity)
     for cases in recorded(arrivals_only=False):
         read.add(cases)
-    scores = drift.scores(ports, wanted.name, read.sums, read.classes)
+    scores = read.scores.changes(ports, wanted.name, read.classes)
     features = drift.features(ports, wanted.name, sorted(read.days), versions)
     found = document(read, [*scores, *features])
     if not found["decisions"]:
@@ -79,36 +81,34 @@ def _why_empty(reference: str, name: str, days: Sequence[int], others: Iterable[
     return f"no decision of {reference} was made in this period: ask for {listed}, or for {name}, which is all versions"
 
 
-def document(read: Read, changes: Sequence[Any]) -> dict[str, Any]:
+def document(read: Read, changes: Sequence[Changed]) -> dict[str, Any]:
     """All sections of the report."""
-    sums = read.sums
-    selective = selection.selection(sums.actions)
-    maturity = read.maturity
-    basis = earnings.basis(sums.total.known, sums.total.decisions, selective=selective["is"], reason=maturity.reason)
-    doubt = maturity.reason or (selection.UNEQUAL if selective["is"] else None)
-    absent = maturity.reason or selection.missing_class(sums, read.classes)
-    alternatives = comparisons.alternatives(sums, basis)
+    total, maturity = read.total, read.maturity
+    selective = read.actions.document()
+    basis = promise.basis(total.known, total.decisions, selective=selective["is"], reason=maturity.reason)
+    doubt = maturity.reason or (UNEQUAL if selective["is"] else None)
+    missing = None if total.known == total.decisions else read.shares.missing(read.classes)
     drifted = drift.drift(changes)
     return {
         "by": read.by,
         "matrices": read.matrices,
-        **earnings.earned(sums.total, basis, absent),
+        **total.document(basis, maturity.reason or missing),
         "maturing": maturing(maturity),
         "selective": selective,
-        "bounds": selection.bounds(sums),
-        "exploration": selection.explored(sums, maturity.reason),
-        "deciles": comparisons.deciles(sums, basis),
-        "alternatives": alternatives,
-        "overrides": comparisons.overrides(sums, basis, doubt),
-        "told_benefits": earnings.gain(sums.told, basis),
-        "priors": drift.priors(sums, read.classes, basis, read.rows, selective=doubt is not None),
+        "bounds": read.bounds.document(total.received, total.promise.count),
+        "exploration": read.exploration.document(maturity.reason),
+        "deciles": promise.deciles(read.values, basis),
+        "alternatives": read.ways.alternatives(basis),
+        "overrides": read.ways.overriding(basis, doubt),
+        "told_benefits": gain(read.ways.told, basis),
+        "priors": read.shares.document(read.classes, basis, selective=doubt is not None),
         "drift": {
             "scores": [line for line in drifted if "version" in line],
             "features": [line for line in drifted if "feature" in line],
             "not_compared": [name for name, change in changes if change is None],
         },
-        "shadow": comparisons.shadows(sums, basis, doubt),
-        "groups": None if read.by is None else _grouped(read.groups, basis, absent),
+        "shadow": read.ways.challengers(basis, doubt),
+        "groups": None if read.by is None else _grouped(read.groups, basis, maturity.reason or missing),
         "warnings": list(_warnings(read, selective)),
     }
 
@@ -127,7 +127,7 @@ def maturing(maturity: Maturity) -> dict[str, Any]:
 def _grouped(groups: Mapping[Any, Earned], basis: str, reason: str | None) -> list[dict[str, Any]]:
     """By name, of several kinds by its text. Verdicts are corrected for the number of groups (Holm)."""
     names = sorted(groups, key=lambda name: (isinstance(name, str), name if isinstance(name, int) else 0, str(name)))
-    figures = [earnings.earned(groups[name], basis, reason) for name in names]
+    figures = [groups[name].document(basis, reason) for name in names]
     p_values = [one["difference"]["p_value"] for one in figures]
     tested = [i for i, p in enumerate(p_values) if p is not None]
     adjusted = dict(zip(tested, holm(np.array([p_values[i] for i in tested])).tolist(), strict=True))
@@ -148,24 +148,24 @@ def reservations(maturity: Maturity, *, selective: bool) -> Iterator[str]:
     if maturity.reason is not None:
         yield f"nothing is concluded: {maturity.reason}"
     if selective:
-        yield f"{selection.UNEQUAL}: known cases are no fair sample, figures about them no estimates for all"
+        yield f"{UNEQUAL}: known cases are no fair sample, figures about them no estimates for all"
 
 
 def _warnings(read: Read, selective: Mapping[str, Any]) -> Iterator[str]:
-    sums = read.sums
+    total = read.total
     yield from reservations(read.maturity, selective=selective["is"])
-    if not sums.total.known and not read.maturity.left_out and sums.total.decisions:
+    if not total.known and not read.maturity.left_out and total.decisions:
         yield "no truth is known: send what became of the decisions to POST /outcomes"
-    elif not selective["is"] and 0 < sums.total.known < sums.total.decisions:
+    elif not selective["is"] and 0 < total.known < total.decisions:
         yield "truth is not known for all decisions: what is unknown may differ; see bounds"
-    if sums.total.promise.days == 1:
+    if total.promise.days == 1:
         yield "all known truths are of one day: the verdict is about that day, as the next one may differ"
-    unpriced = sums.total.decisions - sums.total.expecting
+    unpriced = total.decisions - total.expecting
     if unpriced:
         yield f"{unpriced} decisions have no benefit matrix; they are counted, and no amount is about them"
     if read.matrices > 1:
         yield "the decisions have different benefit matrices; amounts are added as they are"
-    if sums.values.stride > 1 or sums.explored.stride > 1:
+    if read.values.stride > 1 or read.exploration.cases.stride > 1:
         yield "deciles and exploration are of evenly spaced cases, as there are many"
 
 

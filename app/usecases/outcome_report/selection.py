@@ -1,133 +1,111 @@
-"""Whether truth depends on the action; bounds of what is unknown, and estimates from propensities."""
+"""Whether truth depends on the action, and between which bounds that leaves what is unknown."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from app.evidence import exploration
-from app.evidence.promise import Risk
-from app.evidence.selection import Group, known_shares
+from app.evidence.selection import Group, known_shares, payoff_range
+from app.outcomes.cases import UNKNOWN
 from app.outcomes.terms import Label
-from app.usecases.outcome_report.action_counts import ActionCounts
-from app.usecases.outcome_report.earnings import LEVEL
-from app.usecases.outcome_report.sums import Sums
+from app.usecases.outcome_report.slices import Slice, action_codes, coded
 
 UNEQUAL = "truth is known more often after some actions than after others"
 WHATEVER = "all decisions; for those without known truth the worst and the best class"
-_PROMISED = 36  # cases of a class, of which none is known: dozens
-_SHARE, _EFFECTIVE = 0.05, 10  # of a best action: the share of cases from which it counts, and cases that are enough
+OFTEN = 0.05  # of the cases, from which on an action counts
 
 
-def selection(counts: ActionCounts) -> dict[str, Any]:
-    """Whether truth is known more often after some actions than after others."""
-    table = list(counts.by_action.items())
-    found = known_shares([Group(actions, *own) for (_, _, actions), own in counts.alike.items()])
-    often = [label for label, (_, cases) in table if cases >= _SHARE * sum(own[1] for _, own in table)]
-    replaced = bool(counts.overridden) and any(not counts.done[label] for label in often)  # and so never seen
-    return {
-        "is": replaced or found.selective,
-        "p_value": found.p_value,
-        "actions": [
-            {"action": label, "decisions": int(cases), "known": int(known), "coverage": float(known / cases)}
-            for label, (known, cases) in table
-        ],
-    }
+@dataclass
+class ActionCounts:
+    """Counts of mature days; `by_action` are known truths and decisions (2,)."""
+
+    by_action: dict[Label, np.ndarray] = field(default_factory=lambda: defaultdict(lambda: np.zeros(2, dtype=np.int64)))
+    # Known cases and all, counts (2, A), by key, version and actions.
+    alike: dict[tuple[str | None, int, tuple[Label, ...]], np.ndarray] = field(default_factory=dict)
+    done: dict[Label, int] = field(default_factory=lambda: defaultdict(int))  # actions really taken, of known cases
+    overridden: int = 0
+
+    def add(self, part: Slice) -> None:
+        """Cases of a slice; those of days that are not mature are left out."""
+        if not part.mature:
+            return
+        labels, code = action_codes(part, part.choice)
+        cases = np.bincount(code, minlength=len(labels))
+        known = np.bincount(code[part.known], minlength=len(labels))
+        for i in np.flatnonzero(cases).tolist():
+            self.by_action[labels[i]] += (known[i], cases[i])
+        told = part.known & (part.action != UNKNOWN)
+        self.overridden += int(np.count_nonzero((part.action != part.choice)[told]))
+        if told.any():
+            labels, code = action_codes(part, np.where(told, part.action, part.choice))
+        code = code[part.known]
+        for i, count in enumerate(np.bincount(code, minlength=len(labels)).tolist()):
+            self.done[labels[i]] += count
+        self._count_alike(part)
+
+    def _count_alike(self, part: Slice) -> None:
+        """The same for decisions of one key, version and set of actions: mixtures of these may hide a difference."""
+        stack, A = part.stack, part.stack.matrices.shape[2]
+        kinds, kind = coded(list(zip(stack.versions.tolist(), stack.action_set.tolist(), strict=True)))
+        code = (part.key.astype(np.int64) * len(kinds) + kind[part.term]) * A + part.choice
+        size = len(part.keys) * len(kinds) * A
+        tables = np.stack((np.bincount(code[part.known], minlength=size), np.bincount(code, minlength=size)))
+        tables = tables.reshape(2, -1, A)
+        for place in np.flatnonzero(tables[1].any(axis=1)).tolist():
+            version, actions = kinds[place % len(kinds)]
+            name = part.keys[place // len(kinds)], version, stack.action_sets[actions]
+            own = self.alike.setdefault(name, np.zeros((2, len(name[2])), dtype=np.int64))
+            own += tables[:, place, : own.shape[1]]
+
+    def document(self) -> dict[str, Any]:
+        """Whether truth is known more often after some actions than after others."""
+        found = known_shares([Group(actions, *own) for (_, _, actions), own in self.alike.items()])
+        every = sum(own[1] for own in self.by_action.values())
+        often = [label for label, (_, cases) in self.by_action.items() if cases >= OFTEN * every]
+        replaced = bool(self.overridden) and any(not self.done[label] for label in often)  # and so never seen
+        return {
+            "is": replaced or found.selective,
+            "p_value": found.p_value,
+            "actions": [
+                {"action": label, "decisions": int(cases), "known": int(known), "coverage": float(known / cases)}
+                for label, (known, cases) in self.by_action.items()
+            ],
+        }
 
 
-def bounds(sums: Sums) -> dict[str, Any]:
-    """The total and the mean over all decisions with a matrix, known or not."""
-    unknown, low, high, expected = (float(value) for value in sums.unknown)
-    received, cases = sums.total.received, sums.total.promise.count + int(unknown)
-    ends = {"low": received + low, "high": received + high}
-    return {
-        "cases": cases,
-        "unknown": int(unknown),
-        **ends,
-        "mean_low": ends["low"] / cases if cases else None,
-        "mean_high": ends["high"] / cases if cases else None,
-        "basis": WHATEVER,
-        "if_probabilities_hold": {
-            "mean": (received + expected) / cases if cases else None,
-            "total": received + expected,
-            "basis": "all decisions; for those without known truth what the model expects, which nothing here confirms",
-        },
-    }
-
-
-def explored(sums: Sums, doubt: str | None = None) -> dict[str, Any] | None:
-    """Inverse-propensity and doubly robust estimates over all decisions that were drawn; None without any.
-
-    With a `doubt` none is usable.
+@dataclass
+class Bounds:
+    """Decisions with a matrix whose truth is unknown: how many, and the sums of the least and the greatest that they
+    can earn, and of what is expected of them.
     """
-    kept = sums.explored.columns()
-    if not kept.size:
-        return None
-    known, chosen, best, epsilon, sets = kept[:5]
-    found, chosen_code = known > 0, chosen.astype(np.intp)
-    cases = np.bincount(chosen_code, minlength=len(sums.labels))
-    after = np.bincount(chosen_code, known, len(sums.labels)) / np.maximum(cases, 1)
-    mean_after = np.array([after[[sums.labels[label] for label in labels]].mean() for labels in sums.action_sets])
-    chance = (1 - epsilon) * after[best.astype(np.intp)] + epsilon * mean_after[sets.astype(np.intp)]
-    ways = {
-        name: exploration.weighted(found & (chance > 0), chance, own[0], own[1], Risk(own[2], own[3]))
-        for name, own in (("without_exploration", kept[5:9]), ("most_probable", kept[9:13]))
-    }
-    return {
-        "cases": len(known) * sums.explored.stride,
-        "epsilon": float(epsilon.mean()),
-        "known": int(found.sum()) * sums.explored.stride,
-        "ways": {
-            name: _weighted(way, reached=doubt is None and _reached(found, chance, best)) for name, way in ways.items()
-        },
-    }
 
+    sums: np.ndarray = field(default_factory=lambda: np.zeros(4))
 
-def _reached(known: np.ndarray, chance: np.ndarray, best: np.ndarray) -> bool:
-    """Whether the truth of every case had a chance to become known, and did so often enough after every best action:
-    as often as ten cases of equal weight, for actions of at least one case in twenty.
-    """
-    if not (chance > 0).all():
-        return False
-    code = best.astype(np.intp)
-    weight = known / chance
-    total, squares, cases = (np.bincount(code, values) for values in (weight, weight**2, np.ones(len(code))))
-    effective = total**2 / np.maximum(squares, 1e-300)
-    return bool((effective[cases >= _SHARE * len(code)] >= _EFFECTIVE).all())
+    def add(self, part: Slice) -> None:
+        rows = np.flatnonzero(~part.known & part.has_matrix)
+        if len(rows):
+            low, high = payoff_range(part.payoffs[rows])
+            self.sums += (len(rows), np.nansum(low), np.nansum(high), part.expected[rows].sum())
 
-
-def _weighted(way: exploration.Weighted, *, reached: bool) -> dict[str, Any]:
-    parts = {
-        "ips": (
-            way.ips,
-            "all decisions with a propensity, weighted by how probable it was that the truth became known",
-        ),
-        "dr": (way.dr, "the same, with the model's expectation where the truth is unknown"),
-    }
-    return {
-        **{
-            name: {"mean": mean.mean, "low": mean.low, "high": mean.high, "level": LEVEL, "basis": basis}
-            for name, (mean, basis) in parts.items()
-        },
-        "effective_cases": way.effective,
-        "largest_weight": way.largest,
-        "usable": way.usable and reached,
-    }
-
-
-def missing_class(sums: Sums, classes: Mapping[int, Sequence[Label]]) -> str | None:
-    """Why nothing is concluded where the truths of some class seem not to become known; None where all do.
-
-    Among the cases with known truth a class was promised dozens of times, and none of them has it.
-    """
-    if sums.total.known == sums.total.decisions:
-        return None
-    for version, counts in sums.classes.items():
-        promised = np.where(counts == 0, sums.promised[version], 0.0)
-        if promised.max(initial=0.0) >= _PROMISED:
-            k = int(promised.argmax())
-            what = f"{promised[k]:.0f} of the cases with known truth were expected to be {classes[version][k]!r}"
-            return f"{what}, and none is: perhaps the truth of other classes only becomes known"
-    return None
+    def document(self, received: float, known: int) -> dict[str, Any]:
+        """The total and the mean over all decisions with a matrix, where the known ones received so much."""
+        unknown, low, high, expected = (float(value) for value in self.sums)
+        cases = known + int(unknown)
+        ends = {"low": received + low, "high": received + high}
+        return {
+            "cases": cases,
+            "unknown": int(unknown),
+            **ends,
+            "mean_low": ends["low"] / cases if cases else None,
+            "mean_high": ends["high"] / cases if cases else None,
+            "basis": WHATEVER,
+            "if_probabilities_hold": {
+                "mean": (received + expected) / cases if cases else None,
+                "total": received + expected,
+                "basis": "all decisions; for those without known truth what the model expects, which nothing here"
+                " confirms",
+            },
+        }

@@ -1,8 +1,8 @@
-"""What the report computes of each recorded case, as columns."""
+"""Recorded cases in parts of bounded size, with what is computed of each case as columns."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -30,6 +30,7 @@ class Stack:
     decisions that were drawn, NaN for none.
     """
 
+    terms: Sequence[Terms]
     matrices: np.ndarray
     action_sets: Sequence[tuple[Label, ...]]
     action_set: np.ndarray
@@ -62,7 +63,12 @@ class Stack:
             ]
         )
         explore = np.array([(term.figures or {}).get("explore", np.nan) for term in terms], dtype=np.float64)
-        return cls(matrices, action_sets, action_set, class_sets, class_set, versions, plain, free, explore)
+        return cls(terms, matrices, action_sets, action_set, class_sets, class_set, versions, plain, free, explore)
+
+    @cached_property
+    def best(self) -> np.ndarray:
+        """What the best action earns in each class, (T, K); what pads classes has less than any."""
+        return np.asarray(np.where(np.isnan(self.matrices), -np.inf, self.matrices).max(axis=2))
 
     @cached_property
     def losses(self) -> np.ndarray:
@@ -95,6 +101,7 @@ class Slice:
     benefit: np.ndarray
     known_day: np.ndarray
     shadows: dict[str, np.ndarray]
+    instances: Sequence[str | None]
 
     def __len__(self) -> int:
         return len(self.term)
@@ -135,14 +142,14 @@ class Slice:
         """(m, A): what each action would have earned in the class that was true."""
         return np.asarray(self.stack.matrices[self.term[self.priced], self.truth[self.priced]])
 
-    def earned_by(self, actions: np.ndarray) -> np.ndarray:
-        """(m,): what these actions (m,) would have earned."""
-        return np.asarray(self.earned[np.arange(len(self.priced)), actions])
+    def earned_by(self, way: np.ndarray) -> np.ndarray:
+        """(m,): what the actions (n,) of a way would have earned."""
+        return np.asarray(self.earned[np.arange(len(self.priced)), way[self.priced]])
 
     @cached_property
     def decided(self) -> np.ndarray:
         """(m,): what the decisions earn by their matrix."""
-        return self.earned_by(self.choice[self.priced])
+        return self.earned_by(self.choice)
 
     @cached_property
     def promised(self) -> np.ndarray:
@@ -151,13 +158,13 @@ class Slice:
 
     @cached_property
     def taken(self) -> np.ndarray:
-        """(m,): the action that was really taken, where nobody told otherwise the one decided."""
-        return np.asarray(np.where(self.action == UNKNOWN, self.choice, self.action)[self.priced])
+        """(n,): the action that was really taken, where nobody told otherwise the one decided."""
+        return np.where(self.action == UNKNOWN, self.choice, self.action)
 
     @cached_property
     def overridden(self) -> np.ndarray:
         """(m,): whether it was another one."""
-        return np.asarray(self.taken != self.choice[self.priced])
+        return np.asarray((self.taken != self.choice)[self.priced])
 
     @cached_property
     def taken_earned(self) -> np.ndarray:
@@ -194,7 +201,7 @@ class Slice:
     @cached_property
     def _overridden_payoffs(self) -> np.ndarray:
         rows = self.priced[self.overridden]
-        return np.asarray(self.stack.matrices[self.term[rows], :, self.taken[self.overridden]])
+        return np.asarray(self.stack.matrices[self.term[rows], :, self.taken[rows]])
 
     @cached_property
     def risks(self) -> Risk:
@@ -210,13 +217,17 @@ def settled(cases: Cases, immature: int | None) -> Cases:
     return replace(cases, truth=nobody, action=nobody, benefit=untold)
 
 
-def slices(cases: Cases, immature: int | None = None) -> Iterator[Slice]:
-    """The cases in parts of bounded size; without truths from the day `immature` on."""
+def slices(
+    cases: Cases, immature: int | None = None, alike: Callable[[Terms], Hashable] = lambda _: None
+) -> Iterator[Slice]:
+    """The cases in parts of bounded size, without truths from the day `immature` on; the terms of a part have the same
+    value of `alike`.
+    """
     if not len(cases):
         return
     mature = immature is None or cases.day < immature
     cases = settled(cases, immature)
-    for stack, term, places in _stacks(cases):
+    for stack, term, places in _stacks(cases, alike):
         _, K, A = stack.matrices.shape
         size = min(_AT_ONCE, max(_ROW_CELLS // (K * A), 1))
         for begin in range(0, len(term), size):
@@ -224,9 +235,9 @@ def slices(cases: Cases, immature: int | None = None) -> Iterator[Slice]:
             yield _slice(cases, stack, mature, term[some], some if places is None else places[some])
 
 
-def _stacks(cases: Cases) -> Iterator[tuple[Stack, np.ndarray, np.ndarray | None]]:
+def _stacks(cases: Cases, alike: Callable[[Terms], Hashable]) -> Iterator[tuple[Stack, np.ndarray, np.ndarray | None]]:
     """Terms of bounded size together, the term of each of their cases, and which cases these are; None for all."""
-    parts = _parts(cases.terms)
+    parts = _parts(cases.terms, alike)
     if len(parts) == 1:
         yield Stack.of(cases.terms), cases.term, None
         return
@@ -240,14 +251,18 @@ def _stacks(cases: Cases) -> Iterator[tuple[Stack, np.ndarray, np.ndarray | None
             yield Stack.of([cases.terms[i] for i in part]), place[cases.term[rows]], rows
 
 
-def _parts(terms: Sequence[Terms]) -> list[list[int]]:
-    """Indices of terms whose matrices, filled up to the largest of them, have at most `_CELLS` cells, or are one."""
-    parts: list[list[int]] = [[]]
+def _parts(terms: Sequence[Terms], alike: Callable[[Terms], Hashable]) -> list[list[int]]:
+    """Indices of terms that are alike, and whose matrices, filled up to the largest of them, have at most `_CELLS`
+    cells, or are one.
+    """
+    _, kind = coded([alike(term) for term in terms])
+    shape = [(len(term.actions), len(term.classes)) for term in terms]
+    parts: list[list[int]] = []
     K = A = 0
-    for i in sorted(range(len(terms)), key=lambda i: (len(terms[i].actions), len(terms[i].classes))):
-        k, a = len(terms[i].classes), len(terms[i].actions)
+    for i in sorted(range(len(terms)), key=lambda i: (kind[i], shape[i])):
+        a, k = shape[i]
         K, A = max(K, k), max(A, a)
-        if parts[-1] and (len(parts[-1]) + 1) * K * A > _CELLS:
+        if not parts or kind[parts[-1][0]] != kind[i] or (len(parts[-1]) + 1) * K * A > _CELLS:
             parts.append([])
             K, A = k, a
         parts[-1].append(i)
@@ -272,6 +287,7 @@ def _slice(cases: Cases, stack: Stack, mature: bool, term: np.ndarray, rows: Any
         benefit=cases.benefit[rows],
         known_day=np.where(np.isnan(known_at), cases.day, known_at // DAY).astype(np.int64),
         shadows={name: chosen[rows] for name, chosen in cases.shadows.items()},
+        instances=() if cases.instances is None else np.array(cases.instances, dtype=object)[rows].tolist(),
     )
 
 

@@ -1,0 +1,183 @@
+"""What the decisions earn against what was expected of them: the verdict on the model, and by size of the promise.
+
+Every object with an amount of money has `basis`: which cases it is about, and what it takes for granted.
+"""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from app.evidence.means import MeanSums
+from app.evidence.promise import PromiseSums, judge
+from app.usecases.outcome_report.slices import Slice
+from app.usecases.outcome_report.ways import LEVEL
+
+ALL = "all decisions, by the model's probabilities"
+KNOWN = "decisions with known truth"
+ASSUMING = "decisions with known truth, as if whether the truth is known did not depend on it"
+SELECTED = "only decisions with known truth, which depends on the action; not an estimate for all decisions"
+_TOLERANCE = 0.1  # of the mean absolute expected benefit
+_DECILES = 10
+_KEPT = 1_000_000  # cases of which single values are kept; of more every second, fourth …
+_ROUNDING = 1e-12  # of the largest expected benefit: values that are closer are equal
+
+
+@dataclass
+class Earned:
+    """Decisions, and what became of them: of all, or of one group."""
+
+    decisions: int = 0
+    known: int = 0
+    expecting: int = 0  # decisions with an expected benefit
+    expected: float = 0.0  # the sum of theirs
+    promised: float = 0.0  # the same of those with known truth
+    size: float = 0.0  # the sum of the absolute ones of these
+    received: float = 0.0
+    promise: PromiseSums = field(default_factory=PromiseSums)
+    taken: PromiseSums | None = None  # the same of the actions really taken, from the first that is another
+    taken_promised: float = 0.0
+    told: MeanSums = field(default_factory=MeanSums)  # benefit told less that of the matrix, 0 where none was
+
+    def add(self, part: Slice, rows: np.ndarray | None = None) -> None:
+        """Cases of a slice: all, or these rows of it."""
+        every: Any = slice(None) if rows is None else rows
+        priced: Any = slice(None) if rows is None else np.flatnonzero(np.isin(part.priced, rows, assume_unique=True))
+        expected = part.expected[every]
+        self.decisions += len(expected)
+        self.known += int(np.count_nonzero(part.known[every]))
+        self.expecting += int(np.count_nonzero(~np.isnan(expected)))
+        self.expected += float(np.nansum(expected))
+        promised = part.promised[priced]
+        self.promised += float(promised.sum())
+        self.size += float(np.abs(promised).sum())
+        self.received += float(part.received[priced].sum())
+        self.taken_promised += float(part.taken_promised[priced].sum())
+        self.told.add((part.received - part.taken_earned)[priced])
+        if self.taken is None and part.overridden[priced].any():
+            self.taken = deepcopy(self.promise)  # until here they were the same
+        if self.taken is not None:
+            differences = (part.taken_earned - part.taken_promised)[priced]
+            self.taken.add(differences, part.taken_risks[priced], part.day)
+        self.promise.add(part.decided[priced] - promised, part.risks[priced], part.day)
+
+    def document(self, basis: str, doubt: str | None = None) -> dict[str, Any]:
+        """The difference of realised and expected benefit, the verdict, counts, and both; `doubt` is why there is
+        none.
+        """
+        judged = judge(self.promise)
+        n = judged.cases
+        tolerance = _TOLERANCE * self.size / n if n else None
+        return {
+            "difference": {
+                "mean": judged.mean,
+                "low": judged.low,
+                "high": judged.high,
+                "level": LEVEL,
+                "cases": n,
+                "reason": doubt or judged.reason,
+                "p_value": judged.p_value,
+                "dispersion": judged.dispersion,
+                "day_inflation": judged.day_inflation,
+                "tolerance": tolerance,
+                "basis": basis,
+            },
+            "verdict": "undecided" if doubt else judged.verdict(tolerance or 0.0),
+            "decisions": self.decisions,
+            "known": self.known,
+            "coverage": self.known / self.decisions if self.decisions else None,
+            "expected": {
+                "mean": self.expected / self.expecting if self.expecting else None,
+                "total": self.expected,
+                "cases": self.expecting,
+                "mean_of_known": self.promised / n if n else None,
+                "basis": ALL,
+            },
+            "realised": {**self._realised(judged.low, judged.high), "level": LEVEL, "cases": n, "basis": basis},
+        }
+
+    def _realised(self, low: float | None, high: float | None) -> dict[str, Any]:
+        """The benefit received, around what the model expected of the actions really taken.
+
+        Benefits that were told differ from the matrix by an amount with an interval of its own; the two are added as
+        independent (Zou and Donner, 2008).
+        """
+        n = self.promise.count
+        if not n:
+            return {"mean": None, "total": 0.0, "low": None, "high": None}
+        if self.taken is not None:
+            taken = judge(self.taken)
+            low, high = taken.low, taken.high
+        mean, promised = self.received / n, self.taken_promised / n
+        told = self.told.mean()
+        if told is None or low is None or high is None or (self.told.nonzero and told.low is None):
+            return {"mean": mean, "total": self.received, "low": None, "high": None}
+        centre = mean - promised - told.mean
+        if told.low is not None and told.high is not None and self.told.nonzero:
+            low = centre + told.mean - float(np.hypot(centre - low, told.mean - told.low))
+            high = centre + told.mean + float(np.hypot(high - centre, told.high - told.mean))
+        return {"mean": mean, "total": self.received, "low": promised + low, "high": promised + high}
+
+
+def basis(known: int, decisions: int, *, selective: bool, reason: str | None) -> str:
+    """What an amount about the cases with known truth takes for granted; `reason`: why no day is mature."""
+    about = SELECTED if selective else ASSUMING if known < decisions else KNOWN
+    return about if reason is None else f"{about}; {reason}"
+
+
+@dataclass
+class Kept:
+    """Columns of single values of bounded number: every case, then every second, every fourth …"""
+
+    most: int = _KEPT
+    stride: int = 1
+    _blocks: list[np.ndarray] = field(default_factory=list)
+    _seen: int = 0
+
+    def add(self, columns: np.ndarray) -> None:
+        """Columns (c, n)."""
+        first = -self._seen % self.stride
+        self._seen += columns.shape[1]
+        self._blocks.append(columns[:, first :: self.stride])
+        while sum(block.shape[1] for block in self._blocks) > self.most:
+            self._blocks, self.stride = [self.columns()[:, ::2]], self.stride * 2
+
+    def columns(self) -> np.ndarray:
+        """(c, kept); (0, 0) without any."""
+        return np.concatenate(self._blocks, axis=1) if self._blocks else np.zeros((0, 0))
+
+
+def deciles(values: Kept, basis: str) -> list[dict[str, Any]]:
+    """Promised against decided benefit, the columns of `values`, in ten parts by the first, as equal in size as ties
+    permit.
+
+    Cases of equal expected benefit are in one part, so there may be fewer.
+    """
+    kept = values.columns()
+    if not kept.size:
+        return []
+    order = np.argsort(kept[0])
+    promised, decided = kept[:, order]
+    changes = np.diff(promised) > _ROUNDING * np.abs(promised).max()
+    edges = np.concatenate(([0], np.flatnonzero(changes) + 1, [len(order)]))
+    cuts = np.arange(1, _DECILES) * len(order) / _DECILES
+    right = np.searchsorted(edges, cuts)
+    nearest = np.where(cuts - edges[right - 1] <= edges[right] - cuts, edges[right - 1], edges[right])
+    starts = np.unique(np.append(0, nearest[nearest < len(order)]))
+    size = np.diff(np.append(starts, len(order)))
+    expected, realised = (np.add.reduceat(column, starts) for column in (promised, decided))
+    low, high = promised[starts], promised[starts + size - 1]
+    return [
+        {
+            "from": float(low[i]),
+            "to": float(high[i]),
+            "cases": int(size[i]) * values.stride,
+            "expected": float(expected[i] / size[i]),
+            "realised": float(realised[i] / size[i]),
+            "basis": basis,
+        }
+        for i in range(len(size))
+    ]

@@ -1,0 +1,256 @@
+"""Ways to decide, and what one of them earns more than another on the same cases.
+
+A way is a column of actions (n,) over the cases of a slice, `UNKNOWN` where it decides nothing: what was decided, what
+was really taken, one action always, what a challenger chose, what another model, rule or matrix would have decided.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+import numpy as np
+
+from app.decisions.benefit import least
+from app.evidence.means import FEWEST, Mean, MeanSums
+from app.evidence.selection import payoff_range
+from app.evidence.sequence import Sequence as Betting
+from app.outcomes.cases import UNKNOWN
+from app.outcomes.terms import Label
+from app.usecases.outcome_report.slices import Slice
+
+LEVEL = 0.95
+THIN = f"there are fewer than {FEWEST} cases of a class in which the two can differ"
+
+
+def best_actions(part: Slice, rows: np.ndarray, P: np.ndarray) -> np.ndarray:
+    """The actions (n,) that `decide` takes for rows (n,) of a slice with the probabilities P (n, K); NaN pads these."""
+    K = P.shape[1]
+    regrets = np.einsum("nk,nka->an", np.where(np.isnan(P), 0.0, P), part.stack.losses[part.term[rows], :K])
+    return least(regrets, K)
+
+
+def undrawn_actions(part: Slice, rows: np.ndarray) -> np.ndarray:
+    """The same by the probabilities of decisions for themselves: those chosen, but where another one was drawn."""
+    best: np.ndarray = part.choice[rows]
+    drawn = np.flatnonzero(part.propensity[rows] <= 0.5)  # the best action has a propensity above one half
+    best[drawn] = best_actions(part, rows[drawn], part.P[rows[drawn]])
+    return best
+
+
+def likely_actions(part: Slice) -> np.ndarray:
+    """The best action (n,) for the most probable class, of equal ones the first."""
+    P, place = part.P, np.zeros(len(part), dtype=np.intp)
+    best = P[:, 0].copy()
+    for k in range(1, P.shape[1]):
+        larger = P[:, k] > best  # NaN, which pads, never is
+        place[larger] = k
+        best = np.where(larger, P[:, k], best)
+    return np.asarray(np.argmax(np.nan_to_num(part.stack.matrices, nan=-np.inf), axis=2)[part.term, place])
+
+
+def way(part: Slice, rows: np.ndarray, actions: np.ndarray | int) -> np.ndarray:
+    """The way (n,) that takes these actions in rows of a slice, and decides nothing in others."""
+    column = np.full(len(part), UNKNOWN, dtype=np.intp)
+    column[rows] = actions
+    return column
+
+
+@dataclass
+class Paired(MeanSums):
+    """The differences, the cases by class, and the classes in which the two earned, or could have earned, differently.
+
+    A rare large loss that did not occur yet is in no difference: with few cases of its class there is no interval.
+    """
+
+    by_class: dict[Label, int] = field(default_factory=dict)
+    apart: set[Label] = field(default_factory=set)
+
+    def compare(self, part: Slice, base: np.ndarray, other: np.ndarray | None) -> np.ndarray:
+        """Add what `other` earns more than `base` where both decide and the truth is known; None is the best action of
+        the class that was true. Returns these rows.
+        """
+        rows = part.priced
+        decided = base[rows] != UNKNOWN
+        if other is not None:
+            decided &= other[rows] != UNKNOWN
+        if not decided.all():
+            rows = rows[decided]
+        if not len(rows):
+            return rows
+        M, term, truth = part.stack.matrices, part.term[rows], part.truth[rows]
+        earned = part.stack.best[term, truth] if other is None else M[term, truth, other[rows]]
+        self.add(earned - M[term, truth, base[rows]])
+        self._count(part, rows)
+        self.apart |= _apart(part, rows, base[rows], None if other is None else other[rows])
+        return rows
+
+    def _count(self, part: Slice, rows: np.ndarray) -> None:
+        stack = part.stack
+        for code, labels in enumerate(stack.class_sets):
+            own = rows if len(stack.class_sets) == 1 else rows[stack.class_set[part.term[rows]] == code]
+            for label, count in zip(labels, np.bincount(part.truth[own], minlength=len(labels)).tolist(), strict=True):
+                self.by_class[label] = self.by_class.get(label, 0) + count
+
+    @property
+    def thin(self) -> bool:
+        return any(self.by_class[label] < FEWEST for label in self.apart)
+
+    def mean(self) -> Mean | None:
+        found = super().mean()
+        return Mean(found.mean, None, None) if found is not None and self.thin else found
+
+    def __iadd__(self, other: MeanSums) -> Self:
+        super().__iadd__(other)
+        if isinstance(other, Paired):
+            self.apart |= other.apart
+            for label, count in other.by_class.items():
+                self.by_class[label] = self.by_class.get(label, 0) + count
+        return self
+
+
+def _apart(part: Slice, rows: np.ndarray, first: np.ndarray, second: np.ndarray | None) -> set[Label]:
+    """The classes in which some row (n,) earns differently with the action `first` (n,) than with `second`; None for
+    the best action of each class.
+    """
+    M, A = part.stack.matrices, part.stack.matrices.shape[2]
+    columns, sizes = (part.term[rows], first, first if second is None else second), (len(M), A, A)
+    code = np.ravel_multi_index(columns, sizes)
+    few = math.prod(sizes) <= 4 * len(code)  # counting is then faster than sorting
+    term, one, other = np.unravel_index(np.flatnonzero(np.bincount(code)) if few else np.unique(code), sizes)
+    own = M[term, :, one]
+    rival = part.stack.best[term] if second is None else M[term, :, other]
+    differ, sets = (own != rival) & ~np.isnan(own), part.stack.class_set[term]
+    return {
+        part.stack.class_sets[code][k]
+        for code in np.unique(sets)
+        for k in np.flatnonzero(differ[sets == code].any(axis=0))
+    }
+
+
+@dataclass
+class Ways:
+    """The ways that every report compares with what was decided, and people's with it."""
+
+    decided: float = 0.0
+    most_probable: Paired = field(default_factory=Paired)
+    perfect: Paired = field(default_factory=Paired)
+    singles: dict[tuple[Label, int], Paired] = field(default_factory=lambda: defaultdict(Paired))  # by action and half
+    overrides: Paired = field(default_factory=Paired)
+    told: MeanSums = field(default_factory=MeanSums)  # benefit told less that of the matrix
+    shadows: dict[str, tuple[Betting, int]] = field(default_factory=dict)
+
+    def add(self, part: Slice) -> None:
+        rows = part.priced
+        if not len(rows):
+            return
+        half = np.zeros(len(part), dtype=bool)
+        half[rows] = (self.perfect.count + np.arange(len(rows))) % 2 == 0  # goes on from slice to slice
+        self.decided += float(part.decided.sum())
+        self.perfect.compare(part, part.choice, None)
+        self.most_probable.compare(part, part.choice, likely_actions(part))
+        sets = part.stack.action_set[part.term]
+        for code in np.unique(sets[rows]):
+            for number, side in enumerate((half, ~half)):
+                own = np.where((sets == code) & side, part.choice, UNKNOWN)
+                for place, label in enumerate(part.stack.action_sets[code]):
+                    self.singles[label, number].compare(part, own, np.full(len(part), place))
+        if part.overridden.any():
+            self.overrides.compare(part, part.choice, way(part, others := rows[part.overridden], part.taken[others]))
+        told = ~np.isnan(part.benefit[rows])
+        self.told.add((part.received - part.taken_earned)[told])
+        self._challenge(part)
+
+    def _challenge(self, part: Slice) -> None:
+        """Enter the differences with bounds for each: those of its matrix."""
+        M, rows = part.stack.matrices, part.priced
+        for name, chosen in part.shadows.items():
+            asked = rows[chosen[rows] != UNKNOWN]
+            term, own, other = part.term[asked], part.choice[asked], chosen[asked]
+            gains = M[term, :, other] - M[term, :, own]  # in every class
+            sequence, differing = self.shadows.get(name, (Betting(), 0))
+            sequence.add(gains[np.arange(len(asked)), part.truth[asked]], *payoff_range(gains))
+            self.shadows[name] = sequence, differing + int(np.count_nonzero(other != own))
+
+    def alternatives(self, basis: str) -> dict[str, Any] | None:
+        """What other ways would have earned on the same cases; None without any."""
+        n = self.perfect.count
+        if not n:
+            return None
+        base = self.decided / n
+
+        def line(own: Paired, **more: Any) -> dict[str, Any]:
+            difference = gain(own, basis)
+            mean = base + difference["mean"]
+            return {**more, "mean": mean, "total": mean * n, "gain": difference, "cases": n, "basis": basis}
+
+        single = self._single(n)
+        return {
+            "decided": {"mean": base, "total": self.decided, "cases": n, "basis": basis},
+            "most_probable": line(self.most_probable),
+            "best_single_action": None if single is None else line(single[1], action=single[0]),
+            "perfect": line(self.perfect),
+        }
+
+    def _single(self, n: int) -> tuple[Label, Paired] | None:
+        """The best of the actions that all cases have, and what the one that was best on one half of the cases earned
+        on the other, and the reverse: no hindsight.
+        """
+        every = dict.fromkeys(label for label, _ in self.singles)
+        labels = [label for label in every if self.singles[label, 0].count + self.singles[label, 1].count == n]
+        if not labels or n < 2:
+            return None
+        crossed = Paired()
+        for half in (0, 1):
+            chosen = max(labels, key=lambda label: self.singles[label, 1 - half].total)
+            crossed += self.singles[chosen, half]
+        return max(labels, key=lambda label: sum(self.singles[label, half].total for half in (0, 1))), crossed
+
+    def overriding(self, basis: str, doubt: str | None = None) -> dict[str, Any]:
+        """Who was right in money where another action was really taken; `doubt` is why nobody can say."""
+        found = gain(self.overrides, basis)
+        doubt = doubt or (THIN if self.overrides.thin else None)
+        right = {"better": "people", "worse": "decisions"}.get(verdict(found["low"], found["high"], doubt) or "")
+        return {**found, "right": right or "undecided", "reason": doubt}
+
+    def challengers(self, basis: str, doubt: str | None = None) -> list[dict[str, Any]]:
+        """Challengers against what was decided, by confidence sequences; `doubt` is why none has a verdict."""
+        listed = []
+        for name, (sequence, differing) in sorted(self.shadows.items()):
+            mean, low, high = sequence.interval() or (None, None, None)
+            figures = {"mean": mean, "low": low, "high": high, "level": LEVEL, "basis": basis}
+            shown = verdict(low, high, doubt)
+            listed.append(
+                {
+                    "challenger": name,
+                    "cases": sequence.count,
+                    "differing": differing,
+                    "gain": figures,
+                    "verdict": shown or "undecided",
+                    "reason": doubt or (None if shown else "the interval contains 0"),
+                }
+            )
+        return listed
+
+
+def verdict(low: float | None, high: float | None, doubt: str | None = None) -> str | None:
+    """What an interval of a gain shows; None with a doubt, and where it contains 0 or is not a number."""
+    if doubt is not None or low is None or high is None:
+        return None
+    return "better" if low > 0 else "worse" if high < 0 else None
+
+
+def gain(sums: MeanSums, basis: str) -> dict[str, Any]:
+    """A mean difference to what the decisions earned on the same cases."""
+    mean = sums.mean()
+    return {
+        "mean": None if mean is None else mean.mean,
+        "low": None if mean is None else mean.low,
+        "high": None if mean is None else mean.high,
+        "level": LEVEL,
+        "cases": sums.count,
+        "differing": sums.nonzero,
+        "basis": basis,
+    }
