@@ -16,7 +16,7 @@ from typing import Any, Literal
 import numpy as np
 
 from app.errors import Flaw, Invalid, pointer, reject, sent, unknown
-from app.text import MAX_POSITIONS, positions, refused_character
+from app.text import MAX_POSITIONS, positions, refused_category
 
 _NUMBERS = {float, int, type(None)}
 _WORDS = {str, type(None)}
@@ -131,8 +131,8 @@ class Schema:
         )
 
     def _check_words(self, column: Sequence[str | None], j: int) -> None:
-        """Invalid at the values never seen in training that no text may hold."""
-        odd = ((i, refused_character(word)) for i, word in enumerate(column) if word and word not in self._codes[j])
+        """Invalid at the values never seen in training that no category may be."""
+        odd = ((i, refused_category(word)) for i, word in enumerate(column) if word and word not in self._codes[j])
         reject(Flaw(pointer(i, j), message) for i, message in odd if message)
 
     def _flaws(self, instances: Sequence[Any]) -> Iterator[Flaw]:

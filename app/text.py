@@ -8,6 +8,8 @@ from itertools import islice
 from typing import Any
 from urllib.parse import parse_qsl
 
+import numpy as np
+
 from app.errors import Flaw, Invalid, pointer, reject
 
 MAX_NAME = 200  # characters of a name: feature, label, class, action, group of features, data set
@@ -17,18 +19,27 @@ MAX_CATEGORY = 1000  # characters of a category; a longer value is text, and eve
 # Tabs and line ends occur in the cells and headers of spreadsheets; PostgreSQL stores no NUL.
 _REFUSED = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
 # How such a character is written in JSON: an escape sequence, or, from DEL on, the UTF-8 of the character itself.
-_WRITTEN = re.compile(rb"\\u00[01789]|\\[bf]|\x7f|\xc2[\x80-\x9f]")
+_ESCAPED = re.compile(rb"\\(?:u00[01789]|[bf])")
+_LONGEST = len(rb"\u001")
+_DEL, _LEAD, _FIRST_PLAIN = 0x7F, 0xC2, 0xA0
+_PART = 1 << 18  # of a text that is searched at a time: other threads wait meanwhile
 _IN_QUERY = re.compile(rb"%[01789][0-9A-Fa-f]|%[Cc]2%[89]|[\x00-\x1f\x7f]")
 
 
 def refused_character(text: str) -> str | None:
     """What `text` contains that no text may, as a message; None where the text is accepted. O(length)."""
-    found = _REFUSED.search(text)
+    parts = range(0, len(text), _PART)
+    found = next(filter(None, (_REFUSED.search(text, i, i + _PART) for i in parts)), None)
     if found is None:
         return None
     code = ord(found[0])
     kind = "the surrogate" if 0xD800 <= code <= 0xDFFF else "the control character"
     return f"{kind} U+{code:04X} at position {found.start()} is not allowed in text"
+
+
+def refused_category(word: str) -> str | None:
+    """The same, or that the text is too long for a category."""
+    return refused_character(word) if len(word) <= MAX_CATEGORY else f"a category has at most {MAX_CATEGORY} characters"
 
 
 def positions(first: Iterable[int], count: int) -> str:
@@ -66,11 +77,19 @@ def check_document(document: Any, written: bytes) -> None:
     Invalid with a JSON pointer for each place. O(length of `written`); the document is walked only where
     its text may contain such a character.
     """
-    if b"\\" not in written and b"\x7f" not in written and b"\xc2" not in written:
+    escapes = b"\\" in written
+    if not escapes and b"\x7f" not in written and b"\xc2" not in written:
         return  # nearly always
-    if not _WRITTEN.search(written):
-        return
-    reject(_flaws(document))
+    signs = np.frombuffer(written, np.uint8)
+    for i in range(0, len(signs), _PART):
+        part = signs[i : i + _PART + 1]
+        if (
+            (part == _DEL).any()
+            or ((part[:-1] == _LEAD) & (part[1:] < _FIRST_PLAIN)).any()
+            or (escapes and _ESCAPED.search(written, i, i + _PART + _LONGEST))
+        ):
+            reject(_flaws(document))
+            return
 
 
 def check_query(query: bytes) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 import unicodedata
 
 import orjson
@@ -68,6 +69,32 @@ def test_plain_documents_are_not_walked(monkeypatch):
     monkeypatch.setattr(text, "_flaws", None)
 
     check_document({"name": "ä … 漢 \t\n"}, b'{"name": "\xc3\xa4 \xe2\x80\xa6 \\t\\n \xc2\xb0"}')
+
+
+@pytest.mark.parametrize("bad", ["\\u0001", "\\b", "\x7f", "\x85"])
+@pytest.mark.parametrize("shift", range(-6, 3))
+def test_it_is_found_across_the_parts_of_long_text(bad, shift):
+    before = "x" * ((1 << 18) + shift - 2)  # of the document, two characters are in front
+    written = f'["{before}{bad}"]'.encode()
+    with pytest.raises(Invalid) as caught:
+        check_document(orjson.loads(written), written)
+
+    [flaw] = caught.value.flaws
+    assert flaw.loc == "/0"
+    assert f"at position {len(before)} " in flaw.msg
+
+
+@pytest.mark.parametrize("word", ["\xa0", "\\\\\xa0\xa0\xa0\xa0\xa0\xa0\xa0\xa0\xa0\xa0"])
+def test_long_text_takes_no_longer_than_to_parse(word):
+    """A regular expression over all of it held the interpreter's lock for half a second."""
+    written = f'["{word * (40_000_000 // len(word.encode()))}"]'.encode()
+    start = time.process_time()
+    document = orjson.loads(written)
+    parsed = time.process_time()
+
+    check_document(document, written)
+
+    assert time.process_time() - parsed < parsed - start
 
 
 def test_many_are_cut_short():

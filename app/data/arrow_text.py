@@ -86,18 +86,23 @@ def floats(column: Any) -> Any:
     return column.cast(pa.float64(), safe=False)
 
 
-def lengths(column: pa.ChunkedArray) -> pa.ChunkedArray:
+def lengths(column: pa.ChunkedArray, of: Callable[[Any], Any] = pc.binary_length) -> pa.ChunkedArray:
     """The bytes of each text of a column, null where there is none; of a dictionary without spelling it out."""
     if not pa.types.is_dictionary(column.type):
-        return pc.binary_length(column).cast(pa.int64())
+        return of(column).cast(pa.int64())
     known = {}
     parts = []
     for chunk in column.chunks:
         place = place_of(chunk.dictionary)
         if place not in known:
-            known[place] = pc.binary_length(chunk.dictionary).cast(pa.int64())
+            known[place] = of(chunk.dictionary).cast(pa.int64())
         parts.append(known[place].take(chunk.indices))
     return pa.chunked_array(parts, pa.int64())
+
+
+def first_longer(column: pa.ChunkedArray, most: int) -> int:
+    """The first row whose text has more than so many characters; -1 where there is none."""
+    return int(pc.index(pc.greater(lengths(column, pc.utf8_length), most), True).as_py())
 
 
 def decoded_bytes(column: pa.ChunkedArray) -> int:

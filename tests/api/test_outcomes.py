@@ -447,6 +447,13 @@ def test_long_text_that_repeats_is_refused_before_it_is_spelt_out(app, written, 
     assert pa.total_allocated_bytes() - before < 60_000_000
 
 
+@pytest.mark.parametrize("written", [as_csv, as_arrow, as_parquet])
+def test_ids_of_tables_are_measured_in_characters_as_in_json(app, written):
+    for length, flaws in ((128, None), (129, [says("/id/0", "at most 128 characters")])):
+        answer = sent_table(app, *written(pa.table({"id": ["x" * length], "truth": ["ill"]})))
+        assert answer.json().get("errors") == flaws, answer.text
+
+
 @pytest.mark.parametrize("written", [as_arrow, as_parquet])
 def test_what_a_table_is_spelt_out_to_is_reserved(app, monkeypatch, written):
     """Short words, too, are more than the body: 50,000 ids of 500 bytes."""

@@ -69,6 +69,8 @@ def test_ids_and_members_of_json_instances_come_back(service, ward):
         ({"id": "name"}, "/instances/0"),
         ({"id": "patient", "instances": [[50, 70, "mild"]]}, "/id"),
         ({"keep": ["ward"], "instances": [{**objects()[0], "ward": {"a": 1}}]}, "/instances/0/ward"),
+        ({"keep": ["ward"], "instances": [{**objects()[0], "ward": "x" * 1001}]}, "/instances/0/ward"),
+        ({"id": "ward", "instances": [{**objects()[0], "ward": "x" * 129}]}, "/instances/0/ward"),
     ],
 )
 def test_what_cannot_come_back_is_refused_at_its_place(service, ward, changes, loc):
@@ -305,6 +307,38 @@ def test_every_format_is_reserved_on_every_route(service, forest, monkeypatch, p
         answer = service.post(path, params=query | more, content=body, headers={"Content-Type": kind})
         assert answer.status_code == 200, (kind, answer.text)
         assert sum(held) >= 8 * numbers, kind
+
+
+def one_row(service, kind, row, **query):
+    """A row in any format, answered by the model `query` names."""
+    stakes = {name: json.loads(text) for name, text in STAKES.items()}
+    if kind == JSON:
+        keep = {"keep": [query["keep"]]} if "keep" in query else {}
+        return service.post("/predict", json={**stakes, **query, **keep, "instances": [row]})
+    sink = io.BytesIO()
+    writers = {CSV: csv.write_csv, PARQUET: pq.write_table, ARROW: lambda table, to: to.write(arrow(table.to_pydict()))}
+    writers[kind](pa.Table.from_pylist([row]), sink)
+    return post(service, kind, sink.getvalue(), **query)
+
+
+ROW = {"age": 50.0, "pulse": 70.0, "pain": "mild"}
+
+
+@pytest.mark.parametrize(("field", "most"), [("id", 128), ("keep", 1000)])
+@pytest.mark.parametrize("letter", ["x", "\U0001f600"])
+@pytest.mark.parametrize("kind", [JSON, CSV, ARROW, PARQUET])
+def test_what_comes_back_is_measured_in_characters(service, ward, kind, letter, field, most):
+    """In every format, not in bytes, of which a character has up to four."""
+    for length, status in ((most, 200), (most + 1, 422)):
+        answer = one_row(service, kind, ROW | {"w": letter * length}, model=ward, **{field: "w"})
+        assert answer.status_code == status, (length, answer.text[:300])
+
+
+@pytest.mark.parametrize("kind", [JSON, CSV, ARROW, PARQUET])
+def test_a_word_that_is_too_long_for_a_category_is_refused(service, ward, kind):
+    for length, status in ((1000, 200), (1001, 422)):
+        answer = one_row(service, kind, ROW | {"pain": "x" * length}, model=ward)
+        assert answer.status_code == status, (length, answer.text[:300])
 
 
 @pytest.mark.parametrize("name", ["delimiter", "decimal", "encoding"])

@@ -22,7 +22,6 @@ if TYPE_CHECKING:  # imported where needed: it takes 40 MB of memory that a serv
 
 _WORDS = FIELDS[:3]
 _LONGEST = {"id": MAX_ID, "truth": MAX_NAME, "action": MAX_NAME, "at": 64}  # characters
-_UTF8 = 4  # bytes of a character, at most
 _BYTES_PER_CELL = 64  # of memory, beside its text
 
 
@@ -103,17 +102,15 @@ class OutcomesTable(DialectFields):
 def _short(column: pa.ChunkedArray, name: str, reserve: Reserve) -> pa.ChunkedArray:
     """The column, a dictionary spelt out once it is known that no text is too long; Invalid at the first that is."""
     import pyarrow as pa  # noqa: PLC0415
-    import pyarrow.compute as pc  # noqa: PLC0415
 
-    from app.data.arrow_text import is_text, lengths  # noqa: PLC0415 - with pyarrow
+    from app.data.arrow_text import decoded_bytes, first_longer, is_text  # noqa: PLC0415 - with pyarrow
 
     if name not in _LONGEST or not is_text(column.type):
         return column
-    sizes, most = lengths(column), _LONGEST[name]
-    row = pc.index(pc.greater(sizes, most * _UTF8), True).as_py()
-    if row >= 0:
+    most = _LONGEST[name]
+    if (row := first_longer(column, most)) >= 0:
         raise Invalid.at(pointer(name, row), f"{name!r} has at most {most} characters")
-    reserve(3 * (pc.sum(sizes).as_py() or 0))  # in Arrow, as objects, and once more with four bytes each
+    reserve(3 * decoded_bytes(column))  # in Arrow, as objects, and once more with four bytes each
     return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
 
 

@@ -142,6 +142,13 @@ def _check_members(wire: CarriedFields, instances: Any, names: Sequence[str]) ->
         for i, each in enumerate(instances)
         if not isinstance(each[name], _VALUES)
     )
+    reject(
+        Flaw(pointer("instances", i, name), f"what comes back as {name!r} has at most {most} characters")
+        for name in names
+        for most in (MAX_ID if name == wire.id else MAX_CELL,)
+        for i, each in enumerate(instances)
+        if isinstance(each[name], str) and len(each[name]) > most
+    )
 
 
 def _checked_ids(wire: CarriedIds, instances: Any) -> list[Any]:

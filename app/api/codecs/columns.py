@@ -14,13 +14,12 @@ from app.api.codecs.carried import MAX_CELL, Carried, CarriedFields
 from app.api.codecs.json import Reserve
 from app.api.codecs.rows import Rows, finite, numeric_names
 from app.api.codecs.tables import LABEL, Sheet
-from app.data.arrow_text import decoded_bytes, floats, index_columns, is_number, is_text, lengths, place_of
+from app.data.arrow_text import decoded_bytes, first_longer, floats, index_columns, is_number, is_text, place_of
 from app.errors import Flaw, Invalid, TooLarge, pointer, reject, unknown
 from app.features import Schema
 from app.outcomes.tables import MAX_ID
-from app.text import MAX_POSITIONS, refused_character
+from app.text import MAX_POSITIONS, refused_category
 
-_UTF8 = 4  # bytes of a character, at most
 _MAX_TEXT = 64 << 20  # bytes of a column: few bytes of a dictionary can stand for very many
 _BYTES_PER_WORD = 300  # of memory at most: a word that no other row has, and its codes
 _MAX_NULLS = 100_000  # rows of columns that have no bytes at all
@@ -60,7 +59,7 @@ def _column(column: pa.ChunkedArray, name: str, reserve: Reserve, *, is_id: bool
         raise Invalid.at(pointer(name), f"the type of {name!r} is '{column.type}'; numbers, text and dates come back")
     size = decoded_bytes(column) if is_text(column.type) else 0
     most = MAX_ID if is_id else MAX_CELL
-    if size and (row := pc.index(pc.greater(lengths(column), most * _UTF8), True).as_py()) >= 0:
+    if size and (row := first_longer(column, most)) >= 0:
         raise Invalid.at(pointer(name, row), f"what comes back has at most {most} characters a cell")
     if size > _MAX_TEXT:
         raise TooLarge(f"the column {name!r} stands for {size:,} bytes of text; {_MAX_TEXT:,} can come back")
@@ -167,7 +166,7 @@ class _Lookup:
 
 
 def _check_words(chunk: Any, unseen: Any, start: int, j: int) -> None:
-    """Invalid at the unseen words that no text may hold; `start` is the number of the chunk's first row."""
+    """Invalid at the unseen words that no category may be; `start` is the number of the chunk's first row."""
     coded = chunk if pa.types.is_dictionary(chunk.type) else chunk.dictionary_encode()
     used = coded.indices.filter(unseen).unique()
     odd = [code for code, word in zip(used, coded.dictionary.take(used).to_pylist(), strict=True) if _odd(word)]
@@ -177,7 +176,7 @@ def _check_words(chunk: Any, unseen: Any, start: int, j: int) -> None:
 
 
 def _odd(word: str) -> str | None:
-    return refused_character(word) if word else None
+    return refused_category(word) if word else None
 
 
 def probabilities_of_sheet(sheet: Sheet, classes: Classes) -> tuple[np.ndarray, Carried]:

@@ -22,7 +22,7 @@ _MAX_ESCAPES = 1_000_000  # backslashes: the parser and the search for refused c
 _BLOCK = 1 << 20  # bytes of a body that are counted together
 _SMALL = MAX_VALUES // max(_WEIGHTS.values())  # bytes of a body that cannot hold more than `MAX_VALUES`
 _NAME = b'"instances"'
-_BEGIN = re.compile(rb'"instances"\s*:\s*(?=\[\[)')
+_BEGIN = re.compile(_NAME + rb"\s{0,100}:\s{0,100}(?=\[\[)")
 _MARK = "rows that were cut out"  # in their place: found at the top level, they came from there
 _MARKER = b'["%b"]' % _MARK.encode()
 _READ_PART = 1 << 18  # bytes that are parsed at a time

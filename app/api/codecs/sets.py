@@ -25,7 +25,8 @@ _LONG = 1 << 18  # bytes of a body from which on it is parsed in parts
 _PART = 1 << 14  # numbers parsed at a time: a millisecond
 _BLANKS = np.frombuffer(b" \t\n\r", dtype=np.uint8)
 _MAX_BLANKS = 100  # beside a bracket; with more, the whole body is parsed
-_BEGIN = re.compile(rb'"probabilities"\s*:\s*\[')
+_NAME = b'"probabilities"'
+_BEGIN = re.compile(_NAME + rb"\s{0,100}:\s{0,100}\[")
 _NUMBERS = {int, float}
 _A_PROBABILITY = f"a probability {RANGE}"
 _FORMS = "a list of numbers (one set) or a list of such lists (a set each)"
@@ -110,7 +111,8 @@ def sets_of_arrow(body: bytes, reserve: Reserve) -> Sets:
 
 def _cut_out(body: bytes, reserve: Reserve) -> tuple[Any, Sets] | None:
     """The other fields, and the probabilities, if they are numbers or lists of numbers; errors or None otherwise."""
-    found = _BEGIN.search(body)
+    at = body.find(_NAME)
+    found = _BEGIN.match(body, at) if at >= 0 else None
     if found is None:
         return None
     begin = found.end()
