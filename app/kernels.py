@@ -13,11 +13,10 @@ from time import monotonic
 
 import numpy as np
 
-from app.acquisition.binning import bin_columns
 from app.acquisition.extra_trees import Rule, grow
 from app.acquisition.forest import FlatForest, PathCosts
 from app.acquisition.prices import Prices
-from app.acquisition.tree import grow_tree
+from app.acquisition.tree_grower import bin_columns, grow_tree
 from app.acquisition.tree_of_classifiers import TreeOfClassifiers
 from app.arrays import F64
 from app.decisions._assignment import assign

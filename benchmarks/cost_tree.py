@@ -24,11 +24,12 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
-from app.acquisition.outline import Stop, outline
-from app.acquisition.prices import Prices, parse_prices
+from app.acquisition.prices import Prices
+from app.acquisition.tree_of_classifiers import Stop, outline
 from app.learners.cost_tree.estimator import CostTree
 from app.learners.cost_tree.hard import HardTree
 from app.learners.cost_tree.path import Sample, Setting
+from app.usecases.feature_costs import parse_prices
 from tests.reference.stepwise import simulate
 
 DATA = Path(__file__).resolve().parents[1] / ".." / "shared" / "data"

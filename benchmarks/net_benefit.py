@@ -32,7 +32,7 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.model_selection import StratifiedKFold
 
 from app.acquisition.forest import FlatForest
-from app.acquisition.prices import Prices, parse_prices
+from app.acquisition.prices import Prices
 from app.learners.budget_forest import BudgetForest
 from app.learners.cost_tree import path as trade_offs
 from app.learners.cost_tree.estimator import CostTree
@@ -41,6 +41,7 @@ from app.learners.cost_tree.path import Point, Sample, Setting
 from app.learners.forest_chain import ForestChain
 from app.learners.random_forest import RandomForest
 from app.usecases.acquisition_model import AcquisitionModel, ActionBenefits
+from app.usecases.feature_costs import parse_prices
 from app.usecases.simulate import report
 from tests.reference.stepwise import from_sklearn, simulate
 

@@ -1,4 +1,4 @@
-"""Compiled: evaluate forests on cases whose features are known in part.
+"""Compiled: forests on cases whose features are known in part, on complete rows, and on the way between.
 
 The status of a feature is 0 (unknown), -1 (unavailable) or r >= 1 (acquired as the r-th, and paid for). NaN takes a
 node's branch for missing values, whatever its status.
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from app.acquisition.nodes import Nodes, PriceArrays
-from app.arrays import F64, I32, I64, Bools, Ints
+from app.arrays import F64, I32, I64, Bools, Indices, Ints
 from app.compiled import copy, kernel
 
 
@@ -219,3 +219,120 @@ def _reveal(nodes: Nodes, x: F64, j: int, status: Ints, at: I64, waiting: Ints) 
             at[t], _ = _advance(nodes, x, status, at[t])
             if nodes.feature[at[t]] >= 0:
                 waiting[nodes.feature[at[t]]] += 1
+
+
+@kernel
+def _leaf(nodes: Nodes, t: int, x: F64) -> int:
+    """The leaf that a complete row x (m,) reaches in tree t."""
+    node = nodes.roots[t]
+    while nodes.feature[node] >= 0:
+        value = x[nodes.feature[node]]
+        if np.isnan(value):
+            node = nodes.missing[node]
+        else:
+            node = nodes.left[node] if value <= nodes.threshold[node] else nodes.right[node]
+    return int(node)
+
+
+@kernel
+def evaluate(nodes: Nodes, X: F64, P: F64, votes: I64) -> None:
+    """Add the leaf distributions of complete rows X (n, m) to P (n, K), and the trees' votes to `votes` (n, K)."""
+    for t in range(nodes.roots.shape[0]):
+        for i in range(X.shape[0]):
+            node = _leaf(nodes, t, X[i])
+            for k in range(P.shape[1]):
+                P[i, k] += nodes.value[nodes.share[node], k]
+            votes[i, nodes.label[nodes.share[node]]] += 1
+
+
+@kernel
+def leaves(nodes: Nodes, X: F64, found: I32) -> None:
+    """Write the leaf that each complete row of X (n, m) reaches in each tree to `found` (n, T)."""
+    for t in range(nodes.roots.shape[0]):
+        for i in range(X.shape[0]):
+            found[i, t] = _leaf(nodes, t, X[i])
+
+
+@kernel
+def prefixes(
+    nodes: Nodes, X: F64, y: Indices, weight: F64, prices: PriceArrays,
+    used: Bools, discount: F64, votes: I32, cost: F64, error: F64,
+) -> None:  # fmt: skip
+    """Total cost and weighted errors of the forest after each of its trees, on top of the trees already counted.
+
+    `used` (n, m), `discount` (n, groups) and `votes` (n, K) hold the rows' state between calls: features paid for,
+    surcharges paid by group, votes. In a group the member with the largest discount counts as the first, the most
+    expensive order.
+    """
+    price, discounted, group = prices
+    total = 0.0
+    for t in range(nodes.roots.shape[0]):
+        wrong = 0.0
+        for i in range(X.shape[0]):
+            node = nodes.roots[t]
+            while nodes.feature[node] >= 0:
+                f = nodes.feature[node]
+                x = X[i, f]
+                if np.isnan(x):
+                    node = nodes.missing[node]
+                    continue
+                if not used[i, f]:
+                    used[i, f] = True
+                    total += weight[i] * discounted[f]
+                    g = group[f]
+                    more = price[f] - discounted[f] - (discount[i, g] if g >= 0 else 0.0)
+                    if more > 0.0:
+                        total += weight[i] * more
+                        discount[i, g] += more
+                node = nodes.left[node] if x <= nodes.threshold[node] else nodes.right[node]
+            votes[i, nodes.label[nodes.share[node]]] += 1
+            if _largest(votes[i]) != y[i]:
+                wrong += weight[i]
+        cost[t] += total
+        error[t] = wrong
+
+
+@kernel
+def trace(
+    nodes: Nodes, X: F64, free: Bools, prices: PriceArrays, budget: float, slack: float, n_groups: int,
+    asked: I32, price: F64, P: F64, vote: I32, length: I32, settled: I32,
+    resolved: Bools,
+) -> None:  # fmt: skip
+    """Acquire the features of complete rows X (n, m) one by one and record every state; fills the last arguments.
+
+    `free` (n, m) marks features that are unavailable and cost nothing.
+    `asked`, `price` (n, S): the feature requested in state s, and its price there; `P` (n, S + 1, K) and `vote`
+    (n, S + 1): the answer in state s; `length` (n,): the number of requests until no affordable feature is left;
+    `settled` (n,): the number until the vote is settled, or -1; `resolved` (n,): whether all trees reach a leaf.
+    """
+    T, K, m = nodes.roots.shape[0], P.shape[2], X.shape[1]
+    at = np.empty(T, np.int64)
+    sure, possible, votes = np.zeros(K, np.int64), np.zeros(K, np.int64), np.zeros(K, np.int64)
+    status, waiting, opened = np.zeros(m, np.int64), np.zeros(m, np.int64), np.zeros(n_groups, np.bool_)
+    for i in range(X.shape[0]):
+        status[:] = 0
+        opened[:] = False
+        _begin(nodes, at, waiting)
+        spent, s = 0.0, 0
+        settled[i] = -1
+        while True:
+            leader = _settled(nodes, at, sure, possible)
+            if leader >= 0 and settled[i] < 0:
+                settled[i] = s
+            vote[i, s] = _conclude(nodes, at, leader, votes, P[i, s])
+            j = _choose(waiting, opened, prices, budget - spent + slack)
+            if j < 0:
+                break
+            asked[i, s] = j
+            price[i, s] = _price(j, opened, prices)
+            if not free[i, j]:
+                spent += price[i, s]
+                if prices[2][j] >= 0:
+                    opened[prices[2][j]] = True
+            s += 1
+            status[j] = s
+            _reveal(nodes, X[i], j, status, at, waiting)
+        length[i] = s
+        resolved[i] = True
+        for f in range(m):
+            resolved[i] &= waiting[f] == 0

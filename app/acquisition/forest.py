@@ -9,14 +9,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from app.acquisition import _kernels
-from app.acquisition._complete import evaluate, leaves, prefixes
-from app.acquisition._tracing import trace
+from app.acquisition._kernels import evaluate, leaves, prefixes, trace
 from app.acquisition.categories import Orders
-from app.acquisition.nodes import Nodes, flatten
+from app.acquisition.nodes import Nodes, Tree, flatten
 from app.acquisition.prices import Prices
-from app.acquisition.session import States, checked, slack_of
-from app.acquisition.trajectories import Trajectories
-from app.acquisition.tree import Tree
+from app.acquisition.session import States, Trajectories, checked, slack_of
 from app.arrays import F64, I32, I64, Bools, Ints
 from app.decisions.contributions import Contributions
 from app.decisions.tree_contributions import Trees, tree_contributions
@@ -68,12 +65,12 @@ class FlatForest:
         return self._evaluate(X)[0]
 
     def contributions(self, X: F64, chosen: I64) -> Contributions | None:
-        """To the mean probability of the second of two classes, of more the chosen one (n,); None for older models.
+        """To the mean probability of the second of two classes, of more the chosen one (n,); None without trees.
 
         Values are as in `tree_contributions`, and with their base add up to `posterior`.
         """
         N = self.nodes
-        if len(N.cover) < len(N.feature) or not self.n_trees:
+        if not self.n_trees:
             return None
         ranks, chosen = self.orders.apply(X), chosen if self.n_classes > 2 else np.ones(len(X), dtype=np.intp)
 

@@ -7,10 +7,26 @@ from typing import NamedTuple
 
 import numpy as np
 
-from app.acquisition.tree import Tree
 from app.arrays import F32, F64, I32, U64
 
 PriceArrays = tuple[F64, F64, I32]  # cost, discounted, group of each feature
+
+
+class Tree(NamedTuple):
+    """Nodes as arrays of length N; node 0 is the root, `feature` -1 marks a leaf.
+
+    `x <= threshold` goes left; a missing value goes to node `missing`: where missing values were split best in
+    training, or the heavier child where none were there. `counts` (N, K): training rows per class at every node, or a
+    distribution of them where `cover` (N,) has the numbers of rows.
+    """
+
+    feature: np.ndarray
+    threshold: np.ndarray
+    left: np.ndarray
+    right: np.ndarray
+    missing: np.ndarray
+    counts: np.ndarray
+    cover: np.ndarray | None = None
 
 
 class Nodes(NamedTuple):
@@ -20,6 +36,7 @@ class Nodes(NamedTuple):
     arrays). `share`: the node's row in `value` (V, K), the distinct class distributions of each tree's nodes, inner
     nodes included, and in `label` (V,), their most frequent class, ties to the first. `reach`: bit k is set if a leaf
     below votes for class k (all bits with more than 64 classes). `roots` (T,). `prior` (K,): the answer without trees.
+    `cover` (N,): the training rows at each node.
     """
 
     feature: I32
@@ -33,62 +50,47 @@ class Nodes(NamedTuple):
     label: I32
     roots: I32
     prior: F64
-    cover: F32 = np.empty(0, dtype=np.float32)
-    """The training rows at each node (N,); empty in models that older releases trained."""
+    cover: F32
 
 
-_DTYPES: dict[str, type] = {"threshold": np.float64, "reach": np.uint64}
+def flatten(trees: Iterable[Tree], prior: np.ndarray) -> Nodes:
+    """The nodes of trees whose `counts` are anything proportional to the class distributions. O(nodes K)."""
+    return beside([_of_one(tree, prior) for tree in trees], prior)
 
 
 def beside(parts: Sequence[Nodes], prior: np.ndarray) -> Nodes:
     """The trees of all parts, in this order. O(nodes)."""
+    none, values = np.empty(0, dtype=np.int32), np.empty((0, len(prior)), dtype=np.float32)
+    nothing = Nodes(
+        none, np.empty(0), none, none, none, none, np.empty(0, dtype=np.uint64), values, none, none,
+        np.asarray(prior, dtype=np.float64), np.empty(0, dtype=np.float32),
+    )  # fmt: skip
     sizes = np.cumsum([0, *(len(part.feature) for part in parts)])
     known = np.cumsum([0, *(len(part.value) for part in parts)])
 
     def joined(name: str, offsets: np.ndarray) -> np.ndarray:
         columns = (getattr(part, name) for part in parts)
         moved = (np.where(column < 0, -1, column + by) for column, by in zip(columns, offsets, strict=False))
-        return np.concatenate([np.empty(0, dtype=np.int32), *moved], dtype=np.int32)
+        return np.concatenate([none, *moved], dtype=np.int32)
 
-    empty = flatten((), prior)
-    return Nodes(
-        **{name: np.concatenate([getattr(part, name) for part in (empty, *parts)])
+    return nothing._replace(
+        **{name: np.concatenate([getattr(part, name) for part in (nothing, *parts)])
            for name in ("feature", "threshold", "reach", "label", "value", "cover")},
         **{name: joined(name, sizes) for name in ("left", "right", "missing", "roots")},
-        share=joined("share", known), prior=empty.prior,
+        share=joined("share", known),
     )  # fmt: skip
 
 
-def flatten(trees: Iterable[Tree], prior: np.ndarray) -> Nodes:
-    """The nodes of trees whose `counts` are anything proportional to the class distributions. O(nodes K)."""
-    parts: dict[str, list[np.ndarray]] = {name: [] for name in Nodes._fields[:7]}
-    values: list[np.ndarray] = [np.empty((0, len(prior)), dtype=np.float32)]
-    covers: list[np.ndarray] = [np.empty(0, dtype=np.float32)]
-    roots, size, known = [], 0, 0
-    for tree in trees:
-        roots.append(size)
-        inner = tree.feature >= 0
-        parts["feature"].append(tree.feature.astype(np.int32, copy=False))
-        parts["threshold"].append(tree.threshold.astype(np.float64, copy=False))
-        for name in ("left", "right", "missing"):
-            parts[name].append(np.where(inner, getattr(tree, name) + size, -1).astype(np.int32))
-        distributions = np.ascontiguousarray(tree.counts / tree.counts.sum(axis=1, keepdims=True), dtype=np.float32)
-        distinct, which = distinct_rows(distributions)
-        values.append(distinct)
-        covers.append((tree.counts.sum(axis=1) if tree.cover is None else tree.cover).astype(np.float32))
-        parts["share"].append((which + known).astype(np.int32))
-        parts["reach"].append(_reach(tree, distributions.argmax(axis=1)))
-        size, known = size + len(inner), known + len(distinct)
-    value = np.concatenate(values)
-    # A field at a time, whose parts are gone before the next: never two copies of the forest.
-    joined = {
-        name: np.concatenate([np.empty(0, dtype=_DTYPES.get(name, np.int32)), *parts.pop(name)])
-        for name in Nodes._fields[:7]
-    }
+def _of_one(tree: Tree, prior: np.ndarray) -> Nodes:
+    inner = tree.feature >= 0
+    shares = np.ascontiguousarray(tree.counts / tree.counts.sum(axis=1, keepdims=True), dtype=np.float32)
+    value, share = distinct_rows(shares)
+    left, right, missing = (np.where(inner, child, -1).astype(np.int32) for child in tree[2:5])
+    cover = tree.counts.sum(axis=1) if tree.cover is None else tree.cover
     return Nodes(
-        **joined, value=value, label=value.argmax(axis=1).astype(np.int32) if size else np.empty(0, dtype=np.int32),
-        roots=np.array(roots, dtype=np.int32), prior=np.asarray(prior, dtype=np.float64),
-        cover=np.concatenate(covers),
+        tree.feature.astype(np.int32), tree.threshold.astype(np.float64), left, right, missing,
+        share.astype(np.int32), _reach(tree, shares.argmax(axis=1)), value, value.argmax(axis=1).astype(np.int32),
+        np.zeros(1, dtype=np.int32), prior, cover.astype(np.float32),
     )  # fmt: skip
 
 

@@ -5,24 +5,26 @@ states that rows pass through, none of them grown from these rows, with the prob
 benefits. When a request brings a matrix and prices, every row's decision in every state has its benefit, and one pass
 from the last state to the first values going on: the gain of a question is the benefit of what happens after it (asking
 on as long as that pays) less the benefit of deciding now. Regressed on what is at stake, this is the estimate that a
-case is judged by.
-Source: Longstaff, Schwartz, "Valuing American options by simulation" (2001), whose regression is by time; here it is by
-the feature that comes next, so that it also serves cases that begin with other knowledge than the rows did.
+case is judged by. In place of benefits, `size_for` finds how much a right class must be worth to reach a target.
+Source: Longstaff, Schwartz, "Valuing American options by simulation" (2001), whose regression is by time: so it is in a
+chain of forests, where all cases meet the same states. Elsewhere it is by the feature that comes next, so that it also
+serves cases that begin with other knowledge than the rows did.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any, Self
 
 import numpy as np
 
 from app.acquisition.partial_calibration import StageCurve
 from app.acquisition.prices import Prices, check_budget
-from app.acquisition.session import slack_of
-from app.acquisition.trajectories import Trajectories, purchases
-from app.decisions.benefit import decide
+from app.acquisition.session import Trajectories, chained, purchases, slack_of
+from app.decisions.benefit import LARGEST, decide
+from app.errors import Invalid, pointer
 
 FEW = 10.0  # states in which a feature comes next; with fewer it is taken for any feature
 _BLOCK = 2_000_000  # states times actions that are in memory together
@@ -35,31 +37,29 @@ class Worth:
 
     `stake` is the expected value of knowing the truth at once: `min_a sum_i p_i (max_c b[i][c] - b[i][a])`.
     The gain is `offset[j] + slope[j] s + bend[j] s^2`, where s is the stake moved into `[low[j], high[j]]`, the stakes
-    that the line was fitted on; it is at least 0. If `bounded`, it is at most the stake itself, which no information
-    can exceed.
+    that the line was fitted on; it is at least 0, and at most the stake itself, which no information can exceed.
     """
 
     offset: np.ndarray
     slope: np.ndarray
     low: np.ndarray
     high: np.ndarray
-    bounded: bool
     bend: np.ndarray | None = None
 
     @classmethod
-    def line(cls, m: int, *, offset: float, slope: float, bounded: bool) -> Worth:
-        """The same line, valid for every stake, for each of m features."""
-        return cls(np.full(m, offset), np.full(m, slope), np.zeros(m), np.full(m, np.inf), bounded)
+    def line(cls, m: int, slope: float) -> Worth:
+        """The same line through 0, valid for every stake, for each of m features."""
+        return cls(np.zeros(m), np.full(m, slope), np.zeros(m), np.full(m, np.inf))
 
     def gain(self, feature: np.ndarray, stake: np.ndarray) -> np.ndarray:
         """Expected gain >= 0, before the price of the feature itself; 0 where no truth would change the decision.
 
-        Never falls as the stake rises if `bounded`, without a bend.
+        Never falls as the stake rises, without a bend.
         """
-        seen = np.clip(stake, self.low[feature], self.high[feature]) if self.bounded else stake
+        seen = np.clip(stake, self.low[feature], self.high[feature])
         bend = 0.0 if self.bend is None else self.bend[feature] * seen * seen
         gain = np.maximum(self.offset[feature] + self.slope[feature] * seen + bend, 0.0)
-        return np.where(stake > 0, np.minimum(gain, stake) if self.bounded else gain, 0.0)
+        return np.where(stake > 0, np.minimum(gain, stake), 0.0)
 
     def stops(self, feature: np.ndarray, price: np.ndarray, stake: np.ndarray) -> np.ndarray:
         """Where the feature is not worth its price; one that is free is never refused."""
@@ -73,8 +73,7 @@ class Experience:
 
     `asked`, `missing` (n, S) and `length` (n,) as in `Trajectories`; `P` (n, S + 1, K) float32 calibrated
     probabilities; `y` (n,) class codes; `curve` calibrates probabilities of unfinished cases (None: they already are);
-    `n_features`. `bounded`: whether the estimated gain keeps to the bounds of `Worth`; models trained before those
-    existed keep their lines.
+    `n_features`.
     """
 
     asked: np.ndarray
@@ -84,7 +83,6 @@ class Experience:
     y: np.ndarray
     curve: StageCurve | None
     n_features: int
-    bounded: bool = False
 
     def __len__(self) -> int:
         return len(self.y)
@@ -105,12 +103,16 @@ class Experience:
         limit = check_budget(budget)
         return free if math.isinf(limit) else self._backward(stake, now, prices, limit + slack_of(limit), free)
 
-    def ends(self, worth: Worth, stake: np.ndarray, prices: Prices) -> tuple[np.ndarray, np.ndarray]:
-        """The state in which each row stops (n,), and what it has paid in each state (n, S + 1)."""
+    def ends(self, worth: Worth | None, stake: np.ndarray, prices: Prices) -> tuple[np.ndarray, np.ndarray]:
+        """The state in which each row stops (n,), and what it has paid in each state (n, S + 1).
+
+        Without a `worth` all that is asked for is worth its price while anything is at stake.
+        """
         price, paid, _ = purchases(self.asked, self.missing, prices)
         states = np.arange(self.asked.shape[1] + 1)
         stops = np.broadcast_to(states >= self.length[:, None], stake.shape).copy()
-        stops[:, :-1] |= worth.stops(self.asked, price, stake[:, :-1])
+        before = stake[:, :-1]
+        stops[:, :-1] |= (price > 0) & (before <= 0) if worth is None else worth.stops(self.asked, price, before)
         return stops.argmax(axis=1), np.cumsum(np.pad(paid, ((0, 0), (1, 0))), axis=1)
 
     def error(self, B: np.ndarray) -> float:
@@ -126,7 +128,7 @@ class Experience:
 
     def _backward(self, stake: np.ndarray, now: np.ndarray, prices: Prices, limit: float, spare: Worth | None) -> Worth:
         price, paid, bought = purchases(self.asked, self.missing, prices, limit)
-        sums = _Sums(self.n_features, spare, bounded=self.bounded)
+        sums = _Sums(self.n_features, spare)
         ahead = np.zeros(len(self))  # what going on from the state gains, less what it costs
         for s in range(self.asked.shape[1] - 1, -1, -1):
             on = np.flatnonzero(bought[:, s])
@@ -179,14 +181,14 @@ def learn(rows: Trajectories, y: np.ndarray, n_features: int, finish: Callable[[
     P[before] = curve.apply(rows.P[before], known)
     everyone = np.arange(len(rows))
     P[everyone, rows.length] = finish(rows.P[everyone, rows.length])
-    return Experience(rows.asked.astype(np.int16), rows.missing, rows.length, P, y, curve, n_features, bounded=True)
+    return Experience(rows.asked.astype(np.int16), rows.missing, rows.length, P, y, curve, n_features)
 
 
 class _Sums:
     """Running sums of a line through (stake, gain) for each of m features; `spare` is for what is hardly seen."""
 
-    def __init__(self, m: int, spare: Worth | None, *, bounded: bool) -> None:
-        self._m, self._spare, self._bounded = m, spare, bounded
+    def __init__(self, m: int, spare: Worth | None) -> None:
+        self._m, self._spare = m, spare
         self._sums = np.zeros((5, m))
         self._low, self._high = np.full(m, np.inf), np.full(m, -np.inf)
 
@@ -200,29 +202,155 @@ class _Sums:
         count, stake, gain = self._sums[:3].sum(axis=1).tolist()
         if count < FEW:  # too few for a line: the share of all that was at stake that they have gained
             share = min(max(gain, 0.0) / stake, 1.0) if stake > 0 else 0.0
-            return self._spare or Worth.line(self._m, offset=0.0, slope=share, bounded=self._bounded)
-        offset, slope = _line(self._sums, bounded=self._bounded)
-        pooled_offset, pooled_slope = _line(self._sums.sum(axis=1, keepdims=True), bounded=self._bounded)
+            return self._spare or Worth.line(self._m, share)
+        offset, slope = _line(self._sums)
+        pooled_offset, pooled_slope = _line(self._sums.sum(axis=1, keepdims=True))
         rare = self._sums[0] < FEW
         return Worth(
             np.where(rare, pooled_offset, offset),
             np.where(rare, pooled_slope, slope),
             np.where(rare, self._low.min(), self._low),
             np.where(rare, self._high.max(), self._high),
-            self._bounded,
         )
 
 
-def _line(sums: np.ndarray, *, bounded: bool) -> tuple[np.ndarray, np.ndarray]:
+def _line(sums: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Offset and slope of least squares from the sums (5, m).
 
-    With `bounded` the slope is at least 0 and at most 1: with twice as much at stake, information is worth no less,
-    and the value of perfect information grows by no more than the stake does.
+    The slope is at least 0 and at most 1: with twice as much at stake, information is worth no less, and the value of
+    perfect information grows by no more than the stake does.
     """
     _, x, y, xx, xy = sums / np.maximum(sums[0], 1.0)
     spread = np.maximum(xx - x * x, 0.0)
     tiny = spread <= 1e-12 * xx
-    slope = np.where(tiny, 0.0, (xy - x * y) / np.where(tiny, 1.0, spread * (1 + _RIDGE)))
-    if bounded:
-        slope = np.clip(slope, 0.0, 1.0)
+    slope = np.clip(np.where(tiny, 0.0, (xy - x * y) / np.where(tiny, 1.0, spread * (1 + _RIDGE))), 0.0, 1.0)
     return y - slope * x, slope
+
+
+@dataclass(frozen=True, eq=False)
+class ChainExperience(Experience):
+    """n rows in every state of chains that were grown without them: each is asked for all features in one order."""
+
+    @classmethod
+    def of(cls, P: np.ndarray, y: np.ndarray, missing: np.ndarray, order: Sequence[int], n_features: int) -> Self:
+        """From calibrated P (n, S + 1, K), class codes y (n,), and `missing` (n, S) in the columns of `order` (S,)."""
+        asked = np.repeat(np.asarray(order, dtype=np.int32)[None], len(y), axis=0)
+        length = np.full(len(y), len(order))
+        return cls(asked, missing, length, P.astype(np.float32), y, None, n_features)
+
+    def fitted(self, stake: np.ndarray, now: np.ndarray, prices: Prices, budget: float | None = None) -> Worth:
+        """`Experience.fitted`; from the last state to the first, the gain of going on is regressed on the stake and its
+        square. O(n S).
+        """
+        price, paid, reached = chained(self.asked, self.missing, prices, check_budget(budget))
+        S = self.asked.shape[1]
+        lines = np.zeros((5, self.n_features))  # offset, slope, bend, low, high of each column
+        worth = Worth(lines[0], lines[1], lines[3], lines[4], lines[2])
+        value = now[:, S]
+        for s in range(S - 1, -1, -1):
+            on = reached[:, s]
+            j, gain = self.asked[0, s], value - now[:, s]
+            if on.any():
+                lines[:, j] = _quadratic(stake[on, s], gain[on])
+            feature = np.full(len(on), j)
+            on &= ~worth.stops(feature, price[:, s], stake[:, s])
+            value = np.where(on, value - paid[:, s], now[:, s])
+        return worth
+
+    def error_by_state(self) -> np.ndarray:
+        """The share of rows whose most probable class is wrong in each state, (S + 1,)."""
+        wrong: np.ndarray = (self.P.argmax(axis=2) != self.y[:, None]).mean(axis=0)
+        return wrong
+
+    def stopping(self, B: np.ndarray, prices: Prices) -> np.ndarray:
+        """The share of rows that stop in each state, (S + 1,), with benefits B (K, A) at these prices."""
+        stake, now = self.valued(B)
+        ends, _ = self.ends(self.fitted(stake, now, prices), stake, prices)
+        shares: np.ndarray = np.bincount(ends, minlength=stake.shape[1]) / len(self)
+        return shares
+
+
+def _quadratic(z: np.ndarray, gain: np.ndarray) -> tuple[float, float, float, float, float]:
+    """Offset, slope and bend of least squares, and the range of z (n,); the mean of few rows, or if z hardly
+    varies.
+    """
+    low, high = float(z.min()), float(z.max())
+    if len(z) < FEW or high - low <= 1e-9 * high:
+        return float(gain.mean()), 0.0, 0.0, low, high
+    x = (z - low) / (high - low)  # numbers of any size are solved alike
+    (c0, c1, c2), *_ = np.linalg.lstsq(np.stack((np.ones(len(x)), x, x * x), axis=1), gain, rcond=1e-9)
+    width = high - low
+    slope, bend = c1 / width, c2 / (width * width)
+    return float(c0 - slope * low + bend * low * low), float(slope - 2 * bend * low), float(bend), low, high
+
+
+_SIZES = 41  # over ten orders of magnitude
+_STEPS = 16  # of bisection between two of them
+_CHEAP, _DEAR = 1e-2, 1e6  # worth of a right class in units of the smallest price, and of all prices
+
+
+def parse_target(target: Any) -> tuple[str, float]:
+    """`{"cost": 6}` or `{"error": 0.1}` as a name and a number; Invalid with the place."""
+    if not isinstance(target, dict) or len(target) != 1 or not target.keys() <= {"cost", "error"}:
+        raise Invalid.at("", 'a target is an object with cost or error, as in {"cost": 6}')
+    ((name, value),) = target.items()
+    most = LARGEST if name == "cost" else 1
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= most:
+        raise Invalid.at(pointer(name), f"{name} is a number from 0 to {most:g}")
+    return name, float(value)
+
+
+def size_for(experience: Experience, prices: Prices, name: str, value: float) -> float:
+    """What a right class must be worth, so that stopping by worth has this mean `cost`, or `error`, on the experience.
+
+    Of the costs that are reached the largest up to `value`; of the sizes with at most this error the cheapest. Neither
+    rises or falls all the way with the size, so many are tried. Invalid at /error where none of them reaches it.
+    O(60 n S).
+    """
+    stake, now = experience.valued(np.eye(experience.P.shape[2]))
+    wrong = experience.P.argmax(axis=2) != experience.y[:, None]
+    rows = np.arange(len(experience))
+
+    def cost_and_error(size: float) -> tuple[float, float]:
+        ends, paid = experience.ends(experience.fitted(size * stake, size * now, prices), size * stake, prices)
+        return float(paid[rows, ends].mean()), float(wrong[rows, ends].mean())
+
+    real = prices.cost[prices.cost > 0]
+    if not len(real):
+        return 1.0
+    sizes = np.geomspace(_CHEAP * float(real.min()), _DEAR * float(real.sum()), _SIZES)
+    tried = [(size, *cost_and_error(size)) for size in sizes.tolist()]
+    if name == "cost":
+        return _best(tried, cost_and_error, lambda cost, _: cost <= value, lambda cost: cost, 1)
+    if (least := min(error for _, _, error in tried)) > value:
+        raise Invalid.at(
+            "/error", f"the error on unseen rows is at least {least:.4g}, with all that is worth asking for"
+        )
+    return _best(tried, cost_and_error, lambda _, error: error <= value, lambda cost: -cost, -1)
+
+
+def _best(
+    tried: list[tuple[float, float, float]], cost_and_error: Callable[[float], tuple[float, float]],
+    holds: Callable[[float, float], bool], merit: Callable[[float], float], step: int,
+) -> float:  # fmt: skip
+    """Of the sizes `tried` (size, cost, error), and some between the best and the next one where it does not hold, the
+    one of the largest merit of its cost among those where it holds; the first one where there is none.
+    """
+    good = [i for i, (_, *found) in enumerate(tried) if holds(*found)]
+    if not good:
+        return tried[0][0]
+    at = max(good, key=lambda i: merit(tried[i][1]))
+    best, most = tried[at][0], merit(tried[at][1])
+    if not 0 <= at + step < len(tried) or at + step in good:
+        return best
+    inside, outside = best, tried[at + step][0]
+    for _ in range(_STEPS):
+        middle = math.sqrt(inside * outside)
+        cost, error = cost_and_error(middle)
+        if not holds(cost, error):
+            outside = middle
+            continue
+        inside = middle
+        if merit(cost) > most:
+            best, most = middle, merit(cost)
+    return best

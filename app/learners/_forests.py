@@ -12,8 +12,7 @@ from joblib import Parallel, delayed
 
 from app.acquisition.categories import Orders, order_categories
 from app.acquisition.forest import FlatForest, converted
-from app.acquisition.nodes import Nodes, beside, flatten
-from app.acquisition.tree import Tree
+from app.acquisition.nodes import Nodes, Tree, beside, flatten
 from app.errors import Invalid, pointer
 from app.learners._unseen import log_losses
 from app.learners.base import Dealt, stage_name

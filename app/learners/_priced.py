@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from app.acquisition.prices import Prices
-from app.acquisition.stopping import Experience, Worth
+from app.acquisition.stopping import Experience
 from app.learners.stepwise import prices_of
 
 _SIZES = np.geomspace(0.25, 64, 9)  # worth of a right class, in units of the price of all features
@@ -33,8 +33,7 @@ def net_benefits(
     sizes = total * _SIZES if B is None and total else np.ones(1)
     matrix = np.eye(K) if B is None else np.asarray(B, dtype=np.float64)
     known = learner.experience_
-    asks_all = Worth.line(X.shape[1], offset=np.inf, slope=0.0, bounded=False)  # as a model that has learned nothing
-    worths = [asks_all if known is None else known.worth(size * matrix, priced) for size in sizes]
+    worths = [None if known is None else known.worth(size * matrix, priced) for size in sizes]
     block = max(1, _CELLS // ((len(learner.model_.columns) + 1) * (K + matrix.shape[1])))
     earned = np.empty(len(X))
     for start in range(0, len(X), block):
@@ -60,4 +59,4 @@ def _travelled(learner: Any, X: np.ndarray, codes: np.ndarray, prices: Prices) -
     curve = None if learner.experience_ is None else learner.experience_.curve
     partly = final if curve is None else curve.apply(P, known.ravel().astype(np.float64))
     calibrated = np.where((known < ends).reshape(-1, 1), partly, final).reshape(run.P.shape)
-    return Experience(run.asked, run.missing, run.length, calibrated, codes, None, X.shape[1], bounded=True)
+    return Experience(run.asked, run.missing, run.length, calibrated, codes, None, X.shape[1])

@@ -12,12 +12,11 @@ import numpy as np
 from joblib import Parallel, delayed
 
 from app.acquisition.categories import Orders
-from app.acquisition.chain import Chain
-from app.acquisition.chain_stopping import ChainExperience
+from app.acquisition.chain import Chain, Lacking, Reduced, lacking, mean_loss
 from app.acquisition.extra_trees import ExtraTrees, Rule, grow
 from app.acquisition.partial_calibration import Blend, StageCurve
 from app.acquisition.prices import Prices
-from app.acquisition.reduced import Lacking, Reduced, lacking, mean_loss
+from app.acquisition.stopping import ChainExperience
 from app.arrays import F32
 from app.decisions.folds import stratified_folds
 from app.errors import Invalid, pointer

@@ -9,9 +9,8 @@ from typing import Self
 import numpy as np
 
 from app.acquisition.prices import Prices
-from app.acquisition.session import StepwiseModel
+from app.acquisition.session import StepwiseModel, Trajectories
 from app.acquisition.stopping import Experience, learn
-from app.acquisition.trajectories import Trajectories
 from app.errors import Invalid
 from app.learners.base import Learner
 from app.progress import part

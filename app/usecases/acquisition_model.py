@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from app.acquisition.prices import Prices, parse_prices
+from app.acquisition.prices import Prices
 from app.acquisition.session import StepwiseModel
-from app.acquisition.stopping import Experience, Worth
-from app.acquisition.targets import parse_target, size_for
+from app.acquisition.stopping import Experience, Worth, parse_target, size_for
 from app.decisions.calibration import Calibrator
 from app.errors import Invalid
 from app.registry.loaded import Loaded
+from app.usecases.feature_costs import parse_prices
 from app.usecases.matrices import HasMatrix, check_few_actions, read_matrix
 from app.usecases.stepwise_models import check_askable
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from app.acquisition.outline import listed
 from app.acquisition.prices import Prices
+from app.acquisition.tree_of_classifiers import listed
 from app.data.table import Table
 from app.decisions.metrics import holdout_metrics, regression_metrics
 from app.decisions.multilabel_metrics import multilabel_metrics

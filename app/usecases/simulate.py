@@ -11,8 +11,8 @@ import numpy as np
 
 from app.access.caller import Caller
 from app.acquisition.prices import Prices, check_budget
+from app.acquisition.session import Trajectories
 from app.acquisition.stopping import at_stake
-from app.acquisition.trajectories import Trajectories
 from app.decisions.benefit import LARGEST, decide, row_benefits
 from app.errors import Flaw, Invalid, pointer, reject
 from app.registry.loaded import Loaded

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from app.access.caller import Caller
-from app.acquisition.prices import parse_prices
 from app.data.dataset import Dataset
 from app.data.store import Draft
 from app.errors import Invalid
@@ -14,6 +13,7 @@ from app.jobs.job import Job
 from app.learners import catalogue
 from app.usecases import jobs
 from app.usecases.datasets import find_named
+from app.usecases.feature_costs import parse_prices
 from app.usecases.matrices import HasMatrix, Stakes, read_matrix
 from app.usecases.ports import Ports
 from app.usecases.specs import LearnerSpec, TrainSpec

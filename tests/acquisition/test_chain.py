@@ -12,13 +12,11 @@ from hypothesis import strategies as st
 from app.acquisition import _extra_trees
 from app.acquisition._extra_trees import MISSING_LEFT
 from app.acquisition.categories import Orders
-from app.acquisition.chain import Chain
-from app.acquisition.chain_stopping import ChainExperience
+from app.acquisition.chain import Chain, Reduced, lacking
 from app.acquisition.extra_trees import ExtraTrees, Rule, grow
 from app.acquisition.partial_calibration import Blend
 from app.acquisition.prices import Prices
-from app.acquisition.reduced import Reduced, lacking
-from app.acquisition.stopping import at_stake
+from app.acquisition.stopping import ChainExperience, at_stake
 from app.kernels import CALLS
 from tests.reference.chain import passes, shares, without
 from tests.reference.forests import random_prices
@@ -260,14 +258,6 @@ def test_a_lost_feature_has_a_forest_for_each_prefix():
     assert {lost for _, lost in lacking(12, none)} == {(0,), (1,), (2,), (3,), (4,), (0, 1), (0, 2), (1, 2)}
     assert {lost for _, lost in lacking(12, np.arange(12) == 1)} == {(0,), (2,), (3,), (4,), (0, 2)}
     assert lacking(1, none[:1]) == []
-
-
-def test_a_chain_of_an_earlier_release_answers_with_its_masked_forest():
-    """Its file has no other forests."""
-    model, X, _ = chain(3, 0.3)
-    older = object.__new__(Chain)
-    vars(older).update({name: value for name, value in vars(model).items() if name != "reduced"})
-    np.testing.assert_array_equal(pickle.loads(pickle.dumps(older)).posterior(X), model.posterior(X))
 
 
 def test_a_value_known_out_of_turn_counts_in_its_turn():

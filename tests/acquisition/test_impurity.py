@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from app.acquisition.impurity import threshold_pairs
+from app.acquisition._growth import threshold_pairs
 from tests.reference.acquisition import pairs
 
 ALPHAS = [0.0, 0.5, 1.0, 2.0, 3.0]

@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 
-from app.acquisition.outline import Stop, outline
 from app.acquisition.prices import Prices
-from app.acquisition.tree_of_classifiers import TreeOfClassifiers
+from app.acquisition.tree_of_classifiers import Stop, TreeOfClassifiers, outline
 from tests.reference.stepwise import simulate
 
 PRICES = Prices(np.array([1.0, 5, 4, 2]), np.array([1.0, 3, 1, 2]), np.array([-1, 0, 0, -1], np.int32), ("g",))

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.acquisition.prices import Prices, check_budget, parse_prices
+from app.acquisition.prices import Prices, check_budget
 from app.errors import Invalid
+from app.usecases.feature_costs import parse_prices
 from tests.reference.stepwise import owned
 
 NAMES = ["age", "chol", "fbs", "a/b"]

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.ensemble import RandomForestClassifier
 
-from app.acquisition import _complete, _kernels, _tracing
+from app.acquisition import _kernels
 from app.acquisition.forest import FlatForest
 from app.acquisition.prices import Prices
 from app.errors import Invalid
@@ -204,7 +204,7 @@ def test_compiling_ahead_covers_what_requests_need():
     """After `python -m app.kernels` answering compiles nothing more."""
     for call in CALLS.values():
         call()
-    kernels = (_complete.evaluate, _kernels.states, _tracing.trace)
+    kernels = (_kernels.evaluate, _kernels.states, _kernels.trace)
     compiled = [len(kernel.signatures) for kernel in kernels]
     forest, _, prices, X, _ = random_case(0)
     forest.posterior(X)

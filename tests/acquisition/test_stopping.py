@@ -7,26 +7,26 @@ from hypothesis import strategies as st
 
 from app.acquisition.partial_calibration import StageCurve
 from app.acquisition.prices import Prices
+from app.acquisition.session import Trajectories
 from app.acquisition.stopping import Experience, at_stake, learn
-from app.acquisition.trajectories import Trajectories
 from tests.reference.forests import random_case
 from tests.reference.worth import twin
 
 seeds = st.integers(0, 10**6)
 
 
-def experience(P, y, asked=None, missing=None, *, bounded=True):
+def experience(P, y, asked=None, missing=None):
     """Of states as given: P (n, S + 1, K); every row is asked for all of its S features in turn."""
     n, S = P.shape[0], P.shape[1] - 1
     asked = np.tile(np.arange(S, dtype=np.int16), (n, 1)) if asked is None else asked
     missing = np.zeros((n, S), dtype=bool) if missing is None else missing
     curve = StageCurve(np.zeros((2 * P.shape[2] + 1, P.shape[2])), np.zeros(P.shape[2]), 1.0, 0.01)
-    return Experience(asked, missing, (asked >= 0).sum(axis=1), P.astype(np.float32), y, curve, S, bounded)
+    return Experience(asked, missing, (asked >= 0).sum(axis=1), P.astype(np.float32), y, curve, S)
 
 
 @settings(deadline=None, max_examples=40)
-@given(seed=seeds, budget=st.sampled_from([None, 1.0, 4.0]), size=st.sampled_from([0.1, 3, 50]), bounded=st.booleans())
-def test_it_is_the_literal_backward_pass(seed, budget, size, bounded):
+@given(seed=seeds, budget=st.sampled_from([None, 1.0, 4.0]), size=st.sampled_from([0.1, 3, 50]))
+def test_it_is_the_literal_backward_pass(seed, budget, size):
     """Offsets and slopes of random experience with gaps, groups and trajectories of different lengths."""
     random = np.random.default_rng(seed)
     n, S, K = 40, 4, 3
@@ -35,7 +35,7 @@ def test_it_is_the_literal_backward_pass(seed, budget, size, bounded):
     lengths = random.integers(0, S + 1, n)
     asked[np.arange(S) >= lengths[:, None]] = -1
     missing = (random.random((n, S)) < 0.2) & (asked >= 0)
-    known = experience(P, random.integers(0, K, n), asked, missing, bounded=bounded)
+    known = experience(P, random.integers(0, K, n), asked, missing)
     prices = Prices(
         np.array([1.0, 2, 0.5, 0]), np.array([1.0, 0.5, 0.5, 0]), np.array([-1, 0, 0, -1], np.int32), ("g",)
     )

@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 
-from app.acquisition.chain_stopping import ChainExperience
 from app.acquisition.prices import Prices
-from app.acquisition.targets import _CHEAP, _DEAR, _SIZES, size_for
+from app.acquisition.stopping import _CHEAP, _DEAR, _SIZES, ChainExperience, size_for
 from app.errors import Invalid
 
 pytestmark = pytest.mark.thorough

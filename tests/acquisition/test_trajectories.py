@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.acquisition.trajectories import Trajectories, purchases
+from app.acquisition.session import Trajectories, purchases
 from tests.reference.forests import random_case, random_prices
 from tests.reference.stepwise import UNAVAILABLE, UNKNOWN, step
 

@@ -7,10 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.acquisition.binning import MISSING, bin_columns
 from app.acquisition.forest import FlatForest
 from app.acquisition.prices import Prices
-from app.acquisition.tree import grow_tree
+from app.acquisition.tree_grower import MISSING, bin_columns, grow_tree
 from tests.reference.acquisition import depth, greedy_tree, nested
 from tests.reference.stepwise import simulate
 

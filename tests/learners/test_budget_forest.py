@@ -9,9 +9,10 @@ from sklearn.base import clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from app import progress
-from app.acquisition.prices import Prices, parse_prices
+from app.acquisition.prices import Prices
 from app.errors import Invalid
 from app.learners.budget_forest import ALPHAS, EXPONENTS, MAX_TREES, BudgetForest
+from app.usecases.feature_costs import parse_prices
 from tests.conftest import shared
 from tests.reference.stepwise import simulate
 from tests.reference.tables import mixed

@@ -14,7 +14,7 @@ from sklearn.linear_model import LinearRegression
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from app import progress
-from app.acquisition.prices import Prices, parse_prices
+from app.acquisition.prices import Prices
 from app.decisions.benefit import decide, row_benefits
 from app.errors import Invalid
 from app.learners.compiled_kinds import FEATURES, STARTS, TASKS
@@ -25,6 +25,7 @@ from app.learners.cost_tree.grow import grow, halving, improve, update
 from app.learners.cost_tree.losses import loss_of
 from app.learners.cost_tree.node import NodeProblem
 from app.learners.cost_tree.soft import SMOOTH, Problem, SoftTree
+from app.usecases.feature_costs import parse_prices
 from tests.reference.cost_tree import feed, objective, stand
 from tests.reference.stepwise import owned, simulate, step
 from tests.reference.tables import mixed

@@ -2,10 +2,9 @@
 
 import numpy as np
 
-from app.acquisition.binning import bin_columns
 from app.acquisition.forest import FlatForest
 from app.acquisition.prices import Prices
-from app.acquisition.tree import grow_tree
+from app.acquisition.tree_grower import bin_columns, grow_tree
 
 
 def random_prices(random, m):

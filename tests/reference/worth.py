@@ -5,32 +5,29 @@ from typing import Any
 import numpy as np
 
 
-def line(points, bounded):
-    """Least squares with the slope shrunk by one part in a hundred, if bounded kept in [0, 1]; and the range of x."""
+def line(points):
+    """Least squares with the slope shrunk by one part in a hundred, kept in [0, 1]; and the range of x."""
     x, y = np.array(points, dtype=float).T
     spread = np.mean((x - x.mean()) ** 2)
     slope = 0.0 if spread <= 1e-12 * np.mean(x * x) else np.mean((x - x.mean()) * (y - y.mean())) / spread / 1.01
-    if bounded:
-        slope = min(max(slope, 0.0), 1.0)
+    slope = min(max(slope, 0.0), 1.0)
     return y.mean() - slope * x.mean(), slope, x.min(), x.max()
 
 
-def gain(fitted, stake, bounded):
-    """The estimate at one stake: never negative, if bounded within the fitted range and at most the stake."""
+def gain(fitted, stake):
+    """The estimate at one stake: never negative, within the fitted range, and at most the stake."""
     offset, slope, low, high = fitted
-    if bounded:
-        return min(max(offset + slope * min(max(stake, low), high), 0.0), stake)
-    return max(offset + slope * stake, 0.0)
+    return min(max(offset + slope * min(max(stake, low), high), 0.0), stake)
 
 
-def lines(seen, m, spare, bounded):
+def lines(seen, m, spare):
     """The line of each feature: its own with ten points, else that of all; `spare` where all are fewer than ten."""
     everything = [point for points in seen for point in points]
     if len(everything) < 10:
         stake, total = (sum(column) for column in zip(*everything, strict=True)) if everything else (0, 0)
         return spare or [(0.0, min(max(total / stake, 0), 1) if stake else 0, 0.0, np.inf)] * m
-    pooled = line(everything, bounded)
-    return [line(points, bounded) if len(points) >= 10 else pooled for points in seen[:m]]
+    pooled = line(everything)
+    return [line(points) if len(points) >= 10 else pooled for points in seen[:m]]
 
 
 def twin(known, B, prices, budget):
@@ -75,7 +72,7 @@ def passes(known, B, prices, budget, spare):
             seen[paths[i][s][0]].append((stake[i, s], gained[i]))
         for i in on:
             j, price, paid = paths[i][s]
-            fitted = lines(seen, m, spare, known.bounded)[j]
-            expected = gain(fitted, stake[i, s], known.bounded) if stake[i, s] > 1e-12 * np.ptp(B) else 0.0
+            fitted = lines(seen, m, spare)[j]
+            expected = gain(fitted, stake[i, s]) if stake[i, s] > 1e-12 * np.ptp(B) else 0.0
             ahead[i] = 0.0 if price > 0 and expected <= price else gained[i] - paid
-    return lines(seen, m, spare, known.bounded)
+    return lines(seen, m, spare)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from app.access.caller import ANYBODY
 from app.acquisition.prices import Prices
-from app.acquisition.targets import size_for
+from app.acquisition.stopping import size_for
 from app.errors import Invalid, TooLarge
 from app.features import Feature, Schema
 from app.learners.budget_forest import BudgetForest

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from app.acquisition.outline import Stop, outline
 from app.acquisition.prices import Prices, check_budget
-from app.acquisition.tree_of_classifiers import TreeOfClassifiers
+from app.acquisition.tree_of_classifiers import Stop, TreeOfClassifiers, outline
 from app.errors import Invalid
 from app.learners.base import Learner
 from app.learners.compiled_kinds import COST_TREE, STARTS

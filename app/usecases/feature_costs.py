@@ -1,0 +1,100 @@
+"""Prices of features as requests write them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import numpy as np
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, ValidationInfo
+
+from app.acquisition.prices import Prices, wrong_price
+from app.errors import Flaw, Invalid, pointer, reject, unknown
+from app.text import MAX_NAME
+
+
+def _known(name: str, info: ValidationInfo[dict[str, Any]]) -> str:
+    """The name of a feature that the request has not priced before."""
+    columns, priced = info.context["columns"], info.context["priced"]
+    if name not in columns:
+        raise ValueError(unknown("feature", name, columns))
+    if name in priced:
+        raise ValueError(f"{name!r} is priced twice; keep one entry")
+    priced.add(name)
+    return name
+
+
+def _price(value: Any) -> float:
+    if message := wrong_price(value):
+        raise ValueError(message)
+    return float(value)
+
+
+_Feature = Annotated[str, Field(strict=True), AfterValidator(_known)]
+_Price = Annotated[Any, AfterValidator(_price)]
+
+
+class _Entry(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    feature: _Feature
+    cost: _Price
+    group: Annotated[str, Field(strict=True, min_length=1, max_length=MAX_NAME)] | None = None
+    discounted_cost: _Price | None = None
+
+
+_BY_NAME: TypeAdapter[dict[str, float]] = TypeAdapter(dict[_Feature, _Price])
+_LISTED: TypeAdapter[list[_Entry]] = TypeAdapter(list[_Entry])
+
+
+def parse_prices(costs: Any, names: Sequence[str], base: Prices | None = None) -> Prices:
+    """Prices for the features `names` from `feature_costs` as requests send it.
+
+    `costs` is `{feature: price, …}` or `[{"feature", "cost", "group"?, "discounted_cost"?}, …]`; None means `base`, or
+    1 for each feature where there is no base. A feature that is not listed keeps its price in `base`; without a base
+    every feature must be priced. A bare price changes what a feature costs, not its group: a discounted price above it
+    comes down to it. Raises Invalid with the place of every flaw: unknown features and keys, prices below zero or not
+    finite, a feature priced twice, a group without a discounted cost or one above the cost. O(m).
+    """
+    if costs is None:
+        return Prices.unit(len(names)) if base is None else base
+    start = Prices.of(np.zeros(len(names))) if base is None else base
+    cost, discounted, group = start.cost.copy(), start.discounted.copy(), start.group.copy()
+    numbers = {name: g for g, name in enumerate(start.groups)}
+    columns, priced = {name: j for j, name in enumerate(names)}, set[str]()
+    try:
+        if isinstance(costs, dict):
+            for name, price in _BY_NAME.validate_python(costs, context={"columns": columns, "priced": priced}).items():
+                j = columns[name]
+                cost[j] = price
+                discounted[j] = min(price, discounted[j]) if group[j] >= 0 else price
+        else:
+            entries = _LISTED.validate_python(costs, context={"columns": columns, "priced": priced})
+            reject((flaw for i, entry in enumerate(entries) for flaw in _flaws(pointer(i), entry)), _INVALID)
+            for entry in entries:
+                j = columns[entry.feature]
+                cost[j], discounted[j] = entry.cost, entry.cost if entry.group is None else entry.discounted_cost
+                group[j] = -1 if entry.group is None else numbers.setdefault(entry.group, len(numbers))
+    except ValidationError as error:
+        found = {_place(each["loc"], each["type"]): each["msg"] for each in reversed(error.errors(include_url=False))}
+        raise Invalid(_INVALID, (Flaw(*flaw) for flaw in reversed(found.items()))) from None
+    absent = () if base is not None else (name for name in names if name not in priced)
+    reject((Flaw("", f"{name!r} has no price; give 0 to a feature that is free") for name in absent), _INVALID)
+    return Prices(cost, discounted, group, tuple(numbers))
+
+
+_INVALID = "invalid feature_costs"
+
+
+def _flaws(loc: str, entry: _Entry) -> list[Flaw]:
+    if entry.discounted_cost is None:
+        return [] if entry.group is None else [Flaw(loc, "a member of a group needs its discounted_cost")]
+    if entry.discounted_cost > entry.cost:
+        return [Flaw(f"{loc}/discounted_cost", f"the discounted cost is above the cost {entry.cost}")]
+    if entry.group is None and entry.discounted_cost != entry.cost:
+        return [Flaw(f"{loc}/discounted_cost", "a discount needs a group that it belongs to")]
+    return []
+
+
+def _place(loc: tuple[int | str, ...], kind: str) -> str:
+    """A pointer to what there is: keys are judged at their values, what is absent around it."""
+    return pointer(*(loc[:-1] if kind == "missing" or loc[-1:] == ("[key]",) else loc))
