@@ -23,7 +23,7 @@ from app.api.budget import Budget
 from app.api.documentation import openapi, page
 from app.api.gate import BodyLimits, Gate, Guard, Record
 from app.api.hot_path import HotPath
-from app.api.job_polling import Watching
+from app.api.jobs import Watching
 from app.api.limiters import Limiters
 from app.api.routes import console
 from app.api.routing import DirectRoute

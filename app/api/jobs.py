@@ -1,14 +1,17 @@
-"""What the verbs that start jobs share: a job's document, accepting an order, waiting and following."""
+"""Jobs over HTTP: a job's document, accepting an order, waiting and following."""
 
 from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections import Counter
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, suppress
+from contextvars import Context
 from datetime import UTC, datetime
 from functools import partial
-from typing import Annotated, Any, Literal, Self
+from threading import Event
+from typing import Annotated, Any, Literal, Self, cast
 
 from fastapi import Depends, Header, Request, Response
 from fastapi.sse import ServerSentEvent
@@ -17,10 +20,13 @@ from starlette.concurrency import run_in_threadpool
 
 from app.api.deps import CallerDep, PortsDep
 from app.api.errors import Problem, stored_problem
-from app.api.job_polling import watching
+from app.api.limiters import Limiter
 from app.api.permits import guard_of
-from app.jobs.job import Job, JobView
+from app.jobs.job import Job, JobView, unknown_job
+from app.usecases import jobs as usecase
+from app.usecases.ports import Ports
 
+_LOOK_SECONDS = 0.25  # between two looks at the job table
 _LONGEST_WAIT = 60.0
 
 JobStatus = Literal["queued", "running", "succeeded", "failed", "cancelled"]
@@ -68,6 +74,57 @@ class JobState(BaseModel):
     def outcome(cls, _result: dict[str, Any] | None) -> dict[str, Any]:
         """The fields that only this kind of job has."""
         return {}
+
+
+class Watching:
+    """The jobs that clients of this process wait for, as they were at the last look: one look serves them all."""
+
+    def __init__(self, ports: Ports, stopping: Event) -> None:
+        self._ports = ports
+        self._stopping = stopping
+        self._jobs: dict[str, JobView | Exception] = {}
+        self._clients: Counter[str] = Counter()
+        self._looked = asyncio.Event()
+        self._looking: asyncio.Task[None] | None = None
+        self._thread = Limiter(threads=1, waiting=0)
+
+    async def states(self, job: JobView) -> AsyncGenerator[JobView, None]:
+        """The job now and after each look, until it has ended or the service stops; raises what a look has raised."""
+        self._jobs[job.id] = job
+        self._clients[job.id] += 1
+        if self._looking is None or self._looking.done():
+            self._looking = asyncio.create_task(self._look(), context=Context())  # it serves all, not this request
+        try:
+            yield job
+            while not (job.ended or self._stopping.is_set()):
+                await self._looked.wait()
+                found = self._jobs[job.id]
+                if isinstance(found, Exception):
+                    raise found
+                job = found
+                yield job
+        finally:
+            self._clients[job.id] -= 1
+            if not self._clients[job.id]:
+                del self._clients[job.id], self._jobs[job.id]
+
+    async def _look(self) -> None:
+        """Until no client waits."""
+        while self._clients:
+            await asyncio.sleep(_LOOK_SECONDS)
+            ids = list(self._jobs)
+            now: dict[str, JobView | Exception] = {job_id: unknown_job(job_id) for job_id in ids}
+            try:
+                now |= await self._thread.run(usecase.views, self._ports, ids)
+            except Exception as failure:  # noqa: BLE001 - whatever it is, it is for those who wait
+                now = dict.fromkeys(ids, failure)
+            self._jobs |= {job_id: job for job_id, job in now.items() if job_id in self._clients}
+            looked, self._looked = self._looked, asyncio.Event()
+            looked.set()
+
+
+def watching(request: Request) -> Watching:
+    return cast(Watching, request.app.state.watching)
 
 
 Order = Callable[..., Awaitable[JobView]]

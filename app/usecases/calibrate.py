@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Any, Literal
 
 import numpy as np
+from pydantic import BeforeValidator, Field, StrictBool, StrictInt, WithJsonSchema
 
 from app.access.caller import Caller
 from app.data.store import Draft
@@ -14,10 +15,11 @@ from app.errors import Flaw, Invalid, pointer, reject
 from app.jobs.job import Job
 from app.learners.plain_kinds import SCORE_CALIBRATOR
 from app.usecases import jobs
+from app.usecases.fields import PROBABILITIES, ClassNames, Name, Text, WireModel
 from app.usecases.labelled_rows import class_codes
 from app.usecases.ports import Ports
 from app.usecases.probabilities import as_probabilities, check_class_names
-from app.usecases.specs import LearnerSpec, TrainSpec
+from app.usecases.specs import HOLDOUT, SEED, LearnerSpec, TrainSpec
 
 KIND = "calibrate"
 SCORE = "score"  # the feature of a model whose instances are one score
@@ -26,31 +28,70 @@ _LARGEST = 1e100  # of a score's magnitude: squares, and sums of them, stay fini
 
 Classes = Sequence[int | str]
 
+_SCORES = {"type": "array", "items": {"type": ["number", "array"], "items": {"type": "number"}}}
 
-def submit(ports: Ports, order: Mapping[str, Any], *, key: str | None, caller: Caller) -> Job:
+_BITS = BeforeValidator(
+    lambda sent: [int(one) if isinstance(one, bool) else one for one in sent] if isinstance(sent, list) else sent
+)  # as of a boolean column of labels
+
+
+class CalibrateRequest(WireModel):
+    """Scores, or probabilities, with the true classes of their rows."""
+
+    model: Name = Field(description="what to publish", examples=["assistant"])
+    scores: Annotated[Any, WithJsonSchema(_SCORES)] = Field(
+        default=None,
+        description="log-odds, ratings or other numbers: of two classes one for each row, the greater the more probable"
+        " the second class; or a row with a number for each of `classes`",
+    )
+    probabilities: Annotated[Any, WithJsonSchema(PROBABILITIES)] = Field(
+        default=None, description="in place of scores: a row per instance, a column for each of `classes`"
+    )
+    classes: Annotated[ClassNames, Field(min_length=2), _BITS] = Field(description="false is 0, true is 1")
+    labels: Annotated[list[StrictInt | Text], Field(fail_fast=True), _BITS] = Field(
+        description="the true class of each row"
+    )
+    method: Literal["auto", "sigmoid", "isotonic"] = Field(
+        default="auto", description="auto chooses by the log loss on rows that were left out"
+    )
+    normalize: StrictBool = Field(default=False, description="with `probabilities`: divide each row by its sum")
+    holdout: float = Field(default=HOLDOUT, ge=0, le=0.9, strict=True, description="part held out to evaluate; 0: none")
+    refit: StrictBool = Field(default=True, description="whether to calibrate again on all rows after the evaluation")
+    seed: int = Field(default=SEED, ge=0, lt=2**32, strict=True)
+
+
+def submit(ports: Ports, asked: CalibrateRequest, *, key: str | None, caller: Caller) -> Job:
     """Accept an order, as `train.submit` does; the rows and labels are kept as a data set.
 
     Raises Invalid below /scores, /probabilities, /classes and /labels.
     """
-    classes, labels = order["classes"], order["labels"]
+    caller.need_model(asked.model)
+    if (asked.scores is None) == (asked.probabilities is None):
+        place = "/scores" if asked.scores is None else "/probabilities"
+        raise Invalid.at(place, "send either 'scores' or 'probabilities'")
+    if asked.normalize and asked.probabilities is None:
+        raise Invalid.at("/normalize", "this goes with 'probabilities'")
+    classes, labels = asked.classes, asked.labels
     check_class_names(classes)
-    given = "scores" if order["probabilities"] is None else "probabilities"
+    given = "scores" if asked.probabilities is None else "probabilities"
     if given == "scores":
-        X = _as_scores(order["scores"], len(classes))
+        X = _as_scores(asked.scores, len(classes))
     else:
-        X = as_probabilities(order["probabilities"], classes, normalize=order["normalize"]).P
+        X = as_probabilities(asked.probabilities, classes, normalize=asked.normalize).P
     if not len(X):
         raise Invalid.at(pointer(given), "at least one row is required")
     if len(labels) != len(X):
         raise Invalid.at("/labels", f"{len(labels)} labels for {len(X)} rows of {given}")
     _check_varied(X, class_codes(labels, classes), classes, given)
     draft = drafted(ports, X, labels, classes, caller.owner)
-    parameters = {"calibration": order["method"], "input": given, "classes": list(classes)}
+    parameters = {"calibration": asked.method, "input": given, "classes": list(classes)}
     spec = TrainSpec(
-        model=order["model"],
+        model=asked.model,
         learner=LearnerSpec(kind=SCORE_CALIBRATOR.name, parameters=parameters),
         dataset=draft.content,
-        **{name: order[name] for name in ("holdout", "refit", "seed")},
+        holdout=asked.holdout,
+        refit=asked.refit,
+        seed=asked.seed,
     )
     ports.datasets.keep(draft)  # last of all: what is refused leaves nothing behind
     return jobs.submit(ports, caller, KIND, spec, model=spec.model, dataset=draft.dataset.id, key=key)

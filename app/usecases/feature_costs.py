@@ -6,11 +6,44 @@ from collections.abc import Sequence
 from typing import Annotated, Any
 
 import numpy as np
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, ValidationInfo
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    ValidationInfo,
+    WithJsonSchema,
+)
 
 from app.acquisition.prices import Prices, wrong_price
 from app.errors import Flaw, Invalid, pointer, reject, unknown
 from app.text import MAX_NAME
+from app.usecases.fields import Text, WireModel
+
+
+class FeatureCost(WireModel):
+    """What it costs to learn one feature's value."""
+
+    feature: Text
+    cost: float = Field(ge=0)
+    group: Text | None = None
+    discounted_cost: float | None = Field(default=None, ge=0, description="once another feature of the group is known")
+
+
+FeatureCosts = Annotated[
+    Any,
+    WithJsonSchema(
+        {
+            "oneOf": [
+                {"type": "object", "additionalProperties": {"type": "number", "minimum": 0}},
+                {"type": "array", "items": FeatureCost.model_json_schema()},
+                {"type": "null"},
+            ]
+        }
+    ),
+]
 
 
 def _known(name: str, info: ValidationInfo[dict[str, Any]]) -> str:

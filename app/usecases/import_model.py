@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from io import SEEK_END
-from typing import Any, BinaryIO, get_args
+from typing import BinaryIO
+
+from pydantic import Field
 
 from app.access.caller import Caller
 from app.data.dataset import Dataset
@@ -15,18 +17,36 @@ from app.jobs.job import Job
 from app.jobs.queue import id_of_key
 from app.usecases import jobs
 from app.usecases.datasets import find_named
-from app.usecases.matrices import read_matrix
+from app.usecases.feature_costs import FeatureCosts
+from app.usecases.fields import Names, Text
+from app.usecases.matrices import MatrixFields, read_matrix
 from app.usecases.ports import Ports
-from app.usecases.specs import Format, ImportSpec
+from app.usecases.specs import Calibration, Format, ImportSpec
 from app.usecases.train import listed_costs
 
 KIND = "import"
 
 
+class ImportRequest(MatrixFields):
+    """The fields of the form besides the file; matrix, actions and prices are JSON."""
+
+    format: Format = Field(
+        description="`onnx`: any library; `joblib`: a fitted classifier, called as it is, with PAYOFF_ALLOW_PICKLES"
+    )
+    dataset: Text = Field(description="labelled rows that the model is evaluated on, and was not trained on")
+    calibration: Calibration = Field(default="none", description="of the model's probabilities, on the same rows")
+    classes: Names | None = Field(
+        default=None,
+        description="names of the columns of the model's probabilities, where it has none; repeat the part",
+    )
+    feature_costs: FeatureCosts = None
+
+
 def submit(
     ports: Ports,
-    order: Mapping[str, Any],
-    content: Any,
+    model: str,
+    asked: ImportRequest,
+    content: BinaryIO,
     reserve: Callable[[int], None],
     *,
     key: str | None,
@@ -36,13 +56,15 @@ def submit(
 
     `reserve` is told the bytes of memory that the file takes while it is kept.
 
-    Raises Invalid with the place of what cannot work, NotFound for an unknown data set, Forbidden as `check_format`.
+    Raises Invalid with the place of what cannot work, NotFound for an unknown data set, Forbidden for joblib files,
+    unless the service takes them.
     """
-    check_format(ports, order["format"])
-    dataset = find_named(ports, order["dataset"], "/dataset", caller)
+    if asked.format == "joblib" and not ports.imports.pickles:
+        raise Forbidden("a joblib file runs code when it is loaded: send onnx, or set PAYOFF_ALLOW_PICKLES=1")
+    dataset = find_named(ports, asked.dataset, "/dataset", caller)
     _check_labels(dataset)
-    stakes = read_matrix(order["matrix"], dataset.classes or ())
-    if stakes is None and order["matrix"].actions is not None:
+    stakes = read_matrix(asked, dataset.classes or ())
+    if stakes is None and asked.actions is not None:
         raise Invalid.at("/actions", "actions are the columns of benefits; send benefits, too")
     size = content.seek(0, SEEK_END)
     if not size:
@@ -50,25 +72,17 @@ def submit(
     reserve(size)
     content.seek(0)
     spec = ImportSpec(
-        model=order["model"],
-        format=order["format"],
-        file=hashlib.file_digest(content, "sha256").hexdigest(),
+        model=model,
+        format=asked.format,
+        file=hashlib.file_digest(content, "sha256").hexdigest(),  # type: ignore[arg-type]
         dataset=dataset.id,
-        calibration=order["calibration"],
-        classes=order["classes"],
+        calibration=asked.calibration,
+        classes=asked.classes,
         benefits=None if stakes is None else stakes.benefits.tolist(),
         actions=None if stakes is None else stakes.actions,
-        feature_costs=listed_costs(order["feature_costs"], [feature.name for feature in dataset.features]),
+        feature_costs=listed_costs(asked.feature_costs, [feature.name for feature in dataset.features]),
     )
     return _kept_and_submitted(ports, spec, content, key or secrets.token_hex(16), caller)
-
-
-def check_format(ports: Ports, kind: str) -> None:
-    """Invalid for an unknown format; Forbidden for joblib files, unless the service takes them."""
-    if kind not in get_args(Format):
-        raise Invalid.at("/format", f"format is one of {', '.join(get_args(Format))}")
-    if kind == "joblib" and not ports.imports.pickles:
-        raise Forbidden("a joblib file runs code when it is loaded: send onnx, or set PAYOFF_ALLOW_PICKLES=1")
 
 
 def _check_labels(dataset: Dataset) -> None:

@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy import event
 from sqlalchemy.engine import Engine
 
-from app.api import job_polling
+from app.api import jobs
 from tests.conftest import serving, settings_for, two_class_rows
 
 FOLDER = "streams"
@@ -70,7 +70,7 @@ def test_all_streams_share_one_look_at_the_database(queueing, job):
         with statements() as asked:
             began = time.monotonic()
             time.sleep(2)
-            most = (time.monotonic() - began) / job_polling._SECONDS + 2
+            most = (time.monotonic() - began) / jobs._LOOK_SECONDS + 2
 
     assert 4 <= len(asked) <= most
 

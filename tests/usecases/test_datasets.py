@@ -28,7 +28,6 @@ from app.registry.registry import Registry
 from app.registry.saved_matrices import SavedMatrices
 from app.stores import make_tables
 from app.usecases import datasets, train, train_job
-from app.usecases.matrices import Stated
 from app.usecases.ports import Ports
 from tests.conftest import settings_for
 from tests.jobs.waiting import eventually
@@ -62,7 +61,11 @@ def ports(tmp_path):
 
 @pytest.fixture
 def dataset(ports):
-    return datasets.upload(ports, io.BytesIO(b"a,y\n1,0\n2,1\n3,0\n4,1\n"), ["y"], "small")
+    return upload(ports, b"a,y\n1,0\n2,1\n3,0\n4,1\n", "y", "small")
+
+
+def upload(ports, content, label, name=None):
+    return datasets.upload(ports, io.BytesIO(content), datasets.UploadFields(label=[label], name=name), ANYBODY)
 
 
 def test_upload_find_page(ports, dataset):
@@ -98,7 +101,6 @@ ORDER = {
     "model": "m",
     "learner": {"kind": "logistic"},
     "data": DATA,
-    "matrix": Stated(),
     "holdout": 0.0,
     "refit": True,
     "seed": 0,
@@ -131,7 +133,7 @@ def there(ports):
 
 
 def submit(ports, key=None, **changes):
-    return train.submit(ports, {**ORDER, **changes}, key=key, caller=ANYBODY)
+    return train.submit(ports, train.TrainRequest(**(ORDER | changes)), key=key, caller=ANYBODY)
 
 
 def cancelled(ports, job):
@@ -156,7 +158,7 @@ def test_what_expires(expiring, clock):
     assert unused != young
 
     clock.now += 1.01 * KEEP
-    uploaded = datasets.upload(expiring, io.BytesIO(b"a,label\n1,u\n2,v\n3,u\n4,v\n"), ["label"], None).id
+    uploaded = upload(expiring, b"a,label\n1,u\n2,v\n3,u\n4,v\n", "label").id
     queued = submit(expiring)
     clock.now += 1.01 * KEEP
     assert datasets.expire(expiring) == 1
@@ -186,7 +188,7 @@ def test_an_upload_is_none_of_the_data_sets_that_expire(expiring, clock):
     """Also where the same content came inline before, or comes later."""
     content = b"a,label\n1,u\n2,v\n3,u\n4,v\n"
     inline = cancelled(expiring, submit(expiring))
-    uploaded = datasets.upload(expiring, io.BytesIO(content), ["label"], None)
+    uploaded = upload(expiring, content, "label")
     again = cancelled(expiring, submit(expiring))
     clock.now += 2 * KEEP
 

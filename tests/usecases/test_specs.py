@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from app.api.routes.compare import CompareRequest
-from app.api.routes.train import TrainRequest
+from app.usecases.compare import CompareRequest
 from app.usecases.specs import CompareSpec, TrainSpec
+from app.usecases.train import TrainRequest
 
 TRAIN = {
     "model": "triage",

@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field, RootModel, WithJsonSchema
 from app.api.bodies.recording import RecordField
 from app.api.codecs.carried import CarriedFields, CarriedIds
 from app.api.codecs.tables import TableFields
-from app.api.routes.train import FeatureCosts
+from app.usecases.feature_costs import FeatureCosts
 from app.usecases.fields import ModelVersion, NamedMatrix, Names, Text
 from app.usecases.matrices import MatrixFields
 

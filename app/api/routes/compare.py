@@ -5,56 +5,19 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Body
-from pydantic import BaseModel, Field, StrictBool, StrictInt, WithJsonSchema
+from pydantic import BaseModel, Field
 
 from app.api.bodies.rankings import ContenderResult, Lead
 from app.api.errors import problems
 from app.api.jobs import JobState, Order, accepted_response, ordering
 from app.api.permits import TRAIN, needs
-from app.api.routes.datasets import EXAMPLE_ID
-from app.api.routes.train import Learner
 from app.api.routing import StrictRoute
 from app.decisions.rules import RuleName
-from app.errors import Flaw, Invalid, pointer, reject
 from app.usecases import compare as usecase
-from app.usecases.fields import PROBABILITIES, ClassNames, Text
-from app.usecases.matrices import MatrixFields
-from app.usecases.specs import FOLDS, SEED
+from app.usecases.compare import CompareRequest
+from app.usecases.datasets import EXAMPLE_ID
 
 router = APIRouter(prefix="/compare", tags=["compare"], route_class=StrictRoute)
-
-
-class CompareRequest(MatrixFields):
-    """What to compare, on what, and what is at stake."""
-
-    dataset: Text | None = Field(default=None, examples=[EXAMPLE_ID], description="with `learners`")
-    learners: Annotated[list[Learner], Field(min_length=1, max_length=20)] | None = Field(
-        default=None, description="or `probabilities`, of which the rules alone are compared"
-    )
-    probabilities: Annotated[Any, WithJsonSchema(PROBABILITIES)] = Field(
-        default=None,
-        description="in place of data set and learners: a row per instance, a column for each of `classes`",
-    )
-    classes: ClassNames | None = Field(default=None, description="with `probabilities`")
-    labels: Annotated[list[StrictInt | Text] | None, Field(fail_fast=True)] = Field(
-        default=None, description="with `probabilities`: the true class of each row"
-    )
-    normalize: StrictBool = Field(default=False, description="with `probabilities`: divide each row by its sum")
-    folds: int = Field(
-        default=FOLDS, ge=2, le=20, strict=True, description="each is evaluated by models fitted on the others"
-    )
-    seed: int = Field(default=SEED, ge=0, lt=2**32, strict=True)
-
-    def order(self) -> dict[str, Any]:
-        """The order; Invalid unless it has a data set and learners, or probabilities, classes and labels."""
-        forms = ("dataset", "learners"), ("probabilities", "classes", "labels")
-        needed, others = forms if self.probabilities is None else forms[::-1]
-        reject(Flaw(pointer(name), f"{name!r} is required") for name in needed if getattr(self, name) is None)
-        either = "send 'dataset' and 'learners', or 'probabilities', 'classes' and 'labels', not both"
-        reject(Flaw(pointer(name), either) for name in others if getattr(self, name) is not None)
-        if self.normalize and self.probabilities is None:
-            raise Invalid.at("/normalize", "this goes with 'probabilities'")
-        return dict(self) | {"matrix": self}
 
 
 class Contender(BaseModel):
@@ -142,4 +105,4 @@ async def compare(
     left. The best action for all, which needs no model, is the table's last row. With `probabilities`,
     `classes` and `labels` in place of `dataset` and `learners`, the rules are compared on those of another system.
     """
-    return CompareDocument.of(await job_of(usecase.submit, body.order()))
+    return CompareDocument.of(await job_of(usecase.submit, body))

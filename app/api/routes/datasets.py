@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import datetime
 from typing import Annotated, Any, Literal, get_args
 
 from fastapi import APIRouter, Path, Query, Request, Response
 from pydantic import BaseModel, Field
 
-from app.api.bodies.lineage import Lineage
 from app.api.bodies.uploads import received, run_while_connected
-from app.api.budget import share
-from app.api.codecs.json import Reserve, parsed
 from app.api.codecs.media_types import CSV, FORM, GZIP, PARQUET
-from app.api.deps import CallerDep, PageSize, PageToken, PortsDep, who
+from app.api.deps import CallerDep, PageSize, PageToken, PortsDep
 from app.api.errors import problems
 from app.api.permits import TRAIN, UPLOAD, needs
-from app.api.routing import StrictRoute
-from app.data.dialect import PLAIN, Decimal, Delimiter, Dialect, Encoding
+from app.api.routing import StrictRoute, checked, parsed_text
+from app.data.dialect import Decimal, Delimiter, Encoding
 from app.data.store import Dataset
-from app.data.upload_request import ColumnType
-from app.errors import Flaw, Invalid, pointer, reject
+from app.errors import Invalid, pointer
 from app.usecases import datasets as usecase
+from app.usecases.datasets import EXAMPLE_ID, UploadFields
 
 router = APIRouter(prefix="/datasets", tags=["train"], route_class=StrictRoute)
 
@@ -55,7 +51,6 @@ age,pressure,pain,condition
 """
 EXAMPLE_LABEL = "condition"
 EXAMPLE_NAME = "triage"
-EXAMPLE_ID = "ds_5768cf4cf3e8a191"  # follows from the three above; a test says so
 
 _CREATED = datetime.fromisoformat("2026-01-01T12:00:00Z")
 
@@ -65,6 +60,26 @@ class FeatureDocument(BaseModel):
 
     name: str
     type: Literal["numeric", "categorical"]
+
+
+class LeftOut(BaseModel):
+    """How many recorded decisions have no row, by the reason."""
+
+    without_instance: int
+    without_truth: int
+    of_acquire: int = Field(description="of which only some features were known")
+
+
+class Lineage(BaseModel):
+    """The recorded decisions that the rows are made of."""
+
+    model: str
+    versions: list[int] = Field(description="those that decided")
+    since: float | None = Field(description="seconds since 1970; null: from the first on")
+    until: float | None = Field(description="before this; null: to the last")
+    rows: int
+    left_out: LeftOut
+    warnings: list[str] = Field(default_factory=list, description="why the rows are no fair sample of all decisions")
 
 
 class DatasetDocument(BaseModel):
@@ -208,6 +223,7 @@ async def upload_dataset(
     request: Request,
     response: Response,
     ports: PortsDep,
+    caller: CallerDep,
     label: Labels,
     name: Name = None,
     label_type: Type = None,
@@ -225,43 +241,16 @@ async def upload_dataset(
     gives the same data set. `warnings` name columns that look like something else.
     """
     async with received(request) as upload:
-        asked = {"name": name, "label_type": label_type, "types": types}
-        asked |= {"delimiter": delimiter, "decimal": decimal, "encoding": encoding}
-        one = {field: _one(field, upload.fields.get(field, []), value) for field, value in asked.items()}
-        labels = [*label, *upload.fields.get("label", [])]
-        column_types = _types(one["types"], share(request).reserve)
-        chosen = labels, one["name"], one["label_type"], column_types, _dialect(one), who(request).owner
-        dataset = await run_while_connected(request, usecase.upload, ports, upload.content, *chosen)
+        sent = {"name": name, "label_type": label_type, "types": types}
+        sent |= {"delimiter": delimiter, "decimal": decimal, "encoding": encoding}
+        one = {field: _one(field, upload.fields.get(field, []), value) for field, value in sent.items()}
+        fields: dict[str, Any] = {field: value for field, value in one.items() if value is not None}
+        if types := fields.get("types"):
+            fields["types"] = parsed_text("types", types)
+        asked = checked(UploadFields, fields | {"label": [*label, *upload.fields.get("label", [])]})
+        dataset = await run_while_connected(request, usecase.upload, ports, upload.content, asked, caller)
     response.headers["Location"] = f"/datasets/{dataset.id}"
     return DatasetDocument.of(dataset)
-
-
-def _types(text: str | None, reserve: Reserve) -> dict[str, ColumnType]:
-    """The types of columns, as JSON; Invalid at /types."""
-    if text is None:
-        return {}
-    try:
-        sent = parsed(text.encode(), reserve)
-    except Invalid as error:
-        raise error.under("/types") from error
-    allowed = get_args(ColumnType)
-    if not isinstance(sent, dict):
-        raise Invalid.at("/types", f"types are an object of {', '.join(allowed)} by column")
-    reject(
-        Flaw(pointer("types", column), f"a type is one of {', '.join(allowed)}")
-        for column, kind in sent.items()
-        if kind not in allowed
-    )
-    return sent
-
-
-def _dialect(fields: Mapping[str, str | None]) -> Dialect:
-    """How the file is written; Invalid at the field."""
-    for name, allowed in {"delimiter": Delimiter, "decimal": Decimal, "encoding": Encoding}.items():
-        if fields[name] not in (None, *get_args(allowed)):
-            raise Invalid.at(pointer(name), f"{name} is one of {', '.join(map(repr, get_args(allowed)))}")
-    values: dict[str, Any] = {name: fields[name] or default for name, default in PLAIN._asdict().items()}
-    return Dialect(**values)
 
 
 def _one(field: str, sent: list[str], asked: str | None) -> str | None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Annotated, Any, BinaryIO
 
 from fastapi import APIRouter, Depends, Request, Response
-from pydantic import Field
 from starlette.datastructures import FormData, UploadFile
 
 from app.api.bodies.uploads import read_form
@@ -18,13 +17,11 @@ from app.api.jobs import Order, accepted_response, ordering
 from app.api.limiters import limiters
 from app.api.permits import INSTALL, needs
 from app.api.routes.models import ModelName
-from app.api.routes.train import FeatureCosts, JobDocument
+from app.api.routes.train import JobDocument
 from app.api.routing import StrictRoute, checked
 from app.errors import Invalid, Unsupported, pointer
 from app.usecases import import_model as usecase
-from app.usecases.fields import Names, Text
-from app.usecases.matrices import MatrixFields
-from app.usecases.specs import Calibration, Format
+from app.usecases.import_model import ImportRequest
 
 router = APIRouter(prefix="/models", tags=["models"], route_class=StrictRoute, dependencies=[Depends(need_model)])
 
@@ -32,23 +29,8 @@ _FIELD_BYTES = 1 << 20
 _JSON_FIELDS = ("benefits", "cost_matrix", "actions", "feature_costs")
 
 
-class ImportForm(MatrixFields):
-    """The fields of the form besides the file; matrix, actions and prices are JSON."""
-
-    format: Format = Field(
-        description="`onnx`: any library; `joblib`: a fitted classifier, called as it is, with PAYOFF_ALLOW_PICKLES"
-    )
-    dataset: Text = Field(description="labelled rows that the model is evaluated on, and was not trained on")
-    calibration: Calibration = Field(default="none", description="of the model's probabilities, on the same rows")
-    classes: Names | None = Field(
-        default=None,
-        description="names of the columns of the model's probabilities, where it has none; repeat the part",
-    )
-    feature_costs: FeatureCosts = None
-
-
 _FILE = {"type": "string", "format": "binary", "description": "the model"}
-_SCHEMA = ImportForm.model_json_schema(ref_template="#/components/schemas/{model}")
+_SCHEMA = ImportRequest.model_json_schema(ref_template="#/components/schemas/{model}")
 _SCHEMA |= {"properties": {"file": _FILE, **_SCHEMA["properties"]}, "required": ["file", *_SCHEMA["required"]]}
 _BODY = {"requestBody": {"required": True, "content": {FORM: {"schema": _SCHEMA}}}}
 
@@ -80,10 +62,9 @@ async def import_version(
     form = await read_form(request, field_bytes=_FIELD_BYTES)
     try:
         content, fields = _parts(form, request)
-        wire = checked(ImportForm, fields)
-        order = dict(wire) | {"model": name, "matrix": wire}
+        asked = checked(ImportRequest, fields)
         run = limiters(request).upload.run
-        job = await job_of(usecase.submit, order, content, share(request).reserve, run=run)
+        job = await job_of(usecase.submit, name, asked, content, share(request).reserve, run=run)
     finally:
         await form.close()
     response.headers["Location"] = f"/train/{job.id}"

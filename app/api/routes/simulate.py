@@ -15,10 +15,10 @@ from app.api.deps import PortsDep, loaded, naming, who, with_saved
 from app.api.errors import problems
 from app.api.limiters import limiters
 from app.api.permits import PREDICT, needs
-from app.api.routes.datasets import EXAMPLE_ID
-from app.api.routes.train import FeatureCosts
 from app.api.routing import StrictRoute
 from app.registry.loaded import Loaded
+from app.usecases.datasets import EXAMPLE_ID
+from app.usecases.feature_costs import FeatureCosts
 from app.usecases.fields import ModelVersion, Text
 from app.usecases.matrices import NamedMatrixFields
 from app.usecases.ports import Ports
