@@ -27,10 +27,9 @@ import numpy as np
 from numba import njit
 
 from app.kernels import CALLS
-from app.retrieval import expected_loss
+from app.retrieval import selection
 from app.retrieval.batches import BATCH_DP_LIMIT, select_many
-from app.retrieval.expected_loss import expected_losses
-from app.retrieval.selection import select
+from app.retrieval.selection import expected_losses, select
 from app.retrieval.terms import Terms
 from tests.reference.losses import am, auc, f_beta, g_mean, g_tp_pr, h_mean, jaccard
 
@@ -229,16 +228,16 @@ def small_plug_ins(sets):
 
 
 def change_over(runs):
-    limits = f"one set: DP up to {expected_loss.DP_LIMIT} items, batch: up to {BATCH_DP_LIMIT}"
+    limits = f"one set: DP up to {selection.DP_LIMIT} items, batch: up to {BATCH_DP_LIMIT}"
     print(f"\nChange-over, microseconds per set ({limits})")
     print(f"{'n':>5}{'DP, one set':>13}{'quadrature':>12}{'G-Mean sums':>13}{'DP in a batch':>15}")
     for n in (8, 16, 24, 32, 40, 48, 64):
         p = logistic(n)
         many, offsets = np.tile(p, 2000), np.arange(2001) * n
         cells = [
-            median(lambda p=p: expected_loss.tabled_curve(p, f_beta(), 0), 100 * runs),
-            median(lambda p=p: expected_loss.BY_QUADRATURE["f_beta"](p, f_beta(), 0), 100 * runs),
-            median(lambda p=p: expected_loss.MeanOfRates(p, harmonic=False).curve(), 100 * runs),
+            median(lambda p=p: selection.tabled_curve(p, f_beta(), 0), 100 * runs),
+            median(lambda p=p: selection.BY_QUADRATURE["f_beta"](p, f_beta(), 0), 100 * runs),
+            median(lambda p=p: selection.MeanOfRates(p, harmonic=False).curve(), 100 * runs),
             median(lambda many=many, offsets=offsets: select_many(many, offsets, Terms(f_beta()), threads=1), runs)
             / 2000,
         ]

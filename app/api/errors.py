@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from http import HTTPStatus
 from itertools import islice
 from typing import Any
@@ -76,19 +76,23 @@ def flaws_of(details: Iterable[Any], sent: Any) -> list[errors.Flaw]:
     """Pydantic's first findings about `sent`, one for each place: each alternative of a union finds its own."""
     found: dict[str, dict[str, None]] = {}
     for each in islice(details, errors.MAX_ERRORS):
-        loc = errors.pointer(*_steps(each["loc"], sent, is_missing=each["type"] == "missing"))
+        loc = errors.pointer(*_steps(each, sent))
         found.setdefault(loc, {})[_words(each)] = None
     return [errors.Flaw(loc, "; or ".join(words)) for loc, words in found.items()]
 
 
-def _steps(steps: Sequence[Any], sent: Any, *, is_missing: bool) -> Iterator[int | str]:
-    """The steps that exist in `sent`: pydantic adds the names of the types that it tried on the way."""
-    for step in steps:
+def _steps(found: Any, sent: Any) -> Iterator[int | str]:
+    """The steps that exist in `sent`, where pydantic adds the names of the types that it tried on the way; and the name
+    of what is missing, or tells the types apart.
+    """
+    for step in found["loc"]:
         if (isinstance(sent, dict) and step in sent) or (isinstance(sent, list) and step in range(len(sent))):
             yield step
             sent = sent[step]
-    if is_missing:
-        yield steps[-1]
+    if found["type"] == "missing":
+        yield found["loc"][-1]
+    elif (field := found.get("ctx", {}).get("discriminator", "")).startswith("'"):
+        yield field.strip("'")
 
 
 def _words(found: Any) -> str:

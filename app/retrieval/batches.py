@@ -12,17 +12,22 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike
 
-from app.errors import Invalid, pointer
+from app.errors import Invalid
 from app.retrieval import _dynamic_programming
-from app.retrieval.expected_loss import MEANS, check_usable, loss_table, recall_table, table_error
-from app.retrieval.exponential_sums import exponential_sum
-from app.retrieval.fractional_linear import denominator
-from app.retrieval.probabilities import check_probabilities, descending
-from app.retrieval.quadrature import rate_error
-from app.retrieval.selection import NOTHING_WARNING, UNPROVEN_WARNING, select_ranked
-from app.retrieval.terms import Terms
+from app.retrieval.losses import denominator
+from app.retrieval.quadrature import exponential_sum, rate_error
+from app.retrieval.selection import (
+    MEANS,
+    NOTHING_WARNING,
+    UNPROVEN_WARNING,
+    check_usable,
+    loss_table,
+    recall_table,
+    select_ranked,
+    table_error,
+)
+from app.retrieval.terms import Terms, descending
 
 # Sets up to this size are computed many at a time by dynamic programming: 10 microseconds per set of 64, where one call
 # for one set costs 100, whatever its method.
@@ -51,19 +56,17 @@ class Selections:
     warnings: tuple[str, ...] = ()
 
 
-def select_many(p: ArrayLike, offsets: ArrayLike, terms: Terms, *, threads: int | None = None) -> Selections:
+def select_many(p: np.ndarray, offsets: np.ndarray, terms: Terms, *, threads: int | None = None) -> Selections:
     """`select` for every group p[offsets[i] : offsets[i + 1]] of independent items.
 
     p: (total,) probabilities; offsets: (groups + 1,) rising from 0 to total. A hundred thousand groups of 20 take some
-    30 ms on two threads (by default as many as there are cores, at most four). Invalid at `/2/3` for item 3 of group 2,
-    at `/2` for a group too small for k_min, at `/min_recall` or `/min_precision` (naming the group) where no set meets
-    them.
+    30 ms on two threads (by default as many as there are cores, at most four). The groups are not checked. Invalid
+    at `/k_min` where one is too small, at `/min_recall` or `/min_precision` (naming the group) where no set meets them.
     """
-    starts = _check_offsets(offsets, np.size(p))
-    probabilities = _check_groups(p, starts)
+    p, offsets = (np.require(given, kind, ["C", "A", "W"]) for given, kind in ((p, np.float64), (offsets, np.int64)))
     if threads is None:
-        threads = min(os.cpu_count() or 1, _MOST_THREADS) if len(probabilities) >= ITEMS_WORTH_A_THREAD else 1
-    return _Batch(probabilities, starts, terms).run(threads)
+        threads = min(os.cpu_count() or 1, _MOST_THREADS) if len(p) >= ITEMS_WORTH_A_THREAD else 1
+    return _Batch(p, offsets, terms).run(threads)
 
 
 def seconds(sizes: np.ndarray, terms: Terms) -> float:
@@ -96,7 +99,7 @@ class _Batch:
         allowed = np.zeros((int(self.present.max(initial=0)) + 1, 2), dtype=np.int64)
         for n in self.present:
             check_usable(terms.loss, int(n))
-            allowed[n] = self._allowed(int(n))
+            allowed[n] = terms.sizes(int(n))
         self.low, self.high = np.ascontiguousarray(allowed[self.sizes].T)
         self.order = np.empty(len(p), dtype=np.int64)
         self.k = np.empty(groups, dtype=np.int64)
@@ -150,13 +153,6 @@ class _Batch:
             if one.curve is not None:
                 self.curves[first + i : last + i + 1] = one.curve
 
-    def _allowed(self, n: int) -> tuple[int, int]:
-        try:
-            return self.terms.sizes(n)
-        except Invalid as error:
-            at = int(np.argmax(self.sizes == n))
-            raise Invalid.at(pointer(at), f"set {at} is too small: {error.detail}") from None
-
     def _tables(self, sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The loss and the recall of every size present, one after the other, and where each size begins."""
         if not len(sizes):
@@ -185,23 +181,3 @@ class _Batch:
 def _least(rate: float | None) -> float:
     """A minimum rate, less the rounding of the rates compared with it."""
     return max(rate - rate_error(BATCH_DP_LIMIT), 0.0) if rate else 0.0
-
-
-def _check_offsets(given: ArrayLike, total: int) -> np.ndarray:
-    offsets = np.asarray(given)
-    whole = offsets.ndim == 1 and len(offsets) and np.issubdtype(offsets.dtype, np.integer)
-    if not whole or offsets[0] != 0 or offsets[-1] != total or np.any(np.diff(offsets) < 0):
-        raise Invalid.at("/offsets", f"offsets must be integers that rise from 0 to the number of items, {total}")
-    return np.require(offsets, np.int64, ["C", "A", "W"])
-
-
-def _check_groups(p: ArrayLike, offsets: np.ndarray) -> np.ndarray:
-    try:
-        return check_probabilities(p)
-    except Invalid as error:
-        place = error.flaws[0].loc
-        if not place:
-            raise
-        at = int(place[1:])
-        group = int(np.searchsorted(offsets, at, side="right")) - 1
-        raise Invalid.at(pointer(group, at - offsets[group]), error.detail) from None

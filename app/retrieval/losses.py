@@ -8,19 +8,26 @@ Multivariate Losses" (ICML 2016), written in counts, and completed for 0/0:
 - F, Jaccard and G-TP/PR with nothing relevant and nothing retrieved are `empty`: 0 (a correct "nothing") or 1;
 - H-Mean with TPR = TNR = 0 is 1;
 - a fractional-linear loss whose numerator and denominator both vanish is `empty`.
+
+A fractional-linear loss may be used if its denominator keeps its sign, and it falls with the true positives. "c1 < d1"
+is not enough (Proposition 2 of Natarajan et al. 2016 holds only under further conditions): for (.25 + .5 u - .2 v) /
+(1 + u) the best set of (.9, .8, .2, .1) is the two LEAST likely items. For fixed k and P the loss (A + c1 tp) / (B + d1
+tp) falls with tp exactly where c1 B - d1 A <= 0; that is linear in (k, P), so its largest value is at a corner, as are
+the extremes of the denominator over the feasible counts. There they are compared exactly, in whole numbers: what is
+nearly zero is not taken for zero, nor a slow rise for none.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from functools import lru_cache
+from itertools import product
 from typing import Any
 
 import numpy as np
 
-from app.errors import Flaw, Invalid, pointer, reject, unknown
+from app.errors import Invalid, TooLarge
 
 DEFAULT_BETA = 1.0  # counts recall and precision alike
 LARGEST_BETA = 1e150  # its square is still a float
@@ -30,7 +37,7 @@ NEARLY_ZERO = 1e-12  # a sum this small beside its terms may be rounding alone
 
 @dataclass(frozen=True)
 class Loss:
-    """One loss, hashable and comparable; `parse_loss` checks the parameters."""
+    """One loss, hashable and comparable; `beta` and coefficients are in the ranges below."""
 
     name: str
     beta: float | None = None
@@ -46,81 +53,14 @@ class Loss:
         """The loss of single outcomes: counts that broadcast, 0 <= tp <= min(k, positives); returns float64."""
         counts = np.broadcast_arrays(*(np.asarray(count, dtype=np.float64) for count in (tp, k, positives)))
         with np.errstate(divide="ignore", invalid="ignore"):
-            return np.asarray(LOSSES[self.name].of_counts(self, *counts, float(n), float(empty)))
+            return np.asarray(LOSSES[self.name](self, *counts, float(n), float(empty)))
 
     def as_json(self) -> dict[str, Any]:
-        """The object that `parse_loss` reads."""
+        """As requests state it."""
         given = {"name": self.name, "beta": self.beta, "c": self.c, "d": self.d}
         return {
             key: list(value) if isinstance(value, tuple) else value for key, value in given.items() if value is not None
         }
-
-
-@dataclass(frozen=True)
-class LossSpec:
-    """A kind of loss: `of_counts(loss, tp, k, positives, n, empty)` is its value; `parameters` are their names."""
-
-    name: str
-    of_counts: Callable[..., np.ndarray]
-    parameters: tuple[str, ...] = ()
-
-
-def parse_loss(given: Mapping[str, Any]) -> Loss:
-    """Read `{"name": …}` with `beta` or `c` and `d`; raises Invalid with places such as `/beta` and `/c/2`."""
-    if not isinstance(given, Mapping):
-        raise Invalid.at("", 'the loss must be an object such as {"name": "f_beta", "beta": 1}')
-    name = given.get("name")
-    if not isinstance(name, str) or name not in LOSSES:
-        raise Invalid.at("/name", f"the name of the loss must be one of {', '.join(map(repr, LOSSES))}")
-    allowed = {"name", *LOSSES[name].parameters}
-    strange = (key for key in given if key not in allowed)
-    unknown_keys = (Flaw(pointer(key), unknown(f"{name} parameter", key, sorted(allowed))) for key in strange)
-    flaws: list[Flaw] = []
-    beta = _beta(given.get("beta", DEFAULT_BETA), flaws) if name == "f_beta" else None
-    c, d = (_coefficients(given, key, flaws) if name == "fractional_linear" else None for key in ("c", "d"))
-    reject(chain(unknown_keys, flaws))
-    return Loss(name, beta=beta, c=c, d=d)
-
-
-def check_empty(empty: int) -> int:
-    """`empty` is 0 or 1; anything else is Invalid at `/empty`."""
-    if isinstance(empty, bool) or empty not in (0, 1):
-        raise Invalid.at(
-            "/empty", "'empty', the loss where nothing is relevant and nothing is retrieved, must be 0 or 1"
-        )
-    return int(empty)
-
-
-def _is_number(value: Any) -> bool:
-    real = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
-    return real and (isinstance(value, int) or math.isfinite(value))  # an integer may be outside the range of a float
-
-
-def _beta(value: Any, flaws: list[Flaw]) -> float:
-    if _is_number(value) and 1 / LARGEST_BETA <= value <= LARGEST_BETA:
-        return float(value)
-    msg = f"'beta' must be a number from {1 / LARGEST_BETA} to {LARGEST_BETA}; 1 weighs recall and precision alike"
-    flaws.append(Flaw("/beta", msg))
-    return DEFAULT_BETA
-
-
-def _coefficients(given: Mapping[str, Any], key: str, flaws: list[Flaw]) -> tuple[float, ...]:
-    values = given.get(key)
-    if not isinstance(values, list | tuple | np.ndarray) or len(values) != 4:
-        flaws.append(
-            Flaw(
-                pointer(key),
-                f"{key!r} must be four numbers, for {key}0 + {key}1 tp/n + {key}2 k/n + {key}3 positives/n",
-            )
-        )
-        return ()
-    bad = [Flaw(pointer(key, i), _COEFFICIENT) for i, value in enumerate(values) if not _is_coefficient(value)]
-    flaws.extend(bad)
-    return () if bad else tuple(float(value) for value in values)
-
-
-def _is_coefficient(value: Any) -> bool:
-    return _is_number(value) and (value == 0 or 1 / LARGEST_COEFFICIENT <= abs(value) <= LARGEST_COEFFICIENT)
 
 
 def _rates(tp: np.ndarray, k: np.ndarray, positives: np.ndarray, n: float) -> tuple[np.ndarray, np.ndarray]:
@@ -189,20 +129,119 @@ def exact_sums(coefficients: tuple[float, ...], counts: np.ndarray) -> tuple[lis
     return [sum(x * count for x, count in zip(whole, row, strict=True)) for row in counts.tolist()], scale
 
 
-_COEFFICIENT = (
-    f"a coefficient must be 0, or a number of magnitude from {1 / LARGEST_COEFFICIENT} to {LARGEST_COEFFICIENT}"
-)
-LOSSES = {
-    spec.name: spec
-    for spec in (
-        LossSpec("f_beta", _f_beta, ("beta",)),
-        LossSpec("jaccard", _jaccard),
-        LossSpec("am", _am),
-        LossSpec("g_tp_pr", _g_tp_pr),
-        LossSpec("g_mean", _g_mean),
-        LossSpec("h_mean", _h_mean),
-        LossSpec("auc", _auc),
-        LossSpec("fractional_linear", _fractional_linear, ("c", "d")),
-    )
+LOSSES: dict[str, Callable[..., np.ndarray]] = {
+    "f_beta": _f_beta,
+    "jaccard": _jaccard,
+    "am": _am,
+    "g_tp_pr": _g_tp_pr,
+    "g_mean": _g_mean,
+    "h_mean": _h_mean,
+    "auc": _auc,
+    "fractional_linear": _fractional_linear,
 }
-"""All losses by name, in the order in which messages and documents list them."""
+"""The value of each loss, of (loss, tp, k, positives, n, empty), in the order in which documents list them."""
+
+
+WIDEST = 1e20  # of a denominator's range: the nodes of its quadrature grow with the logarithm, 208 here
+
+
+@dataclass(frozen=True)
+class Denominator:
+    """A usable loss at n items, its coefficients turned so that the denominator is positive.
+
+    [low, high] is the range of its nonzero values; `largest` bounds the sum of the numerator's terms in absolute value
+    over the denominator, and `cancels` the same of the denominator's own terms: how much their rounding is amplified.
+    """
+
+    c: tuple[float, ...]
+    d: tuple[float, ...]
+    low: float
+    high: float
+    largest: float
+    cancels: float
+    n: int
+
+    def vanishes(self, tp: float | np.ndarray, k: float | np.ndarray, positives: float) -> np.ndarray:
+        """Whether the denominator is zero at these feasible counts; where it is nearly so, the loss is refused."""
+        value = self.d[0] * self.n + self.d[1] * tp + self.d[2] * k + self.d[3] * positives
+        return np.asarray(np.abs(value) <= NEARLY_ZERO * absolute_sum(self.d, (self.n, tp, k, positives)))
+
+
+def check_monotone(loss: Loss, n: int) -> None:
+    """Raise Invalid, with the counts that break it, unless the loss can be minimised by the most likely items."""
+    if n == 0:  # nothing to retrieve, nothing relevant: `empty`
+        return
+    denominator(loss, n)
+    c, d = loss.c or (), loss.d or ()
+    if n == 1:
+        return
+    for k, positives in product((1, n - 1), repeat=2):
+        at = np.array([[n, 0, k, positives], [0, 1, 0, 0]])
+        (above, c1), _ = exact_sums(c, at)
+        (below, d1), _ = exact_sums(d, at)
+        if c1 * below > d1 * above:
+            tp = max(0, k + positives - n)
+            values = loss.of_counts(np.array([tp, tp + 1]), np.array(k), np.array(positives), n)
+            raise Invalid.at(
+                "",
+                f"the loss must not rise with the true positives; of {n} items, with {k} retrieved and {positives} "
+                f"relevant, {tp} true positives cost {values[0]:.6g} and {tp + 1} cost {values[1]:.6g}",
+            )
+
+
+@lru_cache(maxsize=4096)
+def denominator(loss: Loss, n: int) -> Denominator:
+    """The loss at n items; Invalid where its denominator changes sign or vanishes among the feasible counts, TooLarge
+    where that ranges too far.
+    """
+    c, d = np.array(loss.c), np.array(loss.d)
+    counts = _corners(n)
+    values = counts @ d
+    exact, scale = exact_sums(loss.d or (), counts)
+    if min(exact) < 0 < max(exact):
+        raise _refused(loss, n, counts[exact.index(min(exact))], "is negative and elsewhere positive")
+    if max(exact) <= 0:
+        c, d, values = -c, -d, -values
+    zero = np.array([value == 0 for value in exact])
+    if zero.all():
+        raise _refused(loss, n, counts[0], "is zero everywhere")
+    lost = ~zero & ~(values > NEARLY_ZERO * (counts @ np.abs(d)))
+    if lost.any():
+        least = exact[int(lost.argmax())] / scale
+        why = f"is {least:.3g}, which floats cannot tell from zero beside its terms"
+        raise _refused(loss, n, counts[lost.argmax()], why)
+    broken = zero & np.array([value != 0 for value in exact_sums(loss.c or (), counts)[0]])
+    if broken.any():
+        raise _refused(loss, n, counts[broken.argmax()], "is zero where the numerator is not")
+    inner = zero & (counts[:, 2] > 0) & (counts[:, 2] < n) & (counts[:, 3] > 0) & (counts[:, 3] < n)
+    if inner.any():
+        raise _refused(loss, n, counts[inner.argmax()], "is zero")
+    above = counts @ np.abs(c)
+    low, high = float(values[~zero].min()), float(values.max())
+    if high > WIDEST * low:
+        what = f"the denominator of {loss.name!r} ranges from {low:.3g} to {high:.3g}"
+        raise TooLarge(f"{what} for {n} items; at most a factor of {WIDEST:g} is supported")
+    largest = float((above[~zero] / values[~zero]).max()) + (40 * float(above[zero].max()) / low if zero.any() else 0.0)
+    cancels = float((counts[~zero] @ np.abs(d) / values[~zero]).max())
+    return Denominator(tuple(c), tuple(d), low, high, largest, cancels, n)
+
+
+def _corners(n: int) -> np.ndarray:
+    """Counts (n, tp, k, positives) that hold every corner of the feasible region, with and without its edges."""
+    ends = sorted({0, min(1, n), max(n - 1, 0), n})
+    middle = {n // 2, (n + 1) // 2}
+    points = {
+        (n, tp, k, positives)
+        for k, positives in product({*ends, *middle}, repeat=2)
+        for tp in (max(0, k + positives - n), min(k, positives))
+    }
+    return np.array(sorted(points))
+
+
+def _refused(loss: Loss, n: int, counts: np.ndarray, why: str) -> Invalid:
+    _, tp, k, positives = (int(count) for count in counts)
+    return Invalid.at(
+        "/d",
+        f"the denominator of {loss.name!r} {why} (of {n} items, {k} retrieved, {positives} relevant, {tp} both);"
+        " choose 'd' so that it keeps its sign",
+    )

@@ -5,28 +5,24 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from app.errors import Invalid, pointer
 from app.retrieval.batches import Selections
-from app.retrieval.expected_loss import check_usable, table_error
-from app.retrieval.probabilities import RANGE
 from app.retrieval.quadrature import UNIT
-from app.retrieval.selection import NOTHING_WARNING
+from app.retrieval.selection import NOTHING_WARNING, check_usable, table_error
 from app.retrieval.terms import Terms
 
-SUM_TOLERANCE = 1e-6  # a row of probabilities may miss 1 by the rounding of float32
 
-
-def select_class_set(P: ArrayLike, terms: Terms) -> Selections:
+def select_class_set(P: np.ndarray, terms: Terms) -> Selections:
     """For each row of class probabilities the set of classes with the smallest expected loss.
 
-    P: (rows, K), each row summing to 1 (up to 1e-6; rows are normalised). One class is true, so a set has one true
-    positive with the probability of its classes, else none; its expected recall is that probability. O(K log K) per
-    row. The precision of an empty set is 1. Invalid at `/2/3` for a bad probability, at `/2` for a row that does not
-    sum to 1 or where a constraint cannot be met, else at the name of the argument.
+    P: (rows, K) probabilities, not checked; a row is divided by its sum, which may miss 1 by rounding. One class is
+    true, so a set has one true positive with the probability of its classes, else none; its expected recall is that
+    probability. O(K log K) per row. The precision of an empty set is 1. Invalid at the name of the argument, naming the
+    row where a constraint cannot be met.
     """
-    loss, table = terms.loss, _check_rows(P)
+    loss, table = terms.loss, np.asarray(P, dtype=np.float64)
+    table = table / table.sum(axis=1, keepdims=True)
     rows, n = table.shape
     check_usable(loss, n)
     low, high = terms.sizes(n)
@@ -83,22 +79,3 @@ def _best(
                 )
             allowed = met
     return np.asarray(np.argmin(np.where(allowed, curves, np.inf), axis=1))
-
-
-def _check_rows(given: ArrayLike) -> np.ndarray:
-    try:
-        table = np.array(given, dtype=np.float64, ndmin=1)
-    except (TypeError, ValueError) as error:
-        raise Invalid.at("", "class probabilities must be a table of numbers with one row per instance") from error
-    if table.ndim != 2 or table.shape[1] == 0:
-        raise Invalid.at("", "class probabilities must be a table with one row per instance and one column per class")
-    good = (table >= 0.0) & (table <= 1.0)
-    if not good.all():
-        row, column = (int(at) for at in np.unravel_index(np.argmin(good), good.shape))
-        raise Invalid.at(pointer(row, column), f"a probability is {table[row, column]}; it {RANGE}")
-    sums = table.sum(axis=1)
-    off = np.abs(sums - 1.0) > SUM_TOLERANCE
-    if off.any():
-        row = int(np.argmax(off))
-        raise Invalid.at(pointer(row), f"the probabilities of a row sum to {sums[row]:.8g}; they must sum to 1")
-    return np.asarray(table / sums[:, None])

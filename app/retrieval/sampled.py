@@ -10,8 +10,8 @@ import numpy as np
 from app.arrays import F64, I64, U8
 from app.errors import Invalid
 from app.retrieval import _sampled
-from app.retrieval.expected_loss import loss_table, table_error
 from app.retrieval.quadrature import UNIT
+from app.retrieval.selection import loss_table, table_error
 from app.retrieval.terms import Terms
 
 WITH_SAMPLES = ("f_beta", "jaccard", "am", "g_tp_pr")

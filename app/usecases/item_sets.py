@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal, Self
 
 import numpy as np
 
-from app.errors import TooLarge
+from app.errors import Invalid, TooLarge, pointer
 
 if TYPE_CHECKING:  # with its compiler it takes 60 MB of memory that a service which retrieves nothing can spare
     from app.retrieval.batches import Selections
@@ -16,6 +16,7 @@ if TYPE_CHECKING:  # with its compiler it takes 60 MB of memory that a service w
 Setting = Literal["binary", "multilabel", "multiclass"]
 Method = Literal["expected_loss", "sampled", "tuned_threshold", "half"]
 
+RANGE = "must be a number from 0 to 1"
 FIGURES = ("expected_loss", "expected_precision", "expected_recall", "error_bound")
 SAMPLED = (*FIGURES, "gap", "vectors")
 MAX_SETS = 1_000_000  # of one call
@@ -34,6 +35,20 @@ class Sets:
     @property
     def sizes(self) -> np.ndarray:
         return np.array([len(self.p)]) if self.offsets is None else np.diff(self.offsets)
+
+    def check(self) -> None:
+        """Invalid at the first value that is no probability."""
+        good = (self.p >= 0.0) & (self.p <= 1.0)
+        if not good.all():
+            at = int(np.argmin(good))
+            raise Invalid.at(self.place(at), f"a probability is {self.p[at]}; it {RANGE}")
+
+    def place(self, item: int) -> str:
+        """Where an item stands in the request."""
+        if self.offsets is None:
+            return pointer("probabilities", item)
+        row = int(np.searchsorted(self.offsets, item, side="right")) - 1
+        return pointer("probabilities", row, item - self.offsets[row])
 
     def some(self, rows: np.ndarray) -> Sets:
         """Those sets alone."""

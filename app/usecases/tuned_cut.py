@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from app.errors import Invalid
-from app.retrieval.expected_loss import check_usable
 from app.retrieval.losses import Loss
+from app.retrieval.selection import check_usable
 
 
 def tuned_cut(scores: np.ndarray, truth: np.ndarray, loss: Loss, empty: int) -> float:

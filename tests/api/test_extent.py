@@ -10,7 +10,7 @@ import orjson
 import pyarrow as pa
 import pytest
 
-from app.api.bodies import item_sets
+from app.api.codecs import item_sets
 from app.api.codecs import json as json_codec
 from app.api.codecs.json import json_bytes
 from app.api.codecs.rows import rows_of_npy

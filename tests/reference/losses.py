@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 
-from app.retrieval.losses import LOSSES, Loss, parse_loss
+from app.retrieval.losses import LOSSES, Loss
 
 jaccard, am, g_tp_pr, g_mean, h_mean, auc = (
     partial(Loss, name) for name in ("jaccard", "am", "g_tp_pr", "g_mean", "h_mean", "auc")
 )
-PLAIN = tuple(Loss(spec.name) for spec in LOSSES.values() if not spec.parameters)
+PLAIN = tuple(Loss(name) for name in LOSSES if name not in {"f_beta", "fractional_linear"})
 
 
 def f_beta(beta: float = 1.0) -> Loss:
     """The F-measure."""
-    return parse_loss({"name": "f_beta", "beta": beta})
+    return Loss("f_beta", float(beta))
 
 
-def fractional_linear(c: object, d: object) -> Loss:
+def fractional_linear(c: Sequence[float], d: Sequence[float]) -> Loss:
     """A quotient of linear functions of the counts."""
-    return parse_loss({"name": "fractional_linear", "c": c, "d": d})
+    return Loss("fractional_linear", c=tuple(map(float, c)), d=tuple(map(float, d)))

@@ -8,11 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.errors import Invalid
-from app.retrieval import expected_loss
+from app.retrieval import selection
 from app.retrieval.batches import BATCH_DP_LIMIT, select_many
-from app.retrieval.expected_loss import MEANS, curve_of
 from app.retrieval.quadrature import rate_error
-from app.retrieval.selection import select
+from app.retrieval.selection import MEANS, expected_losses, select
 from app.retrieval.terms import Terms
 from app.retrieval.windows import MeanOfRates
 from tests.reference import losses
@@ -55,9 +54,9 @@ def test_the_error_of_every_entry_is_within_its_bound(name, n):
             large = (
                 MeanOfRates(p, harmonic=MEANS[loss.name]).curve()
                 if loss.name in MEANS
-                else expected_loss.BY_QUADRATURE[loss.name](p, loss, empty)
+                else selection.BY_QUADRATURE[loss.name](p, loss, empty)
             )
-            for found in (curve_of(p, loss, empty), large):
+            for found in (expected_losses(p, loss, empty), large):
                 off = max(abs(Fraction(value) - true) for value, true in zip(found.values.tolist(), exact, strict=True))
 
                 assert off <= found.error, (kind, empty)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from app.retrieval.exponential_sums import LANES, exponential_sum
+from app.retrieval.quadrature import LANES, exponential_sum
 
 ROUNDING = 2e-15
 

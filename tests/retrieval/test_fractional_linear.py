@@ -9,11 +9,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from app.errors import Invalid, TooLarge
-from app.retrieval.expected_loss import DP_LIMIT, expected_losses
-from app.retrieval.fractional_linear import check_monotone, denominator
-from app.retrieval.losses import Loss
+from app.retrieval.losses import Loss, check_monotone, denominator
 from app.retrieval.multiclass import select_class_set
-from app.retrieval.selection import select
+from app.retrieval.selection import DP_LIMIT, expected_losses, select
 from app.retrieval.terms import Terms
 from tests.reference import losses
 
@@ -83,7 +81,7 @@ def test_a_denominator_that_is_zero_or_changes_sign_is_rejected(d):
 @pytest.mark.parametrize("n", [3, 5, 33])
 def test_the_error_bound_grows_where_the_denominator_nearly_cancels(n, limit, monkeypatch):
     """With all retrieved, 1 - .9999999 is left of the denominator: rounding grows ten million times."""
-    monkeypatch.setattr("app.retrieval.expected_loss.DP_LIMIT", limit)
+    monkeypatch.setattr("app.retrieval.selection.DP_LIMIT", limit)
     loss = losses.fractional_linear([0.1, -1, 0.2, 1], [1, 0, -0.9999999, 0])
     c, d = ([Fraction(one) for one in given] for given in (loss.c, loss.d))
     exact = (c[0] + c[2]) / (d[0] + d[2]) + Fraction(1, 4) * (c[1] + c[3]) / (d[0] + d[2])

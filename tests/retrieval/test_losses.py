@@ -1,4 +1,4 @@
-"""The losses, their conventions for 0/0, and how they are named in requests."""
+"""The losses, and their conventions for 0/0."""
 
 from itertools import product
 
@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.errors import Invalid
-from app.retrieval.expected_loss import BY_QUADRATURE, MEANS, expected_losses
-from app.retrieval.losses import LOSSES, check_empty, parse_loss
+from app.errors import Invalid, TooLarge
+from app.retrieval.losses import LOSSES
+from app.retrieval.selection import BY_QUADRATURE, MEANS, check_usable, expected_losses
 from tests.reference import losses
 from tests.reference.retrieval import loss_of
 
@@ -35,56 +35,6 @@ def test_losses_in_counts_agree_with_the_definitions(loss, n, empty):
             assert loss.of_counts(tp, k, positives, n, empty=empty) == pytest.approx(expected, abs=1e-15, rel=4e-16)
 
 
-@pytest.mark.parametrize("loss", EVERY, ids=lambda loss: f"{loss.name}-{loss.beta}-{loss.d}")
-def test_json_of_a_loss_is_parsed_as_the_same_loss(loss):
-    assert parse_loss(loss.as_json()) == loss
-
-
-def test_a_loss_without_beta_is_f1():
-    assert parse_loss({"name": "f_beta"}) == losses.f_beta(1.0)
-
-
-@pytest.mark.parametrize(
-    ("given", "place"),
-    [
-        ({}, "/name"),
-        ({"name": "f1"}, "/name"),
-        ({"name": ["f_beta"]}, "/name"),
-        ("f_beta", ""),
-        ({"name": "f_beta", "beta": 0}, "/beta"),
-        ({"name": "f_beta", "beta": -1}, "/beta"),
-        ({"name": "f_beta", "beta": True}, "/beta"),
-        ({"name": "f_beta", "beta": "1"}, "/beta"),
-        ({"name": "f_beta", "beta": float("nan")}, "/beta"),
-        ({"name": "f_beta", "beta": 1e200}, "/beta"),
-        ({"name": "f_beta", "betta": 1}, "/betta"),
-        ({"name": "jaccard", "beta": 1}, "/beta"),
-        ({"name": "fractional_linear", "c": [1, 2, 3, 4]}, "/d"),
-        ({"name": "fractional_linear", "c": [1, 2, 3], "d": [1, 2, 3, 4]}, "/c"),
-        ({"name": "fractional_linear", "c": [1, 2, None, 4], "d": [1, 2, 3, 4]}, "/c/2"),
-        ({"name": "fractional_linear", "c": [1, 2, 3, 4], "d": [1, float("inf"), 3, 4]}, "/d/1"),
-        ({"name": "fractional_linear", "c": [1, 0, 0, 0], "d": [1e308, 0, 0, 0]}, "/d/0"),
-        ({"name": "fractional_linear", "c": [10**400, 0, 0, 0], "d": [1, 0, 0, 0]}, "/c/0"),
-        ({"name": "fractional_linear", "c": [1, 0, 0, 5e-324], "d": [1, 0, 0, 0]}, "/c/3"),
-        ({"name": "f_beta", "beta": 10**400}, "/beta"),
-        ({"name": "jaccard", "a/b~": 1}, "/a~1b~0"),
-    ],
-)
-def test_an_invalid_loss_is_rejected_with_its_place(given, place):
-    with pytest.raises(Invalid) as refused:
-        parse_loss(given)
-
-    assert [flaw.loc for flaw in refused.value.flaws] == [place]
-
-
-@pytest.mark.parametrize("empty", [2, -1, 0.5, True, None])
-def test_empty_is_0_or_1(empty):
-    with pytest.raises(Invalid) as refused:
-        check_empty(empty)
-
-    assert refused.value.flaws[0].loc == "/empty"
-
-
 def test_h_mean_of_two_vanishing_rates_is_the_full_loss():
     assert losses.h_mean().of_counts(np.array(0), np.array(1), np.array(1), 2) == 1.0
 
@@ -100,8 +50,10 @@ def test_the_largest_coefficients_stay_within_the_floats(c, d, n):
     """A loss is refused, or its curve is finite, with a finite bound; no arithmetic warns or breaks down."""
     p = np.linspace(0, 1, n)
     try:
-        curve = expected_losses(p, parse_loss({"name": "fractional_linear", "c": c, "d": d}))
-    except Invalid:
+        loss = losses.fractional_linear(c, d)
+        check_usable(loss, n)
+        curve = expected_losses(p, loss)
+    except (Invalid, TooLarge):
         return
     assert np.isfinite(curve.values).all()
     assert np.isfinite(curve.error)

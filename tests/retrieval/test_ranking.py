@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from app.retrieval import _ranking
-from app.retrieval.probabilities import descending
+from app.retrieval.terms import descending
 
 N = 20_000
 RANDOM = np.random.default_rng(0)
@@ -31,14 +30,3 @@ def test_the_order_is_that_of_a_stable_sort(p):
 
     assert (order == expected).all()
     assert (ranked == p[expected]).all()
-
-
-def test_numbers_that_agree_in_their_leading_bits_are_left_to_another_sort():
-    order, ranked = np.empty(N, dtype=np.int64), np.empty(N)
-
-    def sorted_here(p):
-        return _ranking.descending(p, p.view(np.uint64), order, ranked)
-
-    assert sorted_here(CASES["uniform"])
-    assert (order == np.argsort(-CASES["uniform"], kind="stable")).all()
-    assert not sorted_here(CASES["neighbouring numbers"])

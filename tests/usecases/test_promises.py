@@ -6,14 +6,16 @@ import numpy as np
 import pytest
 
 from app.registry.loaded import Holdout, Loaded
-from app.retrieval.losses import parse_loss
+from app.retrieval.losses import Loss
 from app.retrieval.terms import Terms
 from app.usecases.item_sets import Sets
 from app.usecases.promises import kept_promises, promiser, promises_of_card
-from app.usecases.retrieve import Question, retrieve, retrieve_with
+from app.usecases.retrieve import retrieve, retrieve_with
+from app.usecases.retrieve_request import RetrieveFields
+from tests.reference.losses import fractional_linear
 from tests.registry.making import make_card
 
-F1 = parse_loss({"name": "f_beta"})
+F1 = Loss("f_beta")
 
 
 def exclusive(rows, seed=0):
@@ -29,19 +31,19 @@ def independent(rows, seed=0):
     return P, (rng.random(P.shape) < P).astype(np.int64)
 
 
-@pytest.mark.parametrize("loss", [{"name": "f_beta"}, {"name": "jaccard"}, {"name": "g_mean"}])
+@pytest.mark.parametrize("name", ["f_beta", "jaccard", "g_mean"])
 @pytest.mark.parametrize("empty", [0, 1])
-def test_losses_are_those_of_the_sets_that_are_chosen(loss, empty):
+def test_losses_are_those_of_the_sets_that_are_chosen(name, empty):
     """Row by row: the choice by the use case, the loss by its definition."""
     P, Y = independent(30)
     P[3], Y[3] = 0, 0
     expected, realised = [], []
     for p, y in zip(P, Y, strict=True):
-        choice = retrieve(Sets(p), Question.parse("binary", loss, empty=empty)).choice
+        choice = retrieve(Sets(p), RetrieveFields(setting="binary", loss={"name": name}, empty=empty)).choice
         expected.append(choice.figures[0, 0])
         hits = y[choice.selected].sum()
-        realised.append(float(parse_loss(loss).of_counts(hits, choice.k[0], y.sum(), 3, empty=empty)))
-    found = kept_promises(P, Y, Terms(parse_loss(loss), empty=empty))
+        realised.append(float(Loss(name).of_counts(hits, choice.k[0], y.sum(), 3, empty=empty)))
+    found = kept_promises(P, Y, Terms(Loss(name), empty=empty))
     gap = np.array(realised) - np.array(expected)
 
     assert found.rows == 30
@@ -53,7 +55,7 @@ def test_losses_are_those_of_the_sets_that_are_chosen(loss, empty):
 @pytest.mark.parametrize("name", ["f_beta", "jaccard", "am", "g_mean"])
 def test_the_correction_is_right_on_rows_that_it_was_not_made_of(name):
     """Labels that exclude one another: what 400 rows add to the promise leaves less than half of its error."""
-    terms = Terms(parse_loss({"name": name}))
+    terms = Terms(Loss(name))
     new = kept_promises(*exclusive(2000, 100), terms)
     gap = new.realised - new.expected
     left = [abs(kept_promises(*exclusive(400, seed), terms).correction - gap) for seed in range(20)]
@@ -72,7 +74,7 @@ def test_independent_labels_are_hardly_ever_warned_about():
 
 def test_losses_of_any_magnitude_give_an_answer():
     """Squares of such losses are beyond the floats: then nothing is known about noise."""
-    huge = parse_loss({"name": "fractional_linear", "c": [1e100, -1e100, 0, 0], "d": [1e-100, 0, 0, 0]})
+    huge = fractional_linear([1e100, -1e100, 0, 0], [1e-100, 0, 0, 0])
 
     assert kept_promises(*exclusive(400), Terms(huge)).correction is None
 
@@ -101,7 +103,7 @@ def model(P, Y):
 
 def test_an_answer_warns_once_and_its_sets_stay_the_same():
     P, Y = exclusive(400)
-    question = Question.parse("multilabel", {"name": "jaccard"})
+    question = RetrieveFields(setting="multilabel", loss={"name": "jaccard"})
     plain = retrieve_with(model(P[:10], Y[:10]), P, question, [])
     corrected = retrieve_with(model(P, Y), P, question, ["told"])
 
@@ -117,7 +119,7 @@ def test_an_answer_warns_once_and_its_sets_stay_the_same():
 def test_too_few_rows_for_a_correction_are_warned_about(rows):
     P, Y = exclusive(400)
     small = model(P[:rows], Y[:rows]) if rows else replace(model(P, Y), holdout=None)
-    answer = retrieve_with(small, P, Question.parse("multilabel", {"name": "jaccard"}), ["told"])
+    answer = retrieve_with(small, P, RetrieveFields(setting="multilabel", loss={"name": "jaccard"}), ["told"])
 
     assert answer.correction is None
     assert answer.warnings[0] == "told"
@@ -127,7 +129,9 @@ def test_too_few_rows_for_a_correction_are_warned_about(rows):
 @pytest.mark.parametrize("method", ["half", "tuned_threshold"])
 def test_other_methods_are_not_corrected(method):
     P, Y = exclusive(400)
-    answer = retrieve_with(model(P, Y), P, Question.parse("multilabel", {"name": "jaccard"}, method), [])
+    answer = retrieve_with(
+        model(P, Y), P, RetrieveFields(setting="multilabel", loss={"name": "jaccard"}, method=method), []
+    )
 
     assert answer.correction is None
 

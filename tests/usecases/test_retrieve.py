@@ -13,19 +13,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.api.bodies.item_sets import to_arrow, to_json
+from app.api.codecs.item_sets import to_arrow, to_json
+from app.api.routing import checked
 from app.errors import Conflict, Invalid, TooLarge
 from app.registry.loaded import Holdout, Loaded
 from app.retrieval.batches import seconds
-from app.retrieval.expected_loss import expected_losses
 from app.retrieval.losses import LOSSES as TABLE
-from app.retrieval.losses import parse_loss
+from app.retrieval.losses import Loss
+from app.retrieval.selection import expected_losses
 from app.usecases import retrieve as usecase
 from app.usecases.item_sets import FIGURES, SAMPLED, Choice, Sets
-from app.usecases.retrieve import Question, retrieve, retrieve_with
+from app.usecases.retrieve import retrieve, retrieve_with
+from app.usecases.retrieve_request import RetrieveFields
 from app.usecases.tuned_cut import tuned_cut
 from tests.messages import says
-from tests.reference.losses import f_beta
+from tests.reference.losses import f_beta, fractional_linear, jaccard
 from tests.reference.retrieval import (
     expected_losses_of_all_sets,
     expected_rates_of_all_sets,
@@ -37,8 +39,8 @@ LOSSES = [name for name in TABLE if name not in ("auc", "fractional_linear")]
 RAGGED = Sets(np.array([0.9, 0.4, 0.35, 0.6, 0.2, 0.2, 0.1, 0.8]), np.array([0, 3, 3, 7, 8]))
 
 
-def ask(**changes) -> Question:
-    return Question.parse(**{"setting": "multilabel", "loss": {"name": "f_beta"}, **changes})
+def ask(**changes) -> RetrieveFields:
+    return checked(RetrieveFields, {"setting": "multilabel", "loss": {"name": "f_beta"}, **changes})
 
 
 def split(choice: Choice) -> list[list[int]]:
@@ -66,7 +68,7 @@ def test_every_set_equals_enumeration(lists, name, method, empty):
     answer = retrieve(sets, ask(loss={"name": name}, method=method, empty=empty, curve=True))
     choice, at = answer.choice, 0
     for i, (p, selected) in enumerate(zip(lists, split(choice), strict=True)):
-        every, losses = expected_losses_of_all_sets(np.array(p), parse_loss({"name": name}), empty=empty)
+        every, losses = expected_losses_of_all_sets(np.array(p), Loss(name), empty=empty)
         _, recall, precision = expected_rates_of_all_sets(np.array(p))
         row = row_of(every, selected)
         assert figure(choice, "expected_loss")[i] == pytest.approx(losses[row], abs=1e-12)
@@ -138,10 +140,6 @@ WRONG = {
         {"setting": "multiclass"},
         "/probabilities/1",
     ),
-    "a loss without a name": (RAGGED, {"loss": {}}, "/loss/name"),
-    "a loss that is no object": (RAGGED, {"loss": "f_beta"}, "/loss"),
-    "beta 0": (RAGGED, {"loss": {"name": "f_beta", "beta": 0}}, "/loss/beta"),
-    "a parameter of another loss": (RAGGED, {"loss": {"name": "am", "beta": 1}}, "/loss/beta"),
     "a loss that rises with the true positives": (
         RAGGED,
         {"loss": {"name": "fractional_linear", "c": [0.25, 0.5, -0.2, 0], "d": [1, 1, 0, 0]}},
@@ -172,6 +170,44 @@ def test_what_cannot_be_is_refused_by_place(name):
     with pytest.raises(Invalid) as error, np.errstate(over="ignore", invalid="ignore"):
         retrieve(sets, ask(**changes))
     assert place in [flaw.loc for flaw in error.value.flaws]
+
+
+@pytest.mark.parametrize(
+    ("loss", "place"),
+    [
+        ({}, "/loss/name"),
+        ({"name": "f1"}, "/loss/name"),
+        ({"name": ["f_beta"]}, "/loss/name"),
+        ("f_beta", "/loss"),
+        ({"name": "f_beta", "beta": 0}, "/loss/beta"),
+        ({"name": "f_beta", "beta": -1}, "/loss/beta"),
+        ({"name": "f_beta", "beta": True}, "/loss/beta"),
+        ({"name": "f_beta", "beta": "1"}, "/loss/beta"),
+        ({"name": "f_beta", "beta": float("nan")}, "/loss/beta"),
+        ({"name": "f_beta", "beta": 1e200}, "/loss/beta"),
+        ({"name": "f_beta", "betta": 1}, "/loss/betta"),
+        ({"name": "jaccard", "beta": 1}, "/loss/beta"),
+        ({"name": "fractional_linear", "c": [1, 2, 3, 4]}, "/loss/d"),
+        ({"name": "fractional_linear", "c": [1, 2, 3], "d": [1, 2, 3, 4]}, "/loss/c"),
+        ({"name": "fractional_linear", "c": [1, 2, None, 4], "d": [1, 2, 3, 4]}, "/loss/c/2"),
+        ({"name": "fractional_linear", "c": [1, 2, 3, 4], "d": [1, float("inf"), 3, 4]}, "/loss/d/1"),
+        ({"name": "fractional_linear", "c": [1, 0, 0, 0], "d": [1e308, 0, 0, 0]}, "/loss/d/0"),
+        ({"name": "fractional_linear", "c": [10**400, 0, 0, 0], "d": [1, 0, 0, 0]}, "/loss/c/0"),
+        ({"name": "fractional_linear", "c": [1, 0, 0, 5e-324], "d": [1, 0, 0, 0]}, "/loss/c/3"),
+        ({"name": "f_beta", "beta": 10**400}, "/loss/beta"),
+        ({"name": "jaccard", "a/b~": 1}, "/loss/a~1b~0"),
+    ],
+)
+def test_an_invalid_loss_is_refused_by_place(loss, place):
+    with pytest.raises(Invalid) as error:
+        ask(loss=loss)
+    assert [flaw.loc for flaw in error.value.flaws] == [place]
+
+
+@pytest.mark.parametrize("loss", [f_beta(0.3), jaccard(), fractional_linear([0, -2, 1, 1], [0, -1, 1, 1])])
+def test_a_loss_is_answered_as_it_is_asked(loss):
+    assert ask(loss=loss.as_json()).terms.loss == loss
+    assert ask(loss={"name": "f_beta"}).terms.loss == f_beta(1)
 
 
 @dataclass
@@ -248,7 +284,7 @@ def drawn_holdout(sets: int, n: int, seed: int) -> tuple[np.ndarray, np.ndarray]
 def test_the_tuned_cut_is_the_best_of_all_cuts(sets, n, seed, name, empty):
     """Against every cut between 0 and 1 in small steps, with many equal scores."""
     scores, truth = drawn_holdout(sets, n, seed)
-    loss = parse_loss({"name": name})
+    loss = Loss(name)
 
     def mean_loss(cut: float) -> float:
         taken = scores > cut
@@ -262,7 +298,7 @@ def test_the_tuned_cut_is_the_best_of_all_cuts(sets, n, seed, name, empty):
 def test_no_cut_is_tuned_for_auc():
     """Nothing or everything would always be best."""
     with pytest.raises(Invalid) as error:
-        tuned_cut(*drawn_holdout(2, 3, 0), parse_loss({"name": "auc"}), 0)
+        tuned_cut(*drawn_holdout(2, 3, 0), Loss("auc"), 0)
     assert error.value.flaws[0].loc == "/loss"
 
 

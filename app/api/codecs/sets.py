@@ -17,8 +17,7 @@ import orjson
 from app.api.codecs.json import Reserve, parsed
 from app.api.codecs.npy import array_of_npy
 from app.errors import Flaw, Invalid, pointer
-from app.retrieval.probabilities import RANGE
-from app.usecases.item_sets import Sets, check_extent, extent_bytes
+from app.usecases.item_sets import RANGE, Sets, check_extent, extent_bytes
 
 FIELD = "probabilities"
 _LONG = 1 << 18  # bytes of a body from which on it is parsed in parts

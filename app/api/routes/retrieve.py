@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from fastapi import Request, Response
 from pydantic import BaseModel, Field, WithJsonSchema
 
-from app.api.bodies.item_sets import WRITERS, common
 from app.api.bodies.prediction_requests import INSTANCES
 from app.api.budget import share
 from app.api.codecs import rows as codec
+from app.api.codecs.item_sets import WRITERS, common
 from app.api.codecs.media_types import ARROW, NPY, SVG, media_type_of_answer, media_type_of_body
 from app.api.codecs.sets import fields_of_json, sets_of_arrow, sets_of_list, sets_of_npy
 from app.api.codecs.tables import Sheet, TableFields
@@ -25,101 +24,21 @@ from app.api.routing import DirectRoute, checked, read_query, refuse_query_of_js
 from app.errors import Invalid
 from app.features import Schema
 from app.registry.loaded import Loaded
-from app.retrieval.losses import DEFAULT_BETA, LARGEST_BETA, LARGEST_COEFFICIENT, LOSSES
-from app.usecases.fields import ModelVersion, Text, WireModel
+from app.usecases.fields import ModelVersion
 from app.usecases.item_sets import Method, Sets, Setting, extent_bytes
-
-if TYPE_CHECKING:  # it loads the compiler, which takes 60 MB of memory
-    from app.usecases.retrieve import Question
+from app.usecases.retrieve_request import RetrieveFields
 
 _READERS = {NPY: sets_of_npy, ARROW: sets_of_arrow}
 _TEXT_FIELDS = ("model", "setting", "method")
 
 _BYTES_OF_VECTORS = 16 * 2**20  # of one instance at a time, with the most trees
 _BYTES_PER_MARGINAL = 48  # a number as text, twice
-_MAGNITUDE = {"minimum": 1 / LARGEST_COEFFICIENT, "maximum": LARGEST_COEFFICIENT}
-_NEGATIVE = {"minimum": -LARGEST_COEFFICIENT, "maximum": -1 / LARGEST_COEFFICIENT}
-_COEFFICIENT = {"type": "number", "oneOf": [{"const": 0}, _MAGNITUDE, _NEGATIVE]}
-_FOUR = {"type": "array", "items": _COEFFICIENT, "minItems": 4, "maxItems": 4}
-_LOSS = {
-    "oneOf": [
-        {
-            "type": "object",
-            "properties": {
-                "name": {"const": "f_beta"},
-                "beta": {
-                    "type": "number",
-                    "minimum": 1 / LARGEST_BETA,
-                    "maximum": LARGEST_BETA,
-                    "default": DEFAULT_BETA,
-                },
-            },
-            "required": ["name"],
-            "additionalProperties": False,
-        },
-        {
-            "type": "object",
-            "properties": {"name": {"enum": [spec.name for spec in LOSSES.values() if not spec.parameters]}},
-            "required": ["name"],
-            "additionalProperties": False,
-        },
-        {
-            "type": "object",
-            "description": "(c0 + c1 u + c2 v + c3 p) / (d0 + d1 u + d2 v + d3 p) with u = TP/n, v = k/n, p = P/n",
-            "properties": {"name": {"const": "fractional_linear"}, "c": _FOUR, "d": _FOUR},
-            "required": ["name", "c", "d"],
-            "additionalProperties": False,
-        },
-    ]
-}
 _PROBABILITY = {"type": "number", "minimum": 0, "maximum": 1}
 _ONE_SET = {"type": "array", "items": _PROBABILITY}
 _PROBABILITIES = {"oneOf": [_ONE_SET, {"type": "array", "items": _ONE_SET}]}
-Rate = Annotated[float, Field(strict=True, ge=0, le=1)]
-Count = Annotated[int, Field(strict=True, ge=0)]
 
 
-class RetrieveQuestion(WireModel):
-    """All of a request but its probabilities or instances."""
-
-    setting: Setting = Field(
-        description="binary: independent items; multilabel: the independent labels of an instance; multiclass: the"
-        " classes of an instance, of which exactly one is true"
-    )
-    loss: Annotated[Any, WithJsonSchema(_LOSS)] = Field(description="what a set costs", examples=[{"name": "f_beta"}])
-    empty: Annotated[int, Field(strict=True, ge=0, le=1)] = Field(
-        default=0, description="the loss where nothing is relevant and nothing is retrieved"
-    )
-    k_min: Count = Field(default=0, description="minimum number of items to retrieve")
-    k_max: Count | None = Field(default=None, description="maximum number of items to retrieve; null: no limit")
-    min_recall: Rate | None = Field(default=None, description="minimum expected recall of each set")
-    min_precision: Rate | None = Field(default=None, description="minimum expected precision of each set")
-    curve: Annotated[bool, Field(strict=True)] = Field(
-        default=False, description="add the expected loss of retrieving the best 0, 1, … n"
-    )
-    marginals: Annotated[bool, Field(strict=True)] = Field(
-        default=False, description="add the probabilities that were used"
-    )
-    method: Method = Field(
-        default="expected_loss",
-        examples=["sampled"],
-        description="expected_loss is the best set of independent labels; sampled (multilabel_forest; f_beta, jaccard,"
-        " am or g_tp_pr) is the best on the label vectors of the training rows nearest to the instance, for labels that"
-        " exclude or imply one another; to compare with: what lies above the cut that is best on the version's hold-out"
-        " (tuned_threshold), or above 1/2 (half)",
-    )
-    model: Text | None = Field(default=None, description="name, name:version or name@alias; goes with instances")
-    positive: Annotated[int, Field(strict=True)] | Annotated[Text, Field(strict=True)] | None = Field(
-        default=None, description="binary with a model: the class that counts as relevant; by default the second"
-    )
-
-    def question(self) -> Question:
-        from app.usecases.retrieve import Question  # noqa: PLC0415 - see above
-
-        return Question.parse(**self.model_dump(exclude={"model", "probabilities", "instances"}))
-
-
-class RetrieveRequest(RetrieveQuestion):
+class RetrieveRequest(RetrieveFields):
     """Probabilities, or a model and instances."""
 
     probabilities: Annotated[Any, WithJsonSchema(_PROBABILITIES)] = Field(
@@ -189,51 +108,25 @@ async def retrieve(request: Request) -> Response:
     """
     kind = media_type_of_body(request, _READERS)
     body = await request.body()
-    asked = await limiters(request).retrieve.run(_read, kind, body, request)
-    model = None if asked.question.model is None else await loaded(request, asked.question.model)
-    return await limiters(request).retrieve.run(_answer, request, asked, model)
+    asked, sets, rows = await limiters(request).retrieve.run(_read, kind, body, request)
+    model = None if asked.model is None else await loaded(request, asked.model)
+    return await limiters(request).retrieve.run(_answer, request, asked, sets, rows, model)
 
 
-def _answer(request: Request, asked: _Asked, model: Loaded | None) -> Response:
-    """The response, computed in a thread; kernels hold no lock."""
-    form = media_type_of_answer(request, WRITERS)
-    asked.question.curve |= form == SVG  # it is what the chart shows
-    question = asked.question.question
-    from app.usecases import retrieve as usecase  # noqa: PLC0415 - see above
-
-    if model is not None:
-        X, warnings = asked.rows(model.schema)
-        share(request).reserve(extent_bytes(len(X), len(X) * len(model.classes)))
-        if asked.question.method == "sampled":
-            share(request).reserve(_BYTES_OF_VECTORS)
-        answer = usecase.retrieve_with(model, X, question(), warnings)
-    else:
-        assert asked.sets is not None
-        answer = usecase.retrieve(asked.sets, question())
-    if answer.marginals is not None:
-        share(request).reserve(_BYTES_PER_MARGINAL * len(answer.marginals.p))
-    return WRITERS[form](answer, common(answer, asked.question.setting, asked.question.method, model))
+_RowsOf = Callable[[Schema], codec.Rows]
 
 
-@dataclass(frozen=True)
-class _Asked:
-    """A request, read as far as possible without the model: it has either `sets` or a model for its `rows`."""
-
-    question: RetrieveQuestion
-    sets: Sets | None
-    rows: Callable[[Schema], codec.Rows]
-
-
-def _read(kind: str, body: bytes, request: Request) -> _Asked:
+def _read(kind: str, body: bytes, request: Request) -> tuple[RetrieveFields, Sets | None, _RowsOf]:
+    """The request, read as far as possible without the model: it has either sets, or a model for its rows."""
     reserve = share(request).reserve
     if kind in _READERS:
-        question = read_query(request, RetrieveQuestion, _TEXT_FIELDS)
-        sets = None if question.model else _READERS[kind](body, reserve)
+        asked = read_query(request, RetrieveFields, _TEXT_FIELDS)
+        sets = None if asked.model else _READERS[kind](body, reserve)
         if kind == NPY:
-            return _Asked(question, sets, lambda schema: codec.rows_of_npy(body, schema, reserve))
+            return asked, sets, lambda schema: codec.rows_of_npy(body, schema, reserve)
         sheet = Sheet(kind, body, TableFields(), reserve)
-        return _Asked(question, sets, lambda schema: codec.rows_of_sheet(sheet, schema)[0])
-    refuse_query_of_json(request, RetrieveQuestion.model_fields)
+        return asked, sets, lambda schema: codec.rows_of_sheet(sheet, schema)[0]
+    refuse_query_of_json(request, RetrieveFields.model_fields)
     fields, sets = fields_of_json(body, reserve)
     wire = checked(RetrieveRequest, fields)
     if sets is None and wire.probabilities is not None:
@@ -246,7 +139,29 @@ def _read(kind: str, body: bytes, request: Request) -> _Asked:
         raise Invalid.at("/probabilities", "'probabilities' and 'model' are mutually exclusive")
     if wire.model is not None and wire.instances is None:
         raise Invalid.at("/instances", "'instances' are required with a 'model'")
-    return _Asked(wire, sets, partial(codec.rows_of_json, wire.instances or [], booleans_possible=True))
+    return wire, sets, partial(codec.rows_of_json, wire.instances or [], booleans_possible=True)
+
+
+def _answer(
+    request: Request, asked: RetrieveFields, sets: Sets | None, rows: _RowsOf, model: Loaded | None
+) -> Response:
+    """The response, computed in a thread; kernels hold no lock."""
+    from app.usecases import retrieve as usecase  # noqa: PLC0415 - it loads the compiler, which takes 60 MB of memory
+
+    form = media_type_of_answer(request, WRITERS)
+    asked.curve |= form == SVG  # it is what the chart shows
+    if model is not None:
+        X, warnings = rows(model.schema)
+        share(request).reserve(extent_bytes(len(X), len(X) * len(model.classes)))
+        if asked.method == "sampled":
+            share(request).reserve(_BYTES_OF_VECTORS)
+        answer = usecase.retrieve_with(model, X, asked, warnings)
+    else:
+        assert sets is not None
+        answer = usecase.retrieve(sets, asked)
+    if answer.marginals is not None:
+        share(request).reserve(_BYTES_PER_MARGINAL * len(answer.marginals.p))
+    return WRITERS[form](answer, common(answer, asked, model))
 
 
 _PATIENTS = {
@@ -283,7 +198,7 @@ route = DirectRoute(
         "sets of classes that hold the true one": _CLASSES,
     },
     others=_READERS,
-    query_type=RetrieveQuestion,
+    query_type=RetrieveFields,
     tags=["retrieve"],
     summary="Which set of items has the smallest expected loss?",
     response_model=RetrieveAnswer,

@@ -16,6 +16,7 @@ from app.api.codecs.media_types import ARROW, JSON, NPY, SVG
 from app.api.codecs.npy import npy_response
 from app.registry.loaded import Loaded
 from app.usecases.item_sets import SAMPLED
+from app.usecases.retrieve_request import RetrieveFields
 
 if TYPE_CHECKING:  # it loads the compiler, which takes 60 MB of memory
     from app.usecases.retrieve import Answer
@@ -86,15 +87,11 @@ WRITERS: dict[str, Callable[[Answer, dict[str, Any]], Response]]
 WRITERS = {JSON: to_json, NPY: to_npy, ARROW: to_arrow, SVG: to_svg}
 
 
-def common(answer: Answer, setting: str, method: str, model: Loaded | None) -> dict[str, Any]:
+def common(answer: Answer, asked: RetrieveFields, model: Loaded | None) -> dict[str, Any]:
     """The common fields of the sets."""
-    rest: dict[str, Any] = {"setting": setting, "method": method, "loss": answer.loss.as_json()}
-    if answer.threshold is not None:
-        rest["threshold"] = answer.threshold
-    if answer.correction is not None:
-        rest["correction"] = answer.correction
-    if answer.positive is not None:
-        rest["positive"] = answer.positive
+    rest: dict[str, Any] = {"setting": asked.setting, "method": asked.method, "loss": answer.loss.as_json()}
+    named = {name: getattr(answer, name) for name in ("threshold", "correction", "positive")}
+    rest |= {name: value for name, value in named.items() if value is not None}
     if answer.labels is not None:
         rest["labels"] = list(answer.labels)
     if model is not None:

@@ -1,0 +1,99 @@
+"""What `/retrieve` is asked: a loss, what sets are allowed, and a method. It loads no compiler, unlike `retrieve`."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field, WithJsonSchema
+
+from app.retrieval.losses import DEFAULT_BETA, LARGEST_BETA, LARGEST_COEFFICIENT, Loss
+from app.retrieval.terms import Terms
+from app.usecases.fields import Text, WireModel
+from app.usecases.item_sets import Method, Setting
+
+
+def _in_range(value: float) -> float:
+    if value != 0 and not 1 / LARGEST_COEFFICIENT <= abs(value) <= LARGEST_COEFFICIENT:
+        least = 1 / LARGEST_COEFFICIENT
+        raise ValueError(f"a coefficient is 0, or a number of magnitude from {least:g} to {LARGEST_COEFFICIENT:g}")
+    return value
+
+
+_MAGNITUDE = {"minimum": 1 / LARGEST_COEFFICIENT, "maximum": LARGEST_COEFFICIENT}
+_NEGATIVE = {"minimum": -LARGEST_COEFFICIENT, "maximum": -1 / LARGEST_COEFFICIENT}
+_COEFFICIENT = {"type": "number", "oneOf": [{"const": 0}, _MAGNITUDE, _NEGATIVE]}
+Coefficient = Annotated[float, Field(strict=True), AfterValidator(_in_range), WithJsonSchema(_COEFFICIENT)]
+Four = Annotated[list[Coefficient], Field(min_length=4, max_length=4)]
+Rate = Annotated[float, Field(strict=True, ge=0, le=1)]
+Count = Annotated[int, Field(strict=True, ge=0)]
+Flag = Annotated[bool, Field(strict=True)]
+
+
+class FBeta(WireModel):
+    """1 less the F-measure."""
+
+    name: Literal["f_beta"]
+    beta: Annotated[float, Field(strict=True, ge=1 / LARGEST_BETA, le=LARGEST_BETA)] = DEFAULT_BETA
+
+
+class PlainLoss(WireModel):
+    """A loss without parameters."""
+
+    name: Literal["jaccard", "am", "g_tp_pr", "g_mean", "h_mean", "auc"]
+
+
+class FractionalLinear(WireModel):
+    """(c0 + c1 u + c2 v + c3 p) / (d0 + d1 u + d2 v + d3 p) with u = TP/n, v = k/n, p = P/n."""
+
+    name: Literal["fractional_linear"]
+    c: Four
+    d: Four
+
+
+class RetrieveFields(WireModel):
+    """All of a request but its probabilities or instances."""
+
+    setting: Setting = Field(
+        description="binary: independent items; multilabel: the independent labels of an instance; multiclass: the"
+        " classes of an instance, of which exactly one is true"
+    )
+    loss: Annotated[FBeta | PlainLoss | FractionalLinear, Field(discriminator="name")] = Field(
+        description="what a set costs", examples=[{"name": "f_beta"}]
+    )
+    empty: Annotated[int, Field(strict=True, ge=0, le=1)] = Field(
+        default=0, description="the loss where nothing is relevant and nothing is retrieved"
+    )
+    k_min: Count = Field(default=0, description="minimum number of items to retrieve")
+    k_max: Count | None = Field(default=None, description="maximum number of items to retrieve; null: no limit")
+    min_recall: Rate | None = Field(default=None, description="minimum expected recall of each set")
+    min_precision: Rate | None = Field(default=None, description="minimum expected precision of each set")
+    curve: Flag = Field(default=False, description="add the expected loss of retrieving the best 0, 1, … n")
+    marginals: Flag = Field(default=False, description="add the probabilities that were used")
+    method: Method = Field(
+        default="expected_loss",
+        examples=["sampled"],
+        description="expected_loss is the best set of independent labels; sampled (multilabel_forest; f_beta, jaccard,"
+        " am or g_tp_pr) is the best on the label vectors of the training rows nearest to the instance, for labels that"
+        " exclude or imply one another; to compare with: what lies above the cut that is best on the version's hold-out"
+        " (tuned_threshold), or above 1/2 (half)",
+    )
+    model: Text | None = Field(default=None, description="name, name:version or name@alias; goes with instances")
+    positive: Annotated[int, Field(strict=True)] | Annotated[Text, Field(strict=True)] | None = Field(
+        default=None, description="binary with a model: the class that counts as relevant; by default the second"
+    )
+
+    @cached_property
+    def terms(self) -> Terms:
+        """What is asked of every set; Invalid at /k_min where it is above `k_max`."""
+        sent: Any = self.loss
+        beta, c, d = (getattr(sent, name, None) for name in ("beta", "c", "d"))
+        return Terms(
+            Loss(sent.name, beta, c and tuple(c), d and tuple(d)),
+            empty=self.empty,
+            k_min=self.k_min,
+            k_max=self.k_max,
+            curve=self.curve,
+            min_recall=self.min_recall,
+            min_precision=self.min_precision,
+        )
