@@ -26,7 +26,7 @@ _RUN = {  # imported for the command that runs: a worker needs no HTTP server, a
     "demo": "app.demo:run",
     "check": "app.check:run",
     "keys": "app.commands:keys",
-    "reindex": "app.commands:reindex",
+    "rebuild": "app.commands:rebuild",
 }
 
 
@@ -56,7 +56,7 @@ def _parser(describe: Callable[[str, argparse.ArgumentParser], None] | None = No
     examined.add_argument("--json", action="store_true", help="print one JSON document instead of lines")
     examined.add_argument("--deep", action="store_true", help="read every file of every model, not the cards alone")
     cli.describe(commands.add_parser("keys", help="make, list and revoke API keys"))
-    commands.add_parser("reindex", help="rebuild the index of models from the stored models")
+    commands.add_parser("rebuild", help="publish the stored models that the database does not know")
     shell = commands.add_parser("completion", help="print a script that completes commands in a shell")
     shell.add_argument("shell", choices=["bash", "zsh", "fish"])
     for name, purpose in _OF_CLIENT.items():

@@ -1,4 +1,4 @@
-"""The commands that need the stores and no HTTP server: `payoff worker`, `keys` and `reindex`."""
+"""The commands that need the stores and no HTTP server: `payoff worker`, `keys` and `rebuild`."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ def keys(chosen: argparse.Namespace) -> int:
         return cli.run(chosen, make_tables(Settings()).keys)
 
 
-def reindex(_chosen: argparse.Namespace) -> int:
-    """Rebuild the index of models from the stored models."""
+def rebuild(_chosen: argparse.Namespace) -> int:
+    """Publish the stored models that the database does not know."""
     with starting():
         found = make_ports(Settings()).registry.rebuild()
-    print(f"{found} versions found")
+    print(f"{found} versions published")
     return 0

@@ -116,7 +116,7 @@ request that can never fit. Default: a third of the memory of the container or m
     """Memory for loaded models, measured by the size of their files."""
 
     local_copies_mb: int = Field(default=2048, ge=0)
-    """Disk in the home folder for copies of models that are kept in an object store; 0 keeps none."""
+    """Disk in the home folder for copies of the models in an object store that were loaded; 0 keeps none."""
 
     keep_jobs_days: float | None = Field(default=None, gt=0)
     """Days after which ended jobs are deleted; by default they are kept."""

@@ -20,8 +20,8 @@ _DISK = {
 DAMAGED = Obstacle(
     "is damaged, or is no SQLite database",
     "stop every process that uses it, move it away together with its -wal and -shm, and put a backup in its"
-    " place; without one the next start makes an empty database and finds the models again, but jobs, keys and"
-    " the audit log are lost",
+    " place; without one `payoff rebuild` finds the models again, but aliases, jobs, keys and the audit log are"
+    " lost",
 )
 _HELD = Obstacle(
     "is held by another process",

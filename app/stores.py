@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from threading import Thread
-from time import sleep
 
 import structlog
 from sqlalchemy.exc import SQLAlchemyError
@@ -14,7 +13,7 @@ from app.access.keys import Keys
 from app.data.isolated import ReaderLimits
 from app.data.model_files import ModelFiles
 from app.data.store import DataLimits, DatasetStore
-from app.database import Database, DatabaseAway
+from app.database import Database
 from app.errors import PayoffError
 from app.jobs.queue import Queue
 from app.migrations import migrate
@@ -23,66 +22,31 @@ from app.outcomes.defaults import Defaults
 from app.outcomes.identity import DAY
 from app.outcomes.recorder import Recorder
 from app.outcomes.shadows import Shadows
-from app.registry.copies import copies_of
+from app.registry.cache import Cache
+from app.registry.files import Files
+from app.registry.index import Index
 from app.registry.registry import Registry
 from app.registry.saved_matrices import SavedMatrices
 from app.settings import Settings, misspelt
+from app.storage import FileCache, Storage
 from app.usecases.ports import Ports
 
 _MB = 2**20
 _START_SECONDS = 20.0  # for a database server that starts at the same time
-_SHORT_SECONDS = 2.0  # the same where copies can answer meanwhile
 
 _log = structlog.get_logger("payoff")
 
 
 def make_ports(settings: Settings) -> Ports:
-    """What a program starts with: stores whose tables are up to date, and whose index is rebuilt where it is empty.
-
-    An unavailable object store is waited for; Unusable if waiting cannot help.
+    """What a program starts with: stores whose tables are up to date. It waits a while for a database that starts, too,
+    and not for an object store; Unusable if waiting for that could not help.
     """
     _warn_of_misspelt()
-    ports = open_ports(settings)
-    _prepare(ports, _START_SECONDS)
-    return ports
-
-
-def make_serving_ports(settings: Settings) -> Ports:
-    """The same for a service; where the database is unavailable and there is a copy of the index, it answers with the
-    copies until the database is back.
-    """
-    _warn_of_misspelt()
-    ports = open_ports(settings)
-    has_copy = ports.registry.load_index_copy()
-    try:
-        _prepare(ports, _SHORT_SECONDS if has_copy else _START_SECONDS)
-    except DatabaseAway as away:
-        if not has_copy:
-            raise
-        _log.warning("the database is unavailable: starting with the local copies of index and models", why=away.why)
-        Thread(target=_prepare_later, args=(ports,), name="waiting for the database", daemon=True).start()
-    return ports
-
-
-def _prepare_later(ports: Ports) -> None:
-    """Do what a start does, as soon as the database is back."""
-    while True:
-        try:
-            _prepare(ports, _START_SECONDS)
-        except (PayoffError, SQLAlchemyError) as error:
-            _log.warning("still waiting for the database", why=getattr(error, "why", str(error)))
-            sleep(_SHORT_SECONDS)
-        else:
-            return
-
-
-def _prepare(ports: Ports, seconds: float) -> None:
-    """Tables up to date, stores reached, leftovers removed. DatabaseAway where the database is, for so many seconds."""
-    ports.database.wait(seconds)
-    migrate(ports.database)
-    ports.registry.prepare()
+    ports = make_tables(settings)
+    ports.registry.check()
     ports.datasets.prepare()
     Thread(target=_clean_up, args=(ports,), name="clean-up", daemon=True).start()  # a big store takes seconds to list
+    return ports
 
 
 def _warn_of_misspelt() -> None:
@@ -119,21 +83,17 @@ def open_ports(
     )
     signing_key = settings.signing_key.get_secret_value().encode() if settings.signing_key else None
     queue = Queue(database, attempts=settings.job_attempts, lease_seconds=settings.lease_seconds)
-    registry = Registry(
+    kept = None
+    if Storage.is_remote(settings.models) and settings.local_copies_mb:
+        kept = FileCache(settings.home.absolute() / "copies", settings.local_copies_mb * _MB)
+    files = Files(
         settings.models,
-        database,
         signing_key=signing_key,
         allow_version_skew=settings.allow_version_skew,
-        cache_bytes=settings.cache_mb * _MB,
         retry_seconds=retry_seconds,
-        copies=copies_of(
-            settings.models,
-            settings.home.absolute() / "copies",
-            settings.local_copies_mb * _MB,
-            signing_key=signing_key,
-            allow_version_skew=settings.allow_version_skew,
-        ),
+        kept=kept,
     )
+    registry = Registry(Index(database), files, Cache(settings.cache_mb * _MB))
     keep_inline = settings.keep_inline_days * DAY
     reader = ReaderLimits(memory_bytes=settings.upload_memory_mb * _MB)
     datasets = DatasetStore(
@@ -158,12 +118,12 @@ def open_ports(
         archive=archive,
         recorder=Recorder(
             database,
-            Defaults(database, settings.home.absolute() / "recording.json"),
+            Defaults(database),
             archive.locate,
             keep_seconds=None if settings.keep_decisions_days is None else settings.keep_decisions_days * DAY,
         ),
         shadows=Shadows(database),
-        matrices=SavedMatrices(database, settings.home.absolute() / "matrices.json"),
+        matrices=SavedMatrices(database),
     )
 
 

@@ -12,8 +12,8 @@ from app.data import isolated
 from app.job_processes import make_worker
 from app.processes import preload
 from app.settings import Settings, listed
-from app.storage.storage import Storage
-from app.stores import make_serving_ports
+from app.storage import Storage
+from app.stores import make_ports
 from app.usecases.ports import Ports
 
 _MB = 2**20
@@ -21,7 +21,7 @@ _MB = 2**20
 
 def wire(settings: Settings) -> Service:
     """Everything the HTTP service runs on."""
-    ports = make_serving_ports(settings)
+    ports = make_ports(settings)
     worker = make_worker(settings, ports) if settings.workers else None
     if worker is None:  # a worker preloads these itself
         preload(isolated.MODULES)

@@ -24,7 +24,6 @@ COMMANDS = {
     "check": ["check", "--json"],
     "keys": ["keys", "create", "--name", "bank"],
     "keys list": ["keys", "list"],
-    "reindex": ["reindex"],
 }
 DAMAGE = {
     "text": lambda _content: b"this is no database" * 100,
@@ -95,7 +94,7 @@ def test_a_damaged_database_file(installation, capsys, command, harm):
     code, out, err = ran(command, capsys)
 
     check(command, code, out, err, FIXES["damaged"], must_fail=False)
-    if command in {"serve", "reindex"} and harm in {"text", "garbage after the header", "a damaged header"}:
+    if command == "serve" and harm in {"text", "garbage after the header", "a damaged header"}:
         assert code == 2
         assert str(file) in err
 
@@ -115,14 +114,14 @@ def test_a_disk_that_is_mounted_read_only(installation, capsys, command):
 
     code, out, err = ran(command, capsys)
 
-    check(command, code, out, err, FIXES["read-only"], must_fail=command in {"serve", "worker", "reindex", "keys"})
+    check(command, code, out, err, FIXES["read-only"], must_fail=command in {"serve", "worker", "keys"})
 
 
 @pytest.mark.parametrize(
     ("what", "command"),
     [
-        *(("the folder", command) for command in ("serve", "check", "keys", "reindex")),
-        *(("the file", command) for command in ("check", "keys", "reindex")),  # a service is not ready
+        *(("the folder", command) for command in ("serve", "check", "keys")),
+        *(("the file", command) for command in ("check", "keys")),  # a service is not ready
     ],
 )
 def test_missing_rights(installation, command, what):
@@ -139,7 +138,7 @@ def test_missing_rights(installation, command, what):
         ended.stdout,
         ended.stderr,
         FIXES["no rights"],
-        must_fail=command in {"keys", "reindex"},
+        must_fail=command == "keys",
     )
 
 

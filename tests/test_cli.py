@@ -20,7 +20,7 @@ from tests.servers.forked import run
         ("serve", {"PAYOFF_DATABASE": "sqlite:////nowhere/at/all/payoff.db"}, "PAYOFF_DATABASE"),
         ("worker", {"PAYOFF_DATABASE": "sqlite:////nowhere/at/all/payoff.db"}, "PAYOFF_DATABASE"),
         ("worker", {"PAYOFF_WORKERS": "many"}, "PAYOFF_WORKERS"),
-        ("reindex", {"PAYOFF_HOME": "file/home"}, "PAYOFF_HOME"),
+        ("rebuild", {"PAYOFF_HOME": "file/home"}, "PAYOFF_HOME"),
     ],
 )
 def test_settings_that_cannot_be_are_named(command, settings, named, tmp_path):

@@ -15,8 +15,7 @@ import pytest
 from app.database import Database
 from app.learners.catalogue import resolve
 from app.migrations import migrate
-from app.registry.registry import Registry
-from tests.registry.making import publish
+from tests.registry.making import open_registry, publish
 
 LARGE = ("sklearn", "scipy.stats", "scipy.optimize", "scipy.sparse", "pyarrow", "numba", "onnx", "dask")
 FORESTS = ("random_forest", "budget_forest", "forest_chain", "multilabel_forest")
@@ -66,7 +65,7 @@ def forests(tmp_path_factory):
 def home_with(home, names):
     database = Database(f"sqlite:///{home / 'payoff.db'}")
     migrate(database)
-    registry = Registry(str(home / "models"), database)
+    registry = open_registry(str(home / "models"), database)
     X, y = np.random.default_rng(0).normal(size=(40, 2)), np.arange(40) % 2
     for name in names:
         kind, parameters = resolve({"kind": name} | SMALL.get(name, {}))

@@ -232,12 +232,6 @@ class Queue:
             raise Conflict(f"attempt {job.attempt} no longer owns {job.id}")
         return held
 
-    def is_over(self, job_id: str, attempt: int) -> bool:
-        """Whether an attempt can write no more: this never becomes false again."""
-        owns = (JOBS.c.id == job_id) & (JOBS.c.attempt == attempt) & (JOBS.c.status == Status.RUNNING)
-        with self.database.reading() as connection:
-            return connection.execute(select(JOBS.c.seq).where(owns)).first() is None
-
     def succeed(self, connection: Connection, job: Job, result: dict[str, Any]) -> None:
         """Finish the job inside the caller's transaction, so that both take effect or neither does.
 

@@ -3,43 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from time import time
 
-import orjson
-from pydantic import TypeAdapter
 from sqlalchemy import Connection, delete, insert, select
-from sqlalchemy.exc import SQLAlchemyError
 
-from app.database import Database, DatabaseAway
-from app.local_copy import LocalCopy
+from app.database import Database
 from app.outcomes.tables import RECORDING
 
 
 class Defaults:
-    """The table of these models, in memory, never older than a second while the database answers.
+    """The table of these models, in memory, never older than a second while the database answers."""
 
-    A service that starts without its database goes by `copy`, the file with what was known before.
-    """
-
-    def __init__(self, database: Database, copy: Path) -> None:
+    def __init__(self, database: Database) -> None:
         self._database = database
-        self._copy = LocalCopy(copy, "models that record by default", TypeAdapter(dict[str, bool]))
         self._models: dict[str, bool] = {}
         self._unfollow: Callable[[], None] = lambda: None
 
     def start(self) -> None:
-        try:
-            with self._database.reading() as connection:
-                self._learn(_ask(connection))
-        except (DatabaseAway, SQLAlchemyError):
-            self._models = self._copy.read() or {}
-        self._copy.start()
+        """DatabaseAway where it cannot be read: nothing may go unrecorded because of that."""
+        with self._database.reading() as connection:
+            self._learn(_ask(connection))
         self._unfollow = self._database.changes.follow(_ask, self._learn)
 
     def stop(self) -> None:
         self._unfollow()
-        self._copy.stop()
 
     def of(self, model: str) -> bool | None:
         """Whether instances are recorded, too; None where nothing of the model is without being asked for."""
@@ -60,9 +47,7 @@ class Defaults:
         connection.execute(delete(RECORDING).where(RECORDING.c.model == model))
 
     def _learn(self, models: dict[str, bool]) -> None:
-        if models != self._models:
-            self._models = models
-            self._copy.keep([orjson.dumps(models)])
+        self._models = models
 
 
 def _ask(connection: Connection) -> dict[str, bool]:

@@ -1,8 +1,7 @@
 """A model's card: all that is known about a version, and the digests of the files beside it.
 
 Format rule: an optional field with a default may be added under the same number, since readers pass over fields they
-do not know. Any other change raises FORMAT and adds to UPGRADES a function that turns the JSON object of the number
-before into the new one. A card with a higher number than this service knows is refused, never guessed at.
+do not know. Any other change raises FORMAT. A card with another number is refused, never guessed at.
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ from __future__ import annotations
 import json
 import operator
 import platform
-from collections.abc import Callable
 from datetime import UTC, datetime
 from importlib.metadata import version as version_of
 from typing import Annotated, Any, Final, Literal, Self
@@ -23,8 +21,6 @@ from app.errors import Conflict, Damaged
 from app.features import Feature, Schema
 
 FORMAT: Final = 2
-"""2: models are refitted on all rows, learners choose transforms and rounds. Models of format 1 answer as before."""
-UPGRADES: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {1: lambda card: card | {"format": 2}}
 _PACKAGES = ("payoff", "numpy", "scikit-learn", "joblib")
 NAME = r"[a-z0-9][a-z0-9_-]{0,63}"
 
@@ -143,11 +139,9 @@ def read_card(content: bytes) -> Card:
     except (ValueError, TypeError, KeyError) as error:
         raise Damaged("this card is not JSON with a format number") from error
     if number > FORMAT:
-        raise Conflict(f"this card has format {number}, and this service reads formats up to {FORMAT}: upgrade it")
+        raise Conflict(f"this card has format {number}, and this service reads format {FORMAT}: upgrade it")
     try:
-        for older in range(number, FORMAT):
-            document = UPGRADES[older](document)
         return Card.model_validate(document)
-    except (Unreadable, KeyError, TypeError) as error:
-        flaws = [f"{'.'.join(map(str, flaw['loc']))}: {flaw['msg']}" for flaw in getattr(error, "errors", list)()]
-        raise Damaged(f"this card cannot be read as format {number}: {'; '.join(flaws) or repr(error)}") from error
+    except Unreadable as error:
+        flaws = "; ".join(f"{'.'.join(map(str, flaw['loc']))}: {flaw['msg']}" for flaw in error.errors())
+        raise Damaged(f"this card cannot be read as format {FORMAT}: {flaws}") from error

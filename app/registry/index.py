@@ -1,97 +1,129 @@
-"""Which versions and aliases exist: the truth is in SQL, and each change is mirrored into the registry's folder.
+"""Which versions and aliases exist, and since when: the truth, in SQL.
 
-Every change begins with the row of the one revision number. Its lock makes writers of all processes queue, and the
-number, raised by changes that readers see, shows them that their snapshot is old. No change waits for the store: index
-files are written after the commit (see mirroring.py). A version is announced there before it is published, so that the
-folder never lacks a version that the database has.
+Every change that readers see raises the one revision number first. Its row's lock makes writers of all processes queue,
+and the number shows readers that what they know is old.
+
+A number is given once, to one attempt at a job, which alone writes the folder `<name>/<number>`. Until the transaction
+that ends the job publishes it, and again once it is deleted, the number is in `unpublished`. Two facts never become
+false again: a job has ended, and after that a number of it is unpublished. So whoever knows both may remove the folder
+at any later moment, however long it was suspended in between.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, delete, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Table, and_, case, delete, func, insert, select, union_all, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from app.database import Database
 from app.errors import Conflict
-from app.registry import reservations
+from app.patterns import matches
 from app.registry.card import Card
-from app.registry.listing import alias_history, need_model
-from app.registry.mirror import Mirror
-from app.registry.mirroring import count_change
-from app.registry.reservations import NumberUnusable
-from app.registry.snapshot import Key, Snapshot, unknown_alias, unknown_version
-from app.registry.tables import aliases, history, mirrors, models, state, versions
+from app.registry.snapshot import Key, Snapshot, unknown_alias, unknown_model, unknown_version
+from app.registry.tables import aliases, history, models, state, unpublished, versions
 
-
-class Position(NamedTuple):
-    """Differs after every change, seen by readers (`revision`) or not (`changes`)."""
-
-    revision: int
-    changes: int
-    up_to_date: bool  # all index files
-
+Also = Callable[[Connection], None]
 
 _CARDS = 50  # read at a time; a card may have megabytes
+_UNPUBLISHED = (versions.c.name, versions.c.version, versions.c.job)
+
+
+class Unpublished(NamedTuple):
+    """A number that a job took, and that names no published version."""
+
+    name: str
+    version: int
+    job: str | None
+
+
+@dataclass(frozen=True)
+class Move:
+    """One line of the alias history: `alias` went from one version to another; None is nowhere."""
+
+    at: float
+    who: str
+    alias: str
+    from_version: int | None
+    to_version: int | None
+
+
+@dataclass(frozen=True)
+class ModelLine:
+    """A model in the list of models; versions newest first."""
+
+    name: str
+    versions: list[int]
+    aliases: dict[str, int]
+
+
+@dataclass(frozen=True)
+class VersionLine:
+    """A version in the list of a model's versions; the metrics are single numbers."""
+
+    version: int
+    kind: str
+    created_at: float
+    metrics: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class ModelPage:
+    """All about one model; versions newest first, history oldest first."""
+
+    name: str
+    versions: list[VersionLine]
+    aliases: dict[str, int]
+    history: list[Move]
+
+
+def write_nothing(_connection: Connection) -> None:
+    """Write nothing else in a change's transaction."""
 
 
 class Index:
-    """Reads and changes of the index; each change happens inside the caller's transaction."""
+    """Reads and changes of the index. `also` writes in the transaction of a change, and may raise to prevent it."""
 
     def __init__(self, database: Database) -> None:
-        self._database = database
+        self.database = database
         self._upsert = sqlite.insert if database.is_sqlite else postgresql.insert
 
-    def reserve(self, connection: Connection, name: str, job: str, attempt: int) -> int:
-        """The next version number of `name`, never given before and never again, for one attempt at a job."""
-        with self._hidden_change(connection, name):
-            row = self._upsert(models).values(name=name, next_version=2, listed=False)
+    def take_number(self, name: str, job: str | None, above: int, also: Also = write_nothing) -> tuple[int, float]:
+        """The next number of a model, greater than `above` and never given before, and the time by the database."""
+        with self.database.writing() as connection:
+            row = self._upsert(models).values(name=name, next_version=above + 2, listed=False)
             counted = row.on_conflict_do_update(
-                index_elements=[models.c.name], set_={"next_version": models.c.next_version + 1}
+                index_elements=[models.c.name], set_={"next_version": _at_least(above + 1) + 1}
             )
             number: int = connection.execute(counted.returning(models.c.next_version)).scalar_one() - 1
-            reservations.reserve(connection, (name, number), job, attempt)
-            return number
-
-    def announce(self, connection: Connection, card: Card, content: bytes) -> None:
-        """From here on the index file lists the version. NumberUnusable where its number is not reserved."""
-        with self._hidden_change(connection, card.name):
-            reservations.announce(connection, (card.name, card.version), hashlib.sha256(content).hexdigest())
+            connection.execute(insert(unpublished).values(name=name, version=number, job=job))
+            also(connection)
+            return number, connection.execute(select(self.database.now)).scalar_one()
 
     def add(self, connection: Connection, card: Card) -> None:
-        """Publish an announced version. NumberUnusable where it is published already, or not reserved any more."""
-        content = card.to_bytes()
-        self._raise_revision(connection)  # the index file has the version already
-        if self.has(connection, (card.name, card.version)):
-            raise NumberUnusable(f"version {card.version} of {card.name!r} is published already")
-        reservations.use_up(connection, (card.name, card.version), hashlib.sha256(content).hexdigest())
+        """Publish a version in the caller's transaction; Conflict where its number was not taken, or is used up."""
+        self._raise_revision(connection)
+        taken = delete(unpublished).where(_is(unpublished, (card.name, card.version)))
+        if not connection.execute(taken).rowcount:
+            raise Conflict(f"version {card.version} of {card.name!r} was not staged, or is published already")
         connection.execute(update(models).where(models.c.name == card.name).values(listed=True))
-        self._insert_version(connection, card, content)
+        _insert_version(connection, card, card.to_bytes())
 
-    def give_up(self, connection: Connection, key: Key) -> bool:
-        """Rule out that a number is ever published; False where it is not reserved, Conflict where it is published."""
-        self.lock(connection)
-        if self.has(connection, key):
-            raise Conflict(f"version {key[1]} of {key[0]!r} is published; delete it instead")
-        if not reservations.is_reserved(connection, key):
-            return False
-        if key[1] in reservations.announced(connection, key[0]):
-            count_change(connection, key[0])
-        reservations.give_up(connection, key)
-        return True
-
-    def set_alias(self, connection: Connection, name: str, alias: str, version: int, who: str) -> bool:
-        """Point `alias` at a version; False where it points there already. NotFound without that version."""
-        with self._change(connection, name):
-            self.need(connection, (name, version))
-            before = self._target(connection, name, alias)
+    def set_alias(self, name: str, alias: str, version: int, who: str, also: Also = write_nothing) -> None:
+        """Point `alias` at a version, unless it points there already. NotFound without that version."""
+        with self._changing() as connection:
+            if connection.execute(select(versions.c.job).where(_is(versions, (name, version)))).first() is None:
+                need_model(connection, name)
+                raise unknown_version(name, version)
+            before = _target(connection, name, alias)
             if before == version:
-                return False
+                return
             row = self._upsert(aliases).values(name=name, alias=alias, version=version)
             connection.execute(
                 row.on_conflict_do_update(
@@ -99,168 +131,208 @@ class Index:
                 )
             )
             self._remember(connection, name, alias, who, before, version)
-            return True
+            also(connection)
 
-    def delete_alias(self, connection: Connection, name: str, alias: str, who: str) -> None:
+    def delete_alias(self, name: str, alias: str, who: str, also: Also = write_nothing) -> None:
         """NotFound where there is none."""
-        with self._change(connection, name):
-            before = self._target(connection, name, alias)
+        with self._changing() as connection:
+            before = _target(connection, name, alias)
             if before is None:
                 need_model(connection, name)
                 raise unknown_alias(name, alias)
             connection.execute(delete(aliases).where(aliases.c.name == name, aliases.c.alias == alias))
             self._remember(connection, name, alias, who, before, None)
+            also(connection)
 
-    def delete_version(self, connection: Connection, key: Key) -> None:
+    def delete_version(self, name: str, version: int, also: Also = write_nothing) -> None:
         """NotFound where there is none, Conflict while an alias points at it."""
-        name, version = key
-        with self._change(connection, name):
-            self.need(connection, key)
-            pointing = select(aliases.c.alias).where(aliases.c.name == name, aliases.c.version == version)
-            names = sorted(connection.execute(pointing).scalars())
-            if names:
+        with self._changing() as connection:
+            pointing = select(aliases.c.alias).where(_is(aliases, (name, version)))
+            if names := sorted(connection.execute(pointing).scalars()):
                 raise Conflict(
                     f"{name}@{names[0]} points at version {version} ({len(names)} such aliases): move it first"
                 )
-            connection.execute(delete(versions).where(versions.c.name == name, versions.c.version == version))
+            if not _unpublish(connection, _is(versions, (name, version))):
+                need_model(connection, name)
+                raise unknown_version(name, version)
+            also(connection)
 
-    def delete_model(self, connection: Connection, name: str, who: str) -> list[int]:
+    def delete_model(self, name: str, who: str, also: Also = write_nothing) -> list[int]:
         """The model with its versions, whose numbers are returned, and aliases. The counter and the history stay."""
-        with self._change(connection, name):
+        with self._changing() as connection:
             need_model(connection, name)
             connection.execute(update(models).where(models.c.name == name).values(listed=False))
-            deleted = list(connection.execute(select(versions.c.version).where(versions.c.name == name)).scalars())
-            for alias, version in connection.execute(
-                select(aliases.c.alias, aliases.c.version).where(aliases.c.name == name)
-            ).all():
+            pointing = select(aliases.c.alias, aliases.c.version).where(aliases.c.name == name)
+            for alias, version in connection.execute(pointing).all():
                 self._remember(connection, name, alias, who, version, None)
             connection.execute(delete(aliases).where(aliases.c.name == name))
-            connection.execute(delete(versions).where(versions.c.name == name))
+            deleted = _unpublish(connection, versions.c.name == name)
+            also(connection)
             return deleted
 
-    def has(self, connection: Connection, key: Key) -> bool:
-        found = select(versions.c.version).where(versions.c.name == key[0], versions.c.version == key[1])
-        return connection.execute(found).first() is not None
+    def known(self) -> set[Key]:
+        """The numbers that were given, as far as they have, or may have, a folder."""
+        with self.database.reading() as connection:
+            return _known(connection)
 
-    def need(self, connection: Connection, key: Key) -> None:
-        if not self.has(connection, key):
-            need_model(connection, key[0])
-            raise unknown_version(*key)
+    def fill(self, cards: Iterable[tuple[Card, bytes]], highest: dict[str, int]) -> int:
+        """Publish what is not known; how many. `highest` are the greatest numbers of all folders."""
+        with self._changing(without_timeout=True) as connection:
+            known = _known(connection)
+            new = [(card, content) for card, content in cards if (card.name, card.version) not in known]
+            listed = {card.name for card, _ in new}
+            for name, number in highest.items():
+                row = self._upsert(models).values(name=name, next_version=number + 1, listed=name in listed)
+                changes = {"next_version": _at_least(number + 1), "listed": models.c.listed | row.excluded.listed}
+                connection.execute(row.on_conflict_do_update(index_elements=[models.c.name], set_=changes))
+            for card, content in new:
+                _insert_version(connection, card, content)
+            return len(new)
 
-    def is_empty(self, connection: Connection) -> bool:
-        return connection.execute(select(models.c.name).limit(1)).first() is None
+    def forget(self, key: Key) -> None:
+        """An unpublished number whose folder is gone."""
+        with self.database.writing() as connection:
+            connection.execute(delete(unpublished).where(_is(unpublished, key)))
+
+    def unpublished(self) -> list[Unpublished]:
+        with self.database.reading() as connection:
+            rows = connection.execute(select(unpublished).order_by(unpublished.c.name, unpublished.c.version))
+            return [Unpublished(**row) for row in rows.mappings()]
+
+    def is_unpublished(self, key: Key) -> bool:
+        with self.database.reading() as connection:
+            return connection.execute(select(unpublished).where(_is(unpublished, key))).first() is not None
 
     def revision(self, connection: Connection) -> int:
         number: int = connection.execute(select(state.c.revision)).scalar_one()
         return number
 
-    def snapshot(self, connection: Connection) -> Snapshot:
-        """Everything that can be referred to; O(number of versions and aliases)."""
-        revision = self.revision(connection)  # first: what is read after it is not older
-        digests = {
-            (row.name, row.version): row.sha256
-            for row in connection.execute(select(versions.c.name, versions.c.version, versions.c.sha256))
-        }
-        pointing = connection.execute(select(aliases.c.name, aliases.c.alias, aliases.c.version)).all()
-        return Snapshot.of(revision, digests, [(row.name, row.alias, row.version) for row in pointing])
+    def snapshot(self, known: Snapshot) -> Snapshot:
+        """Everything that can be referred to, O(number of versions and aliases), or what is `known` if that is new."""
+        with self.database.reading() as connection:
+            revision = self.revision(connection)  # first: what is read after it is not older
+            if revision == known.revision:
+                return known
+            digests = {
+                (row.name, row.version): row.sha256
+                for row in connection.execute(select(versions.c.name, versions.c.version, versions.c.sha256))
+            }
+            pointing = connection.execute(select(aliases.c.name, aliases.c.alias, aliases.c.version)).all()
+            return Snapshot.of(revision, digests, [(row.name, row.alias, row.version) for row in pointing])
 
-    def datasets(self, connection: Connection) -> set[str]:
+    def models(self, after: str, limit: int, patterns: Sequence[str] = ()) -> list[ModelLine]:
+        """At most `limit` models after the name `after` (`""`: from the first), that match a pattern, if any."""
+        page = select(models.c.name).where(models.c.listed, models.c.name > after).order_by(models.c.name)
+        if patterns:
+            page = page.where(matches(models.c.name, patterns))
+        numbers: dict[str, list[int]] = defaultdict(list)
+        pointing: dict[str, dict[str, int]] = defaultdict(dict)
+        with self.database.reading() as connection:
+            names = list(connection.execute(page.limit(limit)).scalars())
+            of_names = select(versions.c.name, versions.c.version).where(versions.c.name.in_(names))
+            for name, version in connection.execute(of_names.order_by(versions.c.version.desc())):
+                numbers[name].append(version)
+            theirs = select(aliases.c.name, aliases.c.alias, aliases.c.version).where(aliases.c.name.in_(names))
+            for name, alias, version in connection.execute(theirs.order_by(aliases.c.alias)):
+                pointing[name][alias] = version
+        return [ModelLine(name, numbers[name], pointing[name]) for name in names]
+
+    def model(self, name: str) -> ModelPage:
+        """NotFound where there is no such model; one whose versions were all deleted is there, and empty."""
+        columns = (versions.c.version, versions.c.kind, versions.c.created_at, versions.c.metrics)
+        newest = select(*columns).where(versions.c.name == name).order_by(versions.c.version.desc())
+        pointing = select(aliases.c.alias, aliases.c.version).where(aliases.c.name == name).order_by(aliases.c.alias)
+        fields = [history.c[field] for field in Move.__dataclass_fields__]
+        moves = select(*fields).where(history.c.name == name).order_by(history.c.seq)
+        with self.database.reading() as connection:
+            need_model(connection, name)
+            return ModelPage(
+                name,
+                [
+                    VersionLine(row.version, row.kind, row.created_at, json.loads(row.metrics))
+                    for row in connection.execute(newest)
+                ],
+                {row.alias: row.version for row in connection.execute(pointing)},
+                [Move(**row) for row in connection.execute(moves).mappings()],
+            )
+
+    def card_text(self, key: Key) -> str:
+        """The card as it was published, JSON; NotFound where there is no such model or version."""
+        with self.database.reading() as connection:
+            text: str | None = connection.execute(select(versions.c.card).where(_is(versions, key))).scalar()
+            if text is None:
+                need_model(connection, key[0])
+                raise unknown_version(*key)
+            return text
+
+    def datasets(self) -> set[str]:
         """The data sets that the cards of published versions name; O(bytes of all cards)."""
-        cards = connection.execute(select(versions.c.card).execution_options(yield_per=_CARDS)).scalars()
-        return {named for card in cards if (named := json.loads(card)["data"].get("dataset"))}
-
-    def clear(self, connection: Connection) -> None:
-        """Delete all but reservations, as the first step of a rebuild; writers of other processes wait from here on."""
-        self._raise_revision(connection)
-        for table in (history, aliases, versions, models):
-            connection.execute(delete(table))
-
-    def restore(self, connection: Connection, mirror: Mirror, cards: list[tuple[Card, bytes]]) -> None:
-        """Restore one model from its folder; aliases of missing versions are omitted."""
-        connection.execute(insert(models).values(mirror.model_dump(include={"name", "next_version", "listed"})))
-        reservations.remove(connection, mirror.name, [card.version for card, _ in cards])
-        for card, content in cards:
-            self._insert_version(connection, card, content)
-        there = {card.version for card, _ in cards}
-        for alias, version in mirror.aliases.items():
-            if version in there:
-                connection.execute(insert(aliases).values(name=mirror.name, alias=alias, version=version))
-        if mirror.history:
-            connection.execute(insert(history), [{**dict(move), "name": mirror.name} for move in mirror.history])
-
-    def mirrored(self, connection: Connection, name: str) -> Mirror:
-        """All that the index knows of a reserved name and its version folders do not, as the index file has it: with
-        the versions that are about to be published.
-        """
-        row = connection.execute(select(models).where(models.c.name == name)).one()
-        numbers = set(connection.execute(select(versions.c.version).where(versions.c.name == name)).scalars())
-        numbers |= set(reservations.announced(connection, name))
-        pointing = select(aliases.c.alias, aliases.c.version).where(aliases.c.name == name)
-        return Mirror(
-            name=name,
-            next_version=row.next_version,
-            listed=row.listed or bool(numbers),
-            versions=sorted(numbers),
-            aliases={row.alias: row.version for row in connection.execute(pointing)},
-            history=alias_history(connection, name),
-        )
+        with self.database.reading(without_timeout=True) as connection:
+            cards = connection.execute(select(versions.c.card).execution_options(yield_per=_CARDS)).scalars()
+            return {named for card in cards if (named := json.loads(card)["data"].get("dataset"))}
 
     @contextmanager
-    def _change(self, connection: Connection, name: str) -> Iterator[None]:
-        self._raise_revision(connection)
-        yield
-        count_change(connection, name)
-
-    @contextmanager
-    def _hidden_change(self, connection: Connection, name: str) -> Iterator[None]:
-        """One that no reader sees."""
-        self.lock(connection)
-        yield
-        count_change(connection, name)
-
-    def lock(self, connection: Connection) -> None:
-        """Let all other writers wait until the transaction ends."""
-        connection.execute(select(state.c.revision).with_for_update())
-
-    def position(self, connection: Connection) -> Position:
-        counts = select(func.coalesce(func.sum(mirrors.c.changed), 0), func.coalesce(func.sum(mirrors.c.written), 0))
-        changed, written = connection.execute(counts).one()
-        return Position(self.revision(connection), int(changed), bool(changed == written))
+    def _changing(self, *, without_timeout: bool = False) -> Iterator[Connection]:
+        with self.database.writing(without_timeout=without_timeout) as connection:
+            self._raise_revision(connection)
+            yield connection
 
     def _raise_revision(self, connection: Connection) -> None:
         connection.execute(update(state).values(revision=state.c.revision + 1))
-
-    def _target(self, connection: Connection, name: str, alias: str) -> int | None:
-        pointing = select(aliases.c.version).where(aliases.c.name == name, aliases.c.alias == alias)
-        return connection.execute(pointing).scalar()
-
-    def _insert_version(self, connection: Connection, card: Card, content: bytes) -> None:
-        scalars = {name: value for name, value in card.metrics.items() if isinstance(value, int | float | str)}
-        connection.execute(
-            insert(versions).values(
-                name=card.name,
-                version=card.version,
-                sha256=hashlib.sha256(content).hexdigest(),
-                job=card.job,
-                kind=card.learner.kind,
-                metrics=json.dumps(scalars),
-                created_at=card.created_at.timestamp(),
-                card=content.decode(),
-            )
-        )
 
     def _remember(
         self, connection: Connection, name: str, alias: str, who: str, before: int | None, after: int | None
     ) -> None:
         last = select(func.coalesce(func.max(history.c.seq), 0)).where(history.c.name == name)
-        connection.execute(
-            insert(history).values(
-                name=name,
-                seq=last.scalar_subquery() + 1,
-                at=self._database.now,
-                who=who,
-                alias=alias,
-                from_version=before,
-                to_version=after,
-            )
+        move = {"alias": alias, "who": who, "from_version": before, "to_version": after}
+        row = insert(history).values(name=name, seq=last.scalar_subquery() + 1, at=self.database.now, **move)
+        connection.execute(row)
+
+
+def need_model(connection: Connection, name: str) -> None:
+    """NotFound where no version was ever published under `name`, or none since the model was deleted."""
+    if connection.execute(select(models.c.name).where(models.c.listed, models.c.name == name)).first() is None:
+        raise unknown_model(name)
+
+
+def _is(table: Table, key: Key) -> ColumnElement[bool]:
+    return and_(table.c.name == key[0], table.c.version == key[1])
+
+
+def _at_least(number: int) -> ColumnElement[int]:
+    """The model's next version, but at least this one."""
+    return case((models.c.next_version < number, number), else_=models.c.next_version)
+
+
+def _target(connection: Connection, name: str, alias: str) -> int | None:
+    pointing = select(aliases.c.version).where(aliases.c.name == name, aliases.c.alias == alias)
+    return connection.execute(pointing).scalar()
+
+
+def _known(connection: Connection) -> set[Key]:
+    tables = (select(table.c.name, table.c.version) for table in (versions, unpublished))
+    return {(row.name, row.version) for row in connection.execute(union_all(*tables))}
+
+
+def _unpublish(connection: Connection, which: ColumnElement[bool]) -> list[int]:
+    """Delete versions; the numbers of those that were there."""
+    gone = [dict(row) for row in connection.execute(delete(versions).where(which).returning(*_UNPUBLISHED)).mappings()]
+    if gone:
+        connection.execute(insert(unpublished), gone)
+    return [row["version"] for row in gone]
+
+
+def _insert_version(connection: Connection, card: Card, content: bytes) -> None:
+    scalars = {name: value for name, value in card.metrics.items() if isinstance(value, int | float | str)}
+    connection.execute(
+        insert(versions).values(
+            name=card.name,
+            version=card.version,
+            sha256=hashlib.sha256(content).hexdigest(),
+            job=card.job,
+            kind=card.learner.kind,
+            metrics=json.dumps(scalars),
+            created_at=card.created_at.timestamp(),
+            card=content.decode(),
         )
+    )

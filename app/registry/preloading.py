@@ -17,41 +17,31 @@ class Preloader:
     """Loads each current version once, in a thread, as far as `limit` bytes allow; those of aliases first.
 
     `size` is a version's bytes and `load` has it loaded; Unavailable and NotReady from them mean to try again, other
-    errors that this version cannot be loaded: it is logged, and awaited no longer.
+    errors that this version cannot be loaded: it is logged, and awaited no longer. `done` is called after each look
+    that found something to load.
     """
 
     def __init__(
         self,
-        view: Callable[[], Snapshot | None],
+        view: Callable[[], Snapshot],
         size: Callable[[Key, str], int],
         load: Callable[[Key, str], object],
+        done: Callable[[], None],
         limit: int,
     ) -> None:
         self._view = view
-        self._size, self._load = size, load
+        self._size, self._load, self._done = size, load, done
         self._limit = limit
-        self._seen: Snapshot | None = None
+        self._seen = Snapshot()
         self._sizes: dict[Key, int] = {}
         self._settled: set[Key] = set()
-        self._awaited: Sequence[Key] = ()
-        self._refused: dict[Key, str] = {}
-        self._complete = False
         self._poller = Poller("models", self.look, at_once=True)
-
-    @property
-    def complete(self) -> bool:
-        """Whether every version that was current at one moment since the start was loaded, or could not be."""
-        return self._complete
-
-    @property
-    def awaited(self) -> Sequence[Key]:
+        self.awaited: Sequence[Key] = ()
         """Current versions that are not loaded yet."""
-        return self._awaited
-
-    @property
-    def refused(self) -> Mapping[Key, str]:
+        self.refused: Mapping[Key, str] = {}
         """Current versions that are not loaded, with the reason."""
-        return self._refused
+        self.complete = False
+        """Whether every version that was current at one moment since the start was loaded, or could not be."""
 
     def start(self) -> None:
         self._poller.start()
@@ -59,28 +49,37 @@ class Preloader:
     def stop(self) -> None:
         self._poller.stop()
 
+    def wake(self) -> None:
+        """Look now."""
+        self._poller.wake()
+
+    def will_load(self, key: Key) -> bool:
+        """Whether a version that has become current is still to be loaded."""
+        return self._poller.alive and key not in self._settled
+
     def look(self) -> None:
         """Load what has become current since the last look; one comparison where nothing has."""
         snapshot = self._view()
-        if snapshot is None or (snapshot is self._seen and not self._awaited):
+        if snapshot.revision < 0 or (snapshot is self._seen and not self.awaited):
             return
         current = snapshot.current()
         self._settled &= set(current)
-        self._refused = {key: reason for key, reason in self._refused.items() if key in self._settled}
-        self._awaited = [key for key in current if key not in self._settled]
+        self.refused = {key: reason for key, reason in self.refused.items() if key in self._settled}
+        self.awaited = [key for key in current if key not in self._settled]
         room = self._limit
         for key in current:
             room -= self._try(key, snapshot.digests[key], room)
-        if self._awaited:
+        if self.awaited:
             trim()  # the files of models, which are freed, are as large as the models
-        self._awaited = [key for key in current if key not in self._settled]
+        self.awaited = [key for key in current if key not in self._settled]
         self._seen = snapshot
-        self._complete = self._complete or not self._awaited
+        self.complete = self.complete or not self.awaited
+        self._done()
 
     def _try(self, key: Key, digest: str, room: int) -> int:
         """Have a version loaded, unless it was tried before; the bytes that it takes of the room."""
         if key in self._settled:
-            return 0 if key in self._refused else self._sizes.get(key, 0)
+            return 0 if key in self.refused else self._sizes.get(key, 0)
         try:
             size = self._sizes[key] = self._size(key, digest)
             if size > room:
@@ -97,6 +96,6 @@ class Preloader:
 
     def _refuse(self, key: Key, reason: str) -> int:
         _log.warning("%s:%s is not loaded before it is asked for: %s", *key, reason)
-        self._refused[key] = reason
+        self.refused = {**self.refused, key: reason}
         self._settled.add(key)
         return 0

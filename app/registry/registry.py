@@ -3,109 +3,334 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from hashlib import sha256
+from threading import Lock
 from time import monotonic
 from typing import Any
 
+from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
-from app.database import Database
-from app.errors import PayoffError
-from app.polling import Poller
-from app.registry.copies import Copies
-from app.registry.managing import Managing
+from app.disks import Obstacle
+from app.errors import Conflict, Damaged, NotFound, NotReady, PayoffError, Unavailable, Unusable
+from app.registry.cache import Cache
+from app.registry.card import Card, read_card
+from app.registry.files import ESTIMATOR, Files, pack
+from app.registry.index import Also, Index, ModelLine, ModelPage, Unpublished, write_nothing
+from app.registry.loaded import Holdout, Loaded
 from app.registry.preloading import Preloader
-from app.registry.publishing import Publishing
-from app.registry.recovery import Recovery
-from app.registry.snapshot import Key, Snapshot
+from app.registry.snapshot import Key, Reference, Snapshot, check_name
+from app.tracing import span
 
-_REPAIR_SECONDS = 5.0
+_NUMBERS = 3  # that a version may find to be folders of somebody else
+_MAX_CARDS = 500  # newest first; a store on the network takes some ten milliseconds for each
 
 _log = logging.getLogger(__name__)
 
 
-class Registry(Publishing, Managing, Recovery):
-    """Published models: files below a URL, their index in a database, loaded ones in memory.
-
-    Publishing is `reserve`, `stage`, `announce`, and `add` in the transaction that also ends the job. Answering is
-    `cached`, which does no input or output, and where that has nothing, `load`. `start` keeps the view of what exists
-    up to date in threads of its own.
+@dataclass(frozen=True)
+class Stats:
+    """What is in memory now (`bytes`: of files), what happened since the start, and which view of the index is in use:
+    its revision (-1: none yet), and how long ago it was last confirmed.
     """
 
-    def __init__(self, url: str, database: Database, **options: Any) -> None:
-        """See `RegistryBase` for the options of the store, and `Loading` for those of memory and copies."""
-        super().__init__(url, database, **options)
-        self._poller = Poller("registry", self._poll)
-        self._behind = False
-        self._unfollow: Callable[[], None] = lambda: None
-        self._repairs = Poller("index files", self._write_index_files, _REPAIR_SECONDS)
-        self._preloader = Preloader(self._known_snapshot, self._size, self._preload, self._cache.limit)
+    models: int
+    bytes: int
+    loads: int
+    failures: int
+    evictions: int
+    revision: int
+    age_seconds: float
 
-    @property
-    def preloader(self) -> Preloader:
-        """The thread that loads the current versions."""
-        return self._preloader
+
+class Registry:
+    """Published models: their index in a database, their files below a URL, and those that are loaded in memory.
+
+    Publishing is `stage`, and `add` in the transaction that also ends the job. Answering is `cached`, which does no
+    input or output, and where that has nothing, `load`. Between `start` and `stop` the view of what exists is never
+    older than a second while the database answers, and a version that was in memory under an alias or a name goes on
+    answering until the one that replaces it is loaded, too.
+    """
+
+    def __init__(self, index: Index, files: Files, cache: Cache[Key, Loaded]) -> None:
+        self.index = index
+        self.files = files
+        self.cache = cache
+        self._snapshot = Snapshot()
+        self._meant: Mapping[str, Key] = {}  # by references, in this process
+        self._confirmed_at = monotonic()
+        self._refreshing = Lock()
+        self._unfollow: Callable[[], None] = lambda: None
+        self.preloader = Preloader(lambda: self._snapshot, self._size, self._loaded, self._settle, cache.limit)
 
     def start(self) -> None:
-        """Read what exists, and go on doing so in a thread until `stop`; load what is current in another."""
-        self.load_index_copy()
+        """Read what exists, and go on doing so until `stop`; load what is current in a thread."""
         self._look()
-        self._unfollow = self._database.changes.follow(self._index.revision, self._told)
-        self._poller.start()
-        self._repairs.start()
-        self._preloader.start()
+        self._unfollow = self.index.database.changes.follow(self.index.revision, self._told)
+        self.preloader.start()
 
     def stop(self) -> None:
-        self._preloader.stop()
+        self.preloader.stop()
         self._unfollow()
-        self._poller.stop()
-        self._repairs.stop()
 
-    def catch_up(self) -> int:
-        """Write the index files that are behind the index; how many there were. Unavailable where that cannot be."""
-        return self._mirroring.catch_up()
+    def check(self) -> None:
+        """Reach for the storage; Unusable where waiting for it would be in vain."""
+        try:
+            self.files.storage.check()
+        except Unusable:
+            raise
+        except Unavailable as error:
+            _log.warning("%s: its models are loaded when it does", error.detail)
+
+    def obstacle(self) -> Obstacle | None:
+        """What keeps the folder of models from being written; see `Storage.obstacle`."""
+        return self.files.storage.obstacle()
+
+    @property
+    def ready(self) -> bool:
+        """Whether it is known what exists."""
+        return self._snapshot.revision >= 0
+
+    def resolve(self, reference: str) -> Key:
+        """The (name, version) that a reference means by the index; no I/O. Invalid, NotFound, NotReady at first."""
+        if not self.ready:
+            raise NotReady("the registry has not been read yet")
+        return self._snapshot.resolve(reference)
+
+    def cached(self, reference: str) -> Loaded | None:
+        """The model if it is in memory: two dict look-ups, nothing that could wait."""
+        return self.cache.get(self._meant.get(reference))
+
+    def load(self, reference: str) -> Loaded:
+        """The model, read from its files where it is not in memory; blocks, so not for the event loop.
+
+        Invalid, NotFound; Damaged where a file is not what was published; Conflict where another scikit-learn made it;
+        Unavailable where the storage does not answer and no copy is kept.
+        """
+        snapshot = self._snapshot
+        if reference not in snapshot.references:
+            Reference.parse(reference)
+            self._read()  # it may have been published a moment ago
+            snapshot = self._snapshot
+        key = snapshot.resolve(reference)
+        try:
+            loaded = self._loaded(key, snapshot.digests[key])
+        except Damaged:
+            self._read()
+            if self.resolve(reference) != key:  # the version was deleted while it was read
+                return self.load(reference)
+            raise
+        if key not in self._snapshot.digests:  # deleted as well, but late enough to be answered with once more
+            self.cache.retain(self._snapshot.digests)
+        return loaded
+
+    def refresh(self) -> None:
+        """Read what other processes changed, one small query if nothing did, and load what answers instead from now on,
+        so that who has seen a change meets it here. Unavailable if the database is.
+        """
+        self._read()
+        snapshot = self._snapshot
+        for key in {snapshot.references.get(reference) for reference in self._behind()}:
+            if key is not None:
+                with suppress(Exception):  # the preloader tries again, and says what is wrong
+                    self._loaded(key, snapshot.digests[key])
+        self._settle()
+
+    def stats(self) -> Stats:
+        cache, age = self.cache, monotonic() - self._confirmed_at
+        counts = cache.loads, cache.failures, cache.evictions
+        return Stats(len(cache), cache.size, *counts, self._snapshot.revision, age)
+
+    def stage(self, card: Card, estimator: Any, holdout: Holdout | None = None, also: Also = write_nothing) -> Card:
+        """Write a version's folder under the model's next number, which is its own: it stays invisible until `add`.
+
+        Returns the card with number, sizes, digests and time. `also` is called in the transaction that takes the
+        number, and may raise, so that an attempt that is over gets none. A number may become a gap, never two versions.
+        """
+        check_name(card.name)
+        files = pack(estimator, holdout)
+        for _ in range(_NUMBERS):
+            highest = max(self.files.numbers(card.name), default=0)  # folders that this database may not know
+            number, now = self.index.take_number(card.name, card.job, highest, also)
+            try:
+                return self.files.stage(card.model_copy(update={"version": number}), files, now)
+            except Conflict as error:
+                taken = error
+        raise taken
+
+    def add(self, connection: Connection, card: Card) -> None:
+        """Publish a staged version inside the caller's transaction: it is visible when that commits."""
+        self.index.add(connection, card)
+
+    def unpublished(self) -> list[Unpublished]:
+        """Numbers that name no published version, with the jobs that took them."""
+        return self.index.unpublished()
+
+    def discard(self, one: Unpublished) -> None:
+        """Remove the folder of a number whose job has ended, unless it was published, or is another job's."""
+        key = one.name, one.version
+        if not self.index.is_unpublished(key):
+            return
+        try:
+            own = self.files.card(key)[0].job == one.job
+        except NotFound:  # half-written, or gone
+            own = True
+        except (Conflict, Damaged):  # whoever's it is
+            own = False
+        if own:
+            self.files.remove(key)
+        self.index.forget(key)
+
+    def clean_up(self) -> int:
+        """Remove what killed processes left half-written on a disk; how many there were. May take seconds."""
+        return self.files.storage.clean_up()
+
+    def rebuild(self) -> int:
+        """Publish the versions whose folders are sealed and which the database does not know, as it is new or an older
+        copy; how many. Aliases and their history come from its backup alone.
+        """
+        known = self.index.known()  # first: what goes while folders are read is not brought back
+        cards, highest = [], {}
+        for name, numbers in self.files.folders():
+            highest[name] = max(numbers, default=0)
+            for number in sorted(numbers):
+                try:
+                    if (name, number) not in known:
+                        cards.append(self.files.card((name, number)))
+                except (Conflict, Damaged, NotFound) as error:
+                    _log.warning("left out: %s", error.detail)
+        count = self.index.fill(cards, highest)
+        self._look()
+        return count
+
+    def models(self, after: str, limit: int, patterns: Sequence[str] = ()) -> list[ModelLine]:
+        """See `Index.models`."""
+        return self.index.models(after, limit, patterns)
+
+    def model(self, name: str) -> ModelPage:
+        """NotFound where there is no such model."""
+        return self.index.model(name)
+
+    def card(self, name: str, version: int) -> Card:
+        """The card as it was published; NotFound where there is no such version."""
+        return read_card(self.index.card_text((name, version)).encode())
+
+    def artifact(self, name: str, version: int) -> tuple[Card, bytes]:
+        """The card and the joblib file; Damaged where it is not what was published."""
+        digest = sha256(self.index.card_text((name, version)).encode()).hexdigest()
+        card = self.files.published_card((name, version), digest)
+        return card, self.files.read(card, ESTIMATOR)
+
+    def set_alias(self, name: str, alias: str, version: int, who: str, also: Also = write_nothing) -> None:
+        """Point an alias at a published version; the history remembers `who`, and `also` writes in the transaction."""
+        check_name(alias, "alias")
+        self.index.set_alias(name, alias, version, who, also)
+        self._changed()
+
+    def delete_alias(self, name: str, alias: str, who: str, also: Also = write_nothing) -> None:
+        self.index.delete_alias(name, alias, who, also)
+        self._changed()
+
+    def delete_version(self, name: str, version: int, also: Also = write_nothing) -> None:
+        """Conflict while an alias points at it. Requests that hold the model finish undisturbed."""
+        self.index.delete_version(name, version, also)
+        self._changed()
+        self._remove(name, version)
+
+    def delete_model(self, name: str, who: str, also: Also = write_nothing) -> None:
+        """All versions and aliases; later versions still get new numbers."""
+        deleted = self.index.delete_model(name, who, also)
+        self._changed()
+        for version in deleted:
+            self._remove(name, version)
+
+    def datasets(self) -> set[str]:
+        """The data sets that published versions were trained on, by their cards."""
+        return self.index.datasets()
+
+    def unusable(self, *, deep: bool) -> tuple[int, list[str]]:
+        """How many versions were looked at, the newest 500 at most, and what is wrong with some, in words that name it.
+
+        `deep` reads every file, not the cards alone. Raises Unavailable.
+        """
+        digests = self.index.snapshot(Snapshot()).digests
+        newest = sorted(digests, key=lambda key: (-key[1], key[0]))[:_MAX_CARDS]
+        found = []
+        for key in newest:
+            try:
+                card = self.files.loadable_card(key, digests[key])
+                for name in card.sha256 if deep else ():
+                    self.files.read(card, name)
+            except Unavailable:
+                raise
+            except PayoffError as error:
+                found.append(error.detail)
+        return len(newest), found
 
     def _size(self, key: Key, digest: str) -> int:
-        copy = None if self._copies is None else self._copies.card(key, digest)
-        return sum((copy or self._files.trusted_card(key, digest)).sizes.values())
+        return sum(self.files.published_card(key, digest).sizes.values())
 
-    def _preload(self, key: Key, digest: str) -> None:
-        self._cache.load(key, lambda: self._read(key, digest))
+    def _loaded(self, key: Key, digest: str) -> Loaded:
+        def read() -> tuple[Loaded, int]:
+            with span("load model", model=f"{key[0]}:{key[1]}"):
+                return self.files.load(key, digest, lambda size: self.cache.admit(key, size))
 
-    def _known_snapshot(self) -> Snapshot | None:
-        return self._snapshot if self.ready else None
+        return self.cache.load(key, read)
 
-    def _write_index_files(self) -> None:
-        try:
-            self.catch_up()
-        except (PayoffError, SQLAlchemyError, OSError) as error:
-            _log.info("index files stay behind for now: %s", error)
+    def _read(self) -> None:
+        with self._refreshing:
+            began = monotonic()
+            snapshot = self.index.snapshot(self._snapshot)
+            if snapshot is not self._snapshot:
+                self._snapshot = snapshot
+                self._meant = self._meanings()
+                self.cache.retain(snapshot.digests)
+                self.preloader.wake()
+            self._confirmed_at = began
+
+    def _settle(self) -> None:
+        with self._refreshing:
+            self._meant = self._meanings()
+
+    def _meanings(self) -> dict[str, Key]:
+        """What each reference means in this process."""
+        snapshot, cache = self._snapshot, self.cache
+        meant = dict(snapshot.references)
+        for reference, before in self._meant.items():
+            key = meant.get(reference, before)
+            waits = key != before and key not in cache and self.preloader.will_load(key)
+            if waits and before in cache and before in snapshot.digests:
+                meant[reference] = before
+        return meant
+
+    def _behind(self) -> list[str]:
+        """References that do not mean here what they mean by the index."""
+        means = self._snapshot.references
+        return [reference for reference, key in self._meant.items() if means.get(reference) != key]
 
     def _told(self, revision: int) -> None:
-        """In the thread that others share: what takes longer is for the registry's own."""
         if revision == self._snapshot.revision:
             self._confirmed_at = monotonic()
         else:
-            self._behind = True
-            self._poller.wake()
-
-    def _poll(self) -> None:
-        if self._awaits_storage:
-            self._reach()
-        if self._behind:
-            self._behind = False
             self._look()
-        if self._copies is not None and self._snapshot.revision >= 0 and not self._awaits_storage:
-            self._keep_copies(self._copies, self._snapshot)
 
-    def _keep_copies(self, copies: Copies, snapshot: Snapshot) -> None:
-        """Copy a new view of what exists, and drop the copies of what exists no longer."""
-        if copies.write_index(snapshot):
-            copies.current = frozenset(snapshot.current())
-            copies.retain(snapshot.digests)
-
-    def _reach(self) -> None:
+    def _look(self) -> None:
         try:
-            self.prepare()
-        except (PayoffError, SQLAlchemyError) as error:
-            _log.warning("still waiting for the storage of models: %s", error)
+            self._read()
+        except (SQLAlchemyError, NotReady) as error:
+            _log.warning("the registry's index cannot be read, the last view of it stays: %s", error)
+
+    def _changed(self) -> None:
+        """After the commit of a change to a model."""
+        with suppress(Unavailable):  # it is read as soon as the database answers
+            self.refresh()
+
+    def _remove(self, name: str, version: int) -> None:
+        """Remove what is deleted already; upkeep does so where it fails now."""
+        try:
+            self.files.remove((name, version))
+        except Unavailable as error:
+            _log.warning("%s/%s is left in the storage for now: %s", name, version, error.detail)

@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
-from itertools import chain
-from pathlib import Path
 from threading import Lock
 from time import time
 from typing import Any
 
 import numpy as np
 import orjson
-from pydantic import TypeAdapter
 from sqlalchemy import Connection, delete, func, insert, or_, select
 from sqlalchemy.exc import SQLAlchemyError
 
-from app.database import Database, DatabaseAway
-from app.errors import Conflict, NotFound, NotReady, unknown
-from app.local_copy import LocalCopy
-from app.registry.listing import need_model
+from app.database import Database
+from app.errors import Conflict, NotFound, NotReady, Unavailable, unknown
+from app.registry.index import need_model
 from app.registry.tables import saved_matrices as table
 from app.registry.tables import state
 
@@ -86,14 +82,6 @@ class _View:
     revision: int = -1
     models: Mapping[str, Mapping[str, Saved]] = field(default_factory=dict)
 
-    @classmethod
-    def of_copy(cls, versions: Iterable[Saved]) -> _View:
-        """Of all versions, oldest first."""
-        models: dict[str, dict[str, Saved]] = {}
-        for saved in versions:
-            models.setdefault(saved.model, {}).update({saved.reference: saved, saved.matrix: saved})
-        return cls(models=models)
-
     def of(self, model: str) -> Mapping[str, Saved]:
         return self.models.get(model, {})
 
@@ -119,44 +107,27 @@ class _View:
                 own[saved.reference] = own[saved.matrix] = saved
         return _View(revision, {**self.models, **changed})
 
-    def parts(self) -> Iterator[bytes]:
-        """All versions as JSON, oldest first, one by one: no part holds the interpreter's lock for long."""
-        yield b"["
-        for i, saved in enumerate(chain.from_iterable(map(self.versions, self.models))):
-            yield (b"," if i else b"") + orjson.dumps({**asdict(saved), "content": saved.content.decode()})
-        yield b"]"
-
 
 class SavedMatrices:
-    """The table of saved matrices, in memory, never older than a second while the database answers.
+    """The table of saved matrices, in memory, never older than a second while the database answers."""
 
-    A service that starts without its database goes by `copy`, the file with what was known before.
-    """
-
-    def __init__(self, database: Database, copy: Path) -> None:
+    def __init__(self, database: Database) -> None:
         self._database = database
-        self._copy = LocalCopy(copy, "saved matrices", TypeAdapter(list[Saved]))
-        self._view: _View | None = None
+        self._view = _View()
         self._lock = Lock()
         self._unfollow: Callable[[], None] = lambda: None
 
     def start(self) -> None:
-        try:
-            with self._database.reading() as connection:
-                self._learn(self._ask(connection))
-        except (DatabaseAway, SQLAlchemyError):
-            copied = self._copy.read()
-            self._view = None if copied is None else _View.of_copy(copied)
-        self._copy.start()
+        with suppress(Unavailable, SQLAlchemyError), self._database.reading() as connection:
+            self._learn(self._ask(connection))
         self._unfollow = self._database.changes.follow(self._ask, self._learn)
 
     def stop(self) -> None:
         self._unfollow()
-        self._copy.stop()
 
     def of(self, model: str) -> Mapping[str, Saved]:
         """The matrices of a model by reference. No input or output; NotReady where they are not known yet."""
-        if self._view is None:
+        if self._view.revision < 0:
             raise NotReady("saved matrices are not known yet, as the database is unavailable; try again soon")
         return self._view.of(model)
 
@@ -182,7 +153,7 @@ class SavedMatrices:
             if newest is not None and orjson.loads(newest.content) == orjson.loads(content):
                 return newest
             _check_room(model, before, content)
-            last = _last_deleted(connection, model, matrix) if newest is None else newest.version
+            last = _last_deleted(connection, model) if newest is None else newest.version
             saved = Saved(model, matrix, last + 1, content, time(), who)
             row = {**asdict(saved), "content": content.decode(), "revision": before.revision + 1}
             connection.execute(insert(table).values(row))
@@ -231,7 +202,7 @@ class SavedMatrices:
 
     def _ask(self, connection: Connection) -> _View:
         """What there is now: where something changed, the changes are read."""
-        known = self._view if self._view is not None and self._view.revision >= 0 else _View(0)
+        known = self._view if self._view.revision >= 0 else _View(0)
         revision = connection.execute(select(func.max(table.c.revision))).scalar() or 0
         if revision <= known.revision:
             return known
@@ -242,10 +213,8 @@ class SavedMatrices:
 
     def _learn(self, view: _View) -> None:
         with self._lock:
-            if self._view is not None and view.revision <= self._view.revision:
-                return
-            self._view = view
-            self._copy.keep(view.parts())
+            if view.revision > self._view.revision:
+                self._view = view
 
 
 def unsaved(model: str, reference: str, known: Mapping[str, Saved]) -> str:
@@ -255,10 +224,10 @@ def unsaved(model: str, reference: str, known: Mapping[str, Saved]) -> str:
     return f"{model!r} has no saved matrices; save one with PUT /models/{model}/matrices/<name>"
 
 
-def _last_deleted(connection: Connection, model: str, matrix: str) -> int:
-    """The greatest number that a deleted matrix of this name may have had; releases before kept one for each name."""
-    named = table.c.model == model, table.c.matrix.in_([_DELETED, matrix])
-    last: int | None = connection.execute(select(func.max(table.c.version)).where(*named)).scalar()
+def _last_deleted(connection: Connection, model: str) -> int:
+    """The greatest number that a deleted matrix of the model had."""
+    deleted = select(table.c.version).where(table.c.model == model, table.c.matrix == _DELETED)
+    last: int | None = connection.execute(deleted).scalar()
     return last or 0
 
 

@@ -56,24 +56,12 @@ aliases = Table(
     ForeignKeyConstraint(["name", "version"], [versions.c.name, versions.c.version]),  # none can dangle
 )
 
-reservations = Table(
-    "reservations",
+unpublished = Table(
+    "unpublished_versions",
     TABLES,
     Column("name", String(64), primary_key=True),
     Column("version", Integer, primary_key=True, autoincrement=False),
-    Column("job", String(24), nullable=False),
-    Column("attempt", Integer, nullable=False),
-    Column("sha256", String(64)),  # of the card, from when the version is whole until it is published or given up
-    Column("given_up", Boolean, nullable=False),  # for good: the folder of that number may be removed at any time
-    Index("reservations_job", "job"),
-)
-
-mirrors = Table(
-    "mirrors",
-    TABLES,
-    Column("name", String(64), primary_key=True),
-    Column("changed", Integer, nullable=False),  # how often the content of the model's index file changed
-    Column("written", Integer, nullable=False),  # up to which of these it was stored
+    Column("job", Text),  # that took the number, and whose end decides what becomes of its folder
 )
 
 history = Table(

@@ -1,5 +1,6 @@
 """Folders of files that exist whole or not at all, under any fsspec URL."""
 
+from app.storage.file_cache import FileCache
 from app.storage.storage import Storage
 
-__all__ = ["Storage"]
+__all__ = ["FileCache", "Storage"]

@@ -47,10 +47,6 @@ def run(ports: Ports, job: Job) -> None:
         ports.queue.succeed(connection, job, result)
 
 
-def clean_up(_ports: Ports, _job: Job, _through: int) -> None:
-    """An attempt that did not succeed leaves nothing."""
-
-
 @dataclass(frozen=True)
 class _Trial:
     """A learner's probabilities (n, K) for rows that it was not fitted on, how long a fit took on average, and whether

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import BinaryIO
 
 import numpy as np
 from sqlalchemy import Connection
@@ -13,7 +12,7 @@ from app.access.caller import Caller
 from app.errors import NotFound
 from app.paging import page_of, place_of
 from app.registry.card import NAME, Card
-from app.registry.listing import ModelLine, ModelPage
+from app.registry.index import ModelLine, ModelPage
 from app.registry.snapshot import Reference, unknown_alias
 from app.usecases.ports import Ports
 from app.usecases.shadow import check_challengers
@@ -68,8 +67,8 @@ def card(ports: Ports, name: str, version: int) -> Card:
     return ports.registry.card(name, version)
 
 
-def artifact(ports: Ports, name: str, version: int) -> tuple[Card, BinaryIO]:
-    """The card and the joblib file, verified and open; Damaged where it is not what was published."""
+def artifact(ports: Ports, name: str, version: int) -> tuple[Card, bytes]:
+    """The card and the joblib file, verified; Damaged where it is not what was published."""
     return ports.registry.artifact(name, version)
 
 

@@ -80,10 +80,6 @@ def run(ports: Ports, job: Job) -> None:
         ports.queue.succeed(connection, job, result)
 
 
-def clean_up(_ports: Ports, _job: Job, _through: int) -> None:
-    """An attempt that did not succeed leaves nothing."""
-
-
 class _Replay:
     def __init__(self, ports: Ports, spec: ReplaySpec) -> None:
         self._ports = ports

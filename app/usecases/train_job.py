@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from time import perf_counter
+from time import perf_counter, time
 from typing import Any
 
 import numpy as np
@@ -13,12 +13,11 @@ import numpy as np
 from app import progress
 from app.acquisition.prices import Prices
 from app.data.table import Table
-from app.errors import Invalid
+from app.errors import Invalid, NotFound
 from app.jobs.job import Job
 from app.learners import catalogue
 from app.registry.card import Card, EvaluationCard
 from app.registry.loaded import Holdout
-from app.registry.reservations import NumberUnusable
 from app.usecases.cross_validation import cross_validated, number_of_folds, of_a_fold
 from app.usecases.evaluation import card_of, held_out, metrics_of
 from app.usecases.matrices import known_oddities
@@ -29,62 +28,50 @@ from app.usecases.specs import TrainSpec
 from app.usecases.splitting import split_rows
 from app.usecases.training_notes import notes
 
-_MAX_NUMBERS = 3  # of versions that one attempt takes
+_DAY = 86_400.0
 _EXTREME = "its parameters are too extreme for these data"
 
 
 def run(ports: Ports, job: Job) -> None:
-    """Train, publish and finish `job`: the version and the job's success appear in one transaction.
-
-    The attempt gets a version number when it has something to publish, and the folder of that number is its own: no
-    other attempt writes it. So numbers have gaps only where an attempt dies while it publishes.
-    """
+    """Train, publish and finish `job`: the version and the job's success appear in one transaction."""
     publish(ports, job, *_train(ports, job))
 
 
 def publish(ports: Ports, job: Job, card: Card, estimator: Any, holdout: Holdout | None, said: Sequence[str]) -> None:
-    """Publish a version and finish `job`, which warns of what the card does, and of what was `said` besides."""
-    with progress.part(0.95, 1.0, "publishing"):
-        for _ in range(_MAX_NUMBERS):
-            try:
-                _publish(ports, job, card, estimator, holdout, said)
-            except NumberUnusable as taken:  # as after a rebuild of the index; the number is cleaned up later
-                reason = taken
-            else:
-                return
-        raise reason
+    """Publish a version and finish `job`, which warns of what the card does, and of what was `said` besides.
 
-
-def clean_up(ports: Ports, job: Job, through: int) -> None:
-    """Remove what the attempts up to the number `through`, which are over, left in the registry's folder."""
-    for one in ports.registry.reserved(job.id):
-        if one.attempt <= through:
-            ports.registry.give_up(one.name, one.version)
-
-
-def clean_up_leftovers(ports: Ports) -> None:
-    """Remove what attempts that are over left although it was cleaned up after them, or where that failed; and write
-    the index files that are behind. Unavailable where the store or the database does not answer.
+    The attempt gets a version number when it has something to publish, and the folder of that number is its own: no
+    other attempt writes it. So numbers have gaps only where an attempt dies while it publishes.
     """
-    ports.registry.catch_up()
-    for one in ports.registry.reserved():
-        if one.given_up:
-            ports.registry.remove_given_up(one.name, one.version)
-        elif ports.queue.is_over(one.job, one.attempt):
-            ports.registry.give_up(one.name, one.version)
+    with progress.part(0.95, 1.0, "publishing"):
+        alive = partial(ports.queue.check, job=job)
+        card = ports.registry.stage(card, estimator, holdout, also=alive)
+        warnings = [*card.warnings, *_odd_matrix(card), *said]
+        model = {"name": card.name, "version": card.version}
+        result = {"model": model, "metrics": card.metrics, "warnings": warnings}
+        with ports.database.writing() as connection:
+            ports.registry.add(connection, card)
+            ports.queue.succeed(connection, job, result)
+            ports.audit.published(connection, job.id, f"{card.name}:{card.version}")
 
 
-def _publish(ports: Ports, job: Job, card: Card, estimator: Any, holdout: Holdout | None, said: Sequence[str]) -> None:
-    name = card.name
-    version = ports.registry.reserve(name, job.id, job.attempt, lambda connection: ports.queue.check(connection, job))
-    card = ports.registry.stage(card.model_copy(update={"version": version}), estimator, holdout)
-    ports.registry.announce(card)
-    warnings = [*card.warnings, *_odd_matrix(card), *said]
-    result = {"model": {"name": name, "version": version}, "metrics": card.metrics, "warnings": warnings}
-    with ports.database.writing() as connection:
-        ports.registry.add(connection, card)
-        ports.queue.succeed(connection, job, result)
-        ports.audit.published(connection, job.id, f"{name}:{version}")
+def clean_up_leftovers(ports: Ports, seconds: float = _DAY) -> None:
+    """Remove the folders of versions that were not published by jobs that ended so long ago, or were deleted since.
+
+    Unavailable where the store or the database does not answer.
+    """
+    for one in ports.registry.unpublished():
+        if _ended(ports, one.job, seconds):
+            ports.registry.discard(one)
+
+
+def _ended(ports: Ports, job: str | None, seconds: float) -> bool:
+    """Whether a job has ended, so long ago; one that is not known any more has."""
+    try:
+        view = None if job is None else ports.queue.view(job)
+    except NotFound:
+        return True
+    return view is None or (view.ended and (view.finished_at or 0.0) <= time() - seconds)
 
 
 def _odd_matrix(card: Card) -> list[str]:

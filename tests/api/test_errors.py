@@ -6,9 +6,9 @@ import pytest
 
 from app import wiring
 from app.api.errors import respond, stored_problem
+from app.database import DatabaseAway
 from app.errors import PayoffError
 from app.jobs.job import Problem
-from app.registry.reservations import NumberUnusable
 
 assert wiring  # it imports every module that defines errors
 
@@ -33,7 +33,7 @@ def test_an_error_of_a_job_has_the_status_and_title_that_it_has_in_a_response(ki
 
 
 def test_an_error_defined_outside_of_the_errors_module_has_the_status_and_title_of_its_family():
-    assert NumberUnusable in KINDS
-    stored = stored_problem(Problem.of(NumberUnusable("words")).as_dict())
+    assert DatabaseAway in KINDS
+    stored = stored_problem(Problem.of(DatabaseAway("words")).as_dict())
 
-    assert (stored["status"], stored["title"]) == (409, "The request conflicts with the present state")
+    assert (stored["status"], stored["title"]) == (503, "A part of the service cannot be reached")

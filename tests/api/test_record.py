@@ -393,20 +393,16 @@ def test_a_default_records_all_that_do_not_say_otherwise(client, database, defau
     assert (audit["action"], audit["subject"], audit["details"]["record"]) == ("recording.set", "plain", False)
 
 
-def test_a_default_is_known_in_every_process_and_without_the_database(client, database, default, tmp_path, monkeypatch):
-    other = Defaults(database, tmp_path / "copy.json")
+def test_a_default_is_known_in_every_process_and_none_starts_without_it(database, default, monkeypatch):
+    other = Defaults(database)
     other.start()
     default(record=True)
     eventually(lambda: other.of("plain") is False)
     other.stop()
     monkeypatch.setattr(database, "reading", lambda: (_ for _ in ()).throw(DatabaseAway("down")))
 
-    started = Defaults(database, tmp_path / "copy.json")
-    started.start()
-    started.stop()
-
-    assert started.of("plain") is False
-    assert started.of("ward") is None
+    with pytest.raises(DatabaseAway):
+        Defaults(database).start()
 
 
 def test_a_default_needs_a_model(client):
@@ -523,7 +519,7 @@ def test_a_key_that_only_predicts_dates_no_decision_back(client, database, monke
 
 
 def test_no_decision_is_dated_back_beyond_what_is_kept(database, tmp_path):
-    recorder = Recorder(database, Defaults(database, tmp_path / "copy.json"), lambda *_: {}, keep_seconds=30 * DAY)
+    recorder = Recorder(database, Defaults(database), lambda *_: {}, keep_seconds=30 * DAY)
     ports = SimpleNamespace(recorder=recorder)
 
     check_moment(ports, ANYBODY, Wish(wanted=True, at=time.time() - 29 * DAY))

@@ -31,7 +31,7 @@ TERMS = Terms("predict", "triage", 1, "expected_benefit", ("a", "b"), ("wait", "
 
 @pytest.fixture
 def recorder(database, tmp_path):
-    recorder = Recorder(database, Defaults(database, tmp_path / "copy.json"), nowhere)
+    recorder = Recorder(database, Defaults(database), nowhere)
     yield recorder
     recorder.stop()
 
@@ -202,7 +202,7 @@ def test_rows_whose_commit_was_not_heard_of_are_not_stored_twice(database, recor
 
 def test_an_id_of_ours_is_known_after_its_day_was_sealed(database, tmp_path):
     archive = Archive(database, str(tmp_path / "sealed"))
-    recorder = Recorder(database, Defaults(database, tmp_path / "copy.json"), archive.locate)
+    recorder = Recorder(database, Defaults(database), archive.locate)
     at = time() - 2 * DAY
     ids = new_ids(2, at)
     record(recorder, batch(ids, given=False, at=at))
@@ -222,7 +222,7 @@ def test_an_id_of_ours_is_known_after_its_day_was_sealed(database, tmp_path):
 def test_ids_are_looked_for_in_few_files_of_the_same_model(database, tmp_path, monkeypatch):
     """Other requests wait meanwhile."""
     archive = Archive(database, str(tmp_path / "sealed"))
-    recorder = Recorder(database, Defaults(database, tmp_path / "copy.json"), archive.locate)
+    recorder = Recorder(database, Defaults(database), archive.locate)
     today = time()
     moments = [today - days * DAY for days in (2, 3, 4)]
     for model in ("triage", "other", "third"):
@@ -248,7 +248,7 @@ def test_without_the_store_of_sealed_days_other_requests_go_on(database, tmp_pat
     def away(*_):
         raise Unavailable("the store does not answer")
 
-    recorder = Recorder(database, Defaults(database, tmp_path / "copy.json"), away)
+    recorder = Recorder(database, Defaults(database), away)
     old = batch(new_ids(1, time() - 2 * DAY))
 
     refused, *others = record(recorder, old, batch(["x"]), batch(new_ids(1)), batch(new_ids(1), given=False))

@@ -9,6 +9,7 @@ import pytest
 from app.database import Database
 from app.migrations import migrate
 from app.registry.registry import Registry
+from tests.registry.making import open_registry
 from tests.registry.remote import Remote
 
 
@@ -38,7 +39,7 @@ def another(database: Database, models: Path | Remote) -> Callable[..., Registry
     def make(*, database: Database = database, refresh: bool = True, **changes: object) -> Registry:
         if refresh:
             migrate(database)
-        registry = Registry(str(models), database, **changes)
+        registry = open_registry(str(models), database, **changes)
         if refresh:
             registry.refresh()
         return registry

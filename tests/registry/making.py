@@ -8,7 +8,10 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 from app.database import Database
+from app.registry.cache import Cache
 from app.registry.card import Card
+from app.registry.files import Files
+from app.registry.index import Index
 from app.registry.loaded import Holdout
 from app.registry.registry import Registry
 
@@ -44,12 +47,16 @@ def make_estimator(shift: float = 0.0) -> LogisticRegression:
 HOLDOUT = Holdout(np.array([[0.7, 0.3], [0.2, 0.8]]), np.array([0, 1]))
 
 
+def open_registry(url: str, database: Database, *, cache_bytes: int = 2**29, **options: object) -> Registry:
+    """A registry as one process has it; `options` are those of its files."""
+    return Registry(Index(database), Files(url, **options), Cache(cache_bytes))
+
+
 def publish(registry: Registry, name: str = "triage", estimator: object = None, **changes: object) -> Card:
-    """A new version, from its reservation to its place in the index."""
-    card = make_card(name, registry.reserve(name, "job_1", 1), **changes)
+    """A new version, from its number to its place in the index."""
+    card = make_card(name, **changes)
     staged = registry.stage(card, make_estimator() if estimator is None else estimator, HOLDOUT)
-    registry.announce(staged)
-    with registry._database.writing() as connection:
+    with registry.index.database.writing() as connection:
         registry.add(connection, staged)
     registry.refresh()
     return staged
@@ -58,12 +65,11 @@ def publish(registry: Registry, name: str = "triage", estimator: object = None, 
 def publish_many(url: str, models: str, job: str, count: int, begin: Barrier, answer: Connection) -> None:
     """As a process of its own: publish versions together with others, and send their numbers."""
     database = Database(url)
-    registry = Registry(models, database)
+    registry = open_registry(models, database)
     begin.wait(60)
     numbers = []
     for _ in range(count):
-        card = registry.stage(make_card("triage", registry.reserve("triage", "job_1", 1), job=job), job)
-        registry.announce(card)
+        card = registry.stage(make_card("triage", job=job), job)
         with database.writing() as connection:
             registry.add(connection, card)
         registry.set_alias("triage", "newest", card.version, job)

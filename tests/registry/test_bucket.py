@@ -5,14 +5,10 @@ from time import monotonic, sleep
 
 import pytest
 import s3fs
-from sqlalchemy import delete, select
 
-from app.database import Database
-from app.errors import Conflict, Damaged, NotFound, NotReady, Unavailable, Unusable
-from app.registry.registry import Registry
-from app.registry.tables import TABLES, reservations
-from app.storage import Storage, store_calls
-from tests.registry.making import HOLDOUT, KEY, everywhere, make_card, make_estimator, publish
+from app.errors import Conflict, NotFound, Unavailable, Unusable
+from app.storage import FileCache, store_calls
+from tests.registry.making import HOLDOUT, KEY, everywhere, make_card, make_estimator, open_registry, publish
 
 in_a_bucket = pytest.mark.parametrize("models", ["s3"], indirect=True)
 
@@ -36,16 +32,6 @@ def impatient(impatient, monkeypatch):
     monkeypatch.setattr(store_calls, "_REST_SECONDS", 0.0)
 
 
-def everything(registry):
-    """All rows of the index but the revision and what is known of attempts and files on their way."""
-    with registry._database.reading() as connection:
-        return {
-            table.name: sorted(map(tuple, connection.execute(select(table))))
-            for table in TABLES.sorted_tables
-            if table.name not in {"registry_state", "reservations", "mirrors"}
-        }
-
-
 @everywhere
 def test_a_model_is_published_answered_with_listed_moved_and_deleted(registry, another):
     for _ in range(2):
@@ -56,50 +42,29 @@ def test_a_model_is_published_answered_with_listed_moved_and_deleted(registry, a
     registry.set_alias("triage", "champion", 1, "ann")
     replica.refresh()
     assert replica.load("triage@champion").version == 1
-    card, file = replica.artifact("triage", 2)
-    with file:
-        assert len(file.read()) == card.sizes["model.joblib"]
+    card, content = replica.artifact("triage", 2)
+    assert len(content) == card.sizes["model.joblib"]
     with pytest.raises(Conflict, match="move it first"):
         replica.delete_version("triage", 1)
     replica.delete_version("triage", 2)
     registry.refresh()
     with pytest.raises(NotFound):
         registry.load("triage:2")
-    assert registry._files.storage.folders("triage") == ["1"]
+    assert registry.files.numbers("triage") == [1]
     replica.delete_model("triage", "bob")
-    assert registry._files.storage.folders("triage") == []
-    assert registry.reserve("triage", "job_1", 1) == 3
-
-
-@everywhere
-@pytest.mark.thorough
-def test_a_lost_database_is_made_anew_from_the_storage_alone(registry, another, tmp_path):
-    for name in ("triage", "triage", "other"):
-        publish(registry, name)
-    registry.set_alias("triage", "champion", 1, "ann")
-    registry.delete_version("triage", 2)
-    registry.stage(make_card("triage", registry.reserve("triage", "job_1", 1)), make_estimator())  # never added
-    before = everything(registry)
-    database = Database(f"sqlite:///{tmp_path / 'new.db'}")
-    again = another(database=database)
-
-    again.prepare()
-
-    assert everything(again) == before
-    assert again.load("triage@champion").version == 1
-    database.close()
+    assert registry.files.numbers("triage") == []
+    assert registry.stage(make_card(), None).version == 3
 
 
 @in_a_bucket
 def test_requests_for_loading_and_publishing_are_few(registry, another, requests):
     publish(registry)
     assert requests == [
-        ("put_object", "triage/index.json"),  # the number is taken
+        ("list_objects_v2", "triage/"),  # folders that the database may not know
+        ("list_objects_v2", ""),  # of a new model
         ("get_object", "triage/1/card.json"),  # not there yet
         *(("put_object", f"triage/1/{name}") for name in ("model.joblib", "holdout.npz", "card.json")),
         ("list_objects_v2", "triage/1/"),
-        ("get_object", "triage/1/card.json"),
-        ("put_object", "triage/index.json"),
     ]
     requests.clear()
 
@@ -111,9 +76,6 @@ def test_requests_for_loading_and_publishing_are_few(registry, another, requests
     registry.model("triage")
     registry.card("triage", 1)
     assert requests == []  # that is in the database
-    another(signing_key=KEY)
-    registry.rebuild()
-    assert len(requests) == 4
 
 
 @in_a_bucket
@@ -136,27 +98,21 @@ def test_replicas_that_publish_and_delete_at_once_leave_no_doubt(another):
     assert sorted(published) == [1, 2, 3, 4, 5, 6]
     fresh = another()
     assert [fresh.load(f"triage:{version}").version for version in kept] == kept
-    assert replicas[0]._files.storage.folders("triage") == list(map(str, kept))
-    assert fresh.rebuild() == len(kept)
+    assert sorted(fresh.files.numbers("triage")) == kept
 
 
 @in_a_bucket
-def test_what_a_killed_job_left_in_a_bucket_is_removed_and_what_is_published_is_kept(registry, models, monkeypatch):
+def test_what_a_killed_job_left_in_a_bucket_is_removed_and_what_is_published_is_kept(registry, models):
     publish(registry)
-    publish(registry)
-    (models / "triage" / "1" / "card.json").unlink()  # damaged, but published: the rest may be worth something
-    for number in (registry.reserve("triage", "job_1", 1), registry.reserve("triage", "job_1", 1), 5):
-        (models / "triage" / str(number) / "model.joblib").write_bytes(b"half")
-    with registry._database.writing() as connection:  # an attempt that the database does not know, as after its loss
-        connection.execute(delete(reservations).where(reservations.c.version == 3))
-    clean_up = Storage.clean_up
-    monkeypatch.setattr(Storage, "clean_up", lambda self, folders, spare: clean_up(self, folders, -60, spare))
+    lost = registry.stage(make_card(), make_estimator())
+    (models / lost.folder / "card.json").unlink()  # half-written
+    (models / "triage" / "5" / "model.joblib").write_bytes(b"half")  # another database's
 
-    assert registry.clean_up() == 1
+    for one in registry.unpublished():
+        registry.discard(one)
 
-    # 4 may still be published, and 5 was put there by somebody else
-    assert registry._files.storage.folders("triage") == ["1", "2", "4", "5"]
-    assert registry.load("triage:2").version == 2
+    assert sorted(registry.files.numbers("triage")) == [1, 5]
+    assert registry.load("triage").version == 1
 
 
 @in_a_bucket
@@ -174,24 +130,16 @@ def test_while_the_store_is_away_what_is_in_memory_is_served(registry, another, 
     for ask in (
         lambda: replica.load("other"),
         lambda: replica.artifact("triage", 1),
-        lambda: replica.stage(make_card("triage", 9), make_estimator(), HOLDOUT),
+        lambda: replica.stage(make_card(), make_estimator(), HOLDOUT),
         replica.rebuild,
     ):
         with pytest.raises(Unavailable):
             ask()
     replica.set_alias("triage", "champion", 1, "ann")  # the database has it
     assert replica.model("triage").aliases == {"champion": 1}
-    assert replica.reserve("triage", "job_1", 1) == 2
-    assert registry._files.read_mirror("triage").aliases == {}
 
     way.start()
     assert replica.load("other").version == 1
-    replica.start()  # makes up for what the store missed
-    try:
-        assert _soon(lambda: registry._files.read_mirror("triage").aliases == {"champion": 1})
-    finally:
-        replica.stop()
-    assert registry._files.read_mirror("triage").next_version == 3
 
 
 @in_a_bucket
@@ -200,55 +148,72 @@ def test_a_deletion_is_one_even_where_the_files_stay_for_now(registry, way, anot
     publish(registry)
     monkeypatch.setenv("AWS_ENDPOINT_URL", way.url)
     replica = another()
-    monkeypatch.setattr(replica._files.storage, "remove", lambda _: (_ for _ in ()).throw(Unavailable("away")))
+    way.kill()
 
     replica.delete_version("triage", 1)
 
     with pytest.raises(NotFound):
         replica.load("triage")
     assert "triage/1 is left in the storage" in caplog.text
-    assert registry.rebuild() == 0
+    registry.discard(*registry.unpublished())
+    assert registry.files.numbers("triage") == []
 
 
 @in_a_bucket
-def test_a_store_that_is_away_at_the_start_is_waited_for(registry, another, way, impatient, monkeypatch, tmp_path):
+def test_a_store_that_is_away_at_the_start_is_waited_for(registry, another, way, impatient, monkeypatch):
     publish(registry)
     monkeypatch.setenv("AWS_ENDPOINT_URL", way.url)
     way.kill()
-    database = Database(f"sqlite:///{tmp_path / 'new.db'}")
-    replica = another(database=database)
+    replica = another()
 
-    replica.prepare()
+    replica.check()
     replica.start()
     try:
-        assert not replica.ready
-        assert replica.awaits_storage
-        with pytest.raises(NotReady):
-            replica.resolve("triage")
+        assert replica.ready
+        assert not replica.preloader.complete
         way.start()
-        assert _soon(lambda: replica.ready)
-        assert replica.load("triage").version == 1
+        assert _soon(lambda: replica.preloader.complete)
+        assert replica.cached("triage").version == 1
     finally:
         replica.stop()
-        database.close()
 
 
 @in_a_bucket
 def test_a_bucket_that_does_not_exist_ends_the_start(bucket, database, models):
     with pytest.raises(Unusable, match="PAYOFF_MODELS cannot be used: the bucket does not exist"):
-        Registry(f"{bucket}-not/models", database).prepare()
+        open_registry(f"{bucket}-not/models", database).check()
 
 
-@everywhere
-def test_a_damaged_mirror_stops_the_rebuild(registry, models):
-    publish(registry)
-    mirror = models / "triage" / "index.json"
-    content = mirror.read_bytes()
-    for harmed in (b"", content[:-9], b"null", b"[]", content.replace(b"triage", b"ward")):
-        mirror.write_bytes(harmed)
-        with pytest.raises(Damaged, match=r"triage/index\.json"):
-            registry.rebuild()
-    assert registry.load("triage").version == 1
+@in_a_bucket
+@pytest.mark.parametrize("key", [None, KEY])
+def test_a_restart_without_the_store_answers_with_what_is_kept_on_the_disk(
+    another, way, impatient, monkeypatch, tmp_path, key
+):
+    """What is kept is not trusted: it is verified like what comes from the store."""
+    publish(another(signing_key=key))
+    monkeypatch.setenv("AWS_ENDPOINT_URL", way.url)
+
+    def restart():
+        return another(signing_key=key, kept=FileCache(tmp_path / "copies", 2**30))
+
+    first = restart()
+    first.load("triage")
+    way.kill()
+
+    assert restart().load("triage").version == 1
+    assert restart().artifact("triage", 1) == first.artifact("triage", 1)
+    for kept in (tmp_path / "copies").iterdir():
+        content = kept.read_bytes()
+        kept.write_bytes(content[:-1])
+        with pytest.raises(Unavailable):
+            restart().load("triage")
+        kept.write_bytes(content)
+    way.start()
+    for kept in (tmp_path / "copies").iterdir():
+        kept.write_bytes(b"harmed")
+    assert restart().load("triage").version == 1
+    way.kill()
+    assert restart().load("triage").version == 1  # mended
 
 
 def _soon(condition):

@@ -11,9 +11,10 @@ import joblib
 import pytest
 import sklearn
 
-from app.errors import Conflict, Damaged, NotFound
+from app.database import Database
+from app.errors import Conflict, Damaged
 from app.registry import files as module
-from tests.registry.making import HOLDOUT, everywhere, make_card, make_estimator, publish
+from tests.registry.making import HOLDOUT, everywhere, make_estimator, publish
 
 KEY = b"a key for the tests"
 
@@ -73,9 +74,8 @@ def test_damaged_files_are_never_unpickled_nor_handed_out(another, models, monke
     monkeypatch.undo()
 
     assert registry.load("triage").version == 1
-    card, file = registry.artifact("triage", 1)
-    with file:
-        assert hashlib.sha256(file.read()).hexdigest() == card.sha256["model.joblib"]
+    card, content = registry.artifact("triage", 1)
+    assert hashlib.sha256(content).hexdigest() == card.sha256["model.joblib"]
 
 
 def test_a_signed_model_loads_with_its_key_only(another, models, never_unpickled, monkeypatch):
@@ -102,9 +102,9 @@ def test_a_wrong_signature_is_refused(another, models, never_unpickled, content)
     publish(registry)
     (models / "triage" / "1" / "card.hmac").write_bytes(content)
 
-    with pytest.raises(Damaged, match="signature"):
+    with pytest.raises(Damaged, match=r"card\.hmac was not made"):
         registry.load("triage")
-    with pytest.raises(Damaged, match="signature"):
+    with pytest.raises(Damaged, match=r"card\.hmac was not made"):
         registry.artifact("triage", 1)
 
 
@@ -112,11 +112,11 @@ def test_with_a_key_unsigned_models_are_refused(registry, another, never_unpickl
     publish(registry)
     signed = another(signing_key=KEY)
 
-    with pytest.raises(Damaged, match="not signed"):
+    with pytest.raises(Damaged, match=r"card\.hmac is missing"):
         signed.load("triage")
 
 
-def test_foreign_files_with_a_matching_card_are_refused_even_after_a_rebuild(another, models):
+def test_foreign_files_with_a_matching_card_are_refused_even_after_a_rebuild(another, models, tmp_path):
     """Somebody who can write the folder can make digests agree, but not the signature."""
     registry = another(signing_key=KEY)
     publish(registry)
@@ -130,10 +130,13 @@ def test_foreign_files_with_a_matching_card_are_refused_even_after_a_rebuild(ano
 
     with pytest.raises(Damaged, match="not the card that was published"):
         registry.load("triage")
-    registry.rebuild()
-    with pytest.raises(Damaged, match="signature"):
-        registry.load("triage")
+    database = Database(f"sqlite:///{tmp_path / 'new.db'}")
+    rebuilt = another(database=database, signing_key=KEY)
+    assert rebuilt.rebuild() == 1
+    with pytest.raises(Damaged, match=r"card\.hmac was not made"):
+        rebuilt.load("triage")
     assert not Trap.sprung
+    database.close()
 
 
 def test_a_signed_folder_under_another_name_is_refused(another, models):
@@ -146,10 +149,7 @@ def test_a_signed_folder_under_another_name_is_refused(another, models):
 
     with pytest.raises(Damaged, match="not the card that was published"):
         registry.load("triage")
-    registry.rebuild()
-    assert registry.load("triage").version == 1
-    with pytest.raises(NotFound):
-        registry.load("triage:2")
+    assert registry.load("triage:1").version == 1
 
 
 def test_models_of_another_scikit_learn_are_refused_unless_allowed(registry, another):
@@ -194,11 +194,3 @@ def test_files_are_packed_the_same_each_time():
     first, second = (module.pack(make_estimator(), HOLDOUT) for _ in range(2))
 
     assert first == second
-
-
-def test_a_file_that_the_card_does_not_list_is_not_read(registry):
-    card = publish(registry)
-
-    with pytest.raises(Damaged, match="does not list"):
-        registry._files.read(card, "card.hmac")
-    assert make_card().sha256 == {}

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
+from threading import Event
 from types import SimpleNamespace
 
 import pytest
 
-from app.errors import Unavailable
+from app.errors import Damaged, Unavailable
 from app.registry.preloading import Preloader
 from app.registry.snapshot import Snapshot
 from tests.registry.making import KEY, everywhere, make_estimator, publish
@@ -102,14 +103,14 @@ def test_aliases_go_before_bare_names_where_not_all_fit(registry, preloaded):
 def test_a_store_that_is_away_is_waited_for_and_what_is_tried_once_is_not_tried_again():
     """And the latch stays closed once all were loaded."""
     away, asked = {"b"}, []
-    view = SimpleNamespace(now=None)
+    view = SimpleNamespace(now=Snapshot())
 
     def load(key, _digest):
         asked.append(key[0])
         if key[0] in away:
             raise Unavailable("away")
 
-    preloader = Preloader(lambda: view.now, lambda _key, _digest: 1, load, 10)
+    preloader = Preloader(lambda: view.now, lambda _key, _digest: 1, load, lambda: None, 10)
     preloader.look()
     assert not preloader.complete
     view.now = Snapshot.of(1, {("a", 1): "", ("b", 1): "", ("c", 1): ""}, [])
@@ -147,8 +148,80 @@ def test_memory_is_given_back_after_a_look_that_loaded_something_and_no_other(mo
     trims = []
     monkeypatch.setattr("app.registry.preloading.trim", lambda: trims.append(1))
     view = Snapshot.of(1, {("triage", 1): "d"}, [])
-    preloader = Preloader(lambda: view, lambda _key, _digest: 1, lambda _key, _digest: None, 100)
+    preloader = Preloader(lambda: view, lambda _key, _digest: 1, lambda _key, _digest: None, lambda: None, 100)
     preloader.look()
     assert preloader.complete
     preloader.look()
     assert len(trims) == 1
+
+
+@pytest.fixture
+def held(registry, preloaded, monkeypatch):
+    """A process that has version 1 in memory, and one of whose later loads wait until they may begin."""
+    publish(registry)
+    registry.set_alias("triage", "live", 1, "ann")
+    replica = preloaded()
+    free = Event()
+    load = replica.files.load
+
+    def wait(*arguments):
+        free.wait(30)
+        return load(*arguments)
+
+    monkeypatch.setattr(replica.files, "load", wait)
+    yield replica, free
+    free.set()
+
+
+def test_a_version_goes_on_answering_until_the_one_that_follows_is_loaded(registry, held):
+    replica, free = held
+    publish(registry)
+    registry.set_alias("triage", "live", 2, "ann")
+
+    assert soon(lambda: replica.resolve("triage@live") == ("triage", 2))
+    assert [replica.cached(reference).version for reference in ("triage", "triage@live")] == [1, 1]
+    free.set()
+    assert soon(lambda: replica.cached("triage@live").version == replica.cached("triage").version == 2)
+
+
+def test_who_changes_an_alias_or_sees_that_a_job_has_ended_meets_what_that_means(registry, preloaded):
+    publish(registry)
+    replica = preloaded()
+    replica.set_alias("triage", "live", 1, "ann")
+    publish(registry)
+
+    replica.set_alias("triage", "live", 2, "ann")
+    assert replica.cached("triage@live").version == 2
+    publish(registry)
+    replica.refresh()  # as where a job is looked at
+    assert replica.cached("triage").version == 3
+
+
+def test_a_version_that_was_deleted_or_cannot_be_followed_up_does_not_go_on_answering(registry, held, models):
+    replica, free = held
+    publish(registry)
+    registry.set_alias("triage", "live", 2, "ann")
+    registry.delete_version("triage", 1)
+    assert soon(lambda: replica.resolve("triage") == ("triage", 2))
+    assert replica.cached("triage@live") is None
+    free.set()
+    assert soon(lambda: replica.cached("triage@live"))
+    damaged = publish(registry).version
+    (models / "triage" / str(damaged) / "model.joblib").write_bytes(b"damaged")
+    assert soon(lambda: ("triage", damaged) in replica.preloader.refused)
+    assert soon(lambda: replica.cached("triage") is None)
+    with pytest.raises(Damaged):
+        replica.load("triage")
+
+
+def test_while_the_store_is_away_the_version_before_answers(registry, preloaded, monkeypatch):
+    publish(registry)
+    replica = preloaded()
+    load = replica.files.load
+    monkeypatch.setattr(replica.files, "load", lambda *_: (_ for _ in ()).throw(Unavailable("away")))
+    publish(registry)
+    replica.refresh()
+
+    assert replica.cached("triage").version == 1
+    monkeypatch.setattr(replica.files, "load", load)
+    assert soon(lambda: replica.cached("triage").version == 2)

@@ -1,160 +1,87 @@
-"""The index rebuilt from the folder alone."""
-
-import json
-import shutil
+"""What the database does not know, published from the folders."""
 
 import pytest
-from sqlalchemy import select
 
 from app.database import Database
-from app.errors import Conflict, Damaged, NotFound
-from app.registry.mirror import Mirror, read_mirror
-from app.registry.tables import TABLES
-from tests.registry.making import make_card, make_estimator, publish
-
-
-def everything(registry):
-    """All rows of the index but the revision and what is known of attempts and files on their way."""
-    with registry._database.reading() as connection:
-        return {
-            table.name: sorted(map(tuple, connection.execute(select(table))))
-            for table in TABLES.sorted_tables
-            if table.name not in {"registry_state", "reservations", "mirrors"}
-        }
+from app.errors import NotFound
+from tests.registry.making import everywhere, make_card, make_estimator, publish
 
 
 @pytest.fixture
-def busy(registry):
-    """A registry in which everything has happened that can happen."""
-    for _ in range(3):
-        publish(registry)
-    registry.set_alias("triage", "champion", 1, "ann")
-    registry.set_alias("triage", "champion", 3, "bob")
-    registry.set_alias("triage", "old", 1, "ann")
-    registry.delete_alias("triage", "old", "ann")
-    registry.delete_version("triage", 2)
-    publish(registry, "gone")
-    registry.set_alias("gone", "champion", 1, "ann")
-    registry.delete_model("gone", "bob")
-    publish(registry, "emptied")
-    registry.delete_version("emptied", 1)
-    registry.reserve("never-finished", "job_1", 1)
-    registry.stage(make_card("never-added", registry.reserve("never-added", "job_1", 1)), make_estimator())
-    registry.reserve("triage", "job_1", 1)
-    return registry
-
-
-def test_the_rebuilt_index_equals_the_one_before(busy):
-    before = everything(busy)
-
-    assert busy.rebuild() == 2
-    assert everything(busy) == before
-
-
-def test_a_lost_database_is_made_anew_from_the_folder(busy, another, tmp_path):
-    before = everything(busy)
+def empty(another, tmp_path):
+    """A registry over the same folders whose database is new."""
     database = Database(f"sqlite:///{tmp_path / 'new.db'}")
-    registry = another(database=database)
-
-    registry.prepare()
-
-    assert everything(registry) == before
-    assert registry.load("triage@champion").version == 3
-    assert [registry.reserve(name, "job_1", 1) for name in ("triage", "gone", "never-finished", "new")] == [5, 2, 2, 1]
+    yield another(database=database)
     database.close()
 
 
-def test_an_index_that_is_not_empty_is_left_alone(busy, models):
-    shutil.rmtree(models / "triage")
-    before = everything(busy)
+@everywhere
+def test_a_lost_database_is_made_anew_from_the_folders(registry, empty):
+    for _ in range(3):
+        publish(registry)
+    publish(registry, "gone")
+    registry.set_alias("triage", "champion", 1, "ann")
+    registry.delete_version("triage", 2)
+    registry.delete_model("gone", "bob")
+    before = registry.model("triage")
 
-    busy.prepare()
+    assert empty.rebuild() == 2
 
-    assert everything(busy) == before
+    after = empty.model("triage")
+    assert after.versions == before.versions
+    assert (after.aliases, after.history) == ({}, [])  # the database's backup has them
+    assert empty.load("triage").version == 3
+    assert [line.name for line in empty.models("", 10)] == ["triage"]
+    assert [empty.stage(make_card(name), None).version for name in ("triage", "gone", "new")] == [4, 1, 1]
 
 
-def test_what_was_never_published_is_not_brought_to_light(busy, another, caplog):
-    busy.rebuild()
+def test_an_older_database_gets_what_was_published_since(registry, empty):
+    """What it knows of aliases stays, and so does what it knows to be deleted or a job's own."""
+    publish(registry)
+    empty.rebuild()
+    empty.set_alias("triage", "champion", 1, "ann")
+    publish(empty)
+    empty.index.delete_version("triage", 2)  # its folder stays, as where the store is away
+    for name in ("triage", "triage", "other"):
+        publish(registry, name)
 
+    assert empty.rebuild() == 3
+
+    assert empty.model("triage").aliases == {"champion": 1}
+    assert {line.name: line.versions for line in empty.models("", 10)} == {"triage": [4, 3, 1], "other": [1]}
+    assert empty.rebuild() == 0
+
+
+def test_what_a_job_has_staged_is_left_to_the_job(registry, database):
+    card = registry.stage(make_card(), make_estimator())
+
+    assert registry.rebuild() == 0
     with pytest.raises(NotFound):
-        busy.load("never-added")
-    assert "never-added/1: was never published, or was deleted" in caplog.text
+        registry.load("triage")
+    with database.writing() as connection:
+        registry.add(connection, card)
+    assert registry.load("triage").version == 1
 
 
-def test_a_folder_copied_in_without_a_mirror_counts_whole(registry, models, another, tmp_path):
-    publish(registry)
-    publish(registry)
-    (models / "triage" / "index.json").unlink()
+def test_what_is_no_folder_of_a_version_is_passed_over(registry, models, empty, caplog):
+    """Damaged ones are named; numbers are not given again even where nothing is left of a version but its folder."""
+    for _ in range(4):
+        publish(registry)
+    first, second, third = (models / "triage" / number / "card.json" for number in "123")
+    third.write_bytes(first.read_bytes())
+    first.write_bytes(b"{")
+    second.unlink()
+    (models / "triage" / "9").mkdir()
     (models / "triage" / "README").write_text("")
     (models / "triage" / "notes").mkdir()
     (models / "Not-a-name").mkdir()
     (models / "empty").mkdir()
 
-    assert registry.rebuild() == 2
+    assert empty.rebuild() == 1
 
-    assert registry.load("triage").version == 2
-    assert registry.reserve("triage", "job_1", 1) == 3
-    assert registry.reserve("empty", "job_1", 1) == 1
-    assert [line.name for line in registry.models("", 10)] == ["triage"]
-
-
-def test_damaged_folders_are_left_out_and_found_again_when_mended(registry, models, caplog):
-    for _ in range(4):
-        publish(registry)
-    registry.set_alias("triage", "champion", 2, "ann")
-    before = everything(registry)
-    first, second, third = (models / "triage" / number / "card.json" for number in "123")
-    contents = [path.read_bytes() for path in (first, second, third)]
-    first.write_bytes(b"{")
-    second.unlink()
-    third.write_bytes(contents[0])
-
-    assert registry.rebuild() == 1
-    assert "triage/1: triage/1/card.json: this card is not JSON" in caplog.text
-    assert "triage/2: there is no triage/2" in caplog.text
-    assert "triage/3: the card in triage/3 is that of triage/1" in caplog.text
-    with pytest.raises(NotFound):
-        registry.load("triage@champion")
-
-    for path, content in zip((first, second, third), contents, strict=True):
-        path.write_bytes(content)
-    assert registry.rebuild() == 4
-    assert everything(registry) == before
-
-
-def test_an_unreadable_mirror_stops_the_rebuild_and_changes_nothing(busy, models):
-    before = everything(busy)
-    mirror = models / "triage" / "index.json"
-    document = json.loads(mirror.read_bytes())
-
-    for content, refused in (
-        ("{", Damaged),
-        ("[]", Damaged),
-        (json.dumps(document | {"format": 0}), Damaged),
-        (json.dumps(document | {"format": 2}), Conflict),
-        (json.dumps(document | {"name": "other"}), Damaged),
-    ):
-        mirror.write_text(content)
-        with pytest.raises(refused, match=r"triage/index\.json"):
-            busy.rebuild()
-
-    assert everything(busy) == before
-
-
-def test_numbers_are_not_reused_even_where_the_mirror_is_behind(registry, models):
-    """A mirror restored from an older backup than the folders."""
-    publish(registry)
-    mirror = models / "triage" / "index.json"
-    old = mirror.read_bytes()
-    publish(registry)
-    mirror.write_bytes(old)
-
-    registry.rebuild()
-
-    assert registry.reserve("triage", "job_1", 1) == 3
-
-
-def test_a_mirror_survives_its_bytes():
-    mirror = Mirror(name="triage", next_version=3, listed=True, versions=[1], aliases={"a": 1})
-
-    assert read_mirror(mirror.to_bytes(), "triage/index.json") == mirror
+    assert "triage/1/card.json: this card is not JSON" in caplog.text
+    assert "there is no triage/2" in caplog.text
+    assert "the card in triage/3 is that of triage/1" in caplog.text
+    assert empty.load("triage").version == 4
+    assert [empty.stage(make_card(name), None).version for name in ("triage", "empty")] == [10, 1]
+    assert [line.name for line in empty.models("", 10)] == ["triage"]

@@ -1,7 +1,7 @@
 """The registry: publishing, answering, keeping up with other processes, and what it refuses."""
 
+import shutil
 import time
-import uuid
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
@@ -13,9 +13,10 @@ from sqlalchemy import text
 from app.database import Database
 from app.errors import Conflict, Damaged, Invalid, NotFound, NotReady
 from app.migrations import migrate
-from app.registry.registry import Registry
+from app.registry.card import Card
+from app.registry.index import Unpublished
 from tests.jobs.waiting import SOON, eventually
-from tests.registry.making import HOLDOUT, make_card, make_estimator, publish
+from tests.registry.making import HOLDOUT, make_card, make_estimator, open_registry, publish
 
 
 def test_a_published_model_answers_as_the_fitted_one(registry):
@@ -37,9 +38,8 @@ def test_a_published_model_answers_as_the_fitted_one(registry):
 
 
 def test_a_model_without_hold_out_has_none(registry):
-    card = registry.stage(make_card(version=registry.reserve("triage", "job_1", 1)), make_estimator())
-    registry.announce(card)
-    with registry._database.writing() as connection:
+    card = registry.stage(make_card(), make_estimator())
+    with registry.index.database.writing() as connection:
         registry.add(connection, card)
 
     assert registry.load("triage").holdout is None
@@ -77,7 +77,7 @@ def test_a_bare_name_follows_the_latest_version(registry):
 
 def test_before_it_was_read_nothing_is_said_about_what_exists(database, models):
     migrate(database)
-    registry = Registry(str(models), database)
+    registry = open_registry(str(models), database)
 
     assert not registry.ready
     with pytest.raises(NotReady):
@@ -87,7 +87,7 @@ def test_before_it_was_read_nothing_is_said_about_what_exists(database, models):
 
 def test_staged_files_are_invisible_until_they_are_added(registry, another):
     """A process that dies between writing the files and the transaction leaves nothing that anybody can see."""
-    registry.stage(make_card(version=registry.reserve("triage", "job_1", 1)), make_estimator())
+    registry.stage(make_card(), make_estimator())
 
     for view in (registry, another()):
         with pytest.raises(NotFound):
@@ -102,9 +102,8 @@ def test_staged_files_are_invisible_until_they_are_added(registry, another):
 
 
 def test_a_transaction_that_fails_publishes_nothing(registry):
-    card = registry.stage(make_card(version=registry.reserve("triage", "job_1", 1)), make_estimator())
-    registry.announce(card)
-    with suppress(ZeroDivisionError), registry._database.writing() as connection:
+    card = registry.stage(make_card(), make_estimator())
+    with suppress(ZeroDivisionError), registry.index.database.writing() as connection:
         registry.add(connection, card)
         raise ZeroDivisionError  # in the rest of the caller's transaction
 
@@ -112,56 +111,68 @@ def test_a_transaction_that_fails_publishes_nothing(registry):
         registry.load("triage")
 
 
-def test_the_folder_of_a_number_that_is_given_up_is_removed(registry):
-    card = make_card(version=registry.reserve("triage", "job_1", 1))
-    registry.stage(card, make_estimator())
-    with pytest.raises(Conflict):
-        registry.stage(card, make_estimator())
-
-    registry.give_up("triage", 1)
-    registry.give_up("triage", 1)  # nothing happens
-    registry.stage(card, make_estimator())
-
-
-def test_giving_up_a_number_that_is_not_reserved_changes_nothing(registry):
-    registry.give_up("triage", 1)
-
-    assert registry.reserve("triage", "job_1", 1) == 1
+def test_only_staged_versions_are_published_and_only_once(registry, database):
+    card = registry.stage(make_card(), make_estimator())
+    for _ in range(2):
+        with suppress(Conflict), database.writing() as connection:
+            registry.add(connection, card)
+    assert [line.version for line in registry.model("triage").versions] == [1]
+    for wrong in (card, card.model_copy(update={"version": 5})):
+        with pytest.raises(Conflict, match="not staged"), database.writing() as connection:
+            registry.add(connection, wrong)
 
 
-def test_a_published_number_cannot_be_given_up(registry):
-    publish(registry)
+def test_a_number_that_was_taken_is_no_model_yet_and_never_given_again(registry):
+    registry.stage(make_card(), None)
 
-    with pytest.raises(Conflict, match="published"):
-        registry.give_up("triage", 1)
-    registry.load("triage")
-
-
-def test_only_reserved_numbers_are_published_and_only_once(registry):
-    card = registry.stage(make_card(version=5), make_estimator())
-    with pytest.raises(Conflict, match="not reserved"), registry._database.writing() as connection:
-        registry.add(connection, card)
-
-    published = publish(registry)
-    with pytest.raises(Conflict, match="already"), registry._database.writing() as connection:
-        registry.add(connection, published)
+    assert registry.models("", 10) == []
+    with pytest.raises(NotFound):
+        registry.model("triage")
+    assert registry.stage(make_card(), None).version == 2
 
 
-def test_a_card_that_is_not_the_staged_one_is_not_published(registry):
-    card = registry.stage(make_card(version=registry.reserve("triage", "job_1", 1)), make_estimator())
-    with pytest.raises(Conflict, match="not announced"), registry._database.writing() as connection:
-        registry.add(connection, card)
-    with pytest.raises(Conflict, match="another card"):
-        registry.announce(card.model_copy(update={"job": "job_2"}))
-    registry.announce(card)
-    with pytest.raises(Conflict, match="another card"), registry._database.writing() as connection:
-        registry.add(connection, card.model_copy(update={"job": "job_2"}))
+def test_an_attempt_that_is_over_gets_no_number(registry, models):
+    def over(_connection):
+        raise Conflict("it is over")
+
+    with pytest.raises(Conflict, match="it is over"):
+        registry.stage(make_card(), None, also=over)
+    assert registry.unpublished() == []
+    assert not (models / "triage").exists()
+
+
+def test_folders_that_the_database_does_not_know_are_never_written_nor_removed(registry, another, models, tmp_path):
+    """As where the database is an older copy: what it does not know may be the only place of a model."""
+    for _ in range(4):
+        publish(registry)
+    database = Database(f"sqlite:///{tmp_path / 'old.db'}")
+    old = another(database=database)
+
+    assert publish(old).version == 5
+    stolen = old.stage(make_card(job="job_2"), None)
+    shutil.rmtree(models / stolen.folder)
+    registry.files.stage(make_card(version=stolen.version), {}, 0.0)  # another job's, under a number that was taken
+    old.discard(*old.unpublished())
+
+    assert sorted(registry.files.numbers("triage")) == [1, 2, 3, 4, 5, 6]
+    assert old.unpublished() == []
+    database.close()
+
+
+def test_what_is_discarded_was_neither_published_nor_is_it_there_afterwards(registry, models):
+    published, lost = publish(registry), registry.stage(make_card(), None)
+    for one in [*registry.unpublished(), Unpublished("triage", published.version, published.job)]:
+        registry.discard(one)
+
+    assert registry.load("triage").version == published.version
+    assert not (models / lost.folder).exists()
+    assert registry.unpublished() == []
 
 
 @pytest.mark.parametrize("name", ["", "Triage", "..", "a/b"])
 def test_names_are_checked_before_anything_is_written(registry, models, name):
     with pytest.raises(Invalid):
-        registry.reserve(name, "job_1", 1)
+        registry.stage(Card.model_construct(name=name), None)
     publish(registry)
     with pytest.raises(Invalid):
         registry.set_alias("triage", name, 1, "ann")
@@ -169,7 +180,7 @@ def test_names_are_checked_before_anything_is_written(registry, models, name):
 
 
 def test_bad_references_do_not_reach_the_database(registry, monkeypatch):
-    monkeypatch.setattr(registry, "refresh", lambda: pytest.fail("asked the database"))
+    monkeypatch.setattr(registry.index, "snapshot", lambda _: pytest.fail("asked the database"))
 
     with pytest.raises(Invalid):
         registry.load("not a reference")
@@ -203,22 +214,14 @@ def test_what_was_published_a_moment_ago_loads_at_once(registry, another):
     assert view.load("triage").version == 1
 
 
-def test_a_registry_can_start_again_after_it_stopped(registry, another):
-    view = another()
-    for _ in range(2):
-        view.start()
-        assert view._poller.alive
-        view.stop()
-        assert not view._poller.alive
-
-
 def test_when_the_database_is_away_the_last_view_stays(tmp_path, another, registry, caplog):
     publish(registry)
     view = another()
-    with registry._database.writing() as connection:
+    with registry.index.database.writing() as connection:
         connection.execute(text("ALTER TABLE registry_state RENAME TO away"))
 
-    view._look()
+    view.start()
+    view.stop()
 
     assert "the last view of it stays" in caplog.text
     assert view.load("triage").version == 1
@@ -319,14 +322,6 @@ def test_a_model_without_versions_is_there_until_it_is_deleted_itself(registry):
         registry.delete_model("triage", "ann")
 
 
-def test_a_reserved_name_is_no_model_yet(registry):
-    registry.reserve("triage", "job_1", 1)
-
-    assert registry.models("", 10) == []
-    with pytest.raises(NotFound):
-        registry.model("triage")
-
-
 def test_the_alias_history_says_who_moved_what_and_when(registry):
     publish(registry)
     publish(registry)
@@ -338,7 +333,6 @@ def test_the_alias_history_says_who_moved_what_and_when(registry):
     history = registry.model("triage").history
     moves = [(move.who, move.alias, move.from_version, move.to_version) for move in history]
     assert moves == [("ann", "champion", None, 1), ("bob", "champion", 1, 2), ("eve", "champion", 2, None)]
-    assert [move.seq for move in history] == [1, 2, 3]
     assert all(abs(move.at - time.time()) < 60 for move in history)
 
 
@@ -378,30 +372,7 @@ def test_a_model_lists_its_versions_newest_first(registry):
 def test_the_artifact_is_the_joblib_file(registry, models):
     card = publish(registry)
 
-    found, file = registry.artifact("triage", 1)
-    with file:
-        assert file.read() == (models / "triage" / "1" / "model.joblib").read_bytes()
-    assert found == card
-
-
-def test_everything_works_on_an_object_store(tmp_path):
-    database = Database(f"sqlite:///{tmp_path / 'payoff.db'}")
-    migrate(database)
-    registry = Registry(f"memory://{uuid.uuid4().hex}", database)
-    publish(registry)
-    publish(registry)
-    registry.set_alias("triage", "champion", 1, "ann")
-
-    assert registry.load("triage@champion").version == 1
-    registry.delete_version("triage", 2)
-    before = registry.model("triage")
-    registry.rebuild()
-    assert registry.model("triage") == before
-    assert registry.reserve("triage", "job_1", 1) == 3
-    found, file = registry.artifact("triage", 1)
-    with file:
-        assert len(file.read()) == found.sizes["model.joblib"]
-    database.close()
+    assert registry.artifact("triage", 1) == (card, (models / "triage" / "1" / "model.joblib").read_bytes())
 
 
 def test_a_missing_folder_is_damage(registry, models):

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 from contextlib import contextmanager
-from threading import Barrier, Event, Thread
+from threading import Barrier, Thread
 
 import pytest
 from sqlalchemy import event, insert, select
 
-from app import local_copy
 from app.database import Database, DatabaseAway
 from app.errors import Conflict, NotFound, NotReady
-from app.local_copy import LocalCopy
 from app.migrations import migrate
 from app.registry import saved_matrices
 from app.registry.saved_matrices import SavedMatrices
@@ -54,8 +52,8 @@ def save(matrices, name="autumn", benefit=1.0):
 
 
 @pytest.mark.thorough
-def test_another_process_sees_changes_within_a_second_and_this_one_at_once(database, other, tmp_path):
-    here, there = SavedMatrices(database, tmp_path / "a"), SavedMatrices(other, tmp_path / "b")
+def test_another_process_sees_changes_within_a_second_and_this_one_at_once(database, other):
+    here, there = SavedMatrices(database), SavedMatrices(other)
     save(here, "before")
     here.start()
     there.start()
@@ -80,8 +78,8 @@ def test_another_process_sees_changes_within_a_second_and_this_one_at_once(datab
         there.stop()
 
 
-def test_contents_are_read_once_and_then_only_when_something_changes(database, tmp_path):
-    matrices = SavedMatrices(database, tmp_path / "copy")
+def test_contents_are_read_once_and_then_only_when_something_changes(database):
+    matrices = SavedMatrices(database)
     save(matrices)
     matrices.start()
     asked = []
@@ -94,9 +92,9 @@ def test_contents_are_read_once_and_then_only_when_something_changes(database, t
         matrices.stop()
 
 
-def test_changes_at_once_get_numbers_of_their_own(database, other, tmp_path):
+def test_changes_at_once_get_numbers_of_their_own(database, other):
     """Two processes, each with several versions; none is lost from any view."""
-    both = [SavedMatrices(each, tmp_path / str(i)) for i, each in enumerate((database, other))]
+    both = [SavedMatrices(each) for each in (database, other)]
     begin = Barrier(2)
 
     def work(matrices, first):
@@ -115,8 +113,8 @@ def test_changes_at_once_get_numbers_of_their_own(database, other, tmp_path):
         assert {f"autumn:{i}" for i in range(1, 11)} < matrices.of(MODEL).keys()
 
 
-def test_the_newest_content_is_not_saved_again(database, tmp_path):
-    matrices = SavedMatrices(database, tmp_path / "copy")
+def test_the_newest_content_is_not_saved_again(database):
+    matrices = SavedMatrices(database)
     entries = []
     for benefit in (1.0, 1, 2.0, 1.0):
         matrices.save(MODEL, "autumn", content(benefit), "ann", lambda _, saved: entries.append(saved.version))
@@ -127,9 +125,9 @@ ROOM = 2 * (len(content()) + 1_000)
 
 
 @pytest.mark.parametrize(("limit", "value"), [("MOST_VERSIONS", 2), ("MOST_BYTES", ROOM)])
-def test_a_model_has_room_for_so_many(database, tmp_path, monkeypatch, limit, value):
+def test_a_model_has_room_for_so_many(database, monkeypatch, limit, value):
     monkeypatch.setattr(saved_matrices, limit, value)
-    matrices = SavedMatrices(database, tmp_path / "copy")
+    matrices = SavedMatrices(database)
     save(matrices, "a")
     save(matrices, "a", 2.0)
     with pytest.raises(Conflict, match=MODEL):
@@ -139,11 +137,11 @@ def test_a_model_has_room_for_so_many(database, tmp_path, monkeypatch, limit, va
     assert save(matrices, "b").version == 3
 
 
-def test_all_models_together_have_room_for_so_many(database, tmp_path, monkeypatch):
+def test_all_models_together_have_room_for_so_many(database, monkeypatch):
     monkeypatch.setattr(saved_matrices, "MOST_BYTES_OF_ALL", ROOM)
     with database.writing() as connection:
         connection.execute(insert(models).values(name="heart", next_version=2, listed=True))
-    matrices = SavedMatrices(database, tmp_path / "copy")
+    matrices = SavedMatrices(database)
     save(matrices)
     matrices.save("heart", "autumn", content(), "ann", nothing)
     for model in (MODEL, "heart"):
@@ -153,9 +151,9 @@ def test_all_models_together_have_room_for_so_many(database, tmp_path, monkeypat
     assert save(matrices, "winter").version == 1
 
 
-def test_deleted_names_take_one_row_of_a_model_and_no_number_comes_again(database, other, tmp_path):
+def test_deleted_names_take_one_row_of_a_model_and_no_number_comes_again(database, other):
     """In all processes the matrices that are left stay, and new ones follow."""
-    here, there = SavedMatrices(database, tmp_path / "a"), SavedMatrices(other, tmp_path / "b")
+    here, there = SavedMatrices(database), SavedMatrices(other)
     kept = [save(here, "kept"), save(here, "kept", 2.0)]
     there.read(MODEL)
     numbers = []
@@ -173,42 +171,8 @@ def test_deleted_names_take_one_row_of_a_model_and_no_number_comes_again(databas
     assert here.read(MODEL).keys() == {"kept", "kept:1", "kept:2", "kept:3", "name-0", "name-0:6"}
 
 
-def test_numbers_that_earlier_releases_deleted_do_not_come_again(database, tmp_path):
-    old = {"model": MODEL, "content": None, "created_at": 0.5, "who": "ann", "revision": 3}
-    with database.writing() as connection:
-        connection.execute(insert(table), [{**old, "matrix": "a", "version": 7}, {**old, "matrix": "b", "version": 2}])
-    matrices = SavedMatrices(database, tmp_path / "copy")
-    assert matrices.read(MODEL) == {}
-    assert [save(matrices, name).version for name in ("a", "b", "c")] == [8, 3, 1]
-    matrices.delete(MODEL, "b", nothing)
-    assert save(matrices, "b").version == 8
-    with database.reading() as connection:
-        rows = connection.execute(select(table.c.matrix, table.c.version).order_by(table.c.matrix)).all()
-    assert rows == [("", 7), ("a", 8), ("b", 8), ("c", 1)]
-
-
-def test_changes_are_followed_while_the_disk_of_the_copy_hangs(database, other, tmp_path, monkeypatch):
-    hung, free = Event(), Event()
-
-    def write(_):
-        hung.set()
-        free.wait()
-
-    monkeypatch.setattr(LocalCopy, "_write", write)
-    monkeypatch.setattr(local_copy, "_SECONDS", 0.01)
-    matrices = SavedMatrices(database, tmp_path / "copy")
-    matrices.start()
-    try:
-        assert hung.wait(10)
-        saved = save(SavedMatrices(other, tmp_path / "b"))
-        eventually(lambda: matrices.of(MODEL).get("autumn") == saved)
-    finally:
-        free.set()
-        matrices.stop()
-
-
-def test_what_is_not_there_is_named(database, tmp_path):
-    matrices = SavedMatrices(database, tmp_path / "copy")
+def test_what_is_not_there_is_named(database):
+    matrices = SavedMatrices(database)
     save(matrices)
     with pytest.raises(NotFound, match="autumn"):
         matrices.delete(MODEL, "autum", nothing)
@@ -219,13 +183,9 @@ def test_what_is_not_there_is_named(database, tmp_path):
         assert len(connection.execute(select(table)).all()) == 1
 
 
-@pytest.mark.thorough
-def test_a_start_without_the_database_goes_by_what_was_known(database, tmp_path, monkeypatch):
-    known, unknown = (SavedMatrices(database, tmp_path / name) for name in ("copy", "none"))
-    known.start()
-    saved = save(known)
-    known.stop()
-    known = SavedMatrices(database, tmp_path / "copy")
+def test_what_is_not_known_yet_is_told_and_known_when_the_database_answers(database, monkeypatch):
+    save(SavedMatrices(database))
+    matrices = SavedMatrices(database)
 
     @contextmanager
     def away():
@@ -234,16 +194,18 @@ def test_a_start_without_the_database_goes_by_what_was_known(database, tmp_path,
 
     with monkeypatch.context() as patched:
         patched.setattr(database, "reading", away)
-        for matrices in (known, unknown):
-            matrices.start()
-        assert known.of(MODEL) == {"autumn": saved, "autumn:1": saved}
+        matrices.start()
         with pytest.raises(NotReady):
-            unknown.of(MODEL)
+            matrices.of(MODEL)
     try:
-        eventually(lambda: unknown._view is not None)
-        assert unknown.of(MODEL) == {"autumn": saved, "autumn:1": saved}
-        save(unknown, benefit=2.0)
-        eventually(lambda: "autumn:2" in known.of(MODEL))
+        eventually(lambda: is_known(matrices))
+        assert matrices.of(MODEL).keys() == {"autumn", "autumn:1"}
     finally:
-        known.stop()
-        unknown.stop()
+        matrices.stop()
+
+
+def is_known(matrices):
+    try:
+        return matrices.of(MODEL)
+    except NotReady:
+        return False

@@ -7,64 +7,77 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
-from sqlalchemy import delete, select
+from sqlalchemy import delete
 
 from app.database import Database
 from app.errors import Conflict, NotFound
 from app.migrations import migrate
-from app.registry.registry import Registry
 from app.registry.tables import TABLES, state
 from tests.effort import repeated
-from tests.registry.making import make_card
+from tests.registry.making import make_card, open_registry
 
 NAMES = st.sampled_from(["a", "b"])
 ALIASES = st.sampled_from(["best", "next"])
 NUMBERS = st.integers(1, 6)
 
 
+def emptied(database):
+    with database.writing() as connection:
+        for table in reversed(TABLES.sorted_tables):
+            if table is not state:
+                connection.execute(delete(table))
+    return database
+
+
 class Changes(RuleBasedStateMachine):
     """The registry beside the plainest model of it: dicts."""
 
-    def __init__(self, database):
+    def __init__(self, database, other):
         super().__init__()
-        self.database = database
-        with database.writing() as connection:
-            for table in reversed(TABLES.sorted_tables):
-                if table is not state:
-                    connection.execute(delete(table))
-        self.registry = Registry(f"memory://{uuid.uuid4().hex}", database)
+        self.database, self.other = emptied(database), other
+        self.url = f"memory://{uuid.uuid4().hex}"
+        self.registry = open_registry(self.url, database)
         self.registry.refresh()
         self.given: dict[str, int] = {}
         self.published: dict[str, set[int]] = {}
+        self.left: dict[str, set[int]] = {}
         self.aliases: dict[tuple[str, str], int] = {}
         self.moves: dict[str, list] = {}
 
     @rule(name=NAMES)
-    def reserve(self, name):
-        number = self.registry.reserve(name, "job_1", 1)
-        assert number == self.given.get(name, 0) + 1
-        self.given[name] = number
+    def die_before_publishing(self, name):
+        self._staged(name)
+
+    def _staged(self, name):
+        card = self.registry.stage(make_card(name), None)
+        assert card.version == self.given.get(name, 0) + 1
+        self.given[name] = card.version
+        self.left.setdefault(name, set()).add(card.version)
+        return card
 
     @rule(name=NAMES)
     def publish(self, name):
-        self.reserve(name)
-        card = self.registry.stage(make_card(name, self.given[name]), None)
-        self.registry.announce(card)
+        card = self._staged(name)
         with self.database.writing() as connection:
             self.registry.add(connection, card)
         self.registry.refresh()
+        self.left[name].remove(card.version)
         self.published.setdefault(name, set()).add(card.version)
 
     @rule(name=NAMES)
     def publish_in_vain(self, name):
-        """The transaction fails, and the job cleans up after itself."""
-        self.reserve(name)
-        card = self.registry.stage(make_card(name, self.given[name]), None)
-        self.registry.announce(card)
+        """The transaction fails."""
+        card = self._staged(name)
         with suppress(ZeroDivisionError), self.database.writing() as connection:
             self.registry.add(connection, card)
             raise ZeroDivisionError
-        self.registry.give_up(name, card.version)
+
+    @rule()
+    def keep_up(self):
+        """All jobs have ended."""
+        for one in self.registry.unpublished():
+            self.registry.discard(one)
+        self.left.clear()
 
     @rule(name=NAMES, alias=ALIASES, version=NUMBERS)
     def set_alias(self, name, alias, version):
@@ -111,12 +124,6 @@ class Changes(RuleBasedStateMachine):
         for key in sorted(key for key in self.aliases if key[0] == name):
             self.moves[name].append((key[1], self.aliases.pop(key), None))
 
-    @rule()
-    def rebuild(self):
-        before = self._rows()
-        self.registry.rebuild()
-        assert self._rows() == before
-
     @invariant()
     def what_exists_is_what_was_published(self):
         lines = self.registry.models("", 10)
@@ -131,18 +138,28 @@ class Changes(RuleBasedStateMachine):
         for (name, alias), version in self.aliases.items():
             assert self.registry.resolve(f"{name}@{alias}") == (name, version)
 
-    def _rows(self):
-        with self.database.reading() as connection:
-            return {
-                table.name: sorted(map(repr, connection.execute(select(table))))
-                for table in TABLES.sorted_tables
-                if table.name != "registry_state"
-            }
+    @invariant()
+    def the_folders_are_those_of_versions_and_of_what_is_left(self):
+        there = {name: set(numbers) for name, numbers in self.registry.files.folders() if numbers}
+        known = {name: self.published.get(name, set()) | self.left.get(name, set()) for name in "ab"}
+        assert there == {name: numbers for name, numbers in known.items() if numbers}
+
+    def teardown(self):
+        """A new database gets all that has a folder."""
+        rebuilt = open_registry(self.url, emptied(self.other))
+        rebuilt.rebuild()
+        there = {name: set(numbers) for name, numbers in self.registry.files.folders() if numbers}
+        assert {line.name: set(line.versions) for line in rebuilt.models("", 10)} == there
+        for name, numbers in there.items():
+            assert {rebuilt.load(f"{name}:{number}").version for number in numbers} == numbers
+            assert rebuilt.stage(make_card(name), None).version == max(numbers) + 1
 
 
-def test_any_order_of_changes_leaves_what_the_model_says(database_url):
-    database = Database(database_url)
+def test_any_order_of_changes_leaves_what_the_model_says(database_url, tmp_path):
+    database, other = Database(database_url), Database(f"sqlite:///{tmp_path / 'other.db'}")
     migrate(database)
+    migrate(other)
     times = settings(max_examples=repeated(25 if database.is_sqlite else 6), stateful_step_count=20, deadline=None)
-    run_state_machine_as_test(lambda: Changes(database), settings=times)
+    run_state_machine_as_test(lambda: Changes(database, other), settings=times)
     database.close()
+    other.close()

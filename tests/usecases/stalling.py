@@ -54,8 +54,7 @@ def trained(_ports: object, job: Job) -> tuple[Card, LogisticRegression, Holdout
 
 WORK: dict[str, Callable[[Any, Job], object]] = {
     "publish": train_job.run,
-    "clean up": lambda ports, job: train_job.clean_up(ports, job, job.attempt - 1),
-    "clean up leftovers": lambda ports, _job: train_job.clean_up_leftovers(ports),
+    "clean up": lambda ports, _job: train_job.clean_up_leftovers(ports, -60),
 }
 
 

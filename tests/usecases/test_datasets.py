@@ -24,13 +24,13 @@ from app.outcomes.archive import Archive
 from app.outcomes.defaults import Defaults
 from app.outcomes.recorder import Recorder
 from app.outcomes.shadows import Shadows
-from app.registry.registry import Registry
 from app.registry.saved_matrices import SavedMatrices
 from app.stores import make_tables
 from app.usecases import datasets, train, train_job
 from app.usecases.ports import Ports
 from tests.conftest import settings_for
 from tests.jobs.waiting import eventually
+from tests.registry.making import open_registry
 
 
 @pytest.fixture
@@ -40,9 +40,7 @@ def ports(tmp_path):
     migrate(database)
     audit = AuditLog(database)
     store = DatasetStore(str(tmp_path / "datasets"), DataLimits(1000, 100, 100, 10_000))
-    registry = Registry(
-        str(tmp_path / "models"), database, signing_key=None, allow_version_skew=False, cache_bytes=1_000_000
-    )
+    registry = open_registry(str(tmp_path / "models"), database)
     yield Ports(
         database,
         store,
@@ -52,9 +50,9 @@ def ports(tmp_path):
         Keys(database, audit),
         ModelFiles(str(tmp_path / "datasets")),
         archive=Archive(database, str(tmp_path / "decisions")),
-        recorder=Recorder(database, Defaults(database, tmp_path / "recording.json"), lambda *_: {}),
+        recorder=Recorder(database, Defaults(database), lambda *_: {}),
         shadows=Shadows(database),
-        matrices=SavedMatrices(database, tmp_path / "matrices.json"),
+        matrices=SavedMatrices(database),
     )
     database.close()
 

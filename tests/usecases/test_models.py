@@ -51,9 +51,8 @@ def test_the_life_of_a_version(ports):
     """Published, described, aliased, protected, released, deleted."""
     staged = publish(ports.registry)
     assert models.card(ports, "triage", 1) == staged
-    card, file = models.artifact(ports, "triage", 1)
-    with file:
-        assert len(file.read()) == card.sizes["model.joblib"]
+    card, content = models.artifact(ports, "triage", 1)
+    assert len(content) == card.sizes["model.joblib"]
 
     models.set_alias(ports, "triage", "champion", 1, by=ANYBODY)
     assert models.describe(ports, "triage").aliases == {"champion": 1}

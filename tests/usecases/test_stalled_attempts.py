@@ -15,13 +15,13 @@ from app.job_processes import PRELOADED
 from app.jobs.job import Status
 from app.jobs.tables import JOBS
 from app.processes import LOCK, preload
-from app.registry.registry import Registry
-from app.registry.tables import reservations
+from app.registry.tables import unpublished
 from app.settings import Settings
 from app.stores import make_tables, open_ports
 from app.usecases import train_job
 from tests.effort import THOROUGH
 from tests.jobs.waiting import eventually
+from tests.registry.making import open_registry
 from tests.usecases.stalling import stall, trained
 
 pytestmark = pytest.mark.thorough
@@ -118,7 +118,6 @@ def lose(ports):
 def attempt(ports, job):
     """What another worker does; False where a stopped process is in the way."""
     try:
-        train_job.clean_up(ports, job, job.attempt - 1)
         train_job.run(ports, job)
     except Unavailable as error:
         ports.queue.postpone(job, error.detail)
@@ -142,22 +141,16 @@ def check(ports, settings, job):
     registry.refresh()
     assert [line.version for line in registry.model(model["name"]).versions] == [model["version"]]
     assert registry.load(f"{model['name']}:{model['version']}").card.job == job.id
-    train_job.clean_up_leftovers(ports)
-    folder = registry._files.storage
-    assert folder.folders(model["name"]) == [str(model["version"])]
-    assert registry._files.read_mirror(model["name"]).versions == [model["version"]]
-    assert registry.rebuild() >= 1
-    fresh = Registry(settings["models"], ports.database)
-    fresh.refresh()
+    train_job.clean_up_leftovers(ports, -60)
+    assert registry.files.numbers(model["name"]) == [model["version"]]
+    fresh = open_registry(settings["models"], ports.database)
     assert fresh.load(f"{model['name']}:{model['version']}").card.job == job.id
-    registry.delete_model(
-        model["name"], "the test"
-    )  # what is left would be read, and be a step, in all rounds after this
-    with ports.database.writing() as connection:
-        connection.execute(delete(reservations))
+    registry.delete_model(model["name"], "the test")
+    with ports.database.writing() as connection:  # what is left would be a step in all rounds after this
+        connection.execute(delete(unpublished))
 
 
-def each_step(settings, ports, begin, before=lambda _job: None):
+def each_step(settings, ports, begin):
     """A job for each step: its first attempt is claimed, `begin` starts what is stopped, until nothing was stopped.
 
     With PostgreSQL it is each third step: a folder's steps are those of the round with SQLite, and every call of a
@@ -167,24 +160,12 @@ def each_step(settings, ports, begin, before=lambda _job: None):
     for at in range(1, STEPS, stride if THOROUGH else 2 * stride):
         job = ports.queue.submit("train", {"model": f"m{at}"}, model=f"m{at}")
         first = ports.queue.claim("the first worker")
-        before(first)
         process = begin(first, at)
         yield job, process
         if not process:
             assert at > 5  # as many steps were stopped before
             return
     raise AssertionError("more steps than expected")
-
-
-def leave_behind(ports, job):
-    """What an attempt leaves that dies just before the transaction in which it publishes."""
-    version = ports.registry.reserve(job.spec["model"], job.id, job.attempt)
-    ports.registry.announce(ports.registry.stage(*_numbered(job, version)))
-
-
-def _numbered(job, version):
-    card, estimator, holdout, _ = trained(None, job, 0.0)
-    return card.model_copy(update={"version": version}), estimator, holdout
 
 
 def test_an_attempt_that_is_stopped_while_it_publishes(ports, settings, stopped):
@@ -214,19 +195,24 @@ def test_two_attempts_that_are_stopped_at_the_same_step_while_a_third_publishes(
         check(ports, settings, job)
 
 
-@pytest.mark.parametrize("work", ["clean up", "clean up leftovers"])
-def test_a_clean_up_that_is_stopped_while_the_next_attempt_publishes(ports, settings, stopped, work):
-    """The order in which a published version was once destroyed."""
+def test_a_clean_up_that_is_stopped_while_another_version_is_published(ports, settings, stopped):
+    """It removes what the first attempt at an ended job left, and nothing else, however late it goes on."""
 
     def begin(first, at):
+        card, estimator, holdout, _ = trained(None, first)
+        ports.registry.stage(card, estimator, holdout)  # and dies before the transaction in which it publishes
         lose(ports)
-        return stopped(work, ports.queue.claim("the second worker"), at)
+        attempt(ports, ports.queue.claim("the second worker"))
+        return stopped("clean up", first, at)
 
-    for job, process in each_step(settings, ports, begin, lambda first: leave_behind(ports, first)):
+    for first, process in each_step(settings, ports, begin):
+        job = first
         if process:
-            lose(ports)
-            if (third := ports.queue.claim("the third worker")) is not None:
-                attempt(ports, third)
+            later = ports.queue.submit("train", job.spec, model=job.model)
+            attempt(ports, ports.queue.claim("the third worker"))
+            finish(ports, later)
+            ports.registry.delete_version(job.model, ports.queue.get(job.id).result["model"]["version"])
             go_on(process)
+            job = later
         finish(ports, job)
         check(ports, settings, job)

@@ -53,7 +53,6 @@ def check_ready(request: Request, ports: Ports) -> None:
         for text, is_wrong in (
             ("the service is stopping", state.stopping.is_set()),
             ("models and aliases are not read yet", not ports.registry.ready),
-            ("the store of models does not answer", ports.registry.awaits_storage and not preloader.complete),
             (
                 f"{len(preloader.awaited)} of the versions that aliases and names mean are not loaded yet",
                 not preloader.complete,

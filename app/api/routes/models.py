@@ -5,12 +5,10 @@ The routes stand in an order in which each can be tried after the one before: al
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import Annotated, Any, BinaryIO
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Depends, Header, Path, Response
-from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, Field
 
 from app.api.bodies.recording import RecordingDocument
@@ -20,15 +18,13 @@ from app.api.errors import problems
 from app.api.permits import PREDICT_OR_TRAIN, TRAIN, needs
 from app.api.routing import StrictRoute
 from app.registry.card import NAME, Card
-from app.registry.listing import ModelLine, ModelPage
-from app.registry.mirror import Move
+from app.registry.index import ModelLine, ModelPage, Move
 from app.registry.snapshot import NUMBER
 from app.usecases import models as usecase
 from app.usecases.fields import Text, WireModel
 
 router = APIRouter(prefix="/models", tags=["models"], route_class=StrictRoute, dependencies=[Depends(need_model)])
 
-_BLOCK = 2**20
 _NO_CONTENT: dict[str, Any] = {"status_code": 204, "response_class": Response}  # an answer without a media type
 _REFERENCE_SIGNS = frozenset(":@")
 _LARGEST = 2**31 - 1  # what the index's columns hold
@@ -196,7 +192,7 @@ def get_version(name: ModelName, version: VersionNumber, ports: PortsDep) -> Res
 
 @router.get(
     "/{name}/versions/{version}/artifact",
-    summary="Download the estimator as a joblib or ONNX file",
+    summary="Download the estimator as a joblib file",
     response_class=Response,
     responses={
         200: {
@@ -216,13 +212,9 @@ def get_artifact(
     etag = f'"{usecase.card(ports, name, version).sha256["model.joblib"]}"'
     if etag in (if_none_match or ""):
         return Response(status_code=304, headers={"ETag": etag})
-    found, file = usecase.artifact(ports, name, version)
-    headers = {
-        "ETag": etag,
-        "Content-Disposition": f'attachment; filename="{name}-{version}.joblib"',
-        "Content-Length": str(found.sizes["model.joblib"]),
-    }
-    return StreamingResponse(_blocks(file), media_type=BINARY, headers=headers)
+    _, content = usecase.artifact(ports, name, version)
+    headers = {"ETag": etag, "Content-Disposition": f'attachment; filename="{name}-{version}.joblib"'}
+    return Response(content, media_type=BINARY, headers=headers)
 
 
 @router.delete(
@@ -258,12 +250,6 @@ def get_model(name: ModelReference, ports: PortsDep) -> ModelDocument | Response
 def delete_model(name: ModelName, ports: PortsDep, caller: CallerDep) -> None:
     """With all its versions and aliases. Version numbers are not used again, and the alias history is kept."""
     usecase.delete(ports, name, by=caller)
-
-
-def _blocks(file: BinaryIO) -> Iterator[bytes]:
-    with file:
-        while block := file.read(_BLOCK):
-            yield block
 
 
 def _time(seconds: float) -> datetime:
