@@ -4,8 +4,8 @@
 
 Prints, for each world and number of cases, the share of streams that get an interval, the share of these intervals that
 hold the true mean difference, the share of wrong ones in all, and of those that exclude 0: false alarms where the
-promise is kept, else what the verdict finds. Then the same for fewer days, and the errors of the confidence sequence,
-which is looked at daily.
+promise is kept, else what the verdict finds. Then the same for fewer days, the false alarms of gains, which are paired
+differences, and the errors of the confidence sequence, which is looked at daily.
 
 The smallest work: `.venv/bin/python benchmarks/evidence_coverage.py 2`
 """
@@ -15,7 +15,9 @@ from __future__ import annotations
 import sys
 
 import numpy as np
+from scipy.special import ndtr, ndtri
 
+from app.evidence.means import FEWEST, MeanSums
 from app.evidence.sequence import Sequence
 from tests.evidence.worlds import WORLDS, coverage
 
@@ -30,6 +32,28 @@ NULLS = {
     "an amount for each case": ((-1.0, 0.0, 1.0), (0.1, 0.8, 0.1), 1.0),
     "rare losses of any amount": ((1.0, 0.0, -20.0), (0.1, 0.895, 0.005), 1.0),
 }  # values, their shares, and the log-normal spread of the amounts that they are multiples of
+
+GAINS = {"even": (1.0, 0.0), "one in eleven": (10.0, 0.0), "one in eleven, an amount for each case": (10.0, 1.0)}
+
+
+def wrong_gains(loss, spread, moves, n, days, streams, seed=0):
+    """The shares of null streams in which the interval of a gain by days, and by independent cases, excludes 0.
+
+    One way risks `loss` where the other pays 1, at odds that are even on average and move with the days (probit).
+    """
+    rng, wrong = np.random.default_rng(seed), np.zeros(2)
+    for _ in range(streams):
+        move = moves * rng.normal(size=days)[np.arange(n) * days // n]
+        lost = rng.random(n) < ndtr(ndtri(1 / (1 + loss)) * np.sqrt(1 + moves**2) + move)
+        gains = np.exp(spread * rng.normal(size=n)) * np.where(lost, -loss, 1.0)
+        if min(lost.sum(), n - lost.sum()) < FEWEST:
+            continue
+        by_days, together = MeanSums(), MeanSums()
+        for day, own in enumerate(np.array_split(gains, days)):
+            by_days.add(own, day)
+            together.add(own)
+        wrong += [not mean.low <= 0 <= mean.high for mean in (by_days.mean(), together.mean())]
+    return wrong / streams
 
 
 def wrong_sequences(values, shares, spread, streams, seed=0):
@@ -64,6 +88,12 @@ def main() -> None:
         share = f"{100 * held / given:.1f} %" if given else "-"
         rest = f"{share} | {percent(given - held, streams)} | {percent(found, streams)}"
         print(f"| {world} | {days} | {n:,} | {100 * given / streams:.0f} % | {rest} |", flush=True)
+    print("| gains | days move by | days | cases | wrong by days | wrong by cases |\n|---|---|---|---|---|---|")
+    for name, (loss, spread) in GAINS.items():
+        for moves, days, n in ((0.0, 8, 1_000), (0.0, 30, 5_000), (0.25, 8, 1_000), (0.25, 30, 5_000)):
+            own = wrong_gains(loss, spread, moves, n, days, streams) * streams
+            shares = " | ".join(percent(count, streams) for count in own)
+            print(f"| {name} | {moves} | {days} | {n:,} | {shares} |", flush=True)
     for name, (values, shares, spread) in NULLS.items():
         wrong, width = wrong_sequences(values, shares, spread, streams)
         deviation = np.sqrt(np.dot(shares, np.square(values)) * np.exp(2 * spread**2) / (DAYS * A_DAY))

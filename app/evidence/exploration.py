@@ -6,11 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from app.evidence.means import Mean
+from app.evidence.means import SMALLEST, Mean, Z, unit_for
 from app.evidence.promise import PromiseSums, Risk, judge
-from app.evidence.units import SMALLEST, unit_for
 
-_Z = 1.959963984540054
 _FEWEST, _HEAVIEST = 30.0, 0.1  # effective cases, and the greatest share of one case in all weights
 
 
@@ -47,7 +45,7 @@ def weighted(known: np.ndarray, chance: np.ndarray, earned: np.ndarray, model: n
     design = (weight - 1) * (model / unit)
     ips = float((weight * np.where(known, earned, 0.0)).mean())
     dr = float((model + errors).mean())
-    spread = _Z * float(design.std()) / np.sqrt(n) * unit
+    spread = Z * float(design.std()) / np.sqrt(n) * unit
     means = Mean(ips, None, None), Mean(dr, None, None)
     if judged.mean is not None and judged.low is not None and judged.high is not None:
         down, up = judged.mean - judged.low, judged.high - judged.mean

@@ -12,13 +12,11 @@ from typing import Any
 import numpy as np
 
 from app.evidence.inversion import FAR, cornish_fisher, crossing, root
-from app.evidence.means import FEWEST, p_value, student
-from app.evidence.units import ROUNDING, SMALLEST, unit_for
+from app.evidence.means import FEWEST, ROUNDING, SMALLEST, Z, day_inflation, p_value, unit_for, widening
 
 _SMOOTH = 1e-5  # share of every class that the model excludes: some models state 0 where they mean rare
 _LOGIT, _SCALE = 24.0, 512  # range of the binned log-odds, and the binary logarithms of ranges, each to both sides
 _LOGIT_BINS, _SCALE_BINS = 481, 16_385
-_Z = 1.959963984540054
 _NARROWER, _WIDER = 0.5, 2.0  # prior standard deviations of the log dispersion, below and above 1
 _FEW = 0.5  # skewness of the sum under the promise above which no interval is given: of about four losses of equal size
 _UNPROMISED = 1.3  # dispersion from which the sample has a say beside the promise
@@ -126,21 +124,11 @@ class PromiseSums:
         return len(self._days)
 
     def by_days(self) -> tuple[float | None, float]:
-        """The variance of the sum by the sums of days, over that of independent cases, and the degrees of freedom of
-        this estimate; None for one day, which shows nothing.
-
-        Each day is compared with its share in what all days risk; days of unequal shares have fewer degrees of freedom
-        (Bell and McCaffrey, 2002).
-        """
+        """See `day_inflation`; each day is compared with its share in what all days risk."""
         total, variance = np.array(list(self._days.values())).T
-        share = variance / variance.sum()
-        rest = 1 - share
-        if rest.min() < ROUNDING or self.variance <= ROUNDING * self.moments[1] / self.count:
+        if self.variance <= ROUNDING * self.moments[1] / self.count:
             return None, np.inf
-        found = float(((total - share * self.moments[0]) ** 2 / rest).sum())
-        weight = share**2 / rest
-        freedom = 1 / float((share**2).sum() + weight.sum() ** 2 - (weight**2).sum())
-        return found / (self.count * self.variance), freedom
+        return day_inflation(total, variance / variance.sum(), self.count * self.variance)
 
     @property
     def variance(self) -> float:
@@ -235,16 +223,16 @@ def judge(sums: PromiseSums) -> Judged:
     fitted = root(lambda shift: total - family.cumulants(shift)[0], -FAR, FAR)
     ratio, dispersion = _dispersion(sums, family.cumulants(fitted))
     inflation, freedom = sums.by_days()
-    widened = 1.0 if inflation is None else max(inflation * (student(freedom) / _Z) ** 2, 1.0)
+    widened = widening(inflation, freedom)
 
     def place(shift: float) -> float:
         return cornish_fisher(total, family.cumulants(shift), dispersion * widened)
 
-    low = crossing(lambda shift: _Z - place(shift), fitted, -1)
-    high = crossing(lambda shift: _Z + place(shift), fitted, 1)
+    low = crossing(lambda shift: Z - place(shift), fitted, -1)
+    high = crossing(lambda shift: Z + place(shift), fitted, 1)
     ends = family.cumulants(low)[0] / n, family.cumulants(high)[0] / n
     if ratio > _UNPROMISED:
-        reach = _Z * float(np.sqrt(sums.variance * widened / n))
+        reach = Z * float(np.sqrt(sums.variance * widened / n))
         ends = min(ends[0], mean - reach), max(ends[1], mean + reach)
     return Judged(n, mean * unit, ends[0] * unit, ends[1] * unit, None, ratio, inflation, freedom)
 

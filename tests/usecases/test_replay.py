@@ -15,7 +15,7 @@ from tests.messages import says
 from tests.outcomes.records import decided, told
 
 MATRIX = ((0.0, -1.0), (-10.0, 5.0))
-N = 400
+N, DAYS = 400, 8
 
 
 def terms(model="replay-ward", **changes):
@@ -54,10 +54,10 @@ def ward(client, database):
     p = rng.beta(1, 2, N)
     y = (rng.random(N) < p).astype(int)
     P, done = np.column_stack((1 - p, p)), (p > 0.5).astype(int)
-    at = [DAY * (20_000 + i % 3) + i for i in range(N)]
+    at = [DAY * (20_000 + i % DAYS) + i for i in range(N)]
     ids = decided(database, N, terms=terms(), at=at, probabilities=P.tolist(), choice=done.tolist())
-    for day in range(3):
-        some = range(day, N, 3)
+    for day in range(DAYS):
+        some = range(day, N, DAYS)
         told(database, [ids[i] for i in some], y[some].tolist(), terms=terms(), day=20_000 + day)
     return P, y, done
 
@@ -120,8 +120,8 @@ def test_limits_hold_for_a_day_and_priors_are_corrected_for(client, ward):
 
     earned = P @ np.array(MATRIX)
     choice = np.zeros(N, dtype=int)
-    for day in range(3):
-        rows = np.arange(day, N, 3)
+    for day in range(DAYS):
+        rows = np.arange(day, N, DAYS)
         gain = earned[rows, 1] - earned[rows, 0]
         choice[rows[np.argsort(-gain)[:10]]] = 1
     assert limited["mean"] == pytest.approx(money(P, y, choice).mean())
@@ -132,7 +132,7 @@ def test_limits_hold_for_a_day_and_priors_are_corrected_for(client, ward):
 
 def test_a_period_chooses_by_the_time_of_the_decision(client, ward):
     result = replayed(client, rules=[{}], since=DAY * 20_001, until=DAY * 20_002)
-    assert result["decisions"] == len(range(1, N, 3))
+    assert result["decisions"] == len(range(1, N, DAYS))
 
 
 def test_selective_outcomes_are_marked_and_bounded(client, database):

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from app.database import Database
-from app.errors import Invalid
 from app.migrations import migrate
 from app.outcomes.archive import Archive
 from app.outcomes.identity import DAY
 from app.usecases import replay_job
+from app.usecases.outcome_report import slices
 from app.usecases.specs import ReplaySpec
 from tests.outcomes.records import LOAN, decided, told
 
@@ -37,13 +37,13 @@ def archive(tmp_path):
 def replayed(archive, monkeypatch):
     """What is found by replaying the decisions of the archive, few at a time."""
     monkeypatch.setattr(replay_job, "trained", lambda _ports, _model: lambda _version: (np.array([0.5, 0.5]), 100))
-    monkeypatch.setattr(replay_job, "_AT_ONCE", 7)
+    monkeypatch.setattr(slices, "_AT_ONCE", 7)
 
     def replay(*rules, **options):
         spec = ReplaySpec(
             model="loan", classes=["bad", "good"], rules=list(rules or [{"rule": "most_probable"}]), **options
         )
-        found = replay_job._Replay(SimpleNamespace(archive=archive), spec)
+        found = replay_job.Replay(SimpleNamespace(archive=archive), spec)
         found.read()
         return found
 
@@ -80,7 +80,7 @@ def test_limits_hold_once_for_all_cases_of_a_day(archive, replayed, every, rule,
     """Whatever priors, matrix and order of the actions each of them has."""
     P, y, days = write(archive, every, days=2)
 
-    (found,) = replayed(rule)._alternatives
+    (found,) = replayed(rule).document()["alternatives"]
 
     matrices = np.array([(DEARER if every[i % len(every)] is DEARER else LOAN).matrix for i in range(N)])
     if share is not None:
@@ -92,9 +92,8 @@ def test_limits_hold_once_for_all_cases_of_a_day(archive, replayed, every, rule,
     for day in (0, 1):
         rows = np.flatnonzero((days == day) & (gain > 0))
         choice[rows[np.argsort(-gain[rows])[:10]]] = 1
-    assert found.tally.failure is None
     assert choice.sum() > 10
-    assert np.concatenate(found.tally.earned, axis=1)[1].sum() == pytest.approx(matrices[np.arange(N), y, choice].sum())
+    assert found["total"] == pytest.approx(matrices[np.arange(N), y, choice].sum())
 
 
 @pytest.mark.parametrize(
@@ -104,35 +103,10 @@ def test_what_limits_hold_of_a_day_is_bounded(archive, replayed, monkeypatch, mo
     write(archive, [LOAN, DEARER])
     monkeypatch.setattr(replay_job, "_MOST_HELD", most)
 
-    limited, plain = replayed(LIMITED, {"rule": "expected_benefit"})._alternatives
+    limited, plain = replayed(LIMITED, {"rule": "expected_benefit"}).document()["alternatives"]
 
-    assert (plain.tally.failure, plain.tally.n) == (None, N)
-    assert reason in limited.tally.failure
-    assert limited.held == []
-
-
-def test_cases_are_taken_some_at_a_time_with_each_matrix_once(archive, replayed, monkeypatch):
-    write(archive, [LOAN, DEARER, LOAN])
-    parts = []
-    monkeypatch.setattr(replay_job, "_choice", lambda _, part: parts.append(part) or part.done)
-
-    replayed()
-
-    assert sum(map(len, parts)) == N
-    assert {len(part) for part in parts} <= {7, N % 7}
-    assert max(len(part.matrices) for part in parts) == 2
-
-
-def test_too_many_known_cases_are_refused_before_the_day_is_read(archive, replayed, monkeypatch):
-    write(archive, [LOAN])
-    monkeypatch.setattr(replay_job, "_MOST_KNOWN", 20)
-    parts = []
-    monkeypatch.setattr(replay_job, "_choice", lambda _, part: parts.append(part) or part.done)
-
-    with pytest.raises(Invalid, match="choose a shorter period"):
-        replayed()
-
-    assert len(parts) == 2
+    assert plain["known"] == N
+    assert reason in limited["error"]
 
 
 @pytest.mark.parametrize(
@@ -151,6 +125,6 @@ def test_a_matrix_without_actions_is_about_the_classes(replayed, archive, action
     benefits = tuple((0.0,) * len(recorded) for _ in range(2))
     decided(archive.database, 3, terms=replace(LOAN, actions=recorded, benefits=benefits), at=DATE * DAY)
 
-    found = replayed(benefits=[[0.0, -1.0], [-20.0, 5.0]], actions=actions)
+    found = replayed(benefits=[[0.0, -1.0], [-20.0, 5.0]], actions=actions).document()
 
-    assert (found._decisions, dict(found._left_out)) == ((3, {}) if fits else (0, {"other_actions": 3}))
+    assert (found["decisions"], found["left_out"]) == ((3, {}) if fits else (0, {"other_actions": 3}))

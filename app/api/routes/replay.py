@@ -125,7 +125,7 @@ async def replay(
     """Other versions decide on the recorded instances, other rules on the recorded probabilities; each is paired with
     what was done. `benefits` decide and count in place of those of each request.
 
-    A difference is significant by the rule of `/compare`. Limits hold for the cases of a day. Where the
+    The interval of a difference is that of the report's gains. Limits hold for the cases of a day. Where the
     truth is known more often after some actions than after others, the figures say so, and only `bounds` that exclude 0
     make a verdict.
     """

@@ -56,7 +56,7 @@ class Earned:
         self.size += float(np.abs(promised).sum())
         self.received += float(part.received[priced].sum())
         self.taken_promised += float(part.taken_promised[priced].sum())
-        self.told.add((part.received - part.taken_earned)[priced])
+        self.told.add((part.received - part.taken_earned)[priced], part.day)
         if self.taken is None and part.overridden[priced].any():
             self.taken = deepcopy(self.promise)  # until here they were the same
         if self.taken is not None:

@@ -82,7 +82,7 @@ class Paired(MeanSums):
             return rows
         M, term, truth = part.stack.matrices, part.term[rows], part.truth[rows]
         earned = part.stack.best[term, truth] if other is None else M[term, truth, other[rows]]
-        self.add(earned - M[term, truth, base[rows]])
+        self.add(earned - M[term, truth, base[rows]], part.day)
         self._count(part, rows)
         self.apart |= _apart(part, rows, base[rows], None if other is None else other[rows])
         return rows
@@ -160,7 +160,7 @@ class Ways:
         if part.overridden.any():
             self.overrides.compare(part, part.choice, way(part, others := rows[part.overridden], part.taken[others]))
         told = ~np.isnan(part.benefit[rows])
-        self.told.add((part.received - part.taken_earned)[told])
+        self.told.add((part.received - part.taken_earned)[told], part.day)
         self._challenge(part)
 
     def _challenge(self, part: Slice) -> None:

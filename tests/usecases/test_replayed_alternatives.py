@@ -1,23 +1,39 @@
-"""Sums of replayed alternatives, and what they prove."""
+"""What replayed alternatives earn beside what was done, and what that proves."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from app.outcomes.cases import UNKNOWN
+from app.usecases.outcome_report.slices import slices
 from app.usecases.outcome_report.ways import THIN
-from app.usecases.replay_tally import Part, Tally, documents
+from app.usecases.replay_job import Alternative, documents
+from tests.usecases.outcome_worlds import day_of_cases, terms_of
 
 MATRIX = np.array([[0.0, -1.0], [-2.0, 1.0]])
+TERMS = [terms_of(tuple(map(tuple, MATRIX.tolist())))]
 
 
-def part(rng, n, *, told=None, B=MATRIX, known=1.0):
+def part(rng, n, *, told=None, known=1.0, truth=None):
     """Cases that were decided at random, with truths that both actions earn equally from."""
-    truth = np.where(rng.random(n) < known, (rng.random(n) < 0.25).astype(int), -1)
+    if truth is None:
+        truth = np.where(rng.random(n) < known, rng.random(n) < 0.25, UNKNOWN)
     done = rng.integers(0, 2, n)
-    benefits = np.full(n, np.nan) if told is None else told(B[np.maximum(truth, 0), done])
-    P, term = np.tile([0.75, 0.25], (n, 1)), np.zeros(n, dtype=int)
-    return Part(("no", "yes"), ("wait", "treat"), B[None], P, term, done, truth, benefits)
+    benefit = np.full(n, np.nan) if told is None else told(MATRIX[np.maximum(truth, 0), done])
+    cases = day_of_cases(rng, n, terms=TERMS)
+    (found,) = slices(replace(cases, truth=truth.astype(np.int32), choice=done.astype(np.int32), benefit=benefit))
+    return found
+
+
+def tallied(cases, *choices, **options):
+    """The figures of alternatives that choose so in the same cases."""
+    found = [Alternative(None, {}) for _ in choices]
+    for each, choice in zip(found, choices, strict=True):
+        each.add(cases, choice)
+    return documents(found, **{"selective": False} | options)
 
 
 @pytest.mark.parametrize("told", [lambda earned: earned - 3, lambda earned: 0.5 * earned, lambda earned: earned + 7])
@@ -25,42 +41,35 @@ def test_benefits_that_were_told_are_on_neither_side_of_the_difference(told):
     rng = np.random.default_rng(1)
     cases = part(rng, 2_000, told=told)
     choice = rng.integers(0, 2, 2_000)
-    tally = Tally()
-    tally.add(cases, choice)
-    (found,) = documents([tally], selective=False)
+    (found,) = tallied(cases, choice)
 
-    before, after = MATRIX[cases.truth, cases.done], MATRIX[cases.truth, choice]
+    before, after = MATRIX[cases.truth, cases.choice], MATRIX[cases.truth, choice]
     assert found["done"]["mean"] == pytest.approx(before.mean())
     assert found["mean"] == pytest.approx(after.mean())
     assert found["difference"]["mean"] == pytest.approx((after - before).mean())
     assert found["difference"]["differing"] == np.count_nonzero(before != after)
     assert found["verdict"] == "undecided"
-    apart = {"cases": 2_000, "total": pytest.approx((cases.told - before).sum())}
+    apart = {"cases": 2_000, "total": pytest.approx((cases.benefit - before).sum())}
     assert found["told_benefits"] == apart | {
         "basis": found["basis"],
-        "mean": pytest.approx((cases.told - before).mean()),
+        "mean": pytest.approx((cases.benefit - before).mean()),
     }
 
 
 def test_without_benefits_that_were_told_there_is_nothing_apart():
     rng = np.random.default_rng(2)
-    tally = Tally()
-    tally.add(part(rng, 100, known=0.5), rng.integers(0, 2, 100))
-    assert documents([tally], selective=False)[0]["told_benefits"] is None
+    assert tallied(part(rng, 100, known=0.5), rng.integers(0, 2, 100))[0]["told_benefits"] is None
 
 
 def alternatives(rng, n, choices):
     """Figures of alternatives, of which each has its own way with the same cases."""
-    cases, tallies = part(rng, n), []
-    for choose in choices:
-        tallies.append(Tally())
-        tallies[-1].add(cases, choose(cases))
-    return documents(tallies, selective=False)
+    cases = part(rng, n)
+    return tallied(cases, *(choose(cases) for choose in choices))
 
 
 def test_of_many_alternatives_that_are_no_better_hardly_any_is_called_so():
     rng = np.random.default_rng(3)
-    runs = [alternatives(rng, 300, [lambda cases: rng.integers(0, 2, len(cases.done))] * 20) for _ in range(8)]
+    runs = [alternatives(rng, 300, [lambda cases: rng.integers(0, 2, len(cases))] * 20) for _ in range(8)]
 
     def seems(one):
         return one["difference"]["low"] > 0 or one["difference"]["high"] < 0
@@ -74,13 +83,13 @@ def test_the_one_of_many_alternatives_that_is_better_is_found():
     best = MATRIX.argmax(axis=1)
 
     def at_random(cases):
-        return rng.integers(0, 2, len(cases.done))
+        return rng.integers(0, 2, len(cases))
 
     def wise(cases):
-        return np.where(rng.random(len(cases.done)) < 0.3, best[cases.truth], cases.done)
+        return np.where(rng.random(len(cases)) < 0.3, best[cases.truth], cases.choice)
 
     def same(cases):
-        return cases.done
+        return cases.choice
 
     found = alternatives(rng, 500, [at_random] * 10 + [wise, same] + [at_random] * 10)
     assert [one["verdict"] for one in found] == ["undecided"] * 10 + ["better", "same"] + ["undecided"] * 10
@@ -102,18 +111,15 @@ def test_the_one_of_many_alternatives_that_is_better_is_found():
 def test_what_is_undecided_says_why(n, share, options, reason):
     """An alternative that knows the truth in a share of the cases, or that decides at random."""
     rng = np.random.default_rng(5)
-    cases, best = part(rng, n, known=0.5 if options.get("selective") else 1.0), MATRIX.argmax(axis=1)
-    if n == 200:
-        cases.truth[np.flatnonzero(cases.truth == 1)[20:]] = 0
+    best, rare = MATRIX.argmax(axis=1), (np.arange(n) < 20) if n == 200 else None
+    cases = part(rng, n, known=0.5 if options.get("selective") else 1.0, truth=rare)
     choice = rng.integers(0, 2, n)
     if share is not None:
         knows = (rng.random(n) < share) & (cases.truth >= 0)
         choice = np.where(
-            knows, best[np.maximum(cases.truth, 0)], np.where(cases.truth < 0, 1 - cases.done, cases.done)
+            knows, best[np.maximum(cases.truth, 0)], np.where(cases.truth < 0, 1 - cases.choice, cases.choice)
         )
-    tally = Tally()
-    tally.add(cases, choice)
-    (found,) = documents([tally], **{"selective": False} | options)
+    (found,) = tallied(cases, choice, **options)
 
     assert (found["verdict"] == "undecided") == (reason is not None)
     assert reason is None if found["reason"] is None else reason in found["reason"]
@@ -122,9 +128,7 @@ def test_what_is_undecided_says_why(n, share, options, reason):
 
 
 def test_a_gain_that_a_class_without_a_case_could_outweigh_is_no_verdict():
-    cases, tally = part(np.random.default_rng(6), 200), Tally()
-    cases.truth[:] = 0
-    tally.add(cases, np.zeros(200, dtype=int))
-    (found,) = documents([tally], selective=False)
+    cases = part(np.random.default_rng(6), 200, truth=np.zeros(200))
+    (found,) = tallied(replace(cases, choice=np.ones(200, dtype=np.int32)), np.zeros(200, dtype=int))
     assert found["difference"]["mean"] > 0
     assert (found["verdict"], found["reason"]) == ("undecided", THIN)
