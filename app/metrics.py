@@ -35,7 +35,7 @@ from app.jobs.queue import QueueStatus
 from app.jobs.worker import Worker
 from app.outcome_metrics import OutcomeMetrics
 from app.registry.registry import Registry
-from app.storage.failures import FAILURE_COUNTS
+from app.storage.store_calls import FAILURES
 from app.usecases.ports import Ports
 
 _without_creation_times: Callable[[], None] = disable_created_metrics
@@ -192,7 +192,7 @@ class StorageMetrics(Collector):
 
     def collect(self) -> Iterator[Metric]:
         errors = CounterMetricFamily("payoff_storage_errors", "Calls that a store did not answer", labels=("store",))
-        failures = dict.fromkeys(("PAYOFF_MODELS", "PAYOFF_DATASETS", "PAYOFF_DECISIONS"), 0) | FAILURE_COUNTS.counts()
+        failures = dict.fromkeys(("PAYOFF_MODELS", "PAYOFF_DATASETS", "PAYOFF_DECISIONS"), 0) | FAILURES
         for name, count in failures.items():
             errors.add_metric((name.removeprefix("PAYOFF_").lower(),), count)
         yield errors

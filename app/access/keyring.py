@@ -51,7 +51,7 @@ class KeysMade:
     def known(self) -> bool:
         """Whether keys were ever made; Unavailable where that cannot be found out."""
         try:
-            self._storage.read_alone(NOTE)
+            self._storage.read(NOTE)
         except NotFound:
             return False
         return True

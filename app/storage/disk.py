@@ -9,14 +9,14 @@ import re
 import shutil
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
 from app.disks import Obstacle, obstacle
 from app.errors import EXHAUSTED, UNWRITABLE, Conflict, Unavailable
-from app.storage.failures import FAILURE_COUNTS
+from app.storage.store_calls import note_failure
 
 _HIDDEN = "."  # names that begin so are work in progress
 _LEFTOVERS = f"{_HIDDEN}*." + "[0-9a-f]" * 32  # what _beside names, as a pattern
@@ -26,7 +26,7 @@ _log = logging.getLogger(__name__)
 
 
 class Disk:
-    """A `Backend` on this machine, or on a file system that looks like it."""
+    """Files on this machine, or on a file system that looks like it; what is absent raises FileNotFoundError."""
 
     def __init__(self, root: Path, name: str) -> None:
         self._root = root
@@ -54,10 +54,8 @@ class Disk:
     def read_many(self, paths: list[str]) -> dict[str, bytes]:
         found = {}
         for path in paths:
-            try:
+            with suppress(FileNotFoundError):
                 found[path] = self.read(path)
-            except FileNotFoundError:
-                continue
         return found
 
     def open(self, path: str) -> BinaryIO:
@@ -77,8 +75,9 @@ class Disk:
             _flush_directory(target.parent)
 
     def folders(self, under: str) -> list[str]:
-        with self._failures():
+        with self._failures(), suppress(FileNotFoundError, NotADirectoryError):
             return [entry.name for entry in os.scandir(self._root / under) if entry.is_dir()]
+        return []
 
     def remove(self, folder: str) -> None:
         target = self._root / folder
@@ -91,9 +90,8 @@ class Disk:
             _flush_directory(trash.parent)
         shutil.rmtree(trash, ignore_errors=True)
 
-    def clean_up(self, folders: re.Pattern[str], age: float, spare: Callable[[str], bool]) -> int:
-        """What is half-done is known here by its own hidden name, so the arguments on folders are not needed."""
-        del folders, spare
+    def clean_up(self, _folders: re.Pattern[str], age: float) -> int:
+        """What is half-done is known here by its own hidden name."""
         removed, before = 0, time.time() - age
         for leftover in [*self._root.glob(_LEFTOVERS), *self._root.glob(f"*/{_LEFTOVERS}")]:
             taken = _beside(leftover)
@@ -136,7 +134,7 @@ class Disk:
         except OSError as error:
             if error.errno not in _FAILING:
                 raise
-            FAILURE_COUNTS.note(self._name)
+            note_failure(self._name)
             _log.warning("%s: %s (%s)", self._name, error.strerror, error.filename)
             raise Unavailable(f"the disk of {self._name} cannot be used at the moment ({error.strerror})") from error
 

@@ -33,7 +33,6 @@ _ROUNDS = 5  # of publishing and removing against each other
 _MAX_REMOVED = 1000
 _PART_BYTES = 16 * 2**20  # of uploads in parts
 _BLOCK_BYTES = 4 * 2**20  # read ahead by who reads piece by piece
-_TIMES = ("LastModified", "created", "updated", "last_modified", "mtime")  # what stores call the time of writing
 _SECONDS = 4.0  # for an answer, twice, since all is tried again
 _LEAST_BYTES_PER_SECOND = 2**20
 # Trying again is StoreBreaker's part alone, so that the waits of several layers do not multiply.
@@ -45,7 +44,7 @@ _IN_PARTS: dict[str, dict[str, Any]] = {"s3": {"chunksize": _PART_BYTES}}
 
 
 class Objects:
-    """A `Backend` under any fsspec URL that is no folder of this machine."""
+    """Files under any fsspec URL that is no folder of this machine; what is absent raises FileNotFoundError."""
 
     def __init__(self, url: str, seal: str, name: str, retry_seconds: float = 0.0) -> None:
         self._seal = seal
@@ -89,8 +88,6 @@ class Objects:
         return bytes(self._ask(lambda: self._fs.cat_file(self._at(path), **self._reading)))
 
     def read_many(self, paths: list[str]) -> dict[str, bytes]:
-        if not paths:
-            return {}
         names = {self._at(path): path for path in paths}
 
         def read() -> dict[str, bytes]:
@@ -100,7 +97,7 @@ class Objects:
                     raise content
             return {names[name]: bytes(content) for name, content in found.items() if not _absent(content)}
 
-        return self._ask(read) if len(paths) > 1 else self._read_one(paths[0])
+        return self._ask(read) if paths else {}
 
     def open(self, path: str) -> BinaryIO:
         file = self._ask(lambda: self._fs.open(self._at(path), "rb", block_size=_BLOCK_BYTES))
@@ -110,7 +107,10 @@ class Objects:
         self._ask(lambda: self._put(path, content))
 
     def folders(self, under: str) -> list[str]:
-        entries = self._ask(lambda: self._fs.ls(self._at(under), detail=True, refresh=True))
+        try:
+            entries = self._ask(lambda: self._fs.ls(self._at(under), detail=True, refresh=True))
+        except FileNotFoundError:
+            return []
         return [entry["name"].rstrip("/").rsplit("/", 1)[-1] for entry in entries if entry["type"] == "directory"]
 
     def remove(self, folder: str) -> None:
@@ -123,8 +123,8 @@ class Objects:
                 self._drop(path)
         raise Unavailable(f"{folder} is being written by another process; try again later")
 
-    def clean_up(self, folders: re.Pattern[str], age: float, spare: Callable[[str], bool]) -> int:
-        """Remove folders that `folders` matches and `spare` does not want, without a seal and older than `age` seconds.
+    def clean_up(self, folders: re.Pattern[str], age: float) -> int:
+        """Remove folders that `folders` matches, without a seal and older than `age` seconds.
 
         The store's own clock counts, known from the newest of its files: this machine's may be hours ahead.
         """
@@ -138,7 +138,7 @@ class Objects:
         removed = 0
         for folder, found in files.items():
             old = max(_written(info) for info in found.values()) < min(now, time()) - age
-            if old and self._seal not in found and removed < _MAX_REMOVED and not spare(folder):
+            if old and self._seal not in found and removed < _MAX_REMOVED:
                 self.remove(folder)
                 removed += 1
         return removed
@@ -185,12 +185,6 @@ class Objects:
         except FileNotFoundError:
             return False
         return True
-
-    def _read_one(self, path: str) -> dict[str, bytes]:
-        try:
-            return {path: self.read(path)}
-        except FileNotFoundError:
-            return {}
 
     def _find(self, under: str) -> dict[str, dict[str, Any]]:
         """All objects below `under`, by their paths from the root."""
@@ -245,12 +239,5 @@ def _absent(content: object) -> bool:
 
 def _written(info: Mapping[str, Any]) -> float:
     """When an object was written, seconds since 1970; now, if the store does not report it."""
-    for name in _TIMES:
-        value = info.get(name)
-        if isinstance(value, str):
-            value = datetime.fromisoformat(value)
-        if isinstance(value, datetime):
-            return value.timestamp()
-        if isinstance(value, int | float):
-            return float(value)
-    return time()
+    at = info.get("LastModified") or info.get("created")
+    return at.timestamp() if isinstance(at, datetime) else time()

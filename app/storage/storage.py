@@ -10,13 +10,13 @@ of the root: such a path is answered with NotFound.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
 from app.disks import Obstacle
 from app.errors import NotFound
-from app.storage.backend import Backend
 from app.storage.disk import Disk
 from app.storage.objects import Objects
 
@@ -24,11 +24,6 @@ _HIDDEN = "."  # names that begin so are work in progress
 _ABANDONED_SECONDS = 3600.0  # no folder takes an hour to write
 _LOCAL = re.compile(r"(?:file|local)://(?P<path>.*)", re.DOTALL)
 _NONE = re.compile(r"(?!)")
-_ABSENT = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
-
-
-def _spare_none(_folder: str) -> bool:
-    return False
 
 
 class Storage:
@@ -44,11 +39,11 @@ class Storage:
         self.seal = seal
         self.name = name
         local = _LOCAL.fullmatch(url)
-        self._backend: Backend
-        if not self.is_remote(url):
-            self._backend = Disk(Path(local["path"] if local else url).absolute(), name)
+        self._place: Disk | Objects
+        if self.is_remote(url):
+            self._place = Objects(url, seal, name, retry_seconds)
         else:
-            self._backend = Objects(url, seal, name, retry_seconds)
+            self._place = Disk(Path(local["path"] if local else url).absolute(), name)
 
     @staticmethod
     def is_remote(url: str) -> bool:
@@ -57,11 +52,11 @@ class Storage:
 
     def check(self) -> None:
         """Unavailable where the place cannot be reached, Unusable where that will not pass by itself."""
-        self._backend.check()
+        self._place.check()
 
     def obstacle(self) -> Obstacle | None:
         """What keeps a folder of this machine from being written; None of a store on the network. Writes nothing."""
-        return self._backend.obstacle()
+        return self._place.obstacle()
 
     def publish(self, folder: str, files: Mapping[str, bytes]) -> None:
         """Write all `files` as `folder`, or nothing; Conflict where that folder exists."""
@@ -69,38 +64,26 @@ class Storage:
             raise ValueError(f"a folder needs its seal {self.seal!r}")
         for name in files:
             _checked(folder, name)
-        self._backend.publish(folder, files)
+        self._place.publish(folder, files)
 
-    def read(self, folder: str, name: str) -> bytes:
+    def read(self, *path: str) -> bytes:
         """The bytes of one file; NotFound where it is absent."""
-        return self.read_alone(f"{folder}/{name}")
-
-    def read_alone(self, path: str) -> bytes:
-        """The same of a file that `write` put there."""
-        try:
-            return self._backend.read(_checked(path))
-        except _ABSENT as absent:
-            raise NotFound(f"there is no {path}") from absent
+        with _found(*path) as whole:
+            return self._place.read(whole)
 
     def read_each(self, folders: Iterable[str], name: str) -> dict[str, bytes]:
         """The bytes of the file `name` of those folders that have it, by their names; faster than one by one."""
         paths = {_checked(folder, name): folder for folder in folders}
-        return {paths[path]: content for path, content in self._backend.read_many(list(paths)).items()}
+        return {paths[path]: content for path, content in self._place.read_many(list(paths)).items()}
 
-    def open(self, folder: str, name: str) -> BinaryIO:
+    def open(self, *path: str) -> BinaryIO:
         """One file, seekable, to be read piece by piece and closed; NotFound where it is absent."""
-        path = _checked(folder, name)
-        try:
-            return self._backend.open(path)
-        except _ABSENT as absent:
-            raise NotFound(f"there is no {path}") from absent
+        with _found(*path) as whole:
+            return self._place.open(whole)
 
     def folders(self, under: str = "") -> list[str]:
         """Names directly below `under`, sealed or not, sorted."""
-        try:
-            names = self._backend.folders(_checked(under) if under else "")
-        except _ABSENT:
-            return []
+        names = self._place.folders(_checked(under) if under else "")
         return sorted(name for name in names if not name.startswith(_HIDDEN))
 
     def exists(self, folder: str) -> bool:
@@ -109,24 +92,28 @@ class Storage:
 
     def write(self, path: str, content: bytes) -> None:
         """Put one file in place of whatever was there, atomically."""
-        self._backend.write(_checked(path), content)
+        self._place.write(_checked(path), content)
 
     def remove(self, folder: str) -> None:
         """Remove a folder with all in it; it ceases to exist at once. Nothing happens where it is absent."""
-        self._backend.remove(_checked(folder))
+        self._place.remove(_checked(folder))
 
-    def clean_up(
-        self,
-        folders: re.Pattern[str] = _NONE,
-        older_than_seconds: float = _ABANDONED_SECONDS,
-        spare: Callable[[str], bool] = _spare_none,
-    ) -> int:
+    def clean_up(self, folders: re.Pattern[str] = _NONE, older_than_seconds: float = _ABANDONED_SECONDS) -> int:
         """Remove what killed processes left half-written or half-removed; how many there were.
 
-        In an object store these are folders without a seal; only those whose whole name matches `folders`, and which
-        `spare` does not want kept, are touched.
+        In an object store these are folders without a seal; only those whose whole name matches `folders` are touched.
         """
-        return self._backend.clean_up(folders, older_than_seconds, spare)
+        return self._place.clean_up(folders, older_than_seconds)
+
+
+@contextmanager
+def _found(*path: str) -> Iterator[str]:
+    """The whole path; NotFound where what is read inside is absent."""
+    whole = _checked(*path)
+    try:
+        yield whole
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as absent:
+        raise NotFound(f"there is no {whole}") from absent
 
 
 def _checked(*parts: str) -> str:

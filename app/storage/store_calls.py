@@ -1,15 +1,16 @@
-"""Calls to a store on the network, which may be slow, unavailable, full or set up wrongly."""
+"""Calls to a store, which may be slow, unavailable, full or set up wrongly; and how often one failed."""
 
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable
+from threading import Lock
 from time import monotonic, sleep
 from typing import TypeVar
 
 from app.circuit_breaker import CircuitBreaker
 from app.errors import PayoffError, Unavailable, Unusable
-from app.storage.failures import FAILURE_COUNTS
 
 T = TypeVar("T")
 
@@ -37,7 +38,16 @@ _REFUSALS = {
     "403": "access is denied: list, read, write and delete have to be allowed",
 }
 
+FAILURES: Counter[str] = Counter()
+"""How often a call failed in this process, by the name of the store."""
+_counting = Lock()
+
 _log = logging.getLogger(__name__)
+
+
+def note_failure(name: str) -> None:
+    with _counting:
+        FAILURES[name] += 1
 
 
 class StoreBreaker(CircuitBreaker):
@@ -66,7 +76,7 @@ class StoreBreaker(CircuitBreaker):
                 if failure is None:
                     self.reset()
                     raise
-                FAILURE_COUNTS.note(self._name)
+                note_failure(self._name)
                 if isinstance(failure, Unusable) or not (first or monotonic() + pause < until):
                     self._rest(failure, error)
                     raise failure from error

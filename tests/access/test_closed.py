@@ -150,7 +150,7 @@ def test_a_database_with_other_keys_closes_to_those_of_the_first(tmp_path):
 def test_an_empty_table_opens_nothing_while_the_store_is_away(tmp_path, monkeypatch):
     """There may be a note in it."""
     stack = Stack(tmp_path)
-    monkeypatch.setattr(Storage, "read_alone", _away)
+    monkeypatch.setattr(Storage, "read", _away)
     stack.restart()
 
     assert stack.entrance() == "not ready"
@@ -161,7 +161,7 @@ def test_an_empty_table_opens_nothing_while_the_store_is_away(tmp_path, monkeypa
     assert stack.entrance() == "open"
 
 
-@pytest.mark.parametrize("method", ["read_alone", "write"])
+@pytest.mark.parametrize("method", ["read", "write"])
 def test_a_note_that_cannot_be_written_is_written_later(tmp_path, monkeypatch, method):
     stack = Stack(tmp_path)
     monkeypatch.setattr(Storage, method, _away)

@@ -92,9 +92,9 @@ def test_a_single_file_is_replaced(storage):
     storage.write("a/index", b"1")
     storage.write("a/index", b"2")
 
-    assert storage.read_alone("a/index") == b"2"
+    assert storage.read("a/index") == b"2"
     with pytest.raises(NotFound):
-        storage.read_alone("a/other")
+        storage.read("a/other")
 
 
 @pytest.mark.parametrize("name", ["..", "a/../../b", ".hidden", "a//b", "/etc", "a/", "a\0b"])
@@ -105,7 +105,7 @@ def test_no_name_leads_out_of_the_root(storage, name):
         storage.exists,
         storage.remove,
         storage.folders,
-        storage.read_alone,
+        storage.read,
         lambda name: storage.read(name, "table"),
         lambda name: storage.read("a", name),
         lambda name: storage.write(name, b""),
@@ -145,7 +145,7 @@ def test_two_publishers_of_one_folder_end_with_one_whole_folder(disk, monkeypatc
     with pytest.raises(Conflict):
         disk.publish("a", {**FILES, "table": b"other"})
 
-    assert disk.read_alone("a/table") == FILES["table"]
+    assert disk.read("a/table") == FILES["table"]
     assert _names(disk.url) == ["a"]
 
 
