@@ -1,26 +1,28 @@
-"""From a source to what is stored: one pass over its batches, with every check on the way."""
+"""From a source to what is stored: written in one pass over its batches, then looked at column by column."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from app.data.columns import CategoricalColumn, NumericColumn, Vocabulary
+from app.data.columns import Column, Vocabulary, Words
 from app.data.dataset import DataLimits
-from app.data.findings import Findings
-from app.data.labels import Classes, NumberLabel, RelevanceLabel, WordLabel
+from app.data.labels import Classes, classes_of
 from app.data.source import Source
-from app.errors import Invalid, reject
+from app.errors import Flaw, Invalid, reject
 from app.features import Feature
+from app.text import MAX_CATEGORY, MAX_NAME
 
-_CELLS_PER_GROUP = 1 << 21  # cells of a Parquet row group, at most 16 MB
-_Column = NumericColumn | CategoricalColumn
+_CELLS = 1 << 21  # of a Parquet row group, and of the columns that are looked at together: at most 16 MB
+_MAX_WARNINGS = 50
 
 
 @dataclass(frozen=True)
@@ -36,104 +38,98 @@ class Built:
 
 
 def build(
-    source: Source,
-    labels: Sequence[int],
-    sink: BinaryIO,
-    limits: DataLimits,
-    left_out: Mapping[str, tuple[int, int, str]] | None = None,
-    *,
-    several: bool,
-    numbers: bool = False,
+    source: Source, labels: Sequence[int], sink: BinaryIO, limits: DataLimits, *, several: bool, numbers: bool = False
 ) -> Built:
     """Read `source` to its end and write it to `sink` as Parquet: the columns at `labels` as labels (`several`: 0 or 1
     each), the others as features.
 
-    With `numbers` one label is a number to regress on, also where all its values are integers. `left_out` says of each
-    column which values count as missing, once all is read.
-    Raises Invalid with every column that cannot be used. One pass; memory of one row group and the categories.
+    With `numbers` one label is a number to regress on, also where all its values are integers. Raises Invalid with
+    every column that cannot be used. Memory of one row group, of some columns, and of the categories.
     """
+    _check_kinds(source, labels, several=several, numbers=numbers)
     order = [j for j in range(len(source.places)) if j not in set(labels)] + list(labels)
     vocabulary = Vocabulary(limits.max_words, limits.max_characters)
-    features = [_feature(source, j, limits, vocabulary) for j in order[: len(order) - len(labels)]]
-    targets = [_label(source, j, limits, vocabulary, several=several, numbers=numbers) for j in labels]
-    columns: list[_Column] = [*features, *targets]
-    writer, findings = _Writer(columns, sink), Findings(features, targets)
-    for arrays in source.batches():
-        writer.write([column.add(arrays[j]) for column, j in zip(columns, order, strict=True)])
-        findings.add()
-    flaws = [flaw for feature in features for flaw in feature.flaws()]
-    flaws += [flaw for target in targets if isinstance(target, RelevanceLabel) for flaw in target.relevance_flaws()]
-    reject(flaws)
-    writer.close()
+    words = {
+        j: Words(source.places[j], limits.max_categories, vocabulary, longest=MAX_NAME if j in labels else MAX_CATEGORY)
+        for j in order
+        if source.kinds[j] == "categorical"
+    }
+    refused = _write(source, order, words, sink)
+    stored = pq.ParquetFile(sink)
+    targets = list(_columns(stored, source, order, words, range(len(order) - len(labels), len(order))))
+    parts: list[list[Any]] = []
+    features: list[Feature] = []
+    warnings: list[str] = []
+    flaws: list[Flaw] = []
+    label = targets[0] if len(targets) == 1 else None
+    for j, column in zip(order, _columns(stored, source, order, words, range(len(order) - len(labels))), strict=False):
+        flaws += [refused[j]] if j in refused else column.flaws()
+        features.append(column.feature)
+        parts.append([column.place.name, column.feature.type, column.digest()])
+        warnings += column.looks(label, source.left_out.get(column.place.name))
+    reject([*flaws, *(refused[j] for j in labels if j in refused)])
+    classes = classes_of(targets, limits.max_categories, several=several, numbers=numbers)
+    identity: list[Any] = [parts, [[each.place.name, each.feature.type, each.digest()] for each in targets]]
+    if numbers and (targets[0].values == np.floor(targets[0].values)).all():
+        identity.append("numbers")  # the same integers as classes are another data set
+    more = len(warnings) - _MAX_WARNINGS
     return Built(
-        rows=columns[0].rows,
-        features=tuple(feature.feature() for feature in features),
+        rows=stored.metadata.num_rows,
+        features=tuple(features),
         labels=tuple(target.place.name for target in targets),
-        classes=_classes(targets),
-        identity=_identity(features, targets),
-        warnings=tuple(findings.warnings(left_out or {})),
+        classes=classes,
+        identity=hashlib.sha256(json.dumps(identity).encode()).hexdigest(),
+        warnings=(*warnings[:_MAX_WARNINGS], *([f"and {more:,} more such warnings"] if more > 0 else [])),
     )
 
 
-def _feature(source: Source, j: int, limits: DataLimits, vocabulary: Vocabulary) -> _Column:
-    if source.kinds[j] == "numeric":
-        return NumericColumn(source.places[j])
-    return CategoricalColumn(source.places[j], limits.max_categories, vocabulary)
-
-
-def _label(
-    source: Source, j: int, limits: DataLimits, vocabulary: Vocabulary, *, several: bool, numbers: bool
-) -> NumberLabel | WordLabel | RelevanceLabel:
-    place = source.places[j]
-    if several:
-        if source.kinds[j] == "categorical":
+def _check_kinds(source: Source, labels: Sequence[int], *, several: bool, numbers: bool) -> None:
+    for place in (source.places[j] for j in labels if source.kinds[j] == "categorical"):
+        if several:
             msg = f"{place.name!r} holds words; each of several labels must be a column of 0 and 1"
             raise Invalid.at(place.loc, msg)
-        return RelevanceLabel(place)
-    if source.kinds[j] == "numeric":
-        return NumberLabel(place, limits.max_categories, regressed=numbers)
-    if numbers:
-        raise Invalid.at(place.loc, f"{place.name!r} holds words; a number to regress on is a column of numbers")
-    return WordLabel(place, limits.max_categories, vocabulary)
+        if numbers:
+            raise Invalid.at(place.loc, f"{place.name!r} holds words; a number to regress on is a column of numbers")
 
 
-def _classes(targets: Sequence[NumberLabel | WordLabel | RelevanceLabel]) -> Classes:
-    first = targets[0]
-    if isinstance(first, RelevanceLabel):
-        return tuple(target.place.name for target in targets)
-    return first.classes()
+def _write(source: Source, order: Sequence[int], words: dict[int, Words], sink: BinaryIO) -> dict[int, Flaw]:
+    """Write the columns in this order, a row group whenever enough cells have come together; those that cannot be."""
+    dictionary = pa.dictionary(pa.int32(), pa.string())
+    schema = pa.schema([(source.places[j].name, dictionary if j in words else pa.float64()) for j in order])
+    rows_per_group = max(_CELLS // len(order), 1)
+    waiting: list[Any] = []
+    refused: dict[int, Flaw] = {}
+
+    def flush(least: int) -> None:
+        if waiting and sum(batch.num_rows for batch in waiting) >= least:
+            table = pa.Table.from_batches(waiting, schema).unify_dictionaries()
+            writer.write_table(table, row_group_size=rows_per_group)
+            waiting.clear()
+
+    with pq.ParquetWriter(sink, schema, compression="zstd") as writer:
+        rows = 0
+        for arrays in source.batches():
+            for j in order:
+                if (
+                    j not in words and (row := pc.index(pc.is_nan(arrays[j]), True).as_py()) >= 0
+                ):  # else it were missing
+                    refused.setdefault(j, source.places[j].flaw(rows + row, "nan is not a finite number"))
+            columns = [words[j].take(arrays[j]) if j in words else arrays[j] for j in order]
+            rows += len(arrays[0])
+            waiting.append(pa.RecordBatch.from_arrays(columns, schema=schema))
+            flush(rows_per_group)
+        flush(0)
+    return refused | {j: each.flaw for j, each in words.items() if each.flaw}
 
 
-def _identity(features: Iterable[_Column], labels: Sequence[_Column]) -> str:
-    """SHA-256 over names, kinds, values and roles of all columns, in order."""
-    parts: list[Any] = [
-        [[column.place.name, column.feature().type, column.digest()] for column in role] for role in (features, labels)
-    ]
-    if any(isinstance(label, NumberLabel) and label.regressed and label.integers for label in labels):
-        parts.append("numbers")  # the same integers as classes are another data set
-    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
-
-
-class _Writer:
-    """Parquet, a row group whenever enough cells have come together."""
-
-    def __init__(self, columns: Sequence[_Column], sink: BinaryIO) -> None:
-        self._schema = pa.schema([pa.field(column.place.name, column.stored_as) for column in columns])
-        self._writer = pq.ParquetWriter(sink, self._schema, compression="zstd")
-        self._rows_per_group = max(_CELLS_PER_GROUP // len(columns), 1)
-        self._waiting: list[Any] = []
-
-    def write(self, arrays: list[Any]) -> None:
-        self._waiting.append(pa.RecordBatch.from_arrays(arrays, schema=self._schema))
-        if sum(batch.num_rows for batch in self._waiting) >= self._rows_per_group:
-            self._flush()
-
-    def close(self) -> None:
-        self._flush()
-        self._writer.close()
-
-    def _flush(self) -> None:
-        if self._waiting:
-            table = pa.Table.from_batches(self._waiting, self._schema).unify_dictionaries()
-            self._writer.write_table(table, row_group_size=self._rows_per_group)
-            self._waiting = []
+def _columns(
+    stored: pq.ParquetFile, source: Source, order: Sequence[int], words: dict[int, Words], positions: range
+) -> Iterator[Column]:
+    """The stored columns at these positions, as many at a time as a row group has cells."""
+    at_once = max(_CELLS // max(stored.metadata.num_rows, 1), 1)
+    for begin in range(positions.start, positions.stop, at_once):
+        some = positions[begin - positions.start : begin - positions.start + at_once]
+        table = stored.reader.read_all(column_indices=list(some), use_threads=False)  # a name may be there twice
+        for i, column in zip(some, table.columns, strict=True):
+            j = order[i]
+            yield Column.of(source.places[j], column, words[j].first if j in words else None)

@@ -1,92 +1,25 @@
-"""Columns that are checked, digested and summed up while they flow by, a batch at a time.
-
-A batch is an Arrow array, float64 or (dictionary-encoded) string, null where a value is missing.
-"""
+"""Columns of a table, each as a whole: what it holds, and what it looks like where that is not how it was read."""
 
 from __future__ import annotations
 
 import hashlib
-from typing import Any
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
 
 from app.data.location import Location
-from app.data.misread import misread
-from app.errors import Flaw, Invalid, TooLarge
+from app.data.misread import MAX_SHOWN, misread
+from app.data.source import LeftOut
+from app.errors import MAX_ERRORS, Flaw, TooLarge
 from app.features import Feature
-from app.text import MAX_CATEGORY, refused_character
+from app.text import MAX_CATEGORY, refused_character, some_of
 
-DICTIONARY = pa.dictionary(pa.int32(), pa.string())
-
-
-class _Column:
-    """What is known of a column of either kind so far."""
-
-    def __init__(self, place: Location) -> None:
-        self.place = place
-        self.rows = 0
-        self.missing = 0
-        self._digest = hashlib.sha256()
-
-    @property
-    def constant(self) -> bool:
-        """Whether all values are the same, and none is missing."""
-        return self.rows > 1 and not self.missing and self._is_single()
-
-    def flaws(self) -> list[Flaw]:
-        """What is wrong with the column as a feature, now that it is complete."""
-        if self.missing < self.rows:
-            return []
-        return [Flaw(self.place.loc, f"{self.place.name!r} is missing in every row; leave the column out")]
-
-    def digest(self) -> str:
-        """The same for the same values, however they were sent and cut into batches."""
-        return self._digest.hexdigest()
-
-    def _is_single(self) -> bool:
-        """Whether there is one value, besides missing ones."""
-        raise NotImplementedError
-
-
-class NumericColumn(_Column):
-    """A column of finite numbers."""
-
-    stored_as = pa.float64()
-
-    def __init__(self, place: Location) -> None:
-        super().__init__(place)
-        self.values = np.empty(0)  # of the last batch
-        self._least, self._most = np.inf, -np.inf
-
-    def add(self, array: Any) -> Any:
-        """Take a float64 batch in and give it back as it is to be stored; Invalid where a number is not finite."""
-        values = array.to_numpy(zero_copy_only=False)
-        finite = np.isfinite(values)
-        if len(values) - np.count_nonzero(finite) > array.null_count:
-            valid = array.is_valid().to_numpy(zero_copy_only=False)
-            self._refuse(values, valid & ~finite, "{} is not a finite number")
-        self._check(array, values)
-        self._digest.update(values.astype("<f8", copy=False).tobytes())
-        self.values = values
-        self._least = np.fmin.reduce(values, initial=self._least)
-        self._most = np.fmax.reduce(values, initial=self._most)
-        self.rows += len(values)
-        self.missing += array.null_count
-        return array
-
-    def feature(self) -> Feature:
-        return Feature(self.place.name, "numeric")
-
-    def _is_single(self) -> bool:
-        return bool(self._least == self._most)
-
-    def _check(self, array: Any, values: np.ndarray) -> None:
-        """What a kind of column asks for beyond finite numbers."""
-
-    def _refuse(self, values: np.ndarray, bad: np.ndarray, msg: str) -> None:
-        positions = np.flatnonzero(bad)
-        raise Invalid.of(self.place.flaw(self.rows + int(i), msg.format(_shown(values[i]))) for i in positions)
+_LOOKED_AT = 1000  # rows that tell whether looking at all of them can be worth it
+_MAX_LABELS = 1000  # of a label whose copies in other words are looked for
+_FEW = 20  # rows below which distinct values mean nothing
+_FEW_INTEGERS = 100
 
 
 class Vocabulary:
@@ -109,90 +42,147 @@ class Vocabulary:
             )
 
 
-class CategoricalColumn(_Column):
-    """A column of words, and how often each occurs."""
+class Words:
+    """The words of a column while its batches flow by: the row of the first of each, and what forbids the column.
 
-    stored_as = DICTIONARY
-    longest = MAX_CATEGORY
+    There may be `most` words of at most `longest` characters. A column with a flaw is not looked at any further.
+    """
 
-    def __init__(self, place: Location, most: int, vocabulary: Vocabulary) -> None:
-        super().__init__(place)
-        self.most = most
-        self.counts: dict[str, int] = {}
-        self.first: dict[str, int] = {}  # the row of each word's first occurrence
-        self.values = np.empty(0, dtype="<u8")  # of the last batch, the same number for the same word
+    def __init__(self, place: Location, most: int, vocabulary: Vocabulary, *, longest: int = MAX_CATEGORY) -> None:
+        self.first: dict[str, int] = {}
+        self.flaw: Flaw | None = None
+        self._place = place
+        self._most = most
         self._vocabulary = vocabulary
-        self._marks: dict[str, int] = {}
+        self._longest = longest
+        self._rows = 0
 
-    def add(self, array: Any) -> Any:
-        """Take a batch of strings in and give it back dictionary-encoded; Invalid where there are too many words."""
+    def take(self, array: pa.Array) -> pa.DictionaryArray:
+        """A batch of strings, as it is to be stored: its dictionary has no other words than those that occur."""
         encoded = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
         codes = encoded.indices.fill_null(-1).to_numpy().astype(np.int64)
-        counts = np.bincount(codes + 1, minlength=len(encoded.dictionary) + 1)
-        used = np.flatnonzero(counts[1:])
-        dictionary = encoded.dictionary.take(pa.array(used[: self.most + 1]))
-        words = dictionary.to_pylist()
-        self._check_words(words, codes, used)
-        if any(word not in self.first for word in words):
-            self._note_first(words, codes, used)
-        self._count(words, counts[1:][used[: self.most + 1]])
-        marks = np.zeros(len(counts), dtype="<u8")  # position 0, before all words, is the missing value's
-        marks[used + 1] = [self._marks[word] for word in words]
-        self.values = marks[codes + 1]
-        self._digest.update(self.values.tobytes())
-        self._check(codes)
-        self.rows += len(codes)
-        self.missing += int(counts[0])
-        positions = np.zeros(len(counts), dtype=np.int32)
+        used, first = np.unique(codes, return_index=True)
+        used, first = (used[1:], first[1:]) if len(used) and used[0] < 0 else (used, first)
+        kept = 0 if self.flaw else min(len(used), self._most + 1)
+        dictionary = encoded.dictionary.take(pa.array(used[:kept]))
+        for word, row in zip(dictionary.to_pylist(), first.tolist(), strict=False):
+            if self.flaw is None and word not in self.first:
+                self._add(word, self._rows + row)
+        self._rows += len(codes)
+        if self.flaw:
+            return pa.nulls(len(codes), pa.dictionary(pa.int32(), pa.string()))
+        positions = np.zeros(len(encoded.dictionary) + 1, dtype=np.int32)
         positions[used + 1] = np.arange(len(used))
         return pa.DictionaryArray.from_arrays(pa.array(positions[codes + 1], mask=codes < 0), dictionary)
 
+    def _add(self, word: str, row: int) -> None:
+        place, name = self._place, self._place.name
+        if len(word) > self._longest:
+            self.flaw = Flaw(place.loc, f"{name!r} has a value of {len(word)} characters; leave columns of text out")
+        elif message := refused_character(word):
+            self.flaw = place.flaw(row, message)
+        elif len(self.first) == self._most:
+            looks = misread(self.first | {word: row}, name)
+            advice = "it looks like an identifier or text: leave it out or group its values"
+            self.flaw = Flaw(
+                place.loc,
+                f"{name!r} has more than {self._most} distinct values; {place.flaw(*looks).msg if looks else advice}",
+            )
+        else:
+            self.first[word] = row
+            self._vocabulary.add(word)
+
+
+@dataclass(frozen=True)
+class Column:
+    """A whole column: float64 `values` (n,), NaN where missing; or the codes of `words`, -1 where missing."""
+
+    place: Location
+    values: np.ndarray
+    words: list[str] | None = None
+    first: dict[str, int] = field(default_factory=dict)  # the row of each word
+
+    @classmethod
+    def of(cls, place: Location, stored: pa.ChunkedArray, first: dict[str, int] | None) -> Column:
+        if first is None:
+            return cls(place, stored.to_numpy())
+        chunks = stored.unify_dictionaries().chunks
+        codes = [chunk.indices.fill_null(-1).to_numpy() for chunk in chunks]
+        return cls(place, np.concatenate(codes), chunks[0].dictionary.to_pylist(), first)
+
+    @property
+    def missing(self) -> np.ndarray:
+        """Where no value is (n,)."""
+        return np.isnan(self.values) if self.words is None else self.values < 0
+
+    @property
     def feature(self) -> Feature:
-        return Feature(self.place.name, "categorical", tuple(sorted(self.counts)))
+        if self.words is None:
+            return Feature(self.place.name, "numeric")
+        return Feature(self.place.name, "categorical", tuple(sorted(self.words)))
 
-    def _is_single(self) -> bool:
-        return len(self.counts) == 1
+    def digest(self) -> str:
+        """The same for the same values, however they were sent."""
+        if self.words is None:
+            return hashlib.sha256(self.values.astype("<f8", copy=False).tobytes()).hexdigest()
+        marks = [int.from_bytes(hashlib.sha256(word.encode()).digest()[:8], "little") | 1 for word in self.words]
+        return hashlib.sha256(np.array([*marks, 0], dtype="<u8")[self.values].tobytes()).hexdigest()
 
-    def _check(self, codes: np.ndarray) -> None:
-        """What a kind of column asks for beyond a bounded number of words; -1 is the missing value's code."""
+    def flaws(self) -> Iterator[Flaw]:
+        """What forbids the column as a feature."""
+        if self.missing.all():
+            yield Flaw(self.place.loc, f"{self.place.name!r} is missing in every row; leave the column out")
+        if self.words is None:
+            yield from self.wrong(np.isinf(self.values), "{} is not a finite number")
 
-    def _note_first(self, words: list[str], codes: np.ndarray, used: np.ndarray) -> None:
-        present = np.flatnonzero(codes >= 0)[::-1]
-        first = np.zeros(int(used.max()) + 1, dtype=np.int64)
-        first[codes[present]] = present  # of several rows the last one assigned stays: the first of the file
-        for word, code in zip(words, used.tolist(), strict=False):
-            self.first.setdefault(word, self.rows + int(first[code]))
+    def wrong(self, bad: np.ndarray, msg: str) -> Iterator[Flaw]:
+        """The first rows that are `bad` (n,)."""
+        for i in np.flatnonzero(bad)[:MAX_ERRORS].tolist():
+            value = float(self.values[i])
+            shown = int(value) if value.is_integer() else value
+            yield self.place.flaw(i, msg.format(repr(shown)))
 
-    def _check_words(self, words: list[str], codes: np.ndarray, used: np.ndarray) -> None:
-        """Invalid where a new word is too long, or at the first row whose word no text may hold."""
-        for word, code in zip(words, used, strict=False):
-            if word in self.counts:
-                continue
-            if len(word) > self.longest:
-                msg = f"{self.place.name!r} has a value of {len(word)} characters; leave columns of text out"
-                raise Invalid.at(self.place.loc, msg)
-            if message := refused_character(word):
-                flaw = self.place.flaw(self.rows + int(np.argmax(codes == code)), message)
-                raise Invalid(flaw.msg, [flaw])
+    def looks(self, label: Column | None, left_out: LeftOut | None) -> Iterator[str]:
+        """What a feature looks like where that is not how it was read, beside the one `label`."""
+        name = self.place.name
+        if left_out is not None:
+            msg = f"{left_out.word!r} is not a number; such values count as missing: {left_out.count:,}"
+            yield self.place.flaw(left_out.row, msg).msg
+        if len(self.values) > 1 and (self.values == self.values[0]).all() and not self.missing[0]:
+            yield f"{name!r} has the same value in every row; leave it out"
+        elif label is not None and self._is_copy(label):
+            yield f"{name!r} and the label {label.place.name!r} follow from one another; if it is a copy, leave it out"
+        elif self.words is not None and (found := misread(self.first, name)):
+            yield self.place.flaw(*found).msg
+        elif self.words is not None and self._is_distinct(_FEW):
+            shown = some_of([repr(word[:MAX_SHOWN]) for word in self.first], 2)
+            yield f"{name!r} holds a different text in every row ({shown}); if it is an identifier, leave it out"
+        elif self.words is None and self._is_distinct(_FEW_INTEGERS) and self._is_whole():
+            yield f"{name!r} holds a different integer in every row; if it is an identifier, leave it out"
 
-    def _count(self, words: list[str], counts: np.ndarray) -> None:
-        for word, count in zip(words, counts.tolist(), strict=True):
-            if word not in self.counts:
-                self._vocabulary.add(word)
-                self._marks[word] = int.from_bytes(hashlib.sha256(word.encode()).digest()[:8], "little") | 1
-            self.counts[word] = self.counts.get(word, 0) + count
-        self._check_number(len(self.counts))
+    def _is_whole(self) -> bool:
+        present = self.values[~self.missing]
+        return bool((present == np.floor(present)).all())
 
-    def _check_number(self, distinct: int) -> None:
-        if distinct <= self.most:
-            return
-        msg = f"{self.place.name!r} has more than {self.most} distinct values"
-        if looks := misread(self.first, self.place.name):
-            raise Invalid.at(self.place.loc, f"{msg}; {self.place.flaw(*looks).msg}")
-        raise Invalid.at(
-            self.place.loc, f"{msg}; it looks like an identifier or text: leave it out or group its values"
-        )
+    def _is_distinct(self, few: int) -> bool:
+        """Whether no value occurs twice, in `few` rows or more."""
+        present = self.values[~self.missing]
+        return len(self.values) >= few and all(len(np.unique(some)) == len(some) for some in _sooner(present))
+
+    def _is_copy(self, label: Column) -> bool:
+        """Whether different labels have different values, too, and each several rows; or all are the same."""
+        if (self.words is None) == (label.words is None) and self.digest() == label.digest():
+            return True
+        if self.missing.any():
+            return False
+        for mine, theirs in zip(_sooner(self.values), _sooner(label.values), strict=True):
+            labels, places, codes = np.unique(theirs, return_index=True, return_inverse=True)
+            values = mine[places]  # of one row of each label
+            if not (values[codes] == mine).all() or len(np.unique(values)) < len(labels):
+                return False
+        return 1 < len(labels) <= _MAX_LABELS and len(self.values) > 2 * len(labels)
 
 
-def _shown(value: float) -> str:
-    return repr(int(value)) if np.isfinite(value) and value == int(value) else repr(float(value))
+def _sooner(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The first rows, and all: what fails in the first costs no look at all of them."""
+    return values[:_LOOKED_AT], values

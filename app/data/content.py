@@ -9,11 +9,10 @@ from contextlib import contextmanager
 from tempfile import SpooledTemporaryFile
 from typing import BinaryIO, cast
 
-from app.data.csv_file import CsvFile
-from app.data.csv_text import in_utf8
+from app.data.csv_file import csv_source
 from app.data.dataset import DataLimits
 from app.data.location import FILE
-from app.data.parquet_file import ParquetFile
+from app.data.parquet_file import parquet_source
 from app.data.source import Source
 from app.data.upload_request import UploadRequest
 from app.errors import Invalid, TooLarge
@@ -35,39 +34,21 @@ def opened(content: BinaryIO, limits: DataLimits, request: UploadRequest) -> Ite
     size = content.seek(0, 2)
     if size > limits.max_upload_bytes:
         raise TooLarge(f"{size:,} bytes; an upload may have at most {limits.max_upload_bytes:,}")
-    if _first_bytes(content).startswith(_GZIP):
-        with SpooledTemporaryFile(max_size=_IN_MEMORY) as plain:
-            _unpack(content, cast(BinaryIO, plain), min(limits.max_upload_bytes, max(size * _RATIO, _IN_MEMORY)))
-            with _in_utf8(cast(BinaryIO, plain), limits, request) as text:
-                yield _source(text, limits, request)
-    else:
-        with _in_utf8(content, limits, request) as text:
-            yield _source(text, limits, request)
-
-
-@contextmanager
-def _in_utf8(content: BinaryIO, limits: DataLimits, request: UploadRequest) -> Iterator[BinaryIO]:
-    """The same text in UTF-8; Invalid where it is not in the encoding of the request."""
-    encoding = request.dialect.encoding
-    if encoding == "utf-8" or _first_bytes(content).startswith(_PARQUET):
-        yield content
+    if not _first_bytes(content).startswith(_GZIP):
+        yield _source(content, limits, request)
         return
-    content.seek(0)
     with SpooledTemporaryFile(max_size=_IN_MEMORY) as plain:
-        for part in in_utf8(iter(lambda: content.read(_CHUNK), b""), encoding):
-            plain.write(part)
-            if plain.tell() > limits.max_upload_bytes:
-                raise TooLarge(f"in UTF-8, an upload may have at most {limits.max_upload_bytes:,} bytes")
-        yield cast(BinaryIO, plain)
+        _unpack(content, cast(BinaryIO, plain), min(limits.max_upload_bytes, max(size * _RATIO, _IN_MEMORY)))
+        yield _source(cast(BinaryIO, plain), limits, request)
 
 
 def _source(content: BinaryIO, limits: DataLimits, request: UploadRequest) -> Source:
     first = _first_bytes(content)
     if first.startswith(_PARQUET):
-        return ParquetFile(content, limits, request)
+        return parquet_source(content, limits, request)
     if first.startswith((_ZIP, _GZIP)):
         raise Invalid.at(FILE, "this is an archive or an Excel file; send CSV, gzipped or not, or Parquet")
-    return CsvFile(content, limits, request)
+    return csv_source(content, limits, request)
 
 
 def _first_bytes(content: BinaryIO) -> bytes:

@@ -1,11 +1,11 @@
-"""CSV, read in one way wherever it comes from: files, and bodies of requests."""
+"""CSV in all its dialects, read in one way wherever it comes from: files, and bodies of requests."""
 
 from __future__ import annotations
 
 import codecs
 import csv
 import io
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from typing import Any, BinaryIO
 
@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as arrow_csv
 
+from app.data.dialect import Dialect
 from app.errors import MAX_ERRORS, Flaw, Invalid
 from app.numbers_in_text import MISSING
 
@@ -30,16 +31,15 @@ _RAGGED = "there are rows with another number of values than the header"
 
 
 class CsvText:
-    """Separated text in UTF-8 with a header; spaces around names and values do not count.
+    """Separated text with a header; spaces around names and values do not count.
 
     Raises Invalid for what is not such a table. At most a block of it is in memory.
     """
 
-    def __init__(self, content: BinaryIO, delimiter: str) -> None:
+    def __init__(self, content: BinaryIO, dialect: Dialect) -> None:
         self._content = content
-        self._delimiter = delimiter
-        _check_utf8(content)
-        self.names = _header(content, delimiter)
+        self._dialect = dialect
+        self.names = self._header()
         if len(self.names) == 1:
             _check_delimiter(self.names[0])
 
@@ -52,18 +52,17 @@ class CsvText:
             ragged.append(Flaw("", msg))
             return "skip" if len(ragged) < MAX_ERRORS else "error"
 
-        self._content.seek(0)
         header, last = 1, None
         with _explained(ragged):
             reader = arrow_csv.open_csv(
-                pa.PythonFile(self._content, mode="r"),
+                pa.PythonFile(self._text(), mode="r"),
                 read_options=arrow_csv.ReadOptions(
                     use_threads=False,
                     block_size=_BLOCK * (1 + len(self.names) // _WIDE),
                     autogenerate_column_names=True,
                 ),
                 parse_options=arrow_csv.ParseOptions(
-                    delimiter=self._delimiter, newlines_in_values=True, invalid_row_handler=note
+                    delimiter=self._dialect.delimiter, newlines_in_values=True, invalid_row_handler=note
                 ),
                 convert_options=arrow_csv.ConvertOptions(default_column_type=pa.string(), check_utf8=False),
             )
@@ -79,16 +78,61 @@ class CsvText:
         if last is not None and "\n" in last.as_py():
             raise Invalid.at("", "the last value runs over several lines; close the quote that opens it")
 
+    def _text(self) -> BinaryIO:
+        """Arrow's own check of UTF-8 comes too late: it may pass over rows that are of another length, too."""
+        return io.BufferedReader(_Utf8(self._content, self._dialect.encoding), _BLOCK)
 
-def in_utf8(parts: Iterable[bytes], encoding: str) -> Iterator[bytes]:
-    """Text in UTF-8; Invalid at `/encoding` where it is not in this one."""
-    decoder = codecs.getincrementaldecoder(_CODECS.get(encoding, encoding))()
-    try:
-        for part in parts:
-            yield decoder.decode(part).encode()
-        yield decoder.decode(b"", final=True).encode()
-    except UnicodeError as error:
-        raise Invalid.at("/encoding", f"the file is not {encoding}") from error
+    def _header(self) -> list[str]:
+        """The names in the first line that is not empty, which is the first row of Arrow's reader, too."""
+        text = io.TextIOWrapper(self._text(), "utf-8-sig", newline="")
+        try:
+            lines = iter(lambda: text.readline(_BLOCK), "")
+            rows = csv.reader(lines, delimiter=self._dialect.delimiter)
+            names = [name.strip() for name in next(filter(None, rows), [""])]
+        except csv.Error as error:
+            raise Invalid.at("", f"the header cannot be read ({error})") from error
+        if names == [""]:
+            raise Invalid.at("", "the file is empty, or its first line holds spaces alone")
+        return names
+
+
+class _Utf8(io.RawIOBase):
+    """The text in UTF-8, from its beginning; Invalid with the line where it is not in its encoding."""
+
+    def __init__(self, content: BinaryIO, encoding: str) -> None:
+        content.seek(0)
+        self._content = content
+        self._encoding = encoding
+        self._decoder = codecs.getincrementaldecoder(_CODECS.get(encoding, encoding))()
+        self._ready = memoryview(b"")
+        self._line = 1
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, into: Any) -> int:
+        chunk = b"?"
+        while chunk and not self._ready:
+            chunk = self._content.read(_BLOCK)
+            try:
+                text = self._decoder.decode(chunk, final=not chunk)
+            except UnicodeError as error:
+                raise self._refusal(error) from error
+            self._line += text.count("\n")
+            self._ready = memoryview(text.encode())
+        size = min(len(into), len(self._ready))
+        into[:size], self._ready = self._ready[:size], self._ready[size:]
+        return size
+
+    def _refusal(self, error: UnicodeError) -> Invalid:
+        if self._encoding != "utf-8":
+            return Invalid.at("/encoding", f"the file is not {self._encoding}")
+        if isinstance(error, UnicodeDecodeError):
+            self._line += error.object.count(b"\n", 0, error.start)
+        self._content.seek(0)
+        other = "utf-16" if self._content.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) else "latin-1"
+        advice = f"send ?encoding={other}, or save the file as UTF-8"
+        return Invalid.at("", f"line {self._line} is not UTF-8; {advice}")
 
 
 def check_text(content: bytes) -> None:
@@ -131,46 +175,6 @@ def first_word(column: Any, decimal: str) -> int:
         else:
             low = middle
     return low
-
-
-def _check_utf8(content: BinaryIO) -> None:
-    """Arrow's own check comes too late: it may pass over rows that are of another length and not UTF-8."""
-    content.seek(0)
-    decoder = codecs.getincrementaldecoder("utf-8")()
-    line = 1
-    while True:
-        chunk = content.read(_BLOCK)
-        try:
-            decoder.decode(chunk, final=not chunk)
-        except UnicodeDecodeError as error:
-            line += error.object.count(b"\n", 0, error.start)
-            raise Invalid.at("", f"line {line} is not UTF-8; {_other_encoding(content)}") from error
-        if not chunk:
-            return
-        line += chunk.count(b"\n")
-
-
-def _other_encoding(content: BinaryIO) -> str:
-    """What the text may be instead, by its first bytes."""
-    content.seek(0)
-    other = "utf-16" if content.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) else "latin-1"
-    return f"send ?encoding={other}, or save the file as UTF-8"
-
-
-def _header(content: BinaryIO, delimiter: str) -> list[str]:
-    """The names in the first line that is not empty, which is the first row of Arrow's reader, too."""
-    content.seek(0)
-    text = io.TextIOWrapper(content, "utf-8-sig", newline="")
-    try:
-        lines = iter(lambda: text.readline(_BLOCK), "")
-        names = [name.strip() for name in next(filter(None, csv.reader(lines, delimiter=delimiter)), [""])]
-    except csv.Error as error:
-        raise Invalid.at("", f"the header cannot be read ({error})") from error
-    finally:
-        text.detach()
-    if names == [""]:
-        raise Invalid.at("", "the file is empty, or its first line holds spaces alone")
-    return names
 
 
 def _check_delimiter(name: str) -> None:

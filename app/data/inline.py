@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from app.data.dataset import DataLimits
 from app.data.location import Location, check_names
-from app.data.source import Kind, check_columns, check_rows
+from app.data.source import Kind, Source, check_columns, check_rows
 from app.errors import Flaw, Invalid, pointer, reject
 from app.text import MAX_NAME, refused_character
 
@@ -20,35 +20,32 @@ _KINDS: dict[type, Kind] = {int: "numeric", float: "numeric", str: "categorical"
 _HELD = {"numeric": "numbers", "categorical": "strings"}
 
 
-class InlineRows:
-    """Feature names, rows and labels as lists; places are relative to the object that holds the three.
+def inline_source(
+    features: Sequence[str], rows: Sequence[Sequence[Any]], labels: Sequence[Any], limits: DataLimits
+) -> tuple[Source, range, bool]:
+    """Feature names, rows and labels as lists; the positions of the labels, and whether a row may have several.
 
-    Values are numbers, strings or None, of one kind in each column; labels are integers or strings (numbers that
-    are not integers are a target to regress on), or for each row a list of names. Raises Invalid, or TooLarge.
+    Places are relative to the object that holds the three. Values are numbers, strings or None, of one kind in each
+    column; labels are integers or strings (numbers that are not integers are a target to regress on), or for each row a
+    list of names. Raises Invalid, or TooLarge.
     """
+    check_rows(len(rows), limits)
+    check_columns(len(features), limits)
+    _check_shape(features, rows, labels)
+    names, targets, several = _targets(labels, len(features), limits)
+    places = [Location(name, pointer("features", j), pointer("rows", "{}", j)) for j, name in enumerate(features)]
+    places += [Location(name, "/labels", "/labels/{}") for name in names]
+    columns = [*zip(*rows, strict=True), *targets]
+    kinds = [_kind(column, place) for column, place in zip(columns, places, strict=True)]
 
-    def __init__(
-        self, features: Sequence[str], rows: Sequence[Sequence[Any]], labels: Sequence[Any], limits: DataLimits
-    ) -> None:
-        check_rows(len(rows), limits)
-        check_columns(len(features), limits)
-        _check_shape(features, rows, labels)
-        names, targets, self.several = _targets(labels, len(features), limits)
-        self.places = [
-            Location(name, pointer("features", j), pointer("rows", "{}", j)) for j, name in enumerate(features)
-        ]
-        self.labels = range(len(features), len(features) + len(names))
-        self.places += [Location(name, "/labels", "/labels/{}") for name in names]
-        self.names = [place.name for place in self.places]
-        columns = [*zip(*rows, strict=True), *targets]
-        self.kinds = [_kind(column, place) for column, place in zip(columns, self.places, strict=True)]
-        self._columns = columns
-
-    def batches(self) -> Iterator[list[Any]]:
+    def batches() -> Iterator[list[Any]]:
         yield [
             _numbers(column, place) if kind == "numeric" else pa.array(column, pa.string())
-            for column, kind, place in zip(self._columns, self.kinds, self.places, strict=True)
+            for column, kind, place in zip(columns, kinds, places, strict=True)
         ]
+
+    source = Source([place.name for place in places], places, kinds, batches)
+    return source, range(len(features), len(places)), several
 
 
 def _check_shape(features: Sequence[str], rows: Sequence[Sequence[Any]], labels: Sequence[Any]) -> None:

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from app.data.arrow_text import floats, index_columns, is_bytes, is_number, is_text
 from app.data.dataset import DataLimits
 from app.data.location import FILE, Location, check_names
-from app.data.source import Kind, check_columns, check_rows
+from app.data.source import Kind, Source, check_columns, check_rows
 from app.data.upload_request import UploadRequest
 from app.errors import Conflict, Flaw, Invalid, TooLarge, pointer, reject
 
@@ -36,32 +36,31 @@ def write_stream(content: BinaryIO, sink: BinaryIO, limits: DataLimits) -> None:
                     raise TooLarge(f"unpacked, the file has more than {limits.max_upload_bytes:,} bytes")
 
 
-class ParquetFile:
+def parquet_source(content: BinaryIO, limits: DataLimits, request: UploadRequest) -> Source:
     """A Parquet file of flat columns: numbers and booleans are numeric, strings and dictionaries of them categorical.
 
     Raises Invalid for other types and TooLarge beyond `limits`. A file of few bytes can hold very many equal values;
     it may hold as many as the largest CSV file could.
     """
+    with _explained():
+        file = _opened(content, limits)
+        schema = file.schema_arrow
+        names = schema.names  # a list of its own each time Arrow is asked for it
+        ignored = index_columns(schema).difference(request.labels) | request.named("ignore")
+        chosen = [j for j, name in enumerate(names) if name not in ignored]
+        kinds = _kinds(schema, chosen)
+    if not file.metadata.num_rows:
+        raise Invalid.at(FILE, "the table has no rows")
 
-    def __init__(self, content: BinaryIO, limits: DataLimits, request: UploadRequest) -> None:
+    def batches() -> Iterator[list[Any]]:
         with _explained():
-            self._file = _opened(content, limits)
-            schema = self._file.schema_arrow
-            self.names = schema.names  # a list of its own each time Arrow is asked for it
-            ignored = index_columns(schema).difference(request.labels) | request.named("ignore")
-            self._chosen = [j for j, name in enumerate(self.names) if name not in ignored]
-            self.kinds = _kinds(schema, self._chosen)
-        self.places = [Location(self.names[j], FILE + pointer(self.names[j])) for j in self._chosen]
-        if not self._file.metadata.num_rows:
-            raise Invalid.at(FILE, "the table has no rows")
-
-    def batches(self) -> Iterator[list[Any]]:
-        with _explained():
-            for batch in self._file.iter_batches(batch_size=_BATCH, use_threads=False):
+            for batch in file.iter_batches(batch_size=_BATCH, use_threads=False):
                 yield [
                     _numbers(batch.column(j)) if kind == "numeric" else _words(batch.column(j))
-                    for j, kind in zip(self._chosen, self.kinds, strict=True)
+                    for j, kind in zip(chosen, kinds, strict=True)
                 ]
+
+    return Source(names, [Location(names[j], FILE + pointer(names[j])) for j in chosen], kinds, batches)
 
 
 class ParquetRows:

@@ -12,9 +12,9 @@ from typing import Any, BinaryIO, Literal
 from app.data.building import Built, build
 from app.data.content import opened
 from app.data.dataset import DataLimits, Dataset
-from app.data.inline import InlineRows
+from app.data.inline import inline_source
 from app.data.location import FILE
-from app.data.typed import Typed
+from app.data.typed import typed
 from app.data.upload_request import UploadRequest
 from app.errors import MAX_ERRORS, Flaw, pointer, reject
 from app.text import refused_character
@@ -31,11 +31,11 @@ def read_upload(content: BinaryIO, request: UploadRequest, sink: BinaryIO, limit
     categories, whatever the size of the file.
     """
     with opened(content, limits, request) as found:
-        source = Typed(found, request)
+        source = typed(found, request)
         names = [place.name for place in source.places]
         positions = _find_labels(names, request.labels)
         several = len(positions) > 1
-        built = build(source, positions, sink, limits, source.left_out, several=several, numbers=request.numbers)
+        built = build(source, positions, sink, limits, several=several, numbers=request.numbers)
     kept = set(names)
     ignored = tuple(name for name in found.names if name not in kept)
     return replace(_record(built, request.name, "upload", sink, request.owner), ignored=ignored)
@@ -57,8 +57,8 @@ def read_inline(
     In another `period` the same content is another data set; one with a period expires. Raises Invalid with places
     below `/features`, `/rows` and `/labels`, or TooLarge.
     """
-    source = InlineRows(features, rows, labels, limits)
-    built = build(source, source.labels, sink, limits, several=source.several, numbers=numbers)
+    source, targets, several = inline_source(features, rows, labels, limits)
+    built = build(source, targets, sink, limits, several=several, numbers=numbers)
     record = _record(built, None, "inline", sink, owner)
     if not period:
         return record, record.id

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any, Literal, Protocol
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 from app.data.dataset import DataLimits
 from app.data.location import Location
@@ -12,24 +13,28 @@ from app.errors import TooLarge
 Kind = Literal["numeric", "categorical"]
 
 
-class Source(Protocol):
-    """Columns with their places and kinds; `batches` gives one Arrow array for each column.
+@dataclass(frozen=True)
+class LeftOut:
+    """Words in a column of numbers, which count as missing: how many there are, and the first with its row."""
 
-    `names` are those of all columns, also of the ones that are ignored.
+    count: int
+    row: int
+    word: str
 
-    Numeric arrays are float64, categorical ones (dictionary-encoded) strings, null where a value is missing.
+
+@dataclass(frozen=True)
+class Source:
+    """Columns with their places and kinds; each call of `batches` reads all again, one Arrow array for each column.
+
+    `names` are those of all columns, also of the ones that are ignored. Numeric arrays are float64, categorical ones
+    (dictionary-encoded) strings, null where a value is missing. `left_out`, by column, is filled while they are read.
     """
 
-    @property
-    def names(self) -> Sequence[str]: ...
-
-    @property
-    def places(self) -> Sequence[Location]: ...
-
-    @property
-    def kinds(self) -> Sequence[Kind]: ...
-
-    def batches(self) -> Iterator[list[Any]]: ...
+    names: Sequence[str]
+    places: Sequence[Location]
+    kinds: Sequence[Kind]
+    batches: Callable[[], Iterator[list[Any]]]
+    left_out: dict[str, LeftOut] = field(default_factory=dict)
 
 
 def check_rows(rows: int, limits: DataLimits) -> None:

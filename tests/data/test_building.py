@@ -2,58 +2,43 @@
 
 from __future__ import annotations
 
-import pyarrow as pa
+import io
+
 import pytest
 
-from app.data import building
-from app.data.columns import CategoricalColumn, NumericColumn, Vocabulary
-from app.data.inline import InlineRows
+from app.data import building, csv_text
+from app.data.inline import inline_source
 from app.data.loading import load
-from app.data.location import Location
 from app.data.store import DatasetStore
 from app.errors import Invalid
-
-PLACE = Location("a", "/a", "/rows/{}/0")
-
-
-@pytest.mark.parametrize(
-    ("make", "values", "kind"),
-    [
-        (lambda: NumericColumn(PLACE), [1.0, None, -2.5, 0.0, 1e300], pa.float64()),
-        (lambda: CategoricalColumn(PLACE, 10, Vocabulary(100, 1000)), ["u", None, "v", "u", ""], pa.string()),
-    ],
-    ids=["numeric", "categorical"],
-)
-def test_digest_knows_no_batches(make, values, kind):
-    """However a column is cut, its digest is the same; it changes with any value, also a missing one."""
-    whole = make()
-    whole.add(pa.array(values, kind))
-    for cut in range(1, len(values)):
-        parts = make()
-        parts.add(pa.array(values[:cut], kind))
-        parts.add(pa.array(values[cut:], kind))
-        assert parts.digest() == whole.digest()
-        assert (parts.rows, parts.missing) == (5, 1)
-
-    changed = [values[0], values[0], *values[2:]]
-    other = make()
-    other.add(pa.array(changed, kind))
-    assert other.digest() != whole.digest()
+from tests.messages import says
 
 
-def test_places_count_on_over_batches():
-    """The row named is the row of the whole column, not of its batch."""
-    column = NumericColumn(PLACE)
-    column.add(pa.array([1.0, 2.0]))
+@pytest.mark.parametrize("column", [["1.5", "", "-2.5", "0", "1e300"], ["u", "", "v", "u", "w"]])
+def test_identity_knows_no_batches(limits, monkeypatch, column):
+    """However a file is cut, its table is the same; it changes with any value, also a missing one."""
+    content = "a,b,y\n" + "".join(f"{value},{i},{i % 2}\n" for i, value in enumerate(column * 4))
+    store = DatasetStore("memory://batches", limits)
+    whole = store.add(io.BytesIO(content.encode()), ["y"])
+    monkeypatch.setattr(csv_text, "_BLOCK", 24)
+    assert store.add(io.BytesIO(content.encode()), ["y"]) == whole
+    assert store.add(io.BytesIO(content.replace("\n,", "\n7,", 1).encode()), ["y"]).id != whole.id
+
+
+def test_places_count_on_over_batches(store, monkeypatch):
+    """The row named is the row of the whole column, not of its batch; all columns with flaws are named at once."""
+    monkeypatch.setattr(csv_text, "_BLOCK", 24)
+    lines = [f"{i},{i % 3},{i % 2}\n" for i in range(40)]
+    lines[30], lines[35] = "inf,1,0\n", "1,-inf,1\n"
     with pytest.raises(Invalid) as caught:
-        column.add(pa.array([1.0, float("inf"), float("nan")]))
+        store.add(io.BytesIO(("a,b,y\n" + "".join(lines)).encode()), ["y"])
 
-    assert [flaw.loc for flaw in caught.value.flaws] == ["/rows/3/0", "/rows/4/0"]
+    assert list(caught.value.flaws) == [says("/file/a", "row 32", "inf"), says("/file/b", "row 37", "-inf")]
 
 
 def test_many_row_groups(limits, monkeypatch):
     """A table of many row groups with growing dictionaries loads as it was."""
-    monkeypatch.setattr(building, "_CELLS_PER_GROUP", 12)
+    monkeypatch.setattr(building, "_CELLS", 12)
     words = ["u", "v", "w", None, "x", "a"] * 5
     rows = [[i, words[i]] for i in range(30)]
     store = DatasetStore("memory://groups", limits)
@@ -68,6 +53,7 @@ def test_many_row_groups(limits, monkeypatch):
 
 
 def test_inline_source_has_one_batch(limits):
-    source = InlineRows(["a"], [[1], [None]], [0, 1], limits)
+    source, labels, several = inline_source(["a"], [[1], [None]], [0, 1], limits)
 
     assert [array.to_pylist() for array in next(source.batches())] == [[1.0, None], [0.0, 1.0]]
+    assert (list(labels), several) == ([1], False)

@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.data import csv_text
-from app.data.labels import _AS_NUMBER
+from app.data.dialect import Dialect
+from app.data.labels import AS_NUMBER
 from app.data.store import DataLimits, DatasetStore
 from app.errors import Invalid, TooLarge
 from app.features import Feature
@@ -154,7 +155,7 @@ def test_targets(store):
         (b"a,y\n1,u\n2,u\n", says("/file/y", "'y'", "one class", "'u'")),
         (
             b"a,y\n1,0\n2,0\n3,7\n",
-            says("/file/y", "class 7", "'y'", "one row", _AS_NUMBER),
+            says("/file/y", "class 7", "'y'", "one row", AS_NUMBER),
         ),
         (
             b"a,y\n1,u\n2,u\n3,v\n4,w\n",
@@ -290,7 +291,7 @@ def test_little_does_not_unpack_to_very_much(tmp_path):
 def test_a_block_of_a_wide_table_has_many_rows():
     """A block costs some calls for each column, however few rows it has."""
     content = "\n".join([",".join(f"c{j}" for j in range(8_000)), *[",".join("7" * 8_000)] * 300]).encode()
-    assert [len(columns[0]) for columns in csv_text.CsvText(io.BytesIO(content), ",").blocks()] == [300]
+    assert [len(columns[0]) for columns in csv_text.CsvText(io.BytesIO(content), Dialect()).blocks()] == [300]
 
 
 @pytest.mark.parametrize("cut", [5, 12, 30])

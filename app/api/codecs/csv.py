@@ -12,7 +12,7 @@ from pyarrow import csv
 
 from app.api.codecs.json import Reserve, in_header
 from app.api.codecs.media_types import CSV
-from app.data.csv_text import FIRST_ROW, CsvText, check_text, clean, first_word, in_utf8, numbers
+from app.data.csv_text import FIRST_ROW, CsvText, check_text, clean, first_word, numbers
 from app.data.dialect import Dialect
 from app.errors import Invalid, TooLarge, pointer
 
@@ -31,8 +31,7 @@ def table_of_csv(
     """
     check_text(body)
     reserve(len(body) * _BYTES_PER_BYTE)
-    plain = body if dialect.encoding == "utf-8" else b"".join(in_utf8([body], dialect.encoding))
-    text = CsvText(io.BytesIO(plain), dialect.delimiter)
+    text = CsvText(io.BytesIO(body), dialect)
     if len(text.names) > _MAX_COLUMNS:
         raise TooLarge(f"the header has {len(text.names):,} columns; at most {_MAX_COLUMNS:,} are supported")
     parts: list[list[Any]] = [[] for _ in text.names]

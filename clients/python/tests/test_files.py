@@ -17,6 +17,7 @@ from payoff_client import Payoff, csv_rows, file_parts, files
 from payoff_client.dialect import Dialect
 from pyarrow import parquet
 
+from app.data import dialect as service_dialect
 from app.data.csv_text import CsvText
 from app.errors import Invalid
 
@@ -31,7 +32,7 @@ TOGETHER = [
 
 def rows_read(text: bytes, delimiter=",") -> list[list[str]]:
     """The rows as the service reads them."""
-    blocks = CsvText(io.BytesIO(text), delimiter).blocks()
+    blocks = CsvText(io.BytesIO(text), service_dialect.Dialect(delimiter)).blocks()
     return [list(row) for block in blocks for row in zip(*(column.to_pylist() for column in block), strict=True)]
 
 
@@ -102,7 +103,10 @@ def test_parts_of_a_file_have_the_rows_of_the_whole(text, size, delimiter):
     except Invalid:
         return
     file, header = io.BytesIO(text), text[: csv_rows.first_end(text, delimiter)]
-    assert Dialect(delimiter=delimiter).header(header) == CsvText(io.BytesIO(text), delimiter).names
+    assert (
+        Dialect(delimiter=delimiter).header(header)
+        == CsvText(io.BytesIO(text), service_dialect.Dialect(delimiter)).names
+    )
     first, *others = file_parts._pieces(file, delimiter, size)
     assert first + b"".join(others) == text
     assert first.startswith(header)
@@ -121,7 +125,7 @@ def test_rows_of_an_answer_are_counted(rows):
     from app.api.codecs.csv import csv_response  # noqa: PLC0415 - with pyarrow
 
     table = pa.table({"note": [row[0] for row in rows]}, pa.schema([("note", pa.string())]))
-    content = csv_response({"note": table.column("note")}, {}).body
+    content = csv_response(table, {}).body
     assert csv_rows.count(content) == len(rows) + 1
 
 
