@@ -17,6 +17,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, Table, and_, case, delete, func, insert, select, union_all, update
@@ -47,7 +48,7 @@ class Unpublished(NamedTuple):
 class Move:
     """One line of the alias history: `alias` went from one version to another; None is nowhere."""
 
-    at: float
+    at: datetime
     who: str
     alias: str
     from_version: int | None
@@ -62,6 +63,11 @@ class ModelLine:
     versions: list[int]
     aliases: dict[str, int]
 
+    @property
+    def latest(self) -> int | None:
+        """The version that the bare name means; None where all were deleted."""
+        return max(self.versions, default=None)
+
 
 @dataclass(frozen=True)
 class VersionLine:
@@ -69,7 +75,7 @@ class VersionLine:
 
     version: int
     kind: str
-    created_at: float
+    created_at: datetime
     metrics: dict[str, Any]
 
 
@@ -249,11 +255,11 @@ class Index:
             return ModelPage(
                 name,
                 [
-                    VersionLine(row.version, row.kind, row.created_at, json.loads(row.metrics))
+                    VersionLine(row.version, row.kind, _time(row.created_at), json.loads(row.metrics))
                     for row in connection.execute(newest)
                 ],
                 {row.alias: row.version for row in connection.execute(pointing)},
-                [Move(**row) for row in connection.execute(moves).mappings()],
+                [Move(**{**row, "at": _time(row["at"])}) for row in connection.execute(moves).mappings()],
             )
 
     def card_text(self, key: Key) -> str:
@@ -293,6 +299,10 @@ def need_model(connection: Connection, name: str) -> None:
     """NotFound where no version was ever published under `name`, or none since the model was deleted."""
     if connection.execute(select(models.c.name).where(models.c.listed, models.c.name == name)).first() is None:
         raise unknown_model(name)
+
+
+def _time(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)
 
 
 def _is(table: Table, key: Key) -> ColumnElement[bool]:

@@ -12,21 +12,20 @@ from typing import Any
 
 import numpy as np
 import orjson
-from sqlalchemy import Connection, delete, func, insert, or_, select
+from sqlalchemy import Connection, and_, delete, func, insert, select, true, update
 from sqlalchemy.exc import SQLAlchemyError
 
 from app.database import Database
 from app.errors import Conflict, NotFound, NotReady, Unavailable, unknown
 from app.registry.index import need_model
+from app.registry.tables import models, state
 from app.registry.tables import saved_matrices as table
-from app.registry.tables import state
 
 # Every process has all matrices in memory, and reads them when it starts.
 MOST_VERSIONS = 1_000  # of all matrices of a model
 MOST_BYTES = 4_000_000  # of all matrices of a model, so that it leaves room for others
 MOST_BYTES_OF_ALL = 32_000_000  # of all models: some 25,000 matrices with ten actions
 _BYTES_PER_VERSION = 1_000  # beside its JSON, about what its objects take
-_DELETED = ""  # in place of a matrix' name, in the row with the greatest number of the model's deleted matrices
 
 
 @dataclass(frozen=True)
@@ -93,19 +92,13 @@ class _View:
         """Bytes of all versions."""
         return sum(len(saved.content) + _BYTES_PER_VERSION for saved in self.versions(model))
 
-    def after(self, revision: int, rows: Iterable[Any]) -> _View:
-        """With the changes in `rows`: those of a model whose matrices were deleted first, versions oldest first."""
-        changed: dict[str, dict[str, Saved]] = {}
+    def after(self, revision: int, changed: Iterable[str], rows: Iterable[Any]) -> _View:
+        """With all matrices of the models that changed in `rows`, versions oldest first."""
+        own: dict[str, dict[str, Saved]] = {model: {} for model in changed}
         for row in rows:
-            if row.matrix == _DELETED:
-                changed[row.model] = {}  # all that are left follow
-            elif row.content is not None:
-                if row.model not in changed:
-                    changed[row.model] = dict(self.of(row.model))
-                own = changed[row.model]
-                saved = Saved(row.model, row.matrix, row.version, row.content.encode(), row.created_at, row.who)
-                own[saved.reference] = own[saved.matrix] = saved
-        return _View(revision, {**self.models, **changed})
+            saved = Saved(row.model, row.matrix, row.version, row.content.encode(), row.created_at, row.who)
+            own[row.model] |= {saved.reference: saved, saved.matrix: saved}
+        return _View(revision, {**self.models, **own})
 
 
 class SavedMatrices:
@@ -153,10 +146,10 @@ class SavedMatrices:
             if newest is not None and orjson.loads(newest.content) == orjson.loads(content):
                 return newest
             _check_room(model, before, content)
-            last = _last_deleted(connection, model) if newest is None else newest.version
+            last = _deleted(connection, model) if newest is None else newest.version
             saved = Saved(model, matrix, last + 1, content, time(), who)
-            row = {**asdict(saved), "content": content.decode(), "revision": before.revision + 1}
-            connection.execute(insert(table).values(row))
+            connection.execute(insert(table).values({**asdict(saved), "content": content.decode()}))
+            _note_change(connection, model)
             also(connection, saved)
             view = self._ask(connection)
         self._learn(view)
@@ -178,20 +171,15 @@ class SavedMatrices:
     def remove(connection: Connection, model: str, matrix: str | None = None) -> None:
         """All versions of a matrix, or of all matrices of the model. The transaction has locked the index.
 
-        Audit entries and requests name versions, so no number may mean another content later. One row per model keeps
-        the greatest number that was deleted, and matrices with new names begin after it: a row for each deleted name
-        would be one more with every name that a client invents.
+        Audit entries and requests name versions, so no number may mean another content later: matrices with new names
+        begin after the greatest number that was deleted. A number for each name would be one more with every name that
+        a client invents.
         """
-        gone = [table.c.model == model]
-        if matrix is not None:
-            gone.append(or_(table.c.matrix == matrix, table.c.content.is_(None)))
-        last = connection.execute(select(func.max(table.c.version)).where(*gone)).scalar()
-        if last is None:
-            return
-        revision = connection.execute(select(func.max(table.c.revision))).scalar_one() + 1
-        connection.execute(delete(table).where(*gone))
-        kept = {"model": model, "matrix": _DELETED, "version": last, "revision": revision}
-        connection.execute(insert(table).values(**kept, created_at=time(), who=""))
+        gone = and_(table.c.model == model, true() if matrix is None else table.c.matrix == matrix)
+        last = connection.execute(select(func.max(table.c.version)).where(gone)).scalar()
+        if last is not None:
+            connection.execute(delete(table).where(gone))
+            _note_change(connection, model, deleted_matrix=max(last, _deleted(connection, model)))
 
     @contextmanager
     def _changing(self) -> Iterator[Connection]:
@@ -203,13 +191,14 @@ class SavedMatrices:
     def _ask(self, connection: Connection) -> _View:
         """What there is now: where something changed, the changes are read."""
         known = self._view if self._view.revision >= 0 else _View(0)
-        revision = connection.execute(select(func.max(table.c.revision))).scalar() or 0
+        revision = _revision(connection)
         if revision <= known.revision:
             return known
-        new = table.c.revision > known.revision
-        deleted = select(table.c.model).where(new, table.c.matrix == _DELETED)
-        changes = select(table).where(or_(new, table.c.model.in_(deleted)))
-        return known.after(revision, connection.execute(changes.order_by(table.c.matrix, table.c.version)))
+        changed = list(
+            connection.execute(select(models.c.name).where(models.c.matrices_revision > known.revision)).scalars()
+        )
+        theirs = select(table).where(table.c.model.in_(changed)).order_by(table.c.matrix, table.c.version)
+        return known.after(revision, changed, connection.execute(theirs))
 
     def _learn(self, view: _View) -> None:
         with self._lock:
@@ -224,11 +213,20 @@ def unsaved(model: str, reference: str, known: Mapping[str, Saved]) -> str:
     return f"{model!r} has no saved matrices; save one with PUT /models/{model}/matrices/<name>"
 
 
-def _last_deleted(connection: Connection, model: str) -> int:
+def _revision(connection: Connection) -> int:
+    return connection.execute(select(func.max(models.c.matrices_revision))).scalar() or 0
+
+
+def _deleted(connection: Connection, model: str) -> int:
     """The greatest number that a deleted matrix of the model had."""
-    deleted = select(table.c.version).where(table.c.model == model, table.c.matrix == _DELETED)
-    last: int | None = connection.execute(deleted).scalar()
-    return last or 0
+    number: int = connection.execute(select(models.c.deleted_matrix).where(models.c.name == model)).scalar_one()
+    return number
+
+
+def _note_change(connection: Connection, model: str, **values: int) -> None:
+    """Let others see that the model's matrices have changed."""
+    changed = update(models).where(models.c.name == model)
+    connection.execute(changed.values(matrices_revision=_revision(connection) + 1, **values))
 
 
 def _check_room(model: str, before: _View, content: bytes) -> None:

@@ -32,6 +32,9 @@ models = Table(
     Column("name", String(64), primary_key=True),
     Column("next_version", Integer, nullable=False),  # stays when the model is deleted
     Column("listed", Boolean, nullable=False),  # from the first version on until the model is deleted
+    Column("matrices_revision", Integer, nullable=False, default=0),  # of the last change of its saved matrices
+    Column("deleted_matrix", Integer, nullable=False, default=0),  # the greatest number of a deleted one
+    Index("models_matrices_revision", "matrices_revision"),
 )
 
 versions = Table(
@@ -82,9 +85,7 @@ saved_matrices = Table(  # no part of the index: it cannot be made again from th
     Column("model", String(64), primary_key=True),
     Column("matrix", String(64), primary_key=True),
     Column("version", Integer, primary_key=True, autoincrement=False),
-    Column("content", Text),  # JSON: [matrix in words, actions in order or null]; absent: the number is a deleted one's
+    Column("content", Text, nullable=False),  # JSON: [matrix in words, actions in order or null]
     Column("created_at", Double, nullable=False),
     Column("who", Text, nullable=False),
-    Column("revision", Integer, nullable=False),  # counts changes: greater than all before it
-    Index("saved_matrices_revision", "revision"),
 )

@@ -5,11 +5,11 @@ The routes stand in an order in which each can be tried after the one before: al
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Depends, Header, Path, Response
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from app.api.bodies.recording import RecordingDocument
 from app.api.codecs.media_types import BINARY, JSON
@@ -18,7 +18,6 @@ from app.api.errors import problems
 from app.api.permits import PREDICT_OR_TRAIN, TRAIN, needs
 from app.api.routing import StrictRoute
 from app.registry.card import NAME, Card
-from app.registry.index import ModelLine, ModelPage, Move
 from app.registry.snapshot import NUMBER
 from app.usecases import models as usecase
 from app.usecases.fields import Text, WireModel
@@ -38,19 +37,19 @@ AliasName = Annotated[str, Path(pattern=f"^{NAME}$", examples=["champion"])]
 VersionNumber = Annotated[int, Path(ge=1, le=_LARGEST, examples=[1])]
 
 
-class ModelSummary(BaseModel):
+class _Wire(BaseModel):
+    """Read from what the registry answers."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+
+class ModelSummary(_Wire):
     """A model in the list of models."""
 
     name: str = Field(examples=["triage"])
     latest: int | None = Field(description="the version that the bare name means; null: all were deleted")
     versions: list[int] = Field(description="newest first")
     aliases: dict[str, int] = Field(description="the version that each one points at")
-
-    @classmethod
-    def of(cls, line: ModelLine) -> ModelSummary:
-        return cls(
-            name=line.name, latest=max(line.versions, default=None), versions=line.versions, aliases=line.aliases
-        )
 
 
 class ModelList(BaseModel):
@@ -60,7 +59,7 @@ class ModelList(BaseModel):
     next_page_token: str | None
 
 
-class VersionSummary(BaseModel):
+class VersionSummary(_Wire):
     """A version in the list of a model's versions."""
 
     version: int
@@ -69,7 +68,7 @@ class VersionSummary(BaseModel):
     metrics: dict[str, Any] = Field(description="those hold-out metrics that are single values")
 
 
-class AliasMove(BaseModel):
+class AliasMove(_Wire):
     """One line of the alias history."""
 
     at: datetime
@@ -77,16 +76,6 @@ class AliasMove(BaseModel):
     alias: str
     from_version: int | None = Field(description="null: the alias was new")
     to_version: int | None = Field(description="null: the alias was deleted")
-
-    @classmethod
-    def of(cls, move: Move) -> AliasMove:
-        return cls(
-            at=_time(move.at),
-            who=move.who,
-            alias=move.alias,
-            from_version=move.from_version,
-            to_version=move.to_version,
-        )
 
 
 class ModelDocument(BaseModel):
@@ -99,24 +88,6 @@ class ModelDocument(BaseModel):
     shadows: dict[str, list[str]] = Field(description="by alias: versions that decide in the background")
     recording: RecordingDocument
     alias_history: list[AliasMove]
-
-    @classmethod
-    def of(cls, page: ModelPage, shadows: dict[str, list[str]], recording: bool | None) -> ModelDocument:
-        versions = [
-            VersionSummary(
-                version=line.version, kind=line.kind, created_at=_time(line.created_at), metrics=line.metrics
-            )
-            for line in page.versions
-        ]
-        return cls(
-            name=page.name,
-            latest=versions[0].version if versions else None,
-            versions=versions,
-            aliases=page.aliases,
-            shadows=shadows,
-            recording=RecordingDocument.of(recording),
-            alias_history=[AliasMove.of(move) for move in page.history],
-        )
 
 
 class AliasTarget(WireModel):
@@ -149,7 +120,7 @@ def list_models(
     page_token: PageToken = None,
 ) -> ModelList:
     lines, token = usecase.page(ports, caller, page_size=page_size, page_token=page_token)
-    return ModelList(models=[ModelSummary.of(line) for line in lines], next_page_token=token)
+    return ModelList.model_validate({"models": lines, "next_page_token": token})
 
 
 @router.put("/{name}/aliases/{alias}", summary="Point an alias at a version", responses=problems(404, 422))
@@ -239,8 +210,15 @@ def delete_version(name: ModelName, version: VersionNumber, ports: PortsDep, cal
 def get_model(name: ModelReference, ports: PortsDep) -> ModelDocument | Response:
     """`name` is described; `name:3` and `name@alias` are answered with the card of the version that they mean."""
     if _REFERENCE_SIGNS.isdisjoint(name):
-        return ModelDocument.of(
-            usecase.describe(ports, name), ports.shadows.read(name), ports.recorder.defaults.of(name)
+        page = usecase.describe(ports, name)
+        return ModelDocument.model_validate(
+            {
+                **vars(page),
+                "latest": page.versions[0].version if page.versions else None,
+                "shadows": ports.shadows.read(name),
+                "recording": RecordingDocument.of(ports.recorder.defaults.of(name)),
+                "alias_history": page.history,
+            }
         )
     return Response(usecase.card_of(ports, name).model_dump_json(by_alias=True), media_type=JSON)
 
@@ -250,7 +228,3 @@ def get_model(name: ModelReference, ports: PortsDep) -> ModelDocument | Response
 def delete_model(name: ModelName, ports: PortsDep, caller: CallerDep) -> None:
     """With all its versions and aliases. Version numbers are not used again, and the alias history is kept."""
     usecase.delete(ports, name, by=caller)
-
-
-def _time(seconds: float) -> datetime:
-    return datetime.fromtimestamp(seconds, UTC)
