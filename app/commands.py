@@ -42,6 +42,7 @@ def worker(chosen: argparse.Namespace) -> int:
 
 def keys(chosen: argparse.Namespace) -> int:
     """Make, list and revoke keys."""
+    configure("warning")  # standard output is the key's alone
     with starting():
         return cli.run(chosen, make_tables(Settings()).keys)
 

@@ -10,6 +10,7 @@ import pytest
 from payoff_client import commands
 
 from app import __version__, cli
+from app.access.keys import FORM
 from tests.servers.forked import run
 
 
@@ -32,6 +33,14 @@ def test_settings_that_cannot_be_are_named(command, settings, named, tmp_path):
     assert ended.stderr.startswith("payoff: ")
     assert ended.stderr.count("\n") == 1
     assert named in ended.stderr
+
+
+def test_a_new_key_is_all_that_goes_to_standard_output(tmp_path):
+    """Scripts keep it."""
+    folders = {"PAYOFF_HOME": str(tmp_path / "home"), "PAYOFF_MODELS": str(tmp_path / "models")}
+    ended = run(["keys", "create", "--name", "bank"], env=os.environ | folders, cwd=tmp_path)
+
+    assert FORM.fullmatch(ended.stdout.strip().encode()), ended.stdout
 
 
 @pytest.mark.parametrize("command", [["serve", "--port"], ["demo", "--port"]])
