@@ -39,13 +39,9 @@ class Risk:
 
 
 def risk(P: np.ndarray, payoffs: np.ndarray) -> Risk:
-    """The promise of class probabilities (n, K) about the `payoffs` (n, K) of the chosen action; NaN pads both."""
+    """The promise of class probabilities (n, K) about the `payoffs` (n, K) of the chosen action."""
     values, shares = np.ascontiguousarray(payoffs.T), np.ascontiguousarray(P.T)  # sums over the first axis are fast
-    absent = np.isnan(values)
-    if absent.any():
-        values, shares = np.where(absent, values[0], values), np.where(absent, 0.0, shares)
-    K = len(values) - absent.sum(axis=0)
-    shares = np.where(absent, 0.0, (1 - _SMOOTH) * shares + _SMOOTH / K)
+    shares = (1 - _SMOOTH) * shares + _SMOOTH / len(values)
     size = np.abs(values).max(axis=0)
     fixed = np.max(values, axis=0) - np.min(values, axis=0) <= ROUNDING * size
     values = values / np.where(size > 0, size, 1.0)

@@ -126,12 +126,8 @@ def _spread(cases: float, known: float) -> float:
 
 
 def payoff_range(payoffs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The least and the greatest payoff (n,) of each case among all classes: a model that states 0 may be wrong.
-
-    `payoffs` (n, K) are NaN where a case has fewer classes; a row without any class gives NaN.
+    """The least and the greatest payoff (n,) of each case among all classes (n, K): a model that states 0 may be
+    wrong.
     """
     values = np.ascontiguousarray(payoffs.T)  # the least over the first axis is fast
-    possible = ~np.isnan(values)
-    low, high = np.where(possible, values, np.inf).min(axis=0), np.where(possible, values, -np.inf).max(axis=0)
-    none = ~possible.any(axis=0)
-    return np.where(none, np.nan, low), np.where(none, np.nan, high)
+    return values.min(axis=0), values.max(axis=0)

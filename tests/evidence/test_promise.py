@@ -142,16 +142,6 @@ def test_the_order_and_the_parts_do_not_matter():
     assert judge(parts).high == pytest.approx(judge(whole).high, rel=1e-9)
 
 
-def test_classes_that_pad_other_cases_do_not_matter():
-    differences, P, payoffs, _ = draw("coins", np.random.default_rng(7), 100)
-    padding = np.full((100, 2), np.nan)
-    plain, padded = PromiseSums(), PromiseSums()
-    plain.add(differences, risk(P, payoffs), 0)
-    padded.add(differences, risk(np.hstack((P, padding)), np.hstack((payoffs, padding))), 0)
-
-    assert judge(padded) == judge(plain)
-
-
 @pytest.mark.parametrize("amount", [1.0, -2.5, 0.1 + 0.2, -30.0, 1e150, 1e-150])
 def test_an_action_that_earns_the_same_in_every_class_cannot_break_its_promise(amount):
     """What its expected benefit differs by is rounding, whatever the sum of the probabilities."""

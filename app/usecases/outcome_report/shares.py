@@ -35,22 +35,21 @@ class ClassShares:
 
     def add(self, part: Slice) -> None:
         """Count; decide by the shares of the truths that had come before the day of the slice."""
-        for version, own in part.of_versions:
-            trained, _ = self.trained(version)
-            rows = np.flatnonzero(part.known) if own is None else own[part.known[own]]
-            if trained is None or not len(rows):
-                continue
-            size = len(trained)
-            counts = self.counts.setdefault(version, np.zeros(size, dtype=np.int64))
-            waiting = self.arrived.setdefault(version, {})
-            before = sum((waiting[day] for day in waiting if day < part.day), np.zeros(size, dtype=np.int64))
-            self._correct(part, rows, before, trained)
-            truth, day = part.truth[rows], part.known_day[rows]
-            counts += np.bincount(truth, minlength=size)
-            self.promised[version] = self.promised.get(version, 0.0) + np.nansum(part.P[rows, :size], axis=0)
-            for arrival in np.unique(day).tolist():
-                some = np.bincount(truth[day == arrival], minlength=size)
-                waiting[arrival] = waiting.get(arrival, 0) + some
+        version, rows = part.stack.version, np.flatnonzero(part.known)
+        trained, _ = self.trained(version)
+        if trained is None or not len(rows):
+            return
+        size = len(trained)
+        counts = self.counts.setdefault(version, np.zeros(size, dtype=np.int64))
+        waiting = self.arrived.setdefault(version, {})
+        before = sum((waiting[day] for day in waiting if day < part.day), np.zeros(size, dtype=np.int64))
+        self._correct(part, rows, before, trained)
+        truth, day = part.truth[rows], part.known_day[rows]
+        counts += np.bincount(truth, minlength=size)
+        self.promised[version] = self.promised.get(version, 0.0) + part.P[rows].sum(axis=0)
+        for arrival in np.unique(day).tolist():
+            some = np.bincount(truth[day == arrival], minlength=size)
+            waiting[arrival] = waiting.get(arrival, 0) + some
 
     def _correct(self, part: Slice, rows: np.ndarray, counts: np.ndarray, trained: np.ndarray) -> None:
         """The decisions of the rule against those under the priors of training, neither limited nor drawn."""
@@ -58,13 +57,13 @@ class ClassShares:
         if counts.sum() < _LEARNT or not len(rows):
             return
         shares = np.where(trained > 0, counts + 0.5, 0)
-        shifted, _ = shift_priors(part.P[rows, : len(counts)], trained, shares / shares.sum())
+        shifted, _ = shift_priors(part.P[rows], trained, shares / shares.sum())
         before, after = undrawn_actions(part, rows), best_actions(part, rows, shifted)
         self.corrected.compare(part, way(part, rows, before), way(part, rows, after))
 
     def document(self, classes: Mapping[int, Sequence[Label]], basis: str, *, selective: bool) -> dict[str, Any]:
         """Whether they changed is not answered where truth is known more often after some actions."""
-        versions = [version for version, counts in self.counts.items() if counts.sum()]
+        versions = sorted(version for version, counts in self.counts.items() if counts.sum())
         shares, tables = {}, []
         for version in versions:
             trained, rows = self.trained(version)

@@ -1,4 +1,4 @@
-"""Recorded cases in parts of bounded size, with what is computed of each case as columns."""
+"""Recorded cases that can be computed together, with what is computed of each case as columns."""
 
 from __future__ import annotations
 
@@ -23,38 +23,28 @@ _LIMITS = {"limits", "resources"}  # figures of terms by which decisions depend 
 
 @dataclass(frozen=True)
 class Stack:
-    """The terms of many cases as arrays: `matrices` (T, K, A), NaN where a term has none or fewer of them, and codes:
-    `action_sets` by `action_set` (T,), `class_sets` by `class_set` (T,). `versions` (T,). Of each term (T,): `plain`,
-    whether the probabilities are the model's own, with all features and without stated priors; `free`, whether each
-    decision is for itself the one of largest expected benefit, under the priors of training; `explore`, the share of
-    decisions that were drawn, NaN for none.
+    """The terms of many cases of the same version, classes and actions: `matrices` (T, K, A), 0 where none is `stated`.
+
+    Of each term (T,): `plain`, whether the probabilities are the model's own, with all features and without stated
+    priors; `free`, whether each decision is for itself the one of largest expected benefit, under the priors of
+    training; `explore`, the share of decisions that were drawn, NaN for none.
     """
 
     terms: Sequence[Terms]
+    version: int
+    classes: tuple[Label, ...]
+    actions: tuple[Label, ...]
+    stated: bool
     matrices: np.ndarray
-    action_sets: Sequence[tuple[Label, ...]]
-    action_set: np.ndarray
-    class_sets: Sequence[tuple[Label, ...]]
-    class_set: np.ndarray
-    versions: np.ndarray
     plain: np.ndarray
     free: np.ndarray
     explore: np.ndarray
 
     @classmethod
     def of(cls, terms: Sequence[Terms]) -> Stack:
-        K = max(len(term.classes) for term in terms)
-        A = max(len(term.actions) for term in terms)
-        matrices = np.full((len(terms), K, A), np.nan)
-        shapes: dict[tuple[int, int], list[int]] = {}
-        for i, term in enumerate(terms):
-            if term.benefits is not None:
-                shapes.setdefault((len(term.classes), len(term.actions)), []).append(i)
-        for (k, a), places in shapes.items():
-            matrices[places, :k, :a] = np.array([terms[i].benefits for i in places])
-        action_sets, action_set = coded([term.actions for term in terms])
-        class_sets, class_set = coded([term.classes for term in terms])
-        versions = np.array([term.version for term in terms])
+        one, stated = terms[0], terms[0].benefits is not None
+        shape = len(terms), len(one.classes), len(one.actions)
+        matrices = np.array([term.benefits for term in terms], dtype=np.float64) if stated else np.zeros(shape)
         plain = np.array([term.verb == "predict" and term.priors is None for term in terms])
         free = np.array(
             [
@@ -63,19 +53,17 @@ class Stack:
             ]
         )
         explore = np.array([(term.figures or {}).get("explore", np.nan) for term in terms], dtype=np.float64)
-        return cls(terms, matrices, action_sets, action_set, class_sets, class_set, versions, plain, free, explore)
+        return cls(terms, one.version, one.classes, one.actions, stated, matrices, plain, free, explore)
 
     @cached_property
     def best(self) -> np.ndarray:
-        """What the best action earns in each class, (T, K); what pads classes has less than any."""
-        return np.asarray(np.where(np.isnan(self.matrices), -np.inf, self.matrices).max(axis=2))
+        """What the best action earns in each class, (T, K)."""
+        return np.asarray(self.matrices.max(axis=2))
 
     @cached_property
     def losses(self) -> np.ndarray:
-        """The regret of each action for each class, (T, K, A); what pads classes has none, what pads actions most."""
-        absent = np.isnan(self.matrices)
-        worst = np.where(absent, np.inf, self.matrices).min(axis=2, keepdims=True)
-        return losses(np.where(absent, np.where(np.isinf(worst), 0.0, worst), self.matrices))
+        """The regret of each action for each class, (T, K, A)."""
+        return losses(self.matrices)
 
 
 @dataclass(frozen=True)
@@ -112,21 +100,7 @@ class Slice:
 
     @cached_property
     def has_matrix(self) -> np.ndarray:
-        stated = ~np.isnan(self.stack.matrices[:, 0, 0])
-        return np.asarray(stated[self.term] & ~np.isnan(self.expected))
-
-    @cached_property
-    def version(self) -> np.ndarray:
-        return np.asarray(self.stack.versions[self.term])
-
-    @cached_property
-    def of_versions(self) -> list[tuple[int, np.ndarray | None]]:
-        """Each version that occurs, and its rows, None for all."""
-        found = np.unique(self.stack.versions)
-        if len(found) == 1:
-            return [(int(found[0]), None)]
-        rows = ((int(version), np.flatnonzero(self.version == version)) for version in found)
-        return [(version, own) for version, own in rows if len(own)]
+        return np.asarray(~np.isnan(self.expected) & self.stack.stated)
 
     @cached_property
     def priced(self) -> np.ndarray:
@@ -183,7 +157,7 @@ class Slice:
         promised: np.ndarray = self.promised
         if self.overridden.any():
             promised = promised.copy()
-            promised[self.overridden] = np.nansum(self._overridden_shares * self._overridden_payoffs, axis=1)
+            promised[self.overridden] = (self._overridden_shares * self._overridden_payoffs).sum(axis=1)
         return promised
 
     @cached_property
@@ -221,10 +195,8 @@ def slices(
     cases: Cases, immature: int | None = None, alike: Callable[[Terms], Hashable] = lambda _: None
 ) -> Iterator[Slice]:
     """The cases in parts of bounded size, without truths from the day `immature` on; the terms of a part have the same
-    value of `alike`.
+    version, classes and actions, all of them a matrix or none, and the same value of `alike`.
     """
-    if not len(cases):
-        return
     mature = immature is None or cases.day < immature
     cases = settled(cases, immature)
     for stack, term, places in _stacks(cases, alike):
@@ -237,36 +209,27 @@ def slices(
 
 def _stacks(cases: Cases, alike: Callable[[Terms], Hashable]) -> Iterator[tuple[Stack, np.ndarray, np.ndarray | None]]:
     """Terms of bounded size together, the term of each of their cases, and which cases these are; None for all."""
-    parts = _parts(cases.terms, alike)
-    if len(parts) == 1:
+    parts: dict[Hashable, list[int]] = {}
+    for i, one in enumerate(cases.terms):
+        kind = one.version, one.classes, one.actions, one.benefits is None, alike(one)
+        parts.setdefault(kind, []).append(i)
+    few = [
+        part[begin : begin + size]
+        for part in parts.values()
+        for size in [max(_CELLS // (len(cases.terms[part[0]].classes) * len(cases.terms[part[0]].actions)), 1)]
+        for begin in range(0, len(part), size)
+    ]
+    if len(few) == 1:
         yield Stack.of(cases.terms), cases.term, None
         return
     part_of, place = np.empty((2, len(cases.terms)), dtype=np.intp)
-    for number, part in enumerate(parts):
+    for number, part in enumerate(few):
         part_of[part], place[part] = number, np.arange(len(part))
     order = np.argsort(part_of[cases.term], kind="stable")
-    ends = np.cumsum(np.bincount(part_of[cases.term], minlength=len(parts)))
-    for part, rows in zip(parts, np.split(order, ends[:-1]), strict=True):
+    ends = np.cumsum(np.bincount(part_of[cases.term], minlength=len(few)))
+    for part, rows in zip(few, np.split(order, ends[:-1]) if few else [], strict=True):
         if len(rows):
             yield Stack.of([cases.terms[i] for i in part]), place[cases.term[rows]], rows
-
-
-def _parts(terms: Sequence[Terms], alike: Callable[[Terms], Hashable]) -> list[list[int]]:
-    """Indices of terms that are alike, and whose matrices, filled up to the largest of them, have at most `_CELLS`
-    cells, or are one.
-    """
-    _, kind = coded([alike(term) for term in terms])
-    shape = [(len(term.actions), len(term.classes)) for term in terms]
-    parts: list[list[int]] = []
-    K = A = 0
-    for i in sorted(range(len(terms)), key=lambda i: (kind[i], shape[i])):
-        a, k = shape[i]
-        K, A = max(K, k), max(A, a)
-        if not parts or kind[parts[-1][0]] != kind[i] or (len(parts[-1]) + 1) * K * A > _CELLS:
-            parts.append([])
-            K, A = k, a
-        parts[-1].append(i)
-    return parts
 
 
 def _slice(cases: Cases, stack: Stack, mature: bool, term: np.ndarray, rows: Any) -> Slice:
@@ -280,7 +243,7 @@ def _slice(cases: Cases, stack: Stack, mature: bool, term: np.ndarray, rows: Any
         keys=cases.keys,
         choice=cases.choice[rows],
         expected=cases.expected[rows],
-        P=cases.probabilities[rows, : stack.matrices.shape[1]],
+        P=cases.probabilities[rows, : len(stack.classes)],
         propensity=cases.propensity[rows],
         truth=cases.truth[rows],
         action=cases.action[rows],
@@ -289,18 +252,3 @@ def _slice(cases: Cases, stack: Stack, mature: bool, term: np.ndarray, rows: Any
         shadows={name: chosen[rows] for name, chosen in cases.shadows.items()},
         instances=() if cases.instances is None else np.array(cases.instances, dtype=object)[rows].tolist(),
     )
-
-
-def action_codes(part: Slice, actions: np.ndarray) -> tuple[list[Label], np.ndarray]:
-    """The labels of actions (n,), indices into those of each case's terms, and the code (n,) of each."""
-    sets = part.stack.action_sets
-    labels, code = coded([label for own in sets for label in own])
-    first = np.cumsum([0, *map(len, sets)])
-    return labels, code[first[part.stack.action_set[part.term]] + actions]
-
-
-def coded(values: Sequence[Hashable]) -> tuple[list, np.ndarray]:
-    """Distinct values in the order in which they come, and the index of each."""
-    known: dict[Hashable, int] = {}
-    codes = np.fromiter((known.setdefault(value, len(known)) for value in values), dtype=np.intp, count=len(values))
-    return list(known), codes

@@ -26,10 +26,8 @@ THIN = f"there are fewer than {FEWEST} cases of a class in which the two can dif
 
 
 def best_actions(part: Slice, rows: np.ndarray, P: np.ndarray) -> np.ndarray:
-    """The actions (n,) that `decide` takes for rows (n,) of a slice with the probabilities P (n, K); NaN pads these."""
-    K = P.shape[1]
-    regrets = np.einsum("nk,nka->an", np.where(np.isnan(P), 0.0, P), part.stack.losses[part.term[rows], :K])
-    return least(regrets, K)
+    """The actions (n,) that `decide` takes for rows (n,) of a slice with the probabilities P (n, K)."""
+    return least(np.einsum("nk,nka->an", P, part.stack.losses[part.term[rows]]), P.shape[1])
 
 
 def undrawn_actions(part: Slice, rows: np.ndarray) -> np.ndarray:
@@ -42,13 +40,7 @@ def undrawn_actions(part: Slice, rows: np.ndarray) -> np.ndarray:
 
 def likely_actions(part: Slice) -> np.ndarray:
     """The best action (n,) for the most probable class, of equal ones the first."""
-    P, place = part.P, np.zeros(len(part), dtype=np.intp)
-    best = P[:, 0].copy()
-    for k in range(1, P.shape[1]):
-        larger = P[:, k] > best  # NaN, which pads, never is
-        place[larger] = k
-        best = np.where(larger, P[:, k], best)
-    return np.asarray(np.argmax(np.nan_to_num(part.stack.matrices, nan=-np.inf), axis=2)[part.term, place])
+    return np.asarray(part.stack.matrices.argmax(axis=2)[part.term, part.P.argmax(axis=1)])
 
 
 def way(part: Slice, rows: np.ndarray, actions: np.ndarray | int) -> np.ndarray:
@@ -83,16 +75,10 @@ class Paired(MeanSums):
         M, term, truth = part.stack.matrices, part.term[rows], part.truth[rows]
         earned = part.stack.best[term, truth] if other is None else M[term, truth, other[rows]]
         self.add(earned - M[term, truth, base[rows]], part.day)
-        self._count(part, rows)
+        for label, count in zip(part.stack.classes, np.bincount(truth, minlength=M.shape[1]).tolist(), strict=True):
+            self.by_class[label] = self.by_class.get(label, 0) + count
         self.apart |= _apart(part, rows, base[rows], None if other is None else other[rows])
         return rows
-
-    def _count(self, part: Slice, rows: np.ndarray) -> None:
-        stack = part.stack
-        for code, labels in enumerate(stack.class_sets):
-            own = rows if len(stack.class_sets) == 1 else rows[stack.class_set[part.term[rows]] == code]
-            for label, count in zip(labels, np.bincount(part.truth[own], minlength=len(labels)).tolist(), strict=True):
-                self.by_class[label] = self.by_class.get(label, 0) + count
 
     @property
     def thin(self) -> bool:
@@ -120,14 +106,8 @@ def _apart(part: Slice, rows: np.ndarray, first: np.ndarray, second: np.ndarray 
     code = np.ravel_multi_index(columns, sizes)
     few = math.prod(sizes) <= 4 * len(code)  # counting is then faster than sorting
     term, one, other = np.unravel_index(np.flatnonzero(np.bincount(code)) if few else np.unique(code), sizes)
-    own = M[term, :, one]
     rival = part.stack.best[term] if second is None else M[term, :, other]
-    differ, sets = (own != rival) & ~np.isnan(own), part.stack.class_set[term]
-    return {
-        part.stack.class_sets[code][k]
-        for code in np.unique(sets)
-        for k in np.flatnonzero(differ[sets == code].any(axis=0))
-    }
+    return {part.stack.classes[k] for k in np.flatnonzero((M[term, :, one] != rival).any(axis=0))}
 
 
 @dataclass
@@ -151,12 +131,10 @@ class Ways:
         self.decided += float(part.decided.sum())
         self.perfect.compare(part, part.choice, None)
         self.most_probable.compare(part, part.choice, likely_actions(part))
-        sets = part.stack.action_set[part.term]
-        for code in np.unique(sets[rows]):
-            for number, side in enumerate((half, ~half)):
-                own = np.where((sets == code) & side, part.choice, UNKNOWN)
-                for place, label in enumerate(part.stack.action_sets[code]):
-                    self.singles[label, number].compare(part, own, np.full(len(part), place))
+        for number, side in enumerate((half, ~half)):
+            own = np.where(side, part.choice, UNKNOWN)
+            for place, label in enumerate(part.stack.actions):
+                self.singles[label, number].compare(part, own, np.full(len(part), place))
         if part.overridden.any():
             self.overrides.compare(part, part.choice, way(part, others := rows[part.overridden], part.taken[others]))
         told = ~np.isnan(part.benefit[rows])
