@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from app.data.columns import Column, Vocabulary, Words
+from app.data.columns import CELLS, Column, Vocabulary, Words, stored_columns
 from app.data.dataset import DataLimits
 from app.data.labels import Classes, classes_of
 from app.data.source import Source
@@ -21,7 +21,6 @@ from app.errors import Flaw, Invalid, reject
 from app.features import Feature
 from app.text import MAX_CATEGORY, MAX_NAME
 
-_CELLS = 1 << 21  # of a Parquet row group, and of the columns that are looked at together: at most 16 MB
 _MAX_WARNINGS = 50
 
 
@@ -56,13 +55,19 @@ def build(
     }
     refused = _write(source, order, words, sink)
     stored = pq.ParquetFile(sink)
-    targets = list(_columns(stored, source, order, words, range(len(order) - len(labels), len(order))))
+    width = len(order) - len(labels)
+
+    def columns(positions: range) -> Iterator[tuple[int, Column]]:
+        for j, (values, known) in zip(order[positions.start :], stored_columns(stored, positions), strict=False):
+            yield j, Column(source.places[j], values, known, words[j].first if j in words else {})
+
+    targets = [column for _, column in columns(range(width, len(order)))]
     parts: list[list[Any]] = []
     features: list[Feature] = []
     warnings: list[str] = []
     flaws: list[Flaw] = []
     label = targets[0] if len(targets) == 1 else None
-    for j, column in zip(order, _columns(stored, source, order, words, range(len(order) - len(labels))), strict=False):
+    for j, column in columns(range(width)):
         flaws += [refused[j]] if j in refused else column.flaws()
         features.append(column.feature)
         parts.append([column.place.name, column.feature.type, column.digest()])
@@ -96,7 +101,7 @@ def _write(source: Source, order: Sequence[int], words: dict[int, Words], sink: 
     """Write the columns in this order, a row group whenever enough cells have come together; those that cannot be."""
     dictionary = pa.dictionary(pa.int32(), pa.string())
     schema = pa.schema([(source.places[j].name, dictionary if j in words else pa.float64()) for j in order])
-    rows_per_group = max(_CELLS // len(order), 1)
+    rows_per_group = max(CELLS // len(order), 1)
     waiting: list[Any] = []
     refused: dict[int, Flaw] = {}
 
@@ -120,16 +125,3 @@ def _write(source: Source, order: Sequence[int], words: dict[int, Words], sink: 
             flush(rows_per_group)
         flush(0)
     return refused | {j: each.flaw for j, each in words.items() if each.flaw}
-
-
-def _columns(
-    stored: pq.ParquetFile, source: Source, order: Sequence[int], words: dict[int, Words], positions: range
-) -> Iterator[Column]:
-    """The stored columns at these positions, as many at a time as a row group has cells."""
-    at_once = max(_CELLS // max(stored.metadata.num_rows, 1), 1)
-    for begin in range(positions.start, positions.stop, at_once):
-        some = positions[begin - positions.start : begin - positions.start + at_once]
-        table = stored.reader.read_all(column_indices=list(some), use_threads=False)  # a name may be there twice
-        for i, column in zip(some, table.columns, strict=True):
-            j = order[i]
-            yield Column.of(source.places[j], column, words[j].first if j in words else None)

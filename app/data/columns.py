@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from app.data.location import Location
 from app.data.misread import MAX_SHOWN, misread
@@ -16,6 +17,7 @@ from app.errors import MAX_ERRORS, Flaw, TooLarge
 from app.features import Feature
 from app.text import MAX_CATEGORY, refused_character, some_of
 
+CELLS = 1 << 21  # of a Parquet row group, and of the columns that are read together: at most 16 MB
 _LOOKED_AT = 1000  # rows that tell whether looking at all of them can be worth it
 _MAX_LABELS = 1000  # of a label whose copies in other words are looked for
 _FEW = 20  # rows below which distinct values mean nothing
@@ -102,14 +104,6 @@ class Column:
     words: list[str] | None = None
     first: dict[str, int] = field(default_factory=dict)  # the row of each word
 
-    @classmethod
-    def of(cls, place: Location, stored: pa.ChunkedArray, first: dict[str, int] | None) -> Column:
-        if first is None:
-            return cls(place, stored.to_numpy())
-        chunks = stored.unify_dictionaries().chunks
-        codes = [chunk.indices.fill_null(-1).to_numpy() for chunk in chunks]
-        return cls(place, np.concatenate(codes), chunks[0].dictionary.to_pylist(), first)
-
     @property
     def missing(self) -> np.ndarray:
         """Where no value is (n,)."""
@@ -117,9 +111,7 @@ class Column:
 
     @property
     def feature(self) -> Feature:
-        if self.words is None:
-            return Feature(self.place.name, "numeric")
-        return Feature(self.place.name, "categorical", tuple(sorted(self.words)))
+        return Feature(self.place.name, "numeric" if self.words is None else "categorical")
 
     def digest(self) -> str:
         """The same for the same values, however they were sent."""
@@ -181,6 +173,20 @@ class Column:
             if not (values[codes] == mine).all() or len(np.unique(values)) < len(labels):
                 return False
         return 1 < len(labels) <= _MAX_LABELS and len(self.values) > 2 * len(labels)
+
+
+def stored_columns(file: pq.ParquetFile, positions: range) -> Iterator[tuple[np.ndarray, list[str] | None]]:
+    """The `values` and `words` of the stored columns at these positions, as `Column` has them; read some at a time."""
+    at_once = max(CELLS // max(file.metadata.num_rows, 1), 1)
+    for begin in range(positions.start, positions.stop, at_once):
+        some = list(range(begin, min(begin + at_once, positions.stop)))
+        for column in file.reader.read_all(column_indices=some, use_threads=False).columns:  # names may be there twice
+            if not pa.types.is_dictionary(column.type):
+                yield column.to_numpy(), None
+                continue
+            chunks = column.unify_dictionaries().chunks
+            codes = [chunk.indices.fill_null(-1).to_numpy() for chunk in chunks]
+            yield np.concatenate(codes), chunks[0].dictionary.to_pylist()
 
 
 def _sooner(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
+
+from pydantic import TypeAdapter
 
 from app.errors import Damaged
 from app.features import Feature
@@ -30,7 +30,7 @@ class DataLimits:
 
 @dataclass(frozen=True)
 class Dataset:
-    """The record beside a table.
+    """The record beside a table, which alone has the categories of the features.
 
     `classes` are the label names where there are several, and None for a number to regress on; `bytes` is the size
     of the stored table, `digest` the SHA-256 of it. One that `expires` is removed once it is old and nothing needs it.
@@ -59,66 +59,18 @@ class Dataset:
         """Whether each of the `classes` applies or not, and not exactly one of them."""
         return self.classes == self.labels
 
-    def summary(self) -> Dataset:
-        """The same without categories, as listings have it."""
-        return replace(self, features=tuple(Feature(feature.name, feature.type) for feature in self.features))
+
+_RECORD: TypeAdapter[Dataset] = TypeAdapter(Dataset)
 
 
 def to_json(dataset: Dataset) -> bytes:
-    """The whole record, which `from_json` reads."""
-    record = asdict(dataset) | {"created_at": dataset.created_at.isoformat()}
-    return json.dumps(record, ensure_ascii=False, indent=1).encode()
+    """The record, which `from_json` reads."""
+    return _RECORD.dump_json(dataset, indent=1)
 
 
 def from_json(content: bytes) -> Dataset:
-    """The record in `content`, whole or a summary; ValueError, KeyError, TypeError or AttributeError for none."""
-    return _from_record(json.loads(content))
-
-
-def to_files(dataset: Dataset) -> tuple[bytes, bytes | None]:
-    """The record as it is stored: a summary that is small enough for listings, and the categories where there are any.
-
-    The summary holds the digest of the categories.
-    """
-    if not any(feature.categories for feature in dataset.features):
-        return to_json(dataset), None
-    words = json.dumps([feature.categories for feature in dataset.features], ensure_ascii=False).encode()
-    record = json.loads(to_json(dataset.summary())) | {"vocabulary": hashlib.sha256(words).hexdigest()}
-    return json.dumps(record, ensure_ascii=False, indent=1).encode(), words
-
-
-def from_files(content: bytes, vocabulary: Callable[[], bytes]) -> Dataset:
-    """The whole record, of which `content` is the summary (or all of it, as older versions wrote it).
-
-    `vocabulary` reads the categories, and is called where they are apart. Raises what `from_json` raises.
-    """
-    record: dict[str, Any] = json.loads(content)
-    dataset = _from_record(record)
-    digest = record.get("vocabulary")
-    if digest is None:
-        return dataset
-    words = vocabulary()
-    if hashlib.sha256(words).hexdigest() != digest:
-        raise ValueError("the categories do not match their digest")
-    features = [
-        replace(feature, categories=tuple(categories))
-        for feature, categories in zip(dataset.features, json.loads(words), strict=True)
-    ]
-    return replace(dataset, features=tuple(features))
-
-
-def _from_record(record: dict[str, Any]) -> Dataset:
-    features = [Feature(item["name"], item["type"], tuple(item["categories"])) for item in record["features"]]
-    classes = record["classes"]
-    changed = {
-        "features": tuple(features),
-        "labels": tuple(record["labels"]),
-        "warnings": tuple(record.get("warnings", ())),
-        "ignored": tuple(record.get("ignored", ())),
-        "classes": None if classes is None else tuple(classes),
-        "created_at": datetime.fromisoformat(record["created_at"]),
-    }
-    return Dataset(**{name: value for name, value in record.items() if name != "vocabulary"} | changed)
+    """The record in `content`; ValueError for what is none."""
+    return _RECORD.validate_json(content)
 
 
 def damaged(dataset_id: str) -> Damaged:

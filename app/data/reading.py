@@ -6,7 +6,6 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from difflib import get_close_matches
 from typing import Any, BinaryIO, Literal
 
 from app.data.building import Built, build
@@ -16,12 +15,8 @@ from app.data.inline import inline_source
 from app.data.location import FILE
 from app.data.typed import typed
 from app.data.upload_request import UploadRequest
-from app.errors import MAX_ERRORS, Flaw, pointer, reject
+from app.errors import MAX_ERRORS, Flaw, pointer, reject, unknown
 from app.text import refused_character
-
-_MAX_SUGGESTIONS = 3  # labels for which similar columns are looked up
-_MAX_COMPARED = 300  # columns
-_LONGEST_COMPARED = 40  # characters
 
 
 def read_upload(content: BinaryIO, request: UploadRequest, sink: BinaryIO, limits: DataLimits) -> Dataset:
@@ -98,8 +93,7 @@ def _find_labels(names: Sequence[str], labels: Sequence[str]) -> list[int]:
         if message := refused_character(label):
             flaws.append(Flaw(pointer("label", k), message))
         elif label not in positions:
-            suggestion = _suggestion(label, names) if len(flaws) < _MAX_SUGGESTIONS else ""
-            flaws.append(Flaw(pointer("label", k), f"there is no column {_shortened(label)!r}{suggestion}"))
+            flaws.append(Flaw(pointer("label", k), unknown("column", label, names)))
         elif label in seen:
             flaws.append(Flaw(pointer("label", k), f"{label!r} is named twice"))
         seen.add(label)
@@ -109,17 +103,3 @@ def _find_labels(names: Sequence[str], labels: Sequence[str]) -> list[int]:
         flaws.append(Flaw(FILE, "besides the label there is no column to learn from"))
     reject(flaws)
     return [positions[label] for label in labels]
-
-
-def _suggestion(label: str, names: Sequence[str]) -> str:
-    """Which columns may be meant. Comparing two names takes up to 0.3 ms, so few and short ones are compared."""
-    short = [name for name in names[:_MAX_COMPARED] if len(name) <= _LONGEST_COMPARED]
-    folded = {name.casefold(): name for name in short} if len(label) <= _LONGEST_COMPARED else {}
-    close = [folded[match] for match in get_close_matches(label.casefold(), folded, n=3, cutoff=0.6)]
-    if close:
-        return "; is it " + " or ".join(map(repr, close)) + "?"
-    return "; there are " + ", ".join(map(repr, map(_shortened, names[:10]))) + (", …" if len(names) > 10 else "")
-
-
-def _shortened(name: str) -> str:
-    return name if len(name) <= _LONGEST_COMPARED else f"{name[: _LONGEST_COMPARED - 1]}…"

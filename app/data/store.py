@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from itertools import accumulate
 from typing import Any, BinaryIO, cast
 
-from app.data.dataset import DataLimits, Dataset, checked, damaged, from_files, from_json, to_files
+from app.data.dataset import DataLimits, Dataset, checked, damaged, from_json, to_json
 from app.data.dialect import PLAIN, Dialect
 from app.data.isolated import ReaderLimits, read_isolated, unpack_isolated
 from app.data.names import Names
@@ -31,8 +31,6 @@ __all__ = ["DataLimits", "Dataset", "DatasetStore", "Draft"]
 
 _TABLE = "data.parquet"
 _RECORD = "dataset.json"
-_VOCABULARY = "vocabulary.json"
-_UNREADABLE = (ValueError, KeyError, TypeError, AttributeError)  # what a record raises that is none
 _MAX_COLUMNS = 20_000  # of all data sets on a page together
 _ID = re.compile(r"ds_[0-9a-f]{16}")
 _PLACE = rf"[0-9T:.+-]+\|{_ID.pattern}"
@@ -181,14 +179,10 @@ class DatasetStore:
 
     def find(self, dataset_id: str) -> Dataset:
         """The record of a data set; NotFound where there is none, Damaged where it cannot be read."""
-        content = self._record(dataset_id)
         try:
-            return checked(dataset_id, from_files(content, lambda: self._storage.read(dataset_id, _VOCABULARY)))
-        except _UNREADABLE as error:
+            return checked(dataset_id, from_json(self._record(dataset_id)))
+        except ValueError as error:
             raise damaged(dataset_id) from error
-        except NotFound as absent:
-            self._record(dataset_id)  # it may have been removed at this moment
-            raise damaged(dataset_id) from absent
 
     def table(self, dataset_id: str) -> Table:
         """A data set's arrays; NotFound, or Damaged where the file is not what was stored."""
@@ -213,8 +207,7 @@ class DatasetStore:
     ) -> tuple[list[Dataset], str | None]:
         """At most `size` data sets after those of the page that gave `token`, newest first, and the next token.
 
-        They are of owners whom the caller `sees`. Their features come without categories. A page of data sets with very
-        many columns is shorter.
+        They are of owners whom the caller `sees`. A page of data sets with very many columns is shorter.
         """
         after = place_of(token, _PLACE)
         datasets = sorted((dataset for dataset in self.all() if sees(dataset.owner)), key=_age, reverse=True)
@@ -232,10 +225,8 @@ class DatasetStore:
     def keep(self, draft: Draft) -> Dataset:
         """Store what was drafted; where the same content is there already, that is the answer."""
         dataset = draft.dataset
-        record, vocabulary = to_files(dataset)
-        beside = {} if vocabulary is None else {_VOCABULARY: vocabulary}
         try:
-            self._storage.publish(dataset.id, {_TABLE: draft.parquet, **beside, _RECORD: record})
+            self._storage.publish(dataset.id, {_TABLE: draft.parquet, _RECORD: to_json(dataset)})
         except Conflict as conflict:
             try:
                 return self.find(dataset.id)
@@ -268,13 +259,13 @@ class DatasetStore:
         return [dataset.id for dataset in self.all() if dataset.expires and dataset.created_at.timestamp() < old]
 
     def records(self) -> tuple[list[Dataset], list[str]]:
-        """All records, their features without categories, and what is wrong with those that cannot be read."""
+        """All records, and what is wrong with those that cannot be read."""
         whole, unreadable = [], []
         contents = self._storage.read_each(filter(_ID.fullmatch, self._storage.folders()), _RECORD)
         for dataset_id, content in contents.items():
             try:
-                whole.append(checked(dataset_id, from_json(content)).summary())
-            except _UNREADABLE:
+                whole.append(checked(dataset_id, from_json(content)))
+            except ValueError:
                 unreadable.append(damaged(dataset_id).detail)
             except Damaged as error:
                 unreadable.append(error.detail)

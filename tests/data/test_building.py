@@ -6,7 +6,7 @@ import io
 
 import pytest
 
-from app.data import building, csv_text
+from app.data import building, columns, csv_text
 from app.data.inline import inline_source
 from app.data.loading import load
 from app.data.store import DatasetStore
@@ -38,7 +38,8 @@ def test_places_count_on_over_batches(store, monkeypatch):
 
 def test_many_row_groups(limits, monkeypatch):
     """A table of many row groups with growing dictionaries loads as it was."""
-    monkeypatch.setattr(building, "_CELLS", 12)
+    monkeypatch.setattr(building, "CELLS", 12)
+    monkeypatch.setattr(columns, "CELLS", 12)
     words = ["u", "v", "w", None, "x", "a"] * 5
     rows = [[i, words[i]] for i in range(30)]
     store = DatasetStore("memory://groups", limits)

@@ -93,7 +93,7 @@ def test_types_override_what_was_understood(store):
     types = {"a": "number", "b": "category", "c": "ignore"}
     found = store.add(io.BytesIO(content), ["y"], types=types)
     assert kinds(found) == {"x": "numeric", "a": "numeric", "b": "categorical"}
-    assert found.features[2].categories == ("000", "001", "002")
+    assert store.table(found.id).schema.features[2].categories == ("000", "001", "002")
     assert found.ignored == ("c",)
     assert [
         warning for warning in found.warnings if "'a'" in warning and "row 12" in warning and "missing: 2" in warning
@@ -117,7 +117,7 @@ def test_other_encodings_and_the_suggestion(store, encoding):
     with pytest.raises(Invalid, match=f"encoding={encoding}"):
         store.add(io.BytesIO(content), ["y"])
     found = store.add(io.BytesIO(content), ["y"], dialect=Dialect(encoding=encoding))
-    assert found.features[1].categories == ("m\u00fcd", "wach")
+    assert store.table(found.id).schema.features[1].categories == ("m\u00fcd", "wach")
 
 
 def test_pandas_index_bytes_and_booleans_of_parquet(store):

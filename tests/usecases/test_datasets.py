@@ -68,7 +68,7 @@ def upload(ports, content, label, name=None):
 
 def test_upload_find_page(ports, dataset):
     assert datasets.find(ports, dataset.id, ANYBODY) == dataset
-    assert datasets.page(ports, 10, None, ANYBODY) == ([dataset.summary()], None)
+    assert datasets.page(ports, 10, None, ANYBODY) == ([dataset], None)
 
 
 def test_delete(ports, dataset):
