@@ -20,10 +20,10 @@ from app.text import positions, some_of
 from app.usecases.class_order import check_order
 from app.usecases.evaluation import card_of, metrics_of
 from app.usecases.ports import Ports
-from app.usecases.rare_classes import rare_classes
 from app.usecases.specs import ImportSpec
 from app.usecases.splitting import Split
 from app.usecases.train_job import publish
+from app.usecases.training_warnings import rare_classes
 
 _FEW = 20  # rows outside of the most common class for `auto` to calibrate
 _MANY = 50  # rows on which hardly a model is never wrong

@@ -18,15 +18,12 @@ from app.jobs.job import Job
 from app.learners import catalogue
 from app.registry.card import Card, EvaluationCard
 from app.registry.loaded import Holdout
-from app.usecases.cross_validation import cross_validated, number_of_folds, of_a_fold
 from app.usecases.evaluation import card_of, held_out, metrics_of
 from app.usecases.matrices import known_oddities
 from app.usecases.ports import Ports
-from app.usecases.rare_classes import rare_classes
-from app.usecases.repeated_rows import repeated_rows
 from app.usecases.specs import TrainSpec
-from app.usecases.splitting import split_rows
-from app.usecases.training_notes import notes
+from app.usecases.splitting import cross_validated, number_of_folds, of_a_fold, split_rows
+from app.usecases.training_warnings import notes, rare_classes, repeated_rows
 
 _DAY = 86_400.0
 _EXTREME = "its parameters are too extreme for these data"

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from app.usecases.repeated_rows import repeated_rows
+from app.usecases.training_warnings import repeated_rows
 
 RANDOM = np.random.default_rng(0)
 NUMBERS = RANDOM.normal(size=(100, 3))

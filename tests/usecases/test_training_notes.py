@@ -6,7 +6,7 @@ import pytest
 
 from app.learners.catalogue import KINDS, resolve
 from app.usecases.specs import LearnerSpec, TrainSpec
-from app.usecases.training_notes import notes
+from app.usecases.training_warnings import notes
 
 PRICED = [name for name, kind in KINDS.items() if kind.feature_costs != "ignored"]
 UNPRICED = "'benefits' did not choose the tree"

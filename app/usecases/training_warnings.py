@@ -1,4 +1,4 @@
-"""Warnings about classes and labels that have too few rows, and about features that say nothing about the class."""
+"""What a training job warns of: rare classes, repeated rows, and what its fit left out."""
 
 from __future__ import annotations
 
@@ -10,10 +10,13 @@ import numpy as np
 from app.data.table import Table
 from app.decisions.calibration import FEW
 from app.registry.loaded import Holdout
-from app.text import counted, some_of
+from app.text import counted, listing, some_of
+from app.usecases.specs import TrainSpec
 from app.usecases.splitting import Split
 
 _MAX_NAMED = 5
+_SHARE = 0.05  # of the rows, from which repeats are named
+_TELLING = 0.9  # of the different rows: so many values has a column that tells rows apart
 
 
 def rare_classes(estimator: Any, table: Table, rows: Split, holdout: Holdout | None) -> list[str]:
@@ -73,3 +76,45 @@ def _named(table: Table, counts: np.ndarray, total: np.ndarray, chosen: np.ndarr
 
 def _rows(count: int, total: int) -> str:
     return f"{count} of {total} rows" if count < total else counted(count, "row")
+
+
+def repeated_rows(table: Table) -> list[str]:
+    """A sentence if many rows of the table occur again though two columns tell rows apart; O(n m log n).
+
+    Rows of few different values, or of one column, repeat without being copies.
+    """
+    n, m = table.X.shape
+    if n < 2 or m < 2:
+        return []
+    X = np.where(np.isnan(table.X), np.nan, table.X + 0.0)  # one kind of NaN, one of zero
+    different = len(np.unique(X.view(np.dtype((np.void, X.itemsize * m)))))
+    repeats = n - different
+    if repeats < _SHARE * n or sum(_tells(column, different) for column in X.T) < 2:
+        return []
+    message = (
+        f"{repeats:,} of {n:,} rows are repeats of others: if these are copies, the metrics, and what the model"
+        " promises for new cases, are too good; train with each row once"
+    )
+    return [message]
+
+
+def _tells(column: np.ndarray, different: int) -> bool:
+    """Whether the values of a column tell nearly all the different rows apart in which it is not missing."""
+    present = column[~np.isnan(column)]
+    return len(np.unique(present)) >= _TELLING * different * max(len(present) / len(column), 0.1)
+
+
+def notes(estimator: Any, spec: TrainSpec) -> list[str]:
+    """Sentences about a fit."""
+    found = []
+    untried = estimator.untried() if hasattr(estimator, "untried") else []
+    if untried:
+        verb = "was" if len(untried) == 1 else "were"
+        found.append(f"{listing(untried)} {verb} not tried: 'max_seconds' were over")
+    trains_path = "lambda" in spec.learner.parameters and spec.learner.parameters["lambda"] is None
+    if trains_path and spec.benefits and spec.feature_costs is None:
+        found.append(
+            "'benefits' did not choose the tree: that needs 'feature_costs' in the same currency; without them each"
+            " feature costs 1"
+        )
+    return found
