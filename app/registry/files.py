@@ -171,10 +171,8 @@ def _has_digest(digest: str) -> Callable[[bytes], bool]:
 
 def _unpickle(card: Card, artifact: bytes) -> Any:
     if card.packages.get("scikit-learn") != SKLEARN:
-        from sklearn.exceptions import InconsistentVersionWarning  # noqa: PLC0415 - see SKLEARN
-
         # the operator allowed it; for the whole process, since catch_warnings is not safe among threads
-        warnings.filterwarnings("ignore", category=InconsistentVersionWarning)
+        warnings.filterwarnings("ignore", message="Trying to unpickle estimator")
     try:
         return joblib.load(io.BytesIO(artifact))
     except Exception as error:

@@ -22,7 +22,6 @@ from app.registry.tables import models, state
 from app.registry.tables import saved_matrices as table
 
 # Every process has all matrices in memory, and reads them when it starts.
-MOST_VERSIONS = 1_000  # of all matrices of a model
 MOST_BYTES = 4_000_000  # of all matrices of a model, so that it leaves room for others
 MOST_BYTES_OF_ALL = 32_000_000  # of all models: some 25,000 matrices with ten actions
 _BYTES_PER_VERSION = 1_000  # beside its JSON, about what its objects take
@@ -230,8 +229,6 @@ def _note_change(connection: Connection, model: str, **values: int) -> None:
 
 
 def _check_room(model: str, before: _View, content: bytes) -> None:
-    if len(before.versions(model)) >= MOST_VERSIONS:
-        raise Conflict(f"{model!r} has {MOST_VERSIONS:,} versions of saved matrices, the maximum; delete a matrix")
     new = len(content) + _BYTES_PER_VERSION
     for whose, names, most in (
         (repr(model), [model], MOST_BYTES),
