@@ -193,16 +193,11 @@ class Registry:
         copy; how many. Aliases and their history come from its backup alone.
         """
         known = self.index.known()  # first: what goes while folders are read is not brought back
-        cards, highest = [], {}
-        for name, numbers in self.files.folders():
-            highest[name] = max(numbers, default=0)
-            for number in sorted(numbers):
-                try:
-                    if (name, number) not in known:
-                        cards.append(self.files.card((name, number)))
-                except (Conflict, Damaged, NotFound) as error:
-                    _log.warning("left out: %s", error.detail)
-        count = self.index.fill(cards, highest)
+        folders = dict(self.files.folders())
+        new = [(name, number) for name, numbers in folders.items() for number in sorted(numbers)]
+        cards = self.files.cards([key for key in new if key not in known])
+        highest = {name: max(numbers, default=0) for name, numbers in folders.items()}
+        count = self.index.fill(list(cards), highest)
         self._look()
         return count
 

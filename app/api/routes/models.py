@@ -132,7 +132,9 @@ def set_alias(
     ports: PortsDep,
     caller: CallerDep,
 ) -> AliasDocument:
-    """`name@alias` means that version within a second in every process; the history keeps who changed it and when."""
+    """`name@alias` means that version here at once, and in other processes when they have loaded it, mostly within a
+    second. The history keeps who changed it and when.
+    """
     promoted = usecase.set_alias(ports, name, alias, body.version, body.shadow, by=caller)
     warnings = [f"{one} is what the alias means now, and no challenger any more" for one in promoted]
     shadow = ports.shadows.read(name).get(alias, [])
