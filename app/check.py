@@ -21,10 +21,9 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from app import migrations
 from app.database import Database, DatabaseAway
-from app.disks import of_error
+from app.disks import DAMAGED, of_error, unwritable
 from app.errors import PayoffError
 from app.settings import Settings, misspelt, refused
-from app.sqlite_errors import DAMAGED, unwritable
 from app.storage import Storage
 from app.stores import open_ports
 from app.usecases.ports import Ports

@@ -31,8 +31,8 @@ from sqlalchemy.pool import ConnectionPoolEntry
 
 from app.changes import Changes
 from app.circuit_breaker import CircuitBreaker
+from app.disks import concerns_file, explained, unwritable
 from app.errors import Invalid, Unavailable
-from app.sqlite_errors import concerns_file, explained, unwritable
 
 _BUSY_MS = 15_000  # how long a writer waits for another; writes here take about a millisecond
 _POOL_SECONDS = 3.0  # how long to wait for one of this process's own connections
