@@ -87,8 +87,7 @@ def _as_client(arguments: Sequence[str]) -> int:
 def _complete(shell: str) -> int:
     try:
         from payoff_client.commands import describe  # noqa: PLC0415 - a service needs no client
-        from payoff_client.completion import script  # noqa: PLC0415
-        from payoff_client.terminal import output_may_end  # noqa: PLC0415
+        from payoff_client.terminal import output_may_end, script  # noqa: PLC0415
     except ModuleNotFoundError as error:
         return _without_client("completion", error)
     with output_may_end():

@@ -19,7 +19,7 @@ from statistics import median
 import httpx
 import numpy as np
 import pandas as pd
-from payoff_client import Payoff, bodies
+from payoff_client import Payoff, deciding
 
 COLUMNS = [f"f{j}" for j in range(30)]
 STAKES = {"benefits": {"a": {"act": -1, "wait": 0}, "b": {"act": 5, "wait": -10}}}
@@ -58,7 +58,7 @@ def single(client: Payoff, url: str) -> None:
 def whole(client: Payoff, url: str, rows: int) -> None:
     """The service's own time is that of the same parts, sent as NumPy bodies that are ready beforehand."""
     data, model = frame(rows), client.model("speed")
-    size = bodies.PART_BYTES // (8 * len(COLUMNS))
+    size = deciding.PART_BYTES // (8 * len(COLUMNS))
     ready = []
     for start in range(0, rows, size):
         sink = io.BytesIO()

@@ -7,7 +7,6 @@ import io
 import json
 
 import httpx
-import numpy as np
 import pyarrow as pa
 from hypothesis import strategies as st
 
@@ -68,12 +67,6 @@ def altered(draw):
     return answers
 
 
-def npy(rows):
-    sink = io.BytesIO()
-    np.save(sink, np.tile([0.0, 0.5, 0.5, 1.0, 2.0], (rows, 1)))
-    return sink.getvalue()
-
-
 def arrow():
     table = pa.table({"decision": ["x", "y"]}).replace_schema_metadata({"payoff": json.dumps(SHARED)})
     sink = io.BytesIO()
@@ -86,8 +79,6 @@ def of_path(answers, request):
     """The answer at a path, in the format that is asked for."""
     content = answers.get(f"/{request.url.path.rpartition('/')[2]}", {})
     headers = {"Content-Type": "application/json", "Payoff-Answer": json.dumps(answers.get("header"))}
-    if request.headers.get("Accept") == "application/x-npy" and request.url.params:
-        return httpx.Response(200, content=npy(3000), headers=headers | {"Content-Type": "application/x-npy"})
     if request.headers.get("Accept") == "application/vnd.apache.arrow.stream":
         return httpx.Response(200, content=arrow(), headers=headers)
     return httpx.Response(200, content=json.dumps(content), headers=headers)
@@ -99,7 +90,7 @@ def servers(draw):
     if draw(st.integers(0, 3)):
         answers = draw(altered())
         return lambda request: of_path(answers, request)
-    content = draw(st.binary() | JSON.map(json.dumps).map(str.encode) | st.sampled_from([npy(2), npy(3000), arrow()]))
+    content = draw(st.binary() | JSON.map(json.dumps).map(str.encode) | st.sampled_from([arrow()]))
     content = content[: draw(st.integers(0, len(content)))] if draw(st.booleans()) else content
     headers = {name: draw(st.sampled_from([value, "application/x-npy", "{", "x"])) for name, value in HEADERS.items()}
     status = draw(st.sampled_from([200, 200, 204, 302, 422, 409, 503, 700]))

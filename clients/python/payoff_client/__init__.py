@@ -20,9 +20,8 @@ from payoff_client.errors import (
     TooLarge,
     Unauthorized,
     Unavailable,
-    Unsupported,
 )
-from payoff_client.model import AsyncModel, Model
+from payoff_client.model import Model
 from payoff_client.stakes import FileStakes, Stakes
 from payoff_client.version import __version__
 
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
     from payoff_client.estimator import BenefitClassifier
 
 __all__ = [
-    "AsyncModel",
     "AsyncPayoff",
     "BenefitClassifier",
     "Conflict",
@@ -52,7 +50,6 @@ __all__ = [
     "TooLarge",
     "Unauthorized",
     "Unavailable",
-    "Unsupported",
     "__version__",
 ]
 

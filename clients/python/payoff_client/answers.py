@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -11,13 +10,12 @@ from typing import Any
 import numpy as np
 
 from payoff_client.errors import InvalidAnswer, PayoffWarning
-from payoff_client.notes import Notes
-from payoff_client.reading import Answer, parsed
-from payoff_client.shapes import DECIDED, PER_ROW, check
-from payoff_client.wording import in_python
+from payoff_client.shapes import DECIDED, check
+from payoff_client.transport import Answer, parsed
 
 _COLUMNAR = ("model", "classes", "actions", "decisions", "probabilities", "expected_benefits", "values", "warnings")
 _PER_ROW = ("ids", "explanations", "propensities")
+_MOST_NOTES = 100
 
 
 @dataclass(frozen=True)
@@ -45,50 +43,42 @@ class Decisions:
     @property
     def decisions(self) -> np.ndarray:
         """The action for each row."""
-        found: np.ndarray = named(self.actions)[self.choice]
+        found: np.ndarray = _named(self.actions)[self.choice]
         return found
 
     def columns(self) -> dict[str, np.ndarray]:
         """`decision`, `p:<class>` and `benefit:<action>`, or `value`; and `id`, `propensity`, parts of explanations."""
         if self.values is not None:
             return {"value": self.values}
-        found = {} if self.ids is None else {"id": named(self.ids)}
+        found = {} if self.ids is None else {"id": _named(self.ids)}
         found["decision"] = self.decisions
         found |= {f"p:{name}": self.probabilities[:, k] for k, name in enumerate(self.classes)}
         if self.expected_benefits is not None:
             found |= {f"benefit:{name}": self.expected_benefits[:, a] for a, name in enumerate(self.actions)}
         if self.propensities is not None:
             found["propensity"] = np.array(self.propensities, dtype=np.float64)
-        return found | (explained(self.explanations) if self.explanations is not None else {})
+        if self.explanations is not None:
+            found["runner_up"] = _named([each["runner_up"] for each in self.explanations])
+            found["margin"] = np.array([each["margin"] for each in self.explanations], dtype=np.float64)
+            parts = [each.get("contributions") or {} for each in self.explanations]
+            for name in dict.fromkeys(name for each in parts for name in each):
+                found[f"contribution:{name}"] = np.array([each.get(name, np.nan) for each in parts], dtype=np.float64)
+        return found
 
 
-def explained(explanations: Sequence[dict[str, Any]]) -> dict[str, np.ndarray]:
-    """`runner_up`, `margin` and, where there are any, `contribution:<feature>`."""
-    found = {
-        "runner_up": named([each["runner_up"] for each in explanations]),
-        "margin": np.array([each["margin"] for each in explanations], dtype=np.float64),
-    }
-    parts = [each.get("contributions") or {} for each in explanations]
-    for name in dict.fromkeys(name for each in parts for name in each):
-        found[f"contribution:{name}"] = np.array([each.get(name, np.nan) for each in parts], dtype=np.float64)
-    return found
-
-
-def named(names: Sequence[Any]) -> np.ndarray:
+def _named(names: Sequence[Any]) -> np.ndarray:
     """Names as an array of objects, integers as integers."""
-    whole = bool(names) and all(type(name) is int and abs(name) < 2**63 for name in names)
-    return np.array(names, dtype=np.int64 if whole else object)
+    are_whole = bool(names) and all(type(name) is int and abs(name) < 2**63 for name in names)
+    return np.array(names, dtype=np.int64 if are_whole else object)
 
 
 def decisions_of(answer: Answer, rows: int) -> Decisions:
-    """The decisions for so many rows in an answer of `/predict`, JSON or a NumPy array; ValueError for others."""
-    if answer.headers["Content-Type"].startswith("application/x-npy"):
-        rest = check(parsed(answer.headers["Payoff-Answer"].encode()), DECIDED)
-        return _of_array(_array(answer.content), rest, rows)
-    found = check(parsed(answer.content), {**DECIDED, **PER_ROW})
+    """The decisions for so many rows in an answer of `/predict`; ValueError for others."""
+    found = check(parsed(answer.content), DECIDED)
     figures = {name: value for name, value in found.items() if name not in (*_COLUMNAR, *_PER_ROW)}
     if "values" in found:
-        return _of_numbers(_numbers(found["values"], (rows,)), found, figures)
+        nothing, choice, values = np.empty((rows, 0)), np.zeros(rows, np.int64), _numbers(found["values"], (rows,))
+        return Decisions(found.get("model"), [], [], choice, nothing, None, values, found["warnings"], figures)
     actions, benefits = found["actions"], found.get("expected_benefits")
     places = {name: place for place, name in enumerate(actions)}
     per_row = [found.get(name) for name in _PER_ROW]
@@ -115,37 +105,6 @@ def _numbers(sent: Any, shape: tuple[int, ...]) -> np.ndarray:
     return found.reshape(shape)
 
 
-def _array(content: bytes) -> np.ndarray:
-    """The numbers of a .npy file, all of which are there, whatever its header promises."""
-    file = io.BytesIO(content)
-    major, _ = np.lib.format.read_magic(file)
-    read = np.lib.format.read_array_header_1_0 if major == 1 else np.lib.format.read_array_header_2_0
-    shape, by_columns, kind = read(file)
-    found = np.frombuffer(bytearray(content), kind, offset=file.tell())
-    return found.reshape(shape, order="F" if by_columns else "C").astype(np.float64, copy=False)
-
-
-def _of_array(found: np.ndarray, rest: dict[str, Any], rows: int) -> Decisions:
-    figures = {name: value for name, value in rest.items() if name not in _COLUMNAR}
-    if "classes" not in rest:
-        return _of_numbers(_numbers(found, (rows,)), rest, figures)
-    k, actions = len(rest["classes"]), rest["actions"]
-    width = found.shape[1]
-    _numbers(found, (rows, 1 + k if width == 1 + k else 1 + k + len(actions)))
-    benefits = found[:, 1 + k :] if width > 1 + k else None
-    choice, P, notes = found[:, 0], found[:, 1 : 1 + k], rest["warnings"]
-    if rows and not (choice.min() >= 0 and choice.max() < len(actions)):
-        raise ValueError("a decision is none of the actions")
-    chosen = choice.astype(np.int64)
-    return Decisions(rest.get("model"), rest["classes"], actions, chosen, P, benefits, None, notes, figures)
-
-
-def _of_numbers(values: np.ndarray, answer: dict[str, Any], figures: dict[str, Any]) -> Decisions:
-    nothing = np.empty((len(values), 0))
-    choice = np.zeros(len(values), dtype=np.int64)
-    return Decisions(answer.get("model"), [], [], choice, nothing, None, values, answer["warnings"], figures)
-
-
 def joined(parts: Sequence[Decisions]) -> Decisions:
     """The decisions of one table that was sent in parts, all of them by the same model."""
     first = parts[0]
@@ -158,23 +117,43 @@ def joined(parts: Sequence[Decisions]) -> Decisions:
 
     if any(form(part) != form(first) for part in parts):
         raise InvalidAnswer("the parts of the table were answered by different models, or in different forms")
-
-    def all_of(name: str) -> Any:
+    whole: dict[str, Any] = {}
+    for name in fields:
         found = [getattr(part, name) for part in parts]
-        if found[0] is None:
-            return None
-        return np.concatenate(found) if isinstance(found[0], np.ndarray) else [each for part in found for each in part]
-
+        if isinstance(found[0], np.ndarray):
+            whole[name] = np.concatenate(found)
+        elif found[0] is not None:
+            whole[name] = [each for part in found for each in part]
     notes = Notes()
     for part in parts:
         notes.add(part.warnings, len(part.choice))
-    return replace(first, **{name: all_of(name) for name in fields}, warnings=notes.texts())
+    return replace(first, **whole, warnings=notes.texts())
+
+
+class Notes:
+    """Collects the warnings of parts: of several parts each with the rows of the first one that has it."""
+
+    def __init__(self) -> None:
+        self.rows = 0
+        self._found: dict[str, str] = {}
+        self._is_whole = True
+
+    def add(self, warnings: Sequence[str], rows: int) -> None:
+        """The warnings of the next part, which has so many rows; of all parts about a hundred are kept."""
+        for text in warnings if len(self._found) < _MOST_NOTES else ():
+            self._found.setdefault(text, f"rows {self.rows} to {self.rows + rows - 1}: {text}")
+        self._is_whole = not self.rows
+        self.rows += rows
+
+    def texts(self) -> list[str]:
+        """The warnings so far."""
+        return list(self._found if self._is_whole else self._found.values())
 
 
 def warn(notes: Sequence[str]) -> None:
     """Each warning of an answer as a Python warning."""
     for note in notes:
-        warnings.warn(in_python(note), PayoffWarning, stacklevel=4)
+        warnings.warn(note, PayoffWarning, stacklevel=4)
 
 
 class Report(dict[str, Any]):

@@ -3,67 +3,83 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Generic, Self, TypeVar, Unpack
+from typing import Any, Self, Unpack
 
 import httpx
 import numpy as np
 
 from payoff_client.answers import Report, warn
-from payoff_client.bodies import SMALL, of_array, stated
-from payoff_client.datasets import AsyncDatasets, DatasetMethods, Datasets, pages
-from payoff_client.dialect import Dialect, Written, dialect_of
+from payoff_client.datasets import Datasets, upload
+from payoff_client.deciding import SMALL, named, of_array, stated
+from payoff_client.errors import PayoffError, located
+from payoff_client.files import NO_OUTCOMES, add_counts, send_file
 from payoff_client.jobs import ordered
-from payoff_client.model import AsyncModel, Model, ModelMethods, charted
-from payoff_client.outcomes import send_file, send_rows
-from payoff_client.shapes import COMPARED, SETS, TRAINED
-from payoff_client.signatures import readable
-from payoff_client.stakes import BenefitOptions, Benefits, CompareOptions, RetrieveOptions, TrainOptions
-from payoff_client.tables import table_of
+from payoff_client.model import Model, charted
+from payoff_client.rows import Table, table_of, whole
+from payoff_client.shapes import COMPARED, COUNTS, SETS, TRAINED
+from payoff_client.stakes import (
+    BenefitOptions,
+    Benefits,
+    CompareOptions,
+    RetrieveOptions,
+    TrainOptions,
+    Written,
+    refuse_written,
+)
+from payoff_client.transport import Awaited, AwaitedWire, Blocking, BlockingWire, Call, Link, Linked, Mode, post, shared
 from payoff_client.version import __version__
-from payoff_client.wire import JSON, AwaitedWire, BlockingWire, Call, Link, blocking, post
 
-M = TypeVar("M", bound=ModelMethods)
-D = TypeVar("D", bound=DatasetMethods)
-_USER = re.compile(r"^(\w+://)?[^/?#]*@")
+_WORDS = ("id", "truth", "action")  # of an outcome
+_OUTCOMES_AT_ONCE = 20_000
 
 
-@readable
-class ServiceMethods(Generic[M, D]):
-    """The methods of a client, as coroutines."""
+class Service(Linked[Mode]):
+    """A client of the service at `url`, with an API `key`; by default PAYOFF_URL and PAYOFF_KEY, or port 8000 here.
 
-    _model: type[M]
-    datasets: D
+    `timeout` is that of one request in seconds; `retry_seconds` bounds the time in which a request that found the
+    service busy, starting or unreachable is repeated. `progress` shows bars: by default in terminals and notebooks.
+    `transport` is one of httpx. Threads may share a client that blocks.
+    """
 
-    def __init__(self, link: Link) -> None:
-        self._link = link
+    _wire: type[BlockingWire | AwaitedWire]
 
-    def model(self, reference: str) -> M:
+    def __init__(
+        self,
+        url: str | None = None,
+        key: str | None = None,
+        *,
+        timeout: float = 60.0,
+        retry_seconds: float = 60.0,
+        progress: bool | None = None,
+        transport: Any = None,
+    ) -> None:
+        wire = self._wire(**_settings(url, key), timeout=timeout, transport=transport)
+        super().__init__(Link(wire, retry_seconds, progress))
+        self.datasets: Datasets[Mode] = Datasets(self._link)
+        options = {"timeout": timeout, "retry_seconds": retry_seconds, "progress": progress, "transport": transport}
+        self._made_with = partial(type(self), url, key, **options)
+
+    def __deepcopy__(self, _memo: dict[int, Any]) -> Self:
+        return self  # copies of an estimator share it
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return self._made_with, ()
+
+    def model(self, reference: str) -> Model[Mode]:
         """A model, as `name` (its latest version), `name:3` or `name@alias`; nothing is sent."""
-        return self._model(self._link, reference)
+        return Model(self._link, reference)
 
-    async def _models(self) -> list[dict[str, Any]]:
+    @shared
+    async def models(self) -> list[dict[str, Any]]:
         """All models with their versions and aliases, by name."""
-        return [each async for each in pages(self._link, "/models", "models", {"name": str})]
+        return await self._link.items("/models", "models", {"name": str})
 
-    async def _dataset_id(
-        self, data: Any, label: str | Sequence[str] | None, name: str | None, dialect: Dialect
-    ) -> str:
-        """Data that are the id or name of a data set stand for it; others are uploaded."""
-        if isinstance(data, str) and label is None:
-            dialect.check("a data set", is_csv=False)
-            return data
-        if label is None:
-            raise TypeError("label is required: the name of the column to predict")
-        written: Any = dialect.query()
-        found = await self.datasets._upload(data, label=label, name=name, **written)
-        warn(found["warnings"])
-        return str(found["id"])
-
-    async def _train(
+    @shared
+    async def train(
         self,
         data: Any,
         /,
@@ -73,7 +89,7 @@ class ServiceMethods(Generic[M, D]):
         name: str,
         progress: bool | None = None,
         **options: Unpack[TrainOptions],
-    ) -> M:
+    ) -> Model[Mode]:
         """Train a model and return the version that was published.
 
         `data` is a frame, a list of objects, the path of a file, or without `label` the id or name of a data set.
@@ -81,14 +97,15 @@ class ServiceMethods(Generic[M, D]):
         `benefits`, `actions`, `feature_costs`, `holdout`, `refit`, `seed`; and `delimiter`, `decimal`,
         `encoding` of a CSV file. Raises JobFailed where the training does.
         """
-        fields: dict[str, Any] = {**options}
-        dataset = await self._dataset_id(data, label, name, Dialect.taken(fields))
-        order = {"model": name, "learner": _learner(learner), "data": {"dataset": dataset}, **stated(**fields)}
+        fields, written = _parted(options)
+        dataset = await self._dataset_id(data, label, name, written)
+        order = {"model": name, "learner": named(learner, "kind"), "data": {"dataset": dataset}, **stated(**fields)}
         job = await ordered(self._link, "/train", order, f"training {name}", progress, TRAINED)
         warn(job["warnings"])
         return self.model(f"{name}:{job['model']['version']}")
 
-    async def _compare(
+    @shared
+    async def compare(
         self,
         data: Any,
         /,
@@ -106,17 +123,31 @@ class ServiceMethods(Generic[M, D]):
         file. Amounts are in the unit of `benefits`, per row.
         Raises JobFailed where the comparison does.
         """
-        fields: dict[str, Any] = {**options}
-        dataset = await self._dataset_id(data, label, None, Dialect.taken(fields))
-        order = {"dataset": dataset, "learners": [_learner(each) for each in learners]}
+        fields, written = _parted(options)
+        dataset = await self._dataset_id(data, label, None, written)
+        order = {"dataset": dataset, "learners": [named(each, "kind") for each in learners]}
         order |= stated(benefits=benefits, **fields)
         job = await ordered(self._link, "/compare", order, "comparing", progress, dict)
-        report = await charted(self._link, Call("GET", f"/compare/{job['id']}"), chart, COMPARED)
+        report = await charted(self._link, Call("GET", f"/jobs/{job['id']}"), chart, COMPARED)
         found = Report(report["result"])
         found.svg = report.svg
         return found
 
-    async def _benefit(
+    async def _dataset_id(
+        self, data: Any, label: str | Sequence[str] | None, name: str | None, written: Mapping[str, Any]
+    ) -> str:
+        """Data that are the id or name of a data set stand for it; others are uploaded."""
+        if isinstance(data, str) and label is None:
+            refuse_written(written, "a data set")
+            return data
+        if label is None:
+            raise TypeError("label is required: the name of the column to predict")
+        found = await upload(self._link, data, label, name=name, **written)
+        warn(found["warnings"])
+        return str(found["id"])
+
+    @shared
+    async def benefit(
         self,
         probabilities: Any,
         /,
@@ -135,7 +166,8 @@ class ServiceMethods(Generic[M, D]):
         document = stated(probabilities=probabilities, classes=classes, labels=labels, benefits=benefits, **options)
         return await charted(self._link, post("/benefit", document), chart)
 
-    async def _retrieve(
+    @shared
+    async def retrieve(
         self,
         probabilities: Any,
         /,
@@ -150,60 +182,57 @@ class ServiceMethods(Generic[M, D]):
         (`multilabel`, `multiclass`). `sets` has `k`, `expected_loss` and `selected` (positions) of each; `options` are
         the other fields of `/retrieve`, such as `k_max`. Raises Invalid for numbers outside 0 to 1.
         """
-        fields = {"setting": setting, **stated(loss={"name": loss} if isinstance(loss, str) else loss, **options)}
+        fields = {"setting": setting, **stated(loss=named(loss, "name"), **options)}
         if isinstance(probabilities, np.ndarray) and probabilities.size > SMALL:
-            call = of_array("/retrieve", probabilities, JSON, fields)
+            call = of_array("/retrieve", probabilities, fields)
         else:
             call = post("/retrieve", {**fields, **stated(probabilities=probabilities)})
         return Report(await self._link.document(call, SETS))
 
-    async def _send_outcomes(
-        self, outcomes: Any, *, correct: bool = False, **dialect: Unpack[Written]
+    @shared
+    async def send_outcomes(
+        self, outcomes: Any, *, correct: bool = False, **written: Unpack[Written]
     ) -> dict[str, Any]:
         """What became of recorded decisions, by `id` and `truth`, perhaps `action`, `benefit`, `at`.
 
-        `outcomes` are objects, a frame, or the path of a file; `dialect` has `delimiter`, `decimal` and `encoding` of
-        CSV. Sending them again changes nothing; `correct` replaces what is stored. Returns `accepted`, `unchanged`,
+        `outcomes` are objects, a frame, or the path of a file; `delimiter`, `decimal` and `encoding` are those of CSV.
+        Sending them again changes nothing; `correct` replaces what is stored. Returns `accepted`, `unchanged`,
         `open` (those without a truth), `unknown` and `conflicts`.
         """
-        written = dialect_of(dialect)
         if isinstance(outcomes, str | Path):
-            return await send_file(self._link, Path(outcomes), written, correct=correct)
-        written.check("a frame", is_csv=False)
-        return await send_rows(self._link, table_of(outcomes), correct=correct)
+            return await send_file(self._link, Path(outcomes), {"correct": correct, **written})
+        refuse_written(written, "a frame")
+        return await self._send_rows(table_of(outcomes), correct=correct)
 
-    async def _close(self) -> None:
+    async def _send_rows(self, table: Table, *, correct: bool) -> dict[str, Any]:
+        total: dict[str, Any] = {**NO_OUTCOMES}
+        for start in range(0, len(table), _OUTCOMES_AT_ONCE):
+            rows = table.part(start, start + _OUTCOMES_AT_ONCE).objects()
+            sent = [
+                {
+                    name: whole(value) if name in _WORDS else value
+                    for name, value in row.items()
+                    if value is not None or name == "truth"
+                }
+                for row in rows
+            ]
+            try:
+                call = post("/outcomes", {"outcomes": sent, "correct": correct})
+                add_counts(total, await self._link.document(call, COUNTS))
+            except PayoffError as error:
+                raise located(error, table.label, before=start) from None
+        return total
+
+    @shared
+    async def close(self) -> None:
         """Close the connections."""
         await self._link.wire.close()
 
 
-class AsyncPayoff(ServiceMethods[AsyncModel, AsyncDatasets]):
-    """A client for event loops; its arguments are those of `Payoff`."""
+class AsyncPayoff(Service[Awaited]):
+    """A client for event loops, whose methods are awaited; its arguments are those of `Payoff`."""
 
-    _model = AsyncModel
-
-    def __init__(
-        self,
-        url: str | None = None,
-        key: str | None = None,
-        *,
-        timeout: float = 60.0,
-        retry_seconds: float = 60.0,
-        progress: bool | None = None,
-        transport: httpx.AsyncBaseTransport | None = None,
-    ) -> None:
-        settings = _settings(url, key)
-        wire = AwaitedWire(httpx.AsyncClient(**settings, timeout=timeout, transport=transport))
-        super().__init__(Link(wire, retry_seconds=retry_seconds, progress=progress))
-        self.datasets = AsyncDatasets(self._link)
-
-    models = ServiceMethods[AsyncModel, AsyncDatasets]._models
-    train = ServiceMethods[AsyncModel, AsyncDatasets]._train
-    compare = ServiceMethods[AsyncModel, AsyncDatasets]._compare
-    benefit = ServiceMethods[AsyncModel, AsyncDatasets]._benefit
-    retrieve = ServiceMethods[AsyncModel, AsyncDatasets]._retrieve
-    send_outcomes = ServiceMethods[AsyncModel, AsyncDatasets]._send_outcomes
-    close = ServiceMethods[AsyncModel, AsyncDatasets]._close
+    _wire = AwaitedWire
 
     async def __aenter__(self) -> Self:
         return self
@@ -214,40 +243,8 @@ class AsyncPayoff(ServiceMethods[AsyncModel, AsyncDatasets]):
         await self.close()
 
 
-class Payoff(ServiceMethods[Model, Datasets]):
-    """A client of the service at `url`, with an API `key`; by default PAYOFF_URL and PAYOFF_KEY, or port 8000 here.
-
-    `timeout` is that of one request in seconds; `retry_seconds` bounds the time in which a request that found the
-    service busy, starting or unreachable is repeated. `progress` shows bars: by default in terminals and notebooks.
-    `transport` is one of httpx. Threads may share a client.
-    """
-
-    _model = Model
-
-    def __init__(
-        self,
-        url: str | None = None,
-        key: str | None = None,
-        *,
-        timeout: float = 60.0,
-        retry_seconds: float = 60.0,
-        progress: bool | None = None,
-        transport: httpx.BaseTransport | None = None,
-    ) -> None:
-        settings = _settings(url, key)
-        wire = BlockingWire(httpx.Client(**settings, timeout=timeout, transport=transport))
-        super().__init__(Link(wire, retry_seconds=retry_seconds, progress=progress))
-        self.datasets = Datasets(self._link)
-        options = {"timeout": timeout, "retry_seconds": retry_seconds, "progress": progress, "transport": transport}
-        self._made_with = (url, key, options)
-
-    models = blocking(ServiceMethods[Model, Datasets]._models)
-    train = blocking(ServiceMethods[Model, Datasets]._train)
-    compare = blocking(ServiceMethods[Model, Datasets]._compare)
-    benefit = blocking(ServiceMethods[Model, Datasets]._benefit)
-    retrieve = blocking(ServiceMethods[Model, Datasets]._retrieve)
-    send_outcomes = blocking(ServiceMethods[Model, Datasets]._send_outcomes)
-    close = blocking(ServiceMethods[Model, Datasets]._close)
+class Payoff(Service[Blocking]):
+    _wire = BlockingWire
 
     def __enter__(self) -> Self:
         return self
@@ -257,16 +254,11 @@ class Payoff(ServiceMethods[Model, Datasets]):
     ) -> None:
         self.close()
 
-    def __deepcopy__(self, _memo: dict[int, Any]) -> Self:
-        return self  # copies of an estimator share it
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        url, key, options = self._made_with
-        return _made, (url, key, options)
-
-
-def _made(url: str | None, key: str | None, options: dict[str, Any]) -> Payoff:
-    return Payoff(url, key, **options)
+def _parted(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The fields of a request, and how a CSV file is written."""
+    written = {name: value for name, value in options.items() if name in Written.__annotations__}
+    return {name: value for name, value in options.items() if name not in written}, written
 
 
 def _settings(url: str | None, key: str | None) -> dict[str, Any]:
@@ -280,16 +272,12 @@ def _settings(url: str | None, key: str | None) -> dict[str, Any]:
     headers = {"User-Agent": f"payoff-client/{__version__}", "Accept-Encoding": "identity"}
     headers |= {"X-API-Key": secret} if secret else {}
     base = url or os.environ.get("PAYOFF_URL") or "http://127.0.0.1:8000"
-    shown = _USER.sub(r"\1", base)
     if not base.startswith(("http://", "https://")):
+        shown = base.rpartition("@")[2]
         raise ValueError(f"the URL {shown!r} lacks its scheme; write http://{shown} or https://{shown}")
     try:
         at = httpx.URL(base)
     except httpx.InvalidURL as error:
-        raise ValueError(f"the URL {shown!r} is invalid: {error}") from error
+        raise ValueError(f"the URL is invalid: {error}") from error
     auth = httpx.BasicAuth(at.username, at.password) if at.userinfo else None
     return {"base_url": at.copy_with(userinfo=b""), "headers": headers, "auth": auth}
-
-
-def _learner(learner: str | Mapping[str, Any]) -> dict[str, Any]:
-    return {"kind": learner} if isinstance(learner, str) else dict(learner)

@@ -1,213 +1,252 @@
-"""Decisions of a model for rows: a table in one request or several, or a file."""
+"""Rows as requests to a model: as JSON, a NumPy array or an Arrow stream, in one or several to one version."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from dataclasses import replace
+import io
+import json
+import secrets
+import time
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Unpack
+from typing import Any
+from uuid import UUID
 
-from payoff_client.answers import Decisions, decisions_of, joined, warn
-from payoff_client.bodies import NPY, Features, is_json, new_ids, of_part, part_rows, predict_call, recorded, stated
-from payoff_client.errors import Invalid, PayoffError, TooLarge, located
-from payoff_client.files import decide_file
-from payoff_client.matrices import MatrixMethods, pinned
-from payoff_client.shapes import CARD, MODEL_OR_CARD, RECORDING
-from payoff_client.signatures import readable
-from payoff_client.stakes import FileStakes, Stakes
-from payoff_client.tables import table_of
-from payoff_client.values import Table
-from payoff_client.wire import JSON, Call, Link, step
+import numpy as np
+
+from payoff_client.answers import Decisions, decisions_of, joined
+from payoff_client.errors import Invalid, PayoffError, located
+from payoff_client.rows import Table, arrow_tools, has_pyarrow, plain, whole
+from payoff_client.shapes import CARD, DESCRIPTION, MATRIX, RECORDING
+from payoff_client.transport import ARROW, JSON, NPY, Call, Link, post, query, step
+
+SMALL = 2_000  # values: JSON of fewer is as fast as the formats for many
+PART_BYTES = 8 * 2**20  # of a part's numbers; the service takes bodies up to 64 MB unless it is set otherwise
+PART_VALUES = 200_000  # of a part in JSON, of which the service takes 1,000,000
+RECORDED_AT_ONCE = 50_000  # decisions, at most
+_JSON_ONLY = frozenset({"explain", "record"})
+_MATRICES = ("benefits", "cost_matrix")
 
 
-@readable
-class DecideMethods:
-    """The methods of a model that decide, as coroutines; `reference` is `name`, `name:3` or `name@alias`."""
+@dataclass(frozen=True)
+class Features:
+    """The features of a version: names in its order, and those of them that are categories; its classes, if any."""
+
+    model: str
+    names: tuple[str, ...]
+    categorical: frozenset[str]
+    classes: tuple[Any, ...] | None
+
+    @classmethod
+    def of(cls, card: Mapping[str, Any]) -> Features:
+        names = tuple(feature["name"] for feature in card["features"])
+        texts = frozenset(feature["name"] for feature in card["features"] if feature["type"] != "numeric")
+        classes = card.get("classes")
+        return cls(f"{card['name']}:{card['version']}", names, texts, None if classes is None else tuple(classes))
+
+    def kept(self, table: Table) -> list[str]:
+        """The columns that the model does not use: they come back."""
+        return [name for name in table.names or () if name not in self.names]
+
+    def refuse_columns(self, table: Table, others: Iterable[str]) -> None:
+        """ValueError where a column that comes back has a name of the result.
+
+        `others` are names that the result has beside the usual ones; one that ends with a colon begins names.
+        """
+        usual = ["value"] if self.classes is None else ["decision", "benefit:", *(f"p:{one}" for one in self.classes)]
+        own = {*usual, *others}
+        for name in self.kept(table):
+            if not own.isdisjoint((name, "".join(name.partition(":")[:2]))):
+                raise ValueError(f"the result has a column {name!r} of its own; rename that of the frame")
+
+
+def stated(**fields: Any) -> dict[str, Any]:
+    """The fields that were given, as JSON has them: frames and arrays of benefits as objects and lists."""
+    return {name: _stated(value) for name, value in fields.items() if value is not None}
+
+
+def _stated(value: Any) -> Any:
+    if hasattr(value, "to_dict") and hasattr(value, "index"):  # pandas: classes are its index, actions its columns
+        value = value.to_dict("index")
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    if isinstance(value, Mapping):
+        return {str(name): _stated(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_stated(each) for each in value]
+    return plain(value)
+
+
+def named(kind: str | Mapping[str, Any], field: str) -> dict[str, Any]:
+    """A name as the object that has it: a kind of learner, a loss."""
+    return {field: kind} if isinstance(kind, str) else dict(kind)
+
+
+def recorded(table: Table, record: Any) -> bool | dict[str, Any]:
+    """The field `record`, always with ids: a request that is repeated under its own ids records nothing twice."""
+    if record is False:
+        return False
+    sent = dict(record) if isinstance(record, Mapping) else {}
+    ids = table.column(record) if isinstance(record, str) else sent.get("ids")
+    if ids is None:
+        ids = [_new_id() for _ in range(len(table))]
+    found = [whole(plain(value)) for value in ids]
+    return {**sent, "ids": [str(value) if type(value) is int else value for value in found]}
+
+
+def _new_id() -> str:
+    """A UUID whose order is that of time (RFC 9562, version 7)."""
+    number = time.time_ns() // 1_000_000 << 80 | secrets.randbits(80)
+    return str(UUID(int=number & ~(0xF << 76 | 3 << 62) | 7 << 76 | 2 << 62))
+
+
+def are_together(fields: Mapping[str, Any]) -> bool:
+    """Whether the decisions depend on all rows together."""
+    return isinstance(fields.get("priors"), str) or not fields.keys().isdisjoint(("limits", "resources"))
+
+
+def _is_per_row(benefits: Any) -> bool:
+    """Whether these are matrices, one for each row."""
+    if not isinstance(benefits, list) or not benefits:
+        return False
+    first = benefits[0]
+    return isinstance(first, dict) or (isinstance(first, list) and bool(first) and isinstance(first[0], list))
+
+
+def _form(table: Table, features: Features | None, fields: Mapping[str, Any]) -> str:
+    """The media type of the rows: JSON where they are few, or such as nothing else can carry."""
+    width = len(features.names) if features else table.data.shape[1]
+    has_other = not fields.keys().isdisjoint(_JSON_ONLY) or any(_is_per_row(fields.get(name)) for name in _MATRICES)
+    if has_other or len(table) * width <= SMALL:
+        return JSON
+    if features is None:
+        return NPY if table.data.dtype.kind in "iufb" else JSON
+    return ARROW if table.is_frame and has_pyarrow() else JSON
+
+
+def _rows_at_once(table: Table, width: int, fields: Mapping[str, Any], form: str) -> int:
+    """How many rows go into one request."""
+    if are_together(fields):
+        return max(len(table), 1)
+    if form != JSON:
+        return max(PART_BYTES // (8 * max(width, 1)), 1)
+    matrices = [fields[name][0] for name in _MATRICES if _is_per_row(fields.get(name))]
+    extra = len(json.dumps(matrices)) // 2  # values, at most
+    return min(max(PART_VALUES // (2 * width + 2 + extra), 1), RECORDED_AT_ONCE)
+
+
+def _of_part(fields: Mapping[str, Any], start: int, stop: int) -> dict[str, Any]:
+    """The fields for some of the rows."""
+    sent = {
+        name: value[start:stop] if name in _MATRICES and _is_per_row(value) else value for name, value in fields.items()
+    }
+    if isinstance(sent.get("record"), dict):
+        sent["record"] = {**sent["record"], "ids": sent["record"]["ids"][start:stop]}
+    return sent
+
+
+def call_for(path: str, table: Table, features: Features | None, fields: Mapping[str, Any], form: str = JSON) -> Call:
+    """The request for the rows; Invalid where a value is none of its feature, ValueError where a number is infinite."""
+    if form == NPY:
+        return of_array(path, table.data, fields)
+    names, texts = (features.names, features.categorical) if features is not None else ((), frozenset())
+    if form == ARROW:
+        content = arrow_tools().stream(table, names, texts)
+        return Call("POST", path, query(fields), content, {"Content-Type": ARROW, "Accept": JSON})
+    return post(path, {**fields, "instances": table.instances(names, texts)})
+
+
+def of_array(path: str, numbers: np.ndarray, fields: Mapping[str, Any]) -> Call:
+    """The request for numbers as a .npy file."""
+    sink = io.BytesIO()
+    np.save(sink, np.asarray(numbers, dtype=np.float64), allow_pickle=False)
+    return Call("POST", path, query(fields), sink.getvalue(), {"Content-Type": NPY, "Accept": JSON})
+
+
+class Decider:
+    """Sends rows to a model; `reference` is `name`, `name:3` or `name@alias`."""
 
     def __init__(self, link: Link, reference: str) -> None:
-        self._link = link
+        self.link = link
         self.reference = reference
-        self._cached: Features | None = None
+        self.name = reference.partition("@")[0].partition(":")[0]
+        self.path = f"/models/{step(self.name)}"
+        self.version_path = f"/models/{step(reference, safe=':@')}"
+        self.known: Features | None = None  # of the version that answered last
 
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.reference!r})"
-
-    @property
-    def name(self) -> str:
-        """The name without version or alias."""
-        return self.reference.partition("@")[0].partition(":")[0]
-
-    @property
-    def _path(self) -> str:
-        return f"/models/{step(self.name)}"
-
-    async def _card(self) -> dict[str, Any]:
-        """The card of the version: learner, features, classes, metrics, digests."""
-        path = f"/models/{step(self.reference, safe=':@')}"
-        found = await self._link.document(Call("GET", path), MODEL_OR_CARD)
+    async def card(self) -> dict[str, Any]:
+        """The card of the version."""
+        found = await self.link.document(Call("GET", self.version_path), (DESCRIPTION, CARD))
         if "versions" in found:
-            found = await self._link.document(Call("GET", f"{path}:{found['latest']}"), CARD)
-        card: dict[str, Any] = found
-        return card
+            found = await self.link.document(Call("GET", f"{self.version_path}:{found['latest']}"), CARD)
+        return found
 
-    async def _features(self, *, fresh: bool) -> Features:
-        if fresh or self._cached is None:
-            self._cached = Features.of(await self._card())
-        return self._cached
+    async def features(self, *, fresh: bool) -> Features:
+        """The features of the version, those that are known already unless they are to be fresh."""
+        if fresh or self.known is None:
+            self.known = Features.of(await self.card())
+        return self.known
 
-    async def _answer(
-        self, data: Any, *, explain: bool = False, record: Any = None, **stakes: Unpack[Stakes]
-    ) -> Decisions:
-        """Decisions as arrays, with all that the service answers beside them: see `decide`."""
-        return await self._answered(table_of(data), stakes, explain=explain, record=record)
+    async def records(self) -> bool:
+        """Whether the model records the decisions of requests that do not ask for it."""
+        found = await self.link.document(Call("GET", self.path), RECORDING)
+        return bool(found["recording"]["record"])
 
-    async def _answered(
-        self, table: Table, stakes: Stakes, *, explain: bool, record: Any, own: Collection[str] | None = None
-    ) -> Decisions:
-        """The same for a table; ValueError before anything is sent where a column has one of the result's `own` names.
-
-        That is checked first because what is recorded stays recorded.
-        """
-        fields = stated(explain=explain or None, **stakes)
-        if record is not None:
-            fields["record"] = recorded(table, record)
-        features = None if table.names is None else await self._features(fresh=False)
+    async def records_nothing(self) -> bool:
+        """Whether it is sure that the model does not."""
         try:
-            return await self._decided(table, features, fields, own)
-        except Invalid as error:
-            if "record" not in fields and any(flaw.loc == "/record" for flaw in error.errors):
-                # the model records by default, and ids have no place among numbers
-                own = None if own is None else {*own, "id"}
-                return await self._decided(table, features, {**fields, "ids": new_ids(len(table))}, own)
-            if features is None or await self._features(fresh=True) == features:
-                raise
-        return await self._decided(table, self._cached, fields, own)  # the name or the alias has another version now
-
-    def _once(self, call: Call, fields: Mapping[str, Any]) -> Call:
-        """The call, repeated after a lost answer only where that records no decision twice.
-
-        Decisions with ids are recorded once, and an array as answer has none that are recorded without ids.
-        """
-        is_safe = not fields.keys().isdisjoint(("record", "ids")) or call.headers.get("Accept") == NPY
-        return call if is_safe else replace(call, repeatable=self._records_nothing)
-
-    async def _records_nothing(self) -> bool:
-        """Whether the model records no decisions of requests that do not ask for it; False where this is not known."""
-        try:
-            return not await self._records()
+            return not await self.records()
         except PayoffError:
             return False
 
-    async def _records(self) -> bool:
-        """Whether the model records the decisions of requests that do not ask for it."""
-        found = await self._link.document(Call("GET", self._path), RECORDING)
-        return bool(found["recording"]["record"])
+    def once(self, call: Call, fields: Mapping[str, Any]) -> Call:
+        """The call, repeated after a lost answer only where that records no decision twice, as with ids."""
+        return call if "record" in fields else replace(call, repeatable=self.records_nothing)
 
-    async def _decided(
-        self, table: Table, features: Features | None, fields: Mapping[str, Any], own: Collection[str] | None
-    ) -> Decisions:
-        if features is not None:
-            features.check(table, own)
-        as_json = is_json(table, features, fields)
-        size = part_rows(table, features, fields, as_json=as_json)
-        reference = self.reference
-        if not as_json or size < len(table):  # columns without names, or several requests: of one version
-            features = await self._features(fresh=True)
-            reference = features.model
-            features.check(table, own)
-            features = features if table.names is not None else None
-        if size < len(table):
-            fields = await pinned(MatrixMethods(self._link, self._path), fields)
+    async def pinned(self, fields: Mapping[str, Any]) -> dict[str, Any]:
+        """The fields with the version that a saved matrix has now, so that several requests use the same."""
+        name = fields.get("benefits")
+        if not isinstance(name, str) or ":" in name:
+            return dict(fields)
+        saved = await self.link.document(Call("GET", f"{self.path}/matrices/{step(name)}"), MATRIX)
+        return {**fields, "benefits": f"{name}:{saved['version']}"}
 
-        async def part(start: int) -> Decisions:
-            sent = {"model": reference, **of_part(fields, start, start + size)}
-            return await self._part(table, start, size, features, sent, as_json=as_json)
+    async def decide(self, table: Table, fields: Mapping[str, Any], others: Collection[str] | None = None) -> Decisions:
+        """The decisions for a table; see `Features.refuse_columns`, which is not asked where `others` is None.
 
-        starts = range(0, max(len(table), 1), size)
-        return joined(await self._link.wire.each([partial(part, start) for start in starts]))
-
-    async def _part(
-        self,
-        table: Table,
-        start: int,
-        size: int,
-        features: Features | None,
-        fields: Mapping[str, Any],
-        *,
-        as_json: bool,
-    ) -> Decisions:
-        part = table if size >= len(table) else table.part(start, start + size)
-        of_table = False
-        read = partial(decisions_of, rows=len(part))
+        Columns are refused before anything is sent, because what is recorded stays recorded.
+        """
+        if table.names is None:
+            return await self._decide(table, None, fields, others)
+        features = await self.features(fresh=False)
         try:
-            call, of_table = predict_call("/predict", part, features, fields, as_json=as_json)
+            return await self._decide(table, features, fields, others)
+        except Invalid:
+            latest = await self.features(fresh=True)
+            if latest == features:
+                raise
+        return await self._decide(table, latest, fields, others)  # the name or the alias has another version now
+
+    async def _decide(
+        self, table: Table, features: Features | None, fields: Mapping[str, Any], others: Collection[str] | None
+    ) -> Decisions:
+        form = _form(table, features, fields)
+        size = _rows_at_once(table, len(features.names) if features else table.data.shape[1], fields, form)
+        model = self.reference
+        if size < len(table):  # several requests: of one version
+            latest = await self.features(fresh=True)
+            model, features = latest.model, latest if features else None
+            fields = await self.pinned(fields)
+        if features is not None and others is not None:
+            features.refuse_columns(table, others)
+        found = []
+        for start in range(0, max(len(table), 1), size):
+            rows = table.part(start, start + size)
+            sent = {"model": model, **_of_part(fields, start, start + size)}
             try:
-                return await self._link.read(self._once(call, fields), read)
-            except TooLarge as error:
-                if not of_table or "Payoff-Answer" not in error.detail:
-                    raise
-            call, _ = predict_call("/predict", part, features, fields, as_json=as_json, accept=JSON)
-            return await self._link.read(self._once(call, fields), read)
-        except PayoffError as error:
-            columns = features.names if features is not None else table.names or ()
-            raise located(error, columns, lambda i: table.label(start + i), of_table=of_table) from None
-
-    async def _decide(self, data: Any, *, explain: bool = False, record: Any = None, **stakes: Unpack[Stakes]) -> Any:
-        """The action with the largest expected benefit for each row.
-
-        `data` is a frame of pandas, polars or pyarrow, a list of objects, one object, or an array with the features in
-        the model's order. The result has the same type (an array gives an object of columns) and the frame's index:
-        columns that the model does not use, then `decision`, `p:<class>` and `benefit:<action>`; `value` from a model
-        of numbers. `benefits` are `{class: {action: number}}`, a matrix with `actions`, or the name of a saved one (see
-        `matrices`). `record` is True, the name of a column of ids, or `{"ids": […], "instances": bool}`. Warnings of
-        the service are PayoffWarnings.
-
-        Large tables go as NumPy arrays or Arrow streams, in several requests to one version; with `limits` in one.
-        Raises Invalid, whose `errors` name row and column of `data`, and ValueError where a column of `data` has a name
-        of the result; nothing is sent then.
-        """
-        table = table_of(data)
-        own = {"runner_up", "margin", "contribution:"} if explain else set()
-        own |= {"propensity"} if stakes.get("explore") else set()
-        own |= {"id"} if await self._makes_ids(table, record) else set()
-        answer = await self._answered(table, stakes, explain=explain, record=record, own=own)
-        warn(answer.warnings)
-        kept = self._cached.kept(table) if self._cached is not None else []
-        columns = answer.columns()
-        if isinstance(record, str):
-            columns.pop("id", None)  # the frame has them
-        return table.result(kept, columns)
-
-    async def _makes_ids(self, table: Table, record: Any) -> bool:
-        """Whether the result has new ids; what the model does by default is asked only where a column would collide."""
-        if record is None:
-            return "id" in (table.names or ()) and await self._records()
-        return record is not False and not isinstance(record, str)
-
-    async def _explain(self, data: Any, **stakes: Unpack[Stakes]) -> Any:
-        """`decide` with `runner_up`, `margin` and `contribution:<feature>` for each row."""
-        return await self._decide(data, explain=True, **stakes)
-
-    async def _decide_file(
-        self,
-        source: Any,
-        target: Any,
-        *,
-        record: bool | str | None = None,
-        progress: bool | None = None,
-        **stakes: Unpack[FileStakes],
-    ) -> dict[str, Any]:
-        """Decide for a file of any length, in bounded memory: CSV (also .gz) or Parquet by its suffix.
-
-        The target has the columns that the model does not use, then those of `decide`; it appears when it is complete.
-        `record` is True, False, or the name of a column of ids, with which a file that is decided again records nothing
-        twice. Returns `rows`, `model` and `warnings`. With limits the file is one request; their figures are returned,
-        too.
-        """
-        features = await self._features(fresh=True)
-        shown = self._link.progress if progress is None else progress
-        sent = {"record": True, "id": record} if isinstance(record, str) else {"record": record}
-        fields = await pinned(MatrixMethods(self._link, self._path), stated(**stakes, **sent))
-        unknown = False if record else self._records_nothing
-        repeatable = True if isinstance(record, str) or record is False else unknown
-        return await decide_file(self._link, features, source, target, fields, shown, repeatable=repeatable)
+                call = self.once(call_for("/predict", rows, features, sent, form), fields)
+                found.append(await self.link.read(call, partial(decisions_of, rows=len(rows))))
+            except PayoffError as error:
+                columns = features.names if features else ()
+                raise located(error, table.label, columns, before=start, of_table=form != JSON) from None
+        return joined(found)

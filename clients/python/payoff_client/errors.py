@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from email.utils import parsedate_to_datetime
-from time import time
 from typing import Any
 
-from payoff_client.wording import argument, in_python
-
+MAX_FLAWS = 20  # of what the client finds itself
 _MAX_SHOWN = 5  # flaws in the text of an exception
 _LONGEST_POSITION = 15  # digits
 _LISTS = frozenset({"instances", "probabilities", "ids", "outcomes", "rows", "labels"})  # fields with an item a row
@@ -32,7 +28,7 @@ class Flaw:
 
     def __str__(self) -> str:
         named = [f"row {self.row!r}"] * (self.row is not None) + [f"column {self.column!r}"] * (self.column is not None)
-        place = ", ".join(named) or argument(self.loc)
+        place = ", ".join(named) or self.loc
         return f"{place}: {self.msg}" if place else self.msg
 
 
@@ -66,6 +62,11 @@ class PayoffError(Exception):
 class Invalid(PayoffError):
     """A value, a name or the shape of the request is invalid (422, 400)."""
 
+    @classmethod
+    def of(cls, flaws: Sequence[Flaw]) -> Invalid:
+        """What the client finds before it sends anything."""
+        return cls(flaws[0].msg, status=422, title="Invalid request", errors=flaws[:MAX_FLAWS])
+
 
 class Unauthorized(PayoffError):
     """A key is required, and it is missing or invalid (401)."""
@@ -85,10 +86,6 @@ class Conflict(PayoffError):
 
 class TooLarge(PayoffError):
     """The request or its answer is too large (413)."""
-
-
-class Unsupported(PayoffError):
-    """The service does not take this format (415)."""
 
 
 class RateLimited(PayoffError):
@@ -115,14 +112,13 @@ class PayoffWarning(UserWarning):
     """A warning that came with an answer of the service."""
 
 
-_BY_STATUS: dict[int, type[PayoffError]] = {
+BY_STATUS: dict[int, type[PayoffError]] = {
     400: Invalid,
     401: Unauthorized,
     403: Forbidden,
     404: NotFound,
     409: Conflict,
     413: TooLarge,
-    415: Unsupported,
     422: Invalid,
     429: RateLimited,
     503: Unavailable,
@@ -136,81 +132,69 @@ def of_answer(status: int, headers: Mapping[str, str], content: bytes) -> Payoff
     except (ValueError, RecursionError):
         sent = None
     words = content[:200].decode("utf-8", "replace") or f"status {status}"
-    fields = fields_of_problem(sent if isinstance(sent, dict) else {"detail": words})
-    return _BY_STATUS.get(status, PayoffError)(**fields | {"status": status, "retry_after": retry_after(headers)})
+    fields = _fields(sent if isinstance(sent, dict) else {"detail": words})
+    wait = headers.get("Retry-After", "")
+    seconds = float(wait) if wait.isascii() and wait.isdigit() else None
+    return BY_STATUS.get(status, PayoffError)(**fields | {"status": status, "retry_after": seconds})
 
 
 def of_job(job: Mapping[str, Any]) -> JobFailed:
     """The exception for a job that did not succeed."""
     problem = job.get("error")
     ended = {"detail": f"job {job['id']} was {job['status']}"}
-    return JobFailed(job=job, **fields_of_problem(problem if problem and isinstance(problem, dict) else ended))
+    return JobFailed(job=job, **_fields(problem if problem and isinstance(problem, dict) else ended))
 
 
-def fields_of_problem(problem: Mapping[str, Any]) -> dict[str, Any]:
+def _fields(problem: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments of an exception from a problem document, or from an object that resembles one."""
     places, status = problem.get("errors"), problem.get("status")
     flaws = [
-        Flaw(str(each.get("loc", "")), in_python(str(each.get("msg", ""))))
+        Flaw(str(each.get("loc", "")), str(each.get("msg", "")))
         for each in (places if isinstance(places, list) else ())
         if isinstance(each, dict)
     ]
-    detail = in_python(str(problem.get("detail") or problem.get("title") or "the request failed"))
+    detail = str(problem.get("detail") or problem.get("title") or "the request failed")
     status = status if isinstance(status, int) else None
     return {"detail": detail, "status": status, "title": str(problem.get("title", "")), "errors": flaws}
 
 
-def retry_after(headers: Mapping[str, str]) -> float | None:
-    """The seconds that `Retry-After` asks for, as a number or a date; None where there is neither."""
-    text = headers.get("Retry-After")
-    if text is None:
-        return None
-    try:
-        seconds = float(text)
-        return None if math.isnan(seconds) else max(seconds, 0.0)
-    except ValueError:
-        pass
-    try:
-        return max(parsedate_to_datetime(text).timestamp() - time(), 0.0)
-    except (ValueError, OverflowError):
-        return None
-
-
 def located(
-    error: PayoffError, columns: Sequence[str], label: Callable[[int], Any], *, of_table: bool = False
+    error: PayoffError,
+    label: Callable[[int], Any],
+    columns: Sequence[str] = (),
+    *,
+    before: int = 0,
+    of_table: bool = False,
 ) -> PayoffError:
     """The same error, whose flaws have the row's label and the column's name.
 
-    `columns` are the names by position; `label` has a row's label by its position in the request. In a table that was
-    sent as the body, places begin with the row, or with the column's name.
+    `label` has a row's label by its position, `before` are the rows before those of the request, `columns` the names by
+    position. In a table that was sent as the body, places begin with the row, or with the column's name.
     """
-    error.errors = tuple(_placed(flaw, columns, label, of_table=of_table) for flaw in error.errors)
+    error.errors = tuple(_placed(flaw, label, columns, before, of_table=of_table) for flaw in error.errors)
     return error
 
 
-def _placed(flaw: Flaw, columns: Sequence[str], label: Callable[[int], Any], *, of_table: bool) -> Flaw:
+def _placed(flaw: Flaw, label: Callable[[int], Any], columns: Sequence[str], before: int, *, of_table: bool) -> Flaw:
     steps = [step.replace("~1", "/").replace("~0", "~") for step in flaw.loc.split("/")[1:]]
     if steps and steps[0] in _LISTS and not (of_table and len(steps) == 1):
         steps = steps[1:]
     elif not of_table:
         return flaw
-    if of_table and len(steps) == 2 and steps[0] in columns and not _is_position(steps[0]):
-        steps = steps[::-1]
     if of_table and len(steps) == 1:
         return replace(flaw, column=steps[0] if steps[0] in columns else None)
+    if len(steps) == 2 and steps[0] in columns and not _is_position(steps[0]):
+        steps = steps[::-1]
     if not steps or not _is_position(steps[0]):
         return flaw
     try:
-        row = label(int(steps[0]))
+        row = label(before + int(steps[0]))
     except IndexError:  # no such row was sent
         return flaw
-    return replace(flaw, row=row, column=_column(steps[1], columns) if len(steps) > 1 else None)
-
-
-def _column(step: str, columns: Sequence[str]) -> str | None:
-    if step in columns:
-        return step
-    return columns[int(step)] if _is_position(step) and int(step) < len(columns) else step
+    name = steps[1] if len(steps) > 1 else None
+    if name is not None and name not in columns and _is_position(name) and int(name) < len(columns):
+        name = columns[int(name)]
+    return replace(flaw, row=row, column=name)
 
 
 def _is_position(step: str) -> bool:

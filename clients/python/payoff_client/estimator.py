@@ -11,8 +11,9 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from payoff_client.client import Payoff
-from payoff_client.datasets import labelled
 from payoff_client.model import Model
+from payoff_client.rows import plain
+from payoff_client.transport import Blocking
 
 _LABEL = "label"
 
@@ -57,14 +58,15 @@ class BenefitClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         Missing values are NaN. Raises ValueError where `y` has one class, or `benefits` are for other classes, before a
         version is published; JobFailed where the training fails.
         """
-        checked, y = validate_data(self, X, y, dtype=None, ensure_all_finite="allow-nan")
+        X, y = validate_data(self, X, y, dtype=None, ensure_all_finite="allow-nan")
         check_classification_targets(y)
         self.classes_ = np.unique(y)
         if len(self.classes_) < 2:
             raise ValueError(f"y has one class, {self.classes_[0]!r}; at least two are needed")
-        self._check_benefits()
-        self._names = [f"x{j}" for j in range(self.n_features_in_)]
-        rows = labelled(checked, [_words(y.dtype.type(label)) for label in y], self._names, _LABEL)
+        if self.benefits is not None and not isinstance(self.benefits, str):  # a saved matrix is the service's to check
+            self._table()
+        labels = [_word(y.dtype.type(label)) for label in y]
+        rows = [{**row, _LABEL: label} for row, label in zip(self._rows(X), labels, strict=True)]
         options = {"holdout": 0, **(self.options or {})}
         model = self._client().train(
             rows, label=_LABEL, learner=self.learner, name=self.name, progress=False, **options
@@ -72,39 +74,39 @@ class BenefitClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         self.reference_ = model.reference
         return self
 
-    def _check_benefits(self) -> None:
-        if self.benefits is None or isinstance(self.benefits, str):  # a saved matrix is the service's to check
-            return
-        classes = [str(_words(label)) for label in self.classes_]
-        rows = list(self._table()) if self._is_in_words() else classes[: len(self.benefits)]
-        if sorted(rows) != sorted(classes) or len(self.benefits) != len(classes):
-            raise ValueError(f"benefits need a row for each class of y, {classes}; they have {rows}")
-
     def _client(self) -> Payoff:
         return self.client if self.client is not None else Payoff()
 
     @property
-    def model_(self) -> Model:
+    def model_(self) -> Model[Blocking]:
         """The version that `fit` published."""
         check_is_fitted(self, "reference_")
         return self._client().model(self.reference_)
 
-    def _rows(self, X: Any) -> list[dict[str, Any]]:
-        check_is_fitted(self, "reference_")
-        checked = validate_data(self, X, reset=False, dtype=None, ensure_all_finite="allow-nan")
-        return [dict(zip(self._names, row, strict=True)) for row in checked.tolist()]
+    def _rows(self, X: np.ndarray) -> list[dict[str, Any]]:
+        return [{f"x{j}": plain(value) for j, value in enumerate(row)} for row in X.tolist()]
+
+    def _answer(self, X: Any, **stakes: Any) -> Any:
+        model = self.model_
+        X = validate_data(self, X, reset=False, dtype=None, ensure_all_finite="allow-nan")
+        return model.answer(self._rows(X), record=False, **stakes)
 
     def predict(self, X: Any) -> np.ndarray:
         """The action for each row (n,); without `benefits` a class."""
-        answer = self.model_.answer(self._rows(X), record=False, **self._stakes())
-        of_classes = self.benefits is None or (self.actions is None and not self._is_in_words())
-        return self._labels(answer.decisions) if of_classes else answer.decisions
+        stakes = {"rule": "most_probable"} if self.benefits is None else {"benefits": self._table()}
+        found: np.ndarray = self._answer(X, **stakes).decisions
+        is_in_words = isinstance(self.benefits, Mapping | str) or hasattr(self.benefits, "to_dict")
+        if self.benefits is not None and (self.actions is not None or is_in_words):
+            return found
+        by_word = {str(_word(label)): label for label in self.classes_}
+        return np.array([by_word[str(name)] for name in found], dtype=self.classes_.dtype)
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Probabilities (n, K) of `classes_`."""
-        answer = self.model_.answer(self._rows(X), record=False, rule="most_probable")
+        answer = self._answer(X, rule="most_probable")
         places = {str(name): k for k, name in enumerate(answer.classes)}
-        return answer.probabilities[:, [places[str(_words(label))] for label in self.classes_]]
+        found: np.ndarray = answer.probabilities[:, [places[str(_word(label))] for label in self.classes_]]
+        return found
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """The mean benefit of the decisions where `y` are the true classes; without `benefits` the accuracy."""
@@ -113,35 +115,28 @@ class BenefitClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
             earned = (decisions == np.asarray(y)).astype(float)
         else:
             table = self._table()
-            earned = np.array(
-                [table[str(_words(label))][str(_words(chosen))] for label, chosen in zip(y, decisions, strict=True)]
-            )
+            pairs = zip(y, decisions, strict=True)
+            earned = np.array([table[str(_word(label))][str(_word(chosen))] for label, chosen in pairs])
         return float(np.average(earned, weights=sample_weight))
 
-    def _labels(self, found: np.ndarray) -> np.ndarray:
-        by_word = {str(_words(label)): label for label in self.classes_}
-        return np.array([by_word[str(name)] for name in found], dtype=self.classes_.dtype)
-
-    def _is_in_words(self) -> bool:
-        """Whether the benefits have names of classes and actions of their own."""
-        return isinstance(self.benefits, Mapping | str) or hasattr(self.benefits, "to_dict")
-
     def _table(self) -> dict[str, dict[str, float]]:
-        """The benefits by the names of classes and actions."""
-        if isinstance(self.benefits, str):
-            return _by_name(self.model_.matrices.get(self.benefits)["benefits"])
-        if hasattr(self.benefits, "to_dict"):
-            return _by_name(self.benefits.to_dict("index"))
-        if isinstance(self.benefits, Mapping):
-            return _by_name(self.benefits)
-        classes = [str(_words(label)) for label in self.classes_]
-        columns = [str(name) for name in self.actions] if self.actions is not None else classes
-        return {
-            c: dict(zip(columns, map(float, row), strict=True)) for c, row in zip(classes, self.benefits, strict=True)
-        }
-
-    def _stakes(self) -> dict[str, Any]:
-        return {"benefits": self._table()} if self.benefits is not None else {"rule": "most_probable"}
+        """The benefits by the names of classes and actions; ValueError where they are for other classes."""
+        rows = self.benefits
+        if isinstance(rows, str):
+            rows = self.model_.matrices.get(rows)["benefits"]
+        elif hasattr(rows, "to_dict"):
+            rows = rows.to_dict("index")
+        classes = [str(_word(label)) for label in self.classes_]
+        if not isinstance(rows, Mapping):
+            columns = self.actions if self.actions is not None else classes
+            numbers = [dict(zip(columns, row, strict=True)) for row in rows]
+            rows = (
+                dict(zip(classes, numbers, strict=False)) if len(numbers) <= len(classes) else dict(enumerate(numbers))
+            )
+        found = {str(name): {str(action): float(value) for action, value in row.items()} for name, row in rows.items()}
+        if found.keys() != set(classes):
+            raise ValueError(f"benefits need a row for each class of y, {classes}; they have {list(found)}")
+        return found
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -150,11 +145,7 @@ class BenefitClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         return tags
 
 
-def _by_name(table: Mapping[Any, Mapping[Any, Any]]) -> dict[str, dict[str, float]]:
-    return {str(name): {str(action): float(value) for action, value in row.items()} for name, row in table.items()}
-
-
-def _words(label: Any) -> int | str:
+def _word(label: Any) -> int | str:
     """A label as the service takes it: an integer or a text."""
     if isinstance(label, int | np.integer) and not isinstance(label, bool | np.bool_):
         return int(label)

@@ -1,22 +1,19 @@
-"""Jobs: ordered once, whatever is lost on the way, and followed to their end."""
+"""Jobs: ordered once, whatever is lost on the way, and followed to their end with a line of progress."""
 
 from __future__ import annotations
 
+import sys
 import time
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 from uuid import uuid4
 
-import httpx
-
-from payoff_client.errors import InvalidAnswer, PayoffError, RateLimited, Unavailable, of_job
-from payoff_client.progress import Bar
-from payoff_client.reading import parsed
+from payoff_client.errors import InvalidAnswer, of_job
 from payoff_client.shapes import JOB, Shape, check
-from payoff_client.wire import Call, Link, post
+from payoff_client.transport import Call, Link, post, step
 
-_ENDED = frozenset({"succeeded", "failed", "cancelled"})
-_WAIT = "wait=20"  # seconds of a request for the job's state, where there is no stream of events
-_PAUSE = 1.0  # seconds between such requests where a proxy keeps the service from waiting
+PAUSE = 2  # seconds between two looks at a job that goes on
+_WIDTH = 30
 
 
 async def ordered(
@@ -26,20 +23,18 @@ async def ordered(
 
     The order has an idempotency key of its own, so that repeating it starts no second job.
     """
-    job: dict[str, Any] = await link.document(post(path, order, Idempotency_Key=uuid4().hex), JOB)
-    place = f"/{job['kind']}/{job['id']}"
+    job = await link.document(post(path, order, {"Idempotency-Key": uuid4().hex}), JOB)
+    place = f"/jobs/{step(job['id'])}"
     with Bar(title, link.progress if progress is None else progress) as bar:
-        job = await _by_events(link, place, job, bar)
-        while job["status"] not in _ENDED:
-            asked = time.monotonic()
-            job = await link.document(Call("GET", place, headers={"Prefer": _WAIT}), JOB)
+        while job["status"] in ("queued", "running"):
             bar.show(job["progress"], job.get("stage"))
-            if job["status"] not in _ENDED and time.monotonic() - asked < _PAUSE:
-                await link.wire.sleep(_PAUSE)
-        if job["status"] == "succeeded":
-            bar.show(1.0, "done")
-    if job["status"] != "succeeded":
-        raise of_job(job)
+            asked = time.monotonic()
+            job = await link.document(Call("GET", place, headers={"Prefer": f"wait={PAUSE}"}), JOB)
+            if job["status"] in ("queued", "running") and time.monotonic() - asked < PAUSE / 2:
+                await link.wire.sleep(PAUSE)  # a proxy keeps the service from waiting
+        if job["status"] != "succeeded":
+            raise of_job(job)
+        bar.show(1.0, "done")
     try:
         check(job, shape)
     except ValueError as error:
@@ -47,16 +42,39 @@ async def ordered(
     return job
 
 
-async def _by_events(link: Link, place: str, job: dict[str, Any], bar: Bar) -> dict[str, Any]:
-    """The last state that the stream of events had; it may break off at any time."""
-    try:
-        async for line in link.wire.lines(Call("GET", f"{place}/events")):
-            if line.startswith(b"data:"):
-                job = check(parsed(line[5:]), JOB)
-                bar.show(job["progress"], job.get("stage"))
-    except (RateLimited, Unavailable, httpx.TransportError, httpx.InvalidURL, ValueError, RecursionError):
-        pass  # the state of the job is asked for
-    except PayoffError as error:
-        if error.status is not None and error.status < 500:
-            raise
-    return job
+def in_notebook() -> bool:
+    """Whether IPython runs in a notebook."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    return type(shell).__name__ == "ZMQInteractiveShell"
+
+
+class Bar:
+    """A line that is written anew with each `show`; silent unless `wanted`, or None where somebody looks at it."""
+
+    def __init__(self, title: str, wanted: bool | None) -> None:
+        self._out = sys.stdout if in_notebook() else sys.stderr
+        self._shown = (in_notebook() or self._out.isatty()) if wanted is None else wanted
+        self._title, self._last = title, ""
+
+    def show(self, share: float, stage: str | None = None) -> None:
+        """The share that is done, 0 to 1, and what is being done."""
+        full = round(_WIDTH * min(max(share, 0.0), 1.0))
+        line = f"{self._title} [{'#' * full}{' ' * (_WIDTH - full)}] {printable(stage or '')}".rstrip()
+        if self._shown and line != self._last:
+            self._out.write(f"\r{line.ljust(len(self._last))}")
+            self._out.flush()
+            self._last = line
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        if self._last:
+            self._out.write("\n")
+
+
+def printable(text: str) -> str:
+    """The text without what would move the cursor of a terminal."""
+    return "".join(sign for sign in text if sign.isprintable())

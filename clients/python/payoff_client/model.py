@@ -1,46 +1,174 @@
-"""One model: decisions, explanations, sets, questions, outcomes, and its versions and aliases."""
+"""One model: decisions, explanations, sets, questions, outcomes, and its versions, aliases and saved matrices."""
 
 from __future__ import annotations
 
+import builtins
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Unpack
 
-from payoff_client.answers import Report, warn
-from payoff_client.bodies import predict_call, recorded, stated
-from payoff_client.deciding import DecideMethods
+from payoff_client import shapes
+from payoff_client.answers import Decisions, Report, warn
+from payoff_client.deciding import Decider, call_for, named, recorded, stated
 from payoff_client.errors import InvalidAnswer, PayoffError, located
-from payoff_client.matrices import AsyncMatrices, Matrices
-from payoff_client.progress import in_notebook
-from payoff_client.shapes import DESCRIPTION, PERHAPS_WARNED, REPORT, SETS, STATE, STATES, Shape
-from payoff_client.signatures import readable
-from payoff_client.stakes import AcquireOptions, BenefitOptions, Benefits, OutcomesOptions, RetrieveOptions
-from payoff_client.tables import Rows, table_of
-from payoff_client.values import Table, plain
-from payoff_client.wire import Call, Link, blocking, post, put, step
-
-_SVG = "image/svg+xml"
+from payoff_client.files import decide_file
+from payoff_client.jobs import in_notebook
+from payoff_client.rows import Rows, Table, plain, table_of
+from payoff_client.stakes import AcquireOptions, BenefitOptions, Benefits, FileStakes, Period, RetrieveOptions, Stakes
+from payoff_client.transport import SVG, Call, Link, Linked, Mode, delete, post, put, shared, step
 
 
-@readable
-class ModelMethods(DecideMethods):
-    """All methods of a model, as coroutines."""
+class Matrices(Linked[Mode]):
+    """The benefit matrices saved for a model, which requests name: `benefits="autumn-2026"`."""
 
-    async def _describe(self) -> dict[str, Any]:
-        """Versions, aliases and the history of the aliases."""
-        found: dict[str, Any] = await self._link.document(Call("GET", self._path), DESCRIPTION)
+    def __init__(self, link: Link, path: str) -> None:
+        super().__init__(link)
+        self._path = f"{path}/matrices"
+
+    def _of(self, name: str) -> str:
+        return f"{self._path}/{step(name, safe=':')}"
+
+    @shared
+    async def save(
+        self,
+        name: str,
+        /,
+        benefits: Benefits | None = None,
+        *,
+        cost_matrix: Benefits | None = None,
+        actions: Sequence[str] | None = None,
+    ) -> dict[str, Any]:
+        """Save benefits or a cost matrix for the classes of the latest version; other content is a new `version`.
+
+        Raises Invalid where the matrix does not fit the classes or is too large, Conflict where there is no room.
+        """
+        document = stated(benefits=benefits, cost_matrix=cost_matrix, actions=actions)
+        return await self._link.document(put(self._of(name), document), shapes.MATRIX)
+
+    @shared
+    async def get(self, name: str) -> dict[str, Any]:
+        """A matrix in words, `name` or `name:2`: `benefits`, `actions`, `version`, `versions`; NotFound otherwise."""
+        return await self._link.document(Call("GET", self._of(name)), shapes.MATRIX_IN_WORDS)
+
+    @shared
+    async def list(self) -> builtins.list[dict[str, Any]]:
+        """The newest version of each matrix, by name."""
+        found: builtins.list[dict[str, Any]] = (await self._link.document(Call("GET", self._path), shapes.MATRICES))[
+            "matrices"
+        ]
         return found
 
-    async def _set_alias(self, alias: str, version: int) -> None:
+    @shared
+    async def delete(self, name: str) -> None:
+        """Delete a matrix with all its versions."""
+        await self._link.request(delete(self._of(name)))
+
+
+class Model(Linked[Mode]):
+    """A model, by its `reference`: `name`, `name:3` or `name@alias`; with the `matrices` that are saved for it."""
+
+    def __init__(self, link: Link, reference: str) -> None:
+        super().__init__(link)
+        self.reference = reference
+        self._decider = Decider(link, reference)
+        self.name = self._decider.name
+        self.matrices: Matrices[Mode] = Matrices(link, self._decider.path)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.reference!r})"
+
+    @shared
+    async def card(self) -> dict[str, Any]:
+        """The card of the version: learner, features, classes, metrics, digests."""
+        return await self._decider.card()
+
+    @shared
+    async def describe(self) -> dict[str, Any]:
+        """Versions, aliases and the history of the aliases."""
+        return await self._link.document(Call("GET", self._decider.path), shapes.DESCRIPTION)
+
+    @shared
+    async def set_alias(self, alias: str, version: int) -> None:
         """Point an alias at a version."""
-        call = put(f"{self._path}/aliases/{step(alias)}", {"version": version})
-        warn((await self._link.document(call, PERHAPS_WARNED)).get("warnings") or ())
+        call = put(f"{self._decider.path}/aliases/{step(alias)}", {"version": version})
+        warn((await self._link.document(call, shapes.PERHAPS_WARNED)).get("warnings") or ())
 
-    async def _delete_alias(self, alias: str) -> None:
+    @shared
+    async def delete_alias(self, alias: str) -> None:
         """Delete an alias; its version stays."""
-        await self._link.request(Call("DELETE", f"{self._path}/aliases/{step(alias)}", repeatable=False))
+        await self._link.request(delete(f"{self._decider.path}/aliases/{step(alias)}"))
 
-    async def _retrieve(
+    @shared
+    async def answer(
+        self, data: Any, *, explain: bool = False, record: Any = None, **stakes: Unpack[Stakes]
+    ) -> Decisions:
+        """Decisions as arrays, with all that the service answers beside them: see `decide`."""
+        table = table_of(data)
+        return await self._decider.decide(table, _fields(table, stakes, explain=explain, record=record))
+
+    @shared
+    async def decide(self, data: Any, *, explain: bool = False, record: Any = None, **stakes: Unpack[Stakes]) -> Any:
+        """The action with the largest expected benefit for each row.
+
+        `data` is a frame of pandas, polars or pyarrow, a list of objects, one object, or an array with the features in
+        the model's order. The result has the same type (an array gives an object of columns) and the frame's index:
+        columns that the model does not use, then `decision`, `p:<class>` and `benefit:<action>`; `value` from a model
+        of numbers. `benefits` are `{class: {action: number}}`, a matrix with `actions`, or the name of a saved one (see
+        `matrices`); `cost_matrix`, `rule`, `threshold`, `costs`, `priors`, `limits`, `resources` and `explore` are
+        those of `/predict`. `record` is True, the name of a column of ids, or `{"ids": […], "instances": bool}`.
+        Warnings of the service are PayoffWarnings.
+
+        Large tables go as NumPy arrays or Arrow streams, in several requests to one version; with `limits` in one.
+        Raises Invalid, whose `errors` name row and column of `data`, and ValueError where a column of `data` has a name
+        of the result; nothing is sent then.
+        """
+        return await self._table(data, stakes, explain=explain, record=record)
+
+    @shared
+    async def explain(self, data: Any, *, record: Any = None, **stakes: Unpack[Stakes]) -> Any:
+        """`decide` with `runner_up`, `margin` and `contribution:<feature>` for each row."""
+        return await self._table(data, stakes, explain=True, record=record)
+
+    async def _table(self, data: Any, stakes: Stakes, *, explain: bool, record: Any) -> Any:
+        table = table_of(data)
+        fields = _fields(table, stakes, explain=explain, record=record)
+        others = ["runner_up", "margin", "contribution:"] if explain else []
+        others += ["propensity"] if stakes.get("explore") else []
+        if record is None and "id" in (table.names or ()):  # asked only where a column would collide
+            others += ["id"] if await self._decider.records() else []
+        elif record and not isinstance(record, str):
+            others += ["id"]
+        answer = await self._decider.decide(table, fields, others)
+        warn(answer.warnings)
+        columns = answer.columns()
+        if isinstance(record, str):
+            columns.pop("id", None)  # the frame has them
+        kept = [] if table.names is None else (await self._decider.features(fresh=False)).kept(table)
+        return table.result(kept, columns)
+
+    @shared
+    async def decide_file(
+        self,
+        source: str | Path,
+        target: str | Path,
+        *,
+        record: bool | str | None = None,
+        progress: bool | None = None,
+        **stakes: Unpack[FileStakes],
+    ) -> dict[str, Any]:
+        """Decide for a file of any length, in bounded memory: CSV (also .gz) or Parquet by its suffix.
+
+        The target has the columns that the model does not use, then those of `decide`; it appears when it is complete.
+        `record` is True, False, or the name of a column of ids, with which a file that is decided again records nothing
+        twice; the other arguments are those of `decide`, and `delimiter`, `decimal`, `encoding` of a CSV file. Returns
+        `rows`, `model` and `warnings`. With limits the file is one request; their figures are returned, too.
+        """
+        shown = self._link.progress if progress is None else progress
+        return await decide_file(self._decider, Path(source), Path(target), stated(**stakes), record, shown)
+
+    @shared
+    async def retrieve(
         self,
         data: Any,
         /,
@@ -51,20 +179,19 @@ class ModelMethods(DecideMethods):
     ) -> Report:
         """The set with the smallest expected loss: of the rows (`binary`), or of the labels or classes of each row.
 
-        `selected` has positions of rows, for `frame.iloc`, or labels. `options` are the other fields of `/retrieve`.
+        `selected` has positions of rows, for `frame.iloc`, or labels. `options` are the other fields of `/retrieve`,
+        as `k_max`.
         """
         table = table_of(data)
-        features = None if table.names is None else await self._features(fresh=True)
-        if features is not None:
-            features.check(table)
-        fields = {"model": self.reference, "setting": setting, **stated(loss=_named(loss), **options)}
-        call, of_table = predict_call("/retrieve", table, features, fields, as_json=True)
+        features = None if table.names is None else await self._decider.features(fresh=True)
+        fields = {"model": self.reference, "setting": setting, **stated(loss=named(loss, "name"), **options)}
         try:
-            return Report(await self._link.document(call, SETS))
+            return Report(await self._link.document(call_for("/retrieve", table, features, fields), shapes.SETS))
         except PayoffError as error:
-            raise located(error, table.names or (), table.label, of_table=of_table) from None
+            raise located(error, table.label, table.names or ()) from None
 
-    async def _acquire(
+    @shared
+    async def acquire(
         self,
         known: Any,
         /,
@@ -82,7 +209,7 @@ class ModelMethods(DecideMethods):
         `target`. For a list of objects or a frame, whose empty values are not known yet, `results` has the state of
         each.
         """
-        fields = {"model": self.reference, **stated(unavailable=list(unavailable) or None, **options)}
+        fields = {"model": self.reference, **stated(unavailable=[*unavailable] or None, **options)}
         table = table_of(known)
         if record is not None:
             fields["record"] = recorded(table, record)
@@ -90,10 +217,10 @@ class ModelMethods(DecideMethods):
             return await self._acquire_many(table, fields)
         values = {str(name): plain(value) for name, value in known.items()}
         while True:
-            call = self._once(post("/acquire", {**fields, "known": values}), fields)
-            state = Report(await self._link.document(call, STATE))
+            call = self._decider.once(post("/acquire", {**fields, "known": values}), fields)
+            state = Report(await self._link.document(call, shapes.CASE))
             state["known"] = dict(values)
-            if ask is None or state["status"] != "acquire":
+            if ask is None or state["status"] != "acquire" or not state.get("next"):
                 return state
             feature = state["next"]["feature"]
             if feature in values:
@@ -102,20 +229,19 @@ class ModelMethods(DecideMethods):
             values[feature] = plain(await answer if inspect.isawaitable(answer) else answer)
 
     async def _acquire_many(self, table: Table, fields: Mapping[str, Any]) -> Report:
-        names = table.names or []
-        if isinstance(table, Rows):
+        if isinstance(table, Rows):  # None is a value that cannot be had
             rows = [{name: plain(value) for name, value in row.items()} for row in table.data]
         else:
-            columns = [table.column(name) for name in names]
-            filled = [zip(names, row, strict=True) for row in zip(*columns, strict=True)]
-            rows = [{name: value for name, value in row if value is not None} for row in filled]
+            found = table.objects()
+            rows = [{name: value for name, value in row.items() if value is not None} for row in found]
         try:
-            call = self._once(post("/acquire", {**fields, "instances": rows}), fields)
-            return Report(await self._link.document(call, STATES))
+            call = self._decider.once(post("/acquire", {**fields, "instances": rows}), fields)
+            return Report(await self._link.document(call, shapes.CASES))
         except PayoffError as error:
-            raise located(error, names, table.label) from None
+            raise located(error, table.label, table.names or ()) from None
 
-    async def _benefit(
+    @shared
+    async def benefit(
         self, benefits: Benefits, /, *, chart: bool | None = None, **options: Unpack[BenefitOptions]
     ) -> Report:
         """What a matrix would have earned on the version's hold-out, per row, in the unit of `benefits`.
@@ -123,70 +249,29 @@ class ModelMethods(DecideMethods):
         `chart` draws it; by default in notebooks. `options` are `actions`, `priors`, `points`. Raises Conflict where
         the version has no hold-out.
         """
-        path = f"/models/{step(self.reference, safe=':@')}/benefit"
-        return await charted(self._link, post(path, stated(benefits=benefits, **options)), chart)
+        call = post(f"{self._decider.version_path}/benefit", stated(benefits=benefits, **options))
+        return await charted(self._link, call, chart)
 
-    async def _outcomes(self, /, **asked: Unpack[OutcomesOptions]) -> Report:
-        """What became of recorded decisions; `asked` are `since` and `until` (ISO 8601) and `by`.
+    @shared
+    async def outcomes(self, *, by: str | None = None, **period: Unpack[Period]) -> Report:
+        """What became of recorded decisions, of those `since` and `until` (ISO 8601), in parts `by` a column.
 
         Amounts are in the unit of the matrices, per decision.
         """
-        call = Call("GET", f"/models/{step(self.reference, safe=':@')}/outcomes", stated(**asked))
-        return Report(await self._link.document(call, REPORT))
+        call = Call("GET", f"{self._decider.version_path}/outcomes", stated(by=by, **period))
+        return Report(await self._link.document(call, shapes.REPORT))
 
 
-class AsyncModel(ModelMethods):
-    """A model of an `AsyncPayoff`."""
-
-    @property
-    def matrices(self) -> AsyncMatrices:
-        """The benefit matrices saved for it."""
-        return AsyncMatrices(self._link, self._path)
-
-    card = ModelMethods._card
-    describe = ModelMethods._describe
-    set_alias = ModelMethods._set_alias
-    delete_alias = ModelMethods._delete_alias
-    answer = ModelMethods._answer
-    decide = ModelMethods._decide
-    explain = ModelMethods._explain
-    retrieve = ModelMethods._retrieve
-    acquire = ModelMethods._acquire
-    benefit = ModelMethods._benefit
-    outcomes = ModelMethods._outcomes
-    decide_file = ModelMethods._decide_file
+def _fields(table: Table, stakes: Stakes, *, explain: bool, record: Any) -> dict[str, Any]:
+    """The fields of `/predict` beside the rows."""
+    fields = stated(explain=explain or None, **stakes)
+    return fields if record is None else {**fields, "record": recorded(table, record)}
 
 
-class Model(ModelMethods):
-    """A model of a `Payoff`."""
-
-    @property
-    def matrices(self) -> Matrices:
-        """The benefit matrices saved for it."""
-        return Matrices(self._link, self._path)
-
-    card = blocking(ModelMethods._card)
-    describe = blocking(ModelMethods._describe)
-    set_alias = blocking(ModelMethods._set_alias)
-    delete_alias = blocking(ModelMethods._delete_alias)
-    answer = blocking(ModelMethods._answer)
-    decide = blocking(ModelMethods._decide)
-    explain = blocking(ModelMethods._explain)
-    retrieve = blocking(ModelMethods._retrieve)
-    acquire = blocking(ModelMethods._acquire)
-    benefit = blocking(ModelMethods._benefit)
-    outcomes = blocking(ModelMethods._outcomes)
-    decide_file = blocking(ModelMethods._decide_file)
-
-
-async def charted(link: Link, call: Call, chart: bool | None, shape: Shape = REPORT) -> Report:
+async def charted(link: Link, call: Call, chart: bool | None, shape: shapes.Shape = shapes.REPORT) -> Report:
     """The answer of a call, with its chart where it is wanted, by default in notebooks."""
     report = Report(await link.document(call, shape))
     if in_notebook() if chart is None else chart:
-        drawn = Call(call.method, call.path, call.params, call.content, {**call.headers, "Accept": _SVG})
+        drawn = Call(call.method, call.path, call.params, call.content, {**call.headers, "Accept": SVG})
         report.svg = await link.read(drawn, lambda answer: answer.content.decode())
     return report
-
-
-def _named(loss: str | Mapping[str, Any]) -> Mapping[str, Any]:
-    return {"name": loss} if isinstance(loss, str) else loss

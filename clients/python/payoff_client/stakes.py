@@ -5,18 +5,36 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict
 
-from payoff_client.dialect import Written
-
 Benefits = Any  # {class: {action: number}}, rows of numbers, a NumPy array, a frame of pandas; costs the same
 # Of benefits also the name of a saved matrix.
 
 
-class Stakes(TypedDict, total=False):
-    """What decides: a benefit or cost matrix, or a rule, and what limits the decisions, as in `/predict`."""
+class Written(TypedDict, total=False):
+    """How a CSV file is written; by default with commas, decimal points, and in UTF-8."""
+
+    delimiter: str
+    decimal: str
+    encoding: str
+
+
+def refuse_written(options: Mapping[str, Any], what: str) -> None:
+    """ValueError where what is no CSV file is said to be written in some way, which would have no effect."""
+    for name in Written.__annotations__:
+        if options.get(name) is not None:
+            raise ValueError(f"{name} is for CSV files; {what} is none")
+
+
+class Matrix(TypedDict, total=False):
+    """A benefit or cost matrix."""
 
     benefits: Benefits
     cost_matrix: Benefits
     actions: Sequence[str]
+
+
+class Stakes(Matrix, total=False):
+    """What decides: a matrix, or a rule, and what limits the decisions, as in `/predict`."""
+
     rule: str
     threshold: str | float
     costs: Mapping[str, Any]
@@ -30,16 +48,8 @@ class FileStakes(Stakes, Written, total=False):
     """The same, and how a CSV file is written."""
 
 
-class Matrix(TypedDict, total=False):
-    """A benefit or cost matrix, as `/train` takes it."""
-
-    benefits: Benefits
-    cost_matrix: Benefits
-    actions: Sequence[str]
-
-
 class PricedMatrix(Matrix, total=False):
-    """The same, and what features cost."""
+    """A matrix, and what features cost."""
 
     feature_costs: Mapping[str, Any] | Sequence[Mapping[str, Any]]
 
@@ -90,19 +100,7 @@ class BenefitOptions(TypedDict, total=False):
 
 
 class Period(TypedDict, total=False):
-    """Moments in ISO 8601."""
+    """Of which recorded decisions, by moments in ISO 8601."""
 
     since: str
     until: str
-
-
-class OutcomesOptions(Period, total=False):
-    """Of what recorded decisions, and by which parts."""
-
-    by: str
-
-
-class FromOutcomesOptions(Period, total=False):
-    """Of what recorded decisions, and the name of the data set."""
-
-    name: str

@@ -1,57 +1,56 @@
-"""What the command line reads and prints: matrices, tables of cases, questions, results."""
+"""What the command line reads and prints: matrices, tables of cases, questions, results, scripts of completion."""
 
 from __future__ import annotations
 
 import argparse
 import csv
+import io
 import json
+import math
 import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from payoff_client.answers import warn
-from payoff_client.datasets import CSV
-from payoff_client.dialect import MISSING, PLAIN, Dialect
-from payoff_client.errors import InvalidAnswer
-from payoff_client.file_parts import opened, unpacked
-from payoff_client.progress import printable
+from payoff_client.files import opened, read_csv
+from payoff_client.jobs import printable
+from payoff_client.rows import arrow_tools
 from payoff_client.stakes import Stakes
+from payoff_client.transport import ARROW
 
 _SAVED = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}(:[1-9][0-9]*)?")
 _NUMBER_BEGINS = re.compile(r"[+-]?[.,]?\d")  # also in another dialect: such a row is no header
-MATRIX_HELP = "JSON or YAML file: {class: {action: number}}, or an object with benefits, limits, actions and the like"
-BENEFITS_HELP = f"{MATRIX_HELP}; or the name of a saved matrix"
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)  # this and what follows as the service has it
+_MISSING = frozenset({"", "NA", "N/A", "NaN", "nan", "null", "None", "?"})
+_FILES = frozenset({"file", "data", "benefits", "feature_costs", "out", "chart", "send", "place"})
 
 
-class Unusable(Exception):
+class Unusable(ValueError):
     """A file or an argument that cannot be used, and why."""
 
 
 def document_of(path: str) -> Any:
     """The content of a JSON file, or of a YAML file where PyYAML is installed; Unusable otherwise."""
     text = Path(path).read_text(encoding="utf-8")
-    try:
-        if not path.endswith((".yaml", ".yml")):
-            return json.loads(text)
+    parse: Callable[[str], Any] = json.loads
+    kinds: tuple[type[Exception], ...] = (ValueError, RecursionError)
+    if path.endswith((".yaml", ".yml")):
         try:
-            import yaml  # type: ignore[import-untyped]  # noqa: PLC0415 - optional
+            yaml: Any = import_module("yaml")
         except ImportError as error:
             raise Unusable(f"{path}: YAML needs PyYAML (pip install pyyaml); JSON works without it") from error
-        return yaml.safe_load(text)
-    except (json.JSONDecodeError, RecursionError) as error:
-        raise Unusable(f"{path} is not JSON: {error}") from error
-    except ValueError as error:
-        raise Unusable(f"{path}: {error}") from error
-    except Exception as error:
-        if type(error).__module__.startswith("yaml"):
-            raise Unusable(f"{path} is not YAML: {error}") from error
-        raise
+        parse, kinds = yaml.safe_load, (*kinds, yaml.YAMLError)
+    try:
+        return parse(text)
+    except kinds as error:
+        raise Unusable(f"{path} is not {'JSON' if parse is json.loads else 'YAML'}: {error}") from error
 
 
 def stakes_of(path: str | None, fields: type = Stakes) -> dict[str, Any]:
@@ -65,113 +64,85 @@ def stakes_of(path: str | None, fields: type = Stakes) -> dict[str, Any]:
         raise Unusable(f"{path}: expected benefits by class and action, or an object with 'benefits' and other fields")
     if not isinstance(found, Mapping) or not {"benefits", "cost_matrix"} & found.keys():
         return {"benefits": found}
+    known = fields.__annotations__
     for name in found:
-        if name not in fields.__annotations__:
-            raise Unusable(f"{path}: {name!r} has no effect here; the fields are {', '.join(fields.__annotations__)}")
+        if name not in known:
+            raise Unusable(f"{path}: {name!r} has no effect here; the fields are {', '.join(known)}")
     return dict(found)
 
 
-def cases_of(path: str, card: Mapping[str, Any], dialect: Dialect = PLAIN) -> list[dict[str, Any]]:
-    """The rows of a CSV or Parquet file as objects of those features of the model that it has."""
-    features = {feature["name"]: feature for feature in card["features"]}
-    with opened(Path(path), dialect, None) as (kind, names, parts):
+def cases_of(path: Path, card: Mapping[str, Any], written: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The rows of a CSV or Parquet file as objects; of CSV, columns that are no features of the model are text."""
+    with opened(path, written, math.inf) as (kind, names, parts):
         content = next(parts).content
-    if kind == CSV:
-        return _cases_of_csv(path, content, names, features, dialect)
-    from pyarrow import ipc  # noqa: PLC0415 - for Parquet alone
-
-    rows = ipc.open_stream(content).read_all().to_pylist()
-    found = [name for name in features if any(name in row for row in rows)]
-    return [{name: row.get(name) for name in found} for row in rows]
-
-
-def _cases_of_csv(
-    path: str, content: bytes, names: Sequence[str], features: Mapping[str, Any], dialect: Dialect
-) -> list[dict[str, Any]]:
-    double = [name for name in features if names.count(name) > 1]
-    if double:
-        raise Unusable(f"{path} has the column {double[0]!r} twice")
-    cases = []
-    for number, row in enumerate(_rows_of(path, content, dialect)[1:], 2):
-        if len(row) != len(names):
-            raise Unusable(f"{path}, row {number}: the header has {len(names)} values, this row {len(row)}")
-        cells = zip(names, row, strict=True)
-        cases.append({name: _value_of_cell(features[name], cell, dialect) for name, cell in cells if name in features})
-    return cases
+    if kind == ARROW:
+        found: list[dict[str, Any]] = arrow_tools().rows_of(content)
+        return found
+    rows = csv.reader(io.StringIO(content.decode(), newline=""), delimiter=written.get("delimiter", ","))
+    _, *cells = (row for row in rows if row)
+    if len(set(names)) < len(names) or any(len(row) != len(names) for row in cells):
+        raise Unusable(f"{path} has a name twice, or a row of another length than the header")
+    features = {feature["name"]: feature for feature in card["features"]}
+    decimal = written.get("decimal", ".")
+    return [
+        {name: value_of(features.get(name, {}), cell.strip(), decimal) for name, cell in zip(names, row, strict=True)}
+        for row in cells
+    ]
 
 
-def _value_of_cell(feature: Mapping[str, Any], cell: str, dialect: Dialect) -> Any:
-    """A value of CSV; None where it is missing: a word such as NA, if that is no category."""
-    if not cell or (cell in MISSING and cell not in (feature.get("categories") or ())):
+def value_of(feature: Mapping[str, Any], text: str, decimal: str = ".") -> Any:
+    """A value as the feature has it, if it is one; None where it is missing: a word such as NA that is no category.
+
+    Unusable where it should be a number and is none.
+    """
+    if not feature:
+        return text
+    if text in _MISSING and text not in (feature.get("categories") or ()):
         return None
-    return value_of(feature["name"], cell, is_number=feature["type"] == "numeric", dialect=dialect)
+    return number_of(text, decimal) if feature["type"] == "numeric" else text
 
 
-def _rows_of(path: str, content: bytes, dialect: Dialect) -> list[list[str]]:
-    with _readable(path):
-        return list(dialect.rows(content))
+def number_of(text: str, decimal: str) -> float:
+    """The number in a text, as the service reads it; Unusable where it is none, or infinite."""
+    plain = text.strip()
+    if decimal != ".":
+        plain = plain.replace(".", "?").replace(decimal, ".")
+    found = float(plain) if _NUMBER.fullmatch(plain) else math.inf
+    if math.isinf(found):
+        raise Unusable(f"{text[:40]!r} is not a number")
+    return found
 
 
-@contextmanager
-def _readable(path: str) -> Iterator[None]:
-    try:
-        yield
-    except (csv.Error, ValueError, EOFError, RecursionError) as error:
-        raise Unusable(f"{path} cannot be read: {error}") from error
-
-
-def value_of(name: str, text: str, *, is_number: bool, dialect: Dialect = PLAIN) -> Any:
-    """A value as the feature has it; Unusable where it should be a number and is none."""
-    if not is_number:
-        return text.strip()
-    try:
-        return dialect.number(text)
-    except ValueError as error:
-        raise Unusable(f"{name!r} takes a number, not {text[:40]!r}") from error
-
-
-def probabilities_of(path: str, dialect: Dialect = PLAIN) -> Any:
+def probabilities_of(path: str, written: Mapping[str, Any]) -> Any:
     """The numbers of a .npy file, or of a CSV file with or without a header; of one column a list."""
     if path.endswith(".npy"):
-        dialect.check(repr(path), is_csv=False)
-        with _readable(path):
+        try:
             return np.load(path, allow_pickle=False)
-    with unpacked(Path(path)) as (file, _):
-        rows = _rows_of(path, dialect.in_utf8(file).read(), dialect)
-    if rows and not any(map(_NUMBER_BEGINS.match, rows[0])):
+        except (ValueError, EOFError) as error:
+            raise Unusable(f"{path} cannot be read: {error}") from error
+    with read_csv(Path(path), written) as (text, _):
+        rows = [row for row in csv.reader(text, delimiter=written.get("delimiter", ",")) if row]
+    if rows and not any(_NUMBER_BEGINS.match(cell.strip()) for cell in rows[0]):
         rows = rows[1:]
-    try:
-        numbers = [[dialect.number(cell) for cell in row] for row in rows]
-    except ValueError as error:
-        raise Unusable(f"{path}: {error}") from error
+    numbers = [[number_of(cell, written.get("decimal", ".")) for cell in row] for row in rows]
     return [row[0] for row in numbers] if all(len(row) == 1 for row in numbers) else numbers
 
 
-def asker(card: Mapping[str, Any]) -> Callable[[Mapping[str, Any]], Any]:
-    """What asks the user for the next feature of a case's state; None where the value cannot be had."""
-    features = {feature["name"]: feature for feature in card["features"]}
-
-    def ask(state: Mapping[str, Any]) -> Any:
-        name = state["next"]["feature"]
-        if name not in features:
-            raise InvalidAnswer(f"the service asks for {name!r}, which is no feature of the model")
-        feature, is_number = features[name], features[name]["type"] == "numeric"
-        low, high = feature.get("low"), feature.get("high")
-        hint = f"{low:g} to {high:g}" if is_number and low is not None and high is not None else ""
-        hint = hint or ("a number" if is_number else ", ".join((feature.get("categories") or [])[:12]))
-        costs = f"costs {state['next']['cost']:g}, spent {state.get('spent') or 0:g}"
-        prompt = f"{name} ({hint}; {costs}; empty: unknown): "
-        while True:
-            print(printable(prompt), end="", file=sys.stderr, flush=True)  # standard output has the result alone
-            answer = input().strip()
-            if not answer:
-                return None
-            try:
-                return value_of(name, answer, is_number=is_number)
-            except Unusable as error:
-                print(printable(str(error)), file=sys.stderr)
-
-    return ask
+def ask(feature: Mapping[str, Any], state: Mapping[str, Any]) -> Any:
+    """The value of the next feature of a case, from the user; None where it cannot be had."""
+    low, high = feature.get("low"), feature.get("high")
+    hint = ", ".join((feature.get("categories") or [])[:12])
+    if feature["type"] == "numeric":
+        hint = "a number" if low is None or high is None else f"{low:g} to {high:g}"
+    costs = f"costs {state['next']['cost']:g}, spent {state.get('spent') or 0:g}"
+    prompt = f"{feature['name']} ({hint}; {costs}; empty: unknown): "
+    while True:
+        print(printable(prompt), end="", file=sys.stderr, flush=True)  # standard output has the result alone
+        answer = input().strip()
+        try:
+            return value_of(feature, answer) if answer else None
+        except Unusable as error:
+            say(str(error))
 
 
 def table_text(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> str:
@@ -208,37 +179,21 @@ def figures_text(document: Mapping[str, Any]) -> str:
     return "\n".join(f"{name.ljust(width)}  {_cell(value)}" for name, value in shown.items())
 
 
-def learner_of(text: str) -> Any:
-    """A kind, or JSON with a kind and parameters."""
-    try:
-        return json.loads(text) if text.lstrip().startswith("{") else text
-    except json.JSONDecodeError as error:
-        raise Unusable(f"--learner is not JSON: {error}") from error
-
-
-def describe_dialect(command: argparse.ArgumentParser) -> None:
-    """Add the options that tell how a CSV file is written."""
-    command.add_argument("--delimiter", help="of CSV: , ; | or tab (default ,)")
-    command.add_argument("--decimal", help="of CSV: . or , (default .)")
-    command.add_argument("--encoding", help="of CSV: utf-8, utf-16 or latin-1 (default utf-8)")
-
-
-def given(chosen: argparse.Namespace, *names: str) -> dict[str, Any]:
-    """The options that were given."""
-    return {name: value for name in names if (value := getattr(chosen, name)) is not None and value is not False}
-
-
-def refuse(chosen: argparse.Namespace, why: str, *names: str) -> None:
-    """Unusable where one of the options was given, as it has no effect."""
-    for name in given(chosen, *names):
-        raise Unusable(f"--{name} has no effect {why}")
-
-
 def show(chosen: argparse.Namespace, document: Any, text: str) -> None:
     """Print the document as JSON where that was asked for, else the text; its warnings to standard error."""
     if isinstance(document, Mapping):
         warn(document.get("warnings") or ())
     print(json.dumps(document, ensure_ascii=False, indent=1) if chosen.json else _lines(text))
+
+
+def say(text: str) -> None:
+    """Print to standard error."""
+    print(_lines(text), file=sys.stderr)
+
+
+def _lines(text: str) -> str:
+    """Names come from a service, and may contain what a terminal would obey."""
+    return "\n".join(map(printable, text.split("\n")))
 
 
 @contextmanager
@@ -251,11 +206,21 @@ def output_may_end() -> Iterator[None]:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def say(text: str) -> None:
-    """Print to standard error."""
-    print(_lines(text), file=sys.stderr)
-
-
-def _lines(text: str) -> str:
-    """Names come from a service, and may contain what a terminal would obey."""
-    return "\n".join(map(printable, text.split("\n")))
+def script(parser: argparse.ArgumentParser, shell: str) -> str:
+    """What completes a parser's program in a shell: options, choices, files, and names of models, for which it asks the
+    service when the user does. Unusable without shtab.
+    """
+    try:
+        shtab: Any = import_module("shtab")
+    except ImportError as error:
+        raise Unusable("completion needs shtab: pip install 'payoff-client[completion]'") from error
+    names = shtab.cmd(f"{parser.prog} models --names 2>/dev/null")
+    groups = [action.choices for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
+    for command in [command for group in groups for command in group.values()]:
+        for action in command._actions:
+            if action.dest in _FILES:
+                action.complete = shtab.FILE
+            elif action.dest == "model":
+                action.complete = names
+    found: str = shtab.complete(parser, shell=shell)
+    return found

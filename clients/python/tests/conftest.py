@@ -9,9 +9,10 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import httpx
 import pytest
 import structlog
-from payoff_client import Payoff
+from payoff_client import Payoff, commands
 
 from tests.conftest import forest, serving, settings_for, ward
 
@@ -37,3 +38,17 @@ def service(tmp_path_factory):
 def client(service):
     with Payoff(str(service.base_url), progress=False) as client:
         yield client
+
+
+@pytest.fixture
+def mocked(monkeypatch, capsys, tmp_path):
+    """Runs a command in a folder of its own against what answers requests; returns its code, output and errors."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(line, answer):
+        transport = httpx.MockTransport(answer)
+        monkeypatch.setattr(commands, "Payoff", lambda url, **given: Payoff(url, **given, transport=transport))
+        code = commands.main(line.split())
+        return code, *capsys.readouterr()
+
+    return run

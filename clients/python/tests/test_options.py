@@ -10,7 +10,7 @@ import sys
 import httpx
 import pytest
 from hypothesis import HealthCheck, given, settings
-from payoff_client import Payoff, commands
+from payoff_client import commands
 
 from tests.client_answers import SHARED, VALID, of_path, servers
 
@@ -22,89 +22,34 @@ FILES = {
     "benefits.json": json.dumps({"a": {"x": 1, "y": 0}, "b": {"x": 0, "y": 1}}),
     "costs.json": json.dumps({"age": 1}),
 }
-DIALECT = [["--delimiter", ";"], ["--decimal", ","], ["--encoding", "latin-1"]]
-GLOBAL = [["--json"], ["--url", "http://other"]]
-TRAIN = ["rows.csv", "--label", "label", "--name", "m"]
-COMPARE = ["rows.csv", "--label", "label", "--learner", "tree", "--benefits", "benefits.json"]
-OPTIONS = {  # by command: arguments, and options that each change what they do
-    "predict": [
-        (
-            ["m:1", "cases.csv"],
-            [["--benefits", "benefits.json"], ["--rule", "minimax"], ["--out", "o.csv.gz"], *DIALECT, *GLOBAL],
-        )
-    ],
-    "train": [
-        (
-            TRAIN,
-            [
-                ["--label", "pain"],
-                ["--name", "other"],
-                ["--learner", "tree"],
-                ["--benefits", "benefits.json"],
-                ["--feature-costs", "costs.json"],
-                ["--holdout", "0.5"],
-                ["--seed", "7"],
-                *DIALECT,
-                *GLOBAL,
-            ],
-        )
-    ],
-    "retrieve": [
-        (
-            ["numbers.csv"],
-            [["--setting", "multilabel"], ["--loss", "f1"], ["--beta", "2"], ["--decimal", ","], *GLOBAL],
-        ),
-        (["cases.csv", "--model", "m:1"], [["--model", "m"], ["--delimiter", ";"], ["--encoding", "utf-16"]]),
-    ],
-    "acquire": [
-        (
-            ["m:1", "--next"],
-            [["--known", "age=1"], ["--budget", "3"], ["--benefits", "benefits.json"], *GLOBAL],
-        ),
-        (["m:1"], [["--next"]]),
-    ],
-    "compare": [
-        (
-            COMPARE,
-            [
-                ["--label", "pain"],
-                ["--learner", "forest"],
-                ["--benefits", "winter"],
-                ["--folds", "3"],
-                ["--chart", "c.svg"],
-                *DIALECT,
-                *GLOBAL,
-            ],
-        )
-    ],
-    "models": [
-        ([], [["--names"], *GLOBAL]),
-        (["m"], [["--alias", "best=1"], ["--matrix", "autumn=benefits.json"], *GLOBAL]),
-    ],
-    "outcomes": [
-        (
-            ["m"],
-            [
-                ["--since", "2026-01-01"],
-                ["--until", "2026-01-01"],
-                ["--by", "x"],
-                ["--dataset", "n"],
-                *GLOBAL,
-            ],
-        ),
-        (["--send", "outcomes.csv"], [*DIALECT, *GLOBAL]),
-    ],
+DIALECT = "--delimiter ;|--decimal ,|--encoding latin-1|"
+GLOBAL = "--json|--url http://other"
+OPTIONS = {  # commands, and options that each change what they do
+    "predict m:1 cases.csv": f"--benefits benefits.json|--rule minimax|--out o.csv.gz|{DIALECT}{GLOBAL}",
+    "train rows.csv --label label --name m": "--label pain|--name other|--learner tree|--benefits benefits.json"
+    f"|--feature-costs costs.json|--holdout 0.5|--seed 7|{DIALECT}{GLOBAL}",
+    "retrieve numbers.csv": f"--setting multilabel|--loss f1|--beta 2|--decimal ,|{GLOBAL}",
+    "retrieve cases.csv --model m:1": "--model m|--delimiter ;|--encoding utf-16",
+    "acquire m:1 --next": f"--known age=1|--budget 3|--benefits benefits.json|{GLOBAL}",
+    "acquire m:1": "--next",
+    "compare rows.csv --label label --learner tree --benefits benefits.json": "--label pain|--learner forest"
+    f"|--benefits winter|--folds 3|--chart c.svg|{DIALECT}{GLOBAL}",
+    "models": f"--names|{GLOBAL}",
+    "models m": f"--alias best=1|--matrix autumn=benefits.json|{GLOBAL}",
+    "outcomes m": f"--since 2026-01-01|--until 2026-01-01|--by x|--dataset n|{GLOBAL}",
+    "outcomes --send outcomes.csv": f"{DIALECT}{GLOBAL}",
 }
-REFUSED = [
-    ("outcomes --send outcomes.csv --since 2026-01-01", "--since has no effect with --send"),
-    ("outcomes m --dataset n --by x", "--by has no effect with --dataset"),
-    ("outcomes m --decimal ,", "--decimal has no effect without --send"),
-    ("outcomes", "give a model"),
-    ("models --alias best=1", "need a model"),
-    ("models m --names", "--names has no effect with a model"),
-    ("train ds_1 --name m --decimal ,", "decimal is for CSV files"),
-    ("predict m:1 cases.csv --delimiter ;;", "must be one character"),
-]
+REFUSED = {
+    "outcomes --send outcomes.csv --since 2026-01-01": "--since has no effect with --send",
+    "outcomes m --dataset n --by x": "--by has no effect with --dataset",
+    "outcomes m --decimal ,": "--decimal has no effect without --send",
+    "outcomes": "give a model",
+    "models --alias best=1": "--alias has no effect without a model",
+    "models --matrix autumn=benefits.json": "--matrix has no effect without a model",
+    "models m --names": "--names has no effect with a model",
+    "train ds_1 --name m --decimal ,": "decimal is for CSV files",
+    "predict m:1 cases.csv --delimiter ;;": "1-character string",
+}
 
 
 class Server:
@@ -121,58 +66,53 @@ class Server:
 
 
 @pytest.fixture
-def run(tmp_path, monkeypatch, capsys):
-    """Runs a command against what answers; returns its code, and all that it sent, printed and wrote."""
-    monkeypatch.chdir(tmp_path)
+def run(tmp_path, monkeypatch, mocked):
+    """Runs a command; returns its code, and all that it sent, printed and wrote."""
     monkeypatch.setattr("builtins.input", lambda: "1")
 
-    def run(*arguments, answer=None):
+    def run(line, answer=None):
         for each in tmp_path.iterdir():
             each.unlink()
         for name, text in FILES.items():
             (tmp_path / name).write_text(text, encoding="utf-8")
         server = Server()
-        transport = httpx.MockTransport(answer or server)
-        monkeypatch.setattr(commands, "Payoff", lambda url, **given: Payoff(url, **given, transport=transport))
-        code = commands.main(arguments)
+        code, output, errors = mocked(line, answer or server)
         files = {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.name not in FILES}
-        output, errors = capsys.readouterr()
         return code, (server.asked, output, files), errors
 
     return run
 
 
 @pytest.mark.parametrize(
-    ("command", "arguments", "option"),
-    [
-        pytest.param(command, arguments, option, id=" ".join([command, *arguments, "+", *option]))
-        for command, cases in OPTIONS.items()
-        for arguments, options in cases
-        for option in options
-    ],
+    "case", [(line, one) for line, options in OPTIONS.items() for one in options.split("|")], ids=str
 )
-def test_each_option_has_an_effect(run, command, arguments, option):
-    code, *plain = run(command, *arguments)
-    assert code == (3 if arguments == ["m:1"] else 0)  # which asks for the same feature again and again
-    _, *found = run(command, *arguments, *option)
+def test_each_option_has_an_effect(run, case):
+    line, option = case
+    code, *plain = run(line)
+    assert code == (3 if line == "acquire m:1" else 0)  # which asks for the same feature again and again
+    _, *found = run(f"{line} {option}")
     assert found != plain
 
 
 def test_all_options_are_tried():
-    for name, (_, describe, _) in commands.COMMANDS.items():
+    for name in commands.COMMANDS:
         parser = argparse.ArgumentParser()
         commands.describe(name, parser)
-        described = {action.option_strings[0] for action in parser._actions if action.option_strings} - {"-h"}
-        tried = {part[0] for arguments, options in OPTIONS[name] for part in [*options, arguments[-2:]] if part}
-        assert described <= tried | {"--send", "--label"}, name
-        assert describe is not None
+        described = {word for word in parser.format_help().replace("[", " ").split() if word.startswith("--")}
+        tried = {
+            word
+            for line, options in OPTIONS.items()
+            if line.startswith(name)
+            for word in f"{line} {options.replace('|', ' ')}".split()
+        }
+        assert {word.rstrip("],") for word in described} - {"--help"} <= tried, name
 
 
-@pytest.mark.parametrize(("line", "words"), REFUSED)
-def test_an_option_without_effect_is_refused(run, line, words):
-    code, (_, output, files), errors = run(*line.split())
+@pytest.mark.parametrize("line", REFUSED)
+def test_an_option_without_effect_is_refused(run, line):
+    code, (_, output, files), errors = run(line)
     assert (code, output, files) == (2, "", {})
-    assert words in errors
+    assert REFUSED[line] in errors
 
 
 def test_decisions_are_one_document(run, monkeypatch):
@@ -182,11 +122,11 @@ def test_decisions_are_one_document(run, monkeypatch):
         if request.method == "GET":
             return of_path(VALID, request)
         assert request.headers["Accept"] == "text/csv"
-        assert request.content == b"age,pain\n1,mild\n"
+        assert request.content == b"age,pain\n1,mild\n2,mild\n"
         return httpx.Response(200, content=answer, headers={"Payoff-Answer": json.dumps(SHARED)})
 
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"age,pain\n1,mild\n")))
-    code, (_, output, _), errors = run("predict", "m:1", "-", "--json", answer=decide)
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"age,pain\n1,mild\n2,mild\n")))
+    code, (_, output, _), errors = run("predict m:1 - --json", answer=decide)
     assert (code, errors) == (0, "warning: w\n")
     document = json.loads(output)
     assert document["results"] == [
@@ -214,14 +154,11 @@ def test_a_service_that_is_stopped_is_named_before_it_is_waited_for(run, monkeyp
 
 
 @pytest.mark.filterwarnings("ignore::payoff_client.PayoffWarning")
-@pytest.mark.parametrize(
-    "line",
-    [f"{command} {' '.join(cases[0][0])}" for command, cases in OPTIONS.items()] + ["models m:1", "acquire m:1"],
-)
+@pytest.mark.parametrize("line", [*OPTIONS, "models m:1"])
 @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(server=servers())
 def test_no_answer_ends_a_command_but_by_an_exit_code(run, monkeypatch, line, server):
-    monkeypatch.setattr("payoff_client.wire._FIRST_DELAY", 1000)
-    monkeypatch.setattr("payoff_client.wire._LONGEST_DELAY", 1000)
-    code, _, errors = run(*line.split(), answer=server)
+    monkeypatch.setattr("payoff_client.transport.FIRST_DELAY", 1000)
+    monkeypatch.setattr("payoff_client.transport.LONGEST_DELAY", 1000)
+    code, _, errors = run(line, answer=server)
     assert code in (0, 1, 3, 4), errors

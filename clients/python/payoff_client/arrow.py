@@ -1,0 +1,142 @@
+"""All that needs pyarrow, which is imported with this module: its tables, streams, Parquet files."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import pyarrow as pa
+from pyarrow import Array, ipc, parquet, types
+
+from payoff_client.files import Part
+from payoff_client.rows import Columns, Table, listed, of_feature
+
+__all__ = ["Array", "ArrowTable", "ParquetWriter", "metadata_of", "parquet_of", "parquet_parts", "rows_of", "stream"]
+
+_BYTES_OF_VALUE = 4  # of a value in text, about
+
+
+class ArrowTable(Table):
+    """A table of pyarrow."""
+
+    def part(self, start: int, stop: int) -> Table:
+        return ArrowTable(self.data.slice(start, stop - start), self.names)
+
+    def series(self, name: str) -> Any:
+        return self.data.column(self.place(name))
+
+    def values(self, name: str) -> list[Any]:
+        found: list[Any] = self.series(name).to_pylist()
+        return found
+
+    def arrow(self, name: str) -> Any:
+        return self.series(name)
+
+    def result(self, kept: Sequence[str], columns: Columns) -> Any:
+        found = self.data.select(self.places(kept))
+        given = pa.table({name: listed(column) for name, column in columns.items()})
+        return pa.table([*found.columns, *given.columns], [*found.column_names, *given.column_names])
+
+
+def _is_number(kind: Any) -> bool:
+    tests = types.is_integer, types.is_floating, types.is_boolean, types.is_decimal
+    return any(test(kind) for test in tests)
+
+
+def stream(table: Table, names: Sequence[str], texts: Collection[str]) -> bytes:
+    """Columns of a frame as an Arrow stream, those in `texts` being categories; Invalid as in JSON."""
+    columns = {}
+    for name in names:
+        column = None
+        if name not in texts:
+            with suppress(TypeError, ValueError):  # values of several kinds, of which the first to blame is named
+                column = table.arrow(name)
+        if column is None or not _is_number(column.type):
+            values = of_feature(name, table.values(name), is_text=name in texts)
+            column = pa.array(values, pa.string() if name in texts else pa.float64())
+        columns[name] = column
+    return _stream_of(pa.table(columns))
+
+
+def _stream_of(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    with ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    content: bytes = sink.getvalue().to_pybytes()
+    return content
+
+
+def parquet_of(table: Table) -> bytes:
+    """A frame, or a list of objects, as a Parquet file; ValueError where a column has values of several kinds."""
+    columns = []
+    for name in table.header():
+        try:
+            columns.append(table.arrow(name) if table.is_frame else pa.array(table.column(name)))
+        except (pa.ArrowException, TypeError, OverflowError) as error:
+            raise ValueError(f"{name!r} has values of several kinds, or too great ones: {error}") from error
+    sink = pa.BufferOutputStream()
+    parquet.write_table(pa.table(columns, table.header()), sink)
+    content: bytes = sink.getvalue().to_pybytes()
+    return content
+
+
+def rows_of(content: bytes) -> list[dict[str, Any]]:
+    """The rows of a stream."""
+    found: list[dict[str, Any]] = ipc.open_stream(content).read_all().to_pylist()
+    return found
+
+
+def metadata_of(content: bytes) -> bytes:
+    """What the service answered beside the columns of a stream."""
+    found: bytes = ipc.open_stream(content).schema.metadata[b"payoff"]
+    return found
+
+
+@contextmanager
+def parquet_parts(source: Path, size: float) -> Iterator[tuple[list[str], Iterator[Part]]]:
+    """The columns of a Parquet file, and its rows as streams of about `size` bytes, at least one."""
+    try:
+        with parquet.ParquetFile(source, pre_buffer=False, buffer_size=2**20) as file:
+            names = list(file.schema_arrow.names)
+            yield names, _streams(file, size / (_BYTES_OF_VALUE * max(len(names), 1)))
+    except pa.ArrowException as error:
+        raise ValueError(f"{source.name!r} cannot be read: {error}") from error
+
+
+def _streams(file: Any, rows: float) -> Iterator[Part]:
+    """A batch has rows of one group at most, however many are asked for: rows that go together are read as a table."""
+    total = file.metadata.num_rows
+    if rows >= total:
+        yield Part(_stream_of(file.read()), total, 1.0)
+        return
+    done = 0
+    for batch in file.iter_batches(max(int(rows), 1)):
+        done += batch.num_rows
+        yield Part(_stream_of(pa.Table.from_batches([batch])), batch.num_rows, done / total)
+
+
+class ParquetWriter:
+    """Writes answers to a Parquet file, one after the other."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._writer: Any = None
+
+    def rows_of(self, content: bytes) -> pa.Table:
+        """The rows of an answer; ValueError where they do not fit to those before them."""
+        table = ipc.open_stream(content).read_all().replace_schema_metadata(None)
+        table.validate(full=True)
+        return table if self._writer is None else table.cast(self._writer.schema)
+
+    def write(self, rows: pa.Table) -> None:
+        """Append rows."""
+        if self._writer is None:
+            self._writer = parquet.ParquetWriter(self._file, rows.schema)
+        self._writer.write_table(rows)
+
+    def close(self) -> None:
+        """Complete the file."""
+        if self._writer is not None:
+            self._writer.close()

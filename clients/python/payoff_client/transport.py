@@ -1,0 +1,319 @@
+"""Calls of the service: sent by a blocking or an asynchronous client, repeated where that is safe, read in full.
+
+All methods of the client are coroutines, written once and decorated with `shared`. An asynchronous client returns them
+to be awaited. A blocking one runs them to their end: its wire never suspends them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import random
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import wraps
+from typing import Any, Concatenate, Generic, NamedTuple, ParamSpec, Protocol, TypeVar, cast, overload
+from urllib.parse import quote
+
+import httpx
+
+from payoff_client.errors import InvalidAnswer, PayoffError, Unavailable, of_answer
+from payoff_client.shapes import Shape, check
+
+P = ParamSpec("P")
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+JSON, NPY, CSV, GZIP = "application/json", "application/x-npy", "text/csv", "application/gzip"
+ARROW, PARQUET = "application/vnd.apache.arrow.stream", "application/vnd.apache.parquet"
+SVG = "image/svg+xml"
+Content = bytes | Callable[[], Iterator[bytes]] | None
+Repeatable = bool | Callable[[], Coroutine[Any, Any, bool]]
+LOG = logging.getLogger("payoff_client")
+LOG.addHandler(logging.NullHandler())  # a library writes nothing of its own accord
+FIRST_DELAY, LONGEST_DELAY = 0.2, 10.0
+LONGEST = {"POST": 256 * 2**20}  # bytes: 5,000,000 numbers, which the service has at most, are some 90 MB of JSON
+LONGEST_OTHER = 32 * 2**20
+MOST_PAGES = 10_000  # two million items
+_KEPT = 4  # times the length of what was sent, for columns that come back
+_NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
+_NO_ROUTE = (404, 405, 501)  # of a server without this path; other errors may be those of a proxy
+_SHOWN = 60  # characters
+_AS_TEXT = frozenset(
+    {"model", "rule", "setting", "method", "delimiter", "decimal", "encoding", "id", "name", "label_type"}
+)
+
+
+def step(name: str, *, safe: str = "") -> str:
+    """A name as one step of a path; ValueError for one that leads to another path, as `..` does."""
+    if name in ("", ".", ".."):
+        raise ValueError(f"{name!r} is no name")
+    return quote(name, safe=safe)
+
+
+def query(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields as query parameters: texts as they are, others as JSON."""
+    return {name: value if name in _AS_TEXT else json.dumps(value) for name, value in fields.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A request. `content` is bytes, or makes blocks of them anew for each attempt.
+
+    `repeatable`: sending it twice has the effect of sending it once; or what finds out when an answer was lost.
+    """
+
+    method: str
+    path: str
+    params: Mapping[str, Any] = field(default_factory=dict)
+    content: Content = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    repeatable: Repeatable = True
+
+    def arguments(self, content: Any) -> dict[str, Any]:
+        """What httpx takes."""
+        asked = {"method": self.method, "url": self.path, "params": self.params or None}
+        return {**asked, "content": content, "headers": self.headers}
+
+
+def post(path: str, document: Any, headers: Mapping[str, str] | None = None) -> Call:
+    """A POST of JSON; ValueError where it holds NaN or infinity."""
+    content = json.dumps(document, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+    return Call("POST", path, content=content, headers={"Content-Type": JSON, **(headers or {})})
+
+
+def put(path: str, document: Any) -> Call:
+    """A PUT of JSON; ValueError where it holds NaN or infinity."""
+    return replace(post(path, document), method="PUT")
+
+
+def delete(path: str) -> Call:
+    """A DELETE, which is repeated only where it did not arrive: another one may have taken the name since."""
+    return Call("DELETE", path, repeatable=False)
+
+
+class Answer(NamedTuple):
+    """A response, and its content, read in full."""
+
+    response: httpx.Response
+    content: bytes
+
+
+def parsed(content: bytes) -> Any:
+    """The value of JSON, in text that can be printed and stored; ValueError or RecursionError otherwise."""
+    found = json.loads(content) if content else None
+    if b"\\u" in content:
+        json.dumps(found, ensure_ascii=False).encode()  # half of a surrogate pair has no UTF-8
+    return found
+
+
+def _unreadable(response: httpx.Response, content: bytes, reason: str) -> InvalidAnswer:
+    """What was asked, and what came."""
+    asked = response.request
+    came = f"; it begins {content[:_SHOWN].decode('utf-8', 'replace')!r}" if content else ""
+    doubt = f"is {asked.url.copy_with(path='/', query=None)} a Payoff service?"
+    return InvalidAnswer(
+        f"the answer to {asked.method} {asked.url.path} cannot be read ({reason[:300]}){came}: {doubt}"
+    )
+
+
+def _bounded(response: httpx.Response, block: bytes) -> bytes:
+    """The block; InvalidAnswer where the response is compressed, or longer than it can sensibly be."""
+    sent = int(response.request.headers.get("Content-Length", 0))
+    most = LONGEST.get(response.request.method, LONGEST_OTHER) + _KEPT * sent
+    packed = response.headers.get("Content-Encoding", "identity")
+    if packed.lower() != "identity":
+        raise _unreadable(response, block, f"it is compressed ({packed[:_SHOWN]}), although the request excludes that")
+    if response.num_bytes_downloaded > most:
+        raise _unreadable(response, block, f"it has more than {most:,} bytes")
+    return block
+
+
+class BlockingWire:
+    """Sends and waits in the calling thread: its coroutines never suspend."""
+
+    is_blocking = True
+
+    def __init__(self, **settings: Any) -> None:
+        self._client = httpx.Client(**settings)
+
+    async def send(self, call: Call) -> Answer:
+        content = call.content() if callable(call.content) else call.content
+        with self._client.stream(**call.arguments(content)) as response:
+            _bounded(response, b"")  # before anything is unpacked
+            return Answer(response, b"".join(_bounded(response, block) for block in response.iter_bytes()))
+
+    async def sleep(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+    async def close(self) -> None:
+        self._client.close()
+
+
+class AwaitedWire:
+    """Sends and waits in the event loop."""
+
+    is_blocking = False
+
+    def __init__(self, **settings: Any) -> None:
+        self._client = httpx.AsyncClient(**settings)
+
+    async def send(self, call: Call) -> Answer:
+        content = _awaited(call.content) if callable(call.content) else call.content
+        async with self._client.stream(**call.arguments(content)) as response:
+            _bounded(response, b"")  # before anything is unpacked
+            return Answer(response, b"".join([_bounded(response, block) async for block in response.aiter_bytes()]))
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+    async def close(self) -> None:
+        await self._client.aclose()
+
+
+async def _awaited(blocks: Callable[[], Iterator[bytes]]) -> AsyncIterator[bytes]:
+    for block in blocks():
+        yield block
+
+
+class Link:
+    """The service: calls it, and repeats calls that found it busy or unreachable for at most `retry_seconds`."""
+
+    def __init__(self, wire: BlockingWire | AwaitedWire, retry_seconds: float, progress: bool | None) -> None:
+        self.wire = wire
+        self.retry_seconds = retry_seconds
+        self.progress = progress
+
+    async def request(self, call: Call) -> Answer:
+        """The answer to a call that succeeded; PayoffError otherwise."""
+        until: float | None = None
+        attempt = 0
+        while True:
+            try:
+                answer = await self.wire.send(call)
+                if answer.response.is_success:
+                    return answer
+                error = _refusal(call, answer)
+                again, is_lost = error.status in (429, 503), False
+            except (httpx.InvalidURL, httpx.UnsupportedProtocol) as failure:  # httpx parses where redirects lead
+                raise InvalidAnswer(f"{call.method} {call.path} is redirected to no address: {failure}") from failure
+            except httpx.TransportError as failure:
+                error, again, is_lost = _unreachable(failure), True, not isinstance(failure, _NEVER_SENT)
+            until = time.monotonic() + self.retry_seconds if until is None else until
+            if is_lost and not (await call.repeatable() if callable(call.repeatable) else call.repeatable):
+                raise Unavailable(f"{error.detail}; the request is not repeated, as it may have had its effect")
+            delay = _delay(attempt, error.retry_after)
+            if not again or time.monotonic() + delay > until:
+                raise error
+            if attempt == 0:
+                LOG.warning("%s; it is tried again for at most %.0f s", error, self.retry_seconds)
+            attempt += 1
+            await self.wire.sleep(delay)
+
+    async def read(self, call: Call, reader: Callable[[Answer], T]) -> T:
+        """What a pure function makes of the answer; InvalidAnswer for whatever it raises."""
+        answer = await self.request(call)
+        try:
+            return reader(answer)
+        except Exception as error:
+            raise _unreadable(*answer, f"{type(error).__name__}: {error}") from error
+
+    async def document(self, call: Call, shape: Shape) -> dict[str, Any]:
+        """The JSON of the answer, an object that has a shape."""
+        return await self.read(call, lambda answer: cast(dict[str, Any], check(parsed(answer.content), shape)))
+
+    async def items(self, path: str, name: str, shape: Shape) -> list[dict[str, Any]]:
+        """The items of all pages of a list; InvalidAnswer where it has no end."""
+        found: list[dict[str, Any]] = []
+        params: dict[str, Any] = {"page_size": 200}
+        tokens: set[str] = set()
+        while True:
+            page = await self.document(Call("GET", path, params), {name: [shape], "next_page_token?": str})
+            found += page[name]
+            token = page.get("next_page_token")
+            if token is None:
+                return found
+            if token in tokens or len(tokens) == MOST_PAGES:
+                raise InvalidAnswer(f"the list at GET {path} has no end: page_token {token[:_SHOWN]!r} follows itself")
+            tokens.add(token)
+            params["page_token"] = token
+
+
+def _refusal(call: Call, answer: Answer) -> PayoffError:
+    """The error that an answer is; InvalidAnswer where no route of Payoff wrote it."""
+    response, status = answer.response, answer.response.status_code
+    error = of_answer(status, response.headers, answer.content)
+    is_problem = response.headers.get("Content-Type", "").startswith("application/problem+json")
+    if status not in _NO_ROUTE or (is_problem and error.detail != error.title):
+        return error
+    base = str(response.request.url.copy_with(query=None)).removesuffix(call.path)
+    return InvalidAnswer(f"{base} is no Payoff service: it answers {call.method} {call.path} with {status}")
+
+
+def _delay(attempt: int, asked: float | None) -> float:
+    """Seconds before the next attempt: twice as long each time, never less than asked, and at random, so that many
+    clients do not come back at once.
+    """
+    longest = min(FIRST_DELAY * 2.0**attempt, LONGEST_DELAY)
+    spread = random.uniform(0.5, 1.0)  # noqa: S311 - no secret
+    return max(longest * spread, 0.0 if asked is None else asked * (1 + (1 - spread) / 4))
+
+
+def _unreachable(failure: httpx.TransportError) -> PayoffError:
+    reason = str(failure) or type(failure).__name__
+    asked = getattr(failure, "_request", None)
+    place = f" at {asked.url.copy_with(path='/', query=None)}" if asked is not None else ""
+    return Unavailable(f"the service{place} cannot be reached: {reason}")
+
+
+class Blocking:
+    """The mode of a client whose methods return results."""
+
+
+class Awaited:
+    """The mode of a client whose methods return coroutines."""
+
+
+Mode = TypeVar("Mode")
+
+
+class Linked(Generic[Mode]):
+    """What has methods that call the service, in one of the modes."""
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+
+
+class _Method(Protocol[P, T_co]):
+    """A method in both modes, as types have it."""
+
+    @overload
+    def __get__(self, owner: Linked[Blocking], kind: type) -> Callable[P, T_co]: ...
+    @overload
+    def __get__(self, owner: Linked[Awaited], kind: type) -> Callable[P, Coroutine[Any, Any, T_co]]: ...
+
+
+def shared(method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]) -> _Method[P, T]:
+    """The method: of a blocking client it returns the result, of an asynchronous one the coroutine.
+
+    Methods call one another as coroutines, by functions that are not decorated.
+    """
+
+    @wraps(method)
+    def call(owner: Linked[Any], /, *arguments: P.args, **named: P.kwargs) -> Any:
+        coroutine = method(owner, *arguments, **named)
+        return _finished(coroutine) if owner._link.wire.is_blocking else coroutine
+
+    return cast(_Method[P, T], call)
+
+
+def _finished(coroutine: Coroutine[Any, Any, T]) -> T:
+    """The result of a coroutine that never suspends."""
+    try:
+        coroutine.send(None)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+    coroutine.close()
+    raise RuntimeError("a coroutine was given to the blocking client; use AsyncPayoff")

@@ -1,0 +1,303 @@
+"""Retries, idempotency keys and problems, by a service that answers as it is told to."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import httpx
+import pandas as pd
+import payoff_client
+import polars as pl
+import pytest
+from payoff_client import AsyncPayoff, Payoff, errors, jobs
+
+STATE = {"model": {"name": "m", "version": 1}, "status": "decided"}
+DONE = {"id": "job_1", "status": "succeeded", "progress": 1.0, "model": {"name": "m", "version": 3}, "warnings": []}
+CARD = {"name": "m", "version": 1, "features": [{"name": "income", "type": "numeric"}]}
+PROBLEM = {"Content-Type": "application/problem+json"}
+
+
+def busy():
+    return httpx.Response(503, headers={"Retry-After": "2"}, json={"title": "Not ready", "detail": "starting"})
+
+
+class Service:
+    """Answers one after the other; exceptions are raised. Keeps what was asked, and how long was waited."""
+
+    def __init__(self, monkeypatch, *answers):
+        self.answers, self.asked, self.waited = list(answers), [], []
+        monkeypatch.setattr("time.sleep", self.waited.append)
+
+    def __call__(self, request):
+        request.read()
+        self.asked.append(request)
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def client(self, **options):
+        return Payoff("http://service", "secret", transport=httpx.MockTransport(self), progress=False, **options)
+
+
+@pytest.mark.parametrize(
+    "failure", [busy(), httpx.Response(429, json={}), httpx.ConnectError("refused"), httpx.ReadTimeout("late")]
+)
+def test_a_question_is_repeated_until_it_is_answered(monkeypatch, caplog, failure):
+    service = Service(monkeypatch, failure, failure, httpx.Response(200, json=STATE))
+
+    assert service.client().model("m").acquire({}, record=False)["status"] == "decided"
+    assert len(service.asked) == 3
+    assert {request.headers["X-API-Key"] for request in service.asked} == {"secret"}
+    asked = 2.0 if getattr(failure, "status_code", 0) == 503 else 0.1
+    assert all(asked <= seconds <= 1.25 * max(asked, 0.4) for seconds in service.waited)
+    (said,) = [record.getMessage() for record in caplog.records if record.name == "payoff_client"]
+    assert said.endswith("; it is tried again for at most 60 s")
+
+
+def test_waiting_is_bounded_and_not_longer_than_of_use(monkeypatch):
+    service = Service(monkeypatch, httpx.Response(429, headers={"Retry-After": "3600"}, json={"detail": "slowly"}))
+    with pytest.raises(payoff_client.RateLimited, match="slowly") as caught:
+        service.client().model("m").acquire({})
+    assert (caught.value.retry_after, service.waited) == (3600, [])
+
+    service = Service(monkeypatch, *[busy()] * 9)
+    with pytest.raises(payoff_client.Unavailable):
+        service.client(retry_seconds=0).model("m").acquire({})
+    assert len(service.asked) == 1
+
+
+def test_what_must_not_happen_twice_is_repeated_only_where_it_did_not_arrive(monkeypatch):
+    service = Service(monkeypatch, httpx.ConnectError("refused"), httpx.ReadError("reset"))
+    with pytest.raises(payoff_client.Unavailable, match="reset") as caught:
+        service.client().model("m").delete_alias("champion")
+    assert caught.value.status is None
+    assert len(service.asked) == 2
+
+
+def test_a_repeated_order_has_the_same_idempotency_key(monkeypatch):
+    queued = httpx.Response(202, json=DONE | {"status": "queued"})
+    service = Service(monkeypatch, httpx.ReadError("reset"), queued, httpx.Response(200, json=DONE))
+    assert service.client().train("ds_1", name="m", learner="logistic").reference == "m:3"
+    first, second, _ = service.asked
+    assert first.headers["Idempotency-Key"] == second.headers["Idempotency-Key"]
+    assert first.content == second.content
+
+    service.answers = [httpx.Response(202, json=DONE)]
+    service.client().train("ds_1", name="m")
+    assert service.asked[-1].headers["Idempotency-Key"] != first.headers["Idempotency-Key"]
+
+
+def test_a_job_is_followed_to_its_end(monkeypatch, capsys):
+    running = DONE | {"status": "running", "progress": 0.5, "stage": "fitting\x1b"}
+    answers = [httpx.Response(202, json=running), httpx.ReadError("reset"), httpx.Response(200, json=running)]
+    service = Service(monkeypatch, *answers, httpx.Response(200, json=DONE))
+    service.client().train("ds_1", name="m", progress=True)
+
+    assert {request.url.path for request in service.asked[1:]} == {"/jobs/job_1"}
+    assert service.asked[-1].headers["Prefer"] == "wait=2"
+    assert service.waited[-1] == jobs.PAUSE  # as it was answered at once
+    assert "] fitting\r" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("status", ["failed", "cancelled"])
+def test_a_job_that_fails_raises_its_problem(monkeypatch, status):
+    problem = {"title": "Invalid", "status": 422, "detail": "D", "errors": [{"loc": "/data", "msg": "one class"}]}
+    failed = DONE | {"status": status, "error": problem if status == "failed" else None}
+    service = Service(monkeypatch, httpx.Response(202, json=failed))
+    with pytest.raises(payoff_client.JobFailed, match="one class" if status == "failed" else "cancelled") as caught:
+        service.client().train("ds_1", name="m")
+    assert caught.value.job == failed
+
+
+@pytest.mark.parametrize(("status", "kind"), errors.BY_STATUS.items())
+def test_problems_are_typed_and_shown_as_they_are(monkeypatch, status, kind):
+    problem = {"status": status, "title": "T", "detail": "D", "errors": [{"loc": "/known/age", "msg": "M"}]}
+    service = Service(monkeypatch, httpx.Response(status, headers=PROBLEM, json=problem))
+    with pytest.raises(kind) as caught:
+        service.client(retry_seconds=0).model("m").acquire({})
+    error = caught.value
+    assert (error.status, error.title, error.detail, str(error)) == (status, "T", "D", "/known/age: M")
+
+
+def test_what_is_no_answer_of_the_service_is_named(monkeypatch):
+    answers = [httpx.Response(502, text="<html>bad gateway"), httpx.Response(307, text="elsewhere")]
+    service = Service(monkeypatch, *answers, httpx.Response(200, text="<html>"))
+    for expected in ("bad gateway", "elsewhere", "is http://service/ a Payoff service"):
+        with pytest.raises(payoff_client.PayoffError, match=expected):
+            service.client().models()
+
+
+ELSEWHERE = {
+    "a page": httpx.Response(404, text="<!DOCTYPE HTML>"),
+    "another service": httpx.Response(404, json={"detail": "Not Found"}),
+    "a page that takes no POST": httpx.Response(501, text="<!DOCTYPE HTML>"),
+    "another path": httpx.Response(404, headers=PROBLEM, json={"title": "Not Found", "detail": "Not Found"}),
+}
+
+
+@pytest.mark.parametrize("case", ELSEWHERE)
+def test_a_url_that_leads_elsewhere_is_named(case):
+    transport = httpx.MockTransport(lambda _: ELSEWHERE[case])
+    with pytest.raises(payoff_client.InvalidAnswer, match=r"http://service/docs is no Payoff service: .* GET /mod"):
+        Payoff("http://service/docs", transport=transport).models()
+
+
+def test_a_missing_model_is_not_found(monkeypatch):
+    problem = {"title": "Not found", "status": 404, "detail": "there is no model 'm'"}
+    service = Service(monkeypatch, httpx.Response(404, headers=PROBLEM, json=problem))
+    with pytest.raises(payoff_client.NotFound, match="'m'"):
+        service.client().model("m").card()
+
+
+def test_the_blocking_client_refuses_coroutines(monkeypatch):
+    step = STATE | {"status": "acquire", "next": {"feature": "age", "cost": 1}}
+    service = Service(monkeypatch, httpx.Response(200, json=step))
+
+    async def ask(_feature):
+        await asyncio.sleep(0)
+
+    with pytest.raises(RuntimeError, match="AsyncPayoff"):
+        service.client().model("m").acquire({}, ask)
+
+
+def test_the_asynchronous_client_waits_in_the_event_loop():
+    step = httpx.Response(200, json=STATE | {"status": "acquire", "next": {"feature": "age", "cost": 1}})
+    answers, asked = [httpx.Response(429, json={}), step, httpx.Response(200, json=STATE)], []
+
+    async def answer(request):
+        asked.append(json.loads(request.content)["known"])
+        return answers.pop(0)
+
+    async def ask(feature):
+        return {"age": 63}[feature]
+
+    async def run():
+        async with AsyncPayoff("http://service", transport=httpx.MockTransport(answer)) as service:
+            return await service.model("m").acquire({}, ask)
+
+    assert asyncio.run(run())["known"] == {"age": 63}
+    assert asked == [{}, {}, {"age": 63}]
+
+
+@pytest.mark.parametrize("rows", [pd.DataFrame({"incme": [1]}, index=["p0"]), pl.DataFrame({"incme": [1]})])
+def test_a_misspelt_column_is_named(monkeypatch, rows):
+    service = Service(monkeypatch, *[httpx.Response(200, json=CARD)] * 2)
+    with pytest.raises(payoff_client.Invalid, match="column 'income': this column is missing; there are 'incme'"):
+        service.client().model("m").decide(rows)
+
+
+def test_the_first_values_that_are_no_numbers_are_named(monkeypatch):
+    service = Service(monkeypatch, *[httpx.Response(200, json=CARD)] * 2)
+    frame = pd.DataFrame({"income": ["n/a", 3, float("inf")]}, index=["p0", "p1", "p2"])
+    with pytest.raises(payoff_client.Invalid) as caught:
+        service.client().model("m").decide(frame)
+    assert str(caught.value).splitlines()[1:] == [
+        "row 'p0', column 'income': 'income' takes a number or null, not 'n/a'",
+        "row 'p2', column 'income': 'income' takes a number or null, not inf",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [(pl.LazyFrame({"age": [1]}), r"frame.collect\(\)"), (Path("cases.csv"), "`decide_file` decides")],
+)
+def test_what_holds_no_rows_is_refused_with_what_does(data, words):
+    with pytest.raises(TypeError, match=words):
+        Payoff("http://service").model("m").decide(data)
+
+
+def test_nothing_but_httpx_and_numpy_is_imported():
+    heavy = "{'pandas', 'polars', 'pyarrow', 'sklearn', 'app'}"
+    code = f"import sys, payoff_client.commands; print({heavy} & set(sys.modules))"
+    folder = str(Path(payoff_client.__file__).parents[1])
+    command = [sys.executable, "-c", code]
+    found = subprocess.run(command, capture_output=True, text=True, check=True, env={"PYTHONPATH": folder}, cwd="/")
+    assert found.stdout.strip() == "set()", found.stdout
+
+
+def test_the_key_is_not_shown():
+    client = Payoff("http://service", "secret")
+    assert "secret" not in repr(client) + repr(client.model("m"))
+    with pytest.raises(ValueError, match="the key has characters") as caught:
+        Payoff(key="secr\u00e9t")
+    assert "secr" not in str(caught.value)
+
+
+PLACES = {
+    "http://u:secret@service": "http://service",
+    "https://u:sec%40ret@service:8000/a": "https://service:8000",
+    "u:secret@service": "http://service",
+    "http://u:secret@service\n": "http://service",
+}
+UNANSWERED = [
+    httpx.ReadError("reset"),
+    httpx.Response(200, text="<html>"),
+    httpx.Response(200, headers={"Content-Encoding": "gzip"}, stream=httpx.ByteStream(b"")),
+    httpx.Response(404, text="<html>"),
+    httpx.Response(302, headers={"Location": "http://["}),
+    httpx.Response(503, text="busy"),
+]
+
+
+@pytest.mark.parametrize("url", PLACES)
+@pytest.mark.parametrize("answer", UNANSWERED, ids=str)
+def test_a_password_is_not_shown(monkeypatch, caplog, url, answer):
+    caplog.set_level("DEBUG")
+    service = Service(monkeypatch, *[answer] * 20)
+    with pytest.raises((payoff_client.PayoffError, ValueError)) as caught:
+        Payoff(url, transport=httpx.MockTransport(service), retry_seconds=1).models()
+    said = "".join(map(str, [caught.value, *caplog.messages]))
+    assert "secret" not in said
+    assert "sec%40ret" not in said
+    assert "http:" not in said or PLACES[url] in said
+    password = "sec@ret" if "%40" in url else "secret"
+    expected = "Basic " + base64.b64encode(f"u:{password}".encode()).decode()
+    assert {request.headers["Authorization"] for request in service.asked} <= {expected}
+
+
+def test_reports_have_a_chart_in_notebooks(monkeypatch, capsys):
+    class ZMQInteractiveShell:
+        pass
+
+    report, drawn = httpx.Response(200, json={"rules": []}), httpx.Response(200, text="<svg/>")
+    model = Service(monkeypatch, report, drawn, report, report, drawn).client().model("m")
+    assert model.benefit([[1, 0], [0, 1]], chart=True)._repr_svg_() == "<svg/>"
+    assert model.benefit([[1, 0], [0, 1]])._repr_svg_() is None
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=ZMQInteractiveShell))
+    assert model.benefit([[1, 0], [0, 1]])._repr_svg_() == "<svg/>"
+    with jobs.Bar("title", None) as bar:
+        bar.show(0.5)
+    assert "title [" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["", ".", ".."])
+def test_a_name_never_leads_to_another_path(name):
+    """`DELETE /models/triage/matrices/..` is that of the whole model."""
+    sent = []
+
+    def answer(request):
+        sent.append(request.url.raw_path)
+        return httpx.Response(204)
+
+    with Payoff("http://service", transport=httpx.MockTransport(answer)) as client:
+        model = client.model("triage")
+        calls = [
+            lambda: model.matrices.delete(name),
+            lambda: model.matrices.get(name),
+            lambda: model.delete_alias(name),
+            lambda: client.datasets.delete(name),
+            lambda: client.model(name).describe(),
+            lambda: client.model(name).matrices.delete("autumn"),
+        ]
+        for call in calls:
+            with pytest.raises(ValueError, match="no name"):
+                call()
+        model.matrices.delete("../../other")
+    assert sent == [b"/models/triage/matrices/..%2F..%2Fother"]
