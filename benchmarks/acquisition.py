@@ -107,7 +107,7 @@ def compare(name: str, table: Table) -> None:
     for features in TREES[name]["features"]:
         for trade_off in TREES[name]["lambdas"]:
             model = CostTree(
-                trade_off=trade_off, initialiser="greedy", features=features, weak_learners=50,
+                trade_off=trade_off, features=features, weak_learners=50,
                 feature_costs=prices, random_state=0,
             )  # fmt: skip
             start = time.perf_counter()

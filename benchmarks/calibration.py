@@ -29,8 +29,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold
 
 from app.decisions.calibration import fit_calibrator
-from app.learners.calibration_choice import best_calibration
 from app.learners.catalogue import resolve
+from app.learners.unseen import best_calibration
 
 SETS = {"spambase": None, "pima_diabetes": None, "german_credit": None, "thyroid_ann": 2, "covtype_20k": 1}
 LEARNERS = ("logistic", "cost_naive_bayes", "random_forest", "gradient_boosting")

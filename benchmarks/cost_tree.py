@@ -47,27 +47,26 @@ def quadrants(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     return np.column_stack((signs, dear)), y
 
 
-def quadrants_tree(initialiser: str, seed: int) -> CostTree:
+def quadrants_tree(seed: int) -> CostTree:
     return CostTree(
         task="regression", depth=3, trade_off=0.06, zero_tolerance=0.05, rho=0.0, standardise=False,
-        initialiser=initialiser, feature_costs=PRICES, random_state=seed,
+        feature_costs=PRICES, random_state=seed,
     ).fit(*quadrants(2000, seed))  # fmt: skip
 
 
 def synthetic() -> None:
-    print(f"{'start':8}{'seed':>5}{'error':>11}{'cost':>7}{'fit s':>7}")
-    for initialiser in ("leaf", "greedy"):
-        for seed in range(10):
-            start = time.perf_counter()
-            model = quadrants_tree(initialiser, seed)
-            seconds = time.perf_counter() - start
-            print(f"{initialiser:8}{seed:5}{figures(model, seed)}{seconds:7.2f}", flush=True)
+    print(f"{'seed':>5}{'error':>11}{'cost':>7}{'fit s':>7}")
+    for seed in range(10):
+        start = time.perf_counter()
+        model = quadrants_tree(seed)
+        seconds = time.perf_counter() - start
+        print(f"{seed:5}{figures(model, seed)}{seconds:7.2f}", flush=True)
     print()
     show(model)
 
 
 def one_quadrants_tree() -> None:
-    model = quadrants_tree("leaf", 0)
+    model = quadrants_tree(0)
     print(f"error and mean cost{figures(model, 0)}")
     show(model)
 

@@ -35,9 +35,9 @@ from app.acquisition.forest import FlatForest
 from app.acquisition.prices import Prices
 from app.learners.budget_forest import BudgetForest
 from app.learners.cost_tree import path as trade_offs
-from app.learners.cost_tree.estimator import CostTree
+from app.learners.cost_tree.estimator import CostTree, Point
 from app.learners.cost_tree.hard import HardTree
-from app.learners.cost_tree.path import Point, Sample, Setting
+from app.learners.cost_tree.path import Sample, Setting
 from app.learners.forest_chain import ForestChain
 from app.learners.random_forest import RandomForest
 from app.usecases.acquisition_model import AcquisitionModel, ActionBenefits

@@ -20,7 +20,10 @@ from tests.registry.making import open_registry, publish
 LARGE = ("sklearn", "scipy.stats", "scipy.optimize", "scipy.sparse", "pyarrow", "numba", "onnx", "dask")
 FORESTS = ("random_forest", "budget_forest", "forest_chain", "multilabel_forest")
 SMALL = {name: {"n_estimators": 2} for name in FORESTS} | {"cost_tree": {"lambda": 0.01, "depth": 1}}
-PLAIN = ("logistic", "benefit_logistic", "cost_naive_bayes", "multilabel_logistic", "cost_tree")
+PLAIN = (
+    *("logistic", "benefit_logistic", "cost_naive_bayes", "multilabel_logistic", "kernel_logistic"),
+    *("hierarchical_logistic", "cost_tree"),
+)
 
 # Runs in a process of its own, as the tests load all of it.
 START = """
@@ -100,10 +103,12 @@ def test_forests_answer_without_scikit_learn(forests):
     assert [name for name in LARGE if name in modules] == ["numba"]
 
 
-def test_a_learner_that_needs_scikit_learn_imports_it():
-    """The test above could fail."""
-    code = "import sys, app.learners.gradient_boosting; print('sklearn' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "True\n"
+@pytest.mark.parametrize(("module", "loaded"), [("catalogue", []), ("_boosted_trees", ["sklearn"])])
+def test_the_catalogue_knows_all_kinds_without_what_trains_them(module, loaded):
+    """Two modules: one that must not load scikit-learn or the compiler, and one that shows that it could."""
+    code = f"import sys, app.learners.{module}; print([one for one in ('sklearn', 'numba') if one in sys.modules])"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout == f"{loaded}\n"
 
 
 def test_a_service_that_started_without_collecting_garbage_does_not_search_for_it():

@@ -10,6 +10,7 @@ import numpy as np
 
 from app.errors import Invalid, pointer
 from app.learners._hinges import Hinges
+from app.learners.base import scikit
 
 if TYPE_CHECKING:  # SciPy's sparse matrices, which predictions do not need
     from scipy import sparse
@@ -76,16 +77,13 @@ class Design:
             front = np.concatenate((front, missing[:, self.marked]), axis=1)
         if not len(self.categorical):
             return front
-        from scipy import sparse  # noqa: PLC0415 - 20 MB that folded models can spare
-
+        sparse = scikit().sparse
         columns = sparse.hstack((sparse.csr_matrix(front), self._one_hot(X)), format="csr")
         filled = front.shape[1] + len(self.categorical)
         return columns.toarray() if filled >= _DENSE * self.width else columns
 
     def _one_hot(self, X: np.ndarray) -> sparse.csr_matrix:
         """A 0/1 column per seen value; an unseen one counts as missing, which has no column if it was never seen."""
-        from scipy import sparse  # noqa: PLC0415
-
         rows, columns, start = [], [], 0
         for j, seen in zip(self.categorical, self.values, strict=True):
             place = np.minimum(np.searchsorted(seen, X[:, j]), len(seen) - 1)
@@ -97,7 +95,7 @@ class Design:
             columns.append(start + place[known])
             start += len(seen)
         at = (np.concatenate(rows), np.concatenate(columns))
-        return sparse.csr_matrix((np.ones(len(at[0])), at), shape=(len(X), start))
+        return scikit().sparse.csr_matrix((np.ones(len(at[0])), at), shape=(len(X), start))
 
 
 def _check_size(x: np.ndarray, j: int) -> None:

@@ -5,21 +5,23 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from joblib import Parallel, delayed
+from sklearn.base import clone
+from sklearn.ensemble import RandomForestClassifier
 
 from app.acquisition.categories import Orders, order_categories
 from app.acquisition.forest import FlatForest, converted
 from app.acquisition.nodes import Nodes, Tree, beside, flatten
 from app.errors import Invalid, pointer
-from app.learners._unseen import log_losses
+from app.learners._neighbours import Neighbours
 from app.learners.base import Dealt, stage_name
+from app.learners.unseen import log_losses
 from app.progress import report
 
-if TYPE_CHECKING:  # see `estimator`
-    from sklearn.ensemble import RandomForestClassifier
+__all__ = ["Neighbours", "best_leaf", "forest_like", "grown_forests"]
 
 _CELLS = 8_000_000  # of the table, times trees, in one piece of work: a third of a second or so
 _MAX = 16  # trees between two reports of progress
@@ -29,8 +31,6 @@ _LARGEST = float(np.finfo(np.float32).max)
 
 def forest_like(learner: Any) -> RandomForestClassifier:
     """scikit-learn's forest, not fitted, with the parameters of a learner; Invalid where they do not fit its data."""
-    from sklearn.ensemble import RandomForestClassifier  # noqa: PLC0415 - see `estimator`
-
     most, m = learner.max_features, learner.n_features_in_
     if isinstance(most, int | np.integer) and most > m:
         raise Invalid.at("/max_features", f"max_features is {most} of {m} features")
@@ -88,8 +88,6 @@ def best_leaf(
 def _out_of_bag(
     model: RandomForestClassifier, leaf: int, X: np.ndarray, codes: np.ndarray, weights: np.ndarray
 ) -> float:
-    from sklearn.base import clone  # noqa: PLC0415 - see `estimator`
-
     grown = clone(model).set_params(min_samples_leaf=leaf)
     with warnings.catch_warnings(action="ignore", category=UserWarning):  # of few trees some rows are in all bags
         grown.fit(X, codes, sample_weight=_counted(weights))
@@ -115,8 +113,6 @@ def _counted(weights: np.ndarray) -> np.ndarray | None:
 
 def _seeded(model: RandomForestClassifier) -> RandomForestClassifier:
     """A copy that runs in one thread, and shares no random state."""
-    from sklearn.base import clone  # noqa: PLC0415 - see `estimator`
-
     seed = model.random_state
     if isinstance(seed, np.random.RandomState):
         seed = int(seed.randint(np.iinfo(np.int32).max))
@@ -131,8 +127,6 @@ def _grow_some(
 
     Returns them flat, the distributions at their roots (count, K), and the order of the categories.
     """
-    from sklearn.base import clone  # noqa: PLC0415 - see `estimator`
-
     rows, truth, weight = Dealt(X, codes, weights, fold).without(without)
     orders = order_categories(rows, truth, weight, n_classes, categorical)
     grown = clone(model).set_params(n_estimators=start + count)

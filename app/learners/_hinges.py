@@ -16,6 +16,7 @@ from typing import Self
 import numpy as np
 
 from app.arrays import TILE
+from app.learners.base import scikit
 
 Curve = tuple[np.ndarray, np.ndarray, np.ndarray]
 _TAIL = 0.02
@@ -173,8 +174,6 @@ def inverse(t: np.ndarray, power: float) -> np.ndarray:
 
 def _most_likely(x: np.ndarray, w: np.ndarray) -> float:
     """The power with which values x (n,) of weights (n,) are most like a normal sample."""
-    from scipy.optimize import minimize_scalar  # noqa: PLC0415 - 20 MB that predictions can spare
-
     share = w / w.sum()
     slope = float(share @ np.copysign(np.log1p(np.abs(x)), x))
 
@@ -182,4 +181,4 @@ def _most_likely(x: np.ndarray, w: np.ndarray) -> float:
         t = yeo_johnson(x, power)
         return 0.5 * float(np.log(share @ (t - share @ t) ** 2)) - (power - 1.0) * slope
 
-    return float(minimize_scalar(loss, bounds=_POWERS, method="bounded").x)
+    return float(scikit().minimize_scalar(loss, bounds=_POWERS, method="bounded").x)

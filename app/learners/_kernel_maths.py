@@ -22,40 +22,21 @@ from scipy import sparse
 from scipy.linalg import cholesky, solve_triangular
 from scipy.optimize import minimize
 
+from app.learners.kernel_logistic import BLOCK, Kernel, dense
 from app.progress import report
 
 # Added to the diagonal of the landmarks' kernel matrix, relative to its largest entry: rows that repeat make the
 # matrix singular. It stands far above the rounding of a 3000 x 3000 factorisation (about 1e-13).
 JITTER = 1e-10
-BLOCK = 2048  # rows mapped at a time, so that a map of 20,000 x 1000 needs no second array of its size
 MEMORY = 20  # L-BFGS pairs kept
 
 
-@dataclass(frozen=True)
-class Kernel:
-    """k(a, b) = exp(-gamma |a-b|^2), <a, b>, or (gamma <a, b> + 1)^degree."""
-
-    name: str
-    gamma: float
-    degree: int
-
-    def __call__(self, A: np.ndarray, B: np.ndarray) -> np.ndarray:
-        """The matrix of k(a, b): (n, d) and (m, d) give (n, m), C-contiguous; O(n m d)."""
-        K: np.ndarray = A @ B.T
-        if self.name == "linear":
-            return K
-        if self.name in ("polynomial", "poly"):
-            K *= self.gamma
-            K += 1.0
-            np.power(K, self.degree, out=K)
-            return K
-        K *= 2.0
-        K -= np.einsum("ij,ij->i", A, A)[:, None]
-        K -= np.einsum("ij,ij->i", B, B)
-        np.minimum(K, 0.0, out=K)  # a squared distance that rounding made negative
-        K *= self.gamma
-        np.exp(K, out=K)
-        return K
+def default_gamma(Z: Any, weights: np.ndarray) -> float:
+    """One over the summed weighted variance of the columns of Z (n, d), dense or sparse; 1 where none varies."""
+    shares = weights / weights.sum()
+    squares = Z.multiply(Z) if sparse.issparse(Z) else Z * Z
+    spread = float((squares.T @ shares - (Z.T @ shares) ** 2).sum())
+    return 1.0 / spread if spread > 1e-12 else 1.0
 
 
 def landmark_factor(kernel: Kernel, landmarks: np.ndarray) -> np.ndarray:
@@ -66,9 +47,10 @@ def landmark_factor(kernel: Kernel, landmarks: np.ndarray) -> np.ndarray:
     return factor
 
 
-def dense(Z: Any) -> np.ndarray:
-    """A dense or sparse matrix, dense."""
-    return np.asarray(Z.toarray() if sparse.issparse(Z) else Z)
+def landmark_weights(factor: np.ndarray, W: np.ndarray) -> np.ndarray:
+    """The weights (m, L) of the landmarks' kernel functions that have the coefficients W (m, L) of their features."""
+    found: np.ndarray = solve_triangular(factor, W, lower=True, trans="T", check_finite=False)
+    return found
 
 
 def landmark_features(kernel: Kernel, landmarks: np.ndarray, factor: np.ndarray, Z: Any) -> np.ndarray:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from scipy.special import expit, logit
 
 from app.decisions.calibration import Calibrator, Isotonic, Sigmoid
 from app.errors import Invalid
-from app.learners.base import Learner
+from app.learners.base import Learner, scikit
 
-if TYPE_CHECKING:  # see `estimator`
+if TYPE_CHECKING:  # see `base`
     from sklearn.utils import Tags
 
 _FARTHEST = float(logit(1 - 1e-15))  # log-odds whose probability still differs from 1
@@ -26,8 +26,9 @@ class Multilabel(Learner):
     them in one string). `predict_proba` and `posterior` return the marginals (n, L), not one array per label.
     """
 
-    curves_: Curves
-    calibrations_: list[str]
+    labels: ClassVar = "several"
+    curves_: Curves = field(init=False, repr=False)
+    calibrations_: list[str] = field(init=False, repr=False)
 
     def _fit_labels(self, X: np.ndarray, Y: np.ndarray, weights: np.ndarray) -> None:
         """Fit on rows (n, m), labels (n, L) and positive weights; sets `curves_` and `calibrations_`."""
@@ -42,14 +43,10 @@ class Multilabel(Learner):
 
         Raises Invalid for a wrong parameter or labels of another form.
         """
-        from sklearn.utils.multiclass import check_classification_targets  # noqa: PLC0415 - see `estimator`
-
-        X, y, weights = self._checked(X, y, sample_weight, multi_output=True)
-        check_classification_targets(y)
+        X, y, weights = scikit().checked(self, X, y, sample_weight, multi_output=True)
+        scikit().check_classification_targets(y)
         Y = as_indicator(y)
-        self._check_common()
-        self._check_codes(X)
-        self._check()
+        self._check_all(X)
         self.classes_ = np.arange(Y.shape[1])
         self._fit_labels(X, Y, weights)
         self.calibration_ = ", ".join(sorted(set(self.calibrations_)))
@@ -64,12 +61,8 @@ class Multilabel(Learner):
         return self.curves_.apply(self._odds(X))
 
     def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_label = True
-        tags.classifier_tags.multi_class = False
-        tags.target_tags.single_output = False
-        tags.target_tags.multi_output = True
-        return tags
+        found: Tags = scikit().tags(several=True)
+        return found
 
 
 def constant_share(ones: float, rows: int) -> float:
@@ -85,7 +78,7 @@ class Curves:
     offsets: np.ndarray
     lowest: np.ndarray
     stepped: tuple[tuple[int, np.ndarray, np.ndarray], ...]
-    farthest: np.ndarray | float = _FARTHEST  # models trained before the limits followed from the rows have none
+    farthest: np.ndarray
 
     @classmethod
     def of(cls, calibrators: Sequence[Calibrator | None]) -> Self:
@@ -114,9 +107,7 @@ class Curves:
 
 def as_indicator(y: Any) -> np.ndarray:
     """The labels as integers (n, L); Invalid where they are no table of 0 and 1."""
-    from scipy import sparse  # noqa: PLC0415 - 20 MB that predictions can spare
-
-    table = y.toarray() if sparse.issparse(y) else np.asarray(y)
+    table = y.toarray() if scikit().sparse.issparse(y) else np.asarray(y)
     if table.ndim != 2 or not np.isin(table, (0, 1)).all():
         raise Invalid.at("", "labels take a table of 0 and 1: a row per instance, a column per label")
     return table.astype(np.int64)

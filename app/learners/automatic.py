@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from time import monotonic
-from typing import Any, Self
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 
@@ -13,35 +13,50 @@ from app.acquisition.prices import Prices
 from app.decisions.benefit import decide, row_benefits
 from app.decisions.folds import UNJUDGED, stratified_folds
 from app.errors import Invalid
-from app.learners._unseen import log_losses, mean_and_error, near_best, unseen
+from app.learners._priced import net_benefits
 from app.learners.base import Learner
-from app.learners.catalogue import KINDS
-from app.learners.plain_kinds import AUTOMATIC
+from app.learners.budget_forest import BudgetForest
+from app.learners.cost_naive_bayes import CostNaiveBayes
+from app.learners.forest_chain import ForestChain
+from app.learners.gradient_boosting import GradientBoosting
+from app.learners.kernel_logistic import KernelLogistic
+from app.learners.logistic import Logistic
+from app.learners.parameters import Range
+from app.learners.random_forest import RandomForest
+from app.learners.stepwise import Stepwise, prices_of
+from app.learners.unseen import log_losses, mean_and_error, near_best, unseen
 from app.progress import part
 
 _FOLDS = 3
 _OVER = "max_seconds were over"
-# Of work for each number of the table and fit: estimates, so that a busy machine tries what an idle one does.
-_SECONDS = {
-    "cost_naive_bayes": 1e-6,
-    "logistic": 2e-6,
-    "random_forest": 2e-5,
-    "gradient_boosting": 2e-5,
-    "kernel_logistic": 3e-5,
-    "forest_chain": 3e-5,
-    "budget_forest": 3e-5,
-}
 _BREAKDOWNS = (Invalid, np.linalg.LinAlgError, ArithmeticError)  # what a learner cannot do with some rows
 
 
-CANDIDATES = ("cost_naive_bayes", "logistic", "random_forest", "gradient_boosting", "kernel_logistic")
-"""In the order in which they are tried: the quick ones first."""
-PRICED: dict[str, dict[str, Any]] = {
-    "forest_chain": {},
-    "budget_forest": {},
-    "random_forest": {"n_estimators": 40, "max_features": None, "min_samples_leaf": 1},
+@dataclass(frozen=True)
+class Candidate:
+    """A learner with its parameters, and the seconds of work for each number of the table and fit: an estimate, so that
+    a busy machine tries what an idle one does.
+    """
+
+    learner: type[Learner]
+    seconds: float
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+
+
+CANDIDATES = {
+    "cost_naive_bayes": Candidate(CostNaiveBayes, 1e-6),
+    "logistic": Candidate(Logistic, 2e-6),
+    "random_forest": Candidate(RandomForest, 2e-5),
+    "gradient_boosting": Candidate(GradientBoosting, 2e-5),
+    "kernel_logistic": Candidate(KernelLogistic, 3e-5),
 }
-"""Candidates with prices, and their parameters, in the order in which they are tried and preferred."""
+"""In the order in which they are tried: the quick ones first."""
+PRICED = {
+    "forest_chain": Candidate(ForestChain, 3e-5),
+    "budget_forest": Candidate(BudgetForest, 3e-5),
+    "random_forest": Candidate(RandomForest, 2e-5, {"n_estimators": 40, "max_features": None, "min_samples_leaf": 1}),
+}
+"""Candidates with prices, in the order in which they are tried and preferred."""
 _JUDGED = 3000  # rows are enough to judge these: a larger table costs each of them one fit
 _KERNEL_ROWS = 3000  # above, the kernel of all rows is cut to landmarks, and time grows with every class
 
@@ -58,15 +73,17 @@ class Tried:
 
 
 class Automatic(Learner):
-    """The best of several learners with their defaults, by cross-validation on three folds.
+    """The best of naive Bayes, logistic regression, random forest, gradient boosting and kernel logistic regression, by
+    cross-validation: with benefits by what their decisions earn, else by log loss. With `feature_costs` the best of
+    forest chain, budget forest and random forest by net benefit; it answers `/acquire`. The card has the table.
 
-    The score is the mean realised benefit of the decisions with `benefits` (K, A), and without them minus the log loss.
-    A candidate that is not worse than the best by a standard error of their paired difference and has the smaller log
-    loss is preferred: benefits of few rows are noisy. After `max_seconds` of work, estimated from the size of the table
-    and the same on every machine, no further candidate is begun; the first has no limit, nor has the final fit. A
-    candidate that refuses the rows or breaks down on them is left out, and the next best takes its place if it was the
-    winner; where none is left, the first error is raised. Fitted: `chosen_` (a kind), `tried_` (`Tried`, one per
-    candidate), and `model_`, the winner fitted on all rows.
+    There are three folds. The score is the mean realised benefit of the decisions with `benefits` (K, A), and without
+    them minus the log loss. A candidate that is not worse than the best by a standard error of their paired difference
+    and has the smaller log loss is preferred: benefits of few rows are noisy. After `max_seconds` of work, estimated
+    from the size of the table and the same on every machine, no further candidate is begun; the first has no limit, nor
+    has the final fit. A candidate that refuses the rows or breaks down on them is left out, and the next best takes its
+    place if it was the winner; where none is left, the first error is raised. Fitted: `chosen_` (a kind), `tried_`
+    (`Tried`, one per candidate), and `model_`, the winner fitted on all rows.
 
     With `feature_costs` (Prices, or one price >= 0 for each column) the candidates are `PRICED`, which ask for one
     feature after the other. The score is the net benefit of asking (`net_benefits`) on rows that neither the forests
@@ -74,28 +91,18 @@ class Automatic(Learner):
     first is taken.
     """
 
-    parameters = AUTOMATIC.parameters
-    calibration = "none"
+    max_seconds: Annotated[
+        float,
+        Range(0, 1e6, above=True),
+        "Seconds after which no further candidate is tried; the first is always tried. `warnings` of the job name the"
+        " others. Where fewer than 500 rows are cross-validated, the model of a fold has its share of these seconds,"
+        " and all folds together have them once more, or 10 seconds if that is more.",
+    ] = 60.0
+    benefits: np.ndarray | Sequence[Sequence[float]] | None = None
+    feature_costs: Prices | Sequence[float] | None = None
 
-    def __init__(
-        self,
-        *,
-        max_seconds: float = 60.0,
-        benefits: np.ndarray | Sequence[Sequence[float]] | None = None,
-        feature_costs: Prices | Sequence[float] | None = None,
-        categorical_features: Sequence[int] | None = None,
-        random_state: int | np.random.RandomState | None = None,
-    ) -> None:
-        self.max_seconds = max_seconds
-        self.benefits = benefits
-        self.feature_costs = feature_costs
-        self.categorical_features = categorical_features
-        self.random_state = random_state
-
-    feature_costs: Prices | Sequence[float] | None = None  # for models that were trained before there was any
-    chosen_: str
-    model_: Learner
-    tried_: list[Tried]
+    any_actions: ClassVar = True
+    model_: Learner = field(init=False, repr=False)
 
     def refit(self, X: np.ndarray, y: np.ndarray) -> Self:
         """Fit the chosen learner again; nothing is compared."""
@@ -126,17 +133,13 @@ class Automatic(Learner):
         if not self.stepwise:
             return {**found, "candidates": [vars(one) for one in self.tried_]}
         own: dict[str, Any] = getattr(self.model_, "findings", dict)()
-        candidates = [vars(one) | {"parameters": PRICED[one.kind]} for one in self.tried_]
+        candidates = [vars(one) | {"parameters": PRICED[one.kind].parameters} for one in self.tried_]
         return {**found, **own, "candidates": candidates}
 
     def _fit_raw(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> Learner:
         fold = self._folds(codes)
         judged = fold != UNJUDGED
-        names = (
-            list(PRICED)
-            if self.stepwise
-            else [n for n in CANDIDATES if n != "kernel_logistic" or len(X) <= _KERNEL_ROWS]
-        )
+        names = [name for name in self._candidates() if name != "kernel_logistic" or len(X) <= _KERNEL_ROWS]
         work, fits = 0.0, len(np.unique(fold[judged]))
         values: dict[str, np.ndarray] = {}
         ties: dict[str, np.ndarray] = {}  # of those that earn about the same the smaller is preferred
@@ -148,7 +151,7 @@ class Automatic(Learner):
                 self.tried_.append(Tried(name, None, None, 0.0, reason))
                 continue
             start = monotonic()
-            work += _SECONDS[name] * X.size * fits
+            work += self._candidates()[name].seconds * X.size * fits
             try:
                 with part(0.8 * number / len(names), 0.8 * (number + 1) / len(names), f"trying {name}"):
                     found = self._unseen(name, X, codes, weights, fold)[judged]
@@ -188,22 +191,21 @@ class Automatic(Learner):
         fold = stratified_folds(codes, _FOLDS if few else len(codes) // _JUDGED, 0)
         return fold if few else np.where(fold > 0, UNJUDGED, fold)
 
+    def _candidates(self) -> dict[str, Candidate]:
+        return PRICED if self.stepwise else CANDIDATES
+
     def _candidate(self, name: str) -> Learner:
-        own = dict(PRICED[name]) if self.stepwise else {}
-        if self.stepwise and KINDS[name].feature_costs != "ignored":
+        candidate = self._candidates()[name]
+        own: dict[str, Any] = dict(candidate.parameters)
+        if self.stepwise and "feature_costs" in candidate.learner().get_params(deep=False):
             own["feature_costs"] = self.feature_costs
-        made: Learner = KINDS[name].estimator_class()(
-            categorical_features=self.categorical_features, random_state=self.random_state, **own
-        )
-        return made
+        return candidate.learner(categorical_features=self.categorical_features, random_state=self.random_state, **own)
 
     def _fitted(self, name: str, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> Learner:
         """The candidate fitted; with prices it has learned when to stop."""
         with part(0.0, 0.6 if self.stepwise else 1.0):
             model = self._candidate(name).fit(X, codes, weights)
-        if self.stepwise and hasattr(model, "learn_stops"):  # a chain has learned it
-            from app.learners.stepwise import prices_of  # noqa: PLC0415 - it loads the compiler
-
+        if self.stepwise and isinstance(model, Stepwise):  # a chain has learned it
             with part(0.6, 1.0):
                 model.learn_stops(X, codes, prices_of(self.feature_costs, X.shape[1]))
         return model
@@ -218,8 +220,6 @@ class Automatic(Learner):
             rows = np.ascontiguousarray(X[outside])
             if not self.stepwise:
                 return model.classes_, model.posterior(rows)
-            from app.learners._priced import net_benefits  # noqa: PLC0415 - it loads the compiler
-
             earned = net_benefits(model, rows, codes[outside], self.feature_costs, self.benefits)
             return np.zeros(1, dtype=np.intp), earned[:, None]
 

@@ -1,14 +1,16 @@
-"""Shared by all learners: checks, calibration by cross-fitting, and fast prediction.
+"""Shared by all learners: scikit-learn's conventions, checks, calibration by cross-fitting, and fast prediction.
 
-A learner's own part is `_fit_raw`, which returns a small picklable scorer; the rest is here. scikit-learn is imported
-by what trains or checks (see `estimator`).
+A learner's own part is `_fit_raw`, which returns a small picklable scorer; the rest is here. The modules of learners
+load neither scikit-learn nor the compiler, so that the catalogue, and a service that only predicts, do without: what
+needs these to train is in modules of its own.
 """
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, NamedTuple, Protocol, Self
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self, dataclass_transform
 
 import numpy as np
 from joblib import Parallel, delayed
@@ -17,10 +19,12 @@ from app.decisions.calibration import Calibrator, are_constant, fit_calibrator, 
 from app.decisions.contributions import Contributions
 from app.decisions.folds import UNJUDGED, stratified_folds
 from app.errors import Invalid
-from app.learners.calibration_choice import best_calibration
-from app.learners.estimator import Estimator
-from app.learners.parameters import Parameter, check_arguments
+from app.learners.parameters import check_arguments
+from app.learners.unseen import best_calibration
 from app.progress import part, report
+
+if TYPE_CHECKING:  # see above
+    from sklearn.utils import Tags
 
 ALL = -2
 """The number of a fold without rows."""
@@ -60,29 +64,89 @@ class Scorer(Protocol):
         ...
 
 
-class Learner(Estimator):
-    """Base of the classifiers. A subclass stores its parameters (these three among them) and has `_fit_raw`.
+def scikit() -> Any:
+    """The module `scikit`, loaded by the first fit."""
+    from app.learners import scikit as module  # noqa: PLC0415 - see there
 
-    `calibration`: `isotonic` or `sigmoid` curves on cross-fitted probabilities, `none`, or `auto`: the best of them by
-    `best_calibration`. `categorical_features`: the columns that hold category codes 0, 1, …; None is none.
-    `random_state` decides the folds, and what the subclass draws.
+    return module
+
+
+@dataclass_transform(kw_only_default=True, eq_default=False, field_specifiers=(field,))
+class Estimator:
+    """scikit-learn's conventions (https://scikit-learn.org/stable/developers/develop.html) without its base class.
+
+    Each subclass is a dataclass whose fields are its parameters; `__init__` only stores them.
+    """
+
+    def __init_subclass__(cls) -> None:
+        dataclass(kw_only=True, eq=False)(cls)
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The parameters by name; with `deep` those of estimators among them, too, as `name__parameter`."""
+        found = {one.name: getattr(self, one.name) for one in fields(self) if one.init}  # type: ignore[arg-type]
+        inner = {name: value.get_params() for name, value in found.items() if deep and isinstance(value, Estimator)}
+        return found | {f"{name}__{part}": value for name, parts in inner.items() for part, value in parts.items()}
+
+    def set_params(self, **parameters: Any) -> Self:
+        """Change parameters by name; ValueError for an unknown one."""
+        known = self.get_params(deep=False)
+        for path, value in sorted(parameters.items(), key=lambda item: "__" in item[0]):
+            name, inside, part = path.partition("__")
+            if name not in known:
+                raise ValueError(f"{type(self).__name__} has no parameter {name!r}; it has {', '.join(known)}")
+            if inside:
+                getattr(self, name).set_params(**{part: value})
+            else:
+                setattr(self, name, value)
+        return self
+
+    def score(self, X: np.ndarray, y: np.ndarray, sample_weight: np.ndarray | None = None) -> float:
+        """The share of rows (n, m) whose prediction is y, weighted by (n,) where given."""
+        return float(scikit().accuracy_score(y, self.predict(X), sample_weight=sample_weight))
+
+    def predict(self, X: np.ndarray) -> np.ndarray:
+        """The prediction for each row (n, m)."""
+        raise NotImplementedError
+
+    def __sklearn_tags__(self) -> Tags:
+        found: Tags = scikit().tags()
+        return found
+
+
+class Learner(Estimator):
+    """Base of the classifiers. A subclass annotates its parameters (see `parameters`) and has `_fit_raw`.
+
+    The first paragraph of its docstring is what the API says about it. `calibration`: `isotonic` or `sigmoid` curves on
+    cross-fitted probabilities, `none`, or `auto`: the best of them by `best_calibration`. `categorical_features`: the
+    columns that hold category codes 0, 1, …; None is none. `random_state` decides the folds, and what the subclass
+    draws.
     Fitted: `classes_`, `model_` (a Scorer), `calibrator_` (or None), `calibration_` (the method used).
     """
 
-    parameters: ClassVar[tuple[Parameter, ...]] = ()
-    """The parameters that requests may set, with their ranges."""
-    calibration: str
-    categorical_features: Sequence[int] | None
-    random_state: int | np.random.RandomState | None
-
+    tasks: ClassVar[tuple[str, ...]] = ("classification",)
+    """What it can predict; of several, a parameter `task` chooses."""
+    labels: ClassVar[str] = "one"
+    """Whether it predicts `one` label, which is a class, or `several`, each of which applies or not."""
+    needs_benefits: ClassVar[bool] = False
+    """Whether requests must have a benefit matrix."""
+    any_actions: ClassVar[bool] = False
+    """Whether the columns of a benefit matrix may be any actions, and not only the classes."""
+    asks: ClassVar[bool] = False
+    """Whether its models answer `/acquire`."""
+    alternatives: ClassVar[tuple[tuple[str, str], ...]] = ()
+    """Pairs of parameters of which one at most is given."""
     _fewest: ClassVar[int] = 20
     """Rows outside of the most common class from which `auto` calibrates."""
 
-    classes_: np.ndarray
-    n_features_in_: int
-    model_: Scorer
-    calibrator_: Calibrator | None
-    calibration_: str
+    calibration = "none"  # of learners that take no other
+    categorical_features: Sequence[int] | None = None
+    random_state: int | np.random.RandomState | None = None
+
+    classes_: np.ndarray = field(init=False, repr=False)
+    n_features_in_: int = field(init=False, repr=False)
+    model_: Any = field(init=False, repr=False)
+    calibrator_: Calibrator | None = field(init=False, repr=False)
+    calibration_: str = field(init=False, repr=False)
 
     def _fit_raw(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> Scorer:
         """A model of rows (n, m), true classes 0…K-1 (each occurs) and positive weights; may report progress."""
@@ -100,16 +164,12 @@ class Learner(Estimator):
         Raises Invalid for a wrong parameter and for fewer than two classes. Time: one raw fit, and up to five
         more on four fifths of the rows where the probabilities are calibrated.
         """
-        from sklearn.utils.multiclass import check_classification_targets  # noqa: PLC0415
-
-        X, y, weights = self._checked(X, y, sample_weight)
-        check_classification_targets(y)
+        X, y, weights = scikit().checked(self, X, y, sample_weight)
+        scikit().check_classification_targets(y)
         self.classes_, codes = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
             raise Invalid.at("", f"labels hold {len(self.classes_)} class; a classifier needs rows of two classes")
-        self._check_common()
-        self._check_codes(X)
-        self._check()
+        self._check_all(X)
         self._prepare(X, codes, weights)
         self._fit_calibrated(X, codes, weights)
         return self
@@ -155,50 +215,42 @@ class Learner(Estimator):
         found: Contributions | None = None if explain is None else explain(X, chosen)
         return None if found is None else found.after(self.calibrator_, self.posterior(X))
 
+    @property
+    def stepwise(self) -> bool:
+        """Whether this model answers `/acquire`."""
+        return self.asks
+
     def ranks(self) -> bool:
         """Whether the probabilities differ from row to row, as far as the calibration knows."""
         return not is_flat(getattr(self, "calibrator_", None))
 
-    def _checked(
-        self, X: Any, y: Any, sample_weight: Any, **options: bool
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The arguments of `fit` as arrays, without rows of weight 0: they must not change anything, even the folds."""
-        from sklearn.utils.validation import _check_sample_weight, validate_data  # noqa: PLC0415
-
-        X, y = validate_data(self, X, y, dtype=np.float64, order="C", ensure_all_finite="allow-nan", **options)
-        weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-        counted = weights > 0
-        return (X, y, weights) if counted.all() else (X[counted], y[counted], weights[counted])
-
     def _validated(self, X: np.ndarray) -> np.ndarray:
-        from sklearn.utils.validation import check_is_fitted, validate_data  # noqa: PLC0415
-
-        check_is_fitted(self)
-        rows: np.ndarray = validate_data(
-            self, X, dtype=np.float64, order="C", ensure_all_finite="allow-nan", reset=False
-        )
+        rows: np.ndarray = scikit().checked_rows(self, X)
         self._check_codes(rows)
         return rows
 
-    def _check_common(self) -> None:
-        check_arguments(self, self.parameters)
-        columns = self._categorical()
+    def _check_all(self, X: np.ndarray) -> None:
+        check_arguments(self)
+        columns = self.categorical()
         if len(set(columns)) < len(columns) or not set(columns) <= set(range(self.n_features_in_)):
             at = "/categorical_features"
             raise Invalid.at(at, f"categorical features are distinct columns below {self.n_features_in_}")
+        self._check_codes(X)
+        self._check()
 
     def _check_codes(self, X: np.ndarray) -> None:
         """Category codes are whole numbers from 0; an unknown one counts as missing."""
-        for j in self._categorical():
+        for j in self.categorical():
             codes = X[~np.isnan(X[:, j]), j]
             if np.any((codes < 0) | (codes != np.floor(codes)) | (codes >= _MAX_CATEGORIES)):
                 raise Invalid.at("", f"column {j} holds category codes: 0, 1, … below {_MAX_CATEGORIES}, or missing")
 
-    def _categorical(self) -> list[int]:
+    def categorical(self) -> list[int]:
+        """The columns that hold category codes."""
         return [] if self.categorical_features is None else [int(j) for j in self.categorical_features]
 
     def _numeric(self) -> list[int]:
-        return sorted(set(range(self.n_features_in_)) - set(self._categorical()))
+        return sorted(set(range(self.n_features_in_)) - set(self.categorical()))
 
     @property
     def _resolution(self) -> float:
@@ -218,17 +270,14 @@ class Learner(Estimator):
         return "sigmoid" if counts.sum() - counts.max() >= self._fewest else "none"
 
     def _fit_calibrated(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> None:
-        from sklearn.utils import check_random_state  # noqa: PLC0415
-
         self.calibration_ = self._method(np.bincount(codes))
         self.calibrator_ = None
         if self.calibration_ == "none":
             with part(0.0, 1.0, "fit"):
                 self.model_ = self._fit_raw(X, codes, weights)
             return
-        seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
         folds = min(_FOLDS, len(X))
-        fold = stratified_folds(codes, folds, seed).astype(np.int8)
+        fold = stratified_folds(codes, folds, self._seed()).astype(np.int8)
         P = self._fit_folds(Dealt(X, codes, weights, fold), folds)
         judged = fold != UNJUDGED
         self._calibrate(P[judged], codes[judged], weights[judged])
@@ -253,14 +302,17 @@ class Learner(Estimator):
         fits = Parallel(prefer="threads", return_as="generator")(
             delayed(_fit_one)(self._seeded(), *dealt, number, folds) for number in (*range(folds), ALL)
         )
-        for number, (scores, found) in enumerate(fits):
+        for number, found in enumerate(fits):
             report((number + 1) / (folds + 1), stage_name(number, folds))
             if number < folds:
-                P[dealt.fold == number] = scores
+                P[dealt.fold == number] = found
             else:
-                for name, value in found.items():
-                    setattr(self, name, value)
+                self.model_ = found
         return P
+
+    def _seed(self) -> int:
+        """A number drawn from `random_state`."""
+        return int(scikit().check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
 
     def _seeded(self) -> Self:
         """A copy that shares no state that a fit changes."""
@@ -277,12 +329,10 @@ def stage_name(number: int, folds: int) -> str:
 
 def _fit_one(
     learner: Learner, X: np.ndarray, codes: np.ndarray, weights: np.ndarray, fold: np.ndarray, number: int, folds: int
-) -> tuple[np.ndarray | None, dict[str, Any]]:
-    """Fit without fold `number`: the probabilities of its rows. Of `ALL`: the fitted attributes by name."""
+) -> Any:
+    """Fit without fold `number`: the probabilities of its rows. Of `ALL`: the model."""
     dealt = Dealt(X, codes, weights, fold)
     place = folds if number == ALL else number
     with part(place / (folds + 1), (place + 1) / (folds + 1), stage_name(place, folds)):
-        learner.model_ = learner._fit_raw(*dealt.without(number))  # noqa: SLF001 - a part of the class's own fit
-    if number == ALL:
-        return None, {name: value for name, value in vars(learner).items() if name.endswith("_")}
-    return learner.model_.posterior(np.ascontiguousarray(dealt.only(number))), {}
+        model = learner._fit_raw(*dealt.without(number))  # noqa: SLF001 - a part of the class's own fit
+    return model if number == ALL else model.posterior(np.ascontiguousarray(dealt.only(number)))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 from scipy.special import expit, log_expit
@@ -11,11 +12,10 @@ from scipy.special import expit, log_expit
 from app.decisions.contributions import Contributions
 from app.errors import Flaw, Invalid, pointer
 from app.learners._design import Design
-from app.learners._linear import Linear, Logit
-from app.learners._linear_fit import chosen_transform, fit_linear
-from app.learners._scores import softmax
-from app.learners.base import Learner
-from app.learners.plain_kinds import BENEFIT_LOGISTIC
+from app.learners._linear import Linear, Logit, softmax
+from app.learners.base import Learner, scikit
+from app.learners.logistic import chosen_transform
+from app.learners.parameters import Calibration, Strength
 
 
 def rest_weights(benefits: np.ndarray, shares: np.ndarray, one_vs_rest: str = "normalised") -> np.ndarray:
@@ -102,11 +102,11 @@ class OneVsRest:
 
 
 class BenefitLogistic(Learner):
-    """Benefit-weighted logistic regression: binary for two classes, one against the rest for more.
+    """Logistic regression that weighs training errors by the benefit matrix; one-vs-rest with three or more classes.
 
     `benefits` (K, K): `benefits[i][j]` of calling i j, in the order of the sorted classes; None weighs all alike.
     `C`: inverse strength of the L2 penalty. `one_vs_rest`: how the rest's benefits are combined (`rest_weights`).
-    `numeric_transform`: as for `logistic.Logistic`. The other parameters are `Learner`'s.
+    `numeric_transform`: as for `logistic.Logistic`.
 
     Trained with weight eta on class 0 (the rest), the model's own score is `q / (q + eta (1 - q))`, cut at 1/2:
     `weighted_scores`, which `predict` follows. `predict_proba` undoes the weighting and gives q, so that any other
@@ -114,28 +114,19 @@ class BenefitLogistic(Learner):
     `converged_`. Raises Invalid at `/benefits/…` where the matrix gives no positive eta.
     """
 
-    parameters = BENEFIT_LOGISTIC.parameters
+    needs_benefits: ClassVar = True
 
-    def __init__(
-        self,
-        *,
-        benefits: np.ndarray | Sequence[Sequence[float]] | None = None,
-        C: float = 1.0,
-        numeric_transform: str = "auto",
-        calibration: str = "auto",
-        one_vs_rest: str = "normalised",
-        categorical_features: Sequence[int] | None = None,
-        random_state: int | np.random.RandomState | None = None,
-    ) -> None:
-        self.benefits = benefits
-        self.C = C
-        self.numeric_transform = numeric_transform
-        self.calibration = calibration
-        self.one_vs_rest = one_vs_rest
-        self.categorical_features = categorical_features
-        self.random_state = random_state
+    C: Strength = 1.0
+    calibration: Calibration = "auto"
+    one_vs_rest: Annotated[
+        Literal["normalised", "as_printed"],
+        "With three classes or more: how the benefits of the other classes are combined, as means by class shares"
+        " (normalised; equals the two-class weight for two classes), or as the sums printed in the paper (as_printed).",
+    ] = "normalised"
+    numeric_transform: str = "auto"
+    benefits: np.ndarray | Sequence[Sequence[float]] | None = None
 
-    model_: WeightedLogit | OneVsRest
+    model_: WeightedLogit | OneVsRest = field(init=False, repr=False)
 
     @property
     def converged_(self) -> bool:
@@ -163,16 +154,19 @@ class BenefitLogistic(Learner):
 
     def _prepare(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> None:
         self.numeric_transform_ = chosen_transform(
-            self.numeric_transform, X, codes, weights, self._categorical(), self.C
+            self.numeric_transform, X, codes, weights, self.categorical(), self.C
         )
 
     def _fit_raw(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> WeightedLogit | OneVsRest:
         K = len(self.classes_)
         eta = self._eta(codes, weights)
-        design = Design.fit(X, weights, self._categorical(), self.numeric_transform_)
+        design = Design.fit(X, weights, self.categorical(), self.numeric_transform_)
         columns = design.matrix(X)
         classes = [1] if K == 2 else list(range(K))
-        fits = [fit_linear(columns, codes == k, np.where(codes == k, 1.0, eta[k]) * weights, self.C) for k in classes]
+        fits = [
+            scikit().fit_linear(columns, codes == k, np.where(codes == k, 1.0, eta[k]) * weights, self.C)
+            for k in classes
+        ]
         shifts = np.log(eta[classes])
         coef = np.concatenate([model.coef_ for model, _ in fits])
         intercept = np.concatenate([model.intercept_ for model, _ in fits]) + shifts

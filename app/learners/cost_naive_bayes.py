@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import Annotated, ClassVar, Self
 
 import numpy as np
 
 from app.decisions.contributions import Contributions, of_terms
-from app.learners._scores import FEW, softmax, summed
+from app.learners._linear import FEW, softmax, summed
 from app.learners.base import Learner
-from app.learners.plain_kinds import COST_NAIVE_BAYES
+from app.learners.parameters import Calibration, Range
 
 
 @dataclass(frozen=True)
@@ -93,32 +93,23 @@ class Tables:
 
 
 class CostNaiveBayes(Learner):
-    """Naive Bayes whose posterior serves the rule `argmin_k sum_q V[q][k] p(C_q) prod_i p(x_i|C_q)`.
+    """Naive Bayes on categories and binned numbers; a missing value is left out of the product.
 
-    That rule is expected benefit with -V as the matrix; `predict` is its case of equal costs. `alpha`: rows added to
-    every value in each class. `bins`: the maximum number of bins of a number, cut at training quantiles. A missing
-    value, and a category that training did not contain, is left out of the product. The other parameters are
-    `Learner`'s. Source: Benefit-based classification, section on multiclass cost-based naive Bayes (the posterior
-    displayed there is misprinted; the rule is right).
+    Its posterior serves the rule `argmin_k sum_q V[q][k] p(C_q) prod_i p(x_i|C_q)`, which is expected benefit with -V
+    as the matrix; `predict` is its case of equal costs. `bins` are cut at training quantiles. A category that training
+    did not contain is left out, too. Source: Benefit-based classification, section on multiclass cost-based naive Bayes
+    (the posterior displayed there is misprinted; the rule is right).
     """
 
-    parameters = COST_NAIVE_BAYES.parameters
-    _fewest: ClassVar[int] = 10
+    _fewest: ClassVar = 10
 
-    def __init__(
-        self,
-        *,
-        alpha: float = 1.0,
-        bins: int = 10,
-        calibration: str = "auto",
-        categorical_features: Sequence[int] | None = None,
-        random_state: int | np.random.RandomState | None = None,
-    ) -> None:
-        self.alpha = alpha
-        self.bins = bins
-        self.calibration = calibration
-        self.categorical_features = categorical_features
-        self.random_state = random_state
+    alpha: Annotated[
+        float,
+        Range(1e-10, 1e6),
+        "Rows added to every value of every feature in each class, so that no value counts as impossible.",
+    ] = 1.0
+    bins: Annotated[int, Range(2, 256), "Maximum number of bins of about equal counts for a number."] = 10
+    calibration: Calibration = "auto"
 
     def _fit_raw(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> Tables:
         K = len(self.classes_)

@@ -2,60 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import ClassVar
+from collections.abc import Iterator
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from joblib import Parallel, delayed
-from sklearn.ensemble import HistGradientBoostingClassifier
-from threadpoolctl import ThreadpoolController
 
 from app.decisions.calibration import fit_calibrator
-from app.decisions.contributions import Contributions
 from app.decisions.folds import UNJUDGED
-from app.learners._unseen import log_losses
 from app.learners.base import ALL, Dealt, Learner, stage_name
-from app.learners.plain_kinds import GRADIENT_BOOSTING, LARGE_LEAVES, LEAVES
+from app.learners.parameters import Calibration, Range
+from app.learners.unseen import log_losses
 from app.progress import part, report
 
-MAX_CATEGORIES = 255
-"""What scikit-learn's bins hold; of a feature with more, the most common have codes of their own."""
+# Leaves of a tree by the number of rows: benefit realised on seven UCI tables, benchmarks/defaults.py.
+_LEAVES = ((1500, 8), (10_000, 16))
+_LARGE_LEAVES = 31
+_AUTO_LEAVES = ", ".join(f"{leaves} up to {rows:,} rows" for rows, leaves in _LEAVES) + f", then {_LARGE_LEAVES}"
 # Rounds after which a fit may end, as parts of `max_iter`: finer steps gained nothing on the UCI tables.
 _STAGES = np.array([0.05, 0.1, 0.15, 0.25, 0.35, 0.5, 0.75, 1.0])
 # Progress reports of a fit. Each bins the rows again: a few per cent of the time without weights, but with weights
 # scikit-learn takes a quarter of a second per feature for it, so such a fit has one report.
 _STEPS = 10
-# Up to so many rows one thread serves a request. Every tree opens a parallel region: with busy cores 500 of them took
-# 290 ms for one row on two threads, against 3 ms on one.
-_ONE_THREAD = 1000
-_openmp = ThreadpoolController().select(user_api="openmp")
-
-
-@dataclass(frozen=True)
-class Boosted:
-    """Probabilities from raw rows; `pools` holds (column, new code by old code) of features with many categories."""
-
-    model: HistGradientBoostingClassifier
-    pools: tuple[tuple[int, np.ndarray], ...]
-
-    def posterior(self, X: np.ndarray) -> np.ndarray:
-        if not len(X):  # scikit-learn refuses no rows
-            return np.empty((0, len(self.model.classes_)))
-        rows = pooled(X, self.pools)
-        if len(rows) > _ONE_THREAD:
-            return np.ascontiguousarray(self.model.predict_proba(rows), dtype=np.float64)
-        with _openmp.limit(limits=1):
-            return np.ascontiguousarray(self.model.predict_proba(rows), dtype=np.float64)
-
-    def contributions(self, X: np.ndarray, chosen: np.ndarray) -> Contributions:
-        from app.learners._boosted_trees import contributions  # noqa: PLC0415 - its compiler takes 60 MB
-
-        return contributions(self.model, pooled(X, self.pools), chosen)
 
 
 class GradientBoosting(Learner):
-    """Boosted trees on binned features, missing values and categories taken as they are, then calibrated.
+    """Gradient boosted trees on histograms, cost-blind; takes missing values and categories without preparation.
 
     Up to `max_iter` trees per class (for two classes in all), each of `max_leaf_nodes` leaves at most (`auto`: by the
     number of rows; None: no limit) of `min_samples_leaf` rows at least, shrunk by `learning_rate`, their leaves by
@@ -72,32 +44,21 @@ class GradientBoosting(Learner):
 
     # Boosting is overconfident: on six of the UCI tables, whole and cut to 150 rows (smallest class 4 to 247), the
     # sigmoid lowered held-out log loss every time, by 15 to 40 %, and beat isotonic nearly always.
-    _fewest: ClassVar[int] = 4
-    parameters = GRADIENT_BOOSTING.parameters
-    model_: Boosted
+    _fewest: ClassVar = 4
 
-    def __init__(
-        self,
-        *,
-        max_iter: int = 200,
-        learning_rate: float = 0.1,
-        max_leaf_nodes: int | str | None = "auto",
-        min_samples_leaf: int = 10,
-        l2_regularization: float = 1.0,
-        early_stopping: bool = True,
-        calibration: str = "auto",
-        categorical_features: Sequence[int] | None = None,
-        random_state: int | np.random.RandomState | None = None,
-    ) -> None:
-        self.max_iter = max_iter
-        self.learning_rate = learning_rate
-        self.max_leaf_nodes = max_leaf_nodes
-        self.min_samples_leaf = min_samples_leaf
-        self.l2_regularization = l2_regularization
-        self.early_stopping = early_stopping
-        self.calibration = calibration
-        self.categorical_features = categorical_features
-        self.random_state = random_state
+    max_iter: Annotated[int, Range(1, 10_000), "Boosting rounds, at most; each has a tree per class."] = 200
+    learning_rate: Annotated[float, Range(0, 10, above=True), "Shrinkage of each round."] = 0.1
+    max_leaf_nodes: Annotated[
+        int | Literal["auto"] | None, Range(2), f"Maximum number of leaves of a tree; auto is {_AUTO_LEAVES}."
+    ] = "auto"
+    min_samples_leaf: Annotated[int, Range(1), "Minimum number of rows in a leaf."] = 10
+    l2_regularization: Annotated[float, Range(0, 1e10), "L2 penalty on the values of leaves."] = 1.0
+    early_stopping: Annotated[
+        bool,
+        "Whether to stop at the rounds with the smallest log loss on the calibration's folds; without calibration there"
+        " are no folds, and max_iter rounds are made.",
+    ] = True
+    calibration: Calibration = "auto"
 
     @property
     def n_iter_(self) -> int:
@@ -108,12 +69,12 @@ class GradientBoosting(Learner):
         self.rounds_ = int(self.max_iter)
         self.max_leaf_nodes_ = self.max_leaf_nodes
         if self.max_leaf_nodes == "auto":
-            self.max_leaf_nodes_ = next((leaves for rows, leaves in LEAVES if len(X) <= rows), LARGE_LEAVES)
+            self.max_leaf_nodes_ = next((leaves for rows, leaves in _LEAVES if len(X) <= rows), _LARGE_LEAVES)
 
-    def _fit_raw(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> Boosted:
+    def _fit_raw(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> Any:
         steps = _STEPS if bool((weights == 1.0).all()) else 1
         rounds = np.unique(np.linspace(0, self.rounds_, steps + 1).astype(int))[1:]
-        *_, boosted = self._grown(X, codes, weights, rounds)
+        *_, boosted = self.grown(X, codes, weights, rounds)
         return boosted
 
     def _fit_folds(self, dealt: Dealt, folds: int) -> np.ndarray:
@@ -140,30 +101,18 @@ class GradientBoosting(Learner):
         calibrator = fit_calibrator(self.calibration_, P, codes, weights)
         return float(weights @ log_losses(calibrator.apply(P), codes))
 
-    def _grown(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray, rounds: np.ndarray) -> Iterator[Boosted]:
-        """The same model after each of so many rounds; arguments as for `_fit_raw`."""
-        columns = self._categorical()
-        pools = tuple((j, table) for j in columns if (table := pool(X[:, j], weights)) is not None)
-        rows = pooled(X, pools)
-        unknown = np.isnan(rows).all(axis=0)
-        if unknown.any():  # scikit-learn cannot bin a column without values; a constant one is never split
-            rows = np.where(unknown, 0.0, rows)
-        model = HistGradientBoostingClassifier(
+    def grown(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray, rounds: np.ndarray) -> Iterator[Any]:
+        """The same model (`Boosted`) after each of so many rounds; arguments as for `_fit_raw`."""
+        from app.learners import _boosted_trees as trees  # noqa: PLC0415 - scikit-learn takes 60 MB
+
+        model = trees.model(
             learning_rate=self.learning_rate,
             max_leaf_nodes=self.max_leaf_nodes_,
             min_samples_leaf=self.min_samples_leaf,
             l2_regularization=self.l2_regularization,
-            categorical_features=columns or None,
-            early_stopping=False,
-            warm_start=True,
             random_state=self.random_state,
         )
-        alike = bool((weights == 1.0).all())
-        for step in rounds:
-            model.set_params(max_iter=int(step)).fit(rows, codes, sample_weight=None if alike else weights)
-            report(step / rounds[-1])
-            yield Boosted(model, pools)
-        model.set_params(warm_start=False)
+        return trees.grown(model, self.categorical(), X, codes, weights, rounds)
 
 
 def _fold_stages(
@@ -177,36 +126,6 @@ def _fold_stages(
     dealt = Dealt(X, codes, weights, fold)
     rows = np.ascontiguousarray(dealt.only(number))
     with part(number / (folds + 1), (number + 1) / (folds + 1), stage_name(number, folds)):
-        grown = learner._grown(*dealt.without(number), stages)  # noqa: SLF001 - a part of the class's own fit
+        grown = learner.grown(*dealt.without(number), stages)
         scores: np.ndarray = np.stack([boosted.posterior(rows).astype(np.float32) for boosted in grown])
         return scores
-
-
-def pool(codes: np.ndarray, weights: np.ndarray) -> np.ndarray | None:
-    """New code by old code for a column of more than 255 categories, or None where it has fewer.
-
-    The 254 of the largest weight (ties to the lower code) become 0…253 and the rest 254; a code that the column
-    lacks becomes NaN. O(n + largest code).
-    """
-    known = ~np.isnan(codes)
-    sums = np.bincount(codes[known].astype(np.intp), weights[known])
-    seen = np.flatnonzero(sums)
-    if len(seen) <= MAX_CATEGORIES:
-        return None
-    table = np.full(len(sums), np.nan)
-    table[seen] = MAX_CATEGORIES - 1
-    own = seen[np.argsort(-sums[seen], kind="stable")][: MAX_CATEGORIES - 1]
-    table[np.sort(own)] = np.arange(MAX_CATEGORIES - 1)
-    return table
-
-
-def pooled(X: np.ndarray, pools: tuple[tuple[int, np.ndarray], ...]) -> np.ndarray:
-    """Rows with the columns of `pools` given their new codes; X itself where there are none."""
-    if not pools:
-        return X
-    X = X.copy()
-    for j, table in pools:
-        beyond = len(table)  # where missing and later codes find NaN
-        codes = np.fmin(X[:, j], beyond).astype(np.intp)
-        X[:, j] = np.append(table, np.nan)[codes]
-    return X

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any
 
 import numpy as np
-from sklearn.base import clone
 
 from app.errors import Invalid, pointer
 from app.learners.base import Learner
 from app.learners.benefit_logistic import BenefitLogistic
 from app.learners.kernel_logistic import KernelLogistic, majority_code, most_common
 from app.learners.logistic import Logistic
-from app.learners.plain_kinds import HIERARCHICAL_LOGISTIC
+from app.learners.parameters import Inner, Majority
 from app.progress import part
 
 FIRST = (KernelLogistic, BenefitLogistic)
@@ -41,7 +40,7 @@ class Stages:
 
 
 class HierarchicalLogistic(Learner):
-    """The hierarchical approach: majority against minority first, then the minority classes among themselves.
+    """First majority or minority, then which minority class; probabilities are the product.
 
     `first` (a KernelLogistic or BenefitLogistic) separates the majority class H from all others; `second` (a
     KernelLogistic or Logistic) is trained on the minority classes only and is cost-blind; None is a KernelLogistic with
@@ -57,26 +56,19 @@ class HierarchicalLogistic(Learner):
     Benefit-based classification, sections on HCSKLR and on the hierarchical approach with benefit-based LR.
     """
 
-    parameters = HIERARCHICAL_LOGISTIC.parameters
-    calibration = "none"
-    model_: Stages
+    majority: Majority = None
+    first: Annotated[
+        Learner | None,
+        Inner("kernel_logistic", "benefit_logistic"),
+        "The model that separates the majority class from all others; benefit_logistic trains with the benefits, those"
+        " of the minority classes combined by their shares.",
+    ] = None
+    second: Annotated[
+        Learner | None, Inner("kernel_logistic", "logistic"), "The model that separates the minority classes."
+    ] = None
+    benefits: np.ndarray | Sequence[Sequence[float]] | None = None
 
-    def __init__(
-        self,
-        *,
-        majority: Any = None,
-        first: Learner | None = None,
-        second: Learner | None = None,
-        benefits: np.ndarray | Sequence[Sequence[float]] | None = None,
-        categorical_features: Sequence[int] | None = None,
-        random_state: int | np.random.RandomState | None = None,
-    ) -> None:
-        self.majority = majority
-        self.first = first
-        self.second = second
-        self.benefits = benefits
-        self.categorical_features = categorical_features
-        self.random_state = random_state
+    model_: Stages = field(init=False, repr=False)
 
     @property
     def majority_(self) -> Any:
@@ -119,7 +111,7 @@ class HierarchicalLogistic(Learner):
         first = self._stage(self.first)
         if isinstance(first, BenefitLogistic):
             sums = np.bincount(codes, weights)
-            first.set_params(benefits=None if self.benefits is None else grouped(self.benefits, sums, H))
+            first.benefits = None if self.benefits is None else grouped(self.benefits, sums, H)
         single = len(self.classes_) == 2
         with part(0.0, 1.0 if single else 0.5, "majority or minority"):
             _fitted("first", first, X, minority.astype(np.intp), weights)
@@ -131,9 +123,8 @@ class HierarchicalLogistic(Learner):
         return Stages(first, second, H)
 
     def _stage(self, stage: Learner | None) -> Learner:
-        model: Learner = KernelLogistic() if stage is None else clone(stage)
-        model.set_params(categorical_features=self.categorical_features, random_state=self.random_state)
-        return model
+        shared: dict[str, Any] = {"categorical_features": self.categorical_features, "random_state": self.random_state}
+        return replace(KernelLogistic() if stage is None else stage, **shared)
 
 
 def _fitted(name: str, stage: Learner, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> None:

@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
-from scipy import sparse
-from scipy.linalg import solve_triangular
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_random_state
 
 from app.errors import Invalid, sent
 from app.learners._design import Design
-from app.learners._kernel_maths import Kernel, Objective, dense, landmark_factor, landmark_features, solve
-from app.learners._kernel_scorer import KernelScorer
-from app.learners._linear import Linear, Softmax
-from app.learners._linear_fit import chosen_transform
-from app.learners.base import Learner, Scorer
-from app.learners.plain_kinds import KERNEL_LOGISTIC
+from app.learners._hinges import Hinges
+from app.learners._linear import Linear, Softmax, softmax
+from app.learners.base import Learner, scikit
+from app.learners.logistic import chosen_transform
+from app.learners.parameters import Majority, Range, Strength
 from app.progress import part
 
 # Up to so many rows every row is a landmark, and the fit exact. Measured on two cores (benchmarks/kernel_logistic.py,
@@ -30,11 +25,113 @@ EXACT_ROWS = 3000
 LANDMARKS = 1000
 # Numbers in the map of rows to landmarks (400 MB). Beyond 50,000 rows there are fewer landmarks, down to a tenth.
 CELLS = 50_000_000
+BLOCK = 2048  # rows mapped at a time, so that a map of 20,000 x 1000 needs no second array of its size
+_FAR = 1e200  # kernel values beyond keep their sign and no more: their sums must stay finite
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """k(a, b) = exp(-gamma |a-b|^2), <a, b>, or (gamma <a, b> + 1)^degree."""
+
+    name: str
+    gamma: float
+    degree: int
+
+    def __call__(self, A: np.ndarray, B: np.ndarray) -> np.ndarray:
+        """The matrix of k(a, b): (n, d) and (m, d) give (n, m), C-contiguous; O(n m d)."""
+        K: np.ndarray = A @ B.T
+        if self.name == "linear":
+            return K
+        if self.name in ("polynomial", "poly"):
+            K *= self.gamma
+            K += 1.0
+            np.power(K, self.degree, out=K)
+            return K
+        K *= 2.0
+        K -= np.einsum("ij,ij->i", A, A)[:, None]
+        K -= np.einsum("ij,ij->i", B, B)
+        np.minimum(K, 0.0, out=K)  # a squared distance that rounding made negative
+        K *= self.gamma
+        np.exp(K, out=K)
+        return K
+
+
+@dataclass(frozen=True)
+class KernelScorer:
+    """Probabilities from raw rows: softmax of k(x, landmarks) alpha + intercept.
+
+    The kernels depend on inner products of prepared rows only. `products` gives those with the m landmarks straight
+    from raw rows (`Linear`, its outputs the landmarks), and as its last output the number of a row's marks and
+    categories: as these columns are 0 or 1, that is their part of |x|^2. For rbf the outputs are
+    gamma (2 <x, z> - |z|^2). `alpha` (m, K), `intercept` (K,): zero for the reference class.
+    """
+
+    kernel: Kernel
+    products: Linear
+    numeric: np.ndarray
+    means: np.ndarray
+    scales: np.ndarray
+    alpha: np.ndarray
+    intercept: np.ndarray
+    hinges: Hinges | None = None
+
+    @classmethod
+    def fold(
+        cls, design: Design, kernel: Kernel, landmarks: np.ndarray, alpha: np.ndarray, intercept: np.ndarray
+    ) -> Self:
+        """From prepared landmarks (m, width) and the coefficients of their kernel functions."""
+        ones = np.ones((1, design.width))
+        ones[0, : len(design.numeric)] = 0.0
+        rows = np.concatenate((landmarks, ones))
+        shift = np.zeros(len(rows))
+        rows *= kernel.gamma
+        if kernel.name == "rbf":
+            rows[:-1] *= 2.0
+            shift[:-1] = -kernel.gamma * np.einsum("ij,ij->i", landmarks, landmarks)
+        products = Linear.fold(design, rows, shift)
+        return cls(kernel, products, design.numeric, design.means, design.scales, alpha, intercept, design.hinges)
+
+    def posterior(self, X: np.ndarray) -> np.ndarray:
+        if len(X) <= BLOCK:
+            return self._block(X)
+        return np.concatenate([self._block(X[start : start + BLOCK]) for start in range(0, len(X), BLOCK)])
+
+    def _block(self, X: np.ndarray) -> np.ndarray:
+        S = self.products.scores(X)
+        G = S[:, :-1]
+        if self.kernel.name == "rbf":
+            G -= S[:, -1:] + self.kernel.gamma * self._squares(X)
+            np.minimum(G, 0.0, out=G)  # a squared distance that rounding made negative
+            np.exp(G, out=G)
+        else:
+            G += 1.0
+            limit = _FAR ** (1.0 / self.kernel.degree)
+            np.clip(G, -limit, limit, out=G)
+            np.power(G, self.kernel.degree, out=G)
+        return softmax(G.dot(self.alpha) + self.intercept)
+
+    def _squares(self, X: np.ndarray) -> np.ndarray:
+        """|x|^2 (n, 1) over the prepared numeric columns, a missing one being 0."""
+        Q = X.take(self.numeric, axis=1) if self.hinges is None else self.hinges.curves(X)
+        Q = (Q - self.means) / self.scales
+        # fmin and fmax pass over NaN, which must become 0 and is no distance; 1e100 squared is still finite
+        np.copyto(Q, 0.0, where=np.isnan(Q))
+        np.clip(Q, -1e100, 1e100, out=Q)
+        squares: np.ndarray = np.einsum("ij,ij->i", Q, Q)[:, None]
+        return squares
+
+
+def _maths() -> Any:
+    """The module that fits, loaded then: SciPy's linear algebra takes 20 MB."""
+    from app.learners import _kernel_maths as module  # noqa: PLC0415
+
+    return module
 
 
 class KernelLogistic(Learner):
-    """Multinomial logistic regression in a kernel's space, f_H = 0 for the majority class H.
+    """Multinomial logistic regression with a kernel, cost-blind: smooth, curved boundaries.
 
+    f_H = 0 for the majority class H.
     `kernel`: `rbf` exp(-gamma |a-b|^2), `linear` <a, b>, or `polynomial` (gamma <a, b> + 1)^degree, on rows prepared
     as in `_design.Design`. `gamma`: None is one over the summed variance of the prepared columns (scikit-learn's
     `scale`; on glass, ecoli and image segmentation it was ahead of the median distance rule). `C`: inverse strength
@@ -52,62 +149,55 @@ class KernelLogistic(Learner):
     Benefit-based classification, section on HCSKLR (the cost-blind model by Zhu and Hastie).
     """
 
-    parameters = KERNEL_LOGISTIC.parameters
-    calibration = "none"
-
-    def __init__(
-        self,
-        *,
-        kernel: str = "rbf",
-        gamma: float | None = None,
-        degree: int = 3,
-        C: float = 1.0,
-        numeric_transform: str = "auto",
-        majority: Any = None,
-        n_components: int | None = None,
-        max_iter: int = 1000,
-        tol: float = 1e-6,
-        categorical_features: Sequence[int] | None = None,
-        random_state: int | np.random.RandomState | None = None,
-    ) -> None:
-        self.kernel = kernel
-        self.gamma = gamma
-        self.degree = degree
-        self.C = C
-        self.numeric_transform = numeric_transform
-        self.majority = majority
-        self.n_components = n_components
-        self.max_iter = max_iter
-        self.tol = tol
-        self.categorical_features = categorical_features
-        self.random_state = random_state
+    kernel: Annotated[
+        Literal["rbf", "linear", "polynomial", "poly"],
+        "The similarity of two rows; poly is scikit-learn's name for polynomial.",
+    ] = "rbf"
+    gamma: Annotated[
+        float | None,
+        Range(1e-10, 1e10),
+        "Scale of rbf, exp(-gamma distance^2), and of polynomial, (gamma a.b + 1)^degree; null is one over the summed"
+        " variance of the scaled features.",
+    ] = None
+    degree: Annotated[int, Range(1, 20), "Degree of the polynomial kernel."] = 3
+    C: Strength = 1.0
+    majority: Majority = None
+    n_components: Annotated[
+        int | None,
+        Range(1, 5000),
+        "Nystroem landmarks: rows that span the functions; null is all rows of a small table, 1000 of a large one.",
+    ] = None
+    numeric_transform: str = "auto"
+    max_iter: int = 1000
+    tol: float = 1e-6
 
     def _check(self) -> None:
         if self.majority is not None:
             majority_code(self.classes_, self.majority)
 
     def _prepare(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> None:
-        self.numeric_transform_ = chosen_transform(self.numeric_transform, X, codes, weights, self._categorical(), 1.0)
+        self.numeric_transform_ = chosen_transform(self.numeric_transform, X, codes, weights, self.categorical(), 1.0)
 
-    def _fit_raw(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> Scorer:
+    def _fit_raw(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> KernelScorer | Softmax:
+        maths = _maths()
         K = len(self.classes_)
         reference = most_common(self.classes_, self.majority, codes, weights)
         self.majority_ = self.classes_[reference]
-        design = Design.fit(X, weights, self._categorical(), self.numeric_transform_)
+        design = Design.fit(X, weights, self.categorical(), self.numeric_transform_)
         Z = design.matrix(X)
-        self.gamma_ = float(self.gamma) if self.gamma is not None else default_gamma(Z, weights)
+        self.gamma_ = float(self.gamma) if self.gamma is not None else maths.default_gamma(Z, weights)
         others = np.delete(np.arange(K), reference)
         Y = (codes[:, None] == others).astype(np.float64)
         if self.kernel == "linear":
             return self._fit_linear(design, X, Z, Y, weights, others)
         kernel = Kernel(self.kernel, self.gamma_, int(self.degree))
         landmarks = self._landmarks(Z)
-        factor = landmark_factor(kernel, landmarks)
+        factor = maths.landmark_factor(kernel, landmarks)
         with part(0.0, 0.2, "kernel"):
-            Phi = landmark_features(kernel, landmarks, factor, Z)
+            Phi = maths.landmark_features(kernel, landmarks, factor, Z)
         W = self._solved(Phi, Y, weights)
         alpha = np.zeros((len(landmarks), K))
-        alpha[:, others] = solve_triangular(factor, W[:-1], lower=True, trans="T", check_finite=False)
+        alpha[:, others] = maths.landmark_weights(factor, W[:-1])
         intercept = np.zeros(K)
         intercept[others] = W[-1]
         return KernelScorer.fold(design, kernel, landmarks, alpha, intercept)
@@ -127,17 +217,20 @@ class KernelLogistic(Learner):
         automatic = n if n <= EXACT_ROWS else max(LANDMARKS // 10, min(LANDMARKS, CELLS // n))
         self.n_components_ = min(int(self.n_components or automatic), n)
         if self.n_components_ < n:
-            Z = Z[np.sort(check_random_state(self.random_state).choice(n, self.n_components_, replace=False))]
+            random = scikit().check_random_state(self.random_state)
+            Z = Z[np.sort(random.choice(n, self.n_components_, replace=False))]
         return dense(Z)
 
     def _solved(self, Phi: np.ndarray, Y: np.ndarray, weights: np.ndarray) -> np.ndarray:
         with part(0.3, 1.0, "solver"):
-            found = solve(Objective(Phi, Y, weights, self.C), max_iter=self.max_iter, tol=self.tol)
+            maths = _maths()
+            found = maths.solve(maths.Objective(Phi, Y, weights, self.C), max_iter=self.max_iter, tol=self.tol)
         self.converged_, self.n_iter_, self.gradient_norm_ = found.converged, found.n_iter, found.gradient_norm
         if not found.converged:
             text = f"kernel_logistic stopped after {found.n_iter} steps at gradient {found.gradient_norm:.1e}"
-            warnings.warn(f"{text}; reduce C or gamma", ConvergenceWarning, stacklevel=2)
-        return found.W
+            warnings.warn(f"{text}; reduce C or gamma", scikit().ConvergenceWarning, stacklevel=2)
+        W: np.ndarray = found.W
+        return W
 
 
 def majority_code(classes: np.ndarray, majority: Any) -> int:
@@ -154,9 +247,6 @@ def most_common(classes: np.ndarray, majority: Any, codes: np.ndarray, weights: 
     return int(np.bincount(codes, weights).argmax()) if majority is None else majority_code(classes, majority)
 
 
-def default_gamma(Z: Any, weights: np.ndarray) -> float:
-    """One over the summed weighted variance of the columns of Z (n, d), dense or sparse; 1 where none varies."""
-    shares = weights / weights.sum()
-    squares = Z.multiply(Z) if sparse.issparse(Z) else Z * Z
-    spread = float((squares.T @ shares - (Z.T @ shares) ** 2).sum())
-    return 1.0 / spread if spread > 1e-12 else 1.0
+def dense(Z: Any) -> np.ndarray:
+    """A dense or sparse matrix, dense."""
+    return np.asarray(Z.toarray() if hasattr(Z, "toarray") else Z)

@@ -3,43 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import field
 
 import numpy as np
 
+from app.decisions.folds import UNJUDGED, stratified_folds
 from app.learners._design import Design
+from app.learners._hinges import SHAPES
 from app.learners._linear import Linear, Logit, Softmax
-from app.learners._linear_fit import chosen_transform, fit_linear
-from app.learners.base import Learner
-from app.learners.plain_kinds import LOGISTIC
+from app.learners.base import Learner, scikit
+from app.learners.parameters import Calibration, Strength
+from app.learners.unseen import log_losses, near_best, unseen
+
+_CANDIDATES = (*SHAPES, "none")  # the simplest first; the one that a tail can break, last
+_MIN_ROWS = 200  # rows; on fewer the standard error hides what another transform gains
+_JUDGED = 3000  # rows that the choice of a transform looks at
 
 
 class Logistic(Learner):
-    """Multinomial logistic regression with its preparation of rows inside (see `_design.Design`).
+    """Multinomial logistic regression, cost-blind: benefits enter only when decisions are made.
 
-    `C`: inverse strength of the L2 penalty. `numeric_transform`: what becomes of numeric features, see `_hinges` and
-    `chosen_transform`. The other parameters are `Learner`'s. Fitted, besides `Learner`'s: `numeric_transform_`, the one
-    used, and `converged_`, False if the last fit reached its maximum number of steps. A row costs one product.
+    Its preparation of rows is inside (see `_design.Design`). `C`: inverse strength of the L2 penalty.
+    `numeric_transform`: what becomes of numeric features, see `_hinges` and `chosen_transform`. Fitted, besides
+    `Learner`'s: `numeric_transform_`, the one used, and `converged_`, False if the last fit reached its maximum number
+    of steps. A row costs one product.
     """
 
-    parameters = LOGISTIC.parameters
+    C: Strength = 1.0
+    calibration: Calibration = "auto"
+    numeric_transform: str = "auto"
 
-    def __init__(
-        self,
-        *,
-        C: float = 1.0,
-        numeric_transform: str = "auto",
-        calibration: str = "auto",
-        categorical_features: Sequence[int] | None = None,
-        random_state: int | np.random.RandomState | None = None,
-    ) -> None:
-        self.C = C
-        self.numeric_transform = numeric_transform
-        self.calibration = calibration
-        self.categorical_features = categorical_features
-        self.random_state = random_state
-
-    model_: Logit | Softmax
-    numeric_transform_: str
+    model_: Logit | Softmax = field(init=False, repr=False)
 
     @property
     def converged_(self) -> bool:
@@ -47,11 +41,59 @@ class Logistic(Learner):
 
     def _prepare(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> None:
         self.numeric_transform_ = chosen_transform(
-            self.numeric_transform, X, codes, weights, self._categorical(), self.C
+            self.numeric_transform, X, codes, weights, self.categorical(), self.C
         )
 
     def _fit_raw(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> Logit | Softmax:
-        design = Design.fit(X, weights, self._categorical(), self.numeric_transform_)
-        model, converged = fit_linear(design.matrix(X), codes, weights, self.C)
+        design = Design.fit(X, weights, self.categorical(), self.numeric_transform_)
+        model, converged = scikit().fit_linear(design.matrix(X), codes, weights, self.C)
         linear = Linear.fold(design, model.coef_, model.intercept_).recorded(X, weights)
         return Logit(linear, converged) if len(self.classes_) == 2 else Softmax(linear, converged)
+
+
+def chosen_transform(
+    transform: str,
+    X: np.ndarray,
+    codes: np.ndarray,
+    weights: np.ndarray,
+    categorical: Sequence[int],
+    C: float,
+    candidates: Sequence[str] = _CANDIDATES,
+) -> str:
+    """What `auto` stands for on these rows: the shape of the smallest cross-validated log loss, else `transform`.
+
+    `codes` are classes (n,), or labels (n, L) whose losses are added up. The first of the candidates that is not worse
+    than the best by a standard error of the paired difference; `clip` on fewer than `_MIN_ROWS` rows. Three fits for
+    each candidate and label on two thirds of at most `_JUDGED` rows.
+    """
+    if transform != "auto":
+        return transform
+    if len(categorical) == X.shape[1]:
+        return "none"
+    if len(X) < _MIN_ROWS:
+        return "clip"
+    some = np.sort(np.random.default_rng(0).permutation(len(X))[:_JUDGED])
+    X, w = X[some], weights[some]
+    labels = codes[some].reshape(len(some), -1).T
+    gains = {shape: -np.sum([_losses(shape, X, y, w, categorical, C) for y in labels], axis=0) for shape in candidates}
+    return near_best(gains, w)[0]
+
+
+def _losses(
+    shape: str, X: np.ndarray, codes: np.ndarray, weights: np.ndarray, categorical: Sequence[int], C: float
+) -> np.ndarray:
+    """Each row's log loss (n,) by a model that did not see it; 0 where there is none."""
+    classes, codes = np.unique(codes, return_inverse=True)
+    fold = stratified_folds(codes, 3, 0)
+    judged = fold != UNJUDGED
+    losses = np.zeros(len(X))
+    if len(classes) < 2 or not judged.any():
+        return losses
+
+    def fitted(_: int, inside: np.ndarray, outside: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        design = Design.fit(X[inside], weights[inside], categorical, shape)
+        model, _ = scikit().fit_linear(design.matrix(X[inside]), codes[inside], weights[inside], C)
+        return model.classes_, model.predict_proba(design.matrix(X[outside]))
+
+    losses[judged] = log_losses(unseen(fold, len(classes), fitted)[judged], codes[judged])
+    return losses

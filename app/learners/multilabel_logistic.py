@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Self
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any, Self
 
 import numpy as np
 from scipy.special import expit, logit
@@ -12,10 +11,10 @@ from scipy.special import expit, logit
 from app.decisions.calibration import Calibrator
 from app.learners._design import Design
 from app.learners._linear import Linear
-from app.learners._linear_fit import chosen_transform
 from app.learners._multilabel import Curves, Multilabel, as_indicator, constant_share
-from app.learners.logistic import Logistic
-from app.learners.plain_kinds import MULTILABEL_LOGISTIC
+from app.learners.base import scikit
+from app.learners.logistic import Logistic, chosen_transform
+from app.learners.parameters import Calibration, Strength
 from app.progress import part
 
 _FOLDS = 5
@@ -23,12 +22,11 @@ _TRANSFORMS = ("clip", "none")
 
 
 class MultilabelLogistic(Multilabel):
-    """One calibrated logistic regression per label; y is an indicator (n, L) of 0 and 1.
+    """A logistic regression for each of several labels: the probability that it applies, for `/retrieve`.
 
-    `C`, `numeric_transform`, `calibration`, `categorical_features`, `random_state`: those of `logistic.Logistic`, for
-    each label; the transform is one for all labels, and `auto` is `clip` or `none`: the others take three to ten times
-    as long. `chain`: each label's model also uses the probabilities of the labels before it, in the order of the
-    columns; in training these are out-of-fold probabilities, as in prediction (nested stacking: Senge, del Coz and
+    y is an indicator (n, L) of 0 and 1. Parameters as of `logistic.Logistic`, for each label; the transform is one for
+    all labels, and `auto` is `clip` or `none`: the others take three to ten times as long. `chain`: in training, the
+    probabilities of the labels before are out-of-fold, as in prediction (nested stacking: Senge, del Coz and
     Hüllermeier 2013, "Rectifying classifier chains", section 4). So the answer is the marginal probability of every
     label, with no sum over combinations.
     A label that is the same in all rows of positive weight is given (its ones + 1)/(n + 2).
@@ -38,37 +36,20 @@ class MultilabelLogistic(Multilabel):
     Answering a row costs one product, in a chain one per label.
     """
 
-    parameters = MULTILABEL_LOGISTIC.parameters
+    C: Strength = 1.0
+    calibration: Calibration = "auto"
+    chain: Annotated[bool, "Whether each label's model also uses the probabilities of the labels before it."] = False
+    numeric_transform: str = "auto"
 
-    def __init__(
-        self,
-        *,
-        C: float = 1.0,
-        numeric_transform: str = "auto",
-        calibration: str = "auto",
-        chain: bool = False,
-        categorical_features: Sequence[int] | None = None,
-        random_state: int | np.random.RandomState | None = None,
-    ) -> None:
-        self.C = C
-        self.numeric_transform = numeric_transform
-        self.calibration = calibration
-        self.chain = chain
-        self.categorical_features = categorical_features
-        self.random_state = random_state
-
-    scorer_: Linear | Chain
-    converged_: bool
-    numeric_transform_: str
+    scorer_: Linear | Chain = field(init=False, repr=False)
+    converged_: bool = field(init=False, repr=False)
 
     def refit(self, X: np.ndarray, y: np.ndarray) -> Self:
         """Fit every label again on rows (n, m) and labels (n, L); calibration stays.
 
         Time: one raw fit for each label, in a chain up to six.
         """
-        from sklearn.base import clone  # noqa: PLC0415 - see `estimator`
-
-        again = clone(self).set_params(calibration="none", numeric_transform=self.numeric_transform_)
+        again = replace(self, calibration="none", numeric_transform=self.numeric_transform_)
         again._fit_labels(np.ascontiguousarray(X), as_indicator(y), np.ones(len(X)))  # noqa: SLF001 - our own class
         self.scorer_, self.converged_ = again.scorer_, again.converged_
         return self
@@ -78,7 +59,7 @@ class MultilabelLogistic(Multilabel):
 
     def _fit_labels(self, X: np.ndarray, Y: np.ndarray, weights: np.ndarray) -> None:
         self.numeric_transform_ = chosen_transform(
-            self.numeric_transform, X, Y, weights, self._categorical(), self.C, _TRANSFORMS
+            self.numeric_transform, X, Y, weights, self.categorical(), self.C, _TRANSFORMS
         )
         labels: list[_Label] = []
         for position in range(Y.shape[1]):
@@ -98,7 +79,7 @@ class MultilabelLogistic(Multilabel):
     def _fit_label(self, X: np.ndarray, y: np.ndarray, weights: np.ndarray) -> _Label:
         rows, ones = len(y), int(y.sum())
         if ones in (0, rows):
-            design = Design.fit(X, weights, self._categorical(), self.numeric_transform_)
+            design = Design.fit(X, weights, self.categorical(), self.numeric_transform_)
             share = constant_share(ones, rows)
             linear = Linear.fold(design, np.zeros((1, design.width)), np.array([logit(share)]))
             return _Label(linear, None, "none", converged=True, fixed=share)
@@ -114,14 +95,13 @@ class MultilabelLogistic(Multilabel):
             return np.full(len(y), label.fixed)
         folds = min(_FOLDS, int(np.bincount(y).min()))
         p = np.empty(len(y))
-        from sklearn.model_selection import StratifiedKFold  # noqa: PLC0415 - see `estimator`
-
-        for inside, outside in StratifiedKFold(folds, shuffle=True, random_state=self.random_state).split(X, y):
+        splits = scikit().StratifiedKFold(folds, shuffle=True, random_state=self.random_state).split(X, y)
+        for inside, outside in splits:
             model = self._logistic("none").fit(X[inside], y[inside], weights[inside])
             p[outside] = model.posterior(np.ascontiguousarray(X[outside]))[:, 1]
         return p
 
-    def _logistic(self, calibration: str) -> Logistic:
+    def _logistic(self, calibration: Any) -> Logistic:
         return Logistic(
             C=self.C,
             numeric_transform=self.numeric_transform_,

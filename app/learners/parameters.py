@@ -1,19 +1,65 @@
-"""A learner's parameter: what a request may say, its default, and what it is for."""
+"""A learner's parameters, declared once: annotations of its estimator, such as
+`n_estimators: Annotated[int, Range(1, 10_000), "Number of trees."] = 100`.
+
+What requests may say, the OpenAPI document, the checks of `fit` and the card follow from them. Parameters without such
+an annotation are not for requests.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, fields
+from types import NoneType
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import numpy as np
 
 from app.errors import Invalid, pointer
 from app.text import MAX_NAME
 
-_PLAIN: dict[str, type] = {"boolean": bool, "learner": dict}
-_NUMBERS: dict[str, tuple[type, ...]] = {"integer": (int,), "number": (int, float)}
+
+@dataclass(frozen=True)
+class Range:
+    """The least and the largest number, inclusively; the least exclusively with `above`."""
+
+    low: float | None = None
+    high: float | None = None
+    above: bool = False
+
+
+@dataclass(frozen=True)
+class Called:
+    """The parameter's name in requests, where Python has that word for itself."""
+
+    name: str
+
+
+@dataclass(frozen=True, init=False)
+class Inner:
+    """The parameter is a learner of one of these kinds, by default of the first."""
+
+    kinds: tuple[str, ...]
+
+    def __init__(self, *kinds: str) -> None:
+        object.__setattr__(self, "kinds", kinds)
+
+
+Calibration = Annotated[
+    Literal["auto", "isotonic", "sigmoid", "none"],
+    "How probabilities are calibrated on cross-fitted predictions: step curves (isotonic), a logistic curve (sigmoid),"
+    " or not at all (none). auto chooses by the log loss of rows that the calibration did not see.",
+]
+Strength = Annotated[
+    float,
+    Range(1e-10, 1e10),
+    "Inverse strength of the L2 penalty on the coefficients: smaller values keep them smaller.",
+]
+Majority = Annotated[
+    int | str | None,
+    "The majority class, to which the other classes are compared; null is the most common class.",
+]
+Amount = int | float | Literal["sqrt", "log2"] | None
+"""Of features: a number, a fraction, or the root or logarithm of all; None is all."""
 
 
 @dataclass(frozen=True)
@@ -23,11 +69,11 @@ class Parameter:
     `low` and `high` bound numbers and integers, inclusively, `low` exclusively with `above_low`. `choices` are the
     words of a choice, words that an integer parameter takes besides integers, or the kinds of an inner learner. A label
     is a class, as the training labels write it. An amount is a word among the choices, a fraction above 0 up to 1.0
-    (decimal point), or an integer from 1. `optional` admits null.
-    `argument` is the estimator's name for it where `name` cannot be one (`lambda`).
+    (decimal point), or an integer from 1. `optional` admits null. `attribute` is the estimator's name for it.
     """
 
     name: str
+    attribute: str
     type: Literal["number", "integer", "choice", "boolean", "label", "amount", "learner"]
     default: Any
     doc: str
@@ -36,7 +82,6 @@ class Parameter:
     above_low: bool = False
     choices: tuple[str, ...] = ()
     optional: bool = False
-    argument: str = ""
 
     def check(self, value: Any) -> Any:
         """The value as the estimator takes it; raises Invalid (at `""`) with what is allowed.
@@ -49,51 +94,30 @@ class Parameter:
         null = " or null" if self.optional else ""
         raise Invalid.at("", f"{self.name} takes {self.allowed()}{null}, not {_shown(value)}")
 
-    @property
-    def attribute(self) -> str:
-        """The estimator's name for the parameter."""
-        return self.argument or self.name
-
     def allowed(self) -> str:
         """What the parameter takes, in words."""
-        if self.type == "choice":
-            return "one of " + ", ".join(self.choices)
-        if self.type == "boolean":
-            return "true or false"
-        if self.type == "label":
-            return "a class, as the labels write it: a string or an integer"
-        if self.type == "amount":
-            return "one of " + ", ".join(self.choices) + ", a fraction above 0 up to 1.0, or an integer of at least 1"
-        if self.type == "learner":
-            return f"a learner of kind {' or '.join(self.choices)}"
+        words = " or ".join(self.choices)
         limits = [] if self.low is None else [f"{'above' if self.above_low else 'at least'} {self.low:g}"]
         limits += [] if self.high is None else [f"at most {self.high:g}"]
-        words = f"{' or '.join(self.choices)} or " if self.choices else ""
-        return words + " ".join(["a number" if self.type == "number" else "an integer", " and ".join(limits)]).strip()
-
-    def describe(self) -> dict[str, Any]:
-        """The parameter for the API's users, ready for JSON."""
+        number = "a number" if self.type == "number" else "an integer"
         return {
-            "name": self.name,
-            "type": self.type,
-            "default": self.default,
-            "allowed": self.allowed() + (" or null" if self.optional else ""),
-            "description": self.doc,
-        }
+            "choice": "one of " + ", ".join(self.choices),
+            "boolean": "true or false",
+            "label": "a class, as the labels write it: a string or an integer",
+            "amount": f"{words}, a fraction above 0 up to 1.0, or an integer of at least 1",
+            "learner": f"a learner of kind {words}",
+        }.get(self.type, f"{words} or " * bool(words) + " ".join([number, " and ".join(limits)]).strip())
 
     def _fits(self, value: Any) -> bool:
-        if self.type in _PLAIN:
-            return isinstance(value, _PLAIN[self.type])
-        if self.type == "label":
-            return (isinstance(value, int) and not isinstance(value, bool)) or (
-                isinstance(value, str) and len(value) <= MAX_NAME
-            )
+        if self.type in ("boolean", "learner"):
+            return isinstance(value, bool if self.type == "boolean" else dict)
         if isinstance(value, str):
-            return value in self.choices
+            return len(value) <= MAX_NAME if self.type == "label" else value in self.choices
+        if self.type == "choice" or isinstance(value, bool) or not isinstance(value, int | float):
+            return False
         if self.type == "amount":
-            return _is_amount(value)
-        number: Any = _NUMBERS.get(self.type, ())
-        return isinstance(value, number) and not isinstance(value, bool) and self._within(value)
+            return value >= 1 if isinstance(value, int) else 0 < value <= 1
+        return (isinstance(value, int) or self.type == "number") and self._within(value)
 
     def _within(self, value: float) -> bool:
         try:
@@ -104,49 +128,46 @@ class Parameter:
         return finite and above and (self.high is None or value <= self.high)
 
 
-def check_arguments(estimator: Any, parameters: Iterable[Parameter]) -> None:
+def parameters_of(estimator: Any) -> tuple[Parameter, ...]:
+    """The parameters of an estimator's class that requests may set, in the order of its fields."""
+    hints = get_type_hints(estimator, include_extras=True)
+    return tuple(
+        _parameter(field.name, field.default, hints[field.name])
+        for field in fields(estimator)
+        if field.init and get_origin(hints[field.name]) is Annotated
+    )
+
+
+def _parameter(attribute: str, default: Any, hint: Any) -> Parameter:
+    kind, *extras = get_args(hint)
+    parts = set(get_args(kind) or (kind,)) if get_origin(kind) is not Literal else {kind}
+    words = next((get_args(part) for part in parts if get_origin(part) is Literal), ())
+    notes = {type(extra): extra for extra in extras}
+    types: dict[frozenset[type], Any] = {
+        frozenset({int, float}): "amount", frozenset({int, str}): "label", frozenset({int}): "integer",
+        frozenset({float}): "number", frozenset({bool}): "boolean",
+    }  # fmt: skip
+    bounds, inner = notes.get(Range, Range()), notes.get(Inner)
+    plain = frozenset(part for part in parts if part is not NoneType and get_origin(part) is not Literal)
+    return Parameter(
+        notes[Called].name if Called in notes else attribute, attribute,
+        "learner" if inner else types.get(plain, "choice"), {"kind": inner.kinds[0]} if inner else default, notes[str],
+        bounds.low, bounds.high, bounds.above, inner.kinds if inner else words, NoneType in parts and not inner,
+    )  # fmt: skip
+
+
+def check_arguments(estimator: Any) -> None:
     """Raise Invalid at the first parameter whose value in the estimator is not allowed; NumPy scalars count as numbers.
 
     Classes and inner learners are the estimator's own to check.
     """
-    for parameter in parameters:
+    for parameter in parameters_of(type(estimator)):
         value = getattr(estimator, parameter.attribute)
         if parameter.type not in ("label", "learner"):
             try:
                 parameter.check(value.item() if isinstance(value, np.generic) else value)
             except Invalid as error:
                 raise error.under(pointer(parameter.name)) from None
-
-
-CALIBRATION = Parameter(
-    "calibration",
-    "choice",
-    "auto",
-    "How probabilities are calibrated on cross-fitted predictions: step curves (isotonic), a logistic curve (sigmoid),"
-    " or not at all (none). auto chooses by the log loss of rows that the calibration did not see.",
-    choices=("auto", "isotonic", "sigmoid", "none"),
-)
-STRENGTH = Parameter(
-    "C",
-    "number",
-    1.0,
-    "Inverse strength of the L2 penalty on the coefficients: smaller values keep them smaller.",
-    low=1e-10,
-    high=1e10,
-)
-MAJORITY = Parameter(
-    "majority",
-    "label",
-    None,
-    "The majority class, to which the other classes are compared; null is the most common class.",
-    optional=True,
-)
-
-
-def _is_amount(value: Any) -> bool:
-    if isinstance(value, float):
-        return 0 < value <= 1
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
 
 
 def _shown(value: Any) -> str:

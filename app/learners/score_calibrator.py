@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 import numpy as np
 from scipy.special import expit
 
 from app.decisions.calibration import FEW, Calibrator, Isotonic, fit_calibrator, fit_isotonic
 from app.decisions.metrics import rank_area
-from app.learners._scores import softmax
+from app.learners._linear import softmax
 from app.learners.base import Learner
-from app.learners.calibration_choice import first_unbeaten
-from app.learners.plain_kinds import SCORE_CALIBRATOR
+from app.learners.parameters import Calibration
+from app.learners.unseen import first_unbeaten
 
 SUM_TOLERANCE = 1e-6  # of a row of probabilities
 _TINY = 1e-300  # so that a row of zeros has a sum
@@ -69,7 +69,9 @@ _Form = Literal["one unit", "own units", "log-odds"]
 
 
 class ScoreCalibrator(Learner):
-    """A calibration of rows that are scores, (n, 1) for two classes or (n, K), or probabilities (n, K) (`input`).
+    """Turns the scores of another system into probabilities; see `POST /calibrate`.
+
+    A calibration of rows that are scores, (n, 1) for two classes or (n, K), or probabilities (n, K) (`input`).
 
     There is nothing else to fit, so the rows themselves are calibrated on, without folds. `auto` is `sigmoid`, or from
     20 rows of the rarest class `isotonic` where its log loss on five folds is clearly better (`first_unbeaten`);
@@ -78,21 +80,10 @@ class ScoreCalibrator(Learner):
     unit is better by as much. `doubts_` are sentences about what the calibration lost.
     """
 
-    parameters = SCORE_CALIBRATOR.parameters
-    _fewest: ClassVar[int] = 10
+    _fewest: ClassVar = 10
 
-    def __init__(
-        self,
-        *,
-        input: str = "scores",  # noqa: A002 - the parameter's name in requests and cards
-        calibration: str = "auto",
-        categorical_features: Sequence[int] | None = None,
-        random_state: int | np.random.RandomState | None = None,
-    ) -> None:
-        self.input = input
-        self.calibration = calibration
-        self.categorical_features = categorical_features
-        self.random_state = random_state
+    calibration: Calibration = "auto"
+    input: Annotated[Literal["scores", "probabilities"], "What the rows are."] = "scores"
 
     def refit(self, X: np.ndarray, y: np.ndarray) -> Self:
         """Calibrate again on rows (n, m) and labels (n,) of the same classes, by the same method."""

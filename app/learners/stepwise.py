@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Self
+from dataclasses import field
+from typing import ClassVar, Self
 
 import numpy as np
 
 from app.acquisition.prices import Prices
-from app.acquisition.session import StepwiseModel, Trajectories
+from app.acquisition.session import Trajectories
 from app.acquisition.stopping import Experience, learn
 from app.errors import Invalid
-from app.learners.base import Learner
+from app.learners.base import Learner, scikit
 from app.progress import part
 
 _FOLDS = 5
@@ -26,8 +27,8 @@ class Stepwise(Learner):
     Fitted, after `learn_stops`: `experience_`, or None if nothing can be learned.
     """
 
-    model_: StepwiseModel
-    experience_: Experience | None = None
+    asks: ClassVar = True
+    experience_: Experience | None = field(default=None, init=False, repr=False)
 
     def learn_stops(self, X: np.ndarray, y: np.ndarray, prices: Prices) -> Self:
         """Learn from the training rows X (n, m), y (n,) when another feature is not worth its price.
@@ -69,13 +70,10 @@ class Stepwise(Learner):
         self, X: np.ndarray, codes: np.ndarray, prices: Prices, folds: int, room: int
     ) -> list[tuple[Trajectories, np.ndarray]]:
         """Trajectories of some `room` rows through models trained without them, and their classes."""
-        from sklearn.model_selection import StratifiedKFold  # noqa: PLC0415 - see `estimator`
-        from sklearn.utils import check_random_state  # noqa: PLC0415 - see `estimator`
-
         found: list[tuple[Trajectories, np.ndarray]] = []
         needed = min(folds, math.ceil(room * folds / len(X)))
-        random = check_random_state(self.random_state)
-        splits = StratifiedKFold(folds, shuffle=True, random_state=self.random_state).split(X, codes)
+        random = scikit().check_random_state(self.random_state)
+        splits = scikit().StratifiedKFold(folds, shuffle=True, random_state=self.random_state).split(X, codes)
         for number, (inside, outside) in zip(range(needed), splits, strict=False):
             if len(np.unique(codes[inside])) < len(self.classes_):
                 continue

@@ -13,7 +13,7 @@ from app.data.store import Draft
 from app.decisions.metrics import rank_area
 from app.errors import Flaw, Invalid, pointer, reject
 from app.jobs.job import Job
-from app.learners.plain_kinds import SCORE_CALIBRATOR
+from app.learners.catalogue import SCORE_CALIBRATOR
 from app.usecases import jobs
 from app.usecases.fields import PROBABILITIES, ClassNames, Name, Text, WireModel
 from app.usecases.labelled_rows import class_codes

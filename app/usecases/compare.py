@@ -13,7 +13,7 @@ from app.access.caller import Caller
 from app.errors import Flaw, Invalid, pointer, reject
 from app.jobs.job import Job
 from app.learners import catalogue
-from app.learners.plain_kinds import SCORE_CALIBRATOR
+from app.learners.catalogue import SCORE_CALIBRATOR
 from app.usecases import jobs
 from app.usecases.calibrate import drafted
 from app.usecases.datasets import EXAMPLE_ID, find_named

@@ -14,7 +14,7 @@ from app.decisions.metrics import holdout_metrics, regression_metrics
 from app.decisions.multilabel_metrics import multilabel_metrics
 from app.jobs.job import Job
 from app.learners import catalogue
-from app.learners.kinds import ACQUIRES
+from app.learners.catalogue import ACQUIRES
 from app.registry.card import Card, DataCard, EvaluationCard, LearnerCard
 from app.registry.loaded import Holdout
 from app.usecases.ranges import feature_cards

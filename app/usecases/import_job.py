@@ -11,9 +11,9 @@ from app import progress
 from app.data.table import Table
 from app.errors import Invalid, NotFound, PayoffError
 from app.jobs.job import Job
-from app.learners.calibration_choice import best_calibration
 from app.learners.imported.estimator import FOLDS, Imported, checked_rows
 from app.learners.imported.rounding import rounding_warnings
+from app.learners.unseen import best_calibration
 from app.registry.card import Card, EvaluationCard
 from app.registry.loaded import Holdout
 from app.text import positions, some_of

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from app.errors import Invalid
-from app.learners.catalogue import KINDS
-from app.learners.kinds import ACQUIRES
+from app.learners.catalogue import ACQUIRES, KINDS
 from app.registry.loaded import Loaded
 
 

@@ -188,7 +188,7 @@ def test_limits_for_which_no_decisions_are_found_in_time_are_refused(service, mo
 def test_a_model_of_numbers_takes_no_limits(service):
     table = two_class_rows(60)
     table["labels"] = [age + pulse / 3 for age, pulse, _ in table["rows"]]
-    learner = {"kind": "cost_tree", "task": "regression", "depth": 1, "lambda": 0.02, "initialiser": "greedy"}
+    learner = {"kind": "cost_tree", "task": "regression", "depth": 1, "lambda": 0.02}
     order = {"model": "numbers-only", "learner": learner, "data": table}
     trained(service, order | {"feature_costs": dict.fromkeys(table["features"], 1)})
     asked = {"model": "numbers-only", "instances": table["rows"][:2], "limits": {"a": 1}, "resources": RESOURCES}

@@ -14,7 +14,7 @@ from tests.conftest import trained, two_class_rows
 
 NAMES = ["sign", "left", "right", "place"]
 PRICES = {"sign": 1, "left": 5, "right": 5, "place": 0.5}
-TREE = {"kind": "cost_tree", "task": "regression", "depth": 2, "lambda": 0.02, "initialiser": "greedy"}
+TREE = {"kind": "cost_tree", "task": "regression", "depth": 2, "lambda": 0.02}
 ARROW, NPY = "application/vnd.apache.arrow.stream", "application/x-npy"
 
 

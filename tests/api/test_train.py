@@ -236,7 +236,7 @@ def test_a_job_of_another_kind_is_unknown_in_the_same_words(service, kind):
 def test_a_cost_tree_that_trains_with_benefits_asks_only_where_it_pays(service, loss, asks):
     """Prices of 3 a feature: the card has the net benefit of the chosen tree, and the hold-out confirms the choice."""
     name = f"paying-{asks}".lower()
-    learner = {"kind": "cost_tree", "depth": 1, "initialiser": "greedy"}
+    learner = {"kind": "cost_tree", "depth": 1}
     prices = {"age": 3, "pulse": 3, "pain": 3}
     trained(service, order(model=name, learner=learner, benefits=[[0, -loss], [-loss, 0]], feature_costs=prices))
     card = service.get(f"/models/{name}/versions/1").json()

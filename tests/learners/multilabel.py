@@ -1,28 +1,7 @@
-"""For the tests of learners of several labels: a table, and scikit-learn's checks that do not fit them."""
+"""For the tests of learners of several labels: a table."""
 
 import numpy as np
 from scipy.special import expit
-
-ONE_COLUMN = "the check trains on classes; this estimator takes an indicator of 0 and 1, a column per label"
-EXEMPT = dict.fromkeys(
-    (
-        "check_estimators_dtypes",
-        "check_sample_weights_not_an_array",
-        "check_sample_weights_pandas_series",
-        "check_sample_weights_shape",
-        "check_sample_weights_not_overwritten",
-        "check_classifier_data_not_an_array",
-        "check_classifiers_classes",
-        "check_classifiers_train",
-        "check_fit2d_1feature",
-    ),
-    ONE_COLUMN,
-) | {
-    "check_classifiers_one_label": "a label that is the same in every row is defined here: it has a probability",
-    "check_classifiers_one_label_sample_weights": "the same, after rows without weight are left out",
-    "check_classifier_not_supporting_multiclass": ONE_COLUMN
-    + "; what it refuses is the form, not the number of classes",
-}
 
 
 def drawn(n=400, seed=0):

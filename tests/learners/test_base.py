@@ -1,7 +1,5 @@
 """What every learner does alike: calibration on cross-fitted predictions, weights, missing values, progress."""
 
-import pickle
-
 import numpy as np
 import pytest
 from sklearn.base import clone
@@ -18,40 +16,6 @@ CALIBRATIONS = ["auto", "isotonic", "sigmoid", "none"]
 
 every_learner = pytest.mark.parametrize("learner", LEARNERS)
 every_calibration = pytest.mark.parametrize("calibration", CALIBRATIONS)
-
-
-@every_learner
-@every_calibration
-@pytest.mark.parametrize("K", [2, 3, 5])
-@pytest.mark.sampled
-def test_mixed_tables_with_missing_values_give_probabilities(learner, calibration, K):
-    """Rows sum to 1, nothing is impossible, `posterior` is `predict_proba`, and rows do not depend on each other."""
-    X, y, categorical = mixed(240, K, 1)
-    model = learner(calibration=calibration, categorical_features=categorical, random_state=0).fit(X, y)
-    new, _, _ = mixed(80, K, 2, words=(4, 7), missing=0.3)
-    P = model.predict_proba(new)
-    assert P.shape == (80, K)
-    assert P.dtype == np.float64
-    np.testing.assert_allclose(P.sum(axis=1), 1, rtol=1e-14)
-    assert np.all((P > 0) & (P < 1))
-    np.testing.assert_array_equal(model.posterior(new), P)
-    np.testing.assert_allclose(np.concatenate([model.posterior(new[i : i + 1]) for i in range(80)]), P, atol=1e-12)
-    np.testing.assert_array_equal(model.predict(new), P.argmax(axis=1))
-    assert (model.predict(X) == y).mean() > 1.5 / K
-
-
-@every_learner
-@every_calibration
-@pytest.mark.thorough
-def test_the_same_seed_gives_the_same_model(learner, calibration):
-    """Two fits with one seed agree to the last bit, and so does a pickled copy."""
-    X, y, categorical = mixed(150, 3, 3)
-    model = learner(calibration=calibration, categorical_features=categorical, random_state=7)
-    P = model.fit(X, y).posterior(X)
-    np.testing.assert_array_equal(clone(model).fit(X, y).posterior(X), P)
-    stored = pickle.dumps(model)
-    assert len(stored) < 20_000
-    np.testing.assert_array_equal(pickle.loads(stored).posterior(X), P)
 
 
 @every_learner

@@ -6,30 +6,16 @@ import numpy as np
 import pytest
 from joblib import parallel_config
 from sklearn.base import clone
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from app import progress
 from app.acquisition.prices import Prices
 from app.errors import Invalid
-from app.learners.budget_forest import ALPHAS, EXPONENTS, MAX_TREES, BudgetForest
+from app.learners._budget_growth import ALPHAS, EXPONENTS, MAX_TREES
+from app.learners.budget_forest import BudgetForest
 from app.usecases.feature_costs import parse_prices
 from tests.conftest import shared
 from tests.reference.stepwise import simulate
 from tests.reference.tables import mixed
-
-WEIGHTS = {
-    "check_sample_weight_equivalence_on_dense_data": "rows are drawn at random, so a row of weight 2 and the row twice"
-    " are drawn differently",
-}
-
-
-@parametrize_with_checks(
-    [BudgetForest(n_estimators=3), BudgetForest(alpha=0, n_estimators=5)], expected_failed_checks=lambda _: WEIGHTS
-)
-@pytest.mark.thorough
-def test_it_keeps_the_conventions(estimator, check):
-    """Each of scikit-learn's checks passes, or is exempted with a reason."""
-    check(estimator)
 
 
 def rows(n=400, seed=0):

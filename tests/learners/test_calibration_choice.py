@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from scipy.special import expit, softmax
 
-from app.learners.calibration_choice import best_calibration
 from app.learners.logistic import Logistic
 from app.learners.random_forest import RandomForest
+from app.learners.unseen import best_calibration
 
 
 def right(seed, power=1.0):

@@ -1,18 +1,17 @@
 """A request names a kind and its parameters; everything else about it is refused by name."""
 
-import dataclasses
 import inspect
-import json
 import math
+from typing import Annotated, Literal
 
 import numpy as np
 import pytest
 
 from app.acquisition.prices import Prices
 from app.errors import Invalid
-from app.learners import catalogue
+from app.learners.base import Learner
 from app.learners.catalogue import KINDS, resolve
-from app.learners.parameters import Parameter, check_arguments
+from app.learners.parameters import Called, Range, check_arguments, parameters_of
 
 
 def places(learner):
@@ -38,26 +37,19 @@ def test_every_kind_builds_and_trains(name):
     model = kind.build(parameters, categorical_features=[0], benefits=benefits, feature_costs=prices, random_state=3)
     assert model.random_state == 3
     X = np.array([[0, 1.5], [1, 2.5], [0, 3.5], [1, 4.5]])
-    assert kind.feature_costs == "ignored" or model.feature_costs is prices
+    assert not kind.takes("feature_costs") or model.feature_costs is prices
     assert model.fit(X, [0, 1, 0, 1]).posterior(X).shape == (4, 2)
 
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 def test_defaults_are_the_estimators_own(kind):
     """The catalogue and the constructor agree, and the catalogue accepts its own defaults."""
-    signature = inspect.signature(kind.estimator_class()).parameters
+    signature = inspect.signature(kind.estimator).parameters
     for parameter in kind.parameters:
+        assert parameter.doc
+        assert parameter.allowed()
         if parameter.type != "learner":
-            assert parameter.check(parameter.default) == signature[parameter.argument or parameter.name].default
-
-
-@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
-def test_every_kind_describes_itself_in_json(kind):
-    """What the API shows is JSON, with words for every parameter."""
-    shown = json.loads(json.dumps(kind.describe(), allow_nan=False))
-    assert shown["kind"] == kind.name
-    assert shown["description"]
-    assert all(parameter["description"] and parameter["allowed"] for parameter in shown["parameters"])
+            assert parameter.check(parameter.default) == signature[parameter.attribute].default
 
 
 @pytest.mark.parametrize("value", ["sqrt", "log2", 0.5, 1.0, 1, 7, None])
@@ -124,9 +116,8 @@ def test_requests_and_estimators_have_the_same_ranges(kind):
         wrong += [] if parameter.high is None else [math.nextafter(parameter.high, math.inf), parameter.high * 10 + 1]
         for value in wrong:
             with pytest.raises(Invalid) as error:
-                check_arguments(kind.estimator_class()(**{parameter.attribute: value}), kind.parameters)
+                check_arguments(kind.estimator(**{parameter.attribute: value}))
             assert {f"/{parameter.name}": error.value.detail} == places({"kind": kind.name, parameter.name: value})
-        assert kind.estimator_class().parameters is kind.parameters
 
 
 def test_benefits_are_asked_for_where_they_are_needed():
@@ -137,39 +128,34 @@ def test_benefits_are_asked_for_where_they_are_needed():
     assert error.value.flaws[0].loc == "/benefits"
 
 
-def test_a_learner_inside_a_learner_is_resolved_and_built(monkeypatch):
+def test_a_learner_inside_a_learner_is_resolved_and_built():
     """Its defaults are filled in, its flaws carry the outer name, and the estimator gets an estimator."""
-
-    class Outer:
-        def __init__(self, second, **rest):
-            self.second, self.rest = second, rest
-
-    first = Parameter(
-        "lambda", "learner", {"kind": "logistic"}, "The model inside.", choices=("logistic",), argument="second"
-    )
-    monkeypatch.setitem(
-        catalogue.KINDS,
-        "outer",
-        dataclasses.replace(KINDS["logistic"], name="outer", estimator=Outer, parameters=(first,)),
-    )
-    kind, parameters = resolve({"kind": "outer"})
-    assert parameters == {"lambda": {"kind": "logistic", "C": 1.0, "calibration": "auto"}}
+    kind, parameters = resolve({"kind": "hierarchical_logistic", "second": {"kind": "logistic"}})
+    assert parameters["first"] == resolve(parameters["first"])[1] | {"kind": "kernel_logistic"}
+    assert parameters["second"] == {"kind": "logistic", "C": 1.0, "calibration": "auto"}
     assert kind.build(parameters, random_state=5).second.random_state == 5
-    assert set(places({"kind": "outer", "lambda": {"kind": "logistic", "C": 0}})) == {"/lambda/C"}
-    assert set(places({"kind": "outer", "lambda": {"kind": "cost_naive_bayes"}})) == {"/lambda/kind"}
-    assert set(places({"kind": "outer", "lambda": "logistic"})) == {"/lambda"}
+    assert set(places({"kind": kind.name, "second": {"kind": "logistic", "C": 0}})) == {"/second/C"}
+    assert set(places({"kind": kind.name, "second": {"kind": "cost_naive_bayes"}})) == {"/second/kind"}
+    assert set(places({"kind": kind.name, "second": "logistic"})) == {"/second"}
 
 
-def test_parameters_say_what_they_take():
-    """The words of messages and of the API's documentation."""
-    assert Parameter("x", "number", 1.0, "").allowed() == "a number"
-    assert Parameter("x", "number", 1.0, "", low=0, above_low=True).allowed() == "a number above 0"
-    assert Parameter("x", "integer", 1, "", low=1, high=9).allowed() == "an integer at least 1 and at most 9"
-    assert Parameter("x", "boolean", default=True, doc="").allowed() == "true or false"
-    gamma = Parameter("gamma", "number", None, "", optional=True)
-    assert gamma.describe()["allowed"] == "a number or null"
-    assert gamma.check(None) is None
-    assert Parameter("x", "boolean", default=True, doc="").check(value=False) is False
+def test_parameters_follow_from_annotations():
+    """With the words of messages and of the API's documentation."""
+
+    class Made(Learner):
+        """A learner."""
+
+        free: Annotated[float, "Any."] = 1.0
+        above: Annotated[float | None, Range(0, above=True), Called("lambda"), "Above."] = None
+        count: Annotated[int | Literal["auto"], Range(1, 9), "Count."] = "auto"
+        ours: str = "not for requests"
+
+    said = {one.name: (one.attribute, one.allowed(), one.optional, one.doc) for one in parameters_of(Made)}
+    assert said == {
+        "free": ("free", "a number", False, "Any."),
+        "lambda": ("above", "a number above 0", True, "Above."),
+        "count": ("count", "auto or an integer at least 1 and at most 9", False, "Count."),
+    }
 
 
 def test_a_label_is_the_class_itself_however_it_is_written():

@@ -190,7 +190,7 @@ def test_learners_without_contributions_have_none():
     X, y = table(3)
     for name in ("hierarchical_logistic", "kernel_logistic"):
         kind = KINDS[name]
-        model = kind.estimator_class()(categorical_features=[1]).fit(X, y)
+        model = kind.estimator(categorical_features=[1]).fit(X, y)
         assert model.contributions(X, y) is None
 
 

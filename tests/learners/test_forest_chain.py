@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from joblib import parallel_config
 from sklearn.base import clone
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from app import progress
 from app.acquisition.extra_trees import Rule
@@ -17,17 +16,6 @@ from app.learners.forest_chain import ForestChain
 from tests.reference.tables import mixed
 
 SMALL = {"n_estimators": 4, "steps": 3, "greedy": 2}
-WEIGHTS = {
-    "check_sample_weight_equivalence_on_dense_data": "folds are drawn by rows, so a row of weight 2 and the row twice"
-    " are calibrated on different folds",
-}
-
-
-@parametrize_with_checks([ForestChain(**SMALL)], expected_failed_checks=lambda _: WEIGHTS)
-@pytest.mark.thorough
-def test_it_keeps_the_conventions(estimator, check):
-    """Each of scikit-learn's checks passes, or is exempted with a reason."""
-    check(estimator)
 
 
 def informative(n, seed=0):

@@ -1,33 +1,15 @@
 """Gradient boosting: scikit-learn's numbers, whatever way the rows and the progress take."""
 
-import pickle
-
 import numpy as np
 import pytest
 from sklearn.ensemble import HistGradientBoostingClassifier
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from app.decisions.calibration import fit_sigmoid
 from app.decisions.folds import stratified_folds
 from app.errors import Invalid
+from app.learners._boosted_trees import pool, pooled
 from app.learners.base import Dealt
-from app.learners.gradient_boosting import GradientBoosting, _fold_stages, pool, pooled
-from app.progress import listen
-
-COUNTED = "min_samples_leaf counts rows, whatever they weigh, as in scikit-learn"
-CALIBRATED = "calibration deals rows into folds, so a row of weight 2 and the row twice are not dealt alike"
-
-
-@parametrize_with_checks(
-    [GradientBoosting(max_iter=4, calibration="none"), GradientBoosting(max_iter=4, calibration="isotonic")],
-    expected_failed_checks=lambda model: {
-        "check_sample_weight_equivalence_on_dense_data": COUNTED if model.calibration == "none" else CALIBRATED
-    },
-)
-@pytest.mark.thorough
-def test_it_keeps_the_conventions(estimator, check):
-    """Each of scikit-learn's checks passes."""
-    check(estimator)
+from app.learners.gradient_boosting import GradientBoosting, _fold_stages
 
 
 def table(n=400, K=3, categories=5, seed=0):
@@ -75,12 +57,6 @@ def test_probabilities_are_calibrated_unless_told_otherwise():
     assert GradientBoosting(max_iter=2, calibration="none").fit(X, y).calibrator_ is None
 
 
-def test_the_same_seed_gives_the_same_model():
-    X, y = table()
-    one, two = (GradientBoosting(max_iter=5, random_state=3).fit(X, y).predict_proba(X) for _ in range(2))
-    np.testing.assert_array_equal(one, two)
-
-
 def test_many_categories_are_pooled_and_still_tell_the_class():
     """300 categories are more than scikit-learn takes; those that occur most are told apart."""
     rng = np.random.default_rng(0)
@@ -109,22 +85,6 @@ def test_pool_keeps_the_heaviest_apart():
     assert pool(codes[:255], weights[:255]) is None
     rows = pooled(np.array([[0.0, 7.0], [1.0, 7.0], [np.nan, 2.0], [999.0, np.nan]]), ((0, new),))
     np.testing.assert_array_equal(rows, [[0, 7], [new[1], 7], [np.nan, 2], [np.nan, np.nan]])
-
-
-def test_progress_rises_to_the_end():
-    X, y = table()
-    heard = []
-    with listen(lambda fraction, _: heard.append(fraction)):
-        GradientBoosting(max_iter=20, calibration="sigmoid").fit(X, y)
-    assert heard == sorted(heard)
-    assert heard[-1] == 1.0
-    assert len(set(heard)) > 40  # six fits, some eight parts each
-
-
-def test_a_pickle_gives_the_same_probabilities():
-    X, y = table()
-    model = GradientBoosting(max_iter=5, categorical_features=[1]).fit(X, y)
-    np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).posterior(X), model.posterior(X))
 
 
 def noise_and_signal(n=300, seed=0):

@@ -1,40 +1,21 @@
 """Kernel logistic regression: right gradients, the right minimum, and the same numbers on every way to them."""
 
-import pickle
-
 import numpy as np
 import pytest
 from scipy import sparse
 from scipy.optimize import approx_fprime
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from app.errors import Invalid
 from app.learners import kernel_logistic
 from app.learners._design import Design
-from app.learners._kernel_maths import JITTER, Kernel, Objective, landmark_factor, landmark_features, solve
-from app.learners._scores import softmax
-from app.learners.kernel_logistic import KernelLogistic, default_gamma
-from app.progress import listen
+from app.learners._kernel_maths import JITTER, Objective, default_gamma, landmark_factor, landmark_features, solve
+from app.learners._linear import softmax
+from app.learners.kernel_logistic import Kernel, KernelLogistic
 from tests.reference.kernel_logistic import probabilities
 
-KERNELS = next(parameter.choices for parameter in KernelLogistic.parameters if parameter.name == "kernel")
-
-# The check compares to 1e-7, relative, what two fits find that stop at gradients of 1e-6;
-# `test_a_row_of_weight_two_is_two_rows` asks for 1e-6 and lets them go on.
-NOT_QUITE = {"check_sample_weight_equivalence_on_dense_data": "the solver's tolerance is above the check's"}
-
-
-def exempt(estimator):
-    return NOT_QUITE if estimator.kernel != "rbf" else {}
-
-
-@parametrize_with_checks([KernelLogistic(kernel=name) for name in KERNELS], expected_failed_checks=exempt)
-@pytest.mark.thorough
-def test_it_keeps_the_conventions(estimator, check):
-    """Each of scikit-learn's checks passes, or is exempted with a reason."""
-    check(estimator)
+KERNELS = ("rbf", "linear", "polynomial", "poly")
 
 
 def problem(K, *, n=60, m=4, seed=0):
@@ -233,17 +214,6 @@ def test_a_stop_before_the_minimum_is_told():
     assert done.n_iter_ > stopped.n_iter_ == 2
 
 
-def test_progress_rises_to_the_end():
-    X, y, _ = problem(3)
-    heard = []
-    with listen(lambda fraction, stage: heard.append((fraction, stage))):
-        KernelLogistic().fit(X, y)
-    fractions = [fraction for fraction, _ in heard]
-    assert fractions == sorted(fractions)
-    assert fractions[-1] == 1.0
-    assert {"kernel", "solver"} <= {stage for _, stage in heard}
-
-
 def test_default_gamma_is_one_over_the_summed_variance():
     """Dense and sparse columns, weighted; columns that do not vary leave 1."""
     rng = np.random.default_rng(0)
@@ -268,13 +238,6 @@ def test_features_that_say_nothing_leave_the_class_shares():
     y = np.repeat([0, 1, 2], [10, 20, 30])
     P = KernelLogistic().fit(np.ones((60, 2)), y).predict_proba([[1.0, 1.0]])
     np.testing.assert_allclose(P, [[1 / 6, 1 / 3, 1 / 2]], atol=1e-6)
-
-
-def test_a_pickle_gives_the_same_probabilities():
-    X, y, _ = mixed()
-    model = KernelLogistic(categorical_features=[1]).fit(X, y)
-    again = pickle.loads(pickle.dumps(model))
-    np.testing.assert_array_equal(again.posterior(X), model.posterior(X))
 
 
 @pytest.mark.parametrize(

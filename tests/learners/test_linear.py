@@ -13,7 +13,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from app.errors import Invalid
 from app.learners._design import Design
 from app.learners._linear import Linear, Logit, Softmax
-from app.learners._linear_fit import fit_linear
+from app.learners.scikit import fit_linear
 from tests.reference.tables import mixed
 
 SHAPES = [(4, (3, 5)), (4, ()), (0, (3, 5)), (1, (2,)), (3, (40, 2))]

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from app.learners._linear_fit import chosen_transform
-from app.learners.logistic import Logistic
+from app.learners.logistic import Logistic, chosen_transform
 
 
 def sigmoid(z):

@@ -8,7 +8,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from app.errors import Invalid
-from app.learners import _linear_fit
+from app.learners import scikit
 from app.learners.logistic import Logistic
 from tests.reference.tables import mixed
 
@@ -57,7 +57,7 @@ def test_an_unseen_category_counts_as_missing():
 
 def test_a_fit_that_runs_out_of_steps_says_so(monkeypatch):
     """No warning is lost: `converged_` is False."""
-    monkeypatch.setattr(_linear_fit, "_MAX_STEPS", 2)
+    monkeypatch.setattr(scikit, "_MAX_STEPS", 2)
     X, y, categorical = mixed(200, 3, 3)
     assert not Logistic(C=1e3, categorical_features=categorical).fit(X, y).converged_
 

@@ -8,25 +8,12 @@ from joblib import parallel_config
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.ensemble import RandomForestClassifier
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from app import progress
 from app.errors import Invalid
 from app.learners import _neighbours
-from app.learners.multilabel_forest import MultilabelForest
-from tests.learners.multilabel import EXEMPT, drawn
-
-WEIGHTS = {
-    "check_sample_weight_equivalence_on_dense_data": "trees draw rows at random, so a row of weight 2 and the row twice"
-    " are drawn differently",
-}
-
-
-@parametrize_with_checks([MultilabelForest(n_estimators=5)], expected_failed_checks=lambda _: EXEMPT | WEIGHTS)
-@pytest.mark.thorough
-def test_it_keeps_the_conventions(estimator, check):
-    """Each of scikit-learn's checks passes, or is exempted with a reason."""
-    check(estimator)
+from app.learners.random_forest import MultilabelForest
+from tests.learners.multilabel import drawn
 
 
 @pytest.mark.parametrize("labels", [1, 3])

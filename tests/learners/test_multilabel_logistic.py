@@ -5,21 +5,11 @@ import pickle
 import numpy as np
 import pytest
 from scipy import sparse
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from app.errors import Invalid
 from app.learners.logistic import Logistic
 from app.learners.multilabel_logistic import MultilabelLogistic
-from tests.learners.multilabel import EXEMPT, drawn
-
-
-@parametrize_with_checks(
-    [MultilabelLogistic(), MultilabelLogistic(chain=True)], expected_failed_checks=lambda _: EXEMPT
-)
-@pytest.mark.thorough
-def test_estimators_keep_the_conventions(estimator, check):
-    """Each of scikit-learn's checks passes, or is exempted with a reason."""
-    check(estimator)
+from tests.learners.multilabel import drawn
 
 
 @pytest.mark.parametrize("calibration", ["auto", "none", "sigmoid", "isotonic"])

@@ -25,7 +25,7 @@ def unseen_posterior(kind, seed):
     new, truth = noise(1000, 1000 + seed)
     _, parameters = resolve({"kind": kind.name})
     parameters |= {name: value for name, value in QUICK.items() if name in parameters}
-    model = kind.build(parameters, benefits=BENEFITS if kind.benefits == "required" else None, random_state=seed)
+    model = kind.build(parameters, benefits=BENEFITS if kind.needs_benefits else None, random_state=seed)
     if kind.labels == "one":
         return model.fit(X, y).posterior(new), truth
     p = model.fit(X, np.column_stack((y, noise(150, 2000 + seed)[1]))).posterior(new)[:, 0]

@@ -7,7 +7,6 @@ import pytest
 from joblib import parallel_config
 from sklearn.base import clone
 from sklearn.ensemble import RandomForestClassifier
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from app import progress
 from app.acquisition.prices import Prices
@@ -16,21 +15,6 @@ from app.learners.random_forest import RandomForest
 from tests.conftest import shared
 from tests.reference.stepwise import simulate
 from tests.reference.tables import mixed
-
-WEIGHTS = {
-    "check_sample_weight_equivalence_on_dense_data": "trees draw rows at random, so a row of weight 2 and the row twice"
-    " are drawn differently",
-}
-
-
-@parametrize_with_checks(
-    [RandomForest(n_estimators=5), RandomForest(n_estimators=5, calibration="sigmoid")],
-    expected_failed_checks=lambda _: WEIGHTS,
-)
-@pytest.mark.thorough
-def test_it_keeps_the_conventions(estimator, check):
-    """Each of scikit-learn's checks passes, or is exempted with a reason."""
-    check(estimator)
 
 
 @pytest.mark.parametrize("trees", [1, 16, 37])

@@ -66,7 +66,7 @@ MAKERS = {
     "random_forest": lambda **rest: RandomForest(n_estimators=15, **rest),
     "budget_forest": lambda **rest: BudgetForest(alpha=2, n_estimators=15, feature_costs=PRICES, **rest),
     "forest_chain": lambda **rest: ForestChain(n_estimators=5, least=0.0, feature_costs=PRICES, **rest),
-    "cost_tree": lambda **rest: CostTree(depth=3, trade_off=1e-4, initialiser="leaf", feature_costs=PRICES, **rest),
+    "cost_tree": lambda **rest: CostTree(depth=3, trade_off=1e-4, feature_costs=PRICES, **rest),
 }
 
 
@@ -329,7 +329,7 @@ def test_buying_everything_pays_for_the_nodes_of_a_tree_too():
     """One that needs all features costs as much when it is asked to the end."""
     X, y = rows(120, 0)
     made = CostTree(
-        depth=1, trade_off=0.0, rho=0.0, initialiser="greedy", features="boosted", weak_learners=8, evaluation_cost=0.5,
+        depth=1, trade_off=0.0, rho=0.0, features="boosted", weak_learners=8, evaluation_cost=0.5,
         feature_costs=PRICES, categorical_features=[4], random_state=0,
     )  # fmt: skip
     made.fit(X, y)

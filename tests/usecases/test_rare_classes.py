@@ -42,7 +42,7 @@ def warnings_of(learner, counts, part=0.25):
     table = table_of(counts)
     rows = split_rows(table.y, part, 0)
     kind, parameters = resolve(learner)
-    benefits = None if kind.benefits == "ignored" else np.eye(len(counts))
+    benefits = None if not kind.takes("benefits") else np.eye(len(counts))
     model = kind.build(parameters, benefits=benefits, random_state=0).fit(table.X[rows.train], table.y[rows.train])
     held = table.y[rows.holdout]
     holdout = Holdout(model.posterior(table.X[rows.holdout]), held) if len(held) else None

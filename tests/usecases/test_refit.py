@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from app.learners import logistic
-from app.learners._linear_fit import fit_linear
+from app.learners import logistic, scikit
 from app.learners.catalogue import KINDS, resolve
 from app.learners.multilabel_logistic import MultilabelLogistic
+from app.learners.scikit import fit_linear
 from tests.conftest import trained, two_class_rows
 from tests.learners.multilabel import drawn
 from tests.reference.tables import mixed
@@ -51,7 +51,7 @@ def test_refit_of_linear_labels_fits_nothing_for_calibration(monkeypatch, chain,
     X, Y = drawn(300)
     model = MultilabelLogistic(chain=chain, categorical_features=[3], random_state=0).fit(X[:200], Y[:200])
     fits = []
-    monkeypatch.setattr(logistic, "fit_linear", lambda *sent: fits.append(len(sent[1])) or fit_linear(*sent))
+    monkeypatch.setattr(scikit, "fit_linear", lambda *sent: fits.append(len(sent[1])) or fit_linear(*sent))
     model.refit(X, Y)
     assert raw_fits * (Y.shape[1] - 1) < len(fits) <= raw_fits * Y.shape[1]
     assert fits.count(300) == Y.shape[1]

@@ -8,7 +8,7 @@ from app.learners.catalogue import KINDS, resolve
 from app.usecases.specs import LearnerSpec, TrainSpec
 from app.usecases.training_warnings import notes
 
-PRICED = [name for name, kind in KINDS.items() if kind.feature_costs != "ignored"]
+PRICED = [name for name, kind in KINDS.items() if kind.takes("feature_costs")]
 UNPRICED = "'benefits' did not choose the tree"
 COSTS = [{"feature": "a", "cost": 2}]
 

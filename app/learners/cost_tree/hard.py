@@ -6,9 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from app.learners.cost_tree.losses import Loss, Squared
-from app.learners.cost_tree.refit import fit_columns
-from app.learners.cost_tree.soft import SoftTree
+from app.learners.cost_tree.optimise import fit_columns
+from app.learners.cost_tree.soft import Loss, SoftTree, Squared
 
 _STEPS = 100
 _SAME = 1e-12

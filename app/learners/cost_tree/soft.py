@@ -11,16 +11,122 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
+from scipy import sparse
 from scipy.special import expit
 
-from app.learners.cost_tree.charges import Charges
-from app.learners.cost_tree.losses import Loss
+from app.acquisition.prices import Prices
 
 SMOOTH = 1e-5
 """`sqrt(g)` is `sqrt(g + SMOOTH^2) - SMOOTH`, so that a weight of zero has an auxiliary variable above zero."""
+
+
+class Loss(Protocol):
+    """A convex loss of scores (n, `outputs`) against targets (n,); `curvature` bounds its second derivative."""
+
+    @property
+    def outputs(self) -> int: ...
+
+    @property
+    def curvature(self) -> float: ...
+
+    def __call__(self, S: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The loss of each row (n,) and its derivative by each score (n, outputs)."""
+        ...
+
+
+@dataclass(frozen=True)
+class Squared:
+    """`(s - y)^2` for numbers."""
+
+    outputs: int = 1
+    curvature: float = 2.0
+
+    def __call__(self, S: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        difference = S - y[:, None]
+        return np.square(difference[:, 0]), 2.0 * difference
+
+
+@dataclass(frozen=True)
+class TwoClasses:
+    """`log(1 + exp(-s))` for class 1 and `log(1 + exp(s))` for class 0."""
+
+    outputs: int = 1
+    curvature: float = 0.25
+
+    def __call__(self, S: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        sign = 1.0 - 2.0 * y
+        margin = sign * S[:, 0]
+        small = np.exp(-np.abs(margin))
+        wrong = np.where(margin >= 0, 1.0, small) / (1.0 + small)
+        return np.maximum(margin, 0.0) + np.log1p(small), (sign * wrong)[:, None]
+
+
+@dataclass(frozen=True)
+class Classes:
+    """Cross-entropy of a softmax over `outputs` scores, one for each class."""
+
+    outputs: int
+    curvature: float = 0.5
+
+    def __call__(self, S: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        rows = np.arange(len(S))
+        P = S - S.max(axis=1, keepdims=True)
+        own = P[rows, y]
+        np.exp(P, out=P)
+        total = P.sum(axis=1)
+        P /= total[:, None]
+        P[rows, y] -= 1.0
+        return np.log(total) - own, P
+
+
+def loss_of(n_classes: int) -> Loss:
+    """The loss for a number of classes; 0 is regression."""
+    if n_classes == 0:
+        return Squared()
+    return TwoClasses() if n_classes == 2 else Classes(n_classes)
+
+
+@dataclass(frozen=True, eq=False)
+class Charges:
+    """S prices, each paid once on a path where any of its columns has weight.
+
+    `members` (S, T) sparse 0/1: which of the T columns call for the charge; `price` (S,) > 0.
+    """
+
+    members: sparse.csr_matrix
+    price: np.ndarray
+
+    @classmethod
+    def of(cls, prices: Prices, uses: np.ndarray, evaluation: np.ndarray) -> Charges:
+        """From the prices of m features, `uses` (m, T) bool (the paper's F), and `evaluation` (T,) (its e_t).
+
+        A feature in a group charges its discounted price, and the group what its first member costs more: the
+        largest difference among them.
+        """
+        surcharge = np.zeros(len(prices.groups))
+        grouped = np.flatnonzero(prices.group >= 0)
+        np.maximum.at(surcharge, prices.group[grouped], (prices.cost - prices.discounted)[grouped])
+        opens = prices.group[None, :] == np.arange(len(prices.groups))[:, None]
+        by_group = (opens.astype(np.float64) @ uses.astype(np.float64)) > 0
+        price = np.concatenate((prices.discounted, surcharge, evaluation))
+        paid = price > 0
+        members = sparse.vstack(
+            (sparse.csr_matrix(uses), sparse.csr_matrix(by_group), sparse.identity(uses.shape[1])), format="csr"
+        )
+        return cls(members[paid].astype(np.float64), price[paid])
+
+    def mix(self, squares: np.ndarray) -> np.ndarray:
+        """The members' squared weights (T,), summed by charge (S,)."""
+        summed: np.ndarray = self.members @ squares
+        return summed
+
+    def spread(self, by_charge: np.ndarray) -> np.ndarray:
+        """A number for each charge (S,), summed by column (T,)."""
+        summed: np.ndarray = self.members.T @ by_charge
+        return summed
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,7 +11,6 @@ import numpy as np
 from app.acquisition.tree_of_classifiers import Scorer
 from app.learners._design import Design
 from app.learners._linear import Linear
-from app.progress import report
 
 _BATCH = 2000
 
@@ -114,29 +113,6 @@ class Boosted:
     means: np.ndarray
     scales: np.ndarray
     uses: np.ndarray
-
-    @classmethod
-    def fit(
-        cls, plain: Plain, X: np.ndarray, targets: np.ndarray, weights: np.ndarray, n_classes: int, *,
-        rounds: int, depth: int, random_state: int, standardise: bool,
-    ) -> Self:  # fmt: skip
-        """Boost `rounds` times with trees of `depth` (one for each class where there are three or more)."""
-        from sklearn.ensemble import GradientBoostingClassifier, GradientBoostingRegressor  # noqa: PLC0415 - see `estimator`
-
-        columns = plain.columns(X)
-        model = (GradientBoostingClassifier if n_classes else GradientBoostingRegressor)(
-            n_estimators=rounds, max_depth=depth, random_state=random_state
-        )
-        model.fit(columns, targets, sample_weight=weights, monitor=lambda i, *_: report((i + 1) / rounds, "boosting"))
-        trees = [tree.tree_ for tree in model.estimators_.ravel()]
-        uses = np.zeros((plain.uses.shape[0], len(trees)), dtype=np.bool_)
-        for t, tree in enumerate(trees):
-            uses[:, t] = plain.uses[:, np.unique(tree.feature[tree.feature >= 0])].any(axis=1)
-        weak = WeakLearners.of(trees)
-        found = weak.outputs(columns)
-        means = weights @ found / weights.sum()
-        scales = np.sqrt(weights @ (found - means) ** 2 / weights.sum()) if standardise else np.ones(len(trees))
-        return cls(plain, weak, means, np.where(scales > 0, scales, 1.0), uses)
 
     def columns(self, X: np.ndarray) -> np.ndarray:
         found = self.weak.outputs(self.plain.columns(X))

@@ -1,0 +1,158 @@
+"""What all learners do alike: scikit-learn's conventions, probabilities, copies, progress, no rows."""
+
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.base import BaseEstimator, clone
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from app.learners.automatic import Automatic
+from app.learners.benefit_logistic import BenefitLogistic
+from app.learners.budget_forest import BudgetForest
+from app.learners.catalogue import KINDS, resolve
+from app.learners.cost_naive_bayes import CostNaiveBayes
+from app.learners.cost_tree.estimator import CostTree
+from app.learners.forest_chain import ForestChain
+from app.learners.gradient_boosting import GradientBoosting
+from app.learners.hierarchical_logistic import HierarchicalLogistic
+from app.learners.kernel_logistic import KernelLogistic
+from app.learners.logistic import Logistic
+from app.learners.multilabel_logistic import MultilabelLogistic
+from app.learners.random_forest import MultilabelForest, RandomForest
+from app.progress import listen
+from tests.learners.multilabel import drawn
+from tests.reference.tables import mixed
+
+SMALL: dict[str, Any] = {  # learned at once
+    "auto": {"max_seconds": 1e-9},
+    "budget_forest": {"n_estimators": 3, "alpha": 1.0},
+    "cost_tree": {"depth": 2, "lambda": 0.01},
+    "forest_chain": {"n_estimators": 4, "steps": 3, "greedy": 2},
+    "gradient_boosting": {"max_iter": 8},
+    "multilabel_forest": {"n_estimators": 8},
+    "random_forest": {"n_estimators": 8},
+}
+KINDS_AND_TASKS = [(kind.name, task) for kind in KINDS.values() for task in kind.tasks]
+LEARNERS = [
+    Logistic(),
+    Logistic(calibration="sigmoid"),
+    Logistic(calibration="isotonic"),
+    BenefitLogistic(),
+    CostNaiveBayes(calibration="none"),
+    CostNaiveBayes(),
+    CostNaiveBayes(calibration="isotonic"),
+    Automatic(max_seconds=1e-9),
+    BudgetForest(n_estimators=3),
+    BudgetForest(alpha=0, n_estimators=5),
+    CostTree(trade_off=0.01, depth=1),
+    CostTree(trade_off=0.01, depth=2, task="regression"),
+    CostTree(trade_off=0.01, depth=1, features="boosted", weak_learners=3),
+    ForestChain(n_estimators=4, steps=3, greedy=2),
+    GradientBoosting(max_iter=4, calibration="none"),
+    GradientBoosting(max_iter=4, calibration="isotonic"),
+    HierarchicalLogistic(),
+    HierarchicalLogistic(first=BenefitLogistic(), second=Logistic()),
+    HierarchicalLogistic(first=KernelLogistic(kernel="linear"), second=KernelLogistic()),
+    *(KernelLogistic(kernel=name) for name in ("rbf", "linear", "polynomial", "poly")),
+    MultilabelForest(n_estimators=5),
+    MultilabelLogistic(),
+    MultilabelLogistic(chain=True),
+    RandomForest(n_estimators=5),
+    RandomForest(n_estimators=5, calibration="sigmoid"),
+]
+
+DRAWN = "rows are drawn, or dealt into folds, at random: a row of weight 2 and the row twice are not drawn alike"
+TOLERANCE = "the check compares to 1e-7, relative, what fits find that stop at gradients of 1e-6"
+ONE_COLUMN = "the check trains on classes; this estimator takes an indicator of 0 and 1, a column per label"
+EXEMPT = dict.fromkeys(
+    (
+        "check_estimators_dtypes",
+        "check_sample_weights_not_an_array",
+        "check_sample_weights_pandas_series",
+        "check_sample_weights_shape",
+        "check_sample_weights_not_overwritten",
+        "check_classifier_data_not_an_array",
+        "check_classifiers_classes",
+        "check_classifiers_train",
+        "check_fit2d_1feature",
+    ),
+    ONE_COLUMN,
+) | {
+    "check_classifiers_one_label": "a label that is the same in every row is defined here: it has a probability",
+    "check_classifiers_one_label_sample_weights": "the same, after rows without weight are left out",
+    "check_classifier_not_supporting_multiclass": ONE_COLUMN
+    + "; what it refuses is the form, not the number of classes",
+}
+
+
+def exempt(estimator: BaseEstimator) -> dict[str, str]:
+    """Checks that an estimator cannot pass, each with its reason."""
+    found = dict(EXEMPT) if estimator.labels == "several" else {}
+    calibrated = estimator.calibration in ("isotonic", "sigmoid")
+    at_random = isinstance(
+        estimator, BudgetForest | CostTree | ForestChain | GradientBoosting | MultilabelForest | RandomForest
+    )
+    kernel = isinstance(estimator, KernelLogistic) and estimator.kernel != "rbf"
+    stages = isinstance(estimator, HierarchicalLogistic) and isinstance(estimator.first, KernelLogistic)
+    if calibrated or at_random:
+        found["check_sample_weight_equivalence_on_dense_data"] = DRAWN
+    elif kernel or stages:
+        found["check_sample_weight_equivalence_on_dense_data"] = TOLERANCE
+    return found
+
+
+@pytest.mark.sampled
+@parametrize_with_checks(LEARNERS, expected_failed_checks=exempt)
+def test_scikit_learns_checks(estimator, check):
+    """Each of them passes, or is exempted with a reason."""
+    check(estimator)
+
+
+def learner(name, task, K=3, seed=0):
+    """A learner of this kind, not fitted, with a table for it."""
+    kind, parameters = resolve(
+        {"kind": name} | SMALL.get(name, {}) | ({"task": task} if len(KINDS[name].tasks) > 1 else {})
+    )
+    if kind.labels == "several":
+        (X, y), categorical = drawn(240, seed), (3,)
+    else:
+        X, y, categorical = mixed(240, K, seed)
+    if task == "regression":
+        y = np.nan_to_num(X[:, 1]) + y
+    classes = list(range(K)) if kind.labels == "one" and task != "regression" else None
+    model = kind.build(
+        parameters, categorical_features=list(categorical), benefits=np.eye(K), classes=classes, random_state=0
+    )
+    return model, X, y
+
+
+def answers(model, X):
+    return model.values(X) if getattr(model, "task", "") == "regression" else model.posterior(X)
+
+
+@pytest.mark.parametrize(("name", "task"), KINDS_AND_TASKS)
+@pytest.mark.sampled
+def test_mixed_tables_with_missing_values_are_answered(name, task):
+    """`fit` returns the learner; no answer depends on other rows, on pickling, or on anything but the seed."""
+    model, X, y = learner(name, task)
+    heard = []
+    with listen(lambda fraction, _: heard.append(fraction)):
+        assert model.fit(X, y) is model
+    assert heard == sorted(heard) or name in ("auto", "forest_chain", "budget_forest")  # pieces of work in parallel
+    assert not heard or heard[-1] == pytest.approx(1.0)
+
+    found = answers(model, X)
+    assert np.isfinite(found).all()
+    if task == "classification":
+        assert found.dtype == np.float64
+        np.testing.assert_array_equal(model.predict_proba(X), found)
+        if KINDS[name].labels == "one":
+            np.testing.assert_allclose(found.sum(axis=1), 1, rtol=1e-12)
+            assert (model.predict(X) == y).mean() > 0.45
+    few = np.concatenate([answers(model, X[i : i + 1]) for i in range(20)])
+    np.testing.assert_allclose(few, found[:20], atol=1e-12)
+    np.testing.assert_array_equal(answers(pickle.loads(pickle.dumps(model)), X), found)
+    np.testing.assert_array_equal(answers(clone(model).fit(X, y), X), found)
+    assert answers(model, np.empty((0, X.shape[1]))).shape == (0, *found.shape[1:])
