@@ -15,6 +15,3 @@ class Dialect(NamedTuple):
     delimiter: Delimiter = ","
     decimal: Decimal = "."
     encoding: Encoding = "utf-8"
-
-
-PLAIN = Dialect()

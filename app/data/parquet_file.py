@@ -1,4 +1,4 @@
-"""Parquet files, refused by their metadata before anything is decoded where they are too large; and rows written."""
+"""Parquet files, refused by their metadata before anything is decoded where they are too large."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def parquet_source(content: BinaryIO, limits: DataLimits, request: UploadRequest
         file = _opened(content, limits)
         schema = file.schema_arrow
         names = schema.names  # a list of its own each time Arrow is asked for it
-        ignored = index_columns(schema).difference(request.labels) | request.named("ignore")
+        ignored = index_columns(schema).difference(request.label) | request.named("ignore")
         chosen = [j for j, name in enumerate(names) if name not in ignored]
         kinds = _kinds(schema, chosen)
     if not file.metadata.num_rows:
@@ -63,33 +63,11 @@ def parquet_source(content: BinaryIO, limits: DataLimits, request: UploadRequest
     return Source(names, [Location(names[j], FILE + pointer(names[j])) for j in chosen], kinds, batches)
 
 
-class ParquetRows:
-    """Rows written to a Parquet file, some at a time: `kinds` are those of its columns."""
-
-    def __init__(self, sink: BinaryIO, kinds: Mapping[str, pa.DataType]) -> None:
-        self._schema = pa.schema(kinds.items())
-        self._writer = pq.ParquetWriter(sink, self._schema)
-        self._rows: list[Mapping[str, Any]] = []
-
-    def add(self, row: Mapping[str, Any]) -> None:
-        """Write a value for each column, missing where `row` has none."""
-        self._rows.append(row)
-        if len(self._rows) == _BATCH:
-            self._flush()
-
-    def complete(self) -> None:
-        """Write what is left, and the end of the file, which stays open."""
-        self._flush()
-        self._writer.close()
-
-    def close(self) -> None:
-        """Let go of a file that may not be complete."""
-        self._writer.close()
-
-    def _flush(self) -> None:
-        columns = [_column(field, [row.get(field.name) for row in self._rows]) for field in self._schema]
-        self._writer.write_table(pa.table(columns, schema=self._schema))
-        self._rows.clear()
+def batch_of_rows(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.RecordBatch:
+    """Rows to be written, null where a row lacks a value; Conflict where one is of another kind than its column."""
+    return pa.RecordBatch.from_arrays(
+        [_column(field, [row.get(field.name) for row in rows]) for field in schema], schema=schema
+    )
 
 
 def _column(field: Any, values: list[Any]) -> Any:

@@ -28,7 +28,7 @@ def read_upload(content: BinaryIO, request: UploadRequest, sink: BinaryIO, limit
     with opened(content, limits, request) as found:
         source = typed(found, request)
         names = [place.name for place in source.places]
-        positions = _find_labels(names, request.labels)
+        positions = _find_labels(names, request.label)
         several = len(positions) > 1
         built = build(source, positions, sink, limits, several=several, numbers=request.numbers)
     kept = set(names)

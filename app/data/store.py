@@ -17,11 +17,10 @@ from itertools import accumulate
 from typing import Any, BinaryIO, cast
 
 from app.data.dataset import DataLimits, Dataset, checked, damaged, from_json, to_json
-from app.data.dialect import PLAIN, Dialect
 from app.data.isolated import ReaderLimits, read_isolated, unpack_isolated
 from app.data.names import Names
 from app.data.table import Table
-from app.data.upload_request import ColumnType, UploadRequest
+from app.data.upload_request import UploadRequest
 from app.disks import Obstacle
 from app.errors import Conflict, Damaged, NotFound, Unavailable, Unusable
 from app.paging import page_of, place_of
@@ -96,24 +95,14 @@ class DatasetStore:
         """Remove what killed processes left half-written; how many there were."""
         return self._storage.clean_up(_ID)
 
-    def add(
-        self,
-        content: BinaryIO,
-        labels: Sequence[str],
-        name: str | None = None,
-        *,
-        numbers: bool = False,
-        types: dict[str, ColumnType] | None = None,
-        dialect: Dialect = PLAIN,
-    ) -> Dataset:
-        """Keep a file (CSV or Parquet) that is trusted: it is read in this process. See `upload`."""
+    def add(self, content: BinaryIO, labels: Sequence[str], name: str | None = None, **options: Any) -> Dataset:
+        """Keep a file (CSV or Parquet) that is trusted: it is read in this process. See `UploadRequest` for options."""
         from app.data.reading import read_upload  # noqa: PLC0415  (see the note on Arrow above)
 
-        request = UploadRequest(tuple(labels), name, numbers, types or {}, dialect)
+        request = UploadRequest(label=tuple(labels), name=name, **options)
         request.check()
         sink = io.BytesIO()
-        dataset = read_upload(content, request, sink, self.limits)
-        return self._name(self.keep(Draft(dataset, sink.getvalue())), dataset)
+        return self.keep(Draft(read_upload(content, request, sink, self.limits), sink.getvalue()))
 
     def upload(
         self,
@@ -132,8 +121,7 @@ class DatasetStore:
         with tempfile.TemporaryFile() as sink:
             dataset = read_isolated(content, request, cast(BinaryIO, sink), self.limits, self._reader, is_cancelled)
             sink.seek(0)
-            dataset = replace(dataset, lineage=lineage)
-            return self._name(self.keep(Draft(dataset, sink.read())), dataset)
+            return self.keep(Draft(replace(dataset, lineage=lineage), sink.read()))
 
     def arrow_of_parquet(
         self,
@@ -223,16 +211,22 @@ class DatasetStore:
         self.names.forget(dataset_id)
 
     def keep(self, draft: Draft) -> Dataset:
-        """Store what was drafted; where the same content is there already, that is the answer."""
-        dataset = draft.dataset
+        """Store what was drafted, and have its name refer to it from now on.
+
+        Where the same content is there already, that is the answer, as this upload calls and understands it.
+        """
+        sent = kept = draft.dataset
         try:
-            self._storage.publish(dataset.id, {_TABLE: draft.parquet, _RECORD: to_json(dataset)})
+            self._storage.publish(sent.id, {_TABLE: draft.parquet, _RECORD: to_json(sent)})
         except Conflict as conflict:
             try:
-                return self.find(dataset.id)
+                kept = self.find(sent.id)
             except NotFound:
                 raise conflict from None  # it is not whole yet, or was removed at this moment
-        return dataset
+        if sent.name is not None:
+            self.names.point(kept.owner, sent.name, kept.id)
+        name = sent.name or kept.name
+        return replace(kept, name=name, warnings=sent.warnings, ignored=sent.ignored, lineage=sent.lineage)
 
     def parquet(self, dataset: Dataset) -> bytes:
         """The bytes of a table; Damaged where they are not what was stored."""
@@ -270,13 +264,6 @@ class DatasetStore:
             except Damaged as error:
                 unreadable.append(error.detail)
         return whole, unreadable
-
-    def _name(self, kept: Dataset, sent: Dataset) -> Dataset:
-        """What was kept, as this upload calls and understands it; its name refers to it from now on."""
-        if sent.name is not None:
-            self.names.point(kept.owner, sent.name, kept.id)
-        name = sent.name or kept.name
-        return replace(kept, name=name, warnings=sent.warnings, ignored=sent.ignored, lineage=sent.lineage)
 
     def _period(self) -> str:
         """Which half of the time that inline data sets are kept it is now; empty where they are kept for ever."""

@@ -2,35 +2,51 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Literal
 
-from app.data.dialect import PLAIN, Dialect
+from pydantic import BaseModel, ConfigDict, Field
+
+from app.data.dialect import Decimal, Delimiter, Dialect, Encoding
 from app.errors import Invalid, pointer
 from app.text import MAX_NAME, check_text
 
 ColumnType = Literal["number", "category", "ignore"]
 
 
-@dataclass(frozen=True)
-class UploadRequest:
-    """The columns named `labels` are to be predicted; with `numbers` integers are to be regressed on, not classes."""
+class UploadRequest(BaseModel):
+    """The columns named `label` are to be predicted; with `label_type` number integers are to be regressed on, and are
+    no classes. `owner` is the name of the key.
+    """
 
-    labels: tuple[str, ...]
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    label: tuple[str, ...]
     name: str | None = None
-    numbers: bool = False
-    types: dict[str, ColumnType] = field(default_factory=dict)
-    dialect: Dialect = PLAIN
+    label_type: Literal["auto", "number"] = "auto"
+    types: dict[str, ColumnType] = Field(default_factory=dict)
+    delimiter: Delimiter = ","
+    decimal: Decimal = "."
+    encoding: Encoding = "utf-8"
     owner: str = ""
+
+    @property
+    def dialect(self) -> Dialect:
+        return Dialect(self.delimiter, self.decimal, self.encoding)
+
+    @property
+    def numbers(self) -> bool:
+        return self.label_type == "number"
 
     def named(self, kind: ColumnType) -> set[str]:
         """The columns that are ordered to be of this type."""
         return {name for name, each in self.types.items() if each == kind}
 
     def check(self) -> None:
-        """Invalid at `/name` or `/types`; the labels are checked beside the columns of the file."""
+        """Invalid at `/name`, `/types` or `/label_type`; the labels are checked beside the columns of the file."""
         if self.name is not None and not 0 < len(self.name.strip()) <= MAX_NAME:
             raise Invalid.at("/name", f"a name has 1 to {MAX_NAME} characters")
         check_text(self.name or "", "/name")
-        for label in self.named("ignore").intersection(self.labels):
+        for label in self.named("ignore").intersection(self.label):
             raise Invalid.at(pointer("types", label), f"{label!r} is the label")
+        if self.numbers and len(self.label) > 1:
+            raise Invalid.at("/label_type", "a number to regress on is one label; of several, each applies or not")

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
-from contextlib import closing
-from dataclasses import replace
+from collections.abc import Callable, Iterator
 from tempfile import TemporaryFile
 from time import time
-from typing import TYPE_CHECKING, BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
 
+from app.data.parquet_file import batch_of_rows
 from app.data.store import Dataset
 from app.data.upload_request import UploadRequest
 from app.errors import Conflict, Invalid, NotFound, TooLarge
@@ -23,9 +24,6 @@ from app.usecases.outcome_report.report import reservations
 from app.usecases.outcome_report.selection import ActionCounts
 from app.usecases.outcome_report.slices import settled, slices
 from app.usecases.ports import Ports
-
-if TYPE_CHECKING:
-    from app.data.parquet_file import ParquetRows
 
 
 def make(
@@ -46,20 +44,24 @@ def make(
     /model, Conflict where no data set can be made of these rows, Invalid at /name, TooLarge.
     """
     card = _latest(ports, model)
-    request = UploadRequest((card.labels[0],), name, owner=owner)
+    request = UploadRequest(label=(card.labels[0],), name=name, owner=owner)
     request.check()
     counts: Counter[str] = Counter()
     versions, names = set[int](), set[str]()
     maturity = matured(ports.archive.cases(model, since=since, until=until, arrivals_only=True), time())
     actions = ActionCounts()
-    with TemporaryFile() as file, closing(_rows(cast(BinaryIO, file), card)) as rows:
-        for cases in ports.archive.cases(model, since=since, until=until, with_instances=True):
-            for part in slices(cases, maturity.since):
-                actions.add(part)
-            some = settled(cases, maturity.since)
-            counts.update(_write(rows, some, card, versions, names))
-            if counts["rows"] > ports.datasets.limits.max_rows:
-                raise TooLarge(f"a data set may have at most {ports.datasets.limits.max_rows:,} rows; choose a period")
+    with TemporaryFile() as file:
+        schema = _schema(card)
+        with pq.ParquetWriter(file, schema) as writer:
+            for cases in ports.archive.cases(model, since=since, until=until, with_instances=True):
+                for part in slices(cases, maturity.since):
+                    actions.add(part)
+                rows = list(_rows(settled(cases, maturity.since), card, counts, versions))
+                names.update(*rows)
+                writer.write_batch(batch_of_rows(rows, schema))
+                if counts["rows"] > ports.datasets.limits.max_rows:
+                    most = f"{ports.datasets.limits.max_rows:,} rows"
+                    raise TooLarge(f"a data set may have at most {most}; choose a period")
         left_out = {reason: counts[reason] for reason in ("without_instance", "without_truth", "of_acquire")}
         if not counts["rows"]:
             detail = ", ".join(f"{count:,} {reason.replace('_', ' ')}" for reason, count in left_out.items())
@@ -74,8 +76,7 @@ def make(
             "warnings": list(reservations(maturity, selective=actions.document()["is"])),
         }
         absent = (feature.name for feature in card.features if feature.name not in names)
-        request = replace(request, types=dict.fromkeys(absent, "ignore"))
-        rows.complete()
+        request = request.model_copy(update={"types": dict.fromkeys(absent, "ignore")})
         try:
             return ports.datasets.upload(cast(BinaryIO, file), request, is_cancelled, lineage=lineage)
         except Invalid as error:  # its places are in the file
@@ -92,23 +93,18 @@ def _latest(ports: Ports, model: str) -> Card:
     return card
 
 
-def _rows(file: BinaryIO, card: Card) -> ParquetRows:
-    """A file with the card's features and its label."""
-    import pyarrow as pa  # noqa: PLC0415 - 40 MB of memory that a service which makes no such data set can spare
-
-    from app.data.parquet_file import ParquetRows  # noqa: PLC0415 - with pyarrow
-
+def _schema(card: Card) -> pa.Schema:
+    """The card's features and its label."""
     kinds = {part.name: pa.float64() if part.type == "numeric" else pa.string() for part in card.features}
     integers = all(isinstance(name, int) for name in card.classes or ())
-    return ParquetRows(file, kinds | {card.labels[0]: pa.int64() if integers else pa.string()})
+    return pa.schema((kinds | {card.labels[0]: pa.int64() if integers else pa.string()}).items())
 
 
-def _write(rows: ParquetRows, cases: Cases, card: Card, versions: set[int], names: set[str]) -> Mapping[str, int]:
-    """Write a row for each usable case, with what its instance has of the card's features; count these, and the others
-    by what they lack. Add to `versions` and to the `names` of features.
+def _rows(cases: Cases, card: Card, counts: Counter[str], versions: set[int]) -> Iterator[dict[str, Any]]:
+    """A row for each usable case, with what its instance has of the card's features. Count these, and the others by
+    what they lack; add to `versions`.
     """
     assert cases.instances is not None
-    counts: Counter[str] = Counter()
     features = [feature.name for feature in card.features]
     for instance, term, truth in zip(cases.instances, cases.term.tolist(), cases.truth.tolist(), strict=True):
         terms = cases.terms[term]
@@ -123,6 +119,4 @@ def _write(rows: ParquetRows, cases: Cases, card: Card, versions: set[int], name
             versions.add(terms.version)
             values = orjson.loads(instance)
             row = {name: values[name] for name in features if values.get(name) is not None}
-            names.update(row)
-            rows.add(row | {card.labels[0]: terms.classes[truth]})
-    return counts
+            yield row | {card.labels[0]: terms.classes[truth]}

@@ -4,52 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from typing import BinaryIO, Literal
-
-from pydantic import Field
+from typing import BinaryIO
 
 from app.access.caller import Caller
-from app.data.dialect import Decimal, Delimiter, Dialect, Encoding
 from app.data.store import Dataset
-from app.data.upload_request import ColumnType, UploadRequest
-from app.errors import Conflict, Invalid, NotFound
-from app.usecases.fields import WireModel
+from app.data.upload_request import UploadRequest
+from app.errors import Conflict, NotFound
 from app.usecases.ports import Ports
 
 EXAMPLE_ID = "ds_5768cf4cf3e8a191"  # of the upload that the documentation shows; it follows from that, as a test says
 
 
-class UploadFields(WireModel):
-    """What a form, or the query beside a bare file, says of an uploaded file."""
-
-    label: list[str]
-    name: str | None = None
-    label_type: Literal["auto", "number"] = "auto"
-    types: dict[str, ColumnType] = Field(default_factory=dict)
-    delimiter: Delimiter = ","
-    decimal: Decimal = "."
-    encoding: Encoding = "utf-8"
-
-
 def upload(
     ports: Ports,
     content: BinaryIO,
-    asked: UploadFields,
+    asked: UploadRequest,
     caller: Caller,
     is_cancelled: Callable[[], bool] = lambda: False,
 ) -> Dataset:
-    """Keep a file as a data set; the same content and labels always give the same one, whatever its name.
+    """Keep a file as a data set of the caller's; the same content and labels always give the same one.
 
-    By itself (`auto`) a label of integers is a class; with `label_type` number it is a number to regress on. Raises
-    Invalid with places below `/file`, `/label`, `/name` and `/label_type`, or TooLarge. Blocks while the file is read,
-    which ends once `is_cancelled()` is true.
+    Raises Invalid with places below `/file`, `/label`, `/name` and `/label_type`, or TooLarge. Blocks while the file is
+    read, which ends once `is_cancelled()` is true.
     """
-    numbers = asked.label_type == "number"
-    if numbers and len(asked.label) > 1:
-        raise Invalid.at("/label_type", "a number to regress on is one label; of several, each applies or not")
-    dialect = Dialect(asked.delimiter, asked.decimal, asked.encoding)
-    request = UploadRequest(tuple(asked.label), asked.name, numbers, asked.types, dialect, caller.owner)
-    return ports.datasets.upload(content, request, is_cancelled)
+    return ports.datasets.upload(content, asked.model_copy(update={"owner": caller.owner}), is_cancelled)
 
 
 def arrow_of_parquet(

@@ -320,20 +320,22 @@ def test_any_bytes_are_a_data_set_or_a_problem(content):
 def test_integers_are_numbers_to_regress_on_where_that_is_said(store):
     """Whatever they are: too many, once each, beyond what a class may be; another data set than the classes."""
     content = ("a,y\n" + "".join(f"1,{i * 10**15}\n" for i in range(60))).encode()
-    found = store.add(io.BytesIO(content), ["y"], numbers=True)
+    found = store.add(io.BytesIO(content), ["y"], label_type="number")
     assert found.classes is None
     assert store.table(found.id).y.tolist() == [i * 1e15 for i in range(60)]
 
     few = b"a,y\n1,3\n2,4\n3,4\n4,3\n"
-    classes, values = (store.add(io.BytesIO(few), ["y"], numbers=numbers) for numbers in (False, True))
+    classes, values = (
+        store.add(io.BytesIO(few), ["y"], label_type="number" if numbers else "auto") for numbers in (False, True)
+    )
     assert (classes.classes, values.classes) == ((3, 4), None)
     assert classes.id != values.id
     assert store.table(classes.id).as_numbers().y.tolist() == store.table(values.id).y.tolist() == [3, 4, 4, 3]
 
     fractions = b"a,y\n1,3.5\n2,4\n"
-    assert store.add(io.BytesIO(fractions), ["y"], numbers=True).id == store.add(io.BytesIO(fractions), ["y"]).id
+    assert store.add(io.BytesIO(fractions), ["y"], label_type="number").id == store.add(io.BytesIO(fractions), ["y"]).id
     with pytest.raises(Invalid, match="holds words"):
-        store.add(io.BytesIO(b"a,y\n1,u\n2,v\n"), ["y"], numbers=True)
+        store.add(io.BytesIO(b"a,y\n1,u\n2,v\n"), ["y"], label_type="number")
 
 
 @pytest.mark.thorough

@@ -10,7 +10,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from app.data.dialect import Dialect
 from app.data.store import DataLimits, DatasetStore
 from app.errors import Invalid
 
@@ -70,12 +69,12 @@ def test_columns_that_look_like_something_else_are_named(store, values, words):
 
 def test_numbers_with_commas_lead_to_the_setting(store):
     content = csv(";", a=[f"{i % 7},5" for i in range(ROWS)], b=[f"{i % 7 + 1},234" for i in range(ROWS)])
-    found = store.add(io.BytesIO(content), ["y"], dialect=Dialect(";"))
+    found = store.add(io.BytesIO(content), ["y"], delimiter=";")
     about = {warning[:3]: warning for warning in found.warnings}
     assert "'0,5'" in about["'a'"]
     assert "decimal=," in about["'a'"]
     assert "decimal=," not in about["'b'"]  # thousands, by all that can be seen
-    found = store.add(io.BytesIO(content.replace(b"1.5", b"1,5")), ["y"], dialect=Dialect(";", ","))
+    found = store.add(io.BytesIO(content.replace(b"1.5", b"1,5")), ["y"], delimiter=";", decimal=",")
     assert kinds(found) == {"x": "numeric", "a": "numeric", "b": "numeric"}
     assert store.table(found.id).X[1].tolist() == [2, 1.5, 2.234]
 
@@ -116,7 +115,7 @@ def test_other_encodings_and_the_suggestion(store, encoding):
     content = csv(a=["m\u00fcd", "wach"] * (ROWS // 2)).decode().encode(encoding)
     with pytest.raises(Invalid, match=f"encoding={encoding}"):
         store.add(io.BytesIO(content), ["y"])
-    found = store.add(io.BytesIO(content), ["y"], dialect=Dialect(encoding=encoding))
+    found = store.add(io.BytesIO(content), ["y"], encoding=encoding)
     assert store.table(found.id).schema.features[1].categories == ("m\u00fcd", "wach")
 
 

@@ -28,7 +28,7 @@ from tests.data import hostile
 from tests.messages import says
 
 CSV = b"a,b,y\n1,u,0\n2,v,1\n,u,0\n4,,1\n"
-ORDER = UploadRequest(("y",))
+ORDER = UploadRequest(label=("y",))
 WORK = isolated._Work(isolated._keep, DataLimits(1000, 10, 10, 10**6), ReaderLimits(), ORDER)
 MB = 2**20
 
@@ -89,7 +89,12 @@ def test_the_same_errors(store, content, error):
 
 
 @pytest.mark.parametrize(
-    "order", [UploadRequest(("y",), " "), UploadRequest(("y",), "x" * 201), UploadRequest(("y",), "a\0")]
+    "order",
+    [
+        UploadRequest(label=("y",), name=" "),
+        UploadRequest(label=("y",), name="x" * 201),
+        UploadRequest(label=("y",), name="a\0"),
+    ],
 )
 def test_what_is_wrong_without_the_file_starts_no_process(store, order, monkeypatch):
     monkeypatch.setattr(isolated, "CONTEXT", None)
@@ -228,7 +233,7 @@ def test_a_reader_dies_with_the_service(tmp_path):
         "from app.data.upload_request import UploadRequest\n"
         "if __name__ == '__main__':\n"
         f"    store = DatasetStore({str(tmp_path)!r}, DataLimits(10**8, 100, 100, 10**9))\n"
-        f"    store.upload(open({str(tmp_path / 'slow.csv')!r}, 'rb'), UploadRequest(('y',)))\n"
+        f"    store.upload(open({str(tmp_path / 'slow.csv')!r}, 'rb'), UploadRequest(label=('y',)))\n"
     )
     script = tmp_path / "service.py"
     script.write_text(code)

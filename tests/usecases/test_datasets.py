@@ -14,6 +14,7 @@ from app.access.caller import ANYBODY
 from app.access.keys import Keys
 from app.data.model_files import ModelFiles
 from app.data.store import DataLimits, DatasetStore
+from app.data.upload_request import UploadRequest
 from app.database import Database
 from app.errors import Conflict, Invalid, NotFound
 from app.job_processes import make_worker
@@ -63,7 +64,7 @@ def dataset(ports):
 
 
 def upload(ports, content, label, name=None):
-    return datasets.upload(ports, io.BytesIO(content), datasets.UploadFields(label=[label], name=name), ANYBODY)
+    return datasets.upload(ports, io.BytesIO(content), UploadRequest(label=(label,), name=name), ANYBODY)
 
 
 def test_upload_find_page(ports, dataset):

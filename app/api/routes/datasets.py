@@ -16,9 +16,10 @@ from app.api.permits import TRAIN, UPLOAD, needs
 from app.api.routing import StrictRoute, checked, parsed_text
 from app.data.dialect import Decimal, Delimiter, Encoding
 from app.data.store import Dataset
+from app.data.upload_request import UploadRequest
 from app.errors import Invalid, pointer
 from app.usecases import datasets as usecase
-from app.usecases.datasets import EXAMPLE_ID, UploadFields
+from app.usecases.datasets import EXAMPLE_ID
 
 router = APIRouter(prefix="/datasets", tags=["train"], route_class=StrictRoute)
 
@@ -247,7 +248,7 @@ async def upload_dataset(
         fields: dict[str, Any] = {field: value for field, value in one.items() if value is not None}
         if types := fields.get("types"):
             fields["types"] = parsed_text("types", types)
-        asked = checked(UploadFields, fields | {"label": [*label, *upload.fields.get("label", [])]})
+        asked = checked(UploadRequest, fields | {"label": [*label, *upload.fields.get("label", [])]})
         dataset = await run_while_connected(request, usecase.upload, ports, upload.content, asked, caller)
     response.headers["Location"] = f"/datasets/{dataset.id}"
     return DatasetDocument.of(dataset)

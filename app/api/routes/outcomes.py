@@ -24,7 +24,6 @@ from app.api.limiters import limiters
 from app.api.permits import ADMIN, PREDICT, TRAIN, needs
 from app.api.routes.datasets import DatasetDocument
 from app.api.routing import DirectRoute, StrictRoute, checked, read_query, refuse_query_of_json
-from app.usecases import dataset_from_outcomes
 from app.usecases import outcomes as usecase
 from app.usecases.fields import Name, Text
 
@@ -147,6 +146,8 @@ async def outcomes_as_dataset(
     The features are those of the model's latest version, and the label has its name. The truth is known more often
     after some actions than after others where the report says so; then the rows are no fair sample.
     """
+    from app.usecases import dataset_from_outcomes  # noqa: PLC0415 - with pyarrow
+
     caller.need_model(body.model)
     make = partial(
         dataset_from_outcomes.make,
