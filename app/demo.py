@@ -293,7 +293,7 @@ def _show_days(
     for words, since, until in (("before", began, half), ("after", half, now), ("in all", began, now)):
         period = {"since": since, "until": until}
         report = answered(client.get(f"/models/{question['model']}/outcomes", params=period))
-        realised, expected = report["realised"], report["expected"]["mean_of_known"]
+        realised, expected = report["realised"], report["promised"]["mean"]
         interval = f"{realised['low']:.1f} to {realised['high']:.1f}"
         verdict = report["verdict"].replace("_", " ")
         print(f"      {words:<7} expected {expected:6.1f}, realised {realised['mean']:6.1f} ({interval}): {verdict}")

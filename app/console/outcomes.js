@@ -26,8 +26,8 @@ const RIGHT = { people: "People were right: the other actions earned more.", dec
 
 /** Sections in their order, each with the fields of the report that it shows. @type {[string[], (report: any) => Child | Child[]][]} */
 const SECTIONS = [
-  [["verdict", "difference", "decisions", "known", "coverage", "expected", "realised", "model", "since", "until", "by", "matrices",
-    "warnings"], summary],
+  [["verdict", "promised", "realised", "difference", "decisions", "known", "coverage", "expected", "without_terms", "advice", "model",
+    "since", "until", "by", "matrices", "warnings"], summary],
   [["maturing"], maturing], [["selective"], selective], [["bounds"], bounds], [["deciles"], deciles], [["alternatives"], alternatives],
   [["overrides", "told_benefits"], overrides], [["exploration"], exploration], [["priors"], priors], [["drift"], drift],
   [["shadow"], challengers], [["groups"], groups],
@@ -119,16 +119,19 @@ function section(report, names, own) {
 function summary(report) {
   const { difference } = report;
   const [verdict, meaning] = VERDICTS[report.verdict] ?? [words(String(report.verdict)), ""];
-  return card("The verdict", h("p", { class: "decision" }, verdict),
+  return card("The verdict",
+    amounts("Benefit of the decisions with known truth", [["promised", report.promised], ["realised", report.realised],
+      ["difference: decided less promised", difference]]),
+    h("p", { class: "decision" }, verdict),
     h("p", null, report.verdict === "undecided" ? why(report) : meaning,
       report.selective?.is ? " This is about the decisions with known truth alone." : null),
+    report.advice?.length ? h("div", null, h("h3", null, "What to do"),
+      h("ul", null, ...report.advice.map((/** @type {any} */ one) => h("li", null, String(one))))) : null,
     facts([["decisions", short(report.decisions, 9)], ["truth known", `${short(report.known, 9)} (${share(report.coverage)})`],
+      report.without_terms > 0 && ["without terms, in no figure", short(report.without_terms, 9)],
       ["version", report.model?.version ?? "all"], report.matrices > 1 && ["benefit matrices", short(report.matrices, 9)],
       ...["since", "until"].map((end) => report[end] && [end, time(report[end])])]),
-    amounts("Expected against realised", [["decided less expected", difference], ["expected of all decisions", report.expected],
-      ["expected of those with known truth", { mean: report.expected?.mean_of_known, cases: report.realised?.cases,
-        basis: `${difference?.basis}; by the model's probabilities` }],
-      ["realised", report.realised]]),
+    amounts("All decisions", [["promised", report.expected]]),
     more("How the interval was made", difference, ["mean", "low", "high", "cases", "basis", "reason"]));
 }
 
@@ -255,7 +258,7 @@ function maturing({ maturing: found }) {
 function groups({ groups: found, by }) {
   if (!found) return null;
   return card(`By ${by}`, table(`Means per decision (95 % interval); ${about(found.map((/** @type {any} */ one) => one.difference))}`,
-    [by, "decisions", "truth known", "expected", "realised", "decided less expected", "verdict"],
+    [by, "decisions", "truth known", "promised", "realised", "difference", "verdict"],
     found.map((/** @type {any} */ one) => [one.group ?? "none", short(one.decisions, 9), share(one.coverage),
-      short(one.expected?.mean_of_known), money(one.realised), money(one.difference), VERDICTS[one.verdict]?.[0] ?? one.verdict])));
+      short(one.promised?.mean), money(one.realised), money(one.difference), VERDICTS[one.verdict]?.[0] ?? one.verdict])));
 }

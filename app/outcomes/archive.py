@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import count
 from typing import TYPE_CHECKING
@@ -204,7 +204,8 @@ class Archive:
 
     def _cases(self, connection: Connection, asked: _Asked, day: int, batch: rows.ColumnBatch) -> Iterator[Cases]:
         """The cases of a batch, if any."""
-        batch, contents = rows.with_terms(connection, batch)
         if batch["terms"]:
-            shadows = rows.shadows(connection, batch["id"]) if "id" in batch else {}
-            yield cases_of_rows(day, batch, asked.names, contents, shadows)
+            whole, contents = rows.with_terms(connection, batch)
+            shadows = rows.shadows(connection, whole["id"]) if "id" in whole else {}
+            lost = len(batch["terms"]) - len(whole["terms"])
+            yield replace(cases_of_rows(day, whole, asked.names, contents, shadows), lost=lost)

@@ -27,6 +27,7 @@ class Cases:
     `ids` and `instances` (JSON, None where absent) are there where they were asked for.
     `shadows` has, by challenger (`name:version`), what it would have chosen, (n,) indices into the same actions,
     `UNKNOWN` where it was not asked.
+    `lost` counts decisions beside these that no reader understands, as their terms are missing.
     """
 
     day: int
@@ -47,6 +48,7 @@ class Cases:
     ids: Sequence[str] | None = None
     instances: Sequence[str | None] | None = None
     shadows: Mapping[str, np.ndarray] = field(default_factory=dict)
+    lost: int = 0
 
     def __len__(self) -> int:
         return len(self.at)
@@ -86,7 +88,9 @@ def cases_of(
 ) -> Cases:
     """The cases of columns, with ids and instances where `names` has them; the others as the fields of `Cases`."""
     keys, key = columns.coded("client")
-    arrays = {name: columns.floats(name) for name in FLOATS} | {name: columns.indices(name) for name in INDICES}
+    arrays: dict[str, Any] = {name: columns.floats(name) for name in FLOATS} | {
+        name: columns.indices(name) for name in INDICES
+    }
     return Cases(
         day=day,
         terms=terms,

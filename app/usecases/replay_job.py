@@ -201,7 +201,7 @@ class Replay:
         for part in slices(cases, self._maturity.since):
             self._actions.add(part)
         found = [self._replayed(terms) for terms in cases.terms]
-        width = max(len(terms.actions) for terms in cases.terms) + 1
+        width = max((len(terms.actions) for terms in cases.terms), default=0) + 1
         place = np.full((len(found), width), UNKNOWN, dtype=np.int32)  # of each action; the last one stands for none
         counts = np.bincount(cases.term, minlength=len(found)).tolist()
         terms = []

@@ -84,7 +84,7 @@ def test_sums_are_those_of_the_clients_ledger(client):
 
     report = get(client, "ward").json()
 
-    assert list(report)[:2] == ["difference", "verdict"]
+    assert list(report)[:4] == ["promised", "realised", "difference", "verdict"]
     assert (report["decisions"], report["known"]) == (len(rows), ledger["known"])
     assert report["realised"]["total"] == pytest.approx(ledger["received"])
     assert report["model"] == {"name": "ward", "version": None}

@@ -181,6 +181,28 @@ def test_decisions_without_a_matrix_are_counted_and_said():
     assert reported([bare])["verdict"] == "undecided"
 
 
+def test_decisions_without_terms_are_counted_and_said():
+    day = replace(day_of_cases(np.random.default_rng(2), 100), lost=3)
+
+    report = reported([day])
+
+    assert (report["decisions"], report["without_terms"]) == (100, 3)
+    assert any("3 decisions are in no figure" in warning for warning in report["warnings"])
+
+
+def test_a_report_says_first_what_came_of_the_promise_and_what_to_do():
+    rng = np.random.default_rng(3)
+    days = [replace(day, received_at=day.at) for day in (day_of_cases(rng, 1500, DAY + d, odds=2.0) for d in range(8))]
+    report = reported(days)
+
+    assert list(report)[:4] == ["promised", "realised", "difference", "verdict"]
+    assert report["realised"]["mean"] - report["promised"]["mean"] == pytest.approx(report["difference"]["mean"])
+    assert report["verdict"] in ("over_promises", "under_promises")
+    assert "priors" in report["advice"][0]
+    fair = reported([day_of_cases(rng, 600, DAY + d) for d in range(8)])
+    assert fair["advice"] == []
+
+
 def test_nothing_recorded_is_a_report_without_figures():
     report = reported([])
 
@@ -572,7 +594,7 @@ def test_a_feature_that_goes_missing_is_seen(value, share):
 def money(node, path=""):
     """Every object of the report with an amount of money, with its path."""
     if isinstance(node, dict):
-        if {"mean", "total", "low", "high", "expected", "realised", "mean_low", "mean_of_known"} & {
+        if {"mean", "total", "low", "high", "expected", "realised", "mean_low"} & {
             name for name, value in node.items() if isinstance(value, int | float) and not isinstance(value, bool)
         }:
             yield path, node

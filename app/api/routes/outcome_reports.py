@@ -38,14 +38,11 @@ class Overrides(Gain):
 
 
 class Expected(Basis):
-    """What the model promised."""
+    """What the model promised; `cases` have a benefit matrix."""
 
     mean: float | None
     total: float
-    cases: int = Field(description="decisions with a benefit matrix")
-    mean_of_known: float | None = Field(
-        description="of those with known truth, which `realised` is to be compared with"
-    )
+    cases: int
 
 
 class Realised(Amount):
@@ -71,15 +68,16 @@ class Difference(Amount):
 
 
 class Earnings(BaseModel):
-    """Decisions, and what became of them: first the interval of what they earn less what was promised."""
+    """Decisions, and what became of them."""
 
+    promised: Expected = Field(description="of those with known truth, which `realised` is to be compared with")
+    realised: Realised
     difference: Difference
     verdict: Verdict
     decisions: int
     known: int = Field(description="decisions whose truth is known")
     coverage: float | None
-    expected: Expected
-    realised: Realised
+    expected: Expected = Field(description="of all decisions")
 
 
 class Group(Earnings):
@@ -103,6 +101,9 @@ class Challenger(Comparison):
 class OutcomeReport(Earnings):
     """What recorded decisions earned, against what was expected of them."""
 
+    without_terms: int = Field(description="decisions that are in no figure, as their terms are missing")
+    advice: list[str] = Field(description="what to do about what the report found")
+    warnings: list[str]
     model: dict[str, Any] = Field(description="`name`, and `version`, null for all")
     since: datetime | None
     until: datetime | None
@@ -120,7 +121,6 @@ class OutcomeReport(Earnings):
     drift: dict[str, list[dict[str, Any]]] = Field(description="of scores and features")
     shadow: list[Challenger] = Field(description="challengers against what was decided, by confidence sequences")
     groups: list[Group] | None
-    warnings: list[str]
 
 
 @router.get(

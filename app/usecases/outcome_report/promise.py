@@ -65,13 +65,19 @@ class Earned:
         self.promise.add(part.decided[priced] - promised, part.risks[priced], part.day)
 
     def document(self, basis: str, doubt: str | None = None) -> dict[str, Any]:
-        """The difference of realised and expected benefit, the verdict, counts, and both; `doubt` is why there is
-        none.
-        """
+        """Promised and realised benefit, their difference, the verdict, and counts; `doubt` is why there is none."""
         judged = judge(self.promise)
         n = judged.cases
         tolerance = _TOLERANCE * self.size / n if n else None
+        by_model = f"{basis}; by the model's probabilities"
         return {
+            "promised": {
+                "mean": self.promised / n if n else None,
+                "total": self.promised,
+                "cases": n,
+                "basis": by_model,
+            },
+            "realised": {**self._realised(judged.low, judged.high), "level": LEVEL, "cases": n, "basis": basis},
             "difference": {
                 "mean": judged.mean,
                 "low": judged.low,
@@ -93,10 +99,8 @@ class Earned:
                 "mean": self.expected / self.expecting if self.expecting else None,
                 "total": self.expected,
                 "cases": self.expecting,
-                "mean_of_known": self.promised / n if n else None,
                 "basis": ALL,
             },
-            "realised": {**self._realised(judged.low, judged.high), "level": LEVEL, "cases": n, "basis": basis},
         }
 
     def _realised(self, low: float | None, high: float | None) -> dict[str, Any]:

@@ -34,9 +34,9 @@ def matured(days: Iterable[Cases], now: float) -> Maturity:
     Where clients say when truths were known, they may send them later, so none is expected after the last one sent.
     """
     arrivals, labels, last, is_stated = Arrivals(now), dict[Label, int](), -np.inf, False
-    for cases in days:
+    for cases in filter(len, days):
         codes = [[labels.setdefault(label, len(labels)) for label in term.classes] for term in cases.terms]
-        width = max(map(len, codes), default=0)
+        width = max(map(len, codes))
         table = np.array([[*own, *[0] * (width - len(own))] for own in codes]).reshape(-1, width)
         known = cases.truth != UNKNOWN
         truth = np.full(len(cases), UNKNOWN)
@@ -66,10 +66,12 @@ class Read:
         self.groups: dict[Any, Earned] = {}
         self.classes: dict[int, tuple[Label, ...]] = {}
         self.days: set[int] = set()
+        self.without_terms = 0
         self._matrices: set[Any] = set()
 
     def add(self, cases: Cases) -> None:
         """The cases of a day, or a part of them."""
+        self.without_terms += cases.lost
         sections = (self.total, self.actions, self.bounds, self.ways, self.exploration, self.shares, self.scores)
         for part in slices(cases, self.maturity.since):
             self.days.add(part.day)

@@ -14,6 +14,7 @@ from app.evidence.drift import holm
 from app.evidence.maturity import Maturity
 from app.outcomes.cases import Cases
 from app.registry.snapshot import Reference
+from app.text import some_of
 from app.usecases.models import card_of, trained
 from app.usecases.outcome_report import drift, promise
 from app.usecases.outcome_report.drift import Changed
@@ -25,7 +26,7 @@ from app.usecases.ports import Ports
 
 _WRONG = ("over_promises", "under_promises")
 _LEVEL = 0.05
-_NAMED = 10  # versions
+_NAMED = 10  # versions, or features
 MOST_DAYS = 1_000
 
 
@@ -66,7 +67,7 @@ def report(
         every = ports.archive.cases(wanted.name, since=since, until=until, arrivals_only=True)
         found["warnings"].append(_why_empty(reference, wanted.name, ports.archive.days(wanted.name), every))
     period = {"since": _moment(since), "until": _moment(until)}
-    return {"model": {"name": wanted.name, "version": versions[0] if versions else None}, **period, **found}
+    return found | {"model": {"name": wanted.name, "version": versions[0] if versions else None}, **period}
 
 
 def _why_empty(reference: str, name: str, days: Sequence[int], others: Iterable[Cases]) -> str:
@@ -89,10 +90,7 @@ def document(read: Read, changes: Sequence[Changed]) -> dict[str, Any]:
     doubt = maturity.reason or (UNEQUAL if selective["is"] else None)
     missing = None if total.known == total.decisions else read.shares.missing(read.classes)
     drifted = drift.drift(changes)
-    return {
-        "by": read.by,
-        "matrices": read.matrices,
-        **total.document(basis, maturity.reason or missing),
+    details = {
         "maturing": maturing(maturity),
         "selective": selective,
         "bounds": read.bounds.document(total.received, total.promise.count),
@@ -109,8 +107,35 @@ def document(read: Read, changes: Sequence[Changed]) -> dict[str, Any]:
         },
         "shadow": read.ways.challengers(basis, doubt),
         "groups": None if read.by is None else _grouped(read.groups, basis, maturity.reason or missing),
-        "warnings": list(_warnings(read, selective)),
     }
+    first = total.document(basis, maturity.reason or missing)
+    return {
+        **first,
+        "without_terms": read.without_terms,
+        "advice": list(_advice(first["verdict"], details)),
+        "warnings": list(_warnings(read, selective)),
+        "by": read.by,
+        "matrices": read.matrices,
+        **details,
+    }
+
+
+def _advice(verdict: str, details: Mapping[str, Any]) -> Iterator[str]:
+    """What to do about what the report found."""
+    if verdict in _WRONG:
+        changed = any(version["changed"] for version in details["priors"]["versions"])
+        first = 'send the shares of the classes, which have changed, as "priors", or ' if changed else ""
+        yield f"{first}train again, also on what was seen (POST /datasets/from-outcomes)"
+    for one in details["shadow"]:
+        if one["verdict"] == "better":
+            yield f"{one['challenger']} earns more on the same cases: point the alias at it"
+    if details["overrides"]["right"] == "people":
+        yield "people who took another action earned more: find out what they know that the model is not told"
+    if details["selective"]["is"]:
+        yield f'{UNEQUAL}: "explore" a share of the decisions, so that it becomes known after each'
+    moved = [line["feature"] for line in details["drift"]["features"] if line["drifted"]]
+    if moved:
+        yield f"these features have changed, so look at what sends them: {some_of(list(dict.fromkeys(moved)), _NAMED)}"
 
 
 def maturing(maturity: Maturity) -> dict[str, Any]:
@@ -160,6 +185,11 @@ def _warnings(read: Read, selective: Mapping[str, Any]) -> Iterator[str]:
         yield "truth is not known for all decisions: what is unknown may differ; see bounds"
     if total.promise.days == 1:
         yield "all known truths are of one day: the verdict is about that day, as the next one may differ"
+    if read.without_terms:
+        yield (
+            f"{read.without_terms} decisions are in no figure, as their terms are missing in the database: restore"
+            " decision_terms from a backup"
+        )
     unpriced = total.decisions - total.expecting
     if unpriced:
         yield f"{unpriced} decisions have no benefit matrix; they are counted, and no amount is about them"

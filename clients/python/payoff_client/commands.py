@@ -10,7 +10,7 @@ import shutil
 import sys
 import tempfile
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -383,7 +383,22 @@ def outcomes(client: Payoff, chosen: argparse.Namespace) -> None:
         show(chosen, made, figures_text(made))
         return
     report = client.model(chosen.model).outcomes(by=chosen.by, **period)
-    show(chosen, report, figures_text(report))
+    show(chosen, report, _report_text(report))
+
+
+def _report_text(report: Mapping[str, Any]) -> str:
+    """What was promised, what came of it and what to do; then the counts."""
+    lines = [f"{name.ljust(10)}  {_amount(report[name])}" for name in ("promised", "realised", "difference")]
+    lines += [f"verdict     {report['verdict'].replace('_', ' ')}", *(f"- {one}" for one in report["advice"])]
+    return "\n".join([*lines, figures_text({name: value for name, value in report.items() if name != "verdict"})])
+
+
+def _amount(one: Mapping[str, Any]) -> str:
+    """A mean per decision, with its interval."""
+    if one["mean"] is None:
+        return "unknown"
+    interval = "" if one.get("low") is None else f" ({one['low']:.4g} to {one['high']:.4g})"
+    return f"{one['mean']:.4g}{interval} per decision"
 
 
 if __name__ == "__main__":

@@ -188,3 +188,13 @@ def test_what_goes_wrong_has_an_exit_code_and_one_line(run, ward, forest, monkey
     assert (found, output) == (code, "")
     assert words in errors
     assert "Traceback" not in errors
+
+
+def test_a_report_on_outcomes_begins_with_its_first_numbers(run, ward, client):
+    decided = client.model(ward).decide(DATA["rows"][:30], record=True, benefits=BENEFITS)
+    pairs = zip(decided["id"], DATA["labels"], strict=False)
+    client.send_outcomes([{"id": id_, "truth": truth} for id_, truth in pairs])
+    code, output, _ = run(f"outcomes {ward}")
+    report = client.model(ward).outcomes()
+    assert (code, [line.split()[0] for line in output.splitlines()[:4]]) == (0, list(report)[:4])
+    assert f"{report['promised']['mean']:.4g} per decision" in output
