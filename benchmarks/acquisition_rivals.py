@@ -38,12 +38,12 @@ import rivals
 from rivals import Matrices, Table
 
 from app.acquisition.prices import Prices
-from app.learners._priced import net_benefits
 from app.learners.automatic import Automatic
 from app.learners.budget_forest import BudgetForest
 from app.learners.cost_tree.estimator import CostTree
 from app.learners.forest_chain import ForestChain
 from app.learners.random_forest import RandomForest
+from app.learners.stepwise import net_benefits
 
 
 def own(make: Callable[[Prices], Any]) -> Callable[[Table, Matrices], list[float]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Self
 
 import numpy as np
@@ -55,8 +55,8 @@ class Linear:
     offsets: np.ndarray
     table: np.ndarray
     hinges: Hinges | None = None
-    typical: np.ndarray | None = None
-    """The mean term (m, L) of each feature in training, where it was recorded."""
+    typical: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    """The mean term (m, L) of each feature in training, once `recorded`."""
 
     @classmethod
     def fold(cls, design: Design, coef: np.ndarray, intercept: np.ndarray) -> Self:
@@ -114,10 +114,8 @@ class Linear:
             total += np.tensordot(weights[rows], self.terms(X[rows]), axes=1)
         return replace(self, typical=total / weights.sum())
 
-    def contributions(self, X: np.ndarray, chosen: np.ndarray) -> Contributions | None:
-        """See `of_terms`; None for models that older releases trained."""
-        if self.typical is None:
-            return None
+    def contributions(self, X: np.ndarray, chosen: np.ndarray) -> Contributions:
+        """See `of_terms`."""
         return of_terms(self.terms(X) - self.typical, self.intercept + self.typical.sum(axis=0), chosen)
 
     def terms(self, X: np.ndarray) -> np.ndarray:
@@ -207,7 +205,7 @@ class Logit:
         P: np.ndarray = expit(np.concatenate((-z, z), axis=1))
         return P
 
-    def contributions(self, X: np.ndarray, chosen: np.ndarray) -> Contributions | None:
+    def contributions(self, X: np.ndarray, chosen: np.ndarray) -> Contributions:
         return self.linear.contributions(X, chosen)
 
 
@@ -225,5 +223,5 @@ class Softmax:
         """`posterior` of rows of numbers that are neither missing nor huge, without categories."""
         return softmax(self.linear.plain_scores(X))
 
-    def contributions(self, X: np.ndarray, chosen: np.ndarray) -> Contributions | None:
+    def contributions(self, X: np.ndarray, chosen: np.ndarray) -> Contributions:
         return self.linear.contributions(X, chosen)

@@ -13,7 +13,6 @@ from app.acquisition.prices import Prices
 from app.decisions.benefit import decide, row_benefits
 from app.decisions.folds import UNJUDGED, stratified_folds
 from app.errors import Invalid
-from app.learners._priced import net_benefits
 from app.learners.base import Learner
 from app.learners.budget_forest import BudgetForest
 from app.learners.cost_naive_bayes import CostNaiveBayes
@@ -23,7 +22,7 @@ from app.learners.kernel_logistic import KernelLogistic
 from app.learners.logistic import Logistic
 from app.learners.parameters import Range
 from app.learners.random_forest import RandomForest
-from app.learners.stepwise import Stepwise, prices_of
+from app.learners.stepwise import Stepwise, net_benefits, prices_of
 from app.learners.unseen import log_losses, mean_and_error, near_best, unseen
 from app.progress import part
 

@@ -88,10 +88,8 @@ class OneVsRest:
     def posterior(self, X: np.ndarray) -> np.ndarray:
         return softmax(log_expit(self.linear.scores(X)))  # each q divided by their sum, with no 0/0 far out
 
-    def contributions(self, X: np.ndarray, chosen: np.ndarray) -> Contributions | None:
+    def contributions(self, X: np.ndarray, chosen: np.ndarray) -> Contributions:
         """To the log-odds of the chosen class against the rest, by its own model."""
-        if self.linear.typical is None:
-            return None
         rows, typical = np.arange(len(X)), self.linear.typical
         values = (self.linear.terms(X) - typical)[rows, :, chosen]
         base = (self.linear.intercept + typical.sum(axis=0))[chosen]

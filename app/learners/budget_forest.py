@@ -21,15 +21,10 @@ class BudgetForest(Stepwise):
     `feature_costs` and answers `/acquire`.
 
     Feature-budgeted random forest (Nan, Wang, Saligrama 2015, algorithm 1, BudgetRF).
-    `budget`: highest mean price per row of the features that the whole forest looks at, on validation rows; None is no
-    limit. `alpha` >= 0: rows of a class that may be wrong at a leaf (threshold of the impurity); None tries `ALPHAS`.
-    `cost_exponent` from 0 (prices decide only between equals) to 1 (the paper's rule); None is 1 where `alpha` is
-    given, and else tries `EXPONENTS`, too. `n_estimators`: at most so many trees, fewer where the budget ends them;
-    None takes the number, at most `MAX_TREES`, with the least validation error. `max_depth` of a tree; None is no
-    limit. `feature_costs`: Prices, or one price >= 0 for each column, or None for 1 each. `validation_fraction` of each
-    class is held out inside `fit` where anything is left to choose, several parts in turn where there are few rows.
-    Probabilities are the averaged leaf distributions, not calibrated before
-    `learn_stops`.
+    `alpha` None tries `ALPHAS`; `cost_exponent` None is 1, the paper's rule, where `alpha` is given, and else tries
+    `EXPONENTS`, too. `feature_costs`: Prices, or one price >= 0 for each column, or None for 1 each.
+    `validation_fraction` of each class is held out inside `fit` where anything is left to choose, several parts in turn
+    where there are few rows. Probabilities are the averaged leaf distributions, not calibrated before `learn_stops`.
 
     Weighted rows are drawn in proportion to their weight, so `alpha` keeps counting rows. The choice is the least
     validation error; then the least cost, the fewest trees, the largest exponent and the least alpha. Where the first

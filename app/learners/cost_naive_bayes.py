@@ -76,13 +76,11 @@ class Tables:
     places: Places
     prior: np.ndarray
     terms: np.ndarray
-    typical: np.ndarray | None = None
-    """The mean term (m, K) of each feature in training, where it was recorded."""
+    typical: np.ndarray
+    """The mean term (m, K) of each feature in training."""
 
-    def contributions(self, X: np.ndarray, chosen: np.ndarray) -> Contributions | None:
-        """See `of_terms`; None for models that older releases trained."""
-        if self.typical is None:
-            return None
+    def contributions(self, X: np.ndarray, chosen: np.ndarray) -> Contributions:
+        """See `of_terms`."""
         T = self.terms[self.places.find(X)] - self.typical
         return of_terms(T, self.prior + self.typical.sum(axis=0), chosen)
 

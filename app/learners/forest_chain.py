@@ -31,12 +31,8 @@ class ForestChain(Learner):
 
     The trees are extremely randomised (Geurts 2006). Every forest is trained on all rows, so that a case which stops
     early gets the answer of a whole forest. The order is found by a greedy search: the feature that lowers the held-out
-    log loss most for its price comes next, up to `greedy` features, while it does so by `least`; if prices are equal,
-    the next important ones follow, up to `steps`. None: 10 and 22 features and no `least` for equal prices; the 20 most
-    important ones, free ones beside, and 0.001 for others. `n_estimators` trees a forest. `min_samples_leaf` (None: 5
-    in the first two forests, then 1; 5 in all with fewer than 1,000 rows; more above 20,000, unless 3 or 5 do clearly
-    better on held-out rows). A split is the best of one random threshold for each feature, or of 3 or 10 where that
-    does clearly better. `feature_costs`: Prices, or one price >= 0 for each column, or None for 1 each.
+    log loss most for its price comes next. A split is the best of one random threshold for each feature, or of 3 or 10
+    where that does clearly better. `feature_costs`: Prices, or one price >= 0 for each column, or None for 1 each.
 
     Each state is calibrated, blended with the one before it, on rows that its forests did not see; up to 2,000 of
     these rows are the experience that says when to stop. Fitted, besides `Learner`'s: `model_` (Chain), `experience_`

@@ -29,13 +29,10 @@ _STEPS = 10
 class GradientBoosting(Learner):
     """Gradient boosted trees on histograms, cost-blind; takes missing values and categories without preparation.
 
-    Up to `max_iter` trees per class (for two classes in all), each of `max_leaf_nodes` leaves at most (`auto`: by the
-    number of rows; None: no limit) of `min_samples_leaf` rows at least, shrunk by `learning_rate`, their leaves by
-    `l2_regularization`: scikit-learn's HistGradientBoostingClassifier. With `early_stopping` the rounds are those of
-    the smallest calibrated log loss on the folds of the calibration, where there is one. So rows, parameters and seed
-    decide the model. Of a categorical feature with more than 255 categories the 254 of the largest weight stay apart
-    and the others count as one (scikit-learn would refuse it). The other parameters are `Learner`'s. Fitted, besides
-    `Learner`'s: `n_iter_`. Raises Invalid for a parameter out of range.
+    scikit-learn's HistGradientBoostingClassifier. With `early_stopping` the rounds are those of the smallest calibrated
+    log loss on the folds of the calibration, so rows, parameters and seed decide the model. Of a categorical feature
+    with more than 255 categories the 254 of the largest weight stay apart and the others count as one (scikit-learn
+    would refuse it). Fitted, besides `Learner`'s: `n_iter_`.
 
     A fit takes five fits of `max_iter` rounds on four fifths of the rows, and one of `n_iter_`. A row takes
     scikit-learn 0.7 ms at 100 trees, 3 ms at 500, and 1 ms more with categories: its trees have no public form that a

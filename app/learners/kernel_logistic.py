@@ -131,15 +131,11 @@ def _maths() -> Any:
 class KernelLogistic(Learner):
     """Multinomial logistic regression with a kernel, cost-blind: smooth, curved boundaries.
 
-    f_H = 0 for the majority class H.
-    `kernel`: `rbf` exp(-gamma |a-b|^2), `linear` <a, b>, or `polynomial` (gamma <a, b> + 1)^degree, on rows prepared
-    as in `_design.Design`. `gamma`: None is one over the summed variance of the prepared columns (scikit-learn's
-    `scale`; on glass, ecoli and image segmentation it was ahead of the median distance rule). `C`: inverse strength
-    of the L2 penalty, with scikit-learn's meaning; intercepts are free. `numeric_transform`:
-    as for `logistic.Logistic`. `majority`: the class with f = 0, None is the
-    one that weighs most; it is what the functions refer to, and changes no probability. `n_components`:
-    Nystroem landmarks, rows drawn at random; None is every row (exact) up to EXACT_ROWS, LANDMARKS or fewer beyond. The
-    linear kernel is always exact and ignores gamma, degree and n_components.
+    f_H = 0 for the majority class H, which changes no probability. Rows are prepared as in `_design.Design`; default
+    `gamma` is scikit-learn's `scale` (on glass, ecoli and image segmentation it was ahead of the median distance rule).
+    `C` has scikit-learn's meaning; intercepts are free. `numeric_transform`: as for `logistic.Logistic`. Landmarks are
+    rows drawn at random: every row (exact) up to EXACT_ROWS, LANDMARKS or fewer beyond. The linear kernel is always
+    exact and ignores `gamma`, `degree` and `n_components`.
 
     Fitted, besides `Learner`'s: `majority_`; `gamma_`; `n_components_` (0 for linear); `converged_`, `n_iter_` and
     `gradient_norm_` (largest entry, see `_kernel_maths.solve`). Without convergence `fit` warns, too. A likelihood

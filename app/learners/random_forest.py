@@ -30,10 +30,9 @@ def _forests() -> Any:
 class RandomForest(Stepwise):
     """scikit-learn's random forest, cost-blind; answers `/acquire`.
 
-    With calibrated probabilities. `n_estimators`, `max_features` (features looked at per split: a number, a fraction,
-    `sqrt`, `log2`; None is all) and `min_samples_leaf` mean what they mean there; `auto` is 1, 2 or 5, see `best_leaf`.
-    Categories are put in the order of their class distributions and then split like numbers. The other parameters are
-    `Learner`'s. `predict` takes the largest (calibrated) probability; `model_.predict` is the plain vote of the trees.
+    Categories are put in the order of their class distributions and then split like numbers. `min_samples_leaf` `auto`:
+    see `best_leaf`. `predict` takes the largest (calibrated) probability; `model_.predict` is the plain vote of the
+    trees.
     Fitted: as `Stepwise`, and `min_samples_leaf_`. Answering costs O(trees x depth) a row.
     """
 

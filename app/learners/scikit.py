@@ -12,7 +12,7 @@ import numpy as np
 from scipy import sparse
 from scipy.optimize import minimize_scalar
 from sklearn.base import clone
-from sklearn.exceptions import ConvergenceWarning
+from sklearn.exceptions import ConvergenceWarning, InconsistentVersionWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.model_selection import StratifiedKFold
@@ -22,6 +22,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 __all__ = [
     "ConvergenceWarning",
+    "InconsistentVersionWarning",
     "StratifiedKFold",
     "accuracy_score",
     "check_classification_targets",

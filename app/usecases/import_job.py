@@ -11,8 +11,8 @@ from app import progress
 from app.data.table import Table
 from app.errors import Invalid, NotFound, PayoffError
 from app.jobs.job import Job
-from app.learners.imported.estimator import FOLDS, Imported, checked_rows
-from app.learners.imported.rounding import rounding_warnings
+from app.learners import onnx_model
+from app.learners.imported import FOLDS, Imported, checked_rows, load_joblib
 from app.learners.unseen import best_calibration
 from app.registry.card import Card, EvaluationCard
 from app.registry.loaded import Holdout
@@ -97,16 +97,13 @@ def _scorer(ports: Ports, spec: ImportSpec, content: bytes, table: Table) -> Any
     """What the file holds, as a scorer of the table's rows; each format imports only what it needs."""
     classes, limits = table.classes or (), ports.imports
     if spec.format == "onnx":
-        from app.learners.imported import onnx_model  # noqa: PLC0415
-
         return onnx_model.load(content, table.schema, classes, spec.classes)
     if spec.classes is not None:
         raise Invalid.at("/classes", "a joblib file names its classes; leave out 'classes'")
     if not limits.pickles:
         raise Invalid.at("/format", "this worker does not load joblib files: set PAYOFF_ALLOW_PICKLES for it, too")
-    from app.learners.imported import joblib_model  # noqa: PLC0415
 
-    return joblib_model.load(content, table.schema, classes, version_skew=limits.version_skew)
+    return load_joblib(content, table.schema, classes, version_skew=limits.version_skew)
 
 
 def _check_some(scorer: Any, table: Table) -> None:
@@ -146,7 +143,7 @@ def _evaluated(job: Job, spec: ImportSpec, model: Imported, table: Table, P: np.
         metrics = metrics_of(model, holdout, order, table, rows)
     warnings = [] if method == "none" else rare_classes(model, table, split, holdout)
     rounds: list[int] = getattr(model.scorer, "rounds", list)()
-    warnings += rounding_warnings({table.schema.names[j]: table.X[:, j] for j in rounds})
+    warnings += onnx_model.rounding_warnings({table.schema.names[j]: table.X[:, j] for j in rounds})
     card = card_of(model, job, order, table, split, metrics, evaluation, warnings, 0.0, refit=False)
     fitted = len(rows) if method != "none" else 0
     card = card.model_copy(update={"data": card.data.model_copy(update={"rows": fitted})})

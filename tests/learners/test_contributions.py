@@ -194,14 +194,6 @@ def test_learners_without_contributions_have_none():
         assert model.contributions(X, y) is None
 
 
-def test_forests_of_older_releases_have_none():
-    X, y = table()
-    forest = RandomForest(n_estimators=2, random_state=0).fit(X, y)
-    old = forest.model_.nodes._replace(cover=np.empty(0, dtype=np.float32))
-    object.__setattr__(forest.model_, "nodes", old)
-    assert forest.contributions(X, y) is None
-
-
 def test_more_rows_than_a_few_seconds_allow_are_refused_with_their_number():
     X, y = table()
     forest = RandomForest(n_estimators=30, random_state=0, calibration="none").fit(X, y)

@@ -45,17 +45,14 @@ class CostTree(Learner):
     nodes that do not lower the loss on rows held out are pruned, and the predictions of the rest are fitted anew on the
     columns left.
 
-    `task`: `classification` or `regression`. `depth`: models on a path, 1 to 8. `trade_off` (lambda) >= 0, or None: a
-    path of rising trade-offs is trained, each from the one before, and the point with the least error held out whose
-    cost is within `budget` (None: no limit) is taken; the prior at cost 0 where none is. With `benefits` (K, A) in the
-    currency of the `feature_costs` it is the one with the largest net benefit (benefit of the decisions less cost), or
-    the prior where that has more. `features`: `raw`, the prepared features, or `boosted`, the outputs of
-    `weak_learners` boosting rounds of regression trees of `weak_depth`, each of which costs `evaluation_cost` besides
-    the features that it reads. `standardise`: numbers are scaled to variance 1, and a numeric target to standard
-    deviation 10, before the trade-offs weigh them. `feature_costs`: Prices, or one price >= 0 for each column, or None
-    for 1 each; of a group, the path pays the discounted prices and once the difference. `validation_fraction` of the
-    rows is held out inside `fit`. A missing value counts as one that cannot be had: the mean, at no cost. The other
-    parameters are `Learner`'s; probabilities are not calibrated.
+    Without a trade-off (lambda) a path of rising ones is trained, each from the one before, and the point with the
+    least error held out whose cost is within `budget` is taken; the prior at cost 0 where none is. With `benefits` (K,
+    A) in the currency of the `feature_costs` it is the one with the largest net benefit (benefit of the decisions less
+    cost), or the prior where that has more. `standardise`: numbers are scaled to variance 1, and a numeric target to
+    standard deviation 10, before the trade-offs weigh them. `feature_costs`: Prices, or one price >= 0 for each column,
+    or None for 1 each; of a group, the path pays the discounted prices and once the difference. `validation_fraction`
+    of the rows is held out inside `fit`. A missing value counts as one that cannot be had: the mean, at no cost. The
+    other parameters are `Learner`'s; probabilities are not calibrated.
 
     Fitted, besides `Learner`'s: `model_` (TreeOfClassifiers), `prices_`, `tradeoff_`: all Points of the path with cost,
     error (share of wrong classes, or mean squared error) and net benefit held out, and of the point taken `trade_off_`,
@@ -91,16 +88,12 @@ class CostTree(Learner):
         "Inputs of the models: the features (raw), or small boosted trees of them (boosted), which are nonlinear.",
     ] = "raw"
     weak_learners: Annotated[int, Range(1, 1000), "Boosting rounds, if features is boosted."] = 100
-    weak_depth: Annotated[int, Range(1, 8), "Depth of a boosted tree."] = 2
     evaluation_cost: Annotated[
         float,
         Range(0, LARGEST),
         "Price of each boosted tree that a case needs, besides the features that the tree reads.",
     ] = 0.0
-    standardise: Annotated[
-        bool,
-        "Whether numbers are scaled before they are penalised; otherwise the penalty depends on their units.",
-    ] = True
+    standardise: bool = True
     feature_costs: Prices | Sequence[float] | None = None
     benefits: np.ndarray | Sequence[Sequence[float]] | None = None
     validation_fraction: float = 0.2

@@ -32,6 +32,7 @@ STEPS = 20
 RANGE = (1e-3, 2.0)
 """The least and the largest of them, as parts of that at which a single node would use nothing that costs."""
 _CYCLES = 10
+_WEAK_DEPTH = 2  # of a boosted tree
 _BLOCK = 2000  # rows whose trajectories are in memory together
 SPREAD = 10.0
 """The standard deviation that a standardised target is given. Traversal is `sigmoid(score - threshold)`, so that with 1
@@ -238,7 +239,7 @@ def boosted(
     rounds = int(learner.weak_learners)
     columns = plain.columns(X)
     model = (GradientBoostingClassifier if K else GradientBoostingRegressor)(
-        n_estimators=rounds, max_depth=int(learner.weak_depth), random_state=seed
+        n_estimators=rounds, max_depth=_WEAK_DEPTH, random_state=seed
     )
     model.fit(columns, targets, sample_weight=weights, monitor=lambda i, *_: report((i + 1) / rounds, "boosting"))
     trees = [tree.tree_ for tree in model.estimators_.ravel()]

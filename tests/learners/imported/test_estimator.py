@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from app.errors import Invalid
-from app.learners.imported.estimator import class_order
+from app.learners.imported import class_order
 from tests.messages import says
 
 

@@ -19,7 +19,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from app.errors import Conflict, Invalid
 from app.features import Feature, Schema
-from app.learners.imported.onnx_model import OnnxScorer, load
+from app.learners.onnx_model import OnnxScorer, load
 from tests.messages import says
 
 N = 200

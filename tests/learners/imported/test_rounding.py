@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from app.learners.imported.rounding import changed_value, rounding_warnings
+from app.learners.onnx_model import changed_value, rounding_warnings
 
 RNG = np.random.default_rng(0)
 CHANGED = {

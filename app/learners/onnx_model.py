@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from threading import Lock
 from typing import Any
 
@@ -11,14 +11,17 @@ import numpy as np
 
 from app.errors import Conflict, Invalid
 from app.features import Schema
-from app.learners.imported.columns import Columns
-from app.learners.imported.estimator import class_order
+from app.learners.imported import Columns, class_order
+from app.text import some_of
 
 _NUMBERS = {"tensor(float)": np.float32, "tensor(double)": np.float64, "tensor(int64)": np.int64}
 _TEXT = "tensor(string)"
 _LABELS = ("classlabels_strings", "classlabels_int64s", "classlabels_ints")
 _MAX_MESSAGE = 300
 _INT64 = 7  # TensorProto.DataType
+_OF_SPREAD = 1e-6  # a change of a value, in standard deviations of its column
+_OF_GAP = 1e-3  # the same, of the distance to the next value
+_SHOWN = 5
 _PLAIN = re.compile(r"\W")  # what converters replace in names
 
 
@@ -202,3 +205,30 @@ def _probabilities(session: Any) -> Any:
     if not found:
         raise Invalid.at("/file", "the model has no output of probabilities, only labels: export it with probabilities")
     return next((one for one in found if "prob" in one.name.lower()), found[-1])
+
+
+def rounding_warnings(columns: Mapping[str, np.ndarray]) -> list[str]:
+    """A sentence about the columns (n,), by name, whose values 32-bit numbers do not tell apart; or none."""
+    changed = {name: found for name, values in columns.items() if (found := changed_value(values)) is not None}
+    if not changed:
+        return []
+    first = next(iter(changed))
+    with np.errstate(over="ignore"):
+        example = f"{changed[first]:.17g} of {first!r} becomes {float(np.float32(changed[first])):.17g}"
+    named = some_of([repr(name) for name in changed], _SHOWN)
+    advice = "export it with DoubleTensorType, or subtract an offset from the feature before training"
+    effect = f"values of {named} change ({example}), and decisions may differ from the original's"
+    return [f"the file takes 32-bit numbers, in which {effect}; {advice}"]
+
+
+def changed_value(values: np.ndarray) -> float | None:
+    """Of values (n,) the one that changes most as float32, where that matters beside spread and neighbours; or None."""
+    distinct = np.unique(values[np.isfinite(values)])
+    if len(distinct) < 2:
+        return None
+    with np.errstate(over="ignore"):
+        change = np.abs(distinct.astype(np.float32) - distinct)
+    gaps = np.diff(distinct)
+    nearest = np.minimum(np.append(gaps, np.inf), np.append(np.inf, gaps))
+    matters = (change > _OF_SPREAD * distinct.std()) & (change > _OF_GAP * nearest)
+    return float(distinct[np.where(matters, change, -1.0).argmax()]) if matters.any() else None

@@ -1,20 +1,80 @@
-"""An imported model with a calibration on top: what the registry keeps, and what requests ask."""
+"""Models that were trained elsewhere, behind the interface of a learner, and those that joblib files hold.
+
+Loading a joblib file runs the code that it names. ONNX files: `onnx_model`.
+"""
 
 from __future__ import annotations
 
+import io
+import warnings
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
 
+import joblib
 import numpy as np
 
 from app.decisions.calibration import Calibrator, fit_calibrator, is_flat
 from app.decisions.folds import stratified_folds
 from app.errors import Invalid, PayoffError
-from app.learners.base import Scorer
+from app.features import Schema
+from app.learners.base import Scorer, scikit
+from app.text import some_of
 
 FOLDS = 5
 _WORDS = 300  # characters of a foreign error
 _TOLERANCE = 1e-4  # of the sum of a row: some formats have float32
+_SHOWN = 5
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The model's columns: `order` (w,) are their positions in the rows, `words` the categories of each, or None for
+    numbers. A missing category becomes `absent`, NaN or None, whichever the model's encoders know.
+    """
+
+    order: np.ndarray
+    words: tuple[np.ndarray | None, ...]
+    absent: float | None = np.nan
+    named: bool = True
+
+    @classmethod
+    def of(cls, schema: Schema, names: Sequence[str] | None, count: int | None, absent: float | None = np.nan) -> Self:
+        """The columns of a model that knows their `names`, or only their number; Invalid where the data set differs."""
+        _check(schema.names, names, count)
+        position = {name: j for j, name in enumerate(schema.names)}
+        order = [position[name] for name in names] if names else list(range(len(schema.names)))
+        found = [schema.features[j] for j in order]
+        words = [
+            np.array([*one.categories, absent], dtype=object) if one.type == "categorical" else None for one in found
+        ]
+        return cls(np.array(order, dtype=np.intp), tuple(words), absent, bool(names))
+
+    def of_rows(self, X: np.ndarray) -> np.ndarray:
+        """Rows X (n, m) as float64 (n, w), or as objects where a column has categories."""
+        ordered = X.take(self.order, axis=1)
+        if all(words is None for words in self.words):
+            return ordered
+        mixed = ordered.astype(object)
+        for j, words in enumerate(self.words):
+            if words is not None:
+                mixed[:, j] = words[np.where(np.isnan(ordered[:, j]), -1, ordered[:, j]).astype(np.intp)]
+        return mixed
+
+
+def _check(there: Sequence[str], names: Sequence[str] | None, count: int | None) -> None:
+    if names is None:
+        if count is not None and count != len(there):
+            raise Invalid.at("/dataset", f"the model takes {count} columns, and the data set has {len(there)} features")
+        return
+    absent, extra = [name for name in names if name not in there], [name for name in there if name not in names]
+    parts = []
+    if absent:
+        parts.append(f"the data set lacks {some_of([repr(name) for name in absent], _SHOWN)}")
+    if extra:
+        parts.append(f"the model does not take {some_of([repr(name) for name in extra], _SHOWN)}")
+    if parts:
+        raise Invalid.at("/dataset", f"the columns of model and data set differ: {', and '.join(parts)}")
 
 
 class Imported:
@@ -143,3 +203,58 @@ def checked_rows(P: np.ndarray, n_classes: int) -> np.ndarray:
         row = np.round(known[off][0], 6).tolist()
         raise Invalid.at("/file", f"the model's answers are not probabilities that sum to 1, such as {row[:10]}")
     return P
+
+
+@dataclass(frozen=True, eq=False)
+class JoblibScorer:
+    """A classifier with `predict_proba`; `order` (K,): the data set's classes among its own, None where they agree."""
+
+    model: Any
+    columns: Columns
+    order: np.ndarray | None
+
+    @property
+    def made_by(self) -> str:
+        """The name of its class."""
+        return type(self.model).__name__
+
+    def answers(self, X: np.ndarray) -> np.ndarray:
+        """The probabilities (n, K) as the model gives them, in its own order."""
+        with joblib.parallel_config(backend="sequential"), warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "X does not have valid feature names")  # it was fitted on a frame
+            return np.asarray(self.model.predict_proba(self.columns.of_rows(X)), dtype=np.float64)
+
+    def posterior(self, X: np.ndarray) -> np.ndarray:
+        """Probabilities (n, K) of rows (n, m) in the order of the data set's classes."""
+        P = self.answers(X)
+        return P if self.order is None else P[:, self.order]
+
+
+def load_joblib(content: bytes, schema: Schema, classes: Sequence[int | str], *, version_skew: bool) -> JoblibScorer:
+    """The object in a joblib file as a scorer of the data set's rows; Invalid where they do not fit.
+
+    `version_skew`: whether an estimator of another version of scikit-learn is taken.
+    """
+    model = _loaded(content, version_skew=version_skew)
+    if not hasattr(model, "predict_proba") or not hasattr(model, "classes_"):
+        what = f"{type(model).__name__!r} gives no class probabilities (predict_proba), or is not fitted"
+        raise Invalid.at("/file", f"{what}; expected a fitted classifier")
+    names = getattr(model, "feature_names_in_", None)
+    known = None if names is None else [str(name) for name in names]
+    columns = Columns.of(schema, known, getattr(model, "n_features_in_", None))
+    return JoblibScorer(model, columns, class_order(list(model.classes_), classes))
+
+
+def _loaded(content: bytes, *, version_skew: bool) -> Any:
+    skew = scikit().InconsistentVersionWarning
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            warnings.simplefilter("ignore" if version_skew else "error", skew)
+            return joblib.load(io.BytesIO(content))
+    except skew as error:
+        made, here = error.original_sklearn_version, error.current_sklearn_version
+        what = f"{error.estimator_name} was made with scikit-learn {made}, and {here} is installed"
+        raise Invalid.at("/file", f"{what}: save it with {here}, or set PAYOFF_ALLOW_VERSION_SKEW") from error
+    except Exception as error:
+        raise Invalid.at("/file", f"the file cannot be loaded: {type(error).__name__}: {str(error)[:300]}") from error

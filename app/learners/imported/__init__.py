@@ -1,1 +1,0 @@
-"""Models that were trained elsewhere, behind the interface of a learner."""
