@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import repeat
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
+from pydantic import BaseModel, Field, RootModel, WithJsonSchema
 
 from app.acquisition.prices import Prices
 from app.acquisition.session import States
 from app.acquisition.stopping import at_stake
 from app.decisions.benefit import Decision, decide
-from app.errors import Flaw, Invalid, TooLarge, pointer
+from app.errors import Flaw, Invalid, TooLarge
 from app.registry.loaded import Loaded
 from app.usecases.acquisition_model import AcquisitionModel, ActionBenefits, asker
-from app.usecases.matrices import Stated, known_oddities
+from app.usecases.feature_costs import FeatureCosts
+from app.usecases.fields import ModelVersion, NamedMatrix, Names, Text
+from app.usecases.matrices import MatrixFields, known_oddities
 from app.usecases.partial_instances import encode_known
 from app.usecases.predict import LARGEST_ANSWER
 
@@ -27,14 +30,97 @@ _TREE = "a tree of classifiers asks to the end of its path; benefits decide, but
 _NO_EXPERIENCE = "this model could not learn when asking on is not worth its price; benefits decide, but do not stop"
 
 
-@dataclass(frozen=True)
-class Question(Stated):
-    """What is asked about all cases; prices, budget and benefits as sent."""
+_TARGET = {
+    "type": ["object", "null"],
+    "properties": {"cost": {"type": "number", "minimum": 0}, "error": {"type": "number", "minimum": 0, "maximum": 1}},
+    "minProperties": 1,
+    "maxProperties": 1,
+    "additionalProperties": False,
+}
+Target = Annotated[Any, WithJsonSchema(_TARGET)]
+TARGET = "in place of benefits: the mean cost of a case, or the error, at which to stop, as the model foresees it"
+Budget = Annotated[Any, WithJsonSchema({"type": ["number", "null"], "minimum": 0})]
 
-    budget: Any = None
-    unavailable: Sequence[str] = ()
-    feature_costs: Any = None
-    target: Any = None
+
+class AcquireFields(MatrixFields):
+    """What is asked about all cases; prices, budget, target and benefits are checked where the model is known."""
+
+    model: Text = Field(description="name, name:version or name@alias of a forest or tree", examples=["triage"])
+    budget: Budget = Field(default=None, description="what each case may spend, with what it has spent already")
+    unavailable: Names = Field(default=[], description="features that cannot be had")
+    feature_costs: FeatureCosts = Field(
+        default=None, description="prices that differ from those of training; 0 for what is there for nothing"
+    )
+    benefits: NamedMatrix | None = Field(
+        default=None,
+        description="a row per actual class, a column per action, in the currency of the prices; or the name of a saved"
+        " matrix",
+    )
+    target: Target = Field(default=None, description=TARGET)
+
+
+class Offer(BaseModel):
+    """A feature, and what it costs now."""
+
+    feature: str
+    cost: float
+
+
+class Wanted(Offer):
+    """A feature that trees wait for, or the node of a tree."""
+
+    waiting: int = Field(description="how many trees")
+
+
+Reason = Literal["resolved", "vote_settled", "budget", "not_worth_it", "unavailable"]
+
+
+class CaseState(BaseModel):
+    """Where a case stands."""
+
+    status: Literal["acquire", "decided"]
+    reason: Reason | None = Field(description="why nothing more is asked for")
+    next: Offer | None = Field(description="what to learn next")
+    frontier: list[Wanted] = Field(description="all that trees wait for, best first, affordable or not")
+    spent: float
+    remaining: float | None = Field(description="of the budget")
+    prediction: int | str | float = Field(
+        description="from what is known: the class that most trees of a forest vote for (`/predict` decides by the"
+        " calibrated probabilities, and may name another), or what the deepest node of a tree says, a class or a number"
+    )
+    probabilities: dict[str, float] | None = Field(description="of the classes; null where numbers are predicted")
+    trees: int
+    trees_resolved: int
+    decision: int | str | None = Field(default=None, description="the best action now, or the likeliest class")
+    expected_benefits: dict[str, float] | None = Field(default=None, description="with benefits: of each action")
+    expected_gain: float | None = Field(
+        default=None, description="with benefits: of asking on, before the price of `next`"
+    )
+
+
+class CaseAnswer(CaseState):
+    """The answer to `known`."""
+
+    model: ModelVersion
+    ids: list[str | None] | None = Field(default=None, description="with `record`: null while more is asked for")
+    warnings: list[str]
+
+
+class BatchAnswer(BaseModel):
+    """The answer to `instances`, in their order."""
+
+    model: ModelVersion
+    ids: list[int | float | str | None] | None = Field(
+        default=None,
+        description="with `ids`, `id` or `record`, in the order of the instances; null where more is asked for",
+    )
+    kept: dict[str, list[Any]] | None = Field(default=None, description="with `keep`: the columns that were named")
+    results: list[CaseState]
+    warnings: list[str]
+
+
+class AcquireAnswer(RootModel[CaseAnswer | BatchAnswer]):
+    """One case's state for `known`, `results` for `instances`."""
 
 
 @dataclass(frozen=True)
@@ -106,21 +192,21 @@ class CaseStates:
             }
 
 
-def acquire(model: Loaded, cases: Sequence[Any], question: Question) -> CaseStates:
+def acquire(model: Loaded, cases: Sequence[Any], asked: AcquireFields, place: Callable[[int], str]) -> CaseStates:
     """Where the cases stand, and what each should ask for next. Keeps nothing; the same request gets the same answer.
 
     With benefits the decision is theirs, so a settled vote does not stop a case; that a feature is not worth its price
-    does. Raises Invalid with the place, cases below `/cases`, and TooLarge beyond `MAX_CELLS` or `LARGEST_ANSWER`.
+    does. Raises Invalid with the place, a case's at `place(i)`, and TooLarge beyond `MAX_CELLS` or `LARGEST_ANSWER`.
     About 15 microseconds a case, and with benefits that were not asked about before some milliseconds.
     """
     ready = model.once(asker)
-    stakes, prices = ready.stakes(question), ready.priced(question.feature_costs)
-    if question.target is not None:
-        stakes = ready.targeted(question.target, question, prices)
+    stakes, prices = ready.stakes(asked), ready.priced(asked.feature_costs)
+    if asked.target is not None:
+        stakes = ready.targeted(asked.target, asked, prices)
     _check_size(len(cases), ready, stakes)
-    known = encode_known(model.schema, cases, question.unavailable)
-    states = ready.model.step(known.X, known.status, prices, question.budget, stop_when_settled=stakes is None)
-    _check_finite(states)
+    known = encode_known(model.schema, cases, place, asked.unavailable)
+    states = ready.model.step(known.X, known.status, prices, asked.budget, stop_when_settled=stakes is None)
+    _check_finite(states, place)
     finished = states.resolved == states.trees
     answered = (known.status[:, ready.columns] != 0).sum(axis=1)
     P = ready.probabilities(states.probabilities, answered, finished)
@@ -130,7 +216,7 @@ def acquire(model: Loaded, cases: Sequence[Any], question: Question) -> CaseStat
         return CaseStates(ready, prices, states, reason, P, None, None, None, warnings)
     decision = decide(P, stakes.B)
     warnings = [*warnings, *known_oddities(stakes.B, stakes.actions, ready.classes)]
-    gain = _gain(ready, states, reason, P, stakes, prices, question.budget)
+    gain = _gain(ready, states, reason, P, stakes, prices, asked.budget)
     if gain is None:
         warnings = [*warnings, _NO_EXPERIENCE if ready.learns else _TREE]
     return CaseStates(ready, prices, states, reason, P, stakes, decision, gain, warnings)
@@ -142,14 +228,14 @@ def extent_bytes(model: Loaded, cases: int, n_actions: int) -> int:
     return min(cases, MAX_CELLS) * per_case
 
 
-def _check_finite(states: States) -> None:
+def _check_finite(states: States, place: Callable[[int], str]) -> None:
     """Sums of huge values can overflow."""
     outputs = states.probabilities if states.probabilities.size else states.value[:, None]
     rows = np.flatnonzero(~np.isfinite(outputs).all(axis=1))
     if rows.size:
         raise Invalid(
             "the cases cannot be used",
-            [Flaw(pointer("cases", i), "the model gives no answer for this case") for i in rows],
+            [Flaw(place(i), "the model gives no answer for this case") for i in rows.tolist()],
         )
 
 
@@ -159,14 +245,6 @@ def _check_size(n: int, ready: AcquisitionModel, stakes: ActionBenefits | None) 
     most = min(MAX_CELLS // m, LARGEST_ANSWER // (m + len(ready.classes) + actions))
     if n > most:
         raise TooLarge(f"{n:,} cases; with this model and these actions one call takes up to {most:,}")
-
-
-def relocated(error: Invalid, old: str, new: str) -> Invalid:
-    """The error as the sender sees it: what is below `old` is below `new`."""
-    flaws = [
-        Flaw(new + flaw.loc.removeprefix(old), flaw.msg) if flaw.loc.startswith(old) else flaw for flaw in error.flaws
-    ]
-    return Invalid(error.detail, flaws)
 
 
 def _reasons(states: States) -> list[str | None]:

@@ -15,10 +15,10 @@ from app.acquisition.session import StepwiseModel
 from app.acquisition.stopping import Experience, Worth, parse_target, size_for
 from app.decisions.calibration import Calibrator
 from app.errors import Invalid
+from app.learners.catalogue import ACQUIRES, KINDS
 from app.registry.loaded import Loaded
 from app.usecases.feature_costs import parse_prices
 from app.usecases.matrices import HasMatrix, check_few_actions, read_matrix
-from app.usecases.stepwise_models import check_askable
 
 _REMEMBERED = 64  # matrices and prices whose worth is kept for each model: computing one takes up to 20 ms
 _STALE = 3.0  # factor of two neighbours' price ratio from which another order would have been found
@@ -161,3 +161,15 @@ def asker(model: Loaded) -> AcquisitionModel:
     names = model.schema.names
     prices = parse_prices(model.card.feature_costs, names)
     return AcquisitionModel.of(model.estimator, names, model.classes, prices)
+
+
+def check_askable(model: Loaded) -> None:
+    """Invalid at /model where its kind cannot be asked feature by feature."""
+    kind = model.card.learner.kind
+    if model.card.fitted.get("acquire") == ACQUIRES:
+        return
+    if kind not in KINDS or not KINDS[kind].stepwise:
+        able = " or ".join(name for name, other in KINDS.items() if other.stepwise)
+        chosen = model.card.fitted.get("chosen")  # of several learners, by one that compares them
+        advice = f"train {chosen} itself" if chosen in KINDS and KINDS[chosen].stepwise else f"train {able}"
+        raise Invalid.at("/model", f"the learner {kind!r} of {model.name!r} cannot say what to ask next; {advice}")

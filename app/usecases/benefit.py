@@ -4,30 +4,120 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
+from pydantic import BaseModel, Field, StrictBool, StrictInt, WithJsonSchema
 
 from app.decisions.benefit import confusion, mu, realised_benefit, upper_bound
 from app.decisions.bootstrap import FEWEST, Ranking
 from app.decisions.folds import stratified_folds
 from app.decisions.ranking import Judged, contest, doubts
-from app.decisions.rules import Rows, Ruled, apply_rules, same_for_all
+from app.decisions.rules import Rows, Ruled, RuleName, apply_rules, same_for_all
 from app.decisions.threshold import HoldoutScores, decide_by_threshold, posterior_threshold
 from app.errors import Conflict, Invalid, TooLarge
 from app.registry.loaded import Loaded
+from app.usecases.fields import PROBABILITIES, ByClass, ClassNames, ModelVersion, Text
 from app.usecases.labelled_rows import class_codes
-from app.usecases.matrices import HasMatrix, needed_matrix
+from app.usecases.matrices import HasMatrix, NamedMatrixFields, needed_matrix
 from app.usecases.predict import check_classes, sorted_holdout
 from app.usecases.priors import shifted
 from app.usecases.probabilities import Probabilities
-from app.usecases.rankings import lead_of, standings_of
+from app.usecases.rankings import ContenderResult, Lead, lead_of, standings_of
 
 FOLDS = 5  # of the hold-out, for the rule that is tuned on it
 MAX_CELLS = 100_000  # of a matrix: the report has several counts for each
 Source = Literal["hold-out", "cross-validation", "request"]
 _ROW: dict[Source, str] = {"hold-out": "hold-out row", "cross-validation": "cross-validated row", "request": "row"}
 _BYTES_PER_NUMBER = 40  # of memory, for each row and action or class
+
+
+class BenefitRequest(NamedMatrixFields):
+    """What is at stake."""
+
+    priors: ByClass | None = Field(
+        default=None, description="class priors where the model is used; by default those of the hold-out"
+    )
+    points: int = Field(default=200, ge=2, le=10_000, strict=True, description="of the curve")
+
+
+class GivenFields(BenefitRequest):
+    """What is at stake, and all about the rows to judge on but their probabilities."""
+
+    classes: ClassNames
+    labels: Annotated[list[StrictInt | Text] | None, Field(fail_fast=True)] = Field(
+        default=None, description="the true class of each row; required unless a table has the column `label`"
+    )
+    normalize: StrictBool = Field(default=False, description="divide each row by its sum, which need not be 1")
+
+
+class GivenBenefitRequest(GivenFields):
+    """What is at stake, and the rows to judge on."""
+
+    probabilities: Annotated[Any, WithJsonSchema(PROBABILITIES)] = Field(
+        description="a row per instance, a column for each of `classes`"
+    )
+
+
+class EarningDocument(BaseModel):
+    """What one rule earned per row, and how often each class (row) met each action (column)."""
+
+    benefit: float
+    mu: float | None = Field(description="benefit / upper_bound; null where the bound is not positive")
+    confusion: list[list[int]]
+
+
+class CurvePoint(BaseModel):
+    """The mean benefit at one threshold."""
+
+    threshold: float
+    benefit: float
+
+
+class RuleResult(ContenderResult):
+    """What one rule earned, its own figures, and how to ask for it."""
+
+    figures: dict[str, int | float | None] = Field(
+        description="the rule's threshold, or beta and delta, or the column of the action for all; null where undefined"
+    )
+    request: dict[str, Any] | None = Field(
+        description="the fields that ask `/predict` for this rule, beside benefits; null where none do"
+    )
+
+
+class NamedRule(BaseModel):
+    """A rule."""
+
+    rule: RuleName
+
+
+class RuleLead(Lead, NamedRule):
+    """The rule that earned most."""
+
+    same: list[RuleName] = Field(description="rules that earned the same on every row")
+    runner_up: RuleName | None
+
+
+class BenefitReport(EarningDocument):
+    """The best that the scores allow with one threshold (two classes, two actions), else the expected-benefit rule."""
+
+    model: ModelVersion | None = Field(default=None, description="absent where the request sent probabilities")
+    classes: list[int | str]
+    actions: list[str] | None = Field(description="names of the columns; null where the matrix had none")
+    rows: int = Field(description="that were evaluated")
+    evaluation: Literal["hold-out", "cross-validation", "request"] = Field(
+        description="of the model on rows that it did not see, or of the probabilities in the request"
+    )
+    priors: dict[str, float] = Field(description="weight of each class")
+    upper_bound: float = Field(description="mean benefit of someone who knows every class")
+    threshold: float | None = Field(default=None, description="the best cut on the hold-out's scores")
+    posterior_threshold: float | None = Field(default=None, description="the cut t* that the matrix alone gives")
+    curve: list[CurvePoint] | None = None
+    expected_benefit: EarningDocument
+    cost_blind: EarningDocument = Field(description="acting on the most probable class")
+    rules: list[RuleResult] = Field(description="every rule that the matrix allows, and the best action for all")
+    best: RuleLead
+    warnings: list[str]
 
 
 @dataclass(frozen=True)

@@ -20,30 +20,6 @@ from pydantic import (
 from app.acquisition.prices import Prices, wrong_price
 from app.errors import Flaw, Invalid, pointer, reject, unknown
 from app.text import MAX_NAME
-from app.usecases.fields import Text, WireModel
-
-
-class FeatureCost(WireModel):
-    """What it costs to learn one feature's value."""
-
-    feature: Text
-    cost: float = Field(ge=0)
-    group: Text | None = None
-    discounted_cost: float | None = Field(default=None, ge=0, description="once another feature of the group is known")
-
-
-FeatureCosts = Annotated[
-    Any,
-    WithJsonSchema(
-        {
-            "oneOf": [
-                {"type": "object", "additionalProperties": {"type": "number", "minimum": 0}},
-                {"type": "array", "items": FeatureCost.model_json_schema()},
-                {"type": "null"},
-            ]
-        }
-    ),
-]
 
 
 def _known(name: str, info: ValidationInfo[dict[str, Any]]) -> str:
@@ -63,20 +39,26 @@ def _price(value: Any) -> float:
     return float(value)
 
 
+_PRICE = {"type": "number", "minimum": 0}
 _Feature = Annotated[str, Field(strict=True), AfterValidator(_known)]
-_Price = Annotated[Any, AfterValidator(_price)]
+_Price = Annotated[Any, AfterValidator(_price), WithJsonSchema(_PRICE)]
 
 
-class _Entry(BaseModel):
+class FeatureCost(BaseModel):
+    """What it costs to learn one feature's value."""
+
     model_config = ConfigDict(extra="forbid")
     feature: _Feature
     cost: _Price
     group: Annotated[str, Field(strict=True, min_length=1, max_length=MAX_NAME)] | None = None
-    discounted_cost: _Price | None = None
+    discounted_cost: _Price | None = Field(default=None, description="once another feature of the group is known")
 
 
+_LONG = {"type": "array", "items": FeatureCost.model_json_schema()}
+_SCHEMA = {"oneOf": [{"type": "object", "additionalProperties": _PRICE}, _LONG, {"type": "null"}]}
+FeatureCosts = Annotated[Any, WithJsonSchema(_SCHEMA)]
 _BY_NAME: TypeAdapter[dict[str, float]] = TypeAdapter(dict[_Feature, _Price])
-_LISTED: TypeAdapter[list[_Entry]] = TypeAdapter(list[_Entry])
+_LISTED: TypeAdapter[list[FeatureCost]] = TypeAdapter(list[FeatureCost])
 
 
 def parse_prices(costs: Any, names: Sequence[str], base: Prices | None = None) -> Prices:
@@ -118,7 +100,7 @@ def parse_prices(costs: Any, names: Sequence[str], base: Prices | None = None) -
 _INVALID = "invalid feature_costs"
 
 
-def _flaws(loc: str, entry: _Entry) -> list[Flaw]:
+def _flaws(loc: str, entry: FeatureCost) -> list[Flaw]:
     if entry.discounted_cost is None:
         return [] if entry.group is None else [Flaw(loc, "a member of a group needs its discounted_cost")]
     if entry.discounted_cost > entry.cost:

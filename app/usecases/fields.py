@@ -40,6 +40,12 @@ Matrices = Annotated[Any, WithJsonSchema({"oneOf": [*_MATRIX["oneOf"], _LISTS]})
 NamedMatrices = Annotated[Any, WithJsonSchema({"oneOf": [*_MATRIX["oneOf"], _LISTS, _SAVED]})]
 COSTS = "costs in place of benefits, in the same forms"
 PROBABILITIES = {"type": "array", "items": {"type": "array", "items": {"type": "number", "minimum": 0}}}
+INSTANCES = {
+    "oneOf": [
+        {"type": "array", "items": {"type": "array", "items": {"type": ["number", "string", "null"]}}},
+        {"type": "array", "items": {"type": "object"}},
+    ]
+}
 ClassNames = Annotated[list[StrictInt | Text], Field(fail_fast=True, min_length=1, max_length=_MAX_CLASSES)]
 Names = Annotated[list[Text], Field(fail_fast=True)]
 ByClass = Annotated[dict[Text, Number], BeforeValidator(_few_classes)]

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -19,13 +18,12 @@ from app.usecases.ports import Ports
 Rows = tuple[np.ndarray, np.ndarray, np.ndarray, list[str]]
 
 
-@dataclass(frozen=True)
-class Labelled:
+class Labelled(Protocol):
     """Where the rows are, as sent: `dataset`, or `rows` with `labels`."""
 
-    dataset: str | None = None
-    rows: Sequence[Any] | None = None
-    labels: Sequence[Any] | None = None
+    dataset: str | None
+    rows: list[Any] | None
+    labels: list[Any] | None
 
 
 def labelled(ports: Ports, model: Loaded, order: Labelled, caller: Caller) -> Rows:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -27,23 +28,26 @@ class Known(NamedTuple):
     warnings: list[str]
 
 
-def encode_known(schema: Schema, cases: Sequence[Any], unavailable: Sequence[str] = ()) -> Known:
+def encode_known(
+    schema: Schema, cases: Sequence[Any], place: Callable[[int], str], unavailable: Sequence[str] = ()
+) -> Known:
     """Objects of known values by feature name; null is a value that cannot be had, like those of `unavailable`.
 
-    Raises Invalid with the place, `/cases/i/name` or `/unavailable/i`, of unknown names, values of a wrong type, and
-    features that are said to be known and unavailable, or unavailable twice. O(values + n m).
+    Raises Invalid with the place, below `place(i)` of a case or `/unavailable/i`, of unknown names, values of a wrong
+    type, and features that are said to be known and unavailable, or unavailable twice. O(values + n m).
     """
     position = {name: j for j, name in enumerate(schema.names)}
+    refused = partial(_refused, schema, cases, place)
     if not {dict}.issuperset(map(type, cases)):
-        raise Invalid("the cases cannot be used", _flaws(schema, cases))
+        raise refused()
     column = list(map(position.get, chain.from_iterable(cases)))
     values = list(chain.from_iterable(case.values() for case in cases))
     if None in column:
-        raise Invalid("the cases cannot be used", _flaws(schema, cases))
+        raise refused()
     columns = np.array(column, dtype=np.intp)
     lengths = np.fromiter(map(len, cases), dtype=np.intp, count=len(cases))
     rows = np.repeat(np.arange(len(cases)), lengths)
-    numbers, warnings = _numbers(schema, cases, rows, columns, values)
+    numbers, warnings = _numbers(schema, len(cases), rows, columns, values, refused)
     rank = np.arange(len(values)) - np.repeat(np.cumsum(lengths) - lengths, lengths) + 1
     X = np.full((len(cases), len(position)), np.nan)
     status = np.zeros(X.shape, dtype=np.int32)
@@ -69,46 +73,46 @@ def _mark_unavailable(status: np.ndarray, unavailable: Sequence[str], position: 
 
 
 def _numbers(
-    schema: Schema, cases: Sequence[Any], rows: np.ndarray, columns: np.ndarray, values: list[Any]
+    schema: Schema, n: int, rows: np.ndarray, columns: np.ndarray, values: list[Any], refused: Callable[[], Invalid]
 ) -> tuple[np.ndarray, list[str]]:
     """The values, of the cases `rows` and the features `columns`, as float64, categories as codes."""
     words = np.isin(columns, schema.categorical)
     if not words.any():
-        return _floats(schema, cases, values), []
+        return _floats(values, refused), []
     numbers, warnings = np.empty(len(values)), []
-    numbers[~words] = _floats(schema, cases, [values[i] for i in np.flatnonzero(~words)])
+    numbers[~words] = _floats([values[i] for i in np.flatnonzero(~words)], refused)
     for j in np.unique(columns[words]).tolist():
         places = np.flatnonzero(columns == j)
         chosen = [values[i] for i in places]
         if not _WORDS.issuperset(map(type, chosen)):
-            raise Invalid("the cases cannot be used", _flaws(schema, cases))
+            raise refused()
         numbers[places] = Schema([schema.features[j]]).encode([[word] for word in chosen])[0][:, 0]
         unseen = [i for i, word in zip(places, chosen, strict=True) if word is not None and np.isnan(numbers[i])]
         if unseen:
-            warnings.append(schema.unseen(j, rows[unseen], len(unseen), len(cases), values[unseen[0]]))
+            warnings.append(schema.unseen(j, rows[unseen], len(unseen), n, values[unseen[0]]))
     return numbers, warnings
 
 
-def _floats(schema: Schema, cases: Sequence[Any], values: list[Any]) -> np.ndarray:
+def _floats(values: list[Any], refused: Callable[[], Invalid]) -> np.ndarray:
     if not _NUMBERS.issuperset(map(type, values)):
-        raise Invalid("the cases cannot be used", _flaws(schema, cases))
+        raise refused()
     try:
         return np.array(values, dtype=np.float64)
     except OverflowError:
-        raise Invalid("the cases cannot be used", _flaws(schema, cases)) from None
+        raise refused() from None
 
 
-def _flaws(schema: Schema, cases: Sequence[Any]) -> Iterator[Flaw]:
+def _refused(schema: Schema, cases: Sequence[Any], place: Callable[[int], str]) -> Invalid:
     """Slow path: build detailed errors."""
-    for i, case in enumerate(cases):
-        if type(case) is not dict:
-            yield Flaw(pointer("cases", i), "a case is an object of known values by feature name")
-        else:
-            yield from _flaws_of_one(schema, pointer("cases", i), case.items())
+    flaws = (flaw for i, case in enumerate(cases) for flaw in _flaws(schema, place(i), case))
+    return Invalid("the cases cannot be used", flaws)
 
 
-def _flaws_of_one(schema: Schema, loc: str, items: Iterable[tuple[str, Any]]) -> Iterable[Flaw]:
-    for name, value in items:
+def _flaws(schema: Schema, loc: str, case: Any) -> Iterator[Flaw]:
+    if type(case) is not dict:
+        yield Flaw(loc, "a case is an object of known values by feature name")
+        return
+    for name, value in case.items():
         if name not in schema.names:
             yield Flaw(loc + pointer(name), unknown("feature", name, schema.names))
             continue

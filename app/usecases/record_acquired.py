@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import orjson
@@ -14,16 +14,14 @@ from app.errors import Invalid
 from app.outcomes.decided import Batch, Decided
 from app.outcomes.terms import Terms
 from app.registry.loaded import Loaded
+from app.usecases.acquire import AcquireFields, CaseStates
 from app.usecases.record import Ids, batch
-
-if TYPE_CHECKING:  # with its compiler it takes 60 MB that many can spare
-    from app.usecases.acquire import CaseStates, Question
 
 _FIGURES = ("budget", "feature_costs", "target", "unavailable")
 
 
 def acquired_batch(
-    model: Loaded, question: Question, cases: Sequence[Any], states: CaseStates, ids: Ids, caller: Caller,
+    model: Loaded, asked: AcquireFields, cases: Sequence[Any], states: CaseStates, ids: Ids, caller: Caller,
     *, instances: bool,
 ) -> Batch:  # fmt: skip
     """The cases that are decided: one is asked about several times, and recorded once, when nothing more is asked."""
@@ -36,7 +34,7 @@ def acquired_batch(
     details = _details(cases, states)
     texts = [orjson.dumps(cases[i]).decode() for i in at] if instances else None
     decided = Decided(
-        [_terms(model, question, states)], np.zeros(len(at), dtype=np.intp), choice[at], states.P[at], expected,
+        [_terms(model, asked, states)], np.zeros(len(at), dtype=np.intp), choice[at], states.P[at], expected,
         details=[details[i] for i in at], instances=texts,
     )  # fmt: skip
     own = ids._replace(ids=[ids.ids[i] for i in at])
@@ -57,12 +55,12 @@ def _details(cases: Sequence[Any], states: CaseStates) -> list[str]:
     ]
 
 
-def _terms(model: Loaded, question: Question, states: CaseStates) -> Terms:
+def _terms(model: Loaded, asked: AcquireFields, states: CaseStates) -> Terms:
     classes, stakes = tuple(states.asker.classes), states.stakes
-    sent = {name: getattr(question, name) for name in _FIGURES}
+    sent = {name: getattr(asked, name) for name in _FIGURES}
     figures = {name: list(value) if name == "unavailable" else value for name, value in sent.items() if value}
-    if question.budget is not None:
-        figures["budget"] = question.budget
+    if asked.budget is not None:
+        figures["budget"] = asked.budget
     stated = stakes is not None and stakes.stated
     return Terms(
         verb="acquire",

@@ -1,15 +1,15 @@
-"""What `/retrieve` is asked: a loss, what sets are allowed, and a method. It loads no compiler, unlike `retrieve`."""
+"""What `/retrieve` is asked, and answers. It loads no compiler, unlike `retrieve`."""
 
 from __future__ import annotations
 
 from functools import cached_property
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, WithJsonSchema
+from pydantic import AfterValidator, BaseModel, Field, WithJsonSchema
 
 from app.retrieval.losses import DEFAULT_BETA, LARGEST_BETA, LARGEST_COEFFICIENT, Loss
 from app.retrieval.terms import Terms
-from app.usecases.fields import Text, WireModel
+from app.usecases.fields import INSTANCES, ModelVersion, Text, WireModel
 from app.usecases.item_sets import Method, Setting
 
 
@@ -97,3 +97,61 @@ class RetrieveFields(WireModel):
             min_recall=self.min_recall,
             min_precision=self.min_precision,
         )
+
+
+_PROBABILITY = {"type": "number", "minimum": 0, "maximum": 1}
+_ONE_SET = {"type": "array", "items": _PROBABILITY}
+_PROBABILITIES = {"oneOf": [_ONE_SET, {"type": "array", "items": _ONE_SET}]}
+
+
+class RetrieveRequest(RetrieveFields):
+    """Probabilities, or a model and instances."""
+
+    probabilities: Annotated[Any, WithJsonSchema(_PROBABILITIES)] = Field(
+        default=None, description="of being relevant: a list is one set, a list of lists a set each, of any sizes"
+    )
+    instances: Annotated[list[Any] | None, WithJsonSchema(INSTANCES)] = Field(
+        default=None, description="as in /predict; in binary they are the items of one set, else each has a set"
+    )
+
+
+class RetrievedSet(BaseModel):
+    """One set, and what to expect of it."""
+
+    selected: list[int | str] = Field(description="positions, or a model's labels or classes; best first")
+    k: int = Field(description="how many")
+    expected_loss: float
+    expected_precision: float = Field(description="of an empty set 1")
+    expected_recall: float = Field(description="1 where nothing is relevant")
+    error_bound: float = Field(description="maximum error of expected_loss and curve")
+    gap: float | None = Field(
+        default=None,
+        description="method sampled: by how much at most the best set has a smaller expected loss; 0: this is the best;"
+        " null where more than 10 % of the weight of the label vectors is left out",
+    )
+    vectors: float | None = Field(
+        default=None, description="method sampled: effective number of label vectors, 1 / (sum of squared weights)"
+    )
+    curve: list[float] | None = Field(default=None, description="L_0 … L_n")
+    marginals: list[float] | None = Field(
+        default=None, description="the probability of each item, in the order of the items, labels or classes"
+    )
+
+
+class RetrieveAnswer(BaseModel):
+    """One set for each set of items, in the same order."""
+
+    sets: list[RetrievedSet]
+    setting: Setting
+    method: Method
+    loss: dict[str, Any]
+    threshold: float | None = Field(default=None, description="what was retrieved lies above (methods with a cut)")
+    positive: int | str | None = None
+    labels: list[int | str] | None = Field(default=None, description="the model's labels or classes")
+    correction: float | None = Field(
+        default=None,
+        description="multilabel, method expected_loss, with a model that has 200 rows held out: what to add to the mean"
+        " of the expected losses of many sets, from what such sets cost there",
+    )
+    model: ModelVersion | None = None
+    warnings: list[str]

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
+from pydantic import BaseModel, Field, StrictFloat, StrictInt, StrictStr, WithJsonSchema, model_validator
 
 from app.access.caller import Caller
 from app.acquisition.prices import Prices, check_budget
@@ -16,9 +17,12 @@ from app.acquisition.stopping import at_stake
 from app.decisions.benefit import LARGEST, decide, row_benefits
 from app.errors import Flaw, Invalid, pointer, reject
 from app.registry.loaded import Loaded
+from app.usecases.acquire import TARGET, Target
 from app.usecases.acquisition_model import AcquisitionModel, ActionBenefits, asker
-from app.usecases.labelled_rows import Labelled, labelled
-from app.usecases.matrices import Stated, known_oddities
+from app.usecases.feature_costs import FeatureCosts
+from app.usecases.fields import INSTANCES, ModelVersion, Text
+from app.usecases.labelled_rows import labelled
+from app.usecases.matrices import NamedMatrixFields, known_oddities
 from app.usecases.ports import Ports
 
 MAX_ROWS = 10_000
@@ -27,13 +31,62 @@ _CELLS = 5_000_000  # their numbers for classes and actions
 _SHARES = (0.1, 0.25, 0.5, 0.75)  # of the dearest row's cost: the budgets where none are named
 
 
-@dataclass(frozen=True)
-class SimulationRequest(Labelled, Stated):
-    """What to simulate, as sent."""
+_BUDGETS = {"oneOf": [{"type": "array", "items": {"type": "number", "minimum": 0}}, {"type": "null"}]}
 
-    budgets: Sequence[Any] | None = None
-    feature_costs: Any = None
-    target: Any = None
+
+class SimulateRequest(NamedMatrixFields):
+    """Complete rows with their labels, and the budgets to try."""
+
+    model: Text = Field(description="name, name:version or name@alias of a forest or tree", examples=["triage"])
+    dataset: Text | None = Field(default=None, description="a data set with the model's features and classes")
+    rows: Annotated[list[Any] | None, WithJsonSchema(INSTANCES)] = Field(default=None, description="or rows")
+    labels: Annotated[list[StrictInt | StrictFloat | StrictStr], Field(fail_fast=True)] | None = Field(
+        default=None, description="with a class, or a number, for each"
+    )
+    budgets: Annotated[list[Any] | None, Field(max_length=20), WithJsonSchema(_BUDGETS)] = Field(
+        default=None, description="of each row; null: some shares of what the dearest row costs"
+    )
+    feature_costs: FeatureCosts = Field(default=None, description="prices that differ from those of training")
+    target: Target = Field(default=None, description=TARGET)
+
+    @model_validator(mode="after")
+    def _one_source(self) -> SimulateRequest:
+        if (self.dataset is None) == (self.rows is None) or (self.rows is None) != (self.labels is None):
+            raise ValueError("send either dataset, or rows with labels")
+        return self
+
+
+class Outcome(BaseModel):
+    """Means per row; of benefits only where some were sent."""
+
+    cost: float
+    questions: float
+    error: float = Field(description="share of rows whose prediction is not their class, or mean squared error")
+    benefit: float | None = Field(default=None, description="of the decisions, which the matrix makes")
+    net_benefit: float | None = Field(default=None, description="less the cost")
+
+
+class BudgetOutcomes(BaseModel):
+    """The ways to ask within one budget."""
+
+    budget: float | None = Field(description="null: none")
+    plain: Outcome = Field(description="until every tree has its answer")
+    vote_stopping: Outcome | None = Field(default=None, description="until a forest's vote can no longer change")
+    worth_stopping: Outcome | None = Field(
+        default=None, description="while more is worth its price; of forests, with benefits or a target"
+    )
+
+
+class Simulation(BaseModel):
+    """What was simulated."""
+
+    model: ModelVersion
+    rows: int
+    measure: Literal["error_rate", "mean_squared_error"] = Field(description="what `error` is")
+    nothing: Outcome = Field(description="buying no feature")
+    everything: Outcome = Field(description="buying every feature of the model")
+    budgets: list[BudgetOutcomes]
+    warnings: list[str]
 
 
 class _Rows(NamedTuple):
@@ -60,18 +113,18 @@ class _Tally:
         return {name: total / self.rows for name, total in self.sums.items()}
 
 
-def simulate(ports: Ports, model: Loaded, request: SimulationRequest, caller: Caller) -> dict[str, Any]:
+def simulate(ports: Ports, model: Loaded, asked: SimulateRequest, caller: Caller) -> dict[str, Any]:
     """Means per row of every way and budget, ready for JSON.
 
     Raises Invalid with the place, NotFound for an unknown data set. Of more than `MAX_ROWS` rows an even selection is
     taken, and warned about. Some 0.1 ms a row and budget.
     """
     ready = model.once(asker)
-    prices, stakes = ready.priced(request.feature_costs), ready.stakes(request)
-    if request.target is not None:
-        stakes = ready.targeted(request.target, request, prices)
-    budgets = _budgets(request.budgets)
-    X, y, missing, warnings = labelled(ports, model, request, caller)
+    prices, stakes = ready.priced(asked.feature_costs), ready.stakes(asked)
+    if asked.target is not None:
+        stakes = ready.targeted(asked.target, asked, prices)
+    budgets = _budgets(asked.budgets)
+    X, y, missing, warnings = labelled(ports, model, asked, caller)
     warnings += ready.stale(prices)
     if stakes is not None:
         warnings += known_oddities(stakes.B, stakes.actions, ready.classes)

@@ -10,7 +10,7 @@ import re
 import numpy as np
 import pytest
 
-from app.api.bodies.known_rows import cases_of_sheet
+from app.api.codecs.known_rows import cases_of_sheet
 from app.api.codecs.rows import rows_of_sheet
 from app.api.codecs.tables import Sheet, TableFields
 from app.features import Feature, Schema

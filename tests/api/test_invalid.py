@@ -131,25 +131,10 @@ def test_an_error_has_its_pointer_and_what_is_allowed(service, ward, path, body,
     assert says(loc, words) in response.json()["errors"]
 
 
-@pytest.mark.parametrize(
-    ("path", "body", "loc", "words"),
-    [
-        (
-            "/retrieve",
-            {"setting": "binary", "loss": {"name": "f_beta", "bta": 1}, "probabilities": [0.5]},
-            "/loss/bta",
-            ("'bta'", "'beta'"),
-        ),
-        (
-            "/train",
-            {"model": "m", "learner": {"kind": "random_forest", "n_estimator": 1}, "data": two_class_rows(20)},
-            "/learner/n_estimator",
-            ("'n_estimator'", "'n_estimators'"),
-        ),
-    ],
-)
-def test_an_unknown_parameter_of_a_loss_or_learner_suggests_one(service, path, body, loc, words):
-    assert service.post(path, json=body).json()["errors"] == [says(loc, *words)]
+def test_an_unknown_parameter_of_a_learner_suggests_one(service):
+    learner = {"kind": "random_forest", "n_estimator": 1}
+    answer = service.post("/train", json={"model": "m", "learner": learner, "data": two_class_rows(20)})
+    assert answer.json()["errors"] == [says("/learner/n_estimator", "'n_estimator'", "'n_estimators'")]
 
 
 def test_a_name_that_the_model_does_not_have_suggests_one_that_it_has(service, ward):

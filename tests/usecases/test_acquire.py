@@ -1,6 +1,7 @@
 """Which feature next, as the use case says it: against the session step by step, and against the simulation."""
 
 from dataclasses import replace
+from functools import partial
 from itertools import permutations
 
 import numpy as np
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from app.access.caller import ANYBODY
 from app.acquisition.prices import Prices
 from app.acquisition.stopping import size_for
-from app.errors import Invalid, TooLarge
+from app.errors import Invalid, TooLarge, pointer
 from app.features import Feature, Schema
 from app.learners.budget_forest import BudgetForest
 from app.learners.cost_tree.estimator import CostTree
@@ -20,10 +21,9 @@ from app.learners.random_forest import RandomForest
 from app.registry.card import Card, DataCard, FeatureCard, LearnerCard
 from app.registry.loaded import Loaded
 from app.usecases import acquire as usecase
-from app.usecases.acquisition_model import AcquisitionModel, ActionBenefits, asker
-from app.usecases.simulate import SimulationRequest, evenly, report
+from app.usecases.acquisition_model import AcquisitionModel, ActionBenefits, asker, check_askable
+from app.usecases.simulate import SimulateRequest, evenly, report
 from app.usecases.simulate import simulate as simulated
-from app.usecases.stepwise_models import check_askable
 from tests.registry.making import make_card
 
 NAMES = ("a", "b", "c", "d", "word")
@@ -92,10 +92,18 @@ def test_benefits_decide_about_a_tree_and_do_not_stop_it(model):
     """It goes on asking where nothing is at stake, says so, and takes the action that pays most."""
     if asker(model).learns:
         pytest.skip("forests stop")
-    answer = usecase.acquire(model, [{}], usecase.Question(benefits=[[5, 1], [5, 1]]))
+    answer = acquire(model, [{}], asked(benefits=[[5, 1], [5, 1]]))
     now = next(answer.documents())
     assert "do not stop" in answer.warnings[-1]
     assert (now["status"], now["decision"], now["expected_gain"]) == ("acquire", "ill", None)
+
+
+def asked(**changes):
+    return usecase.AcquireFields(model="m", **changes)
+
+
+def acquire(model, cases, asked):
+    return usecase.acquire(model, cases, asked, partial(pointer, "cases"))
 
 
 def value(x, j):
@@ -117,7 +125,7 @@ def play(model, x, question):
     """Feed one row as asked; the last answer, the prices paid, and the number of questions."""
     known, paid = {}, 0.0
     while True:
-        now = next(usecase.acquire(model, [known], question).documents())
+        now = next(acquire(model, [known], question).documents())
         if now["status"] == "decided":
             assert now["next"] is None
             return now, paid, len(known)
@@ -136,7 +144,7 @@ def test_fed_as_asked_a_row_ends_in_its_class(model, seed, budget):
     grown = model.estimator.model_
     run = grown.travel(X, PRICES, budget)
     for i, x in enumerate(X):
-        last, paid, questions = play(model, x, usecase.Question(budget=budget))
+        last, paid, questions = play(model, x, asked(budget=budget))
         settled = int(run.settled[i])
         end = settled if settled >= 0 else run.length[i]
         assert paid == pytest.approx(run.spent[i, end])
@@ -160,9 +168,9 @@ def test_the_simulation_is_the_mean_of_steps(model, seed, budget, size):
     ready = asker(model)
     told = report(ready, X, y, PRICES, stakes, [] if budget is None else [budget])["budgets"][0]
     assert ("vote_stopping" in told) == ready.votes
-    ways = {"vote_stopping" if ready.votes else "plain": usecase.Question(budget=budget)}
+    ways = {"vote_stopping" if ready.votes else "plain": asked(budget=budget)}
     if ready.learns:
-        ways["worth_stopping"] = usecase.Question(budget=budget, benefits=benefits)
+        ways["worth_stopping"] = asked(budget=budget, benefits=benefits)
     assert ("worth_stopping" in told) == ready.learns
     for way, question in ways.items():
         ends = [play(model, x, question) for x in X]
@@ -181,7 +189,7 @@ def test_a_finished_case_has_the_probabilities_of_predict(model):
     """Where every tree has its answer, the probabilities are the estimator's posterior for the complete row."""
     X, _ = rows(20, 5)
     cases = [{name: value(x, j) for j, name in enumerate(NAMES)} for x in X]
-    answers = list(usecase.acquire(model, cases, usecase.Question()).documents())
+    answers = list(acquire(model, cases, asked()).documents())
     P = [[now["probabilities"][name] for name in ("ill", "well")] for now in answers]
     np.testing.assert_allclose(P, model.estimator.posterior(X), rtol=1e-12)
     assert {now["reason"] for now in answers} <= {"resolved", "unavailable"}
@@ -193,9 +201,9 @@ def test_a_batch_is_its_cases(model):
     random = np.random.default_rng(0)
     cases = [{NAMES[j]: value(x, j) for j in random.permutation(5)[: random.integers(0, 6)]} for x in X]
     for changes in ({}, {"budget": 5}, {"benefits": B, "feature_costs": {"c": 0.5}}):
-        question = usecase.Question(**changes)
-        together = list(usecase.acquire(model, cases, question).documents())
-        alone = [next(usecase.acquire(model, [case], question).documents()) for case in cases]
+        question = asked(**changes)
+        together = list(acquire(model, cases, question).documents())
+        alone = [next(acquire(model, [case], question).documents()) for case in cases]
         assert rounded(together) == rounded(alone)
 
 
@@ -203,13 +211,13 @@ def test_groups_prices_and_what_is_owned(model):
     """The first of a group that is known has paid for it; prices of the request replace those of training."""
 
     def spent(known, **changes):
-        return next(usecase.acquire(model, [known], usecase.Question(**changes)).documents())["spent"]
+        return next(acquire(model, [known], asked(**changes)).documents())["spent"]
 
     assert spent({"b": 1.0, "c": 1.0}) == 4 + 2.5
     assert spent({"c": 1.0, "b": 1.0}) == 6 + 1
     assert spent({"c": 1.0, "b": None}) == 6
     assert spent({"a": 1.0, "b": 1.0}, feature_costs={"a": 0, "b": 3}) == 3
-    start = next(usecase.acquire(model, [{}], usecase.Question(feature_costs={"a": 0, "d": 7})).documents())
+    start = next(acquire(model, [{}], asked(feature_costs={"a": 0, "d": 7})).documents())
     able = {name for name, asked in zip(NAMES, asker(model).columns, strict=True) if asked}
     assert {name: price for name, price in {"a": 0.0, "d": 7.0}.items() if name in able}.items() <= {
         wanted["feature"]: wanted["cost"] for wanted in start["frontier"]
@@ -219,9 +227,9 @@ def test_groups_prices_and_what_is_owned(model):
 def test_a_word_that_training_never_saw_has_been_bought(model):
     """It is charged, alone and in a simulation; null is not."""
     known = [{"word": "never"}, {"word": None}, {"word": "yes"}]
-    spent = [now["spent"] for now in usecase.acquire(model, known, usecase.Question()).documents()]
+    spent = [now["spent"] for now in acquire(model, known, asked()).documents()]
     assert spent == [2, 0, 2]
-    order = SimulationRequest(rows=[[1, 1, 1, 1, "never"], [1, 1, 1, 1, None]], labels=["ill", "well"])
+    order = SimulateRequest(model="m", rows=[[1, 1, 1, 1, "never"], [1, 1, 1, 1, None]], labels=["ill", "well"])
     told = simulated(None, model, order, ANYBODY)
     full = sum(PRICES.paid([1, 2, 0, 3, 4]))
     assert told["everything"]["cost"] == full - 1
@@ -229,24 +237,24 @@ def test_a_word_that_training_never_saw_has_been_bought(model):
 
 def test_what_is_unavailable_is_not_asked_for(model):
     """All features unavailable: decided at once, at no cost, as for a row without any value."""
-    now = next(usecase.acquire(model, [{}], usecase.Question(unavailable=NAMES)).documents())
+    now = next(acquire(model, [{}], asked(unavailable=NAMES)).documents())
     assert (now["status"], now["reason"], now["spent"], now["frontier"]) == ("decided", "unavailable", 0, [])
     assert now["trees_resolved"] == now["trees"] == (15 if asker(model).votes else 1)
 
 
 def test_nothing_is_bought_where_the_truth_does_not_matter(forest):
     """One action is best whatever the class: not worth any price. Features that are free are asked for all the same."""
-    dominated = usecase.Question(benefits=[[5, 1], [5, 1]], feature_costs=dict.fromkeys(NAMES, 1))
-    now = next(usecase.acquire(forest, [{}], dominated).documents())
+    dominated = asked(benefits=[[5, 1], [5, 1]], feature_costs=dict.fromkeys(NAMES, 1))
+    now = next(acquire(forest, [{}], dominated).documents())
     assert (now["reason"], now["decision"], now["expected_gain"]) == ("not_worth_it", "ill", 0)
-    free = usecase.Question(benefits=[[5, 1], [5, 1]], feature_costs=dict.fromkeys(NAMES, 0))
-    assert next(usecase.acquire(forest, [{}], free).documents())["status"] == "acquire"
+    free = asked(benefits=[[5, 1], [5, 1]], feature_costs=dict.fromkeys(NAMES, 0))
+    assert next(acquire(forest, [{}], free).documents())["status"] == "acquire"
 
 
 def test_much_at_stake_is_worth_its_price(forest):
     """With benefits a million times the prices every row is asked on for long, and the decision follows the matrix."""
     large = [[0, -1e6], [-1e6, 0]]
-    now = next(usecase.acquire(forest, [{}], usecase.Question(benefits=large, actions=["wait", "treat"])).documents())
+    now = next(acquire(forest, [{}], asked(benefits=large, actions=["wait", "treat"])).documents())
     assert now["status"] == "acquire"
     assert now["expected_gain"] > now["next"]["cost"]
     P = np.array([now["probabilities"]["ill"], now["probabilities"]["well"]])
@@ -259,17 +267,17 @@ def test_with_benefits_a_settled_vote_does_not_stop():
     X, y = rows(200, 3)
     forest = RandomForest(n_estimators=9, categorical_features=[4], random_state=0).fit(X, y).learn_stops(X, y, PRICES)
     model = loaded(forest, "random_forest")
-    large = usecase.Question(benefits=(np.array(B) * 1e6).tolist())
+    large = asked(benefits=(np.array(B) * 1e6).tolist())
     reasons = {play(model, x, large)[0]["reason"] for x in X[:20]}
     assert "vote_settled" not in reasons
-    assert "vote_settled" in {play(model, x, usecase.Question())[0]["reason"] for x in X[:20]}
+    assert "vote_settled" in {play(model, x, asked())[0]["reason"] for x in X[:20]}
 
 
 def test_without_experience_benefits_decide_but_do_not_stop():
     """A forest that could not learn when to stop says so."""
     X, y = rows(60, 4)
     forest = RandomForest(n_estimators=5, categorical_features=[4], random_state=0).fit(X, y)
-    answer = usecase.acquire(loaded(forest, "random_forest"), [{}], usecase.Question(benefits=B))
+    answer = acquire(loaded(forest, "random_forest"), [{}], asked(benefits=B))
     now = next(answer.documents())
     assert "could not learn" in answer.warnings[0]
     assert (now["expected_gain"], now["status"]) == (None, "acquire")
@@ -277,16 +285,16 @@ def test_without_experience_benefits_decide_but_do_not_stop():
 
 def test_too_many_cases_are_refused(model):
     with pytest.raises(TooLarge, match="up to 100,000"):
-        usecase.acquire(model, [{}] * 100_001, usecase.Question())
+        acquire(model, [{}] * 100_001, asked())
     many = [f"a{i}" for i in range(1000)]
     with pytest.raises(TooLarge, match="up to 4,965"):  # 5 features, 2 classes, 1000 actions
-        usecase.acquire(model, [{}] * 4_966, usecase.Question(benefits=np.zeros((2, 1000)).tolist(), actions=many))
+        acquire(model, [{}] * 4_966, asked(benefits=np.zeros((2, 1000)).tolist(), actions=many))
 
 
 def test_too_many_actions_are_refused(model):
     many = [f"a{i}" for i in range(1001)]
     with pytest.raises(Invalid, match="1,001 actions") as error:
-        usecase.acquire(model, [{}], usecase.Question(benefits=np.zeros((2, 1001)).tolist(), actions=many))
+        acquire(model, [{}], asked(benefits=np.zeros((2, 1001)).tolist(), actions=many))
     assert error.value.flaws[0].loc == "/actions"
 
 
@@ -368,13 +376,13 @@ def test_prices_that_make_the_order_stale_are_warned_about():
     first, second = (NAMES[j] for j in chain.order_[:2])
     prices = dict(zip(NAMES, PRICES.cost.tolist(), strict=True))
     for factor, warned in ((1, False), (2.9, False), (3.1, True), (0.3, True), (0, True)):
-        question = usecase.Question(feature_costs={first: prices[first] * factor})
-        warnings = usecase.acquire(model, [{}], question).warnings
+        question = asked(feature_costs={first: prices[first] * factor})
+        warnings = acquire(model, [{}], question).warnings
         assert any(repr(first) in text and repr(second) in text for text in warnings) == warned
-    everything = usecase.Question(feature_costs={name: 7 * price for name, price in prices.items()})
-    assert usecase.acquire(model, [{}], everything).warnings == []
+    everything = asked(feature_costs={name: 7 * price for name, price in prices.items()})
+    assert acquire(model, [{}], everything).warnings == []
     some, changed = [[1, 1, 1, 1, "no"], [1, 1, 1, 1, "yes"]], {first: 100 * prices[first]}
-    order = SimulationRequest(rows=some, labels=["ill", "well"], feature_costs=changed)
+    order = SimulateRequest(model="m", rows=some, labels=["ill", "well"], feature_costs=changed)
     assert any("train with these prices" in text for text in simulated(None, model, order, ANYBODY)["warnings"])
 
 
@@ -405,23 +413,23 @@ def test_a_target_stops_at_its_mean_cost_or_error(forest):
 
 def test_a_target_takes_the_place_of_benefits(forest):
     """The decision is a class; a small cost stops at once, a large one goes on."""
-    at_once, later = (next(usecase.acquire(forest, [{}], usecase.Question(target={"cost": cost})).documents())
+    at_once, later = (next(acquire(forest, [{}], asked(target={"cost": cost})).documents())
                       for cost in (0, 100))  # fmt: skip
     free = {wanted["feature"] for wanted in at_once["frontier"] if wanted["cost"] == 0}
     assert at_once["reason"] == "not_worth_it" or at_once["next"]["feature"] in free
     assert (later["status"], later["decision"] in ("ill", "well")) == ("acquire", True)
     some = [[1, 1, 1, 1, "no"], [1, 1, 1, 1, "yes"]]
-    order = SimulationRequest(rows=some, labels=["ill", "well"], target={"cost": 0})
+    order = SimulateRequest(model="m", rows=some, labels=["ill", "well"], target={"cost": 0})
     assert simulated(None, forest, order, ANYBODY)["budgets"][-1]["worth_stopping"]["cost"] == 0
 
 
 def test_answers_to_a_target_contain_no_benefits(forest):
     """Those that reach it are in no unit that the caller knows."""
-    for told in usecase.acquire(forest, [{}, {}], usecase.Question(target={"error": 0.5})).documents():
+    for told in acquire(forest, [{}, {}], asked(target={"error": 0.5})).documents():
         assert "decision" in told
         assert not {"expected_benefits", "expected_gain"} & told.keys()
     some = [[1, 1, 1, 1, "no"], [1, 1, 1, 1, "yes"]]
-    order = SimulationRequest(rows=some, labels=["ill", "well"], target={"cost": 3})
+    order = SimulateRequest(model="m", rows=some, labels=["ill", "well"], target={"cost": 3})
     told = simulated(None, forest, order, ANYBODY)
     ways = [told["nothing"], told["everything"], *(run["worth_stopping"] for run in told["budgets"])]
     assert all({"cost", "error"} < way.keys() and not {"benefit", "net_benefit"} & way.keys() for way in ways)
@@ -446,7 +454,7 @@ def test_answers_to_a_target_contain_no_benefits(forest):
 )
 def test_wrong_targets_are_refused_at_their_place(forest, question, loc):
     with pytest.raises(Invalid) as error:
-        usecase.acquire(forest, [{}], usecase.Question(**question))
+        acquire(forest, [{}], asked(**question))
     assert [flaw.loc for flaw in error.value.flaws] == [loc]
 
 
@@ -455,5 +463,5 @@ def test_a_model_that_learned_no_stop_reaches_no_target(model):
     if asker(model).learns:
         pytest.skip("forests learn")
     with pytest.raises(Invalid) as error:
-        usecase.acquire(model, [{}], usecase.Question(target={"cost": 1}))
+        acquire(model, [{}], asked(target={"cost": 1}))
     assert error.value.flaws[0].loc == "/target"

@@ -13,6 +13,7 @@ from app.api.codecs.tables import TableFields
 from app.usecases import predict as usecase
 from app.usecases.fields import (
     COSTS,
+    INSTANCES,
     PROBABILITIES,
     ByClass,
     ClassNames,
@@ -22,14 +23,6 @@ from app.usecases.fields import (
     Text,
     WireModel,
 )
-
-INSTANCES = {
-    "oneOf": [
-        {"type": "array", "items": {"type": "array", "items": {"type": ["number", "string", "null"]}}},
-        {"type": "array", "items": {"type": "object"}},
-    ]
-}
-
 
 Priors = Literal["estimate"] | ByClass
 

@@ -2,38 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import islice
 from time import thread_time
-from typing import TYPE_CHECKING, Any
+from typing import Annotated, Any
 from weakref import WeakSet
 
 import orjson
 from fastapi import Request, Response
+from pydantic import Field, WithJsonSchema
 from starlette.concurrency import run_in_threadpool
 
-from app.api.bodies.acquire_documents import AcquireAnswer, AcquireQuestion, AcquireRequest, AcquireTable
-from app.api.bodies.known_rows import cases_of_sheet, columns_of_states
-from app.api.bodies.recording import carrying, with_ids_of
+from app.api.bodies.recording import RecordField, carrying, with_ids_of
 from app.api.budget import share
-from app.api.codecs.carried import NOTHING, Carried, carried_of_json, without
-from app.api.codecs.json import INLINE_BYTES, Reserve
+from app.api.codecs.carried import NOTHING, Carried, CarriedFields, CarriedIds, carried_of_json, without
+from app.api.codecs.json import INLINE_BYTES
 from app.api.codecs.media_types import JSON, TABULAR, media_type_of_answer, media_type_of_body
-from app.api.codecs.tables import DIALECT_FIELDS, Sheet, table_response, unpacked
+from app.api.codecs.tables import DIALECT_FIELDS, Sheet, TableFields, table_response, unpacked
 from app.api.deps import loaded, naming, ports, who, with_saved
 from app.api.errors import problems
 from app.api.limiters import limiters
 from app.api.permits import PREDICT, needs
 from app.api.routing import DirectRoute, read, read_query, refuse_query_of_json
-from app.errors import Invalid
+from app.errors import Invalid, pointer
 from app.outcomes.decided import Batch
 from app.registry.loaded import Loaded
+from app.usecases import acquire as usecase
 from app.usecases import record as recording
+from app.usecases.acquire import AcquireAnswer, AcquireFields
+from app.usecases.acquisition_model import check_askable
+from app.usecases.record_acquired import acquired_batch, decided_cases
 from app.usecases.saved_matrices import as_named
-from app.usecases.stepwise_models import check_askable
-
-if TYPE_CHECKING:
-    from app.usecases.acquire import CaseStates, Question
 
 _DUMP = orjson.OPT_SERIALIZE_NUMPY
 _SIMPLE = frozenset({"model", "known", "budget", "unavailable"})  # with prices or benefits, new ones take longer
@@ -42,6 +42,30 @@ _quick: WeakSet[Loaded] = WeakSet()  # models that answered one case so fast, al
 _TEXT_FIELDS = ("model", "id", "keep", *DIALECT_FIELDS)
 _Answered = tuple[Response, Batch | None]
 _PART = 500  # cases written at a time: the interpreter's lock is held for some milliseconds
+
+
+_KNOWN = {"type": "object", "additionalProperties": {"type": ["number", "string", "null"]}}
+
+
+class AcquireQuestion(AcquireFields, CarriedFields, RecordField):
+    """All of a request but its cases."""
+
+
+class AcquireTable(AcquireQuestion, TableFields):
+    """The same, and how a table is to be read."""
+
+
+class AcquireRequest(AcquireQuestion, CarriedIds):
+    """All that is known so far, and what the rest may cost."""
+
+    known: Annotated[Any, WithJsonSchema(_KNOWN)] = Field(
+        default=None,
+        description="values by feature name, in the order of their acquisition (of a group, the first has paid its"
+        " full cost); null is a value that cannot be had",
+    )
+    instances: Annotated[Any, WithJsonSchema({"type": "array", "items": _KNOWN})] = Field(
+        default=None, description="the same for many cases, in place of `known`"
+    )
 
 
 @needs(PREDICT)
@@ -114,31 +138,31 @@ def _answer_timed(request: Request, wire: AcquireRequest, model: Loaded) -> _Ans
 
 
 def _answer_table(request: Request, wire: AcquireTable, kind: str, body: bytes, model: Loaded) -> _Answered:
+    from app.api.codecs.known_rows import cases_of_sheet  # noqa: PLC0415 - with pyarrow, which takes 40 MB
+
     cases, carried = cases_of_sheet(Sheet(kind, body, wire, share(request).reserve), model.schema)
     wire, saved = with_saved(request, wire, model)
     with as_named(saved):
-        response, batch = _several(request, model, wire, cases, carried, "")
+        response, batch = _several(request, model, wire, cases, carried, pointer)
     return naming(response, saved), batch
 
 
 def _answer(request: Request, wire: AcquireRequest, model: Loaded) -> _Answered:
     wire, saved = with_saved(request, wire, model)
     with as_named(saved):
-        response, batch = _answer_by(request, model, wire)
+        if wire.instances is not None:
+            carried = carried_of_json(wire, wire.instances) if wire.carries else NOTHING
+            cases = without(wire.instances, carried, model.schema.names)
+            response, batch = _several(request, model, wire, cases, carried, partial(pointer, "instances"))
+        elif wire.carries:
+            raise Invalid.at("/known", "ids and what is kept go with 'instances'")
+        else:
+            states = usecase.acquire(model, [wire.known], wire, lambda _: "/known")
+            batch, carried = _batch(request, model, wire, [wire.known], states, NOTHING)
+            content = {"model": model.model, **carried.document(), **next(states.documents())}
+            document = orjson.dumps({**content, "warnings": states.warnings}, option=_DUMP)
+            response = Response(document, media_type=JSON)
     return naming(response, saved), batch
-
-
-def _answer_by(request: Request, model: Loaded, wire: AcquireRequest) -> _Answered:
-    if wire.instances is not None:
-        carried = carried_of_json(wire, wire.instances) if wire.carries else NOTHING
-        cases = without(wire.instances, carried, model.schema.names)
-        return _several(request, model, wire, cases, carried, "/instances")
-    if wire.carries:
-        raise Invalid.at("/known", "ids and what is kept go with 'instances'")
-    states = _states(model, wire, [wire.known], ("/cases/0", "/known"), share(request).reserve)
-    batch, carried = _batch(request, model, wire, [wire.known], states, NOTHING)
-    content = {"model": model.model, **carried.document(), **next(states.documents()), "warnings": states.warnings}
-    return Response(orjson.dumps(content, option=_DUMP), media_type=JSON), batch
 
 
 async def _askable(request: Request, reference: str) -> Loaded:
@@ -148,13 +172,17 @@ async def _askable(request: Request, reference: str) -> Loaded:
 
 
 def _several(
-    request: Request, model: Loaded, wire: AcquireQuestion, cases: Sequence[Any], carried: Carried, place: str
-) -> _Answered:
-    """The answer for many cases, which stand at `place` in the request."""
+    request: Request, model: Loaded, wire: AcquireQuestion, cases: Sequence[Any], carried: Carried,
+    place: Callable[[int], str],
+) -> _Answered:  # fmt: skip
+    """The answer for many cases, each of which stands at its `place` in the request."""
     form = media_type_of_answer(request, (JSON, *TABULAR))
-    states = _states(model, wire, cases, ("/cases", place), share(request).reserve)
+    share(request).reserve(usecase.extent_bytes(model, len(cases), wire.width()))
+    states = usecase.acquire(model, cases, wire, place)
     batch, carried = _batch(request, model, wire, cases, states, carried)
     if form != JSON:
+        from app.api.codecs.known_rows import columns_of_states  # noqa: PLC0415 - with pyarrow
+
         columns = columns_of_states(states.documents(), model.classes, states.stakes)
         return table_response(form, carried.before(columns), {"model": model.model, "warnings": states.warnings}), batch
     rest = orjson.dumps({"model": model.model, **carried.document(), "warnings": states.warnings}, option=_DUMP)
@@ -163,42 +191,19 @@ def _several(
 
 
 def _batch(
-    request: Request, model: Loaded, wire: AcquireQuestion, cases: Sequence[Any], states: CaseStates, carried: Carried
-) -> tuple[Batch | None, Carried]:
+    request: Request, model: Loaded, wire: AcquireQuestion, cases: Sequence[Any], states: usecase.CaseStates,
+    carried: Carried,
+) -> tuple[Batch | None, Carried]:  # fmt: skip
     """The decided cases that are to be recorded, and what comes back with the answer."""
     default = ports(request).recorder.defaults.of(model.name)
     wish = with_ids_of(wire.wish or recording.usual(default), carried)
     if not wish.wanted:
         return None, carried
-    from app.usecases.record_acquired import acquired_batch, decided_cases  # noqa: PLC0415 - as above
-
     recording.check_moment(ports(request), who(request), wish)
     ids = recording.ids_of(wish, len(cases))
-    batch = acquired_batch(model, _question(wire), cases, states, ids, who(request), instances=wish.instances)
+    batch = acquired_batch(model, wire, cases, states, ids, who(request), instances=wish.instances)
     decided = set(decided_cases(states).tolist())
     return batch, carrying(carried, [id_ if i in decided else None for i, id_ in enumerate(ids.ids)])
-
-
-def _states(
-    model: Loaded, wire: AcquireQuestion, cases: Sequence[Any], places: tuple[str, str], reserve: Reserve
-) -> CaseStates:
-    """Where the cases stand; of errors the first of `places` becomes the second."""
-    from app.usecases import acquire as usecase  # noqa: PLC0415 - with its compiler it takes 60 MB that many can spare
-
-    question = _question(wire)
-    if len(cases) > 1:
-        reserve(usecase.extent_bytes(model, len(cases), question.width()))
-    try:
-        return usecase.acquire(model, cases, question)
-    except Invalid as error:
-        raise usecase.relocated(error, *places) from error
-
-
-def _question(wire: AcquireQuestion) -> Question:
-    from app.usecases.acquire import Question  # noqa: PLC0415 - as above
-
-    benefits = wire.benefits, wire.cost_matrix, wire.actions
-    return Question(*benefits, wire.budget, wire.unavailable, wire.feature_costs, wire.target)
 
 
 def _written(documents: Iterator[dict[str, Any]]) -> Iterator[bytes]:

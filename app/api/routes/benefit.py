@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated
 
 from fastapi import APIRouter, Body, Path, Request, Response
-from pydantic import BaseModel, Field, StrictBool, StrictInt, WithJsonSchema
 
-from app.api.bodies.rankings import ContenderResult, Lead
 from app.api.budget import share
 from app.api.charts.reports import SVG_CONTENT, benefit_chart, svg, wants_svg
 from app.api.codecs.json import parsed
@@ -19,108 +17,19 @@ from app.api.errors import problems
 from app.api.limiters import limiters
 from app.api.permits import PREDICT_OR_TRAIN, needs
 from app.api.routing import DirectRoute, StrictRoute, checked, read_query, refuse_query_of_json
-from app.decisions.rules import RuleName
 from app.errors import Invalid
 from app.registry.loaded import Loaded
 from app.usecases import benefit as usecase
-from app.usecases.fields import PROBABILITIES, ByClass, ClassNames, ModelVersion, Text
-from app.usecases.matrices import NamedMatrixFields
+from app.usecases.benefit import BenefitReport, BenefitRequest, GivenBenefitRequest, GivenFields
+from app.usecases.fields import ModelVersion
 from app.usecases.probabilities import as_probabilities
 from app.usecases.saved_matrices import as_named
 
 router = APIRouter(tags=["models"], route_class=StrictRoute)
 
 
-class BenefitRequest(NamedMatrixFields):
-    """What is at stake."""
-
-    priors: ByClass | None = Field(
-        default=None, description="class priors where the model is used; by default those of the hold-out"
-    )
-    points: int = Field(default=200, ge=2, le=10_000, strict=True, description="of the curve")
-
-
-class GivenQuestion(BenefitRequest):
-    """What is at stake, and all about the rows to judge on but their probabilities."""
-
-    classes: ClassNames
-    labels: Annotated[list[StrictInt | Text] | None, Field(fail_fast=True)] = Field(
-        default=None, description="the true class of each row; required unless a table has the column `label`"
-    )
-    normalize: StrictBool = Field(default=False, description="divide each row by its sum, which need not be 1")
-
-
-class GivenTable(GivenQuestion, DialectFields):
+class GivenTable(GivenFields, DialectFields):
     """The same, and how a CSV file is written."""
-
-
-class GivenBenefitRequest(GivenQuestion):
-    """What is at stake, and the rows to judge on."""
-
-    probabilities: Annotated[Any, WithJsonSchema(PROBABILITIES)] = Field(
-        description="a row per instance, a column for each of `classes`"
-    )
-
-
-class EarningDocument(BaseModel):
-    """What one rule earned per row, and how often each class (row) met each action (column)."""
-
-    benefit: float
-    mu: float | None = Field(description="benefit / upper_bound; null where the bound is not positive")
-    confusion: list[list[int]]
-
-
-class CurvePoint(BaseModel):
-    """The mean benefit at one threshold."""
-
-    threshold: float
-    benefit: float
-
-
-class RuleResult(ContenderResult):
-    """What one rule earned, its own figures, and how to ask for it."""
-
-    figures: dict[str, int | float | None] = Field(
-        description="the rule's threshold, or beta and delta, or the column of the action for all; null where undefined"
-    )
-    request: dict[str, Any] | None = Field(
-        description="the fields that ask `/predict` for this rule, beside benefits; null where none do"
-    )
-
-
-class NamedRule(BaseModel):
-    """A rule."""
-
-    rule: RuleName
-
-
-class RuleLead(Lead, NamedRule):
-    """The rule that earned most."""
-
-    same: list[RuleName] = Field(description="rules that earned the same on every row")
-    runner_up: RuleName | None
-
-
-class BenefitReport(EarningDocument):
-    """The best that the scores allow with one threshold (two classes, two actions), else the expected-benefit rule."""
-
-    model: ModelVersion | None = Field(default=None, description="absent where the request sent probabilities")
-    classes: list[int | str]
-    actions: list[str] | None = Field(description="names of the columns; null where the matrix had none")
-    rows: int = Field(description="that were evaluated")
-    evaluation: Literal["hold-out", "cross-validation", "request"] = Field(
-        description="of the model on rows that it did not see, or of the probabilities in the request"
-    )
-    priors: dict[str, float] = Field(description="weight of each class")
-    upper_bound: float = Field(description="mean benefit of someone who knows every class")
-    threshold: float | None = Field(default=None, description="the best cut on the hold-out's scores")
-    posterior_threshold: float | None = Field(default=None, description="the cut t* that the matrix alone gives")
-    curve: list[CurvePoint] | None = None
-    expected_benefit: EarningDocument
-    cost_blind: EarningDocument = Field(description="acting on the most probable class")
-    rules: list[RuleResult] = Field(description="every rule that the matrix allows, and the best action for all")
-    best: RuleLead
-    warnings: list[str]
 
 
 _EXAMPLE = {"benefits": [[0, -1], [-10, 5]], "points": 20}
@@ -200,7 +109,7 @@ def _answer(request: Request, model: Loaded, body: BenefitRequest) -> Response:
 
 def _answer_given(request: Request, kind: str, content: bytes) -> Response:
     reserve = share(request).reserve
-    body: GivenQuestion
+    body: GivenFields
     if kind == JSON:
         refuse_query_of_json(request, GivenTable.model_fields)
         body = wire = checked(GivenBenefitRequest, parsed(content, reserve))

@@ -7,7 +7,6 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Body
 from pydantic import BaseModel, Field
 
-from app.api.bodies.rankings import ContenderResult, Lead
 from app.api.errors import problems
 from app.api.jobs import JobState, Order, accepted_response, ordering
 from app.api.permits import TRAIN, needs
@@ -16,6 +15,7 @@ from app.decisions.rules import RuleName
 from app.usecases import compare as usecase
 from app.usecases.compare import CompareRequest
 from app.usecases.datasets import EXAMPLE_ID
+from app.usecases.rankings import ContenderResult, Lead
 
 router = APIRouter(prefix="/compare", tags=["compare"], route_class=StrictRoute)
 

@@ -8,7 +8,6 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from pydantic import BaseModel, Field
 
-from app.api.bodies.amounts import Amount, Basis, Comparison, Gain, Maturing, Selective
 from app.api.bodies.moments import Period, period_of_query
 from app.api.budget import share
 from app.api.codecs.media_types import JSON
@@ -19,6 +18,7 @@ from app.api.permits import TRAIN, needs
 from app.api.routing import StrictRoute
 from app.registry.card import NAME
 from app.registry.snapshot import NUMBER
+from app.usecases.amounts import Amount, Basis, Comparison, Gain, Maturing, Selective
 from app.usecases.outcome_report.reading import By
 from app.usecases.outcome_report.report import report
 from app.usecases.ports import Ports

@@ -7,7 +7,6 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Body, Path
 from pydantic import BaseModel, Field
 
-from app.api.bodies.amounts import Bounds, Comparison, Earned, Gain, Maturing, Selective
 from app.api.bodies.limits import LimitDocuments, ResourceDocuments
 from app.api.bodies.moments import Period
 from app.api.bodies.prediction_requests import CostsDocument
@@ -18,6 +17,7 @@ from app.api.permits import TRAIN, needs
 from app.api.routing import StrictRoute
 from app.errors import Invalid
 from app.usecases import replay as usecase
+from app.usecases.amounts import Bounds, Comparison, Earned, Gain, Maturing, Selective
 from app.usecases.fields import ByClass, Number, Text, WireModel
 from app.usecases.matrices import NamedMatrixFields
 from app.usecases.predict import Rule

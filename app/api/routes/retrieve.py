@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Annotated, Any
 
 from fastapi import Request, Response
-from pydantic import BaseModel, Field, WithJsonSchema
 
-from app.api.bodies.prediction_requests import INSTANCES
 from app.api.budget import share
 from app.api.codecs import rows as codec
 from app.api.codecs.item_sets import WRITERS, common
@@ -24,71 +21,14 @@ from app.api.routing import DirectRoute, checked, read_query, refuse_query_of_js
 from app.errors import Invalid
 from app.features import Schema
 from app.registry.loaded import Loaded
-from app.usecases.fields import ModelVersion
-from app.usecases.item_sets import Method, Sets, Setting, extent_bytes
-from app.usecases.retrieve_request import RetrieveFields
+from app.usecases.item_sets import Sets, extent_bytes
+from app.usecases.retrieve_request import RetrieveAnswer, RetrieveFields, RetrieveRequest
 
 _READERS = {NPY: sets_of_npy, ARROW: sets_of_arrow}
 _TEXT_FIELDS = ("model", "setting", "method")
 
 _BYTES_OF_VECTORS = 16 * 2**20  # of one instance at a time, with the most trees
 _BYTES_PER_MARGINAL = 48  # a number as text, twice
-_PROBABILITY = {"type": "number", "minimum": 0, "maximum": 1}
-_ONE_SET = {"type": "array", "items": _PROBABILITY}
-_PROBABILITIES = {"oneOf": [_ONE_SET, {"type": "array", "items": _ONE_SET}]}
-
-
-class RetrieveRequest(RetrieveFields):
-    """Probabilities, or a model and instances."""
-
-    probabilities: Annotated[Any, WithJsonSchema(_PROBABILITIES)] = Field(
-        default=None, description="of being relevant: a list is one set, a list of lists a set each, of any sizes"
-    )
-    instances: Annotated[list[Any] | None, WithJsonSchema(INSTANCES)] = Field(
-        default=None, description="as in /predict; in binary they are the items of one set, else each has a set"
-    )
-
-
-class RetrievedSet(BaseModel):
-    """One set, and what to expect of it."""
-
-    selected: list[int | str] = Field(description="positions, or a model's labels or classes; best first")
-    k: int = Field(description="how many")
-    expected_loss: float
-    expected_precision: float = Field(description="of an empty set 1")
-    expected_recall: float = Field(description="1 where nothing is relevant")
-    error_bound: float = Field(description="maximum error of expected_loss and curve")
-    gap: float | None = Field(
-        default=None,
-        description="method sampled: by how much at most the best set has a smaller expected loss; 0: this is the best;"
-        " null where more than 10 % of the weight of the label vectors is left out",
-    )
-    vectors: float | None = Field(
-        default=None, description="method sampled: effective number of label vectors, 1 / (sum of squared weights)"
-    )
-    curve: list[float] | None = Field(default=None, description="L_0 … L_n")
-    marginals: list[float] | None = Field(
-        default=None, description="the probability of each item, in the order of the items, labels or classes"
-    )
-
-
-class RetrieveAnswer(BaseModel):
-    """One set for each set of items, in the same order."""
-
-    sets: list[RetrievedSet]
-    setting: Setting
-    method: Method
-    loss: dict[str, Any]
-    threshold: float | None = Field(default=None, description="what was retrieved lies above (methods with a cut)")
-    positive: int | str | None = None
-    labels: list[int | str] | None = Field(default=None, description="the model's labels or classes")
-    correction: float | None = Field(
-        default=None,
-        description="multilabel, method expected_loss, with a model that has 200 rows held out: what to add to the mean"
-        " of the expected losses of many sets, from what such sets cost there",
-    )
-    model: ModelVersion | None = None
-    warnings: list[str]
 
 
 @needs(PREDICT)

@@ -1,23 +1,22 @@
-"""Known values of cases as the rows of a table, and where the cases stand as another."""
+"""Known values of cases as the rows of a table, and where the cases stand as another. Import it where it is used."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from app.api.codecs.carried import Carried
+from app.api.codecs.columns import check_types, flaws_of_names
 from app.api.codecs.rows import categories_of, numeric_names
 from app.api.codecs.tables import Sheet
+from app.data.arrow_text import floats
 from app.errors import Flaw, pointer, reject
 from app.features import Schema
-
-if TYPE_CHECKING:  # imported where needed: it takes 40 MB of memory that a service without such clients can spare
-    import pyarrow as pa
-
-    from app.usecases.acquisition_model import ActionBenefits
+from app.usecases.acquisition_model import ActionBenefits
 
 _BYTES_PER_CELL = 120  # of memory, from the columns to an object for each case
 
@@ -27,8 +26,6 @@ def cases_of_sheet(sheet: Sheet, schema: Schema) -> tuple[list[dict[str, Any]], 
 
     Raises Invalid at the column, or what `Sheet.read` raises.
     """
-    from app.api.codecs.columns import check_types, flaws_of_names  # noqa: PLC0415 - with pyarrow
-
     numbers = numeric_names(schema)
     table, carried = sheet.read(numbers, schema.names, categories_of(schema))
     present = Counter(table.column_names)
@@ -37,7 +34,11 @@ def cases_of_sheet(sheet: Sheet, schema: Schema) -> tuple[list[dict[str, Any]], 
     sheet.reserve(table.num_rows * (1 + table.num_columns) * _BYTES_PER_CELL)
     cases: list[dict[str, Any]] = [{} for _ in range(table.num_rows)]
     for name in table.column_names:
-        values = _numbers(table.column(name), name) if name in numbers else _words(table.column(name))
+        values = (
+            _numbers(table.column(name), name)
+            if name in numbers
+            else table.column(name).cast(pa.large_string()).to_pylist()
+        )
         for case, value in zip(cases, values, strict=True):
             if value is not None:
                 case[name] = value
@@ -45,26 +46,16 @@ def cases_of_sheet(sheet: Sheet, schema: Schema) -> tuple[list[dict[str, Any]], 
 
 
 def _numbers(column: pa.ChunkedArray, name: str) -> list[Any]:
-    from app.data.arrow_text import floats  # noqa: PLC0415 - with pyarrow
-
     values = floats(column).to_numpy()
     message = "infinity is not allowed; leave it empty where the value is not known"
     reject(Flaw(pointer(i, name), message) for i in np.flatnonzero(np.isinf(values)))
     return [None if value != value else value for value in values.tolist()]  # noqa: PLR0124 - NaN
 
 
-def _words(column: pa.ChunkedArray) -> list[Any]:
-    import pyarrow as pa  # noqa: PLC0415
-
-    return list(column.cast(pa.large_string()).to_pylist())
-
-
 def columns_of_states(
     documents: Iterable[Mapping[str, Any]], classes: Iterable[object], stakes: ActionBenefits | None
 ) -> dict[str, Any]:
     """What `POST /acquire` says about each case, a column for each figure; the frontier is left out."""
-    import pyarrow as pa  # noqa: PLC0415
-
     states = list(documents)
     nexts = [state["next"] or {} for state in states]
     columns: dict[str, Any] = {
