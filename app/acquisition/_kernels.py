@@ -167,12 +167,12 @@ def _spent(status: Ints, prices: PriceArrays, opened: Bools, first: I64) -> floa
 @kernel
 def states(
     nodes: Nodes, X: F64, status: I32, prices: PriceArrays, budget: float, slack: float, n_groups: int,
-    waiting: Ints, price: F64, order: I32, spent: F64, votes: I32,
+    waiting: Ints, price: F64, order: I32, spent: F64,
     P: F64, counts: I32, outcome: I32,
 ) -> None:  # fmt: skip
-    """The state of every case; fills the last eight arguments, one row per case.
+    """The state of every case; fills the last seven arguments, one row per case.
 
-    `waiting`, `price` (n, m); `order` (n, m) the features that trees wait for, best first; `votes`, `P` (n, K);
+    `waiting`, `price` (n, m); `order` (n, m) the features that trees wait for, best first; `P` (n, K);
     `counts` (n, 3) resolved trees, trees that met a missing value, features in `order`; `outcome` (n, 3) the settled
     class or -1, the prediction, the feature to acquire next or -1.
     """
@@ -190,7 +190,6 @@ def states(
                 waiting[i, f] += 1
             else:
                 counts[i, 0] += 1
-                votes[i, nodes.label[nodes.share[at[t]]]] += 1
         leader = _settled(nodes, at, sure, possible)
         outcome[i, 0] = leader
         outcome[i, 1] = _conclude(nodes, at, leader, standing, P[i])

@@ -158,10 +158,8 @@ class Chain:
         following = np.where(finished, -1, np.append(self.order, -1)[state]).astype(np.int32)
         offered = price[np.arange(n), following]  # of the last column where there is none
         following[(following >= 0) & (spent + offered > limit + slack_of(limit))] = -1
-        votes = np.zeros((n, len(self.prior)), dtype=np.int32)
-        votes[np.arange(n), prediction] = finished
         return States(
-            waiting, price, order, waiting.sum(axis=1, dtype=np.int32), spent, votes, P, finished.astype(np.int32),
+            waiting, price, order, waiting.sum(axis=1, dtype=np.int32), spent, P, finished.astype(np.int32),
             (finished & missed).astype(np.int32), np.where(finished, prediction, -1), prediction, following,
             np.full(n, np.nan), 1, limit, stop_when_settled,
         )  # fmt: skip

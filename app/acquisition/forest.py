@@ -113,20 +113,19 @@ class FlatForest:
         """
         X, status, limit = checked(self.n_features, X, status, prices, budget)
         X = self.orders.apply(X)
-        (n, m), K = X.shape, self.n_classes
+        (n, m), K = X.shape, len(self.nodes.prior)
         waiting, order = np.zeros((n, m), dtype=np.int32), np.empty((n, m), dtype=np.int32)
         price, spent = np.empty((n, m)), np.empty(n)
-        votes, P = np.zeros((n, K), dtype=np.int32), np.empty((n, K))
-        counts, outcome = np.zeros((n, 3), dtype=np.int32), np.empty((n, 3), dtype=np.int32)
+        P, counts, outcome = np.empty((n, K)), np.zeros((n, 3), dtype=np.int32), np.empty((n, 3), dtype=np.int32)
         _kernels.states(
             self.nodes, X, status, prices.arrays, limit, slack_of(limit), len(prices.groups),
-            waiting, price, order, spent, votes, P, counts, outcome,
+            waiting, price, order, spent, P, counts, outcome,
         )  # fmt: skip
         resolved, missed, wanted = counts.T
         leader, prediction, following = outcome.T
         return States(
-            waiting, price, order, wanted, spent, votes, P, resolved, missed, leader, prediction, following,
-            np.full(n, np.nan), self.n_trees, limit, stop_when_settled,
+            waiting, price, order, wanted, spent, P, resolved, missed, leader, prediction, following,
+            np.full(n, np.nan), len(self.nodes.roots), limit, stop_when_settled,
         )  # fmt: skip
 
     def travel(self, X: F64, prices: Prices, budget: float | None = None, missing: Bools | None = None) -> Trajectories:

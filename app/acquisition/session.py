@@ -122,10 +122,10 @@ class States:
     """The states of n cases as columns; m features, K classes (0 where the model predicts numbers).
 
     `order` (n, m): in the first `wanted` (n,) places the features that trees wait for, best first, affordable or not;
-    `waiting`, `price` (n, m): by feature, how many trees wait for it and its present price. `spent` (n,). `votes`
-    (n, K) of the `resolved` (n,) ones of all `trees`; `missed` (n,): how many met an unavailable value. `leader` (n,):
-    the class of a settled vote, else -1. `prediction` (n,) class codes, `probabilities` (n, K) and `value` (n,), a
-    predicted number or NaN, follow from what is known. `following` (n,): the feature to acquire next, or -1.
+    `waiting`, `price` (n, m): by feature, how many trees wait for it and its present price. `spent` (n,). `resolved`
+    (n,): how many of all `trees` are; `missed` (n,): how many met an unavailable value. `leader` (n,): the class of a
+    settled vote, else -1. `prediction` (n,) class codes, `probabilities` (n, K) and `value` (n,), a predicted number or
+    NaN, follow from what is known. `following` (n,): the feature to acquire next, or -1.
     """
 
     waiting: I32
@@ -133,7 +133,6 @@ class States:
     order: I32
     wanted: I32
     spent: F64
-    votes: I32
     probabilities: F64
     resolved: I32
     missed: I32

@@ -116,13 +116,10 @@ class TreeOfClassifiers:
         answers = self.answers(Z, reached)
         chosen, resolved = self.chosen(answers), out.astype(np.int32)
         prediction, value = (chosen, np.full(n, np.nan)) if self.n_classes else (np.zeros(n, dtype=np.int32), chosen)
-        votes = np.zeros((n, self.n_classes), dtype=np.int32)
-        if self.n_classes:
-            votes[np.arange(n), prediction] = resolved
         waiting, by_column = _by_column(order, price, wanted)
         affordable = (wanted > 0) & (spent + total <= limit + slack_of(limit))
         return States(
-            waiting, by_column, order, wanted, spent, votes, self.probabilities(answers), resolved,
+            waiting, by_column, order, wanted, spent, self.probabilities(answers), resolved,
             missed.astype(np.int32), np.where(resolved == 1, prediction, -1), prediction,
             np.where(affordable, order[:, 0], -1), value, 1, limit, stop_when_settled,
         )  # fmt: skip

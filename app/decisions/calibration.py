@@ -21,7 +21,6 @@ import numpy as np
 from scipy.special import expit, log_softmax, logit, softmax
 
 FEW = 20  # rows of a class with which it has no isotonic curve of its own
-_UNBOUNDED = 1e-15  # the limit of models that were trained before limits were chosen
 _LIMITS = (1e-15, 1e-9, 1e-6, 1e-4)  # and 1/(n+2)
 _OFFSET_ROWS = 1.0  # weight of the prior that draws the offsets to 0, in rows
 _Bounds = tuple[float | None, float | None]
@@ -40,17 +39,16 @@ class Calibrator(Protocol):
 class Sigmoid:
     """Platt's curve `1/(1 + exp(-(slope log-odds + offset)))`, slope >= 0, for class 1 of two.
 
-    Models trained before `Multinomial` existed have one for each of several classes. Probabilities closer to 0 or 1
-    than `limit` count as `limit`; the answers stay `lowest` away from 0 and 1.
+    Probabilities closer to 0 or 1 than `limit` count as `limit`; the answers stay `lowest` away from 0 and 1.
     """
 
     slopes: np.ndarray
     offsets: np.ndarray
     lowest: float
-    limit: float = _UNBOUNDED
+    limit: float = _LIMITS[0]
 
     def apply(self, P: np.ndarray) -> np.ndarray:
-        Q = P[:, 1:] if len(self.slopes) == 1 else P
+        Q = P[:, 1:]
         odds = logit(np.minimum(np.maximum(Q, self.limit), 1.0 - self.limit))
         odds *= self.slopes
         odds += self.offsets

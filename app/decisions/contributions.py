@@ -40,9 +40,8 @@ class Contributions:
     def _folded(self, calibrator: Calibrator) -> Contributions:
         """With the calibration inside: sigmoids are linear in log-odds, away from their limits; others stay outside."""
         if self.score == "log_odds" and isinstance(calibrator, Sigmoid):
-            slope, offset = calibrator.slopes, calibrator.offsets
-            if len(slope) == 1:
-                return replace(self, values=self.values * slope[0], base=self.base * slope[0] + offset[0])
+            slope, offset = calibrator.slopes[0], calibrator.offsets[0]
+            return replace(self, values=self.values * slope, base=self.base * slope + offset)
         if self.score == "log_ratio" and isinstance(calibrator, Multinomial):
             shift = (calibrator.offsets - calibrator.offsets.mean())[self.chosen]
             return replace(self, values=self.values * calibrator.slope, base=self.base * calibrator.slope + shift)

@@ -10,8 +10,7 @@ import numpy as np
 from app.acquisition.prices import Prices
 from app.acquisition.tree_of_classifiers import listed
 from app.data.table import Table
-from app.decisions.metrics import holdout_metrics, regression_metrics
-from app.decisions.multilabel_metrics import multilabel_metrics
+from app.decisions.metrics import holdout_metrics, multilabel_metrics, regression_metrics
 from app.jobs.job import Job
 from app.learners import catalogue
 from app.learners.catalogue import ACQUIRES

@@ -113,7 +113,6 @@ def test_the_answer_does_not_depend_on_the_order_of_the_values(seed):
     states = forest.step(X, status, prices)
     np.testing.assert_array_equal(states.prediction, forest.predict(X))
     np.testing.assert_array_equal(states.probabilities, forest.posterior(X))
-    np.testing.assert_array_equal(states.votes, forest.votes(X))
     for i, now in enumerate(step(forest, X, status, prices)):
         had = [j for j in np.argsort(status[i]) if not np.isnan(X[i, j])]
         assert now.spent == pytest.approx(sum(prices.paid(had)), abs=1e-12)

@@ -35,7 +35,6 @@ class State:
     frontier: tuple[Wanted, ...]
     spent: float
     remaining: float | None
-    votes: np.ndarray
     resolved: int
     trees: int
     settled: bool
@@ -102,7 +101,6 @@ def _state(states: States, i: int) -> State:
         frontier=frontier,
         spent=float(states.spent[i]),
         remaining=None if math.isinf(states.budget) else max(0.0, states.budget - float(states.spent[i])),
-        votes=states.votes[i],
         resolved=int(states.resolved[i]),
         trees=states.trees,
         settled=bool(states.leader[i] >= 0),
