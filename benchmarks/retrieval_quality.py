@@ -38,7 +38,7 @@ from app.learners.logistic import Logistic
 from app.retrieval.losses import Loss
 from app.retrieval.selection import select
 from app.retrieval.terms import Terms
-from app.usecases.tuned_cut import tuned_cut
+from app.usecases.retrieve import tuned_cut
 from tests.reference.losses import am, f_beta, g_tp_pr, jaccard
 
 DATA = Path(__file__).resolve().parents[1] / ".." / "shared" / "data"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -13,18 +13,22 @@ from app.registry.loaded import Loaded
 from app.retrieval.batches import seconds, select_many
 from app.retrieval.losses import Loss
 from app.retrieval.multiclass import select_class_set
+from app.retrieval.sampled import MAX_LABELS, select_sampled
 from app.retrieval.selection import check_usable, select
 from app.retrieval.terms import Terms
-from app.usecases.item_sets import Choice, Sets, Setting, check_extent
+from app.text import counted
+from app.usecases.item_sets import SAMPLED, Choice, Sets, Setting, check_extent
 from app.usecases.predict import LARGEST_ANSWER
 from app.usecases.promises import promiser
 from app.usecases.retrieve_request import RetrieveFields
-from app.usecases.sampled_sets import LEARNER, sampled_sets
-from app.usecases.tuned_cut import tuned_cut
 
 MOST_SECONDS = 10  # of a core, for all sets of a call
 _SUM_TOLERANCE = 1e-6  # a row of probabilities may miss 1 by the rounding of float32
 _BOUNDS = ("k_min", "k_max", "min_recall", "min_precision")  # fields of Terms that a cut ignores
+LEARNER = "multilabel_forest"
+_MAX_ITEMS = 20_000  # labels of all instances of one call
+_MAX_VECTORS = 20_000_000  # label vectors in the leaves of all instances of one call: seconds
+_MAX_CUT = 0.1  # of the weight of an instance's label vectors: with more, the best set may be another one
 
 
 @dataclass(frozen=True)
@@ -247,3 +251,82 @@ def _above(sets: Sets, setting: Setting, terms: Terms, threshold: float) -> Choi
         rows = np.flatnonzero(k == size)
         whole.put(rows, _best(sets.some(rows), setting, replace(terms, k_min=size, k_max=size)))
     return whole
+
+
+def tuned_cut(scores: np.ndarray, truth: np.ndarray, loss: Loss, empty: int) -> float:
+    """The cut t for which retrieving what is above t has the smallest mean loss over the sets.
+
+    scores, truth: (sets, items), probabilities and 0 or 1. Candidates lie between neighbouring scores, above all and
+    below all; of equals the highest is taken. This is empirical utility maximisation, the "tuned threshold" of Koyejo
+    et al. (2014) and of Natarajan et al. (2016), section 5. Raises Invalid at /loss where no cut makes sense.
+    O(sets items log(sets items)): items are taken in from the highest score on, each changing its own set's loss.
+    """
+    if loss.name == "auc":
+        msg = "no threshold can be tuned for 'auc'; the best one retrieves nothing or everything, with loss 0"
+        raise Invalid.at("/loss", msg)
+    sets, n = scores.shape
+    check_usable(loss, n)
+    order = np.argsort(-scores, axis=1, kind="stable")
+    ranked = np.take_along_axis(scores, order, axis=1)
+    hits = np.zeros((sets, n + 1))
+    np.cumsum(np.take_along_axis(truth, order, axis=1), axis=1, out=hits[:, 1:])
+    losses = loss.of_counts(hits, np.arange(n + 1), hits[:, -1:], n, empty=empty)
+    steps = np.argsort(-ranked, axis=None, kind="stable")
+    values = ranked.ravel()[steps]
+    totals = losses[:, 0].sum() + np.concatenate(([0.0], np.cumsum(np.diff(losses, axis=1).ravel()[steps])))
+    edges = np.concatenate(([1.0], values, [0.0]))  # what is retrieved first, and what is left, at each candidate
+    allowed = np.concatenate(([True], values > edges[2:]))  # equal scores are retrieved together, those of 0 never
+    best = int(np.argmin(np.where(allowed, totals, np.inf)))
+    upper, lower = edges[best], edges[best + 1]
+    middle = (upper + lower) / 2
+    return float(middle if middle < upper else lower)
+
+
+def sampled_sets(model: Loaded, X: np.ndarray, terms: Terms) -> tuple[Choice, Sets]:
+    """A set for each row X (n, m) as the schema of a model of labels encodes them, and its label vectors' marginals.
+
+    Raises Conflict at /method where the model has no label vectors, Invalid at the field of `terms` that
+    does not fit, and TooLarge for too many labels or vectors. Costs as `select_sampled`.
+    """
+    _check_sampled(model, X)
+    cut: list[float] = []
+
+    def vectors() -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        for found, weights, lost in model.estimator.label_vectors(X):
+            cut.append(lost)
+            yield found, weights
+
+    found = select_sampled(vectors(), model.estimator.posterior(X), terms)
+    unproven = np.array(cut) > _MAX_CUT
+    found.figures[SAMPLED.index("gap"), unproven] = np.nan
+    warnings = _about_cut(max(cut, default=0.0), int(unproven.sum()))
+    choice = Choice(found.order, found.k, found.figures, np.zeros(len(X), dtype=np.int64), None, warnings)
+    return choice, Sets(found.marginals.ravel(), np.arange(len(X) + 1) * len(model.classes))
+
+
+def _check_sampled(model: Loaded, X: np.ndarray) -> None:
+    if not hasattr(model.estimator, "neighbours_"):
+        raise Conflict.at(
+            "/method", f"'sampled' needs a version of the learner {LEARNER!r} with its label vectors; train one"
+        )
+    labels = len(model.classes)
+    if labels > MAX_LABELS or len(X) * labels > _MAX_ITEMS:
+        raise TooLarge(
+            f"the request has {len(X):,} instances of {labels:,} labels; 'sampled' takes at most {MAX_LABELS} labels,"
+            f" and {_MAX_ITEMS:,} of all instances together"
+        )
+    work = model.estimator.label_vector_work(X)
+    if work > _MAX_VECTORS:
+        raise TooLarge(
+            f"the {len(X):,} instances have {work:,} label vectors in their leaves; 'sampled' takes at most"
+            f" {_MAX_VECTORS:,} of all instances together; send fewer instances at once, or train fewer trees"
+        )
+
+
+def _about_cut(largest: float, unproven: int) -> tuple[str, ...]:
+    """What to warn of where up to `largest` of an instance's weight is left out, of `unproven` instances too much."""
+    if not largest:
+        return ()
+    warning = f"of the weight of an instance's label vectors up to {largest:.1%} is left out: the lightest ones"
+    many = counted(unproven, "instance")
+    return (warning + (f"; 'gap' is null for {many} with more than {_MAX_CUT:.0%} left out" if unproven else ""),)

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.api.codecs.columns import codes_of
-from app.errors import Invalid
+from app.errors import Invalid, pointer
 from app.features import Feature, Schema
-from app.usecases.partial_instances import encode_known
+from app.usecases.acquire import encode_known
 from tests.api.column_bodies import rows_of_arrow
 from tests.api.test_predict import as_arrow
 
@@ -88,6 +88,6 @@ def test_a_warning_about_unseen_words_names_the_instances_in_every_form():
     assert all(part in expected for part in ("2 of 6", "'w'", "1, 4", "'x'"))
     assert SCHEMA.encode(objects)[1] == [expected]
     assert codes_of(column, SCHEMA, 1)[1] == [expected]
-    assert encode_known(SCHEMA, partial).warnings == [
+    assert encode_known(SCHEMA, partial, pointer).warnings == [
         expected.replace("2 of 6", "2 of 7").replace("(positions 1, 4)", "(positions 2, 5)")
     ]
