@@ -3,6 +3,8 @@
     .venv/bin/python benchmarks/client.py [rows] [url]
 
 Without a URL it starts a service. It prints medians; a frame is compared with the same numbers sent by httpx alone.
+
+The smallest work: `.venv/bin/python benchmarks/client.py 100`
 """
 
 from __future__ import annotations
@@ -18,8 +20,11 @@ from statistics import median
 
 import httpx
 import numpy as np
-import pandas as pd
 from payoff_client import Payoff, deciding
+from serving import server, uvicorn
+
+sys.path.append(str(Path(sys.prefix) / "pandas"))  # where `make install` puts it
+import pandas as pd
 
 COLUMNS = [f"f{j}" for j in range(30)]
 STAKES = {"benefits": {"a": {"act": -1, "wait": 0}, "b": {"act": 5, "wait": -10}}}
@@ -110,8 +115,16 @@ def run(url: str, rows: int) -> None:
         file(url, rows)
 
 
+def main() -> None:
+    rows = int(sys.argv[1]) if len(sys.argv) > 1 else 100_000
+    if len(sys.argv) > 2:
+        run(sys.argv[2], rows)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        state = {"PAYOFF_HOME": f"{folder}/home", "PAYOFF_MODELS": f"{folder}/models"}
+        with server(uvicorn("app.main:app"), state, "/health/ready") as payoff:
+            run(f"http://127.0.0.1:{payoff.port}", rows)
+
+
 if __name__ == "__main__":
-    run(
-        sys.argv[2] if len(sys.argv) > 2 else "http://127.0.0.1:8000",
-        int(sys.argv[1]) if len(sys.argv) > 1 else 100_000,
-    )
+    main()

@@ -4,6 +4,8 @@ Starts PostgreSQL, an S3 server, a Dask scheduler with two workers, two replicas
 submit jobs, cancel some, move aliases and predict; meanwhile the parts are killed with SIGKILL in random order, spread
 over the time that the jobs take, and started again. Prints the account and exits with 1 where it does not balance.
 Run: .venv/bin/python benchmarks/faults.py [jobs] [seed]
+
+The smallest work: `.venv/bin/python benchmarks/faults.py 2`
 """
 
 from __future__ import annotations

@@ -6,6 +6,8 @@ its resident memory in any case, helper processes included. Prints a table; exit
 a peak below 1,000 MB, `/health/live` within 250 ms, well-behaved clients served. Takes minutes, and shows little on a
 busy machine: the first row, in which nothing is sent, shows how busy. Run:
 .venv/bin/python benchmarks/hostile.py [row …]
+
+The smallest work: `.venv/bin/python benchmarks/hostile.py nothing`
 """
 
 from __future__ import annotations

@@ -1,12 +1,15 @@
 """60 small faults, one at a time in a copy of the code: do the tests that mirror a module find them?
 
-    nice -n 15 python benchmarks/mutants.py [--out mutants.jsonl] [--count 60] [--seconds 600]
+    nice -n 15 .venv/bin/python benchmarks/mutants.py [--tree FOLDER] [--out mutants.jsonl] [--count 60] [--seconds 600]
 
-The faults are drawn with a fixed seed, from all packages in turn. For each only the tests of its module run
-(`tests/decisions/test_x.py` for `app/decisions/x.py`, else the package's folder), until one fails; beforehand once on
-the code as it is, for at most `--seconds`, and then with a fault for twice as long as that took. Results are lines of
-JSON in `--out`; what is there already is not done again, so a run may be stopped at any time. Prints a table of killed
-and surviving faults by package, which `benchmarks/mutants.md` keeps. Takes an hour on a quiet machine.
+The code is that in FOLDER, by default this one. The faults are drawn with a fixed seed, from all packages in turn.
+For each only the tests of its module run (`tests/decisions/test_x.py` for `app/decisions/x.py`, else the package's
+folder), until one fails; beforehand once on the code as it is, for at most `--seconds`, and then with a fault for
+twice as long as that took. Results are lines of JSON in `--out`; what is there already is not done again, so a run
+may be stopped at any time. Prints a table of killed and surviving faults by package, which `benchmarks/mutants.md`
+keeps. Takes an hour on a quiet machine.
+
+The smallest work: `.venv/bin/python benchmarks/mutants.py --count 1 --seconds 60 --out /dev/null`
 """
 
 from __future__ import annotations
@@ -30,9 +33,8 @@ from pathlib import Path
 from typing import Any
 
 SEED = 26
-ROOT = Path(__file__).parents[1]
 PACKAGES = {name: (f"{name}/*.py",) for name in ("decisions", "retrieval", "acquisition", "registry", "jobs", "access")}
-PACKAGES["guard"] = ("api/middleware/*.py", *(f"api/{name}.py" for name in ("gate", "budget", "limiters", "permits")))
+PACKAGES["guard"] = tuple(f"api/{name}.py" for name in ("gate", "budget", "limiters", "permits"))
 GATE = ("test_one_behaviour.py", "test_keys.py", "test_errors.py", "test_edge.py")  # of tests/api, which takes too long
 COPIED = ("app", "tests", "clients", "tools", "docs", "benchmarks", "deploy", "pyproject.toml", "README.md", "Makefile")
 _PAIRS: tuple[tuple[type[ast.AST], type[ast.AST]], ...] = (
@@ -80,7 +82,7 @@ def nodes(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def mutants(package: str) -> Iterator[dict[str, Any]]:
-    for path in sorted(path for pattern in PACKAGES[package] for path in (ROOT / "app").glob(pattern)):
+    for path in sorted(path for pattern in PACKAGES[package] for path in Path("app").glob(pattern)):
         source = path.read_bytes()
         starts = [0]
         for line in source.splitlines(keepends=True):
@@ -92,7 +94,7 @@ def mutants(package: str) -> Iterator[dict[str, Any]]:
                 )
                 put = ast.unparse(ast.fix_missing_locations(new))
                 put = f"({put})" if isinstance(new, ast.expr) else put
-                where = {"module": str(path.relative_to(ROOT)), "line": old.lineno, "begin": begin, "end": end}
+                where = {"module": str(path), "line": old.lineno, "begin": begin, "end": end}
                 yield where | {"package": package, "kind": kind, "old": source[begin:end].decode(), "new": put}
 
 
@@ -114,7 +116,7 @@ def tests_of(module: str) -> list[str]:
     path = Path(module)
     folder = Path("tests") / path.parts[1]
     own = folder / f"test_{path.stem.removeprefix('_')}.py"
-    if (ROOT / own).exists():
+    if own.exists():
         return [str(own)]
     return [str(folder / name) for name in GATE] if folder.name == "api" else [str(folder)]
 
@@ -172,18 +174,21 @@ def report(results: list[dict[str, Any]]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tree", type=Path, default=Path(__file__).parents[1])
     parser.add_argument("--out", type=Path, default=Path("mutants.jsonl"))
     parser.add_argument("--count", type=int, default=60)
     parser.add_argument("--seconds", type=float, default=600.0)
     chosen = parser.parse_args()
+    chosen.out = chosen.out.resolve()
+    os.chdir(chosen.tree)
     results = [json.loads(line) for line in chosen.out.read_text().splitlines()] if chosen.out.exists() else []
     done = {(one["module"], one["begin"], one["new"]) for one in results}
     took: dict[str, float] = {}
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # nothing is left running
     with tempfile.TemporaryDirectory() as folder, chosen.out.open("a") as out:
         for name in COPIED:  # with the times of files, so that compiled loops are found
-            kept = shutil.copytree if (ROOT / name).is_dir() else shutil.copy2
-            kept(ROOT / name, Path(folder) / name)
+            kept = shutil.copytree if Path(name).is_dir() else shutil.copy2
+            kept(name, Path(folder) / name)
         for mutant in drawn(chosen.count):
             if (mutant["module"], mutant["begin"], mutant["new"]) not in done:
                 results.append(judged(Path(folder), mutant, chosen.seconds, took))

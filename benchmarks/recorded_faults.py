@@ -4,6 +4,8 @@ Starts PostgreSQL, an S3 server, two replicas and a worker, all on loopback. Cli
 own and of the service's, and send outcomes, some of them twice. Meanwhile replicas, worker and database are killed with
 SIGKILL in turn and started again, and decisions are dated back, so that the worker seals them. Prints the account and
 exits with 1 where it does not balance. Run: .venv/bin/python benchmarks/recorded_faults.py [decisions] [seed]
+
+The smallest work: `.venv/bin/python benchmarks/recorded_faults.py 200`
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """20,000 requests of a fixed seed and their answers, recorded; and what differs between two recordings.
 
-    python benchmarks/recorded_requests.py record OUT [--tree FOLDER] [--requests 20000] [--seconds 240]
-    python benchmarks/recorded_requests.py compare A B [--examples 1]
+    .venv/bin/python benchmarks/recorded_requests.py record OUT [--tree FOLDER] [--requests 20000] [--seconds 240]
+    .venv/bin/python benchmarks/recorded_requests.py compare A B [--examples 1]
 
 `record` starts the code in FOLDER (by default this one) twice, as `payoff serve` on loopback in a temporary folder:
 three quarters of the requests go to a service without keys, the rest to one with keys. Both train their models first.
@@ -14,6 +14,8 @@ after `--seconds`: on a busy machine a recording is shorter, and exits with 1; `
 bits of values, sentences; it exits with 1 where anything does. Two recordings of the same code have no difference.
 Compile the loops of a tree beforehand (`python -m app.kernels`). Decisions are recorded for September 2026, and reports
 reach back 400 days: later, change DAYS in the list.
+
+The smallest work: `.venv/bin/python benchmarks/recorded_requests.py record /dev/null --requests 20`
 """
 
 from __future__ import annotations

@@ -2,7 +2,9 @@
 
 The server has the first core, this client the last one; the big requests come from a process of their own. Growth is
 the server's peak resident memory (VmHWM) above that before the first request. Run:
-.venv/bin/python benchmarks/retrieve_http.py
+.venv/bin/python benchmarks/retrieve_http.py [items]
+
+The smallest work: `.venv/bin/python benchmarks/retrieve_http.py 10000`
 """
 
 from __future__ import annotations
@@ -21,10 +23,10 @@ from pathlib import Path
 import httpx
 import numpy as np
 import uvloop
-from serving import BENEFITS, CORES, HERE, Server, load, memory_mb, request, server, train
+from serving import BENEFITS, CORES, Server, load, memory_mb, request, server, train, uvicorn
 from sklearn.datasets import load_breast_cancer
 
-ITEMS = 1_000_000
+ITEMS = int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000
 LOSS = json.dumps({"name": "f_beta"}, separators=(",", ":"))
 QUERY = f"/retrieve?setting=binary&loss={LOSS}"
 NPY, JSON = "application/x-npy", "application/json"
@@ -43,7 +45,7 @@ def main() -> None:
         folder = Path(name)
         state = {"PAYOFF_HOME": str(folder / "home"), "PAYOFF_MODELS": str(folder / "models")}
         began = time.perf_counter()
-        with server(["app.main:app", "--app-dir", str(HERE.parent)], state) as payoff:
+        with server(uvicorn("app.main:app"), state, "/health/ready") as payoff:
             seconds = time.perf_counter() - began
             print(f"start to ready {seconds:.2f} s (goal < 3), idle {memory_mb(payoff):.0f} MB (goal < 250)")
             os.sched_setaffinity(0, {CORES[-1]})
@@ -66,7 +68,7 @@ def measure(payoff: Server, folder: Path) -> None:
     data = load_breast_cancer()
     train(payoff, data)
     asked = {"model": "bench", "benefits": BENEFITS, "instances": data.data[:1].tolist()}
-    message = request(payoff.port, "/predict", json.dumps(asked).encode())
+    message = request(payoff, "/predict", json.dumps(asked).encode())
     show("nobody asks /retrieve", uvloop.run(load(payoff.port, message, 1, seconds=5)))
     for what, (path, kind, file, _) in bodies.items():
         with asking(url + path, kind, file):
@@ -85,10 +87,10 @@ def make_bodies(folder: Path) -> dict[str, tuple[str, str, Path, str]]:
     ragged = {"probabilities": p.reshape(-1, 20).tolist(), "setting": "multilabel", "loss": {"name": "f_beta"}}
     (folder / "many.json").write_text(json.dumps(ragged))
     return {
-        "1e6 items, npy": (QUERY, NPY, folder / "p.npy", "goal < 1.5"),
-        "1e6 items, npy, with curve": (QUERY + "&curve=true", NPY, folder / "p.npy", "no goal"),
-        "1e6 items, JSON": ("/retrieve", JSON, folder / "p.json", "goal < 4"),
-        "5e4 sets of 20 labels, JSON": ("/retrieve", JSON, folder / "many.json", "no goal"),
+        f"{ITEMS:,} items, npy": (QUERY, NPY, folder / "p.npy", "goal < 1.5"),
+        f"{ITEMS:,} items, npy, with curve": (QUERY + "&curve=true", NPY, folder / "p.npy", "no goal"),
+        f"{ITEMS:,} items, JSON": ("/retrieve", JSON, folder / "p.json", "goal < 4"),
+        f"{ITEMS // 20:,} sets of 20 labels, JSON": ("/retrieve", JSON, folder / "many.json", "no goal"),
     }
 
 
