@@ -216,7 +216,7 @@ def contenders(chosen: str) -> dict[str, Callable[[Task], Any]]:
 
 
 def trains_with_benefits(name: str) -> bool:
-    return name in TRAINED_RIVALS or (name in KINDS and KINDS[name].benefits != "ignored")
+    return name in TRAINED_RIVALS or (name in KINDS and KINDS[name].takes("benefits"))
 
 
 def run(
