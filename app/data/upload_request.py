@@ -20,9 +20,12 @@ class UploadRequest(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    label: tuple[str, ...]
+    label: tuple[str, ...] = Field(description="label columns, the part repeated")
     name: str | None = None
-    label_type: Literal["auto", "number"] = "auto"
+    label_type: Literal["auto", "number"] = Field(
+        default="auto",
+        description="auto: words and integers are classes, other numbers to be regressed on; number: all are",
+    )
     types: dict[str, ColumnType] = Field(default_factory=dict)
     delimiter: Delimiter = ","
     decimal: Decimal = "."

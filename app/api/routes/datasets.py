@@ -155,26 +155,11 @@ _TYPES = (
     'JSON: {"column": "number", "category" or "ignore"}. Of a column of numbers other values count as missing; one of'
     " categories is read as text"
 )
-_FORM_SCHEMA = {
-    "type": "object",
-    "required": ["file", "label"],
-    "properties": {
-        "file": {"type": "string", "format": "binary", "description": "CSV (gzipped or not) or Parquet"},
-        "label": {"type": "array", "items": {"type": "string"}, "description": "label columns, the part repeated"},
-        "name": {"type": "string", "maxLength": 200},
-        "label_type": {
-            "type": "string",
-            "enum": ["auto", "number"],
-            "default": "auto",
-            "description": "auto: words and integers are classes, other numbers to be regressed on; number: all are",
-        },
-        "types": {"type": "string", "description": _TYPES},
-        "delimiter": {"type": "string", "enum": list(get_args(Delimiter)), "default": ","},
-        "decimal": {"type": "string", "enum": list(get_args(Decimal)), "default": "."},
-        "encoding": {"type": "string", "enum": list(get_args(Encoding)), "default": "utf-8"},
-    },
-    "additionalProperties": False,
-}
+_FILE = {"type": "string", "format": "binary", "description": "CSV (gzipped or not) or Parquet"}
+_FORM_SCHEMA = UploadRequest.model_json_schema()
+_FORM_SCHEMA["properties"] |= {"file": _FILE, "types": {"type": "string", "description": _TYPES}}
+_FORM_SCHEMA["required"].append("file")
+del _FORM_SCHEMA["properties"]["owner"]
 _FILE_SCHEMA = {"schema": {"type": "string", "format": "binary"}}
 _BODY: dict[str, Any] = {
     "requestBody": {
