@@ -14,7 +14,6 @@ import resource
 import shutil
 import signal
 import tempfile
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing import connection
@@ -30,7 +29,7 @@ from app.data.dataset import DataLimits, Dataset, from_json, to_json
 from app.data.location import FILE
 from app.data.upload_request import UploadRequest
 from app.errors import Flaw, Invalid, PayoffError, trace_of
-from app.processes import CONTEXT, LOCK
+from app.processes import CONTEXT, LOCK, end_with
 
 # Arrow chooses its allocator when it is first imported, and the others reserve a gigabyte at once: this comes before
 os.environ["ARROW_DEFAULT_MEMORY_POOL"] = "system"
@@ -169,7 +168,7 @@ def _on_disk(content: BinaryIO) -> BinaryIO:
 
 
 def _main(work: _Work, source: Connection, sink: Connection, parent_alive: Connection, sender: Connection) -> None:
-    threading.Thread(target=_exit_with_parent, args=(parent_alive,), daemon=True).start()
+    end_with(parent_alive)
     _confine(work.reader)
     with os.fdopen(os.dup(source.fileno()), "rb") as content, os.fdopen(os.dup(sink.fileno()), "r+b") as file:
         message = _read(work, content, cast(BinaryIO, file))
@@ -239,9 +238,3 @@ def _private_bytes() -> int | None:
     except OSError:
         return None
     return None if found is None else int(found[1]) * 1024
-
-
-def _exit_with_parent(parent_alive: Connection) -> None:
-    """End with the service, which holds the other end of `parent_alive` and never writes."""
-    parent_alive.poll(None)
-    os._exit(1)

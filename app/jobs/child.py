@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
-import signal
-import sys
-import threading
 from collections.abc import Callable
 from enum import StrEnum
 from multiprocessing.connection import Connection
@@ -20,6 +16,7 @@ from sqlalchemy.exc import InterfaceError, OperationalError
 from app.errors import PayoffError, Unavailable, trace_of
 from app.jobs.job import Died, Job, Problem
 from app.jobs.threads import cap_threads
+from app.processes import end_with
 from app.progress import listen
 
 Report = Callable[[float, str], None]
@@ -39,7 +36,7 @@ class Cause(StrEnum):
 
 def main(target: Target, argument: Any, job: Job, threads: int, supervisor_end: Connection, pipe: Connection) -> None:
     """Run `target(argument, job, report)`; what it raises is reported to the supervisor."""
-    _end_with_supervisor(supervisor_end)
+    end_with(supervisor_end)
     os.nice(_NICENESS)
     cap_threads(threads)
     reporter = Reporter(pipe)
@@ -80,26 +77,3 @@ class Reporter:
 
     def _send(self, message: dict[str, Any]) -> None:
         self._pipe.send_bytes(json.dumps(message).encode())
-
-
-def _end_with_supervisor(supervisor_end: Connection) -> None:
-    """Let the end of the supervisor, however it comes, kill this process and all that it starts.
-
-    The supervisor holds the other end of the pipe and never writes. On Linux the kernel itself sends SIGKILL to the
-    process group when that end closes: a thread could not while a C loop holds the interpreter, and the "parent
-    died" signal would not come, because the fork server lives as long as its children.
-    """
-    os.setsid()
-    if sys.platform == "linux":
-        fcntl.fcntl(supervisor_end, fcntl.F_SETOWN, -os.getpgrp())
-        fcntl.fcntl(supervisor_end, fcntl.F_SETSIG, signal.SIGKILL)
-        fcntl.fcntl(supervisor_end, fcntl.F_SETFL, fcntl.fcntl(supervisor_end, fcntl.F_GETFL) | os.O_ASYNC)
-    else:
-        threading.Thread(target=_watch, args=(supervisor_end,), daemon=True).start()
-    if supervisor_end.poll(0):  # it closed before the lines above
-        os.killpg(0, signal.SIGKILL)
-
-
-def _watch(supervisor_end: Connection) -> None:
-    supervisor_end.poll(None)
-    os.killpg(0, signal.SIGKILL)
