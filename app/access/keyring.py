@@ -16,7 +16,7 @@ from app.access.caller import ANYBODY, Caller
 from app.access.keys import FORM, Keys, Revision
 from app.access.rates import Rate, Windows, whole
 from app.errors import KeyMissing, NotFound, NotReady, TooMany, Unavailable
-from app.storage.storage import Storage
+from app.storage import Storage
 
 GUESSES = Rate(20, 60)  # wrong keys from one address; further ones get 429, and correct ones are accepted as before
 

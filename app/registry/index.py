@@ -219,12 +219,15 @@ class Index:
             revision = self.revision(connection)  # first: what is read after it is not older
             if revision == known.revision:
                 return known
-            digests = {
-                (row.name, row.version): row.sha256
-                for row in connection.execute(select(versions.c.name, versions.c.version, versions.c.sha256))
-            }
+            columns = (versions.c.name, versions.c.version, versions.c.sha256, versions.c.bytes)
+            rows = connection.execute(select(*columns)).all()
             pointing = connection.execute(select(aliases.c.name, aliases.c.alias, aliases.c.version)).all()
-            return Snapshot.of(revision, digests, [(row.name, row.alias, row.version) for row in pointing])
+            return Snapshot.of(
+                revision,
+                {(row.name, row.version): row.sha256 for row in rows},
+                {(row.name, row.version): row.bytes for row in rows},
+                [(row.name, row.alias, row.version) for row in pointing],
+            )
 
     def models(self, after: str, limit: int, patterns: Sequence[str] = ()) -> list[ModelLine]:
         """At most `limit` models after the name `after` (`""`: from the first), that match a pattern, if any."""
@@ -339,6 +342,7 @@ def _insert_version(connection: Connection, card: Card, content: bytes) -> None:
             name=card.name,
             version=card.version,
             sha256=hashlib.sha256(content).hexdigest(),
+            bytes=sum(card.sizes.values()),
             job=card.job,
             kind=card.learner.kind,
             metrics=json.dumps(scalars),

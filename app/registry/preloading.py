@@ -16,24 +16,21 @@ _log = logging.getLogger(__name__)
 class Preloader:
     """Loads each current version once, in a thread, as far as `limit` bytes allow; those of aliases first.
 
-    `size` is a version's bytes and `load` has it loaded; Unavailable and NotReady from them mean to try again, other
-    errors that this version cannot be loaded: it is logged, and awaited no longer. `done` is called after each look
-    that found something to load.
+    `load` has a version loaded; Unavailable and NotReady from it mean to try again, other errors that this version
+    cannot be loaded: it is logged, and awaited no longer. `done` is called after a look that found something to load.
     """
 
     def __init__(
         self,
         view: Callable[[], Snapshot],
-        size: Callable[[Key, str], int],
         load: Callable[[Key, str], object],
         done: Callable[[], None],
         limit: int,
     ) -> None:
         self._view = view
-        self._size, self._load, self._done = size, load, done
+        self._load, self._done = load, done
         self._limit = limit
         self._seen = Snapshot()
-        self._sizes: dict[Key, int] = {}
         self._settled: set[Key] = set()
         self._poller = Poller("models", self.look, at_once=True)
         self.awaited: Sequence[Key] = ()
@@ -68,7 +65,10 @@ class Preloader:
         self.awaited = [key for key in current if key not in self._settled]
         room = self._limit
         for key in current:
-            room -= self._try(key, snapshot.digests[key], room)
+            if key not in self._settled:
+                self._try(key, snapshot.digests[key], snapshot.sizes[key], room)
+            if key in self._settled and key not in self.refused:
+                room -= snapshot.sizes[key]
         if self.awaited:
             trim()  # the files of models, which are freed, are as large as the models
         self.awaited = [key for key in current if key not in self._settled]
@@ -76,26 +76,20 @@ class Preloader:
         self.complete = self.complete or not self.awaited
         self._done()
 
-    def _try(self, key: Key, digest: str, room: int) -> int:
-        """Have a version loaded, unless it was tried before; the bytes that it takes of the room."""
-        if key in self._settled:
-            return 0 if key in self.refused else self._sizes.get(key, 0)
+    def _try(self, key: Key, digest: str, size: int, room: int) -> None:
+        reason = ""
         try:
-            size = self._sizes[key] = self._size(key, digest)
             if size > room:
-                return self._refuse(key, f"its {size:,} bytes do not fit into PAYOFF_CACHE_MB beside the others")
-            self._load(key, digest)
+                reason = f"its {size:,} bytes do not fit into PAYOFF_CACHE_MB beside the others"
+            else:
+                self._load(key, digest)
         except (Unavailable, NotReady):
-            return 0
+            return
         except PayoffError as error:
-            return self._refuse(key, error.detail)
+            reason = error.detail
         except Exception as error:  # noqa: BLE001 - a model that cannot be used must not keep others from being loaded
-            return self._refuse(key, f"{type(error).__name__}: {error}")
+            reason = f"{type(error).__name__}: {error}"
+        if reason:
+            _log.warning("%s:%s is not loaded before it is asked for: %s", *key, reason)
+            self.refused = {**self.refused, key: reason}
         self._settled.add(key)
-        return size
-
-    def _refuse(self, key: Key, reason: str) -> int:
-        _log.warning("%s:%s is not loaded before it is asked for: %s", *key, reason)
-        self.refused = {**self.refused, key: reason}
-        self._settled.add(key)
-        return 0

@@ -64,7 +64,7 @@ class Registry:
         self._confirmed_at = monotonic()
         self._refreshing = Lock()
         self._unfollow: Callable[[], None] = lambda: None
-        self.preloader = Preloader(lambda: self._snapshot, self._size, self._loaded, self._settle, cache.limit)
+        self.preloader = Preloader(lambda: self._snapshot, self._loaded, self._settle, cache.limit)
 
     def start(self) -> None:
         """Read what exists, and go on doing so until `stop`; load what is current in a thread."""
@@ -264,9 +264,6 @@ class Registry:
             except PayoffError as error:
                 found.append(error.detail)
         return len(newest), found
-
-    def _size(self, key: Key, digest: str) -> int:
-        return sum(self.files.published_card(key, digest).sizes.values())
 
     def _loaded(self, key: Key, digest: str) -> Loaded:
         def read() -> tuple[Loaded, int]:

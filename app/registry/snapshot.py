@@ -63,18 +63,25 @@ class Snapshot:
 
     revision: int = -1
     digests: Mapping[Key, str] = field(default_factory=dict)
+    sizes: Mapping[Key, int] = field(default_factory=dict)
     references: Mapping[str, Key] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, revision: int, digests: Mapping[Key, str], aliases: Iterable[tuple[str, str, int]]) -> Snapshot:
-        """From the digest of every version's card and the rows (name, alias, version); O(n log n)."""
+    def of(
+        cls,
+        revision: int,
+        digests: Mapping[Key, str],
+        sizes: Mapping[Key, int],
+        aliases: Iterable[tuple[str, str, int]],
+    ) -> Snapshot:
+        """From the digest of every version's card, its bytes, and the rows (name, alias, version); O(n log n)."""
         references: dict[str, Key] = {}
         for name, version in sorted(digests):  # the highest comes last and stays under the bare name
             references[f"{name}:{version}"] = references[name] = (name, version)
         references |= {
             f"{name}@{alias}": (name, version) for name, alias, version in aliases if (name, version) in digests
         }
-        return cls(revision, digests, references)
+        return cls(revision, digests, sizes, references)
 
     def current(self) -> list[Key]:
         """The versions that aliases and bare names mean, each once, in the order of names; those of aliases first."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from sqlalchemy import (
+    BigInteger,
     Boolean,
     CheckConstraint,
     Column,
@@ -43,6 +44,7 @@ versions = Table(
     Column("name", ForeignKey(models.c.name), primary_key=True),
     Column("version", Integer, primary_key=True, autoincrement=False),
     Column("sha256", String(64), nullable=False),  # of card.json, byte by byte
+    Column("bytes", BigInteger, nullable=False),  # of the files that the card lists
     Column("job", Text),
     Column("kind", Text, nullable=False),
     Column("metrics", Text, nullable=False),  # the single numbers among the card's, as JSON, for listings

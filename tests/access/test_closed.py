@@ -18,7 +18,7 @@ from app.access.tables import API_KEYS
 from app.database import Database
 from app.errors import KeyMissing, NotReady
 from app.migrations import migrate
-from app.storage.storage import Storage
+from app.storage import Storage
 
 
 class Stack:

@@ -17,7 +17,7 @@ from app.access.tables import API_KEYS, AUDIT_LOG
 from app.database import Database
 from app.errors import Conflict, Forbidden, Invalid, KeyMissing, NotFound, NotReady, TooMany, Unavailable
 from app.migrations import migrate
-from app.storage.storage import Storage
+from app.storage import Storage
 
 
 @contextmanager

@@ -31,6 +31,12 @@ def preloaded(another):
         registry.stop()
 
 
+def exists(revision, *names):
+    """A view of version 1 of each, of one byte."""
+    keys = [(name, 1) for name in names]
+    return Snapshot.of(revision, dict.fromkeys(keys, "digest"), dict.fromkeys(keys, 1), [])
+
+
 def soon(condition):
     until = time.monotonic() + 30
     while not condition() and time.monotonic() < until:
@@ -110,10 +116,10 @@ def test_a_store_that_is_away_is_waited_for_and_what_is_tried_once_is_not_tried_
         if key[0] in away:
             raise Unavailable("away")
 
-    preloader = Preloader(lambda: view.now, lambda _key, _digest: 1, load, lambda: None, 10)
+    preloader = Preloader(lambda: view.now, load, lambda: None, 10)
     preloader.look()
     assert not preloader.complete
-    view.now = Snapshot.of(1, {("a", 1): "", ("b", 1): "", ("c", 1): ""}, [])
+    view.now = exists(1, "a", "b", "c")
     for _ in range(2):
         preloader.look()
     assert (preloader.complete, list(preloader.awaited)) == (False, [("b", 1)])
@@ -123,10 +129,10 @@ def test_a_store_that_is_away_is_waited_for_and_what_is_tried_once_is_not_tried_
     assert preloader.complete
     assert asked == ["a", "b", "c", "b", "b"]
     away.add("d")
-    view.now = Snapshot.of(2, {("a", 1): "", ("d", 1): ""}, [])
+    view.now = exists(2, "a", "d")
     preloader.look()
     assert (preloader.complete, list(preloader.awaited)) == (True, [("d", 1)])
-    view.now = Snapshot.of(3, {("a", 1): ""}, [])
+    view.now = exists(3, "a")
     preloader.look()
     assert not preloader.awaited
 
@@ -147,8 +153,8 @@ def make_big():
 def test_memory_is_given_back_after_a_look_that_loaded_something_and_no_other(monkeypatch):
     trims = []
     monkeypatch.setattr("app.registry.preloading.trim", lambda: trims.append(1))
-    view = Snapshot.of(1, {("triage", 1): "d"}, [])
-    preloader = Preloader(lambda: view, lambda _key, _digest: 1, lambda _key, _digest: None, lambda: None, 100)
+    view = exists(1, "triage")
+    preloader = Preloader(lambda: view, lambda _key, _digest: None, lambda: None, 100)
     preloader.look()
     assert preloader.complete
     preloader.look()

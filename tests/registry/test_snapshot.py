@@ -11,6 +11,7 @@ NAMES = st.from_regex(r"\A[a-z0-9][a-z0-9_-]{0,63}\Z")
 SNAPSHOT = Snapshot.of(
     7,
     {("triage", 1): "x", ("triage", 2): "y", ("triage", 10): "z", ("heart", 3): "h"},
+    {},
     [("triage", "champion", 2), ("triage", "gone", 5)],
 )
 
@@ -67,7 +68,7 @@ def test_what_is_unknown_is_told_with_what_there_is(text, told):
 
 
 def test_long_listings_are_cut():
-    many = Snapshot.of(1, {("a", number): "" for number in range(1, 31)}, [])
+    many = Snapshot.of(1, {("a", number): "" for number in range(1, 31)}, {}, [])
 
     with pytest.raises(NotFound, match="30, 29, 28, 27, 26, 25, 24, 23, 22, 21 and 20 more"):
         many.resolve("a:31")
